@@ -1,0 +1,28 @@
+"""The layers that the models of keras_vit are made of.
+
+Each is a Keras layer of its own, usable in anybody's model.
+"""
+
+from keras_vit.layers.attention import SelfAttention
+from keras_vit.layers.attention_pooling import AttentionPooling
+from keras_vit.layers.class_token import ClassToken
+from keras_vit.layers.mixer_block import MixerBlock
+from keras_vit.layers.mlp import MLP
+from keras_vit.layers.patch_embed import PatchEmbed
+from keras_vit.layers.pooling import TokenPooling
+from keras_vit.layers.position_embedding import AddPositionEmbedding
+from keras_vit.layers.standardized_conv import StandardizedConv2D
+from keras_vit.layers.transformer_block import TransformerBlock
+
+__all__ = [
+    "MLP",
+    "AddPositionEmbedding",
+    "AttentionPooling",
+    "ClassToken",
+    "MixerBlock",
+    "PatchEmbed",
+    "SelfAttention",
+    "StandardizedConv2D",
+    "TokenPooling",
+    "TransformerBlock",
+]

@@ -1,0 +1,180 @@
+"""Multi-head self-attention.
+
+Axes: B batch, N query tokens, M key tokens, H heads, d head dimension,
+D = H * d hidden dimension.
+"""
+
+import keras
+from keras import ops
+
+from keras_vit.layers.base import ConfiguredLayer
+
+__all__ = ["SelfAttention"]
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class SelfAttention(ConfiguredLayer):
+    """Multi-head self-attention with one projection to query, key and value.
+
+    Equations 5 to 8 (appendix A) of "An Image Is Worth 16x16 Words"
+    (arXiv:2010.11929): `softmax(q k^T / sqrt(d)) v` in each head, with biases
+    on all four projections. It runs on `keras.ops.dot_product_attention`,
+    which takes a fused (flash) kernel where the device has one.
+
+    The columns of the kernel of `qkv`, shape (D, 3 * D), are ordered by head,
+    then query, key, value, then feature, so that a slice of columns holds
+    whole heads.
+
+    Args:
+        num_heads: int, H; it divides D.
+        attention_dropout_rate: float in [0, 1), dropout on the softmax
+            weights. Above zero the weights are computed explicitly and no
+            fused kernel is used, as these have no dropout in Keras.
+        flash_attention: None takes a fused kernel where it can be used, True
+            demands one, False forbids it.
+
+    Input shape:
+        (B, N, D).
+
+    Output shape:
+        (B, N, D).
+
+    Raises:
+        ValueError: when built on a D that num_heads does not divide.
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 197, 768))
+    >>> attention = SelfAttention(num_heads=12)
+    >>> attention(tokens).shape
+    (2, 197, 768)
+    >>> attention.attention_weights(tokens).shape
+    (2, 12, 197, 197)
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        *,
+        attention_dropout_rate=0.0,
+        flash_attention=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.attention_dropout_rate = attention_dropout_rate
+        self.flash_attention = flash_attention
+        self.dropout = keras.layers.Dropout(
+            attention_dropout_rate, dtype=self.dtype_policy, name="dropout"
+        )
+        self._attend = (
+            self._attend_with_dropout
+            if attention_dropout_rate
+            else self._attend_fused
+        )
+
+    def build(self, input_shape):
+        dim = input_shape[-1]
+        check_heads(dim, self.num_heads)
+        self.head_dim = dim // self.num_heads
+        self.qkv = keras.layers.Dense(
+            3 * dim,
+            kernel_initializer=projection_initializer(dim),
+            bias_initializer="zeros",
+            dtype=self.dtype_of("qkv"),
+            name="qkv",
+        )
+        self.out = keras.layers.Dense(
+            dim,
+            kernel_initializer="glorot_uniform",
+            bias_initializer="zeros",
+            dtype=self.dtype_of("out"),
+            name="out",
+        )
+        self.qkv.build(input_shape)
+        self.out.build(input_shape)
+
+    def call(self, x, training=None):
+        query, key, value = self._project(x)  # 3 times (B, N, H, d)
+        x = self._attend(query, key, value, training)  # (B, N, H, d)
+        return self.out(merge_heads(x))  # (B, N, D)
+
+    def attention_weights(self, x):
+        """The softmax weights that `call` uses, computed explicitly.
+
+        Args:
+            x: tokens of shape (B, N, D).
+
+        Returns:
+            Tensor of shape (B, H, N, M): how much each query (N) takes from
+            each key (M); the last axis sums to 1.
+        """
+        query, key, _ = self._project(x)
+        return softmax_weights(query, key)  # (B, H, N, M)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def _project(self, x):
+        shape = (*ops.shape(x)[:-1], self.num_heads, 3, self.head_dim)
+        x = ops.reshape(self.qkv(x), shape)  # (B, N, H, 3, d)
+        return x[..., 0, :], x[..., 1, :], x[..., 2, :]
+
+    def _attend_fused(self, query, key, value, training):
+        return ops.dot_product_attention(
+            query, key, value, flash_attention=self.flash_attention
+        )  # (B, N, H, d)
+
+    def _attend_with_dropout(self, query, key, value, training):
+        weights = softmax_weights(query, key)  # (B, H, N, M)
+        weights = self.dropout(weights, training=training)
+        return ops.einsum("bhnm,bmhd->bnhd", weights, value)  # (B, N, H, d)
+
+
+def softmax_weights(query, key):
+    """`softmax(q k^T / sqrt(d))`, the softmax in float32 at least.
+
+    Args:
+        query: tensor of shape (B, N, H, d).
+        key: tensor of shape (B, M, H, d).
+
+    Returns:
+        Tensor of shape (B, H, N, M) and of the dtype of query.
+    """
+    scale = query.shape[-1] ** -0.5
+    scores = ops.einsum("bnhd,bmhd->bhnm", query * scale, key)  # (B, H, N, M)
+    precise = keras.backend.result_type(scores.dtype, "float32")
+    return ops.cast(
+        ops.softmax(ops.cast(scores, precise), axis=-1), query.dtype
+    )
+
+
+def merge_heads(x):
+    """Joins the heads: (B, N, H, d) becomes (B, N, D)."""
+    return ops.reshape(x, (*ops.shape(x)[:-2], x.shape[-2] * x.shape[-1]))
+
+
+def projection_initializer(dim: int) -> keras.initializers.Initializer:
+    """Xavier uniform of one (D, D) projection inside a fused kernel.
+
+    The original initialises query, key and value each as a (D, D) matrix;
+    Keras would take the fused matrix's own, larger fans.
+
+    Args:
+        dim: int, D.
+
+    Returns:
+        A Keras initializer, uniform within sqrt(6 / (2 D)) of zero.
+    """
+    limit = (6 / (2 * dim)) ** 0.5
+    return keras.initializers.RandomUniform(-limit, limit)
+
+
+def check_heads(dim: int, num_heads: int) -> None:
+    """Raises a ValueError unless the heads divide the hidden dimension."""
+    if num_heads < 1 or dim % num_heads:
+        raise ValueError(
+            f"num_heads={num_heads} does not divide the hidden dimension "
+            f"{dim}, so the heads cannot be of equal size. Choose one of "
+            f"{[n for n in range(1, min(dim, 64) + 1) if dim % n == 0]}."
+        )

@@ -1,0 +1,289 @@
+"""The Vision Transformer and its hybrids.
+
+Axes: B batch, T tokens, D hidden dimension.
+"""
+
+import dataclasses
+
+import keras
+
+from keras_vit.layers import (
+    AddPositionEmbedding,
+    AttentionPooling,
+    ClassToken,
+    PatchEmbed,
+    TokenPooling,
+    TransformerBlock,
+)
+from keras_vit.layers.attention import check_heads
+from keras_vit.layers.patch_embed import check_divisible
+from keras_vit.models.base import (
+    ConfiguredModel,
+    check_choice,
+    check_rates,
+    check_size,
+    head,
+    preprocessing,
+)
+from keras_vit.models.resnet import check_width, hybrid_stem, stem_grid
+
+__all__ = ["ViTConfig", "VisionTransformer"]
+
+POOLINGS = ("token", "mean", "max", "map", "none")
+
+
+@dataclasses.dataclass(frozen=True)
+class ViTConfig:
+    """Everything that defines a Vision Transformer; the defaults are B/16.
+
+    Args:
+        image_size: int or (height, width) in pixels.
+        channels: int, channels of an image.
+        patch_size: int or (height, width), in pixels, or in cells of the
+            feature map for a hybrid.
+        hidden_dim: int, D, size of a token.
+        num_layers: int, number of blocks.
+        mlp_dim: int, hidden size of the MLPs.
+        num_heads: int, attention heads.
+        pooling: what the head sees: the class "token", the "mean" or "max"
+            of the patch tokens, attention pooling ("map"), or "none" for
+            all tokens.
+        class_token: bool, whether there is a class token.
+        position_embedding: "learned" or "sincos2d".
+        num_classes: int, 0 for features instead of a classification layer.
+        classifier_activation: activation of the classification layer, None
+            for logits.
+        representation_dim: int, size of a tanh layer before the
+            classification layer (the paper's pre-training head), 0 for none.
+        head_bias: float that the bias of the classification layer starts at;
+            -10 or -6.9 for sigmoid losses with many classes.
+        dropout_rate: float, after the position embedding, the attention and
+            each dense layer of the MLPs.
+        attention_dropout_rate: float, on the softmax weights.
+        stochastic_depth_rate: float, for the last block; it grows linearly
+            from 0 for the first.
+        layer_norm_epsilon: float, added to the variance.
+        activation: of the MLPs: "gelu_tanh" (the original code) or "gelu"
+            (exact), or a Keras activation.
+        resnet_units: None, or for a hybrid the number of bottleneck units in
+            each stage of its ResNet; () is the root block alone.
+        resnet_width: int, channels of the ResNet's root block.
+        resnet_standardization: where the epsilon of weight standardisation
+            goes, see `StandardizedConv2D`.
+        resnet_standardization_epsilon: float.
+        resnet_group_norm_epsilon: float.
+        include_preprocessing: bool; True takes images in [0, 255].
+        flash_attention: see `SelfAttention`.
+        rematerialize: bool, see `TransformerBlock`.
+
+    Raises:
+        ValueError: for values that do not fit together, with what would.
+    """
+
+    image_size: tuple = (224, 224)
+    channels: int = 3
+    patch_size: tuple = (16, 16)
+    hidden_dim: int = 768
+    num_layers: int = 12
+    mlp_dim: int = 3072
+    num_heads: int = 12
+    pooling: str = "token"
+    class_token: bool = True
+    position_embedding: str = "learned"
+    num_classes: int = 1000
+    classifier_activation: str | None = None
+    representation_dim: int = 0
+    head_bias: float = 0.0
+    dropout_rate: float = 0.0
+    attention_dropout_rate: float = 0.0
+    stochastic_depth_rate: float = 0.0
+    layer_norm_epsilon: float = 1e-6
+    activation: str = "gelu_tanh"
+    resnet_units: tuple | None = None
+    resnet_width: int = 64
+    resnet_standardization: str = "deviation"
+    resnet_standardization_epsilon: float = 1e-5
+    resnet_group_norm_epsilon: float = 1e-6
+    include_preprocessing: bool = False
+    flash_attention: bool | None = None
+    rematerialize: bool = False
+
+    def __post_init__(self):
+        fields = {
+            "image_size": check_size("image_size", self.image_size),
+            "patch_size": check_size("patch_size", self.patch_size),
+        }
+        if self.resnet_units is not None:
+            fields["resnet_units"] = tuple(self.resnet_units)
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+        check_choice("pooling", self.pooling, POOLINGS)
+        if self.pooling == "token" and not self.class_token:
+            raise ValueError(
+                'pooling="token" needs the class token. Received: '
+                "class_token=False. Use class_token=True or another pooling, "
+                'such as pooling="mean".'
+            )
+        check_heads(self.hidden_dim, self.num_heads)
+        if self.resnet_units is None:
+            check_divisible(self.image_size, self.patch_size)
+        else:
+            check_width(self.resnet_width)
+            check_divisible(
+                self._patched_size,
+                self.patch_size,
+                f"The ResNet's feature maps (for images of {self.image_size})",
+                "cells",
+            )
+        check_rates(
+            self,
+            "dropout_rate",
+            "attention_dropout_rate",
+            "stochastic_depth_rate",
+        )
+
+    @property
+    def grid(self) -> tuple:
+        """(rows, columns) of the patches."""
+        height, width = self._patched_size
+        return height // self.patch_size[0], width // self.patch_size[1]
+
+    @property
+    def _patched_size(self):
+        if self.resnet_units is None:
+            return self.image_size
+        return stem_grid(self.image_size, self.resnet_units)
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class VisionTransformer(ConfiguredModel):
+    """Vision Transformer as a functional Keras model.
+
+    Equations 1 to 4 of "An Image Is Worth 16x16 Words" (arXiv:2010.11929).
+    Its blocks are the layers `block_0`, `block_1`, ...; the output of each is
+    `model.get_layer("block_0").output`.
+
+    Args:
+        config: a `ViTConfig`.
+        name: str, name of the model.
+        dtype: dtype policy of all layers, for example "mixed_bfloat16".
+        trainable: bool.
+
+    Input shape:
+        (B, height, width, channels), scaled to [-1, 1], or to [0, 255] with
+        `include_preprocessing`.
+
+    Output shape:
+        (B, num_classes); without classes (B, D), or (B, representation_dim);
+        with pooling "none" (B, T, D), or (B, T, num_classes).
+
+    Example:
+
+    >>> config = ViTConfig(image_size=(384, 256), num_classes=10)
+    >>> model = VisionTransformer(config)
+    >>> model.output_shape
+    (None, 10)
+    >>> block = model.get_layer("block_5").output
+    >>> features = keras.Model(model.input, block)
+    """
+
+    config_class = ViTConfig
+    config: ViTConfig
+
+    @staticmethod
+    def outputs_of(config, images, dtype=None):
+        x = preprocessing(config, images, dtype)
+        x = hybrid_stem(config, x, dtype)
+        x = encoder(config, x, dtype)  # (B, T, D)
+        x = pooled(config, x, dtype)
+        if config.representation_dim:
+            x = keras.layers.Dense(
+                config.representation_dim,
+                activation="tanh",
+                kernel_initializer="lecun_normal",
+                bias_initializer="zeros",
+                dtype=dtype,
+                name="pre_logits",
+            )(x)
+        return head(config, x, dtype)
+
+
+def encoder(config: ViTConfig, x, dtype=None):
+    """From an image or feature map to encoded tokens (equations 1 to 3).
+
+    Args:
+        config: a `ViTConfig`.
+        x: Keras tensor (B, height, width, channels).
+        dtype: dtype policy of all layers.
+
+    Returns:
+        Keras tensor (B, T, D), layer-normalised.
+    """
+    x = PatchEmbed(
+        config.hidden_dim, config.patch_size, dtype=dtype, name="patch_embed"
+    )(x)
+    if config.class_token:
+        x = ClassToken(dtype=dtype, name="class_token")(x)
+    x = AddPositionEmbedding(
+        config.grid,
+        num_prefix_tokens=int(config.class_token),
+        kind=config.position_embedding,
+        dtype=dtype,
+        name="position_embedding",
+    )(x)
+    x = keras.layers.Dropout(config.dropout_rate, dtype=dtype, name="dropout")(
+        x
+    )
+    for i in range(config.num_layers):
+        x = block(config, i, dtype)(x)
+    return keras.layers.LayerNormalization(
+        epsilon=config.layer_norm_epsilon, dtype=dtype, name="encoder_norm"
+    )(x)
+
+
+def block(config: ViTConfig, i: int, dtype=None) -> TransformerBlock:
+    """Block i of the encoder, counted from 0."""
+    depth = max(config.num_layers - 1, 1)
+    return TransformerBlock(
+        config.num_heads,
+        config.mlp_dim,
+        dropout_rate=config.dropout_rate,
+        attention_dropout_rate=config.attention_dropout_rate,
+        stochastic_depth_rate=config.stochastic_depth_rate * i / depth,
+        layer_norm_epsilon=config.layer_norm_epsilon,
+        activation=config.activation,
+        flash_attention=config.flash_attention,
+        rematerialize=config.rematerialize,
+        dtype=dtype,
+        name=f"block_{i}",
+    )
+
+
+def pooled(config: ViTConfig, x, dtype=None):
+    """From encoded tokens to what the head sees.
+
+    Args:
+        config: a `ViTConfig`.
+        x: Keras tensor (B, T, D).
+        dtype: dtype policy.
+
+    Returns:
+        Keras tensor (B, D), or (B, T, D) with pooling "none".
+    """
+    if config.pooling == "none":
+        return x
+    if config.pooling == "map":
+        return AttentionPooling(
+            config.num_heads,
+            config.mlp_dim,
+            layer_norm_epsilon=config.layer_norm_epsilon,
+            activation=config.activation,
+            dtype=dtype,
+            name="pool",
+        )(x)
+    return TokenPooling(
+        config.pooling,
+        num_prefix_tokens=int(config.class_token),
+        dtype=dtype,
+        name="pool",
+    )(x)
