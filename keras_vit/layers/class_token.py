@@ -1,6 +1,6 @@
 """The class token.
 
-Axes: B batch, N tokens, D hidden dimension.
+Axes: B batch, P prefix tokens, N patch tokens, D hidden dimension.
 """
 
 import keras
@@ -13,16 +13,20 @@ __all__ = ["ClassToken"]
 
 @keras.saving.register_keras_serializable("keras_vit")
 class ClassToken(ConfiguredLayer):
-    """Puts one learned token in front of a sequence.
+    """Puts learned tokens in front of a sequence, the class token by default.
 
     `x_class` of equation 1 in "An Image Is Worth 16x16 Words"
     (arXiv:2010.11929). It starts at zero, as in the original code.
+
+    Args:
+        num_tokens: int, P; 2 for DeiT's class and distillation tokens
+            (arXiv:2012.12877).
 
     Input shape:
         (B, N, D).
 
     Output shape:
-        (B, N + 1, D); the class token is at index 0.
+        (B, P + N, D); the class token is at index 0.
 
     Example:
 
@@ -31,18 +35,24 @@ class ClassToken(ConfiguredLayer):
     (2, 197, 768)
     """
 
+    def __init__(self, num_tokens=1, **kwargs):
+        super().__init__(**kwargs)
+        self.num_tokens = num_tokens
+
     def build(self, input_shape):
         self.token = self.add_weight(
             name="token",
-            shape=(1, 1, input_shape[-1]),
+            shape=(1, self.num_tokens, input_shape[-1]),
             initializer="zeros",
         )
 
     def call(self, x):
-        shape = (ops.shape(x)[0], 1, x.shape[-1])
-        token = ops.broadcast_to(self.token, shape)  # (B, 1, D)
-        return ops.concatenate([token, x], axis=1)  # (B, N + 1, D)
+        shape = (ops.shape(x)[0], self.num_tokens, x.shape[-1])
+        token = ops.broadcast_to(self.token, shape)  # (B, P, D)
+        return ops.concatenate([token, x], axis=1)  # (B, P + N, D)
 
     def compute_output_shape(self, input_shape):
         batch, tokens, dim = input_shape
-        return (batch, None if tokens is None else tokens + 1, dim)
+        if tokens is not None:
+            tokens += self.num_tokens
+        return (batch, tokens, dim)

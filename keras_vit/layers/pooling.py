@@ -1,6 +1,6 @@
 """From a sequence of tokens to one vector of features.
 
-Axes: B batch, T tokens, D hidden dimension.
+Axes: B batch, T tokens, P of them prefix tokens, D hidden dimension.
 """
 
 import keras
@@ -12,6 +12,9 @@ __all__ = ["TokenPooling"]
 
 POOLINGS = {
     "token": lambda x, prefix: x[:, 0],
+    "prefix": lambda x, prefix: ops.reshape(
+        x[:, :prefix], (-1, prefix * x.shape[-1])
+    ),
     "mean": lambda x, prefix: ops.mean(x[:, prefix:], axis=1),
     "max": lambda x, prefix: ops.max(x[:, prefix:], axis=1),
 }
@@ -25,7 +28,9 @@ class TokenPooling(ConfiguredLayer):
     class token, appendix D.3 for the mean.
 
     Args:
-        pooling: "token", "mean" or "max".
+        pooling: "token", "mean", "max", or "prefix" for all prefix tokens
+            one after the other: a head on them is the average of DeiT's two
+            heads.
         num_prefix_tokens: int, tokens in front of the patches (the class
             token), left out of mean and maximum.
 
@@ -33,7 +38,7 @@ class TokenPooling(ConfiguredLayer):
         (B, T, D).
 
     Output shape:
-        (B, D).
+        (B, D), or (B, P * D) with "prefix".
 
     Raises:
         ValueError: for an unknown pooling.
@@ -59,4 +64,5 @@ class TokenPooling(ConfiguredLayer):
         return POOLINGS[self.pooling](x, self.num_prefix_tokens)  # (B, D)
 
     def compute_output_shape(self, input_shape):
-        return (input_shape[0], input_shape[-1])
+        vectors = self.num_prefix_tokens if self.pooling == "prefix" else 1
+        return (input_shape[0], vectors * input_shape[-1])

@@ -87,9 +87,7 @@ class AddPositionEmbedding(ConfiguredLayer):
             self.embedding = self.add_weight(
                 name="embedding",
                 shape=(1, length, input_shape[-1]),
-                initializer=keras.initializers.RandomNormal(
-                    stddev=self.stddev
-                ),
+                initializer=keras.initializers.RandomNormal(stddev=self.stddev),
             )
         else:
             table = sine_cosine_table(self.grid, input_shape[-1])

@@ -1,13 +1,21 @@
 """What the models share: one frozen config is the whole record of a model."""
 
 import dataclasses
+import difflib
 from typing import Any
 
 import keras
 
-__all__ = ["ConfiguredModel", "check_rates", "check_size"]
-
 from keras_vit.layers.base import resolved_policy, serialized_dtype
+
+__all__ = [
+    "ConfiguredModel",
+    "check_choice",
+    "check_rates",
+    "check_size",
+    "head",
+    "preprocessing",
+]
 
 
 class ConfiguredModel(keras.Model):
@@ -133,9 +141,11 @@ def check_rates(config, *names: str) -> None:
 def check_choice(name: str, value, choices) -> None:
     """Raises a ValueError with the nearest names unless value is a choice."""
     if value not in choices:
+        nearest = difflib.get_close_matches(str(value), choices, n=1)
+        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
         raise ValueError(
             f"Unknown {name}: {value!r}. Expected one of "
-            f"{', '.join(map(repr, choices))}."
+            f"{', '.join(map(repr, choices))}.{hint}"
         )
 
 

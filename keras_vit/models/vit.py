@@ -29,7 +29,7 @@ from keras_vit.models.resnet import check_width, hybrid_stem, stem_grid
 
 __all__ = ["ViTConfig", "VisionTransformer"]
 
-POOLINGS = ("token", "mean", "max", "map", "none")
+POOLINGS = ("token", "prefix", "mean", "max", "map", "none")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +46,12 @@ class ViTConfig:
         mlp_dim: int, hidden size of the MLPs.
         num_heads: int, attention heads.
         pooling: what the head sees: the class "token", the "mean" or "max"
-            of the patch tokens, attention pooling ("map"), or "none" for
-            all tokens.
+            of the patch tokens, attention pooling ("map"), class and
+            distillation token one after the other ("prefix"), or all tokens
+            ("none").
         class_token: bool, whether there is a class token.
+        distillation_token: bool, whether DeiT's distillation token follows
+            the class token.
         position_embedding: "learned" or "sincos2d".
         num_classes: int, 0 for features instead of a classification layer.
         classifier_activation: activation of the classification layer, None
@@ -89,6 +92,7 @@ class ViTConfig:
     num_heads: int = 12
     pooling: str = "token"
     class_token: bool = True
+    distillation_token: bool = False
     position_embedding: str = "learned"
     num_classes: int = 1000
     classifier_activation: str | None = None
@@ -118,9 +122,11 @@ class ViTConfig:
         for name, value in fields.items():
             object.__setattr__(self, name, value)
         check_choice("pooling", self.pooling, POOLINGS)
-        if self.pooling == "token" and not self.class_token:
+        needs_token = self.pooling in ("token", "prefix")
+        if not self.class_token and (needs_token or self.distillation_token):
             raise ValueError(
-                'pooling="token" needs the class token. Received: '
+                f"pooling={self.pooling!r} with distillation_token="
+                f"{self.distillation_token} needs the class token. Received: "
                 "class_token=False. Use class_token=True or another pooling, "
                 'such as pooling="mean".'
             )
@@ -147,6 +153,11 @@ class ViTConfig:
         """(rows, columns) of the patches."""
         height, width = self._patched_size
         return height // self.patch_size[0], width // self.patch_size[1]
+
+    @property
+    def num_prefix_tokens(self) -> int:
+        """Tokens in front of the patches."""
+        return int(self.class_token) + int(self.distillation_token)
 
     @property
     def _patched_size(self):
@@ -223,10 +234,12 @@ def encoder(config: ViTConfig, x, dtype=None):
         config.hidden_dim, config.patch_size, dtype=dtype, name="patch_embed"
     )(x)
     if config.class_token:
-        x = ClassToken(dtype=dtype, name="class_token")(x)
+        x = ClassToken(
+            config.num_prefix_tokens, dtype=dtype, name="class_token"
+        )(x)
     x = AddPositionEmbedding(
         config.grid,
-        num_prefix_tokens=int(config.class_token),
+        num_prefix_tokens=config.num_prefix_tokens,
         kind=config.position_embedding,
         dtype=dtype,
         name="position_embedding",
@@ -283,7 +296,7 @@ def pooled(config: ViTConfig, x, dtype=None):
         )(x)
     return TokenPooling(
         config.pooling,
-        num_prefix_tokens=int(config.class_token),
+        num_prefix_tokens=config.num_prefix_tokens,
         dtype=dtype,
         name="pool",
     )(x)

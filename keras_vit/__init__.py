@@ -1,0 +1,87 @@
+"""Vision Transformers for Keras 3.
+
+`keras_vit.ViT_B16(...)` and its kin build the models of the papers, called
+as in `keras.applications`; `keras_vit.layers` and `keras_vit.models` hold
+what they are made of.
+"""
+
+from keras_vit import _environment
+
+_environment.check()
+
+from keras_vit import checkpoints, layers, models
+from keras_vit.applications import (
+    BiT_R101x1,
+    BiT_R101x3,
+    BiT_R152x2,
+    BiT_R152x4,
+    BiT_R50x1,
+    BiT_R50x3,
+    Mixer_B16,
+    Mixer_B32,
+    Mixer_H14,
+    Mixer_L16,
+    Mixer_L32,
+    Mixer_S16,
+    Mixer_S32,
+    Mixer_S8,
+    ViT_B16,
+    ViT_B32,
+    ViT_B8,
+    ViT_G14,
+    ViT_H14,
+    ViT_L16,
+    ViT_L32,
+    ViT_R26_B32,
+    ViT_R26_S32,
+    ViT_R50_B16,
+    ViT_R50_L32,
+    ViT_R_Ti16,
+    ViT_S16,
+    ViT_S32,
+    ViT_So400m14,
+    ViT_Ti16,
+    ViT_g14,
+)
+from keras_vit.preprocessing import decode_predictions, preprocess_input
+from keras_vit.version import __version__
+
+__all__ = [
+    "BiT_R101x1",
+    "BiT_R101x3",
+    "BiT_R152x2",
+    "BiT_R152x4",
+    "BiT_R50x1",
+    "BiT_R50x3",
+    "Mixer_B16",
+    "Mixer_B32",
+    "Mixer_H14",
+    "Mixer_L16",
+    "Mixer_L32",
+    "Mixer_S16",
+    "Mixer_S32",
+    "Mixer_S8",
+    "ViT_B16",
+    "ViT_B32",
+    "ViT_B8",
+    "ViT_G14",
+    "ViT_H14",
+    "ViT_L16",
+    "ViT_L32",
+    "ViT_R26_B32",
+    "ViT_R26_S32",
+    "ViT_R50_B16",
+    "ViT_R50_L32",
+    "ViT_R_Ti16",
+    "ViT_S16",
+    "ViT_S32",
+    "ViT_So400m14",
+    "ViT_Ti16",
+    "ViT_g14",
+    "__version__",
+    "checkpoints",
+    "decode_predictions",
+    "layers",
+    "models",
+    "preprocess_input",
+]
