@@ -11,24 +11,25 @@ _environment.check()
 
 from keras_vit import checkpoints, layers, models
 from keras_vit.applications import (
+    BiT_R50x1,
+    BiT_R50x3,
     BiT_R101x1,
     BiT_R101x3,
     BiT_R152x2,
     BiT_R152x4,
-    BiT_R50x1,
-    BiT_R50x3,
     Mixer_B16,
     Mixer_B32,
     Mixer_H14,
     Mixer_L16,
     Mixer_L32,
+    Mixer_S8,
     Mixer_S16,
     Mixer_S32,
-    Mixer_S8,
+    ViT_B8,
     ViT_B16,
     ViT_B32,
-    ViT_B8,
     ViT_G14,
+    ViT_g14,
     ViT_H14,
     ViT_L16,
     ViT_L32,
@@ -41,7 +42,6 @@ from keras_vit.applications import (
     ViT_S32,
     ViT_So400m14,
     ViT_Ti16,
-    ViT_g14,
 )
 from keras_vit.preprocessing import decode_predictions, preprocess_input
 from keras_vit.version import __version__

@@ -11,8 +11,8 @@ from keras_vit.models import (
     BiTConfig,
     Mixer,
     MixerConfig,
-    ViTConfig,
     VisionTransformer,
+    ViTConfig,
 )
 from keras_vit.models.sizes import BIT, MIXER, VIT
 

@@ -92,10 +92,12 @@ def check_divisible(
         what: str, what is cut, for the message.
         unit: str, the unit of both, for the message.
     """
-    if any(size % patch for size, patch in zip(image_size, patch_size)):
+    if any(
+        size % patch for size, patch in zip(image_size, patch_size, strict=True)
+    ):
         nearest = tuple(
             max(patch, round(size / patch) * patch)
-            for size, patch in zip(image_size, patch_size)
+            for size, patch in zip(image_size, patch_size, strict=True)
         )
         raise ValueError(
             f"{what} of {image_size[0]}x{image_size[1]} {unit} (height x "

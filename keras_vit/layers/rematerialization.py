@@ -34,7 +34,7 @@ def rematerialize(layer: keras.layers.Layer, function: Callable, x):
         seed.assign(seed + ops.array([0, 1], dtype=seed.dtype))
 
     def pure(x, *values):
-        state = [*zip(weights, values), *zip(seeds, drawn)]
+        state = list(zip([*weights, *seeds], [*values, *drawn], strict=True))
         with keras.StatelessScope(state_mapping=state):
             return function(x)
 
