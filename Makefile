@@ -1,0 +1,78 @@
+# Everything is installed into .venv at the versions of constraints.txt, from
+# wherever the user's pip is configured to look.
+
+PYTHON ?= python3
+VENV := .venv
+OLDEST_VENV := .venv-oldest
+
+BACKENDS := $(or $(BACKEND),tensorflow jax torch)
+QUICKSTART_BACKEND := $(or $(KERAS_BACKEND),$(BACKEND),jax)
+
+EXTRAS := data,cv,plots,tensorboard,recipes,export,hub
+OLDEST_EXTRAS := jax,plots,tensorboard,recipes,hub
+
+PYTEST_FLAGS := $(if $(CI),--color=no -o console_output_style=classic)
+
+# $(call create,VENV,CONSTRAINTS): the pip of an old Python knows no --group.
+create = $(PYTHON) -m venv $(1) && $(1)/bin/python -m pip install --quiet \
+	--constraint $(2) pip
+# $(call install,VENV,CONSTRAINTS): --build-constraint pins hatchling as well.
+install = $(1)/bin/python -m pip install --quiet \
+	--constraint $(2) --build-constraint $(2)
+
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help quickstart test test-all check test-oldest clean
+
+help: ## list the targets
+	@awk -F ': .*## ' '/^[a-z-]+: .*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
+
+quickstart: $(VENV)/.quickstart-$(QUICKSTART_BACKEND) ## fine-tune a small model on KERAS_BACKEND (jax) and report
+	KERAS_BACKEND=$(QUICKSTART_BACKEND) $(VENV)/bin/python \
+		recipes/finetune.py --config recipes/configs/quickstart.yaml \
+		--run_dir runs/quickstart
+
+test: MARKERS := -m "not slow"
+test: check run-tests ## check, then test on each backend, or on one: BACKEND=jax
+test-all: check run-tests ## the same with the slow tests
+
+.PHONY: run-tests
+run-tests: $(VENV)/.full
+	for backend in $(BACKENDS); do \
+		echo "backend: $$backend"; \
+		KERAS_BACKEND=$$backend $(VENV)/bin/python -m pytest \
+			$(PYTEST_FLAGS) $(MARKERS) || exit 1; \
+	done
+
+check: $(VENV)/.full ## format, lint and types
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
+
+test-oldest: $(OLDEST_VENV)/.full ## test with the oldest Keras, JAX and NumPy supported
+	KERAS_BACKEND=jax $(OLDEST_VENV)/bin/python -m pytest \
+		$(PYTEST_FLAGS) -m "not slow"
+
+clean: ## remove environments, caches and builds, but no runs
+	rm -rf $(VENV) $(OLDEST_VENV) build dist \
+		.hypothesis .pytest_cache .ruff_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+$(VENV)/.pip: constraints.txt
+	$(call create,$(VENV),constraints.txt)
+	touch $@
+
+# What a first run needs: one backend, and no tools of the developers.
+$(VENV)/.quickstart-%: $(VENV)/.pip pyproject.toml
+	$(call install,$(VENV),constraints.txt) -e ".[recipes]" --group $*
+	touch $@
+
+$(VENV)/.full: $(VENV)/.pip pyproject.toml
+	$(call install,$(VENV),constraints.txt) -e ".[$(EXTRAS)]" --group dev
+	touch $@ $(addprefix $(VENV)/.quickstart-,tensorflow jax torch)
+
+$(OLDEST_VENV)/.full: pyproject.toml constraints-oldest.txt
+	$(call create,$(OLDEST_VENV),constraints-oldest.txt)
+	$(call install,$(OLDEST_VENV),constraints-oldest.txt) \
+		-e ".[$(OLDEST_EXTRAS)]" --group test
+	touch $@
