@@ -1,0 +1,23 @@
+"""What every test starts from: fixed seeds and nobody's own Keras settings."""
+
+import os
+import tempfile
+
+# Before Keras is imported: it reads its settings from KERAS_HOME, or else
+# writes them to the user's home folder; TensorFlow prints unless it is told.
+KERAS_HOME = tempfile.TemporaryDirectory(prefix="keras-home-")
+os.environ["KERAS_HOME"] = KERAS_HOME.name
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras  # noqa: E402
+import pytest  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    keras.utils.set_random_seed(0)
+
+
+@pytest.fixture
+def backend() -> str:
+    return keras.backend.backend()
