@@ -1,0 +1,210 @@
+"""Holds the arrows between the packages, read from the import statements."""
+
+import ast
+import graphlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = "keras_vit"
+
+# What a package or module of keras_vit may import of keras_vit, besides itself.
+# An arrow goes along with those behind it: applications reaches layers.
+_MODELS = {"models", "layers"}
+_USES_MODELS = {*_MODELS, "data", "preprocessing"}
+ARROWS = {
+    "version": set(),
+    "_environment": set(),
+    "layers": set(),
+    "models": {"layers"},
+    "preprocessing": set(),
+    "checkpoints": set(),
+    "application_docs": set(),
+    "applications": {"application_docs", "checkpoints", *_MODELS},
+    "data": {"preprocessing"},
+    "training": _USES_MODELS,
+    "evaluation": _USES_MODELS,
+    "analysis": _USES_MODELS,
+}
+# These two stand above all others and may import each of them.
+TOP = ("__init__", "cli")
+
+AT_IMPORT = {"keras", "numpy", *sys.stdlib_module_names}
+BACKENDS = {"tensorflow", "jax", "jaxlib", "torch"}
+MAY_NAME_BACKENDS = {"data", "training"}
+NEVER = {"recipes", "tests", "benchmarks"}
+
+MAX_LINES = 250
+TABLES = ("sizes.py", "catalog.py", "*_table.py")
+
+
+class Import(NamedTuple):
+    """One imported name, `a.b.c`, and whether importing the file runs it."""
+
+    target: str
+    at_import: bool
+    line: int
+
+
+def imports(source: str) -> Iterator[Import]:
+    tree = ast.parse(source)
+    late = {
+        id(node)
+        for scope in ast.walk(tree)
+        if _is_late(scope)
+        for node in ast.walk(scope)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Attribute)):
+            for target in _targets(node):
+                yield Import(target, id(node) not in late, node.lineno)
+
+
+def _is_late(node: ast.AST) -> bool:
+    """Functions run when they are called, and TYPE_CHECKING never."""
+    if isinstance(node, ast.If):
+        return ast.unparse(node.test).endswith("TYPE_CHECKING")
+    return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+
+
+def _targets(node: ast.Import | ast.ImportFrom | ast.Attribute) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        origin = "." * node.level + (node.module or "")
+        return [f"{origin}.{alias.name}" for alias in node.names]
+    return ["keras.src"] if ast.unparse(node) == "keras.src" else []
+
+
+def owner(path: Path) -> str:
+    """Row of ARROWS that a file of the package belongs to."""
+    return path.relative_to(ROOT / PACKAGE).with_suffix("").parts[0]
+
+
+def violations(package: str, source: str) -> list[str]:
+    """What the imports of a file in `package` do against the rules."""
+    return [
+        f"line {found.line}: {found.target}: {reason}"
+        for found in imports(source)
+        if (reason := _objection(package, found))
+    ]
+
+
+def _objection(package: str, found: Import) -> str | None:
+    root, *rest = found.target.split(".")
+    if root == "":
+        return "relative; write the full name"
+    if found.target.startswith("keras.src"):
+        return "private to Keras"
+    if root == PACKAGE:
+        return _arrow_objection(package, rest)
+    if root in NEVER:
+        return "the library knows nothing of what uses it"
+    if root in BACKENDS and package not in MAY_NAME_BACKENDS:
+        return f"a backend, which only {sorted(MAY_NAME_BACKENDS)} may name"
+    if found.at_import and root not in AT_IMPORT:
+        return "needed at import; import it in the function that uses it"
+    return None
+
+
+def _arrow_objection(package: str, rest: list[str]) -> str | None:
+    if package in TOP:
+        return None
+    allowed = {package, "version", *ARROWS[package]}
+    if rest and rest[0] in allowed:
+        return None
+    return f"not an arrow; {package} may import {sorted(allowed)}"
+
+
+def python_files(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def test_every_part_of_the_package_has_a_row():
+    found = {owner(path) for path in python_files(PACKAGE)}
+    assert found
+    assert found <= {*ARROWS, *TOP}, "give the new part its row in ARROWS"
+
+
+def test_arrows_have_no_cycle():
+    graphlib.TopologicalSorter(ARROWS).prepare()
+
+
+@pytest.mark.parametrize(
+    "path",
+    python_files(PACKAGE),
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_imports_follow_the_arrows(path):
+    assert violations(owner(path), path.read_text()) == []
+
+
+@pytest.mark.parametrize("folder", ["recipes", "tests", "benchmarks"])
+def test_private_keras_is_imported_nowhere(folder):
+    found = [
+        f"{path.relative_to(ROOT)}:{found.line}"
+        for path in python_files(folder)
+        for found in imports(path.read_text())
+        if found.target.startswith("keras.src")
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("folder", [PACKAGE, "recipes", "tests", "benchmarks"])
+def test_a_file_is_one_idea(folder):
+    lengths = {
+        path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines())
+        for path in python_files(folder)
+        if not any(path.match(pattern) for pattern in TABLES)
+    }
+    assert {k: n for k, n in lengths.items() if n > MAX_LINES} == {}
+
+
+@pytest.mark.parametrize(
+    ("package", "source"),
+    [
+        ("layers", "import keras_vit"),
+        ("layers", "from keras_vit.models import vit"),
+        ("layers", "from keras_vit import models"),
+        ("layers", "from .. import models"),
+        ("layers", "def f():\n    from keras_vit.models import vit"),
+        ("models", "import keras_vit.applications"),
+        ("checkpoints", "from keras_vit.models.vit import ViTConfig"),
+        ("training", "from keras_vit.evaluation import classify"),
+        ("analysis", "import recipes.finetune"),
+        ("layers", "from keras.src import backend"),
+        ("layers", "import keras\nkeras.src.backend"),
+        ("layers", "import jax"),
+        ("layers", "def f():\n    import torch.nn"),
+        ("data", "import tensorflow as tf"),
+        ("data", "try:\n    import tensorflow\nexcept ImportError:\n    pass"),
+        ("analysis", "class A:\n    import matplotlib.pyplot"),
+        ("__init__", "import safetensors"),
+    ],
+)
+def test_a_wrong_import_is_found(package, source):
+    assert len(violations(package, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("package", "source"),
+    [
+        ("layers", "import math\nimport keras\nfrom keras import ops"),
+        ("models", "from keras_vit.layers import MLP"),
+        ("applications", "from keras_vit.layers import MLP"),
+        ("analysis", "def f():\n    import matplotlib.pyplot as plt"),
+        ("data", "def f():\n    import tensorflow as tf"),
+        (
+            "data",
+            "from typing import TYPE_CHECKING\n"
+            "if TYPE_CHECKING:\n    import tensorflow as tf",
+        ),
+        ("cli", "from keras_vit.training import recipe"),
+    ],
+)
+def test_a_right_import_is_let_through(package, source):
+    assert violations(package, source) == []
