@@ -45,20 +45,17 @@ def check() -> None:
 
 def _missing_backend_message(missing: str) -> str:
     setting = os.environ.get("KERAS_BACKEND", "not set")
+    others = [name for name in BACKENDS if name != missing]
+    found = [name for name in others if importlib.util.find_spec(name)]
+    example = found[0] if found else others[0]
     return (
         f"Keras could not import its backend {missing!r} (the environment "
         f"variable KERAS_BACKEND is {setting}). Either set KERAS_BACKEND to "
-        f"a backend that is installed ({_installed_backends(missing)}) before "
-        "the first import of keras or keras_vit, in a notebook in its first "
-        'lines: import os; os.environ["KERAS_BACKEND"] = "jax". '
+        f"a backend that is installed (here: {', '.join(found) or 'none'}) "
+        "before the first import of keras or keras_vit, in a notebook in its "
+        f'first lines: import os; os.environ["KERAS_BACKEND"] = "{example}". '
         f"Or install the missing one: pip install {missing}"
     )
-
-
-def _installed_backends(missing: str) -> str:
-    others = [name for name in BACKENDS if name != missing]
-    found = [name for name in others if importlib.util.find_spec(name)]
-    return "here: " + ", ".join(found) if found else "here: none"
 
 
 def _major_minor(version: str) -> tuple[int, int]:
