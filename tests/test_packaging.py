@@ -129,7 +129,12 @@ def test_sdist_has_what_the_wheel_leaves_out(built):
     with tarfile.open(path) as archive:
         parts = [Path(name).parts for name in archive.getnames()]
     wanted = "keras_vit recipes tests docs README.md LICENSE Makefile".split()
-    here = {name for name in wanted if (ROOT / name).exists()}
+    here = {
+        name
+        for name in wanted
+        for path in [ROOT / name, *(ROOT / name).rglob("*")]
+        if path.is_file()
+    }
     assert here <= {folders[1] for folders in parts}
 
 
