@@ -13,8 +13,8 @@ from keras_vit.models import (
     BiTConfig,
     Mixer,
     MixerConfig,
-    ViTConfig,
     VisionTransformer,
+    ViTConfig,
 )
 
 FOLDER = pathlib.Path(__file__).parent / "reference"

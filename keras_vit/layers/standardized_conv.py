@@ -62,12 +62,13 @@ class StandardizedConv2D(keras.layers.Conv2D):
 
     def convolution_op(self, inputs, kernel):
         kernel = ops.cast(kernel, "float32")
-        mean, variance = ops.moments(kernel, axes=(0, 1, 2), keepdims=True)
-        deviation = STANDARDIZATIONS[self.standardization](
+        # ops.moments loses digits on torch, where it subtracts squares.
+        kernel = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
+        variance = ops.mean(ops.square(kernel), axis=(0, 1, 2), keepdims=True)
+        kernel = kernel / STANDARDIZATIONS[self.standardization](
             variance, self.epsilon
         )
-        kernel = ops.cast((kernel - mean) / deviation, inputs.dtype)
-        return super().convolution_op(inputs, kernel)
+        return super().convolution_op(inputs, ops.cast(kernel, inputs.dtype))
 
     def get_config(self):
         config = super().get_config()

@@ -1,0 +1,285 @@
+"""What the layers compute, against NumPy and by their properties."""
+
+import keras
+import numpy as np
+import numpy_forward
+import pytest
+from keras import ops
+
+from keras_vit import layers
+from keras_vit.layers.position_embedding import sine_cosine_table
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def randomise(layer):
+    """Gives every weight values that a mistake cannot hide behind."""
+    for i, weight in enumerate(layer.trainable_weights):
+        weight.assign(0.3 * normal(*weight.shape, seed=i))
+    return layer
+
+
+def test_patches_follow_row_by_row():
+    layer = layers.PatchEmbed(hidden_dim=24, patch_size=(2, 4))
+    images = normal(2, 6, 8, 3)
+    layer.build(images.shape)
+    layer.projection.kernel.assign(np.eye(24).reshape(2, 4, 3, 24))
+    tokens = ops.convert_to_numpy(layer(images))
+    patch = images[:, 2:4, 4:8].reshape(2, -1)  # row 1, column 1 of 3 x 2
+    np.testing.assert_allclose(tokens[:, 3], patch, atol=1e-6)
+
+
+def test_class_token_starts_at_zero_and_comes_first():
+    layer = layers.ClassToken()
+    tokens = normal(2, 5, 8)
+    x = ops.convert_to_numpy(layer(tokens))
+    np.testing.assert_array_equal(x[:, 0], 0)
+    np.testing.assert_array_equal(x[:, 1:], tokens)
+    layer.token.assign(np.full((1, 1, 8), 7))
+    x = ops.convert_to_numpy(layer(tokens))
+    np.testing.assert_array_equal(x[:, 0], 7)
+
+
+def test_sine_cosine_table_by_hand():
+    table = sine_cosine_table((2, 3), 8)[0]
+    # Token 5 is row 1, column 2; the frequencies are 1 and 1/10000.
+    expected = [
+        *np.sin([2, 2e-4]),
+        *np.cos([2, 2e-4]),
+        *np.sin([1, 1e-4]),
+        *np.cos([1, 1e-4]),
+    ]
+    np.testing.assert_allclose(table[5], expected, atol=1e-6)
+    assert table.shape == (6, 8)
+
+
+def test_sine_cosine_table_is_the_one_of_big_vision():
+    import golden
+
+    file = "vit_tiny_bigvision_gap_sincos.expected.npz"
+    expected = np.load(golden.FOLDER / file)["position_embedding"]
+    np.testing.assert_allclose(
+        sine_cosine_table((4, 4), 32), expected, atol=1e-6
+    )
+
+
+def test_fixed_position_embedding_leaves_prefix_tokens():
+    layer = layers.AddPositionEmbedding(
+        (2, 2), num_prefix_tokens=1, kind="sincos2d"
+    )
+    x = ops.convert_to_numpy(layer(np.zeros((1, 5, 8), "float32")))
+    np.testing.assert_array_equal(x[0, 0], 0)
+    np.testing.assert_allclose(x[:, 1:], sine_cosine_table((2, 2), 8))
+    assert layer.weights == []
+
+
+def flax_attention(layer):
+    """The weights of a SelfAttention as the original file holds them."""
+    heads, d = layer.num_heads, layer.head_dim
+    kernel = np.array(layer.qkv.kernel).reshape(-1, heads, 3, d)
+    bias = np.array(layer.qkv.bias).reshape(heads, 3, d)
+    params = {
+        "out/kernel": np.array(layer.out.kernel).reshape(heads, d, -1),
+        "out/bias": np.array(layer.out.bias),
+    }
+    for i, name in enumerate(("query", "key", "value")):
+        params[f"{name}/kernel"] = kernel[:, :, i]
+        params[f"{name}/bias"] = bias[:, i]
+    return params
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_self_attention_is_that_of_numpy(rate):
+    tokens = normal(2, 7, 16)
+    layer = layers.SelfAttention(4, attention_dropout_rate=rate)
+    layer.build(tokens.shape)
+    randomise(layer)
+    expected, weights = numpy_forward.self_attention(
+        flax_attention(layer), tokens
+    )
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(layer(tokens)), expected, atol=1e-5
+    )
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(layer.attention_weights(tokens)),
+        weights,
+        atol=1e-5,
+    )
+
+
+def test_attention_pooling_is_that_of_numpy():
+    tokens = normal(2, 7, 16)
+    layer = layers.AttentionPooling(num_heads=4, mlp_dim=32)
+    layer.build(tokens.shape)
+    randomise(layer)
+    query = np.array(layer.probe) @ np.array(layer.query.kernel)
+    query = (query + np.array(layer.query.bias)).reshape(1, 1, 4, 4)
+    pair = tokens @ np.array(layer.key_value.kernel)
+    pair = (pair + np.array(layer.key_value.bias)).reshape(2, 7, 4, 2, 4)
+    scores = np.einsum("bnhd,Bmhd->Bhnm", query, pair[:, :, :, 0]) / 2
+    weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    y = np.einsum("bhnm,bmhd->bnhd", weights, pair[:, :, :, 1])
+    y = y.reshape(2, 1, 16) @ np.array(layer.out.kernel)
+    y = y + np.array(layer.out.bias)
+    norm = {
+        "scale": np.array(layer.norm.gamma),
+        "bias": np.array(layer.norm.beta),
+    }
+    z = numpy_forward.layer_norm(y, norm) @ np.array(layer.mlp.dense.kernel)
+    z = numpy_forward.gelu_tanh(z + np.array(layer.mlp.dense.bias))
+    z = z @ np.array(layer.mlp.dense_1.kernel)
+    expected = (y + z + np.array(layer.mlp.dense_1.bias))[:, 0]
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(layer(tokens)), expected, atol=1e-4
+    )
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(layer.attention_weights(tokens)),
+        weights,
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "relu"])
+def test_mlp_has_the_named_activation(activation):
+    import math
+
+    forms = {
+        "gelu_tanh": numpy_forward.gelu_tanh,
+        "gelu": lambda x: x * (1 + np.vectorize(math.erf)(x / 2**0.5)) / 2,
+        "relu": lambda x: np.maximum(x, 0),
+    }
+    x = np.linspace(-4, 4, 33, dtype="float32")[:, None]
+    layer = layers.MLP(1, activation=activation)
+    layer.build(x.shape)
+    for dense in (layer.dense, layer.dense_1):
+        dense.kernel.assign([[1.0]])
+        dense.bias.assign([0.0])
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(layer(x)), forms[activation](x), atol=1e-6
+    )
+
+
+def test_pooling_leaves_prefix_tokens_out():
+    x = normal(2, 5, 8)
+    expected = {
+        "token": x[:, 0],
+        "mean": x[:, 2:].mean(axis=1),
+        "max": x[:, 2:].max(axis=1),
+        "prefix": x[:, :2].reshape(2, 16),
+    }
+    for pooling, wanted in expected.items():
+        layer = layers.TokenPooling(pooling, num_prefix_tokens=2)
+        np.testing.assert_allclose(
+            ops.convert_to_numpy(layer(x)), wanted, atol=1e-6
+        )
+
+
+@pytest.mark.parametrize("rate", [0.25, 0.75])
+def test_stochastic_depth_drops_samples_and_keeps_the_mean(rate):
+    from keras_vit.layers.transformer_block import stochastic_depth
+
+    layer = stochastic_depth(rate)
+    x = np.ones((4000, 3, 2), "float32")
+    y = ops.convert_to_numpy(layer(x, training=True))
+    per_sample = y.reshape(4000, -1)
+    assert (per_sample == per_sample[:, :1]).all()
+    kept = per_sample[:, 0] != 0
+    np.testing.assert_allclose(per_sample[kept], 1 / (1 - rate), rtol=1e-6)
+    # Five standard deviations of a mean of 4000 draws.
+    bound = 5 * (rate / (1 - rate) / 4000) ** 0.5
+    assert abs(y.mean() - 1) < bound
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(layer(x, training=False)), x
+    )
+
+
+def test_block_with_all_residuals_dropped_is_the_identity():
+    layer = layers.TransformerBlock(4, 32, stochastic_depth_rate=0.999999)
+    x = normal(3, 5, 16)
+    layer.build(x.shape)
+    randomise(layer)
+    y = ops.convert_to_numpy(layer(x, training=True))
+    np.testing.assert_array_equal(y, x)
+    assert abs(ops.convert_to_numpy(layer(x, training=False)) - x).max() > 0.1
+
+
+def limits(initializer_name):
+    """Bounds of the original initialisers for D = 64, M = 256, P = 4."""
+    return {
+        "patch_embed": (1 / 48) ** 0.5,
+        "qkv": (6 / 128) ** 0.5 / 3**0.5,
+        "out": (6 / 128) ** 0.5 / 3**0.5,
+        "mlp": (6 / (64 + 256)) ** 0.5 / 3**0.5,
+        "mlp_bias": 1e-6,
+        "position": 0.02,
+    }[initializer_name]
+
+
+def test_initial_weights_are_spread_as_in_the_original():
+    patch = layers.PatchEmbed(64, 4)
+    patch.build((None, 32, 32, 3))
+    block = layers.TransformerBlock(4, 256)
+    block.build((None, 17, 64))
+    position = layers.AddPositionEmbedding((16, 16))
+    position.build((None, 256, 64))
+    weights = {
+        "patch_embed": patch.projection.kernel,
+        "qkv": block.attention.qkv.kernel,
+        "out": block.attention.out.kernel,
+        "mlp": block.mlp.dense.kernel,
+        "mlp_bias": block.mlp.dense.bias,
+        "position": position.embedding,
+    }
+    for name, weight in weights.items():
+        values = ops.convert_to_numpy(weight)
+        tolerance = 5 / (2 * values.size) ** 0.5  # 5 sigma of a deviation
+        np.testing.assert_allclose(
+            values.std(), limits(name), rtol=tolerance, err_msg=name
+        )
+    for zero in (patch.projection.bias, block.attention.qkv.bias):
+        assert not ops.convert_to_numpy(zero).any()
+    bound = (6 / 128) ** 0.5
+    assert abs(ops.convert_to_numpy(weights["qkv"])).max() <= bound
+
+
+@pytest.mark.parametrize("form", ["deviation", "variance"])
+def test_standardised_kernels_have_mean_0_and_variance_1(form):
+    layer = layers.StandardizedConv2D(4, 3, standardization=form, epsilon=1e-3)
+    layer.build((None, 3, 3, 2))
+    kernel = 5 + 0.01 * normal(3, 3, 2, 4)
+    layer.kernel.assign(kernel)
+    images = normal(2, 3, 3, 2)
+    deviation = {
+        "deviation": kernel.std(axis=(0, 1, 2)) + 1e-3,
+        "variance": np.sqrt(kernel.var(axis=(0, 1, 2)) + 1e-3),
+    }[form]
+    standardised = (kernel - kernel.mean(axis=(0, 1, 2))) / deviation
+    expected = np.einsum("bhwc,hwcd->bd", images, standardised)
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(layer(images))[:, 0, 0], expected, atol=1e-3
+    )
+
+
+@pytest.mark.parametrize("rates", [{}, {"dropout_rate": 0.3}])
+def test_rematerialised_block_computes_and_learns_the_same(rates):
+    """The same seeds give the same loss and the same updated weights."""
+    results = []
+    for rematerialize in (False, True):
+        keras.utils.set_random_seed(3)
+        inputs = keras.Input((5, 16))
+        block = layers.TransformerBlock(
+            4,
+            32,
+            stochastic_depth_rate=0.2,
+            rematerialize=rematerialize,
+            **rates,
+        )
+        model = keras.Model(inputs, block(inputs))
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+        x, y = normal(8, 5, 16), normal(8, 5, 16, seed=1)
+        losses = [model.train_on_batch(x, y) for _ in range(3)]
+        results.append([losses, *map(np.array, block.trainable_weights)])
+    for plain, remat in zip(*results, strict=True):
+        np.testing.assert_allclose(remat, plain, rtol=1e-5, atol=1e-6)
