@@ -1,0 +1,159 @@
+"""What `weights=` takes, without a network."""
+
+import re
+import sys
+import types
+from pathlib import Path
+
+import pytest
+from file_server import npz
+
+from keras_vit.checkpoints import catalog, fetch
+from keras_vit.checkpoints.download import Download
+from keras_vit.checkpoints.integrity import check_beginning
+
+ENTRY = catalog.find("ViT_B16", "imagenet21k")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    return tmp_path / "keras"
+
+
+def test_offline_says_what_to_fetch_and_where_to_put_it(home, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(OSError, match="HF_HUB_OFFLINE") as caught:
+        fetch.resolve("imagenet21k", "ViT_B16")
+    place = home / "models" / "ViT_B16_imagenet21k.npz"
+    for part in (ENTRY.url, "412,815,506 bytes", ENTRY.sha256, str(place)):
+        assert part in str(caught.value)
+
+
+def test_catalogue_name_is_served_from_the_cache_offline(home, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    place = fetch.cached_path(catalog.find("ViT_S16", "imagenet"))
+    place.parent.mkdir(parents=True)
+    place.write_bytes(npz(10))
+    assert fetch.resolve("imagenet", "ViT_S16") == str(place)
+    assert fetch.resolve("ViT_S16/imagenet") == str(place)
+
+
+def test_paths_come_back_as_they_are(tmp_path):
+    assert fetch.resolve("weights/ViT-B_16.npz") == "weights/ViT-B_16.npz"
+    assert fetch.resolve(tmp_path / "a") == str(tmp_path / "a")
+    assert fetch.resolve("./a") == "./a"
+    assert fetch.resolve("two_towers.npz:img") == "two_towers.npz:img"
+    assert fetch.resolve("two_towers.npz:params") == "two_towers.npz:params"
+
+
+def test_existing_path_goes_before_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "imagenet21k").touch()
+    assert fetch.resolve("imagenet21k", "ViT_B16") == "imagenet21k"
+
+
+@pytest.mark.parametrize(
+    "source", ["http://host/a.npz", "gs://vit_models/a.npz", "ftp://host/a.npz"]
+)
+def test_other_schemes_are_refused(source):
+    with pytest.raises(ValueError, match="https://"):
+        fetch.resolve(source)
+
+
+def test_unknown_name_lists_what_there_is():
+    with pytest.raises(ValueError, match=r"ViT_H14.*imagenet21k.*Nor is there"):
+        fetch.resolve("imagenet", "ViT_H14")
+
+
+def test_addresses_of_one_basename_have_two_names_in_the_cache(monkeypatch):
+    names = []
+    monkeypatch.setattr(
+        Download, "fetch", lambda self: names.append(self.file_name)
+    )
+    fetch.resolve("https://host/imagenet21k/ViT-B_16.npz")
+    fetch.resolve("https://host/sam/ViT-B_16.npz?token=../../x")
+    assert names[0] != names[1]
+    assert all(re.fullmatch(r"[0-9a-f]{16}_ViT-B_16\.npz", n) for n in names)
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """huggingface_hub as far as we use it."""
+    calls = []
+
+    def snapshot_download(repo_id, **options):
+        calls.append((repo_id, options["revision"]))
+        if options["local_files_only"]:
+            raise FileNotFoundError("not in the cache")
+        return str(tmp_path)
+
+    module = types.SimpleNamespace(snapshot_download=snapshot_download)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", module)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("source", "call"),
+    [
+        ("hf://user/name", ("user/name", None)),
+        ("hf://user/name@v1.0", ("user/name", "v1.0")),
+        ("https://huggingface.co/user/name", ("user/name", None)),
+        ("https://huggingface.co/user/name/", ("user/name", None)),
+        ("https://huggingface.co/user/name/tree/dev", ("user/name", "dev")),
+        ("timm/some_vit.some_tag", ("timm/some_vit.some_tag", None)),
+        ("timm/some_vit.some_tag@abc", ("timm/some_vit.some_tag", "abc")),
+        (
+            "google/vit-base-patch16-224",
+            ("google/vit-base-patch16-224", None),
+        ),
+    ],
+)
+def test_repositories_are_asked_for_by_name(tmp_path, hub, source, call):
+    (tmp_path / "model.safetensors").touch()
+    assert fetch.resolve(source) == str(tmp_path)
+    assert hub == [call]
+
+
+def test_repository_of_pickles_names_the_original(tmp_path, hub):
+    (tmp_path / "pytorch_model.bin").touch()
+    with pytest.raises(ValueError, match="ViT_L32/imagenet21k_imagenet2012"):
+        fetch.resolve("google/vit-large-patch32-384")
+
+
+def test_repository_offline_says_what_to_fetch(hub, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(OSError, match=r"config.json.*user/name/tree/main"):
+        fetch.resolve("hf://user/name")
+
+
+def test_repository_without_huggingface_hub(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(ValueError, match=r"keras-vision-transformer\[hub\]"):
+        fetch.resolve("hf://user/name")
+
+
+def test_address_without_a_file_name_gets_one(monkeypatch):
+    monkeypatch.setattr(Download, "fetch", lambda self: self.file_name)
+    assert fetch.resolve("https://host/").endswith("_weights")
+
+
+@pytest.mark.parametrize("suffix", ["npz", "keras", "h5", "safetensors", ""])
+def test_beginnings_of_files(suffix):
+    # A header of 10 bytes: 10 is the line feed.
+    safetensors = (10).to_bytes(8, "little") + b'{"a":{}}  '
+    hdf5 = bytes.fromhex("89 48 44 46 0d 0a 1a 0a 00 00")
+    right = {
+        "npz": [npz(10)],
+        "keras": [npz(10)],
+        "h5": [hdf5],
+        "safetensors": [safetensors],
+        "": [npz(10), hdf5, safetensors],
+    }[suffix]
+    for beginning in (npz(10), hdf5, safetensors, b"<html>", b""):
+        if beginning in right:
+            check_beginning(beginning, f"a.{suffix}")
+        else:
+            with pytest.raises(ValueError, match="begins with"):
+                check_beginning(beginning, f"a.{suffix}")

@@ -1,0 +1,68 @@
+"""A server on this machine that serves one file, with faults on demand."""
+
+import io
+import re
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+
+
+def npz(num_bytes: int = 3 << 20) -> bytes:
+    buffer = io.BytesIO()
+    pixels = np.random.default_rng(0).integers(0, 256, num_bytes, "uint8")
+    np.savez(buffer, pixels=pixels)
+    return buffer.getvalue()
+
+
+class Server(ThreadingHTTPServer):
+    """Serves one file and does, request by request, what `faults` say."""
+
+    daemon_threads = True
+
+    def __init__(self, content: bytes):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.content = content
+        self.faults: list[str] = []
+        self.gives_ranges = True
+        self.headers: dict[str, str] = {}
+        self.ranges: list[str | None] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/a/ViT-B_16.npz"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self):
+        asked = self.headers["Range"]
+        self.server.ranges.append(asked)
+        fault = self.server.faults.pop(0) if self.server.faults else ""
+        if fault.isdigit():
+            return self.send_error(int(fault))
+        content, start = self.server.content, 0
+        if asked and self.server.gives_ranges:
+            start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1])
+            if start >= len(content):
+                return self._answer(416, b"", f"bytes */{len(content)}")
+        if fault == "wrong range":
+            start += 1
+        body = content[start:]
+        status = 206 if asked and self.server.gives_ranges else 200
+        found = f"bytes {start}-{len(content) - 1}/{len(content)}"
+        kept = len(body) // 2 if fault == "cut" else len(body)
+        self._answer(status, body, found if status == 206 else None, kept)
+
+    def _answer(self, status, body, content_range=None, kept=None):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        if content_range:
+            self.send_header("Content-Range", content_range)
+        for name, value in self.server.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body[:kept])
+
+    def log_message(self, *_):
+        pass
