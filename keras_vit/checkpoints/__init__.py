@@ -1,5 +1,14 @@
-"""Weights from files."""
+"""Weights from and to files of every known format."""
 
-from keras_vit.checkpoints.keras_files import check_weights, load_weights
+from keras_vit.checkpoints.info import Info, check_weights, read_info
+from keras_vit.checkpoints.loading import load_checkpoint, load_weights
+from keras_vit.checkpoints.report import LoadReport
 
-__all__ = ["check_weights", "load_weights"]
+__all__ = [
+    "Info",
+    "LoadReport",
+    "check_weights",
+    "load_checkpoint",
+    "load_weights",
+    "read_info",
+]

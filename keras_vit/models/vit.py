@@ -66,6 +66,8 @@ class ViTConfig:
         stochastic_depth_rate: float, for the last block; it grows linearly
             from 0 for the first.
         layer_norm_epsilon: float, added to the variance.
+        norm_after_pooling: bool; True normalises the pooled token instead of
+            all tokens before pooling, as timm's models with average pooling.
         activation: of the MLPs: "gelu_tanh" (the original code) or "gelu"
             (exact), or a Keras activation.
         resnet_units: None, or for a hybrid the number of bottleneck units in
@@ -102,6 +104,7 @@ class ViTConfig:
     attention_dropout_rate: float = 0.0
     stochastic_depth_rate: float = 0.0
     layer_norm_epsilon: float = 1e-6
+    norm_after_pooling: bool = False
     activation: str = "gelu_tanh"
     resnet_units: tuple | None = None
     resnet_width: int = 64
@@ -207,6 +210,8 @@ class VisionTransformer(ConfiguredModel):
         x = hybrid_stem(config, x, dtype)
         x = encoder(config, x, dtype)  # (B, T, D)
         x = pooled(config, x, dtype)
+        if config.norm_after_pooling:
+            x = encoder_norm(config, dtype)(x)
         if config.representation_dim:
             x = keras.layers.Dense(
                 config.representation_dim,
@@ -228,7 +233,8 @@ def encoder(config: ViTConfig, x, dtype=None):
         dtype: dtype policy of all layers.
 
     Returns:
-        Keras tensor (B, T, D), layer-normalised.
+        Keras tensor (B, T, D), layer-normalised unless that comes after
+        pooling.
     """
     x = PatchEmbed(
         config.hidden_dim, config.patch_size, dtype=dtype, name="patch_embed"
@@ -249,9 +255,16 @@ def encoder(config: ViTConfig, x, dtype=None):
     )
     for i in range(config.num_layers):
         x = block(config, i, dtype)(x)
+    if config.norm_after_pooling:
+        return x
+    return encoder_norm(config, dtype)(x)
+
+
+def encoder_norm(config: ViTConfig, dtype=None) -> keras.layers.Layer:
+    """The layer normalisation after the last block (equation 4)."""
     return keras.layers.LayerNormalization(
         epsilon=config.layer_norm_epsilon, dtype=dtype, name="encoder_norm"
-    )(x)
+    )
 
 
 def block(config: ViTConfig, i: int, dtype=None) -> TransformerBlock:

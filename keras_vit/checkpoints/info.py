@@ -1,0 +1,132 @@
+"""What a file of weights holds, without reading it."""
+
+import dataclasses
+import difflib
+import math
+import os
+from pathlib import Path
+
+from keras_vit.checkpoints.configure import configure
+from keras_vit.checkpoints.loading import open_source
+from keras_vit.checkpoints.opening import kind_of, split_subtree
+
+__all__ = ["Info", "check_weights", "read_info"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Info:
+    """What `read_info` returns.
+
+    Args:
+        source: str, the file.
+        format: str, its format.
+        family: "vit", "mixer" or "bit".
+        fields: dict, the config of the model that it holds.
+        num_parameters: int, numbers in its weights.
+        shapes: dict from the file's names to shapes.
+        notes: what was assumed because the file cannot tell.
+    """
+
+    source: str
+    format: str
+    family: str
+    fields: dict
+    num_parameters: int
+    shapes: dict
+    notes: tuple
+
+    def __str__(self):
+        lines = [
+            f"{self.source}: {self.family} in {self.format} format, "
+            f"{self.num_parameters:,} parameters",
+            *(f"  {name}: {value}" for name, value in self.fields.items()),
+            *(f"note: {note}" for note in self.notes),
+        ]
+        return "\n".join(lines)
+
+
+def read_info(source, *, num_heads: int | None = None) -> Info:
+    """Says what a file of weights holds, from its names and shapes.
+
+    Args:
+        source: see `load_checkpoint`.
+        num_heads: int, attention heads, where the file cannot tell.
+
+    Returns:
+        An `Info`; `print` shows it.
+
+    Raises:
+        ValueError: for a file that is damaged or of no known format.
+        OSError: when it cannot be read.
+
+    Example:
+
+    >>> print(keras_vit.checkpoints.read_info("ViT-B_16.npz"))
+    """
+    found = open_source(source)
+    configured = found.configured or configure(found, num_heads)
+    shapes = {name: x.shape for name, x in found.file.tensors.items()}
+    return Info(
+        found.file.path,
+        found.format.name,
+        found.format.family,
+        configured.fields,
+        sum(
+            math.prod(shapes[name])
+            for row in found.rows.values()
+            for name in row.names
+        ),
+        shapes,
+        tuple(configured.notes),
+    )
+
+
+def check_weights(weights, model: str | None = None) -> None:
+    """Raises a ValueError unless weights can be found; reads no arrays.
+
+    Args:
+        weights: None, or a source as in `load_checkpoint`.
+        model: str, the application that they are for, such as "ViT_B16",
+            without which a name of the catalogue must begin with it.
+
+    Raises:
+        ValueError: when there is no such file and no such name.
+    """
+    if weights is None:
+        return
+    if not isinstance(weights, (str, os.PathLike)):
+        raise ValueError(
+            "weights must be None, a path or a name. Received: "
+            f"weights={weights!r} of type {type(weights).__name__}."
+        )
+    text = os.fspath(weights)
+    path, _ = split_subtree(text)
+    if Path(path).exists():
+        kind_of(path)
+    elif "://" in text or text.startswith("timm/"):
+        pass  # whether it is there shows when it is fetched
+    elif text.startswith((".", "~", os.sep)) or path.endswith(SUFFIXES):
+        raise missing_file(Path(path))
+    else:
+        from keras_vit.checkpoints import catalog
+
+        catalog.find(model, text)
+
+
+SUFFIXES = (".npz", ".safetensors", ".h5", ".keras")
+
+
+def missing_file(path) -> ValueError:
+    """The error for a path that is none, with names that are close."""
+    names = []
+    if path.parent.is_dir():
+        names = [x.name for x in path.parent.iterdir()]
+    nearest = difflib.get_close_matches(path.name, names)
+    hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
+    if not path.parent.is_dir():
+        hint = f" There is no folder {str(path.parent)!r}."
+    return ValueError(
+        f"weights={str(path)!r} is no file. Expected None for random "
+        "initialisation, the path of a file or folder of weights, or a name "
+        f"that `keras-vit weights list` shows.{hint}"
+    )

@@ -1,0 +1,129 @@
+"""Resampling of position embeddings to another grid of patches.
+
+Axes: R and C rows and columns of a grid, D hidden dimension.
+"""
+
+import numpy as np
+
+__all__ = ["RESAMPLINGS", "resample_position_embedding", "resize_matrix"]
+
+
+def resample_position_embedding(
+    table: np.ndarray,
+    old_grid: tuple,
+    new_grid: tuple,
+    method: str = "linear_aligned",
+) -> np.ndarray:
+    """Resamples the embeddings of patches from one grid to another.
+
+    Args:
+        table: float array (1, P + R * C, D), those of P prefix tokens first;
+            they are kept.
+        old_grid: (rows, columns) of the table.
+        new_grid: (rows, columns) that are wanted.
+        method: "linear_aligned": linear, corners on corners, as the original
+            code does it (`scipy.ndimage.zoom` of order 1). "bicubic": as
+            Hugging Face does it. "bicubic_antialiased": as timm does it.
+            "linear": linear between the centres of patches.
+
+    Returns:
+        float32 array (1, P + new rows * new columns, D).
+
+    Raises:
+        ValueError: for an unknown method, or a table that has not the rows
+            of the grid.
+    """
+    if method not in RESAMPLINGS:
+        raise ValueError(
+            f"Unknown resampling: {method!r}. Expected one of "
+            f"{', '.join(map(repr, RESAMPLINGS))}."
+        )
+    prefix = table.shape[1] - old_grid[0] * old_grid[1]
+    if prefix < 0:
+        raise ValueError(
+            f"A position embedding of shape {table.shape} is too short for a "
+            f"grid of {old_grid[0]}x{old_grid[1]} patches."
+        )
+    rows, columns = (
+        resize_matrix(old, new, method)
+        for old, new in zip(old_grid, new_grid, strict=True)
+    )
+    grid = table[0, prefix:].reshape(*old_grid, -1)  # (R, C, D)
+    grid = np.einsum("rR,cC,RCD->rcD", rows, columns, grid, optimize=True)
+    patches = grid.reshape(1, -1, grid.shape[-1])  # (1, r * c, D)
+    joined = np.concatenate([table[:, :prefix], patches], axis=1)
+    return joined.astype("float32")
+
+
+def resize_matrix(old: int, new: int, method: str) -> np.ndarray:
+    """The linear map that resamples one axis.
+
+    Args:
+        old: int, its length.
+        new: int, the length that is wanted.
+        method: see `resample_position_embedding`.
+
+    Returns:
+        float64 array (new, old) whose rows sum to 1.
+    """
+    if old == new:
+        return np.eye(old)
+    return RESAMPLINGS[method](old, new)
+
+
+def linear_aligned(old, new):
+    """Interpolates at `new` points from the first to the last of `old`."""
+    points = np.linspace(0, old - 1, new)
+    distance = np.abs(points[:, None] - np.arange(old))
+    return np.maximum(0, 1 - distance)  # (new, old)
+
+
+def half_pixel(kernel, support, antialias=False):
+    """Interpolates between centres of cells, as torch's `interpolate` does.
+
+    With antialias the kernel is widened when the grid shrinks, and what is
+    outside of the grid has no weight; without, the edge is repeated.
+    """
+
+    def matrix(old, new):
+        scale = old / new
+        points = (np.arange(new) + 0.5) * scale - 0.5
+        width = max(scale, 1.0) if antialias else 1.0
+        reach = int(np.ceil(support * width)) + 1
+        sources = np.floor(points).astype(int)[:, None] + np.arange(
+            -reach, reach + 1
+        )
+        weights = kernel((points[:, None] - sources) / width)
+        if antialias:
+            weights = weights * ((sources >= 0) & (sources < old))
+        result = np.zeros((new, old))
+        targets = np.repeat(np.arange(new)[:, None], sources.shape[1], axis=1)
+        np.add.at(result, (targets, np.clip(sources, 0, old - 1)), weights)
+        return result / result.sum(axis=1, keepdims=True)  # (new, old)
+
+    return matrix
+
+
+def triangle(x):
+    return np.maximum(0, 1 - np.abs(x))
+
+
+def cubic(a):
+    """The cubic convolution kernel of Keys (1981) with parameter a."""
+
+    def kernel(x):
+        x = np.abs(x)
+        near = ((a + 2) * x - (a + 3)) * x**2 + 1
+        far = a * (((x - 5) * x + 8) * x - 4)
+        return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+
+    return kernel
+
+
+# torch's bicubic has a = -0.75; antialiased, like Pillow's, -0.5.
+RESAMPLINGS = {
+    "linear_aligned": linear_aligned,
+    "linear": half_pixel(triangle, 1),
+    "bicubic": half_pixel(cubic(-0.75), 2),
+    "bicubic_antialiased": half_pixel(cubic(-0.5), 2, antialias=True),
+}

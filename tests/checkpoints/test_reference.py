@@ -1,0 +1,120 @@
+"""Files of every family give the numbers of the family's own code."""
+
+import keras
+import numpy as np
+import pytest
+from reference_cases import (
+    CASES,
+    TOLERANCE,
+    compare,
+    expected,
+    load,
+    outputs,
+    path_of,
+)
+
+KEYS = (
+    "logits",
+    "pre_logits",
+    "encoded",
+    "features",
+    "patch_embedding",
+    "attention",
+)
+RESIZED = [
+    (name, size)
+    for name in CASES
+    for size in (24, 48, 56)
+    if f"resized_{size}_logits" in expected(name)
+]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_file_gives_its_own_numbers(name):
+    wanted = dict(expected(name))
+    if CASES[name]["family"] == "bit_resnet_v2":
+        wanted.pop("encoded", None)
+    found = outputs(load(name), wanted["image"])
+    compared = compare(found, wanted, KEYS)
+    assert "pre_logits" in compared
+    assert ("logits" in compared) == ("logits" in wanted)
+    assert ("attention" in compared) == ("attention" in wanted)
+
+
+@pytest.mark.parametrize(("name", "size"), RESIZED)
+def test_file_at_another_image_size(name, size):
+    wanted = {
+        key.removeprefix(f"resized_{size}_"): value
+        for key, value in expected(name).items()
+        if key.startswith(f"resized_{size}_")
+    }
+    model = load(name, input_shape=(size, size, 3))
+    found = outputs(model, wanted["image"])
+    compared = compare(found, wanted, KEYS)
+    assert {"logits", "pre_logits", "encoded"} <= set(compared)
+    layer = model.get_layer("position_embedding")
+    rows = wanted["position_embedding"].shape[1]
+    ours = keras.ops.convert_to_numpy(layer.embedding)[:, -rows:]
+    np.testing.assert_allclose(ours, wanted["position_embedding"], **TOLERANCE)
+    if model.config.position_embedding == "learned":
+        assert "resampled  position_embedding" in str(model.load_report)
+
+
+@pytest.mark.parametrize("name", ["vit_tiny_google", "vit_tiny_augreg"])
+def test_new_head_is_zero_and_drops_the_representation(name):
+    wanted = expected(name)
+    model = load(name, classes=7)
+    found = outputs(model, wanted["image"])
+    np.testing.assert_allclose(
+        found["pre_logits"], wanted["new_head_pre_logits"], **TOLERANCE
+    )
+    np.testing.assert_array_equal(found["logits"], wanted["new_head_logits"])
+    kernel, bias = (
+        keras.ops.convert_to_numpy(x)
+        for x in model.get_layer("predictions").weights
+    )
+    np.testing.assert_array_equal(kernel, wanted["new_head_kernel"])
+    np.testing.assert_array_equal(bias, wanted["new_head_bias"])
+    dropped = "pre_logits/kernel" in np.load(path_of(name))
+    assert ("pre_logits/kernel" in model.load_report.dropped) == dropped
+    assert "predictions/kernel" in model.load_report.fresh
+
+
+def test_map_pooling_attends_as_in_big_vision():
+    wanted = expected("vit_tiny_bigvision_map")
+    model = load("vit_tiny_bigvision_map")
+    encoded = outputs(model, wanted["image"])["encoded"]
+    pool = model.get_layer("pool")
+    weights = keras.ops.convert_to_numpy(pool.attention_weights(encoded))
+    np.testing.assert_allclose(weights, wanted["pool_attention"], **TOLERANCE)
+
+
+def google_key_bias(file, i):
+    name = f"Transformer/encoderblock_{i}/MultiHeadDotProductAttention_"
+    found = [x for x in file if x.startswith(name) and x.endswith("key/bias")]
+    return file[found[0]]
+
+
+@pytest.mark.parametrize(
+    "name", ["vit_tiny_google", "vit_tiny_gap_linen", "vit_tiny_deep"]
+)
+def test_key_bias_which_no_output_shows(name):
+    model = load(name)
+    file = np.load(path_of(name))
+    for i in range(model.config.num_layers):
+        bias = model.get_layer(f"block_{i}").attention.qkv.bias
+        split = keras.ops.convert_to_numpy(bias).reshape(
+            model.config.num_heads, 3, -1
+        )
+        np.testing.assert_array_equal(split[:, 1], google_key_bias(file, i))
+
+
+def test_mixer_bias_which_no_output_shows():
+    model = load("mixer_tiny_google")
+    file = np.load(path_of("mixer_tiny_google"))
+    for i in range(model.config.num_layers):
+        bias = model.get_layer(f"block_{i}").token_mixing.dense_1.bias
+        np.testing.assert_array_equal(
+            keras.ops.convert_to_numpy(bias),
+            file[f"MixerBlock_{i}/token_mixing/Dense_1/bias"],
+        )
