@@ -27,6 +27,9 @@ class Server(ThreadingHTTPServer):
         self.headers: dict[str, str] = {}
         self.ranges: list[str | None] = []
 
+    def handle_error(self, request, client_address):
+        """A client that refuses what it gets closes the connection."""
+
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/a/ViT-B_16.npz"

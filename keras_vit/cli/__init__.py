@@ -1,0 +1,5 @@
+"""The `keras-vit` command."""
+
+from keras_vit.cli.command_line import main
+
+__all__ = ["main"]

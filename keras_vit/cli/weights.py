@@ -1,0 +1,215 @@
+"""List, describe, verify and convert weights."""
+
+import argparse
+import dataclasses
+import json
+import os
+import re
+from collections import Counter
+from pathlib import Path
+
+from keras_vit.checkpoints import catalog, fetch
+from keras_vit.checkpoints.integrity import file_digest
+from keras_vit.checkpoints.opening import split_subtree
+from keras_vit.cli.listing import FORMATS
+from keras_vit.models.sizes import BIT, MIXER, VIT
+
+__all__ = ["add_arguments"]
+
+WEIGHTS = (".safetensors", ".h5", ".keras")
+SOURCE = (
+    "a name that `keras-vit weights list` shows, a path, an https:// address, "
+    "hf://user/name[@revision] or timm/name"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the commands of this group.
+
+    Args:
+        parser: of `keras-vit weights`.
+
+    Example:
+        >>> add_arguments(argparse.ArgumentParser())
+    """
+    commands = parser.add_subparsers(metavar="command", required=True)
+
+    def command(name, run, summary):
+        added = commands.add_parser(name, help=summary, description=summary)
+        added.set_defaults(run=run)
+        return added
+
+    added = command("list", _list, "Show the public weights.")
+    added.add_argument("--model", help="such as ViT_B16; all by default")
+    added.add_argument("--format", choices=FORMATS, default="table")
+
+    added = command("info", _info, "Say what weights are, without loading.")
+    added.add_argument("source", help=SOURCE)
+    added.add_argument("--format", choices=("text", "json"), default="text")
+    _add_num_heads(added)
+
+    added = command("verify", _verify, "Check the hash and every tensor.")
+    added.add_argument("source", help=SOURCE)
+    _add_num_heads(added)
+
+    added = command("convert", _convert, "Write weights in another format.")
+    added.add_argument("source", help=SOURCE)
+    added.add_argument("out", type=Path, help="path to write")
+    added.add_argument("--format", required=True, help="of the new file")
+    added.add_argument("--overwrite", action="store_true")
+    _add_num_heads(added)
+
+
+def _add_num_heads(parser):
+    parser.add_argument(
+        "--num_heads",
+        type=int,
+        help="attention heads, where the file cannot tell",
+    )
+
+
+def _list(arguments):
+    print(FORMATS[arguments.format](catalog.entries(arguments.model)), end="")
+
+
+def _info(arguments):
+    entry = _entry(arguments.source)
+    path = arguments.source if entry is None else fetch.cached_path(entry)
+    described = {} if entry is None else _published(entry)
+    # What is not on this machine is not fetched only to be described.
+    if entry is None or (path and path.is_file()):
+        described |= _contents(path, arguments.num_heads)
+    if arguments.format == "json":
+        print(json.dumps(described, indent=2, default=str))
+        return
+    tensors = described.pop("tensors", {})
+    for name, value in described.items():
+        if value not in (None, [], ()):
+            print(f"{name:<16} {_text(value)}")
+    if tensors:
+        print("tensors")
+    for name, (shape, count) in _grouped(tensors).items():
+        print(f"  {name} {shape}{f' x {count}' if count > 1 else ''}")
+
+
+def _entry(source):
+    """The entry of a name; None for what is a path or an address."""
+    if os.path.exists(source) or "://" in source:
+        return None
+    try:
+        return catalog.find(None, source)
+    except ValueError:
+        # Paths, and timm's names that the catalogue does not have.
+        fetched = source.startswith((".", "~", os.sep, "timm/"))
+        if fetched or source.endswith(fetch.PATH_SUFFIXES):
+            return None
+        raise
+
+
+def _published(entry):
+    path = fetch.cached_path(entry)
+    size = {**VIT, **MIXER, **BIT}[entry.model]
+    return {
+        "weights": entry.key,
+        "model": entry.model,
+        "architecture": size,
+        "address": entry.url,
+        "address_verified": entry.address_verified,
+        "classes": entry.classes,
+        "head_is_zero": entry.head_is_zero,
+        "labels": entry.labels,
+        "image_size": entry.image_size,
+        "preprocessing": entry.preprocessing.describe(entry.image_size),
+        "top1": entry.top1,
+        "top1_source": entry.top1_source,
+        "licence": entry.licence,
+        "num_bytes": entry.num_bytes,
+        "sha256": entry.sha256,
+        "same_weights_as": entry.same_weights_as,
+        "aliases": list(entry.aliases),
+        "path": str(path) if path else None,
+        "downloaded": path.is_file() if path else None,
+    }
+
+
+def _contents(path, num_heads):
+    from keras_vit.checkpoints import read_info
+
+    info = read_info(path, num_heads=num_heads)
+    fields = dataclasses.asdict(info)
+    shapes = fields.pop("shapes")
+    return {
+        **{("file" if k == "source" else k): v for k, v in fields.items()},
+        "tensors": {name: list(shape) for name, shape in shapes.items()},
+    }
+
+
+def _text(value):
+    if isinstance(value, dict):
+        pairs = (f"{key}={item}" for key, item in value.items())
+        return " ".join(pairs)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value))
+    return value
+
+
+def _grouped(tensors):
+    """Blocks are alike: name with * for the block -> (shape, how many)."""
+    shapes = {}
+    counts = Counter()
+    for name, shape in tensors.items():
+        pattern = re.sub(r"\d+", "*", name, count=1)
+        counts[pattern, str(shape)] += 1
+        shapes.setdefault((pattern, str(shape)), name)
+    return {
+        (pattern if counts[pattern, shape] > 1 else name): (
+            shape,
+            counts[pattern, shape],
+        )
+        for (pattern, shape), name in shapes.items()
+    }
+
+
+def _verify(arguments):
+    from keras_vit.checkpoints import load_checkpoint
+
+    entry = _entry(arguments.source)
+    path = fetch.resolve(arguments.source)
+    for file in _files(path):
+        digest = file_digest(file)
+        print(f"{file}\n  SHA-256 {digest}: {_verdict(entry, file, digest)}")
+    model = load_checkpoint(path, num_heads=arguments.num_heads)
+    print(model.load_report)
+    print("Every tensor of the model is there, fits and is finite.")
+
+
+def _files(path):
+    path = Path(split_subtree(path)[0])
+    if path.is_dir():
+        return sorted(x for x in path.iterdir() if x.suffix in WEIGHTS)
+    return [path]
+
+
+def _verdict(entry, file, digest):
+    """What the catalogue says of a digest; raises where it says no."""
+    if entry is not None and entry.sha256 not in (None, digest):
+        raise ValueError(
+            f"{file} is not {entry.key}: its SHA-256 is {digest}, and "
+            f"{entry.sha256} is expected. Delete it and fetch it again."
+        )
+    same = [x.key for x in catalog.entries() if x.sha256 == digest]
+    if same:
+        return f"{same[0]} as published"
+    return "nobody published one to compare it with"
+
+
+def _convert(arguments):
+    from keras_vit.checkpoints import load_checkpoint, save_checkpoint
+
+    if arguments.out.exists() and not arguments.overwrite:
+        raise ValueError(
+            f"{arguments.out} exists. Give another path, or --overwrite."
+        )
+    model = load_checkpoint(arguments.source, num_heads=arguments.num_heads)
+    save_checkpoint(model, arguments.out, format=arguments.format)
+    print(f"{arguments.source} -> {arguments.out} ({arguments.format})")
