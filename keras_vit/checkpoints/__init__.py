@@ -3,6 +3,7 @@
 from keras_vit.checkpoints.info import Info, check_weights, read_info
 from keras_vit.checkpoints.loading import load_checkpoint, load_weights
 from keras_vit.checkpoints.report import LoadReport
+from keras_vit.checkpoints.saving import save_checkpoint
 
 __all__ = [
     "Info",
@@ -11,4 +12,5 @@ __all__ = [
     "load_checkpoint",
     "load_weights",
     "read_info",
+    "save_checkpoint",
 ]

@@ -62,6 +62,7 @@ def open_folder(path) -> TensorFile:
             refuse(path / name, "is in two files", CURE, min(twice))
         tensors |= part.tensors
         metadata |= part.metadata
+        told = part.config | told
     return TensorFile(str(path), tensors, told, metadata, "safetensors")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit.checkpoints.errors import refuse, refusing
+from keras_vit.checkpoints.metadata import told_by_metadata
 from keras_vit.checkpoints.tensors import (
     MAX_TENSORS,
     Tensor,
@@ -63,7 +64,8 @@ def open_safetensors(path) -> TensorFile:
         }
     if not isinstance(metadata, dict):
         refuse(path, "has metadata that are no dictionary", CURE)
-    return TensorFile(str(path), tensors, metadata=metadata, kind="safetensors")
+    told = told_by_metadata(metadata)
+    return TensorFile(str(path), tensors, told, metadata, "safetensors")
 
 
 def read_header(path) -> tuple:
