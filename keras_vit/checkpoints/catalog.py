@@ -96,10 +96,8 @@ def find(model: str | None, weights: str) -> Entry:
         >>> find(None, "google/vit-base-patch16-224").model
         'ViT_B16'
     """
-    if model is None and weights.partition("/")[0] in (
-        *MODELS,
-        *WITHOUT_WEIGHTS,
-    ):
+    known = (model,) if model else (*MODELS, *WITHOUT_WEIGHTS)
+    if weights.partition("/")[0] in known:
         model, _, weights = weights.partition("/")
     candidates = entries(model)
     found = [entry for entry in candidates if _is_called(entry, weights)]

@@ -67,22 +67,27 @@ def resolve(source: str | os.PathLike, model: str | None = None) -> str:
     return _fetch_name(text, model)
 
 
-def cached_path(entry: Entry) -> Path | None:
+def cached_path(entry: Entry) -> Path:
     """Where the file of an entry is on this machine once it was downloaded.
 
     Args:
         entry: Entry.
 
     Returns:
-        Path, of a file that may not exist; None for a repository, whose place
-        huggingface_hub decides.
+        Path, of a file that may not exist.
+
+    Raises:
+        ValueError: it is a repository, whose place huggingface_hub decides.
 
     Example:
         >>> cached_path(catalog.find("ViT_B16", "imagenet21k")).name
         'ViT_B16_imagenet21k.npz'
     """
     if entry.is_repository:
-        return None
+        raise ValueError(
+            f"{entry.name!r} is a repository, not a file. huggingface_hub "
+            "knows where its files are."
+        )
     return Download(entry.url, entry.file_name).path
 
 

@@ -68,7 +68,7 @@ def augreg_entry(file_name: str) -> Entry | None:
         1000
     """
     fields = _augreg_fields(file_name)
-    if fields is None:
+    if not fields:
         return None
     known = [entry for entry in ENTRIES.values() if entry.url == fields["url"]]
     name = fields["url"].rpartition("/")[2].removesuffix(".npz")
@@ -80,7 +80,7 @@ def augreg_entry(file_name: str) -> Entry | None:
 def _augreg_fields(file_name):
     match = AUGREG_FILE.fullmatch(file_name)
     if match is None:
-        return None
+        return {}
     upstream = "imagenet2012" if "i1k" in match["data"] else "imagenet21k"
     task = match["task"] or upstream
     return {

@@ -51,7 +51,7 @@ def _parser():
     parser.add_argument("--version", action="version", version=__version__)
     groups = parser.add_subparsers(metavar="command", required=True)
     for name, module in COMMANDS.items():
-        summary = module.__doc__.splitlines()[0]
+        summary = (module.__doc__ or "").partition("\n")[0]
         group = groups.add_parser(name, help=summary, description=summary)
         module.add_arguments(group)
     return parser

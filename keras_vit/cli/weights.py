@@ -74,10 +74,10 @@ def _list(arguments):
 
 def _info(arguments):
     entry = _entry(arguments.source)
-    path = arguments.source if entry is None else fetch.cached_path(entry)
+    path = arguments.source if entry is None else _downloaded(entry)
     described = {} if entry is None else _published(entry)
     # What is not on this machine is not fetched only to be described.
-    if entry is None or (path and path.is_file()):
+    if path is not None:
         described |= _contents(path, arguments.num_heads)
     if arguments.format == "json":
         print(json.dumps(described, indent=2, default=str))
@@ -106,8 +106,14 @@ def _entry(source):
         raise
 
 
+def _downloaded(entry):
+    """The file of an entry if it is on this machine."""
+    if entry.is_repository or not fetch.cached_path(entry).is_file():
+        return None
+    return fetch.cached_path(entry)
+
+
 def _published(entry):
-    path = fetch.cached_path(entry)
     size = {**VIT, **MIXER, **BIT}[entry.model]
     return {
         "weights": entry.key,
@@ -127,8 +133,7 @@ def _published(entry):
         "sha256": entry.sha256,
         "same_weights_as": entry.same_weights_as,
         "aliases": list(entry.aliases),
-        "path": str(path) if path else None,
-        "downloaded": path.is_file() if path else None,
+        "downloaded": str(_downloaded(entry) or "no"),
     }
 
 
