@@ -2,6 +2,7 @@
 
 import contextlib
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ DAMAGE = (
     TypeError,
     AttributeError,
     SyntaxError,
+    tokenize.TokenError,
+    ValueError,
     ArithmeticError,
     MemoryError,
 )
@@ -54,11 +57,14 @@ def refusing(path, what: str, tensor: str | None = None) -> Iterator[None]:
         tensor: str, the tensor, where it is one.
 
     Raises:
-        ValueError: in place of the errors of zip, zlib, struct, NumPy.
+        ValueError: in place of the errors of zip, zlib, struct, NumPy that
+            do not name the file.
     """
     try:
         yield
     except DAMAGE as error:
+        if isinstance(error, ValueError) and str(path) in str(error):
+            raise  # it says already what is wrong where
         cause = f"{type(error).__name__}: {error}"[:300]
         where = f"{str(path)!r}" + (f", tensor {tensor!r}" if tensor else "")
         raise ValueError(

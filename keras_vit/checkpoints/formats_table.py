@@ -82,14 +82,6 @@ PRE_LINEN = (
     ),
     (BLOCK + r"/MlpBlock_0/(.*)", r"\1/MlpBlock_3/\2"),
 )
-LINEN = (
-    (BLOCK + r"/LayerNorm_2/(.*)", r"\1/LayerNorm_1/\2"),
-    (
-        BLOCK + r"/MultiHeadDotProductAttention_1/(.*)",
-        r"\1/MultiHeadDotProductAttention_0/\2",
-    ),
-    (BLOCK + r"/MlpBlock_3/(.*)", r"\1/MlpBlock_0/\2"),
-)
 OLD_MIXER = (
     (r"embedding/(kernel|bias)", r"stem/\1"),
     (r"Mixer/encoder_norm/(.*)", r"pre_head_layer_norm/\1"),
@@ -173,7 +165,6 @@ FORMATS = (
         variants={
             "prefix_without_position": google_table.PREFIX_WITHOUT_POSITION
         },
-        aliases=LINEN,
         constants=TANH,
         ignored=FLAX_COMPANIONS,
         unsupported={r"(conv_root|gn_root|block\d+)/.*": "a ResNet"},

@@ -1,5 +1,6 @@
 """`.npz` files, read and written one array at a time, without pickle."""
 
+import warnings
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -103,7 +104,10 @@ def read_header(file):
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
     }[version]
-    shape, fortran_order, dtype = reader(file)
+    with warnings.catch_warnings():
+        # NumPy warns of headers that Python 2 wrote; it reads them well.
+        warnings.simplefilter("ignore")
+        shape, fortran_order, dtype = reader(file)
     return shape, fortran_order, dtype, file.tell()
 
 

@@ -72,7 +72,7 @@ PICKLE = (
 REFUSED = {
     b"<": "a web page, not a file of weights",
     b"{": "JSON, not a file of weights",
-    b"version https://git-lfs": "a pointer of Git LFS, not the file itself",
+    b"version https://": "a pointer of Git LFS, not the file itself",
     b"\x80": "a Python pickle",
     b"\x1f\x8b": "compressed by gzip",
     b"PK": "an empty or damaged zip archive",

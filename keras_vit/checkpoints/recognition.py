@@ -112,6 +112,7 @@ def source_of(file, tensors, format, outside) -> Source:
         for name in row.names
         if name not in tensors
     ]
+    missing += halves(rows)
     refuse_unsupported(file, format, unknown)
     refuse_unless_complete(file, format, missing, unknown + strangers)
     for row in rows.values():
@@ -119,6 +120,16 @@ def source_of(file, tensors, format, outside) -> Source:
             check_dtype(file.path, name, tensors[name].dtype)
     dropped = ignored + [x for x in outside if x not in strangers]
     return Source(inside, format, features, rows, dropped)
+
+
+def halves(rows) -> list:
+    """Kernels without bias, and biases without kernel, of optional layers."""
+    missing = []
+    for layer in ("predictions", "pre_logits"):
+        pair = {f"{layer}/kernel", f"{layer}/bias"}
+        if len(pair & set(rows)) == 1:
+            missing += [f"what is {path} here" for path in pair - set(rows)]
+    return missing
 
 
 def refuse_unsupported(file, format, unknown):

@@ -117,9 +117,12 @@ def grid_of(source, length, cell, image_size) -> tuple:
         grid = size and (size[0] // cell[0], size[1] // cell[1])
         if grid and math.prod(grid) == length > 0:
             return grid
+    hint, token = "", source.format.table.get("class_token/token")
+    if token and "class_token/token" not in source.rows:
+        hint = f", and there is no class token ({token[0]} is missing)"
     refuse(
         source.file.path,
-        f"holds positions of {length} patches, which are no square grid",
+        f"holds positions of {length} patches, which are no square grid{hint}",
         "Give input_shape=(height, width, channels) of the images that it "
         f"was made for; a patch is {cell[0]}x{cell[1]} pixels.",
     )
