@@ -93,17 +93,13 @@ def _info(arguments):
 
 
 def _entry(source):
-    """The entry of a name; None for what is a path or an address."""
-    if os.path.exists(source) or "://" in source:
+    """The entry of a name; None for what is a path, an address or nothing."""
+    if os.path.exists(source):
         return None
     try:
         return catalog.find(None, source)
     except ValueError:
-        # Paths, and timm's names that the catalogue does not have.
-        fetched = source.startswith((".", "~", os.sep, "timm/"))
-        if fetched or source.endswith(fetch.PATH_SUFFIXES):
-            return None
-        raise
+        return None
 
 
 def _downloaded(entry):
