@@ -63,7 +63,8 @@ def refusing(path, what: str, tensor: str | None = None) -> Iterator[None]:
     try:
         yield
     except DAMAGE as error:
-        if isinstance(error, ValueError) and str(path) in str(error):
+        told = isinstance(error, (ValueError, OSError))
+        if told and str(path) in str(error):
             raise  # it says already what is wrong where
         cause = f"{type(error).__name__}: {error}"[:300]
         where = f"{str(path)!r}" + (f", tensor {tensor!r}" if tensor else "")

@@ -1,15 +1,21 @@
 """Folders of Hugging Face: config.json and one or more safetensors."""
 
-import json
 from pathlib import Path
 
 from keras_vit.checkpoints.errors import refuse
+from keras_vit.checkpoints.fields import (
+    activation,
+    epsilon,
+    pair,
+    positive,
+    read_json,
+)
+from keras_vit.checkpoints.keras_hub import is_keras_hub, open_keras_hub
 from keras_vit.checkpoints.safetensors import open_safetensors
 from keras_vit.checkpoints.tensors import TensorFile, check_name
 
-__all__ = ["open_folder", "read_json"]
+__all__ = ["open_folder"]
 
-MAX_JSON_BYTES = 16 * 2**20
 MAX_FILES = 1000
 CURE = "Fetch the file again."
 
@@ -22,17 +28,6 @@ HUGGING_FACE = {
     "layer_norm_eps": "layer_norm_epsilon",
     "hidden_act": "activation",
     "image_size": "image_size",
-}
-# Others compute something else than the models here.
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_python": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
 }
 
 
@@ -52,8 +47,12 @@ def open_folder(path) -> TensorFile:
         OSError: when a file cannot be opened.
     """
     path = Path(path)
-    config = path / "config.json"
-    told = our_fields(config, read_json(config)) if config.is_file() else {}
+    config, told = path / "config.json", {}
+    if config.is_file():
+        content = read_json(config)
+        if is_keras_hub(content):
+            return open_keras_hub(path, content)
+        told = our_fields(config, content)
     tensors, metadata = {}, {}
     for name in weight_files(path):
         part = open_safetensors(path / name)
@@ -102,29 +101,6 @@ def indexed_files(index) -> list:
     return names
 
 
-def read_json(path) -> dict:
-    """Reads a JSON object of a bounded size.
-
-    Args:
-        path: path of the file.
-
-    Returns:
-        dict.
-
-    Raises:
-        ValueError: when it is no JSON object, or too large.
-    """
-    if path.stat().st_size > MAX_JSON_BYTES:
-        refuse(path, f"is larger than {MAX_JSON_BYTES} bytes", CURE)
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        refuse(path, f"is no JSON ({error})"[:300], CURE)
-    if not isinstance(content, dict):
-        refuse(path, "is no JSON object", CURE)
-    return content
-
-
 def our_fields(path, config) -> dict:
     """What a config.json of Hugging Face says, in our names and types."""
     told = {
@@ -141,35 +117,6 @@ def our_fields(path, config) -> dict:
     for name, value in told.items():
         told[name] = CONVERSIONS.get(name, positive)(path, name, value)
     return told
-
-
-def positive(path, name, value) -> int:
-    if type(value) is not int or not 0 < value < 10**6:
-        refuse(path, f"has {name}={value!r}"[:200], "Expected an integer.")
-    return value
-
-
-def pair(path, name, value) -> tuple:
-    values = value if isinstance(value, list) else [value, value]
-    if len(values) != 2:
-        refuse(path, f"has {name}={value!r}"[:200], "Expected two integers.")
-    return tuple(positive(path, name, x) for x in values)
-
-
-def epsilon(path, name, value) -> float:
-    if type(value) not in (int, float) or not 0 <= value < 1:
-        refuse(path, f"has {name}={value!r}"[:200], "Expected 0 to 1.")
-    return float(value)
-
-
-def activation(path, name, value) -> str:
-    if not isinstance(value, str) or value not in ACTIVATIONS:
-        refuse(
-            path,
-            f"has the activation {value!r}"[:200],
-            f"Expected one of {', '.join(ACTIVATIONS)}.",
-        )
-    return ACTIVATIONS[value]
 
 
 CONVERSIONS = {

@@ -2,7 +2,11 @@
 
 import dataclasses
 
-from keras_vit.checkpoints import google_table, torch_table
+from keras_vit.checkpoints import (
+    google_table,
+    keras_hub_table,
+    torch_table,
+)
 
 __all__ = ["FORMATS", "Format"]
 
@@ -25,7 +29,8 @@ class Format:
         unsupported: dict from a regular expression of names to what they
             belong to that the models here do not have.
         resampling: how the family resamples position embeddings.
-        container: "npz", "safetensors", or "folder" with a config.json.
+        container: "npz", "safetensors", or "folder" with a config.json; ""
+            for what is only read.
         settable: fields of `constants` that the readers of the format take
             from elsewhere, so that any value can be written.
         unwritable: regular expressions of our paths that files have, but
@@ -295,5 +300,14 @@ FORMATS = (
         unsupported={r"conv_proj\.\d+\..*": "a convolutional stem"},
         resampling="bicubic",
         container="safetensors",
+    ),
+    Format(
+        "keras_hub",
+        "vit",
+        keras_hub_table.KERAS_HUB,
+        marks=(("layers/vi_t_encoder/layer_norm/vars/0",),),
+        constants=EXACT,
+        resampling="bicubic",
+        container="",
     ),
 )

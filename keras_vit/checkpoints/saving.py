@@ -60,10 +60,10 @@ def choose(target: Target, name: str) -> Format:
     reasons = {
         x.name: objections(x, target)
         for x in FORMATS
-        if x.family == target.family
+        if x.family == target.family and x.container
     }
     able = [x for x, objection in reasons.items() if not objection]
-    known = sorted({x.name for x in FORMATS} | {"keras"})
+    known = sorted({x.name for x in FORMATS if x.container} | {"keras"})
     if name not in known:
         raise ValueError(
             f"Unknown format: {name!r}. Expected one of {known}; "

@@ -130,6 +130,8 @@ TRANSFORMS = {
     "vector": one(lambda x: x.reshape(-1), lambda x: x),
     "vector_4d": one(lambda x: x.reshape(-1), lambda x: x.reshape(1, 1, 1, -1)),
     "matrix": one(lambda x: x.reshape(x.shape[-2:]), lambda x: x),
+    # A table of embeddings without the axis of the batch.
+    "rows": one(lambda x: x[None], lambda x: x[0]),
     "linear": one(lambda x: x.T, lambda x: x.T),
     # (K, C, height, width) of torch to (height, width, C, K)
     "convolution": one(
