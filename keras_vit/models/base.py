@@ -51,7 +51,8 @@ class ConfiguredModel(keras.Model):
         outputs = type(self).outputs_of(config, images, policy)
         super().__init__(images, outputs, name=name)
         self.config = config
-        self.dtype_policy = policy
+        # Not the map of a loaded model: Keras scales losses by this name.
+        self.dtype_policy = resolved_policy(policy, None)
         self.trainable = trainable
 
     @staticmethod

@@ -1,0 +1,79 @@
+"""Bad arguments of the applications end in a ValueError with the cure."""
+
+import keras
+import numpy as np
+import pytest
+import shrunken
+
+import keras_vit
+from keras_vit.models import BiTConfig, ViTConfig
+
+CASES = [
+    ({"input_shape": (225, 224, 3)}, "225x224 pixels.*16x16.*224x224"),
+    ({"input_shape": (None, None, 3)}, "input_shape must be"),
+    ({"input_shape": (224, 224)}, "input_shape must be"),
+    ({"pooling": "tokens"}, "'tokens'.*Did you mean 'token'"),
+    ({"weights": "no/such/folder/x.h5"}, "no/such/folder/x.h5"),
+    ({"weights": 7}, "weights=7 of type int"),
+    ({"classes": -1}, "classes=-1"),
+    ({"classes": 2.5}, "classes=2.5"),
+    ({"dropout_rate": 1.0}, "dropout_rate=1.0"),
+    ({"stochastic_depth_rate": -0.1}, "stochastic_depth_rate=-0.1"),
+    ({"class_token": False, "pooling": "token"}, "class_token=True"),
+    ({"input_tensor": np.zeros((1, 224, 224, 3))}, "ndarray"),
+    ({"position_embedding": "rotary"}, "'rotary'.*'learned'"),
+]
+
+
+@pytest.mark.parametrize("options, message", CASES)
+def test_bad_argument(options, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        keras_vit.ViT_Ti16(**{"weights": None, **options})
+
+
+def test_shape_that_contradicts_the_input_tensor():
+    inputs = keras.Input((32, 32, 3))
+    with pytest.raises(ValueError, match="contradict"):
+        keras_vit.ViT_Ti16(
+            weights=None, input_tensor=inputs, input_shape=(64, 64, 3)
+        )
+
+
+def test_heads_that_do_not_divide_the_width():
+    with pytest.raises(ValueError, match="num_heads=5 does not divide"):
+        ViTConfig(num_heads=5)
+
+
+def test_width_that_groups_do_not_divide():
+    with pytest.raises(ValueError, match="multiple of 32.*48"):
+        BiTConfig(width=48)
+
+
+def test_hybrid_whose_feature_map_the_patch_does_not_divide():
+    with pytest.raises(ValueError, match="feature maps.*patches of 8x8"):
+        keras_vit.ViT_R_Ti16(weights=None, input_shape=(100, 100, 3))
+
+
+def test_channels_first_is_refused(monkeypatch):
+    monkeypatch.setattr(
+        keras.config, "image_data_format", lambda: "channels_first"
+    )
+    with pytest.raises(ValueError, match="set_image_data_format"):
+        keras_vit.ViT_Ti16(weights=None)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"classes": 7}, {"input_shape": (32, 16, 4)}]
+)
+def test_weights_of_other_classes_or_channels(changes, monkeypatch, tmp_path):
+    shrunken.shrink(monkeypatch)
+    path = tmp_path / "five_classes.weights.h5"
+    shrunken.build("ViT_B16").save_weights(path)
+    with pytest.raises(ValueError, match="five_classes.weights.h5"):
+        shrunken.build("ViT_B16", weights=path, **changes)
+
+
+def test_nearest_file_is_suggested(tmp_path):
+    (tmp_path / "model.weights.h5").touch()
+    with pytest.raises(ValueError, match="model.weights.h5"):
+        keras_vit.ViT_Ti16(weights=tmp_path / "modell.weights.h5")

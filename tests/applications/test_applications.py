@@ -1,0 +1,176 @@
+"""What everyone does with an application, on tiny sizes of each."""
+
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import shrunken
+from shrunken import LABELS, SPARSE, images, shake
+
+import keras_vit
+from keras_vit.models import sizes
+
+OTHERS = [
+    name
+    for name in (*sizes.VIT, *sizes.MIXER, *sizes.BIT)
+    if name not in shrunken.KINDS
+]
+ALL = [
+    *shrunken.KINDS,
+    *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS),
+]
+
+
+@pytest.fixture(autouse=True)
+def tiny_sizes(monkeypatch):
+    shrunken.shrink(monkeypatch)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_predicts_trains_saves_and_loads_in_a_fresh_process(name, tmp_path):
+    model = shake(shrunken.build(name))
+    model.compile(keras.optimizers.Adam(1e-3), SPARSE())
+    before = [np.array(w) for w in model.trainable_weights]
+    history = model.fit(images(name), LABELS, batch_size=4, verbose=0)
+    assert np.isfinite(history.history["loss"]).all()
+    pairs = zip(before, model.trainable_weights, strict=True)
+    assert all((a != np.array(b)).any() for a, b in pairs)
+    probabilities = model.predict(images(name), verbose=0)
+    assert probabilities.shape == (4, 5)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-5)
+    model.save(tmp_path / "model.keras")
+    np.save(tmp_path / "images.npy", images(name))
+    code = (
+        "import keras, keras_vit, numpy as np;"
+        "model = keras.models.load_model('model.keras', safe_mode=True);"
+        "x = np.load('images.npy');"
+        "np.save('loaded.npy', model.predict(x, verbose=0));"
+        "print(type(model).__name__)"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    assert type(model).__name__ in process.stdout
+    loaded = np.load(tmp_path / "loaded.npy")
+    np.testing.assert_array_equal(loaded, probabilities)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_clones_and_round_trips_its_config(name):
+    model = shake(shrunken.build(name))
+    expected = model.predict(images(name), verbose=0)
+    rebuilt = type(model).from_config(model.get_config())
+    assert rebuilt.config == model.config
+    for copy in (rebuilt, keras.models.clone_model(model)):
+        paths = [w.path for w in copy.weights]
+        assert paths == [w.path for w in model.weights]
+        copy.set_weights(model.get_weights())
+        np.testing.assert_array_equal(
+            copy.predict(images(name), verbose=0), expected
+        )
+
+
+def test_frozen_layers_stay_frozen_after_loading(tmp_path):
+    model = shrunken.build("ViT_B16")
+    model.get_layer("block_0").trainable = False
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    ours = [w.path for w in model.trainable_weights]
+    assert [w.path for w in loaded.trainable_weights] == ours
+    assert not any(path.startswith("block_0/") for path in ours)
+
+
+@pytest.mark.parametrize("name", shrunken.KINDS)
+def test_preprocessing_inside_is_preprocess_input(name):
+    outside = shake(shrunken.build(name))
+    inside = shrunken.build(name, include_preprocessing=True)
+    inside.set_weights(outside.get_weights())
+    pixels = np.random.default_rng(0).integers(
+        0, 256, images(name).shape, "uint8"
+    )
+    expected = outside.predict(keras_vit.preprocess_input(pixels), verbose=0)
+    np.testing.assert_allclose(
+        inside.predict(pixels, verbose=0), expected, atol=1e-5
+    )
+
+
+def test_input_tensor_may_be_the_output_of_other_layers(tmp_path):
+    inputs = keras.Input(shrunken.input_shape("ViT_B16"))
+    x = keras.layers.RandomFlip("horizontal")(inputs)
+    model = shrunken.build("ViT_B16", input_tensor=x, input_shape=None)
+    plain = shrunken.build("ViT_B16")
+    shake(plain)
+    model.set_weights(
+        [*plain.get_weights(), *model.get_weights()[len(plain.weights) :]]
+    )
+    outputs = model.predict(images("ViT_B16"), verbose=0)
+    np.testing.assert_allclose(
+        outputs, plain.predict(images("ViT_B16"), verbose=0), atol=1e-6
+    )
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(
+        loaded.predict(images("ViT_B16"), verbose=0), outputs
+    )
+
+
+OUTPUT_SHAPES = [
+    ("ViT_B16", {"include_top": False}, (None, 3, 48)),
+    ("ViT_B16", {"include_top": False, "pooling": "avg"}, (None, 48)),
+    ("ViT_B16", {"include_top": False, "pooling": "token"}, (None, 48)),
+    ("ViT_B16", {"include_top": False, "pooling": "max"}, (None, 48)),
+    ("ViT_B16", {"include_top": False, "pooling": "map"}, (None, 48)),
+    ("ViT_B16", {"classes": 0}, (None, 48)),
+    ("ViT_B16", {"classes": 0, "representation_dim": 7}, (None, 7)),
+    ("ViT_B16", {"class_token": False}, (None, 5)),
+    ("ViT_B16", {"pooling": "none"}, (None, 3, 5)),
+    ("Mixer_S8", {"include_top": False}, (None, 2, 16)),
+    ("BiT_R50x1", {"include_top": False}, (None, 2, 2, 1024)),
+    (
+        "BiT_R50x1",
+        {"include_top": False, "input_shape": (None, None, 3)},
+        (None, None, None, 1024),
+    ),
+    ("ViT_R50_B16", {"include_top": False}, (None, 3, 48)),
+]
+
+
+@pytest.mark.parametrize("name, options, expected", OUTPUT_SHAPES)
+def test_output_shapes(name, options, expected):
+    assert shrunken.build(name, **options).output_shape == expected
+
+
+def test_default_arguments_are_those_of_keras_applications():
+    import inspect
+
+    theirs = inspect.signature(keras.applications.EfficientNetV2B0).parameters
+    for name in (*sizes.VIT, *sizes.MIXER, *sizes.BIT):
+        application = getattr(keras_vit, name)
+        ours = inspect.signature(application).parameters
+        assert list(ours)[: len(theirs)] == list(theirs)
+        extra = list(ours.values())[len(theirs) :]
+        assert all(p.kind is p.KEYWORD_ONLY for p in extra)
+        assert application.__name__ == name
+        for argument in ours:
+            assert f"    {argument}: " in application.__doc__
+
+
+def test_weights_file_fills_a_model_of_the_same_architecture(tmp_path):
+    model = shake(shrunken.build("ViT_B16"))
+    expected = model.predict(images("ViT_B16"), verbose=0)
+    for file in ("model.weights.h5", "model.keras"):
+        saver = model.save if file.endswith(".keras") else model.save_weights
+        saver(tmp_path / file)
+        loaded = shrunken.build("ViT_B16", weights=tmp_path / file)
+        np.testing.assert_array_equal(
+            loaded.predict(images("ViT_B16"), verbose=0), expected
+        )
