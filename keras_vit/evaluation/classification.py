@@ -1,0 +1,102 @@
+"""How well a classifier does on every image of a split.
+
+Axes: N images, H and W height and width, C channels, K classes.
+"""
+
+import keras
+import numpy as np
+
+from keras_vit.data.dataset import Split
+
+__all__ = [
+    "accuracy",
+    "confusion_matrix",
+    "nearest_neighbour_predictions",
+    "predict_probabilities",
+]
+
+
+def predict_probabilities(model, images, batch_size: int = 256) -> np.ndarray:
+    """Class probabilities by a model that gives logits.
+
+    Args:
+        model: a Keras model from (N, H, W, C) to logits (N, K).
+        images: array of shape (N, H, W, C), in the range of the model.
+        batch_size: int, images in a step; the last step may have fewer.
+
+    Returns:
+        float array of shape (N, K); rows sum to 1.
+
+    Example:
+        >>> predict_probabilities(model, images).argmax(axis=-1)
+    """
+    logits = model.predict(images, batch_size=batch_size, verbose=0)
+    return keras.ops.convert_to_numpy(keras.ops.softmax(logits))
+
+
+def accuracy(labels, predictions) -> float:
+    """Share of the images whose prediction is the label.
+
+    Args:
+        labels: integer array of shape (N,).
+        predictions: integer array of shape (N,).
+
+    Returns:
+        float in [0, 1].
+
+    Example:
+        >>> accuracy([0, 1, 2, 2], [0, 1, 1, 2])
+        0.75
+    """
+    from sklearn.metrics import accuracy_score
+
+    return float(accuracy_score(labels, predictions))
+
+
+def confusion_matrix(labels, predictions, num_classes: int) -> np.ndarray:
+    """How often each class was taken for each.
+
+    Args:
+        labels: integer array of shape (N,).
+        predictions: integer array of shape (N,).
+        num_classes: int, K.
+
+    Returns:
+        integer array of shape (K, K): entry (i, j) counts the images of class
+        i that were predicted as class j.
+
+    Example:
+        >>> confusion_matrix([0, 1, 1], [0, 1, 0], num_classes=2).tolist()
+        [[1, 0], [1, 1]]
+    """
+    from sklearn import metrics
+
+    return metrics.confusion_matrix(
+        labels, predictions, labels=np.arange(num_classes)
+    )
+
+
+def nearest_neighbour_predictions(train: Split, images) -> np.ndarray:
+    """Predicts the label of the nearest training image: the baseline.
+
+    Nearest by the Euclidean distance of the pixels.
+
+    Args:
+        train: the `Split` of known labels.
+        images: array of shape (N, H, W, C).
+
+    Returns:
+        integer array of shape (N,).
+
+    Example:
+        >>> nearest_neighbour_predictions(data.train, data.test.images)
+    """
+    from sklearn.neighbors import KNeighborsClassifier
+
+    classifier = KNeighborsClassifier(n_neighbors=1)
+    classifier.fit(_pixels(train.images), train.labels)
+    return classifier.predict(_pixels(images))
+
+
+def _pixels(images):
+    return np.reshape(images, (len(images), -1)).astype(np.float64)

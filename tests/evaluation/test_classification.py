@@ -1,0 +1,51 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import evaluation
+from keras_vit.data import Split
+
+
+@pytest.fixture
+def generator():
+    return np.random.default_rng(0)
+
+
+def test_nearest_neighbour_is_the_brute_force_one(generator):
+    images = generator.integers(0, 256, (60, 4, 4, 1), dtype=np.uint8)
+    train = Split(images[:40], generator.integers(0, 5, 40))
+    queries = images[40:].astype(float)
+    differences = queries[:, None] - images[None, :40]
+    distances = (differences**2).sum(axis=(2, 3, 4))
+    np.testing.assert_array_equal(
+        evaluation.nearest_neighbour_predictions(train, images[40:]),
+        train.labels[distances.argmin(axis=1)],
+    )
+
+
+def test_accuracy_is_the_share_of_right_answers():
+    assert evaluation.accuracy([0, 1, 2, 2, 1], [0, 1, 1, 2, 0]) == 0.6
+
+
+def test_confusion_matrix_counts_truth_by_prediction(generator):
+    labels, predictions = generator.integers(0, 3, (2, 50))
+    expected = np.zeros((4, 4), int)  # Of the last class there is no image.
+    np.add.at(expected, (labels, predictions), 1)
+    np.testing.assert_array_equal(
+        evaluation.confusion_matrix(labels, predictions, num_classes=4),
+        expected,
+    )
+
+
+def test_probabilities_are_the_softmax_of_all_logits(generator):
+    kernel = generator.normal(size=(12, 5)).astype("float32")
+    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(5)])
+    model.build((None, 2, 2, 3))
+    model.layers[1].set_weights([kernel, np.zeros(5, "float32")])
+    images = generator.integers(0, 3, (7, 2, 2, 3), dtype=np.uint8)
+    powers = np.exp(images.reshape(7, 12) @ kernel.astype(np.float64))
+    np.testing.assert_allclose(
+        evaluation.predict_probabilities(model, images, batch_size=3),
+        powers / powers.sum(axis=-1, keepdims=True),
+        rtol=1e-4,
+    )
