@@ -1,0 +1,97 @@
+"""From a command line and YAML files to a typed record."""
+
+import difflib
+import pathlib
+import re
+import sys
+from typing import NoReturn, TypeVar
+
+__all__ = ["fail", "parse"]
+
+Record = TypeVar("Record")
+
+USAGE_ERROR = 2  # The exit code that argparse has for it.
+
+# How jsonargparse names a key that it does not know: on the command line, in
+# a group of a file, and at the top of a file.
+UNKNOWN_KEY = (
+    r"unrecognized arguments: --(?P<key>[\w.]+)",
+    r"Group '(?P<group>[\w.]+)' does not accept option '(?P<key>[\w.]+)'",
+    r"Option '(?P<key>[\w.]+)' is not accepted",
+)
+
+
+def parse(
+    record: type[Record], arguments: list[str] | None, description: str
+) -> Record:
+    """Makes a record of a dataclass from `--group.field value` and files.
+
+    `--config file.yaml` sets fields as well; what comes later wins.
+    `--print_config` prints all fields and `--help` their meaning.
+
+    Args:
+        record: a dataclass whose fields are plain values and dataclasses.
+        arguments: the words of the command line, None for those of the
+            program.
+        description: what the program does, for `--help`.
+
+    Returns:
+        An instance of the dataclass. The program ends with exit code 2 and
+        the reason when an argument is unknown or wrong.
+
+    Example:
+        >>> parse(Recipe, ["--training.epochs", "3"], "Fine-tunes a model.")
+    """
+    import jsonargparse
+
+    jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    parser = jsonargparse.ArgumentParser(
+        description=description,
+        usage="%(prog)s [--config FILE] [--GROUP.FIELD VALUE ...]",
+        exit_on_error=False,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--config", action="config", help="YAML file that sets fields."
+    )
+    parser.add_class_arguments(record)
+    try:
+        fields = parser.instantiate(parser.parse_args(arguments)).as_dict()
+        del fields["config"]
+        return record(**fields)
+    except (jsonargparse.ArgumentError, ValueError) as error:
+        keys = list(parser.get_defaults().keys())
+        fail(f"{error}{_suggestion(str(error), keys)}")
+
+
+def fail(message: str) -> NoReturn:
+    """Ends the program for a wrong use of it: one line and exit code 2.
+
+    Args:
+        message: what is wrong and how to put it right.
+
+    Raises:
+        SystemExit: always.
+
+    Example:
+        >>> fail("There is no file 'x.png'.")
+    """
+    program = pathlib.Path(sys.argv[0]).name
+    print(f"{program}: error: {' '.join(message.split())}", file=sys.stderr)
+    raise SystemExit(USAGE_ERROR)
+
+
+def _suggestion(message: str, keys: list[str]) -> str:
+    """The key that an unknown one was probably meant to be."""
+    for pattern in UNKNOWN_KEY:
+        if found := re.search(pattern, message):
+            named = found.groupdict()
+            key = ".".join(filter(None, [named.get("group"), named["key"]]))
+            break
+    else:
+        return ""
+    # A field of the right name in another group is nearer than any spelling.
+    field = key.split(".")[-1]
+    near = [k for k in keys if k.split(".")[-1] == field]
+    near = near or difflib.get_close_matches(key, keys, n=1, cutoff=0)
+    return f". Did you mean --{near[0]}? --help lists all."

@@ -1,0 +1,74 @@
+"""A model and the names of its classes in one `.keras` file."""
+
+import json
+import os
+import pathlib
+import zipfile
+
+import keras
+
+# Keras loads the classes that are registered, which importing them does.
+import keras_vit.models  # noqa: F401
+from keras_vit.training.run_folder import replacing
+
+__all__ = ["load", "save"]
+
+# A `.keras` file is a zip archive; Keras reads the members that it knows.
+MEMBER = "class_names.json"
+
+
+def save(model, class_names, path: str | os.PathLike) -> None:
+    """Saves a model so that its answers keep their names.
+
+    Args:
+        model: a Keras model.
+        class_names: sequence of str, in the order of the model's outputs.
+        path: the file, with the suffix .keras.
+
+    Raises:
+        ValueError: when there is not one name an output.
+
+    Example:
+        >>> save(model, ["cat", "dog"], "model.keras")
+    """
+    if len(class_names) != model.output_shape[-1]:
+        raise ValueError(
+            f"The model has {model.output_shape[-1]} classes. Received: "
+            f"{len(class_names)} class names."
+        )
+    with replacing(pathlib.Path(path)) as temporary:
+        model.save(temporary)
+        with zipfile.ZipFile(temporary, "a") as archive:
+            archive.writestr(MEMBER, json.dumps(list(class_names)))
+
+
+def load(path: str | os.PathLike) -> tuple[keras.Model, tuple[str, ...]]:
+    """Loads what `save` saved, executing nothing that the file brings.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The model, not compiled, and its class names.
+
+    Raises:
+        ValueError: when the file is missing, is no model, or has no names.
+
+    Example:
+        >>> model, class_names = load("runs/quickstart/model.keras")
+    """
+    path = pathlib.Path(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            class_names = tuple(json.loads(archive.read(MEMBER)))
+    except FileNotFoundError:
+        raise ValueError(f"There is no file {str(path)!r}.") from None
+    except zipfile.BadZipFile:
+        raise ValueError(f"{str(path)!r} is not a .keras file.") from None
+    except KeyError:
+        raise ValueError(
+            f"The model {str(path)!r} has no class names in it. Load it with "
+            "keras.saving.load_model, or save it with "
+            "keras_vit.training.model_file.save."
+        ) from None
+    return keras.saving.load_model(path, compile=False), class_names

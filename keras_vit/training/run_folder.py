@@ -1,0 +1,158 @@
+"""The folder that a run leaves behind.
+
+Each file is written beside its place and then renamed into it, so that a file
+that is there is whole. result.json comes last: a folder that holds it is a
+finished run.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+from collections.abc import Iterator
+
+from keras_vit.data.dataset import Split
+
+__all__ = [
+    "prepare",
+    "replacing",
+    "write_examples",
+    "write_json",
+    "write_yaml",
+]
+
+MARK = "environment.json"  # the first file of a run
+RESULT = "result.json"  # the last
+FILES = (
+    MARK,
+    RESULT,
+    "config.yaml",
+    "class_names.json",
+    "history.csv",
+    "metrics.jsonl",
+    "model.keras",
+    "learning_curves.png",
+    "confusion_matrix.png",
+    "mistakes.png",
+)
+
+NUM_CLASSES = 10  # that there are examples of,
+NUM_IMAGES = 2  # and of each class.
+
+
+def prepare(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
+    """Makes the folder of a run, empty of what an earlier run wrote.
+
+    Args:
+        path: the folder; made where it is missing.
+        overwrite: bool, whether a finished run in it may be replaced.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ValueError: when the folder holds a finished run and overwrite is
+            False, holds files that no run wrote, or is no folder.
+
+    Example:
+        >>> folder = prepare("runs/digits", overwrite=False)
+    """
+    folder = pathlib.Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(
+            f"{str(folder)!r} is not a folder. Choose another --run_dir."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()) and not (folder / MARK).exists():
+        raise ValueError(
+            f"The folder {str(folder)!r} holds files that are not of a run. "
+            "Choose another --run_dir."
+        )
+    if (folder / RESULT).exists() and not overwrite:
+        raise ValueError(
+            f"The folder {str(folder)!r} holds a finished run. Choose another "
+            "--run_dir, or --overwrite true to replace it."
+        )
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
+    return folder
+
+
+@contextlib.contextmanager
+def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Gives a temporary path and renames it to the real one at the end.
+
+    Args:
+        path: the file to write.
+
+    Yields:
+        A path with the same suffix in the same folder. When the block raises,
+        it is removed and the old file stays as it was.
+
+    Example:
+        >>> with replacing(folder / "model.keras") as path:
+        ...     model.save(path)
+    """
+    temporary = path.with_name(f".partial-{path.name}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: pathlib.Path, content) -> None:
+    """Writes JSON for people to read as well.
+
+    Args:
+        path: the file.
+        content: what json.dumps takes.
+
+    Example:
+        >>> write_json(folder / "class_names.json", ["cat", "dog"])
+    """
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def write_yaml(path: pathlib.Path, content: dict) -> None:
+    """Writes YAML with the keys in their order.
+
+    Args:
+        path: the file.
+        content: a dictionary of plain values; tuples become lists.
+
+    Example:
+        >>> write_yaml(folder / "config.yaml", dataclasses.asdict(recipe))
+    """
+    import yaml
+
+    plain = json.loads(json.dumps(content))
+    with replacing(path) as temporary:
+        temporary.write_text(yaml.safe_dump(plain, sort_keys=False))
+
+
+def write_examples(folder: pathlib.Path, split: Split, class_names) -> None:
+    """Saves the first images of the first classes to try the model on.
+
+    Args:
+        folder: the run folder; the files are examples/<class>_<n>.png, n
+            counted from 0 in each class.
+        split: a `Split`.
+        class_names: sequence of str.
+
+    Example:
+        >>> write_examples(folder, dataset.test, dataset.class_names)
+    """
+    from PIL import Image
+
+    examples = folder / "examples"
+    examples.mkdir(exist_ok=True)
+    for label, class_name in enumerate(class_names[:NUM_CLASSES]):
+        name = re.sub(r"[^\w-]+", "-", class_name)  # safe in a file name
+        images = split.images[split.labels == label][:NUM_IMAGES]
+        for n, image in enumerate(images):
+            grey = image.shape[-1] == 1
+            with replacing(examples / f"{name}_{n}.png") as path:
+                Image.fromarray(image[..., 0] if grey else image).save(path)

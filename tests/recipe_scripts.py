@@ -1,0 +1,26 @@
+"""The scripts in recipes/, which are no package, as modules; a tiny run."""
+
+import importlib.util
+import pathlib
+import types
+
+RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
+
+# Two epochs of a model of some hundred weights on a fifth of the digits.
+TINY = """
+data: {test_fraction: 0.4, validation_fraction: 0.4}
+model: {patch_size: 8, hidden_dim: 8, num_layers: 1, mlp_dim: 8, num_heads: 2}
+augmentation: {shift: 0.1}
+optimizer: {learning_rate: 0.01, warmup_epochs: 0.5}
+training: {epochs: 2, batch_size: 64}
+"""
+
+
+def script(name: str) -> types.ModuleType:
+    """Imports recipes/<name>.py without running it."""
+    path = RECIPES / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"recipes_{name}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,81 @@
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.training import model_file
+
+NAMES = ("cat", "dog", "cow")
+
+
+@pytest.fixture
+def model():
+    return VisionTransformer(
+        ViTConfig(
+            image_size=(8, 8),
+            channels=1,
+            patch_size=(4, 4),
+            hidden_dim=8,
+            num_layers=1,
+            mlp_dim=8,
+            num_heads=2,
+            num_classes=3,
+            head_bias=0.5,
+        )
+    )
+
+
+@pytest.fixture
+def path(model, tmp_path):
+    model_file.save(model, NAMES, tmp_path / "model.keras")
+    return tmp_path / "model.keras"
+
+
+def test_class_names_come_back_in_their_order(path):
+    assert model_file.load(path)[1] == NAMES
+
+
+def test_weights_come_back(model, path):
+    loaded, _ = model_file.load(path)
+    for old, new in zip(model.weights, loaded.weights, strict=True):
+        np.testing.assert_array_equal(
+            keras.ops.convert_to_numpy(old), keras.ops.convert_to_numpy(new)
+        )
+
+
+def test_keras_loads_the_file_by_itself(model, path):
+    loaded = keras.saving.load_model(path, safe_mode=True)
+    assert loaded.config == model.config
+
+
+def test_a_name_too_few_is_refused(model, tmp_path):
+    with pytest.raises(ValueError, match="3 classes. Received: 2"):
+        model_file.save(model, NAMES[:2], tmp_path / "model.keras")
+    assert not list(tmp_path.iterdir())
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(ValueError, match="There is no file .*nowhere.keras"):
+        model_file.load(tmp_path / "nowhere.keras")
+
+
+def test_text_is_no_model(tmp_path):
+    path = tmp_path / "model.keras"
+    path.write_text("no model")
+    with pytest.raises(ValueError, match="not a .keras file"):
+        model_file.load(path)
+
+
+def test_model_without_names_is_refused(model, tmp_path):
+    path = tmp_path / "model.keras"
+    model.save(path)
+    with pytest.raises(ValueError, match="no class names"):
+        model_file.load(path)
+
+
+def test_names_lie_beside_the_members_of_keras(path):
+    with zipfile.ZipFile(path) as archive:
+        assert "config.json" in archive.namelist()
+        assert archive.testzip() is None
