@@ -1,0 +1,214 @@
+import csv
+import json
+
+import keras
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+from recipe_scripts import RECIPES, script
+
+from keras_vit import data
+from keras_vit.training import Recipe, model_file, run_folder
+from keras_vit.training.command_line import parse
+
+
+@pytest.fixture(scope="module")
+def test_split():
+    return data.load("digits", test_fraction=0.4, validation_fraction=0.4).test
+
+
+@pytest.fixture
+def result(finished_run):
+    return json.loads((finished_run.folder / "result.json").read_text())
+
+
+def refusal(capsys, *arguments):
+    """What the recipe says when it ends with exit code 2."""
+    with pytest.raises(SystemExit) as ended:
+        script("finetune").main([*map(str, arguments)])
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_folder_is_complete(finished_run):
+    assert finished_run.exit_code == 0
+    found = {path.name for path in finished_run.folder.iterdir()}
+    assert found == {*run_folder.FILES, "examples"}
+    examples = list((finished_run.folder / "examples").iterdir())
+    assert len(examples) == 20
+
+
+@pytest.mark.parametrize(
+    "name", ["learning_curves.png", "confusion_matrix.png", "mistakes.png"]
+)
+def test_pictures_have_something_on_them(finished_run, name):
+    with Image.open(finished_run.folder / name) as picture:
+        assert min(picture.size) > 400
+        assert np.asarray(picture.convert("L")).std() > 10
+
+
+def test_test_accuracy_is_that_of_the_saved_model(
+    finished_run, result, test_split
+):
+    model = keras.saving.load_model(finished_run.folder / "model.keras")
+    logits = model.predict(test_split.images, batch_size=100, verbose=0)
+    right = np.mean(logits.argmax(axis=-1) == test_split.labels)
+    assert result["test_accuracy"] == pytest.approx(right)
+    assert result["num_test_images"] == len(test_split) == 719
+
+
+def test_baseline_is_the_nearest_training_image(result, test_split):
+    train = data.load(
+        "digits", test_fraction=0.4, validation_fraction=0.4
+    ).train
+    known = train.images.reshape(len(train), -1).astype(float)
+    right = [
+        train.labels[((known - image.ravel()) ** 2).sum(axis=1).argmin()]
+        for image in test_split.images
+    ] == test_split.labels
+    assert result["baseline_accuracy"] == pytest.approx(np.mean(right))
+
+
+def test_both_logs_have_a_line_an_epoch(finished_run, result):
+    lines = (finished_run.folder / "metrics.jsonl").read_text().splitlines()
+    with (finished_run.folder / "history.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(lines) == len(rows) == 2
+    for line, row in zip(lines, rows, strict=True):
+        values = {name: float(value) for name, value in row.items()}
+        assert json.loads(line) == pytest.approx(values)
+    assert float(rows[-1]["val_accuracy"]) == pytest.approx(
+        result["validation_accuracy"]
+    )
+    assert result["seconds"] > 0
+    assert result["images_per_second"] > 0
+
+
+def test_environment_and_versions(finished_run, result):
+    environment = json.loads(
+        (finished_run.folder / "environment.json").read_text()
+    )
+    assert environment["backend"] == keras.backend.backend()
+    assert environment["devices"]
+    assert environment["versions"] == result["versions"]
+    assert result["versions"]["keras"] == keras.__version__
+    assert keras.backend.backend() in result["versions"]
+
+
+def test_class_names_are_beside_the_model_and_in_it(finished_run):
+    names = json.loads((finished_run.folder / "class_names.json").read_text())
+    assert names == list("0123456789")
+    assert model_file.load(finished_run.folder / "model.keras")[1] == tuple(
+        names
+    )
+
+
+def test_summary_gives_the_result(finished_run, result):
+    assert f"test accuracy {result['test_accuracy']:.2%}" in finished_run.output
+    assert str(finished_run.folder) in finished_run.output
+
+
+def test_written_config_is_the_recipe_again(finished_run):
+    written = finished_run.folder / "config.yaml"
+    recipe = parse(Recipe, ["--config", str(written)], "")
+    assert recipe.training.epochs == 2
+    assert recipe.model.patch_size == 8
+    assert recipe.run_dir == str(finished_run.folder)
+    again = yaml.safe_load(written.read_text())
+    assert again["model"]["hidden_dim"] == recipe.model.hidden_dim
+
+
+def test_finished_run_is_not_replaced(finished_run, result, capsys):
+    line = refusal(
+        capsys,
+        "--config",
+        finished_run.config,
+        "--run_dir",
+        finished_run.folder,
+    )
+    assert "holds a finished run" in line
+    assert "--overwrite true" in line
+    unchanged = json.loads((finished_run.folder / "result.json").read_text())
+    assert unchanged == result
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--training.epoch", "3"], "--training.epochs"),
+        (["--traning.epochs", "3"], "--training.epochs"),
+        (["--epochs", "3"], "--training.epochs"),
+        (["--training.epochs", "many"], "many"),
+        (["--model.patch_size", "5"], "cannot be cut"),
+        (["--data.name", "cats"], "'cats'"),
+        (["--config", "nowhere.yaml"], "nowhere.yaml"),
+        (["--training.batch_size", "5000"], "batch_size=5000"),
+    ],
+)
+def test_wrong_arguments_are_explained(arguments, message, tmp_path, capsys):
+    line = refusal(capsys, *arguments, "--run_dir", tmp_path / "run")
+    assert message in line
+
+
+def test_a_wrong_recipe_leaves_an_earlier_run_alone(
+    finished_run, result, capsys
+):
+    folder = finished_run.folder
+    arguments = ["--run_dir", folder, "--overwrite", "true"]
+    refusal(capsys, "--training.batch_size", "5000", *arguments)
+    assert json.loads((folder / "result.json").read_text()) == result
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("training: {epoch: 3}", "Did you mean --training.epochs?"),
+        ("trainig: {epochs: 3}", "Did you mean --training.epochs?"),
+        ("hidden_dim: 3", "Did you mean --model.hidden_dim?"),
+        ("training: [", "config"),
+    ],
+)
+def test_wrong_files_are_explained(text, message, tmp_path, capsys):
+    (tmp_path / "wrong.yaml").write_text(text)
+    assert message in refusal(capsys, "--config", tmp_path / "wrong.yaml")
+
+
+def test_options_after_the_file_win(tmp_path):
+    (tmp_path / "a.yaml").write_text("seed: 3\nmodel: {image_size: [16, 8]}")
+    arguments = ["--config", str(tmp_path / "a.yaml"), "--seed", "4"]
+    recipe = parse(Recipe, arguments, "")
+    assert recipe.seed == 4
+    assert recipe.model.image_size == (16, 8)
+
+
+def test_help_says_what_the_fields_mean(capsys):
+    with pytest.raises(SystemExit) as ended:
+        script("finetune").main(["--help"])
+    assert ended.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "--training.epochs" in text
+    assert "Highest learning rate" in text
+    assert "Largest shift along each axis" in text
+
+
+def test_interrupted_run_says_where_its_files_are(
+    tmp_path, capsys, monkeypatch
+):
+    finetune = script("finetune")
+
+    def interrupted(recipe):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(finetune, "run", interrupted)
+    code = finetune.main(["--run_dir", str(tmp_path / "run")])
+    assert code == 130
+    assert str(tmp_path / "run") in capsys.readouterr().err
+
+
+def test_quickstart_config_is_a_recipe_that_may_be_repeated():
+    config = RECIPES / "configs" / "quickstart.yaml"
+    recipe = parse(Recipe, ["--config", str(config)], "")
+    assert recipe.data.name == "digits"
+    assert recipe.overwrite
