@@ -1,5 +1,7 @@
 """Files of every family give the numbers of the family's own code."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ from reference_cases import (
     outputs,
     path_of,
 )
+
+from keras_vit.checkpoints.opening import open_tensors
 
 KEYS = (
     "logits",
@@ -89,24 +93,45 @@ def test_map_pooling_attends_as_in_big_vision():
     np.testing.assert_allclose(weights, wanted["pool_attention"], **TOLERANCE)
 
 
-def google_key_bias(file, i):
-    name = f"Transformer/encoderblock_{i}/MultiHeadDotProductAttention_"
-    found = [x for x in file if x.startswith(name) and x.endswith("key/bias")]
-    return file[found[0]]
+KEY_BIAS = r".*block_?s?\.?{i}\W.*(key/bias|qkv.bias)|.*{i}\..*key\.bias"
 
 
 @pytest.mark.parametrize(
-    "name", ["vit_tiny_google", "vit_tiny_gap_linen", "vit_tiny_deep"]
+    "name",
+    [
+        "vit_tiny_google",
+        "vit_tiny_gap_linen",
+        "vit_tiny_deep",
+        "hybrid_tiny_google",
+        "vit_tiny_bigvision_tok",
+        "vit_tiny_bigvision_map",
+        "timm_vit_tiny",
+        "timm_hybrid_tiny",
+        "hf_vit_tiny",
+    ],
 )
 def test_key_bias_which_no_output_shows(name):
     model = load(name)
-    file = np.load(path_of(name))
+    file = open_tensors(path_of(name))
     for i in range(model.config.num_layers):
+        pattern = KEY_BIAS.replace("{i}", str(i))
+        (found,) = (x for x in file.tensors if re.fullmatch(pattern, x))
+        theirs = file.read(found)
+        if "qkv" in found:
+            theirs = np.split(theirs, 3)[1]
         bias = model.get_layer(f"block_{i}").attention.qkv.bias
-        split = keras.ops.convert_to_numpy(bias).reshape(
-            model.config.num_heads, 3, -1
-        )
-        np.testing.assert_array_equal(split[:, 1], google_key_bias(file, i))
+        ours = keras.ops.convert_to_numpy(bias)
+        ours = ours.reshape(model.config.num_heads, 3, -1)[:, 1]
+        np.testing.assert_array_equal(ours.ravel(), theirs.ravel())
+
+
+def test_key_bias_of_attention_pooling():
+    model = load("vit_tiny_bigvision_map")
+    file = np.load(path_of("vit_tiny_bigvision_map"))
+    name = "params/MAPHead_0/MultiHeadDotProductAttention_0/key/bias"
+    bias = keras.ops.convert_to_numpy(model.get_layer("pool").key_value.bias)
+    ours = bias.reshape(model.config.num_heads, 2, -1)[:, 0]
+    np.testing.assert_array_equal(ours, file[name])
 
 
 def test_mixer_bias_which_no_output_shows():
