@@ -43,6 +43,11 @@ from keras_vit.applications import (
     ViT_So400m14,
     ViT_Ti16,
 )
+from keras_vit.checkpoints import (
+    load_checkpoint,
+    load_weights,
+    save_checkpoint,
+)
 from keras_vit.preprocessing import decode_predictions, preprocess_input
 from keras_vit.version import __version__
 
@@ -82,6 +87,9 @@ __all__ = [
     "checkpoints",
     "decode_predictions",
     "layers",
+    "load_checkpoint",
+    "load_weights",
     "models",
     "preprocess_input",
+    "save_checkpoint",
 ]

@@ -54,7 +54,12 @@ def input_shape(name):
 
 
 def build(name, **options):
-    options = {"input_shape": input_shape(name), "classes": 5, **options}
+    options = {
+        "weights": None,
+        "input_shape": input_shape(name),
+        "classes": 5,
+        **options,
+    }
     return getattr(keras_vit, name)(**options)
 
 

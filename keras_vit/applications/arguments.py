@@ -5,6 +5,7 @@ import keras
 __all__ = ["head_fields", "input_fields", "pooling_of"]
 
 IMAGE_SIZE = (224, 224)
+NUM_CLASSES = 1000
 
 
 def input_fields(input_shape, input_tensor, any_size=False):
@@ -41,6 +42,8 @@ def _tensor_shape(input_tensor):
 
 
 def head_fields(include_top, classes, classifier_activation):
+    """The config's num_classes and activation."""
+    classes = NUM_CLASSES if classes is None else classes
     if not isinstance(classes, int) or classes < 0:
         raise ValueError(
             "classes must be the number of classes, or 0 for features. "

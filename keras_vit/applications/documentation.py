@@ -27,18 +27,22 @@ Images are channels last and scaled to [-1, 1]: pass them through
 Args:
     include_top: whether to include the classification layer. Defaults to
         `True`.
-    weights: `None` for random initialisation, or the path of a weights file
-        of the same architecture (`.weights.h5` or `.keras`). Defaults to
-        `None`.
+    weights: `"imagenet"` for the recommended public file of 1000 classes,
+        another name that `keras-vit weights list --model {variant}` shows,
+        a path or address of weights in any known format (Google's `.npz`,
+        safetensors of Hugging Face or timm, Keras's own files), or `None`
+        for random initialisation. Defaults to `"imagenet"`.
     input_tensor: optional Keras tensor (output of `keras.Input()` or of a
         layer) to use as image input for the model.
     input_shape: optional tuple (height, width, channels). {size_note}
-        Defaults to `(224, 224, 3)`.
+        Defaults to that of the weights, or `(224, 224, 3)`.
     pooling: what is made of the {features} before the classification layer,
         or what is returned without it. `None`: {default_pooling} with
         `include_top`, {unpooled} without. `"avg"` or `"mean"`, `"max"`:
         the mean or maximum{pooling_note}.
-    classes: optional number of classes, 0 for features. Defaults to 1000.
+    classes: optional number of classes, 0 for features; another number
+        than that of the weights gives a new classification layer. Defaults
+        to that of the weights, or 1000.
     classifier_activation: activation of the classification layer; `None`
         returns the logits. Defaults to `"softmax"`.
     include_preprocessing: whether the model itself scales images from
@@ -70,17 +74,20 @@ SHARED_OPTIONS = """\
     stochastic_depth_rate: probability that a sample skips a residual branch
         of the last block in training, growing linearly from 0 in the first.
         Defaults to 0.
-    layer_norm_epsilon: added to the variance. Defaults to 1e-6.
+    layer_norm_epsilon: added to the variance. Defaults to what the weights
+        were trained with, or 1e-6.
     activation: of the MLPs: `"gelu_tanh"` as in the original code, `"gelu"`
-        for the exact form as in Hugging Face and timm. Defaults to
-        `"gelu_tanh"`."""
+        for the exact form as in Hugging Face and timm. Defaults to what the
+        weights were trained with, or `"gelu_tanh"`."""
 
 VIT_OPTIONS = """\
-    class_token: whether there is a class token. Defaults to `True`.
+    class_token: whether there is a class token. Defaults to what the
+        weights have, or `True`.
     position_embedding: `"learned"`, or `"sincos2d"` for fixed sines and
-        cosines. Defaults to `"learned"`.
+        cosines. Defaults to what the weights have, or `"learned"`.
     representation_dim: size of a tanh layer before the classification layer
-        (the paper's pre-training head), 0 for none. Defaults to 0.
+        (the paper's pre-training head), 0 for none. Defaults to what the
+        weights have, or 0.
     dropout_rate: after the position embedding, the attention and each dense
         layer of the MLPs. Defaults to 0.
     attention_dropout_rate: on the softmax weights. Defaults to 0.

@@ -4,157 +4,167 @@ from collections.abc import Callable
 
 import keras
 
-from keras_vit.applications.arguments import (
-    head_fields,
-    input_fields,
-    pooling_of,
-)
 from keras_vit.applications.documentation import document
-from keras_vit.checkpoints import check_weights, load_weights
-from keras_vit.models import (
-    BiT,
-    BiTConfig,
-    Mixer,
-    MixerConfig,
-    VisionTransformer,
-    ViTConfig,
-)
+from keras_vit.applications.instantiate import Common, instantiate
+from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.models.sizes import BIT, MIXER, VIT
 
 __all__ = ["bit", "mixer", "vision_transformer"]
 
 
 def vision_transformer(variant: str) -> Callable[..., keras.Model]:
+    """Makes the application of a Vision Transformer or hybrid.
+
+    Args:
+        variant: str, a key of `sizes.VIT`.
+
+    Returns:
+        The function, documented.
+    """
+
     def application(
         include_top=True,
-        weights=None,
+        weights="imagenet",
         input_tensor=None,
         input_shape=None,
         pooling=None,
-        classes=1000,
+        classes=None,
         classifier_activation="softmax",
         include_preprocessing=False,
         name=None,
         *,
-        class_token=True,
-        position_embedding="learned",
-        representation_dim=0,
-        head_bias=0.0,
+        class_token=None,
+        position_embedding=None,
+        representation_dim=None,
+        head_bias=None,
         dropout_rate=0.0,
         attention_dropout_rate=0.0,
         stochastic_depth_rate=0.0,
-        layer_norm_epsilon=1e-6,
-        activation="gelu_tanh",
+        layer_norm_epsilon=None,
+        activation=None,
         flash_attention=None,
         rematerialize=False,
         dtype=None,
     ) -> keras.Model:
-        options = dict(
-            class_token=class_token,
-            position_embedding=position_embedding,
-            representation_dim=representation_dim if include_top else 0,
-            head_bias=head_bias,
-            dropout_rate=dropout_rate,
-            attention_dropout_rate=attention_dropout_rate,
-            stochastic_depth_rate=stochastic_depth_rate,
-            layer_norm_epsilon=layer_norm_epsilon,
-            activation=activation,
-            flash_attention=flash_attention,
-            rematerialize=rematerialize,
+        common = Common(
+            include_top,
+            weights,
+            input_tensor,
+            input_shape,
+            pooling,
+            classes,
+            classifier_activation,
+            include_preprocessing,
+            name or variant.lower(),
+            dtype,
         )
-        check_weights(weights)
-        config = ViTConfig(
-            **VIT[variant],
-            **options,
-            **input_fields(input_shape, input_tensor),
-            **head_fields(include_top, classes, classifier_activation),
-            pooling=pooling_of(
-                pooling, include_top, "token" if class_token else "mean"
-            ),
-            include_preprocessing=include_preprocessing,
+        options = {
+            "class_token": class_token,
+            "position_embedding": position_embedding,
+            "representation_dim": representation_dim if include_top else None,
+            "head_bias": head_bias,
+            "dropout_rate": dropout_rate,
+            "attention_dropout_rate": attention_dropout_rate,
+            "stochastic_depth_rate": stochastic_depth_rate,
+            "layer_norm_epsilon": layer_norm_epsilon,
+            "activation": activation,
+            "flash_attention": flash_attention,
+            "rematerialize": rematerialize,
+        }
+        return instantiate(
+            VisionTransformer, variant, VIT[variant], common, options
         )
-        name = name or variant.lower()
-        model = _build(VisionTransformer, config, input_tensor, name, dtype)
-        return load_weights(model, weights)
 
     return document(application, variant)
 
 
 def mixer(variant: str) -> Callable[..., keras.Model]:
+    """Makes the application of an MLP-Mixer.
+
+    Args:
+        variant: str, a key of `sizes.MIXER`.
+
+    Returns:
+        The function, documented.
+    """
+
     def application(
         include_top=True,
-        weights=None,
+        weights="imagenet",
         input_tensor=None,
         input_shape=None,
         pooling=None,
-        classes=1000,
+        classes=None,
         classifier_activation="softmax",
         include_preprocessing=False,
         name=None,
         *,
-        head_bias=0.0,
+        head_bias=None,
         stochastic_depth_rate=0.0,
-        layer_norm_epsilon=1e-6,
-        activation="gelu_tanh",
+        layer_norm_epsilon=None,
+        activation=None,
         dtype=None,
     ) -> keras.Model:
-        check_weights(weights)
-        config = MixerConfig(
-            **MIXER[variant],
-            **input_fields(input_shape, input_tensor),
-            **head_fields(include_top, classes, classifier_activation),
-            pooling=pooling_of(pooling, include_top, "mean"),
-            include_preprocessing=include_preprocessing,
-            head_bias=head_bias,
-            stochastic_depth_rate=stochastic_depth_rate,
-            layer_norm_epsilon=layer_norm_epsilon,
-            activation=activation,
+        common = Common(
+            include_top,
+            weights,
+            input_tensor,
+            input_shape,
+            pooling,
+            classes,
+            classifier_activation,
+            include_preprocessing,
+            name or variant.lower(),
+            dtype,
         )
-        name = name or variant.lower()
-        model = _build(Mixer, config, input_tensor, name, dtype)
-        return load_weights(model, weights)
+        options = {
+            "head_bias": head_bias,
+            "stochastic_depth_rate": stochastic_depth_rate,
+            "layer_norm_epsilon": layer_norm_epsilon,
+            "activation": activation,
+        }
+        return instantiate(Mixer, variant, MIXER[variant], common, options)
 
     return document(application, variant)
 
 
 def bit(variant: str) -> Callable[..., keras.Model]:
+    """Makes the application of a BiT ResNet.
+
+    Args:
+        variant: str, a key of `sizes.BIT`.
+
+    Returns:
+        The function, documented.
+    """
+
     def application(
         include_top=True,
-        weights=None,
+        weights="imagenet",
         input_tensor=None,
         input_shape=None,
         pooling=None,
-        classes=1000,
+        classes=None,
         classifier_activation="softmax",
         include_preprocessing=False,
         name=None,
         *,
-        head_bias=0.0,
+        head_bias=None,
         dtype=None,
     ) -> keras.Model:
-        check_weights(weights)
-        config = BiTConfig(
-            **BIT[variant],
-            **input_fields(input_shape, input_tensor, any_size=True),
-            **head_fields(include_top, classes, classifier_activation),
-            pooling=pooling_of(pooling, include_top, "mean"),
-            include_preprocessing=include_preprocessing,
-            head_bias=head_bias,
+        common = Common(
+            include_top,
+            weights,
+            input_tensor,
+            input_shape,
+            pooling,
+            classes,
+            classifier_activation,
+            include_preprocessing,
+            name or variant.lower(),
+            dtype,
         )
-        name = name or variant.lower()
-        model = _build(BiT, config, input_tensor, name, dtype)
-        return load_weights(model, weights)
+        options = {"head_bias": head_bias}
+        return instantiate(BiT, variant, BIT[variant], common, options)
 
     return document(application, variant)
-
-
-def _build(model_class, config, input_tensor, name, dtype):
-    if input_tensor is None:
-        return model_class(config, name=name, dtype=dtype)
-    # The layers before input_tensor are part of the model, and no config
-    # tells them: a plain functional model saves them all.
-    outputs = model_class.outputs_of(
-        config, input_tensor, keras.dtype_policies.get(dtype)
-    )
-    inputs = keras.utils.get_source_inputs(input_tensor)
-    return keras.Model(inputs, outputs, name=name)

@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 import pytest
-import shrunken
 
 import keras_vit
 from keras_vit.models import BiTConfig, ViTConfig
@@ -60,17 +59,6 @@ def test_channels_first_is_refused(monkeypatch):
     )
     with pytest.raises(ValueError, match="set_image_data_format"):
         keras_vit.ViT_Ti16(weights=None)
-
-
-@pytest.mark.parametrize(
-    "changes", [{"classes": 7}, {"input_shape": (32, 16, 4)}]
-)
-def test_weights_of_other_classes_or_channels(changes, monkeypatch, tmp_path):
-    shrunken.shrink(monkeypatch)
-    path = tmp_path / "five_classes.weights.h5"
-    shrunken.build("ViT_B16").save_weights(path)
-    with pytest.raises(ValueError, match="five_classes.weights.h5"):
-        shrunken.build("ViT_B16", weights=path, **changes)
 
 
 def test_nearest_file_is_suggested(tmp_path):

@@ -162,15 +162,3 @@ def test_default_arguments_are_those_of_keras_applications():
         assert application.__name__ == name
         for argument in ours:
             assert f"    {argument}: " in application.__doc__
-
-
-def test_weights_file_fills_a_model_of_the_same_architecture(tmp_path):
-    model = shake(shrunken.build("ViT_B16"))
-    expected = model.predict(images("ViT_B16"), verbose=0)
-    for file in ("model.weights.h5", "model.keras"):
-        saver = model.save if file.endswith(".keras") else model.save_weights
-        saver(tmp_path / file)
-        loaded = shrunken.build("ViT_B16", weights=tmp_path / file)
-        np.testing.assert_array_equal(
-            loaded.predict(images("ViT_B16"), verbose=0), expected
-        )
