@@ -1,0 +1,106 @@
+"""How much a model computes for one image.
+
+Axes: N tokens, D hidden dimension.
+"""
+
+import math
+
+import keras
+
+from keras_vit import layers
+
+__all__ = ["multiply_adds"]
+
+
+def multiply_adds(model: keras.Model) -> dict[str, int]:
+    """Counts the multiply-adds of a forward pass on one image, by layer.
+
+    Dense layers, convolutions and the two products of attention are counted;
+    what is linear in the number of activations (norms, activations, sums) is
+    not. Papers and libraries call a billion of these a GFLOP or a GMAC; as
+    floating-point operations they are twice as many.
+
+    Args:
+        model: a functional model of known image size, from layers of Keras
+            and keras_vit.
+
+    Returns:
+        Dict from layer name to multiply-adds; `sum(counts.values())` is the
+        total. Layers that do none are left out.
+
+    Raises:
+        ValueError: when the image size is not known.
+
+    Example:
+
+    >>> counts = multiply_adds(keras_vit.ViT_B16(weights=None))
+    >>> round(sum(counts.values()) / 1e9, 2)
+    17.56
+    """
+    if None in model.input_shape[1:]:
+        raise ValueError(
+            "multiply_adds needs a model of known image size. Received a "
+            f"model with input_shape={model.input_shape}. Build it with an "
+            "input_shape, for example (224, 224, 3)."
+        )
+    counts = {}
+    for layer in model.layers:
+        counter = COUNTERS.get(type(layer))
+        if counter:
+            counts[layer.name] = counter(layer, layer.input.shape[1:])
+    return counts
+
+
+def _dense(layer, shape):
+    return math.prod(shape) * layer.units
+
+
+def _conv(layer, shape):
+    output = layer.compute_output_shape((1, *shape))
+    return math.prod(output[1:3]) * math.prod(layer.kernel.shape)
+
+
+def _patch_embed(layer, shape):
+    return _conv(layer.projection, shape)
+
+
+def _self_attention(layer, shape):
+    tokens, dim = shape
+    products = 2 * tokens * tokens * dim
+    return _dense(layer.qkv, shape) + products + _dense(layer.out, shape)
+
+
+def _mlp(layer, shape):
+    return 2 * math.prod(shape) * layer.mlp_dim
+
+
+def _transformer_block(layer, shape):
+    return _self_attention(layer.attention, shape) + _mlp(layer.mlp, shape)
+
+
+def _mixer_block(layer, shape):
+    return _mlp(layer.token_mixing, shape) + _mlp(layer.channel_mixing, shape)
+
+
+def _attention_pooling(layer, shape):
+    tokens, dim = shape
+    return (
+        _dense(layer.query, (1, dim))
+        + _dense(layer.key_value, shape)
+        + 2 * tokens * dim
+        + _dense(layer.out, (1, dim))
+        + _mlp(layer.mlp, (1, dim))
+    )
+
+
+COUNTERS = {
+    keras.layers.Conv2D: _conv,
+    keras.layers.Dense: _dense,
+    layers.AttentionPooling: _attention_pooling,
+    layers.MLP: _mlp,
+    layers.MixerBlock: _mixer_block,
+    layers.PatchEmbed: _patch_embed,
+    layers.SelfAttention: _self_attention,
+    layers.StandardizedConv2D: _conv,
+    layers.TransformerBlock: _transformer_block,
+}
