@@ -128,7 +128,7 @@ FAMILIES = {
 }
 
 
-def dense_sizes(source, facts) -> tuple[int, int]:
+def dense_sizes(source, facts) -> tuple:
     """Outputs of the pre-logits layer and of the head, 0 where absent."""
     return tuple(
         shape(source, path, 2, facts)[1] if path in source.rows else 0

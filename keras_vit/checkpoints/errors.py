@@ -26,6 +26,7 @@ DAMAGE = (
     ValueError,
     ArithmeticError,
     MemoryError,
+    OSError,
 )
 
 

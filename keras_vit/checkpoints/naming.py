@@ -56,8 +56,8 @@ def paths_of(names: Iterable, table: dict) -> tuple[dict, list]:
         path = path_of(name, table)
         if path is None:
             unknown.append(name)
-        elif path not in found:
-            found[path] = row_of(path, table)
+        elif row := row_of(path, table):
+            found[path] = row
     return found, unknown
 
 
@@ -92,7 +92,7 @@ def expression(pattern):
 
 def numbers(groups):
     """All placeholders from those that a pattern had."""
-    values = {key: int(text) for key, text in groups.items()}
+    values: dict = {key: int(text) for key, text in groups.items()}
     for key in ("s", "u"):
         if f"{key}0" in values:
             values[key] = values[f"{key}0"] + 1

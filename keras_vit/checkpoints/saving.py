@@ -89,6 +89,8 @@ def file_arrays(format: Format, target: Target, features: set):
     folded = folded_tokens(target, features)
     for path in target.variables:
         row = row_of(path, table)
+        if row is None:  # `choose` has made sure of it
+            raise ValueError(f"{format.name} has no row for {path}.")
         array = folded[path] if path in folded else target.read(path)
         parts = TRANSFORMS[row.transform].save(array, target.facts)
         yield from zip(row.names, parts, strict=True)
@@ -113,11 +115,11 @@ def file_shapes(format, target, features) -> dict:
     """Shapes of `file_arrays`, without the arrays."""
     table, shapes = format.rows(features), {}
     for path in target.variables:
-        row = row_of(path, table)
-        array = np.broadcast_to(np.uint8(0), target.shape(path))
-        parts = TRANSFORMS[row.transform].save(array, target.facts)
-        for name, part in zip(row.names, parts, strict=True):
-            shapes[name] = part.shape
+        if row := row_of(path, table):
+            array = np.broadcast_to(np.uint8(0), target.shape(path))
+            parts = TRANSFORMS[row.transform].save(array, target.facts)
+            for name, part in zip(row.names, parts, strict=True):
+                shapes[name] = part.shape
     return shapes
 
 

@@ -97,9 +97,10 @@ def heads(source, num_heads, hidden_dim, notes) -> int:
 
 def heads_of_file(source) -> int | None:
     """Heads by the rank 3 kernels of Flax, or by the config beside."""
-    row = source.rows.get("block_0/attention/qkv/kernel")
-    if row is None:
-        shape(source, "block_0/attention/qkv/kernel", 2)
+    path = "block_0/attention/qkv/kernel"
+    if path not in source.rows:
+        shape(source, path, 2)  # says what is missing
+    row = source.rows[path]
     if row.transform == "heads_qkv":
         return (*source.file.tensors[row.names[0]].shape, 0, 0)[1]
     return source.file.config.get("num_heads")

@@ -52,8 +52,7 @@ def test_prefixes_of_flax(prefix, tmp_path):
         ("opt/state/step", np.zeros(1, "float32")),
         ("params/t", np.zeros(1, "float32")),
     ]
-    extra = rest if prefix != "params/" else []
-    path = tmp_path / "a.npz"
+    extra, path = rest if prefix != "params/" else [], tmp_path / "a.npz"
     renamed("vit_tiny_google", path, ("^", prefix), extra=extra)
     model = check(path, "vit_tiny_google")
     assert set(model.load_report.dropped) == {name for name, _ in extra}
@@ -243,8 +242,8 @@ def test_preset_of_keras_hub(tmp_path):
     # keras-hub computes the exact GELU; the golden numbers are of tanh.
     model = check(tmp_path, name, activation="gelu_tanh")
     assert load_checkpoint(tmp_path).config.activation == "gelu"
-    weights = load(name).weights
-    for ours, theirs in zip(weights, model.weights, strict=True):
+    pairs = zip(load(name).weights, model.weights, strict=True)
+    for ours, theirs in pairs:
         np.testing.assert_array_equal(
             keras.ops.convert_to_numpy(ours),
             keras.ops.convert_to_numpy(theirs),
