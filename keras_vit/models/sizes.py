@@ -7,6 +7,8 @@ Table 2 of "Scaling Vision Transformers" (arXiv:2106.04560) for M, g, G;
 (arXiv:2105.01601); "Big Transfer" (arXiv:1912.11370) for BiT.
 """
 
+from typing import Any
+
 __all__ = ["BIT", "MIXER", "VIT", "VIT_SIZES"]
 
 
@@ -19,7 +21,7 @@ def _size(hidden_dim, num_layers, mlp_dim, num_heads):
     }
 
 
-VIT_SIZES = {
+VIT_SIZES: dict[str, dict[str, Any]] = {
     "Ti": _size(192, 12, 768, 3),
     "S": _size(384, 12, 1536, 6),
     "M": _size(512, 12, 2048, 8),
@@ -40,7 +42,7 @@ def _hybrid(size, resnet_units, patch_size=1):
     return {**_vit(size, patch_size), "resnet_units": resnet_units}
 
 
-VIT = {
+VIT: dict[str, dict[str, Any]] = {
     "ViT_Ti16": _vit("Ti", 16),
     "ViT_S16": _vit("S", 16),
     "ViT_S32": _vit("S", 32),
@@ -76,7 +78,7 @@ def _mixer(
     }
 
 
-MIXER = {
+MIXER: dict[str, dict[str, Any]] = {
     "Mixer_S8": _mixer(8, 512, 8, 256, 2048),
     "Mixer_S16": _mixer(16, 512, 8, 256, 2048),
     "Mixer_S32": _mixer(32, 512, 8, 256, 2048),
@@ -94,7 +96,7 @@ def _bit(depth, width_factor):
     return {"units": BIT_UNITS[depth], "width": 64 * width_factor}
 
 
-BIT = {
+BIT: dict[str, dict[str, Any]] = {
     "BiT_R50x1": _bit(50, 1),
     "BiT_R50x3": _bit(50, 3),
     "BiT_R101x1": _bit(101, 1),
