@@ -2,8 +2,11 @@
 
 import importlib.metadata
 import importlib.util
+import json
 import os
+import sys
 import warnings
+from pathlib import Path
 
 __all__ = ["check"]
 
@@ -22,12 +25,15 @@ def check() -> None:
             Keras is older than this package needs.
 
     Warns:
-        UserWarning: The distribution `keras-vit`, whose files get mixed with
-            those of this package, is installed too.
+        UserWarning: TensorFlow, which Keras takes where nothing is said, is
+            missing, and another backend was taken; or the distribution
+            `keras-vit`, whose files get mixed with those of this package, is
+            installed too.
 
     Example:
         >>> check()
     """
+    _take_installed_backend()
     try:
         import keras
     except ModuleNotFoundError as error:
@@ -43,10 +49,43 @@ def check() -> None:
     _warn_about_foreign_distribution()
 
 
+def _take_installed_backend() -> None:
+    """Where nobody chose, an installed backend rather than a missing one."""
+    if "keras" in sys.modules or "KERAS_BACKEND" in os.environ:
+        return
+    installed = [name for name in BACKENDS if _is_installed(name)]
+    if not installed or _configured_backend() in installed:
+        return
+    os.environ["KERAS_BACKEND"] = installed[0]
+    warnings.warn(
+        f"KERAS_BACKEND is not set and {_configured_backend()!r} is not "
+        f"installed: taking {installed[0]!r}. Set KERAS_BACKEND before the "
+        "first import of keras or keras_vit to choose.",
+        UserWarning,
+        stacklevel=4,  # The line of the user that imports keras_vit.
+    )
+
+
+def _configured_backend() -> str:
+    home = os.environ.get("KERAS_HOME") or Path.home() / ".keras"
+    try:
+        settings = json.loads((Path(home) / "keras.json").read_text())
+    except (OSError, ValueError):
+        return BACKENDS[0]
+    return settings.get("backend", BACKENDS[0])
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
 def _missing_backend_message(missing: str) -> str:
     setting = os.environ.get("KERAS_BACKEND", "not set")
     others = [name for name in BACKENDS if name != missing]
-    found = [name for name in others if importlib.util.find_spec(name)]
+    found = [name for name in others if _is_installed(name)]
     example = found[0] if found else others[0]
     return (
         f"Keras could not import its backend {missing!r} (the environment "
