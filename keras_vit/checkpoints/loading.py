@@ -1,6 +1,7 @@
 """Loads weights of any known format."""
 
 import os
+import warnings
 from pathlib import Path
 
 import keras
@@ -19,6 +20,8 @@ from keras_vit.checkpoints.surgery import adapted_fields
 from keras_vit.checkpoints.target import Target, build, target_of
 
 __all__ = ["load_checkpoint", "load_weights", "open_source"]
+
+HEAD = "predictions/kernel"
 
 
 def load_checkpoint(
@@ -141,9 +144,24 @@ def load_weights(
 
 def filled(model, target: Target, plan: Plan):
     for path, read in plan.steps.items():
-        target.variables[path].assign(read())
+        array = read()
+        if path == HEAD and not array.any():
+            warn_of_zero_head(model)
+        target.variables[path].assign(array)
     model.load_report = plan.report
     return model
+
+
+def warn_of_zero_head(model):
+    """The original ImageNet-21k files were published without their head."""
+    warnings.warn(
+        "The classification layer of these weights is all zeros, so "
+        f"{model.name} gives every class the same score: it was published for "
+        "fine-tuning only. Give classes=... for a layer of your own, include_top=False "
+        'for features, or take weights="augreg_imagenet21k" to classify.',
+        UserWarning,
+        stacklevel=2,
+    )
 
 
 def located(source) -> tuple[str, str]:
@@ -158,7 +176,7 @@ def located(source) -> tuple[str, str]:
         return path, part
     from keras_vit.checkpoints import fetch
 
-    return str(fetch.resolve(str(source))), ""
+    return split_subtree(fetch.resolve(source))
 
 
 def open_source(source, dtype=None) -> Source:

@@ -67,6 +67,16 @@ def test_weights_of_another_architecture_are_refused():
         keras_vit.ViT_S16(weights=golden.FOLDER / "vit_tiny_google.npz")
 
 
+def test_head_of_zeros_is_pointed_out(golden_sizes, tmp_path):
+    file = dict(np.load(golden.FOLDER / "vit_tiny_google.npz"))
+    file["head/kernel"] *= 0
+    np.savez(tmp_path / "zeros.npz", **file)
+    with pytest.warns(UserWarning, match="all zeros.*include_top=False"):
+        keras_vit.ViT_B16(weights=tmp_path / "zeros.npz")
+    keras_vit.ViT_B16(weights=tmp_path / "zeros.npz", include_top=False)
+    keras_vit.ViT_B16(weights=tmp_path / "zeros.npz", classes=3)
+
+
 def test_default_weights_are_imagenet_and_need_a_network(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(OSError, match="(?s)https://storage.googleapis.com"):
