@@ -28,6 +28,12 @@ def check(path, name, **options):
     return model
 
 
+def same_weights(one, two):
+    for a, b in zip(one.weights, two.weights, strict=True):
+        a, b = keras.ops.convert_to_numpy(a), keras.ops.convert_to_numpy(b)
+        np.testing.assert_array_equal(a, b)
+
+
 def renamed(name, path, *changes, extra=()):
     """Writes a case again, each (pattern, replacement) applied to names."""
     numpy = path_of(name).suffix == ".npz"
@@ -48,10 +54,8 @@ def renamed(name, path, *changes, extra=()):
 
 @pytest.mark.parametrize("prefix", ["params/", "opt/target/", "params/img/"])
 def test_prefixes_of_flax(prefix, tmp_path):
-    rest = [
-        ("opt/state/step", np.zeros(1, "float32")),
-        ("params/t", np.zeros(1, "float32")),
-    ]
+    zero = np.zeros(1, "float32")
+    rest = [("opt/state/step", zero), ("params/t", zero)]
     extra, path = rest if prefix != "params/" else [], tmp_path / "a.npz"
     renamed("vit_tiny_google", path, ("^", prefix), extra=extra)
     model = check(path, "vit_tiny_google")
@@ -165,6 +169,7 @@ def test_hybrid_of_hugging_face(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     model = check(tmp_path, "timm_hybrid_tiny", num_heads=None)
     assert model.load_report.format == "hugging_face"
+    same_weights(model, load("timm_hybrid_tiny"))
 
 
 def test_torchvision(tmp_path):
@@ -242,9 +247,4 @@ def test_preset_of_keras_hub(tmp_path):
     # keras-hub computes the exact GELU; the golden numbers are of tanh.
     model = check(tmp_path, name, activation="gelu_tanh")
     assert load_checkpoint(tmp_path).config.activation == "gelu"
-    pairs = zip(load(name).weights, model.weights, strict=True)
-    for ours, theirs in pairs:
-        np.testing.assert_array_equal(
-            keras.ops.convert_to_numpy(ours),
-            keras.ops.convert_to_numpy(theirs),
-        )
+    same_weights(model, load(name))

@@ -38,7 +38,11 @@ GOLDEN = {
     ("timm", "bit"): ["timm_resnetv2_bit_tiny"],
     ("hugging_face", "vit"): ["hf_vit_tiny", "hf_vit_tiny_in21k"],
 }
-UNSEEN = re.compile(r".*/(qkv|key_value)/bias|.*/token_mixing/dense_1/bias")
+# Key biases, Mixer's second token bias, and two biases that are added up.
+UNSEEN = re.compile(
+    r".*/(qkv|key_value)/bias|.*/token_mixing/dense_1/bias"
+    r"|stage.*_(norm3|shortcut_norm)/beta"
+)
 
 
 @dataclasses.dataclass

@@ -143,3 +143,24 @@ def test_mixer_bias_which_no_output_shows():
             keras.ops.convert_to_numpy(bias),
             file[f"MixerBlock_{i}/token_mixing/Dense_1/bias"],
         )
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("timm_hybrid_tiny", "patch_embed.backbone.stages.{}.blocks.0.{}.bias"),
+        ("hybrid_tiny_two_stages", "block{}/unit1/{}/bias"),
+    ],
+)
+def test_biases_of_which_outputs_show_the_sum_alone(name, unit):
+    model = load(name)
+    file = open_tensors(path_of(name))
+    timm = name.startswith("timm")
+    names = ("norm3", "downsample.norm") if timm else ("gn3", "gn_proj")
+    for stage in (1, 2):
+        for ours, theirs in zip(("norm3", "shortcut_norm"), names, strict=True):
+            beta = model.get_layer(f"stage{stage}_unit1_{ours}").beta
+            np.testing.assert_array_equal(
+                keras.ops.convert_to_numpy(beta),
+                file.read(unit.format(stage - timm, theirs)).ravel(),
+            )
