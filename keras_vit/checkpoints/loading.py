@@ -156,9 +156,10 @@ def warn_of_zero_head(model):
     """The original ImageNet-21k files were published without their head."""
     warnings.warn(
         "The classification layer of these weights is all zeros, so "
-        f"{model.name} gives every class the same score: it was published for "
-        "fine-tuning only. Give classes=... for a layer of your own, "
-        'include_top=False for features, or take weights="augreg_imagenet21k" to classify.',
+        f"{model.name} gives every class the same score: it was published "
+        "for fine-tuning only. Give classes=... for a layer of your own, "
+        "include_top=False for features, or take "
+        'weights="augreg_imagenet21k" to classify.',
         UserWarning,
         stacklevel=2,
     )
