@@ -49,6 +49,15 @@ def test_a_batch_is_the_same_whatever_came_before():
     np.testing.assert_array_equal(labels, in_order[7][1])
 
 
+def test_augmentation_goes_by_the_number_of_the_image():
+    augment = RandomAffine(shift=0.3)
+    images, labels = batches(augment=augment)[7]  # of epoch 2
+    for image, example in zip(images, labels.argmax(-1), strict=True):
+        original = numbered().images[[example]]
+        (expected,) = augment(original, [example], seed=0, epoch=2)
+        np.testing.assert_array_equal(image, expected)
+
+
 def test_labels_are_one_hot_and_stay_with_their_images():
     images, labels = batches()[5]
     np.testing.assert_array_equal(labels.argmax(-1), images[:, 0, 0, 0])

@@ -139,7 +139,7 @@ def test_finished_run_is_not_replaced(finished_run, result, capsys):
     [
         (["--training.epoch", "3"], "--training.epochs"),
         (["--traning.epochs", "3"], "--training.epochs"),
-        (["--epochs", "3"], "--training.epochs"),
+        (["--batch_size", "3"], "--training.batch_size"),
         (["--training.epochs", "many"], "many"),
         (["--model.patch_size", "5"], "cannot be cut"),
         (["--data.name", "cats"], "'cats'"),
