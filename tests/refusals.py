@@ -8,9 +8,10 @@ from keras_vit.checkpoints import load_checkpoint
 
 
 def check(path, message):
-    start = time.perf_counter()
+    # Of this process: what else the machine does is no fault of the file.
+    start = time.process_time()
     with pytest.raises((ValueError, OSError), match=f"(?s){message}") as error:
         load_checkpoint(path)
-    # Two seconds on a machine of its own, once Keras has compiled its parts.
-    assert time.perf_counter() - start < 10
+    # Once Keras has compiled its parts.
+    assert time.process_time() - start < 2
     assert path.name in str(error.value)
