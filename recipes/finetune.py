@@ -2,7 +2,9 @@
 
     python recipes/finetune.py --config recipes/configs/quickstart.yaml
 
-trains on the handwritten digits inside scikit-learn, which needs no network.
+trains on the handwritten digits inside scikit-learn, which needs no network:
+on two CPU cores and JAX one to two minutes. Of 359 test images it names 99.2
+to 99.7 % over five seeds; the nearest of the training images names 98.1 %.
 Any field of a config is an option: `--training.epochs 20 --seed 1`;
 `--print_config` prints all of them and `--help` says what they mean.
 
