@@ -1,13 +1,14 @@
 """Loads weights of any known format."""
 
+import functools
 import os
-import warnings
 from pathlib import Path
 
 import keras
 
 from keras_vit.checkpoints import keras_files
 from keras_vit.checkpoints.configure import configure
+from keras_vit.checkpoints.deferred import built_with
 from keras_vit.checkpoints.opening import (
     kind_of,
     open_tensors,
@@ -16,12 +17,11 @@ from keras_vit.checkpoints.opening import (
 from keras_vit.checkpoints.plan import Plan, plan_of
 from keras_vit.checkpoints.recognition import recognise
 from keras_vit.checkpoints.source import Source
+from keras_vit.checkpoints.stack import is_stacked
 from keras_vit.checkpoints.surgery import adapted_fields
-from keras_vit.checkpoints.target import Target, build, target_of
+from keras_vit.checkpoints.target import build, target_of
 
 __all__ = ["load_checkpoint", "load_weights", "open_source"]
-
-HEAD = "predictions/kernel"
 
 
 def load_checkpoint(
@@ -92,10 +92,18 @@ def load_checkpoint(
         keep_representation=keep_representation,
         overrides=config_overrides,
     )
-    model = build(found.format.family, fields, name=name, dtype=dtype)
-    target = target_of(model)
-    plan = plan_of(found, configured, target, resampling)
-    return filled(model, target, plan)
+
+    def planned(model):
+        return plan_of(found, configured, target_of(model), resampling)
+
+    make = functools.partial(
+        build, found.format.family, fields, name=name, dtype=dtype
+    )
+    if is_stacked(found.file):
+        # Such a file is read in its own order, all blocks' share at a time.
+        model = make()
+        return filled(model, planned(model))
+    return built_with(make, planned)
 
 
 def load_weights(
@@ -139,30 +147,15 @@ def load_weights(
     plan = plan_of(found, configured, target, resampling)
     for read in plan.steps.values():
         read()  # damage shows here, before anything is assigned
-    return filled(model, target, plan)
+    return filled(model, plan)
 
 
-def filled(model, target: Target, plan: Plan):
+def filled(model, plan: Plan):
+    variables = {variable.path: variable for variable in model.variables}
     for path, read in plan.steps.items():
-        array = read()
-        if path == HEAD and not array.any():
-            warn_of_zero_head(model)
-        target.variables[path].assign(array)
+        variables[path].assign(read())
     model.load_report = plan.report
     return model
-
-
-def warn_of_zero_head(model):
-    """The original ImageNet-21k files were published without their head."""
-    warnings.warn(
-        "The classification layer of these weights is all zeros, so "
-        f"{model.name} gives every class the same score: it was published "
-        "for fine-tuning only. Give classes=... for a layer of your own, "
-        "include_top=False for features, or take "
-        'weights="augreg_imagenet21k" to classify.',
-        UserWarning,
-        stacklevel=2,
-    )
 
 
 def located(source) -> tuple[str, str]:

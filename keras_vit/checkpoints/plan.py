@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import warnings
 from collections.abc import Callable
 
 from keras_vit.checkpoints.adapt import adapter
@@ -89,7 +90,26 @@ def reading_order(path):
 
 
 def step(source, path, facts, function):
-    return lambda: function(source.read(path, facts))
+    def read():
+        array = function(source.read(path, facts))
+        if path == HEAD[0] and not array.any():
+            warn_of_zero_head(source.file.path)
+        return array
+
+    return read
+
+
+def warn_of_zero_head(path):
+    """The original ImageNet-21k files were published without their head."""
+    warnings.warn(
+        f"The classification layer in {path!r} is all zeros, so that every "
+        "class gets the same score: these weights were published for "
+        "fine-tuning only. Give classes=... for a layer of your own, "
+        "include_top=False for features, or take "
+        'weights="augreg_imagenet21k" to classify.',
+        UserWarning,
+        stacklevel=2,
+    )
 
 
 def fresh_paths(source, configured, target) -> set:

@@ -5,16 +5,24 @@ import re
 from keras_vit.checkpoints.errors import refuse
 from keras_vit.checkpoints.tensors import Tensor
 
-__all__ = ["unstacked"]
+__all__ = ["is_stacked", "unstacked"]
 
 MAX_STACK = 1000
+
+
+STACKED = r"Transformer/encoderblock/(.*)"
+
+
+def is_stacked(file) -> bool:
+    """Whether the file stacks its blocks."""
+    return any(re.search(STACKED, name) for name in file.tensors)
 
 
 def unstacked(file, tensors):
     """Takes apart blocks that are stacked along a first axis."""
     result = {}
     for name, tensor in tensors.items():
-        match = re.fullmatch(r"Transformer/encoderblock/(.*)", name)
+        match = re.fullmatch(STACKED, name)
         if not match:
             result[name] = tensor
             continue

@@ -29,7 +29,16 @@ __all__ = [
 
 
 def unit(theirs):
-    """Rows of a bottleneck unit; timm and Hugging Face call it the same."""
+    """Rows of a hybrid's bottleneck unit, whose shortcuts are normalised."""
+    shortcut = "stage{s}_unit{u}_shortcut_norm"
+    return {
+        **preactivated_unit(theirs),
+        **torch_norm(shortcut, f"{theirs}.downsample.norm"),
+    }
+
+
+def preactivated_unit(theirs):
+    """Rows of a unit of BiT; timm and Hugging Face call it the same."""
     ours = "stage{s}_unit{u}"
     return {
         **torch_convolution(f"{ours}_conv1", f"{theirs}.conv1"),
@@ -39,7 +48,6 @@ def unit(theirs):
         **torch_norm(f"{ours}_norm1", f"{theirs}.norm1"),
         **torch_norm(f"{ours}_norm2", f"{theirs}.norm2"),
         **torch_norm(f"{ours}_norm3", f"{theirs}.norm3"),
-        **torch_norm(f"{ours}_shortcut_norm", f"{theirs}.downsample.norm"),
     }
 
 
@@ -122,7 +130,7 @@ TIMM_MIXER = {
 
 TIMM_BIT = {
     **torch_convolution("root_conv", "stem.conv"),
-    **unit("stages.{s0}.blocks.{u0}"),
+    **preactivated_unit("stages.{s0}.blocks.{u0}"),
     **torch_norm("encoder_norm", "norm"),
     **torch_dense("predictions", "head.fc", kernel="linear_1x1"),
 }
@@ -183,7 +191,7 @@ HUGGING_FACE_AVERAGED_HEADS = {
 
 HUGGING_FACE_BIT = {
     **torch_convolution("root_conv", "embedder.convolution"),
-    **unit("encoder.stages.{s0}.layers.{u0}"),
+    **preactivated_unit("encoder.stages.{s0}.layers.{u0}"),
     **torch_norm("encoder_norm", "norm"),
     **torch_dense("predictions", "classifier.1"),
 }
