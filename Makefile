@@ -69,6 +69,7 @@ $(VENV)/.quickstart-%: $(VENV)/.pip pyproject.toml
 
 $(VENV)/.full: $(VENV)/.pip pyproject.toml
 	$(call install,$(VENV),constraints.txt) -e ".[$(EXTRAS)]" --group dev
+	$(call install,$(VENV),constraints.txt) --no-deps timm
 	touch $@ $(addprefix $(VENV)/.quickstart-,tensorflow jax torch)
 
 $(OLDEST_VENV)/.full: pyproject.toml constraints-oldest.txt
