@@ -2,6 +2,7 @@
 
 import warnings
 import zipfile
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -9,17 +10,25 @@ import numpy as np
 from keras_vit.checkpoints.configured import Configured
 from keras_vit.checkpoints.errors import refuse, refusing
 from keras_vit.checkpoints.formats_table import Format
+from keras_vit.checkpoints.hdf5 import HARMFUL, datasets
+from keras_vit.checkpoints.keras_config import builder, check_shapes
 from keras_vit.checkpoints.naming import Row
+from keras_vit.checkpoints.recognition import listed
 from keras_vit.checkpoints.report import LoadReport
 from keras_vit.checkpoints.source import Source
 from keras_vit.checkpoints.target import target_of
-from keras_vit.checkpoints.tensors import Tensor, TensorFile
+from keras_vit.checkpoints.tensors import Tensor, TensorFile, check_name
 
 __all__ = ["OPENERS", "load_weights_h5"]
 
 # What is unpacked may be this many times the file: its weights barely
 # compress and Keras stores them as they are.
 MAX_RATIO = 20
+MAX_EXTRA_BYTES = 2**24
+MAX_CONFIG_BYTES = 2**20
+CONFIG, METADATA = "config.json", "metadata.json"
+WEIGHTS = "model.weights.h5"
+AGAIN = "The file is damaged: fetch it again."
 
 
 def load_weights_h5(model: keras.Model, path) -> keras.Model:
@@ -40,22 +49,28 @@ def load_weights_h5(model: keras.Model, path) -> keras.Model:
             it was.
         OSError: when it cannot be read.
     """
-    before = [keras.ops.convert_to_numpy(x).copy() for x in model.variables]
+    # Of a compiled model the file may hold the optimiser's variables too.
+    optimizer = getattr(model, "optimizer", None)
+    variables = [*model.variables, *getattr(optimizer, "variables", ())]
+    before = [keras.ops.convert_to_numpy(x).copy() for x in variables]
     try:
         with refusing(path, "the file"), warnings.catch_warnings():
+            check_shapes(path, model, datasets(path))
             # Keras warns of what it raises an error for in the end.
             warnings.simplefilter("ignore")
             model.load_weights(path)
             check_finite(path, model)
-    except (ValueError, OSError) as error:
-        for variable, value in zip(model.variables, before, strict=True):
+    except BaseException as error:
+        for variable, value in zip(variables, before, strict=True):
             variable.assign(value)
+        if not isinstance(error, (ValueError, OSError)):
+            raise
         raise ValueError(
             f"The weights in {str(path)!r} do not fit {model.name}, "
             f"which takes {model.input_shape} and returns "
             f"{model.output_shape}. Build the model with the arguments that "
             "the file was saved with (classes, input_shape and its channels, "
-            f"include_top, pooling). Keras says: {error}"
+            f"include_top, pooling). The reason: {error}"
         ) from error
     paths = tuple(weight.path for weight in model.weights)
     model.load_report = LoadReport(str(path), "keras", paths)
@@ -85,13 +100,16 @@ def open_keras(path) -> Source:
     Raises:
         ValueError: for a damaged file, or another model.
     """
-    with refusing(path, "the file"):
-        check_archive(path)
-        # Keras goes by the ending; no code in the file is run.
-        if not str(path).endswith(".keras"):
-            refuse(path, "is a .keras file by another name", "Rename it.")
-        model = keras.saving.load_model(path, compile=False, safe_mode=True)
-    check_finite(path, model)
+    # Keras goes by the ending.
+    if not str(path).endswith(".keras"):
+        refuse(path, "is a .keras file by another name", "Rename it.")
+    with refusing(path, "the file"), warnings.catch_warnings():
+        tensors, build = checked_archive(path)
+        model = built(path, build, tensors)
+        # Keras warns of what it raises an error for in the end.
+        warnings.simplefilter("ignore")
+        model.load_weights(path)
+        check_finite(path, model)
     target = target_of(model)
     if not target.config:
         refuse(
@@ -114,17 +132,45 @@ def reader(variable):
     return lambda: keras.ops.convert_to_numpy(variable)
 
 
-def check_archive(path) -> None:
+def built(path, build, tensors) -> keras.Model:
+    """The model, its weights still zero: drawing them takes the time."""
+    with keras.StatelessScope():  # which defers the making of weights
+        model = build()
+        for weight in model.weights:
+            weight._initializer = lambda shape, dtype: np.zeros(
+                shape, "float32"
+            )
+        check_shapes(path, model, tensors)
+    return model
+
+
+def checked_archive(path) -> tuple:
+    """(arrays, function that builds the model), when nothing does harm."""
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
-    packed = sum(x.compress_size for x in members)
-    unpacked = sum(x.file_size for x in members)
-    if unpacked > MAX_RATIO * packed + 2**24:
-        refuse(
-            path,
-            f"unpacks {packed} bytes to {unpacked}",
-            "Such a file was made to do harm: do not use it.",
-        )
+        for member in members:
+            check_name(path, member.filename)
+        names = sorted(member.filename for member in members)
+        if not {CONFIG, WEIGHTS} <= set(names) <= {CONFIG, WEIGHTS, METADATA}:
+            refuse(
+                path,
+                f"holds the members {listed(names)}",
+                f"Expected {CONFIG}, {METADATA} and {WEIGHTS} alone.",
+            )
+        if len(set(names)) < len(names):
+            refuse(path, "holds a member twice", HARMFUL)
+        size = Path(path).stat().st_size
+        unpacked = sum(member.file_size for member in members)
+        if unpacked > MAX_RATIO * size + MAX_EXTRA_BYTES:
+            refuse(path, f"unpacks {size} bytes to {unpacked}", HARMFUL)
+        # Keras reads on when a checksum is wrong.
+        if damaged := archive.testzip():
+            refuse(path, f"has a wrong checksum in {damaged}", AGAIN)
+        if archive.getinfo(CONFIG).file_size > MAX_CONFIG_BYTES:
+            refuse(path, "has an oversized config.json", HARMFUL)
+        with archive.open(WEIGHTS) as content:
+            tensors = datasets(path, content)
+        return tensors, builder(path, archive.read(CONFIG), tensors)
 
 
 def open_h5(path) -> Source:

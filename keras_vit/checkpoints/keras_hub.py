@@ -3,16 +3,13 @@
 import re
 from pathlib import Path
 
-import numpy as np
-
-from keras_vit.checkpoints.errors import refuse, refusing
+from keras_vit.checkpoints.errors import refuse
 from keras_vit.checkpoints.fields import epsilon, pair, positive, read_json
-from keras_vit.checkpoints.tensors import Tensor, TensorFile
+from keras_vit.checkpoints.hdf5 import datasets
+from keras_vit.checkpoints.tensors import TensorFile
 
 __all__ = ["is_keras_hub", "open_keras_hub"]
 
-MAX_RATIO = 50
-MAX_EXTRA_BYTES = 64 * 2**20
 FIELDS = {
     "num_heads": ("num_heads", positive),
     "hidden_dim": ("hidden_dim", positive),
@@ -106,38 +103,3 @@ def head_tensors(path, options, tensors) -> dict:
         elif not name.startswith("optimizer/"):
             found[f"task/{name}"] = tensor
     return found
-
-
-def datasets(path) -> dict:
-    """The arrays of an HDF5 file, each read when asked for."""
-    import h5py
-
-    found = {}
-
-    def visit(name, item):
-        if isinstance(item, h5py.Dataset):
-            if item.external or item.is_virtual:
-                refuse(path, "points to another file", "Do not use it.", name)
-            found[name] = (tuple(item.shape), item.dtype)
-
-    with refusing(path, "the file"), h5py.File(path, "r") as file:
-        file.visititems(visit)
-    tensors = {
-        name: Tensor(shape, np.dtype(dtype), reader(path, name))
-        for name, (shape, dtype) in found.items()
-    }
-    size = Path(path).stat().st_size
-    unpacked = sum(x.nbytes for x in tensors.values())
-    if unpacked > MAX_RATIO * size + MAX_EXTRA_BYTES:
-        refuse(path, f"unpacks {size} bytes to {unpacked}", "Do not use it.")
-    return tensors
-
-
-def reader(path, name):
-    def read():
-        import h5py
-
-        with h5py.File(path, "r") as file:
-            return file[name][()]
-
-    return read
