@@ -30,8 +30,8 @@ class SelfAttention(ConfiguredLayer):
         attention_dropout_rate: float in [0, 1), dropout on the softmax
             weights. Above zero the weights are computed explicitly and no
             fused kernel is used, as these have no dropout in Keras.
-        flash_attention: None takes a fused kernel where it can be used, True
-            demands one, False forbids it.
+        flash_attention: None takes a fused kernel where it can be used (in
+            float16 only if asked for), True demands one, False forbids it.
 
     Input shape:
         (B, N, D).
@@ -67,9 +67,12 @@ class SelfAttention(ConfiguredLayer):
         self.dropout = keras.layers.Dropout(
             attention_dropout_rate, dtype=self.dtype_policy, name="dropout"
         )
+        # JAX has no float16 product with float32 sums on CPUs, which its
+        # fused attention asks for.
+        avoid_fused = self.compute_dtype == "float16" and not flash_attention
         self._attend = (
-            self._attend_with_dropout
-            if attention_dropout_rate
+            self._attend_explicitly
+            if attention_dropout_rate or avoid_fused
             else self._attend_fused
         )
 
@@ -125,7 +128,7 @@ class SelfAttention(ConfiguredLayer):
             query, key, value, flash_attention=self.flash_attention
         )  # (B, N, H, d)
 
-    def _attend_with_dropout(self, query, key, value, training):
+    def _attend_explicitly(self, query, key, value, training):
         weights = softmax_weights(query, key)  # (B, H, N, M)
         weights = self.dropout(weights, training=training)
         return ops.einsum("bhnm,bmhd->bnhd", weights, value)  # (B, N, H, d)
