@@ -6,7 +6,7 @@ import re
 
 import keras
 import numpy as np
-from layouts import hidden_part
+from layouts_table import hidden_part
 
 from keras_vit.checkpoints import formats_table, load_checkpoint, recognition
 from keras_vit.checkpoints.configure import configure

@@ -28,8 +28,8 @@ BEFORE = 7.0
 def model():
     """A tiny model whose weights are none of the values that they begin at."""
     config = ViTConfig(
-        image_size=8,
-        patch_size=4,
+        image_size=(8, 8),
+        patch_size=(4, 4),
         hidden_dim=8,
         num_layers=2,
         mlp_dim=16,

@@ -11,7 +11,7 @@ import functools
 
 import numpy as np
 import pytest
-from layouts import MAKERS, layout
+from layouts_table import MAKERS, layout
 from mutations import Case, run
 from reference_cases import CASES, expected, options_of, path_of
 

@@ -153,7 +153,7 @@ class Layout:
 
 
 def hidden_part(path, value, heads):
-    """What of one of our weights no output shows, None where all is seen.
+    """What of one of our weights no output shows; empty where all is seen.
 
     Softmax cancels key biases; of two biases that are added up outputs show
     the sum.
@@ -166,7 +166,7 @@ def hidden_part(path, value, heads):
         return value
     if re.fullmatch(r"block_\d+/token_mixing/dense_1/bias", path):
         return value
-    return None
+    return np.zeros(0)
 
 
 def renamed(tensors, changes):
