@@ -84,7 +84,7 @@ def test_right_tables_give_the_expected_outputs(name):
 def test_parts_that_no_output_shows_are_those_of_the_file(name):
     case = case_of(name)
     hidden = {path: case.hidden(path) for path in case.right}
-    hidden = {path: x for path, x in hidden.items() if x is not None}
+    hidden = {path: x for path, x in hidden.items() if x.size}
     unseen = layout(name).unseen
     assert set(hidden) == set(unseen) and hidden
     for path, value in hidden.items():
