@@ -63,6 +63,8 @@ def test_compiled_accumulated_and_averaged_steps(name, backend):
     assert (averaged != plain).any()
 
 
+# torch warns of its own parts.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.slow
 def test_torch_compiles_a_step(backend):
     if backend != "torch":
