@@ -63,8 +63,8 @@ def test_compiled_accumulated_and_averaged_steps(name, backend):
     assert (averaged != plain).any()
 
 
-# torch warns of its own parts.
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+# torch warns of its own parts and of what it leaves uncompiled.
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.slow
 def test_torch_compiles_a_step(backend):
     if backend != "torch":
