@@ -6,9 +6,13 @@ A field's docstring is its text in `python recipes/finetune.py --help`.
 import dataclasses
 
 from keras_vit.data.augment import RandomAffine
-from keras_vit.models import ViTConfig
-from keras_vit.models.base import check_choice
-from keras_vit.training.checks import check_not_negative, check_positive
+from keras_vit.models.base import check_choice, check_rates
+from keras_vit.training.checks import (
+    check_multiple,
+    check_not_negative,
+    check_positive,
+)
+from keras_vit.training.model_config import ModelConfig
 from keras_vit.training.optimizers import OptimizerConfig
 
 __all__ = [
@@ -19,7 +23,13 @@ __all__ = [
     "TrainingConfig",
 ]
 
-POOLINGS = ("token", "mean", "max", "map")  # One answer an image.
+CHOICES = {
+    "loss": ("softmax", "sigmoid"),
+    "trainable": ("all", "head"),
+    "precision": ("float32", "mixed_bfloat16", "mixed_float16"),
+    "best_metric": ("val_accuracy", "val_loss"),
+}
+DISTRIBUTIONS = ("auto", "single")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,96 +60,111 @@ class DataConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class ModelConfig:
-    """The Vision Transformer, see keras_vit.models.ViTConfig."""
-
-    image_size: int | tuple[int, int] = 16
-    """Images are resized to this; one side or [height, width], in pixels."""
-
-    channels: int = 1
-    """1 for grey images, 3 for colour."""
-
-    patch_size: int | tuple[int, int] = 4
-    """Size of a patch; one side or [height, width], in pixels."""
-
-    hidden_dim: int = 64
-    """Size of a token."""
-
-    num_layers: int = 4
-    """Number of transformer blocks."""
-
-    mlp_dim: int = 128
-    """Hidden size of the MLPs."""
-
-    num_heads: int = 4
-    """Attention heads; they divide hidden_dim."""
-
-    pooling: str = "mean"
-    """What the classification layer sees: "token" for the class token,
-    "mean" or "max" of the patch tokens, "map" for attention pooling."""
-
-    dropout_rate: float = 0.0
-    """Probability to drop a feature in training."""
-
-    stochastic_depth_rate: float = 0.0
-    """Probability to skip the last block in training; it grows linearly from
-    0 for the first."""
-
-    def __post_init__(self):
-        if self.channels not in (1, 3):
-            raise ValueError(
-                "channels must be 1 (grey) or 3 (colour). Received: "
-                f"channels={self.channels!r}."
-            )
-        check_choice("pooling", self.pooling, POOLINGS)
-        check_positive(self, "hidden_dim", "num_layers", "mlp_dim")
-        self.vit(num_classes=1)
-
-    def vit(self, num_classes: int) -> ViTConfig:
-        """The config of the model that takes images in [0, 255].
-
-        Args:
-            num_classes: int, number of classes.
-
-        Returns:
-            A `ViTConfig` for logits.
-
-        Raises:
-            ValueError: for values that do not fit together.
-
-        Example:
-            >>> ModelConfig(image_size=32, patch_size=8).vit(10).grid
-            (4, 4)
-        """
-        return ViTConfig(
-            **dataclasses.asdict(self),
-            class_token=self.pooling == "token",
-            num_classes=num_classes,
-            include_preprocessing=True,
-        )
-
-
-@dataclasses.dataclass(frozen=True)
 class TrainingConfig:
-    """How long, and towards what."""
+    """How long, towards what, and what is written down on the way.
+
+    A step is one update of the weights from batch_size images.
+    """
 
     epochs: int = 60
     """How often each training image is seen."""
+
+    steps: int | None = None
+    """Length of the training in steps; takes the place of epochs."""
 
     batch_size: int = 64
     """Images in a step; what is left over at the end of an epoch is skipped,
     other images in each epoch."""
 
+    loss: str = "softmax"
+    """"softmax" cross-entropy, or "sigmoid" cross-entropy of each class on
+    its own, summed over the classes."""
+
     label_smoothing: float = 0.1
     """Probability that the target spreads evenly over all classes."""
 
+    head_bias: float = 0.0
+    """What the bias of a new classification layer starts at; -10 or -6.9 for
+    the sigmoid loss of many classes."""
+
+    trainable: str = "all"
+    """"all" layers, or only the classification "head" (a linear probe)."""
+
+    precision: str = "float32"
+    """"float32", "mixed_bfloat16" or "mixed_float16"; the weights, the
+    classification layer and the loss stay in float32."""
+
+    accumulation_steps: int = 1
+    """Parts that the batch of a step is cut into, whose gradients are
+    averaged: less memory, the same update."""
+
+    rematerialize: bool = False
+    """Whether the backward pass computes the activations of each block again
+    instead of keeping them: less memory, about a third more time."""
+
+    ema_decay: float = 0.0
+    """Decay of a moving average of the weights, which takes their place at
+    the end (Polyak averaging; the paper has 0.9999); 0 for none."""
+
+    steps_per_execution: int = 1
+    """Batches that one call of the compiled step trains on."""
+
+    evaluate_every_steps: int | None = None
+    """Steps between two looks at the validation images, a multiple of
+    checkpoint_every_steps; null looks at each checkpoint."""
+
+    checkpoint_every_steps: int | None = None
+    """Steps between two checkpoints; null is one pass over the data."""
+
+    log_every_steps: int = 50
+    """Steps between two lines in metrics.jsonl."""
+
+    keep_checkpoints: int = 2
+    """How many of the last checkpoints stay, besides the best."""
+
+    early_stopping_patience: int | None = None
+    """Evaluations without a better best_metric after which the training
+    ends; null never ends it early."""
+
+    best_metric: str = "val_accuracy"
+    """Which metric decides what the best checkpoint is: "val_accuracy" or
+    "val_loss"."""
+
     def __post_init__(self):
-        check_positive(self, "epochs", "batch_size")
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(
-                "label_smoothing is a probability and must be at least 0 and "
-                f"below 1. Received: label_smoothing={self.label_smoothing!r}."
-            )
+        check_positive(
+            self,
+            "epochs",
+            "steps",
+            "batch_size",
+            "accumulation_steps",
+            "steps_per_execution",
+            "evaluate_every_steps",
+            "checkpoint_every_steps",
+            "log_every_steps",
+            "keep_checkpoints",
+            "early_stopping_patience",
+        )
+        for name, choices in CHOICES.items():
+            check_choice(name, getattr(self, name), choices)
+        check_multiple(self, "batch_size", "accumulation_steps")
+        check_multiple(self, "evaluate_every_steps", "checkpoint_every_steps")
+        check_multiple(self, "checkpoint_every_steps", "steps_per_execution")
+        check_rates(self, "ema_decay", "label_smoothing")
+
+    @property
+    def length(self) -> int:
+        """Length of the training in its unit."""
+        return self.epochs if self.steps is None else self.steps
+
+    @property
+    def unit(self) -> str:
+        """What the length is counted in, "epochs" or "steps"."""
+        return "epochs" if self.steps is None else "steps"
+
+    @property
+    def micro_batch_size(self) -> int:
+        """Images that the model sees at once: a part of the batch."""
+        return self.batch_size // self.accumulation_steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,6 +179,10 @@ class Recipe:
     )
     training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
 
+    distribution: str = "auto"
+    """Where it computes: "auto" takes what the backend is set to, "single"
+    one device."""
+
     seed: int = 0
     """Seed of the first weights, of the order of the images and of their
     augmentation."""
@@ -164,11 +193,23 @@ class Recipe:
     overwrite: bool = False
     """Whether a finished run in run_dir may be replaced."""
 
+    smoke: bool = False
+    """Whether to try the recipe out: a tiny model of the same kind, a few
+    images that are not downloaded, two steps."""
+
     def __post_init__(self):
         check_not_negative(self, "seed")
-        if self.optimizer.warmup_epochs >= self.training.epochs:
+        check_choice("distribution", self.distribution, DISTRIBUTIONS)
+        self._check_warmup()
+
+    def _check_warmup(self):
+        """Where it is in steps and the length in epochs, the data decides."""
+        unit, warmup = "epochs", self.optimizer.warmup_epochs
+        if self.optimizer.warmup_steps is not None:
+            unit, warmup = "steps", self.optimizer.warmup_steps
+        length = self.training.length
+        if unit == self.training.unit and warmup >= length:
             raise ValueError(
                 "The warm-up must be shorter than the training. Received: "
-                f"optimizer.warmup_epochs={self.optimizer.warmup_epochs}, "
-                f"training.epochs={self.training.epochs}."
+                f"optimizer.warmup_{unit}={warmup}, training.{unit}={length}."
             )

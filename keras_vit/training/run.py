@@ -99,7 +99,7 @@ def load_data(recipe: Recipe) -> data.Dataset:
     return data.load(
         **dataclasses.asdict(recipe.data),
         image_size=recipe.model.vit(num_classes=1).image_size,
-        channels=recipe.model.channels,
+        channels=recipe.model.vit(num_classes=1).channels,
     )
 
 

@@ -1,0 +1,141 @@
+"""Which model is trained, and from which weights it starts."""
+
+import dataclasses
+
+from keras_vit.models import ViTConfig
+from keras_vit.models.base import check_choice, check_rates, check_size
+from keras_vit.models.sizes import BIT, MIXER, VIT
+from keras_vit.training.checks import check_positive
+
+__all__ = ["ModelConfig"]
+
+CHOICES = {
+    "name": (*VIT, *MIXER, *BIT),
+    "head": ("new", "keep"),
+    # One answer an image; all tokens would be many.
+    "pooling": ("token", "mean", "max", "map"),
+    "position_embedding": ("learned", "sincos2d"),
+    "size": ("full", "tiny"),
+}
+
+# The model without a name, of the quick start; found on validation images.
+DIGITS = {
+    "image_size": (16, 16),
+    "channels": 1,
+    "patch_size": (4, 4),
+    "hidden_dim": 64,
+    "num_layers": 4,
+    "mlp_dim": 128,
+    "num_heads": 4,
+    "pooling": "mean",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """The model, by the name of an application of keras_vit or by its sizes.
+
+    What is null is as in the named model, or in the weights.
+    """
+
+    name: str | None = None
+    """Application of keras_vit, such as ViT_B16, ViT_R50_B16, Mixer_B16 or
+    BiT_R50x1; null is the small Vision Transformer of the quick start, or
+    what the weights hold."""
+
+    weights: str | None = None
+    """What the model starts from: a run folder, a file of any known format,
+    or a name of `keras-vit weights list`; null draws all weights."""
+
+    head: str = "new"
+    """"new" replaces the classification layer of the weights, and the layer
+    before it, by zeros as the paper does; "keep" goes on with it."""
+
+    image_size: int | tuple[int, int] | None = None
+    """Images are resized to this; one side or [height, width], in pixels.
+    Position embeddings of weights for another size are resampled."""
+
+    channels: int | None = None
+    """1 for grey images, 3 for colour."""
+
+    patch_size: int | tuple[int, int] | None = None
+    """Size of a patch; one side or [height, width], in pixels."""
+
+    hidden_dim: int | None = None
+    """Size of a token."""
+
+    num_layers: int | None = None
+    """Number of transformer blocks."""
+
+    mlp_dim: int | None = None
+    """Hidden size of the MLPs."""
+
+    num_heads: int | None = None
+    """Attention heads; they divide hidden_dim."""
+
+    pooling: str | None = None
+    """What the classification layer sees: "token" for the class token,
+    "mean" or "max" of the patch tokens, "map" for attention pooling."""
+
+    position_embedding: str | None = None
+    """"learned", or "sincos2d" for fixed sines and cosines."""
+
+    representation_dim: int | None = None
+    """Size of a tanh layer before the classification layer, which the paper
+    pre-trains with; 0 for none."""
+
+    dropout_rate: float = 0.0
+    """Probability to drop a feature in training."""
+
+    stochastic_depth_rate: float = 0.0
+    """Probability to skip the last block in training; it grows linearly from
+    0 for the first."""
+
+    size: str = "full"
+    """"tiny" is the smallest model of the named kind, to try a recipe out."""
+
+    def __post_init__(self):
+        if self.channels not in (1, 3, None):
+            raise ValueError(
+                "channels must be 1 (grey) or 3 (colour). Received: "
+                f"channels={self.channels!r}."
+            )
+        for name, choices in CHOICES.items():
+            if getattr(self, name) is not None:
+                check_choice(name, getattr(self, name), choices)
+        for name in ("image_size", "patch_size"):
+            if getattr(self, name) is not None:
+                check_size(name, getattr(self, name))
+        check_positive(self, "hidden_dim", "num_layers", "mlp_dim", "num_heads")
+        check_rates(self, "dropout_rate", "stochastic_depth_rate")
+        if self.name is None and self.weights is None:
+            self.vit(num_classes=1)
+
+    def vit(self, num_classes: int) -> ViTConfig:
+        """The config of the model without a name, for images in [0, 255].
+
+        Args:
+            num_classes: int, number of classes.
+
+        Returns:
+            A `ViTConfig` for logits.
+
+        Raises:
+            ValueError: for values that do not fit together.
+
+        Example:
+            >>> ModelConfig(image_size=32, patch_size=8).vit(10).grid
+            (4, 4)
+        """
+        given = {
+            name: value
+            for name, value in dataclasses.asdict(self).items()
+            if value is not None and name not in ("weights", "head", "size")
+        }
+        fields = {**DIGITS, **given}
+        return ViTConfig(
+            **fields,
+            class_token=fields["pooling"] == "token",
+            num_classes=num_classes,
+            include_preprocessing=True,
+        )
