@@ -1,4 +1,4 @@
-"""Evaluation: accuracy, confusion matrix and a baseline."""
+"""Evaluation: every image counted once, class by class, and a baseline."""
 
 from keras_vit.evaluation.classification import (
     accuracy,
@@ -6,10 +6,38 @@ from keras_vit.evaluation.classification import (
     nearest_neighbour_predictions,
     predict_probabilities,
 )
+from keras_vit.evaluation.gallery import images_at, worst
+from keras_vit.evaluation.imagenet import match_classes, read_real_labels
+from keras_vit.evaluation.metrics import (
+    evaluate,
+    multi_hot,
+    per_class,
+    summarise,
+    top_k_accuracy,
+    write_per_class,
+)
+from keras_vit.evaluation.predictions import (
+    Predictions,
+    load_predictions,
+    predict_classes,
+)
 
 __all__ = [
+    "Predictions",
     "accuracy",
     "confusion_matrix",
+    "evaluate",
+    "images_at",
+    "load_predictions",
+    "match_classes",
+    "multi_hot",
     "nearest_neighbour_predictions",
+    "per_class",
+    "predict_classes",
     "predict_probabilities",
+    "read_real_labels",
+    "summarise",
+    "top_k_accuracy",
+    "worst",
+    "write_per_class",
 ]

@@ -1,0 +1,80 @@
+"""Which images to look at, and getting them out of the batches again.
+
+Axes: N images, B images in a batch, H and W height and width, C channels, M
+images that are looked at.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from keras_vit.evaluation.predictions import Predictions
+
+__all__ = ["images_at", "worst"]
+
+
+def worst(predictions: Predictions, count: int) -> np.ndarray:
+    """The images that tell most of what a model gets wrong.
+
+    The most confident mistakes come first; where there are fewer than count,
+    the least confident of the right predictions follow. Images without a
+    label are left out.
+
+    Args:
+        predictions: `Predictions` of N images.
+        count: int, how many to choose at most.
+
+    Returns:
+        Integer array of shape (M,) of numbers from 0 to N-1, M <= count.
+
+    Example:
+        >>> rows = worst(predictions, count=24)
+    """
+    right = predictions.right[:, 0]
+    confidence = predictions.probabilities[:, 0]
+    # Mistakes first; among them the confident, among the others the unsure.
+    order = np.lexsort((np.where(right, confidence, -confidence), right))
+    return order[predictions.labelled[order]][:count]
+
+
+def images_at(
+    batches: Iterable, rows: Iterable[int], *, value_range=(0.0, 255.0)
+) -> np.ndarray:
+    """Reads some images of a split again, one batch at a time.
+
+    Args:
+        batches: the padded batches of (images, labels, mask) that the
+            predictions were made on, in the same order.
+        rows: M numbers of images, counted from 0 and without padding.
+        value_range: (float, float), black and white of the images.
+
+    Returns:
+        uint8 array of shape (M, H, W, C), in the order of rows.
+
+    Raises:
+        ValueError: there are fewer images than a row asks for.
+
+    Example:
+        >>> images_at(batches, worst(predictions, count=24))
+    """
+    rows = [int(row) for row in rows]
+    wanted = set(rows)
+    found, begin = {}, 0
+    for images, _, mask in batches:
+        if len(found) == len(wanted):
+            break
+        images = np.asarray(images)[np.asarray(mask)]
+        here = wanted.intersection(range(begin, begin + len(images)))
+        found |= {row: images[row - begin] for row in here}
+        begin += len(images)
+    if missing := wanted - found.keys():
+        raise ValueError(
+            f"There are {begin} images. Received: rows {sorted(missing)}. Give "
+            "the batches that the predictions were made on."
+        )
+    low, high = value_range
+    scaled = [
+        (found[row].astype("float32") - low) * (255 / (high - low))
+        for row in rows
+    ]
+    return np.clip(np.rint(scaled), 0, 255).astype(np.uint8)

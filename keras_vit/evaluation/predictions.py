@@ -1,0 +1,211 @@
+"""What a model says of every image of a split, each counted once.
+
+Batches are padded to one size, so that one compiled step serves them all and
+any number of devices can share it; a mask says which rows are images. Labels
+and mask travel through the step with the images, so that they stay together
+however the rows are spread over devices.
+
+Axes: N images, B images in a batch, H and W height and width, C channels,
+K classes, T the most probable classes that are kept.
+"""
+
+import dataclasses
+import os
+import warnings
+
+import keras
+import numpy as np
+from keras import ops
+
+__all__ = ["Predictions", "load_predictions", "predict_classes"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+    """The most probable classes of N images, and what is true of them.
+
+    Attributes:
+        labels: integer array of shape (N,), the true classes; or boolean
+            array of shape (N, K) where an image may have several or none.
+        classes: integer array of shape (N, T), most probable first; of
+            equally probable ones the first comes first, as in `np.argmax`.
+        probabilities: float array of shape (N, T), theirs.
+        num_classes: int, K.
+
+    Example:
+        >>> predictions = predict_classes(model, batches)
+        >>> predictions.classes[predictions.labels == 3, 0]
+    """
+
+    labels: np.ndarray
+    classes: np.ndarray
+    probabilities: np.ndarray
+    num_classes: int
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    @property
+    def right(self) -> np.ndarray:
+        """Boolean array of shape (N, T): is this class a label of the image?"""
+        if self.labels.ndim == 1:
+            return self.classes == self.labels[:, np.newaxis]
+        return np.take_along_axis(self.labels, self.classes, axis=1)
+
+    @property
+    def labelled(self) -> np.ndarray:
+        """Boolean array of shape (N,): has the image a label at all?"""
+        if self.labels.ndim == 1:
+            return np.ones(len(self), bool)
+        return self.labels.any(axis=1)
+
+    def save(self, path: str | os.PathLike, **more: np.ndarray) -> None:
+        """Writes an .npz file that NumPy reads without pickle.
+
+        Args:
+            path: the file; its arrays have the names of the attributes.
+            **more: further arrays to write with them.
+
+        Example:
+            >>> predictions.save("predictions.npz")
+        """
+        with open(path, "wb") as file:
+            np.savez_compressed(file, **dataclasses.asdict(self), **more)
+
+
+def load_predictions(path: str | os.PathLike) -> Predictions:
+    """Reads what `Predictions.save` wrote.
+
+    Args:
+        path: the file.
+
+    Returns:
+        `Predictions`.
+
+    Raises:
+        ValueError: an array is missing.
+
+    Example:
+        >>> load_predictions("runs/evaluate/predictions.npz").classes[:, 0]
+    """
+    names = [field.name for field in dataclasses.fields(Predictions)]
+    with np.load(path, allow_pickle=False) as arrays:
+        if missing := set(names) - set(arrays):
+            raise ValueError(
+                f"{os.fspath(path)!r} holds no predictions: it lacks "
+                f"{sorted(missing)}. Write it with Predictions.save."
+            )
+        found = {name: arrays[name] for name in names}
+    return Predictions(**found | {"num_classes": int(found["num_classes"])})
+
+
+def predict_classes(
+    model: keras.Model,
+    batches,
+    *,
+    top: int = 5,
+    activation: str = "softmax",
+    verbose: int = 0,
+) -> Predictions:
+    """Predicts every image that the masks of the batches show, once.
+
+    Args:
+        model: a Keras model of known input from images (B, H, W, C) to
+            scores (B, K). Under tf.distribute, call this in its scope.
+        batches: a tf.data.Dataset or an iterable of (images, labels, mask):
+            images (B, H, W, C); labels integers (B,), or of any kind (B, K)
+            and above 0 where the image has the class; mask boolean (B,),
+            False in rows that only fill up a batch.
+        top: int, T: how many classes to keep, at most K.
+        activation: str, what makes probabilities of the scores, a name of
+            `keras.activations`: "softmax", "sigmoid", or "linear" where the
+            model gives probabilities.
+        verbose: int, as for Keras's `predict`.
+
+    Returns:
+        `Predictions`, in the order of the batches.
+
+    Raises:
+        ValueError: there is no image, a label is not a class of the model, or
+            the model gives NaN.
+
+    Example:
+        >>> batch = (images, labels, np.ones(len(images), bool))
+        >>> predict_classes(model, [batch]).classes[:, 0]
+    """
+    ranking = _Ranking(model, top, activation)
+    with warnings.catch_warnings():
+        # Keras says so at the end of any data whose length it cannot know.
+        warnings.filterwarnings("ignore", message="Your input ran out of data")
+        found = ranking.predict(_as_one_input(batches), verbose=verbose)
+    mask = found.pop("mask")
+    rows = {name: array[mask] for name, array in found.items()}
+    predictions = Predictions(num_classes=model.output_shape[-1], **rows)
+    _check(predictions)
+    return predictions
+
+
+class _Ranking(keras.Model):
+    """A model with labels and mask led past it, from scores to classes."""
+
+    def __init__(self, model, top, activation):
+        super().__init__(name="ranking")
+        self.model = model
+        self.top = min(top, model.output_shape[-1])
+        self.activation = keras.activations.get(activation)
+        # It has no weights of its own: Keras need not try a batch first.
+        self.built = True
+
+    def call(self, inputs):
+        images, labels, mask = inputs
+        scores = ops.cast(self.model(images, training=False), "float32")
+        # A stable sort: top_k leaves the order of equal scores to the backend.
+        classes = ops.argsort(-scores, axis=-1)[:, : self.top]  # (B, T)
+        probabilities = self.activation(scores)  # (B, K)
+        return {
+            "classes": classes,
+            "probabilities": ops.take_along_axis(
+                probabilities, classes, axis=-1
+            ),  # (B, T)
+            "labels": labels if len(labels.shape) == 1 else labels > 0,
+            "mask": mask,
+        }
+
+
+def _as_one_input(batches):
+    """Keras's `predict` drops what comes beside the input."""
+    if map_elements := getattr(batches, "map", None):  # tf.data
+        return map_elements(lambda *batch: (batch,))
+    return ((tuple(batch),) for batch in batches)
+
+
+def _check(predictions):
+    if not len(predictions):
+        raise ValueError(
+            "There is no image to evaluate. Received: batches whose masks are "
+            "all False."
+        )
+    without_answer = np.isnan(predictions.probabilities).any(axis=1)
+    if without_answer.any():
+        raise ValueError(
+            f"The model gives NaN, first for image {without_answer.argmax()}. "
+            "See the weights and the images."
+        )
+    if problem := _label_problem(predictions.labels, predictions.num_classes):
+        raise ValueError(
+            f"The model has {predictions.num_classes} classes. Received: "
+            f"{problem}. Evaluate on the data set whose classes the model has."
+        )
+
+
+def _label_problem(labels, num_classes):
+    """What is wrong with the labels, or None."""
+    if labels.ndim == 2:
+        num_labels = labels.shape[1]
+        same = num_labels == num_classes
+        return None if same else f"labels of {num_labels} classes"
+    outside = (labels < 0) | (labels >= num_classes)
+    if not outside.any():
+        return None
+    image = outside.argmax()
+    return f"label {labels[image]} of image {image}"
