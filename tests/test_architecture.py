@@ -26,7 +26,7 @@ ARROWS = {
     "application_docs": set(),
     "applications": {"application_docs", "checkpoints", *_MODELS},
     "data": {"preprocessing"},
-    "training": _USES_MODELS,
+    "training": {*_USES_MODELS, "applications", "checkpoints"},
     "evaluation": _USES_MODELS,
     "analysis": _USES_MODELS,
 }
