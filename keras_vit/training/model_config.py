@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from keras_vit.models import ViTConfig
 from keras_vit.models.base import check_choice, check_rates, check_size
 from keras_vit.models.sizes import BIT, MIXER, VIT
+from keras_vit.training.architectures import config_of
 from keras_vit.training.checks import check_positive
 
 __all__ = ["ModelConfig"]
@@ -17,18 +17,7 @@ CHOICES = {
     "position_embedding": ("learned", "sincos2d"),
     "size": ("full", "tiny"),
 }
-
-# The model without a name, of the quick start; found on validation images.
-DIGITS = {
-    "image_size": (16, 16),
-    "channels": 1,
-    "patch_size": (4, 4),
-    "hidden_dim": 64,
-    "num_layers": 4,
-    "mlp_dim": 128,
-    "num_heads": 4,
-    "pooling": "mean",
-}
+SIZES = ("hidden_dim", "num_layers", "mlp_dim", "num_heads")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,17 +97,31 @@ class ModelConfig:
                 check_size(name, getattr(self, name))
         check_positive(self, "hidden_dim", "num_layers", "mlp_dim", "num_heads")
         check_rates(self, "dropout_rate", "stochastic_depth_rate")
-        if self.name is None and self.weights is None:
+        self._check_weights()
+        if self.weights is None:
             self.vit(num_classes=1)
 
-    def vit(self, num_classes: int) -> ViTConfig:
-        """The config of the model without a name, for images in [0, 255].
+    def _check_weights(self):
+        given = [x for x in SIZES if getattr(self, x) is not None]
+        if self.weights is not None and given:
+            raise ValueError(
+                "Weights bring their own sizes. Received: weights="
+                f"{self.weights!r} and {', '.join(given)}. Leave those out."
+            )
+        if self.weights is None and self.head == "keep":
+            raise ValueError(
+                "There is no head to keep without weights. Received: head="
+                '"keep", weights=None.'
+            )
+
+    def vit(self, num_classes: int):
+        """The config of the model whose weights are drawn.
 
         Args:
             num_classes: int, number of classes.
 
         Returns:
-            A `ViTConfig` for logits.
+            A `ViTConfig`, `MixerConfig` or `BiTConfig`.
 
         Raises:
             ValueError: for values that do not fit together.
@@ -127,15 +130,4 @@ class ModelConfig:
             >>> ModelConfig(image_size=32, patch_size=8).vit(10).grid
             (4, 4)
         """
-        given = {
-            name: value
-            for name, value in dataclasses.asdict(self).items()
-            if value is not None and name not in ("weights", "head", "size")
-        }
-        fields = {**DIGITS, **given}
-        return ViTConfig(
-            **fields,
-            class_token=fields["pooling"] == "token",
-            num_classes=num_classes,
-            include_preprocessing=True,
-        )
+        return config_of(self, num_classes)

@@ -6,16 +6,20 @@ import keras
 
 from keras_vit.models.base import check_choice, check_rates
 from keras_vit.training.checks import check_not_negative, check_positive
+from keras_vit.training.schedules import SHAPES, make_schedule
+from keras_vit.training.update_rules import layer_depths, with_layer_rates
 
 __all__ = ["OptimizerConfig", "make_optimizer"]
 
-SCHEDULES = ("cosine", "linear", "constant", "rsqrt")
-
-OPTIMIZERS = {
-    "adamw": keras.optimizers.AdamW,
-    "sgd": lambda *args, **kwargs: keras.optimizers.SGD(
-        *args, momentum=0.9, **kwargs
-    ),
+OPTIMIZERS = {"adamw": keras.optimizers.AdamW, "sgd": keras.optimizers.SGD}
+RULES = {
+    # The epsilon of the original's Adam; Keras's own is 1e-7.
+    "adamw": lambda config: {
+        "beta_1": config.beta_1,
+        "beta_2": config.beta_2,
+        "epsilon": 1e-8,
+    },
+    "sgd": lambda config: {"momentum": config.momentum},
 }
 
 
@@ -76,7 +80,7 @@ class OptimizerConfig:
 
     def __post_init__(self):
         check_choice("optimizer", self.name, OPTIMIZERS)
-        check_choice("schedule", self.schedule, SCHEDULES)
+        check_choice("schedule", self.schedule, SHAPES)
         check_positive(
             self, "learning_rate", "clip_norm", "timescale", "layer_decay"
         )
@@ -92,43 +96,65 @@ class OptimizerConfig:
 
 
 def make_optimizer(
-    config: OptimizerConfig, variables, *, epochs: int, steps_per_epoch: int
+    config: OptimizerConfig,
+    model,
+    *,
+    total_steps: int = 0,
+    steps_per_epoch: int = 1,
+    training=None,
+    epochs: int = 0,
 ) -> keras.optimizers.Optimizer:
-    """Makes an optimizer with linear warm-up and cosine decay to zero.
+    """Makes the optimizer of a model.
 
     Args:
         config: an `OptimizerConfig`.
-        variables: the trainable variables of a model.
-        epochs: int, length of the training.
-        steps_per_epoch: int.
+        model: a Keras model, the layers that are not to be trained frozen.
+        total_steps: int, updates of the weights in the whole training.
+        steps_per_epoch: int, updates in a pass over the data.
+        training: the `TrainingConfig` that asks for gradient accumulation or
+            a moving average of the weights, None for neither.
 
     Returns:
         A Keras optimizer that decays only the variables named "kernel".
 
+    Raises:
+        ValueError: when warm-up and cool-down leave nothing of the training,
+            or layer_decay is for a model without blocks.
+
     Example:
         >>> optimizer = make_optimizer(
-        ...     OptimizerConfig(),
-        ...     model.trainable_variables,
-        ...     epochs=100,
-        ...     steps_per_epoch=19,
+        ...     OptimizerConfig(name="sgd", warmup_steps=500),
+        ...     keras_vit.ViT_B16(classes=10),
+        ...     total_steps=10_000,
         ... )
     """
-    optimizer = OPTIMIZERS[config.name](
-        _schedule(config, epochs, steps_per_epoch),
-        weight_decay=config.weight_decay,
-        global_clipnorm=config.clip_norm,
-    )
+    variables = model if isinstance(model, list) else model.trainable_variables
+    accumulated = training.accumulation_steps if training else 1
+    averaged = training.ema_decay if training else 0.0
+    options = {
+        **RULES[config.name](config),
+        "learning_rate": make_schedule(
+            config,
+            total_steps=total_steps or epochs * steps_per_epoch,
+            steps_per_epoch=steps_per_epoch,
+            accumulation_steps=accumulated,
+        ),
+        "weight_decay": config.weight_decay,
+        "global_clipnorm": config.clip_norm,
+        "gradient_accumulation_steps": accumulated if accumulated > 1 else None,
+        "use_ema": averaged > 0,
+        "ema_momentum": averaged,
+    }
+    # Torch's optimizers are of classes of their own, which the call tells.
+    kind = type(OPTIMIZERS[config.name](**options))
+    rates = {}
+    if config.layer_decay != 1:
+        depths = layer_depths(model)
+        rates = {x: config.layer_decay**depth for x, depth in depths.items()}
+    if rates or (averaged and accumulated > 1):
+        kind = with_layer_rates(kind, rates)
+    optimizer = kind(**options)
     optimizer.exclude_from_weight_decay(
         var_list=[x for x in variables if x.name != "kernel"]
     )
     return optimizer
-
-
-def _schedule(config, epochs, steps_per_epoch):
-    warmup = round(config.warmup_epochs * steps_per_epoch)
-    return keras.optimizers.schedules.CosineDecay(
-        initial_learning_rate=0.0 if warmup else config.learning_rate,
-        decay_steps=epochs * steps_per_epoch - warmup,  # after the warm-up
-        warmup_target=config.learning_rate if warmup else None,
-        warmup_steps=warmup,
-    )

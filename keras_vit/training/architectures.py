@@ -1,0 +1,124 @@
+"""From a `ModelConfig` to the config of a model of keras_vit."""
+
+import dataclasses
+
+from keras_vit.models import BiT, Mixer, VisionTransformer
+from keras_vit.models.sizes import BIT, MIXER, VIT
+
+__all__ = ["DIGITS", "config_of", "family_of", "options_of"]
+
+# The model without a name, of the quick start; found on validation images.
+DIGITS = {
+    "image_size": (16, 16),
+    "channels": 1,
+    "patch_size": (4, 4),
+    "hidden_dim": 64,
+    "num_layers": 4,
+    "mlp_dim": 128,
+    "num_heads": 4,
+    "pooling": "mean",
+}
+
+# The smallest model of each kind, for images of 32x32.
+TINY_WIDTH = 32  # GroupNormalization has 32 groups.
+TINY = {"hidden_dim": 8, "num_layers": 2, "mlp_dim": 8, "num_heads": 2}
+TINY_MIXER = {
+    "hidden_dim": 8,
+    "num_layers": 2,
+    "tokens_mlp_dim": 4,
+    "channels_mlp_dim": 8,
+}
+
+# Fields of ModelConfig that are not fields of the model.
+ABOUT_WEIGHTS = ("name", "weights", "head", "size")
+
+
+def family_of(name: str | None) -> type:
+    """The class of a named model.
+
+    Args:
+        name: str, an application; None is a Vision Transformer.
+
+    Returns:
+        `VisionTransformer`, `Mixer` or `BiT`.
+
+    Example:
+        >>> family_of("Mixer_B16").__name__
+        'Mixer'
+    """
+    return Mixer if name in MIXER else BiT if name in BIT else VisionTransformer
+
+
+def options_of(model, family: type) -> dict:
+    """What a user asks of a model, as fields of its config.
+
+    Args:
+        model: a `ModelConfig`.
+        family: a class of keras_vit.models.
+
+    Returns:
+        Name to value, without what is as the model has it.
+
+    Raises:
+        ValueError: for a field that models of this family do not have.
+
+    Example:
+        >>> options_of(ModelConfig(num_heads=2), VisionTransformer)
+        {'num_heads': 2}
+    """
+    known = {field.name for field in dataclasses.fields(family.config_class)}
+    options = {}
+    for field in dataclasses.fields(model):
+        value = getattr(model, field.name)
+        if field.name in ABOUT_WEIGHTS or value == field.default:
+            continue
+        if field.name not in known:
+            raise ValueError(
+                f"{model.name} is a {family.__name__}, which has no "
+                f"{field.name}. Received: model.{field.name}={value!r}."
+            )
+        options[field.name] = value
+    return options
+
+
+def config_of(model, num_classes: int, **options):
+    """The config of a model whose weights are drawn.
+
+    Args:
+        model: a `ModelConfig`.
+        num_classes: int.
+        **options: more fields, such as head_bias.
+
+    Returns:
+        A `ViTConfig`, `MixerConfig` or `BiTConfig`, for images in [0, 255]
+        and logits.
+
+    Raises:
+        ValueError: for values that do not fit together.
+
+    Example:
+        >>> config_of(ModelConfig(image_size=32, patch_size=8), 10).grid
+        (4, 4)
+    """
+    family = family_of(model.name)
+    fields = {**VIT, **MIXER, **BIT, None: DIGITS}[model.name]
+    if model.size == "tiny":
+        fields = {**fields, **tiny_fields(fields)}
+    fields = {**fields, **options_of(model, family), **options}
+    if family is VisionTransformer:
+        pooling = fields.setdefault("pooling", "token")
+        fields["class_token"] = pooling == "token"
+    return family.config_class(
+        **fields, num_classes=num_classes, include_preprocessing=True
+    )
+
+
+def tiny_fields(fields: dict) -> dict:
+    """What makes a model of the same kind the smallest one."""
+    if "units" in fields:
+        return {"units": (1,) * len(fields["units"]), "width": TINY_WIDTH}
+    if "resnet_units" in fields:
+        units = (1,) * len(fields["resnet_units"])
+        return {**TINY, "resnet_units": units, "resnet_width": TINY_WIDTH}
+    sizes = TINY_MIXER if "tokens_mlp_dim" in fields else TINY
+    return {**sizes, "patch_size": (8, 8)}

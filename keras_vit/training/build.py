@@ -1,0 +1,197 @@
+"""From a recipe to the model that is trained."""
+
+import warnings
+
+import keras
+
+from keras_vit import applications, checkpoints
+from keras_vit.checkpoints.catalogue.fetch import resolve
+from keras_vit.models import VisionTransformer
+from keras_vit.training.architectures import config_of, family_of, options_of
+from keras_vit.training.losses import make_loss
+from keras_vit.training.optimizers import make_optimizer
+from keras_vit.training.run_weights import class_names_of, opened
+
+__all__ = [
+    "check_backend",
+    "freeze",
+    "make_loss",
+    "make_model",
+    "make_optimizer",
+    "total_steps",
+]
+
+FAMILIES = {"vit": "ViT_B16", "mixer": "Mixer_B16", "bit": "BiT_R50x1"}
+HEAD = "predictions"  # The classification layer of every model.
+
+
+def make_model(recipe, class_names) -> keras.Model:
+    """Builds the model of a recipe, with its first weights.
+
+    Args:
+        recipe: a `Recipe`. Weights for another image size than
+            `recipe.model.image_size` have their positions resampled.
+        class_names: sequence of str, one an output of the model.
+
+    Returns:
+        A Keras model from images in [0, 255] to logits, not compiled, with
+        the layers frozen that `recipe.training.trainable` leaves out.
+
+    Raises:
+        ValueError: for options that the model, its weights or the backend
+            do not have, or a head to be kept that is of other classes.
+        OSError: when weights cannot be fetched.
+
+    Example:
+        >>> model = make_model(Recipe(), ["cat", "dog"])
+        >>> model.output_shape
+        (None, 2)
+    """
+    check_backend(recipe.training)
+    make = _fresh if recipe.model.weights is None else _loaded
+    model = make(recipe, class_names)
+    freeze(model, recipe.training.trainable)
+    return model
+
+
+def check_backend(training) -> None:
+    """Raises a ValueError for an option that the backend does not have.
+
+    Args:
+        training: a `TrainingConfig`.
+
+    Raises:
+        ValueError: with the option and what to do.
+
+    Example:
+        >>> check_backend(TrainingConfig(steps_per_execution=8))
+    """
+    if training.steps_per_execution > 1 and keras.backend.backend() == "torch":
+        raise ValueError(
+            "Keras runs one step at a time on torch. Received: "
+            f"training.steps_per_execution={training.steps_per_execution}. Set "
+            "it to 1, or KERAS_BACKEND to jax or tensorflow."
+        )
+
+
+def freeze(model, trainable: str) -> None:
+    """Freezes the layers that are not to be trained.
+
+    Args:
+        model: a model of keras_vit.
+        trainable: "all", or "head" for the classification layer alone.
+
+    Example:
+        >>> freeze(model, "head")
+        >>> [x.path for x in model.trainable_variables]
+        ['predictions/kernel', 'predictions/bias']
+    """
+    for layer in model.layers:
+        layer.trainable = trainable == "all" or layer.name == HEAD
+
+
+def total_steps(recipe, steps_per_epoch: int) -> int:
+    """How often a recipe updates the weights.
+
+    Args:
+        recipe: a `Recipe`.
+        steps_per_epoch: int, updates in a pass over the data.
+
+    Returns:
+        Number of steps.
+
+    Example:
+        >>> total_steps(Recipe(training=TrainingConfig(epochs=3)), 100)
+        300
+    """
+    training = recipe.training
+    if training.steps is not None:
+        return training.steps
+    return training.epochs * steps_per_epoch
+
+
+def _fresh(recipe, class_names):
+    family = family_of(recipe.model.name)
+    config = config_of(
+        recipe.model,
+        len(class_names),
+        head_bias=recipe.training.head_bias,
+        **_memory(recipe.training, family),
+    )
+    return family(config, dtype=recipe.training.precision)
+
+
+def _loaded(recipe, class_names):
+    keep = recipe.model.head == "keep"
+    source = resolve(recipe.model.weights, recipe.model.name)
+    with opened(source) as path, warnings.catch_warnings():
+        if not keep:
+            # That it is all zeros does not matter: it goes.
+            warnings.filterwarnings("ignore", "The classification layer in")
+        load = getattr(applications, recipe.model.name or "", _load_any)
+        model = load(
+            weights=path,
+            classes=None if keep else len(class_names),
+            classifier_activation=None,
+            include_preprocessing=True,
+            dtype=recipe.training.precision,
+            **_asked(recipe, checkpoints.read_info(path)),
+        )
+    if keep:
+        _check_classes(model, class_names, source)
+    else:
+        _reset_head(model, recipe.training.head_bias)
+    return model
+
+
+def _asked(recipe, info) -> dict:
+    """What a recipe asks of weights, as arguments of an application."""
+    family = family_of(recipe.model.name or FAMILIES[info.family])
+    options = options_of(recipe.model, family)
+    size = options.pop("image_size", info.fields["image_size"])
+    height, width = (size, size) if isinstance(size, int) else size
+    channels = options.pop("channels", info.fields["channels"])
+    if recipe.model.head == "new" and family is VisionTransformer:
+        options.setdefault("representation_dim", 0)
+    options |= _memory(recipe.training, family)
+    return {**options, "input_shape": (height, width, channels)}
+
+
+def _reset_head(model, head_bias):
+    """As the original fine-tunes, whatever classes the weights have."""
+    kernel, bias = model.get_layer(HEAD).weights
+    kernel.assign(keras.ops.zeros(kernel.shape))
+    bias.assign(keras.ops.full(bias.shape, head_bias))
+
+
+def _load_any(weights, **options):
+    return checkpoints.load_checkpoint(weights, **options)
+
+
+def _memory(training, family):
+    """The model's share of the options that save memory."""
+    if not training.rematerialize:
+        return {}
+    if family is not VisionTransformer:
+        raise ValueError(
+            f"A {family.__name__} has no blocks that compute their "
+            "activations again. Received: training.rematerialize=True. Set it "
+            "to False; training.accumulation_steps saves memory as well."
+        )
+    return {"rematerialize": True}
+
+
+def _check_classes(model, class_names, source):
+    known = class_names_of(source)
+    if known is not None and known != tuple(class_names):
+        raise ValueError(
+            f"The classification layer of {source!r} is of other classes than "
+            f"the data, or in another order: {list(known)} instead of "
+            f'{list(class_names)}. Use model.head="new".'
+        )
+    if model.output_shape[-1] != len(class_names):
+        raise ValueError(
+            f"The classification layer of {source!r} has "
+            f"{model.output_shape[-1]} classes, the data {len(class_names)}. "
+            'Use model.head="new".'
+        )

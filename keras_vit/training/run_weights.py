@@ -1,0 +1,73 @@
+"""The model of a finished run, as weights that another run starts from."""
+
+import contextlib
+import json
+import pathlib
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator
+
+from keras_vit.training.model_file import MEMBER
+
+__all__ = ["class_names_of", "opened"]
+
+MODEL = "model.keras"
+
+
+def class_names_of(source: str) -> tuple[str, ...] | None:
+    """The class names in a `.keras` file that a run wrote.
+
+    Args:
+        source: path of the file, or of the run folder.
+
+    Returns:
+        The names; None of a file that has none.
+
+    Example:
+        >>> class_names_of("runs/quickstart")[:3]
+        ('0', '1', '2')
+    """
+    path = _model_of(source)
+    if not zipfile.is_zipfile(path):
+        return None
+    with zipfile.ZipFile(path) as archive:
+        if MEMBER not in archive.namelist():
+            return None
+        return tuple(json.loads(archive.read(MEMBER)))
+
+
+@contextlib.contextmanager
+def opened(source: str) -> Iterator[str]:
+    """A path to weights that `load_checkpoint` reads.
+
+    It takes a `.keras` file with Keras's own members alone, so that of a run
+    is copied without the class names for as long as it is needed.
+
+    Args:
+        source: path of a run folder, or of a file or folder of weights.
+
+    Yields:
+        A path.
+
+    Example:
+        >>> with opened("runs/quickstart") as path:
+        ...     model = keras_vit.load_checkpoint(path)
+    """
+    path = _model_of(source)
+    if class_names_of(source) is None:
+        yield str(path)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = pathlib.Path(folder, MODEL)
+        with zipfile.ZipFile(path) as old, zipfile.ZipFile(copy, "w") as new:
+            for member in old.namelist():
+                if member != MEMBER:
+                    with old.open(member) as one, new.open(member, "w") as two:
+                        shutil.copyfileobj(one, two)
+        yield str(copy)
+
+
+def _model_of(source):
+    inside = pathlib.Path(source, MODEL)
+    return inside if inside.is_file() else pathlib.Path(source)
