@@ -1,16 +1,30 @@
 """Data: sources by name, splits, images, augmentation and batches."""
 
 from keras_vit.data.augment import RandomAffine
+from keras_vit.data.augmentation import AugmentationConfig
 from keras_vit.data.batches import TrainingBatches
+from keras_vit.data.config import DataConfig, PreprocessingConfig
 from keras_vit.data.dataset import Dataset, Split
 from keras_vit.data.datasets import load
+from keras_vit.data.evaluation import evaluation_batches
+from keras_vit.data.examples import Examples
 from keras_vit.data.images import read_image
+from keras_vit.data.opening import open_dataset
+from keras_vit.data.stream import TrainingStream, training_stream
 
 __all__ = [
+    "AugmentationConfig",
+    "DataConfig",
     "Dataset",
+    "Examples",
+    "PreprocessingConfig",
     "RandomAffine",
     "Split",
     "TrainingBatches",
+    "TrainingStream",
+    "evaluation_batches",
     "load",
+    "open_dataset",
     "read_image",
+    "training_stream",
 ]

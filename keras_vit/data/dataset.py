@@ -4,6 +4,7 @@ Axes: N images, H and W height and width, C channels.
 """
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -53,13 +54,18 @@ class Dataset:
     """A data set, split into what is learned from, chosen on and reported.
 
     Args:
-        train: the `Split` that the weights are fitted to.
-        validation: the `Split` that choices are made on.
-        test: the `Split` that is looked at once, for the result.
+        train: the images that the weights are fitted to.
+        validation: those that choices are made on, or None.
+        test: those that are looked at once, for the result, or None.
         class_names: names of the classes; label i is `class_names[i]`.
+        name: of the data set.
+        skipped: names of the images that were left out because they cannot
+            be read.
     """
 
-    train: Split
-    validation: Split
-    test: Split
+    train: Any
+    validation: Any
+    test: Any
     class_names: tuple[str, ...]
+    name: str = ""
+    skipped: tuple[str, ...] = ()

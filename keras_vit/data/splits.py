@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["stratified_split"]
+__all__ = ["cut", "stratified_split"]
 
 
 def stratified_split(
@@ -16,8 +16,8 @@ def stratified_split(
 
     Args:
         labels: integer array of shape (N,).
-        validation_fraction: float in (0, 1), share of the N images.
-        test_fraction: float in (0, 1), share of the N images.
+        validation_fraction: float in [0, 1), share of the N images.
+        test_fraction: float in [0, 1), share of the N images.
         seed: int; the same seed gives the same split.
 
     Returns:
@@ -36,21 +36,63 @@ def stratified_split(
         >>> len(train), len(validation), len(test)
         (70, 10, 20)
     """
-    from sklearn.model_selection import train_test_split
-
     labels = np.asarray(labels)
     num_validation = round(validation_fraction * len(labels))
     num_test = round(test_fraction * len(labels))
-    rest, test = train_test_split(
-        np.arange(len(labels)),
-        test_size=num_test,
-        stratify=labels,
-        random_state=seed,
-    )
-    train, validation = train_test_split(
-        rest,
-        test_size=num_validation,
-        stratify=labels[rest],
-        random_state=seed,
-    )
+    everything = np.arange(len(labels))
+    rest, test = _cut_off(everything, labels, num_test, seed)
+    train, validation = _cut_off(rest, labels, num_validation, seed)
     return np.sort(train), np.sort(validation), np.sort(test)
+
+
+def _cut_off(indices, labels, size: int, seed: int):
+    from sklearn.model_selection import train_test_split
+
+    if not size:
+        return indices, indices[:0]
+    return train_test_split(
+        indices, test_size=size, stratify=labels[indices], random_state=seed
+    )
+
+
+def cut(
+    examples,
+    *,
+    validation_fraction: float,
+    test_fraction: float,
+    seed: int,
+) -> tuple:
+    """Cuts validation and test images off, each class with its share.
+
+    Args:
+        examples: an `Examples`, or one that cuts itself.
+        validation_fraction: float in [0, 1), 0 for none.
+        test_fraction: float in [0, 1), 0 for none.
+        seed: int; the same seed gives the same cut.
+
+    Returns:
+        Training, validation and test images; None where the fraction is 0.
+
+    Raises:
+        ValueError: when a class has too few images.
+    """
+    if not (validation_fraction or test_fraction):
+        return examples, None, None
+    try:
+        parts = stratified_split(
+            examples.labels,
+            validation_fraction=validation_fraction,
+            test_fraction=test_fraction,
+            seed=seed,
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"The {len(examples)} images of {examples.source} cannot be cut "
+            f"with validation_fraction={validation_fraction} and "
+            f"test_fraction={test_fraction}: {error} Add images, choose other "
+            "fractions, or give the parts yourself."
+        ) from error
+    train, validation, test = (
+        examples.subset(part) if len(part) else None for part in parts
+    )
+    return train, validation, test

@@ -1,0 +1,188 @@
+"""What to read and how to prepare it, as typed records.
+
+A field's docstring is its text in `--help` of a recipe.
+"""
+
+import dataclasses
+
+from keras_vit.data.checks import check_at_least, check_choice, check_fraction
+
+__all__ = ["DataConfig", "PreprocessingConfig"]
+
+BROKEN = ("stop", "skip")
+CHECKS = ("ends", "all", "none")
+CROPS = (
+    "inception_crop",
+    "resize_small_random_crop",
+    "resize_random_crop",
+    "resize_small_central_crop",
+    "resize_central_crop",
+    "squash",
+)
+EVALUATION_CROPS = (
+    "resize_small_central_crop",
+    "resize_central_crop",
+    "squash",
+)
+METHODS = ("bilinear", "bicubic", "area", "lanczos3", "nearest")
+ROUNDINGS = ("uint8", "float32")
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+    """Which images, and which of them are for what.
+
+    Either `name`, `folder` or `csv` says where they are.
+
+    Raises:
+        ValueError: for values that are out of range or contradict.
+
+    Example:
+        >>> DataConfig(folder="flowers").name is None
+        True
+        >>> DataConfig(name="cifar10", test_split="test[:1000]").folder is None
+        True
+    """
+
+    name: str | None = None
+    """A preset ("digits", "cifar10", "cifar100", "oxford_iiit_pet",
+    "oxford_flowers102", "imagenet2012", "imagenette", "imagenet21k") or any
+    name of tensorflow-datasets, "name/config:version". Without name, folder
+    and csv: "digits", which ship inside scikit-learn."""
+
+    folder: str | None = None
+    """A folder of images: folder/{train,val,test}/class/* or folder/class/*,
+    which is cut by the fractions below."""
+
+    csv: str | None = None
+    """A CSV file whose columns image_key and label_key hold paths (relative
+    to the file) and labels; a column "split" is used where there is one."""
+
+    data_dir: str | None = None
+    """Where tensorflow-datasets keeps its data; its own default if not given
+    (and a folder under KERAS_HOME for the digits)."""
+
+    download: bool = True
+    """Whether a named data set that is not in data_dir is downloaded."""
+
+    train_split: str | None = None
+    """Split of tensorflow-datasets to train on, as "train[:98%]"."""
+
+    validation_split: str | None = None
+    """Split to make choices on, as "train[98%:]"."""
+
+    test_split: str | None = None
+    """Split that only the result is computed on, as "test"."""
+
+    image_key: str = "image"
+    """Feature, or column of the CSV file, that holds the image."""
+
+    label_key: str = "label"
+    """Feature, or column of the CSV file, that holds the label."""
+
+    validation_fraction: float = 0.1
+    """Share of the images to make choices on, of data that comes in one
+    piece; each class has its share in it."""
+
+    test_fraction: float = 0.2
+    """Share of the images for the result, of data that comes in one piece."""
+
+    split_seed: int = 0
+    """Seed of that cut; it stays when the seed of the run changes."""
+
+    max_examples: int | None = None
+    """Keep only so many images of each split, for trials."""
+
+    memory_limit_mib: int = 2048
+    """A split of tensorflow-datasets up to this size is kept in memory and
+    shuffled as a whole; a larger one is read from its files, shuffled within
+    shuffle_buffer."""
+
+    shuffle_buffer: int = 50_000
+    """Undecoded images that a split larger than memory_limit_mib is shuffled
+    within, besides the order of its files."""
+
+    check_images: str = "ends"
+    """What is looked at before the first step: "ends" of every file (its kind
+    and whether it is cut off), "all" to decode every image, "none"."""
+
+    on_broken_image: str = "stop"
+    """An image that cannot be read stops the run ("stop"), or is left out and
+    counted ("skip")."""
+
+    def __post_init__(self):
+        sources = [self.name, self.folder, self.csv]
+        if sum(source is not None for source in sources) > 1:
+            raise ValueError(
+                "Give one of name, folder and csv. Received: "
+                f"name={self.name!r}, folder={self.folder!r}, csv={self.csv!r}."
+            )
+        if not any(sources):
+            object.__setattr__(self, "name", "digits")
+        check_fraction(self, "validation_fraction", "test_fraction")
+        if self.validation_fraction + self.test_fraction >= 1:
+            raise ValueError(
+                "Nothing is left to train on: validation_fraction="
+                f"{self.validation_fraction} and test_fraction="
+                f"{self.test_fraction} must add up to less than 1."
+            )
+        check_at_least(self, 0, "split_seed", "memory_limit_mib")
+        check_at_least(self, 1, "shuffle_buffer", "max_examples")
+        check_choice(self, "check_images", CHECKS)
+        check_choice(self, "on_broken_image", BROKEN)
+
+
+@dataclasses.dataclass(frozen=True)
+class PreprocessingConfig:
+    """From a decoded image to the size that the model takes.
+
+    Images stay in [0, 255]; the model scales them itself.
+
+    The names are those of big_vision's `pp/ops_image.py`, whose arithmetic
+    this is: "inception_crop" cuts 5 to 100 % of the area at a ratio of 3/4 to
+    1.33; "resize_small" scales the shorter side to `resize_size`; "resize"
+    and "squash" scale both sides, whatever the ratio; "random_crop" and
+    "central_crop" then cut out the image size.
+
+    Raises:
+        ValueError: for unknown names.
+
+    Example:
+        >>> PreprocessingConfig(evaluation="squash", rounding="float32")
+        ... # What vision_transformer evaluates with.
+    """
+
+    train: str = "inception_crop"
+    """What training sees: "inception_crop", "resize_small_random_crop",
+    "resize_random_crop", "resize_small_central_crop", "resize_central_crop"
+    or "squash"."""
+
+    evaluation: str = "resize_small_central_crop"
+    """What evaluation sees: "resize_small_central_crop" (big_vision),
+    "squash" (vision_transformer) or "resize_central_crop" (few-shot)."""
+
+    flip: bool = True
+    """Whether training mirrors every second image."""
+
+    resize_size: int | None = None
+    """Size before a random or central crop, in pixels; 256 for images of 224,
+    448 for 384, else 8/7 of the image size."""
+
+    resize_method: str | None = None
+    """Resampling; "bilinear", and "area" for resize_small, as the originals
+    if not given. Or "bicubic", "lanczos3", "nearest"."""
+
+    antialias: bool = False
+    """Whether bilinear and bicubic average over all pixels when an image gets
+    smaller; the originals do not."""
+
+    rounding: str = "uint8"
+    """"uint8" rounds down after resizing, as big_vision does; "float32"
+    keeps fractions, as vision_transformer does."""
+
+    def __post_init__(self):
+        check_choice(self, "train", CROPS)
+        check_choice(self, "evaluation", EVALUATION_CROPS)
+        check_choice(self, "resize_method", (None, *METHODS))
+        check_choice(self, "rounding", ROUNDINGS)
+        check_at_least(self, 1, "resize_size")

@@ -1,0 +1,188 @@
+"""Images in memory or in files, by their number.
+
+Axes: N images, H and W height and width, C channels, K classes.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+__all__ = ["Examples"]
+
+KINDS = ("array", "encoded", "path")
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """Images and labels that belong together, any of which can be read.
+
+    Args:
+        contents: uint8 array of shape (N, H, W, C); or array of N objects:
+            encoded images (bytes), or paths of images (str).
+        labels: int32 array of shape (N,); or uint8 of shape (N, K), with a 1
+            for each class of an image that has several or none.
+        kind: "array", "encoded" or "path", what `contents` holds.
+        source: name of the data and the split, for messages.
+        numbers: int array of shape (N,), which image of the source each one
+            is; None for all in order.
+        on_broken_image: "stop" or "skip", see `DataConfig`.
+
+    Raises:
+        ValueError: when kind, contents and labels do not fit together.
+
+    Example:
+        >>> images = np.zeros((2, 8, 8, 1), "uint8")
+        >>> examples = Examples(images, np.array([0, 1]), source="zeros")
+        >>> len(examples), examples.name_of(1)
+        (2, 'zeros[1]')
+    """
+
+    contents: np.ndarray
+    labels: np.ndarray
+    kind: str = "array"
+    source: str = "image"
+    numbers: np.ndarray | None = None
+    on_broken_image: str = "stop"
+
+    def __post_init__(self):
+        if self.kind not in KINDS:
+            raise ValueError(
+                f"kind must be one of {', '.join(map(repr, KINDS))}. "
+                f"Received: {self.kind!r}."
+            )
+        shape, dtype = self.contents.shape, self.contents.dtype
+        if self.kind == "array" and (len(shape) != 4 or dtype != np.uint8):
+            raise ValueError(
+                "Images must be a uint8 array of shape (N, height, width, "
+                f"channels). Received: {dtype} of shape {shape}."
+            )
+        if len(self.labels) != len(self.contents):
+            raise ValueError(
+                "There must be one label an image. Received: labels of shape "
+                f"{self.labels.shape} for {len(self.contents)} images."
+            )
+
+    def __len__(self) -> int:
+        return len(self.contents)
+
+    def name_of(self, example: int) -> str:
+        """Names an image in a message.
+
+        Args:
+            example: its number, 0 to N - 1.
+
+        Returns:
+            Its path, or the source with the number in it.
+        """
+        if self.kind == "path":
+            return str(self.contents[example])
+        return f"{self.source}[{self._numbers()[example]}]"
+
+    def subset(self, examples: Sequence[int] | np.ndarray) -> "Examples":
+        """Keeps some of the images.
+
+        Args:
+            examples: their numbers, 0 to N - 1.
+
+        Returns:
+            An `Examples` of these; their names stay.
+        """
+        return dataclasses.replace(
+            self,
+            contents=self.contents[examples],
+            labels=self.labels[examples],
+            numbers=self._numbers()[examples],
+        )
+
+    def order(self, seed: int, epoch: int) -> np.ndarray:
+        """The order of an epoch.
+
+        Args:
+            seed: non-negative int.
+            epoch: int, counted from 0.
+
+        Returns:
+            int array of shape (N,), each of 0 to N - 1 once.
+        """
+        generator = np.random.default_rng((seed, epoch, len(self)))
+        return generator.permutation(len(self))
+
+    def in_order(self):
+        """All images once.
+
+        Returns:
+            A `tf.data.Dataset` of dictionaries: "epoch" (0), "example",
+            "number" (of the source), "content" and "label".
+        """
+        import tensorflow as tf
+
+        zero = tf.constant(0, tf.int64)
+        numbers = tf.data.Dataset.range(len(self))
+        return numbers.map(lambda example: (zero, example)).map(self._fetch())
+
+    def shuffled(self, *, seed: int, epoch: int, per_epoch: int, skip: int):
+        """All epochs from one on, each in its own order.
+
+        Args:
+            seed: non-negative int.
+            epoch: int, the first one.
+            per_epoch: int, images of an epoch that are used, at most N.
+            skip: int, images of the first epoch to leave out.
+
+        Returns:
+            An endless `tf.data.Dataset` of dictionaries as `in_order`.
+        """
+        import tensorflow as tf
+
+        def of_epoch(number):
+            order = tf.numpy_function(
+                lambda epoch: self.order(seed, int(epoch))[:per_epoch],
+                [number],
+                tf.int64,
+            )
+            order = tf.ensure_shape(order, [per_epoch])
+            return tf.data.Dataset.from_tensor_slices(order).map(
+                lambda example: (number, example)
+            )
+
+        epochs = tf.data.Dataset.range(epoch, tf.int64.max)
+        return epochs.flat_map(of_epoch).skip(skip).map(self._fetch())
+
+    def names_in(self, *, seed: int, epoch: int, skip: int, take: int):
+        """Names of images at a position of the shuffled epochs.
+
+        Args:
+            seed: non-negative int.
+            epoch: int.
+            skip: int, images of the epoch before them.
+            take: int, how many.
+
+        Returns:
+            list of str.
+        """
+        order = self.order(seed, epoch)[skip : skip + take]
+        return [self.name_of(example) for example in order]
+
+    def _numbers(self):
+        return np.arange(len(self)) if self.numbers is None else self.numbers
+
+    def _fetch(self):
+        import tensorflow as tf
+
+        # On the host: a GPU would fill up with the images.
+        with tf.device("CPU"):
+            contents = tf.constant(
+                self.contents
+                if self.kind == "array"
+                else self.contents.tolist()
+            )
+            labels = tf.constant(self.labels)
+            numbers = tf.constant(self._numbers(), tf.int64)
+        return lambda epoch, example: {
+            "epoch": epoch,
+            "example": example,
+            "number": tf.gather(numbers, example),
+            "content": tf.gather(contents, example),
+            "label": tf.gather(labels, example),
+        }

@@ -1,0 +1,177 @@
+"""Changes of whole batches: Mixup, CutMix and random erasing, in TensorFlow.
+
+Axes: B images of a batch, H and W height and width, C channels, K classes.
+"""
+
+from collections.abc import Callable
+
+import keras
+
+from keras_vit.data.augmentation import AugmentationConfig
+from keras_vit.data.stateless import key
+
+__all__ = ["batch_augmenter", "mixup"]
+
+
+def batch_augmenter(config: AugmentationConfig, seed: int) -> Callable:
+    """Makes the function that varies a batch.
+
+    Args:
+        config: an `AugmentationConfig`; what concerns single images is not
+            used.
+        seed: non-negative int.
+
+    Returns:
+        A function of images (B, H, W, C), labels (B, K) and the step, which
+        returns images, uint8 if nothing changed them and else float32, and
+        labels.
+
+    Raises:
+        ValueError: when the KerasCV layer does not exist, or KerasCV is not
+            installed.
+    """
+    layers = [
+        _keyed(make(config), purpose, seed)
+        for purpose, make in KERAS_LAYERS.items()
+        if getattr(config, FIELDS[purpose])
+    ]
+    if config.keras_cv:
+        layers.append(_keras_cv_layer(config))
+
+    def augment(images, labels, step):
+        for layer in layers:
+            images, labels = layer(images, labels, step)
+        if config.mixup_alpha:
+            mixup_key = key("mixup", seed, 0, step)
+            images, labels = mixup(
+                images, labels, mixup_key, alpha=config.mixup_alpha
+            )
+        return images, labels
+
+    return augment
+
+
+def mixup(images, labels, key, *, alpha: float):
+    """Mixes each image of a batch with the one before it.
+
+    As `get_mixup` in big_vision's `utils.py`: one weight for the batch, drawn
+    from Beta(alpha, alpha) and turned so that the image itself has the larger
+    part. Mixup: arXiv 1710.09412.
+
+    Args:
+        images: tensor of shape (B, H, W, C).
+        labels: float32 tensor of shape (B, K).
+        key: int64 tensor of shape (2,).
+        alpha: float above 0.
+
+    Returns:
+        Images and labels, float32.
+    """
+    import tensorflow as tf
+
+    # Two gamma variables make a beta variable.
+    gamma = tf.random.stateless_gamma((2,), seed=key, alpha=alpha)
+    weight = gamma[0] / tf.reduce_sum(gamma)
+    weight = tf.maximum(weight, 1 - weight)
+
+    def mixed(values):
+        values = tf.cast(values, tf.float32)
+        return weight * values + (1 - weight) * tf.roll(values, 1, axis=0)
+
+    return mixed(images), mixed(labels)
+
+
+def _cutmix(config: AugmentationConfig):
+    # Keras draws the parameter of the Beta distribution from this range.
+    alpha = config.cutmix_alpha
+    return keras.layers.CutMix(factor=(alpha, alpha), dtype="float32")
+
+
+def _random_erasing(config: AugmentationConfig):
+    rate = config.random_erasing_rate
+    return keras.layers.RandomErasing(
+        factor=(rate, rate), value_range=(0, 255), dtype="float32"
+    )
+
+
+KERAS_LAYERS = {"random_erasing": _random_erasing, "cutmix": _cutmix}
+FIELDS = {"random_erasing": "random_erasing_rate", "cutmix": "cutmix_alpha"}
+
+
+class _KeyedSeeds(keras.random.SeedGenerator):
+    """Gives a Keras layer seeds that are functions of the step.
+
+    Keras's own generator counts its calls in a variable, so that what a layer
+    does depends on the batches before.
+    """
+
+    def __init__(self, purpose, seed):
+        super().__init__(seed=0)
+        self.purpose = purpose
+        self.run_seed = seed
+        self.step = None
+        self.calls = 0
+
+    def begin(self, step):
+        self.step, self.calls = step, 0
+
+    def next(self, ordered=True):
+        del ordered
+        self.calls += 1
+        drawn = key(self.purpose, self.run_seed, self.calls, self.step)
+        return _folded(drawn)
+
+
+def _folded(key):
+    import tensorflow as tf
+
+    # Keras's TensorFlow ops take seeds of two int32.
+    bounds = {"minval": None, "maxval": None, "dtype": tf.int32}
+    return tf.random.stateless_uniform((2,), key, **bounds)
+
+
+def _keyed(layer, purpose: str, seed: int) -> Callable:
+    """Runs a layer of Keras on the seeds of a step."""
+    import tensorflow as tf
+
+    seeds = _KeyedSeeds(purpose, seed)
+    # What Keras does itself where a layer is called inside tf.data.
+    layer.backend.set_backend("tensorflow")
+
+    def run(images, labels, step):
+        seeds.begin(step)
+        drawn = layer.get_random_transformation(
+            {"images": images, "labels": labels}, training=True, seed=seeds
+        )
+        images = layer.transform_images(images, drawn, training=True)
+        labels = layer.transform_labels(labels, drawn, training=True)
+        return tf.cast(images, tf.float32), labels
+
+    return run
+
+
+def _keras_cv_layer(config: AugmentationConfig) -> Callable:
+    try:
+        import keras_cv
+    except ImportError:
+        raise ValueError(
+            f"keras_cv={config.keras_cv!r} needs KerasCV: pip install "
+            '"keras-vision-transformer[cv]".'
+        ) from None
+    layer_class = getattr(keras_cv.layers, config.keras_cv or "", None)
+    if layer_class is None:
+        raise ValueError(
+            f"There is no layer keras_cv.layers.{config.keras_cv}; examples "
+            "are 'RandAugment', 'AugMix' and 'GridMask'."
+        )
+    layer = layer_class(dtype="float32", **(config.keras_cv_arguments or {}))
+
+    def run(images, labels, step):
+        import tensorflow as tf
+
+        del step
+        batch = {"images": tf.cast(images, tf.float32), "labels": labels}
+        batch = layer(batch, training=True)
+        return batch["images"], batch["labels"]
+
+    return run
