@@ -8,12 +8,13 @@ import keras
 import numpy as np
 from layouts_table import hidden_part
 
-from keras_vit.checkpoints import formats_table, load_checkpoint, recognition
-from keras_vit.checkpoints.configure import configure
-from keras_vit.checkpoints.naming import row_of
-from keras_vit.checkpoints.opening import open_tensors
-from keras_vit.checkpoints.recognition import recognise
-from keras_vit.checkpoints.transforms import TRANSFORMS
+from keras_vit.checkpoints import load_checkpoint
+from keras_vit.checkpoints.containers.opening import open_tensors
+from keras_vit.checkpoints.formats import formats_table, recognition
+from keras_vit.checkpoints.formats.configure import configure
+from keras_vit.checkpoints.formats.naming import row_of
+from keras_vit.checkpoints.formats.recognition import recognise
+from keras_vit.checkpoints.formats.transforms import TRANSFORMS
 
 __all__ = ["Case", "run"]
 

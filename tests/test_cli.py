@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from command import fail, run
 
-from keras_vit.checkpoints import catalog, fetch
+from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.cli import main
 from keras_vit.cli.listing import as_markdown
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from command import fail, run
 
-from keras_vit.checkpoints import catalog, fetch, load_checkpoint
+from keras_vit.checkpoints import load_checkpoint
+from keras_vit.checkpoints.public import catalog, fetch
 
 REFERENCE = Path(__file__).parent / "reference"
 GOOGLE = REFERENCE / "vit_tiny_google.npz"

@@ -16,7 +16,7 @@ from keras_vit.checkpoints import (
     load_weights,
     read_info,
 )
-from keras_vit.checkpoints.fetch import resolve
+from keras_vit.checkpoints.public.fetch import resolve
 
 __all__ = ["Common", "instantiate"]
 

@@ -2,8 +2,8 @@
 
 import re
 
-from keras_vit.checkpoints.formats_table import Format
-from keras_vit.checkpoints.naming import row_of
+from keras_vit.checkpoints.formats.formats_table import Format
+from keras_vit.checkpoints.formats.naming import row_of
 from keras_vit.checkpoints.target import Target
 
 __all__ = ["features_for", "objections"]

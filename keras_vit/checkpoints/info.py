@@ -6,9 +6,9 @@ import math
 import os
 from pathlib import Path
 
-from keras_vit.checkpoints.configure import configure
+from keras_vit.checkpoints.containers.opening import kind_of, split_subtree
+from keras_vit.checkpoints.formats.configure import configure
 from keras_vit.checkpoints.loading import open_source
-from keras_vit.checkpoints.opening import kind_of, split_subtree
 
 __all__ = ["Info", "check_weights", "read_info"]
 
@@ -108,7 +108,7 @@ def check_weights(weights, model: str | None = None) -> None:
     elif text.startswith((".", "~", os.sep)) or path.endswith(SUFFIXES):
         raise missing_file(Path(path))
     else:
-        from keras_vit.checkpoints import catalog
+        from keras_vit.checkpoints.public import catalog
 
         catalog.find(model, text)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import keras
 
-from keras_vit.checkpoints.errors import refuse
-from keras_vit.checkpoints.recognition import listed
+from keras_vit.checkpoints.containers.errors import refuse
+from keras_vit.checkpoints.formats.recognition import listed
 from keras_vit.checkpoints.target import FAMILIES
 
 __all__ = ["builder", "check_shapes"]

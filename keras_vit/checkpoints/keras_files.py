@@ -7,17 +7,21 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.configured import Configured
-from keras_vit.checkpoints.errors import refuse, refusing
-from keras_vit.checkpoints.formats_table import Format
-from keras_vit.checkpoints.hdf5 import HARMFUL, datasets
+from keras_vit.checkpoints.containers.errors import refuse, refusing
+from keras_vit.checkpoints.containers.hdf5 import HARMFUL, datasets
+from keras_vit.checkpoints.containers.tensors import (
+    Tensor,
+    TensorFile,
+    check_name,
+)
+from keras_vit.checkpoints.formats.configured import Configured
+from keras_vit.checkpoints.formats.formats_table import Format
+from keras_vit.checkpoints.formats.naming import Row
+from keras_vit.checkpoints.formats.recognition import listed
+from keras_vit.checkpoints.formats.source import Source
 from keras_vit.checkpoints.keras_config import builder, check_shapes
-from keras_vit.checkpoints.naming import Row
-from keras_vit.checkpoints.recognition import listed
 from keras_vit.checkpoints.report import LoadReport
-from keras_vit.checkpoints.source import Source
 from keras_vit.checkpoints.target import target_of
-from keras_vit.checkpoints.tensors import Tensor, TensorFile, check_name
 
 __all__ = ["OPENERS", "load_weights_h5"]
 

@@ -7,18 +7,18 @@ from pathlib import Path
 import keras
 
 from keras_vit.checkpoints import keras_files
-from keras_vit.checkpoints.configure import configure
-from keras_vit.checkpoints.deferred import built_with
-from keras_vit.checkpoints.opening import (
+from keras_vit.checkpoints.containers.opening import (
     kind_of,
     open_tensors,
     split_subtree,
 )
+from keras_vit.checkpoints.containers.stack import is_stacked
+from keras_vit.checkpoints.deferred import built_with
+from keras_vit.checkpoints.formats.configure import configure
+from keras_vit.checkpoints.formats.recognition import recognise
+from keras_vit.checkpoints.formats.source import Source
 from keras_vit.checkpoints.plan import Plan, plan_of
-from keras_vit.checkpoints.recognition import recognise
-from keras_vit.checkpoints.source import Source
-from keras_vit.checkpoints.stack import is_stacked
-from keras_vit.checkpoints.surgery import adapted_fields
+from keras_vit.checkpoints.surgery.model_fields import adapted_fields
 from keras_vit.checkpoints.target import build, target_of
 
 __all__ = ["load_checkpoint", "load_weights", "open_source"]
@@ -48,7 +48,7 @@ def load_checkpoint(
     Args:
         source: path of a file or folder, `file.npz:part` for one of several
             models in a file, or a name or address that
-            `keras_vit.checkpoints.fetch` knows.
+            `keras_vit.checkpoints.public.fetch` knows.
         classes: int, another number of classes gives a classification layer
             of zeros; None keeps that of the file.
         input_shape: (height, width, channels) in pixels; another size
@@ -168,7 +168,7 @@ def located(source) -> tuple[str, str]:
     path, part = split_subtree(source)
     if Path(path).exists():
         return path, part
-    from keras_vit.checkpoints import fetch
+    from keras_vit.checkpoints.public import fetch
 
     return split_subtree(fetch.resolve(source))
 

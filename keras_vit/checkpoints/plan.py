@@ -5,11 +5,11 @@ import re
 import warnings
 from collections.abc import Callable
 
-from keras_vit.checkpoints.adapt import adapter
-from keras_vit.checkpoints.configured import Configured
-from keras_vit.checkpoints.recognition import listed
+from keras_vit.checkpoints.formats.configured import Configured
+from keras_vit.checkpoints.formats.recognition import listed
+from keras_vit.checkpoints.formats.source import Source
 from keras_vit.checkpoints.report import LoadReport
-from keras_vit.checkpoints.source import Source
+from keras_vit.checkpoints.surgery.adapt import adapter
 from keras_vit.checkpoints.target import Target
 
 __all__ = ["Plan", "plan_of"]

@@ -9,14 +9,14 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.configs import hugging_face_config
-from keras_vit.checkpoints.formats_table import FORMATS, Format
+from keras_vit.checkpoints.containers.metadata import our_metadata
+from keras_vit.checkpoints.containers.npz import write_npz
+from keras_vit.checkpoints.containers.safetensors import write_safetensors
+from keras_vit.checkpoints.formats.formats_table import FORMATS, Format
+from keras_vit.checkpoints.formats.naming import row_of
+from keras_vit.checkpoints.formats.transforms import TRANSFORMS
 from keras_vit.checkpoints.holding import features_for, objections
-from keras_vit.checkpoints.metadata import our_metadata
-from keras_vit.checkpoints.naming import row_of
-from keras_vit.checkpoints.npz import write_npz
-from keras_vit.checkpoints.safetensors import write_safetensors
 from keras_vit.checkpoints.target import Target, target_of
-from keras_vit.checkpoints.transforms import TRANSFORMS
 
 __all__ = ["save_checkpoint"]
 

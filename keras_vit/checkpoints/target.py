@@ -5,7 +5,7 @@ import dataclasses
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.transforms import Facts
+from keras_vit.checkpoints.formats.transforms import Facts
 
 __all__ = ["FAMILIES", "Target", "build", "target_of"]
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from keras_vit.checkpoints import catalog
+from keras_vit.checkpoints.public import catalog
 
 AUGREG = "https://storage.googleapis.com/vit_models/augreg"
 

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from keras_vit import applications, preprocessing
-from keras_vit.checkpoints import catalog
-from keras_vit.checkpoints.catalog_table import WITHOUT_WEIGHTS
+from keras_vit.checkpoints.public import catalog
+from keras_vit.checkpoints.public.catalog_table import WITHOUT_WEIGHTS
 
 ALL = catalog.entries()
 VIT_MODELS = "https://storage.googleapis.com/vit_models"

@@ -11,8 +11,8 @@ import keras
 import pytest
 from file_server import Server, npz
 
-from keras_vit.checkpoints import receive
-from keras_vit.checkpoints.download import Download
+from keras_vit.checkpoints.public import receive
+from keras_vit.checkpoints.public.download import Download
 
 
 @pytest.fixture

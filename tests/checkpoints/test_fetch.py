@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from file_server import npz
 
-from keras_vit.checkpoints import catalog, fetch
-from keras_vit.checkpoints.download import Download
-from keras_vit.checkpoints.integrity import check_beginning
+from keras_vit.checkpoints.public import catalog, fetch
+from keras_vit.checkpoints.public.download import Download
+from keras_vit.checkpoints.public.integrity import check_beginning
 
 ENTRY = catalog.find("ViT_B16", "imagenet21k")
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from reference_cases import FOLDER, path_of
 
 from keras_vit.checkpoints import read_info
-from keras_vit.checkpoints.configure import configure
+from keras_vit.checkpoints.formats.configure import configure
 from keras_vit.checkpoints.loading import open_source
 
 SUITE = {

@@ -15,10 +15,10 @@ from layouts_table import MAKERS, layout
 from mutations import Case, run
 from reference_cases import CASES, expected, options_of, path_of
 
-from keras_vit.checkpoints.formats_table import FORMATS
-from keras_vit.checkpoints.naming import expression
-from keras_vit.checkpoints.opening import open_tensors
-from keras_vit.checkpoints.recognition import recognise
+from keras_vit.checkpoints.containers.opening import open_tensors
+from keras_vit.checkpoints.formats.formats_table import FORMATS
+from keras_vit.checkpoints.formats.naming import expression
+from keras_vit.checkpoints.formats.recognition import recognise
 
 # Golden cases that together hold most rows of the tables.
 GOLDEN = (

@@ -15,7 +15,7 @@ from reference_cases import (
     path_of,
 )
 
-from keras_vit.checkpoints.opening import open_tensors
+from keras_vit.checkpoints.containers.opening import open_tensors
 
 KEYS = (
     "logits",

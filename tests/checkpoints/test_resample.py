@@ -5,8 +5,11 @@ import numpy as np
 import pytest
 from reference_cases import expected, load
 
-from keras_vit.checkpoints.patch_resize import adapt_channels, resize_patches
-from keras_vit.checkpoints.resample import (
+from keras_vit.checkpoints.surgery.patch_resize import (
+    adapt_channels,
+    resize_patches,
+)
+from keras_vit.checkpoints.surgery.resample import (
     resample_position_embedding,
     resize_matrix,
 )

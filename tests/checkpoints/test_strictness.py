@@ -11,7 +11,7 @@ from keras_vit.checkpoints import (
     load_weights,
     read_info,
 )
-from keras_vit.checkpoints.npz import write_npz
+from keras_vit.checkpoints.containers.npz import write_npz
 
 NAME = "vit_tiny_augreg"
 

@@ -1,0 +1,1 @@
+"""Files and folders as named tensors, read one by one."""

@@ -1,0 +1,155 @@
+"""`.npz` files, read and written one array at a time, without pickle."""
+
+import warnings
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from keras_vit.checkpoints.containers.errors import refuse, refusing
+from keras_vit.checkpoints.containers.memory import empty
+from keras_vit.checkpoints.containers.tensors import (
+    MAX_TENSORS,
+    Tensor,
+    TensorFile,
+    check_name,
+    check_plausible,
+)
+
+__all__ = ["open_npz", "write_npz"]
+
+# Weights barely compress, but heads of zeros do: what is unpacked may be this
+# many times the file, and this much more.
+MAX_RATIO = 50
+MAX_EXTRA_BYTES = 64 * 2**20
+CHUNK = 2**18  # bytes, which stay in the cache of a core
+
+
+def open_npz(path) -> TensorFile:
+    """Lists the arrays of an `.npz` file; each is read when asked for.
+
+    Args:
+        path: path of the file.
+
+    Returns:
+        A `TensorFile`. bfloat16, which NumPy writes as void of 2 bytes, is
+        read as bfloat16.
+
+    Raises:
+        ValueError: for a file that is damaged, too good to be true, or holds
+            pickled objects.
+        OSError: when the file cannot be opened.
+    """
+    path = Path(path)
+    with refusing(path, "the file"):
+        archive = zipfile.ZipFile(path)  # closed with the last of the readers
+        members = archive.infolist()
+        check_members(path, members)
+        tensors = {}
+        for member in members:
+            name = member.filename.removesuffix(".npy")
+            with refusing(path, "the header", name):
+                tensors[name] = tensor_of(path, archive, member, name)
+    return TensorFile(str(path), tensors, kind="npz")
+
+
+def check_members(path, members) -> None:
+    """Raises a ValueError for duplicates, bombs, encryption, bad names."""
+    names = [member.filename for member in members]
+    unpacked = sum(member.file_size for member in members)
+    packed = sum(member.compress_size for member in members)
+    size = path.stat().st_size
+    if len(set(names)) < len(names) or len(names) > MAX_TENSORS:
+        refuse(path, "holds the same name twice or too many", BOMB_CURE)
+    if packed > size or unpacked > MAX_RATIO * size + MAX_EXTRA_BYTES:
+        refuse(path, f"unpacks {size} bytes to {unpacked}", BOMB_CURE)
+    for member in members:
+        check_name(path, member.filename)
+        if not member.filename.endswith(".npy"):
+            refuse(
+                path,
+                "is no array of NumPy",
+                "Expected a file that numpy.savez wrote.",
+                member.filename,
+            )
+
+
+BOMB_CURE = "Such a file was made to do harm: do not use it."
+
+
+def tensor_of(path, archive, member, name) -> Tensor:
+    """Reads the header of one member."""
+    with archive.open(member) as file:
+        shape, fortran_order, dtype, offset = read_header(file)
+    if dtype.hasobject:
+        refuse(
+            path,
+            "is an array of pickled Python objects",
+            "Unpickling runs code of the file's author, so it is not done: "
+            "save arrays of numbers.",
+            name,
+        )
+    check_plausible(path, name, shape, dtype, member.file_size - offset)
+    filename = member.filename
+
+    def read():
+        with archive.open(filename) as file:
+            file.read(offset)
+            return read_array(file, shape, fortran_order, dtype)
+
+    return Tensor(shape, as_bfloat16(dtype), read)
+
+
+def read_header(file):
+    """(shape, fortran_order, dtype, bytes) of the header of a `.npy`."""
+    version = np.lib.format.read_magic(file)
+    reader = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }[version]
+    with warnings.catch_warnings():
+        # NumPy warns of headers that Python 2 wrote; it reads them well.
+        warnings.simplefilter("ignore")
+        shape, fortran_order, dtype = reader(file)
+    return shape, fortran_order, dtype, file.tell()
+
+
+def read_array(file, shape, fortran_order, dtype) -> np.ndarray:
+    """Reads what follows a header; the zip's checksum is checked."""
+    array = empty(shape, dtype, order="F" if fortran_order else "C")
+    flat = array.reshape(-1, order="A").view(np.uint8)
+    done = 0
+    while done < flat.size:
+        chunk = file.read(min(CHUNK, flat.size - done))
+        if not chunk:
+            raise EOFError(f"ends after {done} of {flat.size} bytes")
+        flat[done : done + len(chunk)] = np.frombuffer(chunk, np.uint8)
+        done += len(chunk)
+    if file.read(1):  # the checksum is compared at the very end
+        raise EOFError("goes on after its last number")
+    return array.view(as_bfloat16(dtype)) if dtype.kind == "V" else array
+
+
+def as_bfloat16(dtype: np.dtype) -> np.dtype:
+    """bfloat16 for NumPy's void of 2 bytes, else the dtype itself."""
+    if dtype.kind == "V" and dtype.itemsize == 2 and dtype.names is None:
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return dtype
+
+
+def write_npz(path, arrays: Iterable) -> None:
+    """Writes an uncompressed `.npz` file, one array at a time.
+
+    Args:
+        path: path of the file.
+        arrays: pairs of name and array.
+    """
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays:
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(
+                    file, np.ascontiguousarray(array), allow_pickle=False
+                )

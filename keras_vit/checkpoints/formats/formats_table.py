@@ -1,0 +1,313 @@
+"""The formats: by what a file of each is known, and what it stands for."""
+
+import dataclasses
+
+from keras_vit.checkpoints.formats import (
+    google_table,
+    keras_hub_table,
+    torch_table,
+)
+
+__all__ = ["FORMATS", "Format"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """One layout of files for one family of models.
+
+    Args:
+        name: str, as in `save_checkpoint(..., format=name)`.
+        family: "vit", "mixer" or "bit".
+        table: dict from our path to the file's names, see `rows`.
+        marks: names, one tuple of which is complete in each such file.
+        variants: dict from a feature to rows that take the place of others.
+        signs: dict from a feature to the name whose presence shows it.
+        aliases: pairs of a regular expression and what names in the file
+            that match are to be read as.
+        constants: dict, fields of the config that the family fixes.
+        ignored: regular expressions of names without influence.
+        unsupported: dict from a regular expression of names to what they
+            belong to that the models here do not have.
+        resampling: how the family resamples position embeddings.
+        container: "npz", "safetensors", or "folder" with a config.json; ""
+            for what is only read.
+        settable: fields of `constants` that the readers of the format take
+            from elsewhere, so that any value can be written.
+        unwritable: regular expressions of our paths that files have, but
+            today's readers of the format do not take.
+    """
+
+    name: str
+    family: str
+    table: dict
+    marks: tuple
+    variants: dict = dataclasses.field(default_factory=dict)
+    signs: dict = dataclasses.field(default_factory=dict)
+    aliases: tuple = ()
+    constants: dict = dataclasses.field(default_factory=dict)
+    ignored: tuple = ()
+    unsupported: dict = dataclasses.field(default_factory=dict)
+    resampling: str = "linear_aligned"
+    container: str = "npz"
+    settable: tuple = ()
+    unwritable: tuple = ()
+
+    def rows(self, features) -> dict:
+        """The table with the rows of the given features."""
+        table = dict(self.table)
+        for feature, rows in self.variants.items():
+            if feature in features:
+                table |= rows
+        return table
+
+
+# What a file may hold besides one tower's parameters.
+FLAX_COMPANIONS = (r"opt/.*", r"state/.*", r"params/(txt/.*|t|b)", r"chrono/.*")
+
+TANH = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-6}
+EXACT = {"activation": "gelu", "layer_norm_epsilon": 1e-6}
+GOOGLE_RESNET = {
+    "resnet_standardization": "deviation",
+    "resnet_standardization_epsilon": 1e-5,
+    "resnet_group_norm_epsilon": 1e-6,
+}
+TORCH_RESNET = {
+    "resnet_standardization": "variance",
+    "resnet_standardization_epsilon": 1e-8,
+    "resnet_group_norm_epsilon": 1e-5,
+}
+
+BLOCK = r"(Transformer/encoderblock(?:_\d+)?)"
+PRE_LINEN = (
+    (r"Transformer/pos_embedding", "Transformer/posembed_input/pos_embedding"),
+    (BLOCK + r"/LayerNorm_1/(.*)", r"\1/LayerNorm_2/\2"),
+    (
+        BLOCK + r"/MultiHeadDotProductAttention_0/(.*)",
+        r"\1/MultiHeadDotProductAttention_1/\2",
+    ),
+    (BLOCK + r"/MlpBlock_0/(.*)", r"\1/MlpBlock_3/\2"),
+)
+OLD_MIXER = (
+    (r"embedding/(kernel|bias)", r"stem/\1"),
+    (r"Mixer/encoder_norm/(.*)", r"pre_head_layer_norm/\1"),
+    (
+        r"Mixer/encoderblock_(\d+)/(token|channel)_mixing_phase_0/(\w+)1",
+        r"MixerBlock_\1/\2_mixing/Dense_0/\3",
+    ),
+    (
+        r"Mixer/encoderblock_(\d+)/(token|channel)_mixing_phase_0/(\w+)2",
+        r"MixerBlock_\1/\2_mixing/Dense_1/\3",
+    ),
+    (
+        r"(?:Mixer/encoderblock|MixerBlock)_(\d+)/LayerNorm_0/(.*)",
+        r"MixerBlock_\1/LayerNorm_0/\2",
+    ),
+    # Numbered 1, or by Flax before Linen, which counted all modules, higher.
+    (
+        r"(?:Mixer/encoderblock|MixerBlock)_(\d+)/LayerNorm_[1-9]/(.*)",
+        r"MixerBlock_\1/LayerNorm_1/\2",
+    ),
+)
+# transformers 5 renamed its modules; it still writes the old names.
+HUGGING_FACE_5 = (
+    (r"(?:vit|deit)\.(.*)", r"\1"),
+    (r"(?:encoder\.)?layers?\.(\d+)\.(.*)", r"encoder.layer.\1.\2"),
+    *(
+        (
+            rf"(encoder\.layer\.\d+)\.attention\.(?:attention\.)?{new}\.(\w+)",
+            rf"\1.attention.attention.{old}.\2",
+        )
+        for new, old in (
+            ("q_proj", "query"),
+            ("k_proj", "key"),
+            ("v_proj", "value"),
+        )
+    ),
+    (
+        r"(encoder\.layer\.\d+)\.attention\.(?:o_proj|out_proj)\.(\w+)",
+        r"\1.attention.output.dense.\2",
+    ),
+    (
+        r"(encoder\.layer\.\d+)\.mlp\.fc1\.(\w+)",
+        r"\1.intermediate.dense.\2",
+    ),
+    (r"(encoder\.layer\.\d+)\.mlp\.fc2\.(\w+)", r"\1.output.dense.\2"),
+)
+
+TIMM_UNSUPPORTED = {
+    r"blocks\.\d+\.(ls[12]\.gamma|gamma_[12])": "LayerScale (DeiT-III)",
+    r"reg_token": "register tokens",
+    r"blocks\.\d+\.attn\.[qk]_norm\..*": "normalised queries and keys",
+    r"blocks\.\d+\.(attn|mlp)\.norm\..*": "norms inside attention or MLP",
+    r"norm_pre\..*": "a norm in front of the blocks (CLIP)",
+    r"blocks\.\d+\.mlp\.(fc1_[gx]|w12)\..*": "gated MLPs (SwiGLU)",
+    r"blocks\.\d+\.attn\.(rel_pos.*|relative_position.*)": (
+        "relative position embeddings"
+    ),
+    r"decoder.*|mask_token": "a decoder for masked images (MAE)",
+}
+
+FORMATS = (
+    Format(
+        "google",
+        "vit",
+        google_table.GOOGLE,
+        marks=(
+            (
+                "Transformer/encoder_norm/scale",
+                "Transformer/posembed_input/pos_embedding",
+            ),
+        ),
+        aliases=PRE_LINEN,
+        constants={**TANH, **GOOGLE_RESNET},
+        ignored=FLAX_COMPANIONS,
+    ),
+    Format(
+        "big_vision",
+        "vit",
+        google_table.BIG_VISION,
+        marks=(("Transformer/encoder_norm/scale",),),
+        variants={
+            "prefix_without_position": google_table.PREFIX_WITHOUT_POSITION
+        },
+        constants=TANH,
+        ignored=FLAX_COMPANIONS,
+        unsupported={r"(conv_root|gn_root|block\d+)/.*": "a ResNet"},
+    ),
+    Format(
+        "mixer",
+        "mixer",
+        google_table.MIXER,
+        marks=(("pre_head_layer_norm/scale", "stem/kernel"),),
+        aliases=OLD_MIXER,
+        constants=TANH,
+        ignored=FLAX_COMPANIONS,
+    ),
+    Format(
+        "bit",
+        "bit",
+        google_table.BIT,
+        marks=(("resnet/root_block/standardized_conv2d/kernel",),),
+        aliases=((r"(.*/standardized_conv2d)_\d+/(.*)", r"\1/\2"),),
+        constants={
+            "standardization_epsilon": 1e-10,
+            "group_norm_epsilon": 1e-5,
+        },
+        ignored=FLAX_COMPANIONS,
+    ),
+    Format(
+        "timm",
+        "vit",
+        torch_table.TIMM,
+        marks=(("patch_embed.proj.weight", "blocks.0.attn.qkv.weight"),),
+        variants={
+            "distillation_token": torch_table.TIMM_DISTILLED,
+            "averaged_heads": torch_table.TIMM_AVERAGED_HEADS,
+            "norm_after_pooling": torch_table.TIMM_NORM_AFTER_POOLING,
+            "prefix_without_position": (
+                torch_table.TIMM_PREFIX_WITHOUT_POSITION
+            ),
+            "root_only": torch_table.TIMM_ROOT_ONLY,
+        },
+        signs={
+            "distillation_token": "dist_token",
+            "averaged_heads": "head_dist.weight",
+            "norm_after_pooling": "fc_norm.weight",
+            "root_only": "patch_embed.backbone.conv.weight",
+        },
+        constants={**EXACT, **TORCH_RESNET},
+        unsupported=TIMM_UNSUPPORTED,
+        resampling="bicubic_antialiased",
+        container="safetensors",
+        settable=("activation", "layer_norm_epsilon"),
+        # Old files have it; timm itself dropped the layer.
+        unwritable=(r"pre_logits/.*",),
+    ),
+    Format(
+        "timm",
+        "mixer",
+        torch_table.TIMM_MIXER,
+        marks=(("stem.proj.weight", "blocks.0.mlp_tokens.fc1.weight"),),
+        constants=EXACT,
+        container="safetensors",
+        settable=("activation", "layer_norm_epsilon"),
+    ),
+    Format(
+        "timm",
+        "bit",
+        torch_table.TIMM_BIT,
+        marks=(("stem.conv.weight", "stages.0.blocks.0.conv1.weight"),),
+        constants={
+            "standardization_epsilon": 1e-8,
+            "group_norm_epsilon": 1e-5,
+        },
+        container="safetensors",
+        settable=("standardization_epsilon",),
+    ),
+    Format(
+        "hugging_face",
+        "vit",
+        torch_table.HUGGING_FACE,
+        marks=(
+            (
+                "embeddings.patch_embeddings.projection.weight",
+                "embeddings.position_embeddings",
+            ),
+        ),
+        variants={
+            "distillation_token": torch_table.HUGGING_FACE_DISTILLED,
+            "averaged_heads": torch_table.HUGGING_FACE_AVERAGED_HEADS,
+        },
+        signs={
+            "distillation_token": "embeddings.distillation_token",
+            "averaged_heads": "cls_classifier.weight",
+        },
+        aliases=HUGGING_FACE_5,
+        constants={**EXACT, "layer_norm_epsilon": 1e-12, **TORCH_RESNET},
+        ignored=(r"embeddings\.position_ids",),
+        unsupported={
+            r"decoder\..*|embeddings\.mask_token": (
+                "a decoder for masked images"
+            ),
+            r"encoder\.layer\.\d+\.lambda_.*": "LayerScale",
+        },
+        resampling="bicubic",
+        container="folder",
+        settable=("activation", "layer_norm_epsilon"),
+    ),
+    Format(
+        "hugging_face",
+        "bit",
+        torch_table.HUGGING_FACE_BIT,
+        marks=(("embedder.convolution.weight", "norm.weight"),),
+        aliases=((r"bit\.(.*)", r"\1"),),
+        constants={
+            "standardization_epsilon": 1e-8,
+            "group_norm_epsilon": 1e-5,
+        },
+        container="folder",
+    ),
+    Format(
+        "torchvision",
+        "vit",
+        torch_table.TORCHVISION,
+        marks=(("conv_proj.weight", "encoder.pos_embedding"),),
+        aliases=(
+            (r"(.*)\.mlp\.linear_1\.(\w+)", r"\1.mlp.0.\2"),
+            (r"(.*)\.mlp\.linear_2\.(\w+)", r"\1.mlp.3.\2"),
+        ),
+        constants=EXACT,
+        unsupported={r"conv_proj\.\d+\..*": "a convolutional stem"},
+        resampling="bicubic",
+        container="safetensors",
+    ),
+    Format(
+        "keras_hub",
+        "vit",
+        keras_hub_table.KERAS_HUB,
+        marks=(("layers/vi_t_encoder/layer_norm/vars/0",),),
+        constants=EXACT,
+        resampling="bicubic",
+        container="",
+    ),
+)

@@ -1,0 +1,223 @@
+"""Names in the files of timm, Hugging Face transformers and torchvision.
+
+Sources: timm 1.0.31 (models/vision_transformer.py, deit.py, mlp_mixer.py,
+resnetv2.py), transformers 5.23.0 (models/vit, deit, bit) and 4.40.2
+(vit_hybrid), torchvision (models/vision_transformer.py).
+"""
+
+from keras_vit.checkpoints.formats.rows import (
+    torch_convolution,
+    torch_dense,
+    torch_norm,
+)
+
+__all__ = [
+    "HUGGING_FACE",
+    "HUGGING_FACE_AVERAGED_HEADS",
+    "HUGGING_FACE_BIT",
+    "HUGGING_FACE_DISTILLED",
+    "TIMM",
+    "TIMM_AVERAGED_HEADS",
+    "TIMM_BIT",
+    "TIMM_DISTILLED",
+    "TIMM_MIXER",
+    "TIMM_NORM_AFTER_POOLING",
+    "TIMM_PREFIX_WITHOUT_POSITION",
+    "TIMM_ROOT_ONLY",
+    "TORCHVISION",
+]
+
+
+def unit(theirs):
+    """Rows of a hybrid's bottleneck unit, whose shortcuts are normalised."""
+    shortcut = "stage{s}_unit{u}_shortcut_norm"
+    return {
+        **preactivated_unit(theirs),
+        **torch_norm(shortcut, f"{theirs}.downsample.norm"),
+    }
+
+
+def preactivated_unit(theirs):
+    """Rows of a unit of BiT; timm and Hugging Face call it the same."""
+    ours = "stage{s}_unit{u}"
+    return {
+        **torch_convolution(f"{ours}_conv1", f"{theirs}.conv1"),
+        **torch_convolution(f"{ours}_conv2", f"{theirs}.conv2"),
+        **torch_convolution(f"{ours}_conv3", f"{theirs}.conv3"),
+        **torch_convolution(f"{ours}_shortcut", f"{theirs}.downsample.conv"),
+        **torch_norm(f"{ours}_norm1", f"{theirs}.norm1"),
+        **torch_norm(f"{ours}_norm2", f"{theirs}.norm2"),
+        **torch_norm(f"{ours}_norm3", f"{theirs}.norm3"),
+    }
+
+
+BACKBONE = "patch_embed.backbone"
+
+TIMM = {
+    **torch_dense(
+        "patch_embed/projection", "patch_embed.proj", kernel="convolution"
+    ),
+    "class_token/token": ("cls_token", "same"),
+    "position_embedding/embedding": ("pos_embed", "same"),
+    **torch_norm("block_{i}/attention_norm", "blocks.{i}.norm1"),
+    **torch_dense(
+        "block_{i}/attention/qkv",
+        "blocks.{i}.attn.qkv",
+        "torch_qkv_rows",
+        "torch_qkv_rows",
+    ),
+    **torch_dense("block_{i}/attention/out", "blocks.{i}.attn.proj"),
+    **torch_norm("block_{i}/mlp_norm", "blocks.{i}.norm2"),
+    **torch_dense("block_{i}/mlp/dense", "blocks.{i}.mlp.fc1"),
+    **torch_dense("block_{i}/mlp/dense_1", "blocks.{i}.mlp.fc2"),
+    **torch_norm("encoder_norm", "norm"),
+    "pool/probe": ("attn_pool.latent", "same"),
+    **torch_dense("pool/query", "attn_pool.q"),
+    **torch_dense(
+        "pool/key_value", "attn_pool.kv", "torch_kv_rows", "torch_kv_rows"
+    ),
+    **torch_dense("pool/out", "attn_pool.proj"),
+    **torch_norm("pool/norm", "attn_pool.norm"),
+    **torch_dense("pool/mlp/dense", "attn_pool.mlp.fc1"),
+    **torch_dense("pool/mlp/dense_1", "attn_pool.mlp.fc2"),
+    **torch_dense("pre_logits", "pre_logits.fc"),
+    **torch_dense("predictions", "head"),
+    **torch_convolution("root_conv", f"{BACKBONE}.stem.conv"),
+    **torch_norm("root_norm", f"{BACKBONE}.stem.norm"),
+    **unit(BACKBONE + ".stages.{s0}.blocks.{u0}"),
+}
+
+TIMM_DISTILLED = {
+    "class_token/token": (("cls_token", "dist_token"), "tokens"),
+}
+
+TIMM_AVERAGED_HEADS = {
+    "predictions/kernel": (
+        ("head.weight", "head_dist.weight"),
+        "average_heads",
+    ),
+    "predictions/bias": (("head.bias", "head_dist.bias"), "average_biases"),
+}
+
+TIMM_NORM_AFTER_POOLING = torch_norm("encoder_norm", "fc_norm")
+
+TIMM_PREFIX_WITHOUT_POSITION = {
+    "position_embedding/embedding": ("pos_embed", "behind_prefix"),
+}
+
+TIMM_ROOT_ONLY = {
+    **torch_convolution("root_conv", f"{BACKBONE}.conv"),
+    **torch_norm("root_norm", f"{BACKBONE}.norm"),
+}
+
+TIMM_MIXER = {
+    **torch_dense("patch_embed/projection", "stem.proj", kernel="convolution"),
+    **torch_norm("block_{i}/token_norm", "blocks.{i}.norm1"),
+    **torch_dense("block_{i}/token_mixing/dense", "blocks.{i}.mlp_tokens.fc1"),
+    **torch_dense(
+        "block_{i}/token_mixing/dense_1", "blocks.{i}.mlp_tokens.fc2"
+    ),
+    **torch_norm("block_{i}/channel_norm", "blocks.{i}.norm2"),
+    **torch_dense(
+        "block_{i}/channel_mixing/dense", "blocks.{i}.mlp_channels.fc1"
+    ),
+    **torch_dense(
+        "block_{i}/channel_mixing/dense_1", "blocks.{i}.mlp_channels.fc2"
+    ),
+    **torch_norm("encoder_norm", "norm"),
+    **torch_dense("predictions", "head"),
+}
+
+TIMM_BIT = {
+    **torch_convolution("root_conv", "stem.conv"),
+    **preactivated_unit("stages.{s0}.blocks.{u0}"),
+    **torch_norm("encoder_norm", "norm"),
+    **torch_dense("predictions", "head.fc", kernel="linear_1x1"),
+}
+
+LAYER = "encoder.layer.{i}"
+PROJECTIONS = ("query", "key", "value")
+BIT_BACKBONE = "embeddings.patch_embeddings.backbone.bit"
+
+HUGGING_FACE = {
+    **torch_dense(
+        "patch_embed/projection",
+        "embeddings.patch_embeddings.projection",
+        kernel="convolution",
+    ),
+    "class_token/token": ("embeddings.cls_token", "same"),
+    "position_embedding/embedding": (
+        "embeddings.position_embeddings",
+        "same",
+    ),
+    **torch_norm("block_{i}/attention_norm", f"{LAYER}.layernorm_before"),
+    "block_{i}/attention/qkv/kernel": (
+        tuple(f"{LAYER}.attention.attention.{x}.weight" for x in PROJECTIONS),
+        "torch_qkv",
+    ),
+    "block_{i}/attention/qkv/bias": (
+        tuple(f"{LAYER}.attention.attention.{x}.bias" for x in PROJECTIONS),
+        "torch_qkv",
+    ),
+    **torch_dense("block_{i}/attention/out", f"{LAYER}.attention.output.dense"),
+    **torch_norm("block_{i}/mlp_norm", f"{LAYER}.layernorm_after"),
+    **torch_dense("block_{i}/mlp/dense", f"{LAYER}.intermediate.dense"),
+    **torch_dense("block_{i}/mlp/dense_1", f"{LAYER}.output.dense"),
+    **torch_norm("encoder_norm", "layernorm"),
+    **torch_dense("pre_logits", "pooler.dense"),
+    **torch_dense("predictions", "classifier"),
+    **torch_convolution("root_conv", f"{BIT_BACKBONE}.embedder.convolution"),
+    **torch_norm("root_norm", f"{BIT_BACKBONE}.embedder.norm"),
+    **unit(BIT_BACKBONE + ".encoder.stages.{s0}.layers.{u0}"),
+}
+
+HUGGING_FACE_DISTILLED = {
+    "class_token/token": (
+        ("embeddings.cls_token", "embeddings.distillation_token"),
+        "tokens",
+    ),
+}
+
+HUGGING_FACE_AVERAGED_HEADS = {
+    "predictions/kernel": (
+        ("cls_classifier.weight", "distillation_classifier.weight"),
+        "average_heads",
+    ),
+    "predictions/bias": (
+        ("cls_classifier.bias", "distillation_classifier.bias"),
+        "average_biases",
+    ),
+}
+
+HUGGING_FACE_BIT = {
+    **torch_convolution("root_conv", "embedder.convolution"),
+    **preactivated_unit("encoder.stages.{s0}.layers.{u0}"),
+    **torch_norm("encoder_norm", "norm"),
+    **torch_dense("predictions", "classifier.1"),
+}
+
+ENCODER_LAYER = "encoder.layers.encoder_layer_{i}"
+
+TORCHVISION = {
+    **torch_dense("patch_embed/projection", "conv_proj", kernel="convolution"),
+    "class_token/token": ("class_token", "same"),
+    "position_embedding/embedding": ("encoder.pos_embedding", "same"),
+    **torch_norm("block_{i}/attention_norm", f"{ENCODER_LAYER}.ln_1"),
+    "block_{i}/attention/qkv/kernel": (
+        f"{ENCODER_LAYER}.self_attention.in_proj_weight",
+        "torch_qkv_rows",
+    ),
+    "block_{i}/attention/qkv/bias": (
+        f"{ENCODER_LAYER}.self_attention.in_proj_bias",
+        "torch_qkv_rows",
+    ),
+    **torch_dense(
+        "block_{i}/attention/out", f"{ENCODER_LAYER}.self_attention.out_proj"
+    ),
+    **torch_norm("block_{i}/mlp_norm", f"{ENCODER_LAYER}.ln_2"),
+    **torch_dense("block_{i}/mlp/dense", f"{ENCODER_LAYER}.mlp.0"),
+    **torch_dense("block_{i}/mlp/dense_1", f"{ENCODER_LAYER}.mlp.3"),
+    **torch_norm("encoder_norm", "encoder.ln"),
+    **torch_dense("pre_logits", "heads.pre_logits"),
+    **torch_dense("predictions", "heads.head"),
+}

@@ -1,0 +1,173 @@
+"""From tensors of a file to a weight of ours, and back.
+
+Each transform is named in the tables of the formats. `load` takes the list of
+the file's arrays, `save` returns it.
+
+Axes: D hidden dimension, H heads, d head dimension, C channels, K outputs.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from keras_vit.checkpoints.containers.memory import stacked
+
+__all__ = ["TRANSFORMS", "Facts", "Transform"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What the shapes of tensors do not tell.
+
+    Args:
+        num_heads: int, attention heads.
+        num_prefix_tokens: int, tokens in front of the patches.
+    """
+
+    num_heads: int = 1
+    num_prefix_tokens: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Transform:
+    """A named, invertible change of layout.
+
+    Args:
+        load: from a list of the file's arrays and `Facts` to our array.
+        save: from our array and `Facts` to the list of the file's arrays.
+    """
+
+    load: Callable[[list, Facts], np.ndarray]
+    save: Callable[[np.ndarray, Facts], list]
+
+
+def one(load: Callable, save: Callable) -> Transform:
+    """A transform of one tensor that needs no facts."""
+
+    def loaded(arrays, facts):
+        (array,) = arrays
+        return load(array)
+
+    return Transform(loaded, lambda array, facts: [save(array)])
+
+
+def to_columns(arrays, facts):
+    """n times (D, H, d), or (H, d), to columns by head: (D, H * n * d)."""
+    joined = stacked(arrays, axis=-2)  # (D, H, n, d)
+    return joined.reshape(*joined.shape[:-3], -1)
+
+
+def from_columns(count):
+    """Inverse of `to_columns` for `count` projections."""
+
+    def save(array, facts):
+        heads = facts.num_heads
+        split = array.reshape(*array.shape[:-1], heads, count, -1)
+        return [split[..., i, :] for i in range(count)]
+
+    return save
+
+
+def split_heads(array, facts):
+    """(..., D) to (..., H, d)."""
+    return array.reshape(*array.shape[:-1], facts.num_heads, -1)
+
+
+def join_heads(array):
+    """(..., H, d) to (..., D)."""
+    return array.reshape(*array.shape[:-2], -1)
+
+
+def torch_heads(count):
+    """`count` torch linears, weights (D, D) or biases (D,), to columns."""
+
+    def load(arrays, facts):
+        return to_columns([split_heads(x.T, facts) for x in arrays], facts)
+
+    def save(array, facts):
+        parts = from_columns(count)(array, facts)
+        return [join_heads(part).T for part in parts]
+
+    return Transform(load, save)
+
+
+def torch_rows(count):
+    """One torch linear whose rows are `count` projections in turn."""
+    separate = torch_heads(count)
+
+    def load(arrays, facts):
+        (rows,) = arrays
+        return separate.load(np.split(rows, count), facts)
+
+    def save(array, facts):
+        return [np.concatenate(separate.save(array, facts))]
+
+    return Transform(load, save)
+
+
+def behind_prefix(arrays, facts):
+    """(1, N, D) without prefix tokens to (1, P + N, D), zeros in front."""
+    (array,) = arrays
+    return np.pad(array, [(0, 0), (facts.num_prefix_tokens, 0), (0, 0)])
+
+
+def without_prefix(array, facts):
+    """Inverse of `behind_prefix`; the prefix rows must be zero."""
+    return [array[:, facts.num_prefix_tokens :]]
+
+
+def average_heads(arrays, facts):
+    """Two torch heads (K, D), averaged, to one kernel (2 D, K)."""
+    return np.concatenate([x.T for x in arrays]) / 2
+
+
+def two_heads(array, facts):
+    """Inverse of `average_heads`."""
+    return [2 * half.T for half in np.split(array, 2)]
+
+
+TRANSFORMS = {
+    "same": one(lambda x: x, lambda x: x),
+    "vector": one(lambda x: x.reshape(-1), lambda x: x),
+    "vector_4d": one(lambda x: x.reshape(-1), lambda x: x.reshape(1, 1, 1, -1)),
+    "matrix": one(lambda x: x.reshape(x.shape[-2:]), lambda x: x),
+    # A table of embeddings without the axis of the batch.
+    "rows": one(lambda x: x[None], lambda x: x[0]),
+    "linear": one(lambda x: x.T, lambda x: x.T),
+    # (K, C, height, width) of torch to (height, width, C, K)
+    "convolution": one(
+        lambda x: x.transpose(2, 3, 1, 0), lambda x: x.transpose(3, 2, 0, 1)
+    ),
+    # 1x1 convolutions as dense layers
+    "linear_1x1": one(
+        lambda x: x.reshape(x.shape[:2]).T, lambda x: x.T[..., None, None]
+    ),
+    "dense_1x1": one(lambda x: x.reshape(x.shape[2:]), lambda x: x[None, None]),
+    "heads": Transform(
+        lambda arrays, facts: join_heads(*arrays),
+        lambda array, facts: [split_heads(array, facts)],
+    ),
+    # (H, d, D) to (D, D)
+    "heads_out": Transform(
+        lambda arrays, facts: arrays[0].reshape(-1, arrays[0].shape[2]),
+        lambda array, facts: [
+            array.reshape(facts.num_heads, -1, array.shape[1])
+        ],
+    ),
+    "heads_qkv": Transform(to_columns, from_columns(3)),
+    "heads_kv": Transform(to_columns, from_columns(2)),
+    "torch_qkv": torch_heads(3),
+    "torch_qkv_rows": torch_rows(3),
+    "torch_kv_rows": torch_rows(2),
+    "tokens": Transform(
+        lambda arrays, facts: np.concatenate(arrays, axis=1),
+        lambda array, facts: np.split(array, array.shape[1], axis=1),
+    ),
+    "behind_prefix": Transform(behind_prefix, without_prefix),
+    "average_heads": Transform(average_heads, two_heads),
+    "average_biases": Transform(
+        lambda arrays, facts: (arrays[0] + arrays[1]) / 2,
+        lambda array, facts: [array, array],
+    ),
+}

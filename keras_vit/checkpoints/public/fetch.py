@@ -1,0 +1,173 @@
+"""From what `weights=` takes to a file or folder on this machine."""
+
+import hashlib
+import os
+import re
+import urllib.parse
+from pathlib import Path
+
+from keras_vit.checkpoints.public import catalog
+from keras_vit.checkpoints.public.download import Download, is_offline
+from keras_vit.checkpoints.public.entry import Entry
+
+__all__ = ["cached_path", "resolve"]
+
+# A file of several towers: `file.npz:img`.
+SUBTREE = re.compile(r"(?P<source>.+\.npz):(?P<subtree>[^/\\:]+)")
+REPOSITORY = re.compile(
+    r"(?:hf://|https://huggingface\.co/)(?P<name>[\w.-]+/[\w.-]+)"
+    r"(?:@|/tree/|/?$)(?P<revision>[^@]*)"
+)
+PATH_BEGINNINGS = (".", "~", os.sep)
+PATH_SUFFIXES = (".npz", ".safetensors", ".h5", ".keras", ".json")
+# All that the formats are made of; no pickles.
+REPOSITORY_FILES = ("*.json", "model*.safetensors", "*.weights.h5")
+TENSORS = ("*.safetensors", "*.h5", "*.keras")
+
+
+def resolve(source: str | os.PathLike, model: str | None = None) -> str:
+    """The path of a checkpoint, downloaded if need be.
+
+    Args:
+        source: one of
+
+            - a path, with `:subtree` behind an `.npz` of several towers;
+            - a name of `keras_vit.checkpoints.public.catalog`, with the model
+              before it where `model` is None: "ViT_B16/imagenet21k";
+            - the `https://` address of a file;
+            - `hf://user/repository[@revision]`, or the `https://` address of
+              its page, or `timm/name` for a repository of timm's; these need
+              huggingface_hub.
+        model: str, the application that the weights are for, or None.
+
+    Returns:
+        The path of a file or folder, with the `:subtree` of `source`.
+
+    Raises:
+        ValueError: the source is of no such form, or what came is not a
+            checkpoint.
+        OSError: the download failed, or there is no network; the message says
+            what to fetch and where to put it.
+
+    Example:
+        >>> resolve("ViT-L_16.npz:img")
+        'ViT-L_16.npz:img'
+    """
+    text = os.fspath(source)
+    subtree = SUBTREE.fullmatch(text)
+    if subtree:
+        path = resolve(subtree["source"], model)
+        return f"{path}:{subtree['subtree']}"
+    if isinstance(source, os.PathLike) or os.path.exists(text):
+        return text
+    if "://" in text:
+        return _fetch_address(text)
+    if text.startswith(PATH_BEGINNINGS):
+        return os.path.expanduser(text)
+    return _fetch_name(text, model)
+
+
+def cached_path(entry: Entry) -> Path:
+    """Where the file of an entry is on this machine once it was downloaded.
+
+    Args:
+        entry: Entry.
+
+    Returns:
+        Path, of a file that may not exist.
+
+    Raises:
+        ValueError: it is a repository, whose place huggingface_hub decides.
+
+    Example:
+        >>> cached_path(catalog.find("ViT_B16", "imagenet21k")).name
+        'ViT_B16_imagenet21k.npz'
+    """
+    if entry.is_repository:
+        raise ValueError(
+            f"{entry.name!r} is a repository, not a file. huggingface_hub "
+            "knows where its files are."
+        )
+    return Download(entry.url, entry.file_name).path
+
+
+def _fetch_name(name, model):
+    try:
+        entry = catalog.find(model, name)
+    except ValueError as error:
+        if name.startswith("timm/"):
+            return _fetch_address(f"hf://{name}")
+        if name.endswith(PATH_SUFFIXES):
+            return name  # Who opens it says that there is no such file.
+        raise ValueError(f"{error} Nor is there such a path.") from error
+    if entry.is_repository:
+        return _fetch_address(entry.url)
+    return Download(
+        entry.url, entry.file_name, entry.num_bytes, entry.sha256
+    ).fetch()
+
+
+def _fetch_address(address):
+    repository = REPOSITORY.fullmatch(address)
+    if repository:
+        return _fetch_repository(
+            repository["name"], repository["revision"] or None
+        )
+    if not address.startswith("https://"):
+        raise ValueError(
+            f"Expected an address that starts with https:// or hf://user/name. "
+            f"Received: {address!r}. (gs://bucket/file is "
+            "https://storage.googleapis.com/bucket/file.)"
+        )
+    # Many files share a basename: the digest tells their addresses apart.
+    digest = hashlib.sha256(address.encode()).hexdigest()[:16]
+    path = urllib.parse.unquote(urllib.parse.urlsplit(address).path)
+    name = re.sub(r"[^\w.+-]", "_", path.rpartition("/")[2]) or "weights"
+    return Download(address, f"{digest}_{name}").fetch()
+
+
+def _fetch_repository(name, revision):
+    hub = _huggingface_hub(name)
+    try:
+        folder = hub.snapshot_download(
+            name,
+            revision=revision,
+            allow_patterns=list(REPOSITORY_FILES),
+            local_files_only=is_offline(),
+        )
+    except Exception as error:  # Its errors differ between its versions.
+        page = f"https://huggingface.co/{name}/tree/{revision or 'main'}"
+        raise OSError(
+            f"The repository {name!r} could not be fetched: {error} Put "
+            f"config.json and model*.safetensors of {page} into a folder and "
+            "pass the folder's path, or put the repository into the cache of "
+            f"huggingface_hub: hf download {name}"
+        ) from error
+    if not any(path for kind in TENSORS for path in Path(folder).glob(kind)):
+        raise ValueError(
+            f"The repository {name!r} holds no *.safetensors or *.h5 in its "
+            "main folder. Pickles (*.bin, *.pth) are not opened."
+            f"{_instead(name)}"
+        )
+    return folder
+
+
+def _huggingface_hub(name):
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise ValueError(
+            f"huggingface_hub, which downloads {name!r}, is not installed. "
+            'Install it: pip install "keras-vision-transformer[hub]". Or '
+            f"download the files of https://huggingface.co/{name} into a "
+            "folder and pass its path."
+        ) from error
+    return huggingface_hub
+
+
+def _instead(name):
+    known = [entry for entry in catalog.entries() if entry.name == name]
+    originals = [e.same_weights_as for e in known if e.same_weights_as]
+    if not originals:
+        return ""
+    return f" The same weights are {known[0].model}/{originals[0]}."

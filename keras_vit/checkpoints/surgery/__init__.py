@@ -1,0 +1,1 @@
+"""Weights for a model of another size than the file's."""

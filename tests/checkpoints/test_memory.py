@@ -1,0 +1,33 @@
+"""Memory that large arrays are read into."""
+
+import numpy as np
+import pytest
+
+from keras_vit.checkpoints.containers import memory
+
+LARGE = (memory.LARGE // 4 + 3,)  # numbers of float32
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_large_arrays_start_at_a_page(order):
+    array = memory.empty((3, memory.LARGE), np.dtype("float16"), order)
+    assert array.ctypes.data % 4096 == 0
+    assert array.flags[f"{order}_CONTIGUOUS"] and array.flags.writeable
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3), (2, memory.LARGE)])
+def test_stacks_as_numpy_does(shape):
+    random = np.random.default_rng(0)
+    arrays = [random.random(shape, "float32") for _ in range(3)]
+    np.testing.assert_array_equal(
+        memory.stacked(arrays, -1), np.stack(arrays, -1)
+    )
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, LARGE[0] // 2, -1])
+def test_one_number_that_is_not_finite_is_found(value, place):
+    array = np.full(LARGE, np.finfo("float32").max, "float32")
+    assert memory.is_finite(array)
+    array[place] = value
+    assert not memory.is_finite(array)
