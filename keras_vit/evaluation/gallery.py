@@ -37,16 +37,14 @@ def worst(predictions: Predictions, count: int) -> np.ndarray:
     return order[predictions.labelled[order]][:count]
 
 
-def images_at(
-    batches: Iterable, rows: Iterable[int], *, value_range=(0.0, 255.0)
-) -> np.ndarray:
+def images_at(batches: Iterable, rows: Iterable[int]) -> np.ndarray:
     """Reads some images of a split again, one batch at a time.
 
     Args:
         batches: the padded batches of (images, labels, mask) that the
-            predictions were made on, in the same order.
+            predictions were made on, in the same order, with values in [0,
+            255].
         rows: M numbers of images, counted from 0 and without padding.
-        value_range: (float, float), black and white of the images.
 
     Returns:
         uint8 array of shape (M, H, W, C), in the order of rows.
@@ -72,9 +70,5 @@ def images_at(
             f"There are {begin} images. Received: rows {sorted(missing)}. Give "
             "the batches that the predictions were made on."
         )
-    low, high = value_range
-    scaled = [
-        (found[row].astype("float32") - low) * (255 / (high - low))
-        for row in rows
-    ]
-    return np.clip(np.rint(scaled), 0, 255).astype(np.uint8)
+    chosen = [found[row] for row in rows]
+    return np.clip(np.rint(chosen), 0, 255).astype(np.uint8)

@@ -106,7 +106,7 @@ def top_k_accuracy(predictions: Predictions, k: int) -> float:
             "No image has a label. Received: predictions of "
             f"{len(predictions)} images."
         )
-    right = predictions.right[:, :k].any(axis=1)
+    right = predictions.right[:, :k].max(axis=1)
     return int(right[labelled].sum()) / int(labelled.sum())
 
 

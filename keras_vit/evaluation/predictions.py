@@ -49,7 +49,7 @@ class Predictions:
     def right(self) -> np.ndarray:
         """Boolean array of shape (N, T): is this class a label of the image?"""
         if self.labels.ndim == 1:
-            return self.classes == self.labels[:, np.newaxis]
+            return np.asarray(self.labels[:, np.newaxis] == self.classes)
         return np.take_along_axis(self.labels, self.classes, axis=1)
 
     @property
@@ -57,7 +57,7 @@ class Predictions:
         """Boolean array of shape (N,): has the image a label at all?"""
         if self.labels.ndim == 1:
             return np.ones(len(self), bool)
-        return self.labels.any(axis=1)
+        return self.labels.max(axis=1)
 
     def save(self, path: str | os.PathLike, **more: np.ndarray) -> None:
         """Writes an .npz file that NumPy reads without pickle.
@@ -69,8 +69,10 @@ class Predictions:
         Example:
             >>> predictions.save("predictions.npz")
         """
+        arrays = dataclasses.asdict(self)
+        arrays.update(more)
         with open(path, "wb") as file:
-            np.savez_compressed(file, **dataclasses.asdict(self), **more)
+            np.savez_compressed(file, **arrays)
 
 
 def load_predictions(path: str | os.PathLike) -> Predictions:
@@ -88,15 +90,19 @@ def load_predictions(path: str | os.PathLike) -> Predictions:
     Example:
         >>> load_predictions("runs/evaluate/predictions.npz").classes[:, 0]
     """
-    names = [field.name for field in dataclasses.fields(Predictions)]
+    names = {field.name for field in dataclasses.fields(Predictions)}
     with np.load(path, allow_pickle=False) as arrays:
-        if missing := set(names) - set(arrays):
+        if missing := names - set(arrays):
             raise ValueError(
                 f"{os.fspath(path)!r} holds no predictions: it lacks "
                 f"{sorted(missing)}. Write it with Predictions.save."
             )
-        found = {name: arrays[name] for name in names}
-    return Predictions(**found | {"num_classes": int(found["num_classes"])})
+        return Predictions(
+            labels=arrays["labels"],
+            classes=arrays["classes"],
+            probabilities=arrays["probabilities"],
+            num_classes=int(arrays["num_classes"]),
+        )
 
 
 def predict_classes(

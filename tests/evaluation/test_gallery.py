@@ -40,10 +40,10 @@ def test_images_are_those_of_the_rows(batch_size):
     np.testing.assert_array_equal(found, images[[7, 0, 10, 3]])
 
 
-def test_images_of_another_range_and_type():
-    images = np.array([-1, 0, 1.2], "float32").reshape(3, 1, 1, 1)
+def test_fractions_are_rounded_and_kept_in_range():
+    images = np.array([-3, 127.6, 261], "float32").reshape(3, 1, 1, 1)
     batch = (images, np.zeros(3, "int32"), np.ones(3, bool))
-    found = evaluation.images_at([batch], [2, 1, 0], value_range=(-1, 1))
+    found = evaluation.images_at([batch], [2, 1, 0])
     assert found.dtype == np.uint8
     assert found.ravel().tolist() == [255, 128, 0]
 

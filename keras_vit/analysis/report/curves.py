@@ -1,0 +1,127 @@
+"""The curves of a run, from what its logs hold."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_vit.analysis import plots
+from keras_vit.analysis.report import pictures
+
+__all__ = ["charts"]
+
+MAX_POINTS = 400  # More cannot be told apart in a figure of this size.
+
+
+class Chart(NamedTuple):
+    """A figure: name of a curve to the column of the logs, and its axis."""
+
+    title: str
+    columns: dict[str, str]
+    unit: str = ""
+    percent: bool = False
+    factor: float = 1.0
+
+
+CHARTS = (
+    Chart("Loss", {"training": "loss", "validation": "val_loss"}),
+    Chart(
+        "Accuracy",
+        {"training": "accuracy", "validation": "val_accuracy"},
+        percent=True,
+    ),
+    Chart("Learning rate", {"learning rate": "learning_rate"}),
+    Chart("Gradient norm", {"gradient norm": "gradient_norm"}),
+    Chart("Speed", {"speed": "images_per_second"}, "images per second"),
+    Chart(
+        "Peak memory",
+        {"peak memory": "peak_memory"},
+        "GiB",
+        factor=1 / 2**30,
+    ),
+)
+
+
+def charts(metrics: list[dict], history: list[dict]) -> list[dict]:
+    """Draws what there are numbers of.
+
+    Args:
+        metrics: lines of metrics.jsonl.
+        history: lines of history.csv, which serve where the first have no
+            values.
+
+    Returns:
+        Dicts of "title", "source" (a data URI) and "text", the curves in
+        words.
+
+    Example:
+        >>> charts([{"step": 0, "loss": 2.3}, {"step": 9, "loss": 1.2}], [])
+    """
+    axis = (
+        "step" if any("step" in row for row in metrics + history) else "epoch"
+    )
+    drawn = []
+    for chart in CHARTS:
+        series = {
+            name: points
+            for name, column in chart.columns.items()
+            if (points := _points(metrics, axis, column, chart.factor))
+            or (points := _points(history, axis, column, chart.factor))
+        }
+        if series:
+            drawn.append(_draw(chart, series, axis))
+    return drawn
+
+
+def _draw(chart, series, axis):
+    thinned = {name: _thin(*points) for name, points in series.items()}
+    figure = plots.curves(
+        thinned,
+        xlabel=axis,
+        ylabel=chart.unit or chart.title.lower(),
+        percent=chart.percent,
+    )
+    form = "{:.2%}" if chart.percent else "{:.4g}"
+    sentences = [
+        _in_words(name, points, axis, form) for name, points in series.items()
+    ]
+    unit = f", in {chart.unit}" if chart.unit else ""
+    return {
+        "title": chart.title,
+        "source": pictures.vector_graphic(figure),
+        "text": f"{chart.title} over the {axis}s{unit}. {' '.join(sentences)}",
+    }
+
+
+def _points(rows, axis, column, factor):
+    """(x, y) of the rows that have finite numbers in both columns, or None."""
+    pairs = [
+        (row[axis], row[column] * factor)
+        for row in rows
+        if _finite(row.get(axis)) and _finite(row.get(column))
+    ]
+    return tuple(zip(*pairs, strict=True)) if pairs else None
+
+
+def _finite(value):
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _thin(x, y):
+    """Means of neighbours, so that no more than MAX_POINTS are left."""
+    parts = min(len(x), MAX_POINTS)
+    return tuple(
+        [float(part.mean()) for part in np.array_split(values, parts)]
+        for values in (x, y)
+    )
+
+
+def _in_words(name, points, axis, form):
+    x, y = points
+    low, high = np.argmin(y), np.argmax(y)
+    return (
+        f"{name.capitalize()}: from {form.format(y[0])} at {axis} {x[0]:g} to "
+        f"{form.format(y[-1])} at {axis} {x[-1]:g}; lowest "
+        f"{form.format(y[low])} at {axis} {x[low]:g}, highest "
+        f"{form.format(y[high])} at {axis} {x[high]:g}."
+    )

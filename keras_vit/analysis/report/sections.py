@@ -1,0 +1,159 @@
+"""The parts of a report: what each shows, and from which files.
+
+A new part is a row of `SECTIONS`, a function that makes its contents, and a
+template with its name in templates/sections.
+
+Axes: N images, M of them that are shown, H and W height and width, C
+channels, K classes, T the most probable classes.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_vit.analysis.report import pictures
+from keras_vit.analysis.report.confusion import confusion
+from keras_vit.analysis.report.curves import charts
+from keras_vit.analysis.report.files import RunFiles
+from keras_vit.analysis.report.numbers import flatten, headline, remaining
+
+__all__ = ["SECTIONS", "Section"]
+
+MAX_AUGMENTED = 32
+SHOWN_SHARE = 0.05  # What label smoothing gives a class is no part of a mix.
+
+
+def _summary(run: RunFiles):
+    result = run.read("result.json")
+    if result is None:
+        return None
+    return {"headline": headline(result), "remaining": remaining(result)}
+
+
+def _curves(run):
+    drawn = charts(
+        run.read("metrics.jsonl") or [], run.read("history.csv") or []
+    )
+    return {"charts": drawn} if drawn else None
+
+
+def _confusion(run):
+    found = run.read("predictions.npz")
+    if found is None or found["labels"].ndim != 1:
+        return None
+    names = class_names(run, int(found["num_classes"]))
+    return confusion(found["labels"], found["classes"][:, 0], names)
+
+
+def _per_class(run):
+    rows = run.read("per_class.csv")
+    if not rows:
+        return None
+    # Of a model with more classes than the data has, the others say nothing.
+    met = [row for row in rows if row["images"] or row["predicted"]]
+    hardest = sorted(met, key=lambda row: (row["f1"] is None, row["f1"]))
+    return {"rows": hardest}
+
+
+def _mistakes(run):
+    found = run.read("predictions.npz")
+    if found is None or "pictures" not in found or found["labels"].ndim != 1:
+        return None
+    names = class_names(run, int(found["num_classes"]))
+    wrong = int(np.sum(found["labels"] != found["classes"][:, 0]))
+    shown = zip(found["pictures"], found["picture_rows"], strict=True)
+    return {
+        "answers": [_answer(found, i, image, names) for image, i in shown],
+        "num_wrong": wrong,
+        "num_images": len(found["labels"]),
+    }
+
+
+def _answer(found, i, image, names):
+    guesses = zip(found["classes"][i], found["probabilities"][i], strict=True)
+    return {
+        "picture": pictures.photograph(image),
+        "number": int(i),
+        "truth": names[found["labels"][i]],
+        "right": bool(found["labels"][i] == found["classes"][i, 0]),
+        "guesses": [(names[k], float(share)) for k, share in guesses],
+    }
+
+
+def _augmented(run):
+    found = run.read("augmented.npz")
+    if found is None:
+        return None
+    names = class_names(run, found["labels"].shape[1])
+    shown = zip(found["images"], found["labels"], strict=True)
+    return {
+        "inputs": [
+            {"picture": pictures.photograph(image), "mix": _mix(shares, names)}
+            for image, shares in list(shown)[:MAX_AUGMENTED]
+        ]
+    }
+
+
+def _mix(shares, names):
+    order = np.argsort(-shares, kind="stable")
+    return [
+        (names[k], float(shares[k])) for k in order if shares[k] > SHOWN_SHARE
+    ]
+
+
+def _config(run):
+    text = run.read("config.yaml")
+    return None if text is None else {"text": text}
+
+
+def _environment(run):
+    values = run.read("environment.json")
+    return None if values is None else {"rows": flatten(values)}
+
+
+def class_names(run: RunFiles, num_classes: int) -> list[str]:
+    """Names of the classes, numbers where the folder has no names for them.
+
+    Args:
+        run: `RunFiles`.
+        num_classes: int, K.
+
+    Returns:
+        K names.
+    """
+    names = run.read("class_names.json") or []
+    if len(names) == num_classes:
+        return [str(name) for name in names]
+    return [str(number) for number in range(num_classes)]
+
+
+class Section(NamedTuple):
+    """A part of the report.
+
+    Args:
+        name: its anchor, and templates/sections/<name>.html its template.
+        title: its heading.
+        contents: function from `RunFiles` to what the template shows, None
+            where the folder does not have it.
+        files: the files that it is made from.
+    """
+
+    name: str
+    title: str
+    contents: Callable[[RunFiles], dict | None]
+    files: tuple[str, ...]
+
+
+SECTIONS = (
+    Section("summary", "Result", _summary, ("result.json",)),
+    Section(
+        "curves", "Learning curves", _curves, ("metrics.jsonl", "history.csv")
+    ),
+    Section("confusion", "Confusion matrix", _confusion, ("predictions.npz",)),
+    Section("per_class", "Class by class", _per_class, ("per_class.csv",)),
+    Section("mistakes", "Mistakes", _mistakes, ("predictions.npz",)),
+    Section("augmented", "Training inputs", _augmented, ("augmented.npz",)),
+    Section("config", "Config", _config, ("config.yaml",)),
+    Section("environment", "Environment", _environment, ("environment.json",)),
+)

@@ -1,0 +1,159 @@
+"""The report is one file, complete, readable by all, and never trusts names."""
+
+import io
+import re
+import xml.etree.ElementTree
+
+import numpy as np
+import pytest
+import report_folder
+from html_page import Page, decoded
+from PIL import Image
+from report_folder import NAMES, PICTURES
+
+from keras_vit.analysis import report
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return report_folder.fill(tmp_path)
+
+
+@pytest.fixture
+def page(folder):
+    return Page(report.render_report(folder))
+
+
+def test_written_file_is_the_page(folder):
+    path = report.write_report(folder)
+    assert path == folder / "report.html"
+    assert path.read_text(encoding="utf-8") == report.render_report(folder)
+    assert not list(folder.glob(".partial*"))
+
+
+def test_nothing_is_loaded_and_nothing_is_run(page, folder):
+    for element in page.elements:
+        for attribute in ("src", "href"):
+            assert re.match("data:|#", element.get(attribute, "#"))
+        assert not any(name.startswith("on") for name in element)
+    assert not page.all("script")
+    text = report.render_report(folder)
+    assert "url(" not in text
+    assert "@import" not in text
+    (policy,) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
+    assert policy["content"].startswith("default-src 'none';")
+
+
+def test_names_and_config_are_text(page):
+    assert not page.all("b")
+    assert "<b>pets</b>" in page.part("config")
+    for name in NAMES:
+        for part in ("confusion", "per_class", "mistakes"):
+            assert name in page.part(part)
+
+
+def test_readable_without_pictures(page):
+    images = page.all("img")
+    assert len(images) == 4 + 3 + 2
+    assert all(image["alt"].strip(" .") for image in images)
+    (root,) = page.all("html")
+    assert root["lang"] == "en"
+    for cell in page.all("th"):
+        assert cell["scope"] in ("row", "col")
+
+
+def test_links_lead_to_the_parts(page):
+    ids = [element["id"] for element in page.elements if "id" in element]
+    assert len(ids) == len(set(ids))
+    links = [link["href"][1:] for link in page.all("a")]
+    assert links == [section["id"] for section in page.all("section")]
+    for element in page.elements:
+        for name in ("aria-labelledby", "aria-describedby"):
+            assert element.get(name, ids[0]) in ids
+
+
+def test_phone_is_told_its_width(page):
+    (viewport,) = page.all("meta", name="viewport")
+    assert viewport["content"].startswith("width=device-width")
+
+
+def test_result_is_on_top(page):
+    assert [tile["text"] for tile in page.all("dt")] == [
+        "Top-1 accuracy",
+        "Images",
+    ]
+    assert [tile["text"] for tile in page.all("dd")] == [
+        "66.67\u202f%",
+        "12\u202f345",
+    ]
+    assert "split test" in page.part("summary")
+
+
+def test_confusion_matrix_is_counted(page):
+    cells = [
+        (cell["text"], cell.get("class"))
+        for cell in page.all("td")
+        if "class" not in cell or cell["class"] == "wrong"
+    ][1:10]  # The first is of the result.
+    empty = ("", None)
+    assert cells == [
+        *(("2", None), empty, empty),
+        *(("1", "wrong"), ("1", None), empty),
+        *(empty, ("1", "wrong"), ("1", None)),
+    ]
+    assert "4 of 6 images right" in page.part("confusion")
+    assert f"{NAMES[1]} {NAMES[0]} 1" in page.part("confusion")
+
+
+def test_hardest_class_comes_first_and_unmet_ones_are_left_out(page):
+    text = page.part("per_class")
+    places = [text.index(NAMES[k]) for k in (1, 2, 0)]
+    assert places == sorted(places)
+    assert "never met" not in text
+    assert f"{NAMES[2]} 2 1 100.0 % 50.0 % 66.7 %" in text
+
+
+def test_gallery_shows_the_pictures_with_their_answers(page):
+    answers = [" ".join(figure["text"].split()) for figure in page.all("li")]
+    assert answers[8:11] == [
+        f"cat 90 % wrong, is {NAMES[1]}",
+        f"{NAMES[1]} 60 % wrong, is {NAMES[2]}",
+        f"{NAMES[2]} 60 % right",
+    ]
+    pictures = [decoded(image) for image in page.all("img")[4:7]]
+    for (kind, content), expected in zip(pictures, PICTURES, strict=True):
+        assert kind == "data:image/png"
+        pixels = np.asarray(Image.open(io.BytesIO(content)))
+        np.testing.assert_array_equal(pixels, expected[..., 0])
+    assert "2 of 6 images are named wrongly" in page.part("mistakes")
+
+
+def test_mixed_inputs_name_their_shares(page):
+    captions = [image["alt"] for image in page.all("img")[7:]]
+    assert captions == [
+        "Training input: cat.",
+        f"Training input: {NAMES[1]} 70\u202f%, {NAMES[2]} 28\u202f%.",
+    ]
+
+
+def test_curves_are_drawn_and_told(page):
+    curves = page.all("img")[:4]
+    titles = [title["text"] for title in page.all("h3")]
+    assert titles == ["Loss", "Accuracy", "Learning rate", "Peak memory"]
+    assert curves[0]["alt"] == (
+        "Loss over the steps. Training: from 2.5 at step 50 to 1.5 at step "
+        "150; lowest 1.5 at step 150, highest 2.5 at step 50. Validation: "
+        "from 1.25 at step 150 to 1.25 at step 150; lowest 1.25 at step 150, "
+        "highest 1.25 at step 150."
+    )
+    assert "lowest 25.00%" in curves[1]["alt"]
+    assert "in GiB. Peak memory: from 1 at step 50" in curves[3]["alt"]
+    for curve in curves:
+        kind, content = decoded(curve)
+        assert kind == "data:image/svg+xml"
+        drawing = xml.etree.ElementTree.fromstring(content)
+        assert "step" in drawing.itertext()
+
+
+def test_environment_is_flat(page):
+    assert page.part("environment").endswith("backend jax versions.keras 3.15")
