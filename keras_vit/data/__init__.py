@@ -8,6 +8,7 @@ from keras_vit.data.dataset import Dataset, Split
 from keras_vit.data.datasets import load
 from keras_vit.data.evaluation import evaluation_batches
 from keras_vit.data.examples import Examples
+from keras_vit.data.foreign import FitStream
 from keras_vit.data.images import read_image
 from keras_vit.data.opening import open_dataset
 from keras_vit.data.stream import TrainingStream, training_stream
@@ -17,6 +18,7 @@ __all__ = [
     "DataConfig",
     "Dataset",
     "Examples",
+    "FitStream",
     "PreprocessingConfig",
     "RandomAffine",
     "Split",

@@ -86,6 +86,12 @@ def _labels(
         raise ValueError(
             f"{str(path)!r} has no label in line {values.index('') + 2}."
         )
+    negative = [value for value in values if _is_negative(value)]
+    if negative:
+        raise ValueError(
+            f"{str(path)!r} has the label {negative[0]!r} in line "
+            f"{values.index(negative[0]) + 2}: numbers of classes start at 0."
+        )
     if all(value.isdecimal() for value in values):
         labels = np.array([int(value) for value in values], np.int32)
         names = tuple(map(str, range(labels.max() + 1)))
@@ -99,6 +105,10 @@ def _labels(
             f"{str(path)!r} is {values[0]!r}."
         )
     return names, labels
+
+
+def _is_negative(value: str) -> bool:
+    return value.startswith("-") and value[1:].isdecimal()
 
 
 def _paths(rows, config: DataConfig, path: pathlib.Path) -> list[str]:

@@ -84,11 +84,12 @@ def guarded(read: Callable, channels: int) -> Callable:
     return attempt
 
 
-def is_readable(path: str) -> bool:
-    """Decodes an image file to see whether that works.
+def is_readable(content, from_path: bool) -> bool:
+    """Decodes an image to see whether that works.
 
     Args:
-        path: the file.
+        content: the path of the file, or its bytes.
+        from_path: bool, which of the two.
 
     Returns:
         Whether it does.
@@ -96,7 +97,7 @@ def is_readable(path: str) -> bool:
     import tensorflow as tf
 
     try:
-        decode(tf.io.read_file(path), 3)
+        decode(tf.io.read_file(content) if from_path else content, 3)
     except tf.errors.OpError:
         return False
     return True

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from keras_vit.data.stateless import order, seeded_order
+
 __all__ = ["Examples"]
 
 KINDS = ("array", "encoded", "path")
@@ -95,19 +97,6 @@ class Examples:
             numbers=self._numbers()[examples],
         )
 
-    def order(self, seed: int, epoch: int) -> np.ndarray:
-        """The order of an epoch.
-
-        Args:
-            seed: non-negative int.
-            epoch: int, counted from 0.
-
-        Returns:
-            int array of shape (N,), each of 0 to N - 1 once.
-        """
-        generator = np.random.default_rng((seed, epoch, len(self)))
-        return generator.permutation(len(self))
-
     def in_order(self):
         """All images once.
 
@@ -136,13 +125,8 @@ class Examples:
         import tensorflow as tf
 
         def of_epoch(number):
-            order = tf.numpy_function(
-                lambda epoch: self.order(seed, int(epoch))[:per_epoch],
-                [number],
-                tf.int64,
-            )
-            order = tf.ensure_shape(order, [per_epoch])
-            return tf.data.Dataset.from_tensor_slices(order).map(
+            epoch_order = seeded_order(seed, number, len(self))[:per_epoch]
+            return tf.data.Dataset.from_tensor_slices(epoch_order).map(
                 lambda example: (number, example)
             )
 
@@ -161,8 +145,8 @@ class Examples:
         Returns:
             list of str.
         """
-        order = self.order(seed, epoch)[skip : skip + take]
-        return [self.name_of(example) for example in order]
+        used = order(seed, epoch, len(self))[skip : skip + take]
+        return [self.name_of(example) for example in used]
 
     def _numbers(self):
         return np.arange(len(self)) if self.numbers is None else self.numbers

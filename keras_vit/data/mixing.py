@@ -70,7 +70,7 @@ def mixup(images, labels, key, *, alpha: float):
     import tensorflow as tf
 
     # Two gamma variables make a beta variable.
-    gamma = tf.random.stateless_gamma((2,), seed=key, alpha=alpha)
+    gamma = tf.random.stateless_gamma((2,), key, tf.constant(alpha))
     weight = gamma[0] / tf.reduce_sum(gamma)
     weight = tf.maximum(weight, 1 - weight)
 

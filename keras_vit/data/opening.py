@@ -1,9 +1,15 @@
 """Data sets from wherever they are."""
 
+import dataclasses
+
+import numpy as np
+
+from keras_vit.data.broken import without_broken_images
 from keras_vit.data.config import DataConfig
 from keras_vit.data.csv_files import open_csv
 from keras_vit.data.dataset import Dataset
 from keras_vit.data.folders import open_folder
+from keras_vit.data.stateless import order
 from keras_vit.data.tfds_source import open_tfds
 
 __all__ = ["open_dataset"]
@@ -30,4 +36,32 @@ def open_dataset(config: DataConfig) -> Dataset:
         (1258, 180, 359)
     """
     field = next(field for field in OPENERS if getattr(config, field))
-    return OPENERS[field](config)
+    dataset = OPENERS[field](config)
+    _check_classes(dataset)
+    dataset = without_broken_images(dataset, config.check_images)
+    return _shortened(dataset, config)
+
+
+def _check_classes(dataset: Dataset) -> None:
+    labels = dataset.train.labels
+    if labels is None or labels.ndim == 2:
+        return
+    found = np.unique(labels)
+    if len(found) < 2:
+        raise ValueError(
+            "A classifier needs at least two classes: all "
+            f"{len(labels)} training images of {dataset.name!r} are "
+            f"{dataset.class_names[found[0]]!r}."
+        )
+
+
+def _shortened(dataset: Dataset, config: DataConfig) -> Dataset:
+    """Keeps max_examples of each part, any of them."""
+    limit = config.max_examples
+    parts = {}
+    for split in ("train", "validation", "test"):
+        examples = getattr(dataset, split)
+        if limit is not None and examples is not None and len(examples) > limit:
+            chosen = order(config.split_seed, 0, len(examples))[:limit]
+            parts[split] = examples.subset(np.sort(chosen))
+    return dataclasses.replace(dataset, **parts)

@@ -65,7 +65,8 @@ def cut(
     """Cuts validation and test images off, each class with its share.
 
     Args:
-        examples: an `Examples`, or one that cuts itself.
+        examples: an `Examples`; or a `StreamedExamples`, whose last images
+            are cut off.
         validation_fraction: float in [0, 1), 0 for none.
         test_fraction: float in [0, 1), 0 for none.
         seed: int; the same seed gives the same cut.
@@ -78,6 +79,8 @@ def cut(
     """
     if not (validation_fraction or test_fraction):
         return examples, None, None
+    if examples.labels is None:
+        return _cut_by_position(examples, validation_fraction, test_fraction)
     try:
         parts = stratified_split(
             examples.labels,
@@ -94,5 +97,20 @@ def cut(
         ) from error
     train, validation, test = (
         examples.subset(part) if len(part) else None for part in parts
+    )
+    return train, validation, test
+
+
+def _cut_by_position(
+    examples, validation_fraction: float, test_fraction: float
+):
+    size = len(examples)
+    num_test = round(test_fraction * size)
+    num_train = size - num_test - round(validation_fraction * size)
+    bounds = [(0, num_train), (num_train, size - num_test)]
+    bounds.append((size - num_test, size))
+    train, validation, test = (
+        examples.between(start, stop) if stop > start else None
+        for start, stop in bounds
     )
     return train, validation, test

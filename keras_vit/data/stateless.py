@@ -6,7 +6,9 @@ the batch that it is in nor on what was drawn before, and a run that continues
 sees what an uninterrupted one sees.
 """
 
-__all__ = ["PURPOSES", "key", "uniform"]
+import numpy as np
+
+__all__ = ["PURPOSES", "key", "order", "seeded_order", "uniform"]
 
 # Changing a number here changes every run: add at the end.
 PURPOSES = {
@@ -62,3 +64,40 @@ def uniform(shape: tuple[int, ...], key):
     import tensorflow as tf
 
     return tf.random.stateless_uniform(shape, seed=key, alg="philox")
+
+
+def order(seed: int, epoch: int, size: int) -> np.ndarray:
+    """The order of an epoch.
+
+    Args:
+        seed: non-negative int.
+        epoch: int, counted from 0.
+        size: int, N.
+
+    Returns:
+        int64 array of shape (N,), each of 0 to N - 1 once.
+
+    Example:
+        >>> sorted(order(seed=0, epoch=3, size=4).tolist())
+        [0, 1, 2, 3]
+    """
+    return np.random.default_rng((seed, epoch, size)).permutation(size)
+
+
+def seeded_order(seed: int, epoch, size: int):
+    """The same, of an epoch that TensorFlow counts.
+
+    Args:
+        seed: non-negative int.
+        epoch: int64 scalar.
+        size: int, N.
+
+    Returns:
+        int64 tensor of shape (N,).
+    """
+    import tensorflow as tf
+
+    drawn = tf.numpy_function(
+        lambda epoch: order(seed, int(epoch), size), [epoch], tf.int64
+    )
+    return tf.ensure_shape(drawn, [size])

@@ -1,21 +1,14 @@
-"""The splits of a data set of tensorflow-datasets.
-
-Axes: N images, H and W height and width, C channels, K classes.
-"""
-
-import numpy as np
+"""The splits of a data set of tensorflow-datasets."""
 
 from keras_vit.data.catalogue import check_feature, named_builder, prepare
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset
 from keras_vit.data.digits_builder import digits_builder
-from keras_vit.data.examples import Examples
 from keras_vit.data.presets_table import PRESETS
 from keras_vit.data.splits import cut
+from keras_vit.data.tfds_split import read_split
 
 __all__ = ["open_tfds"]
-
-READ_BATCH = 256
 
 
 def open_tfds(config: DataConfig) -> Dataset:
@@ -41,15 +34,12 @@ def open_tfds(config: DataConfig) -> Dataset:
     check_feature(builder, config.image_key, "image_key")
     check_feature(builder, config.label_key, "label_key")
     splits = _splits(builder, config, preset["splits"])
-    parts = [
-        split and _read(builder, config, split, f"{name}:{split}")
-        for split in splits
-    ]
+    parts = [split and read_split(builder, config, split) for split in splits]
     if _is_given(config) or preset["splits"]:
         train, validation, test = parts
     else:
         train, validation, test = complete(parts, config)
-    labels = [part.labels for part in (train, validation, test) if part]
+    labels = [part and part.labels for part in (train, validation, test)]
     names = _class_names(builder.info.features[config.label_key], labels)
     return Dataset(train, validation, test, names, name=name)
 
@@ -95,55 +85,16 @@ def _splits(builder, config: DataConfig, preset) -> tuple:
     return ("train", None if validation == test else validation, test)
 
 
-def _read(builder, config: DataConfig, split: str, source: str) -> Examples:
-    """Reads a split into memory."""
-    import tensorflow_datasets as tfds
-
-    image_key, label_key = config.image_key, config.label_key
-    features = builder.info.features
-    small = None not in features[image_key].shape
-    decoders = tfds.decode.PartialDecoding(
-        {image_key: True, label_key: True},
-        decoders=None if small else {image_key: tfds.decode.SkipDecoding()},
-    )
-    dataset = builder.as_dataset(
-        split=split,
-        shuffle_files=False,
-        decoders=decoders,
-        read_config=tfds.ReadConfig(try_autocache=False),
-    )
-    if config.max_examples is not None:
-        dataset = dataset.take(config.max_examples)
-    num_classes = getattr(
-        getattr(features[label_key], "feature", None), "num_classes", None
-    )
-    images, labels = [], []
-    for example in dataset.as_numpy_iterator():
-        images.append(example[image_key])
-        labels.append(_label(example[label_key], num_classes))
-    if not images:
-        raise ValueError(f"The split {split!r} of {source} has no images.")
-    return Examples(
-        np.stack(images) if small else np.array(images, object),
-        np.stack(labels),
-        kind="array" if small else "encoded",
-        source=source,
-        on_broken_image=config.on_broken_image,
-    )
-
-
-def _label(label, num_classes: int | None):
-    """The class; or, of several ones, a vector."""
-    if num_classes is None:
-        return np.int32(label)
-    vector = np.zeros(num_classes, np.uint8)
-    vector[np.asarray(label)] = 1
-    return vector
-
-
 def _class_names(feature, labels: list) -> tuple[str, ...]:
     feature = getattr(feature, "feature", feature)
     names = getattr(feature, "names", None)
     if names is None:
-        names = range(max(int(part.max()) for part in labels) + 1)
+        known = [int(part.max()) for part in labels if part is not None]
+        if not known:
+            raise ValueError(
+                "The label feature has no classes and the data is too large "
+                "to count them: raise memory_limit_mib, or prepare the data "
+                "with tfds.features.ClassLabel."
+            )
+        names = range(max(known) + 1)
     return tuple(map(str, names))
