@@ -1,16 +1,17 @@
 """From a recipe to the model that is trained."""
 
+import dataclasses
 import warnings
 
 import keras
 
 from keras_vit import applications, checkpoints
-from keras_vit.checkpoints.catalogue.fetch import resolve
+from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.models import VisionTransformer
 from keras_vit.training.architectures import config_of, family_of, options_of
 from keras_vit.training.losses import make_loss
 from keras_vit.training.optimizers import make_optimizer
-from keras_vit.training.run_weights import class_names_of, opened
+from keras_vit.training.run_weights import class_names_of, located, opened
 
 __all__ = [
     "check_backend",
@@ -123,7 +124,9 @@ def _fresh(recipe, class_names):
 
 def _loaded(recipe, class_names):
     keep = recipe.model.head == "keep"
-    source = resolve(recipe.model.weights, recipe.model.name)
+    source = located(recipe.model.weights)
+    checkpoints.check_weights(source, recipe.model.name)
+    source = resolve(source, recipe.model.name)
     with opened(source) as path, warnings.catch_warnings():
         if not keep:
             # That it is all zeros does not matter: it goes.
@@ -140,7 +143,7 @@ def _loaded(recipe, class_names):
     if keep:
         _check_classes(model, class_names, source)
     else:
-        _reset_head(model, recipe.training.head_bias)
+        model = _with_new_head(model, recipe)
     return model
 
 
@@ -151,17 +154,36 @@ def _asked(recipe, info) -> dict:
     size = options.pop("image_size", info.fields["image_size"])
     height, width = (size, size) if isinstance(size, int) else size
     channels = options.pop("channels", info.fields["channels"])
-    if recipe.model.head == "new" and family is VisionTransformer:
-        options.setdefault("representation_dim", 0)
+    if recipe.model.head == "new":
+        options.pop("representation_dim", None)  # a part of the new head
     options |= _memory(recipe.training, family)
     return {**options, "input_shape": (height, width, channels)}
 
 
-def _reset_head(model, head_bias):
+def _with_new_head(model, recipe):
     """As the original fine-tunes, whatever classes the weights have."""
+    wanted = recipe.model.representation_dim or 0
+    if getattr(model.config, "representation_dim", 0) != wanted:
+        model = _with_representation(model, wanted)
     kernel, bias = model.get_layer(HEAD).weights
     kernel.assign(keras.ops.zeros(kernel.shape))
-    bias.assign(keras.ops.full(bias.shape, head_bias))
+    bias.assign(keras.ops.full(bias.shape, recipe.training.head_bias))
+    return model
+
+
+def _with_representation(old, representation_dim):
+    """The same model with another layer, or none, before the head's."""
+    config = dataclasses.replace(
+        old.config, representation_dim=representation_dim
+    )
+    model = type(old)(config, name=old.name, dtype=old.dtype_policy)
+    known = {x.path: x for x in old.weights}
+    for weight in model.weights:
+        layer = weight.path.split("/")[0]
+        if layer not in (HEAD, "pre_logits"):
+            weight.assign(known[weight.path])
+    model.load_report = old.load_report
+    return model
 
 
 def _load_any(weights, **options):

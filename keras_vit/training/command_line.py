@@ -1,5 +1,6 @@
 """From a command line and YAML files to a typed record."""
 
+import dataclasses
 import difflib
 import pathlib
 import re
@@ -55,6 +56,7 @@ def parse(
         "--config", action="config", help="YAML file that sets fields."
     )
     parser.add_class_arguments(record)
+    parser.set_defaults(_defaults(record))
     try:
         fields = parser.instantiate(parser.parse_args(arguments)).as_dict()
         del fields["config"]
@@ -79,6 +81,21 @@ def fail(message: str) -> NoReturn:
     program = pathlib.Path(sys.argv[0]).name
     print(f"{program}: error: {' '.join(message.split())}", file=sys.stderr)
     raise SystemExit(USAGE_ERROR)
+
+
+def _defaults(record) -> dict:
+    """Defaults of the fields of the groups of a record.
+
+    Those of jsonargparse are what a group is after its `__post_init__`,
+    which may have completed what was not given.
+    """
+    return {
+        f"{group.name}.{field.name}": field.default
+        for group in dataclasses.fields(record)
+        if dataclasses.is_dataclass(group.type)
+        for field in dataclasses.fields(group.type)
+        if field.default is not dataclasses.MISSING
+    }
 
 
 def _suggestion(message: str, keys: list[str]) -> str:

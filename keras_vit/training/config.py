@@ -5,7 +5,11 @@ A field's docstring is its text in `python recipes/finetune.py --help`.
 
 import dataclasses
 
-from keras_vit.data.augment import RandomAffine
+from keras_vit.data import (
+    AugmentationConfig,
+    DataConfig,
+    PreprocessingConfig,
+)
 from keras_vit.models.base import check_choice, check_rates
 from keras_vit.training.checks import (
     check_multiple,
@@ -16,9 +20,11 @@ from keras_vit.training.model_config import ModelConfig
 from keras_vit.training.optimizers import OptimizerConfig
 
 __all__ = [
+    "AugmentationConfig",
     "DataConfig",
     "ModelConfig",
     "OptimizerConfig",
+    "PreprocessingConfig",
     "Recipe",
     "TrainingConfig",
 ]
@@ -30,33 +36,6 @@ CHOICES = {
     "best_metric": ("val_accuracy", "val_loss"),
 }
 DISTRIBUTIONS = ("auto", "single")
-
-
-@dataclasses.dataclass(frozen=True)
-class DataConfig:
-    """Which images, and which of them are for what."""
-
-    name: str = "digits"
-    """Name of the data set; "digits" ships inside scikit-learn."""
-
-    validation_fraction: float = 0.1
-    """Share of all images that choices are made on."""
-
-    test_fraction: float = 0.2
-    """Share of all images that only the result is computed on."""
-
-    split_seed: int = 0
-    """Seed of the split; it stays when the seed of the run changes."""
-
-    def __post_init__(self):
-        check_positive(self, "validation_fraction", "test_fraction")
-        check_not_negative(self, "split_seed")
-        if self.validation_fraction + self.test_fraction >= 1:
-            raise ValueError(
-                "Nothing is left to train on: validation_fraction="
-                f"{self.validation_fraction} and test_fraction="
-                f"{self.test_fraction} must add up to less than 1."
-            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +127,6 @@ class TrainingConfig:
             check_choice(name, getattr(self, name), choices)
         check_multiple(self, "batch_size", "accumulation_steps")
         check_multiple(self, "evaluate_every_steps", "checkpoint_every_steps")
-        check_multiple(self, "checkpoint_every_steps", "steps_per_execution")
         check_rates(self, "ema_decay", "label_smoothing")
 
     @property
@@ -173,7 +151,12 @@ class Recipe:
 
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
-    augmentation: RandomAffine = dataclasses.field(default_factory=RandomAffine)
+    preprocessing: PreprocessingConfig = dataclasses.field(
+        default_factory=PreprocessingConfig
+    )
+    augmentation: AugmentationConfig = dataclasses.field(
+        default_factory=AugmentationConfig
+    )
     optimizer: OptimizerConfig = dataclasses.field(
         default_factory=OptimizerConfig
     )

@@ -97,7 +97,10 @@ def load_data(recipe: Recipe) -> data.Dataset:
         ValueError: for an unknown name or a split that cannot be made.
     """
     return data.load(
-        **dataclasses.asdict(recipe.data),
+        recipe.data.name or "digits",
+        validation_fraction=recipe.data.validation_fraction,
+        test_fraction=recipe.data.test_fraction,
+        split_seed=recipe.data.split_seed,
         image_size=recipe.model.vit(num_classes=1).image_size,
         channels=recipe.model.vit(num_classes=1).channels,
     )
@@ -122,7 +125,11 @@ def make_batches(dataset: data.Dataset, recipe: Recipe) -> data.TrainingBatches:
         batch_size=recipe.training.batch_size,
         epochs=recipe.training.epochs,
         seed=recipe.seed,
-        augment=recipe.augmentation,
+        augment=data.RandomAffine(
+            shift=recipe.augmentation.shift,
+            rotation=recipe.augmentation.rotation,
+            zoom=recipe.augmentation.zoom,
+        ),
     )
 
 

@@ -10,9 +10,26 @@ from collections.abc import Iterator
 
 from keras_vit.training.model_file import MEMBER
 
-__all__ = ["class_names_of", "opened"]
+__all__ = ["class_names_of", "located", "opened"]
 
 MODEL = "model.keras"
+
+
+def located(source: str) -> str:
+    """The path of the model in a run folder; any other source as it is.
+
+    Args:
+        source: path or name of weights, or path of a run folder.
+
+    Returns:
+        A source of weights.
+
+    Example:
+        >>> located("runs/quickstart")
+        'runs/quickstart/model.keras'
+    """
+    inside = pathlib.Path(source, MODEL)
+    return str(inside) if inside.is_file() else source
 
 
 def class_names_of(source: str) -> tuple[str, ...] | None:
@@ -28,7 +45,7 @@ def class_names_of(source: str) -> tuple[str, ...] | None:
         >>> class_names_of("runs/quickstart")[:3]
         ('0', '1', '2')
     """
-    path = _model_of(source)
+    path = located(source)
     if not zipfile.is_zipfile(path):
         return None
     with zipfile.ZipFile(path) as archive:
@@ -54,9 +71,9 @@ def opened(source: str) -> Iterator[str]:
         >>> with opened("runs/quickstart") as path:
         ...     model = keras_vit.load_checkpoint(path)
     """
-    path = _model_of(source)
+    path = located(source)
     if class_names_of(source) is None:
-        yield str(path)
+        yield path
         return
     with tempfile.TemporaryDirectory() as folder:
         copy = pathlib.Path(folder, MODEL)
@@ -66,8 +83,3 @@ def opened(source: str) -> Iterator[str]:
                     with old.open(member) as one, new.open(member, "w") as two:
                         shutil.copyfileobj(one, two)
         yield str(copy)
-
-
-def _model_of(source):
-    inside = pathlib.Path(source, MODEL)
-    return inside if inside.is_file() else pathlib.Path(source)

@@ -190,7 +190,7 @@ def test_help_says_what_the_fields_mean(capsys):
     text = " ".join(capsys.readouterr().out.split())
     assert "--training.epochs" in text
     assert "Highest learning rate" in text
-    assert "Largest shift along each axis" in text
+    assert "Largest random shift along each axis" in text
 
 
 def test_interrupted_run_says_where_its_files_are(

@@ -3,20 +3,17 @@ import re
 import pytest
 
 from keras_vit.training import (
-    DataConfig,
     ModelConfig,
     OptimizerConfig,
     Recipe,
     TrainingConfig,
 )
+from keras_vit.training.command_line import parse
 
 
 @pytest.mark.parametrize(
     ("config", "fields", "message"),
     [
-        (DataConfig, {"test_fraction": 0}, "test_fraction=0"),
-        (DataConfig, {"validation_fraction": 0.8}, "Nothing is left"),
-        (DataConfig, {"split_seed": -1}, "split_seed=-1"),
         (ModelConfig, {"channels": 2}, "channels=2"),
         (ModelConfig, {"pooling": "none"}, "pooling: 'none'"),
         (ModelConfig, {"pooling": "average"}, "'token', 'mean'"),
@@ -27,10 +24,37 @@ from keras_vit.training import (
         (OptimizerConfig, {"learning_rate": 0.0}, "learning_rate=0.0"),
         (OptimizerConfig, {"weight_decay": -0.1}, "weight_decay=-0.1"),
         (OptimizerConfig, {"clip_norm": float("nan")}, "clip_norm=nan"),
+        (OptimizerConfig, {"schedule": "step"}, "'cosine', 'linear'"),
+        (OptimizerConfig, {"layer_decay": 0}, "layer_decay=0"),
+        (OptimizerConfig, {"warmup_steps": -1}, "warmup_steps=-1"),
         (TrainingConfig, {"epochs": 0}, "epochs=0"),
+        (TrainingConfig, {"steps": 0}, "steps=0"),
+        (TrainingConfig, {"loss": "hinge"}, "'softmax', 'sigmoid'"),
+        (TrainingConfig, {"trainable": "half"}, "'all', 'head'"),
+        (TrainingConfig, {"precision": "float16"}, "mixed_float16"),
+        (TrainingConfig, {"ema_decay": 1.0}, "ema_decay=1.0"),
+        (
+            TrainingConfig,
+            {"batch_size": 10, "accumulation_steps": 4},
+            "batch_size=10, accumulation_steps=4",
+        ),
+        (
+            TrainingConfig,
+            {"evaluate_every_steps": 15, "checkpoint_every_steps": 10},
+            "evaluate_every_steps=15, checkpoint_every_steps=10",
+        ),
+        (Recipe, {"distribution": "many"}, "'auto', 'single'"),
         (TrainingConfig, {"label_smoothing": 1}, "label_smoothing=1"),
         (Recipe, {"seed": -1}, "seed=-1"),
         (Recipe, {"training": TrainingConfig(epochs=5)}, "warm-up"),
+        (
+            Recipe,
+            {
+                "training": TrainingConfig(steps=500),
+                "optimizer": OptimizerConfig(warmup_steps=500),
+            },
+            "optimizer.warmup_steps=500, training.steps=500",
+        ),
     ],
 )
 def test_values_that_make_no_sense_are_refused(config, fields, message):
@@ -50,3 +74,29 @@ def test_rectangles_and_classes_reach_the_model():
     assert config.grid == (4, 4)
     assert config.num_classes == 7
     assert config.include_preprocessing
+
+
+def test_a_warm_up_in_another_unit_waits_for_the_data():
+    """What it is in the other unit depends on the number of images."""
+    Recipe(training=TrainingConfig(steps=4))
+    Recipe(optimizer=OptimizerConfig(warmup_steps=10_000))
+
+
+def test_a_batch_is_cut_into_equal_parts():
+    training = TrainingConfig(batch_size=12, accumulation_steps=4)
+    assert training.micro_batch_size == 3
+
+
+@pytest.mark.parametrize("source", ["folder", "csv"])
+def test_one_source_of_data_replaces_the_other(source):
+    recipe = parse(Recipe, [f"--data.{source}", "flowers"], "")
+    assert getattr(recipe.data, source) == "flowers"
+    assert recipe.data.name is None
+
+
+def test_lists_and_nulls_are_read():
+    arguments = ["--optimizer.learning_rate_grid", "[0.01, 0.03]"]
+    arguments += ["--optimizer.clip_norm", "null"]
+    optimizer = parse(Recipe, arguments, "").optimizer
+    assert optimizer.learning_rate_grid == (0.01, 0.03)
+    assert optimizer.clip_norm is None
