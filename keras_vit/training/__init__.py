@@ -7,7 +7,8 @@ from keras_vit.training.config import (
     Recipe,
     TrainingConfig,
 )
-from keras_vit.training.run import Run, finetune
+from keras_vit.training.finetuning import finetune
+from keras_vit.training.run import Run, train
 
 __all__ = [
     "DataConfig",
@@ -17,4 +18,5 @@ __all__ = [
     "Run",
     "TrainingConfig",
     "finetune",
+    "train",
 ]

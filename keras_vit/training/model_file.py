@@ -1,5 +1,6 @@
 """A model and the names of its classes in one `.keras` file."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -20,6 +21,8 @@ MEMBER = "class_names.json"
 def save(model, class_names, path: str | os.PathLike) -> None:
     """Saves a model so that its answers keep their names.
 
+    The optimizer, the loss and the metrics are left out.
+
     Args:
         model: a Keras model.
         class_names: sequence of str, in the order of the model's outputs.
@@ -37,9 +40,21 @@ def save(model, class_names, path: str | os.PathLike) -> None:
             f"{len(class_names)} class names."
         )
     with replacing(pathlib.Path(path)) as temporary:
-        model.save(temporary)
+        with _not_compiled(model):
+            model.save(temporary)
         with zipfile.ZipFile(temporary, "a") as archive:
             archive.writestr(MEMBER, json.dumps(list(class_names)))
+
+
+@contextlib.contextmanager
+def _not_compiled(model):
+    """Keras saves what a model was compiled with, to three times the size."""
+    compiled, optimizer = model.compiled, getattr(model, "optimizer", None)
+    model.compiled, model.optimizer = False, None
+    try:
+        yield
+    finally:
+        model.compiled, model.optimizer = compiled, optimizer
 
 
 def load(path: str | os.PathLike) -> tuple[keras.Model, tuple[str, ...]]:

@@ -1,24 +1,31 @@
-"""Fine-tuning: from a recipe to a trained model in its run folder."""
+"""Training: from a recipe to a trained model in its run folder."""
 
+import contextlib
 import dataclasses
+import errno
+import math
 import pathlib
 import statistics
-import sys
-import time
+from collections.abc import Iterator
 
 import keras
 
 from keras_vit import data
-from keras_vit.models import VisionTransformer
-from keras_vit.training import model_file, run_folder
-from keras_vit.training.callbacks import JSONLines, Throughput
+from keras_vit.training import (
+    build,
+    checkpoints,
+    loop,
+    model_file,
+    resume,
+    run_folder,
+)
 from keras_vit.training.config import Recipe
-from keras_vit.training.environment import environment
-from keras_vit.training.optimizers import make_optimizer
+from keras_vit.training.inputs import make_plan, make_stream, make_validation
 
-__all__ = ["Run", "finetune"]
+__all__ = ["Run", "train"]
 
-VALIDATION_BATCH = 256
+# A disk without room, a quota used up, a file larger than is allowed.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,150 +53,104 @@ class Run:
         return statistics.median(self.history["images_per_second"])
 
 
-def finetune(recipe: Recipe, callbacks=()) -> Run:
-    """Trains a model as a recipe says and saves it in the run folder.
+def train(recipe: Recipe, *, dataset=None, callbacks=()) -> Run:
+    """Trains a model as a recipe says, or goes on with what was begun.
 
-    The weights are those at the end of the training; the test images are not
-    looked at.
+    The run folder gets the config, the environment, the metrics and
+    checkpoints; a run that was stopped at any moment continues from its last
+    checkpoint, to the same weights as if it had not been. At the end the
+    folder has the model with the weights of the last step, or their moving
+    average. The test images are not looked at.
 
     Args:
         recipe: a `Recipe`.
-        callbacks: Keras callbacks to call as well.
+        dataset: a `Dataset` of `Examples`, None for that of the recipe.
+        callbacks: Keras callbacks to call as well. A continued run knows
+            what `EarlyStopping` and `ReduceLROnPlateau` had seen; others
+            begin anew.
 
     Returns:
         A `Run`.
 
     Raises:
-        ValueError: when the run folder is taken or the data does not fit the
-            recipe.
+        ValueError: when the run folder is taken, by another config for
+            instance, or the data does not fit the recipe.
+        FloatingPointError: when the loss or its gradient is not finite.
+        OSError: when the disk is full. The last checkpoint is whole.
 
     Example:
-        >>> finetune(Recipe(run_dir="runs/digits")).history["val_accuracy"]
+        >>> train(Recipe(run_dir="runs/digits")).history["val_accuracy"]
     """
     # What may be wrong with a recipe shows before an earlier run is replaced.
-    dataset = load_data(recipe)
-    batches = make_batches(dataset, recipe)
-    folder = run_folder.prepare(recipe.run_dir, overwrite=recipe.overwrite)
-    run_folder.write_json(folder / "environment.json", environment())
-    run_folder.write_yaml(folder / "config.yaml", dataclasses.asdict(recipe))
+    dataset = dataset or data.open_dataset(recipe.data)
     keras.utils.set_random_seed(recipe.seed)
-    class_names = dataset.class_names
-    model = VisionTransformer(recipe.model.vit(len(class_names)))
-    compile_model(model, recipe, batches.steps_per_epoch)
-    begin = time.perf_counter()
-    history = fit(model, batches, dataset, folder, callbacks)
-    seconds = time.perf_counter() - begin
-    run_folder.write_json(folder / "class_names.json", class_names)
-    model_file.save(model, class_names, folder / "model.keras")
+    model = build.make_model(recipe, dataset.class_names)
+    stream = make_stream(recipe, dataset, model)
+    plan = make_plan(recipe, stream.steps_per_epoch)
+    optimizer = build.make_optimizer(
+        recipe.optimizer,
+        model,
+        total_steps=plan.total,
+        steps_per_epoch=stream.steps_per_epoch,
+        training=recipe.training,
+    )
+    validation = make_validation(recipe, dataset, model)
+    folder, checkpoint = resume.open_run(recipe)
+    with explaining_no_room(folder):
+        run_folder.write_json(
+            folder / "class_names.json", list(dataset.class_names)
+        )
+        rows, seconds = loop.Loop(
+            folder,
+            plan,
+            dataset.class_names,
+            best_metric=recipe.training.best_metric,
+            patience=recipe.training.early_stopping_patience,
+            keep=recipe.training.keep_checkpoints,
+        ).run(
+            model,
+            optimizer,
+            build.make_loss(recipe.training),
+            stream,
+            validation,
+            checkpoint=checkpoint,
+            callbacks=callbacks,
+        )
+        model_file.save(model, dataset.class_names, folder / "model.keras")
+    history = {
+        name: [row.get(name, math.nan) for row in rows] for name in rows[-1]
+    }
     return Run(model, dataset, history, seconds, folder)
 
 
-def load_data(recipe: Recipe) -> data.Dataset:
-    """Loads the data of a recipe in the size that its model takes.
+@contextlib.contextmanager
+def explaining_no_room(folder: pathlib.Path) -> Iterator[None]:
+    """Says what to do where the disk is full; other errors stay as they are.
 
     Args:
-        recipe: a `Recipe`.
-
-    Returns:
-        A `Dataset`.
+        folder: the run folder.
 
     Raises:
-        ValueError: for an unknown name or a split that cannot be made.
+        OSError: when the disk is full.
+
+    Example:
+        >>> with explaining_no_room(folder):
+        ...     model.save(folder / "model.keras")
     """
-    return data.load(
-        recipe.data.name or "digits",
-        validation_fraction=recipe.data.validation_fraction,
-        test_fraction=recipe.data.test_fraction,
-        split_seed=recipe.data.split_seed,
-        image_size=recipe.model.vit(num_classes=1).image_size,
-        channels=recipe.model.vit(num_classes=1).channels,
-    )
-
-
-def make_batches(dataset: data.Dataset, recipe: Recipe) -> data.TrainingBatches:
-    """Makes the training batches of a recipe.
-
-    Args:
-        dataset: a `Dataset`.
-        recipe: a `Recipe`.
-
-    Returns:
-        `TrainingBatches`.
-
-    Raises:
-        ValueError: when the images do not fill one batch.
-    """
-    return data.TrainingBatches(
-        dataset.train,
-        len(dataset.class_names),
-        batch_size=recipe.training.batch_size,
-        epochs=recipe.training.epochs,
-        seed=recipe.seed,
-        augment=data.RandomAffine(
-            shift=recipe.augmentation.shift,
-            rotation=recipe.augmentation.rotation,
-            zoom=recipe.augmentation.zoom,
-        ),
-    )
-
-
-def compile_model(model, recipe: Recipe, steps_per_epoch: int) -> None:
-    """Gives a model the optimizer, the loss and the metric of a recipe.
-
-    Args:
-        model: a Keras model that gives logits.
-        recipe: a `Recipe`.
-        steps_per_epoch: int.
-    """
-    model.compile(
-        optimizer=make_optimizer(
-            recipe.optimizer,
-            model.trainable_variables,
-            epochs=recipe.training.epochs,
-            steps_per_epoch=steps_per_epoch,
-        ),
-        loss=keras.losses.CategoricalCrossentropy(
-            from_logits=True,
-            label_smoothing=recipe.training.label_smoothing,
-        ),
-        metrics=["accuracy"],
-    )
-
-
-def fit(model, batches, dataset, folder, callbacks=()) -> dict:
-    """Trains a compiled model, a line an epoch in the files of the folder.
-
-    Args:
-        model: a compiled Keras model.
-        batches: `TrainingBatches`.
-        dataset: the `Dataset` to validate on.
-        folder: pathlib.Path of the run.
-        callbacks: Keras callbacks to call as well.
-
-    Returns:
-        Metric to list of values, one an epoch.
-    """
-    validation = dataset.validation
-    labels = keras.utils.to_categorical(validation.labels, batches.num_classes)
-    history = model.fit(
-        batches,
-        epochs=batches.epochs,
-        steps_per_epoch=batches.steps_per_epoch,
-        shuffle=False,
-        validation_data=(validation.images, labels),
-        validation_batch_size=VALIDATION_BATCH,
-        verbose=verbosity(),
-        callbacks=[
-            Throughput(batches.steps_per_epoch * batches.batch_size),
-            keras.callbacks.CSVLogger(folder / "history.csv"),
-            JSONLines(folder / "metrics.jsonl"),
-            *callbacks,
-        ],
-    )
-    return history.history
-
-
-def verbosity() -> int:
-    """Keras's progress bar for a person who looks on, else a line an epoch."""
-    watched = sys.stdout.isatty() or "ipykernel" in sys.modules
-    return 1 if watched else 2
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        # HDF5 has the number in its text alone.
+        known = getattr(error, "errno", None) in NO_ROOM
+        if not known and not any(
+            f"errno = {n}," in str(error) for n in NO_ROOM
+        ):
+            raise
+        found = checkpoints.steps(folder / checkpoints.FOLDER)
+        last = f"the one of step {found[-1]}" if found else "none yet"
+        raise OSError(
+            errno.ENOSPC,
+            f"There is no room left to write to. The last checkpoint is whole: "
+            f"{last}. Make room and give the same command again to continue",
+            str(folder),
+        ) from error

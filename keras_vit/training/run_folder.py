@@ -1,8 +1,8 @@
 """The folder that a run leaves behind.
 
-Each file is written beside its place and then renamed into it, so that a file
-that is there is whole. result.json comes last: a folder that holds it is a
-finished run.
+Each file is written beside its place, pressed onto the disk and then renamed
+into it, so that a file that is there is whole. environment.json comes first
+and result.json last: a folder that holds it is a finished run.
 """
 
 import contextlib
@@ -10,11 +10,17 @@ import json
 import os
 import pathlib
 import re
+import shutil
 from collections.abc import Iterator
 
 from keras_vit.data.dataset import Split
 
 __all__ = [
+    "CONFIG",
+    "MARK",
+    "RESULT",
+    "check",
+    "clear",
     "prepare",
     "replacing",
     "write_examples",
@@ -24,10 +30,12 @@ __all__ = [
 
 MARK = "environment.json"  # the first file of a run
 RESULT = "result.json"  # the last
+CONFIG = "config.yaml"
+# The config goes first and the mark last: whoever is killed in between leaves
+# a run of no config, which the next one clears.
 FILES = (
-    MARK,
+    CONFIG,
     RESULT,
-    "config.yaml",
     "class_names.json",
     "history.csv",
     "metrics.jsonl",
@@ -35,10 +43,73 @@ FILES = (
     "learning_curves.png",
     "confusion_matrix.png",
     "mistakes.png",
+    "predictions.npz",
+    "augmented.png",
+    "report.html",
+    MARK,
 )
+FOLDERS = ("checkpoints", "examples", "tensorboard")
+PARTIAL = ".partial-"
 
 NUM_CLASSES = 10  # that there are examples of,
 NUM_IMAGES = 2  # and of each class.
+
+
+def check(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
+    """Finds out whether a folder may be a run's; changes nothing.
+
+    Args:
+        path: the folder; it need not exist.
+        overwrite: bool, whether a finished run in it may be replaced.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ValueError: when the folder holds a finished run and overwrite is
+            False, holds files that no run wrote, or is no folder.
+
+    Example:
+        >>> folder = check("runs/digits", overwrite=False)
+    """
+    folder = pathlib.Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(
+            f"{str(folder)!r} is not a folder. Choose another --run_dir."
+        )
+    found = list(folder.iterdir()) if folder.exists() else []
+    # A run that is killed in its first moment leaves no more than these.
+    found = [file for file in found if not file.name.startswith(PARTIAL)]
+    if found and not (folder / MARK).exists():
+        raise ValueError(
+            f"The folder {str(folder)!r} holds files that are not of a run. "
+            "Choose another --run_dir."
+        )
+    if (folder / RESULT).exists() and not overwrite:
+        raise ValueError(
+            f"The folder {str(folder)!r} holds a finished run. Choose another "
+            "--run_dir, or --overwrite true to replace it."
+        )
+    return folder
+
+
+def clear(folder: pathlib.Path) -> None:
+    """Removes what runs write, and nothing else; makes the folder.
+
+    Args:
+        folder: the run folder.
+
+    Example:
+        >>> clear(pathlib.Path("runs/digits"))
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in FILES[:-1]:
+        (folder / name).unlink(missing_ok=True)
+    for name in FOLDERS:
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for partial in folder.glob(f"{PARTIAL}*"):
+        partial.unlink(missing_ok=True)
+    (folder / MARK).unlink(missing_ok=True)
 
 
 def prepare(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
@@ -52,30 +123,13 @@ def prepare(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
         The folder.
 
     Raises:
-        ValueError: when the folder holds a finished run and overwrite is
-            False, holds files that no run wrote, or is no folder.
+        ValueError: see `check`.
 
     Example:
         >>> folder = prepare("runs/digits", overwrite=False)
     """
-    folder = pathlib.Path(path)
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(
-            f"{str(folder)!r} is not a folder. Choose another --run_dir."
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()) and not (folder / MARK).exists():
-        raise ValueError(
-            f"The folder {str(folder)!r} holds files that are not of a run. "
-            "Choose another --run_dir."
-        )
-    if (folder / RESULT).exists() and not overwrite:
-        raise ValueError(
-            f"The folder {str(folder)!r} holds a finished run. Choose another "
-            "--run_dir, or --overwrite true to replace it."
-        )
-    for name in FILES:
-        (folder / name).unlink(missing_ok=True)
+    folder = check(path, overwrite=overwrite)
+    clear(folder)
     return folder
 
 
@@ -94,12 +148,25 @@ def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
         >>> with replacing(folder / "model.keras") as path:
         ...     model.save(path)
     """
-    temporary = path.with_name(f".partial-{path.name}")
+    temporary = path.with_name(f"{PARTIAL}{path.name}")
     try:
         yield temporary
+        _flush(temporary)
         temporary.replace(path)
+        _flush(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _flush(path: pathlib.Path) -> None:
+    """Waits until the disk has what was written to a file or folder."""
+    if path.is_dir() and os.name == "nt":
+        return  # Windows opens no folders.
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_json(path: pathlib.Path, content) -> None:

@@ -16,7 +16,7 @@ from keras_vit.training import (
     TrainingConfig,
     finetune,
 )
-from keras_vit.training.run import make_batches
+from keras_vit.training.finetuning import make_batches
 
 
 def recipe(run_dir, **options):

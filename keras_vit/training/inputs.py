@@ -1,0 +1,104 @@
+"""What a recipe trains on and for how long, out of its data.
+
+Axes: B images of a batch, H and W height and width, C channels, K classes.
+"""
+
+from keras_vit import data
+from keras_vit.training import build
+from keras_vit.training.config import Recipe
+from keras_vit.training.plan import Plan
+
+__all__ = ["make_plan", "make_stream", "make_validation", "validation_batches"]
+
+
+def make_plan(recipe: Recipe, steps_per_epoch: int) -> Plan:
+    """When a recipe checkpoints, evaluates, logs and ends.
+
+    Args:
+        recipe: a `Recipe`.
+        steps_per_epoch: int, steps in a pass over the data.
+
+    Returns:
+        A `Plan`.
+    """
+    training = recipe.training
+    call = training.steps_per_execution
+    every = training.checkpoint_every_steps or training.evaluate_every_steps
+    # One pass over the data, in whole calls of the compiled step.
+    every = every or max(steps_per_epoch // call, 1) * call
+    return Plan(
+        total=build.total_steps(recipe, steps_per_epoch),
+        steps_per_epoch=steps_per_epoch,
+        batch_size=training.batch_size,
+        checkpoint_every=every,
+        evaluate_every=training.evaluate_every_steps or every,
+        log_every=training.log_every_steps,
+        batches_per_step=training.accumulation_steps,
+        batches_per_call=call,
+    )
+
+
+def make_stream(recipe: Recipe, dataset, model) -> data.TrainingStream:
+    """The training batches of a recipe in the size that its model takes."""
+    height, width, channels = model.input_shape[1:]
+    return data.training_stream(
+        dataset.train,
+        len(dataset.class_names),
+        image_size=(height, width),
+        channels=channels,
+        batch_size=recipe.training.batch_size,
+        preprocessing=recipe.preprocessing,
+        augmentation=recipe.augmentation,
+        seed=recipe.seed,
+    )
+
+
+def make_validation(recipe: Recipe, dataset, model):
+    """What `fit` validates on, each image once; None where there is none."""
+    if not dataset.validation:
+        return None
+    height, width, channels = model.input_shape[1:]
+    batches = data.evaluation_batches(
+        dataset.validation,
+        image_size=(height, width),
+        channels=channels,
+        batch_size=recipe.training.micro_batch_size,
+        preprocessing=recipe.preprocessing,
+    )
+    return validation_batches(
+        batches, len(dataset.validation), len(dataset.class_names)
+    )
+
+
+def validation_batches(batches, num_images: int, num_classes: int):
+    """Weighs padded batches so that Keras's metrics count each image once.
+
+    Keras's loss is the mean over the images of a batch, padding included, so
+    that weights of 1 would let the padding lower it.
+
+    Args:
+        batches: tf.data.Dataset of images (B, H, W, C), integer labels (B,)
+            or 0 and 1 for each class (B, K), and a mask (B,), False for
+            padding; all of one size B.
+        num_images: int, images without the padding.
+        num_classes: int, K.
+
+    Returns:
+        tf.data.Dataset of images, one-hot labels (B, K) and weights (B,).
+
+    Example:
+        >>> validation = validation_batches(batches, 359, num_classes=10)
+        >>> model.fit(images, labels, validation_data=validation)
+    """
+    import tensorflow as tf
+
+    size = batches.element_spec[0].shape[0]
+    weight = -(-num_images // size) * size / num_images
+
+    def weighed(images, labels, mask):
+        if len(labels.shape) == 1:
+            labels = tf.one_hot(labels, num_classes)  # (B, K)
+        mask = tf.cast(mask, "float32")
+        return images, tf.cast(labels, "float32"), weight * mask
+
+    return batches.map(weighed)

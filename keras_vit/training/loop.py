@@ -1,0 +1,175 @@
+"""The loop of a run: Keras's `fit`, from a checkpoint to the next.
+
+Axes: B images of a batch, H and W height and width, C channels, K classes.
+"""
+
+import dataclasses
+import pathlib
+import sys
+
+import keras
+
+from keras_vit.training import checkpoints, tensorboard
+from keras_vit.training.average import (
+    AverageInEvaluation,
+    has_average,
+    take_average,
+)
+from keras_vit.training.callbacks import Progress, StopAtTotal
+from keras_vit.training.keeping import Checkpoints, KeepBest
+from keras_vit.training.metrics_log import MetricsLog
+from keras_vit.training.non_finite import FirstNonFinite, GradientWatch
+from keras_vit.training.plan import Plan
+
+__all__ = ["Loop", "verbosity"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Loop:
+    """Trains a model in a run folder, from the beginning or a checkpoint.
+
+    Args:
+        folder: pathlib.Path, the run folder.
+        plan: a `Plan`.
+        class_names: sequence of str, saved with the models that are kept.
+        best_metric: str, which metric decides what the best model is.
+        patience: int, evaluations without a better one after which the
+            training ends; None never ends it.
+        keep: int, how many checkpoints stay.
+
+    Example:
+        >>> loop = Loop(folder, plan, class_names)
+        >>> rows, seconds = loop.run(model, optimizer, loss, stream, validation)
+    """
+
+    folder: pathlib.Path
+    plan: Plan
+    class_names: tuple[str, ...]
+    best_metric: str = "val_accuracy"
+    patience: int | None = None
+    keep: int = 2
+
+    def run(
+        self,
+        model,
+        optimizer,
+        loss,
+        stream,
+        validation=None,
+        *,
+        checkpoint: tuple[dict, dict] | None = None,
+        callbacks=(),
+    ) -> tuple[list[dict], float]:
+        """Trains until the plan ends or the patience does.
+
+        Args:
+            model: a Keras model, from images to logits (B, K); at the end it
+                has its last weights, or their moving average where the
+                optimizer keeps one.
+            optimizer: a Keras optimizer that is not built.
+            loss: a Keras loss.
+            stream: has `from_step(step)`, which gives an endless
+                tf.data.Dataset of images (B, H, W, C) and labels (B, K), and
+                `names_of(step)`, the names of the images in a batch.
+            validation: what Keras's `fit` takes as validation_data, or None.
+            checkpoint: what `checkpoints.read_newest` returned.
+            callbacks: Keras callbacks to call as well.
+
+        Returns:
+            The lines of history.csv, and the seconds of the training,
+            compilation and validation included.
+
+        Raises:
+            FloatingPointError: for a loss or gradient that is not finite.
+            ValueError: when the checkpoint is not of this model.
+        """
+        losses, gradients = self._compile(model, optimizer, loss)
+        if checkpoint is not None:
+            checkpoints.restore(model, checkpoint[0])
+        record = None if checkpoint is None else checkpoint[1]
+        begin = record or {"step": 0, "stretch": 0, "ended": False}
+        log = MetricsLog(
+            self.folder,
+            self.plan,
+            losses,
+            gradients,
+            stream.names_of,
+            step=begin["step"],
+            listeners=[tensorboard.event_writer(self.folder, begin["step"])],
+        )
+        keeping = self._keeping(log, record, callbacks)
+        model.fit(
+            self._batches(stream, begin["step"]),
+            steps_per_epoch=self.plan.batches,
+            initial_epoch=begin["stretch"],
+            epochs=begin["stretch"] if begin["ended"] else self.plan.stretches,
+            validation_data=validation,
+            validation_freq=self.plan.evaluations,
+            shuffle=False,
+            verbose=verbosity(),
+            callbacks=keeping,
+        )
+        if has_average(model.optimizer):
+            take_average(model)
+        return log.history, keeping[-1].record["seconds"]
+
+    def _compile(self, model, optimizer, loss):
+        losses = FirstNonFinite(loss)
+        model.compile(
+            optimizer=optimizer,
+            loss=loss,
+            metrics=[losses],
+            weighted_metrics=[Accuracy("accuracy")],
+            steps_per_execution=self.plan.batches_per_call,
+        )
+        gradients = GradientWatch(model.optimizer)
+        model.optimizer.build(model.trainable_variables)
+        return losses, gradients
+
+    def _batches(self, stream, step):
+        batches = stream.from_step(step)
+        parts = self.plan.batches_per_step
+        return batches.rebatch(self.plan.batch_size // parts)
+
+    def _keeping(self, log, record, callbacks):
+        """The callbacks in their order: each sees what those before did."""
+        best = KeepBest(
+            self.folder, self.class_names, self.best_metric, self.patience
+        )
+        others = [best, *callbacks]
+        return [
+            StopAtTotal(self.plan),
+            log,
+            AverageInEvaluation(),
+            *([Progress(self.plan)] if verbosity() == 1 else []),
+            *others,
+            Checkpoints(
+                self.folder,
+                self.plan,
+                self.class_names,
+                log,
+                others=others,
+                keep=self.keep,
+                record=record,
+            ),
+        ]
+
+
+class Accuracy(keras.metrics.CategoricalAccuracy):
+    """Share of the images that are named right; those of weight 0 are padding.
+
+    Example:
+        >>> model.compile("sgd", "mse", weighted_metrics=[Accuracy("accuracy")])
+    """
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        if sample_weight is not None:
+            # Whole numbers: 5 of 10 are 0.5 and not 0.49999997.
+            sample_weight = keras.ops.cast(sample_weight > 0, "float32")
+        super().update_state(y_true, y_pred, sample_weight)
+
+
+def verbosity() -> int:
+    """Keras's progress bar for a person who looks on, else plain lines."""
+    watched = sys.stdout.isatty() or "ipykernel" in sys.modules
+    return 1 if watched else 2

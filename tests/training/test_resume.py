@@ -1,0 +1,172 @@
+"""A run that is stopped and continued is the run that was not, to the bit."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+import tiny_training as tiny
+
+from keras_vit.training import checkpoints, metrics_log
+
+TESTS = pathlib.Path(__file__).parents[1]
+TIMES = ("images_per_second", "peak_memory")
+
+
+class Interrupt(keras.callbacks.Callback):
+    """Ends the run in the midst of an epoch."""
+
+    def __init__(self, at):
+        super().__init__()
+        self.at = at
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if (self.epoch, batch) == self.at:
+            raise KeyboardInterrupt
+
+
+def lines(folder):
+    text = (folder / metrics_log.METRICS).read_text()
+    rows = [json.loads(line) for line in text.splitlines()]
+    return [
+        {name: row[name] for name in row if name not in TIMES} for row in rows
+    ]
+
+
+def results(folder):
+    """All that a run leaves but the clock."""
+    arrays, record = checkpoints.read_newest(folder / checkpoints.FOLDER)
+    record = {"step": record["step"], "best": record["callbacks"][0]}
+    history = metrics_log.read_history(folder)
+    for row in history:
+        del row["images_per_second"]
+    return arrays, record, history, lines(folder)
+
+
+def assert_same(one, other):
+    arrays, *rest = results(one)
+    others, *other_rest = results(other)
+    assert rest == other_rest
+    assert list(arrays) == list(others)
+    for name in arrays:
+        assert arrays[name].tobytes() == others[name].tobytes(), name
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    return folder, tiny.bits(tiny.train(folder)[0])
+
+
+def test_a_continued_run_is_the_same_to_the_bit(uninterrupted, tmp_path):
+    folder, bits = uninterrupted
+    for at in [(0, 3), (2, 2), (4, 0)]:
+        with pytest.raises(KeyboardInterrupt):
+            tiny.train(tmp_path, callbacks=[Interrupt(at)])
+    network, _ = tiny.train(tmp_path, callbacks=[Interrupt(None)])
+    assert tiny.bits(network) == bits
+    assert_same(tmp_path, folder)
+
+
+def test_the_training_has_states_that_a_forgetful_resume_would_lose(tmp_path):
+    """The dropout masks go on: the same weights and data, another loss."""
+    network = tiny.model(dropout_rate=0.5)
+    states = [v for v in network.variables if "seed" in v.path]
+    assert states
+    before = [np.array(keras.ops.convert_to_numpy(v)) for v in states]
+    tiny.train(tmp_path, network=network)
+    after = [keras.ops.convert_to_numpy(v) for v in states]
+    assert any((x != y).any() for x, y in zip(before, after, strict=True))
+
+
+def test_a_finished_training_is_not_continued(uninterrupted):
+    folder, bits = uninterrupted
+    before = results(folder)
+    network, _ = tiny.train(folder)
+    assert tiny.bits(network) == bits
+    assert results(folder)[1:] == before[1:]
+
+
+def start(folder):
+    environment = {**os.environ, "PYTHONPATH": str(TESTS.parent)}
+    return subprocess.Popen(
+        [sys.executable, str(TESTS / "tiny_training.py"), str(folder)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def finished(folder):
+    """Lets the run end; gives the checksum of its weights."""
+    process = start(folder)
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode == 0
+    return output.splitlines()[-1]
+
+
+def is_saving(folder):
+    partials = (folder / checkpoints.FOLDER).glob(".partial-step*")
+    return any(partials)
+
+
+def has_lines(folder, count):
+    path = folder / metrics_log.METRICS
+    return path.exists() and path.read_text().count("\n") >= count
+
+
+def kill(folder, reached, delay=0.0):
+    """Starts the run and kills it some seconds after it reached a point."""
+    process = start(folder)
+    while process.poll() is None and not reached(folder):
+        time.sleep(0.0005)
+    time.sleep(delay)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert process.returncode == -signal.SIGKILL, "it ended before the kill"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, finished(folder)
+
+
+def test_a_run_killed_twice_ends_the_same(whole, tmp_path):
+    kill(tmp_path, lambda folder: has_lines(folder, 5))
+    kill(tmp_path, is_saving)
+    assert finished(tmp_path) == whole[1]
+    assert_same(tmp_path, whole[0])
+
+
+# Of 13 lines in all: before the first checkpoint, in a step, between epochs.
+LINES = [(seed, random.Random(seed).randrange(10)) for seed in range(15)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "count"), LINES)
+def test_killed_at_any_moment_it_ends_the_same(whole, tmp_path, seed, count):
+    delay = random.Random(-seed - 1).uniform(0, 0.03)
+    kill(tmp_path, lambda folder: has_lines(folder, count), delay)
+    assert finished(tmp_path) == whole[1]
+    assert_same(tmp_path, whole[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay", [0, 0.001, 0.002, 0.004, 0.008])
+def test_killed_while_saving_it_ends_the_same(whole, tmp_path, delay):
+    kill(tmp_path, is_saving, delay)
+    assert finished(tmp_path) == whole[1]
+    assert_same(tmp_path, whole[0])
