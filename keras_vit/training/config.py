@@ -26,6 +26,7 @@ __all__ = [
     "OptimizerConfig",
     "PreprocessingConfig",
     "Recipe",
+    "SweepConfig",
     "TrainingConfig",
 ]
 
@@ -146,6 +147,26 @@ class TrainingConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class SweepConfig:
+    """What recipes/sweep.py compares; the other recipes do not read it."""
+
+    learning_rates: tuple[float, ...] = ()
+    """Learning rates to choose from on the validation images."""
+
+    train_split: str | None = None
+    """Split of tensorflow-datasets that the best one is trained on: the whole
+    training set, as "train"; null adds the validation images to the training
+    images of data that is cut by fractions."""
+
+    def __post_init__(self):
+        if not all(rate > 0 for rate in self.learning_rates):
+            raise ValueError(
+                "learning_rates must be above 0. Received: "
+                f"learning_rates={self.learning_rates!r}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
 class Recipe:
     """A whole run: the same recipe on the same machine, the same result."""
 
@@ -161,6 +182,7 @@ class Recipe:
         default_factory=OptimizerConfig
     )
     training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
+    sweep: SweepConfig = dataclasses.field(default_factory=SweepConfig)
 
     distribution: str = "auto"
     """Where it computes: "auto" takes what the backend is set to, "single"
@@ -177,8 +199,8 @@ class Recipe:
     """Whether a finished run in run_dir may be replaced."""
 
     smoke: bool = False
-    """Whether to try the recipe out: a tiny model of the same kind, a few
-    images that are not downloaded, two steps."""
+    """Whether to try the recipe out: two steps of a tiny model of the same
+    kind on the digits, in the folder run_dir with "-smoke" behind it."""
 
     def __post_init__(self):
         check_not_negative(self, "seed")

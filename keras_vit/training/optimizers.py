@@ -74,10 +74,6 @@ class OptimizerConfig:
     """Factor of the learning rate from each block to the one below it; 1
     trains all layers alike. The classification layer has the full rate."""
 
-    learning_rate_grid: tuple[float, ...] = ()
-    """Learning rates that recipes/sweep.py compares on the validation
-    images."""
-
     def __post_init__(self):
         check_choice("optimizer", self.name, OPTIMIZERS)
         check_choice("schedule", self.schedule, SHAPES)

@@ -9,6 +9,7 @@ from keras_vit.training import (
     TrainingConfig,
 )
 from keras_vit.training.command_line import parse
+from keras_vit.training.config import SweepConfig
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,7 @@ from keras_vit.training.command_line import parse
             {"evaluate_every_steps": 15, "checkpoint_every_steps": 10},
             "evaluate_every_steps=15, checkpoint_every_steps=10",
         ),
+        (SweepConfig, {"learning_rates": (0.1, 0.0)}, "learning_rates=(0.1"),
         (Recipe, {"distribution": "many"}, "'auto', 'single'"),
         (TrainingConfig, {"label_smoothing": 1}, "label_smoothing=1"),
         (Recipe, {"seed": -1}, "seed=-1"),
@@ -95,8 +97,8 @@ def test_one_source_of_data_replaces_the_other(source):
 
 
 def test_lists_and_nulls_are_read():
-    arguments = ["--optimizer.learning_rate_grid", "[0.01, 0.03]"]
+    arguments = ["--sweep.learning_rates", "[0.01, 0.03]"]
     arguments += ["--optimizer.clip_norm", "null"]
-    optimizer = parse(Recipe, arguments, "").optimizer
-    assert optimizer.learning_rate_grid == (0.01, 0.03)
-    assert optimizer.clip_norm is None
+    recipe = parse(Recipe, arguments, "")
+    assert recipe.sweep.learning_rates == (0.01, 0.03)
+    assert recipe.optimizer.clip_norm is None

@@ -1,0 +1,84 @@
+"""Any recipe, shrunk to a laptop."""
+
+import dataclasses
+
+from keras_vit.data import DataConfig
+
+__all__ = ["smoke"]
+
+NUM_IMAGES = 16  # of each part of the data, at most
+IMAGE_SIZE = 32
+REPRESENTATION_DIM = 8
+STEPS = 2
+BATCH_SIZE = 4
+ACCUMULATION_STEPS = 2
+SUFFIX = "-smoke"
+
+
+def smoke(recipe):
+    """Makes a trial of a recipe: does it run, from the data to the report?
+
+    Two steps of a tiny model of the same kind, weights drawn, on some of the
+    handwritten digits, which need no download, in a run folder of its own. How
+    images are prepared and varied, the loss, the optimizer, the schedule,
+    precision and what saves memory are those of the recipe.
+
+    Args:
+        recipe: a `Recipe`.
+
+    Returns:
+        A `Recipe`; that of a trial is itself.
+
+    Example:
+        >>> smoke(Recipe(model=ModelConfig(name="ViT_L16"))).model.size
+        'tiny'
+    """
+    return dataclasses.replace(
+        recipe,
+        data=DataConfig(name="digits", max_examples=NUM_IMAGES),
+        model=_model(recipe.model),
+        preprocessing=dataclasses.replace(
+            recipe.preprocessing, resize_size=None
+        ),
+        optimizer=dataclasses.replace(
+            recipe.optimizer, warmup_steps=1, cooldown_steps=0
+        ),
+        training=_training(recipe.training),
+        sweep=dataclasses.replace(
+            recipe.sweep,
+            learning_rates=recipe.sweep.learning_rates[:2],
+            train_split=None,
+        ),
+        run_dir=recipe.run_dir.removesuffix(SUFFIX) + SUFFIX,
+        smoke=True,
+    )
+
+
+def _model(model):
+    wide = model.representation_dim
+    return dataclasses.replace(
+        model,
+        weights=None,
+        head="new",
+        image_size=IMAGE_SIZE,
+        patch_size=None,
+        hidden_dim=None,
+        num_layers=None,
+        mlp_dim=None,
+        num_heads=None,
+        representation_dim=REPRESENTATION_DIM if wide else wide,
+        size="tiny",
+    )
+
+
+def _training(training):
+    return dataclasses.replace(
+        training,
+        steps=STEPS,
+        batch_size=BATCH_SIZE,
+        accumulation_steps=min(training.accumulation_steps, ACCUMULATION_STEPS),
+        steps_per_execution=1,
+        checkpoint_every_steps=1,
+        evaluate_every_steps=1,
+        log_every_steps=1,
+    )
