@@ -6,8 +6,13 @@ from keras_vit.evaluation.classification import (
     nearest_neighbour_predictions,
     predict_probabilities,
 )
+from keras_vit.evaluation.files import write_evaluation
 from keras_vit.evaluation.gallery import images_at, worst
-from keras_vit.evaluation.imagenet import match_classes, read_real_labels
+from keras_vit.evaluation.imagenet import (
+    match_classes,
+    read_real_labels,
+    summarise_real,
+)
 from keras_vit.evaluation.metrics import (
     evaluate,
     multi_hot,
@@ -37,7 +42,9 @@ __all__ = [
     "predict_probabilities",
     "read_real_labels",
     "summarise",
+    "summarise_real",
     "top_k_accuracy",
     "worst",
+    "write_evaluation",
     "write_per_class",
 ]

@@ -3,6 +3,7 @@
 Axes: N images, K classes.
 """
 
+import dataclasses
 import difflib
 import json
 import os
@@ -12,8 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from keras_vit import preprocessing
+from keras_vit.evaluation.metrics import multi_hot, summarise
+from keras_vit.evaluation.predictions import Predictions
 
-__all__ = ["match_classes", "read_real_labels"]
+__all__ = ["match_classes", "read_real_labels", "summarise_real"]
 
 IMAGENET_CLASSES = 1000
 # ILSVRC2012_val_00000001.JPEG is the first image of the validation set.
@@ -38,11 +41,7 @@ def read_real_labels(
         ValueError: the file is something else, or a name has no such number.
 
     Example:
-        >>> labels = read_real_labels("real.json", file_names)
-        >>> real = dataclasses.replace(
-        ...     predictions, labels=multi_hot(labels, num_classes=1000)
-        ... )
-        >>> top_k_accuracy(real, 1)
+        >>> read_real_labels("real.json", ["ILSVRC2012_val_00000001.JPEG"])
     """
     with open(path, encoding="utf-8") as file:
         labels = json.load(file)
@@ -55,6 +54,41 @@ def read_real_labels(
             "reassessed-imagenet."
         )
     return [labels[_number(name, len(labels)) - 1] for name in file_names]
+
+
+def summarise_real(
+    predictions: Predictions,
+    path: str | os.PathLike,
+    file_names: Sequence[str],
+) -> dict[str, float | int]:
+    """Accuracy on ImageNet-ReaL's labels, of predictions already made.
+
+    Args:
+        predictions: `Predictions` of N images by a model of ImageNet's 1000
+            classes.
+        path: real.json, see `read_real_labels`.
+        file_names: N names of the images, in the order of the predictions.
+
+    Returns:
+        What `summarise` returns, "real_" before each key.
+
+    Raises:
+        ValueError: as `read_real_labels`, and when there is not one name a
+            prediction, as when broken images were skipped.
+
+    Example:
+        >>> summarise_real(predictions, "real.json", file_names)["real_top1"]
+    """
+    if len(file_names) != len(predictions):
+        raise ValueError(
+            "ReaL labels need the name of every image. Received: "
+            f"{len(file_names)} names and {len(predictions)} predictions."
+        )
+    labels = multi_hot(
+        read_real_labels(path, file_names), predictions.num_classes
+    )
+    real = summarise(dataclasses.replace(predictions, labels=labels))
+    return {f"real_{name}": value for name, value in real.items()}
 
 
 def _number(file_name, num_images):

@@ -31,7 +31,8 @@ def evaluate(model, batches, **options) -> dict[str, float | int]:
         model: a Keras model from images to scores.
         batches: padded batches of (images, labels, mask), see
             `predict_classes`.
-        **options: `activation` and `verbose` of `predict_classes`.
+        **options: `activation`, `class_map` and `verbose` of
+            `predict_classes`.
 
     Returns:
         Dict of "top1" and "top5", shares in [0, 1], and "num_examples", the

@@ -111,6 +111,7 @@ def predict_classes(
     *,
     top: int = 5,
     activation: str = "softmax",
+    class_map: np.ndarray | None = None,
     verbose: int = 0,
 ) -> Predictions:
     """Predicts every image that the masks of the batches show, once.
@@ -126,6 +127,9 @@ def predict_classes(
         activation: str, what makes probabilities of the scores, a name of
             `keras.activations`: "softmax", "sigmoid", or "linear" where the
             model gives probabilities.
+        class_map: integer array, label i of the batches is class
+            `class_map[i]` of the model, see `match_classes`; None where they
+            are the same.
         verbose: int, as for Keras's `predict`.
 
     Returns:
@@ -146,7 +150,10 @@ def predict_classes(
         found = ranking.predict(_as_one_input(batches), verbose=verbose)
     mask = found.pop("mask")
     rows = {name: array[mask] for name, array in found.items()}
-    predictions = Predictions(num_classes=model.output_shape[-1], **rows)
+    num_classes = model.output_shape[-1]
+    if class_map is not None:
+        rows["labels"] = _mapped(rows["labels"], class_map, num_classes)
+    predictions = Predictions(num_classes=num_classes, **rows)
     _check(predictions)
     return predictions
 
@@ -185,6 +192,19 @@ def _as_one_input(batches):
     return ((tuple(batch),) for batch in batches)
 
 
+def _mapped(labels, class_map, num_classes):
+    problem = _label_problem(labels, len(class_map))
+    if problem:
+        raise ValueError(
+            f"class_map is of {len(class_map)} classes. Received: {problem}."
+        )
+    if labels.ndim == 1:
+        return class_map[labels]
+    mapped = np.zeros((len(labels), num_classes), bool)
+    mapped[:, class_map] = labels
+    return mapped
+
+
 def _check(predictions):
     if not len(predictions):
         raise ValueError(
@@ -197,7 +217,8 @@ def _check(predictions):
             f"The model gives NaN, first for image {without_answer.argmax()}. "
             "See the weights and the images."
         )
-    if problem := _label_problem(predictions.labels, predictions.num_classes):
+    problem = _label_problem(predictions.labels, predictions.num_classes)
+    if problem:
         raise ValueError(
             f"The model has {predictions.num_classes} classes. Received: "
             f"{problem}. Evaluate on the data set whose classes the model has."

@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from keras_vit import evaluation, preprocessing
+from keras_vit.evaluation import Predictions
 
 LABELS = [[3, 5], [], [7]]
 
@@ -18,6 +20,20 @@ def path(tmp_path):
 def test_real_labels_are_found_by_file_name(path):
     names = ["a/b/ILSVRC2012_val_00000003.JPEG", "ILSVRC2012_val_00000001.png"]
     assert evaluation.read_real_labels(path, names) == [[7], [3, 5]]
+
+
+def test_real_accuracy_by_hand(path):
+    names = [f"ILSVRC2012_val_0000000{i}.JPEG" for i in (1, 2, 3)]
+    classes = np.array([[5, 1, 2, 3, 4], [7, 0, 1, 2, 3], [1, 2, 3, 4, 7]])
+    found = Predictions(np.zeros(3, int), classes, np.zeros((3, 5)), 1000)
+    assert evaluation.summarise_real(found, path, names) == {
+        "real_top1": 0.5,
+        "real_top5": 1.0,
+        "real_num_examples": 2,
+        "real_num_unlabelled": 1,
+    }
+    with pytest.raises(ValueError, match="2 names and 3 predictions"):
+        evaluation.summarise_real(found, path, names[:2])
 
 
 @pytest.mark.parametrize(

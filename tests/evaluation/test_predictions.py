@@ -134,6 +134,32 @@ def test_several_labels_an_image(model):
     assert found["num_unlabelled"] == 3
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_labels_of_fewer_classes_in_another_order(model, several):
+    images, _ = split(12)
+    class_map = np.array([5, 0, 3])
+    labels = np.arange(12) % 3
+    given = np.eye(3, dtype="float32")[labels] if several else labels
+    found = evaluation.predict_classes(
+        model, padded_batches(images, given, BATCH), class_map=class_map
+    )
+    answers = scores(model, images).argmax(axis=1)
+    np.testing.assert_array_equal(
+        found.right[:, 0], answers == class_map[labels]
+    )
+
+
+def test_label_that_is_not_in_the_class_map(model):
+    images, labels = split(3)
+    labels[:] = [1, 0, 2]
+    with pytest.raises(ValueError, match="label 2 of image 2"):
+        evaluation.predict_classes(
+            model,
+            padded_batches(images, labels, BATCH),
+            class_map=np.array([1, 0]),
+        )
+
+
 def test_the_model_is_left_as_it_was(model):
     images, labels = split(3)
     before = [weight.copy() for weight in model.get_weights()]

@@ -1,0 +1,163 @@
+"""A Vision Transformer walked block by block, its attention seen on the way.
+
+Nothing of the model is rebuilt or switched: the blocks themselves compute the
+tokens, on their fused attention, and the softmax weights are computed once
+more beside it from the tokens that each block takes.
+
+Axes: B batch, L layers (blocks), H heads, T tokens, P of them prefix tokens
+(such as the class token), D hidden dimension.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.models import VisionTransformer
+
+__all__ = ["blocks_of", "check_block", "check_images", "check_model", "walk"]
+
+
+def walk(
+    model: VisionTransformer, images: Any, analysis: Any, batch_size: int = 32
+) -> Iterator[tuple[slice, Any]]:
+    """Runs an analysis of the attention over batches of images.
+
+    Only what the analysis keeps of a layer outlives that layer, so that the
+    memory of one that keeps little grows with one layer, not with all. The
+    compiled walk stays with the model and serves further calls.
+
+    Args:
+        model: a `VisionTransformer`.
+        images: array (B, height, width, channels), as the model takes them.
+        analysis: a hashable object with `step(carry, weights)`, from what is
+            kept so far (None before the first block) and a float32 tensor
+            (B, H, T, T) to what is kept now, and `finish(carry, x, model)`,
+            from that and the tokens (B, T, D) after the last block to the
+            result, a tensor or a list of them.
+        batch_size: int, images at a time.
+
+    Yields:
+        (slice of the images, result as NumPy arrays), in order.
+
+    Raises:
+        ValueError: for anything but a `VisionTransformer`, or images that it
+            does not take.
+    """
+    check_model(model)
+    images = check_images(model, images)
+    walker = _walker_of(model, analysis)
+    for start in range(0, len(images), batch_size):
+        part = slice(start, start + batch_size)
+        yield part, walker.predict_on_batch(images[part])
+
+
+class _Walker(keras.Model):
+    """The model with an analysis on the way."""
+
+    def __init__(self, model, analysis):
+        super().__init__(name="walker")
+        self.stem = keras.Model(model.input, model.get_layer("block_0").input)
+        self.blocks = blocks_of(model)
+        self.model = model
+        self.analysis = analysis
+        # It has no weights of its own: Keras need not try a batch first.
+        self.built = True
+
+    def call(self, images):
+        x = self.stem(images)  # (B, T, D)
+        carry = None
+        for block in self.blocks:
+            weights = block.attention.attention_weights(
+                block.attention_norm(x)
+            )  # (B, H, T, T)
+            carry = self.analysis.step(carry, ops.cast(weights, "float32"))
+            x = block(x)  # (B, T, D)
+        return self.analysis.finish(carry, x, self.model)
+
+
+def _walker_of(model, analysis):
+    """The walker kept with the model, or a new one.
+
+    All are made anew when quantisation or LoRA has changed the variables:
+    TensorFlow's compiled functions would go on with the old ones.
+    """
+    variables = tuple((v.path, v.dtype) for v in model.variables)
+    # Not an attribute by assignment: Keras would take the walkers for layers
+    # of the model and save them.
+    kept, walkers = model.__dict__.get("_analysis_walkers", (None, {}))
+    if kept != variables:
+        walkers = {}
+        model.__dict__["_analysis_walkers"] = (variables, walkers)
+    if analysis not in walkers:
+        walkers[analysis] = _Walker(model, analysis)
+    return walkers[analysis]
+
+
+def blocks_of(model: VisionTransformer) -> list[keras.layers.Layer]:
+    """The transformer blocks of a model, first to last."""
+    return [
+        model.get_layer(f"block_{i}") for i in range(model.config.num_layers)
+    ]
+
+
+def check_block(model: VisionTransformer, block: int) -> int:
+    """The index of a block, counted from 0; negative ones from the end.
+
+    Args:
+        model: a `VisionTransformer` of L blocks.
+        block: int in -L..L-1.
+
+    Returns:
+        int in 0..L-1.
+
+    Raises:
+        ValueError: when there is no such block.
+    """
+    count = model.config.num_layers
+    if not -count <= block < count:
+        raise ValueError(
+            f"The model has {count} blocks. Received: block={block}. Give a "
+            f"number from 0 to {count - 1}, or -1 for the last block."
+        )
+    return block % count
+
+
+def check_model(model: Any) -> None:
+    """Raises a ValueError unless the model is a `VisionTransformer`."""
+    if not isinstance(model, VisionTransformer):
+        raise ValueError(
+            "The analysis needs a VisionTransformer. Received: "
+            f"{type(model).__name__}. Build or load one with keras_vit; where "
+            "it is a layer of another model, take it with get_layer."
+        )
+
+
+def check_images(model: VisionTransformer, images: Any) -> np.ndarray:
+    """Images as an array, checked against what the model takes.
+
+    Args:
+        model: a `VisionTransformer`.
+        images: array, tensor or nested lists.
+
+    Returns:
+        float32 array (B, height, width, channels).
+
+    Raises:
+        ValueError: unless there is at least one image of the model's size.
+    """
+    if keras.ops.is_tensor(images):
+        images = ops.convert_to_numpy(images)
+    images = np.asarray(images, "float32")
+    wanted = (*model.config.image_size, model.config.channels)
+    if images.shape[1:] != wanted or not len(images):
+        raise ValueError(
+            f"The model takes batches of shape (batch, {wanted[0]}, "
+            f"{wanted[1]}, {wanted[2]}) (height, width, channels). Received: "
+            f"images of shape {images.shape}. Resize the images, or build the "
+            "model with their input_shape; of one image make a batch with "
+            "images[np.newaxis]."
+        )
+    return images

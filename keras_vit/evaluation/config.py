@@ -1,0 +1,108 @@
+"""Everything that defines an evaluation, as typed records.
+
+A field's docstring is its text in `python recipes/evaluate.py --help`.
+"""
+
+import dataclasses
+
+from keras_vit.data import DataConfig, PreprocessingConfig
+from keras_vit.data.checks import check_at_least, check_choice
+from keras_vit.models.sizes import BIT, MIXER, VIT
+
+__all__ = ["Evaluation", "ModelSource"]
+
+SPLITS = ("test", "validation", "train")
+ACTIVATIONS = ("softmax", "sigmoid")
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+DISTRIBUTIONS = ("auto", "single")
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelSource:
+    """What is evaluated."""
+
+    weights: str | None = None
+    """A run folder, a file of any known format, or a name of
+    `keras-vit weights list`."""
+
+    name: str | None = None
+    """Application that weights given by name are for, such as ViT_B16."""
+
+    image_size: int | tuple[int, int] | None = None
+    """Images are resized to this; one side or [height, width], in pixels.
+    Null is what the weights were trained at."""
+
+    activation: str = "softmax"
+    """What makes probabilities of the scores: "softmax", or "sigmoid" after
+    training with that loss."""
+
+    precision: str = "float32"
+    """"float32", "mixed_bfloat16" or "mixed_float16"."""
+
+    def __post_init__(self):
+        check_choice(self, "name", (None, *VIT, *MIXER, *BIT))
+        check_choice(self, "activation", ACTIVATIONS)
+        check_choice(self, "precision", PRECISIONS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """One model on one split.
+
+    Without options of `data`, a run folder is evaluated on its own data, and
+    without options of `preprocessing` as it was validated.
+
+    Raises:
+        ValueError: for values that are out of range, or no model.
+
+    Example:
+        >>> Evaluation(model=ModelSource(weights="runs/quickstart")).split
+        'test'
+    """
+
+    model: ModelSource = dataclasses.field(default_factory=ModelSource)
+    data: DataConfig = dataclasses.field(default_factory=DataConfig)
+    preprocessing: PreprocessingConfig = dataclasses.field(
+        default_factory=PreprocessingConfig
+    )
+
+    run_dir: str = "runs/evaluate"
+    """Folder that the results are written to."""
+
+    smoke: bool = False
+    """Whether to try the recipe out: a tiny model without weights on some of
+    the digits that ship with scikit-learn."""
+
+    seed: int = 0
+    """Seed of the weights that smoke draws."""
+
+    distribution: str = "auto"
+    """Where it computes: "auto" takes what the backend is set to, "single"
+    one device."""
+
+    overwrite: bool = False
+    """Whether a finished run in run_dir may be replaced."""
+
+    split: str = "test"
+    """Which images: "test", "validation" or "train"."""
+
+    batch_size: int = 256
+    """Images in a step; the last step is filled up."""
+
+    real_labels: str | None = None
+    """Path of real.json, ImageNet's reassessed labels, for a folder of the
+    validation images."""
+
+    num_pictures: int = 24
+    """How many images, mistakes first, go into the report."""
+
+    def __post_init__(self):
+        check_choice(self, "split", SPLITS)
+        check_choice(self, "distribution", DISTRIBUTIONS)
+        check_at_least(self, 1, "batch_size")
+        check_at_least(self, 0, "seed", "num_pictures")
+        if self.model.weights is None and not self.smoke:
+            raise ValueError(
+                "There is nothing to evaluate. Give --model.weights: a run "
+                "folder, a file, or a name of `keras-vit weights list`."
+            )

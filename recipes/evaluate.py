@@ -1,0 +1,249 @@
+"""Evaluates a model on every image of a split and reports on it.
+
+    python recipes/evaluate.py --model.weights runs/quickstart
+    python recipes/evaluate.py --model.name ViT_B16 \
+        --model.weights imagenet21k_imagenet2012 --data.name imagenet2012 \
+        --preprocessing.evaluation squash
+
+The first evaluates the model of a run on the test images of its own data, the
+second public weights on ImageNet's validation images. No image is left out or
+counted twice, whatever the batch size and the number of devices. ImageNet-V2
+is `--data.name imagenet_v2/matched-frequency`; for ImageNet-ReaL either give
+`--data.name imagenet2012_real --data.label_key real_label`, or
+`--real_labels real.json` beside a folder of the validation images.
+
+The run folder then holds the config, the environment, result.json,
+predictions.npz, per_class.csv, class_names.json and report.html.
+"""
+
+import dataclasses
+import pathlib
+import sys
+import time
+
+import keras
+import numpy as np
+import yaml
+
+from keras_vit import applications, checkpoints, data, evaluation, preprocessing
+from keras_vit.analysis.report import write_report
+from keras_vit.checkpoints.public.fetch import resolve
+from keras_vit.data import DataConfig, PreprocessingConfig
+from keras_vit.evaluation.config import Evaluation, ModelSource
+from keras_vit.training import run_folder
+from keras_vit.training.architectures import config_of, family_of
+from keras_vit.training.command_line import fail, parse
+from keras_vit.training.config import ModelConfig
+from keras_vit.training.environment import environment, versions
+from keras_vit.training.run_weights import class_names_of, located, opened
+
+LABELLED = (1000, 21843)  # Numbers of classes that the package has names of.
+SMOKE_IMAGES = 200
+INTERRUPTED = 130  # The exit code of a program that Ctrl-C ended.
+
+
+def run(recipe: Evaluation) -> dict:
+    """Evaluates and fills the run folder.
+
+    Args:
+        recipe: an `Evaluation`.
+
+    Returns:
+        What is written to result.json.
+
+    Raises:
+        ValueError: when model and data do not fit, or the run folder is taken.
+        OSError: when weights cannot be fetched.
+    """
+    recipe = complete(recipe)
+    # What may be wrong shows before an earlier run is replaced.
+    model, class_names = load_model(recipe)
+    dataset = data.open_dataset(recipe.data)
+    class_names = class_names or dataset.class_names
+    class_map = evaluation.match_classes(dataset.class_names, class_names)
+    batches = make_batches(recipe, dataset, model.input_shape)
+    folder = run_folder.prepare(recipe.run_dir, overwrite=recipe.overwrite)
+    run_folder.write_json(folder / "environment.json", environment())
+    run_folder.write_yaml(folder / "config.yaml", dataclasses.asdict(recipe))
+    run_folder.write_json(folder / "class_names.json", list(class_names))
+    begin = time.perf_counter()
+    predictions = evaluation.predict_classes(
+        model,
+        batches,
+        activation=recipe.model.activation,
+        class_map=class_map,
+        verbose=1 if sys.stdout.isatty() else 2,
+    )
+    seconds = time.perf_counter() - begin
+    evaluation.write_evaluation(
+        folder,
+        predictions,
+        batches,
+        class_names,
+        num_pictures=recipe.num_pictures,
+    )
+    result = summarise(recipe, predictions, dataset) | {
+        "image_size": model.input_shape[1:3],
+        "num_parameters": model.count_params(),
+        "evaluation_seconds": seconds,
+        "versions": versions(),
+    }
+    run_folder.write_json(folder / "result.json", result)
+    write_report(folder)
+    return result
+
+
+def complete(recipe: Evaluation) -> Evaluation:
+    """Fills in what a run was trained on, or the little that --smoke takes.
+
+    Args:
+        recipe: an `Evaluation`.
+
+    Returns:
+        An `Evaluation`.
+    """
+    if recipe.smoke:
+        digits = DataConfig(name="digits", max_examples=SMOKE_IMAGES)
+        return dataclasses.replace(recipe, data=digits, batch_size=16)
+    config = pathlib.Path(str(recipe.model.weights), "config.yaml")
+    if not config.is_file():
+        return recipe
+    run = yaml.safe_load(config.read_text(encoding="utf-8"))
+    loss = run.get("training", {}).get("loss", recipe.model.activation)
+    model = dataclasses.replace(recipe.model, activation=loss)
+    parts: dict = {"model": model}
+    if recipe.data == DataConfig():
+        parts["data"] = DataConfig(**run["data"])
+    if recipe.preprocessing == PreprocessingConfig():
+        asked = run.get("preprocessing", {})
+        parts["preprocessing"] = PreprocessingConfig(**asked)
+    return dataclasses.replace(recipe, **parts)
+
+
+def load_model(recipe: Evaluation):
+    """Loads the model as it was published or trained.
+
+    Args:
+        recipe: an `Evaluation`.
+
+    Returns:
+        A Keras model from images in [0, 255] to logits, and the names of its
+        classes, None where nobody knows them.
+
+    Raises:
+        ValueError: when there are no such weights, or they have no
+            classification layer.
+        OSError: when they cannot be fetched.
+    """
+    if recipe.smoke:
+        keras.utils.set_random_seed(recipe.seed)
+        tiny = ModelConfig(recipe.model.name, size="tiny", image_size=32)
+        return family_of(tiny.name)(config_of(tiny, num_classes=10)), None
+    source = recipe.model
+    path = resolve(located(str(source.weights)), source.name)
+    names = class_names_of(path)
+    with opened(path) as file:
+        options = {
+            "input_shape": _input_shape(source, checkpoints.read_info(file)),
+            "classifier_activation": None,
+            "include_preprocessing": True,
+            "dtype": source.precision,
+        }
+        if source.name is None:
+            model = checkpoints.load_checkpoint(file, **options)
+        else:
+            application = getattr(applications, source.name)
+            model = application(weights=file, classes=None, **options)
+    num_classes = model.output_shape[-1]
+    if names is None and num_classes in LABELLED:
+        names = preprocessing.class_names(num_classes)
+    return model, names
+
+
+def _input_shape(source: ModelSource, info) -> tuple[int, int, int]:
+    """Height, width and channels that weights are evaluated at."""
+    size = source.image_size or info.fields["image_size"]
+    if size is None or None in np.atleast_1d(size):
+        raise ValueError(
+            f"{source.weights!r} takes images of any size. Give "
+            "--model.image_size."
+        )
+    height, width = (size, size) if isinstance(size, int) else size
+    return height, width, info.fields["channels"]
+
+
+def make_batches(recipe: Evaluation, dataset, shape):
+    """Reads the images of the split in the size of the model.
+
+    Args:
+        recipe: an `Evaluation`.
+        dataset: a `Dataset`.
+        shape: input shape of the model.
+
+    Returns:
+        A tf.data.Dataset of (images, labels, mask).
+
+    Raises:
+        ValueError: when there is no such split.
+    """
+    examples = getattr(dataset, recipe.split)
+    if examples is None:
+        raise ValueError(f"{dataset.name} has no {recipe.split} images.")
+    return data.evaluation_batches(
+        examples,
+        image_size=shape[1:3],
+        channels=shape[3],
+        batch_size=recipe.batch_size,
+        preprocessing=recipe.preprocessing,
+    )
+
+
+def summarise(recipe: Evaluation, predictions, dataset) -> dict:
+    """The numbers of the evaluation, and of what.
+
+    Args:
+        recipe: an `Evaluation`.
+        predictions: `Predictions`.
+        dataset: a `Dataset`.
+
+    Returns:
+        A dictionary of plain values.
+
+    Raises:
+        ValueError: when ReaL labels are asked for and images have no names.
+    """
+    examples = getattr(dataset, recipe.split)
+    result = {
+        "model": recipe.model.weights,
+        "data": dataset.name,
+        "split": recipe.split,
+        **evaluation.summarise(predictions),
+        "num_skipped": len(examples) - len(predictions),
+    }
+    if recipe.real_labels is not None:
+        names = [examples.name_of(i) for i in range(len(examples))]
+        result |= evaluation.summarise_real(
+            predictions, recipe.real_labels, names
+        )
+    return result
+
+
+def main(arguments: list[str] | None = None) -> int:
+    recipe = parse(Evaluation, arguments, (__doc__ or "").splitlines()[0])
+    try:
+        result = run(recipe)
+    except (OSError, ValueError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        print("\nInterrupted; there is no result.", file=sys.stderr)
+        return INTERRUPTED
+    print(
+        f"top-1 {result['top1']:.2%}, top-5 {result['top5']:.2%} of "
+        f"{result['num_examples']} {result['split']} images of "
+        f"{result['data']}\nreport: {recipe.run_dir}/report.html"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+"""The evaluation recipe: run folders, files and folders of images."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import yaml
+from html_page import Page
+from PIL import Image
+from recipe_scripts import script
+
+from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.training import model_file
+
+NAMES = ("blue", "green", "red")
+SQUASH = ("--preprocessing.evaluation", "squash")
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A model whose answers differ from image to image."""
+    model = VisionTransformer(
+        ViTConfig(
+            image_size=(8, 8),
+            patch_size=(4, 4),
+            hidden_dim=4,
+            num_layers=1,
+            mlp_dim=4,
+            num_heads=1,
+            pooling="mean",
+            class_token=False,
+            num_classes=3,
+            include_preprocessing=True,
+        )
+    )
+    generator = np.random.default_rng(3)
+    model.set_weights(
+        [generator.normal(size=w.shape) for w in model.get_weights()]
+    )
+    return model
+
+
+@pytest.fixture
+def run(model, tmp_path):
+    """A folder like that of a finished run, on the images beside it."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    model_file.save(model, NAMES, folder / "model.keras")
+    config = {
+        "data": {"folder": str(tmp_path / "images")},
+        "preprocessing": {"evaluation": "squash"},
+        "training": {"loss": "sigmoid"},
+    }
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    return folder
+
+
+@pytest.fixture
+def images(tmp_path):
+    """Test images of three classes, as many as fill no batch."""
+    generator = np.random.default_rng(0)
+    for part, count in (("train", 2), ("val", 1), ("test", 7)):
+        for name in NAMES:
+            folder = tmp_path / "images" / part / name
+            folder.mkdir(parents=True)
+            for i in range(count):
+                pixels = generator.integers(0, 256, (8, 8, 3), "uint8")
+                Image.fromarray(pixels).save(folder / f"{i}.png")
+    return tmp_path / "images"
+
+
+def evaluate(tmp_path, *arguments):
+    folder = tmp_path / "out"
+    code = script("evaluate").main(
+        [*map(str, arguments), "--run_dir", str(folder)]
+    )
+    assert code == 0
+    return folder, json.loads((folder / "result.json").read_text())
+
+
+def refusal(capsys, *arguments):
+    """What the recipe says when it ends with exit code 2."""
+    with pytest.raises(SystemExit) as ended:
+        script("evaluate").main([*map(str, arguments)])
+    assert ended.value.code == 2
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+def share_right(model, folder, order=NAMES):
+    """A plain count over the image files, one at a time."""
+    right = []
+    for path in sorted(folder.glob("test/*/*.png")):
+        image = np.asarray(Image.open(path))[np.newaxis]
+        scores = keras.ops.convert_to_numpy(model(image, training=False))
+        right.append(order[scores.argmax()] == path.parent.name)
+    return np.mean(right)
+
+
+def test_run_folder_is_evaluated_on_its_own_data(model, run, images, tmp_path):
+    arguments = ("--model.weights", run, "--batch_size", 4)
+    folder, result = evaluate(tmp_path, *arguments)
+    assert result["num_examples"] == 21
+    assert result["top1"] == share_right(model, images)
+    assert 0 < result["top1"] < 1
+    assert result["split"] == "test"
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    assert config["preprocessing"]["evaluation"] == "squash"
+    assert config["model"]["activation"] == "sigmoid"
+    names = {path.name for path in folder.iterdir()}
+    assert names == {
+        "class_names.json",
+        "config.yaml",
+        "environment.json",
+        "per_class.csv",
+        "predictions.npz",
+        "report.html",
+        "result.json",
+    }
+
+
+def test_report_shows_the_evaluation(run, images, tmp_path):
+    folder, result = evaluate(tmp_path, "--model.weights", run)
+    page = Page((folder / "report.html").read_text(encoding="utf-8"))
+    wrong = round(21 * (1 - result["top1"]))
+    assert f"{wrong} of 21 images are named wrongly" in page.part("mistakes")
+    assert len(page.all("figure")) == 21
+    assert f"{100 * result['top1']:.2f}" in page.part("summary")
+
+
+def test_other_split_by_option(run, images, tmp_path):
+    _, result = evaluate(
+        tmp_path, "--model.weights", run, "--split", "validation"
+    )
+    assert result["num_examples"] == 3
+
+
+def test_classes_in_another_order_are_matched(model, run, images, tmp_path):
+    order = ("red", "blue", "green")
+    model_file.save(model, order, run / "model.keras")
+    _, result = evaluate(tmp_path, "--model.weights", run)
+    assert result["top1"] == share_right(model, images, order)
+
+
+def test_file_without_names_has_those_of_the_data(model, images, tmp_path):
+    model.save(tmp_path / "model.keras")
+    arguments = ("--model.weights", tmp_path / "model.keras")
+    folder, result = evaluate(
+        tmp_path, *arguments, "--data.folder", images, *SQUASH
+    )
+    assert result["top1"] == share_right(model, images)
+    names = json.loads((folder / "class_names.json").read_text())
+    assert tuple(names) == NAMES
+
+
+def test_other_image_size_by_one_argument(run, images, tmp_path):
+    arguments = ("--model.weights", run, "--model.image_size", 16)
+    _, result = evaluate(tmp_path, *arguments)
+    assert result["num_examples"] == 21
+    assert result["image_size"] == [16, 16]
+
+
+def test_reassessed_labels_by_file_name(model, run, tmp_path, images):
+    for number, path in enumerate(sorted(images.glob("test/*/*.png")), 1):
+        path.rename(path.with_name(f"ILSVRC2012_val_{number:08}.png"))
+    labels = tmp_path / "real.json"
+    # Without labels but for the last, which has all that there are.
+    labels.write_text(json.dumps([[]] * 20 + [[0, 1, 2]]))
+    arguments = ("--model.weights", run, "--real_labels", labels)
+    _, result = evaluate(tmp_path, *arguments)
+    assert result["real_top1"] == 1
+    assert result["real_num_examples"] == 1
+    assert result["num_examples"] == 21
+
+
+def test_smoke_needs_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
+    folder, result = evaluate(tmp_path, "--smoke", "true")
+    assert result["num_examples"] == 40
+    assert (folder / "report.html").exists()
+
+
+def test_of_what_is_missing(capsys, tmp_path, run, images):
+    assert "--model.weights" in refusal(capsys)
+    line = refusal(capsys, "--model.weights", tmp_path / "nowhere")
+    assert "nowhere" in line
+    line = refusal(capsys, "--model.weights", run, "--split", "all")
+    assert "'validation'" in line
+    line = refusal(capsys, "--model.weight", run)
+    assert "Did you mean --model.weights?" in line
+
+
+def test_data_of_other_classes_is_refused(capsys, tmp_path, run, images):
+    for folder in images.glob("*/red"):
+        folder.rename(folder.with_name("yellow"))
+    line = refusal(capsys, "--model.weights", run)
+    assert "'yellow'" in line
+    assert "3 classes" in line
+
+
+def test_finished_run_is_not_replaced(capsys, run, images, tmp_path):
+    arguments = ("--model.weights", run, "--run_dir", tmp_path / "out")
+    evaluate(tmp_path, "--model.weights", run)
+    assert "holds a finished run" in refusal(capsys, *arguments)
