@@ -1,5 +1,7 @@
 """Hyper-parameters, typed from the papers and from the originals' code."""
 
+import pytest
+
 # Table 3 of arXiv:2010.11929: model, epochs, learning rate, decay, weight
 # decay and dropout.
 TABLE_3 = """
@@ -73,3 +75,13 @@ SGD = {
     "training.label_smoothing": 0.0,
     "training.ema_decay": 0.0,
 }
+
+
+def rows(table):
+    """The lines of a table as parameters of a test."""
+    lines = [line.split() for line in table.strip().splitlines()]
+    return [pytest.param(*line, id=line[0]) for line in lines]
+
+
+def numbers(text):
+    return tuple(float(part) for part in text.split("/"))

@@ -6,7 +6,12 @@ from keras_vit.data import DataConfig
 
 __all__ = ["smoke"]
 
-NUM_IMAGES = 16  # of each part of the data, at most
+DATA = DataConfig(
+    name="digits",
+    train_split="train[:16]",
+    validation_split="train[16:24]",
+    test_split="train[24:32]",
+)
 IMAGE_SIZE = 32
 REPRESENTATION_DIM = 8
 STEPS = 2
@@ -35,7 +40,7 @@ def smoke(recipe):
     """
     return dataclasses.replace(
         recipe,
-        data=DataConfig(name="digits", max_examples=NUM_IMAGES),
+        data=DATA,
         model=_model(recipe.model),
         preprocessing=dataclasses.replace(
             recipe.preprocessing, resize_size=None

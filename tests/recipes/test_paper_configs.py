@@ -4,22 +4,22 @@ import dataclasses
 import pathlib
 
 import pytest
-from papers_table import ADAM, AUGREG, SGD, TABLE_3, TABLE_4, TRANSFER
+from papers_table import (
+    ADAM,
+    AUGREG,
+    SGD,
+    TABLE_3,
+    TABLE_4,
+    TRANSFER,
+    numbers,
+    rows,
+)
 from recipe_scripts import RECIPES
 
 from keras_vit.training import Recipe
 from keras_vit.training.command_line import parse
 
 CONFIGS = RECIPES / "configs"
-
-
-def rows(table):
-    lines = [line.split() for line in table.strip().splitlines()]
-    return [pytest.param(*line, id=line[0]) for line in lines]
-
-
-def numbers(text):
-    return tuple(float(part) for part in text.split("/"))
 
 
 def config(path):

@@ -1,0 +1,62 @@
+"""Every config of the folder trains, shrunk to a laptop."""
+
+import contextlib
+import io
+import json
+
+import numpy as np
+import pytest
+from recipe_scripts import RECIPES
+
+from keras_vit.training import Recipe, train
+from keras_vit.training.command_line import parse
+from keras_vit.training.model_file import load
+from keras_vit.training.smoke import smoke
+
+CONFIGS = sorted((RECIPES / "configs").rglob("*.yaml"))
+# One of each kind of optimizer; the others take minutes.
+QUICK = {
+    "table4_cifar10",
+    "s16_90ep",
+}
+
+
+def shrunk(config, run_dir):
+    arguments = ["--config", str(config), "--run_dir", str(run_dir)]
+    return smoke(parse(Recipe, arguments, ""))
+
+
+def parameter(config):
+    marks = [] if config.stem in QUICK else [pytest.mark.slow]
+    return pytest.param(config, id=config.stem, marks=marks)
+
+
+@pytest.mark.parametrize("config", list(map(parameter, CONFIGS)))
+def test_two_steps_in_miniature(config, tmp_path):
+    recipe = shrunk(config, tmp_path / "run")
+    with contextlib.redirect_stdout(io.StringIO()):
+        run = train(recipe)
+    assert run.folder == tmp_path / "run-smoke"
+    lines = (run.folder / "metrics.jsonl").read_text().splitlines()
+    assert np.isfinite([json.loads(line)["loss"] for line in lines]).all()
+    # Zero at first: the head of the recipe's model has learned.
+    kernel = run.model.get_layer("predictions").kernel
+    assert np.abs(kernel.numpy()).max() > 0
+    model, names = load(run.folder / "model.keras")
+    assert names == tuple("0123456789")
+    assert model.input_shape[1:3] == (32, 32)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.stem)
+def test_smoke_keeps_what_makes_the_recipe(config, tmp_path):
+    full = parse(Recipe, ["--config", str(config)], "")
+    small = shrunk(config, tmp_path)
+    assert small.augmentation == full.augmentation
+    assert small.preprocessing.train == full.preprocessing.train
+    assert small.model.name == full.model.name
+    for field in ("name", "learning_rate", "schedule", "weight_decay"):
+        assert getattr(small.optimizer, field) == getattr(full.optimizer, field)
+    for field in ("loss", "head_bias", "ema_decay", "precision"):
+        assert getattr(small.training, field) == getattr(full.training, field)
+    assert (small.training.steps, small.smoke) == (2, True)
+    assert smoke(small) == small
