@@ -104,7 +104,7 @@ class Download:
             )
         else:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with _one_process(self.part):
+            with _one_process(self.path):
                 if not self.path.is_file():
                     self._receive()
         return keras.utils.get_file(
@@ -135,7 +135,7 @@ class Download:
     def _receive(self):
         if keras.config.is_interactive_logging_enabled():
             print(f"Downloading {self.url} to {self.path}")
-        self.part.touch()  # Who had the lock before may have removed it.
+        self.part.touch()
         try:
             headers = receive(
                 self.url,
@@ -148,6 +148,9 @@ class Download:
             raise ValueError(f"{error} {self.by_hand()}") from error
         except OSError as error:
             raise OSError(f"{error} {self.by_hand()}") from error
+        finally:
+            if self.part.stat().st_size == 0:
+                self.part.unlink()
         os.replace(self.part, self.path)
 
     def _check_digests(self, expected):
@@ -164,17 +167,18 @@ class Download:
 
 
 @contextlib.contextmanager
-def _one_process(part):
-    """Lets the processes of one machine wait for the one that downloads."""
-    part.touch()
+def _one_process(path):
+    """Lets the processes of one machine wait for the one that downloads.
+
+    What is locked is a file that stays: one that is renamed or removed leaves
+    those that wait with the lock of a file that is no longer there.
+    """
+    lock = path.parent / ".locks" / f"{path.name}.lock"
+    lock.parent.mkdir(exist_ok=True)
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(ImportError, OSError):  # Windows, some NFS.
             import fcntl
 
-            handle = stack.enter_context(part.open("ab"))
+            handle = stack.enter_context(lock.open("ab"))
             fcntl.flock(handle, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            if part.is_file() and part.stat().st_size == 0:
-                part.unlink()
+        yield
