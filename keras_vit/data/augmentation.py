@@ -45,7 +45,8 @@ class AugmentationConfig:
 
     cutmix_alpha: float = 0.0
     """CutMix: a box of an image is replaced by another image's, its area
-    drawn from Beta(alpha, alpha), labels as well; 0 for none."""
+    drawn from Beta(alpha, alpha), alpha at most 1, labels as well; 0 for
+    none."""
 
     random_erasing_rate: float = 0.0
     """Probability that a box of an image is filled with noise."""
@@ -66,9 +67,9 @@ class AugmentationConfig:
             "rand_augment_layers",
             "rand_augment_magnitude",
             "mixup_alpha",
-            "cutmix_alpha",
         )
-        check_fraction(self, "random_erasing_rate")
+        # Keras's CutMix takes no parameter above 1.
+        check_fraction(self, "cutmix_alpha", "random_erasing_rate")
         if self.mixup_alpha and self.cutmix_alpha:
             raise ValueError(
                 "Mixup and CutMix both mix the labels: set mixup_alpha or "

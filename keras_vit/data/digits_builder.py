@@ -5,6 +5,8 @@ and Kaynak, UCI Machine Learning Repository, 1998), written by 13 people: 8x8
 pixels of 17 grey levels, bright ink on black. They ship inside scikit-learn.
 """
 
+import contextlib
+import io
 import os
 import pathlib
 import tempfile
@@ -69,7 +71,12 @@ def _prepare(final: pathlib.Path) -> None:
         prefix=f".{VERSION}.", dir=final.parent
     ) as folder:
         builder = _builder_class()(data_dir=folder)
-        builder.download_and_prepare()
+        # What it prints is of downloads, and there is none.
+        with (
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            builder.download_and_prepare()
         try:
             os.rename(builder.data_dir, final)
         except OSError:
@@ -81,13 +88,14 @@ def _prepare(final: pathlib.Path) -> None:
 def _builder_class():
     import tensorflow_datasets as tfds
 
-    class KerasVitDigits(tfds.core.GeneratorBasedBuilder):
+    # Not to be found by name: opened by `digits_builder` alone.
+    class KerasVitDigits(
+        tfds.core.GeneratorBasedBuilder, skip_registration=True
+    ):
         """Handwritten digits, 8x8, in the order of scikit-learn."""
 
         name = NAME
         VERSION = tfds.core.Version(VERSION)
-        # Not to be found by name: opened by `digits_builder` alone.
-        SKIP_REGISTRATION = True
 
         def _info(self):
             features = {

@@ -4,6 +4,7 @@ A machine without TensorFlow trains from arrays, grain or torch loaders.
 """
 
 import itertools
+import sys
 from collections.abc import Iterator
 
 import keras
@@ -39,7 +40,9 @@ class FitStream:
         >>> loader = torch.utils.data.DataLoader(images_and_labels, 64)
         >>> stream = FitStream(loader)
         >>> model.fit(
-        ...     stream.from_step(0), steps_per_epoch=stream.steps_per_epoch
+        ...     stream.from_step(0),
+        ...     steps_per_epoch=stream.steps_per_epoch,
+        ...     shuffle=False,
         ... )
     """
 
@@ -66,7 +69,10 @@ class FitStream:
         """
         if isinstance(self.data, keras.utils.PyDataset):
             return _From(self.data, step, self.steps_per_epoch)
-        return itertools.islice(self._epochs(), step, None)
+        if _is_tensorflow_dataset(self.data):
+            return self.data.take(self.steps_per_epoch).repeat().skip(step)
+        # Of Python's iterators, fit takes generators of tuples only.
+        return (batch for batch in itertools.islice(self._epochs(), step, None))
 
     def names_of(self, step: int) -> list[str]:
         """Names a batch, for messages.
@@ -84,14 +90,21 @@ class FitStream:
         while True:
             batches = itertools.islice(iter(self.data), self.steps_per_epoch)
             count = 0
-            for count, batch in enumerate(batches, start=1):
-                yield batch
+            for batch in batches:
+                count += 1
+                yield tuple(batch)
             if count < self.steps_per_epoch:
                 raise ValueError(
                     f"The data has {count} batches where steps_per_epoch="
                     f"{self.steps_per_epoch} are expected. Give the number "
                     "of batches, and data that can be read more than once."
                 )
+
+
+def _is_tensorflow_dataset(data) -> bool:
+    # Who has one has imported TensorFlow; others need not have it.
+    tf = sys.modules.get("tensorflow")
+    return tf is not None and isinstance(data, tf.data.Dataset)
 
 
 def _length(data) -> int:

@@ -56,6 +56,7 @@ def training_stream(
         ...     stream.from_step(0),
         ...     epochs=3,
         ...     steps_per_epoch=stream.steps_per_epoch,
+        ...     shuffle=False,
         ... )
     """
     return TrainingStream(

@@ -81,7 +81,7 @@ class StreamedExamples:
         return cls(
             np.array([part.filename for part in parts], object),
             np.array([part.skip for part in parts]),
-            np.array([part.examples_in_shard for part in parts]),
+            np.array([_size(part) for part in parts]),
             parse,
             **options,
         )
@@ -223,3 +223,9 @@ class StreamedExamples:
             "content": content,
             "label": label,
         }
+
+
+def _size(part) -> int:
+    """Images of a file that a split uses; -1 says all that are left."""
+    rest = part.examples_in_shard - part.skip
+    return rest if part.take == -1 else part.take

@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory):
+    """A builder on disk, in three files, whose images have any size."""
+    import tensorflow_datasets as tfds
+
+    class Shards(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+        """Grey images of their number."""
+
+        VERSION = tfds.core.Version("1.0.0")
+
+        def _info(self):
+            return self.dataset_info_from_configs(
+                features=tfds.features.FeaturesDict(
+                    {
+                        "image": tfds.features.Image(shape=(None, None, 1)),
+                        "label": tfds.features.ClassLabel(num_classes=40),
+                        "number": tfds.features.Scalar(np.int64),
+                        "several": tfds.features.Sequence(
+                            tfds.features.ClassLabel(num_classes=5)
+                        ),
+                    }
+                ),
+                disable_shuffling=True,
+            )
+
+        def _split_generators(self, dl_manager):
+            return {"train": self._generate_examples()}
+
+        def _generate_examples(self):
+            for number in range(40):
+                image = np.full((4, 4, 1), number, np.uint8)
+                yield (
+                    number,
+                    {
+                        "image": image,
+                        "label": number,
+                        "number": number - 2,
+                        "several": list(range(number % 4)),
+                    },
+                )
+
+    builder = Shards(data_dir=str(tmp_path_factory.mktemp("shards")))
+    config = tfds.download.DownloadConfig(num_shards=3)
+    builder.download_and_prepare(download_config=config)
+    return builder

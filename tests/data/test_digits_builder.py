@@ -1,0 +1,112 @@
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from keras_vit.data import DataConfig, digits_builder, open_dataset
+from keras_vit.data.splits import stratified_split
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("data"))
+
+
+def test_the_digits_are_those_of_scikit_learn_in_its_order(data_dir):
+    builder = digits_builder.digits_builder(data_dir)
+    examples = list(builder.as_dataset(split="train").as_numpy_iterator())
+    images = np.stack([example["image"][..., 0] for example in examples])
+    source = load_digits()
+    np.testing.assert_array_equal(images, np.rint(source.images * 255 / 16))
+    labels = [example["label"] for example in examples]
+    np.testing.assert_array_equal(labels, source.target)
+
+
+def test_the_parts_are_the_stratified_split(data_dir):
+    digits = open_dataset(DataConfig(name="digits", data_dir=data_dir))
+    labels = load_digits().target
+    indices = stratified_split(
+        labels, validation_fraction=0.1, test_fraction=0.2, seed=0
+    )
+    parts = (digits.train, digits.validation, digits.test)
+    for part, index in zip(parts, indices, strict=True):
+        np.testing.assert_array_equal(part.labels, labels[index])
+        assert part.name_of(0) == f"digits:train[{index[0]}]"
+    assert digits.class_names == tuple("0123456789")
+    assert digits.name == "digits"
+
+
+def test_split_strings_are_taken(data_dir):
+    config = DataConfig(
+        name="digits",
+        data_dir=data_dir,
+        train_split="train[:100]",
+        test_split="train[-10:]",
+    )
+    digits = open_dataset(config)
+    target = load_digits().target
+    np.testing.assert_array_equal(digits.train.labels, target[:100])
+    np.testing.assert_array_equal(digits.test.labels, target[-10:])
+    assert digits.validation is None
+
+
+def test_the_second_time_nothing_is_written(data_dir, monkeypatch):
+    digits_builder.digits_builder(data_dir)
+    monkeypatch.setattr(digits_builder, "_prepare", None)
+    digits_builder.digits_builder(data_dir)
+
+
+def test_they_are_kept_under_keras_home(monkeypatch, tmp_path):
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    builder = digits_builder.digits_builder()
+    assert str(builder.data_dir).startswith(str(tmp_path))
+
+
+@pytest.mark.slow
+def test_several_processes_prepare_them_at_once(tmp_path):
+    command = (
+        "from keras_vit.data.digits_builder import digits_builder;"
+        f"builder = digits_builder({str(tmp_path)!r});"
+        "print(len(list(builder.as_dataset(split='train'))))"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    outputs = [process.communicate() for process in processes]
+    assert [out.strip() for out, _ in outputs] == ["1797"] * 3, outputs
+    # Nothing but the data is left.
+    assert os.listdir(tmp_path) == [digits_builder.NAME]
+    assert os.listdir(tmp_path / digits_builder.NAME) == ["1.0.0"]
+
+
+def test_who_comes_second_uses_what_is_there(tmp_path, data_dir):
+    # The other process finishes while this one prepares.
+    builder = digits_builder._builder_class()
+    original = builder.download_and_prepare
+
+    def slower(self, *args, **options):
+        original(self, *args, **options)
+        digits_builder.digits_builder(str(tmp_path))
+
+    final = tmp_path / digits_builder.NAME / digits_builder.VERSION
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(builder, "download_and_prepare", slower)
+        calls = iter([builder, digits_builder._builder_class()])
+        patch.setattr(digits_builder, "_builder_class", lambda: next(calls))
+        digits_builder._prepare(final)
+    assert digits_builder.digits_builder(str(tmp_path)).is_prepared()
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="cannot be written.*data_dir"):
+        digits_builder.digits_builder(str(tmp_path / "file"))
