@@ -79,7 +79,11 @@ class Poisoned:
 def validation():
     """10 images in two batches of 8: the second has 6 of padding."""
     batches = data.evaluation_batches(
-        examples(10, seed=1), image_size=8, channels=1, batch_size=BATCH
+        examples(10, seed=1),
+        image_size=8,
+        channels=1,
+        batch_size=BATCH,
+        preprocessing=data.PreprocessingConfig(evaluation="squash"),
     )
     return validation_batches(batches, 10, len(CLASS_NAMES))
 

@@ -4,12 +4,10 @@ import keras
 
 __all__ = ["collect", "restore"]
 
-# Ours has its own; these are Keras's. Other callbacks start anew.
-EARLY_STOPPING = ("wait", "best", "best_epoch", "stopped_epoch")
-REDUCE_ON_PLATEAU = ("wait", "best", "cooldown_counter")
+# Of Keras and of keras_vit, subclasses too. Other callbacks begin anew.
 STATES = {
-    "EarlyStopping": EARLY_STOPPING,
-    "ReduceLROnPlateau": REDUCE_ON_PLATEAU,
+    "EarlyStopping": ("wait", "best", "best_epoch", "stopped_epoch"),
+    "ReduceLROnPlateau": ("wait", "best", "cooldown_counter"),
     "KeepBest": ("best", "waited"),
 }
 
@@ -21,22 +19,29 @@ def collect(callbacks) -> list[dict]:
         callbacks: sequence of Keras callbacks.
 
     Returns:
-        A dictionary of plain values each, empty for those that are not known
-        to remember anything.
+        A dictionary of plain values for each that is known to remember
+        anything.
 
     Example:
         >>> collect([keras.callbacks.EarlyStopping()])[0]["wait"]
         0
     """
     return [
-        {"class": type(callback).__name__, **_state(callback)}
-        for callback in callbacks
+        {
+            "class": type(callback).__name__,
+            **{name: _plain(getattr(callback, name, None)) for name in names},
+        }
+        for callback, names in _known(callbacks)
     ]
 
 
-def _state(callback):
-    names = STATES.get(type(callback).__name__, ())
-    return {name: _plain(getattr(callback, name, None)) for name in names}
+def _known(callbacks):
+    """Pairs of a callback and the names of what it remembers."""
+    for callback in callbacks:
+        bases = [base.__name__ for base in type(callback).__mro__]
+        names = [STATES[base] for base in bases if base in STATES]
+        if names:
+            yield callback, names[0]
 
 
 def _plain(value):
@@ -53,19 +58,20 @@ def restore(callbacks, states: list[dict]) -> None:
         states: what `collect` returned.
 
     Raises:
-        ValueError: when there are other callbacks now.
+        ValueError: when others remember something now.
 
     Example:
         >>> restore([stopping], [{"class": "EarlyStopping", "wait": 2}])
     """
-    now = [type(callback).__name__ for callback in callbacks]
+    known = [callback for callback, _ in _known(callbacks)]
+    now = [type(callback).__name__ for callback in known]
     then = [state["class"] for state in states]
     if now != then:
         raise ValueError(
             f"The run was begun with the callbacks {then}. Received: {now}. "
             "Continue with the same, or start again in another --run_dir."
         )
-    for callback, state in zip(callbacks, states, strict=True):
+    for callback, state in zip(known, states, strict=True):
         for name, value in state.items():
             if name != "class":
                 setattr(callback, name, value)

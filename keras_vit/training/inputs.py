@@ -56,6 +56,7 @@ def make_stream(recipe: Recipe, dataset, model) -> data.TrainingStream:
 def make_validation(recipe: Recipe, dataset, model):
     """What `fit` validates on, each image once; None where there is none."""
     if not dataset.validation:
+        _check_no_patience(recipe.training.early_stopping_patience)
         return None
     height, width, channels = model.input_shape[1:]
     batches = data.evaluation_batches(
@@ -68,6 +69,15 @@ def make_validation(recipe: Recipe, dataset, model):
     return validation_batches(
         batches, len(dataset.validation), len(dataset.class_names)
     )
+
+
+def _check_no_patience(patience):
+    if patience is not None:
+        raise ValueError(
+            "Ending the training early needs images to validate on, of which "
+            f"the data has none. Received: early_stopping_patience={patience}. "
+            "Set it to null, or data.validation_fraction."
+        )
 
 
 def validation_batches(batches, num_images: int, num_classes: int):

@@ -127,8 +127,9 @@ class Loop:
         return losses, gradients
 
     def _batches(self, stream, step):
-        batches = stream.from_step(step)
-        parts = self.plan.batches_per_step
+        batches, parts = stream.from_step(step), self.plan.batches_per_step
+        if parts == 1:
+            return batches
         return batches.rebatch(self.plan.batch_size // parts)
 
     def _keeping(self, log, record, callbacks):

@@ -1,0 +1,258 @@
+import dataclasses
+import json
+
+import keras
+import numpy as np
+import pytest
+import tiny_training as tiny
+import yaml
+
+from keras_vit import data
+from keras_vit.training import (
+    ModelConfig,
+    OptimizerConfig,
+    Recipe,
+    TrainingConfig,
+    checkpoints,
+    metrics_log,
+    model_file,
+    resume,
+    run_folder,
+    train,
+)
+
+DATASET = data.Dataset(
+    tiny.examples(tiny.IMAGES, seed=0),
+    tiny.examples(10, seed=1),
+    tiny.examples(10, seed=2),
+    tiny.CLASS_NAMES,
+)
+
+
+def recipe(run_dir, *, training=None, **options):
+    sizes = {
+        "image_size": 8,
+        "patch_size": 4,
+        "channels": 1,
+        "hidden_dim": 8,
+        "num_layers": 1,
+        "mlp_dim": 8,
+        "num_heads": 2,
+    }
+    return Recipe(
+        model=ModelConfig(**sizes),
+        optimizer=OptimizerConfig(warmup_steps=1),
+        training=TrainingConfig(
+            **{"epochs": 2, "batch_size": 8, **(training or {})}
+        ),
+        preprocessing=data.PreprocessingConfig(evaluation="squash"),
+        run_dir=str(run_dir),
+        **options,
+    )
+
+
+def values(model):
+    return [np.array(keras.ops.convert_to_numpy(x)) for x in model.weights]
+
+
+class Interrupt(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 1:
+            raise KeyboardInterrupt
+
+
+def interrupted(folder, **options):
+    with pytest.raises(KeyboardInterrupt):
+        train(
+            recipe(folder, **options), dataset=DATASET, callbacks=[Interrupt()]
+        )
+
+
+def files(folder):
+    found = {path for path in folder.rglob("*") if path.is_file()}
+    return {path.relative_to(folder).as_posix() for path in found}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    return train(recipe(folder), dataset=DATASET)
+
+
+def test_the_run_folder_holds_the_run(run):
+    events = {name for name in files(run.folder) if "tensorboard/" in name}
+    assert files(run.folder) - events == {
+        "environment.json",
+        "config.yaml",
+        "class_names.json",
+        "metrics.jsonl",
+        "history.csv",
+        "model.keras",
+        "checkpoints/step-000000005.npz",
+        "checkpoints/step-000000010.npz",
+        "checkpoints/best.keras",
+    }
+
+
+def test_the_config_is_the_recipe(run):
+    written = yaml.safe_load((run.folder / "config.yaml").read_text())
+    assert resume.differences(
+        written, dataclasses.asdict(recipe(run.folder))
+    ) == []  # fmt: skip
+    assert written["training"]["batch_size"] == 8
+
+
+def test_the_model_in_the_folder_is_the_trained_one(run):
+    model, names = model_file.load(run.folder / "model.keras")
+    assert names == tiny.CLASS_NAMES
+    for one, other in zip(values(model), values(run.model), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_history_has_a_value_a_checkpoint(run):
+    assert [int(step) for step in run.history["step"]] == [5, 10]
+    assert len(run.history["val_accuracy"]) == 2
+    assert run.images_per_second > 0
+    # The cosine ends at zero.
+    assert run.history["learning_rate"][-1] == pytest.approx(0, abs=1e-9)
+
+
+def test_the_best_model_is_that_of_the_best_evaluation(run):
+    best, _ = model_file.load(run.folder / "checkpoints" / "best.keras")
+    examples = DATASET.validation
+    answers = keras.ops.convert_to_numpy(best(examples.contents)).argmax(-1)
+    accuracy = (answers == examples.labels).mean()
+    assert accuracy == pytest.approx(max(run.history["val_accuracy"]))
+
+
+def test_a_finished_run_is_kept(run, tmp_path):
+    (tmp_path / "run").mkdir()
+    for name in ("environment.json", "config.yaml", "result.json"):
+        (tmp_path / "run" / name).write_text("{}")
+    with pytest.raises(ValueError, match="holds a finished run"):
+        train(recipe(tmp_path / "run"), dataset=DATASET)
+    assert len(files(tmp_path / "run")) == 3
+
+
+def test_another_config_is_refused_with_the_difference(tmp_path):
+    interrupted(tmp_path)
+    before = files(tmp_path)
+    other = recipe(tmp_path, seed=1, training={"batch_size": 4})
+    with pytest.raises(ValueError) as refusal:
+        train(other, dataset=DATASET)
+    assert "training.batch_size: was 8, now 4" in str(refusal.value)
+    assert "seed: was 0, now 1" in str(refusal.value)
+    assert "run_dir" not in str(refusal.value).split(":")[1]
+    assert files(tmp_path) == before
+
+
+def test_the_same_command_continues(run, tmp_path):
+    interrupted(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        (tmp_path / "model.keras").stat()
+    # What is shown and kept may change; the run is the same.
+    other = {"log_every_steps": 1, "keep_checkpoints": 1}
+    continued = train(recipe(tmp_path, training=other), dataset=DATASET)
+    for one, other in zip(
+        values(continued.model), values(run.model), strict=True
+    ):
+        assert one.tobytes() == other.tobytes()
+    assert continued.history["loss"] == run.history["loss"]
+    environment = json.loads((tmp_path / "environment.json").read_text())
+    (part,) = environment["continued"]
+    assert part["step"] == 5
+    assert part["backend"] == keras.backend.backend()
+
+
+def test_killed_before_anything_was_written_it_begins(tmp_path):
+    (tmp_path / ".partial-environment.json").write_text("{")
+    folder, checkpoint = resume.open_run(recipe(tmp_path))
+    assert checkpoint is None
+    assert files(folder) == {"environment.json", "config.yaml"}
+
+
+def test_killed_before_the_config_was_written_it_begins(tmp_path):
+    (tmp_path / "environment.json").write_text("{}")
+    folder, checkpoint = resume.open_run(recipe(tmp_path))
+    assert checkpoint is None
+    assert "config.yaml" in files(folder)
+
+
+def test_killed_while_clearing_a_replaced_run_it_begins(tmp_path, monkeypatch):
+    for name in ("environment.json", "result.json"):
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "config.yaml").write_text("seed: 5")
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "step-000000005.npz").write_text("old")
+
+    def killed(*arguments, **options):
+        raise KeyboardInterrupt
+
+    replaced = recipe(tmp_path, overwrite=True)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(run_folder.shutil, "rmtree", killed)
+        resume.open_run(replaced)
+    _, checkpoint = resume.open_run(replaced)
+    assert checkpoint is None
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_wrong_data_leaves_an_earlier_run_alone(tmp_path):
+    for name in ("environment.json", "config.yaml", "result.json"):
+        (tmp_path / name).write_text("{}")
+    wrong = recipe(tmp_path, training={"batch_size": 41}, overwrite=True)
+    with pytest.raises(ValueError, match="batch_size=41"):
+        train(wrong, dataset=DATASET)
+    assert len(files(tmp_path)) == 3
+
+
+def test_patience_ends_the_training_for_good(tmp_path):
+    # Learning nothing, no evaluation is better than the first.
+    patient = {
+        "epochs": 9,
+        "early_stopping_patience": 2,
+        "best_metric": "val_loss",
+    }
+    still = dataclasses.replace(
+        recipe(tmp_path, training=patient),
+        optimizer=OptimizerConfig(
+            name="sgd", learning_rate=1e-30, warmup_steps=1
+        ),
+    )
+    for _ in range(2):
+        run = train(still, dataset=DATASET)
+        assert run.history["step"] == [5, 10, 15]
+
+
+def test_accumulated_parts_make_the_step_of_the_whole_batch(run, tmp_path):
+    parts = train(
+        recipe(tmp_path, training={"accumulation_steps": 2}), dataset=DATASET
+    )
+    assert list(parts.history["step"]) == [5, 10]
+    np.testing.assert_allclose(
+        parts.history["loss"], run.history["loss"], rtol=1e-4
+    )
+    rows = (tmp_path / metrics_log.METRICS).read_text().splitlines()
+    assert json.loads(rows[-1])["gradient_norm"] == pytest.approx(
+        last_line(run)["gradient_norm"], rel=1e-3
+    )
+
+
+def last_line(run):
+    text = (run.folder / metrics_log.METRICS).read_text()
+    return json.loads(text.splitlines()[-1])
+
+
+def test_without_validation_images_it_trains(tmp_path):
+    dataset = dataclasses.replace(DATASET, validation=None)
+    run = train(recipe(tmp_path), dataset=dataset)
+    assert "val_loss" not in run.history
+    assert checkpoints.steps(tmp_path / "checkpoints") == [5, 10]
+
+
+def test_patience_needs_validation_images(tmp_path):
+    dataset = dataclasses.replace(DATASET, validation=None)
+    patient = recipe(tmp_path, training={"early_stopping_patience": 2})
+    with pytest.raises(ValueError, match="early_stopping_patience=2"):
+        train(patient, dataset=dataset)
+    assert not files(tmp_path)
