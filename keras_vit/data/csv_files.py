@@ -60,12 +60,12 @@ def _rows(path: pathlib.Path, config: DataConfig) -> list[dict]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, skipinitialspace=True)
+            columns = reader.fieldnames or []
             rows = list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ValueError(
             f"{str(path)!r} cannot be read as a CSV file: {error}"
         ) from error
-    columns = reader.fieldnames or []
     for field in ("image_key", "label_key"):
         if getattr(config, field) not in columns:
             raise ValueError(

@@ -1,0 +1,138 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit.data import DataConfig, evaluation_batches, open_dataset
+
+KINDS = ("a.jpg", "b.JPEG", "c.PNG", "d.bmp", "e.gif")
+
+
+def grey(level, side=6):
+    return Image.new("RGB", (side, side), (level,) * 3)
+
+
+def fill(root, classes=("cat", "dog"), count=10):
+    """Images whose grey level is 20 times their label."""
+    for label, name in enumerate(classes):
+        (root / name).mkdir(parents=True)
+        for number in range(count):
+            kind = KINDS[number % len(KINDS)]
+            grey(20 * label).save(root / name / f"{number}{kind}")
+
+
+def opened(root, **options):
+    return open_dataset(DataConfig(folder=str(root), **options))
+
+
+def test_a_folder_of_classes_is_cut_with_every_class_in_every_part(tmp_path):
+    fill(tmp_path / "pets", ("dog", "cat", "ant"))
+    dataset = opened(tmp_path / "pets")
+    assert dataset.class_names == ("ant", "cat", "dog")
+    assert dataset.name == "pets"
+    parts = (dataset.train, dataset.validation, dataset.test)
+    assert [len(part) for part in parts] == [21, 3, 6]
+    for part in parts:
+        assert set(part.labels) == {0, 1, 2}
+    paths = [path for part in parts for path in part.contents]
+    assert len(set(paths)) == 30
+    again = opened(tmp_path / "pets")
+    assert list(again.test.contents) == list(dataset.test.contents)
+    other = opened(tmp_path / "pets", split_seed=1)
+    assert list(other.test.contents) != list(dataset.test.contents)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_every_kind_of_image_is_read_with_its_label(tmp_path, channels):
+    fill(tmp_path)
+    dataset = opened(tmp_path)
+    batches = evaluation_batches(
+        dataset.train, image_size=6, channels=channels, batch_size=14
+    )
+    ((images, labels, _),) = batches
+    assert images.shape == (14, 6, 6, channels)
+    levels = images.numpy().mean((1, 2, 3))
+    np.testing.assert_allclose(levels, 20 * labels.numpy(), atol=1)
+
+
+@pytest.mark.parametrize("validation", ["val", "validation", "Valid"])
+def test_folders_of_splits_are_used(tmp_path, validation):
+    for split, count in (("train", 4), (validation, 2), ("test", 3)):
+        fill(tmp_path / split, count=count)
+    dataset = opened(tmp_path)
+    parts = (dataset.train, dataset.validation, dataset.test)
+    assert [len(part) for part in parts] == [8, 4, 6]
+    for part, split in zip(parts, ("train", validation, "test"), strict=True):
+        assert all(f"/{split}/" in path for path in part.contents)
+
+
+def test_a_missing_split_is_cut_off_training(tmp_path):
+    fill(tmp_path / "train", count=10)
+    fill(tmp_path / "test", count=3)
+    dataset = opened(tmp_path)
+    parts = (dataset.train, dataset.validation, dataset.test)
+    assert [len(part) for part in parts] == [18, 2, 6]
+
+
+def test_no_fraction_no_part(tmp_path):
+    fill(tmp_path)
+    dataset = opened(tmp_path, validation_fraction=0.0, test_fraction=0.0)
+    assert len(dataset.train) == 20
+    assert dataset.validation is dataset.test is None
+
+
+def test_hidden_files_and_other_files_are_no_images(tmp_path):
+    fill(tmp_path)
+    (tmp_path / "cat" / "._0a.jpg").write_bytes(b"of a Macintosh")
+    (tmp_path / "cat" / "labels.txt").write_text("cat")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "cat" / "deeper").mkdir()
+    grey(0).save(tmp_path / "cat" / "deeper" / "x.png")
+    dataset = opened(tmp_path, validation_fraction=0.0, test_fraction=0.0)
+    assert len(dataset.train) == 21
+
+
+def test_max_examples_keeps_some_of_every_part(tmp_path):
+    fill(tmp_path, count=30)
+    dataset = opened(tmp_path, max_examples=9)
+    parts = (dataset.train, dataset.validation, dataset.test)
+    assert [len(part) for part in parts] == [9, 6, 9]
+    assert set(dataset.train.labels) == {0, 1}
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(ValueError, match="no folder '.*nowhere'"):
+        opened(tmp_path / "nowhere")
+
+
+def test_an_empty_class_is_named(tmp_path):
+    fill(tmp_path)
+    (tmp_path / "bird").mkdir()
+    with pytest.raises(ValueError, match="No images .*'bird'"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("classes", [(), ("cat",)])
+def test_fewer_than_two_classes_are_refused(tmp_path, classes):
+    fill(tmp_path, classes)
+    with pytest.raises(ValueError, match="at least two classes"):
+        opened(tmp_path)
+
+
+def test_a_class_that_training_lacks_is_named(tmp_path):
+    fill(tmp_path / "train")
+    fill(tmp_path / "test", ("cat", "dgo"))
+    with pytest.raises(ValueError, match="training images lack: 'dgo'"):
+        opened(tmp_path)
+
+
+def test_splits_without_training_are_refused(tmp_path):
+    fill(tmp_path / "val")
+    fill(tmp_path / "test")
+    with pytest.raises(ValueError, match="none named 'train'"):
+        opened(tmp_path)
+
+
+def test_classes_too_small_to_cut_say_what_to_do(tmp_path):
+    fill(tmp_path, count=2)
+    with pytest.raises(ValueError, match="4 images of .*choose other fract"):
+        opened(tmp_path)
