@@ -35,7 +35,7 @@ TOP = ("__init__", "cli")
 
 AT_IMPORT = {"keras", "numpy", *sys.stdlib_module_names}
 BACKENDS = {"tensorflow", "jax", "jaxlib", "torch"}
-MAY_NAME_BACKENDS = {"checkpoints", "data", "training"}
+MAY_NAME_BACKENDS = {"analysis", "checkpoints", "data", "training"}
 NEVER = {"recipes", "tests", "benchmarks"}
 
 MAX_LINES = 250

@@ -1,1 +1,52 @@
-"""Analysis: what a model did, in pictures."""
+"""Analysis: what a model did and what it sees, in numbers and pictures."""
+
+from keras_vit.analysis.attention import attention_grids, attention_maps
+from keras_vit.analysis.attention_plots import (
+    plot_attention_maps,
+    plot_attention_rollout,
+    plot_evolution,
+    plot_gradient_cam,
+    plot_saliency,
+)
+from keras_vit.analysis.compute import multiply_adds
+from keras_vit.analysis.distance import attention_distance
+from keras_vit.analysis.drawing import overlay
+from keras_vit.analysis.features import embeddings, evolution, projection
+from keras_vit.analysis.filters import patch_filters
+from keras_vit.analysis.gradient_cam import gradient_cam
+from keras_vit.analysis.model_plots import (
+    plot_attention_distance,
+    plot_embeddings,
+    plot_patch_filters,
+    plot_position_similarity,
+)
+from keras_vit.analysis.pixels import to_pixels
+from keras_vit.analysis.positions import position_similarity
+from keras_vit.analysis.rollout import attention_rollout
+from keras_vit.analysis.saliency_maps import saliency
+
+__all__ = [
+    "attention_distance",
+    "attention_grids",
+    "attention_maps",
+    "attention_rollout",
+    "embeddings",
+    "evolution",
+    "gradient_cam",
+    "multiply_adds",
+    "overlay",
+    "patch_filters",
+    "plot_attention_distance",
+    "plot_attention_maps",
+    "plot_attention_rollout",
+    "plot_embeddings",
+    "plot_evolution",
+    "plot_gradient_cam",
+    "plot_patch_filters",
+    "plot_position_similarity",
+    "plot_saliency",
+    "position_similarity",
+    "projection",
+    "saliency",
+    "to_pixels",
+]

@@ -40,8 +40,10 @@ REDUCTIONS = {
     "sum": lambda mask: mask.sum(axis=-1),
     "none": lambda mask: mask,
 }
-# Those that integrate from an image without content to the image.
-BASELINES = {"integrated_gradients": "x_baseline"}
+# Those that integrate from an image without content to the image. In a hybrid
+# group normalisation undoes the scaling of the image along that path: all
+# change is in the first billionth of it, which 25 steps cannot see.
+PATHS_FROM_GREY = ("integrated_gradients", "xrai")
 
 
 def saliency(
@@ -49,7 +51,7 @@ def saliency(
     images: Any,
     classes: Any = None,
     *,
-    method: str = "integrated_gradients",
+    method: str = "smooth_gradient",
 ) -> np.ndarray:
     """How much each pixel speaks for or against a class.
 
@@ -61,12 +63,12 @@ def saliency(
         images: array (B, H, W, C), as the model takes them.
         classes: None for the most probable class of each image, an int for
             all images, or B ints.
-        method: "integrated_gradients" (arXiv:1703.01365) from a grey image,
-            25 steps; "gradient" (arXiv:1312.6034); "smooth_gradient"
-            (SmoothGrad, arXiv:1706.03825), the squared gradient averaged over
-            25 noisy images, drawn from NumPy's global generator; "blur" (Blur
-            IG, arXiv:2004.03383), 100 steps from a blurred image; "xrai"
-            (arXiv:1906.02825), by regions of the image.
+        method: "smooth_gradient" (SmoothGrad, arXiv:1706.03825), the squared
+            gradient averaged over 25 noisy images, drawn from NumPy's global
+            generator; "gradient" (arXiv:1312.6034); "integrated_gradients"
+            (arXiv:1703.01365), 25 steps from a grey image; "blur" (Blur IG,
+            arXiv:2004.03383), 100 steps from a blurred image; "xrai"
+            (arXiv:1906.02825), integrated gradients by regions of the image.
 
     Returns:
         float32 array of shape (B, H, W), summed over the channels. With
@@ -75,14 +77,15 @@ def saliency(
         it is compared with. With the others not negative, except "xrai".
 
     Raises:
-        ValueError: for an unknown method, a model without classes, classes
-            that it does not have, images that it does not take.
+        ValueError: for an unknown method, one that does not work for a
+            hybrid ("integrated_gradients", "xrai"), a model without classes,
+            classes that it does not have, images that it does not take.
 
     Example:
         >>> maps = saliency(model, images, classes=281)
     """
-    check_choice("method", method, METHODS)
     check_model(model)
+    check_method(model, method)
     images = check_images(model, images)
     call_model = _gradients_by_key(model)
     one_hot = chosen_classes(model, images, classes, BATCH_SIZE)
@@ -94,6 +97,18 @@ def saliency(
     return np.stack(maps).astype("float32")
 
 
+def check_method(model: VisionTransformer, method: str) -> None:
+    """Raises a ValueError unless the method works for the model."""
+    check_choice("method", method, METHODS)
+    hybrid = model.config.resnet_units is not None
+    if hybrid and method in PATHS_FROM_GREY:
+        raise ValueError(
+            f"{method!r} says nothing about a hybrid: group normalisation "
+            "undoes the scaling of the image that it integrates along. "
+            f'Received: method={method!r}. Use "blur" or "smooth_gradient".'
+        )
+
+
 def _explainer(model, method):
     import saliency.core
 
@@ -103,9 +118,9 @@ def _explainer(model, method):
 
     def explain(image, call_model, one_hot):
         more = {}
-        if method in BASELINES:
+        if method == "integrated_gradients":
             grey = MID_GREY if model.config.include_preprocessing else 0.0
-            more[BASELINES[method]] = np.full_like(image, grey)
+            more["x_baseline"] = np.full_like(image, grey)
         mask = mask_of(image, call_model, one_hot, **options, **more)
         return REDUCTIONS[reduction](mask)
 

@@ -1,0 +1,195 @@
+"""Figures of what a model sees in an image, made by matplotlib.
+
+Axes: B images, H and W height and width, R and C rows and columns of the grid
+of patches, L blocks.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from keras_vit.analysis.drawing import (
+    as_pictures,
+    check_axes,
+    mosaic,
+    new_figure,
+    overlay,
+)
+
+__all__ = [
+    "plot_attention_maps",
+    "plot_attention_rollout",
+    "plot_evolution",
+    "plot_gradient_cam",
+    "plot_saliency",
+]
+
+INCHES = 1.9  # width of a picture
+TINY = float(np.finfo("float32").tiny)
+
+
+def plot_attention_rollout(images: Any, rollout: Any):
+    """Images beside what of them reaches the head, as Figure 6 of the paper.
+
+    Args:
+        images: array (B, H, W, C), integers in [0, 255] or as the model takes
+            them.
+        rollout: array (B, R, C) from `attention_rollout`, or (B, H, W).
+
+    Returns:
+        matplotlib Figure.
+
+    Raises:
+        ValueError: for arrays of other shapes.
+
+    Example:
+        >>> rollout = attention_rollout(model, images)
+        >>> plot_attention_rollout(images, rollout).savefig("rollout.pdf")
+    """
+    shown = overlay(images, rollout, blur=1)
+    return _pairs(as_pictures(images), shown, "attention")
+
+
+def plot_gradient_cam(images: Any, maps: Any):
+    """Images beside the patches that speak for the class.
+
+    Args:
+        images: array (B, H, W, C), integers in [0, 255] or as the model takes
+            them.
+        maps: array (B, R, C) from `gradient_cam`, or (B, H, W).
+
+    Returns:
+        matplotlib Figure.
+
+    Raises:
+        ValueError: for arrays of other shapes.
+
+    Example:
+        >>> plot_gradient_cam(images, gradient_cam(model, images))
+    """
+    return _pairs(as_pictures(images), overlay(images, maps), "Grad-CAM")
+
+
+def plot_saliency(images: Any, maps: Any):
+    """Images beside the pixels that matter.
+
+    Args:
+        images: array (B, H, W, C), integers in [0, 255] or as the model takes
+            them.
+        maps: array (B, H, W) from `saliency`. Where there are negative values
+            red speaks for the class and blue against it. The strongest
+            hundredth of the pixels has the strongest colour.
+
+    Returns:
+        matplotlib Figure.
+
+    Raises:
+        ValueError: for arrays of other shapes.
+
+    Example:
+        >>> plot_saliency(images, saliency(model, images))
+    """
+    maps = check_axes("maps", maps, "batch, height, width")
+    signed = maps.min() < 0
+    limits = np.quantile(np.abs(maps), 0.99, axis=(1, 2))[:, None, None]
+    relative = maps / np.maximum(limits, TINY)
+    return _pairs(
+        as_pictures(images),
+        relative,
+        "saliency",
+        cmap="RdBu_r" if signed else "inferno",
+        vmin=-1 if signed else 0,
+        vmax=1,
+    )
+
+
+def _pairs(pictures, results, title, **options):
+    """Two columns: inputs and results."""
+    if len(pictures) != len(results):
+        raise ValueError(
+            f"There must be one map an image. Received: {len(pictures)} "
+            f"images and {len(results)} maps."
+        )
+    height = INCHES * pictures.shape[1] / pictures.shape[2]
+    figure = new_figure(2 * INCHES, len(pictures) * height + 0.3)
+    axes = figure.subplots(len(pictures), 2, squeeze=False)
+    for row, picture, result in zip(axes, pictures, results, strict=True):
+        row[0].imshow(picture)
+        row[1].imshow(result, **options)
+    for axis in axes.flat:
+        axis.set_axis_off()
+    axes[0, 0].set_title("input", fontsize=10)
+    axes[0, 1].set_title(title, fontsize=10)
+    return figure
+
+
+def plot_attention_maps(grids: Any):
+    """What the head sees of one image through each block and head.
+
+    Args:
+        grids: array of shape (L, heads, R, C): of `attention_grids` the part
+            of one image, `grids[:, 0]`. Each map is scaled to its maximum.
+
+    Returns:
+        matplotlib Figure, a row for each block, a column for each head.
+
+    Raises:
+        ValueError: for an array of another number of axes.
+
+    Example:
+        >>> grids = attention_grids(model, attention_maps(model, images))
+        >>> plot_attention_maps(grids[:, 0])
+    """
+    grids = check_axes("grids", grids, "blocks, heads, rows, columns")
+    peaks = grids.max(axis=(2, 3), keepdims=True)
+    blocks, heads, rows, columns = grids.shape
+    width = min(0.6 * heads + 0.8, 10)
+    height = width * blocks * rows / (heads * columns) + 0.6
+    figure = new_figure(width, height)
+    axis = figure.subplots()
+    mosaic(axis, grids / np.maximum(peaks, TINY), cmap="inferno", vmin=0)
+    axis.set(xlabel="head", ylabel="block")
+    axis.set_xticks(range(heads))
+    axis.set_yticks(range(blocks))
+    return figure
+
+
+def plot_evolution(images: Any, maps: Any):
+    """Images, and the colours of their patches from block to block.
+
+    Args:
+        images: array (B, H, W, C), integers in [0, 255] or as the model takes
+            them.
+        maps: array (L + 1, B, R, C, 3) from `evolution`.
+
+    Returns:
+        matplotlib Figure, a row for each image: the image, its patches before
+        the first block, then after each block.
+
+    Raises:
+        ValueError: for arrays of other shapes.
+
+    Example:
+        >>> plot_evolution(images, evolution(model, images))
+    """
+    maps = check_axes("maps", maps, "blocks + 1, batch, rows, columns, 3")
+    pictures = as_pictures(images)
+    if len(pictures) != maps.shape[1] or maps.shape[-1] != 3:
+        raise ValueError(
+            f"maps must have the shape (blocks + 1, {len(pictures)}, rows, "
+            f"columns, 3) for these images. Received: maps of shape "
+            f"{maps.shape}. Use evolution(model, images, num_components=3)."
+        )
+    peaks = np.abs(maps).max(axis=(2, 3, 4), keepdims=True)
+    colours = 0.5 + maps / np.maximum(2 * peaks, TINY)
+    columns = len(maps) + 1
+    height = pictures.shape[1] / pictures.shape[2]
+    figure = new_figure(columns, len(pictures) * height + 0.3)
+    axes = figure.subplots(len(pictures), columns, squeeze=False)
+    titles = ["input", "patches", *map(str, range(len(maps) - 1))]
+    for j, title in enumerate(titles):
+        axes[0, j].set_title(title, fontsize=8)
+        for i, picture in enumerate(pictures):
+            axes[i, j].imshow(picture if j == 0 else colours[j - 1, i])
+            axes[i, j].set_axis_off()
+    return figure
