@@ -8,12 +8,12 @@ from keras_vit.analysis.attention_plots import (
     plot_gradient_cam,
     plot_saliency,
 )
+from keras_vit.analysis.class_activation import gradient_cam
 from keras_vit.analysis.compute import multiply_adds
 from keras_vit.analysis.distance import attention_distance
 from keras_vit.analysis.drawing import overlay
 from keras_vit.analysis.features import embeddings, evolution, projection
 from keras_vit.analysis.filters import patch_filters
-from keras_vit.analysis.gradient_cam import gradient_cam
 from keras_vit.analysis.model_plots import (
     plot_attention_distance,
     plot_embeddings,
