@@ -1,8 +1,9 @@
 """A tiny training of every part that has a state, in this process or its own.
 
-    python tests/tiny_training.py FOLDER
+    python tests/tiny_training.py FOLDER [plain]
 
-trains on some hundred made-up images, in the folder of a run.
+trains on made-up images, in the folder of a run; what is plain has no dropout,
+whose masks each backend draws in its own way.
 """
 
 import dataclasses
@@ -95,7 +96,7 @@ def model(**options):
         "patch_size": 4,
         "channels": 1,
         "hidden_dim": 8,
-        "num_layers": 2,
+        "num_layers": 1,
         "mlp_dim": 16,
         "num_heads": 2,
         "dropout_rate": 0.1,
@@ -147,12 +148,28 @@ def train(
     return network, rows
 
 
+def newest(folder) -> tuple[dict, dict]:
+    """The newest checkpoint of a run folder, which there must be."""
+    found = checkpoints.read_newest(pathlib.Path(folder))
+    assert found is not None
+    return found
+
+
 def bits(network) -> int:
     """A checksum of all weights and generators."""
     arrays = map(keras.ops.convert_to_numpy, network.variables)
     return zlib.crc32(b"".join(array.tobytes() for array in arrays))
 
 
+def plain(folder, callbacks=()):
+    """Trains without randomness of the backend."""
+    rule = keras.optimizers.SGD(
+        0.05, momentum=0.9, use_ema=True, ema_momentum=0.9
+    )
+    network = model(dropout_rate=0.0, stochastic_depth_rate=0.0)
+    return train(folder, network=network, rule=rule, callbacks=callbacks)
+
+
 if __name__ == "__main__":
-    trained, _ = train(sys.argv[1])
+    trained, _ = (plain if "plain" in sys.argv else train)(sys.argv[1])
     print("bits", bits(trained))

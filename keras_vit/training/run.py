@@ -117,8 +117,9 @@ def train(recipe: Recipe, *, dataset=None, callbacks=()) -> Run:
             callbacks=callbacks,
         )
         model_file.save(model, dataset.class_names, folder / "model.keras")
+    names = dict.fromkeys(name for row in rows for name in row)
     history = {
-        name: [row.get(name, math.nan) for row in rows] for name in rows[-1]
+        name: [row.get(name, math.nan) for row in rows] for name in names
     }
     return Run(model, dataset, history, seconds, folder)
 

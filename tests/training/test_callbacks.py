@@ -5,7 +5,14 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.training.callbacks import JSONLines, Throughput
+from keras_vit.training import callback_states
+from keras_vit.training.callbacks import (
+    JSONLines,
+    Progress,
+    StopAtTotal,
+    Throughput,
+)
+from keras_vit.training.plan import Plan
 
 
 class Wait(keras.callbacks.Callback):
@@ -58,3 +65,61 @@ def test_a_line_an_epoch_says_what_the_history_says(tmp_path):
     for i, row in enumerate(rows):
         expected = {name: values[i] for name, values in history.items()}
         assert row == pytest.approx(expected)
+
+
+PLAN = Plan(
+    total=6,
+    steps_per_epoch=4,
+    batch_size=2,
+    checkpoint_every=4,
+    evaluate_every=4,
+)
+
+
+class Steps(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen.append(dict(logs or {}))
+
+
+def test_the_last_stretch_ends_where_the_run_does():
+    steps = Steps()
+    fitted([StopAtTotal(PLAN), steps])
+    assert len(steps.seen) == 6
+
+
+def test_the_bar_has_the_speed_and_the_time_left():
+    waiting, steps = Wait(), Steps()
+    fitted([StopAtTotal(PLAN), waiting, Progress(PLAN), steps])
+    last = steps.seen[-2]  # the second stretch compiles nothing: 50 ms a step
+    assert 1 < last["images_per_second"] <= 2 / 0.05
+    assert 0.05 <= last["minutes_left"] * 60 < 2
+    assert steps.seen[-1]["minutes_left"] == 0
+
+
+def test_callbacks_remember_what_they_had_seen():
+    stopping = keras.callbacks.EarlyStopping("loss", patience=5)
+    plateau = keras.callbacks.ReduceLROnPlateau("loss", min_delta=1e9)
+    fitted([stopping, Wait(), plateau])
+    states = callback_states.collect([stopping, Wait(), plateau])
+    assert [state["class"] for state in states] == [
+        "EarlyStopping",
+        "ReduceLROnPlateau",
+    ]
+    assert states[0]["best"] is not None
+    assert states[1]["wait"] == 1
+    others = [
+        keras.callbacks.EarlyStopping("loss"),
+        keras.callbacks.ReduceLROnPlateau("loss"),
+    ]
+    callback_states.restore(others, json.loads(json.dumps(states)))
+    assert callback_states.collect(others) == states
+
+
+def test_other_callbacks_than_before_are_refused():
+    states = callback_states.collect([keras.callbacks.EarlyStopping()])
+    with pytest.raises(ValueError, match="EarlyStopping.*Received"):
+        callback_states.restore([], states)

@@ -21,7 +21,7 @@ class Losses(keras.callbacks.Callback):
         self.total = 0.0
 
     def on_train_batch_end(self, batch, logs=None):
-        total = logs["loss"] * (batch + 1)
+        total = (logs or {})["loss"] * (batch + 1)
         self.values.append(total - self.total)
         self.total = total
 

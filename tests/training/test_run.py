@@ -30,17 +30,16 @@ DATASET = data.Dataset(
 
 
 def recipe(run_dir, *, training=None, **options):
-    sizes = {
-        "image_size": 8,
-        "patch_size": 4,
-        "channels": 1,
-        "hidden_dim": 8,
-        "num_layers": 1,
-        "mlp_dim": 8,
-        "num_heads": 2,
-    }
     return Recipe(
-        model=ModelConfig(**sizes),
+        model=ModelConfig(
+            image_size=8,
+            patch_size=4,
+            channels=1,
+            hidden_dim=8,
+            num_layers=1,
+            mlp_dim=8,
+            num_heads=2,
+        ),
         optimizer=OptimizerConfig(warmup_steps=1),
         training=TrainingConfig(
             **{"epochs": 2, "batch_size": 8, **(training or {})}
@@ -241,6 +240,17 @@ def test_accumulated_parts_make_the_step_of_the_whole_batch(run, tmp_path):
 def last_line(run):
     text = (run.folder / metrics_log.METRICS).read_text()
     return json.loads(text.splitlines()[-1])
+
+
+def test_several_batches_a_call_train_the_same(run, tmp_path, backend):
+    calls = recipe(tmp_path, training={"steps_per_execution": 5})
+    if backend == "torch":
+        with pytest.raises(ValueError, match="steps_per_execution=5"):
+            train(calls, dataset=DATASET)
+        return
+    other = train(calls, dataset=DATASET)
+    assert other.history["step"] == [5, 10]
+    assert other.history["loss"] == pytest.approx(run.history["loss"])
 
 
 def test_without_validation_images_it_trains(tmp_path):

@@ -29,7 +29,7 @@ class Writer:
 def writer(monkeypatch):
     module = types.ModuleType("tensorboardX")
     module.__spec__ = importlib.util.spec_from_loader("tensorboardX", None)
-    module.SummaryWriter = Writer
+    setattr(module, "SummaryWriter", Writer)  # noqa: B010
     monkeypatch.setitem(sys.modules, "tensorboardX", module)
     monkeypatch.setattr(Writer, "made", [])
     return Writer
