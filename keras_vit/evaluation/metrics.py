@@ -101,14 +101,14 @@ def top_k_accuracy(predictions: Predictions, k: int) -> float:
     kept = predictions.classes.shape[1]
     if k < 1 or k > kept < predictions.num_classes:
         raise ValueError(f"k must be from 1 to {kept}. Received: k={k}.")
-    labelled = predictions.labelled
-    if not labelled.any():
+    num_labelled = int(predictions.labelled.sum())
+    if not num_labelled:
         raise ValueError(
             "No image has a label. Received: predictions of "
             f"{len(predictions)} images."
         )
     right = predictions.right[:, :k].max(axis=1)
-    return int(right[labelled].sum()) / int(labelled.sum())
+    return int(right.sum()) / num_labelled  # Without a label none is right.
 
 
 def multi_hot(

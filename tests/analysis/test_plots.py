@@ -85,6 +85,28 @@ def test_confusion_matrix_of_many_classes_has_no_numbers():
     assert not axis.texts
 
 
+def test_dollars_in_class_names_begin_no_formula():
+    names = ("$\\frac$", "$x$")  # The first is none that could be drawn.
+    figure = plots.confusion_matrix(np.eye(2, dtype=int), names)
+    figure.savefig(io.BytesIO())
+    (axis,) = figure.axes
+    assert [x.get_text() for x in axis.get_xticklabels()] == list(names)
+    plots.mistakes(IMAGES, LABELS, PROBABILITIES, (*names, "$")).savefig(
+        io.BytesIO()
+    )
+
+
+def test_curves_draw_what_is_given():
+    series = {"training": ([0, 5], [3.0, 1.0]), "validation": ([5], [2.0])}
+    (axis,) = plots.curves(series, xlabel="step", ylabel="loss").axes
+    for line, (x, y) in zip(axis.lines, series.values(), strict=True):
+        np.testing.assert_array_equal(line.get_xdata(), x)
+        np.testing.assert_array_equal(line.get_ydata(), y)
+    # A single value is seen as well.
+    assert [line.get_marker() for line in axis.lines] == ["", "o"]
+    assert (axis.get_xlabel(), axis.get_ylabel()) == ("step", "loss")
+
+
 def test_learning_curves_draw_the_history():
     history = {
         "loss": [3.0, 2.0, 1.0],

@@ -1,0 +1,81 @@
+"""Several devices give what one gives, awkward sizes included."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+TESTS = pathlib.Path(__file__).parents[1]
+
+COMMON = """
+import keras
+import numpy as np
+from padded import padded_batches
+from keras_vit import evaluation
+
+def check(model):
+    generator = np.random.default_rng(0)
+    model.set_weights(
+        [generator.normal(size=w.shape) for w in model.get_weights()]
+    )
+    for size in (1, 7, 9, 13):
+        images = generator.normal(size=(size, 4)).astype("float32")
+        labels = generator.integers(0, 6, size).astype("int32")
+        kernel, bias = model.get_weights()
+        ranks = np.argsort(-(images @ kernel + bias), axis=1)
+        found = evaluation.predict_classes(
+            model, PREPARE(list(padded_batches(images, labels, 8)))
+        )
+        np.testing.assert_array_equal(found.classes, ranks[:, :5])
+        np.testing.assert_array_equal(found.labels, labels)
+    print("same")
+
+def new_model():
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(6)])
+"""
+JAX = """
+PREPARE = iter
+devices = keras.distribution.list_devices()
+assert len(devices) == 4
+keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
+check(new_model())
+"""
+TENSORFLOW = """
+import tensorflow as tf
+
+def PREPARE(batches):
+    parts = tuple(map(np.concatenate, zip(*batches)))
+    return tf.data.Dataset.from_tensor_slices(parts).batch(8)
+
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(
+    cpu, [tf.config.LogicalDeviceConfiguration()] * 2
+)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+assert strategy.num_replicas_in_sync == 2
+with strategy.scope():
+    check(new_model())
+"""
+SCRIPTS = {"jax": JAX, "tensorflow": TENSORFLOW}
+
+
+@pytest.mark.slow
+def test_any_number_of_devices(backend):
+    if backend not in SCRIPTS:
+        pytest.skip("Keras has no distribution on torch.")
+    paths = [str(TESTS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")]
+    ended = subprocess.run(
+        [sys.executable, "-c", COMMON + SCRIPTS[backend]],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert ended.stdout.splitlines()[-1] == "same"
