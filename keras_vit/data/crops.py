@@ -18,6 +18,8 @@ __all__ = [
 
 AREA_RANGE = (0.05, 1.0)
 ASPECT_RATIO_RANGE = (0.75, 1.33)
+# The others give means of pixels, which need no clipping.
+OVERSHOOTING = ("bicubic", "lanczos3")
 
 
 def crop_window(shape, key):
@@ -71,7 +73,8 @@ def resize(
     import tensorflow as tf
 
     image = tf.image.resize(image, size, method=method, antialias=antialias)
-    image = tf.clip_by_value(tf.cast(image, tf.float32), 0.0, 255.0)
+    if method in OVERSHOOTING:
+        image = tf.clip_by_value(image, 0.0, 255.0)
     return tf.cast(image, rounding)
 
 

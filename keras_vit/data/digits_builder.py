@@ -90,7 +90,8 @@ def _builder_class():
 
     # Not to be found by name: opened by `digits_builder` alone.
     class KerasVitDigits(
-        tfds.core.GeneratorBasedBuilder, skip_registration=True
+        tfds.core.GeneratorBasedBuilder,
+        skip_registration=True,  # pyright: ignore[reportCallIssue]
     ):
         """Handwritten digits, 8x8, in the order of scikit-learn."""
 

@@ -1,6 +1,7 @@
 """Splits in memory or streamed from their files."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def test_an_unknown_split_is_named(prepared, split):
         split_of(prepared, split)
 
 
-def split_of(builder, split="train", **options):
+def split_of(builder, split="train", **options) -> Any:
     settings = {"name": "shards", "memory_limit_mib": 0, "shuffle_buffer": 8}
     return read_split(builder, DataConfig(**{**settings, **options}), split)
 

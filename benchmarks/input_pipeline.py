@@ -1,0 +1,264 @@
+"""Throughput of the input pipeline, and CPU time of its RandAugment.
+
+    python benchmarks/input_pipeline.py --write
+
+writes JPEG images of the size of ImageNet's into a temporary folder and
+measures, each in a process of its own: a plain tf.data loop that decodes and
+resizes them; `keras_vit.data` doing the same; `keras_vit.data` with the
+inception crop and flip of training, without and with RandAugment(2, 10) and
+Mixup; then, on images in memory, the CPU time that RandAugment(2, 10) adds,
+ours and KerasCV's (which needs keras-cv). The sides alternate and medians are
+printed.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+RESULTS = pathlib.Path(__file__).parent / "results"
+HEIGHT, WIDTH = 375, 500  # What most images of ImageNet have.
+SIZE = 224
+BATCH = 32
+QUALITY = 90
+WARM_UP = 8  # Batches that are not counted.
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--images", type=int, default=960)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--write", action="store_true", help="keep the result")
+    parser.add_argument("--child", choices=TASKS, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        result = measured(options.child, options.folder, options.images)
+        print(json.dumps(result))
+        return
+    result = compare(options.images, options.repeats)
+    print(json.dumps(result, indent=2))
+    if options.write:
+        name = f"input_pipeline_{result['backend']}.json"
+        (RESULTS / name).write_text(json.dumps(result, indent=2) + "\n")
+
+
+def compare(images: int, repeats: int) -> dict:
+    with tempfile.TemporaryDirectory() as folder:
+        write_images(folder, images)
+        runs = {task: [] for task in TASKS}
+        for _ in range(repeats):
+            for task, results in runs.items():
+                results.append(child(task, folder, images))
+    medians = {
+        task: {
+            key: round(statistics.median(run[key] for run in results), 3)
+            for key in ("images_per_second", "cpu_ms_per_image")
+        }
+        for task, results in runs.items()
+    }
+    cpu = {task: run["cpu_ms_per_image"] for task, run in medians.items()}
+    return {
+        "images": images,
+        **medians,
+        "throughput_over_plain_loop": round(
+            medians["evaluation"]["images_per_second"]
+            / medians["plain"]["images_per_second"],
+            2,
+        ),
+        "cpu_over_plain_loop": round(cpu["evaluation"] / cpu["plain"], 2),
+        "rand_augment_cpu_ms": round(cpu["rand_augment"] - cpu["memory"], 3),
+        "keras_cv_cpu_ms": round(cpu["keras_cv"] - cpu["memory"], 3),
+        "rand_augment_over_keras_cv": round(
+            (cpu["rand_augment"] - cpu["memory"])
+            / (cpu["keras_cv"] - cpu["memory"]),
+            2,
+        ),
+        **runs["plain"][0]["versions"],
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+    }
+
+
+def write_images(folder: str, count: int) -> None:
+    """Smooth random colours with some noise: files of about 70 kB."""
+    import numpy as np
+    from PIL import Image
+
+    generator = np.random.default_rng(0)
+    for number in range(count):
+        coarse = generator.integers(0, 256, (12, 16, 3), dtype=np.uint8)
+        smooth = Image.fromarray(coarse).resize((WIDTH, HEIGHT), 3)
+        noise = generator.normal(0, 8, (HEIGHT, WIDTH, 3))
+        pixels = np.clip(np.asarray(smooth) + noise, 0, 255).astype(np.uint8)
+        path = os.path.join(folder, f"{number % 2}", f"{number}.jpg")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        Image.fromarray(pixels).save(path, quality=QUALITY)
+
+
+def child(task: str, folder: str, images: int) -> dict:
+    command = [sys.executable, __file__, "--child", task]
+    done = subprocess.run(
+        [*command, "--folder", folder, "--images", str(images)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measured(task: str, folder: str, images: int) -> dict:
+    import keras
+    import tensorflow
+
+    batches = iter(TASKS[task](folder))
+    steps = images // BATCH
+    # Tracing, the first of the threads, and what they read ahead.
+    for _ in range(WARM_UP):
+        next(batches)
+    start, cpu = time.perf_counter(), time.process_time()
+    for _ in range(steps):
+        next(batches)
+    seconds = time.perf_counter() - start
+    cpu = time.process_time() - cpu
+    return {
+        "images_per_second": steps * BATCH / seconds,
+        "cpu_ms_per_image": 1000 * cpu / (steps * BATCH),
+        "versions": {
+            "backend": keras.backend.backend(),
+            "keras": keras.__version__,
+            "tensorflow": tensorflow.__version__,
+            "python": platform.python_version(),
+        },
+    }
+
+
+def plain(folder):
+    """The loop that anyone would write."""
+    import tensorflow as tf
+
+    def image(path):
+        pixels = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+        pixels = tf.image.resize(pixels, (SIZE, SIZE))
+        return tf.cast(pixels, tf.uint8)
+
+    paths = sorted(map(str, pathlib.Path(folder).rglob("*.jpg")))
+    return (
+        tf.data.Dataset.from_tensor_slices(paths)
+        .repeat()
+        .map(image, num_parallel_calls=tf.data.AUTOTUNE)
+        .batch(BATCH)
+        .prefetch(tf.data.AUTOTUNE)
+    )
+
+
+def ours(folder, train, **augmentation):
+    from keras_vit import data
+
+    config = data.DataConfig(
+        folder=folder, validation_fraction=0.0, test_fraction=0.0
+    )
+    return data.training_stream(
+        data.open_dataset(config).train,
+        2,
+        image_size=SIZE,
+        channels=3,
+        batch_size=BATCH,
+        preprocessing=data.PreprocessingConfig(
+            train=train, flip=train != "squash"
+        ),
+        augmentation=data.AugmentationConfig(**augmentation),
+    ).from_step(0)
+
+
+def evaluation(folder):
+    """What the plain loop does, through keras_vit.data."""
+    return ours(folder, "squash")
+
+
+def training(folder):
+    """Inception crop and flip."""
+    return ours(folder, "inception_crop")
+
+
+def augreg(folder):
+    """The same with the augmentation "light2" of AugReg."""
+    return ours(
+        folder, "inception_crop", rand_augment_layers=2, mixup_alpha=0.2
+    )
+
+
+def in_memory(change):
+    """Batches of images in memory, each of which is changed."""
+    import numpy as np
+    import tensorflow as tf
+
+    generator = np.random.default_rng(0)
+    coarse = generator.integers(0, 256, (64, 14, 14, 3)).astype("float32")
+    images = tf.cast(
+        tf.image.resize(coarse, (SIZE, SIZE), method="bicubic"), tf.uint8
+    )
+    numbers = tf.data.Dataset.range(2**62)
+    return (
+        numbers.map(
+            lambda number: change(images[number % 64], number),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+        .batch(BATCH)
+        .prefetch(tf.data.AUTOTUNE)
+    )
+
+
+def memory(folder):
+    """The images as they are."""
+    del folder
+    return in_memory(lambda image, number: image)
+
+
+def rand_augment(folder):
+    """RandAugment(2, 10) of keras_vit."""
+    from keras_vit.data.randaugment import rand_augment
+    from keras_vit.data.stateless import key
+
+    del folder
+    return in_memory(
+        lambda image, number: rand_augment(
+            image, key("rand_augment", 0, 0, number)
+        )
+    )
+
+
+def keras_cv(folder):
+    """RandAugment of KerasCV with two operations an image, on batches."""
+    import keras_cv
+    import tensorflow as tf
+
+    del folder
+    layer = keras_cv.layers.RandAugment(
+        value_range=(0, 255), augmentations_per_image=2, magnitude=0.5
+    )
+    batches = in_memory(lambda image, number: image)
+    # On batches it takes no more CPU time than on single images.
+    return batches.map(
+        lambda images: layer(tf.cast(images, tf.float32)),
+        num_parallel_calls=tf.data.AUTOTUNE,
+    )
+
+
+TASKS = {
+    "plain": plain,
+    "evaluation": evaluation,
+    "training": training,
+    "augreg": augreg,
+    "memory": memory,
+    "rand_augment": rand_augment,
+    "keras_cv": keras_cv,
+}
+
+if __name__ == "__main__":
+    main()
