@@ -89,7 +89,7 @@ def _builder_class():
     import tensorflow_datasets as tfds
 
     # Not to be found by name: opened by `digits_builder` alone.
-    class KerasVitDigits(
+    class KerasVitDigits(  # pyright: ignore[reportGeneralTypeIssues]
         tfds.core.GeneratorBasedBuilder,
         skip_registration=True,  # pyright: ignore[reportCallIssue]
     ):
