@@ -2,9 +2,10 @@
 
 A checkpoint is an `.npz` file: the variables of the model (the states of its
 random generators are among them) and of the optimizer (slots, counters,
-moving average, accumulated gradients, loss scale) by their number, and a JSON
-record of the rest. Numbers, not names: Keras numbers names anew in each
-process. What a file holds is checked by zip's checksums when it is read.
+moving average, accumulated gradients, loss scale) by their number, the states
+of the backend's own generators, and a JSON record of the rest. Numbers, not
+names: Keras numbers names anew in each process. What a file holds is checked
+by zip's checksums when it is read.
 """
 
 import json
@@ -16,12 +17,22 @@ import numpy as np
 
 from keras_vit.checkpoints.containers.errors import refusing
 from keras_vit.checkpoints.containers.npz import open_npz, write_npz
+from keras_vit.training.distribution import random_states, set_random_states
 from keras_vit.training.run_folder import PARTIAL, replacing
 
-__all__ = ["FOLDER", "prune", "read_newest", "restore", "steps", "write"]
+__all__ = [
+    "FOLDER",
+    "prune",
+    "read_newest",
+    "restore",
+    "restore_generators",
+    "steps",
+    "write",
+]
 
 FOLDER = "checkpoints"
 RECORD = "record"
+GENERATOR = "generator/"
 
 
 def path_of(folder: pathlib.Path, step: int) -> pathlib.Path:
@@ -67,6 +78,9 @@ def write(folder: pathlib.Path, step: int, model, record: dict) -> None:
     text = json.dumps(record).encode()
     arrays = [(RECORD, np.frombuffer(text, np.uint8))]
     arrays += [(name, _array(variable)) for name, variable in _variables(model)]
+    arrays += [
+        (f"{GENERATOR}{name}", state) for name, state in random_states().items()
+    ]
     with replacing(path_of(folder, step)) as temporary:
         write_npz(temporary, arrays)
 
@@ -143,9 +157,10 @@ def restore(model, arrays: dict) -> None:
         >>> restore(model, arrays)
     """
     variables = _variables(model)
-    if len(arrays) != len(variables):
+    found = [name for name in arrays if not name.startswith(GENERATOR)]
+    if len(found) != len(variables):
         raise ValueError(
-            f"The checkpoint has {len(arrays)} variables, the model and its "
+            f"The checkpoint has {len(found)} variables, the model and its "
             f"optimizer have {len(variables)}. {CURE}"
         )
     for name, variable in variables:
@@ -153,6 +168,27 @@ def restore(model, arrays: dict) -> None:
     for name, variable in variables:
         value = arrays[name].reshape(variable.shape)
         variable.assign(value.astype(variable.dtype))
+
+
+def restore_generators(arrays: dict) -> None:
+    """Takes the backend's own generators back to where they were.
+
+    That is for the very moment before the first step: data loaders of torch
+    draw from them as well.
+
+    Args:
+        arrays: as `read_newest` returns them.
+
+    Example:
+        >>> restore_generators(arrays)
+    """
+    set_random_states(
+        {
+            name.removeprefix(GENERATOR): array
+            for name, array in arrays.items()
+            if name.startswith(GENERATOR)
+        }
+    )
 
 
 CURE = (

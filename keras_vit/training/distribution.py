@@ -3,8 +3,15 @@
 import sys
 
 import keras
+import numpy as np
 
-__all__ = ["devices", "peak_memory", "sync_state"]
+__all__ = [
+    "devices",
+    "peak_memory",
+    "random_states",
+    "set_random_states",
+    "sync_state",
+]
 
 
 def devices() -> list[str]:
@@ -46,6 +53,49 @@ def sync_state(model) -> None:
     """
     if keras.backend.backend() == "jax":
         model.jax_state_sync()
+
+
+def random_states() -> dict[str, np.ndarray]:
+    """The states of the generators that the backend keeps to itself.
+
+    On torch, Keras's dropout draws from torch's own generators unless it is
+    given a seed; the other backends draw from variables of the model alone.
+
+    Returns:
+        Name of a device to uint8 array; empty on the other backends.
+
+    Example:
+        >>> sorted(random_states())
+        ['cpu', 'cuda0']
+    """
+    if keras.backend.backend() != "torch":
+        return {}
+    import torch
+
+    states = {"cpu": torch.get_rng_state()}
+    for i in range(torch.cuda.device_count()):
+        states[f"cuda{i}"] = torch.cuda.get_rng_state(i)
+    return {name: state.numpy() for name, state in states.items()}
+
+
+def set_random_states(states: dict[str, np.ndarray]) -> None:
+    """Takes the generators back to states that they had.
+
+    Args:
+        states: as `random_states` returned them; those of devices that there
+            are not are passed over.
+
+    Example:
+        >>> set_random_states(states)
+    """
+    for name in random_states().keys() & states.keys():
+        import torch
+
+        state = torch.from_numpy(states[name])
+        if name == "cpu":
+            torch.set_rng_state(state)
+        else:
+            torch.cuda.set_rng_state(state, int(name.removeprefix("cuda")))
 
 
 def peak_memory() -> int | None:

@@ -79,7 +79,11 @@ class Checkpoints(keras.callbacks.Callback):
         log: the `MetricsLog`, which knows the step.
         others: the callbacks whose states belong to the run.
         keep: int, how many checkpoints stay.
-        record: the record of the checkpoint that the run continues from.
+        checkpoint: the one that the run continues from, as
+            `checkpoints.read_newest` returned it.
+
+    Attributes:
+        record: what the newest checkpoint says beside the variables.
 
     Example:
         >>> model.fit(batches, callbacks=[*others, Checkpoints(
@@ -95,7 +99,7 @@ class Checkpoints(keras.callbacks.Callback):
         *,
         others=(),
         keep: int = 2,
-        record: dict | None = None,
+        checkpoint: tuple[dict, dict] | None = None,
     ):
         super().__init__()
         self.folder = folder / checkpoints.FOLDER
@@ -104,7 +108,7 @@ class Checkpoints(keras.callbacks.Callback):
         self.log = log
         self.others = others
         self.keep = keep
-        self.record = record
+        self.arrays, self.record = checkpoint or ({}, None)
 
     def on_train_begin(self, logs=None):
         # Keras's callbacks forget everything where a training begins.
@@ -112,6 +116,11 @@ class Checkpoints(keras.callbacks.Callback):
             callback_states.restore(self.others, self.record["callbacks"])
         self._seconds = (self.record or {}).get("seconds", 0.0)
         self._begin = time.perf_counter()
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if self.arrays:
+            checkpoints.restore_generators(self.arrays)
+            self.arrays = {}
 
     def on_epoch_end(self, epoch, logs=None):
         # Not the optimizer's count, which passes over what overflows float16.

@@ -97,7 +97,7 @@ class Loop:
             step=begin["step"],
             listeners=[tensorboard.event_writer(self.folder, begin["step"])],
         )
-        keeping = self._keeping(log, record, callbacks)
+        keeping = self._keeping(log, checkpoint, callbacks)
         model.fit(
             self._batches(stream, begin["step"]),
             steps_per_epoch=self.plan.batches,
@@ -132,7 +132,7 @@ class Loop:
             return batches
         return batches.rebatch(self.plan.batch_size // parts)
 
-    def _keeping(self, log, record, callbacks):
+    def _keeping(self, log, checkpoint, callbacks):
         """The callbacks in their order: each sees what those before did."""
         best = KeepBest(
             self.folder, self.class_names, self.best_metric, self.patience
@@ -151,7 +151,7 @@ class Loop:
                 log,
                 others=others,
                 keep=self.keep,
-                record=record,
+                checkpoint=checkpoint,
             ),
         ]
 
