@@ -1,0 +1,242 @@
+"""Chooses the learning rate on held-out images, then trains on all of them.
+
+    python recipes/sweep.py --config recipes/configs/paper/table4_cifar10.yaml
+
+as the paper fine-tunes (arXiv:2010.11929, appendix B.1.1): one run for each of
+`sweep.learning_rates`, the best by the validation images, and a last run with
+it on the whole training set, `sweep.train_split`, that the test images are
+looked at after. The same command again continues where it was stopped; runs
+that are finished are not repeated.
+
+The run folder then holds a run folder for each learning rate, `final`, and
+sweep.csv, sweep.png and result.json of them all.
+"""
+
+import csv
+import dataclasses
+import json
+import pathlib
+import sys
+
+import yaml
+
+from keras_vit import data, evaluation
+from keras_vit.analysis.report import write_report
+from keras_vit.data.presets_table import PRESETS
+from keras_vit.training import Recipe, run_folder, train
+from keras_vit.training.command_line import fail, parse
+from keras_vit.training.environment import versions
+from keras_vit.training.resume import differences
+from keras_vit.training.smoke import smoke
+
+DOTS_PER_INCH = 150
+INTERRUPTED = 130  # The exit code of a program that Ctrl-C ended.
+
+
+def run(recipe: Recipe) -> dict:
+    """Trains with each learning rate, then with the best on all images.
+
+    Args:
+        recipe: a `Recipe` with `sweep.learning_rates`.
+
+    Returns:
+        What is written to result.json.
+
+    Raises:
+        ValueError: without learning rates or validation images, or when
+            recipe, data and run folders do not fit together.
+        OSError: when weights cannot be fetched, or the disk is full.
+    """
+    rates = recipe.sweep.learning_rates
+    if not rates:
+        raise ValueError(
+            "There is nothing to compare. Received: sweep.learning_rates=(). "
+            "Give --sweep.learning_rates [0.003,0.01,0.03]."
+        )
+    # What may be wrong shows before the first run.
+    final(recipe, rates[0])
+    check_parts(data.open_dataset(recipe.data))
+    folder = pathlib.Path(recipe.run_dir)
+    rows = [
+        {"learning_rate": rate, **finished(trial(recipe, rate), "validation")}
+        for rate in rates
+    ]
+    write_table(folder, rows)
+    best = max(rows, key=lambda row: row["top1"])["learning_rate"]
+    result = {
+        "learning_rate": best,
+        "validation_top1": {row["learning_rate"]: row["top1"] for row in rows},
+        **finished(final(recipe, best), "test"),
+        "versions": versions(),
+    }
+    run_folder.write_json(folder / "result.json", result)
+    return result
+
+
+def trial(recipe: Recipe, rate: float) -> Recipe:
+    """The recipe with one of the learning rates, in a folder of its own.
+
+    Args:
+        recipe: a `Recipe`.
+        rate: float.
+
+    Returns:
+        A `Recipe`.
+    """
+    return dataclasses.replace(
+        recipe,
+        optimizer=dataclasses.replace(recipe.optimizer, learning_rate=rate),
+        run_dir=str(pathlib.Path(recipe.run_dir, f"learning_rate_{rate:g}")),
+    )
+
+
+def final(recipe: Recipe, rate: float) -> Recipe:
+    """The recipe on the whole training set, without validation images.
+
+    Args:
+        recipe: a `Recipe`.
+        rate: float, the best learning rate.
+
+    Returns:
+        A `Recipe`.
+
+    Raises:
+        ValueError: when the recipe does not say what the whole set is.
+    """
+    parts = recipe.data
+    splits = (parts.train_split, parts.validation_split, parts.test_split)
+    named = PRESETS.get(parts.name or "", {"splits": None})["splits"]
+    whole: dict = {"validation_fraction": 0.0}
+    if any(splits) or recipe.sweep.train_split or named:
+        if not all(splits):
+            raise ValueError(
+                "What the last run of a sweep trains on is not known. "
+                "Received: data.train_split, data.validation_split, "
+                f"data.test_split={splits}. Give all three."
+            )
+        train_split = recipe.sweep.train_split or "+".join(map(str, splits[:2]))
+        whole = {"train_split": train_split, "validation_split": None}
+    return dataclasses.replace(
+        trial(recipe, rate),
+        data=dataclasses.replace(recipe.data, **whole),
+        run_dir=str(pathlib.Path(recipe.run_dir, "final")),
+    )
+
+
+def check_parts(dataset) -> None:
+    """Raises a ValueError unless there are images to choose and to test on."""
+    for part in ("validation", "test"):
+        if not getattr(dataset, part):
+            raise ValueError(
+                f"A sweep needs {part} images, and the data has none. Give "
+                f"--data.{part}_split or --data.{part}_fraction."
+            )
+
+
+def finished(recipe: Recipe, part: str) -> dict:
+    """The result of a run, which is trained unless it is finished.
+
+    Args:
+        recipe: a `Recipe`.
+        part: "validation" or "test", the images that the result is of.
+
+    Returns:
+        top1, top5 and num_examples.
+    """
+    known = result_of(recipe)
+    if known is not None:
+        return known
+    trained = train(recipe)
+    model = trained.model
+    batches = data.evaluation_batches(
+        getattr(trained.dataset, part),
+        image_size=model.input_shape[1:3],
+        channels=model.input_shape[3],
+        batch_size=recipe.training.micro_batch_size,
+        preprocessing=recipe.preprocessing,
+    )
+    predictions = evaluation.predict_classes(
+        model, batches, activation=recipe.training.loss
+    )
+    evaluation.write_evaluation(
+        trained.folder, predictions, batches, trained.dataset.class_names
+    )
+    result = evaluation.summarise(predictions)
+    run_folder.write_json(trained.folder / "result.json", result)
+    write_report(trained.folder)
+    return result
+
+
+def result_of(recipe: Recipe) -> dict | None:
+    """The result of a run that is finished, None of one that is not.
+
+    Raises:
+        ValueError: when it was of another recipe.
+    """
+    folder = pathlib.Path(recipe.run_dir)
+    if not (folder / "result.json").is_file():
+        return None
+    old = yaml.safe_load((folder / "config.yaml").read_text())
+    if changed := differences(old, dataclasses.asdict(recipe)):
+        raise ValueError(
+            f"The folder {recipe.run_dir!r} holds a finished run of another "
+            f"config: {'; '.join(changed)}. Choose another --run_dir, or "
+            "remove the folder."
+        )
+    return json.loads((folder / "result.json").read_text())
+
+
+def write_table(folder: pathlib.Path, rows: list[dict]) -> None:
+    """Writes sweep.csv and sweep.png.
+
+    Args:
+        folder: where to.
+        rows: a dictionary with learning_rate and top1 a run.
+    """
+    import matplotlib.figure
+
+    with (
+        run_folder.replacing(folder / "sweep.csv") as path,
+        path.open("w", newline="") as file,
+    ):
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    rows = sorted(rows, key=lambda row: row["learning_rate"])
+    figure = matplotlib.figure.Figure(figsize=(5, 3.5), layout="constrained")
+    axes = figure.add_subplot()
+    rates = [row["learning_rate"] for row in rows]
+    axes.plot(rates, [100 * row["top1"] for row in rows], marker="o")
+    axes.set_xscale("log")
+    axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
+    axes.set_xlabel("learning rate")
+    axes.set_ylabel("accuracy on the validation images, %")
+    with run_folder.replacing(folder / "sweep.png") as path:
+        figure.savefig(path, dpi=DOTS_PER_INCH)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    recipe = parse(Recipe, arguments, (__doc__ or "").splitlines()[0])
+    recipe = smoke(recipe) if recipe.smoke else recipe
+    try:
+        result = run(recipe)
+    except (ValueError, OSError, FloatingPointError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        print(
+            f"\nInterrupted; the same command continues in {recipe.run_dir}.",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
+    for rate, accuracy in result["validation_top1"].items():
+        print(f"learning rate {rate:g}: {accuracy:.2%} on validation images")
+    print(
+        f"learning rate {result['learning_rate']:g} on the whole training "
+        f"set: {result['top1']:.2%} of {result['num_examples']} test images "
+        f"are right\nruns, table and plot: {recipe.run_dir}"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
