@@ -91,6 +91,12 @@ def test_weights_of_a_run_folder_but_the_head(run_folder):
     assert (new["predictions/bias"] == -2).all()
 
 
+def test_a_new_head_of_the_same_shape_is_zero(run_folder):
+    model = built(weights=str(run_folder[0]), representation_dim=6)
+    assert weights(model)["pre_logits/kernel"].any()
+    assert not weights(model)["predictions/kernel"].any()
+
+
 def test_a_kept_head_answers_as_before(run_folder):
     folder, old = run_folder
     model = built(weights=str(folder / "model.keras"), head="keep")

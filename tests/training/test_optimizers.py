@@ -114,7 +114,9 @@ def test_accumulated_steps_are_one_step_of_the_mean():
     variables = [
         keras.Variable(np.ones(3, "float32"), name="kernel") for _ in range(2)
     ]
+    # Three updates: the average of the first is the weight itself.
     gradients = np.array([[3.0, 0, 0], [0, 1.0, 0], [1, 1, 1], [0, 0, 5]])
+    gradients = np.concatenate([gradients, [[2.0, 1, 0], [0, 0, 1]]])
     fields = {"weight_decay": 0.1, "learning_rate": 0.5, "clip_norm": 1.0}
     parts, whole = (
         made(
@@ -126,10 +128,10 @@ def test_accumulated_steps_are_one_step_of_the_mean():
     )
     for gradient in gradients:
         apply(parts, gradient, variables[0])
-    for gradient in gradients.reshape(2, 2, 3).mean(axis=1):
+    for gradient in gradients.reshape(3, 2, 3).mean(axis=1):
         apply(whole, gradient, variables[1])
     np.testing.assert_allclose(*numpy(variables), rtol=1e-6)
-    assert int(parts.iterations) == int(whole.iterations) == 2
+    assert int(parts.iterations) == int(whole.iterations) == 3
     for optimizer, variable in zip((parts, whole), variables, strict=True):
         optimizer.finalize_variable_values([variable])
     np.testing.assert_allclose(*numpy(variables), rtol=1e-6)
