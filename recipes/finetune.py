@@ -2,27 +2,30 @@
 
     python recipes/finetune.py --config recipes/configs/quickstart.yaml
 
-trains on the handwritten digits inside scikit-learn, which needs no network:
-on two CPU cores and JAX one to two minutes. Of 359 test images it names 99.2
-to 99.7 % over five seeds; the nearest of the training images names 98.1 %.
+trains on the handwritten digits inside scikit-learn, which needs no network.
 Any field of a config is an option: `--training.epochs 20 --seed 1`;
-`--print_config` prints all of them and `--help` says what they mean.
+`--print_config` prints all of them and `--help` says what they mean. `--smoke
+true` tries any config out on a laptop. The same command continues a run that
+was stopped, to the same weights.
 
-The run folder then holds the config, the environment, the metrics of each
-epoch, the model with its class names, result.json, learning curves, confusion
-matrix, a gallery of mistakes, and images to try recipes/predict.py on.
+The run folder then holds the config, the environment, the metrics of the
+steps, checkpoints, the model with its class names, result.json, report.html
+with the curves, the confusion matrix and the mistakes on the test images, and
+images to try recipes/predict.py on.
 """
 
 import sys
 
-from keras_vit import evaluation
-from keras_vit.analysis import plots
-from keras_vit.training import Recipe, Run, finetune, run_folder
-from keras_vit.training.command_line import fail, parse
-from keras_vit.training.environment import versions
+import numpy as np
 
-DOTS_PER_INCH = 150
-INTERRUPTED = 130  # The exit code of a program that Ctrl-C ended.
+from keras_vit import evaluation
+from keras_vit.experiments import evaluated, facts, finish, run_script
+from keras_vit.experiments.reporting import batches_of
+from keras_vit.training import Recipe, Run, run_folder, train
+
+BASELINE_IMAGES = 10_000  # with which the nearest neighbour is found at once
+EXAMPLES_OF_A_CLASS = 2
+CLASSES_WITH_EXAMPLES = 10
 
 
 def run(recipe: Recipe) -> dict:
@@ -34,89 +37,89 @@ def run(recipe: Recipe) -> dict:
     Returns:
         What is written to result.json.
     """
-    trained = finetune(recipe)
-    test = trained.dataset.test
-    probabilities = evaluation.predict_probabilities(trained.model, test.images)
-    write_pictures(trained, probabilities)
-    run_folder.write_examples(trained.folder, test, trained.dataset.class_names)
-    result = summarise(trained, probabilities)
-    run_folder.write_json(trained.folder / "result.json", result)
-    return result
+    trained = train(recipe)
+    part = "test" if trained.dataset.test else "validation"
+    result = {**evaluated(trained, recipe, part), **facts(trained)}
+    if trained.history.get("val_accuracy"):
+        result["validation_accuracy"] = trained.history["val_accuracy"][-1]
+    batches = batches_of(trained, recipe, part)
+    if len(trained.dataset.train) <= BASELINE_IMAGES:
+        result |= baseline(trained, recipe, batches)
+    write_examples(trained, batches)
+    return finish(trained, recipe, result)
 
 
-def write_pictures(trained: Run, probabilities) -> None:
-    """Draws what the run came to.
-
-    Args:
-        trained: a `Run`.
-        probabilities: array (N, classes), of the N test images.
-    """
-    test, names = trained.dataset.test, trained.dataset.class_names
-    matrix = evaluation.confusion_matrix(
-        test.labels, probabilities.argmax(axis=-1), len(names)
-    )
-    figures = {
-        "learning_curves.png": plots.learning_curves(trained.history),
-        "confusion_matrix.png": plots.confusion_matrix(matrix, names),
-        "mistakes.png": plots.mistakes(
-            test.images, test.labels, probabilities, names
-        ),
-    }
-    for name, figure in figures.items():
-        with run_folder.replacing(trained.folder / name) as path:
-            figure.savefig(path, dpi=DOTS_PER_INCH)
-
-
-def summarise(trained: Run, probabilities) -> dict:
-    """Compares the model with the test labels and with the baseline.
+def baseline(trained: Run, recipe: Recipe, batches) -> dict:
+    """What the nearest training image says, as something to beat.
 
     Args:
         trained: a `Run`.
-        probabilities: array (N, classes), of the N test images.
+        recipe: its `Recipe`.
+        batches: the padded batches of the images to name.
 
     Returns:
-        A dictionary of plain values.
+        baseline and baseline_accuracy.
     """
-    dataset = trained.dataset
-    labels = dataset.test.labels
+    known, known_labels = arrays(batches_of(trained, recipe, "train"))
+    images, labels = arrays(batches)
     nearest = evaluation.nearest_neighbour_predictions(
-        dataset.train, dataset.test.images
+        known, known_labels, images
     )
     return {
-        "test_accuracy": evaluation.accuracy(labels, probabilities.argmax(-1)),
-        "validation_accuracy": trained.history["val_accuracy"][-1],
-        "baseline_accuracy": evaluation.accuracy(labels, nearest),
         "baseline": "label of the nearest training image",
-        "seconds": trained.seconds,
-        "images_per_second": trained.images_per_second,
-        "num_parameters": trained.model.count_params(),
-        "num_train_images": len(dataset.train),
-        "num_validation_images": len(dataset.validation),
-        "num_test_images": len(dataset.test),
-        "versions": versions(),
+        "baseline_accuracy": evaluation.accuracy(labels, nearest),
     }
+
+
+def arrays(batches) -> tuple[np.ndarray, np.ndarray]:
+    """The images and labels of padded batches, without the padding."""
+    parts = [
+        (np.asarray(images)[mask], np.asarray(labels)[mask])
+        for images, labels, mask in batches.as_numpy_iterator()
+    ]
+    images, labels = zip(*parts, strict=True)
+    return np.concatenate(images), np.concatenate(labels)
+
+
+def write_examples(trained: Run, batches) -> None:
+    """Saves the first images of the first classes to try the model on.
+
+    Args:
+        trained: a `Run`.
+        batches: padded batches of images that it was not trained on.
+    """
+    labels = evaluation.load_predictions(
+        trained.folder / "predictions.npz"
+    ).labels
+    if labels.ndim > 1:
+        return  # an image of several classes is an example of none
+    rows = [
+        row
+        for label in range(CLASSES_WITH_EXAMPLES)
+        for row in np.flatnonzero(labels == label)[:EXAMPLES_OF_A_CLASS]
+    ]
+    images = evaluation.images_at(batches, rows)
+    run_folder.write_examples(
+        trained.folder, images, labels[rows], trained.dataset.class_names
+    )
+
+
+def told(result: dict) -> str:
+    """The result in words."""
+    line = (
+        f"{result['top1']:.2%} of {result['num_examples']} {result['split']} "
+        "images are right"
+    )
+    if "baseline_accuracy" in result:
+        line += f" (nearest neighbour {result['baseline_accuracy']:.2%})"
+    return (
+        f"{line}, trained in {result['seconds']:.0f} s at "
+        f"{result['images_per_second']:.0f} images/s"
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
-    recipe = parse(Recipe, arguments, (__doc__ or "").splitlines()[0])
-    try:
-        result = run(recipe)
-    except ValueError as error:
-        fail(str(error))
-    except KeyboardInterrupt:
-        print(
-            f"\nInterrupted; what there is so far is in {recipe.run_dir}.",
-            file=sys.stderr,
-        )
-        return INTERRUPTED
-    print(
-        f"test accuracy {result['test_accuracy']:.2%} on "
-        f"{result['num_test_images']} images (nearest neighbour "
-        f"{result['baseline_accuracy']:.2%}), trained in "
-        f"{result['seconds']:.0f} s at {result['images_per_second']:.0f} "
-        f"images/s\nreport, pictures and model: {recipe.run_dir}"
-    )
-    return 0
+    return run_script(run, told, (__doc__ or "").splitlines()[0], arguments)
 
 
 if __name__ == "__main__":

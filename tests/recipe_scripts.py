@@ -10,6 +10,7 @@ RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
 TINY = """
 data: {test_fraction: 0.4, validation_fraction: 0.4}
 model: {patch_size: 8, hidden_dim: 8, num_layers: 1, mlp_dim: 8, num_heads: 2}
+preprocessing: {train: squash, evaluation: squash, flip: false}
 augmentation: {shift: 0.1}
 optimizer: {learning_rate: 0.01, warmup_epochs: 0.5}
 training: {epochs: 2, batch_size: 64}

@@ -29,9 +29,10 @@ ARROWS = {
     "training": {*_USES_MODELS, "applications", "checkpoints"},
     "evaluation": _USES_MODELS,
     "analysis": _USES_MODELS,
+    "planning": _MODELS,
 }
-# These two stand above all others and may import each of them.
-TOP = ("__init__", "cli")
+# These stand above all others and may import each of them.
+TOP = ("__init__", "cli", "experiments")
 
 AT_IMPORT = {"keras", "numpy", *sys.stdlib_module_names}
 BACKENDS = {"tensorflow", "jax", "jaxlib", "torch"}

@@ -1,11 +1,8 @@
 """Data: sources by name, splits, images, augmentation and batches."""
 
-from keras_vit.data.augment import RandomAffine
 from keras_vit.data.augmentation import AugmentationConfig
-from keras_vit.data.batches import TrainingBatches
 from keras_vit.data.config import DataConfig, PreprocessingConfig
-from keras_vit.data.dataset import Dataset, Split
-from keras_vit.data.datasets import load
+from keras_vit.data.dataset import Dataset
 from keras_vit.data.evaluation import evaluation_batches
 from keras_vit.data.examples import Examples
 from keras_vit.data.foreign import FitStream
@@ -20,12 +17,8 @@ __all__ = [
     "Examples",
     "FitStream",
     "PreprocessingConfig",
-    "RandomAffine",
-    "Split",
-    "TrainingBatches",
     "TrainingStream",
     "evaluation_batches",
-    "load",
     "open_dataset",
     "read_image",
     "training_stream",

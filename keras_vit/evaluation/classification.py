@@ -6,8 +6,6 @@ Axes: N images, H and W height and width, C channels, K classes.
 import keras
 import numpy as np
 
-from keras_vit.data.dataset import Split
-
 __all__ = [
     "accuracy",
     "confusion_matrix",
@@ -76,25 +74,28 @@ def confusion_matrix(labels, predictions, num_classes: int) -> np.ndarray:
     )
 
 
-def nearest_neighbour_predictions(train: Split, images) -> np.ndarray:
+def nearest_neighbour_predictions(
+    known_images, known_labels, images
+) -> np.ndarray:
     """Predicts the label of the nearest training image: the baseline.
 
     Nearest by the Euclidean distance of the pixels.
 
     Args:
-        train: the `Split` of known labels.
+        known_images: array of shape (M, H, W, C), M images of known labels.
+        known_labels: integer array of shape (M,).
         images: array of shape (N, H, W, C).
 
     Returns:
         integer array of shape (N,).
 
     Example:
-        >>> nearest_neighbour_predictions(data.train, data.test.images)
+        >>> nearest_neighbour_predictions(images[:90], labels[:90], images[90:])
     """
     from sklearn.neighbors import KNeighborsClassifier
 
     classifier = KNeighborsClassifier(n_neighbors=1)
-    classifier.fit(_pixels(train.images), train.labels)
+    classifier.fit(_pixels(known_images), known_labels)
     return classifier.predict(_pixels(images))
 
 

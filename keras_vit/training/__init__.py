@@ -7,7 +7,6 @@ from keras_vit.training.config import (
     Recipe,
     TrainingConfig,
 )
-from keras_vit.training.finetuning import finetune
 from keras_vit.training.run import Run, train
 
 __all__ = [
@@ -17,6 +16,5 @@ __all__ = [
     "Recipe",
     "Run",
     "TrainingConfig",
-    "finetune",
     "train",
 ]

@@ -5,6 +5,7 @@ into it, so that a file that is there is whole. environment.json comes first
 and result.json last: a folder that holds it is a finished run.
 """
 
+import collections
 import contextlib
 import json
 import os
@@ -12,8 +13,6 @@ import pathlib
 import re
 import shutil
 from collections.abc import Iterator
-
-from keras_vit.data.dataset import Split
 
 __all__ = [
     "CONFIG",
@@ -40,19 +39,14 @@ FILES = (
     "history.csv",
     "metrics.jsonl",
     "model.keras",
-    "learning_curves.png",
-    "confusion_matrix.png",
-    "mistakes.png",
     "predictions.npz",
-    "augmented.png",
+    "per_class.csv",
+    "augmented.npz",
     "report.html",
     MARK,
 )
 FOLDERS = ("checkpoints", "examples", "tensorboard")
 PARTIAL = ".partial-"
-
-NUM_CLASSES = 10  # that there are examples of,
-NUM_IMAGES = 2  # and of each class.
 
 
 def check(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
@@ -200,26 +194,27 @@ def write_yaml(path: pathlib.Path, content: dict) -> None:
         temporary.write_text(yaml.safe_dump(plain, sort_keys=False))
 
 
-def write_examples(folder: pathlib.Path, split: Split, class_names) -> None:
-    """Saves the first images of the first classes to try the model on.
+def write_examples(folder: pathlib.Path, images, labels, class_names) -> None:
+    """Saves images under the names of their classes.
 
     Args:
         folder: the run folder; the files are examples/<class>_<n>.png, n
             counted from 0 in each class.
-        split: a `Split`.
+        images: uint8 array of shape (N, H, W, C).
+        labels: integer array of shape (N,).
         class_names: sequence of str.
 
     Example:
-        >>> write_examples(folder, dataset.test, dataset.class_names)
+        >>> write_examples(folder, images[:20], labels[:20], class_names)
     """
     from PIL import Image
 
     examples = folder / "examples"
     examples.mkdir(exist_ok=True)
-    for label, class_name in enumerate(class_names[:NUM_CLASSES]):
-        name = re.sub(r"[^\w-]+", "-", class_name)  # safe in a file name
-        images = split.images[split.labels == label][:NUM_IMAGES]
-        for n, image in enumerate(images):
-            grey = image.shape[-1] == 1
-            with replacing(examples / f"{name}_{n}.png") as path:
-                Image.fromarray(image[..., 0] if grey else image).save(path)
+    seen = collections.Counter()
+    for image, label in zip(images, labels, strict=True):
+        name = re.sub(r"[^\w-]+", "-", class_names[label])  # as a file name
+        grey = image.shape[-1] == 1
+        with replacing(examples / f"{name}_{seen[label]}.png") as path:
+            Image.fromarray(image[..., 0] if grey else image).save(path)
+        seen[label] += 1

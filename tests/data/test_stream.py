@@ -6,12 +6,10 @@ import pytest
 import tensorflow as tf
 from numbered import PLAIN, encoded, numbered
 
-from keras_vit import data
 from keras_vit.data import (
     AugmentationConfig,
     Examples,
     PreprocessingConfig,
-    TrainingBatches,
     training_stream,
 )
 
@@ -61,16 +59,6 @@ def test_the_order_is_a_permutation_by_seed_and_epoch():
     source = stream(numbered(), seed=4)
     expected = np.random.default_rng((4, 2, 10)).permutation(10)[:9]
     np.testing.assert_array_equal(seen(source, 2), expected)
-
-
-def test_batches_are_those_of_the_batches_without_tensorflow():
-    split = data.Split(numbered().contents, numbered().labels)
-    plain = TrainingBatches(split, 10, batch_size=3, epochs=4, seed=1)
-    for step, (images, labels) in enumerate(
-        batches(stream(numbered(), seed=1), 0, 12)
-    ):
-        np.testing.assert_array_equal(images, plain[step][0])
-        np.testing.assert_array_equal(labels, plain[step][1])
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,8 @@ import pytest
 
 from keras_vit.training import callback_states
 from keras_vit.training.callbacks import (
-    JSONLines,
     Progress,
     StopAtTotal,
-    Throughput,
 )
 from keras_vit.training.plan import Plan
 
@@ -38,33 +36,6 @@ def fitted(callbacks, **options):
         callbacks=callbacks,
         **options,
     )
-
-
-def test_speed_counts_the_training_and_not_the_validation():
-    validation = np.ones((2, 2), "float32"), np.ones((2, 1), "float32")
-    history = fitted([Throughput(8), Wait()], validation_data=validation)
-    # The second epoch compiles nothing: 4 steps of 50 ms and a little.
-    assert 8 / 0.6 < history.history["images_per_second"][1] <= 8 / 0.2
-
-
-def test_speed_without_validation():
-    history = fitted([Throughput(8), Wait()])
-    assert 8 / 0.6 < history.history["images_per_second"][1] <= 8 / 0.2
-
-
-def test_learning_rate_is_logged():
-    rates = fitted([Throughput(8)]).history["learning_rate"]
-    assert rates == pytest.approx([0.25, 0.25])
-
-
-def test_a_line_an_epoch_says_what_the_history_says(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    history = fitted([Throughput(8), JSONLines(path)]).history
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [row.pop("epoch") for row in rows] == [0, 1]
-    for i, row in enumerate(rows):
-        expected = {name: values[i] for name, values in history.items()}
-        assert row == pytest.approx(expected)
 
 
 PLAN = Plan(

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit.data import Split
 from keras_vit.training import run_folder
 
 
@@ -75,12 +74,17 @@ def test_a_failed_write_keeps_the_old_file(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["result.json"]
 
 
-def test_examples_are_the_first_images_of_each_class(tmp_path):
+def test_examples_are_counted_in_their_class(tmp_path):
     images = np.arange(4, dtype=np.uint8).repeat(4).reshape(4, 2, 2, 1)
-    split = Split(images, np.array([1, 0, 1, 1]))
-    run_folder.write_examples(tmp_path, split, ("cat", "sea/horse"))
+    labels = np.array([1, 0, 1, 1])
+    run_folder.write_examples(tmp_path, images, labels, ("cat", "sea/horse"))
     found = {
         path.name: int(np.asarray(Image.open(path))[0, 0])
         for path in (tmp_path / "examples").iterdir()
     }
-    assert found == {"cat_0.png": 1, "sea-horse_0.png": 0, "sea-horse_1.png": 2}
+    assert found == {
+        "cat_0.png": 1,
+        "sea-horse_0.png": 0,
+        "sea-horse_1.png": 2,
+        "sea-horse_2.png": 3,
+    }

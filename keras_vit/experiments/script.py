@@ -1,0 +1,51 @@
+"""The way of every recipe from its command line to its exit code."""
+
+import sys
+from collections.abc import Callable
+
+from keras_vit.training import Recipe
+from keras_vit.training.command_line import fail, parse
+from keras_vit.training.smoke import smoke
+
+__all__ = ["run_script"]
+
+INTERRUPTED = 130  # The exit code of a program that Ctrl-C ended.
+
+
+def run_script(
+    run: Callable[[Recipe], dict],
+    told: Callable[[dict], str],
+    description: str,
+    arguments: list[str] | None = None,
+) -> int:
+    """Runs a recipe as its command line says.
+
+    Args:
+        run: from a `Recipe` to its result.
+        told: from the result to the lines that a person reads at the end.
+        description: what the program does, for `--help`.
+        arguments: the words of the command line, None for those of the
+            program.
+
+    Returns:
+        The exit code: 0, or 130 when Ctrl-C ended it.
+
+    Raises:
+        SystemExit: with exit code 2 and one line of reason when the recipe,
+            the data or the run folder do not fit.
+    """
+    recipe = parse(Recipe, arguments, description)
+    recipe = smoke(recipe) if recipe.smoke else recipe
+    try:
+        result = run(recipe)
+    except (ValueError, OSError, FloatingPointError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        print(
+            "\nInterrupted; the same command continues from the last "
+            f"checkpoint in {recipe.run_dir}.",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
+    print(f"{told(result)}\nreport and model: {recipe.run_dir}")
+    return 0
