@@ -88,7 +88,7 @@ class Distance:
         prefix = self.num_prefix_tokens
         weights = weights[:, :, prefix:, prefix:]  # (B, H, N, N)
         distances = patch_distances(self.grid, self.patch)  # (N, N)
-        summed = ops.sum(weights * distances, axis=-1)  # (B, H, N)
+        summed = ops.sum(ops.multiply(weights, distances), axis=-1)  # (B, H, N)
         return [*(carry or []), ops.mean(summed, axis=-1)]
 
     def finish(self, carry, x, model):
