@@ -95,10 +95,9 @@ def make_optimizer(
     config: OptimizerConfig,
     model,
     *,
-    total_steps: int = 0,
+    total_steps: int,
     steps_per_epoch: int = 1,
     training=None,
-    epochs: int = 0,
 ) -> keras.optimizers.Optimizer:
     """Makes the optimizer of a model.
 
@@ -124,14 +123,14 @@ def make_optimizer(
         ...     total_steps=10_000,
         ... )
     """
-    variables = model if isinstance(model, list) else model.trainable_variables
+    variables = model.trainable_variables
     accumulated = training.accumulation_steps if training else 1
     averaged = training.ema_decay if training else 0.0
     options = {
         **RULES[config.name](config),
         "learning_rate": make_schedule(
             config,
-            total_steps=total_steps or epochs * steps_per_epoch,
+            total_steps=total_steps,
             steps_per_epoch=steps_per_epoch,
             accumulation_steps=accumulated,
         ),
