@@ -148,7 +148,8 @@ def restore(model, arrays: dict) -> None:
 
     Args:
         model: a compiled Keras model whose optimizer is built.
-        arrays: as `read_newest` returns them, of any backend.
+        arrays: as `read_newest` returns them, of any backend. Those of the
+            variables are taken out of the dictionary.
 
     Raises:
         ValueError: when they are not of such a model; it is left as it was.
@@ -166,7 +167,8 @@ def restore(model, arrays: dict) -> None:
     for name, variable in variables:
         _check(name, variable, arrays.get(name))
     for name, variable in variables:
-        value = arrays[name].reshape(variable.shape)
+        # Taken out, so that a long run does not hold them to its end.
+        value = arrays.pop(name).reshape(variable.shape)
         variable.assign(value.astype(variable.dtype))
 
 
