@@ -20,17 +20,14 @@ import sys
 
 import yaml
 
-from keras_vit import data, evaluation
-from keras_vit.analysis.report import write_report
+from keras_vit import data
 from keras_vit.data.presets_table import PRESETS
+from keras_vit.experiments import evaluated, finish, run_script
 from keras_vit.training import Recipe, run_folder, train
-from keras_vit.training.command_line import fail, parse
 from keras_vit.training.environment import versions
 from keras_vit.training.resume import differences
-from keras_vit.training.smoke import smoke
 
 DOTS_PER_INCH = 150
-INTERRUPTED = 130  # The exit code of a program that Ctrl-C ended.
 
 
 def run(recipe: Recipe) -> dict:
@@ -147,24 +144,7 @@ def finished(recipe: Recipe, part: str) -> dict:
     if known is not None:
         return known
     trained = train(recipe)
-    model = trained.model
-    batches = data.evaluation_batches(
-        getattr(trained.dataset, part),
-        image_size=model.input_shape[1:3],
-        channels=model.input_shape[3],
-        batch_size=recipe.training.micro_batch_size,
-        preprocessing=recipe.preprocessing,
-    )
-    predictions = evaluation.predict_classes(
-        model, batches, activation=recipe.training.loss
-    )
-    evaluation.write_evaluation(
-        trained.folder, predictions, batches, trained.dataset.class_names
-    )
-    result = evaluation.summarise(predictions)
-    run_folder.write_json(trained.folder / "result.json", result)
-    write_report(trained.folder)
-    return result
+    return finish(trained, recipe, evaluated(trained, recipe, part))
 
 
 def result_of(recipe: Recipe) -> dict | None:
@@ -215,27 +195,22 @@ def write_table(folder: pathlib.Path, rows: list[dict]) -> None:
         figure.savefig(path, dpi=DOTS_PER_INCH)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    recipe = parse(Recipe, arguments, (__doc__ or "").splitlines()[0])
-    recipe = smoke(recipe) if recipe.smoke else recipe
-    try:
-        result = run(recipe)
-    except (ValueError, OSError, FloatingPointError) as error:
-        fail(str(error))
-    except KeyboardInterrupt:
-        print(
-            f"\nInterrupted; the same command continues in {recipe.run_dir}.",
-            file=sys.stderr,
-        )
-        return INTERRUPTED
-    for rate, accuracy in result["validation_top1"].items():
-        print(f"learning rate {rate:g}: {accuracy:.2%} on validation images")
-    print(
+def told(result: dict) -> str:
+    """The result in words."""
+    lines = [
+        f"learning rate {rate:g}: {accuracy:.2%} on validation images"
+        for rate, accuracy in result["validation_top1"].items()
+    ]
+    last = (
         f"learning rate {result['learning_rate']:g} on the whole training "
         f"set: {result['top1']:.2%} of {result['num_examples']} test images "
-        f"are right\nruns, table and plot: {recipe.run_dir}"
+        "are right"
     )
-    return 0
+    return "\n".join([*lines, last])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    return run_script(run, told, (__doc__ or "").splitlines()[0], arguments)
 
 
 if __name__ == "__main__":

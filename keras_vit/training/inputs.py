@@ -38,8 +38,19 @@ def make_plan(recipe: Recipe, steps_per_epoch: int) -> Plan:
     )
 
 
-def make_stream(recipe: Recipe, dataset, model) -> data.TrainingStream:
-    """The training batches of a recipe in the size that its model takes."""
+def make_stream(recipe: Recipe, dataset, model):
+    """The training batches of a recipe in the size that its model takes.
+
+    Args:
+        recipe: a `Recipe`.
+        dataset: a `Dataset`.
+        model: a Keras model.
+
+    Returns:
+        A `TrainingStream`; the `FitStream` of a data set that is one.
+    """
+    if isinstance(dataset.train, data.FitStream):
+        return dataset.train
     height, width, channels = model.input_shape[1:]
     return data.training_stream(
         dataset.train,
@@ -55,9 +66,11 @@ def make_stream(recipe: Recipe, dataset, model) -> data.TrainingStream:
 
 def make_validation(recipe: Recipe, dataset, model):
     """What `fit` validates on, each image once; None where there is none."""
-    if not dataset.validation:
+    if dataset.validation is None:
         _check_no_patience(recipe.training.early_stopping_patience)
         return None
+    if isinstance(dataset.train, data.FitStream):
+        return dataset.validation  # in the form that `fit` takes, as it is
     height, width, channels = model.input_shape[1:]
     batches = data.evaluation_batches(
         dataset.validation,

@@ -64,7 +64,9 @@ def train(recipe: Recipe, *, dataset=None, callbacks=()) -> Run:
 
     Args:
         recipe: a `Recipe`.
-        dataset: a `Dataset` of `Examples`, None for that of the recipe.
+        dataset: a `Dataset` of `Examples`, None for that of the recipe. Or one
+            whose `train` is a `FitStream` of batches of your own, whose
+            `validation` is then what Keras's `fit` takes as such, or None.
         callbacks: Keras callbacks to call as well. A continued run knows
             what `EarlyStopping` and `ReduceLROnPlateau` had seen; others
             begin anew.

@@ -1,0 +1,84 @@
+"""Training on batches of the user's own, which Keras's `fit` takes."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+from tiny_training import bits, examples
+
+from keras_vit import data
+from keras_vit.training import (
+    ModelConfig,
+    OptimizerConfig,
+    Recipe,
+    TrainingConfig,
+    train,
+)
+
+CLASSES = ("circle", "square", "line")
+
+
+class Batches(keras.utils.PyDataset):
+    """Five batches of eight images."""
+
+    def __len__(self):
+        return 5
+
+    def __getitem__(self, index):
+        split = examples(40, seed=0)
+        rows = slice(8 * index, 8 * index + 8)
+        return split.contents[rows], np.eye(3, dtype="float32")[
+            split.labels[rows]
+        ]
+
+
+def recipe(folder, epochs=2):
+    return Recipe(
+        model=ModelConfig(
+            image_size=8, channels=1, hidden_dim=8, num_layers=1, mlp_dim=8
+        ),
+        optimizer=OptimizerConfig(warmup_epochs=0.5),
+        training=TrainingConfig(epochs=epochs, batch_size=8),
+        run_dir=str(folder),
+    )
+
+
+def own(batches):
+    validation = examples(10, seed=1)
+    labels = np.eye(3, dtype="float32")[validation.labels]
+    stream = data.FitStream(batches, batch_size=8)
+    return data.Dataset(stream, (validation.contents, labels), None, CLASSES)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("own") / "run"
+    return train(recipe(folder), dataset=own(Batches()))
+
+
+def test_a_dataset_of_keras_is_trained_on(trained):
+    assert len(trained.history["val_accuracy"]) == 2
+    assert trained.history["loss"][-1] < trained.history["loss"][0]
+    assert (trained.folder / "model.keras").is_file()
+
+
+def test_the_kind_of_dataset_does_not_matter(trained, tmp_path):
+    split = examples(40, seed=0)
+    labels = np.eye(3, dtype="float32")[split.labels]
+    arrays = own((split.contents, labels))
+    again = train(recipe(tmp_path / "run"), dataset=arrays)
+    assert bits(again.model) == bits(trained.model)
+
+
+def test_a_run_goes_on_where_it_was_stopped(trained, tmp_path):
+    class Killed(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 1:
+                raise KeyboardInterrupt
+
+    stopped = dataclasses.replace(recipe(tmp_path / "run"))
+    with pytest.raises(KeyboardInterrupt):
+        train(stopped, dataset=own(Batches()), callbacks=[Killed()])
+    again = train(stopped, dataset=own(Batches()))
+    assert bits(again.model) == bits(trained.model)
