@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from keras_vit.cli import weights
+from keras_vit.cli import plan, weights
 from keras_vit.version import __version__
 
 __all__ = ["main"]
@@ -13,7 +13,7 @@ __all__ = ["main"]
 # Name: a module with a docstring whose first line is the help, and with
 # `add_arguments(parser)`, which sets the default `run` to a function that
 # takes the parsed arguments.
-COMMANDS = {"weights": weights}
+COMMANDS = {"plan": plan, "weights": weights}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,0 +1,160 @@
+"""How many parameters and multiply-adds a model has, without building it.
+
+Letters: T tokens, D hidden dimension, M MLP dimension, K classes, P values
+in a patch.
+"""
+
+import dataclasses
+import math
+
+from keras_vit.models import ViTConfig
+from keras_vit.models.base import check_choice
+from keras_vit.models.sizes import VIT
+
+__all__ = ["Counts", "bit_multiply_adds", "count", "num_tokens", "vit_config"]
+
+PLANNED = [name for name, size in VIT.items() if "resnet_units" not in size]
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """What a model costs, whatever it runs on."""
+
+    parameters: int
+    """Of the whole model."""
+
+    block_parameters: int
+    """Of one block."""
+
+    kernel_parameters: int
+    """In the kernels of the blocks, which devices can share."""
+
+    multiply_adds: int
+    """Of a forward pass on one image."""
+
+    block_multiply_adds: int
+    """Of them, those in the blocks, which rematerialisation does twice."""
+
+
+def vit_config(model: str, **options) -> ViTConfig:
+    """The config of a named Vision Transformer.
+
+    Args:
+        model: str, such as "ViT_B16"; the hybrids are not planned.
+        **options: fields of `ViTConfig`, such as image_size.
+
+    Returns:
+        A `ViTConfig`.
+
+    Raises:
+        ValueError: for an unknown model, with the nearest, or options that do
+            not fit.
+
+    Example:
+        >>> vit_config("ViT_H14", image_size=518).grid
+        (37, 37)
+    """
+    check_choice("model", model, PLANNED)
+    return ViTConfig(**{**VIT[model], **options})
+
+
+def num_tokens(config: ViTConfig) -> int:
+    """T, patches and the class token."""
+    return math.prod(config.grid) + config.num_prefix_tokens
+
+
+def count(config: ViTConfig) -> Counts:
+    """Counts the parameters and multiply-adds of a Vision Transformer.
+
+    As `keras_vit.analysis.multiply_adds` counts them from a built model.
+
+    Args:
+        config: a `ViTConfig` without a ResNet, pooling by the class token or
+            the mean.
+
+    Returns:
+        The `Counts`.
+
+    Raises:
+        ValueError: for a hybrid or attention pooling, which are not planned.
+
+    Example:
+        >>> count(vit_config("ViT_B16")).parameters
+        86567656
+    """
+    check_planned(config)
+    tokens, dim = num_tokens(config), config.hidden_dim
+    patch = math.prod(config.patch_size) * config.channels  # P
+    kernels = 4 * dim**2 + 2 * dim * config.mlp_dim
+    # Biases of qkv, out and both dense layers; two normalisations.
+    vectors = (3 + 1 + 1 + 4) * dim + config.mlp_dim
+    embedding = (patch + 1) * dim + config.num_prefix_tokens * dim
+    if config.position_embedding == "learned":
+        embedding += tokens * dim
+    head, head_products = _head(config)
+    products = tokens * kernels + 2 * tokens**2 * dim
+    blocks = config.num_layers * products
+    return Counts(
+        parameters=config.num_layers * (kernels + vectors)
+        + embedding
+        + 2 * dim
+        + head,
+        block_parameters=kernels + vectors,
+        kernel_parameters=config.num_layers * kernels,
+        multiply_adds=math.prod(config.grid) * patch * dim
+        + blocks
+        + head_products,
+        block_multiply_adds=blocks,
+    )
+
+
+def check_planned(config: ViTConfig) -> None:
+    """Raises a ValueError for parts whose memory nobody has modelled."""
+    if config.resnet_units is not None or config.pooling in ("map", "none"):
+        raise ValueError(
+            "Vision Transformers without a ResNet that classify the class "
+            "token or a mean are planned. Received: resnet_units="
+            f"{config.resnet_units}, pooling={config.pooling!r}."
+        )
+
+
+def _head(config):
+    """Parameters and multiply-adds behind the last normalisation."""
+    sizes = [config.hidden_dim, config.representation_dim, config.num_classes]
+    sizes = [size for size in sizes if size]
+    pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
+    products = sum(i * j for i, j in pairs)
+    return products + sum(sizes[1:]), products
+
+
+def bit_multiply_adds(
+    units: tuple, width: int, image_size: int, classes: int
+) -> int:
+    """Multiply-adds of a BiT ResNet, the paper's baseline.
+
+    Args:
+        units: of each stage, see `BiTConfig`.
+        width: int, channels of the root.
+        image_size: int, pixels, a multiple of 32.
+        classes: int.
+
+    Returns:
+        Those of a forward pass on one image.
+
+    Example:
+        >>> round(bit_multiply_adds((3, 4, 6, 3), 64, 224, 1000) / 1e9, 1)
+        4.1
+    """
+    total = (image_size // 2) ** 2 * 7 * 7 * 3 * width
+    side, channels = image_size // 4, width
+    for stage, number in enumerate(units):
+        filters = width * 2**stage
+        for unit in range(number):
+            before = side
+            if unit == 0:
+                side //= 2 if stage else 1
+                total += side**2 * channels * 4 * filters  # the shortcut
+            total += before**2 * channels * filters
+            total += side**2 * (9 * filters**2 + 4 * filters**2)
+            channels = 4 * filters
+    return total + channels * classes

@@ -1,0 +1,87 @@
+"""Counts against published numbers and against the built models."""
+
+import keras
+import pytest
+
+import keras_vit
+from keras_vit.analysis import multiply_adds
+from keras_vit.models.sizes import BIT
+from keras_vit.planning import count
+from keras_vit.planning.counts import bit_multiply_adds, vit_config
+
+# `models_test.py` of google-research/vision_transformer: 1000 classes, 224.
+PUBLISHED = {
+    "ViT_Ti16": 5_717_416,
+    "ViT_S16": 22_050_664,
+    "ViT_S32": 22_878_952,
+    "ViT_B8": 86_576_872,
+    "ViT_B16": 86_567_656,
+    "ViT_B32": 88_224_232,
+    "ViT_L16": 304_326_632,
+    "ViT_L32": 306_535_400,
+    "ViT_H14": 632_045_800,
+}
+
+
+@pytest.fixture(autouse=True)
+def forgotten_weights():
+    """Keras would make the weights of these models with the next ones."""
+    yield
+    keras.utils.clear_session()
+
+
+def built(name, **options):
+    with keras.StatelessScope(initialize_variables=False):
+        return getattr(keras_vit, name)(weights=None, **options)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_are_as_published(name):
+    assert count(vit_config(name)).parameters == PUBLISHED[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ViT_Ti16", {}),
+        ("ViT_B32", {"image_size": 384}),
+        ("ViT_S16", {"num_classes": 10, "representation_dim": 64}),
+        ("ViT_S32", {"pooling": "mean", "class_token": False}),
+    ],
+)
+def test_counts_are_those_of_the_model(name, options):
+    config = vit_config(name, **options)
+    with keras.StatelessScope(initialize_variables=False):
+        model = keras_vit.models.VisionTransformer(config)
+    counts = count(config)
+    products = multiply_adds(model)
+    assert counts.parameters == model.count_params()
+    assert counts.multiply_adds == sum(products.values())
+    blocks = {k: n for k, n in products.items() if k.startswith("block_")}
+    assert counts.block_multiply_adds == sum(blocks.values())
+    block = model.get_layer("block_0")
+    assert counts.block_parameters == block.count_params()
+    kernels = [x for x in block.weights if x.name == "kernel"]
+    assert counts.kernel_parameters == config.num_layers * sum(
+        x.shape[0] * x.shape[1] for x in kernels
+    )
+
+
+@pytest.mark.parametrize("name", ["BiT_R50x1", "BiT_R152x4"])
+def test_products_of_bit_are_those_of_the_model(name):
+    size = BIT[name]
+    found = bit_multiply_adds(size["units"], size["width"], 224, 1000)
+    assert found == sum(multiply_adds(built(name)).values())
+
+
+def test_unknown_model_is_told_the_nearest():
+    with pytest.raises(ValueError, match="Did you mean 'ViT_H14'"):
+        vit_config("ViT_H15")
+
+
+@pytest.mark.parametrize(
+    "options", [{"resnet_units": (2, 2)}, {"pooling": "map"}]
+)
+def test_what_is_not_planned_is_refused(options):
+    with pytest.raises(ValueError, match="without a ResNet"):
+        count(vit_config("ViT_B16", **options, patch_size=(1, 1)))

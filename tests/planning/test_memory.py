@@ -1,0 +1,148 @@
+"""The parts of the memory by hand; the whole is held in test_xla_memory."""
+
+import pytest
+
+from keras_vit.planning import Settings, count, machine, memory, plan
+from keras_vit.planning.counts import vit_config
+
+B16 = vit_config("ViT_B16")
+PARAMETERS = 86_567_656
+# Table 1 of the paper: D 768, MLP 3072, 12 layers, 12 heads; 197 tokens.
+KERNELS = 12 * (4 * 768**2 + 2 * 768 * 3072)
+STREAM, SOFTMAX, MLP = 197 * 768, 12 * 197**2, 197 * 3072
+
+
+def test_state_in_float32():
+    found = memory(B16, Settings(batch=8, precision="float32"))
+    assert found.weights == found.gradients == 4 * PARAMETERS
+    assert found.optimizer == 2 * 4 * PARAMETERS
+    assert found.images == 8 * 224 * 224 * 3 * 4
+
+
+def test_sgd_keeps_one_number_a_parameter():
+    found = memory(B16, Settings(batch=8, optimizer="sgd"))
+    assert found.optimizer == 4 * PARAMETERS
+
+
+def test_16_bits_need_a_copy_of_the_weights():
+    found = memory(B16, Settings(batch=8))
+    assert found.weights == (4 + 2) * PARAMETERS
+
+
+def test_parts_need_a_sum_of_gradients():
+    whole = memory(B16, Settings(batch=8))
+    parts = memory(B16, Settings(batch=8), parts=4)
+    assert parts.optimizer - whole.optimizer == 4 * PARAMETERS
+    assert parts.activations == pytest.approx(whole.activations / 4)
+
+
+def test_data_parallel_divides_the_batch_alone():
+    one = memory(B16, Settings(batch=8))
+    eight = memory(B16, Settings(batch=64), devices=8)
+    assert one == eight
+
+
+def test_fsdp_divides_kernels_of_the_blocks():
+    found = memory(B16, Settings(batch=64), "fsdp", devices=8)
+    share = KERNELS / 8 + PARAMETERS - KERNELS
+    assert found.optimizer == pytest.approx(8 * share)
+    block = count(B16).block_parameters
+    assert found.weights == pytest.approx(6 * share + 8 * block)
+
+
+def test_model_parallel_divides_heads_and_mlps():
+    settings = Settings(batch=16, precision="float32", model_axis=4)
+    found = memory(B16, settings, "model_parallel", devices=8)
+    whole = memory(B16, Settings(batch=8, precision="float32"))
+    assert found.weights == pytest.approx(
+        4 * (KERNELS / 4 + PARAMETERS - KERNELS)
+    )
+    assert found.images == whole.images
+    assert whole.activations / 4 < found.activations < whole.activations
+
+
+@pytest.mark.parametrize(
+    ("compiler", "tensors"), [("keeping", 3), ("fusing", 1)]
+)
+def test_flash_attention_keeps_no_softmax(compiler, tensors):
+    settings = {"batch": 1, "compiler": compiler}
+    explicit = memory(B16, Settings(**settings, attention="explicit"))
+    flash = memory(B16, Settings(**settings, attention="flash"))
+    saved = 12 * (tensors * 2 * SOFTMAX - 4 * 12 * 197)
+    # Of what the backward pass works on, the MLP is then the widest.
+    saved += 2 * 197 * (3 * 768 + 12 * 197 - 3072)
+    assert explicit.activations - flash.activations == saved
+
+
+def test_rematerialisation_keeps_the_inputs_of_the_blocks():
+    settings = Settings(batch=1)
+    whole = memory(B16, settings).activations
+    less = memory(B16, settings, rematerialize=True).activations
+    # Normalisations in float32, their outputs, queries to values, heads.
+    block = 4 * 6 * STREAM + 2 * (2 + 3 + 1) * STREAM
+    block += 2 * (3 * SOFTMAX + 3 * MLP)
+    assert whole - less == 11 * block - 12 * 2 * STREAM
+
+
+def test_larger_of_gradients_and_activations_counts():
+    # fsdp of one image: the gradients are the larger.
+    found = memory(vit_config("ViT_B32"), Settings(batch=1, attention="flash"))
+    assert found.gradients > found.activations
+    assert found.total == (
+        found.weights + found.optimizer + found.images + found.gradients
+    )
+
+
+def test_fewest_parts_that_fit():
+    devices = machine("v5e-8")
+    settings = Settings(batch=4096, compiler="fusing")
+    usable = 0.9 * 16e9
+    for row in plan(B16, settings, devices):
+        options = {"devices": 8, "rematerialize": row.rematerialize}
+        need = [
+            memory(B16, settings, row.layout, parts=parts, **options).total
+            for parts in (row.parts, max(row.parts // 2, 1))
+        ]
+        assert need[0] <= usable
+        assert row.parts == 1 or need[1] > usable
+
+
+def test_what_never_fits_has_no_parts():
+    huge = vit_config("ViT_G14")
+    rows = plan(huge, Settings(batch=8), machine("t4x1"))
+    assert [row.parts for row in rows] == [None, None]
+
+
+def test_one_device_has_one_layout():
+    rows = plan(B16, Settings(batch=8), machine("h200x1"))
+    assert {row.layout for row in rows} == {"data_parallel"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"precision": "bfloat16"}, "Did you mean 'mixed_bfloat16'"),
+        ({"optimizer": "adam"}, "Did you mean 'adamw'"),
+        ({"attention": "flsh"}, "Did you mean 'flash'"),
+        ({"compiler": "fuse"}, "Did you mean 'fusing'"),
+        ({"batch": 0}, "at least 1"),
+        ({"model_axis": -1}, "at least 1"),
+    ],
+)
+def test_wrong_settings(options, message):
+    with pytest.raises(ValueError, match=message):
+        Settings(**options)
+
+
+@pytest.mark.parametrize(
+    ("batch", "options", "message"),
+    [
+        (9, {"devices": 8}, "multiple of 8"),
+        (8, {"devices": 8, "parts": 2}, "multiple of 16"),
+        (8, {"layout": "fdsp"}, "Did you mean 'fsdp'"),
+        (8, {"layout": "model_parallel", "devices": 3}, "model_axis=2"),
+    ],
+)
+def test_wrong_division(batch, options, message):
+    with pytest.raises(ValueError, match=message):
+        memory(B16, Settings(batch=batch), **options)

@@ -1,0 +1,155 @@
+"""The memory that is planned against that of compiled training steps.
+
+XLA's own analysis of Keras's training step, for this machine's processor. It
+holds the float32 arithmetic and the layouts; it says nothing of flash
+attention, which processors do not have, nor of 16-bit types, which XLA
+computes in float32 on them, nor of rematerialisation, which XLA undoes there
+(it merges what is computed twice). The latter is held against what JAX saves.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+
+from keras_vit.models import ViTConfig
+from keras_vit.planning import Settings, memory
+from keras_vit.planning.counts import vit_config
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "jax", reason="asks JAX for what it compiles"
+)
+
+PROGRAM = Path(__file__).parent / "step_memory.py"
+WITHIN = 0.15
+FOUR_BLOCKS = {
+    "image_size": (64, 64),
+    "patch_size": (8, 8),
+    "hidden_dim": 64,
+    "num_layers": 4,
+    "mlp_dim": 256,
+    "num_heads": 4,
+    "num_classes": 10,
+}
+
+
+def case(fields, batch, **options):
+    return {
+        "kind": "analysis",
+        "config": fields,
+        "batch": batch,
+        "precision": "float32",
+        "optimizer": "adamw",
+        "layout": "data_parallel",
+        "devices": 1,
+        "model_axis": 1,
+        **options,
+    }
+
+
+SMALL = {
+    "four blocks": case(FOUR_BLOCKS, 32),
+    "fsdp": case(
+        {**FOUR_BLOCKS, "hidden_dim": 128}, 64, devices=8, layout="fsdp"
+    ),
+    "model_parallel": case(
+        FOUR_BLOCKS, 64, devices=8, model_axis=2, layout="model_parallel"
+    ),
+}
+REMATERIALIZED = {
+    num_layers: case(
+        {**FOUR_BLOCKS, "num_layers": num_layers, "rematerialize": True},
+        8,
+        kind="saved",
+    )
+    for num_layers in (2, 4)
+}
+SLOW = {
+    "sgd": case(FOUR_BLOCKS, 32, optimizer="sgd"),
+    "few images": case(FOUR_BLOCKS, 4),
+    "many heads": case({**FOUR_BLOCKS, "num_heads": 16}, 32),
+    "wide MLP": case({**FOUR_BLOCKS, "mlp_dim": 1024}, 32),
+    "wide": case({**FOUR_BLOCKS, "hidden_dim": 256, "mlp_dim": 512}, 32),
+    "many patches": case({**FOUR_BLOCKS, "patch_size": (4, 4)}, 8),
+    "data_parallel": case(FOUR_BLOCKS, 64, devices=8),
+    "ViT_Ti16": case(vars(vit_config("ViT_Ti16")), 8),
+    "ViT_B16": case(vars(vit_config("ViT_B16")), 8),
+}
+
+
+def compiled(cases):
+    """Results by name, from one process with eight devices."""
+    finished = subprocess.run(
+        [sys.executable, PROGRAM, json.dumps(list(cases.values()))],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "KERAS_BACKEND": "jax",
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+            "PYTHONPATH": str(PROGRAM.parents[2]),
+        },
+    )
+    assert finished.returncode == 0, finished.stderr
+    return dict(zip(cases, json.loads(finished.stdout), strict=True))
+
+
+@pytest.fixture(scope="module")
+def small():
+    return compiled({**SMALL, **REMATERIALIZED})
+
+
+@pytest.fixture(scope="module")
+def large():
+    return compiled(SLOW)
+
+
+def planned(case):
+    config = ViTConfig(**case["config"])
+    settings = Settings(
+        batch=case["batch"],
+        precision=case["precision"],
+        optimizer=case["optimizer"],
+        model_axis=case["model_axis"],
+    )
+    return memory(config, settings, case["layout"], devices=case["devices"])
+
+
+def assert_agrees(case, found):
+    ours = planned(case)
+    total = found["arguments"] + found["temporary"]
+    assert ours.total == pytest.approx(total, rel=WITHIN)
+    working = max(ours.activations, ours.gradients)
+    assert working == pytest.approx(found["temporary"], rel=WITHIN)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_steps(small, name):
+    assert_agrees(SMALL[name], small[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_steps(large, name):
+    assert_agrees(SLOW[name], large[name])
+
+
+def test_a_rematerialized_block_keeps_its_input(small):
+    """Besides its weights, which lie in memory in any case."""
+    grown = small[4]["saved"] - small[2]["saved"]
+    ours = [
+        memory(
+            ViTConfig(**REMATERIALIZED[num_layers]["config"]),
+            Settings(batch=8, precision="float32"),
+            rematerialize=True,
+        ).activations
+        for num_layers in (4, 2)
+    ]
+    weights = 4 * 2 * (4 * 64**2 + 2 * 64 * 256 + 9 * 64 + 256)
+    assert grown - weights == pytest.approx(ours[0] - ours[1], rel=0.02)
