@@ -2,7 +2,6 @@
 
 from keras_vit.evaluation.classification import (
     accuracy,
-    confusion_matrix,
     nearest_neighbour_predictions,
     predict_probabilities,
 )
@@ -30,7 +29,6 @@ from keras_vit.evaluation.predictions import (
 __all__ = [
     "Predictions",
     "accuracy",
-    "confusion_matrix",
     "evaluate",
     "images_at",
     "load_predictions",

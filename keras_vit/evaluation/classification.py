@@ -8,7 +8,6 @@ import numpy as np
 
 __all__ = [
     "accuracy",
-    "confusion_matrix",
     "nearest_neighbour_predictions",
     "predict_probabilities",
 ]
@@ -49,29 +48,6 @@ def accuracy(labels, predictions) -> float:
     from sklearn.metrics import accuracy_score
 
     return float(accuracy_score(labels, predictions))
-
-
-def confusion_matrix(labels, predictions, num_classes: int) -> np.ndarray:
-    """How often each class was taken for each.
-
-    Args:
-        labels: integer array of shape (N,).
-        predictions: integer array of shape (N,).
-        num_classes: int, K.
-
-    Returns:
-        integer array of shape (K, K): entry (i, j) counts the images of class
-        i that were predicted as class j.
-
-    Example:
-        >>> confusion_matrix([0, 1, 1], [0, 1, 0], num_classes=2).tolist()
-        [[1, 0], [1, 1]]
-    """
-    from sklearn import metrics
-
-    return metrics.confusion_matrix(
-        labels, predictions, labels=np.arange(num_classes)
-    )
 
 
 def nearest_neighbour_predictions(

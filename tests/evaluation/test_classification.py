@@ -28,16 +28,6 @@ def test_accuracy_is_the_share_of_right_answers():
     assert evaluation.accuracy([0, 1, 2, 2, 1], [0, 1, 1, 2, 0]) == 0.6
 
 
-def test_confusion_matrix_counts_truth_by_prediction(generator):
-    labels, predictions = generator.integers(0, 3, (2, 50))
-    expected = np.zeros((4, 4), int)  # Of the last class there is no image.
-    np.add.at(expected, (labels, predictions), 1)
-    np.testing.assert_array_equal(
-        evaluation.confusion_matrix(labels, predictions, num_classes=4),
-        expected,
-    )
-
-
 def test_probabilities_are_the_softmax_of_all_logits(generator):
     kernel = generator.normal(size=(12, 5)).astype("float32")
     model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(5)])
