@@ -2,7 +2,6 @@
 
 import functools
 
-import keras
 import numpy as np
 import reference_cases
 
@@ -33,7 +32,7 @@ def tiny_model(**changes):
     generator = np.random.default_rng(1)
     for variable in model.trainable_variables:
         noise = generator.normal(size=variable.shape, scale=0.5)
-        variable.assign(keras.ops.convert_to_numpy(variable) + noise)
+        variable.assign(noise + (variable.name == "gamma"))
     return model
 
 

@@ -8,7 +8,7 @@ Axes: B batch, L layers (blocks), H heads, T tokens, P of them prefix tokens
 (such as the class token), D hidden dimension.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import keras
@@ -17,7 +17,14 @@ from keras import ops
 
 from keras_vit.models import VisionTransformer
 
-__all__ = ["blocks_of", "check_block", "check_images", "check_model", "walk"]
+__all__ = [
+    "blocks_of",
+    "check_block",
+    "check_images",
+    "check_model",
+    "kept_with",
+    "walk",
+]
 
 
 def walk(
@@ -48,7 +55,7 @@ def walk(
     """
     check_model(model)
     images = check_images(model, images)
-    walker = _walker_of(model, analysis)
+    walker = kept_with(model, analysis, lambda: _Walker(model, analysis))
     for start in range(0, len(images), batch_size):
         part = slice(start, start + batch_size)
         yield part, walker.predict_on_batch(images[part])
@@ -78,22 +85,32 @@ class _Walker(keras.Model):
         return self.analysis.finish(carry, x, self.model)
 
 
-def _walker_of(model, analysis):
-    """The walker kept with the model, or a new one.
+def kept_with(
+    model: VisionTransformer, key: Hashable, make: Callable[[], Any]
+) -> Any:
+    """What was made, and compiled, for a model by an earlier call, or now.
 
-    All are made anew when quantisation or LoRA has changed the variables:
+    All is made anew when quantisation or LoRA has changed the variables:
     TensorFlow's compiled functions would go on with the old ones.
+
+    Args:
+        model: a `VisionTransformer`.
+        key: what it is, with its options.
+        make: makes it.
+
+    Returns:
+        What `make` returned first.
     """
     variables = tuple((v.path, v.dtype) for v in model.variables)
-    # Not an attribute by assignment: Keras would take the walkers for layers
+    # Not an attribute by assignment: Keras would take what is kept for layers
     # of the model and save them.
-    kept, walkers = model.__dict__.get("_analysis_walkers", (None, {}))
-    if kept != variables:
-        walkers = {}
-        model.__dict__["_analysis_walkers"] = (variables, walkers)
-    if analysis not in walkers:
-        walkers[analysis] = _Walker(model, analysis)
-    return walkers[analysis]
+    since, kept = model.__dict__.get("_analysis_kept", (None, {}))
+    if since != variables:
+        kept = {}
+        model.__dict__["_analysis_kept"] = (variables, kept)
+    if key not in kept:
+        kept[key] = make()
+    return kept[key]
 
 
 def blocks_of(model: VisionTransformer) -> list[keras.layers.Layer]:

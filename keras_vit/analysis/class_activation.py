@@ -15,6 +15,7 @@ from keras_vit.analysis.blocks import (
     check_block,
     check_images,
     check_model,
+    kept_with,
 )
 from keras_vit.analysis.gradients import gradient_function
 from keras_vit.analysis.reading import on_grid
@@ -64,8 +65,11 @@ def gradient_cam(
     check_model(model)
     images = check_images(model, images)
     block = check_block(model, block)
-    score = _score_after_norm(model, block)
-    gradient = gradient_function(model, score)
+    gradient = kept_with(
+        model,
+        ("gradient_cam", block),
+        lambda: gradient_function(model, _score_after_norm(model, block)),
+    )
     one_hot = chosen_classes(model, images, classes, batch_size)
     layer = model.get_layer(f"block_{block}")
     stem = keras.Model(model.input, layer.input)

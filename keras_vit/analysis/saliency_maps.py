@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.analysis.blocks import check_images, check_model
+from keras_vit.analysis.blocks import check_images, check_model, kept_with
 from keras_vit.analysis.gradients import gradient_function
 from keras_vit.analysis.scores import chosen_classes, class_scores
 from keras_vit.models import VisionTransformer
@@ -131,16 +131,20 @@ def _gradients_by_key(model):
     """What the library calls: gradients of the score of a class."""
     from saliency.core import INPUT_OUTPUT_GRADIENTS
 
-    scores = class_scores(model)
-    features = keras.Model(model.input, model.get_layer("predictions").input)
-
-    def score(images, one_hot):
-        return ops.sum(scores(features(images)) * one_hot, axis=-1)
-
-    gradient = gradient_function(model, score)
+    gradient = kept_with(model, "saliency", lambda: _image_gradient(model))
 
     def call_model(images, call_model_args=None, expected_keys=None):
         images = np.asarray(images, "float32")
         return {INPUT_OUTPUT_GRADIENTS: gradient(images, call_model_args)}
 
     return call_model
+
+
+def _image_gradient(model):
+    scores = class_scores(model)
+    features = keras.Model(model.input, model.get_layer("predictions").input)
+
+    def score(images, one_hot):
+        return ops.sum(scores(features(images)) * one_hot, axis=-1)
+
+    return gradient_function(model, score)
