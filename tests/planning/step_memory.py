@@ -104,6 +104,7 @@ def lowered(case):
 
 def analysis(case):
     found = lowered(case).compile().memory_analysis()
+    assert found is not None
     return {
         "arguments": found.argument_size_in_bytes,
         "temporary": found.temp_size_in_bytes,

@@ -98,6 +98,7 @@ def test_fewest_parts_that_fit():
     settings = Settings(batch=4096, compiler="fusing")
     usable = 0.9 * 16e9
     for row in plan(B16, settings, devices):
+        assert row.parts is not None
         options = {"devices": 8, "rematerialize": row.rematerialize}
         need = [
             memory(B16, settings, row.layout, parts=parts, **options).total
