@@ -94,7 +94,7 @@ def measured(options) -> dict:
 
     from keras_vit.models import VisionTransformer, ViTConfig
 
-    config = ViTConfig(image_size=384, num_layers=options.layers)
+    config = ViTConfig(image_size=(384, 384), num_layers=options.layers)
     model = VisionTransformer(config)
     shape = (options.batch, 384, 384, 3)
     images = numpy.random.default_rng(0).uniform(-1, 1, shape)

@@ -158,7 +158,10 @@ def test_classes_have_names_colours_and_markers():
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
     assert texts == [f"${i}" for i in range(12)]
     looks = {
-        (str(dots.get_facecolor()), len(dots.get_paths()[0].vertices))
+        (
+            str(dots.get_facecolor()),
+            len(np.asarray(dots.get_paths()[0].vertices)),
+        )
         for dots in figure.axes[0].collections
     }
     assert len(looks) == 12

@@ -118,7 +118,7 @@ def test_maps_of_a_hybrid_are_centred_on_the_image():
     model = keras_vit.models.VisionTransformer(
         ViTConfig(
             image_size=(21, 22),
-            patch_size=2,
+            patch_size=(2, 2),
             hidden_dim=8,
             num_layers=1,
             mlp_dim=8,

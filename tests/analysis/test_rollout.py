@@ -75,7 +75,7 @@ def test_without_class_token_any_row_may_lose_weights():
 
 
 def test_weights_are_dropped_of_each_image_of_the_batch():
-    other = np.sqrt(WEIGHTS)  # limits differ
+    other = np.square(WEIGHTS)  # a lower limit
     both = step([[WEIGHTS], [other]], discard_ratio=0.4)
     alone = [step([[w]], discard_ratio=0.4)[0] for w in (WEIGHTS, other)]
     np.testing.assert_array_equal(both, alone)
@@ -150,12 +150,14 @@ def test_options_reach_the_rollout():
     model = tiny_model()
     images = images_of(model)
     kinds = [
-        attention_rollout(model, images, **options)
-        for options in (
-            {},
-            {"head_fusion": "max"},
-            {"head_fusion": "min"},
-            {"discard_ratio": 0.9},
+        attention_rollout(
+            model, images, head_fusion=fusion, discard_ratio=ratio
+        )
+        for fusion, ratio in (
+            ("mean", 0),
+            ("max", 0),
+            ("min", 0),
+            ("mean", 0.9),
         )
     ]
     for i in range(4):
