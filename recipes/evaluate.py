@@ -21,21 +21,21 @@ import pathlib
 import sys
 import time
 
-import keras
-import numpy as np
 import yaml
 
-from keras_vit import applications, checkpoints, data, evaluation, preprocessing
+from keras_vit import data, evaluation, preprocessing
 from keras_vit.analysis.report import write_report
-from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.data import DataConfig, PreprocessingConfig
-from keras_vit.evaluation.config import Evaluation, ModelSource
+from keras_vit.evaluation.config import Evaluation
+from keras_vit.experiments.models import (
+    load_model,
+    tiny_model,
+    weights_path,
+)
 from keras_vit.training import run_folder
-from keras_vit.training.architectures import config_of, family_of
 from keras_vit.training.command_line import fail, parse
-from keras_vit.training.config import ModelConfig
 from keras_vit.training.environment import environment, versions
-from keras_vit.training.run_weights import class_names_of, located, opened
+from keras_vit.training.run_weights import class_names_of
 
 LABELLED = (1000, 21843)  # Numbers of classes that the package has names of.
 SMOKE_IMAGES = 200
@@ -57,7 +57,7 @@ def run(recipe: Evaluation) -> dict:
     """
     recipe = complete(recipe)
     # What may be wrong shows before an earlier run is replaced.
-    model, class_names = load_model(recipe)
+    model, class_names = load_named_model(recipe)
     dataset = data.open_dataset(recipe.data)
     class_names = class_names or dataset.class_names
     class_map = evaluation.match_classes(dataset.class_names, class_names)
@@ -120,8 +120,8 @@ def complete(recipe: Evaluation) -> Evaluation:
     return dataclasses.replace(recipe, **parts)
 
 
-def load_model(recipe: Evaluation):
-    """Loads the model as it was published or trained.
+def load_named_model(recipe: Evaluation):
+    """Loads the model and the names of its classes.
 
     Args:
         recipe: an `Evaluation`.
@@ -136,40 +136,13 @@ def load_model(recipe: Evaluation):
         OSError: when they cannot be fetched.
     """
     if recipe.smoke:
-        keras.utils.set_random_seed(recipe.seed)
-        tiny = ModelConfig(recipe.model.name, size="tiny", image_size=32)
-        return family_of(tiny.name)(config_of(tiny, num_classes=10)), None
-    source = recipe.model
-    path = resolve(located(str(source.weights)), source.name)
-    names = class_names_of(path)
-    with opened(path) as file:
-        options = {
-            "input_shape": _input_shape(source, checkpoints.read_info(file)),
-            "classifier_activation": None,
-            "include_preprocessing": True,
-            "dtype": source.precision,
-        }
-        if source.name is None:
-            model = checkpoints.load_checkpoint(file, **options)
-        else:
-            application = getattr(applications, source.name)
-            model = application(weights=file, classes=None, **options)
+        return tiny_model(recipe.model.name, recipe.seed), None
+    names = class_names_of(weights_path(recipe.model))
+    model = load_model(recipe.model)
     num_classes = model.output_shape[-1]
     if names is None and num_classes in LABELLED:
         names = preprocessing.class_names(num_classes)
     return model, names
-
-
-def _input_shape(source: ModelSource, info) -> tuple[int, int, int]:
-    """Height, width and channels that weights are evaluated at."""
-    size = source.image_size or info.fields["image_size"]
-    if size is None or None in np.atleast_1d(size):
-        raise ValueError(
-            f"{source.weights!r} takes images of any size. Give "
-            "--model.image_size."
-        )
-    height, width = (size, size) if isinstance(size, int) else size
-    return height, width, info.fields["channels"]
 
 
 def make_batches(recipe: Evaluation, dataset, shape):

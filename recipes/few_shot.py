@@ -19,27 +19,19 @@ import dataclasses
 import functools
 import sys
 import time
-import warnings
 
-import keras
-import numpy as np
-
-from keras_vit import applications, checkpoints, data
-from keras_vit.checkpoints.public.fetch import resolve
+from keras_vit import data
 from keras_vit.data import DataConfig, PreprocessingConfig
-from keras_vit.evaluation.config import ModelSource
 from keras_vit.evaluation.few_shot import (
     feature_model,
     few_shot,
     summarise_shots,
 )
 from keras_vit.evaluation.few_shot_config import FewShot
+from keras_vit.experiments.models import load_model, tiny_model
 from keras_vit.training import run_folder
-from keras_vit.training.architectures import config_of, family_of
 from keras_vit.training.command_line import fail, parse
-from keras_vit.training.config import ModelConfig
 from keras_vit.training.environment import environment, versions
-from keras_vit.training.run_weights import located, opened
 
 SMOKE_DATA = DataConfig(name="digits", max_examples=200)
 SMOKE_SHOTS = (1, 5)
@@ -64,7 +56,12 @@ def run(recipe: FewShot) -> dict:
     """
     recipe = smoke(recipe) if recipe.smoke else recipe
     # What may be wrong shows before an earlier run is replaced.
-    features = feature_model(load_model(recipe), recipe.layer)
+    model = (
+        tiny_model(recipe.model.name, recipe.seed)
+        if recipe.smoke
+        else load_model(recipe.model, with_head=False)
+    )
+    features = feature_model(model, recipe.layer)
     dataset = data.open_dataset(recipe.data)
     if dataset.test is None:
         raise ValueError(f"{dataset.name} has no test images.")
@@ -117,52 +114,6 @@ def smoke(recipe: FewShot) -> FewShot:
         batch_size=16,
         run_dir=recipe.run_dir.removesuffix(SMOKE_SUFFIX) + SMOKE_SUFFIX,
     )
-
-
-def load_model(recipe: FewShot) -> keras.Model:
-    """Loads the model as it was published or trained.
-
-    Args:
-        recipe: a `FewShot`.
-
-    Returns:
-        A Keras model from images in [0, 255].
-
-    Raises:
-        ValueError: when there are no such weights.
-        OSError: when they cannot be fetched.
-    """
-    source = recipe.model
-    if recipe.smoke:
-        keras.utils.set_random_seed(recipe.seed)
-        tiny = ModelConfig(source.name, size="tiny", image_size=32)
-        return family_of(tiny.name)(config_of(tiny, num_classes=10))
-    path = resolve(located(str(source.weights)), source.name)
-    with opened(path) as file, warnings.catch_warnings():
-        # That it is all zeros does not matter: it is not used.
-        warnings.filterwarnings("ignore", "The classification layer in")
-        options = {
-            "input_shape": input_shape(source, checkpoints.read_info(file)),
-            "classifier_activation": None,
-            "include_preprocessing": True,
-            "dtype": source.precision,
-        }
-        if source.name is None:
-            return checkpoints.load_checkpoint(file, **options)
-        application = getattr(applications, source.name)
-        return application(weights=file, classes=None, **options)
-
-
-def input_shape(source: ModelSource, info) -> tuple[int, int, int]:
-    """Height, width and channels that the features are computed at."""
-    size = source.image_size or info.fields["image_size"]
-    if size is None or None in np.atleast_1d(size):
-        raise ValueError(
-            f"{source.weights!r} takes images of any size. Give "
-            "--model.image_size."
-        )
-    height, width = (size, size) if isinstance(size, int) else size
-    return height, width, info.fields["channels"]
 
 
 def make_batches(recipe: FewShot, shape):

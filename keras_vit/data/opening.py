@@ -10,6 +10,7 @@ from keras_vit.data.csv_files import open_csv
 from keras_vit.data.dataset import Dataset
 from keras_vit.data.folders import open_folder
 from keras_vit.data.stateless import order
+from keras_vit.data.synthetic import is_fractals, open_fractals
 from keras_vit.data.tfds_source import open_tfds
 
 __all__ = ["open_dataset"]
@@ -36,7 +37,8 @@ def open_dataset(config: DataConfig) -> Dataset:
         (1258, 180, 359)
     """
     field = next(field for field in OPENERS if getattr(config, field))
-    dataset = OPENERS[field](config)
+    opener = open_fractals if is_fractals(config.name) else OPENERS[field]
+    dataset = opener(config)
     _check_classes(dataset)
     dataset = without_broken_images(dataset, config.check_images)
     return _shortened(dataset, config)

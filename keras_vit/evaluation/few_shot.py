@@ -10,7 +10,6 @@ data set is one integer for each training image, its label.
 Axes: N images, B images of a batch, D features, K classes, R probes.
 """
 
-import dataclasses
 import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.data.chosen import Chosen
 from keras_vit.evaluation.few_shot_probe import choose_shots, fit_probe
 
 __all__ = ["SHOTS", "feature_model", "few_shot", "summarise_shots"]
@@ -119,7 +119,7 @@ def few_shot(
     ]
     used = np.unique(np.concatenate([images for _, images in trials]))
     streamed = _Streamed(features)
-    known, readable = streamed.all_of(batches(_Chosen(train, used)), len(used))
+    known, readable = streamed.all_of(batches(Chosen(train, used)), len(used))
     probes = []
     for row, images in trials:
         rows = np.searchsorted(used, images)
@@ -174,30 +174,6 @@ def _labels_of(examples, num_classes: int) -> np.ndarray:
             f"{labels.min()} to {labels.max()}."
         )
     return labels
-
-
-@dataclasses.dataclass(frozen=True)
-class _Chosen:
-    """Some of the examples, read in order; any kind of them."""
-
-    examples: Any
-    numbers: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getattr__(self, name: str):
-        return getattr(self.examples, name)
-
-    def in_order(self):
-        import tensorflow as tf
-
-        chosen = np.zeros(len(self.examples), bool)
-        chosen[self.numbers] = True
-        is_chosen = tf.constant(chosen)
-        return self.examples.in_order().filter(
-            lambda record: tf.gather(is_chosen, record["example"])
-        )
 
 
 class _Streamed(keras.Model):

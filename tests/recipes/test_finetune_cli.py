@@ -14,8 +14,8 @@ from keras_vit.training.command_line import parse
 
 def split(part):
     """Images and labels of the tiny run, as its model takes them."""
-    fractions = {"test_fraction": 0.4, "validation_fraction": 0.4}
-    dataset = data.open_dataset(data.DataConfig(**fractions))
+    config = data.DataConfig(test_fraction=0.4, validation_fraction=0.4)
+    dataset = data.open_dataset(config)
     batches = data.evaluation_batches(
         getattr(dataset, part),
         image_size=16,
