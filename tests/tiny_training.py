@@ -166,6 +166,7 @@ def plain(folder, callbacks=()):
     rule = keras.optimizers.SGD(
         0.05, momentum=0.9, use_ema=True, ema_momentum=0.9
     )
+    keras.utils.set_random_seed(3)
     network = model(dropout_rate=0.0, stochastic_depth_rate=0.0)
     return train(folder, network=network, rule=rule, callbacks=callbacks)
 

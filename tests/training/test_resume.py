@@ -194,7 +194,9 @@ def test_a_run_of_one_backend_goes_on_in_another(plain, tmp_path, other):
     finished(tmp_path, "plain", KERAS_BACKEND=other)
     arrays, *_, rows = results(tmp_path)
     others, *_, expected = results(plain)
-    for name in arrays:
+    # The generators of torch are of no other backend.
+    shared = [name for name in arrays if not name.startswith("generator/")]
+    for name in shared:
         np.testing.assert_allclose(
             arrays[name], others[name], rtol=1e-3, atol=1e-5
         )
