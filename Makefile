@@ -8,10 +8,16 @@ OLDEST_VENV := .venv-oldest
 BACKENDS := $(or $(BACKEND),tensorflow jax torch)
 QUICKSTART_BACKEND := $(or $(KERAS_BACKEND),$(BACKEND),jax)
 
-EXTRAS := data,cv,plots,tensorboard,recipes,export,hub
+EXTRAS := data,cv,plots,explain,tensorboard,recipes,export,hub
 OLDEST_EXTRAS := jax,plots,tensorboard,recipes,hub
 
-PYTEST_FLAGS := $(if $(CI),--color=no -o console_output_style=classic)
+# Two workers, each with a file of tests at a time.
+PYTEST_FLAGS := --numprocesses 2 --dist loadfile \
+	$(if $(CI),--color=no -o console_output_style=classic)
+
+# Tests of what no backend of Keras has a part in: with the first one alone.
+ONCE := tests/data tests/planning tests/test_architecture.py \
+	tests/test_packaging.py tests/test_readme.py
 
 # $(call create,VENV,CONSTRAINTS): the pip of an old Python knows no --group.
 create = $(PYTHON) -m venv $(1) && $(1)/bin/python -m pip install --quiet \
@@ -38,10 +44,12 @@ test-all: check run-tests ## the same with the slow tests
 
 .PHONY: run-tests
 run-tests: $(VENV)/.full
-	for backend in $(BACKENDS); do \
+	left_out=; for backend in $(BACKENDS); do \
 		echo "backend: $$backend"; \
-		KERAS_BACKEND=$$backend $(VENV)/bin/python -m pytest \
-			$(PYTEST_FLAGS) $(MARKERS) || exit 1; \
+		OMP_NUM_THREADS=1 KERAS_BACKEND=$$backend \
+			$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) $(MARKERS) \
+			$$left_out || exit 1; \
+		left_out="$(addprefix --ignore=,$(ONCE))"; \
 	done
 
 check: $(VENV)/.full ## format, lint and types
@@ -77,5 +85,5 @@ $(VENV)/.full: $(VENV)/.pip pyproject.toml
 $(OLDEST_VENV)/.full: pyproject.toml constraints-oldest.txt
 	$(call create,$(OLDEST_VENV),constraints-oldest.txt)
 	$(call install,$(OLDEST_VENV),constraints-oldest.txt) \
-		-e ".[$(OLDEST_EXTRAS)]" --group test
+		-e ".[$(OLDEST_EXTRAS)]" --group test --group tensorflow
 	touch $@

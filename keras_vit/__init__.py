@@ -9,7 +9,7 @@ from keras_vit import _environment
 
 _environment.check()
 
-from keras_vit import checkpoints, layers, models
+from keras_vit import analysis, checkpoints, layers, models
 from keras_vit.applications import (
     BiT_R50x1,
     BiT_R50x3,
@@ -84,6 +84,7 @@ __all__ = [
     "ViT_Ti16",
     "ViT_g14",
     "__version__",
+    "analysis",
     "checkpoints",
     "decode_predictions",
     "layers",

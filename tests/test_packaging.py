@@ -22,6 +22,7 @@ EXTRAS = {
     "data": {"tensorflow-datasets", "importlib-resources", "pillow"},
     "cv": {"keras-cv"},
     "plots": {"matplotlib", "scikit-learn"},
+    "explain": {"matplotlib", "pillow", "saliency", "scikit-learn"},
     "tensorboard": {"tensorboard", "tensorboardx"},
     "recipes": {
         "jsonargparse",
