@@ -12,7 +12,10 @@ LARGE = (memory.LARGE // 4 + 3,)  # numbers of float32
 def test_large_arrays_start_at_a_page(order):
     array = memory.empty((3, memory.LARGE), np.dtype("float16"), order)
     assert array.ctypes.data % 4096 == 0
-    assert getattr(array.flags, f"{order.lower()}_contiguous") and array.flags.writeable
+    assert (
+        getattr(array.flags, f"{order.lower()}_contiguous")
+        and array.flags.writeable
+    )
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (2, 3), (2, memory.LARGE)])

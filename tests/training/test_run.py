@@ -13,8 +13,6 @@ from keras_vit.training import (
     OptimizerConfig,
     Recipe,
     TrainingConfig,
-    checkpoints,
-    metrics_log,
     model_file,
     resume,
     run_folder,
@@ -194,75 +192,3 @@ def test_killed_while_clearing_a_replaced_run_it_begins(tmp_path, monkeypatch):
     _, checkpoint = resume.open_run(replaced)
     assert checkpoint is None
     assert not (tmp_path / "checkpoints").exists()
-
-
-def test_wrong_data_leaves_an_earlier_run_alone(tmp_path):
-    for name in ("environment.json", "config.yaml", "result.json"):
-        (tmp_path / name).write_text("{}")
-    wrong = recipe(tmp_path, training={"batch_size": 41}, overwrite=True)
-    with pytest.raises(ValueError, match="batch_size=41"):
-        train(wrong, dataset=DATASET)
-    assert len(files(tmp_path)) == 3
-
-
-def test_patience_ends_the_training_for_good(tmp_path):
-    # Learning nothing, no evaluation is better than the first.
-    patient = {
-        "epochs": 9,
-        "early_stopping_patience": 2,
-        "best_metric": "val_loss",
-    }
-    still = dataclasses.replace(
-        recipe(tmp_path, training=patient),
-        optimizer=OptimizerConfig(
-            name="sgd", learning_rate=1e-30, warmup_steps=1
-        ),
-    )
-    for _ in range(2):
-        run = train(still, dataset=DATASET)
-        assert run.history["step"] == [5, 10, 15]
-
-
-def test_accumulated_parts_make_the_step_of_the_whole_batch(run, tmp_path):
-    parts = train(
-        recipe(tmp_path, training={"accumulation_steps": 2}), dataset=DATASET
-    )
-    assert list(parts.history["step"]) == [5, 10]
-    np.testing.assert_allclose(
-        parts.history["loss"], run.history["loss"], rtol=1e-4
-    )
-    rows = (tmp_path / metrics_log.METRICS).read_text().splitlines()
-    assert json.loads(rows[-1])["gradient_norm"] == pytest.approx(
-        last_line(run)["gradient_norm"], rel=1e-3
-    )
-
-
-def last_line(run):
-    text = (run.folder / metrics_log.METRICS).read_text()
-    return json.loads(text.splitlines()[-1])
-
-
-def test_several_batches_a_call_train_the_same(run, tmp_path, backend):
-    calls = recipe(tmp_path, training={"steps_per_execution": 5})
-    if backend == "torch":
-        with pytest.raises(ValueError, match="steps_per_execution=5"):
-            train(calls, dataset=DATASET)
-        return
-    other = train(calls, dataset=DATASET)
-    assert other.history["step"] == [5, 10]
-    assert other.history["loss"] == pytest.approx(run.history["loss"])
-
-
-def test_without_validation_images_it_trains(tmp_path):
-    dataset = dataclasses.replace(DATASET, validation=None)
-    run = train(recipe(tmp_path), dataset=dataset)
-    assert "val_loss" not in run.history
-    assert checkpoints.steps(tmp_path / "checkpoints") == [5, 10]
-
-
-def test_patience_needs_validation_images(tmp_path):
-    dataset = dataclasses.replace(DATASET, validation=None)
-    patient = recipe(tmp_path, training={"early_stopping_patience": 2})
-    with pytest.raises(ValueError, match="early_stopping_patience=2"):
-        train(patient, dataset=dataset)
-    assert not files(tmp_path)

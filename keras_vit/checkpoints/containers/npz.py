@@ -151,5 +151,5 @@ def write_npz(path, arrays: Iterable) -> None:
         for name, array in arrays:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                 np.lib.format.write_array(
-                    file, np.ascontiguousarray(array), allow_pickle=False
+                    file, np.asarray(array, order="C"), allow_pickle=False
                 )
