@@ -168,8 +168,7 @@ def restore(model, arrays: dict) -> None:
         _check(name, variable, arrays.get(name))
     for name, variable in variables:
         # Taken out, so that a long run does not hold them to its end.
-        value = arrays.pop(name).reshape(variable.shape)
-        variable.assign(value.astype(variable.dtype))
+        variable.assign(arrays.pop(name).astype(variable.dtype))
 
 
 def restore_generators(arrays: dict) -> None:
@@ -201,8 +200,7 @@ CURE = (
 
 def _check(name, variable, array):
     """Raises a ValueError unless an array may be the value of a variable."""
-    # A number is written as an array of one.
-    expected = tuple(variable.shape) or (1,), _kind(variable.dtype)
+    expected = tuple(variable.shape), _kind(variable.dtype)
     found = None
     if array is not None:
         found = array.shape, _kind(array.dtype.name)
