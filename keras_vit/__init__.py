@@ -5,6 +5,8 @@ as in `keras.applications`; `keras_vit.layers` and `keras_vit.models` hold
 what they are made of.
 """
 
+from typing import TYPE_CHECKING
+
 from keras_vit import _environment
 
 _environment.check()
@@ -51,6 +53,9 @@ from keras_vit.checkpoints import (
 from keras_vit.preprocessing import decode_predictions, preprocess_input
 from keras_vit.version import __version__
 
+if TYPE_CHECKING:
+    from keras_vit.experiments.prediction import predict
+
 __all__ = [
     "BiT_R101x1",
     "BiT_R101x3",
@@ -91,6 +96,16 @@ __all__ = [
     "load_checkpoint",
     "load_weights",
     "models",
+    "predict",
     "preprocess_input",
     "save_checkpoint",
 ]
+
+
+def __getattr__(name):
+    # What predicts knows training runs: twice the time of this import.
+    if name != "predict":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from keras_vit.experiments.prediction import predict
+
+    return predict

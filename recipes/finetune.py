@@ -11,7 +11,7 @@ was stopped, to the same weights.
 The run folder then holds the config, the environment, the metrics of the
 steps, checkpoints, the model with its class names, result.json, report.html
 with the curves, the confusion matrix and the mistakes on the test images, and
-images to try recipes/predict.py on.
+images to try `keras-vit predict` on.
 """
 
 import sys

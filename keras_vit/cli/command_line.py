@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from keras_vit.cli import plan, weights
+from keras_vit.cli import benchmark, plan, predict, summary, weights
 from keras_vit.version import __version__
 
 __all__ = ["main"]
@@ -13,7 +13,13 @@ __all__ = ["main"]
 # Name: a module with a docstring whose first line is the help, and with
 # `add_arguments(parser)`, which sets the default `run` to a function that
 # takes the parsed arguments.
-COMMANDS = {"plan": plan, "weights": weights}
+COMMANDS = {
+    "benchmark": benchmark,
+    "plan": plan,
+    "predict": predict,
+    "summary": summary,
+    "weights": weights,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

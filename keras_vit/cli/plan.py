@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import json
 
+from keras_vit.cli.tables import markdown_table
 from keras_vit.planning import (
     Settings,
     count,
@@ -116,7 +117,7 @@ def _plan(arguments):
         "rows": [_object(row) for row in rows],
     }
     lines = _heading(arguments.model, config, settings, devices)
-    lines += ["", *_table(COLUMNS, map(_cells, rows)), "", *NOTES, ""]
+    lines += ["", *markdown_table(COLUMNS, map(_cells, rows)), "", *NOTES, ""]
     lines += _feeding(rows, devices, arguments)
     return objects, "\n".join(lines)
 
@@ -223,18 +224,10 @@ def _paper(arguments):
         "an assumption;",
         "equal at: the share at which they would be the paper's.",
         "",
-        *_table(PAPER_COLUMNS, rows),
+        *markdown_table(PAPER_COLUMNS, rows),
     ]
     return [dataclasses.asdict(run) for run in runs], "\n".join(lines)
 
 
 def _or_none(number):
     return "-" if number is None else f"{number:,.0f}"
-
-
-def _table(header, rows):
-    """Lines of a Markdown table, its columns aligned."""
-    rows = [header, *rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    rows.insert(1, tuple("-" * width for width in widths))
-    return [f"| {' | '.join(map(str.ljust, row, widths))} |" for row in rows]

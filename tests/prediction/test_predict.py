@@ -1,0 +1,211 @@
+"""`keras_vit.predict`, against the model's own scores."""
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+import keras_vit
+from keras_vit.checkpoints.public import catalog, fetch
+from keras_vit.data import PreprocessingConfig
+from keras_vit.experiments.prediction import load_classifier, load_network
+from keras_vit.training import model_file
+
+NAMES = ("cat", "dog", "owl")
+
+
+def expected_of(run_folder, images):
+    """Softmax of the model's scores, by class name."""
+    model, names = model_file.load(run_folder / "model.keras")
+    scores = np.asarray(
+        keras.ops.convert_to_numpy(model(np.asarray(images, "float32")))
+    )
+    shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    return [dict(zip(names, row, strict=True)) for row in shares]
+
+
+def assert_same(prediction, expected):
+    probabilities = [share for _, share in prediction.classes]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert dict(prediction.classes) == pytest.approx(expected, abs=1e-5)
+
+
+def sources_of(image, folder):
+    path = folder / "image.png"
+    Image.fromarray(image).save(path)
+    return {
+        "a path": path,
+        "a name": str(path),
+        "a Pillow image": Image.fromarray(image),
+        "an array": image,
+        "a batch": image[np.newaxis],
+        "floating point": image.astype("float64"),
+        "a tensor": keras.ops.convert_to_tensor(image),
+        "a list": [str(path)],
+    }
+
+
+def test_every_kind_of_source_gives_the_scores_of_the_model(
+    run_folder, image, tmp_path
+):
+    (expected,) = expected_of(run_folder, [image])
+    classifier = load_classifier(run_folder)
+    for kind, source in sources_of(image, tmp_path).items():
+        (found,) = keras_vit.predict(classifier, source)
+        assert_same(found, expected)
+        named = kind in ("a path", "a name", "a list")
+        assert found.image == (str(tmp_path / "image.png") if named else 0)
+
+
+def test_folder_is_read_in_order_and_in_depth(run_folder, photos):
+    found = keras_vit.predict(run_folder, photos)
+    names = ("a.PNG", "b.png", "below/c.webp")
+    assert [x.image for x in found] == [str(photos / x) for x in names]
+
+
+def test_batches_change_nothing(run_folder):
+    images = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3), "uint8")
+    found = keras_vit.predict(run_folder, images, batch_size=2)
+    assert [x.image for x in found] == [0, 1, 2, 3, 4]
+    for one, expected in zip(
+        found, expected_of(run_folder, images), strict=True
+    ):
+        assert_same(one, expected)
+
+
+def test_run_is_used_as_it_was_validated(run_folder, save_run, image):
+    wide = np.concatenate([image, image], axis=1)
+    cropped = {"evaluation": "resize_small_central_crop", "resize_size": 8}
+    other = save_run("other", {"preprocessing": cropped})
+    (found,) = keras_vit.predict(other, wide)
+    assert_same(found, expected_of(other, [wide[:, 4:12]])[0])
+    (squashed,) = keras_vit.predict(run_folder, wide)
+    # Without antialiasing, halfway between pixels 2i and 2i + 1.
+    halved = wide.reshape(8, 8, 2, 3).mean(axis=2)
+    assert_same(squashed, expected_of(run_folder, [halved])[0])
+
+
+def test_file_of_a_run_is_used_as_its_folder(run_folder, image):
+    wide = np.concatenate([image, image], axis=1)
+    (of_folder,) = keras_vit.predict(run_folder, wide)
+    (of_file,) = keras_vit.predict(run_folder / "model.keras", wide)
+    assert of_file == of_folder
+
+
+def test_run_with_sigmoid_loss_gives_sigmoids(save_run, image):
+    folder = save_run("sigmoid", {"training": {"loss": "sigmoid"}})
+    model, names = model_file.load(folder / "model.keras")
+    scores = keras.ops.convert_to_numpy(model(image[np.newaxis] * 1.0))[0]
+    (found,) = keras_vit.predict(folder, image)
+    expected = dict(zip(names, 1 / (1 + np.exp(-scores)), strict=True))
+    assert_same(found, expected)
+
+
+def test_model_that_scales_and_ends_in_softmax(image):
+    model = keras_vit.ViT_Ti16(
+        weights=None,
+        classes=3,
+        input_shape=(16, 16, 3),
+        classifier_activation="softmax",
+    )
+    kernel = model.get_layer("predictions").kernel
+    kernel.assign(np.random.default_rng(0).normal(size=kernel.shape))
+    big = np.kron(image, np.ones((2, 2, 1), "uint8"))
+    expected = keras.ops.convert_to_numpy(model(big[np.newaxis] / 127.5 - 1))
+    squash = PreprocessingConfig(evaluation="squash")
+    (found,) = keras_vit.predict(
+        model, big, class_names=NAMES, preprocessing=squash
+    )
+    assert_same(found, dict(zip(NAMES, expected[0], strict=True)))
+    (numbered,) = keras_vit.predict(model, big, preprocessing=squash)
+    assert {name for name, _ in numbered.classes} == {"0", "1", "2"}
+
+
+def test_top_is_how_many_are_named(run_folder, image):
+    (found,) = keras_vit.predict(run_folder, image, top=2)
+    (all_of_them,) = keras_vit.predict(run_folder, image, top=5)
+    assert found.classes == all_of_them.classes[:2]
+    assert len(all_of_them.classes) == 3
+
+
+def test_public_weights_ask_for_how_they_were_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetch, "resolve", fail_to_fetch)
+    from keras_vit.experiments.prediction import loading
+
+    def asked(name, image_size=None):
+        return loading._preprocessing(name, {}, image_size)
+
+    google = asked("ViT_B16/imagenet21k_imagenet2012")
+    assert (google.evaluation, google.resize_method) == ("squash", "bilinear")
+    assert not google.antialias
+    assert asked("google/vit-base-patch16-224").antialias
+    entry = next(
+        x
+        for x in catalog.entries()
+        if x.preprocessing.crop_fraction == 0.875 and x.image_size == 224
+    )
+    big_vision = asked(entry.key)
+    assert big_vision.evaluation == "resize_small_central_crop"
+    assert big_vision.resize_size == 256
+    assert asked(entry.key, 384).resize_size is None
+
+
+def fail_to_fetch(*arguments):
+    raise AssertionError(f"fetched {arguments}")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (np.zeros((2, 3, 4, 5, 3)), "Received: shape"),
+        (np.zeros((0, 8, 3)), "no pixels"),
+        (np.zeros((8, 8, 2)), "1, 3 or 4 channels"),
+        (np.full((8, 8, 3), 0.5), "Multiply images"),
+        (np.full((8, 8, 3), 300.0), "Expected pixel values"),
+        (np.zeros((8, 8, 3), bool), "bool"),
+        (7, "Received: 7"),
+        ([], "no image"),
+        ("nowhere.png", "no file 'nowhere.png'"),
+        (__file__, "is not an image"),
+    ],
+)
+def test_sources_that_are_no_images(run_folder, source, message):
+    with pytest.raises(ValueError, match=message):
+        keras_vit.predict(run_folder, source)
+
+
+@pytest.mark.parametrize("top", [0, -1, 2.0, True])
+def test_top_must_be_positive(run_folder, image, top):
+    with pytest.raises(ValueError, match="top must be"):
+        keras_vit.predict(run_folder, image, top)
+
+
+def test_names_must_be_those_of_the_classes(run_folder, image):
+    with pytest.raises(ValueError, match="3 classes"):
+        keras_vit.predict(run_folder, image, class_names=("cat", "dog"))
+
+
+def test_model_must_be_one_of_ours_and_have_classes():
+    with pytest.raises(ValueError, match="model of keras_vit"):
+        keras_vit.predict(keras.Sequential(), "a.png")
+    features = keras_vit.ViT_Ti16(
+        weights=None, include_top=False, input_shape=(16, 16, 3)
+    )
+    with pytest.raises(ValueError, match="classification layer"):
+        keras_vit.predict(features, "a.png")
+
+
+def test_weights_of_a_zero_head_tell_nothing(tmp_path):
+    model = keras_vit.ViT_Ti16(weights=None, input_shape=(32, 32, 3), classes=3)
+    model.get_layer("predictions").kernel.assign(np.zeros((192, 3)))
+    path = tmp_path / "zero.safetensors"
+    keras_vit.save_checkpoint(model, path, format="timm")
+    with pytest.raises(ValueError, match="all zeros"):
+        load_classifier(path)
+
+
+def test_application_alone_is_a_model_of_random_weights():
+    model = load_network("ViT_Ti16", image_size=32)
+    assert model.input_shape == (None, 32, 32, 3)
+    assert model.config.include_preprocessing

@@ -1,0 +1,64 @@
+"""NumPy's resizing is TensorFlow's, by which models are evaluated."""
+
+import numpy as np
+import pytest
+
+from keras_vit.data import PreprocessingConfig, preprocess
+from keras_vit.data.config import EVALUATION_CROPS, METHODS
+from keras_vit.data.preprocess import Geometry
+from keras_vit.experiments.prediction import resampling
+
+IMAGE = np.random.default_rng(0).integers(0, 256, (37, 53, 3), "uint8")
+
+
+@pytest.mark.parametrize("size", [(16, 20), (90, 61), (37, 53), (37, 8)])
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_is_tensorflows(method, antialias, size):
+    tf = pytest.importorskip("tensorflow")
+    found = resampling.resize(
+        IMAGE, size, method=method, antialias=antialias, rounding="float32"
+    )
+    expected = tf.image.resize(IMAGE, size, method, antialias=antialias)
+    expected = np.clip(expected.numpy(), 0, 255)
+    # TensorFlow looks its bicubic kernel up in a table of 1,024 entries.
+    tolerance = 0.5 if method == "bicubic" and not antialias else 0.01
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("rounding", ["uint8", "float32"])
+@pytest.mark.parametrize("crop", EVALUATION_CROPS)
+@pytest.mark.parametrize("resize_size", [None, 30])
+def test_every_crop_is_that_of_evaluation(crop, resize_size, rounding):
+    tf = pytest.importorskip("tensorflow")
+    config = PreprocessingConfig(
+        evaluation=crop, resize_size=resize_size, rounding=rounding
+    )
+    geometry = Geometry((24, 18), 3, config)
+    found = resampling.evaluation_crop(IMAGE, geometry)
+    image = tf.constant(IMAGE)
+    expected = preprocess.CROPS[crop](image, geometry, None).numpy()
+    assert found.shape == (24, 18, 3)
+    assert found.dtype == rounding
+    # Rounded down, a difference in the last bit can be one level.
+    tolerance = 1 if rounding == "uint8" else 0.01
+    difference = np.abs(found.astype(float) - expected)
+    assert difference.max() <= tolerance
+    assert (difference > 0.01).mean() < 0.01
+
+
+def test_area_is_the_mean_of_the_pixels():
+    image = np.arange(16.0).reshape(4, 4, 1)
+    found = resampling.resize(image, (2, 2), method="area")
+    assert found[..., 0].tolist() == [[2, 4], [10, 12]]  # 2.5, 4.5, ...
+
+
+def test_memory_of_a_big_image_is_that_of_the_result():
+    import tracemalloc
+
+    image = np.zeros((2000, 2000, 3), "uint8")
+    tracemalloc.start()
+    resampling.resize(image, (16, 16), method="area")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < image.nbytes / 2
