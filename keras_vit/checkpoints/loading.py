@@ -99,8 +99,10 @@ def load_checkpoint(
     make = functools.partial(
         build, found.format.family, fields, name=name, dtype=dtype
     )
-    if is_stacked(found.file):
-        # Such a file is read in its own order, all blocks' share at a time.
+    # A stacked file is read in its own order, all blocks' share at a time.
+    # Weights that devices share have initializers that Keras traces: what a
+    # file holds would be compiled as a constant.
+    if is_stacked(found.file) or keras.distribution.distribution() is not None:
         model = make()
         return filled(model, planned(model))
     return built_with(make, planned)

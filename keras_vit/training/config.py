@@ -16,6 +16,7 @@ from keras_vit.training.checks import (
     check_not_negative,
     check_positive,
 )
+from keras_vit.training.distribution import DISTRIBUTIONS
 from keras_vit.training.model_config import ModelConfig
 from keras_vit.training.optimizers import OptimizerConfig
 
@@ -36,7 +37,6 @@ CHOICES = {
     "precision": ("float32", "mixed_bfloat16", "mixed_float16"),
     "best_metric": ("val_accuracy", "val_loss"),
 }
-DISTRIBUTIONS = ("auto", "single")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,8 +185,9 @@ class Recipe:
     sweep: SweepConfig = dataclasses.field(default_factory=SweepConfig)
 
     distribution: str = "auto"
-    """Where it computes: "auto" takes what the backend is set to, "single"
-    one device."""
+    """Where it computes: "auto" takes all devices that divide a batch,
+    "single" one. On jax also "data_parallel", "fsdp" and "model_parallel",
+    on tensorflow "mirrored"."""
 
     seed: int = 0
     """Seed of the first weights, of the order of the images and of their

@@ -1,17 +1,176 @@
 """Where a run computes; the one place that asks a backend by its name."""
 
-import sys
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import keras
-import numpy as np
+
+from keras_vit.models.base import check_choice
+from keras_vit.training import distribution_layouts as layouts
+from keras_vit.training.distribution_state import (
+    collect,
+    peak_memory,
+    random_states,
+    set_random_states,
+)
 
 __all__ = [
+    "DISTRIBUTIONS",
+    "Distribution",
+    "collect",
     "devices",
     "peak_memory",
     "random_states",
     "set_random_states",
+    "setup",
     "sync_state",
 ]
+
+DISTRIBUTIONS = (
+    "auto",
+    "single",
+    "mirrored",
+    "multiworker",
+    "tpu",
+    "data_parallel",
+    "fsdp",
+    "model_parallel",
+)
+MODEL_AXIS = 2  # devices that share a layer under model_parallel
+
+
+@dataclasses.dataclass(frozen=True)
+class Distribution:
+    """Where a model computes, as `setup` chose it.
+
+    Args:
+        choice: what was taken, never "auto".
+        devices: names of the devices that take part.
+        replicas: int, the shares that a batch is cut into.
+        batch_size: int, images in a batch on all devices together; None where
+            it is not known.
+        native: Keras's distribution or TensorFlow's strategy, None for one
+            device.
+
+    Example:
+        >>> print(setup("auto", batch_size=64))
+        single: 1 device (cpu:0), 1 replica, batch 64 (64 on each)
+    """
+
+    choice: str
+    devices: tuple[str, ...]
+    replicas: int
+    batch_size: int | None = None
+    native: Any = None
+
+    def scope(self) -> contextlib.AbstractContextManager:
+        """The context to build, compile and train a model in.
+
+        Example:
+            >>> with setup("data_parallel").scope():
+            ...     model = ViT_S16(weights=None)
+            ...     model.compile("sgd", "categorical_crossentropy")
+            ...     model.fit(images, labels)
+        """
+        return (
+            contextlib.nullcontext()
+            if self.native is None
+            else (self.native.scope())
+        )
+
+    def __str__(self):
+        text = (
+            f"{self.choice}: {_counted(len(self.devices), 'device')} "
+            f"({', '.join(self.devices)}), "
+            f"{_counted(self.replicas, 'replica')}"
+        )
+        if self.batch_size is None:
+            return text
+        share = self.batch_size // self.replicas
+        return f"{text}, batch {self.batch_size} ({share} on each)"
+
+
+def setup(
+    choice: str = "auto",
+    *,
+    batch_size: int | None = None,
+    model_axis: int = MODEL_AXIS,
+) -> Distribution:
+    """Chooses the devices that a model is trained on, and how they share it.
+
+    The batch size is that of all devices together, so that the result does
+    not depend on their number.
+
+    Args:
+        choice: "auto" takes all devices that divide the batch. "single" is
+            one. "data_parallel" (JAX) and "mirrored" (TensorFlow) cut the
+            batch; "fsdp" (JAX) the kernels of the blocks as well, and
+            "model_parallel" (JAX) attention and MLPs.
+        batch_size: int, images that the model sees at once, None if unknown.
+        model_axis: int, devices that share a layer under "model_parallel".
+
+    Returns:
+        A `Distribution`; str() of it says in a line what was taken.
+
+    Raises:
+        ValueError: for a choice that the backend does not have, or a batch
+            that the devices cannot share.
+
+    Example:
+        >>> chosen = setup("data_parallel", batch_size=512)
+        >>> print(chosen)
+        data_parallel: 2 devices (gpu:0, gpu:1), 2 replicas, batch 512 (256
+        on each)
+        >>> with chosen.scope():
+        ...     model = ViT_B16(classes=10)
+        ...     model.compile("sgd", "categorical_crossentropy")
+        ...     model.fit(batches)
+    """
+    check_choice("distribution", choice, DISTRIBUTIONS)
+    found = devices()
+    if choice == "auto":
+        choice, found = _automatic(found, batch_size)
+    if choice == "single":
+        return Distribution(choice, (found[0],), 1, batch_size)
+    native, replicas = _maker(choice)(found, model_axis)
+    if batch_size is not None and batch_size % replicas:
+        raise ValueError(
+            f"{choice} cuts a batch into {replicas} equal shares. Received: "
+            f"a batch of {batch_size} (in training, batch_size divided by "
+            f"accumulation_steps). Make it a multiple of {replicas}, or use "
+            "auto, which takes as many devices as divide it."
+        )
+    return Distribution(choice, tuple(found), replicas, batch_size, native)
+
+
+def _automatic(found, batch_size):
+    """The backend's plain choice, with as many devices as divide a batch."""
+    usable = [
+        n
+        for n in range(1, len(found) + 1)
+        if batch_size is None or batch_size % n == 0
+    ]
+    plain = PLAIN[keras.backend.backend()]
+    return (plain if usable[-1] > 1 else "single"), found[: usable[-1]]
+
+
+def _maker(choice) -> Callable:
+    backend = keras.backend.backend()
+    if choice not in MAKERS[backend]:
+        known = ", ".join(("auto", "single", *MAKERS[backend]))
+        raise ValueError(
+            f"There is no {choice!r} on the {backend} backend. Use "
+            f"{PLAIN[backend]!r}; it has {known}. KERAS_BACKEND is another "
+            "way: jax has data_parallel, fsdp and model_parallel, tensorflow "
+            "mirrored."
+        )
+    return MAKERS[backend][choice]
+
+
+def _counted(number, noun):
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def devices() -> list[str]:
@@ -55,96 +214,28 @@ def sync_state(model) -> None:
         model.jax_state_sync()
 
 
-def random_states() -> dict[str, np.ndarray]:
-    """The states of the generators that the backend keeps to itself.
-
-    On torch, Keras's dropout draws from torch's own generators unless it is
-    given a seed; the other backends draw from variables of the model alone.
-
-    Returns:
-        Name of a device to uint8 array; empty on the other backends.
-
-    Example:
-        >>> sorted(random_states())
-        ['cpu', 'cuda0']
-    """
-    if keras.backend.backend() != "torch":
-        return {}
-    import torch
-
-    states = {"cpu": torch.get_rng_state()}
-    for i in range(torch.cuda.device_count()):
-        states[f"cuda{i}"] = torch.cuda.get_rng_state(i)
-    return {name: state.numpy() for name, state in states.items()}
-
-
-def set_random_states(states: dict[str, np.ndarray]) -> None:
-    """Takes the generators back to states that they had.
-
-    Args:
-        states: as `random_states` returned them; those of devices that there
-            are not are passed over.
-
-    Example:
-        >>> set_random_states(states)
-    """
-    for name in random_states().keys() & states.keys():
-        import torch
-
-        state = torch.from_numpy(states[name])
-        if name == "cpu":
-            torch.set_rng_state(state)
-        else:
-            torch.cuda.set_rng_state(state, int(name.removeprefix("cuda")))
-
-
-def peak_memory() -> int | None:
-    """The most memory that was in use so far.
-
-    Returns:
-        Bytes, of the first accelerator, or of the process where there is
-        none; None where the system does not tell.
-
-    Example:
-        >>> peak_memory() > 0
-        True
-    """
-    return _PEAKS[keras.backend.backend()]() or _process_peak()
-
-
-def _tensorflow_peak():
+def _mirrored(devices, model_axis):
     import tensorflow as tf
 
-    if not tf.config.list_physical_devices("GPU"):
-        return None
-    return tf.config.experimental.get_memory_info("GPU:0")["peak"]
+    strategy = tf.distribute.MirroredStrategy(devices)
+    return strategy, strategy.num_replicas_in_sync
 
 
-def _jax_peak():
-    import jax
+def _on_jax(layout):
+    def make(devices, model_axis):
+        native = layout(devices, model_axis)
+        return native, native.device_mesh.shape[0]
 
-    statistics = jax.local_devices()[0].memory_stats() or {}
-    return statistics.get("peak_bytes_in_use")
-
-
-def _torch_peak():
-    import torch
-
-    available = torch.cuda.is_available()
-    return torch.cuda.max_memory_allocated() if available else None
+    return make
 
 
-def _process_peak():
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
-_PEAKS = {
-    "tensorflow": _tensorflow_peak,
-    "jax": _jax_peak,
-    "torch": _torch_peak,
+PLAIN = {"jax": "data_parallel", "tensorflow": "mirrored", "torch": "single"}
+MAKERS = {
+    "jax": {
+        "data_parallel": _on_jax(layouts.data_parallel),
+        "fsdp": _on_jax(layouts.fsdp),
+        "model_parallel": _on_jax(layouts.model_parallel),
+    },
+    "tensorflow": {"mirrored": _mirrored},
+    "torch": {},
 }

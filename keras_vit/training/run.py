@@ -14,6 +14,7 @@ from keras_vit import data
 from keras_vit.training import (
     build,
     checkpoints,
+    distribution,
     loop,
     model_file,
     resume,
@@ -60,7 +61,8 @@ def train(recipe: Recipe, *, dataset=None, callbacks=()) -> Run:
     checkpoints; a run that was stopped at any moment continues from its last
     checkpoint, to the same weights as if it had not been. At the end the
     folder has the model with the weights of the last step, or their moving
-    average. The test images are not looked at.
+    average. The test images are not looked at. Batch sizes are those of all
+    devices together; the model that is returned is on one.
 
     Args:
         recipe: a `Recipe`.
@@ -83,6 +85,18 @@ def train(recipe: Recipe, *, dataset=None, callbacks=()) -> Run:
     Example:
         >>> train(Recipe(run_dir="runs/digits")).history["val_accuracy"]
     """
+    chosen = distribution.setup(
+        recipe.distribution, batch_size=recipe.training.micro_batch_size
+    )
+    print(f"Distribution {chosen}", flush=True)
+    with chosen.scope():
+        run = _train(recipe, dataset, callbacks)
+    if chosen.native is not None:
+        distribution.collect(run.model)
+    return run
+
+
+def _train(recipe, dataset, callbacks):
     # What may be wrong with a recipe shows before an earlier run is replaced.
     dataset = dataset or data.open_dataset(recipe.data)
     keras.utils.set_random_seed(recipe.seed)

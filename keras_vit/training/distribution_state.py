@@ -1,0 +1,131 @@
+"""What a backend keeps to itself: places, generators, memory in use."""
+
+import sys
+
+import keras
+import numpy as np
+
+__all__ = ["collect", "peak_memory", "random_states", "set_random_states"]
+
+
+def collect(model) -> None:
+    """Takes a trained model out of its distribution, for use as any other.
+
+    On JAX its variables lie on several devices, where only batches that these
+    can share may meet them; afterwards they are on one. TensorFlow's need
+    nothing.
+
+    Args:
+        model: a compiled Keras model whose optimizer is built.
+
+    Example:
+        >>> with setup("fsdp").scope():
+        ...     model.fit(batches)
+        >>> collect(model)
+        >>> model(image[None])
+    """
+    if keras.backend.backend() != "jax":
+        return
+    groups = model.variables, model.optimizer.variables, model.metrics_variables
+    for variable in (x for group in groups for x in group):
+        value = np.array(keras.ops.convert_to_numpy(variable))
+        variable._layout = None
+        variable.assign(value)
+    # They were compiled for the devices of before.
+    model.train_function = model.test_function = None
+    model.predict_function = None
+
+
+def random_states() -> dict[str, np.ndarray]:
+    """The states of the generators that the backend keeps to itself.
+
+    On torch, Keras's dropout draws from torch's own generators unless it is
+    given a seed; the other backends draw from variables of the model alone.
+
+    Returns:
+        Name of a device to uint8 array; empty on the other backends.
+
+    Example:
+        >>> sorted(random_states())
+        ['cpu', 'cuda0']
+    """
+    if keras.backend.backend() != "torch":
+        return {}
+    import torch
+
+    states = {"cpu": torch.get_rng_state()}
+    for i in range(torch.cuda.device_count()):
+        states[f"cuda{i}"] = torch.cuda.get_rng_state(i)
+    return {name: state.numpy() for name, state in states.items()}
+
+
+def set_random_states(states: dict[str, np.ndarray]) -> None:
+    """Takes the generators back to states that they had.
+
+    Args:
+        states: as `random_states` returned them; those of devices that there
+            are not are passed over.
+
+    Example:
+        >>> set_random_states(states)
+    """
+    for name in random_states().keys() & states.keys():
+        import torch
+
+        state = torch.from_numpy(states[name])
+        if name == "cpu":
+            torch.set_rng_state(state)
+        else:
+            torch.cuda.set_rng_state(state, int(name.removeprefix("cuda")))
+
+
+def peak_memory() -> int | None:
+    """The most memory that was in use so far.
+
+    Returns:
+        Bytes, of the first accelerator, or of the process where there is
+        none; None where the system does not tell.
+
+    Example:
+        >>> peak_memory() > 0
+        True
+    """
+    return _PEAKS[keras.backend.backend()]() or _process_peak()
+
+
+def _tensorflow_peak():
+    import tensorflow as tf
+
+    if not tf.config.list_physical_devices("GPU"):
+        return None
+    return tf.config.experimental.get_memory_info("GPU:0")["peak"]
+
+
+def _jax_peak():
+    import jax
+
+    statistics = jax.local_devices()[0].memory_stats() or {}
+    return statistics.get("peak_bytes_in_use")
+
+
+def _torch_peak():
+    import torch
+
+    available = torch.cuda.is_available()
+    return torch.cuda.max_memory_allocated() if available else None
+
+
+def _process_peak():
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+_PEAKS = {
+    "tensorflow": _tensorflow_peak,
+    "jax": _jax_peak,
+    "torch": _torch_peak,
+}

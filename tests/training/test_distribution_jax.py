@@ -1,0 +1,158 @@
+"""Several JAX devices train as one does: virtual ones, in their own process."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+TESTS = pathlib.Path(__file__).parents[1]
+STEPS, DEVICES = 30, 8
+
+LOSSES = """
+import json, sys
+import keras
+import numpy as np
+import tiny_training as tiny
+from keras_vit.training.distribution import setup
+
+with_average = sys.argv[1] == "average"
+random = np.random.default_rng(0)
+classes = random.integers(0, 3, (30, 16))
+images = random.uniform(0, 155, (30, 16, 8, 8, 1)) + (
+    50 * classes[..., None, None, None]
+)
+
+labels = np.eye(3, dtype="float32")[classes]
+
+def loss(model, batch):
+    model.reset_metrics()
+    return float(model.train_on_batch(*batch))
+
+def losses(choice):
+    keras.utils.set_random_seed(3)
+    chosen = setup(choice, batch_size=16)
+    with chosen.scope():
+        model = tiny.model(hidden_dim=16, mlp_dim=32)
+        rule = keras.optimizers.SGD(
+            0.1,
+            momentum=0.9,
+            global_clipnorm=0.5,
+            use_ema=with_average,
+            ema_momentum=0.9,
+            gradient_accumulation_steps=2 if with_average else None,
+        )
+        model.compile(rule, tiny.loss())
+        found = [
+            loss(model, batch)
+            for batch in zip(images.astype("float32"), labels)
+        ]
+        rule.finalize_variable_values(model.trainable_variables)
+    kernel = model.get_layer("block_0").mlp.dense.kernel.value
+    return {
+        "told": str(chosen),
+        "losses": found,
+        "share": list(kernel.addressable_shards[0].data.shape),
+        "weights": [float(np.abs(x).sum()) for x in model.get_weights()],
+    }
+
+choices = "single", "data_parallel", "fsdp", "model_parallel"
+print(json.dumps({choice: losses(choice) for choice in choices}))
+"""
+RUNS = """
+import json, pathlib, sys
+import keras
+import numpy as np
+from test_run import DATASET, Interrupt, recipe, values
+from keras_vit.training import ModelConfig, build, checkpoints, train
+from keras_vit.training.distribution import setup
+import dataclasses
+
+folder = pathlib.Path(sys.argv[1])
+
+def trained(name, choice, callbacks=()):
+    asked = recipe(folder / name, distribution=choice)
+    return train(asked, dataset=DATASET, callbacks=callbacks).model
+
+one = trained("one", "single")
+try:
+    trained("several", "fsdp", [Interrupt()])
+except KeyboardInterrupt:
+    pass
+several = trained("several", "data_parallel")
+for x, y in zip(values(one), values(several), strict=True):
+    np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+
+# One image is no batch that four devices could share.
+image = np.random.default_rng(0).uniform(0, 255, (1, 8, 8, 1))
+np.testing.assert_allclose(one(image), several(image), rtol=1e-4, atol=1e-5)
+
+weights = ModelConfig(weights=str(folder / "one"), head="keep", name=None)
+asked = dataclasses.replace(recipe(folder / "more"), model=weights)
+with setup("fsdp").scope():
+    loaded = build.make_model(asked, DATASET.class_names)
+    for x, y in zip(values(one), values(loaded), strict=True):
+        np.testing.assert_array_equal(x, y)
+    kernel = loaded.get_layer("block_0").mlp.dense.kernel.value
+    assert kernel.addressable_shards[0].data.shape == (8, 8 // 4)
+print("same")
+"""
+
+
+@pytest.fixture(autouse=True)
+def on_jax(backend):
+    if backend != "jax":
+        pytest.skip("What is tested here is there on JAX alone.")
+
+
+def run(script, *arguments, devices=DEVICES):
+    """The last line of what a script says, in a process of its own."""
+    paths = [
+        str(TESTS),
+        str(TESTS / "training"),
+        str(TESTS.parent),
+        os.environ.get("PYTHONPATH", ""),
+    ]
+    flag = f"--xla_force_host_platform_device_count={devices}"
+    ended = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            "XLA_FLAGS": flag,
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return ended.stdout.splitlines()[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["plain", "average"])
+def test_every_layout_has_the_losses_of_one_device(kind):
+    """With dropout, stochastic depth, clipping; and averages, accumulation."""
+    found = json.loads(run(LOSSES, kind))
+    one = found.pop("single")
+    assert len(one["losses"]) == STEPS
+    assert one["losses"][-1] < 0.9 * one["losses"][0]
+    shares = {
+        "data_parallel": [16, 32],
+        "fsdp": [16, 32 // DEVICES],
+        "model_parallel": [16, 32 // 2],
+    }
+    assert found.keys() == shares.keys()
+    for choice, several in found.items():
+        assert several["told"].startswith(f"{choice}: 8 devices (cpu:0, ")
+        assert several["share"] == shares[choice]
+        for name in ("losses", "weights"):
+            np.testing.assert_allclose(several[name], one[name], 1e-5)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_among_others_and_weights_load_into_shares(tmp_path):
+    assert run(RUNS, tmp_path, devices=4) == "same"
