@@ -1,5 +1,7 @@
 """`keras_vit.predict`, against the model's own scores."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -209,3 +211,20 @@ def test_application_alone_is_a_model_of_random_weights():
     model = load_network("ViT_Ti16", image_size=32)
     assert model.input_shape == (None, 32, 32, 3)
     assert model.config.include_preprocessing
+
+
+def test_classes_of_a_folder_are_those_of_its_config(tmp_path):
+    from keras_vit.experiments.prediction import loading
+
+    labels = {"10": "owl", "2": "dog", "0": "cat"}
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": labels}))
+    assert loading._class_names(str(tmp_path)) == ("cat", "dog", "owl")
+    (tmp_path / "config.json").write_text("{}")
+    assert loading._class_names(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("load", [load_classifier, load_network])
+def test_weights_for_any_size_need_a_size(load):
+    entry = next(x for x in catalog.entries("BiT_R50x1") if not x.image_size)
+    with pytest.raises(ValueError, match="--image_size"):
+        load(entry.key)

@@ -53,7 +53,7 @@ def load_classifier(
     """
     text = os.fspath(source)
     run = _run_config(text)
-    weights = dataclasses.replace(_model_source(text), image_size=image_size)
+    weights = _model_source(text, image_size=image_size)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "The classification layer in")
         try:
@@ -96,8 +96,7 @@ def load_network(
     """
     options: dict = {"image_size": image_size, "precision": precision}
     if source not in applications.__all__ or os.path.exists(source):
-        weights = dataclasses.replace(_model_source(source), **options)
-        return load_model(weights, with_head=False)
+        return load_model(_model_source(source, **options), with_head=False)
     size = image_size or 224
     sides = (size, size) if isinstance(size, int) else tuple(size)
     return getattr(applications, source)(
@@ -118,11 +117,18 @@ def _entry(source):
         return None  # Who opens it says what is wrong.
 
 
-def _model_source(source):
+def _model_source(source, *, image_size, **options):
     entry = _entry(source)
     if entry is None:
-        return ModelSource(weights=source)
-    return ModelSource(weights=entry.name, name=entry.model)
+        return ModelSource(source, image_size=image_size, **options)
+    if entry.image_size is None and image_size is None:
+        raise ValueError(
+            f"{entry.key} takes images of any size. Give one, such as 224: "
+            "--image_size of a command, image_size= of load_classifier."
+        )
+    return ModelSource(
+        entry.name, entry.model, image_size=image_size, **options
+    )
 
 
 def _run_config(source):
