@@ -16,6 +16,7 @@ from keras_vit.training.average import (
     take_average,
 )
 from keras_vit.training.callbacks import Progress, StopAtTotal
+from keras_vit.training.distribution_gradients import sum_gradients_first
 from keras_vit.training.keeping import Checkpoints, KeepBest
 from keras_vit.training.metrics_log import MetricsLog
 from keras_vit.training.non_finite import FirstNonFinite, GradientWatch
@@ -122,6 +123,7 @@ class Loop:
             weighted_metrics=[Accuracy("accuracy")],
             steps_per_execution=self.plan.batches_per_call,
         )
+        sum_gradients_first(model.optimizer)
         gradients = GradientWatch(model.optimizer)
         model.optimizer.build(model.trainable_variables)
         return losses, gradients

@@ -123,7 +123,7 @@ class MetricsLog(keras.callbacks.Callback):
             for name, value in results.items()
             if not isinstance(value, dict)
         }
-        batches = int(self.losses.batches)
+        batches = int(_number(self.losses.batches))
         self._check()
         # Reading the metrics waited for the device.
         seconds = time.perf_counter() - self._begin
@@ -148,16 +148,19 @@ class MetricsLog(keras.callbacks.Callback):
                 / new
                 for name, mean in means.items()
             },
-            "learning_rate": float(self.model.optimizer.learning_rate),
-            "gradient_norm": float(self.gradients.norm),
+            "learning_rate": float(_number(self.model.optimizer.learning_rate)),
+            "gradient_norm": float(_number(self.gradients.norm)),
             "images_per_second": images / seconds,
             "peak_memory": peak_memory(),
         }
 
     def _check(self) -> None:
         """Raises where a loss or gradient since the last look is not finite."""
-        first, parts = int(self.losses.first), self.plan.batches_per_step
-        found = [int(self.gradients.first), math.inf]
+        first, parts = (
+            int(_number(self.losses.first)),
+            self.plan.batches_per_step,
+        )
+        found = [int(_number(self.gradients.first)), math.inf]
         if first:
             begun = self._stretch * self.plan.checkpoint_every
             found.append(begun + (first - 1) // parts + 1)
@@ -172,6 +175,11 @@ class MetricsLog(keras.callbacks.Callback):
             os.fsync(file.fileno())
         for listener in self.listeners:
             listener(row)
+
+
+def _number(variable):
+    # The variables of a tf.distribute strategy do not convert themselves.
+    return keras.ops.convert_to_numpy(variable)
 
 
 def _stop(folder, step, names):

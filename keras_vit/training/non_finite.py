@@ -31,8 +31,10 @@ class FirstNonFinite(keras.metrics.Metric):
     def __init__(self, loss, name="first_non_finite"):
         super().__init__(name=name)
         self.loss = loss
-        self.batches = self.add_variable((), "zeros", dtype="int32")
-        self.first = self.add_variable((), "zeros", dtype="int32")
+        # Replicas count alike: theirs are not added up.
+        options = {"dtype": "int32", "aggregation": "only_first_replica"}
+        self.batches = self.add_variable((), "zeros", **options)
+        self.first = self.add_variable((), "zeros", **options)
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         self.batches.assign_add(1)
@@ -68,8 +70,12 @@ class GradientWatch:
     def __init__(self, optimizer: keras.optimizers.Optimizer):
         if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
             optimizer = optimizer.inner_optimizer
-        self.norm = optimizer.add_variable((), name="gradient_norm")
-        self.first = optimizer.add_variable((), dtype="int32", name="first")
+        # Replicas see the same gradients, those of the whole batch.
+        one = {"aggregation": "only_first_replica"}
+        self.norm = optimizer.add_variable((), name="gradient_norm", **one)
+        self.first = optimizer.add_variable(
+            (), dtype="int32", name="first", **one
+        )
         self._optimizer = optimizer
         self._clip = optimizer._clip_gradients
         optimizer._clip_gradients = self._measure_and_clip

@@ -88,12 +88,26 @@ def train(recipe: Recipe, *, dataset=None, callbacks=()) -> Run:
     chosen = distribution.setup(
         recipe.distribution, batch_size=recipe.training.micro_batch_size
     )
+    _check_mirrored(chosen, recipe.training)
     print(f"Distribution {chosen}", flush=True)
     with chosen.scope():
         run = _train(recipe, dataset, callbacks)
     if chosen.native is not None:
         distribution.collect(run.model)
     return run
+
+
+def _check_mirrored(chosen, training):
+    """Raises for what Keras 3.15 cannot do in replicas of tf.distribute."""
+    if chosen.choice != "mirrored":
+        return
+    for name in ("accumulation_steps", "steps_per_execution"):
+        if (value := getattr(training, name)) > 1:
+            raise ValueError(
+                "Keras has no such updates on several TensorFlow devices. "
+                f"Received: training.{name}={value}, {chosen}. Set it to 1, "
+                "or distribution to single, or KERAS_BACKEND to jax."
+            )
 
 
 def _train(recipe, dataset, callbacks):
