@@ -56,6 +56,7 @@ def losses(choice):
         "told": str(chosen),
         "losses": found,
         "share": list(kernel.addressable_shards[0].data.shape),
+        "holders": len(kernel.sharding.device_set),
         "weights": [float(np.abs(x).sum()) for x in model.get_weights()],
     }
 
@@ -149,6 +150,7 @@ def test_every_layout_has_the_losses_of_one_device(kind):
     for choice, several in found.items():
         assert several["told"].startswith(f"{choice}: 8 devices (cpu:0, ")
         assert several["share"] == shares[choice]
+        assert several["holders"] == DEVICES
         for name in ("losses", "weights"):
             np.testing.assert_allclose(several[name], one[name], 1e-5)
 
