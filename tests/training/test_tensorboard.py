@@ -1,5 +1,6 @@
 import importlib.util
 import sys
+import time
 import types
 
 import pytest
@@ -70,13 +71,19 @@ def test_events_are_what_tensorboard_reads(needed, tmp_path, monkeypatch):
     write(ROW)
     write({"step": 100, "loss": 1.25})
     read = event_accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
-    read.Reload()
-    # TensorFlow writes a scalar as a tensor.
-    if "loss" in read.Tags()["scalars"]:
-        found = [(event.step, event.value) for event in read.Scalars("loss")]
-    else:
-        found = [
-            (event.step, float(tensor_util.make_ndarray(event.tensor_proto)))
-            for event in read.Tensors("loss")
-        ]
+    found, end = [], time.monotonic() + 30
+    while len(found) < 2 and time.monotonic() < end:  # a thread writes
+        read.Reload()
+        # TensorFlow writes a scalar as a tensor.
+        if "loss" in read.Tags()["scalars"]:
+            events = read.Scalars("loss")
+            found = [(event.step, event.value) for event in events]
+        elif "loss" in read.Tags()["tensors"]:
+            found = [
+                (
+                    event.step,
+                    float(tensor_util.make_ndarray(event.tensor_proto)),
+                )
+                for event in read.Tensors("loss")
+            ]
     assert found == [(50, 2.5), (100, 1.25)]
