@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 __all__ = ["FOLDER", "event_writer"]
 
+FLUSH_SECONDS = 2
 FOLDER = "tensorboard"
 NOT_NUMBERS_OF_INTEREST = ("step", "epoch")
 
@@ -46,15 +47,12 @@ def _lines(scalar):
 def _tensorboardx(folder, step):
     import tensorboardX
 
-    writer = tensorboardX.SummaryWriter(
-        str(folder), purge_step=step + 1 if step else None
-    )
-
-    def scalar(name, value, step):
-        writer.add_scalar(name, value, step)
-        writer.flush()
-
-    return scalar
+    # A thread writes; its own flush() does not wait for what is in the queue.
+    return tensorboardX.SummaryWriter(
+        str(folder),
+        purge_step=step + 1 if step else None,
+        flush_secs=FLUSH_SECONDS,
+    ).add_scalar
 
 
 def _tensorflow(folder, step):
