@@ -29,6 +29,7 @@ from keras_vit.evaluation.few_shot import (
 )
 from keras_vit.evaluation.few_shot_config import FewShot
 from keras_vit.experiments.models import load_model, tiny_model
+from keras_vit.files import replacing
 from keras_vit.training import run_folder
 from keras_vit.training.command_line import fail, parse
 from keras_vit.training.environment import environment, versions
@@ -91,7 +92,7 @@ def run(recipe: FewShot) -> dict:
         "versions": versions(),
     }
     write_table(folder / "few_shot.csv", rows)
-    with run_folder.replacing(folder / "few_shot.png") as path:
+    with replacing(folder / "few_shot.png") as path:
         plot(result).savefig(path, dpi=DOTS_PER_INCH)
     run_folder.write_json(folder / "result.json", result)
     return result
@@ -143,7 +144,7 @@ def write_table(path, rows: list[dict]) -> None:
         rows: what `few_shot` returns.
     """
     with (
-        run_folder.replacing(path) as temporary,
+        replacing(path) as temporary,
         open(temporary, "w", newline="", encoding="utf-8") as file,
     ):
         writer = csv.DictWriter(file, list(rows[0]))

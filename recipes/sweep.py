@@ -23,6 +23,7 @@ import yaml
 from keras_vit import data
 from keras_vit.data.presets_table import PRESETS
 from keras_vit.experiments import evaluated, finish, run_script
+from keras_vit.files import replacing
 from keras_vit.training import Recipe, run_folder, train
 from keras_vit.training.environment import versions
 from keras_vit.training.resume import differences
@@ -176,7 +177,7 @@ def write_table(folder: pathlib.Path, rows: list[dict]) -> None:
     import matplotlib.figure
 
     with (
-        run_folder.replacing(folder / "sweep.csv") as path,
+        replacing(folder / "sweep.csv") as path,
         path.open("w", newline="") as file,
     ):
         writer = csv.DictWriter(file, list(rows[0]))
@@ -191,7 +192,7 @@ def write_table(folder: pathlib.Path, rows: list[dict]) -> None:
     axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
     axes.set_xlabel("learning rate")
     axes.set_ylabel("accuracy on the validation images, %")
-    with run_folder.replacing(folder / "sweep.png") as path:
+    with replacing(folder / "sweep.png") as path:
         figure.savefig(path, dpi=DOTS_PER_INCH)
 
 

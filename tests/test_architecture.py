@@ -19,6 +19,7 @@ _USES_MODELS = {*_MODELS, "data", "preprocessing"}
 ARROWS = {
     "version": set(),
     "_environment": set(),
+    "files": set(),
     "layers": set(),
     "models": {"layers"},
     "preprocessing": set(),
@@ -115,7 +116,7 @@ def _objection(package: str, found: Import) -> str | None:
 def _arrow_objection(package: str, rest: list[str]) -> str | None:
     if package in TOP:
         return None
-    allowed = {package, "version", *ARROWS[package]}
+    allowed = {package, "version", "files", *ARROWS[package]}
     if rest and rest[0] in allowed:
         return None
     return f"not an arrow; {package} may import {sorted(allowed)}"

@@ -6,7 +6,6 @@ from keras_vit.data.dataset import Dataset
 from keras_vit.data.evaluation import evaluation_batches
 from keras_vit.data.examples import Examples
 from keras_vit.data.foreign import FitStream
-from keras_vit.data.images import read_image
 from keras_vit.data.opening import open_dataset
 from keras_vit.data.stream import TrainingStream, training_stream
 
@@ -20,6 +19,5 @@ __all__ = [
     "TrainingStream",
     "evaluation_batches",
     "open_dataset",
-    "read_image",
     "training_stream",
 ]

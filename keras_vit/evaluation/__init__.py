@@ -3,7 +3,6 @@
 from keras_vit.evaluation.classification import (
     accuracy,
     nearest_neighbour_predictions,
-    predict_probabilities,
 )
 from keras_vit.evaluation.files import write_evaluation
 from keras_vit.evaluation.gallery import images_at, worst
@@ -37,7 +36,6 @@ __all__ = [
     "nearest_neighbour_predictions",
     "per_class",
     "predict_classes",
-    "predict_probabilities",
     "read_real_labels",
     "summarise",
     "summarise_real",

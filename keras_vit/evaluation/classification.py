@@ -3,32 +3,12 @@
 Axes: N images, H and W height and width, C channels, K classes.
 """
 
-import keras
 import numpy as np
 
 __all__ = [
     "accuracy",
     "nearest_neighbour_predictions",
-    "predict_probabilities",
 ]
-
-
-def predict_probabilities(model, images, batch_size: int = 256) -> np.ndarray:
-    """Class probabilities by a model that gives logits.
-
-    Args:
-        model: a Keras model from (N, H, W, C) to logits (N, K).
-        images: array of shape (N, H, W, C), in the range of the model.
-        batch_size: int, images in a step; the last step may have fewer.
-
-    Returns:
-        float array of shape (N, K); rows sum to 1.
-
-    Example:
-        >>> predict_probabilities(model, images).argmax(axis=-1)
-    """
-    logits = model.predict(images, batch_size=batch_size, verbose=0)
-    return keras.ops.convert_to_numpy(keras.ops.softmax(logits))
 
 
 def accuracy(labels, predictions) -> float:

@@ -4,14 +4,14 @@ Axes: N images, M of them to look at, H and W height and width, C channels, K
 classes.
 """
 
-import contextlib
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from keras_vit.evaluation.gallery import images_at, worst
 from keras_vit.evaluation.metrics import per_class, write_per_class
 from keras_vit.evaluation.predictions import Predictions
+from keras_vit.files import replacing
 
 __all__ = ["write_evaluation"]
 
@@ -54,22 +54,11 @@ def write_evaluation(
     folder = pathlib.Path(folder)
     rows = worst(predictions, num_pictures)
     pictures = images_at(batches, rows)
-    with _replacing(folder / "predictions.npz") as path:
+    with replacing(folder / "predictions.npz") as path:
         predictions.save(path, pictures=pictures, picture_rows=rows)
     if predictions.labels.ndim == 1:
         table = per_class(
             predictions.labels, predictions.classes[:, 0], class_names
         )
-        with _replacing(folder / "per_class.csv") as path:
+        with replacing(folder / "per_class.csv") as path:
             write_per_class(path, table)
-
-
-@contextlib.contextmanager
-def _replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A path beside the real one, renamed to it: a file there is whole."""
-    temporary = path.with_name(f".partial-{path.name}")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_vit import data, evaluation
 from keras_vit.analysis.report import write_augmented, write_report
+from keras_vit.files import replacing
 from keras_vit.training import Recipe, Run, run_folder
 from keras_vit.training.environment import versions
 from keras_vit.training.inputs import make_stream
@@ -104,7 +105,7 @@ def finish(run: Run, recipe: Recipe, result: dict) -> dict:
     """
     stream = make_stream(recipe, run.dataset, run.model)
     images, labels = next(iter(stream.from_step(0)))
-    with run_folder.replacing(run.folder / "augmented.npz") as path:
+    with replacing(run.folder / "augmented.npz") as path:
         write_augmented(
             path,
             np.asarray(images)[:NUM_AUGMENTED],

@@ -17,8 +17,8 @@ import numpy as np
 
 from keras_vit.checkpoints.containers.errors import refusing
 from keras_vit.checkpoints.containers.npz import open_npz, write_npz
+from keras_vit.files import PARTIAL, replacing
 from keras_vit.training.distribution import random_states, set_random_states
-from keras_vit.training.run_folder import PARTIAL, replacing
 
 __all__ = [
     "FOLDER",

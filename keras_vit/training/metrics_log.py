@@ -9,10 +9,10 @@ import time
 
 import keras
 
+from keras_vit.files import replacing
 from keras_vit.training.distribution import peak_memory, sync_state
 from keras_vit.training.non_finite import FirstNonFinite, GradientWatch
 from keras_vit.training.plan import Plan
-from keras_vit.training.run_folder import replacing
 
 __all__ = ["MetricsLog", "read_history"]
 

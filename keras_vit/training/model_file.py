@@ -10,7 +10,7 @@ import keras
 
 # Keras loads the classes that are registered, which importing them does.
 import keras_vit.models  # noqa: F401
-from keras_vit.training.run_folder import replacing
+from keras_vit.files import replacing
 
 __all__ = ["load", "save"]
 

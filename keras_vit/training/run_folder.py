@@ -6,13 +6,13 @@ and result.json last: a folder that holds it is a finished run.
 """
 
 import collections
-import contextlib
 import json
 import os
 import pathlib
 import re
 import shutil
-from collections.abc import Iterator
+
+from keras_vit.files import PARTIAL, replacing
 
 __all__ = [
     "CONFIG",
@@ -21,7 +21,6 @@ __all__ = [
     "check",
     "clear",
     "prepare",
-    "replacing",
     "write_examples",
     "write_json",
     "write_yaml",
@@ -46,7 +45,6 @@ FILES = (
     MARK,
 )
 FOLDERS = ("checkpoints", "examples", "tensorboard")
-PARTIAL = ".partial-"
 
 
 def check(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
@@ -125,42 +123,6 @@ def prepare(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
     folder = check(path, overwrite=overwrite)
     clear(folder)
     return folder
-
-
-@contextlib.contextmanager
-def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Gives a temporary path and renames it to the real one at the end.
-
-    Args:
-        path: the file to write.
-
-    Yields:
-        A path with the same suffix in the same folder. When the block raises,
-        it is removed and the old file stays as it was.
-
-    Example:
-        >>> with replacing(folder / "model.keras") as path:
-        ...     model.save(path)
-    """
-    temporary = path.with_name(f"{PARTIAL}{path.name}")
-    try:
-        yield temporary
-        _flush(temporary)
-        temporary.replace(path)
-        _flush(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _flush(path: pathlib.Path) -> None:
-    """Waits until the disk has what was written to a file or folder."""
-    if path.is_dir() and os.name == "nt":
-        return  # Windows opens no folders.
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_json(path: pathlib.Path, content) -> None:

@@ -1,4 +1,3 @@
-import keras
 import numpy as np
 import pytest
 
@@ -26,17 +25,3 @@ def test_nearest_neighbour_is_the_brute_force_one(generator):
 
 def test_accuracy_is_the_share_of_right_answers():
     assert evaluation.accuracy([0, 1, 2, 2, 1], [0, 1, 1, 2, 0]) == 0.6
-
-
-def test_probabilities_are_the_softmax_of_all_logits(generator):
-    kernel = generator.normal(size=(12, 5)).astype("float32")
-    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(5)])
-    model.build((None, 2, 2, 3))
-    model.layers[1].set_weights([kernel, np.zeros(5, "float32")])
-    images = generator.integers(0, 3, (7, 2, 2, 3), dtype=np.uint8)
-    powers = np.exp(images.reshape(7, 12) @ kernel.astype(np.float64))
-    np.testing.assert_allclose(
-        evaluation.predict_probabilities(model, images, batch_size=3),
-        powers / powers.sum(axis=-1, keepdims=True),
-        rtol=1e-4,
-    )

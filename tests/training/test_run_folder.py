@@ -55,25 +55,6 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
         run_folder.prepare(tmp_path / "run", overwrite=True)
 
 
-def test_a_file_appears_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "result.json"
-    with run_folder.replacing(path) as temporary:
-        temporary.write_text("new")
-        assert not path.exists()
-    assert path.read_text() == "new"
-
-
-def test_a_failed_write_keeps_the_old_file(tmp_path):
-    path = tmp_path / "result.json"
-    path.write_text("old")
-    with pytest.raises(KeyboardInterrupt):
-        with run_folder.replacing(path) as temporary:
-            temporary.write_text("half")
-            raise KeyboardInterrupt
-    assert path.read_text() == "old"
-    assert [file.name for file in tmp_path.iterdir()] == ["result.json"]
-
-
 def test_examples_are_counted_in_their_class(tmp_path):
     images = np.arange(4, dtype=np.uint8).repeat(4).reshape(4, 2, 2, 1)
     labels = np.array([1, 0, 1, 1])

@@ -10,6 +10,7 @@ import pathlib
 
 from keras_vit.analysis.report.files import RunFiles
 from keras_vit.analysis.report.sections import SECTIONS
+from keras_vit.files import replacing
 
 __all__ = ["render_report", "write_report"]
 
@@ -37,10 +38,8 @@ def write_report(folder: str | os.PathLike) -> pathlib.Path:
     """
     page = render_report(folder)
     path = pathlib.Path(folder) / NAME
-    # Beside its place first: a report that is there is whole.
-    temporary = path.with_name(f".partial-{NAME}")
-    temporary.write_text(page, encoding="utf-8")
-    temporary.replace(path)
+    with replacing(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
     return path
 
 

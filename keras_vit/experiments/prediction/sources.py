@@ -13,12 +13,12 @@ import numpy as np
 
 from keras_vit import preprocessing
 from keras_vit.data import folders
-from keras_vit.data.images import MODES
 
 __all__ = ["images_of", "read_pixels"]
 
 # Training reads with TensorFlow; Pillow knows more kinds.
 SUFFIXES = (*folders.SUFFIXES, ".webp", ".tif", ".tiff")
+MODES = {1: "L", 3: "RGB"}  # Pillow's name for an image of so many channels
 # Of red, green and blue in grey, ITU-R BT.601, as in JPEG and in Pillow.
 LUMA = np.array([0.299, 0.587, 0.114], "float32")
 

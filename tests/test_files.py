@@ -1,0 +1,24 @@
+"""A file that is written is there whole or not at all."""
+
+import pytest
+
+from keras_vit.files import replacing
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "result.json"
+    with replacing(path) as temporary:
+        temporary.write_text("new")
+        assert not path.exists()
+    assert path.read_text() == "new"
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path):
+    path = tmp_path / "result.json"
+    path.write_text("old")
+    with pytest.raises(KeyboardInterrupt):
+        with replacing(path) as temporary:
+            temporary.write_text("half")
+            raise KeyboardInterrupt
+    assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["result.json"]
