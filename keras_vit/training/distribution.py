@@ -9,6 +9,7 @@ import keras
 
 from keras_vit.models.base import check_choice
 from keras_vit.training import distribution_layouts as layouts
+from keras_vit.training import distribution_strategies as strategies
 from keras_vit.training.distribution_state import (
     collect,
     peak_memory,
@@ -97,6 +98,7 @@ def setup(
     *,
     batch_size: int | None = None,
     model_axis: int = MODEL_AXIS,
+    steps_per_execution: int = 1,
 ) -> Distribution:
     """Chooses the devices that a model is trained on, and how they share it.
 
@@ -105,18 +107,19 @@ def setup(
 
     Args:
         choice: "auto" takes all devices that divide the batch. "single" is
-            one. "data_parallel" (JAX) and "mirrored" (TensorFlow) cut the
-            batch; "fsdp" (JAX) the kernels of the blocks as well, and
+            one. "data_parallel" (JAX), "mirrored" and "tpu" (TensorFlow) cut
+            the batch; "fsdp" (JAX) the kernels of the blocks as well, and
             "model_parallel" (JAX) attention and MLPs.
         batch_size: int, images that the model sees at once, None if unknown.
         model_axis: int, devices that share a layer under "model_parallel".
+        steps_per_execution: int, what the model is compiled with.
 
     Returns:
         A `Distribution`; str() of it says in a line what was taken.
 
     Raises:
-        ValueError: for a choice that the backend does not have, or a batch
-            that the devices cannot share.
+        ValueError: for a choice that the backend does not have, a batch that
+            the devices cannot share, or a TPU that is not there.
 
     Example:
         >>> chosen = setup("data_parallel", batch_size=512)
@@ -129,12 +132,13 @@ def setup(
         ...     model.fit(batches)
     """
     check_choice("distribution", choice, DISTRIBUTIONS)
-    found = devices()
+    # To ask for the devices before a TPU is set up would leave it out.
+    found = [] if choice == "tpu" else devices()
     if choice == "auto":
         choice, found = _automatic(found, batch_size)
     if choice == "single":
         return Distribution(choice, (found[0],), 1, batch_size)
-    native, replicas = _maker(choice)(found, model_axis)
+    native, replicas = _maker(choice)(found, model_axis, steps_per_execution)
     if batch_size is not None and batch_size % replicas:
         raise ValueError(
             f"{choice} cuts a batch into {replicas} equal shares. Received: "
@@ -142,7 +146,8 @@ def setup(
             f"accumulation_steps). Make it a multiple of {replicas}, or use "
             "auto, which takes as many devices as divide it."
         )
-    return Distribution(choice, tuple(found), replicas, batch_size, native)
+    names = tuple(found or devices())
+    return Distribution(choice, names, replicas, batch_size, native)
 
 
 def _automatic(found, batch_size):
@@ -164,7 +169,7 @@ def _maker(choice) -> Callable:
             f"There is no {choice!r} on the {backend} backend. Use "
             f"{PLAIN[backend]!r}; it has {known}. KERAS_BACKEND is another "
             "way: jax has data_parallel, fsdp and model_parallel, tensorflow "
-            "mirrored."
+            "mirrored and tpu."
         )
     return MAKERS[backend][choice]
 
@@ -214,17 +219,18 @@ def sync_state(model) -> None:
         model.jax_state_sync()
 
 
-def _mirrored(devices, model_axis):
-    import tensorflow as tf
-
-    strategy = tf.distribute.MirroredStrategy(devices)
-    return strategy, strategy.num_replicas_in_sync
-
-
 def _on_jax(layout):
-    def make(devices, model_axis):
+    def make(devices, model_axis, steps_per_execution):
         native = layout(devices, model_axis)
         return native, native.device_mesh.shape[0]
+
+    return make
+
+
+def _on_tensorflow(strategy):
+    def make(devices, model_axis, steps_per_execution):
+        native = strategy(devices, steps_per_execution)
+        return native, native.num_replicas_in_sync
 
     return make
 
@@ -236,6 +242,9 @@ MAKERS = {
         "fsdp": _on_jax(layouts.fsdp),
         "model_parallel": _on_jax(layouts.model_parallel),
     },
-    "tensorflow": {"mirrored": _mirrored},
+    "tensorflow": {
+        "mirrored": _on_tensorflow(strategies.mirrored),
+        "tpu": _on_tensorflow(strategies.tpu),
+    },
     "torch": {},
 }

@@ -17,6 +17,7 @@ from keras_vit.training.average import (
 )
 from keras_vit.training.callbacks import Progress, StopAtTotal
 from keras_vit.training.distribution_gradients import sum_gradients_first
+from keras_vit.training.distribution_masks import draw_own_masks
 from keras_vit.training.keeping import Checkpoints, KeepBest
 from keras_vit.training.metrics_log import MetricsLog
 from keras_vit.training.non_finite import FirstNonFinite, GradientWatch
@@ -124,6 +125,7 @@ class Loop:
             steps_per_execution=self.plan.batches_per_call,
         )
         sum_gradients_first(model.optimizer)
+        draw_own_masks(model)
         gradients = GradientWatch(model.optimizer)
         model.optimizer.build(model.trainable_variables)
         return losses, gradients
@@ -132,7 +134,9 @@ class Loop:
         batches, parts = stream.from_step(step), self.plan.batches_per_step
         if parts == 1:
             return batches
-        return batches.rebatch(self.plan.batch_size // parts)
+        # Nothing is left to drop; a TPU wants to know that.
+        size = self.plan.batch_size // parts
+        return batches.rebatch(size, drop_remainder=True)
 
     def _keeping(self, log, checkpoint, callbacks):
         """The callbacks in their order: each sees what those before did."""

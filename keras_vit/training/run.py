@@ -85,10 +85,12 @@ def train(recipe: Recipe, *, dataset=None, callbacks=()) -> Run:
     Example:
         >>> train(Recipe(run_dir="runs/digits")).history["val_accuracy"]
     """
+    _check_tpu(recipe.distribution, recipe.training.precision)
     chosen = distribution.setup(
-        recipe.distribution, batch_size=recipe.training.micro_batch_size
+        recipe.distribution,
+        batch_size=recipe.training.micro_batch_size,
+        steps_per_execution=recipe.training.steps_per_execution,
     )
-    _check_mirrored(chosen, recipe.training)
     print(f"Distribution {chosen}", flush=True)
     with chosen.scope():
         run = _train(recipe, dataset, callbacks)
@@ -97,17 +99,13 @@ def train(recipe: Recipe, *, dataset=None, callbacks=()) -> Run:
     return run
 
 
-def _check_mirrored(chosen, training):
-    """Raises for what Keras 3.15 cannot do in replicas of tf.distribute."""
-    if chosen.choice != "mirrored":
-        return
-    for name in ("accumulation_steps", "steps_per_execution"):
-        if (value := getattr(training, name)) > 1:
-            raise ValueError(
-                "Keras has no such updates on several TensorFlow devices. "
-                f"Received: training.{name}={value}, {chosen}. Set it to 1, "
-                "or distribution to single, or KERAS_BACKEND to jax."
-            )
+def _check_tpu(chosen, precision):
+    """Raises for float16 on a TPU, which has bfloat16 in its place."""
+    if chosen == "tpu" and precision == "mixed_float16":
+        raise ValueError(
+            "A TPU computes in float32 or bfloat16. Received: "
+            f"training.precision={precision}. Set it to mixed_bfloat16."
+        )
 
 
 def _train(recipe, dataset, callbacks):

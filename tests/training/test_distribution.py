@@ -12,7 +12,7 @@ from keras_vit.training.distribution import Distribution, setup
 
 HERE = {
     "jax": {"data_parallel", "fsdp", "model_parallel"},
-    "tensorflow": {"mirrored"},
+    "tensorflow": {"mirrored", "tpu"},
     "torch": set(),
 }
 EVERYWHERE = {"auto", "single"}
@@ -67,7 +67,7 @@ def test_auto_takes_as_many_devices_as_divide_the_batch(
     monkeypatch.setattr(distribution, "devices", lambda: names)
     made = []
 
-    def maker(devices, model_axis):
+    def maker(devices, *options):
         made.append(devices)
         return None, len(devices)
 
@@ -85,7 +85,7 @@ def test_a_batch_that_cannot_be_shared_is_refused(backend, monkeypatch):
         pytest.skip("No batch is shared on torch.")
     plain = distribution.PLAIN[backend]
     monkeypatch.setitem(
-        distribution.MAKERS[backend], plain, lambda devices, axis: (None, 3)
+        distribution.MAKERS[backend], plain, lambda *options: (None, 3)
     )
     with pytest.raises(ValueError, match="batch of 8 .* a multiple of 3"):
         setup(plain, batch_size=8)
