@@ -7,6 +7,8 @@ import numpy as np
 
 __all__ = ["built_with"]
 
+ALIGNMENT = 64  # bytes, Eigen's with AVX-512
+
 
 def built_with(build: Callable, plan_of: Callable) -> keras.Model:
     """Builds a model whose weights are read when they are made.
@@ -78,11 +80,33 @@ class Start:
 def taken_over(array: np.ndarray):
     """The array as a tensor of the backend, in the memory that it has.
 
-    Keras's own conversion copies on JAX, which doubles the time of loading
-    and holds two more of the largest weights.
+    Keras's own conversion copies on JAX and TensorFlow, which takes longer
+    and holds several more of the largest weights.
     """
-    if keras.backend.backend() != "jax":
-        return array
+    whole = array.flags.writeable and array.flags.c_contiguous
+    if not whole or not array.size:
+        return array  # A part of something stays as it is.
+    return TAKERS.get(keras.backend.backend(), _left)(array)
+
+
+def _left(array):
+    return array
+
+
+def _taken_by_jax(array):
     import jax
 
     return jax.device_put(array)
+
+
+def _taken_by_tensorflow(array):
+    import tensorflow as tf
+
+    # DLPack knows no dtype of ml_dtypes, as bfloat16, and TensorFlow aborts at
+    # memory that its vector instructions cannot read.
+    if array.dtype.isbuiltin != 1 or array.ctypes.data % ALIGNMENT:
+        return array
+    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+
+
+TAKERS = {"jax": _taken_by_jax, "tensorflow": _taken_by_tensorflow}

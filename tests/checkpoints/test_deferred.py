@@ -1,0 +1,64 @@
+"""Arrays that become the tensors of a backend as they are."""
+
+import keras
+import ml_dtypes
+import numpy as np
+import pytest
+
+from keras_vit.checkpoints.containers import memory
+from keras_vit.checkpoints.deferred import taken_over
+
+SHAPE = (3, memory.LARGE // 4)
+
+
+def whole(dtype):
+    array = memory.empty(SHAPE, np.dtype(dtype), "C")
+    array[:] = np.arange(array.size).reshape(SHAPE) % 7
+    return array
+
+
+ARRAYS = {
+    "float32": whole("float32"),
+    "bfloat16": whole(ml_dtypes.bfloat16),
+    "uint8": whole("uint8"),
+    "part": whole("float32")[:, 1::2],
+    "transposed": whole("float32").T,
+    "unaligned": whole("float32").ravel()[1:],
+    "number": np.array(3.5, "float32"),
+    "empty": np.zeros((0, 4), "float32"),
+}
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+def test_values_are_those_of_the_array(kind):
+    array = ARRAYS[kind]
+    variable = keras.Variable(
+        lambda shape, dtype: taken_over(array),
+        shape=array.shape,
+        dtype=array.dtype.name,
+        trainable=False,
+    )
+    np.testing.assert_array_equal(
+        keras.ops.convert_to_numpy(variable), array, strict=True
+    )
+    keras.ops.add(variable, variable)  # TensorFlow wants aligned memory here.
+
+
+def test_array_that_may_not_be_written_to_stays_as_it_is():
+    array = np.broadcast_to(np.float32(1), SHAPE)
+    variable = keras.Variable(
+        lambda shape, dtype: taken_over(array), shape=SHAPE
+    )
+    variable.assign_add(np.ones(SHAPE, "float32"))
+    assert array[0, 0] == 1
+    assert (keras.ops.convert_to_numpy(variable) == 2).all()
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() == "torch", reason="Keras itself does this on torch"
+)
+def test_nothing_is_copied():
+    array = whole("float32")
+    tensor = taken_over(array)
+    array[0, 0] = 100
+    assert float(tensor[0, 0]) == 100
