@@ -20,6 +20,7 @@ COMPANIONS = re.compile(r"(optimizer|metrics|.*seed_generator)/.*")
 # Of a model's own config; its dtype policy is the one object within.
 KEYS = {"name", "trainable", "dtype", "config", "frozen"}
 POLICIES = {"DTypePolicy", "DTypePolicyMap", "QuantizedDTypePolicy"}
+POLICY_MODULES = {"keras", "keras.dtype_policies"}
 # Values that need not be in the file: sizes below this are never dangerous.
 ALLOWANCE = 2**20
 DAMAGED = "The file is damaged, or was made to do harm: fetch it again."
@@ -73,7 +74,8 @@ def check_policy(path, dtype) -> None:
         value = waiting.pop()
         if isinstance(value, dict):
             kind = value.get("class_name", "DTypePolicy")
-            if kind not in POLICIES or value.get("module", "keras") != "keras":
+            module = value.get("module", "keras")
+            if kind not in POLICIES or module not in POLICY_MODULES:
                 refuse(path, f"names {str(kind)[:80]!r} as its dtype", DAMAGED)
             waiting += [x for key, x in value.items() if key != "module"]
         elif isinstance(value, list):

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_vit import checkpoints
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training import model_file
 
@@ -48,6 +49,21 @@ def test_weights_come_back(model, path):
 def test_keras_loads_the_file_by_itself(model, path):
     loaded = keras.saving.load_model(path, safe_mode=True)
     assert loaded.config == model.config
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_a_model_of_mixed_precision_is_read(model, tmp_path, precision):
+    mixed = VisionTransformer(model.config, dtype=precision)
+    mixed.set_weights(model.get_weights())
+    mixed.save(tmp_path / "mixed.keras")
+    with pytest.warns(UserWarning, match="all zeros"):
+        loaded = checkpoints.load_checkpoint(tmp_path / "mixed.keras")
+    images = np.random.default_rng(0).uniform(-1, 1, (2, 8, 8, 1))
+    np.testing.assert_allclose(
+        keras.ops.convert_to_numpy(loaded(images)),
+        keras.ops.convert_to_numpy(model(images)),
+        rtol=1e-5,
+    )
 
 
 def test_a_name_too_few_is_refused(model, tmp_path):
