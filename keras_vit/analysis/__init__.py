@@ -22,6 +22,7 @@ from keras_vit.analysis.model_plots import (
 )
 from keras_vit.analysis.pixels import to_pixels
 from keras_vit.analysis.positions import position_similarity
+from keras_vit.analysis.result_plots import plot_confusion, plot_images
 from keras_vit.analysis.rollout import attention_rollout
 from keras_vit.analysis.saliency_maps import saliency
 
@@ -39,9 +40,11 @@ __all__ = [
     "plot_attention_distance",
     "plot_attention_maps",
     "plot_attention_rollout",
+    "plot_confusion",
     "plot_embeddings",
     "plot_evolution",
     "plot_gradient_cam",
+    "plot_images",
     "plot_patch_filters",
     "plot_position_similarity",
     "plot_saliency",
