@@ -16,8 +16,8 @@ PYTEST_FLAGS := --numprocesses 2 --dist loadfile \
 	$(if $(CI),--color=no -o console_output_style=classic)
 
 # Tests of what no backend of Keras has a part in: with the first one alone.
-ONCE := tests/data tests/planning tests/test_architecture.py \
-	tests/test_packaging.py tests/test_readme.py
+ONCE := tests/data tests/planning tests/recipes/test_kaggle.py \
+	tests/test_architecture.py tests/test_packaging.py tests/test_readme.py
 
 # $(call create,VENV,CONSTRAINTS): the pip of an old Python knows no --group.
 create = $(PYTHON) -m venv $(1) && $(1)/bin/python -m pip install --quiet \
@@ -28,7 +28,7 @@ install = $(1)/bin/python -m pip install --quiet \
 
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help quickstart test test-all check test-oldest clean
+.PHONY: help quickstart test test-all check test-oldest notebooks clean
 
 help: ## list the targets
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
@@ -60,6 +60,9 @@ check: $(VENV)/.full ## format, lint and types
 test-oldest: $(OLDEST_VENV)/.full ## test with the oldest Keras, JAX and NumPy supported
 	KERAS_BACKEND=jax $(OLDEST_VENV)/bin/python -m pytest \
 		$(PYTEST_FLAGS) -m "not slow"
+
+notebooks: $(VENV)/.full ## make the .ipynb files from the scripts beside them
+	$(VENV)/bin/python tools/make_notebooks.py
 
 clean: ## remove environments, caches and builds, but no runs
 	rm -rf $(VENV) $(OLDEST_VENV) build dist \

@@ -1,0 +1,218 @@
+"""The notebooks for Kaggle and Colab, on virtual devices and tiny data."""
+
+import csv
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from notebook_runs import TWO_DEVICES, pictures, printed, run
+from PIL import Image
+
+ROOT = pathlib.Path(__file__).parents[2]
+FOLDER = "recipes/kaggle"
+NAMES = ("dusk", "noon")
+TINY = {"size": "tiny", "image_size": 16, "channels": 3}
+CHECKPOINT = {"weights": str(ROOT / "tests/reference/vit_tiny_google.npz")}
+PICTURES = ("images", "loss", "accuracy", "confusion")
+
+
+@pytest.fixture
+def inputs(tmp_path):
+    """A competition: dark and light images, the classes in a CSV file."""
+    random = np.random.default_rng(0)
+    data = tmp_path / "input"
+    for folder, count in (("train", 40), ("test", 6)):
+        (data / folder).mkdir(parents=True)
+        for number in range(count):
+            low = 40 if number % 2 == 0 else 150
+            pixels = random.integers(low, low + 60, (19, 23, 3), np.uint8)
+            path = data / folder / f"id{number:02}.jpg"
+            Image.fromarray(pixels).save(path, quality=95)
+    rows = [(f"id{n:02}", NAMES[n % 2]) for n in range(40)]
+    write(data / "train.csv", [("image_id", "label"), *rows])
+    # Not in the order of their names.
+    ids = [f"id{n:02}" for n in (3, 0, 5, 2, 1, 4)]
+    rows = [(name, NAMES[0]) for name in ids]
+    write(data / "sample_submission.csv", [("image_id", "label"), *rows])
+    return data
+
+
+def write(path, rows):
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows(rows)
+
+
+def in_folders(data):
+    """The same images in a folder for each class, and no CSV files."""
+    for path in (data / "train").glob("*.jpg"):
+        folder = data / "train" / NAMES[int(path.stem[2:]) % 2]
+        folder.mkdir(exist_ok=True)
+        path.rename(folder / path.name)
+    (data / "train.csv").unlink()
+    (data / "sample_submission.csv").unlink()
+    return {"CSV": None, "SAMPLE": None}
+
+
+def settings(data, **changed):
+    output = data.parent / "output"
+    output.mkdir(exist_ok=True)
+    return {
+        "DATA": str(data),
+        "MODEL": TINY,
+        "EPOCHS": 10,
+        "BATCH_SIZE": 16,
+        "LEARNING_RATE": 0.05,
+        "OUTPUT": str(output),
+        **changed,
+    }
+
+
+def check(data, text, distribution):
+    """Everything that a run of the notebook promises."""
+    assert f"Distribution {distribution}" in text
+    output = data.parent / "output"
+    for name in PICTURES:
+        with Image.open(output / f"{name}.png") as image:
+            assert image.size > (200, 100)
+    assert (output / "run" / "report.html").is_file()
+    assert "34 images to train on, 6 to validate" in text
+    with open(output / "submission.csv", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert rows[0][0] in text
+    return header, rows
+
+
+def right(rows):
+    """Light images have odd numbers: what the model must have learned."""
+    return [name == NAMES[int(path[2:4]) % 2] for path, name in rows]
+
+
+def test_tpu_script_on_eight_devices_with_a_csv_file(inputs):
+    text = run(
+        f"{FOLDER}/tpu_v5e8.py", inputs.parent, settings(inputs), devices=8
+    )
+    header, rows = check(inputs, text, "data_parallel: 8 devices")
+    assert header == ["image_id", "label"]
+    assert [row[0] for row in rows] == [f"id0{n}" for n in (3, 0, 5, 2, 1, 4)]
+    assert all(right(rows))
+    assert "8 devices: cpu" in text and "There is no TPU here" in text
+
+
+@pytest.mark.slow
+def test_tpu_notebook_on_eight_devices_with_folders_and_a_checkpoint(inputs):
+    given = settings(
+        inputs, MODEL=CHECKPOINT, EPOCHS=2, BATCH_SIZE=8, **in_folders(inputs)
+    )
+    done = run(f"{FOLDER}/tpu_v5e8.ipynb", inputs.parent, given, devices=8)
+    header, rows = check(inputs, printed(done), "data_parallel: 8 devices")
+    assert header == ["id", "label"]
+    assert [row[0] for row in rows] == [f"id0{n}.jpg" for n in range(6)]
+    assert {row[1] for row in rows} <= set(NAMES)
+    assert pictures(done) == len(PICTURES)
+
+
+@pytest.mark.slow
+def test_gpu_script_on_two_jax_devices_with_probabilities(inputs):
+    wide = [("image_id", *NAMES[::-1]), ("id01", 0, 0), ("id04", 0, 0)]
+    write(inputs / "sample_submission.csv", wide)
+    given = settings(inputs)
+    text = run(f"{FOLDER}/gpu_t4x2.py", inputs.parent, given, devices=2)
+    header, rows = check(inputs, text, "data_parallel: 2 devices")
+    assert header == ["image_id", "noon", "dusk"]
+    shares = np.array([row[1:] for row in rows], float)
+    np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-5)
+    np.testing.assert_array_equal(shares.argmax(axis=1), [0, 1])
+
+
+@pytest.mark.slow
+def test_gpu_notebook_on_two_tensorflow_devices(inputs):
+    given = settings(inputs, BACKEND="tensorflow")
+    path = f"{FOLDER}/gpu_t4x2.ipynb"
+    done = run(path, inputs.parent, given, first=TWO_DEVICES)
+    _, rows = check(inputs, printed(done), "mirrored: 2 devices")
+    assert all(right(rows))
+    assert pictures(done) == len(PICTURES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".py", ".ipynb"])
+def test_tpu_strategy_with_mirrored_in_its_place(inputs, suffix):
+    given = settings(inputs, DISTRIBUTION="mirrored")
+    path = f"{FOLDER}/tpu_strategy{suffix}"
+    done = run(path, inputs.parent, given, first=TWO_DEVICES)
+    _, rows = check(inputs, printed(done), "mirrored: 2 devices")
+    assert all(right(rows))
+    assert "sees no TPU here" in printed(done)
+
+
+def cells_of(name):
+    text = (ROOT / FOLDER / f"{name}.py").read_text()
+    return text.split("# ## The images", 1)
+
+
+def test_what_follows_the_machine_is_the_same_in_all():
+    after = {
+        cells_of(name)[1] for name in ("tpu_v5e8", "gpu_t4x2", "tpu_strategy")
+    }
+    assert len(after) == 1
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheels")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel"]
+    subprocess.run(
+        [*build, "-d", str(folder)], cwd=ROOT, check=True, capture_output=True
+    )
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tpu_v5e8", "gpu_t4x2", "tpu_strategy"])
+def test_installing_brings_this_package_and_nothing_else(
+    name, wheels, tmp_path
+):
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
+    python = tmp_path / "env" / "bin" / "python"
+    # A TensorFlow that is there; a blank environment has none.
+    (site,) = (tmp_path / "env").glob("lib/python*/site-packages")
+    (site / "tensorflow.py").write_text("")
+
+    def installed():
+        listed = [python, "-m", "pip", "list", "--format", "freeze"]
+        done = subprocess.run(listed, capture_output=True, text=True)
+        return {line.split("==")[0] for line in done.stdout.split()}
+
+    before = installed()
+    cell = cells_of(name)[0].split('# %% tags=["install"]')[1].split("# %%")[0]
+    given = f"WHEELS, OUTPUT, BACKEND = {str(wheels)!r}, '.', 'jax'\n"
+    subprocess.run([python, "-c", given + cell], cwd=tmp_path, check=True)
+    assert installed() - before == {"keras-vision-transformer"}
+    assert before <= installed()
+
+
+def maker():
+    path = ROOT / "tools" / "make_notebooks.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_notebooks_are_what_is_made_of_the_scripts():
+    tool = maker()
+    assert len(tool.scripts()) >= 3
+    for script in tool.scripts():
+        made = script.with_suffix(".ipynb")
+        assert made.read_text() == tool.notebook(script), "make notebooks"
+
+
+def test_every_notebook_has_its_script():
+    for folder in maker().FOLDERS:
+        found = sorted((ROOT / folder).glob("*.ipynb"))
+        assert found
+        assert [p for p in found if not p.with_suffix(".py").is_file()] == []
