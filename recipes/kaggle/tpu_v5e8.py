@@ -114,20 +114,19 @@ print(
 # %%
 # %matplotlib inline
 import numpy as np
+from PIL import Image
 
 from keras_vit.analysis import plot_images
 
 shown = dataset.train.subset(
     np.random.default_rng(0).permutation(len(dataset.train))[:18]
 )
+pictures = [
+    Image.open(path).convert("RGB").resize((160, 160))
+    for path in shown.contents
+]
 figure = plot_images(
-    np.stack(
-        [
-            keras_vit.data.read_image(path, image_size=(160, 160), channels=3)
-            for path in shown.contents
-        ]
-    ),
-    [names[label] for label in shown.labels],
+    np.stack(pictures), [names[label] for label in shown.labels]
 )
 figure.savefig(output / "images.png")
 figure
