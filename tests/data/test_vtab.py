@@ -1,7 +1,5 @@
 """VTAB-1k on mocked data sets of the right sizes."""
 
-import json
-import pathlib
 import re
 
 import numpy as np
@@ -12,9 +10,6 @@ from keras_vit.data.vtab import VtabTest, open_vtab
 from keras_vit.data.vtab_table import GROUPS, PAPER, TASKS
 
 tfds = pytest.importorskip("tensorflow_datasets")
-
-
-mocking = pytest.importorskip("tensorflow_datasets.testing.mocking")
 
 
 tf = pytest.importorskip("tensorflow")
@@ -51,6 +46,9 @@ PAPER_MEANS = {
 }
 
 
+pytestmark = pytest.mark.usefixtures("sized")
+
+
 UNSUPERVISED = (
     "dtd",
     "sun397",
@@ -67,54 +65,6 @@ def numbers(split):
     assert found is not None
     name, first, last = found.groups()
     return name, int(first or 0), int(last) if last else None
-
-
-@pytest.fixture(scope="module", autouse=True)
-def sized(tmp_path_factory):
-    """The metadata of each data set, with the sizes that VTAB knows."""
-    root = tmp_path_factory.mktemp("tfds")
-    for task in TASKS.values():
-        builder = tfds.builder(task.builder, data_dir=root)
-        folder = pathlib.Path(builder.data_dir)
-        if folder.exists():
-            continue
-        folder.mkdir(parents=True)
-        template = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
-        splits = [
-            {
-                "name": name,
-                "shardLengths": [str(size)],
-                "numBytes": "1",
-                "filepathTemplate": template,
-            }
-            for name, size in task.sizes.items()
-        ]
-        info = {
-            "fileFormat": "tfrecord",
-            "name": builder.name,
-            "version": str(builder.version),
-            "splits": splits,
-        }
-        if builder.builder_config:
-            info["configName"] = builder.builder_config.name
-        (folder / "dataset_info.json").write_text(json.dumps(info))
-        builder.info.features.save_config(folder)
-    return root
-
-
-@pytest.fixture
-def mocked(sized, monkeypatch):
-    # All sequences of an example have ten elements: by default each has
-    # another length, which those of KITTI's objects must not have.
-    monkeypatch.setattr(
-        mocking.RandomFakeGenerator.__init__, "__defaults__", (1, None, True, 0)
-    )
-    with tfds.testing.mock_data(
-        num_examples=7,
-        data_dir=str(sized),
-        policy=tfds.testing.MockPolicy.USE_FILES,
-    ):
-        yield
 
 
 @pytest.mark.parametrize("name", TASKS)

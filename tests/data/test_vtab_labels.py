@@ -1,8 +1,6 @@
 """What the tasks of VTAB-1k read, and what they say of wrong data."""
 
 import dataclasses
-import json
-import pathlib
 
 import numpy as np
 import pytest
@@ -15,58 +13,10 @@ from keras_vit.data.vtab_table import TASKS
 tfds = pytest.importorskip("tensorflow_datasets")
 
 
-mocking = pytest.importorskip("tensorflow_datasets.testing.mocking")
-
-
 tf = pytest.importorskip("tensorflow")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def sized(tmp_path_factory):
-    """The metadata of each data set, with the sizes that VTAB knows."""
-    root = tmp_path_factory.mktemp("tfds")
-    for task in TASKS.values():
-        builder = tfds.builder(task.builder, data_dir=root)
-        folder = pathlib.Path(builder.data_dir)
-        if folder.exists():
-            continue
-        folder.mkdir(parents=True)
-        template = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
-        splits = [
-            {
-                "name": name,
-                "shardLengths": [str(size)],
-                "numBytes": "1",
-                "filepathTemplate": template,
-            }
-            for name, size in task.sizes.items()
-        ]
-        info = {
-            "fileFormat": "tfrecord",
-            "name": builder.name,
-            "version": str(builder.version),
-            "splits": splits,
-        }
-        if builder.builder_config:
-            info["configName"] = builder.builder_config.name
-        (folder / "dataset_info.json").write_text(json.dumps(info))
-        builder.info.features.save_config(folder)
-    return root
-
-
-@pytest.fixture
-def mocked(sized, monkeypatch):
-    # All sequences of an example have ten elements: by default each has
-    # another length, which those of KITTI's objects must not have.
-    monkeypatch.setattr(
-        mocking.RandomFakeGenerator.__init__, "__defaults__", (1, None, True, 0)
-    )
-    with tfds.testing.mock_data(
-        num_examples=7,
-        data_dir=str(sized),
-        policy=tfds.testing.MockPolicy.USE_FILES,
-    ):
-        yield
+pytestmark = pytest.mark.usefixtures("sized")
 
 
 def test_smallnorb_is_not_asked_for_its_supervised_key(tmp_path):

@@ -1,30 +1,16 @@
-import functools
 import itertools
 
 import keras
 import numpy as np
 import pytest
+from few_shot_cases import BATCHES, CLASSES
 
-from keras_vit import data
 from keras_vit.evaluation import few_shot as module
 from keras_vit.evaluation.few_shot import (
-    feature_model,
     few_shot,
     summarise_shots,
 )
 from keras_vit.evaluation.few_shot_probe import choose_shots, fit_probe
-from keras_vit.models import VisionTransformer, ViTConfig
-
-CLASSES = 4
-
-
-BATCHES = functools.partial(
-    data.evaluation_batches,
-    image_size=8,
-    channels=1,
-    batch_size=16,
-    preprocessing=data.PreprocessingConfig(evaluation="squash"),
-)
 
 
 def lstsq_scores(train, labels, test, *, l2=1024.0, constant=100.0):
@@ -39,48 +25,6 @@ def lstsq_scores(train, labels, test, *, l2=1024.0, constant=100.0):
     )[0]
     z = np.hstack([(test - mean) / std, np.full((len(test), 1), constant)])
     return z @ weights
-
-
-def make_examples(count, seed):
-    """Noise about a mean that tells the class."""
-    random = np.random.default_rng(seed)
-    labels = random.permutation(np.arange(count) % CLASSES)
-    means = np.random.default_rng(9).uniform(60, 150, (CLASSES, 8, 8, 1))
-    images = means[labels] + random.normal(0, 60, (count, 8, 8, 1))
-    images = np.clip(images, 0, 255).astype("uint8")
-    return data.Examples(images, labels.astype("int32"), source="noise")
-
-
-@pytest.fixture(scope="module")
-def train():
-    return make_examples(90, seed=0)
-
-
-@pytest.fixture(scope="module")
-def test():
-    return make_examples(70, seed=1)
-
-
-def tiny(**options):
-    config = {
-        "image_size": 8,
-        "patch_size": 4,
-        "channels": 1,
-        "hidden_dim": 8,
-        "num_layers": 1,
-        "mlp_dim": 8,
-        "num_heads": 2,
-        "num_classes": 3,
-        "include_preprocessing": True,
-        **options,
-    }
-    return VisionTransformer(ViTConfig(**config))
-
-
-@pytest.fixture(scope="module")
-def features():
-    keras.utils.set_random_seed(1)
-    return feature_model(tiny())
 
 
 @pytest.mark.parametrize("width", [3, 30, 200])

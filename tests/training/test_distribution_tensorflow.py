@@ -164,7 +164,7 @@ RUNS = """
 import pathlib
 import keras
 import numpy as np
-from test_run import DATASET, Interrupt, recipe, values
+from tiny_runs import DATASET, Interrupt, recipe, values
 from keras_vit.training import train
 
 folder = pathlib.Path(sys.argv[1])

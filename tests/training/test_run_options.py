@@ -5,57 +5,14 @@ import json
 
 import numpy as np
 import pytest
-import tiny_training as tiny
+from tiny_runs import DATASET, files, recipe
 
-from keras_vit import data
 from keras_vit.training import (
-    ModelConfig,
     OptimizerConfig,
-    Recipe,
-    TrainingConfig,
     checkpoints,
     metrics_log,
     train,
 )
-
-DATASET = data.Dataset(
-    tiny.examples(tiny.IMAGES, seed=0),
-    tiny.examples(10, seed=1),
-    tiny.examples(10, seed=2),
-    tiny.CLASS_NAMES,
-)
-
-
-def recipe(run_dir, *, training=None, **options):
-    return Recipe(
-        model=ModelConfig(
-            image_size=8,
-            patch_size=4,
-            channels=1,
-            hidden_dim=8,
-            num_layers=1,
-            mlp_dim=8,
-            num_heads=2,
-        ),
-        optimizer=OptimizerConfig(warmup_steps=1),
-        training=TrainingConfig(
-            **{"epochs": 2, "batch_size": 8, **(training or {})}
-        ),
-        preprocessing=data.PreprocessingConfig(evaluation="squash"),
-        run_dir=str(run_dir),
-        **options,
-    )
-
-
-def files(folder):
-    found = {path for path in folder.rglob("*") if path.is_file()}
-    return {path.relative_to(folder).as_posix() for path in found}
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    return train(recipe(folder), dataset=DATASET)
 
 
 def test_wrong_data_leaves_an_earlier_run_alone(tmp_path):
