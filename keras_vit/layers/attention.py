@@ -31,7 +31,8 @@ class SelfAttention(ConfiguredLayer):
             weights. Above zero the weights are computed explicitly and no
             fused kernel is used, as these have no dropout in Keras.
         flash_attention: None takes a fused kernel where it can be used (in
-            float16 only if asked for), True demands one, False forbids it.
+            float16 only if asked for) and `keras.config` does not disable
+            it, True demands one, False forbids it.
 
     Input shape:
         (B, N, D).
@@ -124,8 +125,11 @@ class SelfAttention(ConfiguredLayer):
         return x[..., 0, :], x[..., 1, :], x[..., 2, :]
 
     def _attend_fused(self, query, key, value, training):
+        flash = self.flash_attention
+        if flash is None:
+            flash = keras.config.is_flash_attention_enabled()
         return ops.dot_product_attention(
-            query, key, value, flash_attention=self.flash_attention
+            query, key, value, flash_attention=flash
         )  # (B, N, H, d)
 
     def _attend_explicitly(self, query, key, value, training):

@@ -75,11 +75,9 @@ class Distribution:
             ...     model.compile("sgd", "categorical_crossentropy")
             ...     model.fit(images, labels)
         """
-        return (
-            contextlib.nullcontext()
-            if self.native is None
-            else (self.native.scope())
-        )
+        if self.native is None:
+            return contextlib.nullcontext()
+        return self.native.scope()
 
     def __str__(self):
         text = (
@@ -134,6 +132,9 @@ def setup(
     check_choice("distribution", choice, DISTRIBUTIONS)
     # To ask for the devices before a TPU is set up would leave it out.
     found = [] if choice == "tpu" else devices()
+    if found and found[0].startswith("tpu"):
+        # JAX's fused kernel of a TPU takes no 197 tokens and is not shared.
+        keras.config.disable_flash_attention()
     if choice == "auto":
         choice, found = _automatic(found, batch_size)
     if choice == "single":

@@ -134,9 +134,7 @@ class Loop:
         batches, parts = stream.from_step(step), self.plan.batches_per_step
         if parts == 1:
             return batches
-        # Nothing is left to drop; a TPU wants to know that.
-        size = self.plan.batch_size // parts
-        return batches.rebatch(size, drop_remainder=True)
+        return batches.rebatch(self.plan.batch_size // parts)
 
     def _keeping(self, log, checkpoint, callbacks):
         """The callbacks in their order: each sees what those before did."""

@@ -1,16 +1,15 @@
 """Several JAX devices train as one does: virtual ones, in their own process."""
 
+import functools
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+import virtual_devices
+import whole_runs
 
-TESTS = pathlib.Path(__file__).parents[1]
 STEPS, DEVICES = 30, 8
+run = functools.partial(virtual_devices.run, backend="jax")
 
 LOSSES = """
 import json, sys
@@ -101,6 +100,28 @@ with setup("fsdp").scope():
     assert kernel.addressable_shards[0].data.shape == (8, 8 // 4)
 print("same")
 """
+WHOLE = """
+import sys
+import whole_runs
+whole_runs.main(*sys.argv[1:])
+"""
+PARTIAL = """
+import keras
+import numpy as np
+import tiny_training as tiny
+from keras_vit.training.distribution import setup
+
+with setup("data_parallel").scope():
+    model = tiny.model()
+    model.compile("sgd", tiny.loss())
+    try:
+        images, labels = np.ones((10, 8, 8, 1)), np.eye(3)[[0] * 10]
+        model.evaluate(images, labels, batch_size=8, verbose=0)
+    except Exception as error:
+        print(type(error).__name__, str(error).splitlines()[0])
+    else:
+        print("evaluated")
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -109,35 +130,11 @@ def on_jax(backend):
         pytest.skip("What is tested here is there on JAX alone.")
 
 
-def run(script, *arguments, devices=DEVICES):
-    """The last line of what a script says, in a process of its own."""
-    paths = [
-        str(TESTS),
-        str(TESTS / "training"),
-        str(TESTS.parent),
-        os.environ.get("PYTHONPATH", ""),
-    ]
-    flag = f"--xla_force_host_platform_device_count={devices}"
-    ended = subprocess.run(
-        [sys.executable, "-c", script, *map(str, arguments)],
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            "XLA_FLAGS": flag,
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    return ended.stdout.splitlines()[-1]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "average"])
 def test_every_layout_has_the_losses_of_one_device(kind):
     """With dropout, stochastic depth, clipping; and averages, accumulation."""
-    found = json.loads(run(LOSSES, kind))
+    found = json.loads(run(LOSSES, kind, devices=DEVICES))
     one = found.pop("single")
     assert len(one["losses"]) == STEPS
     assert one["losses"][-1] < 0.9 * one["losses"][0]
@@ -158,3 +155,22 @@ def test_every_layout_has_the_losses_of_one_device(kind):
 @pytest.mark.slow
 def test_a_run_goes_on_among_others_and_weights_load_into_shares(tmp_path):
     assert run(RUNS, tmp_path, devices=4) == "same"
+
+
+@pytest.mark.slow
+def test_a_whole_run_is_that_of_one_device(tmp_path):
+    """With all of the above, Mixup, metrics and a padded evaluation."""
+    model = {"dropout_rate": 0.1, "stochastic_depth_rate": 0.1}
+    options = {"model": model, "training": {"accumulation_steps": 2}}
+    choices = "single", "data_parallel", "fsdp", "model_parallel"
+    told = run(WHOLE, tmp_path, json.dumps(options), *choices, devices=DEVICES)
+    one, *several = json.loads(told).values()
+    assert len(several) == 3
+    for other in several:
+        whole_runs.check_same(one, other)
+
+
+@pytest.mark.slow
+def test_plain_keras_fails_on_a_batch_that_is_not_full():
+    """Where it does not, the batches need no padding any more."""
+    assert "divisible" in run(PARTIAL, devices=4)
