@@ -153,13 +153,10 @@ def setup(
 
 def _automatic(found, batch_size):
     """The backend's plain choice, with as many devices as divide a batch."""
-    usable = [
-        n
-        for n in range(1, len(found) + 1)
-        if batch_size is None or batch_size % n == 0
-    ]
+    numbers = range(len(found), 0, -1)
+    taken = next(n for n in numbers if not batch_size or batch_size % n == 0)
     plain = PLAIN[keras.backend.backend()]
-    return (plain if usable[-1] > 1 else "single"), found[: usable[-1]]
+    return (plain if taken > 1 else "single"), found[:taken]
 
 
 def _maker(choice) -> Callable:
