@@ -20,6 +20,7 @@ from keras_vit.training import (
     resume,
     run_folder,
 )
+from keras_vit.training.compiled import keeping_compiled
 from keras_vit.training.config import Recipe
 from keras_vit.training.inputs import make_plan, make_stream, make_validation
 
@@ -92,7 +93,8 @@ def train(recipe: Recipe, *, dataset=None, callbacks=()) -> Run:
         steps_per_execution=recipe.training.steps_per_execution,
     )
     print(f"Distribution {chosen}", flush=True)
-    with chosen.scope():
+    parent = pathlib.Path(recipe.run_dir).parent
+    with keeping_compiled(parent), chosen.scope():
         run = _train(recipe, dataset, callbacks)
     if chosen.native is not None:
         distribution.collect(run.model)

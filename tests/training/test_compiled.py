@@ -1,0 +1,48 @@
+"""What JAX compiled in one run is found by the next."""
+
+import keras
+import pytest
+from tiny_runs import DATASET, recipe
+
+from keras_vit.training import train
+from keras_vit.training.compiled import FOLDER, keeping_compiled
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "jax", reason="JAX alone keeps what it compiles"
+)
+
+
+@pytest.fixture
+def jax():
+    return pytest.importorskip("jax")
+
+
+def steps(parent):
+    found = (parent / FOLDER).glob("jit_train_step*-cache")
+    return {path.name for path in found}
+
+
+def test_second_run_compiles_no_step(tmp_path):
+    train(recipe(tmp_path / "a"), dataset=DATASET)
+    first = steps(tmp_path)
+    assert first
+    train(recipe(tmp_path / "b"), dataset=DATASET)
+    assert steps(tmp_path) == first
+
+
+def test_folder_of_the_user_stays(tmp_path, jax):
+    jax.config.update("jax_compilation_cache_dir", "elsewhere")
+    try:
+        with keeping_compiled(tmp_path):
+            assert jax.config.jax_compilation_cache_dir == "elsewhere"
+    finally:
+        jax.config.update("jax_compilation_cache_dir", None)
+
+
+def test_settings_are_as_before_after_an_error(tmp_path, jax):
+    before = jax.config.jax_persistent_cache_min_compile_time_secs
+    with pytest.raises(KeyError), keeping_compiled(tmp_path):
+        assert jax.config.jax_compilation_cache_dir == str(tmp_path / FOLDER)
+        raise KeyError
+    assert jax.config.jax_compilation_cache_dir is None
+    assert jax.config.jax_persistent_cache_min_compile_time_secs == before
