@@ -80,17 +80,14 @@ class Start:
 def taken_over(array: np.ndarray):
     """The array as a tensor of the backend, in the memory that it has.
 
-    Keras's own conversion copies on JAX and TensorFlow, which takes longer
-    and holds several more of the largest weights.
+    Keras's own conversion copies, which takes longer and holds several more
+    of the largest weights.
     """
     whole = array.flags.writeable and array.flags.c_contiguous
     if not whole or not array.size:
         return array  # A part of something stays as it is.
-    return TAKERS.get(keras.backend.backend(), _left)(array)
-
-
-def _left(array):
-    return array
+    taker = TAKERS.get(keras.backend.backend())
+    return taker(array) if taker else array
 
 
 def _taken_by_jax(array):
@@ -109,4 +106,15 @@ def _taken_by_tensorflow(array):
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
 
 
-TAKERS = {"jax": _taken_by_jax, "tensorflow": _taken_by_tensorflow}
+def _taken_by_torch(array):
+    import torch
+
+    # Nor does torch know a dtype of ml_dtypes.
+    return array if array.dtype.isbuiltin != 1 else torch.from_numpy(array)
+
+
+TAKERS = {
+    "jax": _taken_by_jax,
+    "tensorflow": _taken_by_tensorflow,
+    "torch": _taken_by_torch,
+}

@@ -56,9 +56,6 @@ def test_array_that_may_not_be_written_to_stays_as_it_is():
     assert (keras.ops.convert_to_numpy(variable) == 2).all()
 
 
-@pytest.mark.skipif(
-    keras.backend.backend() == "torch", reason="Keras itself does this on torch"
-)
 def test_nothing_is_copied():
     array = whole("float32")
     tensor = taken_over(array)
