@@ -29,6 +29,7 @@ from keras_vit.data import DataConfig, PreprocessingConfig
 from keras_vit.evaluation.config import Evaluation
 from keras_vit.experiments.models import (
     load_model,
+    on_devices,
     tiny_model,
     weights_path,
 )
@@ -56,6 +57,12 @@ def run(recipe: Evaluation) -> dict:
         OSError: when weights cannot be fetched.
     """
     recipe = complete(recipe)
+    with on_devices(recipe.distribution, recipe.batch_size):
+        return evaluate(recipe)
+
+
+def evaluate(recipe: Evaluation) -> dict:
+    """As `run`, of a recipe that is complete and on the devices chosen."""
     # What may be wrong shows before an earlier run is replaced.
     model, class_names = load_named_model(recipe)
     dataset = data.open_dataset(recipe.data)

@@ -28,7 +28,7 @@ from keras_vit.evaluation.few_shot import (
     summarise_shots,
 )
 from keras_vit.evaluation.few_shot_config import FewShot
-from keras_vit.experiments.models import load_model, tiny_model
+from keras_vit.experiments.models import load_model, on_devices, tiny_model
 from keras_vit.files import replacing
 from keras_vit.training import run_folder
 from keras_vit.training.command_line import fail, parse
@@ -56,6 +56,12 @@ def run(recipe: FewShot) -> dict:
         OSError: when weights cannot be fetched.
     """
     recipe = smoke(recipe) if recipe.smoke else recipe
+    with on_devices(recipe.distribution, recipe.batch_size):
+        return evaluate(recipe)
+
+
+def evaluate(recipe: FewShot) -> dict:
+    """As `run`, of a recipe on the devices chosen."""
     # What may be wrong shows before an earlier run is replaced.
     model = (
         tiny_model(recipe.model.name, recipe.seed)

@@ -14,7 +14,16 @@ __all__ = ["Evaluation", "ModelSource"]
 SPLITS = ("test", "validation", "train")
 ACTIVATIONS = ("softmax", "sigmoid")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
-DISTRIBUTIONS = ("auto", "single")
+# Of keras_vit.training.distribution, those of one process.
+DISTRIBUTIONS = (
+    "auto",
+    "single",
+    "mirrored",
+    "tpu",
+    "data_parallel",
+    "fsdp",
+    "model_parallel",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,8 +86,9 @@ class Evaluation:
     """Seed of the weights that smoke draws."""
 
     distribution: str = "auto"
-    """Where it computes: "auto" takes what the backend is set to, "single"
-    one device."""
+    """Where it computes: "auto" takes all devices that divide a batch,
+    "single" one. On jax also "data_parallel", "fsdp" and "model_parallel",
+    on tensorflow "mirrored" and "tpu"."""
 
     overwrite: bool = False
     """Whether a finished run in run_dir may be replaced."""

@@ -43,8 +43,9 @@ class FewShot:
     """Seed of the first choice of images; the others follow it."""
 
     distribution: str = "auto"
-    """Where it computes: "auto" takes what the backend is set to, "single"
-    one device."""
+    """Where it computes: "auto" takes all devices that divide a batch,
+    "single" one. On jax also "data_parallel", "fsdp" and "model_parallel",
+    on tensorflow "mirrored" and "tpu"."""
 
     overwrite: bool = False
     """Whether a finished run in run_dir may be replaced."""

@@ -1,6 +1,8 @@
 """Models as they were published or trained, for what evaluates them."""
 
+import contextlib
 import warnings
+from collections.abc import Iterator
 
 import keras
 import numpy as np
@@ -8,11 +10,35 @@ import numpy as np
 from keras_vit import applications, checkpoints
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.evaluation.config import ModelSource
+from keras_vit.training import distribution
 from keras_vit.training.architectures import config_of, family_of
 from keras_vit.training.config import ModelConfig
 from keras_vit.training.run_weights import located, opened
 
-__all__ = ["load_model", "tiny_model", "weights_path"]
+__all__ = ["load_model", "on_devices", "tiny_model", "weights_path"]
+
+
+@contextlib.contextmanager
+def on_devices(choice: str, batch_size: int) -> Iterator[None]:
+    """Where to load a model and to predict with it, told in a line.
+
+    Args:
+        choice: as for `keras_vit.training.distribution.setup`.
+        batch_size: int, images in a step on all devices together.
+
+    Raises:
+        ValueError: for a choice that the backend does not have, or a batch
+            that the devices cannot share.
+
+    Example:
+        >>> with on_devices("auto", batch_size=256):
+        ...     model = load_model(ModelSource(weights="runs/quickstart"))
+        ...     predictions = predict_classes(model, batches)
+    """
+    chosen = distribution.setup(choice, batch_size=batch_size)
+    print(f"Distribution {chosen}", flush=True)
+    with chosen.scope():
+        yield
 
 
 def weights_path(source: ModelSource) -> str:

@@ -187,7 +187,7 @@ class Recipe:
     distribution: str = "auto"
     """Where it computes: "auto" takes all devices that divide a batch,
     "single" one. On jax also "data_parallel", "fsdp" and "model_parallel",
-    on tensorflow "mirrored"."""
+    on tensorflow "mirrored" and "tpu"."""
 
     seed: int = 0
     """Seed of the first weights, of the order of the images and of their
