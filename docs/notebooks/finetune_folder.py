@@ -44,6 +44,8 @@ print(f"Keras {keras.__version__} on {keras.backend.backend()}")
 import numpy as np
 from PIL import Image
 
+from keras_vit.data import DataConfig, open_dataset
+
 if DATA is None:
     from sklearn.datasets import load_digits
 
@@ -57,8 +59,8 @@ if DATA is None:
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image).save(folder / f"{number:04}.png")
 
-data = keras_vit.data.DataConfig(folder=str(DATA))
-dataset = keras_vit.data.open_dataset(data)
+data = DataConfig(folder=str(DATA))
+dataset = open_dataset(data)
 names = dataset.class_names
 print(f"{len(names)} classes: {', '.join(names)}")
 print(
@@ -89,6 +91,7 @@ figure
 # `python recipes/finetune.py --help` say what else there is.
 
 # %%
+from keras_vit.data import AugmentationConfig, PreprocessingConfig
 from keras_vit.training import (
     ModelConfig,
     OptimizerConfig,
@@ -100,12 +103,10 @@ from keras_vit.training import (
 recipe = Recipe(
     data=data,
     model=ModelConfig(**MODEL),
-    preprocessing=keras_vit.data.PreprocessingConfig(
+    preprocessing=PreprocessingConfig(
         train="squash", evaluation="squash", flip=FLIP
     ),
-    augmentation=keras_vit.data.AugmentationConfig(
-        shift=0.08, rotation=10, zoom=0.1
-    ),
+    augmentation=AugmentationConfig(shift=0.08, rotation=10, zoom=0.1),
     optimizer=OptimizerConfig(
         learning_rate=LEARNING_RATE, warmup_epochs=0.1 * EPOCHS
     ),

@@ -58,7 +58,6 @@ if importlib.util.find_spec("keras_vit") is None:
 import keras
 import tensorflow as tf
 
-import keras_vit
 from keras_vit.training.distribution import devices
 
 if BACKEND == "jax":
@@ -76,6 +75,7 @@ if "gpu" not in devices()[0]:
 # ## The images
 
 # %%
+from keras_vit.data import DataConfig, open_dataset
 from keras_vit.experiments import write_labels
 
 data, output = pathlib.Path(DATA), pathlib.Path(OUTPUT)
@@ -93,10 +93,8 @@ else:
         label_key=LABEL,
         suffix=SUFFIX,
     )
-dataset = keras_vit.data.open_dataset(
-    keras_vit.data.DataConfig(
-        **where, validation_fraction=0.15, test_fraction=0.0
-    )
+dataset = open_dataset(
+    DataConfig(**where, validation_fraction=0.15, test_fraction=0.0)
 )
 names = dataset.class_names
 print(

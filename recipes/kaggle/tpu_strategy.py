@@ -54,21 +54,18 @@ if importlib.util.find_spec("keras_vit") is None:
 import keras
 import tensorflow as tf
 
-import keras_vit
+from keras_vit.training.distribution import setup
 
 print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}")
-found = tf.config.list_physical_devices("TPU")
-print(f"{len(found)} cores of a TPU")
-if not found:
-    print(
-        "TensorFlow sees no TPU here. Install the tensorflow-tpu that fits the "
-        'VM, or set DISTRIBUTION = "mirrored".'
-    )
+# First of all: setting up a TPU clears its memory. It says so where there is
+# none.
+print(setup(DISTRIBUTION, batch_size=BATCH_SIZE))
 
 # %% [markdown]
 # ## The images
 
 # %%
+from keras_vit.data import DataConfig, open_dataset
 from keras_vit.experiments import write_labels
 
 data, output = pathlib.Path(DATA), pathlib.Path(OUTPUT)
@@ -86,10 +83,8 @@ else:
         label_key=LABEL,
         suffix=SUFFIX,
     )
-dataset = keras_vit.data.open_dataset(
-    keras_vit.data.DataConfig(
-        **where, validation_fraction=0.15, test_fraction=0.0
-    )
+dataset = open_dataset(
+    DataConfig(**where, validation_fraction=0.15, test_fraction=0.0)
 )
 names = dataset.class_names
 print(

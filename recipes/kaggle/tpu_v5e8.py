@@ -68,8 +68,6 @@ if importlib.util.find_spec("tensorflow") is None:
 import jax
 import keras
 
-import keras_vit
-
 kinds = sorted({device.device_kind for device in jax.devices()})
 print(f"{jax.device_count()} devices: {', '.join(kinds)}")
 print(f"JAX {jax.__version__}, Keras {keras.__version__}")
@@ -83,6 +81,7 @@ if jax.default_backend() != "tpu":
 # ## The images
 
 # %%
+from keras_vit.data import DataConfig, open_dataset
 from keras_vit.experiments import write_labels
 
 data, output = pathlib.Path(DATA), pathlib.Path(OUTPUT)
@@ -100,10 +99,8 @@ else:
         label_key=LABEL,
         suffix=SUFFIX,
     )
-dataset = keras_vit.data.open_dataset(
-    keras_vit.data.DataConfig(
-        **where, validation_fraction=0.15, test_fraction=0.0
-    )
+dataset = open_dataset(
+    DataConfig(**where, validation_fraction=0.15, test_fraction=0.0)
 )
 names = dataset.class_names
 print(
