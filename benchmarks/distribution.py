@@ -20,6 +20,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -27,43 +28,40 @@ import tempfile
 import time
 
 RESULTS = pathlib.Path(__file__).parent / "results"
-DOTS_PER_INCH = 120
 CLASSES = 1000
 WARM_UP = 2  # Steps that are not counted: the first of them compiles.
 FACTS = ("virtual", "devices", "backend", "versions")
+OPTIONS = ("model", "size", "image_size", "precision", "steps", "virtual")
 LABEL = "virtual devices of one CPU: overhead only, no speed-up can be seen"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--model", default="ViT_S16")
+    parser.add_argument("--size", default="full", help='"tiny" for a trial')
     parser.add_argument("--image_size", type=int, default=224)
     parser.add_argument("--batch", type=int, default=8, help="on each device")
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--virtual", type=int, help="devices to cut the CPU in")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--write", action="store_true", help="keep the result")
+    parser.add_argument("--write", action="store_true")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         choice, devices, batch = options.child
         print(json.dumps(measured(options, choice, int(devices), int(batch))))
         return
-    result = compare(options)
+    with tempfile.TemporaryDirectory() as cache:
+        # The later rounds do not compile again.
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", cache)
+        result = compare(options)
     print(json.dumps(result, indent=2))
     if options.write:
         write(result)
 
 
 def compare(options) -> dict:
-    with tempfile.TemporaryDirectory() as cache:
-        # The later rounds do not compile again.
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", cache)
-        return compared(options)
-
-
-def compared(options) -> dict:
     here = child(options, ("none", 1, 1))
     choices, count = here["choices"], len(here["devices"])
     counts = [2**k for k in range(1, count.bit_length()) if 2**k <= count]
@@ -82,9 +80,10 @@ def compared(options) -> dict:
             seconds.append(child(options, task)["step_seconds"])
             print(number, *task, f"{seconds[-1]:.3f} s", file=sys.stderr)
     medians = {task: statistics.median(x) for task, x in runs.items()}
+    size = "" if options.size == "full" else f" {options.size}"
     return {
         "what": LABEL if here["virtual"] else "weak scaling",
-        "model": f"{options.model}, {options.image_size} pixels",
+        "model": f"{options.model}{size}, {options.image_size} pixels",
         "precision": options.precision,
         "batch_per_device": batch,
         "rows": [row(task, medians, here["virtual"]) for task in medians],
@@ -116,7 +115,7 @@ def row(task, medians, virtual) -> dict:
 
 def child(options, task) -> dict:
     command = [sys.executable, __file__, "--child", *map(str, task)]
-    for name in ("model", "image_size", "precision", "steps", "virtual"):
+    for name in OPTIONS:
         if (value := getattr(options, name)) is not None:
             command += [f"--{name}", str(value)]
     printed = subprocess.check_output(command, text=True)
@@ -183,7 +182,9 @@ def step_seconds(options, batch: int) -> float:
     from keras_vit.training.distribution_masks import draw_own_masks
 
     recipe = Recipe(
-        model=ModelConfig(options.model, image_size=options.image_size),
+        model=ModelConfig(
+            options.model, size=options.size, image_size=options.image_size
+        ),
         training=TrainingConfig(batch_size=batch, precision=options.precision),
     )
     keras.utils.set_random_seed(0)
@@ -216,11 +217,10 @@ def train(model, batches, steps):
 
 def write(result) -> None:
     kind = "_virtual" if result["virtual"] else ""
-    model = result["model"].removesuffix(" pixels").replace(", ", "_")
-    name = f"distribution_{model}_{result['backend']}{kind}.json"
-    path = RESULTS / name
+    model = re.sub(r"\W+", "_", result["model"].removesuffix(" pixels"))
+    path = RESULTS / f"distribution_{model}_{result['backend']}{kind}.json"
     path.write_text(json.dumps(result, indent=2) + "\n")
-    plot(result).savefig(path.with_suffix(".png"), dpi=DOTS_PER_INCH)
+    plot(result).savefig(path.with_suffix(".png"), dpi=120)
 
 
 def plot(result):
