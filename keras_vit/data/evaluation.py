@@ -3,6 +3,7 @@
 Axes: B images of a batch, H and W height and width, C channels, K classes.
 """
 
+from keras_vit.data.accelerators import leave_accelerators
 from keras_vit.data.config import PreprocessingConfig
 from keras_vit.data.preprocess import Geometry, image_reader, pair
 
@@ -51,6 +52,7 @@ def evaluation_batches(
             f"{len(examples)} images of {examples.source}, "
             f"batch_size={batch_size}."
         )
+    leave_accelerators()
     config = preprocessing or PreprocessingConfig()
     geometry = Geometry(pair(image_size), channels, config)
     read = image_reader(examples, config.evaluation, geometry)

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from keras_vit.data.accelerators import leave_accelerators
 from keras_vit.data.broken import without_broken_images
 from keras_vit.data.config import DataConfig
 from keras_vit.data.csv_files import open_csv
@@ -36,6 +37,7 @@ def open_dataset(config: DataConfig) -> Dataset:
         >>> len(digits.train), len(digits.validation), len(digits.test)
         (1258, 180, 359)
     """
+    leave_accelerators()
     field = next(field for field in OPENERS if getattr(config, field))
     opener = open_fractals if is_fractals(config.name) else OPENERS[field]
     dataset = opener(config)

@@ -5,6 +5,7 @@ Axes: B images of a batch, H and W height and width, C channels, K classes.
 
 import logging
 
+from keras_vit.data.accelerators import leave_accelerators
 from keras_vit.data.augmentation import AugmentationConfig
 from keras_vit.data.config import PreprocessingConfig
 from keras_vit.data.labels import check_labels, label_vector
@@ -59,6 +60,7 @@ def training_stream(
         ...     shuffle=False,
         ... )
     """
+    leave_accelerators()
     return TrainingStream(
         examples,
         num_classes,

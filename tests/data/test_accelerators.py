@@ -1,0 +1,40 @@
+"""TensorFlow leaves the GPUs to the backend that computes."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import data
+
+tf = pytest.importorskip("tensorflow")
+
+EXAMPLES = data.Examples(
+    np.zeros((4, 2, 2, 1), "uint8"), np.arange(4, dtype="int32")
+)
+DOORS = {
+    "open": lambda: data.open_dataset(data.DataConfig(name="digits")),
+    "train": lambda: data.training_stream(
+        EXAMPLES, 4, image_size=2, channels=1, batch_size=2, seed=0
+    ),
+    "evaluate": lambda: data.evaluation_batches(
+        EXAMPLES, image_size=2, channels=1, batch_size=2
+    ),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("error", [None, RuntimeError("it has started")])
+def test_gpus_are_out_of_sight_for_all_backends_but_one(
+    door, error, monkeypatch
+):
+    asked = []
+
+    def record(devices, kind):
+        asked.append((devices, kind))
+        if error:
+            raise error
+
+    monkeypatch.setattr(tf.config, "set_visible_devices", record)
+    DOORS[door]()
+    others = keras.backend.backend() != "tensorflow"
+    assert set(map(str, asked)) == ({str(([], "GPU"))} if others else set())
