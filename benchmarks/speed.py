@@ -1,0 +1,206 @@
+"""Speed of training and inference against timm, transformers and keras-hub.
+
+    python benchmarks/speed.py --models ViT_S16 --tasks training --batch 16
+    python benchmarks/speed.py --models ViT_B16 ViT_L16 ViT_H14 --batch 128 \\
+        --precision bfloat16 --sides "keras_vit jax" "timm compiled" --write
+
+Each side is a process of its own that stays; they take turns, a round of steps
+each, and medians of the rounds count, compilation apart. Images a second, the
+ratio to each peer, the share of the matrix products' rate that was measured in
+the same run on the same device, peak memory, and seconds until the first
+step's end. A side that is not installed, or does not fit, says so. ViT_B16@384
+is a model at another size.
+"""
+
+import argparse
+import importlib.util
+import itertools
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+from typing import Any
+
+from speed_sides import SIDES, Case, sizes
+
+RESULTS = pathlib.Path(__file__).parent / "results"
+WORKER = pathlib.Path(__file__).with_name("speed_worker.py")
+PASSES = {"inference": 1, "training": 3}  # backward costs two forward ones
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    add = parser.add_argument
+    add("--models", nargs="+", default=["ViT_S16"], metavar="MODEL[@SIZE]")
+    tasks = tuple(PASSES)
+    add("--tasks", nargs="+", default=tasks, choices=tasks)
+    add("--sides", nargs="+", default=list(SIDES), choices=SIDES)
+    add("--batch", type=int, default=16)
+    add("--precision", choices=("float32", "bfloat16"), default="float32")
+    add("--rounds", type=int, default=5)
+    add("--steps", type=int, default=3, help="steps in a round")
+    add("--write", action="store_true", help="keep the result and a plot")
+    options = parser.parse_args()
+    cases = [
+        case_of(*both, options)
+        for both in itertools.product(options.models, options.tasks)
+    ]
+    result = {
+        "command": " ".join(["python", "benchmarks/speed.py", *sys.argv[1:]]),
+        "cases": [measure(case, options) for case in cases],
+    }
+    print(json.dumps(result, indent=2))
+    if options.write:
+        write(result, options)
+
+
+def case_of(model, task, options):
+    name, _, size = model.partition("@")
+    size = int(size or 224)
+    return Case(name, size, task, options.batch, options.precision)
+
+
+def measure(case: Case, options) -> dict:
+    workers = {}
+    for name in options.sides:
+        if importlib.util.find_spec(SIDES[name].library):
+            workers[name] = Worker(name, case)
+    # One after the other: compilation is timed, and takes all cores.
+    begun = {name: worker.ask("start") for name, worker in workers.items()}
+    running = [name for name in begun if "error" not in begun[name]]
+    rounds = {name: [] for name in running}
+    for _ in range(options.rounds):
+        for name in running:
+            answer = workers[name].ask(str(options.steps))
+            rounds[name].append(answer["seconds"] / options.steps)
+    ends = {name: workers[name].ask("end") for name in running}
+    for worker in workers.values():
+        worker.close()
+    flops = 2 * PASSES[case.task] * multiply_adds(case)
+    rows = {
+        name: row(case, flops, rounds[name], begun[name], ends[name])
+        for name in running
+    }
+    missing = {name: "not installed" for name in set(options.sides) - {*begun}}
+    failed = {n: b["error"] for n, b in begun.items() if "error" in b}
+    return {
+        **case._asdict(),
+        "sides": rows,
+        "ratios": ratios(rows),
+        "left_out": {**missing, **failed},
+    }
+
+
+def row(case, flops, seconds, begun, end):
+    median = statistics.median(seconds)
+    rate = case.batch / median
+    return {
+        "images_per_second": round(rate, 2),
+        "fastest_and_slowest": [
+            round(case.batch / x, 2) for x in (min(seconds), max(seconds))
+        ],
+        "model_tflops": round(rate * flops / 1e12, 4),
+        "matmul_tflops": round(end["matmul_tflops"], 4),
+        "utilisation": round(rate * flops / 1e12 / end["matmul_tflops"], 3),
+        "peak_mib": round(end["peak_mib"]),
+        "seconds_to_first_step": round(begun["seconds"], 1),
+        **end["machine"],
+    }
+
+
+def ratios(rows):
+    """Ours over each peer's, in images a second."""
+    speed = {name: found["images_per_second"] for name, found in rows.items()}
+    return {
+        f"{ours} / {peer}": round(speed[ours] / speed[peer], 3)
+        for ours, peer in itertools.permutations(speed, 2)
+        if ours.startswith("keras_vit") and not peer.startswith("keras_vit")
+    }
+
+
+def multiply_adds(case):
+    from keras_vit.planning.counts import count
+
+    return count(sizes(case)).multiply_adds
+
+
+class Worker:
+    """A process that does steps when it is asked to."""
+
+    def __init__(self, name, case):
+        self.process: Any = subprocess.Popen(
+            [sys.executable, str(WORKER), name, json.dumps(case)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={
+                # JAX would take three quarters of the memory for itself.
+                "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+                **os.environ,
+                "KERAS_BACKEND": SIDES[name].backend,
+            },
+        )
+
+    def ask(self, what: str) -> dict:
+        try:
+            self.process.stdin.write(f"{what}\n")
+            self.process.stdin.flush()
+            while line := self.process.stdout.readline():
+                if line.startswith("{"):
+                    return json.loads(line)
+        except BrokenPipeError:
+            pass
+        return {"error": f"ended with exit code {self.process.wait()}"}
+
+    def close(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+def write(result, options) -> None:
+    models = "-".join(options.models).replace("@", "_")
+    device = first_device(result)
+    name = f"speed_{models}_{options.precision}_{device}"
+    text = json.dumps(result, indent=2) + "\n"
+    (RESULTS / f"{name}.json").write_text(text)
+    plot(result, RESULTS / f"{name}.png")
+
+
+def first_device(result):
+    found = [s["device"] for c in result["cases"] for s in c["sides"].values()]
+    return "".join(x for x in found[0] if x.isalnum()) if found else "none"
+
+
+def plot(result, path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    cases = result["cases"]
+    figure, axes = pyplot.subplots(
+        len(cases), 1, figsize=(7, 2.6 * len(cases)), squeeze=False
+    )
+    for axis, case in zip(axes[:, 0], cases, strict=True):
+        rows = case["sides"]
+        speeds = [found["images_per_second"] for found in rows.values()]
+        ours = [name.startswith("keras_vit") for name in rows]
+        colours = ["tab:blue" if mine else "tab:gray" for mine in ours]
+        bars = axis.barh(list(rows), speeds, color=colours)
+        axis.bar_label(bars, padding=3, fmt="%.4g")
+        axis.invert_yaxis()
+        axis.margins(x=0.15)
+        axis.set_xlabel("images / s")
+        axis.set_title(
+            f"{case['task']}, {case['model']} at {case['image_size']}, batch "
+            f"{case['batch']}, {case['precision']}",
+            fontsize="medium",
+        )
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+if __name__ == "__main__":
+    main()
