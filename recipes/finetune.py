@@ -23,6 +23,7 @@ from keras_vit import evaluation
 from keras_vit.experiments import evaluated, facts, finish, run_script
 from keras_vit.experiments.reporting import batches_of
 from keras_vit.training import Recipe, Run, run_folder, train
+from keras_vit.training.distribution_processes import agreed
 
 # Pixels of all images together with which the nearest neighbour is found in
 # seconds and in a few hundred MB; the digits of the quick start are 115,000.
@@ -41,6 +42,19 @@ def run(recipe: Recipe) -> dict:
         What is written to result.json.
     """
     trained = train(recipe)
+    return agreed(lambda: report(trained, recipe))
+
+
+def report(trained: Run, recipe: Recipe) -> dict:
+    """Evaluates and fills the run folder; one process alone does it.
+
+    Args:
+        trained: a `Run`.
+        recipe: its `Recipe`.
+
+    Returns:
+        What is written to result.json.
+    """
     part = "test" if trained.dataset.test else "validation"
     result = {**evaluated(trained, recipe, part), **facts(trained)}
     if trained.history.get("val_accuracy"):

@@ -17,7 +17,8 @@ starts from it with `--model.weights RUN_DIR`.
 import sys
 
 from keras_vit.experiments import evaluated, facts, finish, run_script
-from keras_vit.training import Recipe, train
+from keras_vit.training import Recipe, Run, train
+from keras_vit.training.distribution_processes import agreed
 
 
 def run(recipe: Recipe) -> dict:
@@ -34,6 +35,19 @@ def run(recipe: Recipe) -> dict:
         OSError: when weights cannot be fetched, or the disk is full.
     """
     trained = train(recipe)
+    return agreed(lambda: report(trained, recipe))
+
+
+def report(trained: Run, recipe: Recipe) -> dict:
+    """Evaluates and fills the run folder; one process alone does it.
+
+    Args:
+        trained: a `Run`.
+        recipe: its `Recipe`.
+
+    Returns:
+        What is written to result.json.
+    """
     result = facts(trained)
     if trained.dataset.validation:
         result |= evaluated(trained, recipe, "validation")

@@ -25,6 +25,7 @@ from keras_vit.data.presets_table import PRESETS
 from keras_vit.experiments import evaluated, finish, run_script
 from keras_vit.files import replacing
 from keras_vit.training import Recipe, run_folder, train
+from keras_vit.training.distribution_processes import agreed
 from keras_vit.training.environment import versions
 from keras_vit.training.resume import differences
 
@@ -59,7 +60,7 @@ def run(recipe: Recipe) -> dict:
         {"learning_rate": rate, **finished(trial(recipe, rate), "validation")}
         for rate in rates
     ]
-    write_table(folder, rows)
+    agreed(lambda: write_table(folder, rows))
     best = max(rows, key=lambda row: row["top1"])["learning_rate"]
     result = {
         "learning_rate": best,
@@ -67,7 +68,7 @@ def run(recipe: Recipe) -> dict:
         **finished(final(recipe, best), "test"),
         "versions": versions(),
     }
-    run_folder.write_json(folder / "result.json", result)
+    agreed(lambda: run_folder.write_json(folder / "result.json", result))
     return result
 
 
@@ -141,11 +142,13 @@ def finished(recipe: Recipe, part: str) -> dict:
     Returns:
         top1, top5 and num_examples.
     """
-    known = result_of(recipe)
+    known = agreed(lambda: result_of(recipe))
     if known is not None:
         return known
     trained = train(recipe)
-    return finish(trained, recipe, evaluated(trained, recipe, part))
+    return agreed(
+        lambda: finish(trained, recipe, evaluated(trained, recipe, part))
+    )
 
 
 def result_of(recipe: Recipe) -> dict | None:

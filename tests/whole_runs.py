@@ -66,16 +66,21 @@ def recipe(folder, choice, *, model=None, training=None):
     )
 
 
+def lines(folder):
+    """The lines of metrics.jsonl, without what the machine decides."""
+    text = (pathlib.Path(folder) / "metrics.jsonl").read_text()
+    rows = [json.loads(line) for line in text.splitlines()]
+    return [
+        {name: row[name] for name in row if name not in OF_THE_MACHINE}
+        for row in rows
+    ]
+
+
 def told(folder, choice, **options):
     """The lines of metrics.jsonl, and a number of each weight at the end."""
     run = train(recipe(folder / choice, choice, **options), dataset=DATASET)
-    text = (run.folder / "metrics.jsonl").read_text()
-    lines = [json.loads(line) for line in text.splitlines()]
     return {
-        "lines": [
-            {k: x for k, x in line.items() if k not in OF_THE_MACHINE}
-            for line in lines
-        ],
+        "lines": lines(run.folder),
         "weights": [float(np.abs(x).sum()) for x in run.model.get_weights()],
     }
 

@@ -7,6 +7,7 @@ from keras_vit.data.evaluation import evaluation_batches
 from keras_vit.data.examples import Examples
 from keras_vit.data.foreign import FitStream
 from keras_vit.data.opening import open_dataset
+from keras_vit.data.share import Share
 from keras_vit.data.stream import TrainingStream, training_stream
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Examples",
     "FitStream",
     "PreprocessingConfig",
+    "Share",
     "TrainingStream",
     "evaluation_batches",
     "open_dataset",

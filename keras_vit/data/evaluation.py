@@ -6,6 +6,7 @@ Axes: B images of a batch, H and W height and width, C channels, K classes.
 from keras_vit.data.accelerators import leave_accelerators
 from keras_vit.data.config import PreprocessingConfig
 from keras_vit.data.preprocess import Geometry, image_reader, pair
+from keras_vit.data.share import Share, chosen_rows
 
 __all__ = ["evaluation_batches"]
 
@@ -17,6 +18,7 @@ def evaluation_batches(
     channels: int,
     batch_size: int,
     preprocessing: PreprocessingConfig | None = None,
+    share: Share | None = None,
 ):
     """Reads every image once, in order, in batches of one size.
 
@@ -26,13 +28,15 @@ def evaluation_batches(
         channels: 1 for grey, 3 for colour.
         batch_size: int, B.
         preprocessing: a `PreprocessingConfig`, its defaults if None.
+        share: a `Share` of each batch, the whole of it if None.
 
     Returns:
         A `tf.data.Dataset` of images, uint8 or float32 (B, H, W, C) in
         [0, 255]; labels, int32 (B,), or (B, K) where an image may have any
         number of classes; and mask, bool (B,). The last batch is padded with
         black images of label 0, at which the mask is False; so it is at
-        images that cannot be read, where these are skipped.
+        images that cannot be read, where these are skipped. Each share has as
+        many batches as the others.
 
     Raises:
         ValueError: when there are no images, or sizes do not fit.
@@ -61,6 +65,26 @@ def evaluation_batches(
         result, readable = read(record)
         return result, tf.cast(record["label"], tf.int32), readable
 
+    rows = (share or Share()).rows(batch_size)
+    batches = _padded(
+        chosen_rows(examples.in_order(), rows, batch_size).map(
+            image, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+        ),
+        len(rows),
+    )
+    if 0 < len(examples) % batch_size <= rows[0]:
+        # The last batch ends before the images of this share.
+        batches = batches.concatenate(_empty(batches.element_spec))
+    size = -(-len(examples) // batch_size)
+    return batches.apply(
+        tf.data.experimental.assert_cardinality(size)
+    ).prefetch(tf.data.AUTOTUNE)
+
+
+def _padded(images, batch_size):
+    """Batches of one size, the last one filled up with zeros."""
+    import tensorflow as tf
+
     def padded(*tensors):
         missing = batch_size - tf.shape(tensors[0])[0]
         return tuple(
@@ -73,13 +97,13 @@ def evaluation_batches(
             for values in tensors
         )
 
-    batches = (
-        examples.in_order()
-        .map(image, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-        .batch(batch_size)
-        .map(padded)
+    return images.batch(batch_size).map(padded)
+
+
+def _empty(element_spec):
+    """A batch of padding alone."""
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensors(
+        tuple(tf.zeros(spec.shape, spec.dtype) for spec in element_spec)
     )
-    size = -(-len(examples) // batch_size)
-    return batches.apply(
-        tf.data.experimental.assert_cardinality(size)
-    ).prefetch(tf.data.AUTOTUNE)

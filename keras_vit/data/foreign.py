@@ -3,12 +3,15 @@
 A machine without TensorFlow trains from arrays, grain or torch loaders.
 """
 
+import copy
 import itertools
 import sys
 from collections.abc import Iterator
 
 import keras
 import numpy as np
+
+from keras_vit.data.share import Share
 
 __all__ = ["FitStream"]
 
@@ -57,6 +60,7 @@ class FitStream:
             data = _Arrays(*data, batch_size=batch_size)
         self.data = data
         self.steps_per_epoch = steps_per_epoch or _length(data)
+        self.share = Share()
 
     def from_step(self, step: int):
         """The batches from one on.
@@ -68,11 +72,28 @@ class FitStream:
             What `fit` takes, without end.
         """
         if isinstance(self.data, keras.utils.PyDataset):
-            return _From(self.data, step, self.steps_per_epoch)
+            return _From(self.data, step, self.steps_per_epoch, self.share)
         if _is_tensorflow_dataset(self.data):
-            return self.data.take(self.steps_per_epoch).repeat().skip(step)
+            batches = self.data.take(self.steps_per_epoch).repeat().skip(step)
+            return self._of_dataset(batches)
         # Of Python's iterators, fit takes generators of tuples only.
-        return (batch for batch in itertools.islice(self._epochs(), step, None))
+        batches = itertools.islice(self._epochs(), step, None)
+        return (_taken(batch, self.share) for batch in batches)
+
+    def shared(self, share: Share) -> "FitStream":
+        """The same batches, of which a process takes a share.
+
+        All of each batch is read; its rows are taken then.
+
+        Args:
+            share: a `Share`.
+
+        Returns:
+            A `FitStream`.
+        """
+        other = copy.copy(self)
+        other.share = share
+        return other
 
     def names_of(self, step: int) -> list[str]:
         """Names a batch, for messages.
@@ -85,6 +106,22 @@ class FitStream:
         """
         epoch, inside = divmod(step, self.steps_per_epoch)
         return [f"batch {inside} of epoch {epoch}"]
+
+    def _of_dataset(self, batches):
+        if self.share.count == 1:
+            return batches
+        import tensorflow as tf
+
+        sizes = {x.shape[0] for x in keras.tree.flatten(batches.element_spec)}
+        if len(sizes) != 1 or None in sizes:
+            raise ValueError(
+                "Several processes share batches of one known size. Received: "
+                f"batches of {batches.element_spec}. Use drop_remainder=True."
+            )
+        rows = self.share.rows(sizes.pop())
+        return batches.map(
+            lambda *batch: tuple(tf.gather(x, rows) for x in batch)
+        )
 
     def _epochs(self) -> Iterator:
         while True:
@@ -99,6 +136,12 @@ class FitStream:
                     f"{self.steps_per_epoch} are expected. Give the number "
                     "of batches, and data that can be read more than once."
                 )
+
+
+def _taken(batch, share):
+    if share.count == 1:
+        return batch
+    return tuple(values[share.rows(len(values))] for values in batch)
 
 
 def _is_tensorflow_dataset(data) -> bool:
@@ -144,7 +187,7 @@ class _Arrays(keras.utils.PyDataset):
 class _From(keras.utils.PyDataset):
     """A PyDataset from a step on, its epochs one after the other."""
 
-    def __init__(self, data, step, steps_per_epoch):
+    def __init__(self, data, step, steps_per_epoch, share):
         super().__init__(
             workers=data.workers,
             use_multiprocessing=data.use_multiprocessing,
@@ -153,10 +196,12 @@ class _From(keras.utils.PyDataset):
         self.data = data
         self.step = step
         self.per_epoch = steps_per_epoch
+        self.share = share
 
     @property
     def num_batches(self):
         return None
 
     def __getitem__(self, index):
-        return self.data[(self.step + index) % self.per_epoch]
+        batch = self.data[(self.step + index) % self.per_epoch]
+        return _taken(batch, self.share)

@@ -10,7 +10,7 @@ import keras
 from keras_vit.data.augmentation import AugmentationConfig
 from keras_vit.data.stateless import key
 
-__all__ = ["batch_augmenter", "mixup"]
+__all__ = ["batch_augmenter", "mixup", "rows_needed"]
 
 
 def batch_augmenter(config: AugmentationConfig, seed: int) -> Callable:
@@ -49,6 +49,35 @@ def batch_augmenter(config: AugmentationConfig, seed: int) -> Callable:
         return images, labels
 
     return augment
+
+
+def rows_needed(
+    config: AugmentationConfig, rows: list[int], batch_size: int
+) -> list[int]:
+    """Which images of a batch must be read to vary some of them.
+
+    Varied together, those that are asked for become what they become in the
+    whole batch; what becomes of others among them means nothing.
+
+    Args:
+        config: an `AugmentationConfig`.
+        rows: list of int, numbers of images in the batch.
+        batch_size: int, B.
+
+    Returns:
+        list of int, in ascending order.
+
+    Example:
+        >>> rows_needed(AugmentationConfig(mixup_alpha=0.2), [0, 1], 8)
+        [0, 1, 7]
+    """
+    if config.keras_cv or any(getattr(config, x) for x in FIELDS.values()):
+        return list(range(batch_size))
+    if config.mixup_alpha:
+        # In this order each one follows the one that it is mixed with.
+        before = [(row - 1) % batch_size for row in rows]
+        return sorted({*rows, *before})
+    return rows
 
 
 def mixup(images, labels, key, *, alpha: float):

@@ -9,8 +9,9 @@ from keras_vit.data.accelerators import leave_accelerators
 from keras_vit.data.augmentation import AugmentationConfig
 from keras_vit.data.config import PreprocessingConfig
 from keras_vit.data.labels import check_labels, label_vector
-from keras_vit.data.mixing import batch_augmenter
+from keras_vit.data.mixing import batch_augmenter, rows_needed
 from keras_vit.data.preprocess import Geometry, image_reader, pair
+from keras_vit.data.share import Share, chosen_rows, picked
 from keras_vit.data.varied import image_augmenter
 
 __all__ = ["TrainingStream", "training_stream"]
@@ -28,6 +29,7 @@ def training_stream(
     preprocessing: PreprocessingConfig | None = None,
     augmentation: AugmentationConfig | None = None,
     seed: int = 0,
+    share: Share | None = None,
 ) -> "TrainingStream":
     """Makes the training batches of a split.
 
@@ -40,6 +42,7 @@ def training_stream(
         preprocessing: a `PreprocessingConfig`, its defaults if None.
         augmentation: an `AugmentationConfig`, its defaults if None.
         seed: non-negative int.
+        share: a `Share` of each batch, the whole of it if None.
 
     Returns:
         A `TrainingStream`.
@@ -70,6 +73,7 @@ def training_stream(
         augmentation or AugmentationConfig(),
         batch_size=batch_size,
         seed=seed,
+        share=share or Share(),
     )
 
 
@@ -80,6 +84,11 @@ class TrainingStream:
     batch i sees what an uninterrupted run sees. Each epoch has its own order
     and skips the images that fill no batch at its end, others each time.
 
+    A share has what the whole batch has in its places, but for images that
+    cannot be read: others of the share come there. Its images alone are
+    decoded, with the neighbours that Mixup mixes them with; for CutMix, random
+    erasing and KerasCV it is the whole batch.
+
     Args:
         examples: an `Examples` or a `StreamedExamples`.
         num_classes: int, K.
@@ -87,6 +96,7 @@ class TrainingStream:
         augmentation: an `AugmentationConfig`.
         batch_size: int, B.
         seed: non-negative int.
+        share: a `Share`.
 
     Attributes:
         steps_per_epoch: int, batches in an epoch.
@@ -108,6 +118,7 @@ class TrainingStream:
         *,
         batch_size: int,
         seed: int,
+        share: Share,
     ):
         if not 1 <= batch_size <= len(examples):
             raise ValueError(
@@ -122,8 +133,11 @@ class TrainingStream:
         self.augmentation = augmentation
         self.batch_size = batch_size
         self.seed = seed
+        self.share = share
         self.steps_per_epoch = len(examples) // batch_size
         self.skipped = set()
+        self.rows = share.rows(batch_size)
+        self.read = rows_needed(augmentation, self.rows, batch_size)
 
     def from_step(self, step: int):
         """The batches from one on; none before it are decoded.
@@ -132,8 +146,8 @@ class TrainingStream:
             step: int, counted from the first batch of the first epoch.
 
         Returns:
-            An endless `tf.data.Dataset` of images, uint8 or float32
-            (B, H, W, C) in [0, 255], and labels, float32 (B, K).
+            An endless `tf.data.Dataset` of the share's images, uint8 or
+            float32 (B, H, W, C) in [0, 255], and labels, float32 (B, K).
         """
         import tensorflow as tf
 
@@ -145,8 +159,9 @@ class TrainingStream:
             "num_parallel_calls": tf.data.AUTOTUNE,
             "deterministic": True,
         }
+        records = chosen_rows(records, self.read, self.batch_size)
         images = records.map(self._image(), **parallel)
-        batches = images.batch(self.batch_size, drop_remainder=True)
+        batches = images.batch(len(self.read), drop_remainder=True)
         steps = tf.data.Dataset.range(step, tf.int64.max)
         batches = tf.data.Dataset.zip((batches, steps))
         return batches.map(self._batch(), **parallel).prefetch(tf.data.AUTOTUNE)
@@ -201,15 +216,12 @@ class TrainingStream:
                 lambda: records,
                 lambda: self._replaced(records),
             )
-            images, labels = augment(records["image"], records["label"], step)
-            shape = (
-                self.batch_size,
-                *self.geometry.image_size,
-                self.geometry.channels,
-            )
-            images = tf.ensure_shape(images, shape)
-            return images, tf.ensure_shape(
-                labels, (self.batch_size, self.num_classes)
+            varied = augment(records["image"], records["label"], step)
+            size = self.geometry.image_size
+            shapes = (*size, self.geometry.channels), (self.num_classes,)
+            return tuple(
+                picked(values, self.read, self.rows, shape)
+                for values, shape in zip(varied, shapes, strict=True)
             )
 
         return batch
@@ -221,10 +233,10 @@ class TrainingStream:
         readable = records["readable"]
         unread = tf.boolean_mask(records["example"], ~readable)
         counted = tf.numpy_function(self._count_skipped, [unread], tf.int64)
-        place = tf.range(self.batch_size)
-        ahead = (place[None] - place[:, None]) % self.batch_size  # (B, B)
-        ahead = tf.where(readable[None], ahead, self.batch_size)
-        source = tf.argmin(ahead, axis=1)
+        size = len(self.read)
+        place = tf.range(size)
+        ahead = (place[None] - place[:, None]) % size  # (B, B)
+        source = tf.argmin(tf.where(readable[None], ahead, size), axis=1)
         with tf.control_dependencies([counted]):
             return {
                 name: tf.gather(values, source)

@@ -5,6 +5,12 @@ from collections.abc import Callable
 
 from keras_vit.training import Recipe
 from keras_vit.training.command_line import fail, parse
+from keras_vit.training.distribution_lost import (
+    LostProcessError,
+    explaining_loss,
+    leave,
+)
+from keras_vit.training.distribution_processes import is_first, start
 from keras_vit.training.smoke import smoke
 
 __all__ = ["run_script"]
@@ -28,7 +34,8 @@ def run_script(
             program.
 
     Returns:
-        The exit code: 0, or 130 when Ctrl-C ended it.
+        The exit code: 0, or 130 when Ctrl-C ended it. Where another process
+        of the run is gone, this one ends at once, with 1.
 
     Raises:
         SystemExit: with exit code 2 and one line of reason when the recipe,
@@ -37,7 +44,11 @@ def run_script(
     recipe = parse(Recipe, arguments, description)
     recipe = smoke(recipe) if recipe.smoke else recipe
     try:
-        result = run(recipe)
+        start(recipe.distribution)
+        with explaining_loss(recipe.run_dir):
+            result = run(recipe)
+    except LostProcessError as error:
+        leave(str(error))
     except (ValueError, OSError, FloatingPointError) as error:
         fail(str(error))
     except KeyboardInterrupt:
@@ -47,5 +58,6 @@ def run_script(
             file=sys.stderr,
         )
         return INTERRUPTED
-    print(f"{told(result)}\nreport and model: {recipe.run_dir}")
+    if is_first():
+        print(f"{told(result)}\nreport and model: {recipe.run_dir}")
     return 0

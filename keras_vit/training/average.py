@@ -4,7 +4,8 @@ import contextlib
 from collections.abc import Iterator
 
 import keras
-import numpy as np
+
+from keras_vit.training.distribution_processes import to_numpy
 
 __all__ = ["AverageInEvaluation", "averaged", "has_average", "take_average"]
 
@@ -67,10 +68,7 @@ def take_average(model) -> None:
 
 
 def _copies(model):
-    return [
-        np.array(keras.ops.convert_to_numpy(variable))
-        for variable in model.trainable_variables
-    ]
+    return [to_numpy(variable) for variable in model.trainable_variables]
 
 
 def _assign(model, values):

@@ -12,13 +12,13 @@ import json
 import pathlib
 import warnings
 
-import keras
 import numpy as np
 
 from keras_vit.checkpoints.containers.errors import refusing
 from keras_vit.checkpoints.containers.npz import open_npz, write_npz
 from keras_vit.files import PARTIAL, replacing
 from keras_vit.training.distribution import random_states, set_random_states
+from keras_vit.training.distribution_processes import is_first, to_numpy
 
 __all__ = [
     "FOLDER",
@@ -62,6 +62,8 @@ def steps(folder: pathlib.Path) -> list[int]:
 def write(folder: pathlib.Path, step: int, model, record: dict) -> None:
     """Writes the checkpoint after a step.
 
+    Of several processes, which call it alike, the first one writes.
+
     Args:
         folder: the folder of the checkpoints; made where it is missing.
         step: int, updates of the weights so far.
@@ -74,13 +76,15 @@ def write(folder: pathlib.Path, step: int, model, record: dict) -> None:
     Example:
         >>> write(run / "checkpoints", 950, model, {"epoch": 50})
     """
-    folder.mkdir(exist_ok=True)
     text = json.dumps(record).encode()
     arrays = [(RECORD, np.frombuffer(text, np.uint8))]
     arrays += [(name, _array(variable)) for name, variable in _variables(model)]
     arrays += [
         (f"{GENERATOR}{name}", state) for name, state in random_states().items()
     ]
+    if not is_first():
+        return
+    folder.mkdir(exist_ok=True)
     with replacing(path_of(folder, step)) as temporary:
         write_npz(temporary, arrays)
 
@@ -95,6 +99,8 @@ def prune(folder: pathlib.Path, keep: int) -> None:
     Example:
         >>> prune(run / "checkpoints", keep=2)
     """
+    if not is_first():
+        return
     for step in steps(folder)[:-keep]:
         path_of(folder, step).unlink()
     for partial in folder.glob(f"{PARTIAL}*"):
@@ -227,4 +233,4 @@ def _variables(model):
 
 def _array(variable):
     # torch has no NumPy bfloat16 and gives float32: cast back.
-    return keras.ops.convert_to_numpy(variable).astype(variable.dtype)
+    return to_numpy(variable).astype(variable.dtype)

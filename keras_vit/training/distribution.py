@@ -9,12 +9,16 @@ import keras
 
 from keras_vit.models.base import check_choice
 from keras_vit.training import distribution_layouts as layouts
+from keras_vit.training import distribution_multiworker as multiworker
+from keras_vit.training import distribution_processes as processes
 from keras_vit.training import distribution_strategies as strategies
 from keras_vit.training.distribution_state import (
     collect,
+    devices,
     peak_memory,
     random_states,
     set_random_states,
+    sync_state,
 )
 
 __all__ = [
@@ -85,6 +89,8 @@ class Distribution:
             f"({', '.join(self.devices)}), "
             f"{_counted(self.replicas, 'replica')}"
         )
+        if (count := processes.place()[1]) > 1:
+            text += f" in {count} processes"
         if self.batch_size is None:
             return text
         share = self.batch_size // self.replicas
@@ -107,7 +113,10 @@ def setup(
         choice: "auto" takes all devices that divide the batch. "single" is
             one. "data_parallel" (JAX), "mirrored" and "tpu" (TensorFlow) cut
             the batch; "fsdp" (JAX) the kernels of the blocks as well, and
-            "model_parallel" (JAX) attention and MLPs.
+            "model_parallel" (JAX) attention and MLPs. "multiworker"
+            (TensorFlow) is "mirrored" for the processes of TF_CONFIG. Those
+            of JAX are found by the variables of `keras.distribution`, or in
+            a cluster, with each choice of several devices.
         batch_size: int, images that the model sees at once, None if unknown.
         model_axis: int, devices that share a layer under "model_parallel".
         steps_per_execution: int, what the model is compiled with.
@@ -130,13 +139,16 @@ def setup(
         ...     model.fit(batches)
     """
     check_choice("distribution", choice, DISTRIBUTIONS)
+    processes.start(choice)
     # To ask for the devices before a TPU is set up would leave it out.
-    found = [] if choice == "tpu" else devices()
-    if found and found[0].startswith("tpu"):
+    found = processes.by_process([] if choice == "tpu" else devices())
+    if found[0] and found[0][0].startswith("tpu"):
         # JAX's fused kernel of a TPU takes no 197 tokens and is not shared.
         keras.config.disable_flash_attention()
     if choice == "auto":
         choice, found = _automatic(found, batch_size)
+    _check_processes(choice)
+    found = sum(found, [])
     if choice == "single":
         return Distribution(choice, (found[0],), 1, batch_size)
     native, replicas = _maker(choice)(found, model_axis, steps_per_execution)
@@ -152,11 +164,30 @@ def setup(
 
 
 def _automatic(found, batch_size):
-    """The backend's plain choice, with as many devices as divide a batch."""
-    numbers = range(len(found), 0, -1)
-    taken = next(n for n in numbers if not batch_size or batch_size % n == 0)
-    plain = PLAIN[keras.backend.backend()]
-    return (plain if taken > 1 else "single"), found[:taken]
+    """The backend's plain choice, with as many devices as divide a batch.
+
+    As many of each process: none may be without.
+    """
+    shares = [n * len(found) for n in range(len(found[0]), 0, -1)]
+    taken = next(
+        (n for n in shares if not batch_size or batch_size % n == 0), shares[-1]
+    )
+    found = [names[: taken // len(found)] for names in found]
+    backend = keras.backend.backend()
+    if len(found) > 1:
+        return SEVERAL_PROCESSES[backend][0], found
+    return (PLAIN[backend] if taken > 1 else "single"), found
+
+
+def _check_processes(choice):
+    """Raises unless a choice is of all processes, where there are several."""
+    index, count = processes.place()
+    known = SEVERAL_PROCESSES[keras.backend.backend()]
+    if count > 1 and choice not in known:
+        raise ValueError(
+            f"This is process {index} of {count}, and {choice!r} is of one "
+            f"process. Use {', '.join(known)} or auto."
+        )
 
 
 def _maker(choice) -> Callable:
@@ -167,54 +198,13 @@ def _maker(choice) -> Callable:
             f"There is no {choice!r} on the {backend} backend. Use "
             f"{PLAIN[backend]!r}; it has {known}. KERAS_BACKEND is another "
             "way: jax has data_parallel, fsdp and model_parallel, tensorflow "
-            "mirrored and tpu."
+            "mirrored, multiworker and tpu."
         )
     return MAKERS[backend][choice]
 
 
 def _counted(number, noun):
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def devices() -> list[str]:
-    """Names the devices that the backend computes on.
-
-    Returns:
-        For example ["cpu:0"], or ["gpu:0", "gpu:1"].
-
-    Example:
-        >>> devices()
-        ['cpu:0']
-    """
-    if keras.backend.backend() == "torch":
-        return _torch_devices()
-    return keras.distribution.list_devices()
-
-
-def _torch_devices():
-    # Keras 3.15 has no keras.distribution for torch.
-    import torch
-
-    if not torch.accelerator.is_available():
-        return ["cpu:0"]
-    kind = torch.accelerator.current_accelerator()
-    return [f"{kind}:{i}" for i in range(torch.accelerator.device_count())]
-
-
-def sync_state(model) -> None:
-    """Lets the variables of a model in `fit` hold what they are by now.
-
-    JAX carries the values from step to step beside the variables.
-
-    Args:
-        model: a Keras model.
-
-    Example:
-        >>> sync_state(model)  # in on_train_batch_begin of a callback
-        >>> float(model.optimizer.learning_rate)
-    """
-    if keras.backend.backend() == "jax":
-        model.jax_state_sync()
 
 
 def _on_jax(layout):
@@ -233,6 +223,12 @@ def _on_tensorflow(strategy):
     return make
 
 
+# Where there are several processes; the first is the plain one.
+SEVERAL_PROCESSES = {
+    "jax": ("data_parallel", "fsdp", "model_parallel"),
+    "tensorflow": ("multiworker",),
+    "torch": (),
+}
 PLAIN = {"jax": "data_parallel", "tensorflow": "mirrored", "torch": "single"}
 MAKERS = {
     "jax": {
@@ -242,6 +238,7 @@ MAKERS = {
     },
     "tensorflow": {
         "mirrored": _on_tensorflow(strategies.mirrored),
+        "multiworker": _on_tensorflow(multiworker.multiworker),
         "tpu": _on_tensorflow(strategies.tpu),
     },
     "torch": {},

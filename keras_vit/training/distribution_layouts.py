@@ -37,7 +37,9 @@ def data_parallel(devices: list[str], model_axis: int):
     Returns:
         A Keras distribution.
     """
-    return keras.distribution.DataParallel(devices=devices)
+    return keras.distribution.DataParallel(
+        devices=devices, auto_shard_dataset=False
+    )
 
 
 def fsdp(devices: list[str], model_axis: int):
@@ -97,6 +99,8 @@ class Sharded(keras.distribution.ModelParallel):
         super().__init__(
             layout_map=keras.distribution.LayoutMap(mesh),
             batch_dim_name="batch",
+            # Each process reads its own share.
+            auto_shard_dataset=False,
         )
         self.table = table
 

@@ -5,7 +5,57 @@ import sys
 import keras
 import numpy as np
 
-__all__ = ["collect", "peak_memory", "random_states", "set_random_states"]
+from keras_vit.training.distribution_processes import to_numpy
+
+__all__ = [
+    "collect",
+    "devices",
+    "peak_memory",
+    "random_states",
+    "set_random_states",
+    "sync_state",
+]
+
+
+def devices() -> list[str]:
+    """Names the devices that the backend computes on.
+
+    Returns:
+        For example ["cpu:0"], or ["gpu:0", "gpu:1"].
+
+    Example:
+        >>> devices()
+        ['cpu:0']
+    """
+    if keras.backend.backend() == "torch":
+        return _torch_devices()
+    return keras.distribution.list_devices()
+
+
+def _torch_devices():
+    # Keras 3.15 has no keras.distribution for torch.
+    import torch
+
+    if not torch.accelerator.is_available():
+        return ["cpu:0"]
+    kind = torch.accelerator.current_accelerator()
+    return [f"{kind}:{i}" for i in range(torch.accelerator.device_count())]
+
+
+def sync_state(model) -> None:
+    """Lets the variables of a model in `fit` hold what they are by now.
+
+    JAX carries the values from step to step beside the variables.
+
+    Args:
+        model: a Keras model.
+
+    Example:
+        >>> sync_state(model)  # in on_train_batch_begin of a callback
+        >>> float(model.optimizer.learning_rate)
+    """
+    if keras.backend.backend() == "jax":
+        model.jax_state_sync()
 
 
 def collect(model) -> None:
@@ -28,7 +78,7 @@ def collect(model) -> None:
         return
     groups = model.variables, model.optimizer.variables, model.metrics_variables
     for variable in (x for group in groups for x in group):
-        value = np.array(keras.ops.convert_to_numpy(variable))
+        value = to_numpy(variable)
         variable._layout = None
         variable.assign(value)
     # They were compiled for the devices of before.

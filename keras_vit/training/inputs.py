@@ -3,6 +3,8 @@
 Axes: B images of a batch, H and W height and width, C channels, K classes.
 """
 
+import dataclasses
+
 from keras_vit import data
 from keras_vit.training import build
 from keras_vit.training.config import Recipe
@@ -38,19 +40,21 @@ def make_plan(recipe: Recipe, steps_per_epoch: int) -> Plan:
     )
 
 
-def make_stream(recipe: Recipe, dataset, model):
+def make_stream(recipe: Recipe, dataset, model, share=None):
     """The training batches of a recipe in the size that its model takes.
 
     Args:
         recipe: a `Recipe`.
         dataset: a `Dataset`.
         model: a Keras model.
+        share: the `Share` of each batch that this process reads, the whole
+            if None.
 
     Returns:
         A `TrainingStream`; the `FitStream` of a data set that is one.
     """
     if isinstance(dataset.train, data.FitStream):
-        return dataset.train
+        return dataset.train if share is None else dataset.train.shared(share)
     height, width, channels = model.input_shape[1:]
     return data.training_stream(
         dataset.train,
@@ -61,16 +65,32 @@ def make_stream(recipe: Recipe, dataset, model):
         preprocessing=recipe.preprocessing,
         augmentation=recipe.augmentation,
         seed=recipe.seed,
+        share=share,
     )
 
 
-def make_validation(recipe: Recipe, dataset, model):
-    """What `fit` validates on, each image once; None where there is none."""
+def make_validation(recipe: Recipe, dataset, model, share=None):
+    """What `fit` validates on, each image once; None where there is none.
+
+    Args:
+        recipe: a `Recipe`.
+        dataset: a `Dataset`.
+        model: a Keras model.
+        share: the `Share` of each batch of a step that this process reads,
+            the whole if None.
+
+    Returns:
+        What `fit` takes as validation_data.
+
+    Raises:
+        ValueError: when the training may end early and there are no images.
+    """
     if dataset.validation is None:
         _check_no_patience(recipe.training.early_stopping_patience)
         return None
     if isinstance(dataset.train, data.FitStream):
         return dataset.validation  # in the form that `fit` takes, as it is
+    share = dataclasses.replace(share or data.Share(), parts=1)
     height, width, channels = model.input_shape[1:]
     batches = data.evaluation_batches(
         dataset.validation,
@@ -78,9 +98,13 @@ def make_validation(recipe: Recipe, dataset, model):
         channels=channels,
         batch_size=recipe.training.micro_batch_size,
         preprocessing=recipe.preprocessing,
+        share=share,
     )
     return validation_batches(
-        batches, len(dataset.validation), len(dataset.class_names)
+        batches,
+        len(dataset.validation),
+        len(dataset.class_names),
+        shares=share.count,
     )
 
 
@@ -93,7 +117,9 @@ def _check_no_patience(patience):
         )
 
 
-def validation_batches(batches, num_images: int, num_classes: int):
+def validation_batches(
+    batches, num_images: int, num_classes: int, *, shares: int = 1
+):
     """Weighs padded batches so that Keras's metrics count each image once.
 
     Keras's loss is the mean over the images of a batch, padding included, so
@@ -105,6 +131,7 @@ def validation_batches(batches, num_images: int, num_classes: int):
             padding; all of one size B.
         num_images: int, images without the padding.
         num_classes: int, K.
+        shares: int, processes whose batches make up the whole ones.
 
     Returns:
         tf.data.Dataset of images, one-hot labels (B, K) and weights (B,).
@@ -115,7 +142,7 @@ def validation_batches(batches, num_images: int, num_classes: int):
     """
     import tensorflow as tf
 
-    size = batches.element_spec[0].shape[0]
+    size = batches.element_spec[0].shape[0] * shares
     weight = -(-num_images // size) * size / num_images
 
     def weighed(images, labels, mask):

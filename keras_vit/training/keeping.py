@@ -59,7 +59,6 @@ class KeepBest(keras.callbacks.Callback):
         self.waited += 1
         if self.best is None or self.sign * (value - self.best) > 0:
             self.best, self.waited = value, 0
-            self.path.parent.mkdir(exist_ok=True)
             with averaged(self.model):
                 model_file.save(self.model, self.class_names, self.path)
         if self.waited >= self.patience:
@@ -126,7 +125,6 @@ class Checkpoints(keras.callbacks.Callback):
         # Not the optimizer's count, which passes over what overflows float16.
         step = self.log.history[-1]["step"]
         if has_average(self.model.optimizer):
-            self.folder.mkdir(exist_ok=True)
             with averaged(self.model):
                 model_file.save(
                     self.model, self.class_names, self.folder / "average.keras"

@@ -18,6 +18,8 @@ from keras_vit.training.average import (
 from keras_vit.training.callbacks import Progress, StopAtTotal
 from keras_vit.training.distribution_gradients import sum_gradients_first
 from keras_vit.training.distribution_masks import draw_own_masks
+from keras_vit.training.distribution_multiworker import placed
+from keras_vit.training.distribution_processes import is_first
 from keras_vit.training.keeping import Checkpoints, KeepBest
 from keras_vit.training.metrics_log import MetricsLog
 from keras_vit.training.non_finite import FirstNonFinite, GradientWatch
@@ -97,7 +99,7 @@ class Loop:
             gradients,
             stream.names_of,
             step=begin["step"],
-            listeners=[tensorboard.event_writer(self.folder, begin["step"])],
+            listeners=self._listeners(begin["step"]),
         )
         keeping = self._keeping(log, checkpoint, callbacks)
         model.fit(
@@ -105,7 +107,7 @@ class Loop:
             steps_per_epoch=self.plan.batches,
             initial_epoch=begin["stretch"],
             epochs=begin["stretch"] if begin["ended"] else self.plan.stretches,
-            validation_data=validation,
+            validation_data=placed(validation),
             validation_freq=self.plan.evaluations,
             shuffle=False,
             verbose=verbosity(),
@@ -132,9 +134,15 @@ class Loop:
 
     def _batches(self, stream, step):
         batches, parts = stream.from_step(step), self.plan.batches_per_step
-        if parts == 1:
-            return batches
-        return batches.rebatch(self.plan.batch_size // parts)
+        if parts > 1:
+            size = batches.element_spec[0].shape[0] or self.plan.batch_size
+            batches = batches.rebatch(size // parts)
+        return placed(batches)
+
+    def _listeners(self, step):
+        if not is_first():
+            return []
+        return [tensorboard.event_writer(self.folder, step)]
 
     def _keeping(self, log, checkpoint, callbacks):
         """The callbacks in their order: each sees what those before did."""
@@ -175,6 +183,11 @@ class Accuracy(keras.metrics.CategoricalAccuracy):
 
 
 def verbosity() -> int:
-    """Keras's progress bar for a person who looks on, else plain lines."""
+    """Keras's progress bar for a person who looks on, else plain lines.
+
+    Of several processes, the first one alone says something.
+    """
+    if not is_first():
+        return 0
     watched = sys.stdout.isatty() or "ipykernel" in sys.modules
     return 1 if watched else 2

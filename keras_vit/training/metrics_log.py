@@ -11,6 +11,7 @@ import keras
 
 from keras_vit.files import replacing
 from keras_vit.training.distribution import peak_memory, sync_state
+from keras_vit.training.distribution_processes import is_first
 from keras_vit.training.non_finite import FirstNonFinite, GradientWatch
 from keras_vit.training.plan import Plan
 
@@ -78,7 +79,8 @@ class MetricsLog(keras.callbacks.Callback):
         ]
         if (folder / HISTORY).exists():
             _write_history(folder, self.history)
-        _cut_metrics(folder / METRICS, step)
+        if is_first():
+            _cut_metrics(folder / METRICS, step)
 
     def on_epoch_begin(self, epoch, logs=None):
         self._stretch = epoch
@@ -169,6 +171,8 @@ class MetricsLog(keras.callbacks.Callback):
             _stop(self.folder, step, self.names_of(step - 1))
 
     def _write(self, row: dict) -> None:
+        if not is_first():
+            return
         with (self.folder / METRICS).open("a") as file:
             file.write(json.dumps(row) + "\n")
             file.flush()
@@ -221,6 +225,8 @@ def read_history(folder: pathlib.Path) -> list[dict]:
 
 
 def _write_history(folder, rows) -> None:
+    if not is_first():
+        return
     columns = dict.fromkeys(name for row in rows for name in row)
     with replacing(folder / HISTORY) as temporary:
         with temporary.open("w", newline="") as file:

@@ -11,6 +11,7 @@ import keras
 # Keras loads the classes that are registered, which importing them does.
 import keras_vit.models  # noqa: F401
 from keras_vit.files import replacing
+from keras_vit.training.distribution_processes import gathered, is_first
 
 __all__ = ["load", "save"]
 
@@ -21,7 +22,8 @@ MEMBER = "class_names.json"
 def save(model, class_names, path: str | os.PathLike) -> None:
     """Saves a model so that its answers keep their names.
 
-    The optimizer, the loss and the metrics are left out.
+    The optimizer, the loss and the metrics are left out. Of several
+    processes, which call it alike, the first one writes.
 
     Args:
         model: a Keras model.
@@ -39,7 +41,15 @@ def save(model, class_names, path: str | os.PathLike) -> None:
             f"The model has {model.output_shape[-1]} classes. Received: "
             f"{len(class_names)} class names."
         )
-    with replacing(pathlib.Path(path)) as temporary:
+    path = pathlib.Path(path)
+    with gathered(model):
+        if is_first():
+            path.parent.mkdir(exist_ok=True)
+            _write(model, class_names, path)
+
+
+def _write(model, class_names, path):
+    with replacing(path) as temporary:
         with _not_compiled(model):
             model.save(temporary)
         with zipfile.ZipFile(temporary, "a") as archive:

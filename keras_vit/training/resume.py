@@ -7,6 +7,7 @@ import pathlib
 
 from keras_vit.training import checkpoints, run_folder
 from keras_vit.training.config import Recipe
+from keras_vit.training.distribution_processes import agreed, place
 from keras_vit.training.environment import environment
 
 __all__ = ["differences", "open_run"]
@@ -24,6 +25,8 @@ FREE = (
 def open_run(recipe: Recipe) -> tuple[pathlib.Path, tuple[dict, dict] | None]:
     """Prepares the run folder of a recipe, or finds where to continue.
 
+    Of several processes, the first one decides; all read the checkpoint.
+
     Args:
         recipe: a `Recipe`.
 
@@ -34,11 +37,44 @@ def open_run(recipe: Recipe) -> tuple[pathlib.Path, tuple[dict, dict] | None]:
     Raises:
         ValueError: when the folder holds a finished run that may not be
             replaced, an unfinished one of another config, something else, or
-            checkpoints that are all broken.
+            checkpoints that are all broken; or when a process does not find
+            the checkpoint of the first.
 
     Example:
         >>> folder, checkpoint = open_run(Recipe(run_dir="runs/digits"))
     """
+    opened = []
+
+    def open_first():
+        opened.extend(_open_first(recipe))
+        return _step(opened[1])
+
+    step = agreed(open_first)
+    if not opened:
+        opened = [pathlib.Path(recipe.run_dir), _read_as_well(recipe, step)]
+    return opened[0], opened[1]
+
+
+def _step(checkpoint):
+    return None if checkpoint is None else checkpoint[1]["step"]
+
+
+def _read_as_well(recipe, step):
+    """The checkpoint that the first process continues from."""
+    if step is None:
+        return None
+    folder = pathlib.Path(recipe.run_dir, checkpoints.FOLDER)
+    checkpoint = checkpoints.read_newest(folder)
+    if _step(checkpoint) != step:
+        raise ValueError(
+            f"The first process continues from step {step}, but process "
+            f"{place()[0]} finds step {_step(checkpoint)} in {str(folder)!r}. "
+            "Choose a --run_dir on a disk that all hosts share."
+        )
+    return checkpoint
+
+
+def _open_first(recipe):
     folder = run_folder.check(recipe.run_dir, overwrite=recipe.overwrite)
     config = folder / run_folder.CONFIG
     if (folder / run_folder.RESULT).exists() or not config.exists():

@@ -20,8 +20,10 @@ from keras_vit.training import (
     resume,
     run_folder,
 )
+from keras_vit.training import distribution_processes as processes
 from keras_vit.training.compiled import keeping_compiled
 from keras_vit.training.config import Recipe
+from keras_vit.training.distribution_lost import explaining_loss
 from keras_vit.training.inputs import make_plan, make_stream, make_validation
 
 __all__ = ["Run", "train"]
@@ -63,7 +65,8 @@ def train(recipe: Recipe, *, dataset=None, callbacks=()) -> Run:
     checkpoint, to the same weights as if it had not been. At the end the
     folder has the model with the weights of the last step, or their moving
     average. The test images are not looked at. Batch sizes are those of all
-    devices together; the model that is returned is on one.
+    devices together; the model that is returned is on one. Several processes
+    call this alike: each gets the model, and the first one writes.
 
     Args:
         recipe: a `Recipe`.
@@ -81,7 +84,8 @@ def train(recipe: Recipe, *, dataset=None, callbacks=()) -> Run:
         ValueError: when the run folder is taken, by another config for
             instance, or the data does not fit the recipe.
         FloatingPointError: when the loss or its gradient is not finite.
-        OSError: when the disk is full. The last checkpoint is whole.
+        OSError: when the disk is full, and a `LostProcessError` when another
+            process is gone. The last checkpoint is whole.
 
     Example:
         >>> train(Recipe(run_dir="runs/digits")).history["val_accuracy"]
@@ -92,12 +96,15 @@ def train(recipe: Recipe, *, dataset=None, callbacks=()) -> Run:
         batch_size=recipe.training.micro_batch_size,
         steps_per_execution=recipe.training.steps_per_execution,
     )
-    print(f"Distribution {chosen}", flush=True)
+    if processes.is_first():
+        print(f"Distribution {chosen}", flush=True)
+    share = processes.share(chosen.replicas, recipe.training.accumulation_steps)
     parent = pathlib.Path(recipe.run_dir).parent
-    with keeping_compiled(parent), chosen.scope():
-        run = _train(recipe, dataset, callbacks)
-    if chosen.native is not None:
-        distribution.collect(run.model)
+    with explaining_loss(recipe.run_dir):
+        with keeping_compiled(parent), chosen.scope():
+            run = _train(recipe, dataset, callbacks, share)
+        if chosen.native is not None:
+            distribution.collect(run.model)
     return run
 
 
@@ -110,12 +117,12 @@ def _check_tpu(chosen, precision):
         )
 
 
-def _train(recipe, dataset, callbacks):
+def _train(recipe, dataset, callbacks, share):
     # What may be wrong with a recipe shows before an earlier run is replaced.
     dataset = dataset or data.open_dataset(recipe.data)
     keras.utils.set_random_seed(recipe.seed)
     model = build.make_model(recipe, dataset.class_names)
-    stream = make_stream(recipe, dataset, model)
+    stream = make_stream(recipe, dataset, model, share)
     plan = make_plan(recipe, stream.steps_per_epoch)
     optimizer = build.make_optimizer(
         recipe.optimizer,
@@ -124,12 +131,13 @@ def _train(recipe, dataset, callbacks):
         steps_per_epoch=stream.steps_per_epoch,
         training=recipe.training,
     )
-    validation = make_validation(recipe, dataset, model)
+    validation = make_validation(recipe, dataset, model, share)
     folder, checkpoint = resume.open_run(recipe)
     with explaining_no_room(folder):
-        run_folder.write_json(
-            folder / "class_names.json", list(dataset.class_names)
-        )
+        if processes.is_first():
+            run_folder.write_json(
+                folder / "class_names.json", list(dataset.class_names)
+            )
         rows, seconds = loop.Loop(
             folder,
             plan,

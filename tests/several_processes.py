@@ -1,0 +1,144 @@
+"""Several processes of one run, on this machine.
+
+    python tests/several_processes.py FOLDER CHOICE OPTIONS
+
+is one of them: it trains the run of `whole_runs` with options as JSON, and
+says what the weights are at its end.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import keras
+import numpy as np
+import whole_runs
+
+from keras_vit.training import train
+from keras_vit.training.distribution_lost import LostProcessError, leave
+
+TESTS = pathlib.Path(__file__).parent
+SECONDS = 280  # after which what has not ended is killed
+KILLED = "KILLED_IN_THE_MIDST"  # the environment variable that tells it
+
+
+class Killed(keras.callbacks.Callback):
+    """Kills this process after 14 steps, the fourth after a checkpoint."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if (self.epoch, batch) == (1, 4):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def environments(count: int, devices: int) -> list[dict]:
+    """What tells each process which one it is."""
+    addresses = [f"localhost:{port}" for port in free_ports(count)]
+    if count == 1:
+        return [{}]
+    if keras.backend.backend() == "jax":
+        flag = f"--xla_force_host_platform_device_count={devices}"
+        return [
+            {
+                "KERAS_DISTRIBUTION_JOB_ADDRESSES": addresses[0],
+                "KERAS_DISTRIBUTION_NUM_PROCESSES": str(count),
+                "KERAS_DISTRIBUTION_PROCESS_ID": str(i),
+                "XLA_FLAGS": flag,
+            }
+            for i in range(count)
+        ]
+    cluster = {"worker": addresses}
+    tasks = [{"type": "worker", "index": i} for i in range(count)]
+    return [
+        {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}
+        for task in tasks
+    ]
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("localhost", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def start(
+    command: list, *, count=2, devices=1, killed: int | None = None
+) -> list[subprocess.Popen]:
+    """Starts the same command in each of several processes.
+
+    One of them may be told to kill itself in the midst of the run.
+    """
+    paths = [TESTS, TESTS.parent, os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(str(part) for part in paths if str(part))
+    return [
+        subprocess.Popen(
+            [sys.executable, *map(str, command)],
+            env={
+                **os.environ,
+                "PYTHONPATH": path,
+                KILLED: str(int(killed == i)),
+                **environment,
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for i, environment in enumerate(environments(count, devices))
+    ]
+
+
+def ended(processes: list[subprocess.Popen], seconds=SECONDS) -> list[tuple]:
+    """Waits for processes: exit code, output and errors of each."""
+    deadline = time.monotonic() + seconds
+    found = []
+    try:
+        for process in processes:
+            left = max(deadline - time.monotonic(), 0.1)
+            output, errors = process.communicate(timeout=left)
+            found.append((process.returncode, output, errors))
+    finally:
+        for process in processes:
+            process.kill()
+    return found
+
+
+def command(folder, choice, options=None) -> list:
+    script = TESTS / "several_processes.py"
+    return [script, folder, choice, json.dumps(options or {})]
+
+
+def trained(folder, choice, options=None, **several) -> dict:
+    """Trains in several processes, as `whole_runs.told` does in one."""
+    found = ended(start(command(folder, choice, options), **several))
+    for code, _, errors in found:
+        assert code == 0, errors[-3000:]
+    weights = [json.loads(output.splitlines()[-1]) for _, output, _ in found]
+    assert all(one == weights[0] for one in weights)
+    said = [output.count("Distribution") for _, output, _ in found]
+    assert said == [1] + [0] * (len(found) - 1)
+    return {"lines": whole_runs.lines(folder), "weights": weights[0]}
+
+
+def main(folder, choice, options):
+    asked = whole_runs.recipe(folder, choice, **json.loads(options))
+    try:
+        callbacks = [Killed()] if os.environ.get(KILLED) == "1" else []
+        run = train(asked, dataset=whole_runs.DATASET, callbacks=callbacks)
+    except LostProcessError as error:
+        leave(str(error))
+    print(json.dumps([float(np.abs(x).sum()) for x in run.model.get_weights()]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,122 @@
+"""Several processes train as one does, and stop and go on together."""
+
+import signal
+import time
+
+import pytest
+import several_processes as several
+import tiny_training as tiny
+import whole_runs
+
+from keras_vit.training import checkpoints
+
+MINUTE = 60
+
+# With accumulated gradients; images in the last batch of the evaluation: 10 of
+# 16, so that the second process has two and six of padding.
+ACCUMULATION = {"training": {"accumulation_steps": 2}}
+
+
+@pytest.fixture(autouse=True)
+def not_on_torch(backend):
+    if backend == "torch":
+        pytest.skip("Several processes are there on JAX and TensorFlow.")
+
+
+@pytest.fixture
+def on_jax(backend):
+    if backend != "jax":
+        pytest.skip("On TensorFlow there is but one choice.")
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    return whole_runs.told(tmp_path_factory.mktemp("one"), "single")
+
+
+def test_two_processes_train_as_one(tmp_path, one):
+    """Clipping, moving averages, Mixup and metrics of 10 images included."""
+    two = several.trained(tmp_path / "two", "auto")
+    whole_runs.check_same(one, two)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("choice", ["data_parallel", "fsdp", "model_parallel"])
+def test_layouts_that_span_processes_train_as_one(tmp_path, on_jax, choice):
+    """With two devices in each, dropout and accumulated gradients."""
+    options = {**ACCUMULATION, "model": {"dropout_rate": 0.1}}
+    expected = whole_runs.told(tmp_path, "single", **options)
+    two = several.trained(tmp_path / "two", choice, options, devices=2)
+    whole_runs.check_same(expected, two)
+
+
+@pytest.mark.slow
+def test_two_processes_accumulate_as_one(tmp_path):
+    expected = whole_runs.told(tmp_path, "single", **ACCUMULATION)
+    two = several.trained(tmp_path / "two", "auto", ACCUMULATION)
+    whole_runs.check_same(expected, two)
+
+
+@pytest.mark.slow
+def test_layers_shared_by_processes_train_as_one(tmp_path, on_jax, one):
+    """Both read all images, for one device of each has half of a layer."""
+    two = several.trained(tmp_path / "two", "model_parallel")
+    whole_runs.check_same(one, two)
+
+
+def killed(folder, victim, count=2):
+    """Starts a run of which one process is killed after 14 of 30 steps.
+
+    Returns what the others said, after how many seconds.
+    """
+    choice = "auto" if count > 1 else "single"
+    command = several.command(folder, choice)
+    processes = several.start(command, count=count, killed=victim)
+    processes[victim].wait(timeout=several.SECONDS)
+    begin = time.monotonic()
+    found = several.ended(processes, 2 * MINUTE)
+    seconds = time.monotonic() - begin
+    assert found[victim][0] == -signal.SIGKILL, found[victim][2][-3000:]
+    arrays, record = tiny.newest(folder / checkpoints.FOLDER)
+    assert record["step"] == 10
+    return [x for i, x in enumerate(found) if i != victim], seconds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_one_killed_the_others_stop_and_all_go_on(tmp_path, one, victim):
+    """Within a minute, with the reason and a whole checkpoint."""
+    ((code, _, errors),), seconds = killed(tmp_path, victim)
+    assert code != 0
+    assert seconds < MINUTE
+    assert "Another process of the run" in errors or "task died" in errors
+    whole_runs.check_same(one, several.trained(tmp_path, "auto"))
+
+
+@pytest.mark.slow
+def test_two_processes_go_on_as_one(tmp_path, one):
+    killed(tmp_path, 1)
+    whole_runs.check_same(one, several.trained(tmp_path, "single", count=1))
+
+
+@pytest.mark.slow
+def test_one_process_goes_on_as_two(tmp_path, one):
+    killed(tmp_path, 0, count=1)
+    whole_runs.check_same(one, several.trained(tmp_path, "auto"))
+
+
+@pytest.mark.slow
+def test_a_recipe_is_reported_by_one_of_several(tmp_path):
+    recipe = several.TESTS.parent / "recipes" / "finetune.py"
+    command = [recipe, "--smoke", "true", "--run_dir", tmp_path / "run"]
+    found = several.ended(several.start(command))
+    assert [code for code, *_ in found] == [0, 0], found
+    folder = tmp_path / "run-smoke"
+    assert "test images are right" in found[0][1]
+    assert "report.html" in {path.name for path in folder.iterdir()}
+    assert found[1][1] == ""
+    # The folder holds a finished run now: the first finds it, all end.
+    found = several.ended(several.start(command))
+    for code, _, errors in found:
+        assert code == 2
+        assert "holds a finished run" in errors
