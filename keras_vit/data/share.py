@@ -97,20 +97,19 @@ def chosen_rows(records, rows: list[int], batch_size: int):
     )
 
 
-def picked(values, read: list[int], rows: list[int], shape: tuple):
+def picked(values, read: list[int], rows: list[int]):
     """Keeps the images of a share, of those that were read for it.
 
     Args:
-        values: tensor of shape (len(read), *shape).
+        values: tensor of shape (len(read), ...).
         read: list of int, the rows of the batch that it has.
         rows: list of int, those of the share.
-        shape: tuple of int.
 
     Returns:
-        Tensor of shape (len(rows), *shape).
+        Tensor of shape (len(rows), ...), which is then known.
     """
     import tensorflow as tf
 
     if read != rows:
         values = tf.gather(values, [read.index(row) for row in rows])
-    return tf.ensure_shape(values, (len(rows), *shape))
+    return tf.ensure_shape(values, [len(rows), *values.shape[1:]])

@@ -84,10 +84,8 @@ class TrainingStream:
     batch i sees what an uninterrupted run sees. Each epoch has its own order
     and skips the images that fill no batch at its end, others each time.
 
-    A share has what the whole batch has in its places, but for images that
-    cannot be read: others of the share come there. Its images alone are
-    decoded, with the neighbours that Mixup mixes them with; for CutMix, random
-    erasing and KerasCV it is the whole batch.
+    A share is as in the whole batch, but where images cannot be read. It alone
+    is decoded, with what Mixup adds; for CutMix, erasing and KerasCV, all is.
 
     Args:
         examples: an `Examples` or a `StreamedExamples`.
@@ -217,12 +215,10 @@ class TrainingStream:
                 lambda: self._replaced(records),
             )
             varied = augment(records["image"], records["label"], step)
-            size = self.geometry.image_size
-            shapes = (*size, self.geometry.channels), (self.num_classes,)
-            return tuple(
-                picked(values, self.read, self.rows, shape)
-                for values, shape in zip(varied, shapes, strict=True)
-            )
+            size = (*self.geometry.image_size, self.geometry.channels)
+            images, labels = (picked(x, self.read, self.rows) for x in varied)
+            images = tf.ensure_shape(images, (None, *size))
+            return images, tf.ensure_shape(labels, (None, self.num_classes))
 
         return batch
 

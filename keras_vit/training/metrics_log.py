@@ -79,8 +79,7 @@ class MetricsLog(keras.callbacks.Callback):
         ]
         if (folder / HISTORY).exists():
             _write_history(folder, self.history)
-        if is_first():
-            _cut_metrics(folder / METRICS, step)
+        _cut_metrics(folder / METRICS, step)
 
     def on_epoch_begin(self, epoch, logs=None):
         self._stretch = epoch
@@ -237,7 +236,7 @@ def _write_history(folder, rows) -> None:
 
 def _cut_metrics(path, step) -> None:
     """Removes the lines of later steps, and one that is not whole."""
-    if not path.exists():
+    if not (path.exists() and is_first()):
         return
     kept = []
     for line in path.read_text().splitlines():

@@ -12,7 +12,7 @@ from keras_vit.training.distribution import Distribution, setup
 
 HERE = {
     "jax": {"data_parallel", "fsdp", "model_parallel"},
-    "tensorflow": {"mirrored", "tpu"},
+    "tensorflow": {"mirrored", "multiworker", "tpu"},
     "torch": set(),
 }
 EVERYWHERE = {"auto", "single"}
