@@ -240,13 +240,9 @@ class TrainingStream:
             }
 
     def _count_skipped(self, examples):
-        for example in examples:
-            name = self.examples.name_of(int(example))
-            if name not in self.skipped:
-                self.skipped.add(name)
-                LOGGER.warning(
-                    "%s cannot be read as an image and is skipped (%d so far).",
-                    name,
-                    len(self.skipped),
-                )
+        message = "%s cannot be read as an image and is skipped (%d so far)."
+        names = {self.examples.name_of(int(example)) for example in examples}
+        for name in sorted(names - self.skipped):
+            self.skipped.add(name)
+            LOGGER.warning(message, name, len(self.skipped))
         return examples

@@ -13,6 +13,7 @@ from keras_vit.evaluation.config import ModelSource
 from keras_vit.training import distribution
 from keras_vit.training.architectures import config_of, family_of
 from keras_vit.training.config import ModelConfig
+from keras_vit.training.distribution_processes import place
 from keras_vit.training.run_weights import located, opened
 
 __all__ = ["load_model", "on_devices", "tiny_model", "weights_path"]
@@ -28,7 +29,7 @@ def on_devices(choice: str, batch_size: int) -> Iterator[None]:
 
     Raises:
         ValueError: for a choice that the backend does not have, or a batch
-            that the devices cannot share.
+            that the devices cannot share, or in one of several processes.
 
     Example:
         >>> with on_devices("auto", batch_size=256):
@@ -36,6 +37,12 @@ def on_devices(choice: str, batch_size: int) -> Iterator[None]:
         ...     predictions = predict_classes(model, batches)
     """
     chosen = distribution.setup(choice, batch_size=batch_size)
+    index, count = place()
+    if count > 1:
+        raise ValueError(
+            "One process predicts for all. Received: the environment of "
+            f"process {index} of {count}. Unset it."
+        )
     print(f"Distribution {chosen}", flush=True)
     with chosen.scope():
         yield

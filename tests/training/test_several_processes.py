@@ -120,3 +120,59 @@ def test_a_recipe_is_reported_by_one_of_several(tmp_path):
     for code, _, errors in found:
         assert code == 2
         assert "holds a finished run" in errors
+
+
+PLAIN = """
+import sys
+import keras
+import numpy as np
+import tensorflow as tf
+import tiny_training as tiny
+from keras_vit.training.distribution_multiworker import mend_reduce
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+if sys.argv[1] == "tuples":
+    # The first defect alone is mended.
+    mend_reduce(strategy)
+    mended, plain = strategy.reduce, type(strategy).reduce
+
+    def reduce(op, value, axis=None):
+        if keras.tree.is_nested(value):
+            return mended(op, value, axis)
+        return plain(strategy, op, value, axis)
+
+    strategy.reduce = reduce
+elif sys.argv[1] == "mended":
+    mend_reduce(strategy)
+images = np.zeros((8, 8, 8, 1), "float32")
+labels = np.eye(3, dtype="float32")[np.arange(8) % 3]
+batches = tf.data.Dataset.from_tensor_slices((images, labels)).batch(4)
+with strategy.scope():
+    model = tiny.model()
+    model.compile("sgd", tiny.loss())
+    try:
+        model.fit(batches, verbose=0)
+    except ValueError as error:
+        print(error)
+    else:
+        print("trained")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mend", "said"),
+    [
+        ("nothing", "value (PerReplica:{"),
+        ("tuples", "Invalid reduction dimension 0 for input with 0 dimensions"),
+        ("mended", "trained"),
+    ],
+)
+def test_plain_keras_cannot_fit_in_several_processes(backend, mend, said):
+    """Where this says that it can, `mend_reduce` is to be deleted."""
+    if backend != "tensorflow":
+        pytest.skip("tf.distribute is there on TensorFlow alone.")
+    found = several.ended(several.start(["-c", PLAIN, mend]))
+    for code, output, errors in found:
+        assert code == 0, errors[-3000:]
+        assert said in output
