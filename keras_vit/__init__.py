@@ -54,6 +54,7 @@ from keras_vit.preprocessing import decode_predictions, preprocess_input
 from keras_vit.version import __version__
 
 if TYPE_CHECKING:
+    from keras_vit.experiments.explanation import explain
     from keras_vit.experiments.prediction import predict
 
 __all__ = [
@@ -92,6 +93,7 @@ __all__ = [
     "analysis",
     "checkpoints",
     "decode_predictions",
+    "explain",
     "layers",
     "load_checkpoint",
     "load_weights",
@@ -104,8 +106,12 @@ __all__ = [
 
 def __getattr__(name):
     # What predicts knows training runs: twice the time of this import.
-    if name != "predict":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from keras_vit.experiments.prediction import predict
+    if name == "predict":
+        from keras_vit.experiments.prediction import predict
 
-    return predict
+        return predict
+    if name == "explain":
+        from keras_vit.experiments.explanation import explain
+
+        return explain
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -27,6 +27,7 @@ from keras_vit import data, evaluation, preprocessing
 from keras_vit.analysis.report import write_report
 from keras_vit.data import DataConfig, PreprocessingConfig
 from keras_vit.evaluation.config import Evaluation
+from keras_vit.experiments.explanation import explain_run
 from keras_vit.experiments.models import (
     load_model,
     on_devices,
@@ -96,6 +97,7 @@ def evaluate(recipe: Evaluation) -> dict:
         "versions": versions(),
     }
     run_folder.write_json(folder / "result.json", result)
+    explain_run(folder, model)
     write_report(folder)
     return result
 

@@ -12,7 +12,7 @@ from keras_vit.analysis.blocks import check_model
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.models.resnet import stem_grid
 
-__all__ = ["patch_pixels", "to_pixels"]
+__all__ = ["grid_window", "patch_pixels", "to_pixels"]
 
 PROBE = 4096  # pixels, a multiple of the stride of any ResNet of ours
 
@@ -36,6 +36,26 @@ def patch_pixels(config: ViTConfig) -> tuple[int, int]:
         return height, width
     cells = stem_grid((PROBE, PROBE), config.resnet_units)[0]
     return height * PROBE // cells, width * PROBE // cells
+
+
+def grid_window(config: ViTConfig) -> tuple[int, int, int, int]:
+    """Where the grid of patches lies on the image.
+
+    Args:
+        config: a `ViTConfig`. The last cells of a hybrid may reach beyond the
+            image, on which the grid is then centred.
+
+    Returns:
+        (top, left, height, width) in pixels of the image; top and left are 0
+        or below.
+
+    Example:
+        >>> grid_window(keras_vit.ViT_B16(weights=None).config)
+        (0, 0, 224, 224)
+    """
+    (height, width), patch = config.image_size, patch_pixels(config)
+    rows, columns = (n * p for n, p in zip(config.grid, patch, strict=True))
+    return -((rows - height) // 2), -((columns - width) // 2), rows, columns
 
 
 def to_pixels(
@@ -75,15 +95,13 @@ def to_pixels(
             f"patches. Received: maps of shape {maps.shape}. The last two "
             "axes must be rows and columns of that grid."
         )
-    patch = patch_pixels(config)
-    rows, columns = (n * p for n, p in zip(config.grid, patch, strict=True))
+    top, left, rows, columns = grid_window(config)
     filters = Image.Resampling[resample.upper()]
     large = [
         np.asarray(Image.fromarray(grid).resize((columns, rows), filters))
         for grid in maps.reshape(-1, *config.grid)
     ]
     height, width = config.image_size
-    top, left = (rows - height) // 2, (columns - width) // 2
     return np.reshape(large, (*maps.shape[:-2], rows, columns))[
-        ..., top : top + height, left : left + width
+        ..., -top : height - top, -left : width - left
     ]

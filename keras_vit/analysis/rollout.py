@@ -15,7 +15,7 @@ from keras_vit.analysis.reading import on_grid, reading_weights
 from keras_vit.models import VisionTransformer
 from keras_vit.models.base import check_choice
 
-__all__ = ["attention_rollout"]
+__all__ = ["FUSIONS", "attention_rollout", "rollout_of"]
 
 FUSIONS = {
     "mean": lambda weights: ops.mean(weights, axis=1),
@@ -67,6 +67,30 @@ def attention_rollout(
         >>> attention_rollout(model, images).shape  # B/16, 224 x 112 pixels
         (8, 14, 7)
     """
+    rollout = rollout_of(model, head_fusion, discard_ratio)
+    tokens = [
+        rows for _, rows in walk(model, images, rollout, batch_size)
+    ]  # each (B, T)
+    return on_grid(model.config, np.concatenate(tokens))
+
+
+def rollout_of(
+    model: VisionTransformer, head_fusion: str, discard_ratio: float
+) -> "Rollout":
+    """The analysis that `attention_rollout` walks with.
+
+    Args:
+        model: a `VisionTransformer`.
+        head_fusion: see `attention_rollout`.
+        discard_ratio: see `attention_rollout`.
+
+    Returns:
+        A `Rollout`.
+
+    Raises:
+        ValueError: for an unknown fusion, a ratio out of range, or anything
+            but a `VisionTransformer`.
+    """
     check_choice("head_fusion", head_fusion, FUSIONS)
     if not 0 <= discard_ratio < 1:
         raise ValueError(
@@ -74,12 +98,7 @@ def attention_rollout(
             f"least 0 and below 1. Received: discard_ratio={discard_ratio!r}."
         )
     check_model(model)
-    prefix = model.config.num_prefix_tokens
-    rollout = Rollout(head_fusion, discard_ratio, prefix)
-    tokens = [
-        rows for _, rows in walk(model, images, rollout, batch_size)
-    ]  # each (B, T)
-    return on_grid(model.config, np.concatenate(tokens))
+    return Rollout(head_fusion, discard_ratio, model.config.num_prefix_tokens)
 
 
 @dataclasses.dataclass(frozen=True)

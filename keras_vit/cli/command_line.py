@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from keras_vit.cli import benchmark, plan, predict, summary, weights
+from keras_vit.cli import benchmark, explain, plan, predict, summary, weights
 from keras_vit.version import __version__
 
 __all__ = ["main"]
@@ -15,6 +15,7 @@ __all__ = ["main"]
 # takes the parsed arguments.
 COMMANDS = {
     "benchmark": benchmark,
+    "explain": explain,
     "plan": plan,
     "predict": predict,
     "summary": summary,

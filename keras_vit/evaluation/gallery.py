@@ -10,7 +10,9 @@ import numpy as np
 
 from keras_vit.evaluation.predictions import Predictions
 
-__all__ = ["images_at", "worst"]
+__all__ = ["images_at", "of_cells", "worst"]
+
+RIGHT_SHARE = 4  # One of so many images may be left to right answers.
 
 
 def worst(predictions: Predictions, count: int) -> np.ndarray:
@@ -35,6 +37,42 @@ def worst(predictions: Predictions, count: int) -> np.ndarray:
     # Mistakes first; among them the confident, among the others the unsure.
     order = np.lexsort((np.where(right, confidence, -confidence), right))
     return order[predictions.labelled[order]][:count]
+
+
+def of_cells(
+    predictions: Predictions, count: int, *, per_cell: int = 4
+) -> np.ndarray:
+    """Some images of each cell of the confusion matrix.
+
+    The cells of the most frequent mistakes come first, of each the most
+    confident answers. Should there be too many, a quarter of the images are
+    right answers all the same.
+
+    Args:
+        predictions: `Predictions` of N images with one label each.
+        count: int, how many to choose at most.
+        per_cell: int, how many of a cell at most.
+
+    Returns:
+        Integer array of shape (M,) of numbers from 0 to N-1, M <= count.
+
+    Example:
+        >>> rows = of_cells(predictions, count=400)
+    """
+    right = predictions.right[:, 0]
+    cells = predictions.labels * predictions.num_classes
+    cells = cells + predictions.classes[:, 0]
+    order = np.lexsort((-predictions.probabilities[:, 0], cells))
+    _, places, sizes = np.unique(
+        cells[order], return_inverse=True, return_counts=True
+    )
+    ranks = np.arange(len(order)) - (np.cumsum(sizes) - sizes)[places]
+    kept = ranks < per_cell
+    order, sizes = order[kept], sizes[places][kept]
+    order = order[np.argsort(-sizes, kind="stable")]
+    mistakes, others = order[~right[order]], order[right[order]]
+    reserved = min(len(others), -(-count // RIGHT_SHARE))
+    return np.concatenate([mistakes[: count - reserved], others])[:count]
 
 
 def images_at(batches: Iterable, rows: Iterable[int]) -> np.ndarray:

@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_vit import data, evaluation
 from keras_vit.analysis.report import write_augmented, write_report
+from keras_vit.experiments.explanation import explain_run
 from keras_vit.files import replacing
 from keras_vit.training import Recipe, Run, run_folder
 from keras_vit.training.environment import versions
@@ -113,5 +114,6 @@ def finish(run: Run, recipe: Recipe, result: dict) -> dict:
         )
     # The result marks the run as finished; the report shows the result.
     run_folder.write_json(run.folder / run_folder.RESULT, result)
+    explain_run(run.folder, run.model)
     write_report(run.folder)
     return result

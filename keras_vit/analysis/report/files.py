@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FILES", "RunFiles", "write_augmented"]
+__all__ = ["FILES", "Kept", "RunFiles", "write_augmented"]
 
 
 class RunFiles:
@@ -66,6 +66,29 @@ class RunFiles:
         except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             self.problems[name] = f"cannot be read: {error}"
         return None
+
+
+class Kept:
+    """The same of contents that are in memory, for a page without a run.
+
+    Args:
+        contents: name to content.
+
+    Attributes:
+        problems: dict, empty.
+
+    Example:
+        >>> Kept({"class_names.json": ["cat", "dog"]}).read("class_names.json")
+        ['cat', 'dog']
+    """
+
+    def __init__(self, contents: dict[str, Any]):
+        self.contents = contents
+        self.problems: dict[str, str] = {}
+
+    def read(self, name: str) -> Any:
+        """The content of a name, None of others."""
+        return self.contents.get(name)
 
 
 def write_augmented(path: str | os.PathLike, images, labels) -> None:
@@ -140,25 +163,36 @@ def _number(text):
         return None
 
 
-def _arrays(*required):
+def _arrays(*required, unless=None):
+    """Reads arrays, of which none is required where there is `unless`."""
+
     def read(path):
         # NumPy leaves a file open that is no archive.
         with (
             open(path, "rb") as file,
             np.load(file, allow_pickle=False) as arrays,
         ):
-            if missing := set(required) - set(arrays):
+            missing = set(required) - set(arrays)
+            if missing and unless not in arrays:
                 raise ValueError(f"it lacks {', '.join(sorted(missing))}")
             return dict(arrays)
 
     return read
 
 
-# Who reads what. The arrays of predictions.npz are those of
+# Who reads what. The arrays of attention.npz are those of `attention_arrays`,
+# or "reason" alone, why there are none. Those of predictions.npz are of
 # keras_vit.evaluation.Predictions: labels (N,), classes (N, T), probabilities
 # (N, T), num_classes; and of M images to look at: pictures (M, H, W, C),
-# uint8, and picture_rows (M,), which of the N they are.
+# uint8, and picture_rows (M,), which of the N they are; of those that stand
+# behind the cells of the confusion matrix cell_pictures and cell_rows.
 FILES = {
+    "attention.npz": _arrays(
+        *("pictures", "maps", "rollout", "distances", "similarity"),
+        *("similarity_step", "window", "titles", "classes", "probabilities"),
+        "num_classes",
+        unless="reason",
+    ),
     "augmented.npz": _arrays("images", "labels"),
     "class_names.json": _json(list),
     "config.yaml": _text,

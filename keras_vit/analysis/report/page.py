@@ -1,18 +1,22 @@
 """Putting the parts of a report together.
 
-The page works from a file, without a network: style and pictures are in it,
-and it runs no script. What people called their classes is text wherever it
-stands, whatever it contains.
+The page works from a file, without a network: style and pictures are in it.
+Of all scripts it runs the one in report.js, which its policy names by hash, and
+without scripts it shows the same but for the maps of single heads. What people
+called their classes is text wherever it stands, whatever it contains.
 """
 
+import base64
+import hashlib
 import os
 import pathlib
+from collections.abc import Sequence
 
-from keras_vit.analysis.report.files import RunFiles
-from keras_vit.analysis.report.sections import SECTIONS
+from keras_vit.analysis.report.files import Kept, RunFiles
+from keras_vit.analysis.report.sections import SECTIONS, Section
 from keras_vit.files import replacing
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["render_page", "render_report", "write_report"]
 
 NAME = "report.html"
 
@@ -59,20 +63,51 @@ def render_report(folder: str | os.PathLike) -> str:
         >>> render_report("runs/quickstart")[:15]
         '<!doctype html>'
     """
-    import jinja2
-
     run = RunFiles(folder)
+    return render_page(run.folder.resolve().name, SECTIONS, run, kind="report")
+
+
+def render_page(
+    title: str,
+    sections: Sequence[Section],
+    contents: RunFiles | Kept,
+    *,
+    kind: str,
+) -> str:
+    """Makes a page of parts.
+
+    Args:
+        title: its heading.
+        sections: the parts, in their order.
+        contents: what they are made from.
+        kind: what the page is, for the title of its window.
+
+    Returns:
+        str, an HTML page.
+
+    Example:
+        >>> render_page("digits", SECTIONS, RunFiles("runs/a"), kind="report")
+    """
+    import jinja2
+    import markupsafe
+
+    loader = jinja2.PackageLoader("keras_vit.analysis.report")
     templates = jinja2.Environment(
-        loader=jinja2.PackageLoader("keras_vit.analysis.report"),
+        loader=loader,
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     templates.filters["percent"] = _percent
-    parts = [_part(section, run) for section in SECTIONS]
+    script, _, _ = loader.get_source(templates, "report.js")
+    digest = hashlib.sha256(script.encode()).digest()
     return templates.get_template("report.html").render(
-        title=run.folder.resolve().name, parts=parts
+        title=title,
+        kind=kind,
+        parts=[_part(section, contents) for section in sections],
+        script=markupsafe.Markup(script),
+        script_hash=base64.b64encode(digest).decode(),
     )
 
 

@@ -8,18 +8,19 @@ import io
 
 import numpy as np
 
-__all__ = ["heat_map", "photograph", "vector_graphic"]
+__all__ = ["grey", "heat_map", "photograph", "vector_graphic"]
 
 # Above this side an image is scaled down, and photographs are kept as JPEG.
 LARGE = 160
 SMALL = 64
 
 
-def photograph(image: np.ndarray) -> dict:
+def photograph(image: np.ndarray, *, side: int = LARGE) -> dict:
     """An input image, small ones pixel by pixel.
 
     Args:
         image: uint8 array of shape (H, W, C), C 1 or 3.
+        side: int, pixels that neither side is to exceed.
 
     Returns:
         Dict of "source", a data URI, and "small", bool, whether it shall be
@@ -33,9 +34,27 @@ def photograph(image: np.ndarray) -> dict:
 
     picture = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
     small = max(picture.size) <= SMALL
-    picture.thumbnail((LARGE, LARGE), Image.Resampling.LANCZOS)
+    picture.thumbnail((side, side), Image.Resampling.LANCZOS)
     options = {"format": "png"} if small else {"format": "jpeg", "quality": 85}
     return {"source": _uri(picture, **options), "small": small}
+
+
+def grey(values: np.ndarray) -> str:
+    """Bytes as they are, in a PNG that loses none.
+
+    Args:
+        values: uint8 array of shape (H, W).
+
+    Returns:
+        str, a data URI.
+
+    Example:
+        >>> grey(np.zeros((14, 14), "uint8"))[:22]
+        'data:image/png;base64,'
+    """
+    from PIL import Image
+
+    return _uri(Image.fromarray(values), format="png", optimize=True)
 
 
 def heat_map(shares: np.ndarray) -> str:

@@ -13,18 +13,22 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_vit.analysis.report import pictures
+from keras_vit.analysis.report.attention import sights
 from keras_vit.analysis.report.confusion import confusion
 from keras_vit.analysis.report.curves import charts
-from keras_vit.analysis.report.files import RunFiles
+from keras_vit.analysis.report.files import Kept, RunFiles
+from keras_vit.analysis.report.model_figures import model_figures
 from keras_vit.analysis.report.numbers import flatten, headline, remaining
 
-__all__ = ["SECTIONS", "Section"]
+__all__ = ["EXPLANATION", "SECTIONS", "Section"]
 
 MAX_AUGMENTED = 32
+# Images of predictions.npz and which they are; files of older runs have fewer.
+PICTURES = (("pictures", "picture_rows"), ("cell_pictures", "cell_rows"))
 SHOWN_SHARE = 0.05  # What label smoothing gives a class is no part of a mix.
 
 
-def _summary(run: RunFiles):
+def _summary(run):
     result = run.read("result.json")
     if result is None:
         return None
@@ -43,7 +47,13 @@ def _confusion(run):
     if found is None or found["labels"].ndim != 1:
         return None
     names = class_names(run, int(found["num_classes"]))
-    return confusion(found["labels"], found["classes"][:, 0], names)
+    answers = {
+        int(i): _answer(found, i, image, names)
+        for pictures_, rows in PICTURES
+        if pictures_ in found
+        for image, i in zip(found[pictures_], found[rows], strict=True)
+    }
+    return confusion(found["labels"], found["classes"][:, 0], names, answers)
 
 
 def _per_class(run):
@@ -81,6 +91,31 @@ def _answer(found, i, image, names):
     }
 
 
+def _attention(run):
+    return _of_attention(
+        run,
+        lambda found: sights(
+            found, class_names(run, int(found["num_classes"]))
+        ),
+    )
+
+
+def _inside(run):
+    return _of_attention(run, model_figures)
+
+
+def _of_attention(run, contents):
+    found = run.read("attention.npz")
+    if found is None or "reason" in found:
+        return found
+    return contents(found)
+
+
+def _model(run):
+    values = run.read("model.json")
+    return None if values is None else {"rows": flatten(values)}
+
+
 def _augmented(run):
     found = run.read("augmented.npz")
     if found is None:
@@ -112,11 +147,11 @@ def _environment(run):
     return None if values is None else {"rows": flatten(values)}
 
 
-def class_names(run: RunFiles, num_classes: int) -> list[str]:
+def class_names(run: RunFiles | Kept, num_classes: int) -> list[str]:
     """Names of the classes, numbers where the folder has no names for them.
 
     Args:
-        run: `RunFiles`.
+        run: `RunFiles` or `Kept`.
         num_classes: int, K.
 
     Returns:
@@ -134,17 +169,28 @@ class Section(NamedTuple):
     Args:
         name: its anchor, and templates/sections/<name>.html its template.
         title: its heading.
-        contents: function from `RunFiles` to what the template shows, None
-            where the folder does not have it.
+        contents: function from `RunFiles` or `Kept` to what the template
+            shows, None where they do not have it.
         files: the files that it is made from.
     """
 
     name: str
     title: str
-    contents: Callable[[RunFiles], dict | None]
+    contents: Callable[[RunFiles | Kept], dict | None]
     files: tuple[str, ...]
 
 
+ATTENTION = Section(
+    "attention", "What the model sees", _attention, ("attention.npz",)
+)
+INSIDE = Section(
+    "inside", "Distances and positions", _inside, ("attention.npz",)
+)
+EXPLANATION = (
+    ATTENTION,
+    INSIDE,
+    Section("model", "Model", _model, ("model.json",)),
+)
 SECTIONS = (
     Section("summary", "Result", _summary, ("result.json",)),
     Section(
@@ -153,6 +199,8 @@ SECTIONS = (
     Section("confusion", "Confusion matrix", _confusion, ("predictions.npz",)),
     Section("per_class", "Class by class", _per_class, ("per_class.csv",)),
     Section("mistakes", "Mistakes", _mistakes, ("predictions.npz",)),
+    ATTENTION,
+    INSIDE,
     Section("augmented", "Training inputs", _augmented, ("augmented.npz",)),
     Section("config", "Config", _config, ("config.yaml",)),
     Section("environment", "Environment", _environment, ("environment.json",)),

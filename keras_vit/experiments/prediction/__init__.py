@@ -10,6 +10,8 @@ from keras_vit.experiments.prediction.loading import (
 )
 from keras_vit.experiments.prediction.predict import (
     Prediction,
+    as_classifier,
+    most_probable,
     predict,
     predictions,
 )
@@ -18,10 +20,12 @@ from keras_vit.experiments.prediction.sources import images_of
 __all__ = [
     "Classifier",
     "Prediction",
+    "as_classifier",
     "classifier_of",
     "images_of",
     "load_classifier",
     "load_network",
+    "most_probable",
     "predict",
     "predictions",
 ]

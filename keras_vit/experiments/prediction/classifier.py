@@ -60,6 +60,18 @@ class Classifier:
         pixels = read_pixels(image, self.geometry.channels)
         return evaluation_crop(pixels, self.geometry)
 
+    def inputs(self, images: np.ndarray) -> np.ndarray:
+        """A batch as the model takes it.
+
+        Args:
+            images: array (B, H, W, C) in [0, 255].
+
+        Returns:
+            float32 array (B, H, W, C).
+        """
+        images = images.astype("float32")
+        return images / 127.5 - 1.0 if self.scaled else images
+
     def probabilities(self, images: np.ndarray) -> np.ndarray:
         """What the model makes of a batch.
 
@@ -72,10 +84,7 @@ class Classifier:
         Raises:
             ValueError: when the model gives NaN.
         """
-        images = images.astype("float32")
-        if self.scaled:
-            images = images / 127.5 - 1.0
-        scores = self.model.predict_on_batch(images)
+        scores = self.model.predict_on_batch(self.inputs(images))
         scores = keras.ops.cast(scores, "float32")
         found = keras.activations.get(self.activation)(scores)
         found = keras.ops.convert_to_numpy(found)

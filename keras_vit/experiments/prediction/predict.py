@@ -21,7 +21,13 @@ from keras_vit.experiments.prediction.classifier import (
 from keras_vit.experiments.prediction.loading import load_classifier
 from keras_vit.experiments.prediction.sources import images_of
 
-__all__ = ["Prediction", "predict", "predictions"]
+__all__ = [
+    "Prediction",
+    "as_classifier",
+    "most_probable",
+    "predict",
+    "predictions",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,20 +89,10 @@ def predict(
         >>> for found in keras_vit.predict("ViT_B16/imagenet", "photos"):
         ...     print(found.image, found.classes[0])
     """
-    if not isinstance(model, Classifier):
-        is_name = isinstance(model, (str, os.PathLike))
-        model = load_classifier(model) if is_name else classifier_of(model)
-    changed = dataclasses.replace(
-        classifier_of(
-            model.model,
-            class_names=class_names or model.class_names,
-            preprocessing=preprocessing or model.geometry.config,
-        ),
-        activation=model.activation,
-    )
+    classifier = as_classifier(model, class_names, preprocessing)
     found = []
     for prediction in predictions(
-        changed, images_of(source), top=top, batch_size=batch_size
+        classifier, images_of(source), top=top, batch_size=batch_size
     ):
         if prediction.error is not None:
             raise ValueError(prediction.error)
@@ -104,6 +100,40 @@ def predict(
     if not found:
         raise ValueError(f"There is no image. Received: source={source!r}.")
     return found
+
+
+def as_classifier(
+    model: str | os.PathLike | keras.Model | Classifier,
+    class_names: tuple[str, ...] | None = None,
+    preprocessing: PreprocessingConfig | None = None,
+) -> Classifier:
+    """What `predict` makes of its arguments.
+
+    Args:
+        model: see `predict`.
+        class_names: see `predict`.
+        preprocessing: see `predict`.
+
+    Returns:
+        A `Classifier`.
+
+    Raises:
+        ValueError: when there is no such model, or the names are not its own.
+        OSError: when weights cannot be fetched.
+
+    Example:
+        >>> as_classifier("runs/quickstart").class_names[:2]
+        ('0', '1')
+    """
+    if not isinstance(model, Classifier):
+        is_name = isinstance(model, (str, os.PathLike))
+        model = load_classifier(model) if is_name else classifier_of(model)
+    changed = classifier_of(
+        model.model,
+        class_names=class_names or model.class_names,
+        preprocessing=preprocessing or model.geometry.config,
+    )
+    return dataclasses.replace(changed, activation=model.activation)
 
 
 def predictions(
@@ -178,9 +208,25 @@ def _answers(classifier, pixels, rows, top):
     batch = np.stack(pixels)  # (B, H, W, C)
     padding = [(0, rows - len(batch)), (0, 0), (0, 0), (0, 0)]
     found = classifier.probabilities(np.pad(batch, padding))[: len(batch)]
-    # A stable sort: among equals the first class comes first.
-    best = np.argsort(-found, axis=-1, kind="stable")[:, :top]
+    best = most_probable(found, top)
     return [
         tuple((classifier.class_names[i], float(row[i])) for i in indices)
         for row, indices in zip(found, best, strict=True)
     ]
+
+
+def most_probable(probabilities: np.ndarray, top: int) -> np.ndarray:
+    """The most probable classes, among equals the first class first.
+
+    Args:
+        probabilities: array (B, K).
+        top: int, how many; of fewer classes all.
+
+    Returns:
+        Integer array (B, min(top, K)).
+
+    Example:
+        >>> most_probable(np.array([[0.1, 0.7, 0.2]]), 2)
+        array([[1, 2]])
+    """
+    return np.argsort(-probabilities, axis=-1, kind="stable")[:, :top]

@@ -1,0 +1,190 @@
+"""What a model sees in images, as pictures in a folder and as a page.
+
+Axes: M images, H and W height and width, C channels, K classes, T the most
+probable classes.
+"""
+
+import dataclasses
+import os
+import pathlib
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit.analysis import report
+from keras_vit.analysis.blocks import check_model
+from keras_vit.analysis.overview import attention_overview
+from keras_vit.data import PreprocessingConfig
+from keras_vit.experiments.explanation.pictures import write_pictures
+from keras_vit.experiments.prediction import (
+    Classifier,
+    as_classifier,
+    images_of,
+    most_probable,
+)
+from keras_vit.files import replacing
+from keras_vit.models import VisionTransformer
+
+__all__ = ["check_folder", "explain"]
+
+MAX_IMAGES = 32  # of B/16 at 224 pixels 60 kB each in the page
+
+
+def explain(
+    model: str | os.PathLike | keras.Model | Classifier,
+    source: Any,
+    folder: str | os.PathLike,
+    *,
+    top: int = 5,
+    discard_ratio: float = 0.0,
+    head_fusion: str = "mean",
+    class_names: tuple[str, ...] | None = None,
+    preprocessing: PreprocessingConfig | None = None,
+    name: str | None = None,
+) -> pathlib.Path:
+    """Shows what a model sees in images, prepared as for its evaluation.
+
+    Writes index.html, one page without network in which layers and heads are
+    switched; of each image the attention rollout over it, the attention of
+    each layer over it, and the map of each head; and the figures of the
+    attention distance, of these images, and of the similarity of positions.
+
+    Args:
+        model: see `keras_vit.predict`; a `VisionTransformer`.
+        source: images, see `keras_vit.predict`; 32 at most.
+        folder: where to write; what has the same name is replaced.
+        top: int, how many classes to name; a model of fewer names all.
+        discard_ratio: see `keras_vit.analysis.attention_rollout`.
+        head_fusion: see `keras_vit.analysis.attention_rollout`.
+        class_names: the names, where they are not those of the weights.
+        preprocessing: how images are resized and cropped, where it is not as
+            the weights were evaluated.
+        name: str, what the page calls the model; by default its name.
+
+    Returns:
+        The path of index.html.
+
+    Raises:
+        ValueError: when there is no such model, it has no attention, an image
+            cannot be read, there are none or too many, an argument is out of
+            range, or the folder is a file. Nothing is written then.
+        OSError: when weights cannot be fetched, or the disk is full.
+
+    Example:
+        >>> keras_vit.explain("ViT_B16/imagenet", "photo.jpg", "out")
+        PosixPath('out/index.html')
+    """
+    folder = check_folder(folder)
+    if isinstance(top, bool) or not isinstance(top, int) or top < 1:
+        raise ValueError(f"top must be an int above 0. Received: top={top!r}.")
+    classifier = as_classifier(model, class_names, preprocessing)
+    network = classifier.model
+    check_attention(network)
+    titles, images = _read(classifier, source)
+    overview = attention_overview(
+        network,
+        classifier.inputs(images),
+        head_fusion=head_fusion,
+        discard_ratio=discard_ratio,
+    )
+    shares = classifier.probabilities(images)
+    best = most_probable(shares, top)
+    arrays = report.attention_arrays(
+        network,
+        overview,
+        images,
+        titles=titles,
+        classes=best,
+        probabilities=np.take_along_axis(shares, best, axis=1),
+    )
+    name = str(name or network.name)
+    if os.path.exists(name):  # a run folder or a file
+        name = pathlib.Path(name).resolve().name
+    folder.mkdir(parents=True, exist_ok=True)
+    write_pictures(folder, network, overview, arrays)
+    path = folder / "index.html"
+    with replacing(path) as temporary:
+        temporary.write_text(_page(name, classifier, arrays), encoding="utf-8")
+    return path
+
+
+def check_folder(folder: str | os.PathLike) -> pathlib.Path:
+    """The path of a folder that can be written into or made.
+
+    Args:
+        folder: its path.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: when there is a file of that name, or in its way.
+    """
+    path = pathlib.Path(folder).expanduser()
+    for part in (path, *path.parents):
+        if part.exists():
+            if part.is_dir():
+                return path
+            raise ValueError(
+                f"{str(folder)!r} is to be a folder. {str(part)!r} is a file. "
+                "Give another path."
+            )
+    return path
+
+
+def check_attention(model: keras.Model) -> None:
+    """Raises a ValueError unless the model has attention to show."""
+    if not isinstance(model, VisionTransformer):
+        raise ValueError(
+            "Only a Vision Transformer has attention to show. Received: a "
+            f"{type(model).__name__}. `keras-vit predict` names what any "
+            "model finds in images."
+        )
+    check_model(model)
+
+
+def _read(classifier, source):
+    """Titles and pixels of the images of a source."""
+    titles, images = [], []
+    for number, image in enumerate(images_of(source)):
+        if number == MAX_IMAGES:
+            raise ValueError(
+                f"A page shows {MAX_IMAGES} images at most. Received: more. "
+                "Name some of them."
+            )
+        in_memory = not isinstance(image, str)
+        titles.append(f"image {number}" if in_memory else image)
+        images.append(classifier.read(image))
+    if not images:
+        raise ValueError(f"There is no image. Received: source={source!r}.")
+    return [pathlib.Path(title).name for title in titles], np.stack(images)
+
+
+def _page(name, classifier, arrays):
+    config = dataclasses.asdict(classifier.model.config)
+    preprocessing = dataclasses.asdict(classifier.geometry.config)
+    contents = report.Kept(
+        {
+            "attention.npz": arrays,
+            "class_names.json": list(classifier.class_names),
+            "model.json": {
+                "weights": name,
+                "parameters": classifier.model.count_params(),
+                "model": _plain(config),
+                "preprocessing": _plain(preprocessing),
+            },
+        }
+    )
+    title = f"What {name} sees"
+    return report.render_page(
+        title, report.EXPLANATION, contents, kind="explained"
+    )
+
+
+def _plain(values):
+    """Tuples as lists, as JSON has them."""
+    return {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in values.items()
+    }
