@@ -17,6 +17,7 @@ PYTEST_FLAGS := --numprocesses 2 --dist loadfile \
 
 # Tests of what no backend of Keras has a part in: with the first one alone.
 ONCE := tests/data tests/planning tests/recipes/test_kaggle.py \
+	tests/analysis/test_page_in_browser.py \
 	tests/test_architecture.py tests/test_packaging.py tests/test_readme.py
 
 # $(call create,VENV,CONSTRAINTS): the pip of an old Python knows no --group.

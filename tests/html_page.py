@@ -3,7 +3,7 @@
 import base64
 import html.parser
 
-VOID = {"meta", "link", "img", "br"}
+VOID = {"meta", "link", "img", "br", "input"}
 
 
 class Page(html.parser.HTMLParser):
@@ -16,7 +16,9 @@ class Page(html.parser.HTMLParser):
         assert self.open == []
 
     def handle_starttag(self, tag, attrs):
-        element = {"tag": tag, "text": "", **dict(attrs)}
+        sections = [x["id"] for x in self.open if x["tag"] == "section"]
+        part = sections[0] if sections else None
+        element = {"tag": tag, "text": "", "part": part, **dict(attrs)}
         self.elements.append(element)
         if tag in VOID:
             self.handle_data(" ")

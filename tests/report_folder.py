@@ -16,6 +16,13 @@ PROBABILITIES = np.array(
 )
 PICTURE_ROWS = np.array([3, 5, 4])
 PICTURES = np.arange(3 * 8 * 8, dtype=np.uint8).reshape(3, 8, 8, 1)
+# Behind the cells of the confusion matrix stands one more, named right.
+CELL_ROWS = np.array([0])
+CELL_PICTURES = np.full((1, 8, 8, 1), 200, np.uint8)
+# Of two images the maps of two layers: the mean of the heads and two heads, on
+# a grid of 2x3 patches; the rollout is strongest at the top left.
+MAPS = np.arange(72, dtype=np.uint8).reshape(2, 2, 3, 2, 3) * 3
+ROLLOUT = np.arange(255, 15, -20, dtype=np.uint8).reshape(2, 2, 3)
 METRICS = [
     {"step": step, "loss": 3 - step / 100, "accuracy": step / 200}
     | {"learning_rate": 0.001, "peak_memory": 2**30}
@@ -50,7 +57,30 @@ def fill(folder):
         writer = csv.DictWriter(file, HISTORY[0])
         writer.writeheader()
         writer.writerows(HISTORY)
-    write_predictions(folder, LABELS, CLASSES, PROBABILITIES, len(NAMES))
+    write_predictions(
+        folder,
+        LABELS,
+        CLASSES,
+        PROBABILITIES,
+        len(NAMES),
+        cell_pictures=CELL_PICTURES,
+        cell_rows=CELL_ROWS,
+    )
+    np.savez(
+        folder / "attention.npz",
+        pictures=PICTURES[:2],
+        maps=MAPS,
+        rollout=ROLLOUT,
+        distances=np.array([[1.25, 3.5], [4.0, 6.0]], "float32"),
+        similarity=np.eye(6, dtype="float16").reshape(2, 3, 2, 3),
+        similarity_step=1,
+        window=np.array([0, 0, 8, 8]),
+        titles=np.array(["Image 3", "<i>Image</i> 5"]),
+        classes=CLASSES[[3, 5]],
+        probabilities=PROBABILITIES[[3, 5]],
+        labels=LABELS[[3, 5]],
+        num_classes=len(NAMES),
+    )
     np.savez(
         folder / "augmented.npz",
         images=PICTURES[:2],
@@ -59,7 +89,9 @@ def fill(folder):
     return folder
 
 
-def write_predictions(folder, labels, classes, probabilities, num_classes):
+def write_predictions(
+    folder, labels, classes, probabilities, num_classes, **more
+):
     np.savez(
         folder / "predictions.npz",
         labels=labels,
@@ -68,4 +100,5 @@ def write_predictions(folder, labels, classes, probabilities, num_classes):
         num_classes=num_classes,
         pictures=PICTURES,
         picture_rows=PICTURE_ROWS,
+        **more,
     )

@@ -40,6 +40,7 @@ FILES = (
     "model.keras",
     "predictions.npz",
     "per_class.csv",
+    "attention.npz",
     "augmented.npz",
     "report.html",
     MARK,

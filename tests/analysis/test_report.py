@@ -1,5 +1,7 @@
 """The report is one file, complete, readable by all, and never trusts names."""
 
+import base64
+import hashlib
 import io
 import re
 import xml.etree.ElementTree
@@ -36,25 +38,31 @@ def test_nothing_is_loaded_and_nothing_is_run(page, folder):
         for attribute in ("src", "href"):
             assert re.match("data:|#", element.get(attribute, "#"))
         assert not any(name.startswith("on") for name in element)
-    assert not page.all("script")
+    (script,) = page.all("script")
+    assert "src" not in script
     text = report.render_report(folder)
     assert "url(" not in text
     assert "@import" not in text
     (policy,) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
-    assert policy["content"].startswith("default-src 'none';")
+    digest = hashlib.sha256(script["text"].strip(" ").encode()).digest()
+    assert policy["content"] == (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{base64.b64encode(digest).decode()}'"
+    )
 
 
 def test_names_and_config_are_text(page):
     assert not page.all("b")
+    assert not page.all("i")
     assert "<b>pets</b>" in page.part("config")
     for name in NAMES:
-        for part in ("confusion", "per_class", "mistakes"):
+        for part in ("confusion", "per_class", "mistakes", "attention"):
             assert name in page.part(part)
 
 
 def test_readable_without_pictures(page):
     images = page.all("img")
-    assert len(images) == 4 + 3 + 2
+    assert len(images) == 4 + 4 + 3 + 2 * 3 + 2 + 2
     assert all(image["alt"].strip(" .") for image in images)
     (root,) = page.all("html")
     assert root["lang"] == "en"
@@ -66,7 +74,9 @@ def test_links_lead_to_the_parts(page):
     ids = [element["id"] for element in page.elements if "id" in element]
     assert len(ids) == len(set(ids))
     links = [link["href"][1:] for link in page.all("a")]
-    assert links == [section["id"] for section in page.all("section")]
+    assert set(links) <= set(ids)
+    outside = [link["href"][1:] for link in page.all("a", part=None)]
+    assert outside == [section["id"] for section in page.all("section")]
     for element in page.elements:
         for name in ("aria-labelledby", "aria-describedby"):
             assert element.get(name, ids[0]) in ids
@@ -91,10 +101,9 @@ def test_result_is_on_top(page):
 
 def test_confusion_matrix_is_counted(page):
     cells = [
-        (cell["text"], cell.get("class"))
-        for cell in page.all("td")
-        if "class" not in cell or cell["class"] == "wrong"
-    ][1:10]  # The first is of the result.
+        (cell["text"].strip(), cell.get("class"))
+        for cell in page.all("td", part="confusion")
+    ][:9]
     empty = ("", None)
     assert cells == [
         *(("2", None), empty, empty),
@@ -114,13 +123,16 @@ def test_hardest_class_comes_first_and_unmet_ones_are_left_out(page):
 
 
 def test_gallery_shows_the_pictures_with_their_answers(page):
-    answers = [" ".join(figure["text"].split()) for figure in page.all("li")]
-    assert answers[8:11] == [
+    answers = [
+        " ".join(figure["text"].split())
+        for figure in page.all("li", part="mistakes")
+    ]
+    assert answers == [
         f"cat 90 % wrong, is {NAMES[1]}",
         f"{NAMES[1]} 60 % wrong, is {NAMES[2]}",
         f"{NAMES[2]} 60 % right",
     ]
-    pictures = [decoded(image) for image in page.all("img")[4:7]]
+    pictures = [decoded(image) for image in page.all("img", part="mistakes")]
     for (kind, content), expected in zip(pictures, PICTURES, strict=True):
         assert kind == "data:image/png"
         pixels = np.asarray(Image.open(io.BytesIO(content)))
@@ -129,7 +141,7 @@ def test_gallery_shows_the_pictures_with_their_answers(page):
 
 
 def test_mixed_inputs_name_their_shares(page):
-    captions = [image["alt"] for image in page.all("img")[7:]]
+    captions = [image["alt"] for image in page.all("img", part="augmented")]
     assert captions == [
         "Training input: cat.",
         f"Training input: {NAMES[1]} 70\u202f%, {NAMES[2]} 28\u202f%.",
@@ -137,8 +149,8 @@ def test_mixed_inputs_name_their_shares(page):
 
 
 def test_curves_are_drawn_and_told(page):
-    curves = page.all("img")[:4]
-    titles = [title["text"] for title in page.all("h3")]
+    curves = page.all("img", part="curves")
+    titles = [title["text"] for title in page.all("h3", part="curves")]
     assert titles == ["Loss", "Accuracy", "Learning rate", "Peak memory"]
     assert curves[0]["alt"] == (
         "Loss over the steps. Training: from 2.5 at step 50 to 1.5 at step "
@@ -157,3 +169,46 @@ def test_curves_are_drawn_and_told(page):
 
 def test_environment_is_flat(page):
     assert page.part("environment").endswith("backend jax versions.keras 3.15")
+
+
+def test_cells_lead_to_their_images(page):
+    cells = page.all("a", part="confusion")
+    behind = {
+        group["id"]: " ".join(group["text"].split())
+        for group in page.all("div", **{"class": "behind"})
+    }
+    shown = {
+        link["aria-label"]: behind[link["href"][1:]]
+        for link in cells
+        if "aria-label" in link
+    }
+    dog, cow = NAMES[1:]
+    close = "Close"
+    assert shown == {
+        "2: cat taken for cat": f"cat , named right: 1 of 2. {close} "
+        "cat 80 % right",
+        f"1: {dog} taken for cat": f"{dog} taken for cat : 1 of 1. {close} "
+        f"cat 90 % wrong, is {dog}",
+        f"1: {cow} taken for {dog}": f"{cow} taken for {dog} : 1 of 1. {close} "
+        f"{dog} 60 % wrong, is {cow}",
+        f"1: {cow} taken for {cow}": f"{cow} , named right: 1 of 1. {close} "
+        f"{cow} 60 % right",
+    }
+    ((kind, content),) = [
+        decoded(image)
+        for image in page.all("img", part="confusion")
+        if "Image 0" in image["alt"]
+    ]
+    assert (np.asarray(Image.open(io.BytesIO(content))) == 200).all()
+
+
+def test_older_runs_have_fewer_images_behind_the_cells(folder):
+    report_folder.write_predictions(
+        folder,
+        report_folder.LABELS,
+        report_folder.CLASSES,
+        report_folder.PROBABILITIES,
+        len(NAMES),
+    )
+    page = Page(report.render_report(folder))
+    assert len(page.all("div", **{"class": "behind"})) == 3

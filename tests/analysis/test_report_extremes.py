@@ -21,6 +21,7 @@ def folder(tmp_path):
 
 
 NEEDS = {
+    "attention.npz": ["attention", "inside"],
     "augmented.npz": ["augmented"],
     "config.yaml": ["config"],
     "environment.json": ["environment"],
@@ -63,6 +64,15 @@ def test_with_a_broken_file_its_parts_say_so(folder, name):
         assert f"Not shown: {name} cannot be read" in page.part(part)
 
 
+def test_a_reason_stands_in_the_place_of_what_is_not_there(folder):
+    report.write_attention(
+        folder / "attention.npz", "a Mixer has no attention."
+    )
+    page = Page(report.render_report(folder))
+    for part in ("attention", "inside"):
+        assert "Not shown: a Mixer has no attention." in page.part(part)
+
+
 def test_json_of_another_kind_is_not_shown(folder):
     (folder / "result.json").write_text("[1, 2]")
     assert "holds no dict" in Page(report.render_report(folder)).part("summary")
@@ -77,8 +87,8 @@ def test_arrays_are_read_without_pickle(folder):
 
 def test_empty_folder_has_a_report(tmp_path):
     page = Page(report.render_report(tmp_path))
-    assert len(page.all("section")) == 8
-    assert len(page.all("p", **{"class": "missing"})) == 8
+    assert len(page.all("section")) == 10
+    assert len(page.all("p", **{"class": "missing"})) == 10
 
 
 def test_missing_folder_is_named(tmp_path):
@@ -170,4 +180,4 @@ def test_browser_has_nothing_to_complain_about(folder, tmp_path):
         timeout=60,
     )
     assert "CONSOLE" not in ended.stderr
-    assert len(Page(ended.stdout).all("section")) == 8
+    assert len(Page(ended.stdout).all("section")) == 10

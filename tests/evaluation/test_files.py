@@ -5,7 +5,7 @@ import pytest
 from padded import padded_batches
 
 from keras_vit import evaluation
-from keras_vit.evaluation import Predictions
+from keras_vit.evaluation import Predictions, files
 
 NAMES = ["a", "b", "c"]
 
@@ -37,6 +37,27 @@ def test_predictions_pictures_and_table(tmp_path, batches):
     with (tmp_path / "per_class.csv").open() as file:
         recalls = [row["recall"] for row in csv.DictReader(file)]
     assert recalls == ["0.5", "0.0", "1.0"]
+
+
+def test_images_of_the_cells_are_kept_once(tmp_path, batches):
+    evaluation.write_evaluation(
+        tmp_path, found([0, 0, 2, 1]), batches, NAMES, num_pictures=2
+    )
+    with np.load(tmp_path / "predictions.npz") as arrays:
+        assert arrays["picture_rows"].tolist() == [3, 1]
+        assert arrays["cell_rows"].tolist() == [0, 2]
+        assert arrays["cell_pictures"][:, 0, 0, 0].tolist() == [0, 2]
+
+
+def test_images_of_the_cells_have_a_limit_in_bytes(
+    tmp_path, batches, monkeypatch
+):
+    monkeypatch.setattr(files, "MAX_CELL_BYTES", 2 * 2 * 2)  # two images
+    evaluation.write_evaluation(
+        tmp_path, found([0, 0, 2, 1]), batches, NAMES, num_pictures=0
+    )
+    with np.load(tmp_path / "predictions.npz") as arrays:
+        assert arrays["cell_rows"].tolist() == [1, 0]
 
 
 def test_no_table_where_images_have_several_labels(tmp_path, batches):

@@ -4,6 +4,7 @@ from padded import padded_batches
 
 from keras_vit import evaluation
 from keras_vit.evaluation import Predictions
+from keras_vit.evaluation.gallery import of_cells
 
 # Rows: right and sure, wrong and sure, wrong and unsure, right and unsure.
 FOUND = Predictions(
@@ -53,3 +54,23 @@ def test_batches_that_end_too_early():
     batches = padded_batches(images, np.zeros(3, "int32"), 2)
     with pytest.raises(ValueError, match=r"3 images. Received: rows \[3, 5\]"):
         evaluation.images_at(batches, np.array([0, 3, 5]))
+
+
+# Class 0 is taken for 1 three times, 1 for 0 once; the others are right.
+CELLS = Predictions(
+    labels=np.array([0, 0, 0, 1, 0, 1, 1]),
+    classes=np.array([[1], [1], [1], [0], [0], [1], [1]]),
+    probabilities=np.array([[0.5], [0.9], [0.7], [0.6], [0.8], [0.6], [0.7]]),
+    num_classes=2,
+)
+
+
+def test_frequent_mistakes_come_first_and_of_a_cell_the_confident():
+    assert of_cells(CELLS, 9).tolist() == [1, 2, 0, 3, 6, 5, 4]
+    assert of_cells(CELLS, 9, per_cell=1).tolist() == [1, 3, 6, 4]
+
+
+def test_right_answers_have_a_share_of_few_pictures():
+    assert of_cells(CELLS, 4).tolist() == [1, 2, 0, 6]
+    assert of_cells(CELLS, 1).tolist() == [6]
+    assert of_cells(CELLS, 0).tolist() == []

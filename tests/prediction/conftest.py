@@ -27,6 +27,11 @@ def tiny_vit(**changed):
     return VisionTransformer(ViTConfig(**{**fields, **changed}))
 
 
+@pytest.fixture
+def make_vit():
+    return tiny_vit
+
+
 def pixels_of(shape, seed=0):
     return np.random.default_rng(seed).integers(0, 256, shape, "uint8")
 

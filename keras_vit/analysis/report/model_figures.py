@@ -69,7 +69,9 @@ def _distances_in_words(distances):
 
 def _similarity_in_words(similarity, step):
     rows, columns = similarity.shape[2:]
-    every = f"every {step}th patch" if step > 1 else "each patch"
+    every = (
+        f"one patch in {step} rows and columns" if step > 1 else "each patch"
+    )
     apart = np.indices((rows, columns)).reshape(2, -1).T  # (R * Q, 2)
     drawn = np.stack(
         np.meshgrid(

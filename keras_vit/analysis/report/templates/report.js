@@ -63,7 +63,7 @@
       choose(share(event.clientY, box.top, box.height, layers),
         share(event.clientX, box.left, box.width, heads + 1));
     });
-    if (buttons[number]) buttons[number].firstElementChild.src = photo.src;
+    if (buttons[number]) buttons[number].append(photo.cloneNode());
     return { article, rollout, maps, map, frame, caption: find("caption", article) };
   }
 

@@ -1,0 +1,214 @@
+"""The page in a headless Chromium, used by keyboard, mouse and finger."""
+
+import numpy as np
+import pytest
+import report_folder
+from browser import Browser, find_chromium
+from report_folder import MAPS, NAMES, ROLLOUT
+
+from keras_vit.analysis import report
+
+pytestmark = pytest.mark.skipif(
+    find_chromium() is None, reason="no Chromium on this machine"
+)
+MAP = ".sight:not([hidden]) .stage canvas"
+CAPTION = ".sight:not([hidden]) [data-caption]"
+READY = "document.querySelector('.live') !== null"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    folder = report_folder.fill(tmp_path_factory.mktemp("run"))
+    return report.write_report(folder).as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def opened(browser, page):
+    browser.problems.clear()
+    browser.open(page)
+    browser.wait(READY)
+    yield browser
+    assert browser.problems == []
+
+
+def shown(browser):
+    """The map over the image, in bytes."""
+    pixels = browser.run(
+        f"""(() => {{
+        const map = document.querySelector("{MAP}");
+        const {{ width, height }} = map;
+        const copy = new OffscreenCanvas(width, height).getContext("2d");
+        copy.drawImage(map, 0, 0);
+        const {{ data }} = copy.getImageData(0, 0, width, height);
+        return {{ shape: [height, width, 4], values: [...data] }};
+        }})()"""
+    )
+    return np.reshape(pixels["values"], pixels["shape"])
+
+
+def darkened(browser):
+    """The map over the image, of an overlay that darkens it."""
+    browser.run(
+        """(() => {
+        const paint = document.querySelector("[data-paint]");
+        paint.value = "dark";
+        paint.dispatchEvent(new Event("change", { bubbles: true }));
+        })()"""
+    )
+    pixels = shown(browser)
+    assert (pixels[..., :3] == 0).all()
+    return 255 - pixels[..., 3]
+
+
+def text(browser, selector):
+    script = f"document.querySelector({selector!r}).textContent"
+    return " ".join(browser.run(script).split())
+
+
+def test_page_opens_with_the_rollout_and_the_keys_switch_layer_and_head(opened):
+    assert text(opened, CAPTION) == (
+        "Attention rollout: strongest in row 0, column 0 of 2x3 patches"
+    )
+    np.testing.assert_array_equal(darkened(opened), ROLLOUT[0])
+    opened.run("document.querySelector('.stage').focus()")
+    # It begins with the last layer and the mean of the heads.
+    for key, layer, head in (
+        ("ArrowRight", 1, 1),
+        ("ArrowRight", 1, 2),
+        ("ArrowRight", 1, 2),
+        ("ArrowUp", 0, 2),
+        ("ArrowLeft", 0, 1),
+        ("ArrowDown", 1, 1),
+    ):
+        opened.press(key)
+        np.testing.assert_array_equal(darkened(opened), MAPS[layer, 0, head])
+    assert text(opened, CAPTION).startswith("Layer 1, head 1: strongest in")
+    opened.press("r")
+    np.testing.assert_array_equal(darkened(opened), ROLLOUT[0])
+
+
+def test_mouse_switches_layer_and_head(opened):
+    # Of 2 rows and 3 columns the upper right, then the lower left.
+    opened.click(".sight:not([hidden]) .overview", 0.9, 0.2)
+    np.testing.assert_array_equal(darkened(opened), MAPS[0, 0, 2])
+    assert text(opened, "[data-layer-name]") == "0"
+    assert text(opened, "[data-head-name]") == "2"
+    opened.click(".sight:not([hidden]) .overview", 0.1, 0.8)
+    np.testing.assert_array_equal(darkened(opened), MAPS[1, 0, 0])
+    assert text(opened, "[data-head-name]") == "mean"
+    opened.click("[data-head]", 0.5)  # the middle of a slider from 0 to 2
+    np.testing.assert_array_equal(darkened(opened), MAPS[1, 0, 1])
+    opened.press("ArrowRight")  # a slider has keys of its own
+    np.testing.assert_array_equal(darkened(opened), MAPS[1, 0, 2])
+    opened.click("[name=map][value=rollout]")
+    np.testing.assert_array_equal(darkened(opened), ROLLOUT[0])
+
+
+def test_another_image_keeps_layer_and_head(opened):
+    opened.click(".sight:not([hidden]) .overview", 0.9, 0.2)
+    opened.click("[data-choose='1']")
+    assert text(opened, ".sight:not([hidden]) h3").startswith("<i>Image</i> 5:")
+    np.testing.assert_array_equal(darkened(opened), MAPS[0, 1, 2])
+    pressed = opened.run(
+        "[...document.querySelectorAll('[data-choose]')]"
+        ".map(button => button.getAttribute('aria-pressed'))"
+    )
+    assert pressed == ["false", "true"]
+
+
+def test_overlay_colours_or_is_off(opened):
+    # The map of layer 0 and head 0 of the first image goes from 18 to 33.
+    opened.click(".sight:not([hidden]) .overview", 0.5, 0.2)
+    red, green, blue, alpha = np.moveaxis(shown(opened), -1, 0)
+    assert np.ptp(alpha) == 0 < alpha.min()
+    assert (np.diff(red.ravel()) > 0).all()
+    opened.run(
+        """(() => {
+        const paint = document.querySelector("[data-paint]");
+        paint.value = "none";
+        paint.dispatchEvent(new Event("change", { bubbles: true }));
+        })()"""
+    )
+    assert (shown(opened) == 0).all()
+
+
+def test_cell_of_the_confusion_matrix_shows_its_images(opened):
+    displayed = (
+        "[...document.querySelectorAll('.behind')]"
+        ".filter(group => getComputedStyle(group).display !== 'none')"
+        ".map(group => group.getAttribute('aria-label'))"
+    )
+    assert opened.run(displayed) == []
+    opened.click(".matrix td a[href='#cell-1-0']")
+    opened.wait(f"{displayed}.length === 1")
+    assert opened.run(displayed) == [f"Images of {NAMES[1]} taken for cat"]
+    assert opened.run(
+        "[...document.querySelectorAll('.behind:target img')]"
+        ".every(image => image.naturalWidth === 8 && image.offsetWidth > 20)"
+    )
+    opened.click(".behind:target a")
+    opened.wait(f"{displayed}.length === 0")
+
+
+@pytest.mark.parametrize("width", [390, 320])
+def test_phone_needs_no_scrolling_to_the_side(browser, page, width):
+    browser.problems.clear()
+    browser.open(page, width, 844, phone=True)
+    browser.wait(READY)
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    assert browser.run("document.documentElement.clientWidth") == width
+    browser.click(".sight:not([hidden]) .overview", 0.9, 0.2)
+    np.testing.assert_array_equal(darkened(browser), MAPS[0, 0, 2])
+    assert browser.problems == []
+
+
+def test_all_is_reached_by_the_tabulator(opened):
+    reached, invisible = set(), set()
+    for _ in range(40):
+        opened.press("Tab")
+        focused = "document.activeElement"
+        name = opened.run(f"{focused}.className || {focused}.tagName")
+        reached.add(name)
+        outline = f"getComputedStyle({focused}).outlineStyle"
+        if opened.run(outline) == "none":
+            invisible.add(name)
+    assert invisible <= {"BODY"}
+    assert {"stage", "BUTTON", "INPUT", "SELECT", "A"} <= reached
+
+
+def test_without_scripts_all_images_are_there(browser, page):
+    browser.send("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.open(page)
+        sights = browser.run(
+            "[...document.querySelectorAll('.sight')]"
+            ".map(sight => sight.offsetHeight > 100)"
+        )
+        assert sights == [True, True]
+        assert browser.run("document.querySelector('[data-controls]').hidden")
+        size = browser.run(
+            "[...document.querySelectorAll('.stage img')]"
+            ".map(image => image.offsetWidth / image.parentNode.offsetWidth)"
+        )
+        assert size == [1, 1]
+    finally:
+        browser.send("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def test_no_other_script_runs(browser, tmp_path):
+    """The policy, tried on a page whose script somebody has changed."""
+    folder = report_folder.fill(tmp_path)
+    path = report.write_report(folder)
+    path.write_text(path.read_text().replace("let shown = 0", "let shown  = 0"))
+    browser.problems.clear()
+    browser.open(path.as_uri())
+    browser.wait("document.readyState === 'complete'")
+    assert not browser.run(READY)
+    assert "Content Security Policy" in str(browser.problems)
