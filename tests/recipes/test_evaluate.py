@@ -109,6 +109,7 @@ def test_run_folder_is_evaluated_on_its_own_data(model, run, images, tmp_path):
     assert config["model"]["activation"] == "sigmoid"
     names = {path.name for path in folder.iterdir()}
     assert names == {
+        "attention.npz",
         "class_names.json",
         "config.yaml",
         "environment.json",
@@ -124,7 +125,8 @@ def test_report_shows_the_evaluation(run, images, tmp_path):
     page = Page((folder / "report.html").read_text(encoding="utf-8"))
     wrong = round(21 * (1 - result["top1"]))
     assert f"{wrong} of 21 images are named wrongly" in page.part("mistakes")
-    assert len(page.all("figure")) == 21
+    assert len(page.all("figure", part="mistakes")) == 21
+    assert len([x for x in page.elements if "data-sight" in x]) == 8
     assert f"{100 * result['top1']:.2f}" in page.part("summary")
 
 
