@@ -23,7 +23,7 @@ OPTIONS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"),
     *("--disable-dev-shm-usage", "--disable-extensions", "--mute-audio"),
     *("--disable-background-networking", "--disable-component-update"),
-    "--remote-debugging-pipe",
+    *("--hide-scrollbars", "--remote-debugging-pipe"),
 )
 
 

@@ -89,7 +89,7 @@ def test_page_opens_with_the_rollout_and_the_keys_switch_layer_and_head(opened):
     ):
         opened.press(key)
         np.testing.assert_array_equal(darkened(opened), MAPS[layer, 0, head])
-    assert text(opened, CAPTION).startswith("Layer 1, head 1: strongest in")
+    assert text(opened, CAPTION).startswith("Layer 1, head 0: strongest in")
     opened.press("r")
     np.testing.assert_array_equal(darkened(opened), ROLLOUT[0])
 
@@ -99,7 +99,7 @@ def test_mouse_switches_layer_and_head(opened):
     opened.click(".sight:not([hidden]) .overview", 0.9, 0.2)
     np.testing.assert_array_equal(darkened(opened), MAPS[0, 0, 2])
     assert text(opened, "[data-layer-name]") == "0"
-    assert text(opened, "[data-head-name]") == "2"
+    assert text(opened, "[data-head-name]") == "1"
     opened.click(".sight:not([hidden]) .overview", 0.1, 0.8)
     np.testing.assert_array_equal(darkened(opened), MAPS[1, 0, 0])
     assert text(opened, "[data-head-name]") == "mean"

@@ -85,7 +85,7 @@
     }
     context.putImageData(pixels, 0, 0);
     sight.map.classList.toggle("patches", find("patches").checked);
-    const name = j ? `head ${j}` : "mean of the heads";
+    const name = j ? `head ${j - 1}` : "mean of the heads";
     const what = single ? `Layer ${i}, ${name}` : "Attention rollout";
     sight.map.setAttribute("aria-label", `${what} over the image`);
     sight.caption.textContent =
@@ -94,7 +94,7 @@
     sight.frame.style.cssText =
       `top: ${(100 * i) / layers}%; left: ${(100 * j) / (heads + 1)}%;`;
     find("layer-name").textContent = i;
-    find("head-name").textContent = j || "mean";
+    find("head-name").textContent = j ? j - 1 : "mean";
   }
 
   let shown = 0;
