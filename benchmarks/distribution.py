@@ -130,6 +130,7 @@ def measured(options, choice, count, batch) -> dict:
     import keras
 
     from keras_vit.training import distribution
+    from keras_vit.training.distribution import choice as choice_of_backend
     from keras_vit.training.environment import versions
 
     found = distribution.devices()
@@ -140,7 +141,7 @@ def measured(options, choice, count, batch) -> dict:
         "backend": keras.backend.backend(),
         "versions": versions(),
     }
-    makers = distribution.MAKERS[keras.backend.backend()]
+    makers = choice_of_backend.MAKERS[keras.backend.backend()]
     if choice == "none":
         # TPUStrategy takes a TPU as a whole, not some of its cores.
         choices = [name for name in makers if name != "tpu"]
@@ -178,8 +179,8 @@ def step_seconds(options, batch: int) -> float:
     import tensorflow as tf
 
     from keras_vit.training import ModelConfig, Recipe, TrainingConfig, build
-    from keras_vit.training.distribution_gradients import sum_gradients_first
-    from keras_vit.training.distribution_masks import draw_own_masks
+    from keras_vit.training.distribution.gradients import sum_gradients_first
+    from keras_vit.training.distribution.masks import draw_own_masks
 
     recipe = Recipe(
         model=ModelConfig(

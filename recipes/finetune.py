@@ -23,7 +23,7 @@ from keras_vit import evaluation
 from keras_vit.experiments import evaluated, facts, finish, run_script
 from keras_vit.experiments.reporting import batches_of
 from keras_vit.training import Recipe, Run, run_folder, train
-from keras_vit.training.distribution_processes import agreed
+from keras_vit.training.distribution.processes import agreed
 
 # Pixels of all images together with which the nearest neighbour is found in
 # seconds and in a few hundred MB; the digits of the quick start are 115,000.

@@ -18,7 +18,7 @@ import sys
 
 from keras_vit.experiments import evaluated, facts, finish, run_script
 from keras_vit.training import Recipe, Run, train
-from keras_vit.training.distribution_processes import agreed
+from keras_vit.training.distribution.processes import agreed
 
 
 def run(recipe: Recipe) -> dict:

@@ -25,7 +25,7 @@ from keras_vit.data.presets_table import PRESETS
 from keras_vit.experiments import evaluated, finish, run_script
 from keras_vit.files import replacing
 from keras_vit.training import Recipe, run_folder, train
-from keras_vit.training.distribution_processes import agreed
+from keras_vit.training.distribution.processes import agreed
 from keras_vit.training.environment import versions
 from keras_vit.training.resume import differences
 

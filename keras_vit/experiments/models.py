@@ -13,7 +13,7 @@ from keras_vit.evaluation.config import ModelSource
 from keras_vit.training import distribution
 from keras_vit.training.architectures import config_of, family_of
 from keras_vit.training.config import ModelConfig
-from keras_vit.training.distribution_processes import place
+from keras_vit.training.distribution.processes import place
 from keras_vit.training.run_weights import located, opened
 
 __all__ = ["load_model", "on_devices", "tiny_model", "weights_path"]

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 from keras_vit.training import Recipe
 from keras_vit.training.command_line import fail, parse
-from keras_vit.training.distribution_lost import (
+from keras_vit.training.distribution.lost import (
     LostProcessError,
     explaining_loss,
     leave,
 )
-from keras_vit.training.distribution_processes import is_first, start
+from keras_vit.training.distribution.processes import is_first, start
 from keras_vit.training.smoke import smoke
 
 __all__ = ["run_script"]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import keras
 
-from keras_vit.training.distribution_processes import to_numpy
+from keras_vit.training.distribution.processes import to_numpy
 
 __all__ = ["AverageInEvaluation", "averaged", "has_average", "take_average"]
 

@@ -18,7 +18,7 @@ from keras_vit.checkpoints.containers.errors import refusing
 from keras_vit.checkpoints.containers.npz import open_npz, write_npz
 from keras_vit.files import PARTIAL, replacing
 from keras_vit.training.distribution import random_states, set_random_states
-from keras_vit.training.distribution_processes import is_first, to_numpy
+from keras_vit.training.distribution.processes import is_first, to_numpy
 
 __all__ = [
     "FOLDER",

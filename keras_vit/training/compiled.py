@@ -10,6 +10,7 @@ import keras
 __all__ = ["FOLDER", "keeping_compiled"]
 
 FOLDER = ".compiled"
+PLACE = "jax_compilation_cache_dir"
 # Everything is kept: the many small functions of a start cost as much time
 # together as the step. The defaults leave out what takes less than a second.
 SETTINGS = {
@@ -38,16 +39,16 @@ def keeping_compiled(parent: str | os.PathLike) -> Iterator[None]:
         return
     import jax
 
-    if jax.config.jax_compilation_cache_dir:
+    if getattr(jax.config, PLACE):
         yield
         return
     folder = str(pathlib.Path(parent).resolve() / FOLDER)
     old = {name: getattr(jax.config, name) for name in SETTINGS}
-    _set({**SETTINGS, "jax_compilation_cache_dir": folder})
+    _set({**SETTINGS, PLACE: folder})
     try:
         yield
     finally:
-        _set({**old, "jax_compilation_cache_dir": None})
+        _set({**old, PLACE: None})
 
 
 def _set(settings):

@@ -16,10 +16,10 @@ from keras_vit.training.average import (
     take_average,
 )
 from keras_vit.training.callbacks import Progress, StopAtTotal
-from keras_vit.training.distribution_gradients import sum_gradients_first
-from keras_vit.training.distribution_masks import draw_own_masks
-from keras_vit.training.distribution_multiworker import placed
-from keras_vit.training.distribution_processes import is_first
+from keras_vit.training.distribution.gradients import sum_gradients_first
+from keras_vit.training.distribution.masks import draw_own_masks
+from keras_vit.training.distribution.multiworker import placed
+from keras_vit.training.distribution.processes import is_first
 from keras_vit.training.keeping import Checkpoints, KeepBest
 from keras_vit.training.metrics_log import MetricsLog
 from keras_vit.training.non_finite import FirstNonFinite, GradientWatch

@@ -11,7 +11,7 @@ import keras
 
 from keras_vit.files import replacing
 from keras_vit.training.distribution import peak_memory, sync_state
-from keras_vit.training.distribution_processes import is_first
+from keras_vit.training.distribution.processes import is_first
 from keras_vit.training.non_finite import FirstNonFinite, GradientWatch
 from keras_vit.training.plan import Plan
 

@@ -11,7 +11,7 @@ import keras
 # Keras loads the classes that are registered, which importing them does.
 import keras_vit.models  # noqa: F401
 from keras_vit.files import replacing
-from keras_vit.training.distribution_processes import gathered, is_first
+from keras_vit.training.distribution.processes import gathered, is_first
 
 __all__ = ["load", "save"]
 

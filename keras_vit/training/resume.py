@@ -7,7 +7,7 @@ import pathlib
 
 from keras_vit.training import checkpoints, run_folder
 from keras_vit.training.config import Recipe
-from keras_vit.training.distribution_processes import agreed, place
+from keras_vit.training.distribution.processes import agreed, place
 from keras_vit.training.environment import environment
 
 __all__ = ["differences", "open_run"]

@@ -20,10 +20,10 @@ from keras_vit.training import (
     resume,
     run_folder,
 )
-from keras_vit.training import distribution_processes as processes
 from keras_vit.training.compiled import keeping_compiled
 from keras_vit.training.config import Recipe
-from keras_vit.training.distribution_lost import explaining_loss
+from keras_vit.training.distribution import processes
+from keras_vit.training.distribution.lost import explaining_loss
 from keras_vit.training.inputs import make_plan, make_stream, make_validation
 
 __all__ = ["Run", "train"]

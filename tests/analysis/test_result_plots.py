@@ -13,7 +13,9 @@ def test_images_stand_under_their_titles():
     figure = plot_images(IMAGES, titles, columns=3)
     assert len(figure.axes) == 6
     for axis, image, title in zip(figure.axes, IMAGES, titles, strict=False):
-        np.testing.assert_allclose(axis.images[0].get_array(), image / 255)
+        np.testing.assert_allclose(
+            np.asarray(axis.images[0].get_array()), image / 255
+        )
         assert axis.get_title() == title
     assert len(figure.axes[5].images) == 0
     figure.savefig(io.BytesIO())

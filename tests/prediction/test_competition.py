@@ -57,7 +57,7 @@ def test_a_list_of_ids_becomes_one_of_paths(files):
     np.testing.assert_array_equal(found.train.labels, [1, 0, 1])
 
 
-def submitted(files, run_folder, sample="sample.csv"):
+def submitted(files, run_folder, sample: str | None = "sample.csv"):
     write_submission(
         files / "submission.csv",
         run_folder,

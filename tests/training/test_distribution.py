@@ -9,6 +9,7 @@ import pytest
 
 from keras_vit.training import distribution
 from keras_vit.training.distribution import Distribution, setup
+from keras_vit.training.distribution import choice as choosing
 
 HERE = {
     "jax": {"data_parallel", "fsdp", "model_parallel"},
@@ -64,15 +65,15 @@ def test_auto_takes_as_many_devices_as_divide_the_batch(
     batch, taken, backend, monkeypatch
 ):
     names = [f"cpu:{i}" for i in range(4)]
-    monkeypatch.setattr(distribution, "devices", lambda: names)
+    monkeypatch.setattr(choosing, "devices", lambda: names)
     made = []
 
     def maker(devices, *options):
         made.append(devices)
         return None, len(devices)
 
-    plain = distribution.PLAIN[backend]
-    monkeypatch.setitem(distribution.MAKERS[backend], plain, maker)
+    plain = choosing.PLAIN[backend]
+    monkeypatch.setitem(choosing.MAKERS[backend], plain, maker)
     chosen = setup("auto", batch_size=batch)
     several = taken > 1 and backend != "torch"
     assert chosen.devices == tuple(names[: taken if several else 1])
@@ -83,9 +84,9 @@ def test_auto_takes_as_many_devices_as_divide_the_batch(
 def test_a_batch_that_cannot_be_shared_is_refused(backend, monkeypatch):
     if not HERE[backend]:
         pytest.skip("No batch is shared on torch.")
-    plain = distribution.PLAIN[backend]
+    plain = choosing.PLAIN[backend]
     monkeypatch.setitem(
-        distribution.MAKERS[backend], plain, lambda *options: (None, 3)
+        choosing.MAKERS[backend], plain, lambda *options: (None, 3)
     )
     with pytest.raises(ValueError, match="batch of 8 .* a multiple of 3"):
         setup(plain, batch_size=8)

@@ -8,10 +8,8 @@ import pytest
 import tiny_training as tiny
 
 from keras_vit.data import Share
-from keras_vit.training import distribution_processes as processes
-from keras_vit.training import distribution_start as start
-from keras_vit.training.distribution import setup
-from keras_vit.training.distribution_lost import (
+from keras_vit.training.distribution import processes, setup, start
+from keras_vit.training.distribution.lost import (
     LostProcessError,
     explaining_loss,
 )
@@ -103,7 +101,7 @@ def test_several_processes_need_tf_config(on_tensorflow, monkeypatch):
 
 
 def test_tensorflow_has_no_loop_of_steps_in_several(on_tensorflow):
-    from keras_vit.training.distribution_multiworker import multiworker
+    from keras_vit.training.distribution.multiworker import multiworker
 
     with pytest.raises(ValueError, match="training.steps_per_execution=2"):
         multiworker([], 2)
@@ -197,7 +195,7 @@ def test_what_is_of_one_process_is_refused_to_several(
 
 def test_a_lost_process_is_told_with_what_to_do(monkeypatch):
     lost = "lost_test"
-    module = "keras_vit.training.distribution_lost.place"
+    module = "keras_vit.training.distribution.lost.place"
     monkeypatch.setattr(module, lambda: (0, 2))
     with pytest.raises(LostProcessError, match="same command to all") as told:
         with explaining_loss(lost):
@@ -216,7 +214,7 @@ def test_a_lost_process_is_told_with_what_to_do(monkeypatch):
     ],
 )
 def test_other_errors_stay_as_they_are(monkeypatch, count, error):
-    module = "keras_vit.training.distribution_lost.place"
+    module = "keras_vit.training.distribution.lost.place"
     monkeypatch.setattr(module, lambda: (0, count))
     with pytest.raises(type(error)) as told, explaining_loss("run"):
         raise error

@@ -5,7 +5,7 @@ import sys
 import keras
 import numpy as np
 
-from keras_vit.training.distribution_processes import to_numpy
+from keras_vit.training.distribution.processes import to_numpy
 
 __all__ = [
     "collect",

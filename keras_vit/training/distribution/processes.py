@@ -14,8 +14,8 @@ import keras
 import numpy as np
 
 from keras_vit.data import Share
-from keras_vit.training import distribution_multiworker as multiworker
-from keras_vit.training import distribution_start
+from keras_vit.training.distribution import multiworker
+from keras_vit.training.distribution import start as starting
 
 __all__ = [
     "agreed",
@@ -43,7 +43,7 @@ def start(choice: str) -> None:
         ValueError: when the environment is wrong, or it is too late.
     """
     if keras.backend.backend() == "jax":
-        distribution_start.start_jax()
+        starting.start_jax()
     tensorflow = keras.backend.backend() == "tensorflow"
     if tensorflow and (place()[1] > 1 or choice == "multiworker"):
         multiworker.strategy()
@@ -62,7 +62,7 @@ def place() -> tuple[int, int]:
         # Asked before the start, JAX would go on alone.
         if jax.distributed.is_initialized():
             return jax.process_index(), jax.process_count()
-    return distribution_start.place_in_tf_config() or (0, 1)
+    return starting.place_in_tf_config() or (0, 1)
 
 
 def is_first() -> bool:

@@ -11,7 +11,7 @@ import functools
 import keras
 import numpy as np
 
-from keras_vit.training.distribution_start import place_in_tf_config
+from keras_vit.training.distribution.start import place_in_tf_config
 
 __all__ = ["mend_reduce", "multiworker", "placed", "shared_text", "strategy"]
 

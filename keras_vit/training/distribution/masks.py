@@ -8,7 +8,7 @@ import functools
 
 import keras
 
-from keras_vit.training.distribution_gradients import has_strategy
+from keras_vit.training.distribution.gradients import has_strategy
 
 __all__ = ["draw_own_masks"]
 

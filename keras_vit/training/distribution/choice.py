@@ -8,30 +8,15 @@ from typing import Any
 import keras
 
 from keras_vit.models.base import check_choice
-from keras_vit.training import distribution_layouts as layouts
-from keras_vit.training import distribution_multiworker as multiworker
-from keras_vit.training import distribution_processes as processes
-from keras_vit.training import distribution_strategies as strategies
-from keras_vit.training.distribution_state import (
-    collect,
-    devices,
-    peak_memory,
-    random_states,
-    set_random_states,
-    sync_state,
+from keras_vit.training.distribution import (
+    layouts,
+    multiworker,
+    processes,
+    strategies,
 )
+from keras_vit.training.distribution.state import devices
 
-__all__ = [
-    "DISTRIBUTIONS",
-    "Distribution",
-    "collect",
-    "devices",
-    "peak_memory",
-    "random_states",
-    "set_random_states",
-    "setup",
-    "sync_state",
-]
+__all__ = ["DISTRIBUTIONS", "Distribution", "setup"]
 
 DISTRIBUTIONS = (
     "auto",

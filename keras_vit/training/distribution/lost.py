@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import NoReturn
 
-from keras_vit.training.distribution_processes import place
+from keras_vit.training.distribution.processes import place
 
 __all__ = ["LostProcessError", "explaining_loss", "leave"]
 
