@@ -130,27 +130,23 @@ def measured(options, choice, count, batch) -> dict:
     import keras
 
     from keras_vit.training import distribution
-    from keras_vit.training.distribution import choice as choice_of_backend
+    from keras_vit.training.distribution.choice import MAKERS
     from keras_vit.training.environment import versions
 
     found = distribution.devices()
     virtual = len(found) > 1 and all("cpu" in name for name in found)
-    facts = {
-        "devices": found,
-        "virtual": virtual,
-        "backend": keras.backend.backend(),
-        "versions": versions(),
-    }
-    makers = choice_of_backend.MAKERS[keras.backend.backend()]
+    backend = keras.backend.backend()
+    facts = {"devices": found, "virtual": virtual, "backend": backend}
+    makers = MAKERS[backend]
     if choice == "none":
         # TPUStrategy takes a TPU as a whole, not some of its cores.
         choices = [name for name in makers if name != "tpu"]
-        return {**facts, "choices": choices}
+        return {**facts, "choices": choices, "versions": versions()}
     if choice == "single":
         chosen = distribution.setup("single", batch_size=batch)
     else:
-        native, replicas = makers[choice](found[:count], 2, 1)
         names = tuple(found[:count])
+        native, replicas = makers[choice](list(names), 2, 1)
         chosen = distribution.Distribution(
             choice, names, replicas, batch, native
         )

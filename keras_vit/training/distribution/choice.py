@@ -1,4 +1,4 @@
-"""Where a run computes; the one place that asks a backend by its name."""
+"""Which devices a run takes, and how they share it."""
 
 import contextlib
 import dataclasses
