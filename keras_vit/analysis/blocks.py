@@ -43,7 +43,7 @@ def walk(
             kept so far (None before the first block) and a float32 tensor
             (B, H, T, T) to what is kept now, and `finish(carry, x, model)`,
             from that and the tokens (B, T, D) after the last block to the
-            result, a tensor or a list of them.
+            result, a tensor (B, ...) or a list of them.
         batch_size: int, images at a time.
 
     Yields:
@@ -58,7 +58,13 @@ def walk(
     walker = kept_with(model, analysis, lambda: _Walker(model, analysis))
     for start in range(0, len(images), batch_size):
         part = slice(start, start + batch_size)
-        yield part, walker.predict_on_batch(images[part])
+        found = walker.predict_on_batch(images[part])
+        # Under tf.distribute every replica answers for the whole batch.
+        yield part, _first(found, len(images[part]))
+
+
+def _first(arrays, count):
+    return keras.tree.map_structure(lambda array: array[:count], arrays)
 
 
 class _Walker(keras.Model):

@@ -1,5 +1,10 @@
 """One walk finds what three functions find, and keeps less on the way."""
 
+import os
+import pathlib
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from analysis_cases import case, images_of, rolled_out, tiny_model
@@ -68,3 +73,43 @@ def test_grid_of_a_hybrid_reaches_beyond_the_image():
     )
     assert grid_window(config) == (-1, 0, 32, 40)
     assert grid_window(ViTConfig(image_size=(32, 32))) == (0, 0, 32, 32)
+
+
+REPLICAS = """
+import tensorflow as tf
+
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(
+    cpu, [tf.config.LogicalDeviceConfiguration()] * 2
+)
+import numpy as np
+from analysis_cases import images_of, tiny_model
+from keras_vit.analysis.overview import attention_overview
+
+with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+    model = tiny_model()
+    found = attention_overview(model, images_of(model, 3), batch_size=2)
+assert found.rollout.shape == (3, 2, 3), found.rollout.shape
+assert found.grids.shape == (2, 3, 2, 2, 3), found.grids.shape
+alone = tiny_model()
+expected = attention_overview(alone, images_of(alone, 3))
+np.testing.assert_allclose(found.grids, expected.grids, atol=1e-6)
+np.testing.assert_allclose(found.distances, expected.distances, rtol=1e-5)
+print("same")
+"""
+
+
+@pytest.mark.slow
+def test_replicas_give_what_one_device_gives(backend):
+    if backend != "tensorflow":
+        pytest.skip("tf.distribute is of TensorFlow.")
+    tests = pathlib.Path(__file__).parents[1]
+    ended = subprocess.run(
+        [sys.executable, "-c", REPLICAS],
+        env={**os.environ, "PYTHONPATH": f"{tests}{os.pathsep}{tests.parent}"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert ended.stdout.splitlines()[-1] == "same"
