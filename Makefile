@@ -16,9 +16,20 @@ PYTEST_FLAGS := --numprocesses 2 --dist loadfile \
 	$(if $(CI),--color=no -o console_output_style=classic)
 
 # Tests of what no backend of Keras has a part in: with the first one alone.
-ONCE := tests/data tests/planning tests/recipes/test_kaggle.py \
-	tests/analysis/test_page_in_browser.py \
-	tests/test_architecture.py tests/test_packaging.py tests/test_readme.py
+ONCE := tests/data tests/planning $(addprefix tests/, \
+	$(addprefix analysis/test_, \
+		analysis_plots.py page_in_browser.py plots.py report.py \
+		report_extremes.py result_plots.py) \
+	$(addprefix checkpoints/test_, \
+		augreg_names.py catalog.py download.py fetch.py memory.py) \
+	$(addprefix evaluation/test_, \
+		classification.py files.py gallery.py imagenet.py metrics.py) \
+	$(addprefix recipes/test_, guides.py kaggle.py paper_configs.py) \
+	$(addprefix training/test_, \
+		config.py plan.py run_folder.py tensorboard.py) \
+	$(addprefix test_, \
+		architecture.py cli_files.py decode_predictions.py files.py \
+		labels.py packaging.py readme.py))
 
 # $(call create,VENV,CONSTRAINTS): the pip of an old Python knows no --group.
 create = $(PYTHON) -m venv $(1) && $(1)/bin/python -m pip install --quiet \

@@ -22,10 +22,11 @@ DOORS = {
 }
 
 
+@pytest.mark.parametrize("backend", ["jax", "tensorflow", "torch"])
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("error", [None, RuntimeError("it has started")])
 def test_gpus_are_out_of_sight_for_all_backends_but_one(
-    door, error, monkeypatch
+    backend, door, error, monkeypatch
 ):
     asked = []
 
@@ -35,6 +36,7 @@ def test_gpus_are_out_of_sight_for_all_backends_but_one(
             raise error
 
     monkeypatch.setattr(tf.config, "set_visible_devices", record)
+    monkeypatch.setattr(keras.backend, "backend", lambda: backend)
     DOORS[door]()
-    others = keras.backend.backend() != "tensorflow"
+    others = backend != "tensorflow"
     assert set(map(str, asked)) == ({str(([], "GPU"))} if others else set())
