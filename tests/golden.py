@@ -7,6 +7,7 @@ import json
 import pathlib
 
 import numpy as np
+from arrays import read_arrays
 
 from keras_vit.models import (
     BiT,
@@ -26,8 +27,7 @@ def arrays(name):
     """Checkpoint and expected arrays of a case in `.npz` form."""
     case = CASES[name]
     return tuple(
-        dict(np.load(FOLDER / case[kind]))
-        for kind in ("checkpoint", "expected")
+        read_arrays(FOLDER / case[kind]) for kind in ("checkpoint", "expected")
     )
 
 

@@ -14,6 +14,7 @@ import tempfile
 import h5py
 import numpy as np
 import numpy_forward
+from arrays import read_arrays
 from safetensors.numpy import load_file, save_file
 
 FOLDER = pathlib.Path(__file__).parent / "reference"
@@ -250,11 +251,11 @@ def unseen_of(tensors):
 
 def golden(name):
     """(weights, images, logits) of a golden case."""
-    arrays = dict(np.load(FOLDER / f"{name}.expected.npz"))
+    arrays = read_arrays(FOLDER / f"{name}.expected.npz")
     padded = arrays.get("logits_zero_padded_pool", arrays["logits"])
     path = FOLDER / f"{name}.npz"
     weights = (
-        dict(np.load(path))
+        read_arrays(path)
         if path.exists()
         else load_file(path.with_suffix(".safetensors"))
     )

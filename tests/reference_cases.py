@@ -6,6 +6,7 @@ import pathlib
 
 import keras
 import numpy as np
+from arrays import read_arrays
 
 from keras_vit.checkpoints import load_checkpoint
 
@@ -38,7 +39,7 @@ def load(name, **options):
 @functools.cache
 def expected(name):
     """The arrays to expect; BiT's are those of the pool padded with zeros."""
-    arrays = dict(np.load(FOLDER / CASES[name]["expected"]))
+    arrays = read_arrays(FOLDER / CASES[name]["expected"])
     padded = "_zero_padded_pool"
     arrays |= {
         key.removesuffix(padded): value

@@ -6,6 +6,7 @@ import numpy_forward
 import pytest
 import reference_cases
 from analysis_cases import case, images_of, tiny_model
+from arrays import read_arrays
 
 from keras_vit.analysis import gradient_cam
 from keras_vit.analysis.gradients import gradient_function
@@ -44,7 +45,7 @@ def test_gradient_cam_is_that_of_finite_differences(name, pooling):
     model, images, _ = case(name)
     params = {
         key: value.astype("float64")
-        for key, value in np.load(reference_cases.path_of(name)).items()
+        for key, value in read_arrays(reference_cases.path_of(name)).items()
     }
     prefix = model.config.num_prefix_tokens
     classes = np.array([3, 7])

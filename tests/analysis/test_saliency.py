@@ -5,6 +5,7 @@ import numpy_forward
 import pytest
 import reference_cases
 from analysis_cases import case, images_of, tiny_model
+from arrays import read_arrays
 
 from keras_vit.analysis import saliency
 
@@ -15,7 +16,7 @@ HYBRID = {"resnet_units": (), "resnet_width": 32, "patch_size": 1}
 def test_gradient_is_that_of_finite_differences():
     name = "vit_tiny_google"
     model, images, _ = case(name)
-    params = dict(np.load(reference_cases.path_of(name)))
+    params = read_arrays(reference_cases.path_of(name))
     found = saliency(model, images[:1], 3, method="gradient")
     assert found.shape == (1, 32, 32)
     for pixel in ((0, 0), (9, 20), (31, 31)):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from analysis_cases import case, tiny_model
+from arrays import read_arrays
 from sklearn.decomposition import PCA
 
 from keras_vit.analysis import patch_filters, position_similarity
@@ -55,7 +56,7 @@ def test_similarity_without_embeddings():
 def test_filters_are_those_of_scikit_learn(name, key):
     import reference_cases
 
-    kernel = np.load(reference_cases.path_of(name))[key]
+    kernel = read_arrays(reference_cases.path_of(name))[key]
     filters = kernel.reshape(-1, kernel.shape[-1]).T
     wanted = PCA(5, svd_solver="full").fit(filters).components_
     found = patch_filters(case(name)[0], 5)

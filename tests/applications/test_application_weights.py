@@ -5,6 +5,7 @@ import keras
 import numpy as np
 import pytest
 import shrunken
+from arrays import read_arrays
 from shrunken import images, shake
 
 import keras_vit
@@ -35,7 +36,7 @@ def test_file_gives_its_own_numbers(family, golden_sizes):
     """GELU, epsilon, size, classes and hidden layer are those of the file."""
     name = FILES[family]
     case = name.split(".")[0]
-    expected = np.load(golden.FOLDER / f"{case}.expected.npz")
+    expected = read_arrays(golden.FOLDER / f"{case}.expected.npz")
     model = keras_vit.ViT_B16(
         weights=golden.FOLDER / name, classifier_activation=None
     )
@@ -68,7 +69,7 @@ def test_weights_of_another_architecture_are_refused():
 
 
 def test_head_of_zeros_is_pointed_out(golden_sizes, tmp_path):
-    file = dict(np.load(golden.FOLDER / "vit_tiny_google.npz"))
+    file = read_arrays(golden.FOLDER / "vit_tiny_google.npz")
     file["head/kernel"] *= 0
     np.savez(tmp_path / "zeros.npz", **file)
     with pytest.warns(UserWarning, match="all zeros.*include_top=False"):

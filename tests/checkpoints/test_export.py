@@ -3,6 +3,7 @@
 import numpy as np
 import numpy_forward
 import pytest
+from arrays import read_arrays
 from exported import arrays, format_of, saved
 from reference_cases import CASES, TOLERANCE, expected, load, path_of
 
@@ -40,9 +41,7 @@ def test_numpy_forward_reads_what_is_written(name, tmp_path):
     options = {}
     if CASES[name].get("classifier") == "gap":
         options["pooling"] = "gap"
-    found = NUMPY[format](
-        dict(np.load(path)), expected(name)["image"], **options
-    )
+    found = NUMPY[format](read_arrays(path), expected(name)["image"], **options)
     np.testing.assert_allclose(
         found["logits"], expected(name)["logits"], **TOLERANCE
     )
@@ -52,7 +51,7 @@ def test_numpy_forward_reads_what_is_written(name, tmp_path):
 def test_numpy_forward_reads_google_weights_in_big_vision_layout(
     name, tmp_path
 ):
-    file = dict(np.load(saved(load(name), tmp_path, "big_vision")))
+    file = read_arrays(saved(load(name), tmp_path, "big_vision"))
     position = file.pop("pos_embedding")
     token = "cls" in file
     file["Transformer/posembed_input/pos_embedding"] = np.pad(

@@ -7,6 +7,7 @@ import h5py
 import keras
 import numpy as np
 import pytest
+from arrays import read_arrays
 from reference_cases import (
     FOLDER,
     TOLERANCE,
@@ -39,7 +40,7 @@ def renamed(name, path, *changes, extra=()):
     numpy = path_of(name).suffix == ".npz"
     folder = path_of(name) / "model.safetensors"
     file = folder if path_of(name).is_dir() else path_of(name)
-    arrays = dict(np.load(file)) if numpy else load_file(file)
+    arrays = read_arrays(file) if numpy else load_file(file)
     result = dict(extra)
     for key, value in arrays.items():
         for pattern, replacement in changes:
@@ -228,7 +229,7 @@ HUB_NAMES = [
 def test_preset_of_keras_hub(tmp_path):
     name = "vit_tiny_deep"
     parts = {"model.weights.h5": {}, "task.weights.h5": {}}
-    for key, value in np.load(path_of(name)).items():
+    for key, value in read_arrays(path_of(name)).items():
         task = key.startswith("head/")
         key = key.replace("head/", "layers/dense/")
         for pattern, replacement in HUB_NAMES:

@@ -7,6 +7,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from arrays import read_arrays
 from reference_cases import path_of
 from refusals import check
 
@@ -23,7 +24,7 @@ def warm():
 
 
 def npz_arrays(**changes):
-    return {**np.load(NPZ), **changes}
+    return {**read_arrays(NPZ), **changes}
 
 
 def write(path, **changes):

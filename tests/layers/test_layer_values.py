@@ -3,6 +3,7 @@
 import numpy as np
 import numpy_forward
 import pytest
+from arrays import read_arrays
 from keras import ops
 
 from keras_vit import layers
@@ -58,7 +59,7 @@ def test_sine_cosine_table_is_the_one_of_big_vision():
     import golden
 
     file = "vit_tiny_bigvision_gap_sincos.expected.npz"
-    expected = np.load(golden.FOLDER / file)["position_embedding"]
+    expected = read_arrays(golden.FOLDER / file)["position_embedding"]
     np.testing.assert_allclose(
         sine_cosine_table((4, 4), 32), expected, atol=1e-6
     )

@@ -5,8 +5,8 @@ import types
 import pytest
 from whole_runs import recipe
 
-from keras_vit.training import distribution, train
-from keras_vit.training.distribution import setup
+from keras_vit.training import train
+from keras_vit.training.distribution import choice, setup
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def calls(monkeypatch):
     monkeypatch.setattr(tf.distribute, "TPUStrategy", strategies)
     names = [f"tpu:{i}" for i in range(8)]
     monkeypatch.setattr(
-        distribution, "devices", lambda: made.append(("devices",)) or names
+        choice, "devices", lambda: made.append(("devices",)) or names
     )
     return made
 
