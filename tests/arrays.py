@@ -3,7 +3,6 @@
 import os
 
 import numpy as np
-from arrays import read_arrays
 
 
 def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
