@@ -31,15 +31,14 @@ def check(path, name, **options):
 
 def same_weights(one, two):
     for a, b in zip(one.weights, two.weights, strict=True):
-        a, b = keras.ops.convert_to_numpy(a), keras.ops.convert_to_numpy(b)
-        np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(*map(keras.ops.convert_to_numpy, (a, b)))
 
 
 def renamed(name, path, *changes, extra=()):
     """Writes a case again, each (pattern, replacement) applied to names."""
-    numpy = path_of(name).suffix == ".npz"
-    folder = path_of(name) / "model.safetensors"
-    file = folder if path_of(name).is_dir() else path_of(name)
+    file = path_of(name)
+    file = file / "model.safetensors" if file.is_dir() else file
+    numpy = file.suffix == ".npz"
     arrays = read_arrays(file) if numpy else load_file(file)
     result = dict(extra)
     for key, value in arrays.items():
