@@ -56,13 +56,9 @@ if importlib.util.find_spec("keras_vit") is None:
 
 # %%
 import keras
-import tensorflow as tf
 
 from keras_vit.training.distribution import devices
 
-if BACKEND == "jax":
-    # TensorFlow only reads the images, and would take the memory of the GPUs.
-    tf.config.set_visible_devices([], "GPU")
 print(f"{len(devices())} devices: {', '.join(devices())}")
 print(f"Keras {keras.__version__} on {BACKEND}")
 if "gpu" not in devices()[0]:

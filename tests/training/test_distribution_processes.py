@@ -1,5 +1,6 @@
 """How a process learns its place, and that one process alone needs none."""
 
+import functools
 import json
 
 import keras
@@ -166,9 +167,12 @@ def test_a_cluster_of_several_finds_itself(
     import jax
 
     told = []
-    monkeypatch.setattr(
-        jax.distributed, "initialize", lambda **options: told.append(options)
-    )
+
+    @functools.wraps(jax.distributed.initialize)  # with its signature
+    def initialize(**options):
+        told.append(options)
+
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
     for name in {
         name for x in start.CLUSTERS.items() for name in (x[0], *x[1])
     }:
@@ -180,6 +184,20 @@ def test_a_cluster_of_several_finds_itself(
     for options in told:
         assert "coordinator_address" not in options
         assert options["heartbeat_timeout_seconds"] < 60
+
+
+def test_an_older_jax_is_not_told_what_it_does_not_know(on_jax, monkeypatch):
+    import jax
+
+    told = []
+
+    def initialize(coordinator_address=None, heartbeat_timeout_seconds=100):
+        told.append((coordinator_address, heartbeat_timeout_seconds))
+
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    monkeypatch.setattr(start, "_jax_settings", dict)
+    start.start_jax()
+    assert told == [(None, start.HEARTBEAT_SECONDS)]
 
 
 @pytest.mark.parametrize("choice", ["single", "mirrored"])

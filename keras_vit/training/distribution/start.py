@@ -4,6 +4,7 @@ TensorFlow reads TF_CONFIG, JAX the variables of `keras.distribution`; a
 cluster of Slurm or Open MPI, and a pod of TPUs, tell JAX themselves.
 """
 
+import inspect
 import json
 import os
 
@@ -43,8 +44,7 @@ def start_jax() -> None:
     try:
         jax.distributed.initialize(
             **settings,
-            heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
-            shutdown_timeout_seconds=HEARTBEAT_SECONDS,
+            **_timeouts(jax.distributed.initialize),
         )
     except RuntimeError as error:
         if "must be called before" not in str(error):
@@ -54,6 +54,13 @@ def start_jax() -> None:
             "anything. Call keras_vit.training.distribution.setup first of "
             f"all, or unset {ADDRESSES} for a run of one process."
         ) from None
+
+
+def _timeouts(initialize) -> dict:
+    """Those that this JAX lets one choose: 0.7 has no word for the second."""
+    names = ("heartbeat_timeout_seconds", "shutdown_timeout_seconds")
+    known = inspect.signature(initialize).parameters
+    return {name: HEARTBEAT_SECONDS for name in names if name in known}
 
 
 def _jax_settings() -> dict | None:
