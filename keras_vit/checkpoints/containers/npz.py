@@ -1,8 +1,10 @@
 """`.npz` files, read and written one array at a time, without pickle."""
 
 import warnings
+import weakref
 import zipfile
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -42,8 +44,8 @@ def open_npz(path) -> TensorFile:
         OSError: when the file cannot be opened.
     """
     path = Path(path)
-    with refusing(path, "the file"):
-        archive = zipfile.ZipFile(path)  # closed with the last of the readers
+    with refusing(path, "the file"), ExitStack() as stack:
+        archive = zipfile.ZipFile(stack.enter_context(path.open("rb")))
         members = archive.infolist()
         check_members(path, members)
         tensors = {}
@@ -51,6 +53,9 @@ def open_npz(path) -> TensorFile:
             name = member.filename.removesuffix(".npy")
             with refusing(path, "the header", name):
                 tensors[name] = tensor_of(path, archive, member, name)
+        # Closed with the last of the readers, even where they are garbage in
+        # a cycle, in which Python may find the file before the archive.
+        weakref.finalize(archive, stack.pop_all().close)
     return TensorFile(str(path), tensors, kind="npz")
 
 
