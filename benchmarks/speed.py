@@ -23,7 +23,8 @@ import subprocess
 import sys
 from typing import Any
 
-from speed_sides import SIDES, Case, sizes
+from speed_case import Case, sizes
+from speed_sides import SIDES
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 WORKER = pathlib.Path(__file__).with_name("speed_worker.py")

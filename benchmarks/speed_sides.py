@@ -3,68 +3,91 @@
 A side gets the asked `Case` and returns a function that does a number of steps
 and waits until they are done. Each trains as its users would at its best:
 AdamW, one batch that stays on the device, no host in between.
-
-Letters: B images of a batch, K classes.
 """
 
 import functools
+import pathlib
+import tempfile
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
+from speed_case import CLASSES, LEARNING_RATE, Case, arrays, sizes
+from speed_torch import timm, transformers
 
-CLASSES = 1000
-LEARNING_RATE = 1e-3
-
-
-class Case(NamedTuple):
-    """What is measured."""
-
-    model: str  # of keras_vit, for example "ViT_B16"
-    image_size: int
-    task: str  # "training" or "inference"
-    batch: int
-    precision: str  # "float32" or "bfloat16"
+POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
-def arrays(case):
-    """Images (B, H, W, 3) in [-1, 1] and their labels (B,)."""
-    random = np.random.default_rng(0)
-    shape = (case.batch, case.image_size, case.image_size, 3)
-    images = random.uniform(-1, 1, shape).astype("float32")
-    return images, random.integers(0, CLASSES, case.batch)
-
-
-def sizes(case):
-    """The `ViTConfig` of the case."""
-    from keras_vit.planning.counts import vit_config
-
-    size = (case.image_size, case.image_size)
-    return vit_config(case.model, image_size=size, num_classes=CLASSES)
-
-
-def keras_policy(case):
+def our_model(case, policy):
     import keras
 
-    names = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
-    keras.config.set_dtype_policy(names[case.precision])
-
-
-def ours(case: Case) -> Callable[[int], None]:
-    keras_policy(case)
+    keras.config.set_dtype_policy(policy)
     import keras_vit
 
-    model = getattr(keras_vit, case.model)(
+    return getattr(keras_vit, case.model)(
         weights=None,
         classes=CLASSES,
         input_shape=(case.image_size, case.image_size, 3),
         classifier_activation=None,
     )
-    return keras_steps(model, case)
+
+
+def ours(case: Case) -> Callable[[int], None]:
+    return keras_steps(our_model(case, POLICIES[case.precision]), case)
+
+
+def ours_compiled(case: Case) -> Callable[[int], None]:
+    """The model on the torch backend as the torch module that it is."""
+    import torch
+
+    only_inference(case)
+    torch._inductor.config.freezing = True  # weights are constants
+    model = torch.compile(our_model(case, case.precision).eval())
+    images = torch.from_numpy(arrays(case)[0])
+
+    def infer(steps):
+        with torch.inference_mode():
+            for _ in range(steps):
+                model(images)
+
+    return infer
+
+
+def ours_openvino(case: Case) -> Callable[[int], None]:
+    """The model as Keras exports it for OpenVINO."""
+    import openvino  # pyright: ignore[reportMissingImports]
+
+    only_inference(case)
+    images, _ = arrays(case)
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/model.xml"
+        our_model(case, "float32").export(
+            path, format="openvino", verbose=False
+        )
+        core = openvino.Core()
+        # Read whole, for the file goes away.
+        weights = pathlib.Path(path).with_suffix(".bin").read_bytes()
+        read = core.read_model(pathlib.Path(path).read_bytes(), weights)
+    precision = {"float32": "f32", "bfloat16": "bf16"}[case.precision]
+    model = core.compile_model(
+        read, "CPU", {"INFERENCE_PRECISION_HINT": precision}
+    )
+
+    def infer(steps):
+        for _ in range(steps):
+            model(images)
+
+    return infer
+
+
+def only_inference(case):
+    if case.task != "inference":
+        raise ValueError("is for inference alone")
 
 
 def keras_hub(case: Case) -> Callable[[int], None]:
-    keras_policy(case)
+    import keras
+
+    keras.config.set_dtype_policy(POLICIES[case.precision])
     import keras_hub as hub  # pyright: ignore[reportMissingImports]
 
     config = sizes(case)
@@ -107,86 +130,6 @@ def keras_steps(model, case):
     return train
 
 
-def timm(case: Case, compiled: bool = False) -> Callable[[int], None]:
-    import timm as library
-
-    config = sizes(case)
-    model = library.models.VisionTransformer(
-        img_size=case.image_size,
-        patch_size=config.patch_size[0],
-        embed_dim=config.hidden_dim,
-        depth=config.num_layers,
-        num_heads=config.num_heads,
-        mlp_ratio=config.mlp_dim / config.hidden_dim,
-        num_classes=CLASSES,
-    )
-    return torch_steps(model, case, compiled)
-
-
-def transformers(case: Case) -> Callable[[int], None]:
-    import transformers as library
-
-    config = sizes(case)
-    options: dict[str, Any] = {
-        "hidden_size": config.hidden_dim,
-        "num_hidden_layers": config.num_layers,
-        "num_attention_heads": config.num_heads,
-        "intermediate_size": config.mlp_dim,
-        "image_size": case.image_size,
-        "patch_size": config.patch_size[0],
-        "num_labels": CLASSES,
-        "attn_implementation": "sdpa",
-    }
-    model = library.ViTForImageClassification(library.ViTConfig(**options))
-    return torch_steps(model, case, logits=lambda output: output.logits)
-
-
-def torch_steps(model, case, compiled=False, logits=lambda output: output):
-    """The loop that a PyTorch user writes, with autocast."""
-    import torch
-
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = model.to(device)
-    images, labels = map(torch.from_numpy, arrays(case))
-    images = images.permute(0, 3, 1, 2).contiguous().to(device)
-    labels = labels.to(device)
-    call = torch.compile(model, mode="max-autotune") if compiled else model
-    cast = functools.partial(
-        torch.autocast,
-        device,
-        torch.bfloat16,
-        enabled=case.precision == "bfloat16",
-    )
-
-    def wait():
-        if device == "cuda":
-            torch.cuda.synchronize()
-
-    def infer(steps):
-        model.eval()
-        with torch.inference_mode(), cast():
-            for _ in range(steps):
-                call(images)
-        wait()
-
-    optimizer = torch.optim.AdamW(
-        model.parameters(), LEARNING_RATE, fused=device == "cuda"
-    )
-
-    def train(steps):
-        model.train()
-        for _ in range(steps):
-            with cast():
-                output = logits(call(images))
-                loss = torch.nn.functional.cross_entropy(output, labels)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-        wait()
-
-    return {"inference": infer, "training": train}[case.task]
-
-
 class Side(NamedTuple):
     """One of the compared."""
 
@@ -199,6 +142,8 @@ SIDES = {
     "keras_vit jax": Side("jax", "jax", ours),
     "keras_vit tensorflow": Side("tensorflow", "tensorflow", ours),
     "keras_vit torch": Side("torch", "torch", ours),
+    "keras_vit torch compiled": Side("torch", "torch", ours_compiled),
+    "keras_vit openvino": Side("openvino", "tensorflow", ours_openvino),
     "keras-hub jax": Side("keras_hub", "jax", keras_hub),
     "keras-hub tensorflow": Side("keras_hub", "tensorflow", keras_hub),
     "timm": Side("timm", "torch", timm),

@@ -8,7 +8,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from speed_sides import SIDES, Case
+from speed_case import Case
+from speed_sides import SIDES
 
 # Of the square matrices whose product gives the rate of the device.
 MATRIX = {"cpu": 1536, "accelerator": 8192}

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.base import ConfiguredLayer
+from keras_vit.layers.token_dense import TokenDense
 
 __all__ = ["SelfAttention"]
 
@@ -81,14 +82,14 @@ class SelfAttention(ConfiguredLayer):
         dim = input_shape[-1]
         check_heads(dim, self.num_heads)
         self.head_dim = dim // self.num_heads
-        self.qkv = keras.layers.Dense(
+        self.qkv = TokenDense(
             3 * dim,
             kernel_initializer=projection_initializer(dim),
             bias_initializer="zeros",
             dtype=self.dtype_of("qkv"),
             name="qkv",
         )
-        self.out = keras.layers.Dense(
+        self.out = TokenDense(
             dim,
             kernel_initializer="glorot_uniform",
             bias_initializer="zeros",

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.base import ConfiguredLayer
+from keras_vit.layers.token_dense import TokenDense
 
 __all__ = ["MLP"]
 
@@ -78,7 +79,7 @@ class MLP(ConfiguredLayer):
         return input_shape
 
     def _dense(self, units, name):
-        return keras.layers.Dense(
+        return TokenDense(
             units,
             kernel_initializer="glorot_uniform",
             bias_initializer=keras.initializers.RandomNormal(stddev=1e-6),

@@ -1,0 +1,93 @@
+"""The sides of benchmarks/speed.py that are PyTorch's, as its users train."""
+
+import functools
+import importlib
+import pathlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from speed_case import CLASSES, LEARNING_RATE, Case, arrays, sizes
+
+TESTS = pathlib.Path(__file__).parents[1] / "tests"
+
+
+def timm(case: Case, compiled: bool = False) -> Callable[[int], None]:
+    # The tests know how to do without torchvision, which timm imports.
+    sys.path.append(str(TESTS))
+    library = importlib.import_module("timm_stub").import_timm()
+    config = sizes(case)
+    model = library.models.VisionTransformer(
+        img_size=case.image_size,
+        patch_size=config.patch_size[0],
+        embed_dim=config.hidden_dim,
+        depth=config.num_layers,
+        num_heads=config.num_heads,
+        mlp_ratio=config.mlp_dim / config.hidden_dim,
+        num_classes=CLASSES,
+    )
+    return torch_steps(model, case, compiled)
+
+
+def transformers(case: Case) -> Callable[[int], None]:
+    import transformers as library
+
+    config = sizes(case)
+    options: dict[str, Any] = {
+        "hidden_size": config.hidden_dim,
+        "num_hidden_layers": config.num_layers,
+        "num_attention_heads": config.num_heads,
+        "intermediate_size": config.mlp_dim,
+        "image_size": case.image_size,
+        "patch_size": config.patch_size[0],
+        "num_labels": CLASSES,
+        "attn_implementation": "sdpa",
+    }
+    model = library.ViTForImageClassification(library.ViTConfig(**options))
+    return torch_steps(model, case, logits=lambda output: output.logits)
+
+
+def torch_steps(model, case, compiled=False, logits=lambda output: output):
+    """The loop that a PyTorch user writes, with autocast."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = model.to(device)
+    images, labels = map(torch.from_numpy, arrays(case))
+    images = images.permute(0, 3, 1, 2).contiguous().to(device)
+    labels = labels.to(device)
+    call = torch.compile(model, mode="max-autotune") if compiled else model
+    cast = functools.partial(
+        torch.autocast,
+        device,
+        torch.bfloat16,
+        enabled=case.precision == "bfloat16",
+    )
+
+    def wait():
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    def infer(steps):
+        model.eval()
+        with torch.inference_mode(), cast():
+            for _ in range(steps):
+                call(images)
+        wait()
+
+    optimizer = torch.optim.AdamW(
+        model.parameters(), LEARNING_RATE, fused=device == "cuda"
+    )
+
+    def train(steps):
+        model.train()
+        for _ in range(steps):
+            with cast():
+                output = logits(call(images))
+                loss = torch.nn.functional.cross_entropy(output, labels)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        wait()
+
+    return {"inference": infer, "training": train}[case.task]

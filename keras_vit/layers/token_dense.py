@@ -1,0 +1,67 @@
+"""A dense layer over tokens whose gradient is a product of two matrices.
+
+Axes: B batch, N tokens, D features in, M features out.
+"""
+
+import keras
+from keras import ops
+
+__all__ = ["TokenDense"]
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class TokenDense(keras.layers.Dense):
+    """`keras.layers.Dense`, with a backward pass that suits CPUs.
+
+    The gradient of the kernel sums over batch and tokens. Left to itself, JAX
+    takes the upstream gradient transposed, and XLA for CPUs then computes the
+    sums behind it, which grow with each block, again for each kernel. Here
+    both axes are one, and nothing is transposed. Values and gradients are
+    those of `keras.layers.Dense`; other backends use that one's own.
+
+    Args:
+        units: int, M; this and all others as in `keras.layers.Dense`.
+
+    Input shape:
+        (B, N, D), or any shape that ends with D.
+
+    Output shape:
+        (B, N, M).
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 197, 768))
+    >>> TokenDense(3072)(tokens).shape
+    (2, 197, 3072)
+    """
+
+    def call(self, inputs, training=None):
+        if keras.backend.backend() != "jax":
+            return super().call(inputs, training=training)
+        x = product(inputs, ops.convert_to_tensor(self.kernel))  # (B, N, M)
+        if self.bias is not None:
+            x = ops.add(x, self.bias)
+        return x if self.activation is None else self.activation(x)
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        # Keras asks for the very type, as subclasses may compute otherwise.
+        super().quantize(mode, type_check=False, config=config)
+
+
+@ops.custom_gradient
+def product(x, kernel):
+    """The matrix product of x (B, N, D) and kernel (D, M)."""
+
+    def gradient(*args, upstream=None):
+        if upstream is None:
+            (upstream,) = args  # (B, N, M)
+        rows = ops.reshape(upstream, (-1, upstream.shape[-1]))  # (B * N, M)
+        tokens = ops.reshape(x, (-1, x.shape[-1]))  # (B * N, D)
+        of_x = ops.matmul(rows, ops.transpose(kernel))  # (B * N, D)
+        of_kernel = ops.matmul(ops.transpose(tokens), rows)  # (D, M)
+        return (
+            ops.cast(ops.reshape(of_x, x.shape), x.dtype),
+            ops.cast(of_kernel, kernel.dtype),
+        )
+
+    return ops.matmul(x, kernel), gradient

@@ -1,0 +1,77 @@
+"""The dense layer of tokens is Keras's own, forward and backward."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_vit.layers.token_dense import TokenDense, product
+
+X = np.random.default_rng(0).normal(size=(3, 5, 4)).astype("float32")
+UPSTREAM = np.random.default_rng(1).normal(size=(3, 5, 6)).astype("float32")
+
+
+@pytest.fixture
+def on_jax(backend):
+    if backend != "jax":
+        pytest.skip("Other backends use Keras's own layer.")
+
+
+def test_output_is_that_of_numpy():
+    layer = TokenDense(6, bias_initializer="normal", activation="relu")
+    found = ops.convert_to_numpy(layer(X))
+    kernel, bias = map(ops.convert_to_numpy, layer.weights)
+    np.testing.assert_allclose(found, np.maximum(X @ kernel + bias, 0), 1e-5)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (15,), (3, 1, 5)])
+def test_gradients_are_those_of_numpy(on_jax, shape):
+    import jax
+
+    kernel = np.random.default_rng(2).normal(size=(4, 6)).astype("float32")
+    x, upstream = X.reshape(*shape, 4), UPSTREAM.reshape(*shape, 6)
+    _, backward = jax.vjp(product, x, kernel)
+    of_x, of_kernel = backward(upstream)
+    np.testing.assert_allclose(of_x, upstream @ kernel.T, 1e-5, 1e-6)
+    expected = np.tensordot(X, UPSTREAM, axes=((0, 1), (0, 1)))
+    np.testing.assert_allclose(of_kernel, expected, 1e-5, 1e-6)
+
+
+def test_second_derivatives_are_there(on_jax):
+    """Of the sum of squares, which a penalty on gradients takes."""
+    import jax
+
+    kernel = np.ones((4, 6), "float32")
+
+    def penalty(kernel):
+        loss = jax.grad(lambda x: ops.sum(product(x, kernel) ** 2))
+        return ops.sum(loss(X) ** 2)
+
+    # The gradient of x is 2 x k k', of which the sum of squares is taken.
+    step = 1e-2
+    moved = kernel.copy()
+    moved[1, 2] += step
+    slope = (penalty(moved) - penalty(2 * kernel - moved)) / (2 * step)
+    np.testing.assert_allclose(jax.grad(penalty)(kernel)[1, 2], slope, 1e-2)
+
+
+def test_low_precision_gradients_have_the_dtype_of_their_inputs(on_jax):
+    import jax
+
+    x, kernel = ops.cast(X, "bfloat16"), ops.ones((4, 6), "bfloat16")
+    _, backward = jax.vjp(product, x, kernel)
+    found = backward(ops.cast(UPSTREAM, "bfloat16"))
+    assert [str(array.dtype) for array in found] == ["bfloat16"] * 2
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_is_quantised_as_keras_own(mode):
+    layer, expected = TokenDense(6), keras.layers.Dense(6)
+    layer.build((None, 5, 4))
+    expected.build((None, 5, 4))
+    expected.set_weights(layer.get_weights())
+    layer.quantize(mode)
+    expected.quantize(mode)
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(layer(X)), ops.convert_to_numpy(expected(X))
+    )
