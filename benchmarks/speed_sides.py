@@ -99,10 +99,11 @@ def keras_hub(case: Case) -> Callable[[int], None]:
         hidden_dim=config.hidden_dim,
         mlp_dim=config.mlp_dim,
     )
-    model = hub.models.ViTImageClassifier(
+    task = hub.models.ViTImageClassifier(
         backbone=backbone, num_classes=CLASSES, preprocessor=None
     )
-    return keras_steps(model, case)
+    # A plain model: a task's own fit takes no batches from a generator.
+    return keras_steps(keras.Model(task.inputs, task.outputs), case)
 
 
 def keras_steps(model, case):

@@ -8,6 +8,8 @@ import tempfile
 KERAS_HOME = tempfile.TemporaryDirectory(prefix="keras-home-")
 os.environ["KERAS_HOME"] = KERAS_HOME.name
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# XLA takes longer to optimise tiny programs than to run them.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 import keras  # noqa: E402
 import pytest  # noqa: E402

@@ -50,7 +50,7 @@ def environments(count: int, devices: int) -> list[dict]:
                 "KERAS_DISTRIBUTION_JOB_ADDRESSES": addresses[0],
                 "KERAS_DISTRIBUTION_NUM_PROCESSES": str(count),
                 "KERAS_DISTRIBUTION_PROCESS_ID": str(i),
-                "XLA_FLAGS": flag,
+                "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flag}",
             }
             for i in range(count)
         ]

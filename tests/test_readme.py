@@ -4,12 +4,15 @@ import importlib.util
 import pathlib
 import re
 
+import pytest
+
 import keras_vit
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_table_of_models_is_what_the_models_are():
     path = ROOT / "tools" / "make_model_table.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)

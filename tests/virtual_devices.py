@@ -35,7 +35,7 @@ def run(script: str, *arguments, devices: int, backend: str) -> str:
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            "XLA_FLAGS": flag,
+            "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flag}",
         },
         capture_output=True,
         text=True,

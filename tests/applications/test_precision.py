@@ -12,8 +12,20 @@ def tiny_sizes(monkeypatch):
     shrunken.shrink(monkeypatch)
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-@pytest.mark.parametrize("name", ["ViT_R50_B16", "Mixer_S8", "BiT_R50x1"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        ("ViT_R50_B16", "mixed_bfloat16"),
+        ("Mixer_S8", "mixed_float16"),
+        pytest.param("ViT_R50_B16", "mixed_float16", marks=SLOW),
+        pytest.param("Mixer_S8", "mixed_bfloat16", marks=SLOW),
+        pytest.param("BiT_R50x1", "mixed_bfloat16", marks=SLOW),
+        pytest.param("BiT_R50x1", "mixed_float16", marks=SLOW),
+    ],
+)
 def test_mixed_precision_trains_and_reloads(name, policy, tmp_path):
     model = shake(shrunken.build(name, dtype=policy))
     assert {w.dtype for w in model.trainable_weights} == {"float32"}
@@ -46,7 +58,9 @@ def kernel_after_fit(name, backend, **options):
     return np.array(model.get_layer("predictions").kernel)
 
 
-@pytest.mark.parametrize("name", ["ViT_B16", "BiT_R50x1"])
+@pytest.mark.parametrize(
+    "name", ["ViT_B16", pytest.param("BiT_R50x1", marks=SLOW)]
+)
 def test_compiled_accumulated_and_averaged_steps(name, backend):
     plain = kernel_after_fit(name, backend)
     accumulated = kernel_after_fit(name, backend, gradient_accumulation_steps=2)
@@ -65,7 +79,7 @@ def test_compiled_accumulated_and_averaged_steps(name, backend):
 
 # torch warns of its own parts and of what it leaves uncompiled.
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.slow
+@SLOW
 def test_torch_compiles_a_step(backend):
     if backend != "torch":
         pytest.skip("jit_compile is torch.compile on the torch backend only")
@@ -87,7 +101,7 @@ QUANTIZATIONS = {"int8": 0.1, "int4": 0.7, "float8": 0.5}
         ("ViT_B16", "int4"),
         ("ViT_B16", "float8"),
         *(
-            pytest.param(name, mode, marks=pytest.mark.slow)
+            pytest.param(name, mode, marks=SLOW)
             for name in ("ViT_R50_B16", "Mixer_S8")
             for mode in QUANTIZATIONS
         ),
