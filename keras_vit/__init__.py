@@ -2,7 +2,7 @@
 
 `keras_vit.ViT_B16(...)` and its kin build the models of the papers, called
 as in `keras.applications`; `keras_vit.layers` and `keras_vit.models` hold
-what they are made of.
+what they are made of, `keras_vit.variants` what the paper compares them with.
 """
 
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from keras_vit import _environment
 
 _environment.check()
 
-from keras_vit import analysis, checkpoints, layers, models
+from keras_vit import analysis, checkpoints, layers, models, variants
 from keras_vit.applications import (
     BiT_R50x1,
     BiT_R50x3,
@@ -101,6 +101,7 @@ __all__ = [
     "predict",
     "preprocess_input",
     "save_checkpoint",
+    "variants",
 ]
 
 

@@ -20,7 +20,7 @@ class Info:
     Args:
         source: str, the file.
         format: str, its format.
-        family: "vit", "mixer" or "bit".
+        family: "vit", "mixer", "bit" or "variant".
         fields: dict, the config of the model that it holds.
         num_parameters: int, numbers in its weights.
         shapes: dict from the file's names to shapes.

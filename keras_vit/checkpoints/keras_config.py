@@ -155,7 +155,12 @@ def bit_sizes(config):
     ]
 
 
-SIZES = {"vit": vit_sizes, "mixer": mixer_sizes, "bit": bit_sizes}
+SIZES = {
+    "vit": vit_sizes,
+    "mixer": mixer_sizes,
+    "bit": bit_sizes,
+    "variant": vit_sizes,
+}
 
 
 def check_shapes(path, model: keras.Model, tensors: dict) -> None:

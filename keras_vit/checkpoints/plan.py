@@ -55,6 +55,7 @@ def plan_of(
         ValueError: one that lists all weights that are missing in the file,
             that the model has no use for, and that are of another shape.
     """
+    refuse_another_variant(source, configured, target)
     have, want = set(source.rows), set(target.variables)
     fresh = fresh_paths(source, configured, target)
     dropped = droppable(have, want, fresh) | (fresh & have)
@@ -158,6 +159,24 @@ def differences(configured, target) -> list:
         and name in configured.fields
         and target.config[name] != configured.fields[name]
     ]
+
+
+def refuse_another_variant(source, configured, target) -> None:
+    """Some compute different things with weights of the same names."""
+    held = configured.fields.get("variant")
+    wanted = target.config.get("variant")
+    if held != wanted:
+        raise ValueError(
+            f"The weights in {source.file.path!r} are of {told(held)}, "
+            f"{target.name!r} is {told(wanted)}. Build the model for the file "
+            "with keras_vit.checkpoints.load_checkpoint."
+        )
+
+
+def told(variant) -> str:
+    if variant is None:
+        return "a model of keras_vit.models"
+    return f"the variant {variant}"
 
 
 def refuse_unless_fitting(source, target, missing, unused, wrong) -> None:

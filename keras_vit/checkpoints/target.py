@@ -14,6 +14,7 @@ FAMILIES = {
     "vit": "keras_vit>VisionTransformer",
     "mixer": "keras_vit>Mixer",
     "bit": "keras_vit>BiT",
+    "variant": "keras_vit>VariantTransformer",
 }
 
 
@@ -23,7 +24,7 @@ class Target:
 
     Args:
         name: str, the model's name.
-        family: "vit", "mixer" or "bit".
+        family: "vit", "mixer", "bit" or "variant".
         variables: dict from path to Keras variable.
         facts: `Facts` for the transforms.
         grid: (rows, columns) of the patches, or None.
@@ -83,6 +84,8 @@ def target_of(model: keras.Model) -> Target:
     )
     config = getattr(model, "config", None)
     config = dataclasses.asdict(config) if config else {}
+    if "variant" in config:  # which has the paths of a Vision Transformer
+        family = "variant"
     grid = getattr(position, "grid", None)
     return Target(model.name, family, variables, facts, grid, config)
 
@@ -103,7 +106,7 @@ def build(family: str, fields: dict, **kwargs) -> keras.Model:
     """Builds a model from the fields of its config.
 
     Args:
-        family: "vit", "mixer" or "bit".
+        family: "vit", "mixer", "bit" or "variant".
         fields: dict, arguments of the config.
         **kwargs: `name`, `dtype` of the model.
 

@@ -4,8 +4,11 @@ import dataclasses
 
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.models.sizes import BIT, MIXER, VIT
+from keras_vit.variants import VariantConfig, VariantTransformer
 
-__all__ = ["DIGITS", "config_of", "family_of", "options_of"]
+__all__ = ["DIGITS", "TRANSFORMERS", "config_of", "family_of", "options_of"]
+
+TRANSFORMERS = (VisionTransformer, VariantTransformer)
 
 # The model without a name, of the quick start; found on validation images.
 DIGITS = {
@@ -33,20 +36,24 @@ TINY_MIXER = {
 ABOUT_WEIGHTS = ("name", "weights", "head", "size")
 
 
-def family_of(name: str | None) -> type:
+def family_of(name: str | None, variant: VariantConfig | None = None) -> type:
     """The class of a named model.
 
     Args:
         name: str, an application; None is a Vision Transformer.
+        variant: a `VariantConfig`; None is the plain model.
 
     Returns:
-        `VisionTransformer`, `Mixer` or `BiT`.
+        `VisionTransformer`, `VariantTransformer`, `Mixer` or `BiT`.
 
     Example:
         >>> family_of("Mixer_B16").__name__
         'Mixer'
     """
-    return Mixer if name in MIXER else BiT if name in BIT else VisionTransformer
+    if name in MIXER or name in BIT:
+        return Mixer if name in MIXER else BiT
+    plain = variant in (None, VariantConfig())
+    return VisionTransformer if plain else VariantTransformer
 
 
 def options_of(model, family: type) -> dict:
@@ -54,7 +61,7 @@ def options_of(model, family: type) -> dict:
 
     Args:
         model: a `ModelConfig`.
-        family: a class of keras_vit.models.
+        family: the class of the model.
 
     Returns:
         Name to value, without what is as the model has it.
@@ -90,8 +97,8 @@ def config_of(model, num_classes: int, **options):
         **options: more fields, such as head_bias.
 
     Returns:
-        A `ViTConfig`, `MixerConfig` or `BiTConfig`, for images in [0, 255]
-        and logits.
+        A `ViTConfig`, `VariantTransformerConfig`, `MixerConfig` or
+        `BiTConfig`, for images in [0, 255] and logits.
 
     Raises:
         ValueError: for values that do not fit together.
@@ -100,12 +107,12 @@ def config_of(model, num_classes: int, **options):
         >>> config_of(ModelConfig(image_size=32, patch_size=8), 10).grid
         (4, 4)
     """
-    family = family_of(model.name)
+    family = family_of(model.name, model.variant)
     fields = {**VIT, **MIXER, **BIT, None: DIGITS}[model.name]
     if model.size == "tiny":
         fields = {**fields, **tiny_fields(fields)}
     fields = {**fields, **options_of(model, family), **options}
-    if family is VisionTransformer:
+    if family in TRANSFORMERS:
         pooling = fields.setdefault("pooling", "token")
         fields["class_token"] = pooling == "token"
     return family.config_class(

@@ -7,11 +7,16 @@ import keras
 
 from keras_vit import applications, checkpoints
 from keras_vit.checkpoints.public.fetch import resolve
-from keras_vit.models import VisionTransformer
-from keras_vit.training.architectures import config_of, family_of, options_of
+from keras_vit.training.architectures import (
+    TRANSFORMERS,
+    config_of,
+    family_of,
+    options_of,
+)
 from keras_vit.training.losses import make_loss
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.run_weights import class_names_of, located, opened
+from keras_vit.variants import VariantConfig
 
 __all__ = [
     "check_backend",
@@ -22,7 +27,12 @@ __all__ = [
     "total_steps",
 ]
 
-FAMILIES = {"vit": "ViT_B16", "mixer": "Mixer_B16", "bit": "BiT_R50x1"}
+FAMILIES = {
+    "vit": "ViT_B16",
+    "mixer": "Mixer_B16",
+    "bit": "BiT_R50x1",
+    "variant": "ViT_B16",
+}
 HEAD = "predictions"  # The classification layer of every model.
 
 
@@ -112,7 +122,7 @@ def total_steps(recipe, steps_per_epoch: int) -> int:
 
 
 def _fresh(recipe, class_names):
-    family = family_of(recipe.model.name)
+    family = family_of(recipe.model.name, recipe.model.variant)
     config = config_of(
         recipe.model,
         len(class_names),
@@ -149,7 +159,7 @@ def _loaded(recipe, class_names):
 
 def _asked(recipe, info) -> dict:
     """What a recipe asks of weights, as arguments of an application."""
-    family = family_of(recipe.model.name or FAMILIES[info.family])
+    family = _family_of_weights(recipe.model, info)
     options = options_of(recipe.model, family)
     size = options.pop("image_size", info.fields["image_size"])
     height, width = (size, size) if isinstance(size, int) else size
@@ -158,6 +168,25 @@ def _asked(recipe, info) -> dict:
         options.pop("representation_dim", None)  # a part of the new head
     options |= _memory(recipe.training, family)
     return {**options, "input_shape": (height, width, channels)}
+
+
+def _family_of_weights(model, info):
+    """The class of the model that weights are of."""
+    plain = VariantConfig()
+    held = VariantConfig(**info.fields.get("variant", {}))
+    if held != plain and model.name is not None:
+        raise ValueError(
+            f"{info.source!r} holds a variant, which no application builds. "
+            f"Received: model.name={model.name!r}. Leave it out."
+        )
+    if model.variant not in (plain, held):
+        raise ValueError(
+            f"Weights bring their own variant, which is {held} in "
+            f"{info.source!r}. Received: model.variant={model.variant}. Leave "
+            "it out, or leave out model.weights to train a variant from "
+            "scratch."
+        )
+    return family_of(model.name or FAMILIES[info.family], held)
 
 
 def _with_new_head(model, recipe):
@@ -194,7 +223,7 @@ def _memory(training, family):
     """The model's share of the options that save memory."""
     if not training.rematerialize:
         return {}
-    if family is not VisionTransformer:
+    if family not in TRANSFORMERS:
         raise ValueError(
             f"A {family.__name__} has no blocks that compute their "
             "activations again. Received: training.rematerialize=True. Set it "

@@ -83,19 +83,19 @@ def fail(message: str) -> NoReturn:
     raise SystemExit(USAGE_ERROR)
 
 
-def _defaults(record) -> dict:
-    """Defaults of the fields of the groups of a record.
+def _defaults(record, prefix="") -> dict:
+    """Defaults of the fields of the groups of a record, and of their groups.
 
     Those of jsonargparse are what a group is after its `__post_init__`,
     which may have completed what was not given.
     """
-    return {
-        f"{group.name}.{field.name}": field.default
-        for group in dataclasses.fields(record)
-        if dataclasses.is_dataclass(group.type)
-        for field in dataclasses.fields(group.type)
-        if field.default is not dataclasses.MISSING
-    }
+    defaults = {}
+    for field in dataclasses.fields(record):
+        if dataclasses.is_dataclass(field.type):
+            defaults |= _defaults(field.type, f"{prefix}{field.name}.")
+        elif prefix and field.default is not dataclasses.MISSING:
+            defaults[prefix + field.name] = field.default
+    return defaults
 
 
 def _suggestion(message: str, keys: list[str]) -> str:

@@ -6,6 +6,7 @@ from keras_vit.models.base import check_choice, check_rates, check_size
 from keras_vit.models.sizes import BIT, MIXER, VIT
 from keras_vit.training.architectures import config_of
 from keras_vit.training.checks import check_positive
+from keras_vit.variants import VariantConfig
 
 __all__ = ["ModelConfig"]
 
@@ -80,6 +81,10 @@ class ModelConfig:
     """Probability to skip the last block in training; it grows linearly from
     0 for the first."""
 
+    variant: VariantConfig = VariantConfig()
+    """What a Vision Transformer does otherwise than the plain one; weights
+    bring their own variant."""
+
     size: str = "full"
     """"tiny" is the smallest model of the named kind, to try a recipe out."""
 
@@ -121,7 +126,8 @@ class ModelConfig:
             num_classes: int, number of classes.
 
         Returns:
-            A `ViTConfig`, `MixerConfig` or `BiTConfig`.
+            A `ViTConfig`, `VariantTransformerConfig`, `MixerConfig` or
+            `BiTConfig`.
 
         Raises:
             ValueError: for values that do not fit together.

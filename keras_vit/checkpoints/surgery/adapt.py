@@ -1,6 +1,7 @@
 """How a weight of a file becomes one of another shape in the model."""
 
 import dataclasses
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -9,7 +10,10 @@ from keras_vit.checkpoints.surgery.patch_resize import (
     adapt_channels,
     resize_patches,
 )
-from keras_vit.checkpoints.surgery.resample import resample_position_embedding
+from keras_vit.checkpoints.surgery.resample import (
+    resample_position_embedding,
+    resize_matrix,
+)
 
 __all__ = ["Adapter", "adapter"]
 
@@ -40,7 +44,8 @@ def adapter(path, shape, configured, target, resampling) -> Adapter | None:
     Returns:
         An `Adapter`, or None when the shapes cannot be brought together.
     """
-    adapt = ADAPTERS.get(path)
+    # A table before a later block is one like that before the first.
+    adapt = ADAPTERS.get(re.sub(r"^position_embedding_\d+/", POSITION, path))
     if adapt is not None:
         found = adapt(shape, configured, target, path, resampling)
         if found is not None:
@@ -72,6 +77,34 @@ def adapt_position(shape, configured, target, path, resampling):
     if old_prefix != prefix:
         parts.append(f"prefix tokens {old_prefix} -> {prefix}")
     return Adapter(function, ", ".join(parts))
+
+
+def adapt_axis(shape, configured, target, path, resampling):
+    """Of a table with a vector for each row, or each column, of the grid."""
+    old, new = shape[0], target.shape(path)[0]
+    if old == new or shape[1] != target.shape(path)[1]:
+        return None
+    matrix = resize_matrix(old, new, resampling)  # (new, old)
+    return Adapter(
+        lambda table: (matrix @ table).astype("float32"),
+        f"{path.split('/')[1]} {old} -> {new} ({resampling})",
+    )
+
+
+def adapt_offsets(shape, configured, target, path, resampling):
+    """The same offset is another way in a grid of other columns."""
+    old = tuple(configured.grid), configured.facts.num_prefix_tokens
+    new = tuple(target.grid), target.facts.num_prefix_tokens
+    if old == new:
+        return None
+    raise ValueError(
+        "Relative positions are offsets in the sequence of tokens, row by "
+        "row, and mean nothing in another grid. Received: weights of "
+        f"{old[0][0]}x{old[0][1]} patches and {old[1]} prefix tokens for a "
+        f"model of {new[0][0]}x{new[0][1]} and {new[1]}. Keep the image size "
+        "and the pooling of the weights, or train a variant with 1-D or 2-D "
+        "positions."
+    )
 
 
 def adapt_patches(shape, configured, target, path, resampling):
@@ -113,8 +146,12 @@ def describe_kernel(old, new) -> str:
     return ", ".join(parts)
 
 
+POSITION = "position_embedding/"
 ADAPTERS = {
-    "position_embedding/embedding": adapt_position,
+    f"{POSITION}embedding": adapt_position,
+    f"{POSITION}rows": adapt_axis,
+    f"{POSITION}columns": adapt_axis,
+    f"{POSITION}offsets": adapt_offsets,
     "patch_embed/projection/kernel": adapt_patches,
     "root_conv/kernel": adapt_root,
 }

@@ -19,7 +19,7 @@ def adapted_fields(
 
     Args:
         configured: what the file says.
-        family: "vit", "mixer" or "bit".
+        family: "vit", "mixer", "bit" or "variant".
         classes: int or None, see `load_checkpoint`, as the rest.
         input_shape: (height, width, channels) or None.
         include_top: bool.

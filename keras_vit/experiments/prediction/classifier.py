@@ -16,10 +16,11 @@ from keras_vit.experiments.prediction.sources import read_pixels
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.preprocessing import LABEL_FILES
 from keras_vit.preprocessing import class_names as public_class_names
+from keras_vit.variants import VariantTransformer
 
 __all__ = ["Classifier", "classifier_of"]
 
-MODELS = (BiT, Mixer, VisionTransformer)
+MODELS = (BiT, Mixer, VisionTransformer, VariantTransformer)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,93 @@
+"""Position embeddings of a row and a column.
+
+Axes: B batch, R and C rows and columns of the grid of patches, P prefix
+tokens (such as the class token), T = P + R * C tokens, D hidden dimension.
+"""
+
+import keras
+from keras import ops
+
+from keras_vit.layers.base import ConfiguredLayer
+
+__all__ = ["AddPositionEmbedding2D"]
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class AddPositionEmbedding2D(ConfiguredLayer):
+    """Adds to each patch what tells its column and its row.
+
+    The 2-dimensional positional embedding of appendix D.4 (Table 8) of "An
+    Image Is Worth 16x16 Words" (arXiv:2010.11929): two learned tables of
+    vectors of size D / 2, one for the columns (X) and one for the rows (Y),
+    joined to a vector of size D. Prefix tokens have no place in the image;
+    nothing is added to them.
+
+    Args:
+        grid: (rows, columns) of the patches.
+        num_prefix_tokens: int, tokens in front of the patches.
+        stddev: float, standard deviation of the normal distribution that the
+            tables start from.
+
+    Input shape:
+        (B, T, D).
+
+    Output shape:
+        (B, T, D).
+
+    Raises:
+        ValueError: when built on an odd D, or on a sequence whose length is
+            not rows * columns + num_prefix_tokens.
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 197, 768))
+    >>> AddPositionEmbedding2D((14, 14), num_prefix_tokens=1)(tokens).shape
+    (2, 197, 768)
+    """
+
+    def __init__(self, grid, *, num_prefix_tokens=0, stddev=0.02, **kwargs):
+        super().__init__(**kwargs)
+        self.grid = tuple(grid)
+        self.num_prefix_tokens = num_prefix_tokens
+        self.stddev = stddev
+
+    def build(self, input_shape):
+        rows, columns = self.grid
+        _, length, dim = input_shape
+        if length != rows * columns + self.num_prefix_tokens or dim % 2:
+            raise ValueError(
+                f"A grid of {rows}x{columns} patches with "
+                f"{self.num_prefix_tokens} prefix tokens makes "
+                f"{rows * columns + self.num_prefix_tokens} tokens, and their "
+                "size must be even: half is the column's, half the row's. "
+                f"Received: input_shape={tuple(input_shape)}. Set grid and "
+                "num_prefix_tokens to what the layers before this one make, "
+                "and an even hidden_dim."
+            )
+        self.columns = self._table(columns, dim, "columns")  # (C, D / 2)
+        self.rows = self._table(rows, dim, "rows")  # (R, D / 2)
+
+    def call(self, x):
+        rows, columns = self.grid
+        half = self.rows.shape[-1]
+        shape = (rows, columns, half)
+        table = ops.concatenate(
+            [
+                ops.broadcast_to(self.columns[None], shape),
+                ops.broadcast_to(self.rows[:, None], shape),
+            ],
+            axis=-1,
+        )  # (R, C, D)
+        table = ops.reshape(table, (rows * columns, 2 * half))  # (R * C, D)
+        prefix = [(self.num_prefix_tokens, 0), (0, 0)]
+        return x + ops.cast(ops.pad(table, prefix), x.dtype)  # (B, T, D)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def _table(self, length, dim, name):
+        return self.add_weight(
+            name=name,
+            shape=(length, dim // 2),
+            initializer=keras.initializers.RandomNormal(stddev=self.stddev),
+        )

@@ -1,0 +1,105 @@
+"""What a variant does otherwise than the plain Vision Transformer."""
+
+import dataclasses
+
+from keras_vit.models import ViTConfig
+from keras_vit.models.base import check_choice
+
+__all__ = ["VariantConfig", "VariantTransformerConfig"]
+
+# Where the position embedding can be, by kind; the first is the default.
+PLACES = {
+    "none": (None,),
+    "1d": ("stem", "every_layer", "every_layer_shared"),
+    "2d": ("stem", "every_layer", "every_layer_shared"),
+    "relative": ("every_layer", "every_layer_shared"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class VariantConfig:
+    """A variant of the Vision Transformer; the default is the plain model.
+
+    The comparisons of appendix D of "An Image Is Worth 16x16 Words"
+    (arXiv:2010.11929).
+    """
+
+    position: str = "1d"
+    """Position embedding (Table 8): "none"; "1d", that of the plain model;
+    "2d", a table of columns and one of rows, concatenated; "relative", a key
+    for each offset between two tokens, which adds to the attention."""
+
+    position_at: str | None = None
+    """Where it is added: at the "stem", which is the input of the first
+    block, to the input of "every_layer", a table each, or of every layer the
+    same ("every_layer_shared"). null is the stem; of relative positions,
+    which act in the attention, every layer."""
+
+    def __post_init__(self):
+        check_choice("position", self.position, PLACES)
+        places = PLACES[self.position]
+        if self.position_at not in (None, *places):
+            raise ValueError(
+                f'A position embedding of kind "{self.position}" cannot be '
+                f"at {self.position_at!r}. Expected position_at to be one of "
+                f"{', '.join(map(repr, dict.fromkeys([*places, None])))}."
+            )
+        # One record of one model: null and what it means are equal.
+        object.__setattr__(self, "position_at", self.position_at or places[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class VariantTransformerConfig(ViTConfig):
+    """Everything that defines a variant: a `ViTConfig` with one field more.
+
+    Whatever reads a `ViTConfig` reads this one as well.
+
+    Args:
+        variant: a `VariantConfig`, or a dictionary of its fields.
+
+    Raises:
+        ValueError: for values that do not fit together, with what would.
+
+    Example:
+
+    >>> config = VariantTransformerConfig(
+    ...     variant=VariantConfig(position="2d"), num_classes=10
+    ... )
+    >>> config.variant.position_at
+    'stem'
+    """
+
+    variant: VariantConfig = VariantConfig()
+
+    def __post_init__(self):
+        super().__post_init__()
+        variant = self.variant
+        if isinstance(variant, dict):
+            variant = VariantConfig(**variant)
+            object.__setattr__(self, "variant", variant)
+        if not isinstance(variant, VariantConfig):
+            raise ValueError(
+                f"variant must be a VariantConfig. Received: {variant!r}."
+            )
+        self._check_position()
+
+    def _check_position(self):
+        position = self.variant.position
+        if position != "1d" and self.position_embedding != "learned":
+            raise ValueError(
+                f"A {self.position_embedding!r} table takes the place of the "
+                f'learned one of position="1d". Received: position='
+                f'{position!r}. Set position_embedding to "learned".'
+            )
+        if position == "2d" and self.hidden_dim % 2:
+            raise ValueError(
+                "Half of a 2-D position embedding is the column's, half the "
+                f"row's. Received: hidden_dim={self.hidden_dim}. Choose an "
+                "even one."
+            )
+        if position == "relative" and self.flash_attention:
+            raise ValueError(
+                "Relative positions add logits that depend on the query, "
+                "which no fused kernel does. Received: flash_attention=True "
+                'with position="relative". Set flash_attention to None.'
+            )
