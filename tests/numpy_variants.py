@@ -32,12 +32,19 @@ def logits(weights, images, *, grid, patch_size, num_heads, variant):
         token = weights["class_token/token"][0]
         x = np.stack([np.concatenate([token, image]) for image in x])
     layer = 0
-    while f"block_{layer}/attention_norm/gamma" in weights:
+    while subtree(weights, f"block_{layer}/"):
         position = table_of(weights, layer, variant["position_at"])
         if position and "offsets" not in position:
             x = x + added(position, grid, has_token)
         block = subtree(weights, f"block_{layer}/")
-        x = pre_norm_block(block, x, num_heads, position)
+        offsets = position.get("offsets")
+        if variant["attention"] == "axial":
+            for axis, sequences in along_axes(grid).items():
+                half = subtree(block, f"{axis}/")
+                x = pre_norm_block(half, x, num_heads, grid, sequences)
+        else:
+            everyone = [range(x.shape[1])]
+            x = pre_norm_block(block, x, num_heads, grid, everyone, offsets)
         layer += 1
     x = norm(x, weights, "encoder_norm")
     pooled = x[:, 0] if has_token else x.mean(axis=1)
@@ -77,13 +84,26 @@ def added(table, grid, has_token):
     return np.stack(nothing + vectors)
 
 
-def pre_norm_block(weights, x, num_heads, position):
-    y = norm(x, weights, "attention_norm")
-    x = x + attention(
-        subtree(weights, "attention/"), y, num_heads, position.get("offsets")
-    )
+def along_axes(grid):
+    """Which tokens attend to each other, in rows and then in columns."""
+    numbers = np.arange(grid[0] * grid[1]).reshape(grid)
+    return {"rows": list(numbers), "columns": list(numbers.T)}
+
+
+def pre_norm_block(weights, x, num_heads, grid, sequences, offsets=None):
+    """Attention within each sequence of tokens, then the MLP."""
+    y, mixed = norm(x, weights, "attention_norm"), np.empty_like(x)
+    own = {
+        k.replace("attention/attention/", "attention/"): v
+        for k, v in weights.items()
+    }
+    for tokens in sequences:
+        mixed[:, tokens] = attention(
+            subtree(own, "attention/"), y[:, tokens], num_heads, offsets
+        )
+    x = x + mixed
     y = norm(x, weights, "mlp_norm")
-    return x + mlp(subtree(weights, "mlp/"), y)
+    return x + mlp(subtree(weights, "mlp/"), y, grid)
 
 
 def attention(weights, x, num_heads, offsets=None):
@@ -109,9 +129,31 @@ def attention(weights, x, num_heads, offsets=None):
     return dense(np.concatenate(heads, axis=-1), subtree(weights, "out/"))
 
 
-def mlp(weights, x):
+def mlp(weights, x, grid):
     x = gelu_tanh(dense(x, subtree(weights, "dense/")))
+    if "convolution/kernel" in weights:
+        prefix = x.shape[1] - grid[0] * grid[1]
+        image = x[:, prefix:].reshape(len(x), *grid, -1)
+        y = gelu_tanh(neighbours(subtree(weights, "convolution/"), image))
+        y = y.reshape(len(x), grid[0] * grid[1], -1)
+        x = np.concatenate([x[:, :prefix], y], axis=1)
     return dense(x, subtree(weights, "dense_1/"))
+
+
+def neighbours(weights, image):
+    """Each channel of (B, R, C, M) with its 3x3 kernel; zeros around it."""
+    _, rows, columns, _ = image.shape
+    y = np.zeros_like(image) + weights["bias"]
+    for row in range(rows):
+        for column in range(columns):
+            for i in range(-1, 2):
+                for j in range(-1, 2):
+                    if 0 <= row + i < rows and 0 <= column + j < columns:
+                        pixel = image[:, row + i, column + j]
+                        y[:, row, column] += (
+                            pixel * weights["kernel"][i + 1, j + 1, :, 0]
+                        )
+    return y
 
 
 def norm(x, weights, name):

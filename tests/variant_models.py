@@ -28,10 +28,11 @@ def config(variant=None, **options):
         "mlp_dim": 12,
         "num_heads": NUM_HEADS,
         "num_classes": 3,
-        **options,
     }
     variant = VariantConfig(**(variant or {}))
-    return VariantTransformerConfig(**fields, variant=variant)
+    if variant.attention == "axial":
+        fields |= {"pooling": "mean", "class_token": False}
+    return VariantTransformerConfig(**{**fields, **options}, variant=variant)
 
 
 def images(count=2, size=(GRID[0] * PATCH, GRID[1] * PATCH)):

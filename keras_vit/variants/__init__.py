@@ -4,6 +4,9 @@ They are there to show what a choice is worth (appendix D of "An Image Is
 Worth 16x16 Words", arXiv:2010.11929); `keras_vit.models` has the plain model.
 """
 
+from keras_vit.variants.axial_attention import AxialAttention
+from keras_vit.variants.axial_block import AxialBlock
+from keras_vit.variants.local_mlp import LocalMLP
 from keras_vit.variants.position_2d import AddPositionEmbedding2D
 from keras_vit.variants.relative_attention import (
     RelativePositionEmbedding,
@@ -18,6 +21,9 @@ from keras_vit.variants.variant_config import (
 
 __all__ = [
     "AddPositionEmbedding2D",
+    "AxialAttention",
+    "AxialBlock",
+    "LocalMLP",
     "RelativePositionEmbedding",
     "RelativeSelfAttention",
     "VariantBlock",

@@ -10,6 +10,7 @@ from keras_vit.layers.base import resolved_policy
 from keras_vit.models import vit
 from keras_vit.models.base import ConfiguredModel, head, preprocessing
 from keras_vit.models.resnet import hybrid_stem
+from keras_vit.variants.axial_block import AxialBlock
 from keras_vit.variants.position_2d import AddPositionEmbedding2D
 from keras_vit.variants.relative_attention import RelativePositionEmbedding
 from keras_vit.variants.variant_block import VariantBlock
@@ -22,8 +23,9 @@ __all__ = ["VariantTransformer"]
 class VariantTransformer(ConfiguredModel):
     """Vision Transformer with another part, as a functional Keras model.
 
-    The position embeddings of Table 8 of "An Image Is Worth 16x16 Words"
-    (arXiv:2010.11929). With the default `VariantConfig` it computes what
+    The position embeddings (Table 8) and the axial attention (appendix D.6)
+    of "An Image Is Worth 16x16 Words" (arXiv:2010.11929), and an MLP with
+    locality. With the default `VariantConfig` it computes what
     `VisionTransformer` does. Its blocks are the layers `block_0`, `block_1`,
     ..., its position embeddings `position_embedding` before the first block
     and `position_embedding_1`, ... where later blocks have their own.
@@ -111,18 +113,15 @@ def blocks(config, positions, x, dtype=None):
     Returns:
         Keras tensor (B, T, D).
     """
+    relative = config.variant.position == "relative"
     dropout = keras.layers.Dropout(
         config.dropout_rate, dtype=dtype, name="dropout"
     )
-    if config.variant.position == "relative":
-        x = dropout(x)
-        for i, position in enumerate(positions):
-            x = relative_block(config, i, dtype)(x, position(x))
-        return x
     for i, position in enumerate(positions):
-        x = position(x) if position else x
+        x = position(x) if position and not relative else x
         x = dropout(x) if i == 0 else x
-        x = vit.block(config, i, dtype)(x)
+        offsets = [position(x)] if relative else []
+        x = block(config, i, dtype)(x, *offsets)
     return x
 
 
@@ -173,18 +172,26 @@ POSITIONS = {
 }
 
 
-def relative_block(config, i: int, dtype=None) -> VariantBlock:
-    """Block i of the encoder with relative attention, counted from 0."""
+def block(config, i: int, dtype=None) -> keras.layers.Layer:
+    """Block i of the encoder, counted from 0."""
+    variant = config.variant
     depth = max(config.num_layers - 1, 1)
-    return VariantBlock(
-        config.num_heads,
-        config.mlp_dim,
-        dropout_rate=config.dropout_rate,
-        attention_dropout_rate=config.attention_dropout_rate,
-        stochastic_depth_rate=config.stochastic_depth_rate * i / depth,
-        layer_norm_epsilon=config.layer_norm_epsilon,
-        activation=config.activation,
-        rematerialize=config.rematerialize,
-        dtype=dtype,
-        name=f"block_{i}",
-    )
+    options = {
+        "mlp": variant.mlp,
+        "grid": config.grid,
+        "num_prefix_tokens": config.num_prefix_tokens,
+        "dropout_rate": config.dropout_rate,
+        "attention_dropout_rate": config.attention_dropout_rate,
+        "stochastic_depth_rate": config.stochastic_depth_rate * i / depth,
+        "layer_norm_epsilon": config.layer_norm_epsilon,
+        "activation": config.activation,
+        "flash_attention": config.flash_attention,
+        "rematerialize": config.rematerialize,
+    }
+    sizes = (config.num_heads, config.mlp_dim)
+    named = {"dtype": dtype, "name": f"block_{i}"}
+    if variant.attention == "axial":
+        return AxialBlock(*sizes, options=options, **named)
+    if variant.position == "relative":
+        options["attention"] = "relative"
+    return VariantBlock(*sizes, **options, **named)

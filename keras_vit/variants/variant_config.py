@@ -14,6 +14,11 @@ PLACES = {
     "2d": ("stem", "every_layer", "every_layer_shared"),
     "relative": ("every_layer", "every_layer_shared"),
 }
+CHOICES = {
+    "position": tuple(PLACES),
+    "attention": ("full", "axial"),
+    "mlp": ("dense", "local"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +26,7 @@ class VariantConfig:
     """A variant of the Vision Transformer; the default is the plain model.
 
     The comparisons of appendix D of "An Image Is Worth 16x16 Words"
-    (arXiv:2010.11929).
+    (arXiv:2010.11929), and an MLP with locality.
     """
 
     position: str = "1d"
@@ -35,8 +40,18 @@ class VariantConfig:
     same ("every_layer_shared"). null is the stem; of relative positions,
     which act in the attention, every layer."""
 
+    attention: str = "full"
+    """"full", or "axial": attention within each row and an MLP, then within
+    each column and another MLP (appendix D.6); without a class token."""
+
+    mlp: str = "dense"
+    """"dense", or "local": a depth-wise convolution of 3x3 patches between
+    the dense layers (LocalViT, arXiv:2104.05707), which the class token
+    passes around."""
+
     def __post_init__(self):
-        check_choice("position", self.position, PLACES)
+        for name, choices in CHOICES.items():
+            check_choice(name, getattr(self, name), choices)
         places = PLACES[self.position]
         if self.position_at not in (None, *places):
             raise ValueError(
@@ -82,6 +97,25 @@ class VariantTransformerConfig(ViTConfig):
                 f"variant must be a VariantConfig. Received: {variant!r}."
             )
         self._check_position()
+        self._check_attention()
+
+    def _check_attention(self):
+        if self.variant.attention != "axial":
+            return
+        if self.num_prefix_tokens:
+            raise ValueError(
+                "Axial attention is within the rows and the columns of the "
+                "patches, and a class token is in none of them. Received: "
+                f"class_token={self.class_token}, pooling={self.pooling!r}. "
+                'Set pooling to "mean", "max" or "map", and class_token to '
+                "False."
+            )
+        if self.variant.position == "relative":
+            raise ValueError(
+                "Relative positions are offsets between any two tokens, which "
+                'axial attention does not compare. Received: attention="axial"'
+                ' with position="relative". Choose another of them.'
+            )
 
     def _check_position(self):
         position = self.variant.position

@@ -1,0 +1,135 @@
+"""An MLP that sees the patches around each patch.
+
+Axes: B batch, R and C rows and columns of the grid of patches, P prefix
+tokens (such as the class token), T = P + R * C tokens, D hidden dimension, M
+MLP dimension.
+"""
+
+import keras
+from keras import ops
+
+from keras_vit.layers.base import ConfiguredLayer
+from keras_vit.layers.mlp import GELUS
+
+__all__ = ["LocalMLP"]
+
+KERNEL_SIZE = 3
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class LocalMLP(ConfiguredLayer):
+    """Two dense layers with a depth-wise convolution of the image between.
+
+    As in "LocalViT: Bringing Locality to Vision Transformers"
+    (arXiv:2104.05707): the hidden vectors of the patches are an image of M
+    channels, of which each is convolved on its own with a kernel of 3x3. The
+    class token passes around the convolution: it sees the dense layers alone.
+
+    Args:
+        mlp_dim: int, size M of the hidden layer.
+        grid: (rows, columns) of the patches.
+        num_prefix_tokens: int, P, tokens in front of the patches.
+        dropout_rate: float in [0, 1), before and after the second dense layer.
+        activation: after the first dense layer and after the convolution, see
+            `MLP`.
+
+    Input shape:
+        (B, T, D).
+
+    Output shape:
+        (B, T, D).
+
+    Raises:
+        ValueError: when built on a sequence whose length is not rows *
+            columns + num_prefix_tokens.
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 197, 768))
+    >>> LocalMLP(3072, (14, 14), num_prefix_tokens=1)(tokens).shape
+    (2, 197, 768)
+    """
+
+    def __init__(
+        self,
+        mlp_dim,
+        grid,
+        *,
+        num_prefix_tokens=0,
+        dropout_rate=0.0,
+        activation="gelu_tanh",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.mlp_dim = mlp_dim
+        self.grid = tuple(grid)
+        self.num_prefix_tokens = num_prefix_tokens
+        self.dropout_rate = dropout_rate
+        self.activation = activation
+        self._activate = GELUS.get(activation) or keras.activations.get(
+            activation
+        )
+        self.dropout = keras.layers.Dropout(
+            dropout_rate, dtype=self.dtype_policy, name="dropout"
+        )
+        self.dropout_1 = keras.layers.Dropout(
+            dropout_rate, dtype=self.dtype_policy, name="dropout_1"
+        )
+        self.convolution = keras.layers.DepthwiseConv2D(
+            KERNEL_SIZE,
+            padding="same",
+            data_format="channels_last",
+            # LeCun's: each output sums this many products. Keras would count
+            # those of all channels.
+            depthwise_initializer=keras.initializers.RandomNormal(
+                stddev=1 / KERNEL_SIZE
+            ),
+            dtype=self.dtype_policy,
+            name="convolution",
+        )
+
+    def build(self, input_shape):
+        rows, columns = self.grid
+        batch, length, dim = input_shape
+        if length != rows * columns + self.num_prefix_tokens:
+            raise ValueError(
+                f"A grid of {rows}x{columns} patches with "
+                f"{self.num_prefix_tokens} prefix tokens makes "
+                f"{rows * columns + self.num_prefix_tokens} tokens. Received: "
+                f"input_shape={tuple(input_shape)}. Set grid and "
+                "num_prefix_tokens to what the layers before this one make."
+            )
+        self.dense = self._dense(self.mlp_dim, "dense")
+        self.dense_1 = self._dense(dim, "dense_1")
+        self.dense.build(input_shape)
+        self.convolution.build((batch, rows, columns, self.mlp_dim))
+        self.dense_1.build((batch, length, self.mlp_dim))
+
+    def call(self, x, training=None):
+        x = self._activate(self.dense(x))  # (B, T, M)
+        prefix, patches = (
+            x[:, : self.num_prefix_tokens],
+            x[:, self.num_prefix_tokens :],
+        )
+        patches = self._activate(self._convolved(patches))  # (B, R * C, M)
+        x = ops.concatenate([prefix, patches], axis=1)  # (B, T, M)
+        x = self.dense_1(self.dropout(x, training=training))  # (B, T, D)
+        return self.dropout_1(x, training=training)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def _convolved(self, patches):
+        x = ops.reshape(patches, (-1, *self.grid, self.mlp_dim))
+        x = self.convolution(x)  # (B, R, C, M)
+        return ops.reshape(x, (-1, *patches.shape[1:]))  # (B, R * C, M)
+
+    def _dense(self, units, name):
+        # As those of MLP.
+        return keras.layers.Dense(
+            units,
+            kernel_initializer="glorot_uniform",
+            bias_initializer=keras.initializers.RandomNormal(stddev=1e-6),
+            dtype=self.dtype_of(name),
+            name=name,
+        )
