@@ -13,6 +13,7 @@ from keras_vit.analysis import report
 from keras_vit.analysis.overview import attention_overview
 from keras_vit.files import replacing
 from keras_vit.models import VisionTransformer
+from keras_vit.variants import VariantTransformer
 
 __all__ = ["explain_run"]
 
@@ -39,6 +40,8 @@ def explain_run(folder: str | os.PathLike, model: keras.Model) -> None:
 
 def _of_run(folder, model):
     """Arrays for attention.npz, or the reason why there are none."""
+    if isinstance(model, VariantTransformer):
+        return "it is drawn of the plain model alone, and this is a variant."
     if not isinstance(model, VisionTransformer):
         return f"a {type(model).__name__} has no attention."
     if not (folder / "predictions.npz").is_file():
