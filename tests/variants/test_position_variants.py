@@ -1,5 +1,7 @@
 """Position embeddings of Table 8: none, 1-D, 2-D, relative; and where."""
 
+from typing import Any
+
 import keras
 import numpy as np
 import pytest
@@ -164,8 +166,9 @@ def test_options_that_do_not_fit_are_refused(variant, options, message):
 
 
 def test_a_variant_must_be_one():
+    word: Any = "2d"
     with pytest.raises(ValueError, match="must be a VariantConfig"):
-        VariantTransformerConfig(variant="2d")
+        VariantTransformerConfig(variant=word)
 
 
 @pytest.mark.parametrize(
