@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.mlp import GELUS
+from keras_vit.layers.token_dense import TokenDense
 
 __all__ = ["LocalMLP"]
 
@@ -126,7 +127,7 @@ class LocalMLP(ConfiguredLayer):
 
     def _dense(self, units, name):
         # As those of MLP.
-        return keras.layers.Dense(
+        return TokenDense(
             units,
             kernel_initializer="glorot_uniform",
             bias_initializer=keras.initializers.RandomNormal(stddev=1e-6),

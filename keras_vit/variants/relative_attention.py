@@ -13,6 +13,7 @@ from keras_vit.layers.attention import (
     projection_initializer,
 )
 from keras_vit.layers.base import ConfiguredLayer
+from keras_vit.layers.token_dense import TokenDense
 
 __all__ = [
     "RelativePositionEmbedding",
@@ -133,13 +134,13 @@ class RelativeSelfAttention(ConfiguredLayer):
     def build(self, x_shape, offsets_shape=None):
         dim = x_shape[-1]
         check_heads(dim, self.num_heads)
-        self.qkv = keras.layers.Dense(
+        self.qkv = TokenDense(
             3 * dim,
             kernel_initializer=projection_initializer(dim),
             dtype=self.dtype_of("qkv"),
             name="qkv",
         )
-        self.out = keras.layers.Dense(
+        self.out = TokenDense(
             dim,
             kernel_initializer="glorot_uniform",
             dtype=self.dtype_of("out"),
