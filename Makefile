@@ -21,10 +21,13 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		analysis_plots.py page_in_browser.py plots.py report.py \
 		report_extremes.py result_plots.py) \
 	$(addprefix checkpoints/test_, \
-		augreg_names.py catalog.py download.py fetch.py memory.py) \
+		augreg_names.py catalog.py download.py fetch.py fuzz.py memory.py \
+		npz.py resample.py rubbish.py rubbish_safetensors.py) \
 	$(addprefix evaluation/test_, \
 		classification.py files.py gallery.py imagenet.py metrics.py) \
-	$(addprefix recipes/test_, guides.py kaggle.py paper_configs.py) \
+	$(addprefix prediction/test_, explain.py explained_run.py) \
+	$(addprefix recipes/test_, \
+		guides.py kaggle.py paper_configs.py sweep.py) \
 	$(addprefix training/test_, \
 		config.py plan.py run_folder.py tensorboard.py) \
 	$(addprefix test_, \
