@@ -14,20 +14,17 @@ sweep.csv, sweep.png and result.json of them all.
 
 import csv
 import dataclasses
-import json
 import pathlib
 import sys
 
-import yaml
-
 from keras_vit import data
 from keras_vit.data.presets_table import PRESETS
-from keras_vit.experiments import evaluated, finish, run_script
+from keras_vit.experiments import run_script
+from keras_vit.experiments.finished import finished
 from keras_vit.files import replacing
-from keras_vit.training import Recipe, run_folder, train
+from keras_vit.training import Recipe, run_folder
 from keras_vit.training.distribution.processes import agreed
 from keras_vit.training.environment import versions
-from keras_vit.training.resume import differences
 
 DOTS_PER_INCH = 150
 
@@ -130,44 +127,6 @@ def check_parts(dataset) -> None:
                 f"A sweep needs {part} images, and the data has none. Give "
                 f"--data.{part}_split or --data.{part}_fraction."
             )
-
-
-def finished(recipe: Recipe, part: str) -> dict:
-    """The result of a run, which is trained unless it is finished.
-
-    Args:
-        recipe: a `Recipe`.
-        part: "validation" or "test", the images that the result is of.
-
-    Returns:
-        top1, top5 and num_examples.
-    """
-    known = agreed(lambda: result_of(recipe))
-    if known is not None:
-        return known
-    trained = train(recipe)
-    return agreed(
-        lambda: finish(trained, recipe, evaluated(trained, recipe, part))
-    )
-
-
-def result_of(recipe: Recipe) -> dict | None:
-    """The result of a run that is finished, None of one that is not.
-
-    Raises:
-        ValueError: when it was of another recipe.
-    """
-    folder = pathlib.Path(recipe.run_dir)
-    if not (folder / "result.json").is_file():
-        return None
-    old = yaml.safe_load((folder / "config.yaml").read_text())
-    if changed := differences(old, dataclasses.asdict(recipe)):
-        raise ValueError(
-            f"The folder {recipe.run_dir!r} holds a finished run of another "
-            f"config: {'; '.join(changed)}. Choose another --run_dir, or "
-            "remove the folder."
-        )
-    return json.loads((folder / "result.json").read_text())
 
 
 def write_table(folder: pathlib.Path, rows: list[dict]) -> None:

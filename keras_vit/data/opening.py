@@ -13,10 +13,13 @@ from keras_vit.data.folders import open_folder
 from keras_vit.data.stateless import order
 from keras_vit.data.synthetic import is_fractals, open_fractals
 from keras_vit.data.tfds_source import open_tfds
+from keras_vit.data.vtab_names import is_vtab, open_vtab_name
 
 __all__ = ["open_dataset"]
 
 OPENERS = {"name": open_tfds, "folder": open_folder, "csv": open_csv}
+# Names that tensorflow-datasets does not have.
+OWN = ((is_fractals, open_fractals), (is_vtab, open_vtab_name))
 
 
 def open_dataset(config: DataConfig) -> Dataset:
@@ -39,8 +42,8 @@ def open_dataset(config: DataConfig) -> Dataset:
     """
     leave_accelerators()
     field = next(field for field in OPENERS if getattr(config, field))
-    opener = open_fractals if is_fractals(config.name) else OPENERS[field]
-    dataset = opener(config)
+    own = (opener for is_own, opener in OWN if is_own(config.name))
+    dataset = next(own, OPENERS[field])(config)
     _check_classes(dataset)
     dataset = without_broken_images(dataset, config.check_images)
     return _shortened(dataset, config)

@@ -26,6 +26,7 @@ def open_vtab(
     train: str = "train800val200",
     data_dir: str | None = None,
     download: bool = True,
+    max_test_examples: int | None = None,
 ) -> Dataset:
     """Opens a task of VTAB-1k.
 
@@ -37,6 +38,8 @@ def open_vtab(
         data_dir: where tensorflow-datasets keeps its data; its own default if
             None.
         download: bool, whether data that is not there is downloaded.
+        max_test_examples: int, keep the first test images alone, for trials;
+            the benchmark has all of them.
 
     Returns:
         A `Dataset`: training and validation images are `Examples`, the test
@@ -73,7 +76,7 @@ def open_vtab(
     return Dataset(
         known,
         held_out,
-        VtabTest(builder, task, task.test),
+        VtabTest(builder, task, task.test, max_test_examples),
         class_names=_class_names(builder, task),
         name=f"vtab/{name}",
     )
@@ -87,6 +90,7 @@ class VtabTest:
         builder: a prepared `tfds.core.DatasetBuilder`.
         task: a `VtabTask`.
         split: as "train[21600:]".
+        limit: int, images that are kept, the first ones; all if None.
 
     Attributes:
         labels: None; they are only known when they are read.
@@ -95,12 +99,14 @@ class VtabTest:
     builder: Any
     task: VtabTask
     split: str
+    limit: int | None = None
     kind: str = "encoded"
     on_broken_image: str = "stop"
     labels: None = None
 
     def __len__(self) -> int:
-        return self.builder.info.splits[self.split].num_examples
+        size = self.builder.info.splits[self.split].num_examples
+        return min(size, self.limit or size)
 
     @property
     def source(self) -> str:
@@ -153,7 +159,7 @@ class VtabTest:
                 "label": self.task.label(example),
             }
 
-        return images.enumerate().map(record)
+        return images.take(self.limit or -1).enumerate().map(record)
 
 
 def _brightened(data, factor: int):

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from keras_vit.training import Recipe
 from keras_vit.training.command_line import fail, parse
@@ -19,19 +20,25 @@ INTERRUPTED = 130  # The exit code of a program that Ctrl-C ended.
 
 
 def run_script(
-    run: Callable[[Recipe], dict],
+    run: Callable[[Any], dict],
     told: Callable[[dict], str],
     description: str,
     arguments: list[str] | None = None,
+    *,
+    record: type = Recipe,
+    shrunk: Callable[[Any], Any] = smoke,
 ) -> int:
     """Runs a recipe as its command line says.
 
     Args:
-        run: from a `Recipe` to its result.
+        run: from a record to its result.
         told: from the result to the lines that a person reads at the end.
         description: what the program does, for `--help`.
         arguments: the words of the command line, None for those of the
             program.
+        record: the dataclass that the command line is read into, with
+            distribution, run_dir and smoke.
+        shrunk: what makes a trial of a record for `--smoke true`.
 
     Returns:
         The exit code: 0, or 130 when Ctrl-C ended it. Where another process
@@ -41,8 +48,8 @@ def run_script(
         SystemExit: with exit code 2 and one line of reason when the recipe,
             the data or the run folder do not fit.
     """
-    recipe = parse(Recipe, arguments, description)
-    recipe = smoke(recipe) if recipe.smoke else recipe
+    recipe: Any = parse(record, arguments, description)
+    recipe = shrunk(recipe) if recipe.smoke else recipe
     try:
         start(recipe.distribution)
         with explaining_loss(recipe.run_dir):

@@ -1,10 +1,6 @@
-import json
-import pathlib
-
 import numpy as np
 import pytest
-
-from keras_vit.data.vtab_table import TASKS
+import vtab_builders
 
 
 @pytest.fixture(scope="session")
@@ -57,51 +53,12 @@ def prepared(tmp_path_factory):
 @pytest.fixture(scope="session")
 def sized(tmp_path_factory):
     """The metadata of each data set of VTAB, with the sizes that it knows."""
-    import tensorflow_datasets as tfds
-
     root = tmp_path_factory.mktemp("tfds")
-    for task in TASKS.values():
-        builder = tfds.builder(task.builder, data_dir=root)
-        folder = pathlib.Path(builder.data_dir)
-        if folder.exists():
-            continue
-        folder.mkdir(parents=True)
-        template = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
-        splits = [
-            {
-                "name": name,
-                "shardLengths": [str(size)],
-                "numBytes": "1",
-                "filepathTemplate": template,
-            }
-            for name, size in task.sizes.items()
-        ]
-        info = {
-            "fileFormat": "tfrecord",
-            "name": builder.name,
-            "version": str(builder.version),
-            "splits": splits,
-        }
-        if builder.builder_config:
-            info["configName"] = builder.builder_config.name
-        (folder / "dataset_info.json").write_text(json.dumps(info))
-        builder.info.features.save_config(folder)
+    vtab_builders.describe(root)
     return root
 
 
 @pytest.fixture
-def mocked(sized, monkeypatch):
-    import tensorflow_datasets as tfds
-    from tensorflow_datasets.testing import mocking
-
-    # All sequences of an example have ten elements: by default each has
-    # another length, which those of KITTI's objects must not have.
-    monkeypatch.setattr(
-        mocking.RandomFakeGenerator.__init__, "__defaults__", (1, None, True, 0)
-    )
-    with tfds.testing.mock_data(
-        num_examples=7,
-        data_dir=str(sized),
-        policy=tfds.testing.MockPolicy.USE_FILES,
-    ):
+def mocked(sized):
+    with vtab_builders.mocked(sized):
         yield

@@ -131,11 +131,11 @@ def test_vtab():
         config("paper/table4_vtab"),
         SGD
         | {
-            "data.name": "cifar100",
-            "data.train_split": "train[:800]",
-            "data.validation_split": "train[45000:45200]",
+            "data.name": "vtab/cifar100",
+            "data.train_split": "train800",
+            "data.validation_split": "val200",
             "data.test_split": "test",
-            "sweep.train_split": "train[:800]+train[45000:45200]",
+            "sweep.train_split": "train800val200",
             "sweep.learning_rates": (0.01,),
             "optimizer.learning_rate": 0.01,
             "training.steps": 2500,

@@ -1,0 +1,138 @@
+"""The table of VTAB-1k: measured accuracies beside the paper's Table 9.
+
+A row is a dictionary with a key a column. The mean of a group is that of the
+tasks that were measured, and the paper's mean beside it is of the same tasks.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from keras_vit.data.vtab_table import GROUPS, PAPER, TASKS
+
+__all__ = ["NO_RESULT", "group_means", "paper_model", "table"]
+
+NO_RESULT = "not asked for"
+ALL = "all"
+TRIAL = "a trial and no result of VTAB"
+# The public weights that the paper has a row for: model and weights.
+PAPER_WEIGHTS = {("ViT_L16", "imagenet21k"): "ViT-L/16 I21k"}
+
+
+def paper_model(name: str | None, weights: str | None) -> str | None:
+    """The row of the paper's Table 9 that a model is.
+
+    Args:
+        name: an application, such as "ViT_L16", or None.
+        weights: name of its weights, or None.
+
+    Returns:
+        A key of `PAPER`; None where the paper has no such model.
+
+    Example:
+        >>> paper_model("ViT_L16", "imagenet21k")
+        'ViT-L/16 I21k'
+    """
+    return PAPER_WEIGHTS.get((name or "", weights or ""))
+
+
+def table(
+    results: Mapping[str, dict],
+    missing: Mapping[str, str],
+    *,
+    model: str | None = None,
+    stand_ins: Mapping[str, str] | None = None,
+) -> list[dict]:
+    """A row for each of the 19 tasks, then one for each mean.
+
+    Args:
+        results: task to its result, with top1 and num_examples.
+        missing: task to the reason why it has no result.
+        model: key of `PAPER` of the model that was measured, or None.
+        stand_ins: group to what its task was measured on instead, in a trial.
+
+    Returns:
+        A list of dictionaries of group, task, data, images, accuracy in per
+        cent, an accuracy for each model of the paper, difference from its
+        `model`, and note.
+
+    Example:
+        >>> rows = table({"dtd": {"top1": 0.5, "num_examples": 1880}}, {})
+        >>> rows[2]["accuracy"], rows[2]["ViT-L/16 I21k"]
+        (50.0, 74.1)
+    """
+    stand_ins = stand_ins or {}
+    rows = [
+        _row(index, task, results, missing, stand_ins)
+        for index, task in enumerate(TASKS)
+    ]
+    of = TRIAL if stand_ins else "of the tasks that were measured"
+    rows += [_mean(rows, group, of) for group in (*GROUPS, ALL)]
+    for row in rows:
+        row["difference"] = (
+            None
+            if None in (model, row["accuracy"]) or stand_ins
+            else row["accuracy"] - row[model]
+        )
+    return rows
+
+
+def _row(index, task, results, missing, stand_ins):
+    definition, result = TASKS[task], results.get(task)
+    data = stand_ins.get(definition.group) or definition.builder
+    notes = [definition.drift]
+    if result is None:
+        notes.insert(0, missing.get(task, NO_RESULT))
+    elif stand_ins:
+        notes = [f"{data} in its place: {TRIAL}"]
+    return {
+        "group": definition.group,
+        "task": task,
+        "data": data,
+        "images": result and result["num_examples"],
+        "accuracy": result and 100 * result["top1"],
+        **{name: PAPER[name][index] for name in PAPER},
+        "note": "; ".join(filter(None, notes)),
+    }
+
+
+def _mean(rows, group, note):
+    """Of the tasks that have a result; of all of the paper's if none has."""
+    members = [row for row in rows if group in (row["group"], ALL)]
+    known = [row for row in members if row["accuracy"] is not None]
+    part = known or members
+    count = "" if len(known) == len(members) else f"{len(known)} of "
+    return {
+        "group": group,
+        "task": "mean",
+        "data": f"{count}{len(members)} tasks",
+        "images": None,
+        "accuracy": _average(known, "accuracy") if known else None,
+        **{name: _average(part, name) for name in PAPER},
+        "note": note if count and known else "",
+    }
+
+
+def _average(rows, column):
+    return float(np.mean([row[column] for row in rows]))
+
+
+def group_means(rows: list[dict]) -> dict[str, float | None]:
+    """The measured means out of the rows of a table.
+
+    Args:
+        rows: what `table` returns.
+
+    Returns:
+        Group, or "all", to the mean accuracy in per cent; None of a group
+        that is not complete.
+
+    Example:
+        >>> group_means(table({}, {}))["all"] is None
+        True
+    """
+    return {
+        row["group"]: row["accuracy"] if " of " not in row["data"] else None
+        for row in rows
+        if row["task"] == "mean"
+    }

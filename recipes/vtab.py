@@ -1,0 +1,237 @@
+"""Fine-tunes a model on the 19 tasks of VTAB-1k as the paper does.
+
+    python recipes/vtab.py --model.name ViT_L16
+    python recipes/vtab.py --model.name ViT_L16 --tasks [natural,clevr_count]
+    python recipes/vtab.py --model.name ViT_L16 \
+        --sweep.learning_rates [0.003,0.01] --schedules [500,2500]
+
+Without `--config` the setting is that of recipes/configs/paper/table4_vtab.yaml
+(arXiv:2010.11929, Table 4): 2,500 steps, learning rate 0.01, batches of 512,
+384 pixels, one setting for all tasks, trained on a task's 1000 images. The
+third command first chooses the setting as the paper did, by the mean accuracy
+on the 200 validation images of all tasks, trained on 800; which two rates and
+two lengths the paper compared it does not say.
+
+Each task is a run folder of its own; the same command again continues where it
+was stopped and repeats no finished task. Tasks whose data cannot be got are
+left out, with how to get it. The run folder then also holds result.json,
+vtab.csv, vtab.md and vtab.png: each task and group beside the paper's Table 9.
+"""
+
+import csv
+import pathlib
+import sys
+
+from keras_vit import data
+from keras_vit.data.vtab_table import TASKS
+from keras_vit.experiments import run_script
+from keras_vit.experiments.finished import finished, result_of
+from keras_vit.experiments.vtab import (
+    Setting,
+    Vtab,
+    group_means,
+    smoke_vtab,
+    table,
+    write_report,
+)
+from keras_vit.experiments.vtab.config import STAND_INS
+from keras_vit.experiments.vtab.table import paper_model
+from keras_vit.files import replacing
+from keras_vit.training import run_folder
+from keras_vit.training.distribution.processes import agreed
+from keras_vit.training.environment import versions
+
+CONFIG = pathlib.Path(__file__).with_name("configs") / "paper/table4_vtab.yaml"
+
+
+def run(vtab: Vtab) -> dict:
+    """Chooses a setting where there are several, then trains on each task.
+
+    Args:
+        vtab: a `Vtab`.
+
+    Returns:
+        What is written to result.json.
+
+    Raises:
+        ValueError: when no task has data, or the run folder holds runs of
+            another config.
+        OSError: when weights cannot be fetched, or the disk is full.
+    """
+    missing: dict[str, str] = {}
+    settings = vtab.settings()
+    scores = {}
+    if len(settings) > 1:
+        scores = compared(vtab, settings, missing)
+    best = max(settings, key=lambda setting: scores.get(setting, 0.0))
+    rows = []
+    for task in vtab.names():
+        if task not in missing:
+            measured(vtab.final(task, best), "test", task, missing)
+        # After each task: those to come may take days.
+        rows = agreed(lambda: report(vtab, best, missing))
+    if not accuracies(rows):
+        raise no_data(missing)
+    result = {
+        "learning_rate": best.learning_rate,
+        "steps": best.steps,
+        "validation": {s.folder: score for s, score in scores.items()},
+        "tasks": accuracies(rows),
+        "groups": group_means(rows),
+        "missing": missing,
+        "rows": rows,
+        "versions": versions(),
+    }
+    folder = pathlib.Path(vtab.run_dir)
+    agreed(lambda: run_folder.write_json(folder / "result.json", result))
+    return result
+
+
+def measured(recipe, part: str, task: str, missing: dict) -> dict | None:
+    """The result of a run; None, and why, where its data cannot be got.
+
+    Args:
+        recipe: a `Recipe`.
+        part: "validation" or "test".
+        task: name of the task.
+        missing: task to reason, which is added to.
+
+    Returns:
+        top1, top5 and num_examples, or None.
+    """
+    if known := agreed(lambda: result_of(recipe)):
+        return known
+    try:
+        dataset = data.open_dataset(recipe.data)
+    except ValueError as error:
+        missing[task] = " ".join(str(error).split())
+        print(f"{task} is left out: {missing[task]}", file=sys.stderr)
+        return None
+    print(f"{task}: {recipe.run_dir}", flush=True)
+    return finished(recipe, part, dataset)
+
+
+def compared(
+    vtab: Vtab, settings: list[Setting], missing: dict
+) -> dict[Setting, float]:
+    """The mean validation accuracy of each setting, over all tasks.
+
+    Args:
+        vtab: a `Vtab`.
+        settings: what to compare.
+        missing: task to reason, which is added to.
+
+    Returns:
+        Setting to its share of right answers, the same tasks for each; also
+        in sweep.csv.
+
+    Raises:
+        ValueError: when no task has data.
+    """
+    rows = []
+    for setting in settings:
+        for task in vtab.names():
+            if task in missing:
+                continue
+            trial = vtab.trial(task, setting)
+            found = measured(trial, "validation", task, missing)
+            if found:
+                rows.append((*setting, task, found["top1"]))
+    if not rows:
+        raise no_data(missing)
+    agreed(lambda: write_sweep(pathlib.Path(vtab.run_dir), rows))
+    return {
+        setting: sum(row[-1] for row in rows if row[:2] == setting)
+        * len(settings)
+        / len(rows)
+        for setting in settings
+    }
+
+
+def no_data(missing: dict) -> ValueError:
+    """The error that says what is missing of every task."""
+    reasons = "; ".join(f"{task}: {why}" for task, why in missing.items())
+    return ValueError(f"No task of VTAB-1k has data. {reasons}")
+
+
+def write_sweep(folder: pathlib.Path, rows: list[tuple]) -> None:
+    """Writes sweep.csv, a line a setting and task."""
+    with (
+        replacing(folder / "sweep.csv") as path,
+        path.open("w", newline="", encoding="utf-8") as file,
+    ):
+        writer = csv.writer(file)
+        writer.writerow(("learning_rate", "steps", "task", "top1"))
+        writer.writerows(rows)
+
+
+def report(vtab: Vtab, setting: Setting, missing: dict) -> list[dict]:
+    """Writes the table of what is finished, tasks of earlier calls as well.
+
+    Args:
+        vtab: a `Vtab`.
+        setting: the `Setting` of the results.
+        missing: task to the reason why it has none.
+
+    Returns:
+        The rows of the table.
+    """
+    known = {task: result_of(vtab.final(task, setting)) for task in TASKS}
+    model, stand_ins = vtab.model, None
+    title = f"{model.name}, {model.weights}, seed {vtab.seed}, learning rate "
+    title += f"{setting.learning_rate:g}, {setting.steps} steps"
+    if vtab.smoke:
+        stand_ins = {group: str(x.name) for group, x in STAND_INS.items()}
+        title = f"a trial of {model.name}"
+    rows = table(
+        {task: result for task, result in known.items() if result},
+        missing,
+        model=paper_model(model.name, model.weights),
+        stand_ins=stand_ins,
+    )
+    folder = pathlib.Path(vtab.run_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_report(folder, rows, title)
+    return rows
+
+
+def accuracies(rows: list[dict]) -> dict[str, float]:
+    """Task to accuracy in per cent, of those that have one."""
+    return {
+        row["task"]: row["accuracy"]
+        for row in rows
+        if row["task"] != "mean" and row["accuracy"] is not None
+    }
+
+
+def told(result: dict) -> str:
+    """The result in words."""
+    lines = [
+        f"{task}: {accuracy:.1f} %"
+        for task, accuracy in result["tasks"].items()
+    ]
+    lines += [f"{task}: left out" for task in result["missing"]]
+    lines += [
+        f"mean, {row['group']}: {row['accuracy']:.1f} % of {row['data']}"
+        for row in result["rows"]
+        if row["task"] == "mean" and row["accuracy"] is not None
+    ]
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    words = sys.argv[1:] if arguments is None else arguments
+    if not any(word.split("=")[0] == "--config" for word in words):
+        words = ["--config", str(CONFIG), *words]
+    return run_script(
+        run,
+        told,
+        (__doc__ or "").splitlines()[0],
+        words,
+        record=Vtab,
+        shrunk=smoke_vtab,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
