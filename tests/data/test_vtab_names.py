@@ -6,6 +6,7 @@ import vtab_builders
 
 from keras_vit import data
 from keras_vit.data import DataConfig, open_dataset
+from keras_vit.data.vtab_names import open_vtab_name
 from keras_vit.data.vtab_table import TASKS
 
 pytest.importorskip("tensorflow_datasets")
@@ -26,7 +27,8 @@ def opened(name, **options):
     ],
 )
 def test_every_task_is_a_data_set_by_name(name, mocked):
-    dataset = opened(f"vtab/{name}")
+    # Noise may be all of one class, which `open_dataset` refuses.
+    dataset = open_vtab_name(DataConfig(name=f"vtab/{name}"))
     assert dataset.name == f"vtab/{name}"
     assert len(dataset.class_names) == TASKS[name].num_classes
     assert dataset.validation is None
@@ -43,7 +45,7 @@ def test_the_splits_have_the_names_of_the_benchmark(mocked):
 
 
 def test_a_trial_keeps_the_first_images(mocked):
-    dataset = opened("vtab/clevr_count", max_examples=5)
+    dataset = opened("vtab/dsprites_location", max_examples=5)
     assert len(dataset.train) == len(dataset.test) == 5
     batches = data.evaluation_batches(
         dataset.test, image_size=8, channels=3, batch_size=4
@@ -72,5 +74,5 @@ def test_unknown_tasks_are_named():
 
 def test_data_that_is_not_there_says_how_to_get_it(tmp_path):
     vtab_builders.describe(tmp_path, ["dtd"])
-    with pytest.raises(ValueError, match="by hand into .*NWPU-RESISC45"):
+    with pytest.raises(ValueError, match="by hand into .*manual_dir"):
         opened("vtab/resisc45", data_dir=str(tmp_path), download=False)

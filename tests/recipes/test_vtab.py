@@ -25,13 +25,13 @@ training: {steps: 4, batch_size: 4, checkpoint_every_steps: 2}
 data: {download: false, max_examples: 7, check_images: none}
 """
 # Without supervised keys both, and one that must be downloaded by hand.
-TASKS = "[dtd,clevr_count,resisc45]"
+TASKS = "[dtd,dsprites_location,resisc45]"
 
 
 @pytest.fixture(scope="module")
 def words(tmp_path_factory):
     root = tmp_path_factory.mktemp("vtab")
-    vtab_builders.describe(root, ["dtd", "clevr_count"])
+    vtab_builders.describe(root, ["dtd", "dsprites_location"])
     config = root / "tiny.yaml"
     config.write_text(CONFIG)
     return ["--config", str(config), "--data.data_dir", str(root)]
@@ -69,7 +69,7 @@ def done(words, tmp_path_factory):
                 raise KeyboardInterrupt
 
     def interrupted(recipe, **options):
-        second = recipe.data.name == "vtab/clevr_count"
+        second = recipe.data.name == "vtab/dsprites_location"
         callbacks = [Interrupt()] if second else []
         return real(recipe, callbacks=callbacks, **options)
 
@@ -86,17 +86,17 @@ def test_ctrl_c_leaves_the_finished_tasks_in_the_table(done):
     _, (code, _), table, _, _ = done
     assert code == 130
     assert table["natural", "dtd"]["accuracy"] != ""
-    assert table["structured", "clevr_count"]["accuracy"] == ""
+    assert table["structured", "dsprites_location"]["accuracy"] == ""
 
 
 def test_the_same_command_continues_and_repeats_nothing(done):
     folder, _, _, begun, (code, _) = done
     assert code == 0
     assert (folder / "dtd" / "model.keras").stat().st_mtime_ns == begun
-    environment = folder / "clevr_count" / "environment.json"
+    environment = folder / "dsprites_location" / "environment.json"
     (continued,) = json.loads(environment.read_text())["continued"]
     assert continued["step"] == 2
-    for task in ("dtd", "clevr_count"):
+    for task in ("dtd", "dsprites_location"):
         config = yaml.safe_load((folder / task / "config.yaml").read_text())
         assert config["data"]["name"] == f"vtab/{task}"
         assert config["data"]["train_split"] == "train800val200"
@@ -106,8 +106,11 @@ def test_the_same_command_continues_and_repeats_nothing(done):
 def test_the_table_has_what_the_runs_have(done):
     folder, *_, (_, output) = done
     table, found = rows_of(folder), result(folder)
-    assert set(found["tasks"]) == {"dtd", "clevr_count"}
-    for group, task in (("natural", "dtd"), ("structured", "clevr_count")):
+    assert set(found["tasks"]) == {"dtd", "dsprites_location"}
+    for group, task in (
+        ("natural", "dtd"),
+        ("structured", "dsprites_location"),
+    ):
         accuracy = 100 * result(folder / task)["top1"]
         assert float(table[group, task]["accuracy"]) == pytest.approx(accuracy)
         assert found["tasks"][task] == pytest.approx(accuracy)
@@ -122,7 +125,7 @@ def test_the_table_has_what_the_runs_have(done):
 def test_data_to_be_got_by_hand_is_said_and_left_out(done):
     folder, *_, (_, output) = done
     why = result(folder)["missing"]["resisc45"]
-    assert "downloaded by hand" in why and "NWPU-RESISC45" in why
+    assert "downloaded by hand" in why and "manual_dir" in why
     assert rows_of(folder)["specialized", "resisc45"]["note"] == why
     assert "resisc45: left out" in output
 
@@ -139,7 +142,7 @@ def test_without_any_data_nothing_is_trained(words, tmp_path, capsys):
         run(words, tmp_path / "run", "--tasks", "[resisc45]")
     assert ended.value.code == 2
     last = capsys.readouterr().err.splitlines()[-1]
-    assert "No task of VTAB-1k has data" in last and "NWPU-RESISC45" in last
+    assert "No task of VTAB-1k has data" in last and "manual_dir" in last
     assert (tmp_path / "run" / "vtab.md").is_file()
 
 
@@ -148,7 +151,7 @@ def test_the_best_setting_of_all_tasks_is_trained_with(words, tmp_path):
     code, _ = run(
         words,
         tmp_path / "run",
-        *("--tasks", "[dtd,clevr_count]", "--schedules", "[2,4]"),
+        *("--tasks", "[dtd,dsprites_location]", "--schedules", "[2,4]"),
         *("--sweep.learning_rates", "[0.001,0.5]"),
     )
     assert code == 0
