@@ -179,6 +179,6 @@ def test_a_trial_has_a_stand_in_for_each_group():
     assert smoke_vtab(trial) == trial
     (setting,) = trial.settings()
     recipe = trial.final("clevr_count", setting)
-    assert recipe.data.name.startswith("fractals/")
+    assert (recipe.data.name or "").startswith("fractals/")
     assert (recipe.training.steps, recipe.model.size) == (2, "tiny")
     assert recipe.run_dir == "runs/vtab-smoke/clevr_count"

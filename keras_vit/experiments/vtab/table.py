@@ -69,11 +69,8 @@ def table(
     of = TRIAL if stand_ins else "of the tasks that were measured"
     rows += [_mean(rows, group, of) for group in (*GROUPS, ALL)]
     for row in rows:
-        row["difference"] = (
-            None
-            if None in (model, row["accuracy"]) or stand_ins
-            else row["accuracy"] - row[model]
-        )
+        if model and not stand_ins and row["accuracy"] is not None:
+            row["difference"] = row["accuracy"] - row[model]
     return rows
 
 
@@ -92,6 +89,7 @@ def _row(index, task, results, missing, stand_ins):
         "images": result and result["num_examples"],
         "accuracy": result and 100 * result["top1"],
         **{name: PAPER[name][index] for name in PAPER},
+        "difference": None,
         "note": "; ".join(filter(None, notes)),
     }
 
@@ -109,6 +107,7 @@ def _mean(rows, group, note):
         "images": None,
         "accuracy": _average(known, "accuracy") if known else None,
         **{name: _average(part, name) for name in PAPER},
+        "difference": None,
         "note": note if count and known else "",
     }
 

@@ -1,0 +1,222 @@
+"""The points of the paper's figures, with what each takes.
+
+Where a figure draws what a table prints, the number is that of the table.
+Others have no number in print, and the cell none of the paper's.
+"""
+
+import statistics
+
+from keras_vit.data.vtab_table import GROUPS, PAPER, TASKS
+from keras_vit.experiments.paper import runs
+from keras_vit.experiments.paper import values_table as values
+from keras_vit.experiments.paper.ablations import few_shot_cell, mean_of_five
+from keras_vit.experiments.paper.cell import Cell
+from keras_vit.experiments.paper.shown import pictures, speeds
+from keras_vit.experiments.paper.sources import pre_trained
+from keras_vit.experiments.paper.tables import SEEDS, SOURCES, table_5
+
+__all__ = ["FIGURES"]
+
+SUBSETS = {
+    "9M": 9_000_000,
+    "30M": 30_000_000,
+    "90M": 90_000_000,
+    "300M": None,
+}
+# ViT-b is ViT-B with all hidden sizes halved.
+SMALL_B = (
+    ("model.hidden_dim", "384"),
+    ("model.mlp_dim", "1536"),
+    ("model.num_heads", "6"),
+    ("model.representation_dim", "384"),
+)
+MODELS_4 = {
+    "ViT-b/32": ("ViT-B/32", "half", SMALL_B),
+    "ViT-B/32": ("ViT-B/32", "", ()),
+    "R50x1": ("R50x1", "", ()),
+}
+# The base of figure 8: 8 layers, D = 1024, D_mlp = 2048, patches of 32.
+BASE_8 = {
+    "num_layers": 8,
+    "hidden_dim": 1024,
+    "mlp_dim": 2048,
+    "patch_size": 32,
+}
+# Ours: the paper draws its points and prints none, but for 64 layers and 16.
+SCALED_8 = {
+    "base": {},
+    "depth": {"num_layers": (16, 32, 64)},
+    "width": {"hidden_dim": (512, 2048)},
+    "MLP width": {"mlp_dim": (1024, 4096, 8192)},
+    "patch size": {"patch_size": (16, 8)},
+}
+HEAD_DIM = 64
+POOLING_9 = {"class token": "token", "mean of the patches": "mean"}
+RATES_9 = ("8e-4", "3e-4")
+
+
+def figure_2() -> list[Cell]:
+    """VTAB-1k by groups of tasks."""
+    cells = []
+    for row, (dataset, model) in SOURCES.items():
+        commands = runs.vtab(pre_trained(dataset, model), SEEDS)
+        tasks = list(zip(TASKS.values(), PAPER[row], strict=True))
+        for group in GROUPS:
+            printed = [value for task, value in tasks if task.group == group]
+            cells.append(
+                Cell(
+                    "figure2",
+                    row,
+                    group,
+                    statistics.fmean(printed),
+                    commands=commands,
+                    results=tuple(
+                        (one.run, f"groups:{group}")
+                        for one in commands[-SEEDS:]
+                    ),
+                    note="the paper's is the mean of Table 9",
+                )
+            )
+    return cells
+
+
+def figure_3() -> list[Cell]:
+    """Accuracy on ImageNet by the data set of pre-training."""
+    return [
+        Cell(
+            "figure3",
+            cell.row,
+            cell.column,
+            cell.paper,
+            commands=cell.commands,
+            results=cell.results,
+            note="the number of Table 5",
+        )
+        for cell in table_5()
+        if cell.row.endswith(", ImageNet")
+    ]
+
+
+def figure_4() -> list[Cell]:
+    """Few-shot accuracy by the size of the pre-training set."""
+    cells = []
+    for row, (model, variant, options) in MODELS_4.items():
+        for column, images in SUBSETS.items():
+            limit = (
+                () if images is None else (("data.max_examples", str(images)),)
+            )
+            name = "_".join(filter(None, (variant, images and column)))
+            source = pre_trained(
+                "JFT-300M", model, variant=name, options=(*options, *limit)
+            )
+            note = "the paper stops early and prints no number"
+            cells.append(
+                few_shot_cell("figure4", row, column, None, source, note)
+            )
+    return cells
+
+
+def figure_5() -> list[Cell]:
+    """Mean accuracy of five data sets over the compute of pre-training."""
+    return [
+        mean_of_five(
+            "figure5",
+            f"{model}, {epochs} epochs",
+            f"{printed[values.EXAFLOPS]} exaFLOPs",
+            statistics.fmean(printed[name] for name in values.FIVE),
+            pre_trained("JFT-300M", model, epochs),
+            "the paper's is the mean of Table 6",
+        )
+        for (model, epochs), printed in values.TABLE_6.items()
+    ]
+
+
+def figure_8() -> list[Cell]:
+    """Depth, width, MLP and patches scaled one at a time."""
+    cells = []
+    for row, changes in SCALED_8.items():
+        points = [
+            {field: value}
+            for field, numbers in changes.items()
+            for value in numbers
+        ]
+        for change in points or [{}]:
+            sizes = BASE_8 | change
+            sizes["num_heads"] = sizes["hidden_dim"] // HEAD_DIM
+            sizes["representation_dim"] = sizes["hidden_dim"]
+            options = tuple(
+                (f"model.{name}", str(size)) for name, size in sizes.items()
+            )
+            name = "_".join(f"{k}{v}" for k, v in change.items()) or "base"
+            source = pre_trained(
+                "JFT-300M", "ViT-L/32", 7, variant=name, options=options
+            )
+            note = "our points; the paper prints no number"
+            cells.append(
+                few_shot_cell("figure8", row, name, None, source, note)
+            )
+    return cells
+
+
+def figure_9() -> list[Cell]:
+    """The class token against the mean of the patches, by learning rate."""
+    cells = []
+    for row, pooling in POOLING_9.items():
+        for rate in RATES_9:
+            plain = (pooling, rate) == ("token", "8e-4")
+            options = (
+                ("model.pooling", pooling),
+                ("optimizer.learning_rate", rate),
+            )
+            source = pre_trained(
+                "JFT-300M",
+                "ViT-B/16",
+                variant="" if plain else f"{pooling}_{rate}",
+                options=() if plain else options,
+            )
+            note = "the paper prints no number; its rates are not confirmed"
+            cells.append(
+                few_shot_cell("figure9", row, rate, None, source, note)
+            )
+    return cells
+
+
+def figure_13() -> list[Cell]:
+    """Axial attention against full attention (appendix D.6)."""
+    options = (
+        ("model.variant.attention", "axial"),
+        ("model.pooling", "mean"),  # It has no class token.
+    )
+    return [
+        few_shot_cell(
+            "figure13",
+            model,
+            attention,
+            None,
+            pre_trained(
+                "JFT-300M",
+                model,
+                variant=attention if changed else "",
+                options=changed,
+            ),
+            "the paper prints no number",
+        )
+        for model in ("ViT-B/32", "ViT-B/16")
+        for attention, changed in (("full", ()), ("axial", options))
+    ]
+
+
+FIGURES = {
+    "figure2": figure_2,
+    "figure3": figure_3,
+    "figure4": figure_4,
+    "figure5": figure_5,
+    "figure6": pictures("figure6"),
+    "figure7": pictures("figure7"),
+    "figure8": figure_8,
+    "figure9": figure_9,
+    "figure11": pictures("figure11"),
+    "figure12": speeds,
+    "figure13": figure_13,
+    "figure14": pictures("figure14"),
+}
