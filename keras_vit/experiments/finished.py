@@ -4,8 +4,6 @@ import dataclasses
 import json
 import pathlib
 
-import yaml
-
 from keras_vit.experiments.reporting import evaluated, finish
 from keras_vit.training import Recipe, run_folder, train
 from keras_vit.training.distribution.processes import agreed
@@ -53,6 +51,8 @@ def result_of(recipe: Recipe) -> dict | None:
     Raises:
         ValueError: when it was of another recipe.
     """
+    import yaml
+
     folder = pathlib.Path(recipe.run_dir)
     if not (folder / run_folder.RESULT).is_file():
         return None

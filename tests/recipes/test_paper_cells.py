@@ -68,7 +68,8 @@ def test_tables_5_6_and_7_agree_where_they_print_the_same():
             one = table_5[f"JFT-300M, {column}", model]
             assert one == table_6[f"{model}, {epochs} epochs", column]
     for model in ("R50x1", "R152x2"):
-        five = [table_6[f"{model}, 7 epochs", x][0] for x in values.FIVE]
+        row = values.TABLE_6[model, 7]
+        five = [row[column] for column in values.FIVE]
         assert papers("7")[model, "Adam"][0] == pytest.approx(
             sum(five) / 5, abs=0.006
         )

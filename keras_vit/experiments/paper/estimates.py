@@ -125,9 +125,8 @@ def config_value(place: Place, config: str, field: str) -> float | str:
         The value, the default where it sets none; several numbers as text.
     """
     path = pathlib.Path(place.recipes, "configs", f"{config}.yaml")
-    found = dataclasses.asdict(_recipe(str(path)))
-    for key in field.split("."):
-        found = found[key]
+    group, name = field.split(".")
+    found = dataclasses.asdict(_recipe(str(path)))[group][name]
     if isinstance(found, tuple):
         return ", ".join(f"{value:g}" for value in found)
     return found
