@@ -14,6 +14,7 @@ from keras_vit.experiments.paper.cell import Cell
 from keras_vit.experiments.paper.shown import pictures, speeds
 from keras_vit.experiments.paper.sources import pre_trained
 from keras_vit.experiments.paper.tables import SEEDS, SOURCES, table_5
+from keras_vit.variants.scaling_table import FIGURE_8
 
 __all__ = ["FIGURES"]
 
@@ -35,22 +36,8 @@ MODELS_4 = {
     "ViT-B/32": ("ViT-B/32", "", ()),
     "R50x1": ("R50x1", "", ()),
 }
-# The base of figure 8: 8 layers, D = 1024, D_mlp = 2048, patches of 32.
-BASE_8 = {
-    "num_layers": 8,
-    "hidden_dim": 1024,
-    "mlp_dim": 2048,
-    "patch_size": 32,
-}
-# Ours: the paper draws its points and prints none, but for 64 layers and 16.
-SCALED_8 = {
-    "base": {},
-    "depth": {"num_layers": (16, 32, 64)},
-    "width": {"hidden_dim": (512, 2048)},
-    "MLP width": {"mlp_dim": (1024, 4096, 8192)},
-    "patch size": {"patch_size": (16, 8)},
-}
-HEAD_DIM = 64
+HEAD_DIM = 64  # Of figure 8; the paper prints no number of heads there.
+SIZES_8 = ("num_layers", "hidden_dim", "mlp_dim", "patch_size")
 POOLING_9 = {"class token": "token", "mean of the patches": "mean"}
 RATES_9 = ("8e-4", "3e-4")
 
@@ -134,27 +121,19 @@ def figure_5() -> list[Cell]:
 def figure_8() -> list[Cell]:
     """Depth, width, MLP and patches scaled one at a time."""
     cells = []
-    for row, changes in SCALED_8.items():
-        points = [
-            {field: value}
-            for field, numbers in changes.items()
-            for value in numbers
-        ]
-        for change in points or [{}]:
-            sizes = BASE_8 | change
-            sizes["num_heads"] = sizes["hidden_dim"] // HEAD_DIM
-            sizes["representation_dim"] = sizes["hidden_dim"]
-            options = tuple(
-                (f"model.{name}", str(size)) for name, size in sizes.items()
-            )
-            name = "_".join(f"{k}{v}" for k, v in change.items()) or "base"
-            source = pre_trained(
-                "JFT-300M", "ViT-L/32", 7, variant=name, options=options
-            )
-            note = "our points; the paper prints no number"
-            cells.append(
-                few_shot_cell("figure8", row, name, None, source, note)
-            )
+    for name, model in FIGURE_8.items():
+        sizes = {field: model[field] for field in SIZES_8}
+        sizes["num_heads"] = sizes["hidden_dim"] // HEAD_DIM
+        sizes["representation_dim"] = sizes["hidden_dim"]
+        options = tuple(
+            (f"model.{field}", str(size)) for field, size in sizes.items()
+        )
+        source = pre_trained(
+            "JFT-300M", "ViT-L/32", 7, variant=name, options=options
+        )
+        note = "our points; the paper prints no number"
+        row, _, column = name.partition("_")
+        cells.append(few_shot_cell("figure8", row, column, None, source, note))
     return cells
 
 

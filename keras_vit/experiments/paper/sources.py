@@ -7,7 +7,6 @@ are in, so that tables share what they have in common.
 import dataclasses
 
 from keras_vit.experiments.paper.command import Command
-from keras_vit.training.config import ModelConfig
 
 __all__ = ["Source", "pre_trained"]
 
@@ -36,9 +35,6 @@ JFT = {
     ),
     "R50x1+ViT-L/16": ("table3_jft300m_r50_vit_l16", ()),
     "R50x1+ViT-L/32": ("table3_jft300m_r50_vit_l32", ()),
-}
-VARIANTS = "variant" in {
-    field.name for field in dataclasses.fields(ModelConfig)
 }
 WIDTHS = {"B": "768", "L": "1024", "H": "1280"}
 EPOCHS = {"ViT-L/16": 14, "ViT-H/14": 14}  # On JFT; 7 of all others.
@@ -89,8 +85,6 @@ def pre_trained(
         A `Source`.
     """
     name = model.replace("/", "")
-    if not VARIANTS and any("model.variant" in pair[0] for pair in options):
-        return Source(name, note="no option of recipes/pretrain.py")
     application = name.replace("-", "_").replace("R50x1+ViT", "ViT_R50")
     if dataset == "ImageNet-21k":
         return Source(f"imagenet21k/{name}", application, "imagenet21k")
