@@ -108,9 +108,10 @@ def check_weights(weights, model: str | None = None) -> None:
     elif text.startswith((".", "~", os.sep)) or path.endswith(SUFFIXES):
         raise missing_file(Path(path))
     else:
-        from keras_vit.checkpoints.public import catalog
+        from keras_vit.checkpoints.public import catalog, shipped
 
-        catalog.find(model, text)
+        if shipped.shipped_path(text, model) is None:
+            catalog.find(model, text)
 
 
 SUFFIXES = (".npz", ".safetensors", ".h5", ".keras")

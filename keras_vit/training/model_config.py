@@ -35,7 +35,8 @@ class ModelConfig:
 
     weights: str | None = None
     """What the model starts from: a run folder, a file of any known format,
-    or a name of `keras-vit weights list`; null draws all weights."""
+    a name of `keras-vit weights list`, or "fractals", a small model that comes
+    with the package; null draws all weights."""
 
     head: str = "new"
     """"new" replaces the classification layer of the weights, and the layer

@@ -239,6 +239,8 @@ def test_no_config_is_left_out():
         *(f"big_vision/s16_{epochs}ep" for epochs in (90, 150, 300)),
         "paper/table4_vtab",
         "paper/table2_imagenet_l16",
+        "digits_from_fractals",
+        "fractals_small",
         "quickstart",
     }
     found = CONFIGS.rglob("*.yaml")

@@ -9,6 +9,7 @@ from pathlib import Path
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.download import Download, is_offline
 from keras_vit.checkpoints.public.entry import Entry
+from keras_vit.checkpoints.public.shipped import shipped_path
 
 __all__ = ["cached_path", "resolve"]
 
@@ -34,6 +35,7 @@ def resolve(source: str | os.PathLike, model: str | None = None) -> str:
             - a path, with `:subtree` behind an `.npz` of several towers;
             - a name of `keras_vit.checkpoints.public.catalog`, with the model
               before it where `model` is None: "ViT_B16/imagenet21k";
+            - "fractals", the weights that come with the package;
             - the `https://` address of a file;
             - `hf://user/repository[@revision]`, or the `https://` address of
               its page, or `timm/name` for a repository of timm's; these need
@@ -92,6 +94,9 @@ def cached_path(entry: Entry) -> Path:
 
 
 def _fetch_name(name, model):
+    shipped = shipped_path(name, model)
+    if shipped is not None:
+        return shipped
     try:
         entry = catalog.find(model, name)
     except ValueError as error:
