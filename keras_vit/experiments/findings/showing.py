@@ -1,0 +1,109 @@
+"""Mean and spread of an experiment, as a table and as a plot."""
+
+import itertools
+import statistics
+
+__all__ = ["plot", "summarise", "table"]
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+def summarise(rows: list[dict], axes: list[str]) -> list[dict]:
+    """Mean and spread over the seeds.
+
+    Args:
+        rows: of a result.
+        axes: names of the axes.
+
+    Returns:
+        A dictionary for each combination: its labels, "mean", "std" (the
+        standard deviation of the sample) and "seeds".
+    """
+    grouped: dict[tuple, list[float]] = {}
+    for row in rows:
+        labels = tuple(row[axis] for axis in axes)
+        grouped.setdefault(labels, []).append(row["accuracy"])
+    return [
+        {
+            **dict(zip(axes, labels, strict=True)),
+            "mean": statistics.fmean(found),
+            "std": statistics.stdev(found) if len(found) > 1 else 0.0,
+            "seeds": len(found),
+        }
+        for labels, found in grouped.items()
+    ]
+
+
+def table(result: dict) -> str:
+    """The summary as a Markdown table, the last axis in columns.
+
+    Args:
+        result: content of the JSON of an experiment.
+
+    Returns:
+        str, accuracies in per cent, mean and standard deviation.
+    """
+    *axes, last = result["axes"]
+    columns = list(dict.fromkeys(x[last] for x in result["summary"]))
+    lines = [
+        " | ".join(["", *axes, *(f"{last}: {x}" for x in columns), ""]).strip(),
+        "|" + "---|" * len(axes) + "--:|" * len(columns),
+    ]
+    for labels, found in lines_of(result):
+        texts = [f"{100 * x['mean']:.1f} ± {100 * x['std']:.1f}" for x in found]
+        lines.append(" | ".join(["", *map(str, labels), *texts, ""]).strip())
+    return "\n".join(lines)
+
+
+def lines_of(result: dict) -> list[tuple[tuple, list[dict]]]:
+    """The summary by all axes but the last.
+
+    Args:
+        result: content of the JSON of an experiment.
+
+    Returns:
+        Pairs of the labels on the other axes and the entries along the last.
+    """
+    *axes, _ = result["axes"]
+    grouped: dict[tuple, list[dict]] = {}
+    for entry in result["summary"]:
+        labels = tuple(entry[axis] for axis in axes)
+        grouped.setdefault(labels, []).append(entry)
+    return list(grouped.items())
+
+
+def plot(result: dict):
+    """Mean and spread along the last axis, a line for each of the others.
+
+    Args:
+        result: content of the JSON of an experiment.
+
+    Returns:
+        matplotlib Figure.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import PercentFormatter
+
+    figure = Figure(figsize=(5.6, 3.6), layout="constrained")
+    axis = figure.subplots()
+    last = result["axes"][-1]
+    for colour, (labels, found) in zip(
+        itertools.cycle(COLOURS), lines_of(result), strict=False
+    ):
+        axis.errorbar(
+            [str(x[last]) for x in found],
+            [x["mean"] for x in found],
+            [x["std"] for x in found],
+            fmt="o-" if labels else "o",
+            color=colour,
+            capsize=3,
+            label=", ".join(map(str, labels)),
+        )
+    axis.yaxis.set_major_formatter(PercentFormatter(xmax=1))
+    axis.set(xlabel=last, ylabel="test accuracy")
+    axis.set_title(result["finding"], fontsize="medium", wrap=True)
+    axis.grid(alpha=0.3)
+    axis.spines[["top", "right"]].set_visible(False)
+    if len(result["axes"]) > 1:
+        axis.legend(frameon=False)
+    return figure
