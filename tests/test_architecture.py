@@ -30,7 +30,7 @@ ARROWS = {
     "variants": _MODELS,
     "training": {*_USES_MODELS, "applications", "checkpoints", "variants"},
     "evaluation": _USES_MODELS,
-    "analysis": _USES_MODELS,
+    "analysis": {*_USES_MODELS, "variants"},
     "planning": _MODELS,
 }
 # These stand above all others and may import each of them.

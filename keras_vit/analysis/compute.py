@@ -7,7 +7,7 @@ import math
 
 import keras
 
-from keras_vit import layers
+from keras_vit import layers, variants
 
 __all__ = ["multiply_adds"]
 
@@ -47,7 +47,8 @@ def multiply_adds(model: keras.Model) -> dict[str, int]:
     for layer in model.layers:
         counter = COUNTERS.get(type(layer))
         if counter:
-            counts[layer.name] = counter(layer, layer.input.shape[1:])
+            first = keras.tree.flatten(layer.input)[0]
+            counts[layer.name] = counter(layer, first.shape[1:])
     return counts
 
 
@@ -78,6 +79,25 @@ def _transformer_block(layer, shape):
     return _self_attention(layer.attention, shape) + _mlp(layer.mlp, shape)
 
 
+def _variant_block(layer, shape):
+    tokens, dim = shape
+    rows, columns = layer.grid or (1, tokens)
+    keys = {"rows": columns, "columns": rows}.get(layer.attention, tokens)
+    products = 2 * tokens * keys * dim
+    if layer.attention == "relative":
+        products += tokens * (2 * tokens - 1) * dim  # a logit for each offset
+    if layer.mlp == "local":
+        kernel = layer.transform.convolution.kernel.shape
+        products += rows * columns * math.prod(kernel)
+    return 4 * tokens * dim**2 + products + _mlp(layer, shape)
+
+
+def _axial_block(layer, shape):
+    return _variant_block(layer.rows, shape) + _variant_block(
+        layer.columns, shape
+    )
+
+
 def _mixer_block(layer, shape):
     return _mlp(layer.token_mixing, shape) + _mlp(layer.channel_mixing, shape)
 
@@ -103,4 +123,6 @@ COUNTERS = {
     layers.SelfAttention: _self_attention,
     layers.StandardizedConv2D: _conv,
     layers.TransformerBlock: _transformer_block,
+    variants.AxialBlock: _axial_block,
+    variants.VariantBlock: _variant_block,
 }

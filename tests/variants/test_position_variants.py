@@ -31,13 +31,15 @@ TABLE_8 = [
     ("relative", "every_layer_shared"),
 ]
 each_of_table_8 = pytest.mark.parametrize(("position", "position_at"), TABLE_8)
-POOLINGS = [
-    {"pooling": "token"},
-    {"pooling": "mean", "class_token": False},
-]
+TOKEN = {"pooling": "token"}
+MEAN = {"pooling": "mean", "class_token": False}
 
 
-@pytest.mark.parametrize("pooling", POOLINGS, ids=["token", "mean"])
+@pytest.mark.parametrize(
+    "pooling",
+    [TOKEN, pytest.param(MEAN, marks=pytest.mark.slow)],
+    ids=["token", "mean"],
+)
 @each_of_table_8
 def test_it_computes_what_numpy_does(position, position_at, pooling):
     variant = {"position": position, "position_at": position_at}
@@ -179,7 +181,13 @@ def test_a_grid_that_is_not_the_sequence_is_refused(layer):
         layer((2, 3), num_prefix_tokens=1)(np.zeros((1, 6, 8)))
 
 
-@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "mixed_bfloat16",
+        pytest.param("mixed_float16", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("position", ["2d", "relative"])
 def test_mixed_precision_is_near_float32(position, dtype):
     variant = {"position": position}

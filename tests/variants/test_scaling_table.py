@@ -1,7 +1,9 @@
-"""The models of Figure 8."""
+"""What variants cost: the models of Figure 8, and blocks of other kinds."""
 
 import pytest
+import variant_models
 
+from keras_vit.analysis import multiply_adds
 from keras_vit.planning import count
 from keras_vit.variants.scaling_table import FIGURE_8, scaled_config
 
@@ -41,3 +43,33 @@ def test_each_line_changes_one_dimension():
 def test_an_unknown_model_is_refused():
     with pytest.raises(ValueError, match="Did you mean 'depth_16'"):
         scaled_config("depth16")
+
+
+# 7 tokens, with the class token, or 6 in 2x3 patches; D 8, MLP 12.
+BLOCKS = {
+    "plain": ({}, 7 * (4 * 8 * 8 + 2 * 8 * 12) + 2 * 7 * 7 * 8),
+    "relative": (
+        {"position": "relative"},
+        7 * (4 * 8 * 8 + 2 * 8 * 12) + 2 * 7 * 7 * 8 + 7 * 13 * 8,
+    ),
+    "local": (
+        {"mlp": "local"},
+        7 * (4 * 8 * 8 + 2 * 8 * 12) + 2 * 7 * 7 * 8 + 6 * 9 * 12,
+    ),
+    # Twice all dense layers; of 6 queries, each to 3 keys, then to 2.
+    "axial": (
+        {"attention": "axial"},
+        2 * 6 * (4 * 8 * 8 + 2 * 8 * 12) + 2 * 6 * (3 + 2) * 8,
+    ),
+}
+
+
+@pytest.mark.parametrize(("variant", "expected"), BLOCKS.values(), ids=BLOCKS)
+def test_multiply_adds_of_a_block(variant, expected):
+    counts = multiply_adds(variant_models.model(variant))
+    assert counts["block_0"] == counts["block_1"] == expected
+
+
+def test_the_default_variant_costs_what_the_plain_model_does():
+    variant, plain = variant_models.model(), variant_models.plain_model()
+    assert multiply_adds(variant) == multiply_adds(plain)

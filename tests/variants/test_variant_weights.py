@@ -18,7 +18,13 @@ VARIANTS = {
     "axial": {"attention": "axial", "mlp": "local"},
 }
 each_variant = pytest.mark.parametrize(
-    "variant", VARIANTS.values(), ids=VARIANTS
+    "variant",
+    [
+        pytest.param(VARIANTS["2d"], marks=pytest.mark.slow),
+        VARIANTS["relative"],
+        VARIANTS["axial"],
+    ],
+    ids=VARIANTS,
 )
 
 
@@ -48,7 +54,13 @@ def test_every_weight_has_a_gradient(variant):
     assert {path: step for path, step in steps.items() if step < 1e-7} == {}
 
 
-@pytest.mark.parametrize("place", ["every_layer", "every_layer_shared"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param("every_layer", marks=pytest.mark.slow),
+        "every_layer_shared",
+    ],
+)
 def test_rematerialised_it_learns_the_same(place):
     variant, found = {"position": "relative", "position_at": place}, []
     for rematerialize in (False, True):
