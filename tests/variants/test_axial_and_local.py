@@ -117,6 +117,7 @@ LAYERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`shuffle=True` was passed")
 @pytest.mark.parametrize("name", ["axial_attention", "local_mlp"])
 def test_layer_passes_the_test_of_keras(name):

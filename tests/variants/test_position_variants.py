@@ -106,6 +106,7 @@ def test_attention_weights_sum_to_one_and_are_those_of_call():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`shuffle=True` was passed")
 def test_2d_passes_the_layer_test_of_keras():
     testing.TestCase().run_layer_test(
