@@ -27,7 +27,8 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		classification.py files.py gallery.py imagenet.py metrics.py) \
 	$(addprefix prediction/test_, explain.py explained_run.py) \
 	$(addprefix recipes/test_, \
-		guides.py kaggle.py paper_configs.py sweep.py) \
+		guides.py kaggle.py paper_cells.py paper_configs.py reproduce.py \
+		small_scale.py sweep.py vtab.py vtab_table.py) \
 	$(addprefix training/test_, \
 		config.py plan.py run_folder.py tensorboard.py) \
 	$(addprefix test_, \

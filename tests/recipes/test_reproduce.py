@@ -220,6 +220,7 @@ def tried(table, only, tmp_path):
     return rows_of(tmp_path / "runs-smoke" / f"table{table}")
 
 
+@pytest.mark.slow
 def test_a_trial_of_a_cell_goes_from_pre_training_to_the_number(tmp_path):
     [row] = tried("8", ["1-D", "stem"], tmp_path)
     folder = tmp_path / "runs-smoke/jft300m/ViT-B16_7ep"

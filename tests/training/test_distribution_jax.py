@@ -84,7 +84,8 @@ except KeyboardInterrupt:
     pass
 several = trained("several", "data_parallel")
 for x, y in zip(values(one), values(several), strict=True):
-    np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+    # Biases of keys, whose gradient is nothing but rounding, are some 1e-6.
+    np.testing.assert_allclose(x, y, rtol=1e-5, atol=5e-6)
 
 # One image is no batch that four devices could share.
 image = np.random.default_rng(0).uniform(0, 255, (1, 8, 8, 1))
