@@ -6,6 +6,7 @@ AdamW, one batch that stays on the device, no host in between.
 """
 
 import functools
+import importlib
 import pathlib
 import tempfile
 from collections.abc import Callable
@@ -40,7 +41,8 @@ def ours_compiled(case: Case) -> Callable[[int], None]:
     import torch
 
     only_inference(case)
-    torch._inductor.config.freezing = True  # weights are constants
+    # Weights are constants then.
+    importlib.import_module("torch._inductor.config").freezing = True
     model = torch.compile(our_model(case, case.precision).eval())
     images = torch.from_numpy(arrays(case)[0])
 

@@ -44,7 +44,7 @@ def test_second_derivatives_are_there(on_jax):
     kernel = np.ones((4, 6), "float32")
 
     def penalty(kernel):
-        loss = jax.grad(lambda x: ops.sum(product(x, kernel) ** 2))
+        loss = jax.grad(lambda x: ops.sum(ops.square(product(x, kernel))))
         return ops.sum(loss(X) ** 2)
 
     # The gradient of x is 2 x k k', of which the sum of squares is taken.
