@@ -32,6 +32,9 @@ CLASSES = 1000
 WARM_UP = 2  # Steps that are not counted: the first of them compiles.
 FACTS = ("virtual", "devices", "backend", "versions")
 OPTIONS = ("model", "size", "image_size", "precision", "steps", "virtual")
+# TPUStrategy takes a TPU as a whole, not some of its cores; several workers
+# are several processes.
+LEFT_OUT = ("tpu", "multiworker")
 LABEL = "virtual devices of one CPU: overhead only, no speed-up can be seen"
 
 
@@ -139,8 +142,7 @@ def measured(options, choice, count, batch) -> dict:
     facts = {"devices": found, "virtual": virtual, "backend": backend}
     makers = MAKERS[backend]
     if choice == "none":
-        # TPUStrategy takes a TPU as a whole, not some of its cores.
-        choices = [name for name in makers if name != "tpu"]
+        choices = [name for name in makers if name not in LEFT_OUT]
         return {**facts, "choices": choices, "versions": versions()}
     if choice == "single":
         chosen = distribution.setup("single", batch_size=batch)

@@ -61,21 +61,7 @@ class VisionTransformer(ConfiguredModel):
         x = preprocessing(config, images, dtype)
         x = hybrid_stem(config, x, dtype)
         x = encoder(config, x, dtype)  # (B, T, D)
-        x = pooled(config, x, dtype)
-        if config.norm_after_pooling:
-            x = encoder_norm(config, dtype)(x)
-        if config.representation_dim:
-            x = keras.layers.Dense(
-                config.representation_dim,
-                activation="tanh",
-                kernel_initializer="lecun_normal",
-                bias_initializer="zeros",
-                dtype=resolved_policy(
-                    keras.dtype_policies.get(dtype), "pre_logits"
-                ),
-                name="pre_logits",
-            )(x)
-        return head(config, x, dtype)
+        return classified(config, x, dtype)
 
 
 def encoder(config: ViTConfig, x, dtype=None):
@@ -90,13 +76,7 @@ def encoder(config: ViTConfig, x, dtype=None):
         Keras tensor (B, T, D), layer-normalised unless that comes after
         pooling.
     """
-    x = PatchEmbed(
-        config.hidden_dim, config.patch_size, dtype=dtype, name="patch_embed"
-    )(x)
-    if config.class_token:
-        x = ClassToken(
-            config.num_prefix_tokens, dtype=dtype, name="class_token"
-        )(x)
+    x = tokens(config, x, dtype)
     x = AddPositionEmbedding(
         config.grid,
         num_prefix_tokens=config.num_prefix_tokens,
@@ -112,6 +92,27 @@ def encoder(config: ViTConfig, x, dtype=None):
     if config.norm_after_pooling:
         return x
     return encoder_norm(config, dtype)(x)
+
+
+def tokens(config: ViTConfig, x, dtype=None):
+    """From an image or feature map to tokens that do not know their place.
+
+    Args:
+        config: a `ViTConfig`.
+        x: Keras tensor (B, height, width, channels).
+        dtype: dtype policy of all layers.
+
+    Returns:
+        Keras tensor (B, T, D).
+    """
+    x = PatchEmbed(
+        config.hidden_dim, config.patch_size, dtype=dtype, name="patch_embed"
+    )(x)
+    if not config.class_token:
+        return x
+    return ClassToken(
+        config.num_prefix_tokens, dtype=dtype, name="class_token"
+    )(x)
 
 
 def encoder_norm(config: ViTConfig, dtype=None) -> keras.layers.Layer:
@@ -167,3 +168,31 @@ def pooled(config: ViTConfig, x, dtype=None):
         dtype=dtype,
         name="pool",
     )(x)
+
+
+def classified(config: ViTConfig, x, dtype=None):
+    """From encoded tokens to the output of the model (equation 4).
+
+    Args:
+        config: a `ViTConfig`.
+        x: Keras tensor (B, T, D).
+        dtype: dtype policy.
+
+    Returns:
+        Keras tensor, see the output shape of `VisionTransformer`.
+    """
+    x = pooled(config, x, dtype)
+    if config.norm_after_pooling:
+        x = encoder_norm(config, dtype)(x)
+    if config.representation_dim:
+        x = keras.layers.Dense(
+            config.representation_dim,
+            activation="tanh",
+            kernel_initializer="lecun_normal",
+            bias_initializer="zeros",
+            dtype=resolved_policy(
+                keras.dtype_policies.get(dtype), "pre_logits"
+            ),
+            name="pre_logits",
+        )(x)
+    return head(config, x, dtype)

@@ -5,10 +5,9 @@ Axes: B batch, T tokens, D hidden dimension.
 
 import keras
 
-from keras_vit.layers import AddPositionEmbedding, ClassToken, PatchEmbed
-from keras_vit.layers.base import resolved_policy
+from keras_vit.layers import AddPositionEmbedding
 from keras_vit.models import vit
-from keras_vit.models.base import ConfiguredModel, head, preprocessing
+from keras_vit.models.base import ConfiguredModel, preprocessing
 from keras_vit.models.resnet import hybrid_stem
 from keras_vit.variants.axial_block import AxialBlock
 from keras_vit.variants.position_2d import AddPositionEmbedding2D
@@ -59,20 +58,7 @@ class VariantTransformer(ConfiguredModel):
         x = preprocessing(config, images, dtype)
         x = hybrid_stem(config, x, dtype)
         x = encoder(config, x, dtype)  # (B, T, D)
-        x = vit.pooled(config, x, dtype)
-        if config.norm_after_pooling:
-            x = vit.encoder_norm(config, dtype)(x)
-        if config.representation_dim:
-            x = keras.layers.Dense(
-                config.representation_dim,
-                activation="tanh",
-                kernel_initializer="lecun_normal",
-                dtype=resolved_policy(
-                    keras.dtype_policies.get(dtype), "pre_logits"
-                ),
-                name="pre_logits",
-            )(x)
-        return head(config, x, dtype)
+        return vit.classified(config, x, dtype)
 
 
 def encoder(config: VariantTransformerConfig, x, dtype=None):
@@ -87,13 +73,7 @@ def encoder(config: VariantTransformerConfig, x, dtype=None):
         Keras tensor (B, T, D), layer-normalised unless that comes after
         pooling.
     """
-    x = PatchEmbed(
-        config.hidden_dim, config.patch_size, dtype=dtype, name="patch_embed"
-    )(x)
-    if config.class_token:
-        x = ClassToken(
-            config.num_prefix_tokens, dtype=dtype, name="class_token"
-        )(x)
+    x = vit.tokens(config, x, dtype)
     positions = position_layers(config, dtype)
     x = blocks(config, positions, x, dtype)
     if config.norm_after_pooling:
