@@ -19,8 +19,9 @@ class SelfAttention(ConfiguredLayer):
 
     Equations 5 to 8 (appendix A) of "An Image Is Worth 16x16 Words"
     (arXiv:2010.11929): `softmax(q k^T / sqrt(d)) v` in each head, with biases
-    on all four projections. It runs on `keras.ops.dot_product_attention`,
-    which takes a fused (flash) kernel where the device has one.
+    on all four projections. Where the device may have a fused (flash) kernel it
+    runs on `keras.ops.dot_product_attention`; elsewhere on two matrix products
+    of whole heads.
 
     The columns of the kernel of `qkv`, shape (D, 3 * D), are ordered by head,
     then query, key, value, then feature, so that a slice of columns holds
@@ -69,14 +70,6 @@ class SelfAttention(ConfiguredLayer):
         self.dropout = keras.layers.Dropout(
             attention_dropout_rate, dtype=self.dtype_policy, name="dropout"
         )
-        # JAX has no float16 product with float32 sums on CPUs, which its
-        # fused attention asks for.
-        avoid_fused = self.compute_dtype == "float16" and not flash_attention
-        self._attend = (
-            self._attend_explicitly
-            if attention_dropout_rate or avoid_fused
-            else self._attend_fused
-        )
 
     def build(self, input_shape):
         dim = input_shape[-1]
@@ -100,8 +93,11 @@ class SelfAttention(ConfiguredLayer):
         self.out.build(input_shape)
 
     def call(self, x, training=None):
-        query, key, value = self._project(x)  # 3 times (B, N, H, d)
-        x = self._attend(query, key, value, training)  # (B, N, H, d)
+        qkv = self._project(x)  # (B, N, H, 3, d)
+        if self._may_be_fused():
+            x = self._attend_fused(qkv)  # (B, N, H, d)
+        else:
+            x = self._attend_explicitly(qkv, training)  # (B, N, H, d)
         return self.out(merge_heads(x))  # (B, N, D)
 
     def attention_weights(self, x):
@@ -114,18 +110,27 @@ class SelfAttention(ConfiguredLayer):
             Tensor of shape (B, H, N, M): how much each query (N) takes from
             each key (M); the last axis sums to 1.
         """
-        query, key, _ = self._project(x)
-        return softmax_weights(query, key)  # (B, H, N, M)
+        query, key, _ = heads_first(self._project(x))
+        return softmax_of_heads(query, key)  # (B, H, N, M)
 
     def compute_output_shape(self, input_shape):
         return input_shape
 
     def _project(self, x):
         shape = (*ops.shape(x)[:-1], self.num_heads, 3, self.head_dim)
-        x = ops.reshape(self.qkv(x), shape)  # (B, N, H, 3, d)
-        return x[..., 0, :], x[..., 1, :], x[..., 2, :]
+        return ops.reshape(self.qkv(x), shape)  # (B, N, H, 3, d)
 
-    def _attend_fused(self, query, key, value, training):
+    def _may_be_fused(self):
+        if self.attention_dropout_rate:
+            return False
+        if self.flash_attention:
+            return True  # Keras says so where it cannot
+        # JAX has no float16 product with float32 sums on CPUs, which its
+        # fused attention asks for.
+        return self.compute_dtype != "float16" and has_fused_attention()
+
+    def _attend_fused(self, qkv):
+        query, key, value = (qkv[..., i, :] for i in range(3))
         flash = self.flash_attention
         if flash is None:
             flash = keras.config.is_flash_attention_enabled()
@@ -133,10 +138,43 @@ class SelfAttention(ConfiguredLayer):
             query, key, value, flash_attention=flash
         )  # (B, N, H, d)
 
-    def _attend_explicitly(self, query, key, value, training):
-        weights = softmax_weights(query, key)  # (B, H, N, M)
+    def _attend_explicitly(self, qkv, training):
+        query, key, value = heads_first(qkv)
+        weights = softmax_of_heads(query, key)  # (B, H, N, M)
         weights = self.dropout(weights, training=training)
-        return ops.einsum("bhnm,bmhd->bnhd", weights, value)  # (B, N, H, d)
+        x = ops.matmul(weights, value)  # (B, H, N, d)
+        return ops.transpose(x, (0, 2, 1, 3))  # (B, N, H, d)
+
+
+def has_fused_attention() -> bool:
+    """Whether Keras may have fused attention for the device that computes.
+
+    On TensorFlow it has none, and on CPUs JAX has none. What Keras does there
+    copies query, key and value several times, forward and backward.
+    """
+    if keras.backend.backend() == "jax":
+        devices = keras.distribution.list_devices()  # such as "gpu:0"
+        return not all(device.startswith("cpu") for device in devices)
+    return keras.backend.backend() == "torch"
+
+
+def heads_first(qkv):
+    """Query, key and value, each (B, H, N, d), of one (B, N, H, 3, d).
+
+    One transposition, of which the three are parts side by side in memory.
+    """
+    return ops.unstack(ops.transpose(qkv, (3, 0, 2, 1, 4)), 3, axis=0)
+
+
+def softmax_of_heads(query, key):
+    """`softmax_weights` of query (B, H, N, d) and key (B, H, M, d)."""
+    scale = query.shape[-1] ** -0.5
+    keys = ops.transpose(key, (0, 1, 3, 2))  # (B, H, d, M)
+    scores = ops.matmul(query * scale, keys)  # (B, H, N, M)
+    precise = keras.backend.result_type(scores.dtype, "float32")
+    return ops.cast(
+        ops.softmax(ops.cast(scores, precise), axis=-1), query.dtype
+    )
 
 
 def softmax_weights(query, key):
@@ -149,12 +187,8 @@ def softmax_weights(query, key):
     Returns:
         Tensor of shape (B, H, N, M) and of the dtype of query.
     """
-    scale = query.shape[-1] ** -0.5
-    scores = ops.einsum("bnhd,bmhd->bhnm", query * scale, key)  # (B, H, N, M)
-    precise = keras.backend.result_type(scores.dtype, "float32")
-    return ops.cast(
-        ops.softmax(ops.cast(scores, precise), axis=-1), query.dtype
-    )
+    query = ops.transpose(query, (0, 2, 1, 3))  # (B, H, N, d)
+    return softmax_of_heads(query, ops.transpose(key, (0, 2, 1, 3)))
 
 
 def merge_heads(x):

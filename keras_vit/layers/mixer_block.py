@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.mlp import MLP
+from keras_vit.layers.token_normalization import TokenNormalization
 from keras_vit.layers.transformer_block import stochastic_depth
 
 __all__ = ["MixerBlock"]
@@ -83,7 +84,7 @@ class MixerBlock(ConfiguredLayer):
 
     def _branch(self, name, mlp_dim):
         policy = self.dtype_policy
-        norm = keras.layers.LayerNormalization(
+        norm = TokenNormalization(
             epsilon=self.layer_norm_epsilon, dtype=policy, name=f"{name}_norm"
         )
         mlp = MLP(

@@ -11,6 +11,7 @@ from keras_vit.layers.attention import SelfAttention
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.rematerialization import rematerialize
+from keras_vit.layers.token_normalization import TokenNormalization
 
 __all__ = ["TransformerBlock"]
 
@@ -85,7 +86,7 @@ class TransformerBlock(ConfiguredLayer):
 
     def _make_attention(self):
         policy = self.dtype_policy
-        self.attention_norm = keras.layers.LayerNormalization(
+        self.attention_norm = TokenNormalization(
             epsilon=self.layer_norm_epsilon, dtype=policy, name="attention_norm"
         )
         self.attention = SelfAttention(
@@ -104,7 +105,7 @@ class TransformerBlock(ConfiguredLayer):
 
     def _make_mlp(self):
         policy = self.dtype_policy
-        self.mlp_norm = keras.layers.LayerNormalization(
+        self.mlp_norm = TokenNormalization(
             epsilon=self.layer_norm_epsilon, dtype=policy, name="mlp_norm"
         )
         self.mlp = MLP(

@@ -54,8 +54,7 @@ def kept_by_block(config: ViTConfig, settings: Settings) -> list[Kept]:
     else:
         softmax *= 3  # The logits, their exponentials, the weights.
         kept += [
-            # Of two: the input, centred, and scaled. Keras has them so.
-            Kept("normalisations", 6 * stream, FLOAT32),
+            Kept("inputs of the normalisations", 2 * stream, FLOAT32),
             Kept("normalised", 2 * stream, compute),
             Kept("before GELU, its tanh, after it", 3 * mlp, compute, True),
         ]

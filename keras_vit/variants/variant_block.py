@@ -10,6 +10,7 @@ import keras
 from keras_vit.layers import MLP, SelfAttention
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.rematerialization import rematerialize
+from keras_vit.layers.token_normalization import TokenNormalization
 from keras_vit.layers.transformer_block import stochastic_depth
 from keras_vit.models.base import check_choice
 from keras_vit.variants.axial_attention import AxialAttention
@@ -138,7 +139,7 @@ class VariantBlock(ConfiguredLayer):
 
     def _make_attention(self):
         policy = self.dtype_policy
-        self.attention_norm = keras.layers.LayerNormalization(
+        self.attention_norm = TokenNormalization(
             epsilon=self.layer_norm_epsilon, dtype=policy, name="attention_norm"
         )
         self.attend = ATTENTIONS[self.attention](
@@ -156,7 +157,7 @@ class VariantBlock(ConfiguredLayer):
 
     def _make_mlp(self):
         policy = self.dtype_policy
-        self.mlp_norm = keras.layers.LayerNormalization(
+        self.mlp_norm = TokenNormalization(
             epsilon=self.layer_norm_epsilon, dtype=policy, name="mlp_norm"
         )
         self.transform = MLPS[self.mlp](

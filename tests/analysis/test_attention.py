@@ -6,6 +6,7 @@ from analysis_cases import CASES, case, images_of, tiny_model
 
 import keras_vit
 from keras_vit.analysis import attention_grids, attention_maps
+from keras_vit.layers import attention
 
 
 def computed_layer_by_layer(model, images):
@@ -86,6 +87,8 @@ def fused(monkeypatch):
         return attend(*args, **kwargs)
 
     monkeypatch.setattr(keras.ops, "dot_product_attention", spy)
+    # As on a device that has it.
+    monkeypatch.setattr(attention, "has_fused_attention", lambda: True)
     return calls
 
 

@@ -7,6 +7,7 @@ from arrays import read_arrays
 from keras import ops
 
 from keras_vit import layers
+from keras_vit.layers import attention
 from keras_vit.layers.position_embedding import sine_cosine_table
 
 
@@ -90,8 +91,11 @@ def flax_attention(layer):
     return params
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.5])
-def test_self_attention_is_that_of_numpy(rate):
+@pytest.mark.parametrize(
+    ("rate", "fused"), [(0.0, False), (0.0, True), (0.5, True)]
+)
+def test_self_attention_is_that_of_numpy(rate, fused, monkeypatch):
+    monkeypatch.setattr(attention, "has_fused_attention", lambda: fused)
     tokens = normal(2, 7, 16)
     layer = layers.SelfAttention(4, attention_dropout_rate=rate)
     layer.build(tokens.shape)

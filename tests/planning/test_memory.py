@@ -78,8 +78,8 @@ def test_rematerialisation_keeps_the_inputs_of_the_blocks():
     settings = Settings(batch=1)
     whole = memory(B16, settings).activations
     less = memory(B16, settings, rematerialize=True).activations
-    # Normalisations in float32, their outputs, queries to values, heads.
-    block = 4 * 6 * STREAM + 2 * (2 + 3 + 1) * STREAM
+    # Inputs of normalisations in float32, outputs, queries to values, heads.
+    block = 4 * 2 * STREAM + 2 * (2 + 3 + 1) * STREAM
     block += 2 * (3 * SOFTMAX + 3 * MLP)
     assert whole - less == 11 * block - 12 * 2 * STREAM
 

@@ -133,8 +133,10 @@ def on_jax(backend):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "average"])
-def test_every_layout_has_the_losses_of_one_device(kind):
+def test_every_layout_has_the_losses_of_one_device(kind, monkeypatch):
     """With dropout, stochastic depth, clipping; and averages, accumulation."""
+    # As users run it: without optimisation the roundings are others.
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
     found = json.loads(run(LOSSES, kind, devices=DEVICES))
     one = found.pop("single")
     assert len(one["losses"]) == STEPS

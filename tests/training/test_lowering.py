@@ -46,9 +46,9 @@ def tpu(monkeypatch):
     """Keras takes JAX's devices to be TPUs."""
     import jax
 
-    stand_in = types.SimpleNamespace(platform="tpu")
+    stand_in = types.SimpleNamespace(platform="tpu", id=0)
     with monkeypatch.context() as patch:
-        patch.setattr(jax, "devices", lambda *kinds: [stand_in])
+        patch.setattr(jax, "devices", lambda *kinds, **options: [stand_in])
         yield
     keras.config.enable_flash_attention()
 
