@@ -1,16 +1,18 @@
 """What benchmarks/speed.py compares: the same ViT by several libraries.
 
 A side gets the asked `Case` and returns a function that does a number of steps
-and waits until they are done. Each trains as its users would at its best:
-AdamW, one batch that stays on the device, no host in between.
+and waits until they are done; it may return the seconds that count of it. Each
+trains as its users would at its best: AdamW, one batch that stays on the
+device, no host in between.
 """
 
 import functools
 import os
 import pathlib
 import tempfile
+import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from speed_case import CLASSES, LEARNING_RATE, Case, arrays, sizes
 from speed_torch import timm, transformers
@@ -32,11 +34,11 @@ def our_model(case, policy):
     )
 
 
-def ours(case: Case) -> Callable[[int], None]:
+def ours(case: Case) -> Callable[[int], float | None]:
     return keras_steps(our_model(case, POLICIES[case.precision]), case)
 
 
-def ours_compiled(case: Case) -> Callable[[int], None]:
+def ours_compiled(case: Case) -> Callable[[int], float | None]:
     """The model on the torch backend as the torch module that it is."""
     os.environ["TORCHINDUCTOR_FREEZING"] = "1"  # weights are constants
     import torch
@@ -53,7 +55,7 @@ def ours_compiled(case: Case) -> Callable[[int], None]:
     return infer
 
 
-def ours_openvino(case: Case) -> Callable[[int], None]:
+def ours_openvino(case: Case) -> Callable[[int], float | None]:
     """The model as Keras exports it for OpenVINO."""
     import openvino  # pyright: ignore[reportMissingImports]
 
@@ -85,7 +87,7 @@ def only_inference(case):
         raise ValueError("is for inference alone")
 
 
-def keras_hub(case: Case) -> Callable[[int], None]:
+def keras_hub(case: Case) -> Callable[[int], float | None]:
     import keras
 
     keras.config.set_dtype_policy(POLICIES[case.precision])
@@ -108,15 +110,21 @@ def keras_hub(case: Case) -> Callable[[int], None]:
 
 
 def keras_steps(model, case):
-    """`fit` or `predict` on one batch over and over."""
+    """`fit` or `predict` on one batch over and over, and the seconds of it.
+
+    What they do before the first step and after the last does not count: on
+    TensorFlow the end of an iterator waits up to five seconds.
+    """
     import keras
 
     images, labels = map(keras.ops.convert_to_tensor, arrays(case))
+    clock = stopwatch(keras)
     if case.task == "inference":
 
         def infer(steps):
             batches = ((images,) for _ in range(steps))
-            model.predict(batches, steps=steps, verbose=0)
+            model.predict(batches, steps=steps, verbose=0, callbacks=[clock])
+            return clock.seconds
 
         return infer
     model.compile(
@@ -127,9 +135,40 @@ def keras_steps(model, case):
     def train(steps):
         # A generator gives one more to build on.
         batches = ((images, labels) for _ in range(steps + 1))
-        model.fit(batches, steps_per_epoch=steps, epochs=1, verbose=0)
+        model.fit(
+            batches,
+            steps_per_epoch=steps,
+            epochs=1,
+            verbose=0,
+            callbacks=[clock],
+        )
+        return clock.seconds
 
     return train
+
+
+def stopwatch(keras):
+    """A callback: `seconds` from the first step's begin to the last's end."""
+
+    class Stopwatch(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if batch == 0:
+                self.begin = time.perf_counter()
+
+        def on_train_batch_end(self, batch, logs: Any = None):
+            if batch == self.params["steps"] - 1:
+                float(logs["loss"])  # waits
+                self.seconds = time.perf_counter() - self.begin
+
+        def on_predict_batch_begin(self, batch, logs=None):
+            self.on_train_batch_begin(batch)
+
+        def on_predict_batch_end(self, batch, logs: Any = None):
+            if batch == self.params["steps"] - 1:
+                keras.ops.convert_to_numpy(logs["outputs"])
+                self.seconds = time.perf_counter() - self.begin
+
+    return Stopwatch()
 
 
 class Side(NamedTuple):
@@ -137,7 +176,7 @@ class Side(NamedTuple):
 
     library: str  # to be imported, or the side is left out
     backend: str  # of Keras, or what stands in its place
-    steps: Callable[[Case], Callable[[int], None]]
+    steps: Callable[[Case], Callable[[int], float | None]]
 
 
 SIDES = {
