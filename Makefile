@@ -27,10 +27,12 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		classification.py files.py gallery.py imagenet.py metrics.py) \
 	$(addprefix prediction/test_, explain.py explained_run.py) \
 	$(addprefix recipes/test_, \
-		guides.py kaggle.py paper_cells.py paper_configs.py reproduce.py \
-		small_scale.py sweep.py vtab.py vtab_table.py) \
+		guides.py kaggle.py more_configs.py noisy_student.py paper_cells.py \
+		paper_configs.py reproduce.py small_scale.py sweep.py vtab.py \
+		vtab_table.py) \
 	$(addprefix training/test_, \
-		config.py plan.py run_folder.py tensorboard.py) \
+		config.py masked_patch_batches.py plan.py run_folder.py \
+		tensorboard.py) \
 	$(addprefix test_, \
 		architecture.py cli_files.py decode_predictions.py files.py \
 		labels.py packaging.py readme.py))

@@ -1,10 +1,15 @@
 """The scripts in recipes/, which are no package, as modules; a tiny run."""
 
+import dataclasses
 import importlib.util
 import pathlib
 import types
 
+from keras_vit.training import Recipe
+from keras_vit.training.command_line import parse
+
 RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
+CONFIGS = RECIPES / "configs"
 
 # Two epochs of a model of some hundred weights on a fifth of the digits.
 TINY = """
@@ -25,3 +30,19 @@ def script(name: str) -> types.ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def config(path: str) -> Recipe:
+    """The recipe of recipes/configs/<path>.yaml."""
+    return parse(Recipe, ["--config", str(CONFIGS / f"{path}.yaml")], "")
+
+
+def check(recipe: Recipe, expected: dict) -> None:
+    """Raises unless the fields "group.name" have the values expected."""
+    found = dataclasses.asdict(recipe)
+    wrong = {}
+    for key, value in expected.items():
+        group, field = key.split(".")
+        if found[group][field] != value:
+            wrong[key] = (found[group][field], value)
+    assert wrong == {}

@@ -9,7 +9,7 @@ from keras_vit.data.dataset import Dataset
 from keras_vit.data.examples import Examples
 from keras_vit.data.tfds_source import complete
 
-__all__ = ["SUFFIXES", "open_folder"]
+__all__ = ["SUFFIXES", "image_files", "open_folder"]
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
 # What a folder of a split may be called.
@@ -91,7 +91,7 @@ def _read(folder: pathlib.Path, names, config: DataConfig) -> Examples:
             f"{str(folder)!r} has classes that the training images lack: "
             f"{', '.join(map(repr, sorted(unknown)))}."
         )
-    paths = {name: _images(folder / name) for name in names}
+    paths = {name: image_files(folder / name) for name in names}
     empty = [name for name, images in paths.items() if not images]
     if empty:
         raise ValueError(
@@ -109,7 +109,8 @@ def _read(folder: pathlib.Path, names, config: DataConfig) -> Examples:
     )
 
 
-def _images(folder: pathlib.Path) -> list[str]:
+def image_files(folder: pathlib.Path) -> list[str]:
+    """Paths of the images anywhere below a folder, sorted."""
     if not folder.is_dir():
         return []
     return sorted(

@@ -19,6 +19,7 @@ PURPOSES = {
     "mixup": 4,
     "cutmix": 5,
     "random_erasing": 6,
+    "corruption": 7,
 }
 MAX_PURPOSES = 64
 # Images of an epoch that have keys of their own: 1.1e12.

@@ -17,13 +17,18 @@ from keras_vit.training.checks import (
     check_positive,
 )
 from keras_vit.training.distribution import DISTRIBUTIONS
+from keras_vit.training.masked_patch.config import MaskedPatchConfig
 from keras_vit.training.model_config import ModelConfig
+from keras_vit.training.noisy_student_config import NoisyStudentConfig
 from keras_vit.training.optimizers import OptimizerConfig
+from keras_vit.training.sweep_config import SweepConfig
 
 __all__ = [
     "AugmentationConfig",
     "DataConfig",
+    "MaskedPatchConfig",
     "ModelConfig",
+    "NoisyStudentConfig",
     "OptimizerConfig",
     "PreprocessingConfig",
     "Recipe",
@@ -86,6 +91,11 @@ class TrainingConfig:
     """Decay of a moving average of the weights, which takes their place at
     the end (Polyak averaging; the paper has 0.9999); 0 for none."""
 
+    image_sizes: tuple[int, ...] = ()
+    """Sides of the images in pixels, ascending to model.image_size, for as
+    many equal stretches of the training: images that grow. () trains at
+    model.image_size alone."""
+
     steps_per_execution: int = 1
     """Batches that one call of the compiled step trains on."""
 
@@ -129,6 +139,22 @@ class TrainingConfig:
         check_multiple(self, "batch_size", "accumulation_steps")
         check_multiple(self, "evaluate_every_steps", "checkpoint_every_steps")
         check_rates(self, "ema_decay", "label_smoothing")
+        self._check_sizes()
+
+    def _check_sizes(self):
+        sizes = list(self.image_sizes)
+        if sizes != sorted(set(sizes)) or min(sizes, default=1) < 1:
+            raise ValueError(
+                "Images grow: image_sizes are ascending, above 0. Received: "
+                f"image_sizes={self.image_sizes!r}."
+            )
+        if sizes and self.early_stopping_patience is not None:
+            raise ValueError(
+                "What is best at one image size says nothing of the next. "
+                f"Received: image_sizes={self.image_sizes!r}, "
+                f"early_stopping_patience={self.early_stopping_patience}. Set "
+                "one of them to null."
+            )
 
     @property
     def length(self) -> int:
@@ -144,26 +170,6 @@ class TrainingConfig:
     def micro_batch_size(self) -> int:
         """Images that the model sees at once: a part of the batch."""
         return self.batch_size // self.accumulation_steps
-
-
-@dataclasses.dataclass(frozen=True)
-class SweepConfig:
-    """What recipes/sweep.py compares; the other recipes do not read it."""
-
-    learning_rates: tuple[float, ...] = ()
-    """Learning rates to choose from on the validation images."""
-
-    train_split: str | None = None
-    """Split of tensorflow-datasets that the best one is trained on: the whole
-    training set, as "train"; null adds the validation images to the training
-    images of data that is cut by fractions."""
-
-    def __post_init__(self):
-        if not all(rate > 0 for rate in self.learning_rates):
-            raise ValueError(
-                "learning_rates must be above 0. Received: "
-                f"learning_rates={self.learning_rates!r}."
-            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,6 +189,12 @@ class Recipe:
     )
     training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
     sweep: SweepConfig = dataclasses.field(default_factory=SweepConfig)
+    masked_patch: MaskedPatchConfig = dataclasses.field(
+        default_factory=MaskedPatchConfig
+    )
+    noisy_student: NoisyStudentConfig = dataclasses.field(
+        default_factory=NoisyStudentConfig
+    )
 
     distribution: str = "auto"
     """Where it computes: "auto" takes all devices that divide a batch,

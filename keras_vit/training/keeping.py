@@ -26,6 +26,7 @@ class KeepBest(keras.callbacks.Callback):
         metric: str, what decides: the higher the better, but for a loss.
         patience: int, evaluations without a better one after which the
             training ends; None never ends it.
+        saved: the model to save in the place of the one that is trained.
 
     Attributes:
         best: float, None before the first evaluation.
@@ -42,12 +43,15 @@ class KeepBest(keras.callbacks.Callback):
         class_names,
         metric: str,
         patience: int | None = None,
+        *,
+        saved: keras.Model | None = None,
     ):
         super().__init__()
         self.path = folder / checkpoints.FOLDER / "best.keras"
         self.class_names = class_names
         self.metric = metric
         self.sign = -1 if metric.endswith("loss") else 1
+        self.saved = saved
         self.patience = math.inf if patience is None else patience
         self.best: float | None = None
         self.waited = 0
@@ -60,7 +64,9 @@ class KeepBest(keras.callbacks.Callback):
         if self.best is None or self.sign * (value - self.best) > 0:
             self.best, self.waited = value, 0
             with averaged(self.model):
-                model_file.save(self.model, self.class_names, self.path)
+                model_file.save(
+                    self.saved or self.model, self.class_names, self.path
+                )
         if self.waited >= self.patience:
             self.model.stop_training = True
 
@@ -78,6 +84,7 @@ class Checkpoints(keras.callbacks.Callback):
         log: the `MetricsLog`, which knows the step.
         others: the callbacks whose states belong to the run.
         keep: int, how many checkpoints stay.
+        saved: the model to save in the place of the one that is trained.
         checkpoint: the one that the run continues from, as
             `checkpoints.read_newest` returned it.
 
@@ -98,6 +105,7 @@ class Checkpoints(keras.callbacks.Callback):
         *,
         others=(),
         keep: int = 2,
+        saved: keras.Model | None = None,
         checkpoint: tuple[dict, dict] | None = None,
     ):
         super().__init__()
@@ -107,6 +115,7 @@ class Checkpoints(keras.callbacks.Callback):
         self.log = log
         self.others = others
         self.keep = keep
+        self.saved = saved
         self.arrays, self.record = checkpoint or ({}, None)
 
     def on_train_begin(self, logs=None):
@@ -127,7 +136,9 @@ class Checkpoints(keras.callbacks.Callback):
         if has_average(self.model.optimizer):
             with averaged(self.model):
                 model_file.save(
-                    self.model, self.class_names, self.folder / "average.keras"
+                    self.saved or self.model,
+                    self.class_names,
+                    self.folder / "average.keras",
                 )
         self.record = {
             "step": step,

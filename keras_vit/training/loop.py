@@ -35,11 +35,14 @@ class Loop:
     Args:
         folder: pathlib.Path, the run folder.
         plan: a `Plan`.
-        class_names: sequence of str, saved with the models that are kept.
+        class_names: sequence of str, saved with the models that are kept;
+            None for models that name nothing.
         best_metric: str, which metric decides what the best model is.
         patience: int, evaluations without a better one after which the
             training ends; None never ends it.
         keep: int, how many checkpoints stay.
+        saved: the Keras model that is saved, with layers of the one that is
+            trained; that one itself if None.
 
     Example:
         >>> loop = Loop(folder, plan, class_names)
@@ -48,10 +51,11 @@ class Loop:
 
     folder: pathlib.Path
     plan: Plan
-    class_names: tuple[str, ...]
+    class_names: tuple[str, ...] | None
     best_metric: str = "val_accuracy"
     patience: int | None = None
     keep: int = 2
+    saved: keras.Model | None = None
 
     def run(
         self,
@@ -61,6 +65,7 @@ class Loop:
         stream,
         validation=None,
         *,
+        metrics=None,
         checkpoint: tuple[dict, dict] | None = None,
         callbacks=(),
     ) -> tuple[list[dict], float]:
@@ -76,6 +81,8 @@ class Loop:
                 tf.data.Dataset of images (B, H, W, C) and labels (B, K), and
                 `names_of(step)`, the names of the images in a batch.
             validation: what Keras's `fit` takes as validation_data, or None.
+            metrics: Keras metrics, weighted as the loss is; the `Accuracy` of
+                a classifier if None.
             checkpoint: what `checkpoints.read_newest` returned.
             callbacks: Keras callbacks to call as well.
 
@@ -87,7 +94,7 @@ class Loop:
             FloatingPointError: for a loss or gradient that is not finite.
             ValueError: when the checkpoint is not of this model.
         """
-        losses, gradients = self._compile(model, optimizer, loss)
+        losses, gradients = self._compile(model, optimizer, loss, metrics)
         if checkpoint is not None:
             checkpoints.restore(model, checkpoint[0])
         record = None if checkpoint is None else checkpoint[1]
@@ -117,13 +124,15 @@ class Loop:
             take_average(model)
         return log.history, keeping[-1].record["seconds"]
 
-    def _compile(self, model, optimizer, loss):
+    def _compile(self, model, optimizer, loss, metrics=None):
         losses = FirstNonFinite(loss)
+        if metrics is None:
+            metrics = [Accuracy("accuracy")]
         model.compile(
             optimizer=optimizer,
             loss=loss,
             metrics=[losses],
-            weighted_metrics=[Accuracy("accuracy")],
+            weighted_metrics=metrics,
             steps_per_execution=self.plan.batches_per_call,
         )
         sum_gradients_first(model.optimizer)
@@ -135,7 +144,7 @@ class Loop:
     def _batches(self, stream, step):
         batches, parts = stream.from_step(step), self.plan.batches_per_step
         if parts > 1:
-            size = batches.element_spec[0].shape[0] or self.plan.batch_size
+            size = _size(batches.element_spec) or self.plan.batch_size
             batches = batches.rebatch(size // parts)
         return placed(batches)
 
@@ -147,7 +156,11 @@ class Loop:
     def _keeping(self, log, checkpoint, callbacks):
         """The callbacks in their order: each sees what those before did."""
         best = KeepBest(
-            self.folder, self.class_names, self.best_metric, self.patience
+            self.folder,
+            self.class_names,
+            self.best_metric,
+            self.patience,
+            saved=self.saved,
         )
         others = [best, *callbacks]
         return [
@@ -163,9 +176,15 @@ class Loop:
                 log,
                 others=others,
                 keep=self.keep,
+                saved=self.saved,
                 checkpoint=checkpoint,
             ),
         ]
+
+
+def _size(element_spec):
+    """Images of a batch, None where it is not known."""
+    return keras.tree.flatten(element_spec)[0].shape[0]
 
 
 class Accuracy(keras.metrics.CategoricalAccuracy):

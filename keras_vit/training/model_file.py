@@ -27,7 +27,8 @@ def save(model, class_names, path: str | os.PathLike) -> None:
 
     Args:
         model: a Keras model.
-        class_names: sequence of str, in the order of the model's outputs.
+        class_names: sequence of str, in the order of the model's outputs;
+            None for a model that names nothing, such as one of features.
         path: the file, with the suffix .keras.
 
     Raises:
@@ -36,7 +37,8 @@ def save(model, class_names, path: str | os.PathLike) -> None:
     Example:
         >>> save(model, ["cat", "dog"], "model.keras")
     """
-    if len(class_names) != model.output_shape[-1]:
+    names = class_names
+    if names is not None and len(names) != model.output_shape[-1]:
         raise ValueError(
             f"The model has {model.output_shape[-1]} classes. Received: "
             f"{len(class_names)} class names."
@@ -52,6 +54,8 @@ def _write(model, class_names, path):
     with replacing(path) as temporary:
         with _not_compiled(model):
             model.save(temporary)
+        if class_names is None:
+            return
         with zipfile.ZipFile(temporary, "a") as archive:
             archive.writestr(MEMBER, json.dumps(list(class_names)))
 

@@ -10,7 +10,7 @@ from keras_vit.training.config import Recipe
 from keras_vit.training.distribution.processes import agreed, place
 from keras_vit.training.environment import environment
 
-__all__ = ["differences", "open_run"]
+__all__ = ["differences", "open_run", "reopened"]
 
 # What may change between the parts of a run: where it is, and what it shows.
 FREE = (
@@ -53,6 +53,25 @@ def open_run(recipe: Recipe) -> tuple[pathlib.Path, tuple[dict, dict] | None]:
     if not opened:
         opened = [pathlib.Path(recipe.run_dir), _read_as_well(recipe, step)]
     return opened[0], opened[1]
+
+
+def reopened(folder: pathlib.Path) -> tuple[dict, dict] | None:
+    """Reads the checkpoint that this run wrote last.
+
+    Of several processes, all wait until it is there.
+
+    Args:
+        folder: the run folder.
+
+    Returns:
+        As `checkpoints.read_newest`.
+
+    Example:
+        >>> arrays, record = reopened(folder)
+    """
+    place_of_all = folder / checkpoints.FOLDER
+    agreed(lambda: checkpoints.steps(place_of_all))
+    return checkpoints.read_newest(place_of_all)
 
 
 def _step(checkpoint):
@@ -129,13 +148,19 @@ def differences(old: dict, new: dict) -> list[str]:
 
     Returns:
         A text a field, such as "seed: was 0, now 1". Fields that may change
-        from one part of a run to the next are left out.
+        from one part of a run to the next are left out. An option that the
+        old one does not know had its default.
 
     Example:
         >>> differences({"seed": 0}, {"seed": 1})
         ['seed: was 0, now 1']
     """
-    old, new = _flat(old), _flat(json.loads(json.dumps(new)))
+    new, defaults = (
+        _flat(json.loads(json.dumps(config)))
+        for config in (new, dataclasses.asdict(Recipe()))
+    )
+    known = {name: defaults[name] for name in new if name in defaults}
+    old = {**known, **_flat(old)}
     return [
         f"{name}: was {_shown(old, name)}, now {_shown(new, name)}"
         for name in {**old, **new}

@@ -12,7 +12,6 @@ import keras
 
 from keras_vit import data
 from keras_vit.training import (
-    build,
     checkpoints,
     distribution,
     loop,
@@ -24,7 +23,8 @@ from keras_vit.training.compiled import keeping_compiled
 from keras_vit.training.config import Recipe
 from keras_vit.training.distribution import processes
 from keras_vit.training.distribution.lost import explaining_loss
-from keras_vit.training.inputs import make_plan, make_stream, make_validation
+from keras_vit.training.stages import begun, make_stages, remaining
+from keras_vit.training.task import CLASSIFICATION, Task
 
 __all__ = ["Run", "train"]
 
@@ -43,6 +43,8 @@ class Run:
         seconds: wall time of the training, compilation and validation
             included.
         folder: the run folder.
+        network: what was fitted: the model itself, or what a `Task` made of
+            its layers.
     """
 
     model: keras.Model
@@ -50,6 +52,7 @@ class Run:
     history: dict[str, list[float]]
     seconds: float
     folder: pathlib.Path
+    network: keras.Model
 
     @property
     def images_per_second(self) -> float:
@@ -57,7 +60,13 @@ class Run:
         return statistics.median(self.history["images_per_second"])
 
 
-def train(recipe: Recipe, *, dataset=None, callbacks=()) -> Run:
+def train(
+    recipe: Recipe,
+    *,
+    dataset=None,
+    callbacks=(),
+    task: Task = CLASSIFICATION,
+) -> Run:
     """Trains a model as a recipe says, or goes on with what was begun.
 
     The run folder gets the config, the environment, the metrics and
@@ -76,6 +85,7 @@ def train(recipe: Recipe, *, dataset=None, callbacks=()) -> Run:
         callbacks: Keras callbacks to call as well. A continued run knows
             what `EarlyStopping` and `ReduceLROnPlateau` had seen; others
             begin anew.
+        task: what is learned, to name the classes of images by default.
 
     Returns:
         A `Run`.
@@ -102,9 +112,9 @@ def train(recipe: Recipe, *, dataset=None, callbacks=()) -> Run:
     parent = pathlib.Path(recipe.run_dir).parent
     with explaining_loss(recipe.run_dir):
         with keeping_compiled(parent), chosen.scope():
-            run = _train(recipe, dataset, callbacks, share)
+            run = _train(recipe, dataset, callbacks, share, task)
         if chosen.native is not None:
-            distribution.collect(run.model)
+            distribution.collect(run.network, run.model)
     return run
 
 
@@ -117,49 +127,46 @@ def _check_tpu(chosen, precision):
         )
 
 
-def _train(recipe, dataset, callbacks, share):
+def _train(recipe, dataset, callbacks, share, task):
     # What may be wrong with a recipe shows before an earlier run is replaced.
     dataset = dataset or data.open_dataset(recipe.data)
     keras.utils.set_random_seed(recipe.seed)
-    model = build.make_model(recipe, dataset.class_names)
-    stream = make_stream(recipe, dataset, model, share)
-    plan = make_plan(recipe, stream.steps_per_epoch)
-    optimizer = build.make_optimizer(
-        recipe.optimizer,
-        model,
-        total_steps=plan.total,
-        steps_per_epoch=stream.steps_per_epoch,
-        training=recipe.training,
-    )
-    validation = make_validation(recipe, dataset, model, share)
+    model = task.make_model(recipe, dataset.class_names)
+    stages = make_stages(recipe, task, dataset, model, share)
     folder, checkpoint = resume.open_run(recipe)
+    names = dataset.class_names if task.names_classes else None
     with explaining_no_room(folder):
         if processes.is_first():
             run_folder.write_json(
                 folder / "class_names.json", list(dataset.class_names)
             )
-        rows, seconds = loop.Loop(
-            folder,
-            plan,
-            dataset.class_names,
-            best_metric=recipe.training.best_metric,
-            patience=recipe.training.early_stopping_patience,
-            keep=recipe.training.keep_checkpoints,
-        ).run(
-            model,
-            optimizer,
-            build.make_loss(recipe.training),
-            stream,
-            validation,
-            checkpoint=checkpoint,
-            callbacks=callbacks,
-        )
-        model_file.save(model, dataset.class_names, folder / "model.keras")
-    names = dict.fromkeys(name for row in rows for name in row)
+        for stage in remaining(stages, checkpoint):
+            rows, seconds = loop.Loop(
+                folder,
+                stage.plan,
+                names,
+                best_metric=recipe.training.best_metric,
+                patience=recipe.training.early_stopping_patience,
+                keep=recipe.training.keep_checkpoints,
+                saved=model,
+            ).run(
+                stage.network,
+                stage.optimizer,
+                task.make_loss(recipe),
+                stage.stream,
+                stage.validation,
+                metrics=task.make_metrics(recipe),
+                checkpoint=begun(stages, checkpoint),
+                callbacks=callbacks,
+            )
+            if stage is not stages[-1]:
+                checkpoint = resume.reopened(folder)
+        model_file.save(model, names, folder / "model.keras")
+    columns = dict.fromkeys(name for row in rows for name in row)
     history = {
-        name: [row.get(name, math.nan) for row in rows] for name in names
+        name: [row.get(name, math.nan) for row in rows] for name in columns
     }
-    return Run(model, dataset, history, seconds, folder)
+    return Run(model, dataset, history, seconds, folder, stages[-1].network)
 
 
 @contextlib.contextmanager

@@ -42,6 +42,8 @@ FILES = (
     "per_class.csv",
     "attention.npz",
     "augmented.npz",
+    "masked_patch.png",
+    "pseudo_labels.npz",
     "report.html",
     MARK,
 )

@@ -13,6 +13,7 @@ DATA = DataConfig(
     test_split="train[24:32]",
 )
 IMAGE_SIZE = 32
+IMAGE_SIZES = (16, 32)  # of images that grow
 REPRESENTATION_DIM = 8
 STEPS = 2
 BATCH_SIZE = 4
@@ -54,6 +55,7 @@ def smoke(recipe):
             learning_rates=recipe.sweep.learning_rates[:2],
             train_split=None,
         ),
+        noisy_student=_noisy_student(recipe.noisy_student),
         run_dir=recipe.run_dir.removesuffix(SUFFIX) + SUFFIX,
         smoke=True,
     )
@@ -76,10 +78,28 @@ def _model(model):
     )
 
 
+def _noisy_student(config):
+    return dataclasses.replace(
+        config,
+        networks=tuple(map(_network, config.networks[:2])),
+        unlabelled=None,
+        min_confidence=0.0,
+        images_per_class=None,
+    )
+
+
+def _network(network):
+    name = network.get("name")
+    if str(name).startswith("EfficientNet"):
+        return {"name": "EfficientNetB0", "image_size": IMAGE_SIZE}
+    return {} if name is None else {"name": name}
+
+
 def _training(training):
     return dataclasses.replace(
         training,
         steps=STEPS,
+        image_sizes=IMAGE_SIZES if training.image_sizes else (),
         batch_size=BATCH_SIZE,
         accumulation_steps=min(training.accumulation_steps, ACCUMULATION_STEPS),
         steps_per_execution=1,

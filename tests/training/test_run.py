@@ -46,6 +46,17 @@ def test_the_config_is_the_recipe(run):
     assert written["training"]["batch_size"] == 8
 
 
+def test_a_run_that_did_not_know_an_option_had_its_default(run):
+    written = yaml.safe_load((run.folder / "config.yaml").read_text())
+    del written["masked_patch"], written["training"]["image_sizes"]
+    now = dataclasses.asdict(recipe(run.folder))
+    assert resume.differences(written, now) == []
+    now["masked_patch"]["target"] = "pixels"
+    assert resume.differences(written, now) == [
+        "masked_patch.target: was 'mean_colour', now 'pixels'"
+    ]
+
+
 def test_the_model_in_the_folder_is_the_trained_one(run):
     model, names = model_file.load(run.folder / "model.keras")
     assert names == tiny.CLASS_NAMES

@@ -58,7 +58,7 @@ def sync_state(model) -> None:
         model.jax_state_sync()
 
 
-def collect(model) -> None:
+def collect(model, *more) -> None:
     """Takes a trained model out of its distribution, for use as any other.
 
     On JAX its variables lie on several devices, where only batches that these
@@ -67,6 +67,7 @@ def collect(model) -> None:
 
     Args:
         model: a compiled Keras model whose optimizer is built.
+        *more: further models, of whose variables it may have some.
 
     Example:
         >>> with setup("fsdp").scope():
@@ -76,7 +77,8 @@ def collect(model) -> None:
     """
     if keras.backend.backend() != "jax":
         return
-    groups = model.variables, model.optimizer.variables, model.metrics_variables
+    groups = [model.optimizer.variables, model.metrics_variables]
+    groups += [x.variables for x in (model, *more)]
     for variable in (x for group in groups for x in group):
         value = to_numpy(variable)
         variable._layout = None

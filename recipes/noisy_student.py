@@ -1,0 +1,112 @@
+"""Trains students on what a teacher says of images without labels.
+
+    python recipes/noisy_student.py --run_dir runs/noisy_student
+    python recipes/noisy_student.py --data.folder flowers \
+        --noisy_student.unlabelled photos --noisy_student.networks \
+        '[{name: EfficientNetB0}, {name: EfficientNetB3}]'
+
+as in "Self-training with Noisy Student improves ImageNet classification"
+(arXiv:1911.04252): a teacher learns from the labelled images and names those
+without labels, undisturbed; a larger student learns from both, with noise: the
+augmentation, dropout and stochastic depth of the config. Then it teaches the
+next. Without other images, half of the training images have their labels
+forgotten. The same command continues where it was stopped; rounds that are
+finished are not repeated.
+
+The run folder then holds config.yaml, a run folder for each round, and
+noisy_student.csv, noisy_student.png and result.json of them all.
+"""
+
+import csv
+import dataclasses
+import pathlib
+import sys
+
+from keras_vit.analysis.plots import curves
+from keras_vit.experiments import run_script
+from keras_vit.experiments.noisy_student import check_networks, iterate
+from keras_vit.files import replacing
+from keras_vit.training import Recipe, run_folder
+from keras_vit.training.distribution.processes import agreed
+from keras_vit.training.environment import versions
+
+DOTS_PER_INCH = 150
+
+
+def run(recipe: Recipe) -> dict:
+    """Trains the teacher and the students.
+
+    Args:
+        recipe: a `Recipe`.
+
+    Returns:
+        What is written to result.json.
+
+    Raises:
+        ValueError: when recipe, data and run folders do not fit together.
+        OSError: when the disk is full.
+    """
+    check_networks(recipe)
+    rows = iterate(recipe)
+    folder = pathlib.Path(recipe.run_dir)
+    result = {"iterations": rows, "versions": versions()}
+    agreed(lambda: write(folder, recipe, rows))
+    agreed(lambda: run_folder.write_json(folder / "result.json", result))
+    return result
+
+
+def write(folder: pathlib.Path, recipe: Recipe, rows: list[dict]) -> None:
+    """Writes config.yaml, noisy_student.csv and noisy_student.png.
+
+    Args:
+        folder: where to.
+        recipe: a `Recipe`.
+        rows: a dictionary a round.
+    """
+    run_folder.write_yaml(
+        folder / run_folder.CONFIG, dataclasses.asdict(recipe)
+    )
+    columns = dict.fromkeys(name for row in rows for name in row)
+    with (
+        replacing(folder / "noisy_student.csv") as path,
+        path.open("w", newline="") as file,
+    ):
+        writer = csv.DictWriter(file, columns, restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+    numbers = [row["iteration"] for row in rows]
+    series = {f"{rows[0]['split']} images": (numbers, of(rows, "top1"))}
+    if "pseudo_label_accuracy" in rows[-1]:
+        known = of(rows[1:], "pseudo_label_accuracy")
+        series["pseudo-labels of its teacher"] = (numbers[1:], known)
+    figure = curves(
+        series, xlabel="round, 0 for the teacher", ylabel="right", percent=True
+    )
+    with replacing(folder / "noisy_student.png") as path:
+        figure.savefig(path, dpi=DOTS_PER_INCH)
+
+
+def of(rows: list[dict], name: str) -> list[float]:
+    """A column of the table."""
+    return [row[name] for row in rows]
+
+
+def told(result: dict) -> str:
+    """The result in words."""
+    lines = []
+    for row in result["iterations"]:
+        who = f"student {row['iteration']}" if row["iteration"] else "teacher"
+        lines.append(
+            f"{who} ({row['network']}): {row['top1']:.2%} of the "
+            f"{row['split']} images are right, trained on "
+            f"{row['num_train_images']}"
+        )
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    return run_script(run, told, (__doc__ or "").splitlines()[0], arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
