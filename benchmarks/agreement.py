@@ -1,5 +1,6 @@
 """Top-1 agreement of bfloat16 with float32, of the weights in the package.
 
+    KERAS_BACKEND=tensorflow python benchmarks/agreement.py --openvino --write
     KERAS_BACKEND=torch python benchmarks/agreement.py --write
 
 The images are fractals of the 500 classes that the weights know, drawn anew:
@@ -10,9 +11,11 @@ the class that float32 gives them, and the share that is right.
 import argparse
 import json
 import pathlib
+import sys
 
 import keras
 import numpy as np
+from openvino_model import compiled
 
 import keras_vit
 from keras_vit.data.synthetic_fractals import fractal_images
@@ -25,6 +28,9 @@ BATCH = 250
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--images", type=int, default=10, help="of a class")
+    parser.add_argument(
+        "--openvino", action="store_true", help="bfloat16 by OpenVINO"
+    )
     parser.add_argument("--write", action="store_true", help="keep the result")
     options = parser.parse_args()
     classes = np.repeat(np.arange(CLASSES), options.images)
@@ -32,10 +38,12 @@ def main() -> None:
     images = fractal_images(classes, items, image_size=16)
     x = keras_vit.preprocess_input(images.astype("float32"))
     exact = answers("float32", x)
-    lower = answers("bfloat16", x)
+    by = by_openvino if options.openvino else answers
+    lower = by("bfloat16", x)
+    backend = keras.backend.backend()
     result = {
-        "command": f"python benchmarks/agreement.py --images {options.images}",
-        "backend": keras.backend.backend(),
+        "command": f"KERAS_BACKEND={backend} python {' '.join(sys.argv)}",
+        "bfloat16_by": "openvino" if options.openvino else backend,
         "images": len(x),
         "agreement": float(np.mean(exact == lower)),
         "right_float32": float(np.mean(exact == classes)),
@@ -43,7 +51,7 @@ def main() -> None:
     }
     print(json.dumps(result, indent=2))
     if options.write:
-        path = RESULTS / f"agreement_{result['backend']}.json"
+        path = RESULTS / f"agreement_{result['bfloat16_by']}.json"
         path.write_text(json.dumps(result, indent=2) + "\n")
 
 
@@ -56,6 +64,17 @@ def answers(dtype: str, x: np.ndarray) -> np.ndarray:
         import torch
 
         call = torch.compile(model.eval())
+    return classes_of(call, x)
+
+
+def by_openvino(dtype: str, x: np.ndarray) -> np.ndarray:
+    """The same by OpenVINO, from the float32 weights."""
+    keras.config.set_dtype_policy("float32")
+    model = compiled(keras_vit.load_checkpoint("fractals"), dtype)
+    return classes_of(lambda images: model(images)[0], x)
+
+
+def classes_of(call, x):
     found = [
         keras.ops.convert_to_numpy(
             keras.ops.cast(call(x[i : i + BATCH]), "float32")

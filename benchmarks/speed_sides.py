@@ -8,12 +8,11 @@ device, no host in between.
 
 import functools
 import os
-import pathlib
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from openvino_model import compiled
 from speed_case import CLASSES, LEARNING_RATE, Case, arrays, sizes
 from speed_torch import timm, transformers
 
@@ -57,23 +56,9 @@ def ours_compiled(case: Case) -> Callable[[int], float | None]:
 
 def ours_openvino(case: Case) -> Callable[[int], float | None]:
     """The model as Keras exports it for OpenVINO."""
-    import openvino  # pyright: ignore[reportMissingImports]
-
     only_inference(case)
     images, _ = arrays(case)
-    with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/model.xml"
-        our_model(case, "float32").export(
-            path, format="openvino", verbose=False
-        )
-        core = openvino.Core()
-        # Read whole, for the file goes away.
-        weights = pathlib.Path(path).with_suffix(".bin").read_bytes()
-        read = core.read_model(pathlib.Path(path).read_bytes(), weights)
-    precision = {"float32": "f32", "bfloat16": "bf16"}[case.precision]
-    model = core.compile_model(
-        read, "CPU", {"INFERENCE_PRECISION_HINT": precision}
-    )
+    model = compiled(our_model(case, "float32"), case.precision)
 
     def infer(steps):
         for _ in range(steps):

@@ -114,7 +114,7 @@ def cells(experiment: dict) -> list[tuple[dict, dict]]:
     for names in itertools.product(*axes.values()):
         labels = dict(zip(axes, names, strict=True))
         options = dict(experiment["options"])
-        for axis, name in labels.items():
+        for axis, name in reversed(labels.items()):
             options |= axes[axis][name] or {}
         combined.append((labels, options))
     return combined
@@ -162,6 +162,7 @@ def write(experiment: dict, path: pathlib.Path, rows: list[dict]) -> dict:
     """
     result = {
         **{key: experiment[key] for key in ("command", "finding", "paper")},
+        "by_compute": experiment.get("by_compute", False),
         "axes": axes_of(experiment),
         "environment": {**environment(), "load": os.getloadavg()[0]},
         "summary": summarise(rows, axes_of(experiment)),

@@ -10,6 +10,7 @@ from keras_vit.analysis.drawing import as_pictures, mosaic, new_figure
 from keras_vit.experiments.reporting import batches_of
 from keras_vit.files import replacing
 from keras_vit.training import Recipe, Run
+from keras_vit.training.masked_patch.batches import LEVELS
 from keras_vit.training.masked_patch.config import CELLS
 from keras_vit.training.masked_patch.task import masked_batches
 
@@ -19,8 +20,6 @@ NUM_IMAGES = 8
 DOTS_PER_INCH = 150
 COLUMNS = ("image", "masked", "predicted")
 GREY = 0.5
-BITS = 3
-LEVELS = 2**BITS
 
 
 def write_masked_patches(run: Run, recipe: Recipe) -> None:

@@ -70,10 +70,14 @@ class MLP(ConfiguredLayer):
         self.dense_1.build((*input_shape[:-1], self.mlp_dim))
 
     def call(self, x, training=None):
+        shape = ops.shape(x)
+        if keras.backend.backend() == "tensorflow":
+            # oneDNN has product, bias and GELU of matrices in one operation.
+            x = ops.reshape(x, (-1, x.shape[-1]))  # (B * N, D)
         x = self._activate(self.dense(x))  # (B, N, M)
         x = self.dropout(x, training=training)
         x = self.dense_1(x)  # (B, N, D)
-        return self.dropout_1(x, training=training)
+        return ops.reshape(self.dropout_1(x, training=training), shape)
 
     def compute_output_shape(self, input_shape):
         return input_shape

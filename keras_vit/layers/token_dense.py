@@ -16,8 +16,9 @@ class TokenDense(keras.layers.Dense):
     The gradient of the kernel sums over batch and tokens. Left to itself, JAX
     takes the upstream gradient transposed, and XLA for CPUs then computes the
     sums behind it, which grow with each block, again for each kernel. Here
-    both axes are one, and nothing is transposed. Values and gradients are
-    those of `keras.layers.Dense`; other backends use that one's own.
+    both axes are one, and nothing is transposed. On TensorFlow both axes are
+    one as well, for oneDNN has product and bias of matrices in one operation.
+    Values and gradients are those of `keras.layers.Dense`.
 
     Args:
         units: int, M; this and all others as in `keras.layers.Dense`.
@@ -36,7 +37,12 @@ class TokenDense(keras.layers.Dense):
     """
 
     def call(self, inputs, training=None):
-        if keras.backend.backend() != "jax":
+        backend = keras.backend.backend()
+        if backend == "tensorflow" and len(inputs.shape) > 2:
+            rows = ops.reshape(inputs, (-1, inputs.shape[-1]))  # (B * N, D)
+            rows = super().call(rows, training=training)  # (B * N, M)
+            return ops.reshape(rows, (*ops.shape(inputs)[:-1], self.units))
+        if backend != "jax":
             return super().call(inputs, training=training)
         x = product(inputs, ops.convert_to_tensor(self.kernel))  # (B, N, M)
         if self.bias is not None:
@@ -52,9 +58,7 @@ class TokenDense(keras.layers.Dense):
 def product(x, kernel):
     """The matrix product of x (B, N, D) and kernel (D, M)."""
 
-    def gradient(*args, upstream=None):
-        if upstream is None:
-            (upstream,) = args  # (B, N, M)
+    def gradient(upstream):  # (B, N, M)
         rows = ops.reshape(upstream, (-1, upstream.shape[-1]))  # (B * N, M)
         tokens = ops.reshape(x, (-1, x.shape[-1]))  # (B * N, D)
         of_x = ops.matmul(rows, ops.transpose(kernel))  # (B * N, D)

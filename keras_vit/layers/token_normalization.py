@@ -56,9 +56,7 @@ def normalizing(epsilon: float):
         variance = ops.mean(ops.square(x - mean), axis=-1, keepdims=True)
         inverse = ops.rsqrt(variance + epsilon)  # (..., 1)
 
-        def gradient(*args, upstream=None):
-            if upstream is None:
-                (upstream,) = args  # (..., D)
+        def gradient(upstream):  # (..., D)
             unit = (x - mean) * inverse  # (..., D)
             axes = tuple(range(len(x.shape) - 1))
             scaled = upstream * scale

@@ -32,6 +32,9 @@ TINY_MIXER = {
     "channels_mlp_dim": 8,
 }
 
+# Fields of ModelConfig by the names that a BiT has for them.
+OF_BIT = {"resnet_units": "units", "resnet_width": "width"}
+
 # Fields of ModelConfig that are not fields of the model.
 ABOUT_WEIGHTS = ("name", "weights", "head", "size")
 
@@ -79,12 +82,14 @@ def options_of(model, family: type) -> dict:
         value = getattr(model, field.name)
         if field.name in ABOUT_WEIGHTS or value == field.default:
             continue
-        if field.name not in known:
+        name = OF_BIT.get(field.name, "")
+        name = name if name in known else field.name
+        if name not in known:
             raise ValueError(
                 f"{model.name} is a {family.__name__}, which has no "
                 f"{field.name}. Received: model.{field.name}={value!r}."
             )
-        options[field.name] = value
+        options[name] = value
     return options
 
 
@@ -112,6 +117,12 @@ def config_of(model, num_classes: int, **options):
     if model.size == "tiny":
         fields = {**fields, **tiny_fields(fields)}
     fields = {**fields, **options_of(model, family), **options}
+    if "resnet_width" in fields and fields.get("resnet_units") is None:
+        raise ValueError(
+            "There is no ResNet before this model. Received: resnet_width="
+            f"{fields['resnet_width']}, resnet_units=None. Give both, or "
+            "leave it out."
+        )
     if family in TRANSFORMERS:
         pooling = fields.setdefault("pooling", "token")
         fields["class_token"] = pooling == "token"

@@ -18,7 +18,8 @@ CHOICES = {
     "position_embedding": ("learned", "sincos2d"),
     "size": ("full", "tiny"),
 }
-SIZES = ("hidden_dim", "num_layers", "mlp_dim", "num_heads")
+WIDTHS = ("hidden_dim", "num_layers", "mlp_dim", "num_heads", "resnet_width")
+SIZES = (*WIDTHS, "resnet_units")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +65,15 @@ class ModelConfig:
     num_heads: int | None = None
     """Attention heads; they divide hidden_dim."""
 
+    resnet_units: tuple[int, ...] | None = None
+    """Bottleneck units in each stage of the ResNet of a hybrid or a BiT; []
+    is its root block alone. The patches of a hybrid are of cells of its
+    feature map, whose side is a quarter of the image's, halved by each stage
+    after the first."""
+
+    resnet_width: int | None = None
+    """Channels of the root block of that ResNet, a multiple of 32."""
+
     pooling: str | None = None
     """What the classification layer sees: "token" for the class token,
     "mean" or "max" of the patch tokens, "map" for attention pooling."""
@@ -101,7 +111,12 @@ class ModelConfig:
         for name in ("image_size", "patch_size"):
             if getattr(self, name) is not None:
                 check_size(name, getattr(self, name))
-        check_positive(self, "hidden_dim", "num_layers", "mlp_dim", "num_heads")
+        check_positive(self, *WIDTHS)
+        if any(units < 1 for units in self.resnet_units or ()):
+            raise ValueError(
+                "Each stage of a ResNet has one unit at least. Received: "
+                f"resnet_units={self.resnet_units}. Leave the stage out."
+            )
         check_rates(self, "dropout_rate", "stochastic_depth_rate")
         self._check_weights()
         if self.weights is None:

@@ -33,14 +33,17 @@ def sized(name, size="small", seeds=None):
     return small_scale.sized(EXPERIMENTS[name], options)
 
 
-def test_cells_are_all_combinations():
+def test_cells_are_all_combinations_where_the_first_axis_counts():
     experiment = {
         "options": {"seed": 1, "x": 0},
-        "axes": {"a": {"one": {"x": 1}, "none": None}, "b": {2: {"y": 2}}},
+        "axes": {
+            "a": {"one": {"x": 1}, "none": None},
+            "b": {2: {"x": 3, "y": 2}},
+        },
     }
     assert small_scale.cells(experiment) == [
         ({"a": "one", "b": 2}, {"seed": 1, "x": 1, "y": 2}),
-        ({"a": "none", "b": 2}, {"seed": 1, "x": 0, "y": 2}),
+        ({"a": "none", "b": 2}, {"seed": 1, "x": 3, "y": 2}),
     ]
 
 

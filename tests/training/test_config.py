@@ -44,6 +44,13 @@ from keras_vit.training.config import SweepConfig
             {"evaluate_every_steps": 15, "checkpoint_every_steps": 10},
             "evaluate_every_steps=15, checkpoint_every_steps=10",
         ),
+        (ModelConfig, {"resnet_units": (1, 0)}, "resnet_units=(1, 0)"),
+        (ModelConfig, {"resnet_width": 32}, "no ResNet before this model"),
+        (
+            ModelConfig,
+            {"weights": "fractals", "resnet_units": ()},
+            "resnet_units. Leave those out",
+        ),
         (SweepConfig, {"learning_rates": (0.1, 0.0)}, "learning_rates=(0.1"),
         (Recipe, {"distribution": "many"}, "'auto', 'single'"),
         (TrainingConfig, {"label_smoothing": 1}, "label_smoothing=1"),
@@ -69,6 +76,15 @@ def test_values_that_make_no_sense_are_refused(config, fields, message):
 )
 def test_a_class_token_only_where_it_is_looked_at(pooling, class_token):
     assert ModelConfig(pooling=pooling).vit(3).class_token is class_token
+
+
+def test_a_resnet_by_its_sizes_is_before_a_transformer_or_the_model():
+    sizes = {"resnet_units": (2, 1), "resnet_width": 32}
+    hybrid = ModelConfig(image_size=32, patch_size=2, **sizes).vit(3)
+    assert (hybrid.resnet_units, hybrid.resnet_width) == ((2, 1), 32)
+    assert hybrid.grid == (2, 2)  # 32 / 4 / 2 cells in patches of 2
+    bit = ModelConfig(name="BiT_R50x1", image_size=32, **sizes).vit(3)
+    assert (bit.units, bit.width) == ((2, 1), 32)
 
 
 def test_rectangles_and_classes_reach_the_model():

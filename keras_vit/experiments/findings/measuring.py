@@ -1,8 +1,9 @@
 """One training of an experiment, and what is measured of it.
 
-Options are those of recipes/finetune.py. Two are added: `images_a_class`
-keeps so many training images of each class, and options that begin with
-`pretraining.` are of a training that the model is pre-trained by first.
+Options are those of recipes/finetune.py. Added are `images_a_class`, which
+keeps so many training images of each class, options that begin with
+`pretraining.`, of a training that the model is pre-trained by first, and
+`pretraining.recipe`, which that training is of: pretrain or masked_patch.
 """
 
 import dataclasses
@@ -15,6 +16,7 @@ import time
 import keras
 
 from keras_vit import data
+from keras_vit.analysis import multiply_adds
 from keras_vit.data import DataConfig
 from keras_vit.evaluation.few_shot import SHOTS, feature_model, few_shot
 from keras_vit.evaluation.few_shot_probe import choose_shots
@@ -22,11 +24,15 @@ from keras_vit.experiments.reporting import evaluated
 from keras_vit.training import Recipe, run_folder, train
 from keras_vit.training.build import make_model
 from keras_vit.training.command_line import parse
+from keras_vit.training.masked_patch.task import MASKED_PATCH
+from keras_vit.training.task import CLASSIFICATION, Task
 
 __all__ = ["SHOTS_AXIS", "measured"]
 
 IMAGES_A_CLASS = "images_a_class"
 PRETRAINING = "pretraining."
+RECIPE = "recipe"
+TASKS = {"pretrain": CLASSIFICATION, "masked_patch": MASKED_PATCH}
 SHOTS_AXIS = "images a class"
 
 
@@ -56,8 +62,9 @@ def measured(
     keras.utils.clear_session()
     begin = time.perf_counter()
     *before, recipe = recipes_of(options, seed=seed, folder=folder)
+    task = TASKS[options.get(PRETRAINING + RECIPE, "pretrain")]
     for one in before:
-        pretrain(one)
+        pretrain(one, task)
     dataset = opened(recipe.data)
     if probe:
         found = probed(recipe, dataset)
@@ -102,6 +109,7 @@ def recipes_of(
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     weights = folder.parent / f"pretraining-{digest}"
     options["model.weights"] = str(weights)
+    before.pop(RECIPE, None)
     return [
         _recipe(before, seed, weights),
         _recipe(options, seed, folder),
@@ -117,15 +125,16 @@ def _recipe(options, seed, folder):
     return parse(Recipe, words, "")
 
 
-def pretrain(recipe: Recipe) -> None:
+def pretrain(recipe: Recipe, task: Task) -> None:
     """Trains unless the run folder has that model already.
 
     Args:
         recipe: a `Recipe`.
+        task: a `Task`, with labels or without.
     """
     result = pathlib.Path(recipe.run_dir, run_folder.RESULT)
     if not result.exists():
-        trained = train(recipe)
+        trained = train(recipe, task=task)
         run_folder.write_json(result, {"seconds": trained.seconds})
         keras.utils.clear_session()
 
@@ -176,6 +185,7 @@ def tested(recipe: Recipe, dataset) -> dict:
     row = {
         "accuracy": result["top1"],
         "parameters": trained.model.count_params(),
+        "multiply_adds": sum(multiply_adds(trained.model).values()),
     }
     if trained.history.get("val_accuracy"):
         row["validation_accuracy"] = trained.history["val_accuracy"][-1]

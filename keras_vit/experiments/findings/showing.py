@@ -5,6 +5,7 @@ import statistics
 
 __all__ = ["plot", "summarise", "table"]
 
+COMPUTE = "multiply_adds"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
@@ -17,18 +18,22 @@ def summarise(rows: list[dict], axes: list[str]) -> list[dict]:
 
     Returns:
         A dictionary for each combination: its labels, "mean", "std" (the
-        standard deviation of the sample) and "seeds".
+        standard deviation of the sample), "seeds" and, where the rows have
+        them, "multiply_adds" of one image.
     """
     grouped: dict[tuple, list[float]] = {}
+    computed = {}
     for row in rows:
         labels = tuple(row[axis] for axis in axes)
         grouped.setdefault(labels, []).append(row["accuracy"])
+        computed[labels] = {k: row[k] for k in (COMPUTE,) if k in row}
     return [
         {
             **dict(zip(axes, labels, strict=True)),
             "mean": statistics.fmean(found),
             "std": statistics.stdev(found) if len(found) > 1 else 0.0,
             "seeds": len(found),
+            **computed[labels],
         }
         for labels, found in grouped.items()
     ]
@@ -50,9 +55,25 @@ def table(result: dict) -> str:
         "|" + "---|" * len(axes) + "--:|" * len(columns),
     ]
     for labels, found in lines_of(result):
-        texts = [f"{100 * x['mean']:.1f} ± {100 * x['std']:.1f}" for x in found]
+        texts = [cell(x, result) for x in found]
         lines.append(" | ".join(["", *map(str, labels), *texts, ""]).strip())
     return "\n".join(lines)
+
+
+def cell(entry: dict, result: dict) -> str:
+    """An entry of the summary in words.
+
+    Args:
+        entry: of `summarise`.
+        result: content of the JSON of an experiment.
+
+    Returns:
+        str, with the compute of one image where that is compared.
+    """
+    text = f"{100 * entry['mean']:.1f} ± {100 * entry['std']:.1f}"
+    if result.get("by_compute"):
+        text += f" ({entry[COMPUTE] / 1e6:.1f} M)"
+    return text
 
 
 def lines_of(result: dict) -> list[tuple[tuple, list[dict]]]:
@@ -87,11 +108,12 @@ def plot(result: dict):
     figure = Figure(figsize=(5.6, 3.6), layout="constrained")
     axis = figure.subplots()
     last = result["axes"][-1]
+    by_compute = result.get("by_compute", False)
     for colour, (labels, found) in zip(
         itertools.cycle(COLOURS), lines_of(result), strict=False
     ):
         axis.errorbar(
-            [str(x[last]) for x in found],
+            [x[COMPUTE] if by_compute else str(x[last]) for x in found],
             [x["mean"] for x in found],
             [x["std"] for x in found],
             fmt="o-" if labels else "o",
@@ -101,6 +123,8 @@ def plot(result: dict):
         )
     axis.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     axis.set(xlabel=last, ylabel="test accuracy")
+    if by_compute:
+        axis.set(xlabel="multiply-adds of an image", xscale="log")
     axis.set_title(result["finding"], fontsize="medium", wrap=True)
     axis.grid(alpha=0.3)
     axis.spines[["top", "right"]].set_visible(False)
