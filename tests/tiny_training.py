@@ -15,10 +15,11 @@ import keras
 import numpy as np
 
 from keras_vit import data
-from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.models import VisionTransformer
 from keras_vit.training import checkpoints, loop
 from keras_vit.training.inputs import validation_batches
 from keras_vit.training.plan import Plan
+from keras_vit.variants import VariantTransformer
 
 CLASS_NAMES = ("circle", "square", "line")
 IMAGES, BATCH = 40, 8
@@ -105,7 +106,8 @@ def model(**options):
         "include_preprocessing": True,
         **options,
     }
-    return VisionTransformer(ViTConfig(**config))
+    family = VariantTransformer if "variant" in options else VisionTransformer
+    return family(family.config_class(**config))
 
 
 def optimizer(**options):

@@ -64,27 +64,26 @@ class MLP(ConfiguredLayer):
         )
 
     def build(self, input_shape):
-        self.dense = self._dense(self.mlp_dim, "dense")
+        # The GELU is in the layer: TensorFlow makes one operation of product,
+        # bias and GELU of matrices, and between the layers it has a reshape.
+        self.dense = self._dense(self.mlp_dim, "dense", self._activate)
         self.dense_1 = self._dense(input_shape[-1], "dense_1")
         self.dense.build(input_shape)
         self.dense_1.build((*input_shape[:-1], self.mlp_dim))
 
     def call(self, x, training=None):
-        shape = ops.shape(x)
-        if keras.backend.backend() == "tensorflow":
-            # oneDNN has product, bias and GELU of matrices in one operation.
-            x = ops.reshape(x, (-1, x.shape[-1]))  # (B * N, D)
-        x = self._activate(self.dense(x))  # (B, N, M)
+        x = self.dense(x)  # (B, N, M)
         x = self.dropout(x, training=training)
         x = self.dense_1(x)  # (B, N, D)
-        return ops.reshape(self.dropout_1(x, training=training), shape)
+        return self.dropout_1(x, training=training)
 
     def compute_output_shape(self, input_shape):
         return input_shape
 
-    def _dense(self, units, name):
+    def _dense(self, units, name, activation=None):
         return TokenDense(
             units,
+            activation,
             kernel_initializer="glorot_uniform",
             bias_initializer=keras.initializers.RandomNormal(stddev=1e-6),
             dtype=self.dtype_of(name),

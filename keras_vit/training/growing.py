@@ -16,7 +16,8 @@ from keras import ops
 
 from keras_vit.checkpoints.surgery.resample import resize_matrix
 from keras_vit.layers import AddPositionEmbedding
-from keras_vit.models import VisionTransformer
+from keras_vit.training.architectures import TRANSFORMERS
+from keras_vit.variants import VariantConfig
 
 __all__ = [
     "ResampledPositions",
@@ -24,6 +25,7 @@ __all__ = [
     "networks",
 ]
 
+GROWING = (VariantConfig(), VariantConfig(mlp="local"))
 METHOD = "linear_aligned"  # as the original resamples weights of another size
 
 
@@ -31,7 +33,7 @@ def networks(model, image_sizes: tuple[int, ...]) -> list[keras.Model]:
     """The networks of the stages of a training, which share their weights.
 
     Args:
-        model: a `VisionTransformer`.
+        model: see `at_size`.
         image_sizes: sides in pixels, the last one of the model.
 
     Returns:
@@ -58,7 +60,8 @@ def at_size(model, image_size: int) -> keras.Model:
     """The same network for smaller images.
 
     Args:
-        model: a `VisionTransformer` without a ResNet before it.
+        model: a `VisionTransformer` without a ResNet before it, or a
+            `VariantTransformer` whose only difference is its MLP.
         image_size: side of the images in pixels, a multiple of the patch.
 
     Returns:
@@ -88,12 +91,14 @@ def at_size(model, image_size: int) -> keras.Model:
 
 
 def _check(model):
-    plain = isinstance(model, VisionTransformer)
-    if not plain or model.config.resnet_units is not None:
+    variant = getattr(model.config, "variant", VariantConfig())
+    grows = isinstance(model, TRANSFORMERS) and variant in GROWING
+    if not grows or model.config.resnet_units is not None:
         raise ValueError(
-            "Images grow in the training of a plain Vision Transformer. "
-            f"Received: training.image_sizes for the {type(model).__name__} "
-            f"{model.name!r}. Leave them out, or choose another --model.name."
+            "Images grow in the training of a Vision Transformer, plain or "
+            'with variant.mlp="local". Received: training.image_sizes for the '
+            f"{type(model).__name__} {model.name!r} with {variant}. Leave them "
+            "out, or choose another --model.name."
         )
 
 

@@ -5,6 +5,8 @@ tokens (such as the class token), T = P + R * C tokens, D hidden dimension, M
 MLP dimension.
 """
 
+import math
+
 import keras
 from keras import ops
 
@@ -28,7 +30,8 @@ class LocalMLP(ConfiguredLayer):
 
     Args:
         mlp_dim: int, size M of the hidden layer.
-        grid: (rows, columns) of the patches.
+        grid: (rows, columns) of the patches; once built, the layer also takes
+            those of a smaller or larger image of the same proportions.
         num_prefix_tokens: int, P, tokens in front of the patches.
         dropout_rate: float in [0, 1), before and after the second dense layer.
         activation: after the first dense layer and after the convolution, see
@@ -121,9 +124,21 @@ class LocalMLP(ConfiguredLayer):
         return input_shape
 
     def _convolved(self, patches):
-        x = ops.reshape(patches, (-1, *self.grid, self.mlp_dim))
+        grid = self._grid_of(patches.shape[1])
+        x = ops.reshape(patches, (-1, *grid, self.mlp_dim))
         x = self.convolution(x)  # (B, R, C, M)
         return ops.reshape(x, (-1, *patches.shape[1:]))  # (B, R * C, M)
+
+    def _grid_of(self, patches: int) -> tuple[int, int]:
+        rows, columns = self.grid
+        scale = math.sqrt(patches / (rows * columns))
+        grid = round(rows * scale), round(columns * scale)
+        if grid[0] * grid[1] != patches:
+            raise ValueError(
+                f"{patches} patches are no image of the proportions of "
+                f"{rows}x{columns} patches. Set grid to theirs."
+            )
+        return grid
 
     def _dense(self, units, name):
         # As those of MLP.

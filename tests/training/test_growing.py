@@ -14,6 +14,7 @@ from keras_vit.training import ModelConfig, TrainingConfig, train
 from keras_vit.training.growing import ResampledPositions, at_size
 from keras_vit.training.plan import Plan
 from keras_vit.training.stages import stage_plans
+from keras_vit.variants import VariantConfig
 
 # 8 steps of two sizes, a checkpoint after each two.
 OPTIONS = {
@@ -65,8 +66,9 @@ def test_positions_are_interpolated_between_the_patches(prefix):
     [
         {},
         {"pooling": "map", "class_token": False, "representation_dim": 8},
+        {"variant": VariantConfig(mlp="local")},
     ],
-    ids=["token", "map"],
+    ids=["token", "map", "local"],
 )
 def test_a_smaller_network_is_that_model_with_its_positions_resampled(options):
     model = tiny.model(patch_size=2, dropout_rate=0.0, **options)
@@ -189,8 +191,15 @@ def test_sizes_that_do_not_fit_are_refused(tmp_path, options, message):
 def test_a_resnet_is_refused(tmp_path):
     made = growing(tmp_path / "run")
     model = ModelConfig(name="BiT_R50x1", size="tiny", image_size=8, channels=1)
-    with pytest.raises(ValueError, match="a plain Vision Transformer"):
+    with pytest.raises(ValueError, match="a Vision Transformer, plain"):
         train(dataclasses.replace(made, model=model), dataset=DATASET)
+
+
+def test_positions_at_every_layer_are_refused(tmp_path):
+    made = growing(tmp_path / "run", model={"variant": VariantConfig("2d")})
+    with pytest.raises(ValueError, match="plain or with .* position='2d'"):
+        train(made, dataset=DATASET)
+    assert not (tmp_path / "run").exists()
 
 
 def test_batches_of_one_size_are_refused(tmp_path):

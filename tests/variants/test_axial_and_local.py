@@ -101,6 +101,18 @@ def test_a_patch_reaches_its_neighbours_through_the_mlp():
     np.testing.assert_array_equal(moved, [0, 1, 4, 5])
 
 
+def test_the_mlp_takes_the_patches_of_a_larger_image():
+    layer = randomised(LocalMLP(12, (2, 3), num_prefix_tokens=1), (None, 7, 8))
+    larger = LocalMLP(12, (4, 6), num_prefix_tokens=1)
+    larger.build((None, 25, 8))
+    larger.set_weights(layer.get_weights())
+    x = normal(2, 25, 8)
+    found, expected = (ops.convert_to_numpy(f(x)) for f in (layer, larger))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    with pytest.raises(ValueError, match="8 patches are no image"):
+        layer(normal(2, 9, 8))
+
+
 LAYERS = {
     "axial_attention": (AxialAttention, {"num_heads": 2, "grid": (2, 3)}, 4),
     "local_mlp": (LocalMLP, {"mlp_dim": 12, "grid": (2, 3)}, 6),
