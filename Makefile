@@ -35,7 +35,7 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		tensorboard.py) \
 	$(addprefix test_, \
 		architecture.py cli_files.py decode_predictions.py files.py \
-		labels.py packaging.py readme.py))
+		labels.py packaging.py readme.py speed_results.py))
 
 # $(call create,VENV,CONSTRAINTS): the pip of an old Python knows no --group.
 create = $(PYTHON) -m venv $(1) && $(1)/bin/python -m pip install --quiet \

@@ -18,6 +18,7 @@ import itertools
 import json
 import os
 import pathlib
+import shlex
 import statistics
 import subprocess
 import sys
@@ -49,7 +50,7 @@ def main() -> None:
         for both in itertools.product(options.models, options.tasks)
     ]
     result = {
-        "command": " ".join(["python", "benchmarks/speed.py", *sys.argv[1:]]),
+        "command": shlex.join(["python", "benchmarks/speed.py", *sys.argv[1:]]),
         "cases": [measure(case, options) for case in cases],
     }
     print(json.dumps(result, indent=2))

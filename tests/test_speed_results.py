@@ -1,0 +1,62 @@
+"""That docs/speed.md reports what benchmarks/ measured."""
+
+import importlib.util
+import json
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+DOCUMENT = (ROOT / "docs" / "speed.md").read_text()
+
+
+def script(name):
+    path = ROOT / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    "path", sorted(RESULTS.glob("speed_*.json")), ids=lambda path: path.stem
+)
+def test_the_document_has_each_case_and_its_ratios(path):
+    speed_table = script("speed_table")
+    result = json.loads(path.read_text())
+    assert result["command"] in DOCUMENT.replace(" \\\n    ", " ")
+    for case in result["cases"]:
+        assert speed_table.table(case) in DOCUMENT
+        assert speed_table.ratios(case) in DOCUMENT
+    assert path.with_suffix(".png").exists()
+
+
+def test_a_row_has_the_median_and_the_spread():
+    side = {
+        "images_per_second": 4.375,
+        "fastest_and_slowest": [5.0, 2.5],
+        "utilisation": 0.747,
+        "peak_mib": 1944,
+        "seconds_to_first_step": 10.7,
+    }
+    case = {
+        "task": "inference",
+        "model": "ViT_B16",
+        "image_size": 224,
+        "batch": 8,
+        "precision": "float32",
+        "sides": {"keras_vit jax": side},
+        "ratios": {"keras_vit jax / timm": 1.126},
+    }
+    last = "| keras_vit jax | 4.38 (2.50 to 5.00) | 75% | 1,944 | 11 s |"
+    speed_table = script("speed_table")
+    assert speed_table.table(case).splitlines()[-1] == last
+    assert speed_table.ratios(case) == "- keras_vit jax / timm: 1.13"
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("agreement_*.json")))
+def test_the_document_has_the_agreement(path):
+    result = json.loads(path.read_text())
+    assert result["command"] in DOCUMENT
+    assert f"{result['agreement']:.2%} of {result['images']:,}" in DOCUMENT
