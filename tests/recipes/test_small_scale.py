@@ -4,6 +4,7 @@ import argparse
 import json
 import pathlib
 import statistics
+import zipfile
 
 import numpy as np
 import pytest
@@ -81,6 +82,16 @@ def test_table_has_the_last_axis_in_columns():
     ]
 
 
+def test_by_compute_a_cell_says_what_an_image_takes():
+    rows = [{"size": 1, "accuracy": 0.5, "multiply_adds": 1_250_000}]
+    summary = summarise(rows, ["size"])
+    result = {"axes": ["size"], "summary": summary, "by_compute": True}
+    assert "| 50.0 ± 0.0 (1.2 M) |" in table(result)
+    figure = small_scale.plot({**result, "finding": "none"})
+    [line] = figure.axes[0].get_lines()[:1]
+    assert line.get_xdata() == [1_250_000]
+
+
 def test_few_images_are_so_many_of_each_class():
     labels = np.arange(60, dtype="int32") % 3
     images = np.zeros((60, 8, 8, 1), "uint8")
@@ -115,7 +126,15 @@ def test_an_experiment_trains_what_is_missing_and_nothing_else(
             "optimizer.warmup_epochs": 0.5,
             **{f"pretraining.{key}": value for key, value in before.items()},
         },
-        "axes": {"images": {7: {"images_a_class": 7}, "all": {}}},
+        "axes": {
+            "images": {
+                7: {
+                    "images_a_class": 7,
+                    "pretraining.recipe": "masked_patch",
+                },
+                "all": {},
+            }
+        },
     }
     path = tmp_path / "results" / "x.json"
     first = small_scale.run(experiment, path, tmp_path / "runs")
@@ -124,7 +143,14 @@ def test_an_experiment_trains_what_is_missing_and_nothing_else(
     assert all(0 <= row["accuracy"] <= 1 for row in first["rows"])
     folders = sorted(x.name for x in (tmp_path / "runs").glob("[!.]*"))
     assert folders[:2] == ["0", "1"]
-    assert len(folders) == 3 and folders[2].startswith("pretraining-")
+    before = [tmp_path / "runs" / name for name in folders[2:]]
+    # What is pre-trained without labels has no classification layer.
+    configs = [
+        zipfile.ZipFile(folder / "model.keras").read("config.json")
+        for folder in before
+    ]
+    models = [json.loads(x)["config"]["config"] for x in configs]
+    assert sorted(x["num_classes"] for x in models) == [0, 2]
     calls = []
     monkeypatch.setattr(
         small_scale,
