@@ -133,7 +133,7 @@ def listing(table: str | None) -> str:
         runnable = sum(bool(cell.commands or cell.compute) for cell in cells)
         commands = len(commands_of(cells, place))
         lines.append(
-            f"{name:9} {len(cells):4} cells, {runnable:4} of them can be "
+            f"{name:10} {len(cells):4} cells, {runnable:4} of them can be "
             f"computed or run, by {commands:4} commands"
         )
     return "\n".join(lines)

@@ -1,11 +1,13 @@
 """The cells of the paper's tables: their numbers, and commands that parse."""
 
 import functools
+import shlex
 
 import paper_results_table as typed
 import pytest
 from recipe_scripts import RECIPES
 
+import keras_vit
 from keras_vit.cli.command_line import _parser
 from keras_vit.experiments.paper import CONTENTS, Place, cells_of
 from keras_vit.experiments.paper import values_table as values
@@ -43,6 +45,21 @@ def test_table_5_is_the_papers():
         for data, column, *numbers in typed.lines(typed.TABLE_5)
         for model, text in zip(typed.MODELS_5, numbers, strict=True)
         if text != "-"
+    }
+    assert found == expected
+
+
+def test_table_7_is_the_papers():
+    found = papers("7")
+    expected = {
+        (model if row == "Average" else f"{model}, {row}", optimizer): (
+            float(text),
+            None,
+        )
+        for row, *numbers in typed.lines(typed.TABLE_7)
+        for (model, optimizer), text in zip(
+            typed.COLUMNS_7, numbers, strict=True
+        )
     }
     assert found == expected
 
@@ -143,15 +160,31 @@ def test_commands_parse_with_the_parser_of_their_recipe():
             assert record.model.name == given["model.name"]
 
 
-def test_commands_of_keras_vit_parse():
+def test_commands_given_by_hand_parse():
     found = [x for x in every_command() if x.recipe not in RECORDS]
     assert {x.recipe for x in found} == {
         "keras-vit benchmark",
         "keras-vit explain",
+        "keras-vit summary",
+        "python -c",
     }
     for command in found:
-        words = [command.recipe.split()[1], *(x for _, x in command.options)]
-        assert _parser().parse_args(words).model.startswith("ViT_")
+        program, *words = shlex.split(command.text(PLACE))
+        if program == "python":
+            continue  # Run by a test of its own.
+        model = _parser().parse_args(words).model
+        if model.startswith("runs/"):
+            assert model.removeprefix("runs/reproduce/") in command.after
+        else:
+            assert hasattr(keras_vit, model.partition("/")[0])
+
+
+def test_all_tables_and_figures_are_there():
+    tables = [f"table{i}" for i in range(1, 10)]
+    figures = [f"figure{i}" for i in range(1, 15)]
+    assert [*CONTENTS] == [*tables, *figures, "section4.6"]
+    for name in CONTENTS:
+        assert {cell.table for cell in cells_of(name)} == {name}
 
 
 def test_the_papers_fine_tuning_of_l16():
@@ -176,6 +209,11 @@ def test_the_papers_fine_tuning_of_l16():
         ("Table 5", "table5"),
         ("figure4", "figure4"),
         ("Fig. 4", "figure4"),
+        ("4.6", "section4.6"),
+        ("Section 4.6", "section4.6"),
+        ("section4.6", "section4.6"),
+        ("Self-supervision", "section4.6"),
+        ("appendix B.1.2", "section4.6"),
     ],
 )
 def test_tables_are_found_by_what_people_call_them(text, name):
@@ -186,6 +224,8 @@ def test_tables_are_found_by_what_people_call_them(text, name):
     ("table", "only", "message"),
     [
         ("17", (), "'17'.*table1, table2"),
+        ("46", (), "'46'.*section4.6"),
+        ("section 4.5", (), "'section 4.5'.*section4.6"),
         ("5", ("ViT-B/16", "CIFAR-1000"), "CIFAR-1000.*ViT-B/32"),
     ],
 )

@@ -15,6 +15,7 @@ from keras_vit.experiments.paper import (
     Runner,
     cells_of,
 )
+from keras_vit.experiments.paper.contents import table_name
 
 PETS = ("ViT-L/16 I21k", "Pets")
 BEST = 0.003
@@ -217,20 +218,28 @@ def tried(table, only, tmp_path):
     words = [table, "--smoke", "true", "--run_dir", str(tmp_path / "runs")]
     words += ["--only", json.dumps(only)]
     assert script("reproduce").main(words, in_process) == 0
-    return rows_of(tmp_path / "runs-smoke" / f"table{table}")
+    return rows_of(tmp_path / "runs-smoke" / table_name(table))
 
 
 @pytest.mark.slow
-def test_a_trial_of_a_cell_goes_from_pre_training_to_the_number(tmp_path):
-    [row] = tried("8", ["1-D", "stem"], tmp_path)
-    folder = tmp_path / "runs-smoke/jft300m/ViT-B16_7ep"
+@pytest.mark.parametrize(
+    ("table", "only", "run", "paper"),
+    [
+        ("8", ["1-D", "stem"], "7ep", "64.206"),
+        ("4.6", ["pixels by L2, 50 % hidden"], "masked_pixels", ""),
+    ],
+)
+def test_a_trial_of_a_cell(table, only, run, paper, tmp_path):
+    """From pre-training to the number."""
+    [row] = tried(table, only, tmp_path)
+    folder = tmp_path / f"runs-smoke/jft300m/ViT-B16_{run}"
     result = json.loads(
         (folder / "few_shot_imagenet-smoke/result.json").read_text()
     )
     [five] = [x for x in result["summary"] if x["shots"] == 5]
     assert float(row["measured"]) == pytest.approx(100 * five["mean"])
     assert (folder / "pretraining-smoke/result.json").is_file()
-    assert float(row["paper"]) == 64.206
+    assert row["paper"] == paper
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from keras_vit.training.smoke import SUFFIX
 __all__ = ["Command", "Place"]
 
 REFERENCE = "@"  # Begins an option's value that is the folder of another run.
+BY_HAND = ("keras-vit ", "python ")  # Begin what is no script of recipes.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +58,8 @@ class Command:
 
     Args:
         run: name of its run folder.
-        recipe: name of the script, or of a command of keras-vit, which
-            `reproduce.py` shows and does not run.
+        recipe: name of the script, or a command such as "keras-vit explain",
+            which `reproduce.py` shows and does not run.
         config: path below recipes/configs without its suffix, or "".
         options: pairs of an option without its dashes and a value, in which
             "@run" is the folder of another run.
@@ -103,9 +104,7 @@ class Command:
             config = pathlib.Path(place.recipes, "configs", self.config)
             words += ["--config", f"{config}.yaml"]
         for option, value in self.options:
-            if value.startswith(REFERENCE):
-                value = str(place.folder(value[1:]))
-            words += [f"--{option}", value]
+            words += [f"--{option}", _path(value, place)]
         best = place.result(self.rate_of) if self.rate_of else None
         if best is not None:
             rate = f"{best['learning_rate']:g}"
@@ -123,9 +122,9 @@ class Command:
         Returns:
             str, one line.
         """
-        if self.recipe.startswith("keras-vit"):
-            values = (shlex.quote(value) for _, value in self.options)
-            return " ".join([self.recipe, *values])
+        if self.recipe.startswith(BY_HAND):
+            values = [_path(value, place) for _, value in self.options]
+            return f"{self.recipe} {shlex.join(values)}"
         script = pathlib.Path(place.recipes, f"{self.recipe}.py")
         text = shlex.join(["python", str(script), *self.words(place)])
         if self.rate_of and place.result(self.rate_of) is None:
@@ -143,3 +142,10 @@ class Command:
         """
         result = place.result(self.run)
         return result is not None and not result.get("missing")
+
+
+def _path(value, place):
+    """An option's value, in which another run is its folder."""
+    if value.startswith(REFERENCE):
+        return str(place.folder(value.removeprefix(REFERENCE)))
+    return value

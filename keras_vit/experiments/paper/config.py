@@ -16,7 +16,7 @@ HARDWARE = ("cpu", "accelerator", "cluster")  # Each does what the former do.
 
 @dataclasses.dataclass(frozen=True)
 class Reproduction:
-    """One table or figure of the paper.
+    """One table, figure or section of the paper.
 
     Raises:
         ValueError: for an unknown table.
@@ -27,7 +27,7 @@ class Reproduction:
     """
 
     table: str | None = None
-    """Table or figure, as 5 or figure4; none lists them."""
+    """Table, figure or section, as 5, figure4 or 4.6; none lists them."""
 
     run_dir: str = "runs/reproduce"
     """Folder that the results are written to; the runs of all tables are in

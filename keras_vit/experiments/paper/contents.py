@@ -5,6 +5,7 @@ import re
 from keras_vit.experiments.paper.ablations import table_7, table_8
 from keras_vit.experiments.paper.cell import Cell
 from keras_vit.experiments.paper.figures import FIGURES
+from keras_vit.experiments.paper.self_supervision import section_4_6
 from keras_vit.experiments.paper.settings import table_1, table_3, table_4
 from keras_vit.experiments.paper.tables import (
     table_2,
@@ -27,14 +28,22 @@ CONTENTS = {
     "table8": table_8,
     "table9": table_9,
     **FIGURES,
+    "section4.6": section_4_6,
 }
+SECTION = re.compile("section|sec[.]?|§|appendix")
+# What section 4.6 is called, without spaces and hyphens.
+ALIASES = dict.fromkeys(
+    ("4.6", "b.1.2", "selfsupervision", "selfsupervised", "maskedpatches"),
+    "section4.6",
+)
 
 
 def table_name(text: str) -> str:
     """The name of a table in one of the ways to write it.
 
     Args:
-        text: "5", "table 5", "Table5" or "figure4".
+        text: "5", "table 5", "Table5", "figure4", "4.6", "section 4.6" or
+            "self-supervision".
 
     Returns:
         A key of `CONTENTS`.
@@ -46,12 +55,15 @@ def table_name(text: str) -> str:
         >>> table_name("Figure 4")
         'figure4'
     """
-    name = re.sub(r"[\s_.]+", "", text.lower()).replace("fig", "figure")
+    words = re.sub(r"[\s_-]+", "", text.lower())
+    if section := ALIASES.get(SECTION.sub("", words, count=1)):
+        return section
+    name = words.replace(".", "").replace("fig", "figure")
     name = name.replace("figureure", "figure")
     name = f"table{name}" if name.isdecimal() else name
     if name not in CONTENTS:
         raise ValueError(
-            f"Unknown table or figure: {text!r}. Expected one of "
+            f"Unknown table, figure or section: {text!r}. Expected one of "
             f"{', '.join(CONTENTS)}."
         )
     return name

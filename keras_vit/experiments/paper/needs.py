@@ -22,6 +22,7 @@ __all__ = ["RECORDS", "devices_of", "lacking", "parsed"]
 # What each recipe reads its command line into.
 RECORDS: dict[str, type] = {
     "pretrain": Recipe,
+    "masked_patch": Recipe,
     "finetune": Recipe,
     "sweep": Recipe,
     "evaluate": Evaluation,

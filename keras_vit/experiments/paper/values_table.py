@@ -9,6 +9,7 @@ __all__ = [
     "DOWNSTREAM",
     "EXAFLOPS",
     "FIVE",
+    "MASKED_PATCHES",
     "TABLE_1",
     "TABLE_2",
     "TABLE_3",
@@ -212,12 +213,21 @@ TABLE_6 = {
     for model, values in ROWS_6.items()
 }
 
-# Mean of the five columns above.
+# Section 4.6: ViT-B/16 on ImageNet after masked patches, "2 %" ahead of
+# training from scratch and "4 %" behind supervised pre-training.
+MASKED_PATCHES = 79.9
+
+# The five columns above and their mean.
+MEAN = "mean of five"
+ROWS_7 = {
+    ("R50x1", "Adam"):  (77.54, 97.67, 86.07, 91.11, 94.26, 89.33),
+    ("R50x1", "SGD"):   (78.24, 97.46, 85.17, 91.00, 92.06, 88.79),
+    ("R152x2", "Adam"): (84.97, 99.06, 92.05, 95.37, 98.62, 94.01),
+    ("R152x2", "SGD"):  (84.37, 99.07, 91.06, 94.79, 99.32, 93.72),
+}
 TABLE_7 = {
-    ("R50x1", "Adam"): 89.33,
-    ("R50x1", "SGD"): 88.79,
-    ("R152x2", "Adam"): 94.01,
-    ("R152x2", "SGD"): 93.72,
+    model: dict(zip((*FIVE, MEAN), values, strict=True))
+    for model, values in ROWS_7.items()
 }
 
 # Accuracy of ViT-B/16, 5 images a class of ImageNet, linear; the paper prints
