@@ -32,10 +32,7 @@ CONTENTS = {
 }
 SECTION = re.compile("section|sec[.]?|§|appendix")
 # What section 4.6 is called, without spaces and hyphens.
-ALIASES = dict.fromkeys(
-    ("4.6", "b.1.2", "selfsupervision", "selfsupervised", "maskedpatches"),
-    "section4.6",
-)
+SECTION_4_6 = ("4.6", "b.1.2", "selfsupervision", "maskedpatches")
 
 
 def table_name(text: str) -> str:
@@ -56,8 +53,8 @@ def table_name(text: str) -> str:
         'figure4'
     """
     words = re.sub(r"[\s_-]+", "", text.lower())
-    if section := ALIASES.get(SECTION.sub("", words, count=1)):
-        return section
+    if SECTION.sub("", words, count=1) in SECTION_4_6:
+        return "section4.6"
     name = words.replace(".", "").replace("fig", "figure")
     name = name.replace("figureure", "figure")
     name = f"table{name}" if name.isdecimal() else name

@@ -12,7 +12,6 @@ __all__ = ["section_4_6"]
 SECTION = "section4.6"
 MODEL = "ViT-B/16"
 CONFIG = "paper/masked_patch_b16"
-FINE_TUNED = "ImageNet"
 FEW_SHOT = "ImageNet, 5 images a class"
 NO_NUMBER = "the paper prints no number"
 SHORT = (("training.steps", "100000"),)
@@ -47,15 +46,7 @@ SETTINGS = {
 def section_4_6() -> list[Cell]:
     """Masked patches, no pre-training and labels; then targets and shares."""
     fine_tuned = [
-        transfer_cell(
-            SECTION,
-            row,
-            FINE_TUNED,
-            paper,
-            source,
-            dataset="ImageNet",
-            note=note,
-        )
+        transfer_cell(SECTION, row, "ImageNet", paper, source, note=note)
         for row, paper, source, note in _starts()
     ]
     few_shot = [
