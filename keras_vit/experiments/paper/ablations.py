@@ -37,24 +37,21 @@ def table_7() -> list[Cell]:
             options=SGD if sgd else (),
         )
         note = "the paper prints no rate of SGD; that of big_vision's BiT"
-        note = note if sgd else ""
-        for column, paper in printed.items():
-            if column == values.MEAN:
-                cells.append(
-                    mean_of_five(
-                        "table7", model, optimizer, paper, source, note
-                    )
-                )
-                continue
-            row = f"{model}, {column}"
-            cells.append(
-                transfer_cell(
-                    *("table7", row, optimizer, paper, source),
-                    dataset=column,
-                    note=note,
-                )
+        cells += [
+            _cell_7(
+                model, optimizer, dataset, paper, source, note if sgd else ""
             )
+            for dataset, paper in printed.items()
+        ]
     return cells
+
+
+def _cell_7(model, optimizer, dataset, paper, source, note):
+    if dataset == values.MEAN:
+        return mean_of_five("table7", model, optimizer, paper, source, note)
+    row = f"{model}, {dataset}"
+    shared = ("table7", row, optimizer, paper, source)
+    return transfer_cell(*shared, dataset=dataset, note=note)
 
 
 def mean_of_five(table, row, column, paper, source, note="") -> Cell:
