@@ -84,14 +84,14 @@ def test_what_masked_patches_lack_is_named(tmp_path, monkeypatch):
 
 
 def test_what_figure_7_draws_of_a_model(monkeypatch, tmp_path):
-    """Its 7x7 tiles and 28 filters, of the weights before fine-tuning."""
+    """Of the weights before fine-tuning."""
     asked = []
 
     def tiny(weights, include_top):
         asked.append(weights)
         return keras_vit.models.VisionTransformer(
             keras_vit.models.ViTConfig(
-                image_size=(28, 28),
+                image_size=(8, 8),
                 patch_size=(4, 4),
                 hidden_dim=32,
                 num_layers=1,
