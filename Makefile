@@ -28,8 +28,8 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 	$(addprefix prediction/test_, explain.py explained_run.py) \
 	$(addprefix recipes/test_, \
 		guides.py kaggle.py more_configs.py noisy_student.py paper_cells.py \
-		paper_configs.py reproduce.py small_scale.py sweep.py vtab.py \
-		vtab_table.py) \
+		paper_configs.py paper_sections.py reproduce.py small_scale.py \
+		sweep.py vtab.py vtab_table.py) \
 	$(addprefix training/test_, \
 		config.py masked_patch_batches.py plan.py run_folder.py \
 		tensorboard.py) \
