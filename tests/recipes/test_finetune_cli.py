@@ -7,6 +7,7 @@ import pytest
 import yaml
 from recipe_scripts import RECIPES, script
 
+import keras_vit
 from keras_vit import data
 from keras_vit.training import Recipe, model_file, run_folder
 from keras_vit.training.command_line import parse
@@ -221,8 +222,10 @@ def test_interrupted_run_says_where_its_files_are(
     assert str(tmp_path / "run") in capsys.readouterr().err
 
 
-def test_quickstart_config_is_a_recipe_that_may_be_repeated():
+def test_quickstart_begins_with_the_shipped_weights_at_a_higher_resolution():
     config = RECIPES / "configs" / "quickstart.yaml"
     recipe = parse(Recipe, ["--config", str(config)], "")
     assert recipe.data.name == "digits"
-    assert recipe.overwrite
+    assert recipe.overwrite  # it may be repeated
+    trained_at = keras_vit.load_checkpoint(recipe.model.weights).input_shape
+    assert recipe.model.image_size > trained_at[1]
