@@ -31,6 +31,7 @@ MAX_RATIO = 20
 MAX_EXTRA_BYTES = 2**24
 MAX_CONFIG_BYTES = 2**20
 CONFIG, METADATA = "config.json", "metadata.json"
+CLASS_NAMES = "class_names.json"  # What a run of keras_vit adds.
 WEIGHTS = "model.weights.h5"
 AGAIN = "The file is damaged: fetch it again."
 
@@ -155,7 +156,8 @@ def checked_archive(path) -> tuple:
         for member in members:
             check_name(path, member.filename)
         names = sorted(member.filename for member in members)
-        if not {CONFIG, WEIGHTS} <= set(names) <= {CONFIG, WEIGHTS, METADATA}:
+        known = {CONFIG, WEIGHTS, METADATA, CLASS_NAMES}
+        if not {CONFIG, WEIGHTS} <= set(names) <= known:
             refuse(
                 path,
                 f"holds the members {listed(names)}",

@@ -1,4 +1,7 @@
-"""A model and the names of its classes in one `.keras` file."""
+"""A model and the names of its classes in one `.keras` file.
+
+That is a zip archive, of which Keras reads the members that it knows.
+"""
 
 import contextlib
 import json
@@ -10,13 +13,11 @@ import keras
 
 # Keras loads the classes that are registered, which importing them does.
 import keras_vit.models  # noqa: F401
+from keras_vit.checkpoints.keras_files import CLASS_NAMES
 from keras_vit.files import replacing
 from keras_vit.training.distribution.processes import gathered, is_first
 
 __all__ = ["load", "save"]
-
-# A `.keras` file is a zip archive; Keras reads the members that it knows.
-MEMBER = "class_names.json"
 
 
 def save(model, class_names, path: str | os.PathLike) -> None:
@@ -57,7 +58,7 @@ def _write(model, class_names, path):
         if class_names is None:
             return
         with zipfile.ZipFile(temporary, "a") as archive:
-            archive.writestr(MEMBER, json.dumps(list(class_names)))
+            archive.writestr(CLASS_NAMES, json.dumps(list(class_names)))
 
 
 @contextlib.contextmanager
@@ -89,7 +90,7 @@ def load(path: str | os.PathLike) -> tuple[keras.Model, tuple[str, ...]]:
     path = pathlib.Path(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            class_names = tuple(json.loads(archive.read(MEMBER)))
+            class_names = tuple(json.loads(archive.read(CLASS_NAMES)))
     except FileNotFoundError:
         raise ValueError(f"There is no file {str(path)!r}.") from None
     except zipfile.BadZipFile:

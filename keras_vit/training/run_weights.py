@@ -8,7 +8,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 
-from keras_vit.training.model_file import MEMBER
+from keras_vit.checkpoints.keras_files import CLASS_NAMES
 
 __all__ = ["class_names_of", "located", "opened"]
 
@@ -49,9 +49,9 @@ def class_names_of(source: str) -> tuple[str, ...] | None:
     if not zipfile.is_zipfile(path):
         return None
     with zipfile.ZipFile(path) as archive:
-        if MEMBER not in archive.namelist():
+        if CLASS_NAMES not in archive.namelist():
             return None
-        return tuple(json.loads(archive.read(MEMBER)))
+        return tuple(json.loads(archive.read(CLASS_NAMES)))
 
 
 @contextlib.contextmanager
@@ -79,7 +79,7 @@ def opened(source: str) -> Iterator[str]:
         copy = pathlib.Path(folder, MODEL)
         with zipfile.ZipFile(path) as old, zipfile.ZipFile(copy, "w") as new:
             for member in old.namelist():
-                if member != MEMBER:
+                if member != CLASS_NAMES:
                     with old.open(member) as one, new.open(member, "w") as two:
                         shutil.copyfileobj(one, two)
         yield str(copy)

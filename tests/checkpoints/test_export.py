@@ -7,7 +7,8 @@ from arrays import read_arrays
 from exported import arrays, format_of, saved
 from reference_cases import CASES, TOLERANCE, expected, load, path_of
 
-from keras_vit.checkpoints import save_checkpoint
+from keras_vit.checkpoints import load_checkpoint, save_checkpoint
+from keras_vit.training import model_file
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -80,3 +81,15 @@ def test_format_that_cannot_hold_the_model(name, format, reason, tmp_path):
     with pytest.raises(ValueError, match=f"(?s){reason}"):
         save_checkpoint(load(name), tmp_path / "file", format=format)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_model_of_a_run_is_written_as_what_it_started_from(tmp_path):
+    model = load("vit_tiny_google")
+    path = tmp_path / "model.keras"
+    names = [str(number) for number in range(model.output_shape[-1])]
+    model_file.save(model, names, path)
+    before = arrays(path_of("vit_tiny_google"))
+    after = arrays(saved(load_checkpoint(path), tmp_path, "google"))
+    assert set(after) == set(before)
+    for key, value in before.items():
+        np.testing.assert_array_equal(after[key], value, err_msg=key)
