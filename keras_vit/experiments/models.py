@@ -14,7 +14,7 @@ from keras_vit.training import distribution
 from keras_vit.training.architectures import config_of, family_of
 from keras_vit.training.config import ModelConfig
 from keras_vit.training.distribution.processes import place
-from keras_vit.training.run_weights import located, opened
+from keras_vit.training.run_weights import located
 
 __all__ = ["load_model", "on_devices", "tiny_model", "weights_path"]
 
@@ -84,7 +84,8 @@ def load_model(source: ModelSource, *, with_head: bool = True) -> keras.Model:
         >>> load_model(ModelSource(weights="runs/quickstart")).output_shape
         (None, 10)
     """
-    with opened(weights_path(source)) as file, warnings.catch_warnings():
+    file = weights_path(source)
+    with warnings.catch_warnings():
         if not with_head:
             warnings.filterwarnings("ignore", "The classification layer in")
         options = {

@@ -15,7 +15,7 @@ from keras_vit.training.architectures import (
 )
 from keras_vit.training.losses import make_loss
 from keras_vit.training.optimizers import make_optimizer
-from keras_vit.training.run_weights import class_names_of, located, opened
+from keras_vit.training.run_weights import class_names_of, located
 from keras_vit.variants import VariantConfig
 
 __all__ = [
@@ -137,18 +137,18 @@ def _loaded(recipe, class_names):
     source = located(recipe.model.weights)
     checkpoints.check_weights(source, recipe.model.name)
     source = resolve(source, recipe.model.name)
-    with opened(source) as path, warnings.catch_warnings():
+    with warnings.catch_warnings():
         if not keep:
             # That it is all zeros does not matter: it goes.
             warnings.filterwarnings("ignore", "The classification layer in")
         load = getattr(applications, recipe.model.name or "", _load_any)
         model = load(
-            weights=path,
+            weights=source,
             classes=None if keep else len(class_names),
             classifier_activation=None,
             include_preprocessing=True,
             dtype=recipe.training.precision,
-            **_asked(recipe, checkpoints.read_info(path)),
+            **_asked(recipe, checkpoints.read_info(source)),
         )
     if keep:
         _check_classes(model, class_names, source)

@@ -1,16 +1,12 @@
 """The model of a finished run, as weights that another run starts from."""
 
-import contextlib
 import json
 import pathlib
-import shutil
-import tempfile
 import zipfile
-from collections.abc import Iterator
 
 from keras_vit.checkpoints.keras_files import CLASS_NAMES
 
-__all__ = ["class_names_of", "located", "opened"]
+__all__ = ["class_names_of", "located"]
 
 MODEL = "model.keras"
 
@@ -52,34 +48,3 @@ def class_names_of(source: str) -> tuple[str, ...] | None:
         if CLASS_NAMES not in archive.namelist():
             return None
         return tuple(json.loads(archive.read(CLASS_NAMES)))
-
-
-@contextlib.contextmanager
-def opened(source: str) -> Iterator[str]:
-    """A path to weights that `load_checkpoint` reads.
-
-    It takes a `.keras` file with Keras's own members alone, so that of a run
-    is copied without the class names for as long as it is needed.
-
-    Args:
-        source: path of a run folder, or of a file or folder of weights.
-
-    Yields:
-        A path.
-
-    Example:
-        >>> with opened("runs/quickstart") as path:
-        ...     model = keras_vit.load_checkpoint(path)
-    """
-    path = located(source)
-    if class_names_of(source) is None:
-        yield path
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        copy = pathlib.Path(folder, MODEL)
-        with zipfile.ZipFile(path) as old, zipfile.ZipFile(copy, "w") as new:
-            for member in old.namelist():
-                if member != CLASS_NAMES:
-                    with old.open(member) as one, new.open(member, "w") as two:
-                        shutil.copyfileobj(one, two)
-        yield str(copy)
