@@ -1,34 +1,26 @@
 """That docs/speed.md reports what benchmarks/ measured."""
 
-import importlib.util
 import json
 import pathlib
+import runpy
 
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 DOCUMENT = (ROOT / "docs" / "speed.md").read_text()
-
-
-def script(name):
-    path = ROOT / "benchmarks" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+TABLES = runpy.run_path(str(ROOT / "benchmarks" / "speed_table.py"))
 
 
 @pytest.mark.parametrize(
     "path", sorted(RESULTS.glob("speed_*.json")), ids=lambda path: path.stem
 )
 def test_the_document_has_each_case_and_its_ratios(path):
-    speed_table = script("speed_table")
     result = json.loads(path.read_text())
     assert result["command"] in DOCUMENT.replace(" \\\n    ", " ")
     for case in result["cases"]:
-        assert speed_table.table(case) in DOCUMENT
-        assert speed_table.ratios(case) in DOCUMENT
+        assert TABLES["table"](case) in DOCUMENT
+        assert TABLES["ratios"](case) in DOCUMENT
     assert path.with_suffix(".png").exists()
 
 
@@ -50,9 +42,8 @@ def test_a_row_has_the_median_and_the_spread():
         "ratios": {"keras_vit jax / timm": 1.126},
     }
     last = "| keras_vit jax | 4.38 (2.50 to 5.00) | 75% | 1,944 | 11 s |"
-    speed_table = script("speed_table")
-    assert speed_table.table(case).splitlines()[-1] == last
-    assert speed_table.ratios(case) == "- keras_vit jax / timm: 1.13"
+    assert TABLES["table"](case).splitlines()[-1] == last
+    assert TABLES["ratios"](case) == "- keras_vit jax / timm: 1.13"
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("agreement_*.json")))
