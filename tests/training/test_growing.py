@@ -197,7 +197,7 @@ def test_a_resnet_is_refused(tmp_path):
 
 def test_positions_at_every_layer_are_refused(tmp_path):
     made = growing(tmp_path / "run", model={"variant": VariantConfig("2d")})
-    with pytest.raises(ValueError, match="plain or with .* position='2d'"):
+    with pytest.raises(ValueError, match="plain or with .*position='2d'"):
         train(made, dataset=DATASET)
     assert not (tmp_path / "run").exists()
 

@@ -1,0 +1,123 @@
+"""Where the time of a training step goes, by kind of operation.
+
+    python benchmarks/step_profile.py --side "keras_vit jax" --write
+    python benchmarks/step_profile.py --side "keras-hub tensorflow"
+
+The profile is the backend's own, of the steps that benchmarks/speed.py counts;
+jax.profiler reads that of TensorFlow as well. Operations run side by side, so
+that their seconds may sum up to more than the step's.
+"""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import re
+import sys
+import tempfile
+import time
+
+from speed_case import Case
+from speed_sides import SIDES
+
+RESULTS = pathlib.Path(__file__).parent / "results"
+BACKENDS = ("jax", "tensorflow")
+SHOWN = 15
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    add = parser.add_argument
+    sides = [x for x, side in SIDES.items() if side.backend in BACKENDS]
+    add("--side", choices=sides, default="keras_vit jax")
+    add("--model", default="ViT_S16")
+    add("--batch", type=int, default=16)
+    add("--steps", type=int, default=3)
+    add("--write", action="store_true", help="keep the result")
+    options = parser.parse_args()
+    side = SIDES[options.side]
+    os.environ["KERAS_BACKEND"] = side.backend
+    case = Case(options.model, 224, "training", options.batch, "float32")
+    steps = side.steps(case)
+    steps(1)
+    steps(2)  # The second step may compile once more.
+    with tempfile.TemporaryDirectory() as folder:
+        PROFILERS[side.backend](folder, True)
+        begin = time.perf_counter()
+        seconds = steps(options.steps) or time.perf_counter() - begin
+        PROFILERS[side.backend](folder, False)
+        [file] = pathlib.Path(folder).glob("**/*.xplane.pb")
+        kinds = by_kind(file, side.backend)
+    result = {
+        "command": f"python benchmarks/{' '.join(map(quoted, sys.argv))}",
+        "seconds_of_a_step": round(seconds / options.steps, 2),
+        "kinds": {
+            kind: round(found / options.steps, 3)
+            for kind, found in kinds.most_common(SHOWN)
+        },
+    }
+    print(json.dumps(result, indent=2))
+    if options.write:
+        name = re.sub(r"\W+", "_", options.side)
+        path = RESULTS / f"step_profile_{options.model}_{name}.json"
+        path.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def quoted(word):
+    word = pathlib.Path(word).name if word.endswith(".py") else word
+    return f'"{word}"' if " " in word else word
+
+
+def profile_jax(folder, begin):
+    import jax
+
+    if begin:
+        jax.profiler.start_trace(folder)
+    else:
+        jax.profiler.stop_trace()
+
+
+def profile_tensorflow(folder, begin):
+    import tensorflow as tf
+
+    if begin:
+        tf.profiler.experimental.start(folder)
+    else:
+        tf.profiler.experimental.stop()
+
+
+PROFILERS = {"jax": profile_jax, "tensorflow": profile_tensorflow}
+
+
+def by_kind(file, backend) -> collections.Counter:
+    """Seconds by kind of operation."""
+    from jax.profiler import ProfileData
+
+    seconds = collections.Counter()
+    for plane in ProfileData.from_file(str(file)).planes:
+        for line in plane.lines:
+            for event in line.events:
+                if kind := KINDS[backend](event):
+                    seconds[kind] += event.duration_ns / 1e9
+    return seconds
+
+
+def kind_jax(event):
+    """An operation of XLA without its number."""
+    if "hlo_op" not in dict(event.stats):
+        return None
+    return re.sub(r"[\d.]+$", "", event.name.lstrip("%"))
+
+
+def kind_tensorflow(event):
+    """The type of "name:Type#...#", which operations alone have."""
+    found = re.fullmatch(r"[^:\s]+/[^:\s]*:(\w+)(#.*)?", event.name)
+    return found and found[1]
+
+
+KINDS = {"jax": kind_jax, "tensorflow": kind_tensorflow}
+
+
+if __name__ == "__main__":
+    main()
