@@ -26,6 +26,7 @@ from typing import Any
 
 from speed_case import Case, sizes
 from speed_sides import SIDES
+from speed_table import title
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 WORKER = pathlib.Path(__file__).with_name("speed_worker.py")
@@ -195,11 +196,7 @@ def plot(result, path) -> None:
         axis.invert_yaxis()
         axis.margins(x=0.15)
         axis.set_xlabel("images / s")
-        axis.set_title(
-            f"{case['task']}, {case['model']} at {case['image_size']}, batch "
-            f"{case['batch']}, {case['precision']}",
-            fontsize="medium",
-        )
+        axis.set_title(title(case), fontsize="medium")
     figure.tight_layout()
     figure.savefig(path, dpi=120)
 

@@ -15,6 +15,14 @@ COLUMNS = (
 )
 
 
+def title(case: dict) -> str:
+    """What a case measures, in words."""
+    return (
+        f"{case['task']}, {case['model']} at {case['image_size']}, batch "
+        f"{case['batch']}, {case['precision']}"
+    )
+
+
 def table(case: dict) -> str:
     """One case: the sides, and ours over each peer's images a second.
 
@@ -24,11 +32,7 @@ def table(case: dict) -> str:
     Returns:
         str, a table in Markdown.
     """
-    title = (
-        f"{case['task']}, {case['model']} at {case['image_size']}, batch "
-        f"{case['batch']}, {case['precision']}"
-    )
-    lines = [COLUMNS.format(title), "|---|--:|--:|--:|--:|"]
+    lines = [COLUMNS.format(title(case)), "|---|--:|--:|--:|--:|"]
     for name, side in case["sides"].items():
         fastest, slowest = side["fastest_and_slowest"]
         lines.append(

@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import sys
 import tempfile
 import time
@@ -50,7 +51,9 @@ def main() -> None:
         [file] = pathlib.Path(folder).glob("**/*.xplane.pb")
         kinds = by_kind(file, side.backend)
     result = {
-        "command": f"python benchmarks/{' '.join(map(quoted, sys.argv))}",
+        "command": shlex.join(
+            ["python", "benchmarks/step_profile.py", *sys.argv[1:]]
+        ),
         "seconds_of_a_step": round(seconds / options.steps, 2),
         "kinds": {
             kind: round(found / options.steps, 3)
@@ -62,11 +65,6 @@ def main() -> None:
         name = re.sub(r"\W+", "_", options.side)
         path = RESULTS / f"step_profile_{options.model}_{name}.json"
         path.write_text(json.dumps(result, indent=2) + "\n")
-
-
-def quoted(word):
-    word = pathlib.Path(word).name if word.endswith(".py") else word
-    return f'"{word}"' if " " in word else word
 
 
 def profile_jax(folder, begin):

@@ -82,8 +82,7 @@ def options_of(model, family: type) -> dict:
         value = getattr(model, field.name)
         if field.name in ABOUT_WEIGHTS or value == field.default:
             continue
-        name = OF_BIT.get(field.name, "")
-        name = name if name in known else field.name
+        name = field.name if field.name in known else OF_BIT.get(field.name)
         if name not in known:
             raise ValueError(
                 f"{model.name} is a {family.__name__}, which has no "
