@@ -89,7 +89,7 @@ def test_by_compute_a_cell_says_what_an_image_takes():
     assert "| 50.0 ± 0.0 (1.2 M) |" in table(result)
     figure = small_scale.plot({**result, "finding": "none"})
     [line] = figure.axes[0].get_lines()[:1]
-    assert line.get_xdata() == [1_250_000]
+    assert line.get_xdata() == [1.25]  # millions
 
 
 def test_few_images_are_so_many_of_each_class():

@@ -103,9 +103,9 @@ def plot(result: dict):
         matplotlib Figure.
     """
     from matplotlib.figure import Figure
-    from matplotlib.ticker import PercentFormatter
+    from matplotlib.ticker import LogLocator, NullLocator, PercentFormatter
 
-    figure = Figure(figsize=(5.6, 3.6), layout="constrained")
+    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
     axis = figure.subplots()
     last = result["axes"][-1]
     by_compute = result.get("by_compute", False)
@@ -113,7 +113,7 @@ def plot(result: dict):
         itertools.cycle(COLOURS), lines_of(result), strict=False
     ):
         axis.errorbar(
-            [x[COMPUTE] if by_compute else str(x[last]) for x in found],
+            [x[COMPUTE] / 1e6 if by_compute else str(x[last]) for x in found],
             [x["mean"] for x in found],
             [x["std"] for x in found],
             fmt="o-" if labels else "o",
@@ -124,10 +124,13 @@ def plot(result: dict):
     axis.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     axis.set(xlabel=last, ylabel="test accuracy")
     if by_compute:
-        axis.set(xlabel="multiply-adds of an image", xscale="log")
-    axis.set_title(result["finding"], fontsize="medium", wrap=True)
+        axis.set(xlabel="million multiply-adds of an image", xscale="log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_locator(NullLocator())
+    figure.suptitle(result["finding"], fontsize="medium")
     axis.grid(alpha=0.3)
     axis.spines[["top", "right"]].set_visible(False)
     if len(result["axes"]) > 1:
-        axis.legend(frameon=False)
+        figure.legend(loc="outside right center", frameon=False)
     return figure
