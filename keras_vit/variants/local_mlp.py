@@ -5,6 +5,7 @@ tokens (such as the class token), T = P + R * C tokens, D hidden dimension, M
 MLP dimension.
 """
 
+import itertools
 import math
 
 import keras
@@ -126,8 +127,25 @@ class LocalMLP(ConfiguredLayer):
     def _convolved(self, patches):
         grid = self._grid_of(patches.shape[1])
         x = ops.reshape(patches, (-1, *grid, self.mlp_dim))
-        x = self.convolution(x)  # (B, R, C, M)
+        if keras.backend.backend() == "jax":
+            x = self._sum_of_shifts(x)
+        else:
+            x = self.convolution(x)  # (B, R, C, M)
         return ops.reshape(x, (-1, *patches.shape[1:]))  # (B, R * C, M)
+
+    def _sum_of_shifts(self, x):
+        # XLA makes one loop of these products and is slow at convolutions of
+        # single channels on CPUs (docs/decisions.md).
+        kernel, bias = self.convolution.kernel, self.convolution.bias
+        _, rows, columns, _ = x.shape
+        border = KERNEL_SIZE // 2
+        x = ops.pad(x, ((0, 0), (border, border), (border, border), (0, 0)))
+        shifts = itertools.product(range(KERNEL_SIZE), repeat=2)
+        return bias + sum(
+            x[:, row : row + rows, column : column + columns]
+            * kernel[row, column, :, 0]
+            for row, column in shifts
+        )  # (B, R, C, M)
 
     def _grid_of(self, patches: int) -> tuple[int, int]:
         rows, columns = self.grid
