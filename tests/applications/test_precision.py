@@ -98,7 +98,7 @@ QUANTIZATIONS = {"int8": 0.1, "int4": 0.7, "float8": 0.5}
     "name, mode",
     [
         ("ViT_B16", "int8"),
-        ("ViT_B16", "int4"),
+        pytest.param("ViT_B16", "int4", marks=SLOW),
         ("ViT_B16", "float8"),
         *(
             pytest.param(name, mode, marks=SLOW)

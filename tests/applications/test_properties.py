@@ -72,9 +72,19 @@ def test_order_and_company_in_a_batch_do_not_matter():
 @pytest.mark.parametrize(
     "rates",
     [
-        {"dropout_rate": 0.3},
-        {"attention_dropout_rate": 0.3},
-        {"stochastic_depth_rate": 0.5},
+        {
+            "dropout_rate": 0.3,
+            "attention_dropout_rate": 0.3,
+            "stochastic_depth_rate": 0.5,
+        },
+        *(
+            pytest.param({name: 0.4}, marks=pytest.mark.slow)
+            for name in (
+                "dropout_rate",
+                "attention_dropout_rate",
+                "stochastic_depth_rate",
+            )
+        ),
     ],
 )
 def test_seeds_reproduce_training(rates):

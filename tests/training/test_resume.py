@@ -78,6 +78,7 @@ def test_a_continued_run_is_the_same_to_the_bit(uninterrupted, tmp_path):
     assert_same(tmp_path, folder)
 
 
+@pytest.mark.slow
 def test_a_resume_without_the_generators_would_be_another_run(
     uninterrupted, tmp_path
 ):
@@ -150,6 +151,7 @@ def whole(tmp_path_factory):
     return folder, finished(folder)
 
 
+@pytest.mark.slow
 def test_a_run_killed_twice_ends_the_same(whole, tmp_path):
     kill(tmp_path, lambda folder: has_lines(folder, 5))
     kill(tmp_path, is_saving)
