@@ -69,21 +69,20 @@ def test_order_and_company_in_a_batch_do_not_matter():
     np.testing.assert_allclose(alone, together[2:3], atol=1e-5)
 
 
+RATES = {
+    "dropout_rate": 0.3,
+    "attention_dropout_rate": 0.3,
+    "stochastic_depth_rate": 0.5,
+}
+
+
 @pytest.mark.parametrize(
     "rates",
     [
-        {
-            "dropout_rate": 0.3,
-            "attention_dropout_rate": 0.3,
-            "stochastic_depth_rate": 0.5,
-        },
+        RATES,
         *(
-            pytest.param({name: 0.4}, marks=pytest.mark.slow)
-            for name in (
-                "dropout_rate",
-                "attention_dropout_rate",
-                "stochastic_depth_rate",
-            )
+            pytest.param({name: rate}, marks=pytest.mark.slow)
+            for name, rate in RATES.items()
         ),
     ],
 )
