@@ -11,9 +11,7 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.layers.base import ConfiguredLayer
-from keras_vit.layers.mlp import GELUS
-from keras_vit.layers.token_dense import TokenDense
+from keras_vit.layers import MLP
 
 __all__ = ["LocalMLP"]
 
@@ -21,7 +19,7 @@ KERNEL_SIZE = 3
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class LocalMLP(ConfiguredLayer):
+class LocalMLP(MLP):
     """Two dense layers with a depth-wise convolution of the image between.
 
     As in "LocalViT: Bringing Locality to Vision Transformers"
@@ -65,21 +63,11 @@ class LocalMLP(ConfiguredLayer):
         activation="gelu_tanh",
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        self.mlp_dim = mlp_dim
+        super().__init__(
+            mlp_dim, dropout_rate=dropout_rate, activation=activation, **kwargs
+        )
         self.grid = tuple(grid)
         self.num_prefix_tokens = num_prefix_tokens
-        self.dropout_rate = dropout_rate
-        self.activation = activation
-        self._activate = GELUS.get(activation) or keras.activations.get(
-            activation
-        )
-        self.dropout = keras.layers.Dropout(
-            dropout_rate, dtype=self.dtype_policy, name="dropout"
-        )
-        self.dropout_1 = keras.layers.Dropout(
-            dropout_rate, dtype=self.dtype_policy, name="dropout_1"
-        )
         self.convolution = keras.layers.DepthwiseConv2D(
             KERNEL_SIZE,
             padding="same",
@@ -95,7 +83,7 @@ class LocalMLP(ConfiguredLayer):
 
     def build(self, input_shape):
         rows, columns = self.grid
-        batch, length, dim = input_shape
+        batch, length, _ = input_shape
         if length != rows * columns + self.num_prefix_tokens:
             raise ValueError(
                 f"A grid of {rows}x{columns} patches with "
@@ -104,14 +92,11 @@ class LocalMLP(ConfiguredLayer):
                 f"input_shape={tuple(input_shape)}. Set grid and "
                 "num_prefix_tokens to what the layers before this one make."
             )
-        self.dense = self._dense(self.mlp_dim, "dense")
-        self.dense_1 = self._dense(dim, "dense_1")
-        self.dense.build(input_shape)
+        super().build(input_shape)
         self.convolution.build((batch, rows, columns, self.mlp_dim))
-        self.dense_1.build((batch, length, self.mlp_dim))
 
     def call(self, x, training=None):
-        x = self._activate(self.dense(x))  # (B, T, M)
+        x = self.dense(x)  # (B, T, M), with its activation
         prefix, patches = (
             x[:, : self.num_prefix_tokens],
             x[:, self.num_prefix_tokens :],
@@ -120,9 +105,6 @@ class LocalMLP(ConfiguredLayer):
         x = ops.concatenate([prefix, patches], axis=1)  # (B, T, M)
         x = self.dense_1(self.dropout(x, training=training))  # (B, T, D)
         return self.dropout_1(x, training=training)
-
-    def compute_output_shape(self, input_shape):
-        return input_shape
 
     def _convolved(self, patches):
         grid = self._grid_of(patches.shape[1])
@@ -136,16 +118,21 @@ class LocalMLP(ConfiguredLayer):
     def _sum_of_shifts(self, x):
         # XLA makes one loop of these products and is slow at convolutions of
         # single channels on CPUs (docs/decisions.md).
-        kernel, bias = self.convolution.kernel, self.convolution.bias
+        dtype = keras.backend.result_type(x.dtype, "float32")  # of the sum
+        x, kernel, bias = (
+            ops.cast(tensor, dtype)
+            for tensor in (x, self.convolution.kernel, self.convolution.bias)
+        )
         _, rows, columns, _ = x.shape
         border = KERNEL_SIZE // 2
         x = ops.pad(x, ((0, 0), (border, border), (border, border), (0, 0)))
         shifts = itertools.product(range(KERNEL_SIZE), repeat=2)
-        return bias + sum(
+        x = bias + sum(
             x[:, row : row + rows, column : column + columns]
             * kernel[row, column, :, 0]
             for row, column in shifts
-        )  # (B, R, C, M)
+        )
+        return ops.cast(x, self.compute_dtype)  # (B, R, C, M)
 
     def _grid_of(self, patches: int) -> tuple[int, int]:
         rows, columns = self.grid
@@ -157,13 +144,3 @@ class LocalMLP(ConfiguredLayer):
                 f"{rows}x{columns} patches. Set grid to theirs."
             )
         return grid
-
-    def _dense(self, units, name):
-        # As those of MLP.
-        return TokenDense(
-            units,
-            kernel_initializer="glorot_uniform",
-            bias_initializer=keras.initializers.RandomNormal(stddev=1e-6),
-            dtype=self.dtype_of(name),
-            name=name,
-        )

@@ -101,6 +101,17 @@ def test_a_patch_reaches_its_neighbours_through_the_mlp():
     np.testing.assert_array_equal(moved, [0, 1, 4, 5])
 
 
+def test_the_convolution_adds_up_in_float32():
+    layer = LocalMLP(1, (3, 3), activation="linear", dtype="mixed_bfloat16")
+    layer.build((None, 9, 1))
+    for weight in layer.weights:
+        weight.assign(np.full(weight.shape, weight.name != "bias"))
+    x = np.array([256.0] + 8 * [1.0]).reshape(1, 9, 1)
+    # Whoever adds up in bfloat16 stays at 256: it has no 257.
+    centre = ops.convert_to_numpy(ops.cast(layer(x), "float32"))[0, 4, 0]
+    assert centre == 264
+
+
 def test_the_mlp_takes_the_patches_of_a_larger_image():
     layer = randomised(LocalMLP(12, (2, 3), num_prefix_tokens=1), (None, 7, 8))
     larger = LocalMLP(12, (4, 6), num_prefix_tokens=1)
