@@ -158,7 +158,9 @@ class TrainingStream:
             "deterministic": True,
         }
         records = chosen_rows(records, self.read, self.batch_size)
-        images = records.map(self._image(), **parallel)
+        # Its branches are tf.cond's: to look for Python's takes seconds.
+        image = tf.autograph.experimental.do_not_convert(self._image())
+        images = records.map(image, **parallel)
         batches = images.batch(len(self.read), drop_remainder=True)
         steps = tf.data.Dataset.range(step, tf.int64.max)
         batches = tf.data.Dataset.zip((batches, steps))
