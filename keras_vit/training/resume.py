@@ -10,7 +10,7 @@ from keras_vit.training.config import Recipe
 from keras_vit.training.distribution.processes import agreed, place
 from keras_vit.training.environment import environment
 
-__all__ = ["differences", "open_run", "reopened"]
+__all__ = ["differences", "flat", "open_run", "reopened"]
 
 # What may change between the parts of a run: where it is, and what it shows.
 FREE = (
@@ -156,11 +156,11 @@ def differences(old: dict, new: dict) -> list[str]:
         ['seed: was 0, now 1']
     """
     new, defaults = (
-        _flat(json.loads(json.dumps(config)))
+        flat(json.loads(json.dumps(config)))
         for config in (new, dataclasses.asdict(Recipe()))
     )
     known = {name: defaults[name] for name in new if name in defaults}
-    old = {**known, **_flat(old)}
+    old = {**known, **flat(old)}
     return [
         f"{name}: was {_shown(old, name)}, now {_shown(new, name)}"
         for name in {**old, **new}
@@ -172,12 +172,24 @@ def _shown(config, name):
     return repr(config[name]) if name in config else "not there"
 
 
-def _flat(config, prefix=""):
-    """{"a": {"b": 1}} as {"a.b": 1}."""
-    flat = {}
+def flat(config: dict, prefix: str = "") -> dict:
+    """The fields of a config by the names that they have on a command line.
+
+    Args:
+        config: dictionary of plain values and dictionaries.
+        prefix: str, what all names begin with.
+
+    Returns:
+        A dictionary without dictionaries.
+
+    Example:
+        >>> flat({"model": {"size": 32}, "seed": 0})
+        {'model.size': 32, 'seed': 0}
+    """
+    fields = {}
     for name, value in config.items():
         if isinstance(value, dict):
-            flat.update(_flat(value, f"{prefix}{name}."))
+            fields |= flat(value, f"{prefix}{name}.")
         else:
-            flat[prefix + name] = value
-    return flat
+            fields[prefix + name] = value
+    return fields
