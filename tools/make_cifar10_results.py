@@ -74,21 +74,20 @@ def plot(results: list[dict]) -> Figure:
         axis.plot(epochs, [row["val_accuracy"] for row in history], **line)
         axis.plot(epochs[-1], top1, "o", color=colour, clip_on=False)
         axis.axhline(result["reported"], linestyle=":", **line)
-        end = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
-        axis.annotate(
-            f"{result['name']}:\n{top1:.1%} of the test images",
-            (epochs[-1], top1),
-            color=colour,
-            annotation_clip=False,
-            **end,
-        )
-        axis.annotate(
-            f"the talk: {result['reported']:.0%}",
-            (epochs[-1], result["reported"]),
-            color=colour,
-            annotation_clip=False,
-            **end,
-        )
+        texts = {
+            top1: f"{result['name']}:\n{top1:.1%} of the test images",
+            result["reported"]: f"the talk: {result['reported']:.0%}",
+        }
+        for height, text in texts.items():
+            axis.annotate(
+                text,
+                (epochs[-1], height),
+                xytext=(8, 0),
+                textcoords="offset points",
+                va="center",
+                color=colour,
+                annotation_clip=False,
+            )
     axis.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     axis.set(xlabel="epoch", ylabel="validation accuracy", xmargin=0)
     axis.spines[["top", "right"]].set_visible(False)
