@@ -133,8 +133,8 @@ def measured(options, choice, count, batch) -> dict:
     import keras
 
     from keras_vit.training import distribution
-    from keras_vit.training.distribution.choice import MAKERS
-    from keras_vit.training.environment import versions
+    from keras_vit.training.distribution.devices import MAKERS
+    from keras_vit.training.run_folder import versions
 
     found = distribution.devices()
     virtual = len(found) > 1 and all("cpu" in name for name in found)
@@ -177,8 +177,10 @@ def step_seconds(options, batch: int) -> float:
     import tensorflow as tf
 
     from keras_vit.training import ModelConfig, Recipe, TrainingConfig, build
-    from keras_vit.training.distribution.gradients import sum_gradients_first
-    from keras_vit.training.distribution.masks import draw_own_masks
+    from keras_vit.training.distribution.tf_distribute import (
+        draw_own_masks,
+        sum_gradients_first,
+    )
 
     recipe = Recipe(
         model=ModelConfig(

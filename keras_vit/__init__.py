@@ -54,8 +54,8 @@ from keras_vit.preprocessing import decode_predictions, preprocess_input
 from keras_vit.version import __version__
 
 if TYPE_CHECKING:
-    from keras_vit.experiments.explanation import explain
-    from keras_vit.experiments.prediction import predict
+    from keras_vit.explanation import explain
+    from keras_vit.prediction import predict
 
 __all__ = [
     "BiT_R101x1",
@@ -108,11 +108,11 @@ __all__ = [
 def __getattr__(name):
     # What predicts knows training runs: twice the time of this import.
     if name == "predict":
-        from keras_vit.experiments.prediction import predict
+        from keras_vit.prediction import predict
 
         return predict
     if name == "explain":
-        from keras_vit.experiments.explanation import explain
+        from keras_vit.explanation import explain
 
         return explain
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -27,17 +27,13 @@ from keras_vit import data, evaluation, preprocessing
 from keras_vit.analysis.report import write_report
 from keras_vit.data import DataConfig, PreprocessingConfig
 from keras_vit.evaluation.config import Evaluation
-from keras_vit.experiments.explanation import explain_run
-from keras_vit.experiments.models import (
-    load_model,
-    on_devices,
-    tiny_model,
-    weights_path,
-)
+from keras_vit.explanation import explain_run
+from keras_vit.prediction.classifier import load_model, weights_path
+from keras_vit.runs.script import fail, parse
+from keras_vit.runs.smoke import tiny_model
 from keras_vit.training import run_folder
-from keras_vit.training.command_line import fail, parse
-from keras_vit.training.environment import environment, versions
-from keras_vit.training.run_weights import class_names_of
+from keras_vit.training.distribution.devices import on_devices
+from keras_vit.training.run_folder import class_names_of, environment, versions
 
 LABELLED = (1000, 21843)  # Numbers of classes that the package has names of.
 SMOKE_IMAGES = 200

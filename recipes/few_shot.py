@@ -23,16 +23,18 @@ import time
 from keras_vit import data
 from keras_vit.data import DataConfig, PreprocessingConfig
 from keras_vit.evaluation.few_shot import (
+    FewShot,
     feature_model,
     few_shot,
     summarise_shots,
 )
-from keras_vit.evaluation.few_shot_config import FewShot
-from keras_vit.experiments.models import load_model, on_devices, tiny_model
 from keras_vit.files import replacing
+from keras_vit.prediction.classifier import load_model
+from keras_vit.runs.script import fail, parse
+from keras_vit.runs.smoke import tiny_model
 from keras_vit.training import run_folder
-from keras_vit.training.command_line import fail, parse
-from keras_vit.training.environment import environment, versions
+from keras_vit.training.distribution.devices import on_devices
+from keras_vit.training.run_folder import environment, versions
 
 SMOKE_DATA = DataConfig(name="digits", max_examples=200)
 SMOKE_SHOTS = (1, 5)

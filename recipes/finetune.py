@@ -20,8 +20,8 @@ import sys
 import numpy as np
 
 from keras_vit import evaluation
-from keras_vit.experiments import evaluated, facts, finish, run_script
-from keras_vit.experiments.reporting import batches_of
+from keras_vit.runs import evaluated, facts, finish, run_script
+from keras_vit.runs.reporting import batches_of
 from keras_vit.training import Recipe, Run, run_folder, train
 from keras_vit.training.distribution.processes import agreed
 

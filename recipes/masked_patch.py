@@ -20,8 +20,9 @@ model saw and completed them.
 
 import sys
 
-from keras_vit.experiments import facts, finish, run_script
-from keras_vit.experiments.masked_patches import write_masked_patches
+from masked_patch.pictures import write_masked_patches
+
+from keras_vit.runs import facts, finish, run_script
 from keras_vit.training import Recipe, Run, train
 from keras_vit.training.distribution.processes import agreed
 from keras_vit.training.masked_patch.task import MASKED_PATCH

@@ -22,13 +22,14 @@ import dataclasses
 import pathlib
 import sys
 
+from noisy_student import check_networks, iterate
+
 from keras_vit.analysis.plots import curves
-from keras_vit.experiments import run_script
-from keras_vit.experiments.noisy_student import check_networks, iterate
 from keras_vit.files import replacing
+from keras_vit.runs import run_script
 from keras_vit.training import Recipe, run_folder
 from keras_vit.training.distribution.processes import agreed
-from keras_vit.training.environment import versions
+from keras_vit.training.run_folder import versions
 
 DOTS_PER_INCH = 150
 

@@ -16,7 +16,7 @@ starts from it with `--model.weights RUN_DIR`.
 
 import sys
 
-from keras_vit.experiments import evaluated, facts, finish, run_script
+from keras_vit.runs import evaluated, facts, finish, run_script
 from keras_vit.training import Recipe, Run, train
 from keras_vit.training.distribution.processes import agreed
 

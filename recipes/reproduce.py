@@ -24,7 +24,7 @@ import pathlib
 import sys
 from collections.abc import Callable
 
-from keras_vit.experiments.paper import (
+from paper import (
     CONTENTS,
     Place,
     Reproduction,
@@ -37,8 +37,9 @@ from keras_vit.experiments.paper import (
     rows_of,
     write_results,
 )
-from keras_vit.training.command_line import fail, parse
-from keras_vit.training.smoke import SUFFIX
+
+from keras_vit.runs.script import fail, parse
+from keras_vit.runs.smoke import SUFFIX
 
 INTERRUPTED = 130  # The exit code of a program that Ctrl-C ended.
 FLAGS = ("--list", "--dry_run")

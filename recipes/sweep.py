@@ -18,13 +18,13 @@ import pathlib
 import sys
 
 from keras_vit import data
-from keras_vit.data.presets_table import PRESETS
-from keras_vit.experiments import run_script
-from keras_vit.experiments.finished import finished
+from keras_vit.data.tfds import PRESETS
 from keras_vit.files import replacing
+from keras_vit.runs import run_script
+from keras_vit.runs.reporting import finished
 from keras_vit.training import Recipe, run_folder
 from keras_vit.training.distribution.processes import agreed
-from keras_vit.training.environment import versions
+from keras_vit.training.run_folder import versions
 
 DOTS_PER_INCH = 150
 

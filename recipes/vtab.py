@@ -22,24 +22,18 @@ import csv
 import pathlib
 import sys
 
+from vtab import Setting, Vtab, group_means, smoke_vtab, table, write_report
+from vtab.config import STAND_INS
+from vtab.table import paper_model
+
 from keras_vit import data
 from keras_vit.data.vtab_table import TASKS
-from keras_vit.experiments import run_script
-from keras_vit.experiments.finished import finished, result_of
-from keras_vit.experiments.vtab import (
-    Setting,
-    Vtab,
-    group_means,
-    smoke_vtab,
-    table,
-    write_report,
-)
-from keras_vit.experiments.vtab.config import STAND_INS
-from keras_vit.experiments.vtab.table import paper_model
 from keras_vit.files import replacing
+from keras_vit.runs import run_script
+from keras_vit.runs.reporting import finished, result_of
 from keras_vit.training import run_folder
 from keras_vit.training.distribution.processes import agreed
-from keras_vit.training.environment import versions
+from keras_vit.training.run_folder import versions
 
 CONFIG = pathlib.Path(__file__).with_name("configs") / "paper/table4_vtab.yaml"
 

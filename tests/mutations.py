@@ -9,12 +9,11 @@ import numpy as np
 from layouts_table import hidden_part
 
 from keras_vit.checkpoints import load_checkpoint
-from keras_vit.checkpoints.containers.opening import open_tensors
 from keras_vit.checkpoints.formats import formats_table, recognition
 from keras_vit.checkpoints.formats.configure import configure
-from keras_vit.checkpoints.formats.naming import row_of
-from keras_vit.checkpoints.formats.recognition import recognise
+from keras_vit.checkpoints.formats.recognition import recognise, row_of
 from keras_vit.checkpoints.formats.transforms import TRANSFORMS
+from keras_vit.checkpoints.loading import open_tensors
 
 __all__ = ["Case", "run"]
 

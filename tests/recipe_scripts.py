@@ -5,8 +5,8 @@ import importlib.util
 import pathlib
 import types
 
+from keras_vit.runs.script import parse
 from keras_vit.training import Recipe
-from keras_vit.training.command_line import parse
 
 RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
 CONFIGS = RECIPES / "configs"

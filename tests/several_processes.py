@@ -20,7 +20,7 @@ import numpy as np
 import whole_runs
 
 from keras_vit.training import train
-from keras_vit.training.distribution.lost import LostProcessError, leave
+from keras_vit.training.distribution.processes import LostProcessError, leave
 
 TESTS = pathlib.Path(__file__).parent
 SECONDS = 280  # after which what has not ended is killed

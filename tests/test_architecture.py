@@ -32,16 +32,33 @@ ARROWS = {
     "evaluation": _USES_MODELS,
     "analysis": {*_USES_MODELS, "variants"},
     "planning": _MODELS,
+    "prediction": {
+        *_USES_MODELS,
+        "applications",
+        "checkpoints",
+        "evaluation",
+        "training",
+        "variants",
+    },
+    "explanation": {"analysis", "checkpoints", "prediction", *_USES_MODELS},
+    "runs": {
+        *_USES_MODELS,
+        "analysis",
+        "evaluation",
+        "explanation",
+        "prediction",
+        "training",
+    },
 }
 # These stand above all others and may import each of them.
-TOP = ("__init__", "cli", "experiments")
+TOP = ("__init__", "cli")
 
 AT_IMPORT = {"keras", "numpy", *sys.stdlib_module_names}
 BACKENDS = {"tensorflow", "jax", "jaxlib", "torch"}
 MAY_NAME_BACKENDS = {"analysis", "checkpoints", "data", "training"}
 NEVER = {"recipes", "tests", "benchmarks"}
 
-MAX_LINES = 250
+MAX_LINES = 500
 TABLES = ("sizes.py", "catalog.py", "*_table.py")
 
 

@@ -16,9 +16,8 @@ import numpy as np
 
 from keras_vit import data
 from keras_vit.models import VisionTransformer
-from keras_vit.training import checkpoints, loop
-from keras_vit.training.inputs import validation_batches
-from keras_vit.training.plan import Plan
+from keras_vit.training import loop, resume
+from keras_vit.training.inputs import Plan, validation_batches
 from keras_vit.variants import VariantTransformer
 
 CLASS_NAMES = ("circle", "square", "line")
@@ -144,7 +143,7 @@ def train(
         loss(),
         batches or stream(),
         validation(),
-        checkpoint=checkpoints.read_newest(folder / checkpoints.FOLDER),
+        checkpoint=resume.read_newest(folder / resume.FOLDER),
         callbacks=callbacks,
     )
     return network, rows
@@ -152,7 +151,7 @@ def train(
 
 def newest(folder) -> tuple[dict, dict]:
     """The newest checkpoint of a run folder, which there must be."""
-    found = checkpoints.read_newest(pathlib.Path(folder))
+    found = resume.read_newest(pathlib.Path(folder))
     assert found is not None
     return found
 

@@ -17,7 +17,8 @@ import yaml
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from keras_vit.training import Recipe, command_line
+from keras_vit.runs import script
+from keras_vit.training import Recipe
 from keras_vit.training.metrics_log import read_history
 from keras_vit.training.resume import flat
 
@@ -47,7 +48,7 @@ def main() -> None:
 
 
 def read(folder: pathlib.Path) -> dict:
-    recipe = command_line.parse(Recipe, ["--config", str(ROOT / CONFIG)], "")
+    recipe = script.parse(Recipe, ["--config", str(ROOT / CONFIG)], "")
     committed = flat(json.loads(json.dumps(dataclasses.asdict(recipe))))
     config = flat(yaml.safe_load((folder / "config.yaml").read_text()))
     result = json.loads((folder / "result.json").read_text())

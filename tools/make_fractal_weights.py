@@ -17,7 +17,7 @@ import yaml
 
 from keras_vit import save_checkpoint
 from keras_vit.evaluation.config import ModelSource
-from keras_vit.experiments.models import load_model
+from keras_vit.prediction.classifier import load_model
 
 FOLDER = Path(__file__).resolve().parents[1] / "keras_vit" / "weights"
 MODEL_FIELDS = (
@@ -33,7 +33,7 @@ MODEL_FIELDS = (
 README = """# Weights that come with the package
 
 `fractals.npz` is a small Vision Transformer that was trained by this project
-on images made by formulas (`keras_vit.data.synthetic`); no photograph and no
+on images made by formulas (`keras_vit.data.fractal_data`); no photograph and no
 work of others is in it. `model.weights: fractals` of a recipe starts from it,
 `keras_vit.load_checkpoint("fractals")` loads it. It is in the format of the
 original code.

@@ -147,7 +147,7 @@ figure
 # %%
 from keras_vit import evaluation
 from keras_vit.analysis import plot_confusion
-from keras_vit.experiments import evaluated, facts, finish
+from keras_vit.runs import evaluated, facts, finish
 
 result = {**evaluated(run, recipe, "test"), **facts(run)}
 finish(run, recipe, result)

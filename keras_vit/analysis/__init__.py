@@ -8,23 +8,25 @@ from keras_vit.analysis.attention_plots import (
     plot_gradient_cam,
     plot_saliency,
 )
-from keras_vit.analysis.class_activation import gradient_cam
 from keras_vit.analysis.compute import multiply_adds
-from keras_vit.analysis.distance import attention_distance
-from keras_vit.analysis.drawing import overlay
 from keras_vit.analysis.features import embeddings, evolution, projection
-from keras_vit.analysis.filters import patch_filters
-from keras_vit.analysis.model_plots import (
+from keras_vit.analysis.inspection import (
+    attention_distance,
+    patch_filters,
+    position_similarity,
+)
+from keras_vit.analysis.pixels import to_pixels
+from keras_vit.analysis.plots import (
+    overlay,
     plot_attention_distance,
+    plot_confusion,
     plot_embeddings,
+    plot_images,
     plot_patch_filters,
     plot_position_similarity,
 )
-from keras_vit.analysis.pixels import to_pixels
-from keras_vit.analysis.positions import position_similarity
-from keras_vit.analysis.result_plots import plot_confusion, plot_images
 from keras_vit.analysis.rollout import attention_rollout
-from keras_vit.analysis.saliency_maps import saliency
+from keras_vit.analysis.saliency_maps import gradient_cam, saliency
 
 __all__ = [
     "attention_distance",

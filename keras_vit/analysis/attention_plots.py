@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.analysis.drawing import (
+from keras_vit.analysis.plots import (
     as_pictures,
     check_axes,
     mosaic,

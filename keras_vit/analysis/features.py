@@ -9,15 +9,15 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.analysis.blocks import (
+from keras_vit.analysis.attention import (
     blocks_of,
     check_block,
     check_images,
     check_model,
+    reading_weights,
 )
-from keras_vit.analysis.reading import reading_weights
 from keras_vit.models import VisionTransformer
-from keras_vit.models.base import check_choice
+from keras_vit.models.configured_model import check_choice
 
 __all__ = ["embeddings", "evolution", "projection"]
 

@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_vit.analysis.blocks import check_model, walk
-from keras_vit.analysis.distance import Distance
+from keras_vit.analysis.attention import (
+    check_model,
+    on_grid,
+    reading_weights,
+    walk,
+)
+from keras_vit.analysis.inspection import Distance
 from keras_vit.analysis.pixels import patch_pixels
-from keras_vit.analysis.reading import on_grid, reading_weights
 from keras_vit.analysis.rollout import rollout_of
 from keras_vit.models import VisionTransformer, ViTConfig
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.analysis.blocks import check_model
+from keras_vit.analysis.attention import check_model
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.models.resnet import stem_grid
 

@@ -1,12 +1,177 @@
-"""Curves of a training run, as matplotlib figures.
+"""What the figures of the analysis share: pictures, overlays, mosaics.
 
 Colours are of Okabe and Ito's palette, which colour-blind people can tell
 apart; a line style says what a colour says.
+
+Axes: L blocks, R and C rows and columns of the grid of patches, K filters.
+
+Axes: B images, H and W height and width, C channels, K classes.
 """
 
-from keras_vit.analysis.drawing import new_figure
+from collections.abc import Sequence
+from typing import Any
 
-__all__ = ["curves"]
+import numpy as np
+
+__all__ = [
+    "as_pictures",
+    "check_axes",
+    "curves",
+    "mosaic",
+    "new_figure",
+    "overlay",
+    "plot_attention_distance",
+    "plot_confusion",
+    "plot_embeddings",
+    "plot_images",
+    "plot_patch_filters",
+    "plot_position_similarity",
+]
+
+GAP = 0.08  # of the longer side of a tile
+
+
+def new_figure(width: float, height: float):
+    """A matplotlib figure of so many inches, whose parts do not overlap."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def check_axes(name: str, array: Any, axes: str) -> np.ndarray:
+    """An array, checked for its number of axes.
+
+    Args:
+        name: str, what it is, for the message.
+        array: the array, or what NumPy makes one of.
+        axes: str, names of its axes with a comma after each but the last.
+
+    Returns:
+        NumPy array.
+
+    Raises:
+        ValueError: when it has another number of axes.
+    """
+    array = np.asarray(array)
+    if array.ndim != len(axes.split(",")):
+        raise ValueError(
+            f"{name} must have the shape ({axes}). Received: an array of "
+            f"shape {array.shape}. Select or add an axis, as in "
+            f"{name}[0] or {name}[np.newaxis]."
+        )
+    return array
+
+
+def as_pictures(images: Any) -> np.ndarray:
+    """Images as they are drawn.
+
+    Args:
+        images: array (B, H, W, C): integers, or floats that go above 1, in
+            [0, 255]; other floats in [-1, 1], as a model takes them.
+
+    Returns:
+        float array of shape (B, H, W, 3) in [0, 1]; with other than 3
+        channels the grey of their mean.
+
+    Raises:
+        ValueError: for an array of another number of axes.
+    """
+    images = check_axes("images", images, "batch, height, width, channels")
+    bytes_ = np.issubdtype(images.dtype, np.integer) or images.max() > 1
+    pictures = images / 255 if bytes_ else (images + 1) / 2
+    if pictures.shape[-1] != 3:
+        grey = pictures.mean(axis=-1, keepdims=True)
+        pictures = np.repeat(grey, 3, axis=-1)
+    return np.clip(pictures, 0, 1)
+
+
+def overlay(images: Any, maps: Any, *, blur: float = 0) -> np.ndarray:
+    """Images darkened where their maps are low.
+
+    As the pictures of attention in "An Image Is Worth 16x16 Words"
+    (arXiv:2010.11929), by vision_transformer#27: the map is divided by its
+    maximum, enlarged by Lanczos's filter, blurred, and used as a mask.
+
+    Args:
+        images: array (B, H, W, C), see `as_pictures`.
+        maps: array (B, rows, columns), not negative, on the grid of patches
+            or of the size of the images (see `to_pixels`).
+        blur: float, radius of a Gaussian blur in patches; 1 in the paper.
+
+    Returns:
+        uint8 array of shape (B, H, W, 3).
+
+    Raises:
+        ValueError: for arrays of other numbers of axes or of images.
+
+    Example:
+        >>> overlay(images, attention_rollout(model, images), blur=1)
+    """
+    pictures = as_pictures(images)
+    maps = check_axes("maps", maps, "batch, rows, columns")
+    if len(maps) != len(pictures):
+        raise ValueError(
+            f"There must be one map an image. Received: {len(pictures)} "
+            f"images and {len(maps)} maps."
+        )
+    size = pictures.shape[1:3]
+    masks = np.stack([_mask(grid, size, blur) for grid in maps])  # (B, H, W)
+    return np.round(255 * pictures * masks[..., None]).astype("uint8")
+
+
+def _mask(grid, size, blur):
+    from PIL import Image, ImageFilter
+
+    tiny = np.finfo("float32").tiny
+    height, width = size
+    relative = (grid / max(grid.max(), tiny)).astype("float32")
+    mask = Image.fromarray(relative)
+    mask = mask.resize((width, height), Image.Resampling.LANCZOS)
+    if blur:
+        # Pillow blurs bytes only.
+        bytes_ = np.clip(255 * np.asarray(mask), 0, 255).astype("uint8")
+        radii = blur * width / grid.shape[1], blur * height / grid.shape[0]
+        blurred = Image.fromarray(bytes_).filter(
+            ImageFilter.GaussianBlur(radii)
+        )
+        mask = np.asarray(blurred, "float32")
+        mask = mask / max(mask.max(), tiny)
+    return np.clip(np.asarray(mask), 0, 1)
+
+
+def mosaic(axis, tiles: np.ndarray, **options):
+    """Draws a table of small pictures in one axis, with gaps between them.
+
+    Args:
+        axis: matplotlib axis; tile (i, j) has its centre at x=j, y=i.
+        tiles: array of shape (rows, columns, H, W), or (rows, columns, H, W,
+            3) for colours.
+        **options: of `imshow`.
+
+    Returns:
+        The matplotlib image, for a colour bar.
+    """
+    rows, columns, height, width = tiles.shape[:4]
+    gap = max(1, round(GAP * max(height, width)))
+    edges = [(0, 0), (0, 0), (0, gap), (0, gap), *[(0, 0)] * (tiles.ndim - 4)]
+    # White lines: not a number in maps, one in colours.
+    line = np.nan if tiles.ndim == 4 else 1.0
+    padded = np.pad(tiles.astype("float32"), edges, constant_values=line)
+    table = np.moveaxis(padded, 2, 1)
+    shape = (rows * (height + gap), columns * (width + gap), *tiles.shape[4:])
+    table = table.reshape(shape)[:-gap, :-gap]
+    right = columns - 0.5 - gap / (width + gap)
+    bottom = rows - 0.5 - gap / (height + gap)
+    axis.spines[:].set_visible(False)
+    axis.tick_params(length=0)
+    return axis.imshow(
+        table,
+        extent=(-0.5, right, bottom, -0.5),
+        aspect=(height + gap) / (width + gap),
+        interpolation="nearest",
+        **options,
+    )
+
 
 BLUE, VERMILION = "#0072B2", "#D55E00"
 STYLES = ((BLUE, "-"), (VERMILION, "--"))
@@ -46,3 +211,268 @@ def curves(series: dict, *, xlabel: str, ylabel: str, percent: bool = False):
     if percent:
         axis.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     return figure
+
+
+# Okabe and Ito's palette, which colour-blind people can tell apart; after
+# eight classes the marker changes.
+COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+    "#F0E442",
+)
+MARKERS = "os^Dv<>p*X"
+MAX_LEGEND = 20
+
+
+def plot_attention_distance(distances: Any):
+    """Mean attention distance of each head over the depth (Figure 7, right).
+
+    Args:
+        distances: array of shape (L, heads) from `attention_distance`, in
+            pixels.
+
+    Returns:
+        matplotlib Figure, a dot for each head.
+
+    Raises:
+        ValueError: for an array of another number of axes.
+
+    Example:
+        >>> plot_attention_distance(attention_distance(model, images))
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    distances = check_axes("distances", distances, "blocks, heads")
+    blocks, heads = distances.shape
+    figure = new_figure(4, 3)
+    axis = figure.subplots()
+    axis.scatter(
+        np.repeat(np.arange(blocks), heads),
+        distances.ravel(),
+        s=14,
+        c=np.tile(np.arange(heads), blocks),
+        cmap="viridis",
+    )
+    axis.set(xlabel="block", ylabel="mean attention distance (pixels)")
+    axis.set_ylim(0, 1.05 * max(distances.max(), 1))
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.grid(alpha=0.3)
+    axis.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def plot_position_similarity(similarity: Any):
+    """Similarity of each position with all others (Figure 7, centre).
+
+    Args:
+        similarity: array of shape (R, C, R, C) from `position_similarity`.
+
+    Returns:
+        matplotlib Figure, a small map for each patch, placed as the patch is.
+
+    Raises:
+        ValueError: for an array of another number of axes.
+
+    Example:
+        >>> plot_position_similarity(position_similarity(model))
+    """
+    similarity = check_axes(
+        "similarity", similarity, "rows, columns, rows, columns"
+    )
+    rows, columns = similarity.shape[:2]
+    figure = new_figure(5, 4.2 * (rows / columns) ** 2 + 0.6)
+    axis = figure.subplots()
+    image = mosaic(axis, similarity, cmap="viridis", vmin=-1, vmax=1)
+    axis.set(xlabel="column of the patch", ylabel="row of the patch")
+    axis.set_xticks(range(columns))
+    axis.set_yticks(range(rows))
+    axis.tick_params(labelsize=min(9, 100 / max(rows, columns)))
+    figure.colorbar(image, label="cosine similarity", shrink=0.8)
+    return figure
+
+
+def plot_patch_filters(filters: Any, *, columns: int = 7):
+    """Principal components of the patch embedding (Figure 7, left).
+
+    Args:
+        filters: array of shape (K, height, width, channels) from
+            `patch_filters`; with other than 3 channels their mean is drawn.
+        columns: int, filters in a row.
+
+    Returns:
+        matplotlib Figure, the largest component first, row by row; grey is
+        zero, each filter is scaled to its largest value.
+
+    Raises:
+        ValueError: for an array of another number of axes.
+
+    Example:
+        >>> plot_patch_filters(patch_filters(model))
+    """
+    filters = check_axes("filters", filters, "filters, height, width, channels")
+    if filters.shape[-1] != 3:
+        filters = np.repeat(filters.mean(axis=-1, keepdims=True), 3, axis=-1)
+    peaks = np.abs(filters).max(axis=(1, 2, 3), keepdims=True)
+    colours = 0.5 + filters / np.maximum(2 * peaks, np.finfo("float32").tiny)
+    rows = -(-len(filters) // columns)
+    empty = np.ones((rows * columns - len(filters), *filters.shape[1:]))
+    tiles = np.concatenate([colours, empty])
+    height, width = filters.shape[1:3]
+    figure = new_figure(0.6 * columns, 0.6 * rows * height / width)
+    axis = figure.subplots()
+    mosaic(axis, tiles.reshape(rows, columns, *filters.shape[1:]))
+    axis.set(xticks=[], yticks=[])
+    return figure
+
+
+def plot_embeddings(
+    points: Any, labels: Any = None, class_names: Sequence[str] | None = None
+):
+    """Images as points in the plane, coloured by class.
+
+    Args:
+        points: array of shape (B, 2) from `projection`.
+        labels: integer array of shape (B,), classes from 0 on, or None.
+        class_names: names of the classes for the legend, which is left out
+            above 20 classes; numbers by default.
+
+    Returns:
+        matplotlib Figure.
+
+    Raises:
+        ValueError: unless there is one label a point.
+
+    Example:
+        >>> points = projection(embeddings(model, images), method="tsne")
+        >>> plot_embeddings(points, labels, ["cat", "dog"])
+    """
+    points = check_axes("points", points, "images, 2")
+    labels = np.zeros(len(points), int) if labels is None else labels
+    labels = check_axes("labels", labels, "images")
+    if len(labels) != len(points):
+        raise ValueError(
+            f"There must be one label a point. Received: {len(points)} points "
+            f"and {len(labels)} labels."
+        )
+    figure = new_figure(4.5, 4)
+    axis = figure.subplots()
+    found = np.unique(labels)
+    for label in found:
+        group, cycle = divmod(label, len(COLOURS))
+        axis.scatter(
+            *points[labels == label].T,
+            s=14,
+            color=COLOURS[cycle],
+            marker=MARKERS[group % len(MARKERS)],
+            label=str(class_names[label] if class_names else label),
+        )
+    axis.set(xticks=[], yticks=[])
+    if 1 < len(found) <= MAX_LEGEND:
+        legend = figure.legend(loc="outside right center", frameon=False)
+        for text in legend.get_texts():
+            # A dollar in a name begins no formula.
+            text.set_parse_math(False)
+    return figure
+
+
+INCHES = 1.6  # width of a picture
+MAX_COUNTS = 20  # classes; of more the numbers cannot be read.
+
+
+def plot_images(images: Any, titles: Sequence[str] = (), *, columns: int = 6):
+    """Images side by side, with a line of text above each.
+
+    Args:
+        images: array (B, H, W, C), integers in [0, 255] or as the model takes
+            them.
+        titles: B strings, or none.
+        columns: int, images in a row.
+
+    Returns:
+        matplotlib Figure.
+
+    Raises:
+        ValueError: for an array of another number of axes, or another number
+            of titles.
+
+    Example:
+        >>> plot_images(images, [class_names[label] for label in labels])
+    """
+    pictures = as_pictures(images)
+    if len(titles) not in (0, len(pictures)):
+        raise ValueError(
+            f"There must be one title an image. Received: {len(pictures)} "
+            f"images and {len(titles)} titles."
+        )
+    columns = min(columns, len(pictures))
+    rows = -(-len(pictures) // columns)
+    height = INCHES * pictures.shape[1] / pictures.shape[2] + 0.25
+    figure = new_figure(columns * INCHES, rows * height)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axis in axes:
+        axis.set_axis_off()
+    for axis, picture in zip(axes, pictures, strict=False):
+        axis.imshow(picture)
+    for axis, title in zip(axes, titles, strict=False):
+        # A dollar in a name begins no formula.
+        axis.set_title(title, fontsize=9, parse_math=False)
+    return figure
+
+
+def plot_confusion(labels: Any, predicted: Any, class_names: Sequence[str]):
+    """Which class was taken for which, as a table of colours.
+
+    Args:
+        labels: integer array of shape (B,), the true classes.
+        predicted: integer array of shape (B,).
+        class_names: K names.
+
+    Returns:
+        matplotlib Figure: a row for each true class, whose colours are shares
+        of the row, with the numbers of images where there are few classes.
+
+    Raises:
+        ValueError: when a class has no name, or the arrays differ in length.
+
+    Example:
+        >>> plot_confusion([0, 1, 1], [0, 1, 0], ["cat", "dog"])
+    """
+    labels, predicted = np.asarray(labels), np.asarray(predicted)
+    counts = np.zeros((len(class_names),) * 2, int)  # (K, K)
+    if labels.shape != predicted.shape or labels.ndim != 1:
+        raise ValueError(
+            "There must be one prediction an image. Received: labels of shape "
+            f"{labels.shape}, predictions of shape {predicted.shape}."
+        )
+    met = np.union1d(labels, predicted)
+    if met.size and not 0 <= met.min() <= met.max() < len(counts):
+        raise ValueError(
+            f"Classes are numbers from 0 to {len(counts) - 1}, as there are "
+            f"{len(counts)} names. Received: {met.min()} to {met.max()}."
+        )
+    np.add.at(counts, (labels, predicted), 1)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    side = min(0.4 * len(counts) + 2, 9)
+    figure = new_figure(side + 0.6, side)
+    axis = figure.subplots()
+    image = axis.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    axis.set(xlabel="predicted", ylabel="true")
+    figure.colorbar(image, label="share of the true class", shrink=0.8)
+    if len(counts) <= MAX_COUNTS:
+        _write_counts(axis, counts, shares, class_names)
+    return figure
+
+
+def _write_counts(axis, counts, shares, class_names):
+    places = range(len(counts))
+    names = {"labels": class_names, "parse_math": False}
+    axis.set_xticks(places, **names, rotation="vertical")
+    axis.set_yticks(places, **names)
+    for (i, j), count in np.ndenumerate(counts):
+        colour = "white" if shares[i, j] > 0.5 else "black"
+        axis.text(j, i, str(count), color=colour, ha="center", va="center")

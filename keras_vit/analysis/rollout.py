@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_vit.analysis.blocks import check_model, walk
-from keras_vit.analysis.reading import on_grid, reading_weights
+from keras_vit.analysis.attention import (
+    check_model,
+    on_grid,
+    reading_weights,
+    walk,
+)
 from keras_vit.models import VisionTransformer
-from keras_vit.models.base import check_choice
+from keras_vit.models.configured_model import check_choice
 
 __all__ = ["FUSIONS", "attention_rollout", "rollout_of"]
 

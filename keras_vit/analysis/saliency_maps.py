@@ -1,21 +1,302 @@
-"""Which pixels a class score depends on, by the `saliency` library.
+"""Class scores that are to be explained.
+
+The only file of the analysis that names the backends: Keras itself has no
+gradient of a function.
+
+Axes: B batch, T tokens, P of them prefix tokens, D hidden dimension, R and C
+rows and columns of the grid of patches, K classes.
 
 Axes: B batch, H and W height and width of the image, C channels, K classes.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.analysis.blocks import check_images, check_model, kept_with
-from keras_vit.analysis.gradients import gradient_function
-from keras_vit.analysis.scores import chosen_classes, class_scores
+from keras_vit.analysis.attention import (
+    blocks_of,
+    check_block,
+    check_images,
+    check_model,
+    kept_with,
+    on_grid,
+)
 from keras_vit.models import VisionTransformer
-from keras_vit.models.base import check_choice
+from keras_vit.models.configured_model import check_choice
 
-__all__ = ["saliency"]
+__all__ = [
+    "chosen_classes",
+    "class_scores",
+    "gradient_cam",
+    "gradient_function",
+    "saliency",
+    "tail_of",
+]
+
+
+def tail_of(model: VisionTransformer) -> list[keras.layers.Layer]:
+    """The layers after the last block, first to last, without the head."""
+    last = f"block_{model.config.num_layers - 1}"
+    names = [layer.name for layer in model.layers]
+    return model.layers[names.index(last) + 1 : names.index("predictions")]
+
+
+def class_scores(model: VisionTransformer) -> Callable:
+    """From the features that the head takes to scores before any activation.
+
+    Behind a softmax, the gradient of a probability that is near 1 is near
+    zero, and shows nothing.
+
+    Args:
+        model: a `VisionTransformer` with classes.
+
+    Returns:
+        A function from features, (B, D) or with pooling "none" (B, T, D), to
+        logits (B, K), those of the tokens averaged.
+
+    Raises:
+        ValueError: when the model has no classes.
+    """
+    if not model.config.num_classes:
+        raise ValueError(
+            "There is no class score to explain. Received: a model with "
+            "num_classes=0. Build or load it with its classification layer "
+            "(include_top=True)."
+        )
+    head = model.get_layer("predictions")
+
+    def scores(features):
+        if head.activation is keras.activations.linear:
+            logits = head(features)
+        else:
+            kernel = ops.cast(head.kernel, features.dtype)
+            logits = ops.matmul(features, kernel) + head.bias
+        if len(logits.shape) == 3:
+            logits = ops.mean(logits, axis=1)
+        return logits  # (B, K)
+
+    return scores
+
+
+def chosen_classes(
+    model: VisionTransformer, images: np.ndarray, classes: Any, batch_size: int
+) -> np.ndarray:
+    """The class to explain of each image, one-hot.
+
+    Args:
+        model: a `VisionTransformer` with K classes.
+        images: array (B, height, width, channels).
+        classes: None for the most probable class of each image, an int for
+            all images, or B ints.
+        batch_size: int, images at a time.
+
+    Returns:
+        float32 array of shape (B, K).
+
+    Raises:
+        ValueError: unless these are classes of the model.
+    """
+    count = model.config.num_classes
+    if classes is None:
+        parts = [
+            model.predict_on_batch(images[i : i + batch_size])
+            for i in range(0, len(images), batch_size)
+        ]
+        scores = np.concatenate(parts).reshape(len(images), -1, count)
+        classes = scores.mean(axis=1).argmax(axis=-1)
+    classes = np.asarray(classes)
+    whole = np.issubdtype(classes.dtype, np.integer)
+    if (
+        not whole
+        or classes.shape not in ((), (len(images),))
+        or (classes < 0).any()
+        or (classes >= count).any()
+    ):
+        raise ValueError(
+            f"classes must be one integer from 0 to {count - 1}, or one for "
+            f"each of the {len(images)} images. Received: classes={classes}."
+        )
+    classes = np.broadcast_to(classes, len(images))
+    return np.eye(count, dtype="float32")[classes]
+
+
+def gradient_function(model: keras.Model, score: Callable) -> Callable:
+    """The gradient of a sum of scores with respect to what is scored.
+
+    Args:
+        model: the model whose variables the score reads.
+        score: from a tensor and any further tensors to scores (B,).
+
+    Returns:
+        A function of the same arguments, arrays or tensors: the gradient with
+        respect to the first, a float32 array of its shape. As no score
+        depends on another image of the batch, it holds one gradient an image.
+
+    Raises:
+        ValueError: the backend has no gradients.
+
+    Example:
+        >>> gradient = gradient_function(model, lambda x: model(x)[:, 0])
+        >>> gradient(images).shape
+        (8, 224, 224, 3)
+    """
+    backend = keras.backend.backend()
+    if backend not in GRADIENTS:
+        raise ValueError(
+            f"Gradients need one of the backends {', '.join(GRADIENTS)}. "
+            f"Received: {backend!r}. Set KERAS_BACKEND before Keras is "
+            "imported."
+        )
+    gradient = GRADIENTS[backend](model, score)
+
+    def as_array(x, *others):
+        tensors = map(ops.convert_to_tensor, (x, *others))
+        found = ops.convert_to_numpy(gradient(*tensors))
+        return np.asarray(found, "float32")
+
+    return as_array
+
+
+def _jax(model, score):
+    import jax
+
+    def total(x, values, *others):
+        # As arguments: constants of this size would be compiled for minutes.
+        state = list(zip(model.variables, values, strict=True))
+        with keras.StatelessScope(state_mapping=state):
+            return ops.sum(score(x, *others))
+
+    gradient = jax.jit(jax.grad(total))
+
+    def call(x, *others):
+        return gradient(x, [v.value for v in model.variables], *others)
+
+    return call
+
+
+def _tensorflow(model, score):
+    import tensorflow as tf
+
+    @tf.function
+    def gradient(x, *others):
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(x)
+            total = ops.sum(score(x, *others))
+        return tape.gradient(total, x)
+
+    return gradient
+
+
+def _torch(model, score):
+    import torch
+
+    def gradient(x, *others):
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            total = ops.sum(score(x, *others))
+            return torch.autograd.grad(total, x)[0]
+
+    return gradient
+
+
+GRADIENTS = {"jax": _jax, "tensorflow": _tensorflow, "torch": _torch}
+
+
+def gradient_cam(
+    model: VisionTransformer,
+    images: Any,
+    classes: Any = None,
+    *,
+    block: int = -1,
+    batch_size: int = 8,
+) -> np.ndarray:
+    """Where in the image the evidence for a class is.
+
+    Grad-CAM (arXiv:1610.02391, equations 1 and 2) on the layer where it works
+    for a ViT: the normalised tokens that the attention of the last block
+    takes. After that block the class token alone is read, the gradient of
+    all patches is zero and the map is blank. The class token is left out of
+    the map and of the mean of the gradients.
+
+    Args:
+        model: a `VisionTransformer` with classes.
+        images: array (B, height, width, channels), as the model takes them.
+        classes: None for the most probable class of each image, an int for
+            all images, or B ints.
+        block: int, the block whose attention's input is taken.
+        batch_size: int, images at a time.
+
+    Returns:
+        float32 array of shape (B, R, C), not negative, in the units of the
+        score times the gradient; for pictures divided by its maximum. An
+        image with no evidence for the class has a map of zeros.
+
+    Raises:
+        ValueError: for a model without classes, classes or a block that it
+            does not have, images that it does not take.
+
+    Example:
+        >>> gradient_cam(model, images, classes=281).shape  # tabby cat
+        (8, 14, 14)
+    """
+    check_model(model)
+    images = check_images(model, images)
+    block = check_block(model, block)
+    gradient = kept_with(
+        model,
+        ("gradient_cam", block),
+        lambda: gradient_function(model, _score_after_norm(model, block)),
+    )
+    one_hot = chosen_classes(model, images, classes, batch_size)
+    layer = model.get_layer(f"block_{block}")
+    stem = keras.Model(model.input, layer.input)
+    maps = []
+    for i in range(0, len(images), batch_size):
+        x = stem.predict_on_batch(images[i : i + batch_size])  # (B, T, D)
+        tokens = layer.attention_norm(x)  # (B, T, D)
+        slopes = gradient(tokens, x, one_hot[i : i + batch_size])
+        maps.append(class_activation(model, tokens, slopes))
+    return np.concatenate(maps)
+
+
+def class_activation(model, tokens, slopes):
+    """Equations 1 and 2: tokens weighted by the mean of their gradients.
+
+    Args:
+        model: a `VisionTransformer`.
+        tokens: tensor (B, T, D).
+        slopes: array (B, T, D), the gradient of the score with respect to
+            the tokens.
+
+    Returns:
+        float32 array of shape (B, R, C), negative values set to zero.
+    """
+    prefix = model.config.num_prefix_tokens
+    tokens = np.asarray(ops.convert_to_numpy(tokens), "float32")
+    importance = slopes[:, prefix:].mean(axis=1)  # (B, D)
+    values = np.einsum("btd,bd->bt", tokens, importance)  # (B, T)
+    return on_grid(model.config, np.maximum(values, 0))
+
+
+def _score_after_norm(model, index):
+    """From the normalised tokens of a block to the score of a class."""
+    scores = class_scores(model)
+    block, *blocks = blocks_of(model)[index:]
+    layers = [*blocks, *tail_of(model)]
+
+    def score(normalized, x, one_hot):
+        # Equations 2 and 3 of the paper, from inside the block on.
+        x = x + block.attention(normalized)  # (B, T, D)
+        x = x + block.mlp(block.mlp_norm(x))  # (B, T, D)
+        for layer in layers:
+            x = layer(x)
+        return ops.sum(scores(x) * one_hot, axis=-1)  # (B,)
+
+    return score
+
 
 # It divides the 25 and 100 steps of the methods: one compiled shape.
 BATCH_SIZE = 5

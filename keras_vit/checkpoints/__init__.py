@@ -2,7 +2,7 @@
 
 from keras_vit.checkpoints.info import Info, check_weights, read_info
 from keras_vit.checkpoints.loading import load_checkpoint, load_weights
-from keras_vit.checkpoints.report import LoadReport
+from keras_vit.checkpoints.matching import LoadReport
 from keras_vit.checkpoints.saving import save_checkpoint
 
 __all__ = [

@@ -6,9 +6,8 @@ import math
 import os
 from pathlib import Path
 
-from keras_vit.checkpoints.containers.opening import kind_of, split_subtree
 from keras_vit.checkpoints.formats.configure import configure
-from keras_vit.checkpoints.loading import open_source
+from keras_vit.checkpoints.loading import kind_of, open_source, split_subtree
 
 __all__ = ["Info", "check_weights", "read_info"]
 
@@ -108,9 +107,9 @@ def check_weights(weights, model: str | None = None) -> None:
     elif text.startswith((".", "~", os.sep)) or path.endswith(SUFFIXES):
         raise missing_file(Path(path))
     else:
-        from keras_vit.checkpoints.public import catalog, shipped
+        from keras_vit.checkpoints.public import catalog, fetch
 
-        if shipped.shipped_path(text, model) is None:
+        if fetch.shipped_path(text, model) is None:
             catalog.find(model, text)
 
 

@@ -1,27 +1,252 @@
-"""Loads weights of any known format."""
+"""Opens a file or folder of weights, whatever its format."""
 
 import functools
 import os
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import keras
+import numpy as np
 
 from keras_vit.checkpoints import keras_files
-from keras_vit.checkpoints.containers.opening import (
-    kind_of,
-    open_tensors,
-    split_subtree,
+from keras_vit.checkpoints.containers.folders import open_folder
+from keras_vit.checkpoints.containers.npz import open_npz
+from keras_vit.checkpoints.containers.safetensors import open_safetensors
+from keras_vit.checkpoints.containers.tensors import (
+    TensorFile,
+    is_stacked,
+    refuse,
+    refusing,
 )
-from keras_vit.checkpoints.containers.stack import is_stacked
-from keras_vit.checkpoints.deferred import built_with
 from keras_vit.checkpoints.formats.configure import configure
-from keras_vit.checkpoints.formats.recognition import recognise
-from keras_vit.checkpoints.formats.source import Source
-from keras_vit.checkpoints.plan import Plan, plan_of
-from keras_vit.checkpoints.surgery.model_fields import adapted_fields
-from keras_vit.checkpoints.target import build, target_of
+from keras_vit.checkpoints.formats.recognition import Source, recognise
+from keras_vit.checkpoints.matching import Plan, build, plan_of, target_of
+from keras_vit.checkpoints.surgery.adapt import adapted_fields
 
-__all__ = ["load_checkpoint", "load_weights", "open_source"]
+__all__ = [
+    "built_with",
+    "kind_of",
+    "load_checkpoint",
+    "load_weights",
+    "open_source",
+    "open_tensors",
+    "split_subtree",
+]
+
+
+def split_subtree(source) -> tuple[str, str]:
+    """Splits `file.npz:img` into the file and the part of it.
+
+    Args:
+        source: path, or path and part.
+
+    Returns:
+        (path, part), the part "" without one.
+    """
+    text = str(source)
+    path, colon, part = text.rpartition(":")
+    if colon and not Path(text).exists() and Path(path).is_file():
+        return path, part
+    return text, ""
+
+
+def kind_of(path) -> str:
+    """Finds by its content what a file is.
+
+    Args:
+        path: path of a file or folder.
+
+    Returns:
+        "folder", "npz", "safetensors", "h5" or "keras".
+
+    Raises:
+        ValueError: for other kinds, said by name where they are known.
+        OSError: when the file cannot be opened.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return "folder"
+    with path.open("rb") as file:
+        start = file.read(16)
+    for magic, kind in MAGIC.items():
+        if start.startswith(magic):
+            return kind_of_zip(path) if kind == "zip" else kind
+    if start[8:9] == b"{" or path.suffix == ".safetensors":
+        return "safetensors"
+    for magic, what in REFUSED.items():
+        if start.lstrip().startswith(magic):
+            refuse(path, f"is {what}", CURES.get(magic, DOWNLOAD))
+    refuse(
+        path,
+        f"begins with {start[:8]!r}, which no file of weights does"
+        if start
+        else "is empty",
+        DOWNLOAD,
+    )
+
+
+MAGIC = {b"PK\x03\x04": "zip", b"\x89HDF\r\n\x1a\n": "h5"}
+DOWNLOAD = "Fetch it again, and look at what the server sent."
+PICKLE = (
+    "Unpickling runs code of the file's author, so it is not done: convert "
+    "it with safetensors.torch.save_file."
+)
+REFUSED = {
+    b"<": "a web page, not a file of weights",
+    b"{": "JSON, not a file of weights",
+    b"version https://": "a pointer of Git LFS, not the file itself",
+    b"\x80": "a Python pickle",
+    b"\x1f\x8b": "compressed by gzip",
+    b"PK": "an empty or damaged zip archive",
+}
+CURES = {b"\x80": PICKLE, b"\x1f\x8b": "Unpack it."}
+
+
+def kind_of_zip(path):
+    with refusing(path, "the file"), zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    if "model.weights.h5" in names:
+        return "keras"
+    if any(name.endswith("data.pkl") for name in names):
+        refuse(path, "is a Python pickle of torch", PICKLE)
+    return "npz"
+
+
+OPENERS = {
+    "folder": open_folder,
+    "npz": open_npz,
+    "safetensors": open_safetensors,
+}
+
+
+def open_tensors(path) -> TensorFile:
+    """Opens a file or folder of named tensors.
+
+    Args:
+        path: path of an `.npz` or `.safetensors` file or of a folder.
+
+    Returns:
+        A `TensorFile`; nothing but names and shapes is read yet.
+
+    Raises:
+        ValueError: for other kinds and damaged files.
+        OSError: when the file cannot be opened.
+    """
+    return OPENERS[kind_of(path)](path)
+
+
+ALIGNMENT = 64  # bytes, Eigen's with AVX-512
+
+
+def built_with(build: Callable, plan_of: Callable) -> keras.Model:
+    """Builds a model whose weights are read when they are made.
+
+    Keras defers the weights that are made in a stateless scope and makes them
+    when it ends; until then each can be given another initializer. So nothing
+    is drawn that is thrown away, and memory holds the model once.
+
+    Args:
+        build: function that returns the model.
+        plan_of: function from the model to the `Plan` of what is read.
+
+    Returns:
+        The model with its `load_report`. Weights without a step have their
+        own initial values.
+
+    Raises:
+        Exception: what a step raises; the model is lost then.
+    """
+    starts = {}
+    with keras.StatelessScope():
+        model = build()
+        try:
+            plan = plan_of(model)
+        except Exception:
+            for variable in model.variables:
+                variable._initializer = np.zeros
+            raise
+        for variable in model.variables:
+            if variable.path in plan.steps:
+                start = Start(plan.steps[variable.path], starts)
+                starts[variable.path] = variable._initializer = start
+    for start in starts.values():
+        if start.error:
+            raise start.error
+    for variable in model.variables:
+        # Inside another stateless scope, and should Keras no longer defer.
+        if variable.path in starts and not starts[variable.path].was_read:
+            variable.assign(plan.steps[variable.path]())
+    model.load_report = plan.report
+    return model
+
+
+class Start:
+    """An initializer that reads; after an error the rest are zeros.
+
+    Keras makes all deferred weights in one go, and would try again those that
+    an exception left out.
+    """
+
+    def __init__(self, step, starts):
+        self.step = step
+        self.starts = starts
+        self.error = None
+        self.was_read = False
+
+    def __call__(self, shape, dtype=None):
+        if any(start.error for start in self.starts.values()):
+            return np.zeros(shape, dtype)
+        try:
+            array = taken_over(self.step())
+        except Exception as error:
+            self.error = error
+            return np.zeros(shape, dtype)
+        self.was_read = True
+        return array
+
+
+def taken_over(array: np.ndarray):
+    """The array as a tensor of the backend, in the memory that it has.
+
+    Keras's own conversion copies, which takes longer and holds several more
+    of the largest weights.
+    """
+    whole = array.flags.writeable and array.flags.c_contiguous
+    if not whole or not array.size:
+        return array  # A part of something stays as it is.
+    taker = TAKERS.get(keras.backend.backend())
+    return taker(array) if taker else array
+
+
+def _taken_by_jax(array):
+    import jax
+
+    return jax.device_put(array)
+
+
+def _taken_by_tensorflow(array):
+    import tensorflow as tf
+
+    # DLPack knows no dtype of ml_dtypes, as bfloat16, and TensorFlow aborts at
+    # memory that its vector instructions cannot read.
+    if array.dtype.isbuiltin != 1 or array.ctypes.data % ALIGNMENT:
+        return array
+    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+
+
+def _taken_by_torch(array):
+    import torch
+
+    # Nor does torch know a dtype of ml_dtypes.
+    return array if array.dtype.isbuiltin != 1 else torch.from_numpy(array)
+
+
+TAKERS = {
+    "jax": _taken_by_jax,
+    "tensorflow": _taken_by_tensorflow,
+    "torch": _taken_by_torch,
+}
 
 
 def load_checkpoint(

@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments):
     # Help and wrong arguments need no model.
-    from keras_vit.experiments.explanation import check_folder, explain
-    from keras_vit.experiments.prediction import load_classifier
+    from keras_vit.explanation import check_folder, explain
+    from keras_vit.prediction import load_classifier
 
     check_folder(arguments.out)
     page = explain(

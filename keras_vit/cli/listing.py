@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from keras_vit.checkpoints.public.entry import Entry
+from keras_vit.checkpoints.public.published import Entry
 
 __all__ = ["FORMATS", "as_json", "as_markdown", "as_table"]
 

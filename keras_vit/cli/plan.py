@@ -5,15 +5,9 @@ import dataclasses
 import json
 
 from keras_vit.cli.tables import markdown_table
-from keras_vit.planning import (
-    Settings,
-    count,
-    machine,
-    paper_runs,
-    plan,
-)
+from keras_vit.planning import Settings, count, machine, paper_runs, plan
 from keras_vit.planning.counts import vit_config
-from keras_vit.planning.settings import ATTENTION, OPTIMIZERS, PRECISIONS
+from keras_vit.planning.memory import ATTENTION, OPTIMIZERS, PRECISIONS
 
 __all__ = ["add_arguments"]
 

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments):
     # Help and wrong arguments need no model.
-    from keras_vit.experiments import prediction
+    from keras_vit import prediction
 
     classifier = prediction.load_classifier(
         arguments.model, arguments.image_size

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments):
-    from keras_vit.experiments.prediction import load_network
+    from keras_vit.prediction import load_network
 
     model = load_network(arguments.model, image_size=arguments.image_size)
     parts = _parts(model)

@@ -8,9 +8,9 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from keras_vit.checkpoints.containers.opening import split_subtree
+from keras_vit.checkpoints.loading import split_subtree
 from keras_vit.checkpoints.public import catalog, fetch
-from keras_vit.checkpoints.public.integrity import file_digest
+from keras_vit.checkpoints.public.download import file_digest
 from keras_vit.cli.listing import FORMATS
 from keras_vit.models.sizes import BIT, MIXER, VIT
 

@@ -1,78 +1,449 @@
-"""How to vary training images, as a typed record.
+"""The 16 operations of RandAugment on one image, in TensorFlow.
 
-A field's docstring is its text in `--help` of a recipe.
+RandAugment: arXiv 1909.13719. AugReg ("How to train your ViT?", arXiv
+2106.10270, section 3.3) used the 16 operations and the ranges of EfficientNet's
+code, which big_vision keeps in `pp/archive/autoaugment.py`: each of l times
+one operation is drawn, each as likely, and applied at the magnitude m, where
+10 is the whole range; the direction of rotations, shears and translations is
+drawn as well. RandAugment(2, 0) is therefore not the identity.
+
+Two things differ from that code. A threshold or a number of bits beyond the
+range of a byte (m above 10) leaves the image as it is, and grey images are
+taken too.
+
+Axes: H and W height and width, C channels.
 """
 
-import dataclasses
+import math
+from collections.abc import Callable
 
-from keras_vit.data.checks import check_at_least, check_fraction, check_limits
+from keras_vit.data.config import AugmentationConfig
+from keras_vit.data.stateless import key, uniform
 
-__all__ = ["AugmentationConfig"]
+__all__ = [
+    "OPERATIONS",
+    "autocontrast",
+    "brightness",
+    "color",
+    "contrast",
+    "cutout",
+    "equalize",
+    "image_augmenter",
+    "invert",
+    "posterize",
+    "rand_augment",
+    "random_affine",
+    "random_flip",
+    "rotate",
+    "sharpness",
+    "shear_x",
+    "shear_y",
+    "solarize",
+    "solarize_add",
+    "translate_x",
+    "translate_y",
+]
+
+LEVELS = 256
+GREY = 128  # What comes into the image from outside.
+HALF = 128  # Levels below it are what solarize_add changes.
 
 
-@dataclasses.dataclass(frozen=True)
-class AugmentationConfig:
-    """How training images are varied; zero everywhere leaves them as is.
+def autocontrast(image, strength, where):
+    """Stretches each channel to the whole range."""
+    import tensorflow as tf
 
-    Raises:
-        ValueError: for values out of range.
+    del strength, where
+    low = tf.cast(tf.reduce_min(image, axis=(0, 1)), tf.float32)  # (C,)
+    high = tf.cast(tf.reduce_max(image, axis=(0, 1)), tf.float32)  # (C,)
+    flat = high <= low
+    scale = 255.0 / tf.where(flat, 255.0, high - low)
+    offset = tf.where(flat, 0.0, -low * scale)
+    return _bytes(tf.cast(image, tf.float32) * scale + offset)
+
+
+def equalize(image, strength, where):
+    """Makes all levels of a channel about as frequent, by its histogram."""
+    import tensorflow as tf
+
+    del strength, where
+    channels = image.shape[-1]
+    levels = tf.cast(image, tf.int32) + tf.range(channels) * LEVELS
+    counts = tf.raw_ops.DenseBincount(
+        input=tf.reshape(levels, [-1]),
+        size=channels * LEVELS,
+        weights=tf.constant([], tf.int32),
+    )
+    counts = tf.reshape(counts, [channels, LEVELS])
+    # The brightest level that occurs is not counted.
+    brightest = tf.reduce_max(tf.where(counts > 0, tf.range(LEVELS), 0), axis=1)
+    last = tf.gather(counts, brightest, batch_dims=1)
+    step = (tf.reduce_sum(counts, axis=1) - last) // 255  # (C,)
+    divisor = tf.maximum(step, 1)[:, None]
+    below = tf.cumsum(counts, axis=1, exclusive=True)
+    table = (below + divisor // 2) // divisor  # (C, LEVELS)
+    # The lowest level stays 0, whatever the rounding.
+    table = tf.concat([tf.zeros([channels, 1], tf.int32), table[:, 1:]], 1)
+    table = tf.where(step[:, None] == 0, tf.range(LEVELS), table)
+    table = tf.cast(tf.clip_by_value(table, 0, 255), tf.uint8)
+    return tf.gather(tf.reshape(table, [-1]), levels)
+
+
+def invert(image, strength, where):
+    """Turns dark to bright."""
+    del strength, where
+    return 255 - image
+
+
+def posterize(image, strength, where):
+    """Keeps only the `strength` highest bits."""
+    import tensorflow as tf
+
+    del where
+    bits = min(strength, 8)
+    mask = (0xFF << (8 - bits)) & 0xFF
+    return tf.bitwise.bitwise_and(image, tf.constant(mask, tf.uint8))
+
+
+def solarize(image, strength, where):
+    """Inverts the levels from `strength` on."""
+    import tensorflow as tf
+
+    del where
+    if strength >= LEVELS:
+        return tf.identity(image)
+    return tf.where(image < strength, image, 255 - image)
+
+
+def solarize_add(image, strength, where):
+    """Makes the darker half brighter by `strength`."""
+    import tensorflow as tf
+
+    del where
+    strength = min(strength, 255)
+    # In bytes, which takes a quarter of the time: no sum exceeds 255.
+    added = tf.minimum(image, 255 - strength) + strength
+    return tf.where(image < HALF, added, image)
+
+
+def color(image, strength, where):
+    """Blends with the grey image."""
+    import tensorflow as tf
+
+    del where
+    if image.shape[-1] == 1:
+        return tf.identity(image)
+    return _blend(tf.image.rgb_to_grayscale(image), image, strength)
+
+
+def contrast(image, strength, where):
+    """Blends with the mean grey of the image."""
+    import tensorflow as tf
+
+    del where
+    grey = image if image.shape[-1] == 1 else tf.image.rgb_to_grayscale(image)
+    mean = tf.reduce_mean(tf.cast(grey, tf.float32))
+    return _blend(tf.floor(mean), image, strength)
+
+
+def brightness(image, strength, where):
+    """Blends with black."""
+    del where
+    return _blend(0.0, image, strength)
+
+
+def sharpness(image, strength, where):
+    """Blends with the smoothed image; the outermost pixels stay."""
+    import tensorflow as tf
+
+    del where
+    floats = tf.cast(image, tf.float32)
+    rows = floats[:-2] + floats[1:-1] + floats[2:]
+    nine = rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:]
+    inside = floats[1:-1, 1:-1]
+    smooth = tf.floor((nine + 4.0 * inside) / 13.0)
+    blended = _blend(smooth, inside, strength)
+    middle = tf.concat([image[1:-1, :1], blended, image[1:-1, -1:]], axis=1)
+    return tf.concat([image[:1], middle, image[-1:]], axis=0)
+
+
+def rotate(image, strength, where):
+    """Rotates about the middle by `strength` radians, either way."""
+    import tensorflow as tf
+
+    angle = _either(strength, where)
+    height, width = image.shape[0] - 1, image.shape[1] - 1
+    cosine, sine = tf.cos(angle), tf.sin(angle)
+    left = (width - (cosine * width - sine * height)) / 2
+    top = (height - (sine * width + cosine * height)) / 2
+    return _transform(image, [cosine, -sine, left, sine, cosine, top])
+
+
+def shear_x(image, strength, where):
+    """Shifts each row by `strength` pixels a row, either way."""
+    return _transform(image, [1, _either(strength, where), 0, 0, 1, 0])
+
+
+def shear_y(image, strength, where):
+    """Shifts each column by `strength` pixels a column, either way."""
+    return _transform(image, [1, 0, 0, _either(strength, where), 1, 0])
+
+
+def translate_x(image, strength, where):
+    """Shifts by `strength` pixels to the left or the right."""
+    return _transform(image, [1, 0, _either(strength, where), 0, 1, 0])
+
+
+def translate_y(image, strength, where):
+    """Shifts by `strength` pixels up or down."""
+    return _transform(image, [1, 0, 0, 0, 1, _either(strength, where)])
+
+
+def cutout(image, strength, where):
+    """Fills a square of twice `strength` pixels, which may reach outside."""
+    import tensorflow as tf
+
+    height, width = image.shape[:2]
+    centre = tf.cast(where * [height, width], tf.int32)
+    inside = [
+        (tf.range(side) >= middle - strength)
+        & (tf.range(side) < middle + strength)
+        for side, middle in zip(
+            (height, width), tf.unstack(centre), strict=True
+        )
+    ]
+    square = inside[0][:, None, None] & inside[1][None, :, None]
+    return tf.where(square, tf.constant(GREY, tf.uint8), image)
+
+
+def _either(strength, where):
+    """The strength with a sign that is drawn."""
+    import tensorflow as tf
+
+    return tf.where(where[0] < 0.5, -strength, strength)
+
+
+def _blend(degenerate, image, factor):
+    """Goes from one image towards another, or beyond it."""
+    import tensorflow as tf
+
+    degenerate = tf.cast(degenerate, tf.float32)
+    difference = tf.cast(image, tf.float32) - degenerate
+    return _bytes(degenerate + factor * difference)
+
+
+def _bytes(image):
+    import tensorflow as tf
+
+    return tf.cast(tf.clip_by_value(image, 0.0, 255.0), tf.uint8)
+
+
+def _transform(image, matrix):
+    """Takes each pixel (x, y) from where two rows of a matrix say."""
+    import tensorflow as tf
+
+    row = tf.stack([tf.cast(value, tf.float32) for value in [*matrix, 0, 0]])
+    return tf.raw_ops.ImageProjectiveTransformV3(
+        images=image[None],
+        transforms=row[None],
+        output_shape=image.shape[:2],
+        fill_value=float(GREY),
+        interpolation="NEAREST",
+        fill_mode="CONSTANT",
+    )[0]
+
+
+MAX_MAGNITUDE = 10.0
+
+
+def nothing(magnitude):
+    """The operation has no strength."""
+    del magnitude
+    return None
+
+
+def share_of(whole: float):
+    """The strength is a share of the whole at full magnitude."""
+    return lambda magnitude: magnitude / MAX_MAGNITUDE * whole
+
+
+def whole_share_of(whole: int):
+    """The same, rounded down."""
+    return lambda magnitude: int(magnitude / MAX_MAGNITUDE * whole)
+
+
+def enhancement(magnitude: float) -> float:
+    """Factor of a colour change; 1 is no change."""
+    return magnitude / MAX_MAGNITUDE * 1.8 + 0.1
+
+
+# In the order of the original: the function and how its strength comes of
+# the magnitude. Degrees, bits, grey levels and pixels are absolute.
+OPERATIONS = {
+    "AutoContrast": (autocontrast, nothing),
+    "Equalize": (equalize, nothing),
+    "Invert": (invert, nothing),
+    "Rotate": (rotate, share_of(math.radians(30))),
+    "Posterize": (posterize, whole_share_of(4)),
+    "Solarize": (solarize, whole_share_of(256)),
+    "Color": (color, enhancement),
+    "Contrast": (contrast, enhancement),
+    "Brightness": (brightness, enhancement),
+    "Sharpness": (sharpness, enhancement),
+    "ShearX": (shear_x, share_of(0.3)),
+    "ShearY": (shear_y, share_of(0.3)),
+    "TranslateX": (translate_x, share_of(100)),
+    "TranslateY": (translate_y, share_of(100)),
+    "Cutout": (cutout, whole_share_of(40)),
+    "SolarizeAdd": (solarize_add, whole_share_of(110)),
+}
+
+
+def rand_augment(image, key, *, num_layers: int = 2, magnitude: float = 10):
+    """Applies some of the 16 operations, one after the other.
+
+    Args:
+        image: tensor of shape (H, W, C) in [0, 255], C 1 or 3; fractions are
+            cut off.
+        key: int64 tensor of shape (2,).
+        num_layers: int, l, how many operations.
+        magnitude: float, m, their strength.
+
+    Returns:
+        uint8 tensor of the same shape.
 
     Example:
-        >>> light = AugmentationConfig(
-        ...     rand_augment_layers=2, rand_augment_magnitude=10,
-        ...     mixup_alpha=0.2,
-        ... )  # "light2" of AugReg, arXiv 2106.10270, section 3.3.
+        >>> image = np.zeros((32, 32, 3), "uint8")
+        >>> rand_augment(image, key("rand_augment", 0, 0, 7)).shape
+        TensorShape([32, 32, 3])
+    """
+    import tensorflow as tf
+
+    image = tf.cast(image, tf.uint8)
+    draws = uniform((num_layers, 3), key)
+    for layer in range(num_layers):
+        chosen = tf.cast(draws[layer, 0] * len(OPERATIONS), tf.int32)
+        where = draws[layer, 1:]
+        branches = [
+            _branch(image, function, strength(magnitude), where)
+            for function, strength in OPERATIONS.values()
+        ]
+        image = tf.switch_case(chosen, branches)
+    return image
+
+
+def _branch(image, function, strength, where):
+    return lambda: function(image, strength, where)
+
+
+def image_augmenter(
+    config: AugmentationConfig, *, flip: bool, seed: int
+) -> Callable:
+    """Makes the function that varies one image.
+
+    Args:
+        config: an `AugmentationConfig`; what concerns batches is not used.
+        flip: bool, whether every second image is mirrored.
+        seed: non-negative int.
+
+    Returns:
+        A function of an image (H, W, C), the epoch and the example, which
+        returns an image of the same shape and dtype.
     """
 
-    shift: float = 0.0
-    """Largest random shift along each axis, as a fraction of the side."""
-
-    rotation: float = 0.0
-    """Largest random angle to either side, in degrees below 180."""
-
-    zoom: float = 0.0
-    """Largest relative change of size: 0.1 draws factors in [0.9, 1.1]."""
-
-    rand_augment_layers: int = 0
-    """l of RandAugment(l, m): operations that an image goes through."""
-
-    rand_augment_magnitude: float = 10.0
-    """m of RandAugment(l, m): their strength, 10 is the whole range."""
-
-    mixup_alpha: float = 0.0
-    """Mixup: images of a batch are mixed with their neighbours at a weight
-    drawn from Beta(alpha, alpha), labels as well; 0 for none."""
-
-    cutmix_alpha: float = 0.0
-    """CutMix: a box of an image is replaced by another image's, its area
-    drawn from Beta(alpha, alpha), alpha at most 1, labels as well; 0 for
-    none."""
-
-    random_erasing_rate: float = 0.0
-    """Probability that a box of an image is filled with noise."""
-
-    keras_cv: str | None = None
-    """Name of a layer in keras_cv.layers to run on batches instead; its
-    random numbers are its own, so that a resumed run differs."""
-
-    keras_cv_arguments: dict | None = None
-    """Arguments of that layer; value_range is (0, 255) where it takes one."""
-
-    def __post_init__(self):
-        check_limits(self, 1, "shift", "zoom")
-        check_limits(self, 180, "rotation")
-        check_at_least(
-            self,
-            0,
-            "rand_augment_layers",
-            "rand_augment_magnitude",
-            "mixup_alpha",
-        )
-        # Keras's CutMix takes no parameter above 1.
-        check_fraction(self, "cutmix_alpha", "random_erasing_rate")
-        if self.mixup_alpha and self.cutmix_alpha:
-            raise ValueError(
-                "Mixup and CutMix both mix the labels: set mixup_alpha or "
-                f"cutmix_alpha to 0. Received: mixup_alpha={self.mixup_alpha}"
-                f", cutmix_alpha={self.cutmix_alpha}."
+    def augment(image, epoch, example):
+        if flip:
+            image = random_flip(image, key("flip", seed, epoch, example))
+        if config.shift or config.rotation or config.zoom:
+            drawn = key("affine", seed, epoch, example)
+            image = random_affine(image, config, drawn)
+        if config.rand_augment_layers:
+            image = rand_augment(
+                image,
+                key("rand_augment", seed, epoch, example),
+                num_layers=config.rand_augment_layers,
+                magnitude=config.rand_augment_magnitude,
             )
+        return image
+
+    return augment
+
+
+def random_flip(image, key):
+    """Mirrors every second image.
+
+    Args:
+        image: tensor of shape (H, W, C).
+        key: int64 tensor of shape (2,).
+
+    Returns:
+        Tensor of the same shape.
+    """
+    import tensorflow as tf
+
+    return tf.cond(
+        uniform((), key) < 0.5, lambda: image[:, ::-1], lambda: image
+    )
+
+
+def random_affine(image, config: AugmentationConfig, key):
+    """Shifts, rotates and zooms at random; what comes in is black.
+
+    Bilinear, about the middle; the same distribution as `RandomAffine`.
+
+    Args:
+        image: tensor of shape (H, W, C).
+        config: `shift`, `rotation` and `zoom` of it are used.
+        key: int64 tensor of shape (2,).
+
+    Returns:
+        Tensor of the same shape and dtype.
+    """
+    import tensorflow as tf
+
+    down, right, angle, zoom = tf.unstack(2 * uniform((4,), key) - 1)
+    height, width = image.shape[:2]
+    return affine(
+        image,
+        down=down * config.shift * height,
+        right=right * config.shift * width,
+        angle=angle * config.rotation * (3.141592653589793 / 180),
+        scale=1 + zoom * config.zoom,
+    )
+
+
+def affine(image, *, down, right, angle, scale):
+    """Rotates and scales about the middle, then shifts.
+
+    Args:
+        image: tensor of shape (H, W, C).
+        down: float, pixels.
+        right: float, pixels.
+        angle: float, radians, counter-clockwise.
+        scale: float, above 1 enlarges.
+
+    Returns:
+        Tensor of the same shape and dtype.
+    """
+    import tensorflow as tf
+
+    height, width = image.shape[:2]
+    middle_y, middle_x = (height - 1) / 2, (width - 1) / 2
+    cosine, sine = tf.cos(angle) / scale, tf.sin(angle) / scale
+    # Where a pixel (x, y) of the result comes from: the inverse map.
+    left = middle_x - cosine * (middle_x + right) + sine * (middle_y + down)
+    top = middle_y - sine * (middle_x + right) - cosine * (middle_y + down)
+    zero = tf.zeros_like(cosine)
+    moved = tf.raw_ops.ImageProjectiveTransformV3(
+        images=tf.cast(image, tf.float32)[None],
+        transforms=tf.stack(
+            [cosine, -sine, left, sine, cosine, top, zero, zero]
+        )[None],
+        output_shape=[height, width],
+        fill_value=0.0,
+        interpolation="BILINEAR",
+        fill_mode="CONSTANT",
+    )[0]
+    if image.dtype == tf.uint8:
+        moved = tf.round(moved)
+    return tf.cast(moved, image.dtype)

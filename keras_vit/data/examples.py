@@ -1,16 +1,72 @@
-"""Images in memory or in files, by their number.
+"""Labels as a model takes them.
 
 Axes: N images, H and W height and width, C channels, K classes.
 """
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from keras_vit.data.stateless import order, seeded_order
 
-__all__ = ["Examples"]
+__all__ = [
+    "Chosen",
+    "Examples",
+    "check_labels",
+    "label_vector",
+]
+
+
+def label_vector(label, num_classes: int):
+    """One-hot of a class, or the vector of a label that is one already.
+
+    Args:
+        label: int scalar, or vector of K with a 1 for each class.
+        num_classes: int, K.
+
+    Returns:
+        float32 tensor of shape (K,).
+    """
+    import tensorflow as tf
+
+    if label.shape.rank:
+        return tf.cast(label, tf.float32)
+    return tf.one_hot(label, num_classes)
+
+
+def check_labels(labels, num_classes: int, source: str) -> None:
+    """Refuses labels that are no class.
+
+    Args:
+        labels: see `Examples`; None for those of a stream, which are only
+            known when they are read.
+        num_classes: int, K.
+        source: name of the data, for the message.
+
+    Raises:
+        ValueError: with a wrong label, and where it is.
+    """
+    if labels is None:
+        return
+    if labels.ndim == 2:
+        if labels.shape[1] != num_classes:
+            raise ValueError(
+                f"The labels of {source} have {labels.shape[1]} classes, "
+                f"the model has {num_classes}."
+            )
+        return
+    wrong = (labels < 0) | (labels >= num_classes)
+    if wrong.any():
+        first = int(wrong.argmax())
+        raise ValueError(
+            f"{source} has labels outside of 0 to {num_classes - 1}: "
+            f"{wrong.sum()} of {len(labels)}, the first one is "
+            f"{labels[first]} of image {first}. Correct them, or the number "
+            "of classes."
+        )
+
 
 KINDS = ("array", "encoded", "path")
 
@@ -170,3 +226,37 @@ class Examples:
             "content": tf.gather(contents, example),
             "label": tf.gather(labels, example),
         }
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """Some of the examples, read in their order, to be evaluated on.
+
+    Args:
+        examples: an `Examples` or a `StreamedExamples`.
+        numbers: integer array, which of them.
+
+    Example:
+        >>> evaluation_batches(Chosen(digits.train, [0, 5]), image_size=8,
+        ...                    channels=1, batch_size=2)
+    """
+
+    examples: Any
+    numbers: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getattr__(self, name: str):
+        return getattr(self.examples, name)
+
+    def in_order(self):
+        """As `Examples.in_order`, of the chosen images alone."""
+        import tensorflow as tf
+
+        chosen = np.zeros(len(self.examples), bool)
+        chosen[self.numbers] = True
+        is_chosen = tf.constant(chosen)
+        return self.examples.in_order().filter(
+            lambda record: tf.gather(is_chosen, record["example"])
+        )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import keras
 
-from keras_vit.data.augmentation import AugmentationConfig
+from keras_vit.data.config import AugmentationConfig
 from keras_vit.data.stateless import key
 
 __all__ = ["batch_augmenter", "mixup", "rows_needed"]

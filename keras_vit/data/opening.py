@@ -4,16 +4,17 @@ import dataclasses
 
 import numpy as np
 
-from keras_vit.data.accelerators import leave_accelerators
-from keras_vit.data.broken import without_broken_images
 from keras_vit.data.config import DataConfig
-from keras_vit.data.csv_files import open_csv
-from keras_vit.data.dataset import Dataset
-from keras_vit.data.folders import open_folder
+from keras_vit.data.dataset import Dataset, leave_accelerators
+from keras_vit.data.fractal_data import is_fractals, open_fractals
+from keras_vit.data.image_files import (
+    open_csv,
+    open_folder,
+    without_broken_images,
+)
 from keras_vit.data.stateless import order
-from keras_vit.data.synthetic import is_fractals, open_fractals
-from keras_vit.data.tfds_source import open_tfds
-from keras_vit.data.vtab_names import is_vtab, open_vtab_name
+from keras_vit.data.tfds import open_tfds
+from keras_vit.data.vtab import is_vtab, open_vtab_name
 
 __all__ = ["open_dataset"]
 

@@ -12,14 +12,96 @@ of smallnorb the first half of the test images are validation images.
 A row's fields are those of `VtabTask`. `builder` is a name of
 tensorflow-datasets with the version that task_adaptation asks for, where there
 still is one; `drift` says where not.
+
+A label rule is a function of an example, a dictionary of tensors without axes
+for the batch, that returns an int32 scalar.
 """
 
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from keras_vit.data import vtab_labels as labels
-
 __all__ = ["GROUPS", "PAPER", "TASKS", "VtabTask"]
+
+# A distance is of the class of the largest bound below it.
+CLEVR_DISTANCES = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
+KITTI_DISTANCES = (-100.0, 8.0, 20.0, 999.0)  # Metres.
+FEWEST_OBJECTS = 3  # In an image of CLEVR.
+VEHICLES = 3  # Of KITTI's types: 0 is car, 1 van, 2 truck.
+NO_VEHICLE = 1000.0  # Farther than any.
+
+
+def feature(name: str) -> Callable:
+    """The label that the data set has.
+
+    Args:
+        name: of the feature.
+
+    Returns:
+        A rule.
+    """
+
+    def label(example):
+        import tensorflow as tf
+
+        return tf.cast(example[name], tf.int32)
+
+    return label
+
+
+def grouped(name: str, size: int, num_classes: int) -> Callable:
+    """Neighbouring values of a label as one class.
+
+    Args:
+        name: of the feature.
+        size: int, values that it has.
+        num_classes: int, classes to make of them.
+
+    Returns:
+        A rule.
+    """
+
+    def label(example):
+        import tensorflow as tf
+
+        value = tf.cast(example[name], tf.float32)
+        return tf.cast(value // (size / num_classes), tf.int32)
+
+    return label
+
+
+def object_count(example):
+    """How many objects an image of CLEVR has; class 0 are three."""
+    import tensorflow as tf
+
+    return tf.size(example["objects"]["size"]) - FEWEST_OBJECTS
+
+
+def closest_object(example):
+    """How near the nearest object of an image of CLEVR is."""
+    import tensorflow as tf
+
+    distances = example["objects"]["pixel_coords"][:, 2]
+    return _bin(tf.reduce_min(distances), CLEVR_DISTANCES)
+
+
+def closest_vehicle(example):
+    """How near the nearest vehicle of an image of KITTI is, if there is one."""
+    import tensorflow as tf
+
+    objects = example["objects"]
+    distances = tf.boolean_mask(
+        objects["location"][:, 2], objects["type"] < VEHICLES
+    )
+    nearest = tf.reduce_min(tf.concat([distances, [NO_VEHICLE]], axis=0))
+    return _bin(nearest, KITTI_DISTANCES)
+
+
+def _bin(distance, bounds):
+    import tensorflow as tf
+
+    below = tf.constant(bounds) < distance
+    return tf.reduce_sum(tf.cast(below, tf.int32)) - 1
+
 
 # The task's own names in this order are the columns of the paper's Table 9.
 GROUPS = ("natural", "specialized", "structured")
@@ -53,7 +135,7 @@ class VtabTask:
     test: str
     sizes: Mapping[str, int]
     num_classes: int
-    label: Callable = labels.feature("label")
+    label: Callable = feature("label")
     features: Mapping = dataclasses.field(default_factory=lambda: LABEL)
     brightness: int = 1
     by_hand: str = ""
@@ -180,7 +262,7 @@ TASKS = {
         "validation",
         {"train": 70_000, "validation": 15_000},
         8,
-        label=labels.object_count,
+        label=object_count,
         features={"objects": {"size": True}},
     ),
     "clevr_distance": VtabTask(
@@ -191,7 +273,7 @@ TASKS = {
         "validation",
         {"train": 70_000, "validation": 15_000},
         6,
-        label=labels.closest_object,
+        label=closest_object,
         features={"objects": {"pixel_coords": True}},
     ),
     "dmlab": VtabTask(
@@ -211,7 +293,7 @@ TASKS = {
         "train[663552:]",
         {"train": 737_280},
         16,
-        label=labels.grouped("label_x_position", 32, 16),
+        label=grouped("label_x_position", 32, 16),
         features={"label_x_position": True},
         brightness=255,
     ),
@@ -223,7 +305,7 @@ TASKS = {
         "train[663552:]",
         {"train": 737_280},
         16,
-        label=labels.grouped("label_orientation", 40, 16),
+        label=grouped("label_orientation", 40, 16),
         features={"label_orientation": True},
         brightness=255,
     ),
@@ -235,7 +317,7 @@ TASKS = {
         "test",
         {"train": 6347, "validation": 423, "test": 711},
         4,
-        label=labels.closest_vehicle,
+        label=closest_vehicle,
         features={"objects": {"location": True, "type": True}},
     ),
     "smallnorb_azimuth": VtabTask(
@@ -246,7 +328,7 @@ TASKS = {
         "test[12150:]",
         {"train": 24_300, "test": 24_300},
         18,
-        label=labels.feature("label_azimuth"),
+        label=feature("label_azimuth"),
         features={"label_azimuth": True},
     ),
     "smallnorb_elevation": VtabTask(
@@ -257,7 +339,7 @@ TASKS = {
         "test[12150:]",
         {"train": 24_300, "test": 24_300},
         9,
-        label=labels.feature("label_elevation"),
+        label=feature("label_elevation"),
         features={"label_elevation": True},
     ),
 }

@@ -1,10 +1,5 @@
 """Evaluation: every image counted once, class by class, and a baseline."""
 
-from keras_vit.evaluation.classification import (
-    accuracy,
-    nearest_neighbour_predictions,
-)
-from keras_vit.evaluation.files import write_evaluation
 from keras_vit.evaluation.gallery import images_at, worst
 from keras_vit.evaluation.imagenet import (
     match_classes,
@@ -17,11 +12,14 @@ from keras_vit.evaluation.metrics import (
     per_class,
     summarise,
     top_k_accuracy,
+    write_evaluation,
     write_per_class,
 )
 from keras_vit.evaluation.predictions import (
     Predictions,
+    accuracy,
     load_predictions,
+    nearest_neighbour_predictions,
     predict_classes,
 )
 

@@ -6,7 +6,7 @@ A field's docstring is its text in `python recipes/evaluate.py --help`.
 import dataclasses
 
 from keras_vit.data import DataConfig, PreprocessingConfig
-from keras_vit.data.checks import check_at_least, check_choice
+from keras_vit.data.config import check_at_least, check_choice
 from keras_vit.models.sizes import BIT, MIXER, VIT
 
 __all__ = ["Evaluation", "ModelSource"]

@@ -1,12 +1,6 @@
 """What a model says of every image of a split, each counted once.
 
-Batches are padded to one size, so that one compiled step serves them all and
-any number of devices can share it; a mask says which rows are images. Labels
-and mask travel through the step with the images, so that they stay together
-however the rows are spread over devices.
-
-Axes: N images, B images in a batch, H and W height and width, C channels,
-K classes, T the most probable classes that are kept.
+Axes: N images, H and W height and width, C channels, K classes.
 """
 
 import dataclasses
@@ -17,7 +11,13 @@ import keras
 import numpy as np
 from keras import ops
 
-__all__ = ["Predictions", "load_predictions", "predict_classes"]
+__all__ = [
+    "Predictions",
+    "accuracy",
+    "load_predictions",
+    "nearest_neighbour_predictions",
+    "predict_classes",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,3 +236,51 @@ def _label_problem(labels, num_classes):
         return None
     image = outside.argmax()
     return f"label {labels[image]} of image {image}"
+
+
+def accuracy(labels, predictions) -> float:
+    """Share of the images whose prediction is the label.
+
+    Args:
+        labels: integer array of shape (N,).
+        predictions: integer array of shape (N,).
+
+    Returns:
+        float in [0, 1].
+
+    Example:
+        >>> accuracy([0, 1, 2, 2], [0, 1, 1, 2])
+        0.75
+    """
+    from sklearn.metrics import accuracy_score
+
+    return float(accuracy_score(labels, predictions))
+
+
+def nearest_neighbour_predictions(
+    known_images, known_labels, images
+) -> np.ndarray:
+    """Predicts the label of the nearest training image: the baseline.
+
+    Nearest by the Euclidean distance of the pixels.
+
+    Args:
+        known_images: array of shape (M, H, W, C), M images of known labels.
+        known_labels: integer array of shape (M,).
+        images: array of shape (N, H, W, C).
+
+    Returns:
+        integer array of shape (N,).
+
+    Example:
+        >>> nearest_neighbour_predictions(images[:90], labels[:90], images[90:])
+    """
+    from sklearn.neighbors import KNeighborsClassifier
+
+    classifier = KNeighborsClassifier(n_neighbors=1)
+    classifier.fit(_pixels(known_images), known_labels)
+    return classifier.predict(_pixels(images))
+
+
+def _pixels(images):
+    return np.reshape(images, (len(images), -1)).astype(np.float64)

@@ -4,15 +4,15 @@ Each is a Keras layer of its own, usable in anybody's model.
 """
 
 from keras_vit.layers.attention import SelfAttention
-from keras_vit.layers.attention_pooling import AttentionPooling
-from keras_vit.layers.class_token import ClassToken
+from keras_vit.layers.embedding import (
+    AddPositionEmbedding,
+    ClassToken,
+    PatchEmbed,
+)
 from keras_vit.layers.mixer_block import MixerBlock
-from keras_vit.layers.mlp import MLP
-from keras_vit.layers.patch_embed import PatchEmbed
-from keras_vit.layers.pooling import TokenPooling
-from keras_vit.layers.position_embedding import AddPositionEmbedding
+from keras_vit.layers.pooling import AttentionPooling, TokenPooling
 from keras_vit.layers.standardized_conv import StandardizedConv2D
-from keras_vit.layers.transformer_block import TransformerBlock
+from keras_vit.layers.transformer_block import MLP, TransformerBlock
 
 __all__ = [
     "MLP",

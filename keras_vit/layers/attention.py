@@ -7,8 +7,8 @@ D = H * d hidden dimension.
 import keras
 from keras import ops
 
-from keras_vit.layers.base import ConfiguredLayer
-from keras_vit.layers.token_dense import TokenDense
+from keras_vit.layers.configured_layer import ConfiguredLayer
+from keras_vit.layers.kernels import TokenDense
 
 __all__ = ["SelfAttention"]
 

@@ -6,10 +6,9 @@ Axes: B batch, N tokens, D hidden dimension.
 import keras
 from keras import ops
 
-from keras_vit.layers.base import ConfiguredLayer
-from keras_vit.layers.mlp import MLP
-from keras_vit.layers.token_normalization import TokenNormalization
-from keras_vit.layers.transformer_block import stochastic_depth
+from keras_vit.layers.configured_layer import ConfiguredLayer
+from keras_vit.layers.kernels import TokenNormalization
+from keras_vit.layers.transformer_block import MLP, stochastic_depth
 
 __all__ = ["MixerBlock"]
 

@@ -1,14 +1,21 @@
 """From a sequence of tokens to one vector of features.
 
-Axes: B batch, T tokens, P of them prefix tokens, D hidden dimension.
+Axes: B batch, T tokens, H heads, d head dimension, D = H * d hidden dimension.
 """
 
 import keras
 from keras import ops
 
-from keras_vit.layers.base import ConfiguredLayer
+from keras_vit.layers.attention import (
+    check_heads,
+    merge_heads,
+    projection_initializer,
+    softmax_weights,
+)
+from keras_vit.layers.configured_layer import ConfiguredLayer
+from keras_vit.layers.transformer_block import MLP
 
-__all__ = ["TokenPooling"]
+__all__ = ["AttentionPooling", "TokenPooling"]
 
 POOLINGS = {
     "token": lambda x, prefix: x[:, 0],
@@ -66,3 +73,120 @@ class TokenPooling(ConfiguredLayer):
     def compute_output_shape(self, input_shape):
         vectors = self.num_prefix_tokens if self.pooling == "prefix" else 1
         return (input_shape[0], vectors * input_shape[-1])
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class AttentionPooling(ConfiguredLayer):
+    """Pools tokens by a learned query that attends to all of them.
+
+    The MAP head of "Scaling Vision Transformers" (arXiv:2106.04560) as
+    big_vision computes it: the query reads the tokens by multi-head
+    attention; an MLP on the layer-normalised result is added to it.
+
+    Args:
+        num_heads: int, H; it divides D.
+        mlp_dim: int, hidden size of the MLP.
+        layer_norm_epsilon: float, added to the variance.
+        activation: of the MLP, see `MLP`.
+
+    Input shape:
+        (B, T, D).
+
+    Output shape:
+        (B, D).
+
+    Raises:
+        ValueError: when built on a D that num_heads does not divide.
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 196, 768))
+    >>> AttentionPooling(num_heads=12, mlp_dim=3072)(tokens).shape
+    (2, 768)
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        mlp_dim,
+        *,
+        layer_norm_epsilon=1e-6,
+        activation="gelu_tanh",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.mlp_dim = mlp_dim
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.activation = activation
+        self.norm = keras.layers.LayerNormalization(
+            epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm"
+        )
+        self.mlp = MLP(
+            mlp_dim,
+            activation=activation,
+            dtype=self.dtype_policy,
+            name="mlp",
+        )
+
+    def build(self, input_shape):
+        dim = input_shape[-1]
+        check_heads(dim, self.num_heads)
+        limit = (6 / (1 + dim)) ** 0.5  # Xavier uniform of a (1, D) matrix
+        self.probe = self.add_weight(
+            name="probe",
+            shape=(1, 1, dim),
+            initializer=keras.initializers.RandomUniform(-limit, limit),
+        )
+        self.query = self._projection(dim, "query")
+        self.key_value = self._projection(2 * dim, "key_value")
+        self.out = self._projection(dim, "out")
+        for layer in (self.query, self.key_value, self.out):
+            layer.build(input_shape)
+        self.norm.build((input_shape[0], 1, dim))
+        self.mlp.build((input_shape[0], 1, dim))
+
+    def call(self, x):
+        query, key, value = self._project(x)
+        weights = softmax_weights(query, key)  # (B, H, 1, T)
+        y = ops.einsum("bhnm,bmhd->bnhd", weights, value)  # (B, 1, H, d)
+        y = self.out(merge_heads(y))  # (B, 1, D)
+        y = y + self.mlp(self.norm(y))
+        return y[:, 0]  # (B, D)
+
+    def attention_weights(self, x):
+        """How much the learned query takes from each token.
+
+        Args:
+            x: tokens of shape (B, T, D).
+
+        Returns:
+            Tensor of shape (B, H, 1, T); the last axis sums to 1.
+        """
+        query, key, _ = self._project(x)
+        return softmax_weights(query, key)
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], input_shape[-1])
+
+    def _project(self, x):
+        batch, tokens, dim = ops.shape(x)
+        heads, head_dim = self.num_heads, x.shape[-1] // self.num_heads
+        probe = ops.broadcast_to(self.probe, (batch, 1, dim))  # (B, 1, D)
+        query = ops.reshape(
+            self.query(probe), (batch, 1, heads, head_dim)
+        )  # (B, 1, H, d)
+        pair = ops.reshape(
+            self.key_value(x), (batch, tokens, heads, 2, head_dim)
+        )  # (B, T, H, 2, d)
+        return query, pair[..., 0, :], pair[..., 1, :]
+
+    def _projection(self, units, name):
+        dim = self.probe.shape[-1]
+        return keras.layers.Dense(
+            units,
+            kernel_initializer=projection_initializer(dim),
+            bias_initializer="zeros",
+            dtype=self.dtype_of(name),
+            name=name,
+        )

@@ -1,9 +1,8 @@
 """The models: a frozen config and a functional Keras model each."""
 
-from keras_vit.models.bit import BiT, BiTConfig
 from keras_vit.models.mixer import Mixer, MixerConfig
-from keras_vit.models.vit import VisionTransformer
-from keras_vit.models.vit_config import ViTConfig
+from keras_vit.models.resnet import BiT, BiTConfig
+from keras_vit.models.vit import VisionTransformer, ViTConfig
 
 __all__ = [
     "BiT",

@@ -8,8 +8,8 @@ import dataclasses
 import keras
 
 from keras_vit.layers import MixerBlock, PatchEmbed, TokenPooling
-from keras_vit.layers.patch_embed import check_divisible
-from keras_vit.models.base import (
+from keras_vit.layers.embedding import check_divisible
+from keras_vit.models.configured_model import (
     ConfiguredModel,
     check_choice,
     check_rates,

@@ -1,7 +1,9 @@
-"""The Vision Transformer and its hybrids.
+"""The config of a Vision Transformer.
 
 Axes: B batch, T tokens, D hidden dimension.
 """
+
+import dataclasses
 
 import keras
 
@@ -13,12 +15,159 @@ from keras_vit.layers import (
     TokenPooling,
     TransformerBlock,
 )
-from keras_vit.layers.base import resolved_policy
-from keras_vit.models.base import ConfiguredModel, head, preprocessing
-from keras_vit.models.resnet import hybrid_stem
-from keras_vit.models.vit_config import ViTConfig
+from keras_vit.layers.attention import check_heads
+from keras_vit.layers.configured_layer import resolved_policy
+from keras_vit.layers.embedding import check_divisible
+from keras_vit.models.configured_model import (
+    ConfiguredModel,
+    check_choice,
+    check_rates,
+    check_size,
+    head,
+    preprocessing,
+)
+from keras_vit.models.resnet import check_width, hybrid_stem, stem_grid
 
-__all__ = ["VisionTransformer"]
+__all__ = ["ViTConfig", "VisionTransformer"]
+
+POOLINGS = ("token", "prefix", "mean", "max", "map", "none")
+
+
+@dataclasses.dataclass(frozen=True)
+class ViTConfig:
+    """Everything that defines a Vision Transformer; the defaults are B/16.
+
+    Args:
+        image_size: int or (height, width) in pixels.
+        channels: int, channels of an image.
+        patch_size: int or (height, width), in pixels, or in cells of the
+            feature map for a hybrid.
+        hidden_dim: int, D, size of a token.
+        num_layers: int, number of blocks.
+        mlp_dim: int, hidden size of the MLPs.
+        num_heads: int, attention heads.
+        pooling: what the head sees: the class "token", the "mean" or "max"
+            of the patch tokens, attention pooling ("map"), class and
+            distillation token one after the other ("prefix"), or all tokens
+            ("none").
+        class_token: bool, whether there is a class token.
+        distillation_token: bool, whether DeiT's distillation token follows
+            the class token.
+        position_embedding: "learned" or "sincos2d".
+        num_classes: int, 0 for features instead of a classification layer.
+        classifier_activation: activation of the classification layer, None
+            for logits.
+        representation_dim: int, size of a tanh layer before the
+            classification layer (the paper's pre-training head), 0 for none.
+        head_bias: float that the bias of the classification layer starts at;
+            -10 or -6.9 for sigmoid losses with many classes.
+        dropout_rate: float, after the position embedding, the attention and
+            each dense layer of the MLPs.
+        attention_dropout_rate: float, on the softmax weights.
+        stochastic_depth_rate: float, for the last block; it grows linearly
+            from 0 for the first.
+        layer_norm_epsilon: float, added to the variance.
+        norm_after_pooling: bool; True normalises the pooled token instead of
+            all tokens before pooling, as timm's models with average pooling.
+        activation: of the MLPs: "gelu_tanh" (the original code) or "gelu"
+            (exact), or a Keras activation.
+        resnet_units: None, or for a hybrid the number of bottleneck units in
+            each stage of its ResNet; () is the root block alone.
+        resnet_width: int, channels of the ResNet's root block.
+        resnet_standardization: where the epsilon of weight standardisation
+            goes, see `StandardizedConv2D`.
+        resnet_standardization_epsilon: float.
+        resnet_group_norm_epsilon: float.
+        include_preprocessing: bool; True takes images in [0, 255].
+        flash_attention: see `SelfAttention`.
+        rematerialize: bool, see `TransformerBlock`.
+
+    Raises:
+        ValueError: for values that do not fit together, with what would.
+    """
+
+    image_size: tuple = (224, 224)
+    channels: int = 3
+    patch_size: tuple = (16, 16)
+    hidden_dim: int = 768
+    num_layers: int = 12
+    mlp_dim: int = 3072
+    num_heads: int = 12
+    pooling: str = "token"
+    class_token: bool = True
+    distillation_token: bool = False
+    position_embedding: str = "learned"
+    num_classes: int = 1000
+    classifier_activation: str | None = None
+    representation_dim: int = 0
+    head_bias: float = 0.0
+    dropout_rate: float = 0.0
+    attention_dropout_rate: float = 0.0
+    stochastic_depth_rate: float = 0.0
+    layer_norm_epsilon: float = 1e-6
+    norm_after_pooling: bool = False
+    activation: str = "gelu_tanh"
+    resnet_units: tuple | None = None
+    resnet_width: int = 64
+    resnet_standardization: str = "deviation"
+    resnet_standardization_epsilon: float = 1e-5
+    resnet_group_norm_epsilon: float = 1e-6
+    include_preprocessing: bool = False
+    flash_attention: bool | None = None
+    rematerialize: bool = False
+
+    def __post_init__(self):
+        fields = {
+            "image_size": check_size("image_size", self.image_size),
+            "patch_size": check_size("patch_size", self.patch_size),
+        }
+        if self.resnet_units is not None:
+            fields["resnet_units"] = tuple(self.resnet_units)
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+        check_choice("pooling", self.pooling, POOLINGS)
+        needs_token = self.pooling in ("token", "prefix")
+        if not self.class_token and (needs_token or self.distillation_token):
+            raise ValueError(
+                f"pooling={self.pooling!r} with distillation_token="
+                f"{self.distillation_token} needs the class token. Received: "
+                "class_token=False. Use class_token=True or another pooling, "
+                'such as pooling="mean".'
+            )
+        check_heads(self.hidden_dim, self.num_heads)
+        if self.resnet_units is None:
+            check_divisible(self.image_size, self.patch_size)
+        else:
+            check_width(self.resnet_width)
+            check_divisible(
+                self._patched_size,
+                self.patch_size,
+                f"The ResNet's feature maps (for images of {self.image_size})",
+                "cells",
+            )
+        check_rates(
+            self,
+            "dropout_rate",
+            "attention_dropout_rate",
+            "stochastic_depth_rate",
+        )
+
+    @property
+    def grid(self) -> tuple:
+        """(rows, columns) of the patches."""
+        height, width = self._patched_size
+        return height // self.patch_size[0], width // self.patch_size[1]
+
+    @property
+    def num_prefix_tokens(self) -> int:
+        """Tokens in front of the patches."""
+        return int(self.class_token) + int(self.distillation_token)
+
+    @property
+    def _patched_size(self):
+        if self.resnet_units is None:
+            return self.image_size
+        return stem_grid(self.image_size, self.resnet_units)
 
 
 @keras.saving.register_keras_serializable("keras_vit")

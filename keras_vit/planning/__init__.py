@@ -2,11 +2,15 @@
 
 from keras_vit.planning.counts import Counts, count
 from keras_vit.planning.devices_table import Machine, machine
-from keras_vit.planning.duration import Duration, duration
-from keras_vit.planning.memory import Memory, memory
-from keras_vit.planning.paper_runs import PaperRun, paper_runs
-from keras_vit.planning.runs import Row, plan
-from keras_vit.planning.settings import Settings
+from keras_vit.planning.estimate import (
+    Duration,
+    PaperRun,
+    Row,
+    duration,
+    paper_runs,
+    plan,
+)
+from keras_vit.planning.memory import Memory, Settings, memory
 
 __all__ = [
     "Counts",

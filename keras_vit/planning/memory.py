@@ -1,20 +1,169 @@
-"""What lies in the memory of a device when it is fullest."""
+"""How a model is trained, as far as memory and time depend on it.
+
+Letters: T tokens, D hidden dimension, M MLP dimension, H heads.
+"""
 
 import dataclasses
 from typing import NamedTuple
 
 from keras_vit.models import ViTConfig
-from keras_vit.models.base import check_choice
-from keras_vit.planning.activations import activation_bytes
-from keras_vit.planning.counts import count
-from keras_vit.planning.settings import (
-    FLOAT32,
-    OPTIMIZERS,
-    PRECISIONS,
-    Settings,
-)
+from keras_vit.models.configured_model import check_choice
+from keras_vit.planning.counts import count, num_tokens
 
-__all__ = ["LAYOUTS", "Memory", "memory"]
+__all__ = [
+    "FLOAT32",
+    "Kept",
+    "LAYOUTS",
+    "Memory",
+    "OPTIMIZERS",
+    "PRECISIONS",
+    "Settings",
+    "activation_bytes",
+    "kept_by_block",
+    "memory",
+]
+
+FLOAT32 = 4
+# Bytes of what a layer computes with, under each dtype policy.
+PRECISIONS = {"float32": 4, "mixed_bfloat16": 2, "mixed_float16": 2}
+# Numbers that an optimizer keeps for each parameter.
+OPTIMIZERS = {"adamw": 2, "sgd": 1}
+ATTENTION = ("explicit", "flash")
+COMPILERS = ("keeping", "fusing")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a model is trained, as far as memory and time depend on it.
+
+    Args:
+        batch: int, images in a step on all devices together.
+        precision: dtype policy.
+        optimizer: "adamw" or "sgd" with momentum.
+        attention: "explicit" keeps the softmax weights of all heads for the
+            backward pass, "flash" computes them again in a fused kernel.
+        compiler: "keeping" keeps for the backward pass what JAX saves, as XLA
+            does for processors: an upper bound for others. "fusing" computes
+            again what costs no product, as XLA does for TPUs.
+        model_axis: int, devices that share a layer under model_parallel.
+        efficiency: float in (0, 1], the share of the peak that the products
+            run at; an assumption.
+
+    Raises:
+        ValueError: for unknown names and numbers out of range.
+    """
+
+    batch: int = 4096
+    precision: str = "mixed_bfloat16"
+    optimizer: str = "adamw"
+    attention: str = "explicit"
+    compiler: str = "keeping"
+    model_axis: int = 2
+    efficiency: float = 0.4
+
+    def __post_init__(self):
+        check_choice("precision", self.precision, PRECISIONS)
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        check_choice("attention", self.attention, ATTENTION)
+        check_choice("compiler", self.compiler, COMPILERS)
+        for name in ("batch", "model_axis"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"{name} must be at least 1. Received: "
+                    f"{name}={getattr(self, name)}."
+                )
+        if not 0 < self.efficiency <= 1:
+            raise ValueError(
+                "efficiency is a share of the peak, above 0 and at most 1. "
+                f"Received: efficiency={self.efficiency}."
+            )
+
+
+class Kept(NamedTuple):
+    """A tensor that stays in memory until the backward pass reaches it."""
+
+    name: str
+    values: int
+    """Numbers for one image."""
+    size: int
+    """Bytes of each."""
+    divided: bool = False
+    """Whether model_parallel divides it."""
+
+
+def kept_by_block(config: ViTConfig, settings: Settings) -> list[Kept]:
+    """What one block keeps for one image.
+
+    "keeping" compilers keep what JAX saves
+    (`jax.ad_checkpoint.print_saved_residuals`), less the products inside
+    GELU. "fusing" compilers keep what goes into each product, once, and
+    compute normalisations and GELU again where they are used.
+
+    Args:
+        config: a `ViTConfig`.
+        settings: a `Settings`.
+
+    Returns:
+        A list of `Kept`.
+    """
+    tokens, dim = num_tokens(config), config.hidden_dim
+    stream, compute = tokens * dim, PRECISIONS[settings.precision]
+    softmax, mlp = config.num_heads * tokens**2, tokens * config.mlp_dim
+    kept = [
+        Kept("queries, keys, values", 3 * stream, compute, True),
+        Kept("heads", stream, compute, True),
+    ]
+    if settings.compiler == "fusing":
+        kept += [
+            Kept("inputs of the normalisations", 2 * stream, compute),
+            Kept("before GELU", mlp, compute, True),
+        ]
+    else:
+        softmax *= 3  # The logits, their exponentials, the weights.
+        kept += [
+            Kept("inputs of the normalisations", 2 * stream, FLOAT32),
+            Kept("normalised", 2 * stream, compute),
+            Kept("before GELU, its tanh, after it", 3 * mlp, compute, True),
+        ]
+    if settings.attention == "flash":
+        sums = config.num_heads * tokens  # Their logarithms.
+        return [*kept, Kept("sums of the softmax", sums, FLOAT32, True)]
+    return [*kept, Kept("softmax", softmax, compute, True)]
+
+
+def activation_bytes(
+    config: ViTConfig, settings: Settings, rematerialize: bool, shares: int
+) -> float:
+    """Bytes that one image needs on a device.
+
+    Args:
+        config: a `ViTConfig`.
+        settings: a `Settings`.
+        rematerialize: bool, whether only the inputs of blocks are kept.
+        shares: int, into which devices divide what attention and MLPs
+            compute.
+
+    Returns:
+        What is kept, with what the block at hand works on.
+    """
+    tokens, dim = num_tokens(config), config.hidden_dim
+    compute = PRECISIONS[settings.precision]
+    block = sum(
+        kept.values * kept.size / (shares if kept.divided else 1)
+        for kept in kept_by_block(config, settings)
+    )
+    # Embedded patches; the last normalisation.
+    ends = tokens * dim * (compute + 3 * FLOAT32 + compute)
+    is_explicit = settings.attention == "explicit"
+    scores = config.num_heads * tokens if is_explicit else 0
+    # The gradients of the stream and of the widest tensors beside it.
+    widest = max(3 * dim + scores, config.mlp_dim) / shares
+    working = tokens * (dim + widest) * compute
+    if rematerialize:
+        inputs = config.num_layers * tokens * dim * compute
+        return inputs + block + ends + working
+    return config.num_layers * block + ends + working
+
 
 # data_parallel: all of the model on each device, a share of the batch.
 # fsdp: a share of every kernel of the blocks as well, gathered when its block

@@ -10,7 +10,10 @@ from keras_vit.data import (
     DataConfig,
     PreprocessingConfig,
 )
-from keras_vit.models.base import check_choice, check_rates
+from keras_vit.models.configured_model import (
+    check_choice,
+    check_rates,
+)
 from keras_vit.training.checks import (
     check_multiple,
     check_not_negative,
@@ -35,6 +38,7 @@ __all__ = [
     "SweepConfig",
     "TrainingConfig",
 ]
+
 
 CHOICES = {
     "loss": ("softmax", "sigmoid"),

@@ -1,4 +1,4 @@
-"""The loop of a run: Keras's `fit`, from a checkpoint to the next.
+"""When a run checkpoints, evaluates, logs and ends, counted in steps.
 
 Axes: B images of a batch, H and W height and width, C channels, K classes.
 """
@@ -9,23 +9,27 @@ import sys
 
 import keras
 
-from keras_vit.training import checkpoints, tensorboard
-from keras_vit.training.average import (
+from keras_vit.training import metrics_log, resume
+from keras_vit.training.callbacks import (
     AverageInEvaluation,
+    Checkpoints,
+    KeepBest,
+    Progress,
+    StopAtTotal,
     has_average,
     take_average,
 )
-from keras_vit.training.callbacks import Progress, StopAtTotal
-from keras_vit.training.distribution.gradients import sum_gradients_first
-from keras_vit.training.distribution.masks import draw_own_masks
-from keras_vit.training.distribution.multiworker import placed
 from keras_vit.training.distribution.processes import is_first
-from keras_vit.training.keeping import Checkpoints, KeepBest
+from keras_vit.training.distribution.tf_distribute import (
+    draw_own_masks,
+    placed,
+    sum_gradients_first,
+)
+from keras_vit.training.inputs import Plan
 from keras_vit.training.metrics_log import MetricsLog
 from keras_vit.training.non_finite import FirstNonFinite, GradientWatch
-from keras_vit.training.plan import Plan
 
-__all__ = ["Loop", "verbosity"]
+__all__ = ["Accuracy", "Loop", "verbosity"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +100,7 @@ class Loop:
         """
         losses, gradients = self._compile(model, optimizer, loss, metrics)
         if checkpoint is not None:
-            checkpoints.restore(model, checkpoint[0])
+            resume.restore(model, checkpoint[0])
         record = None if checkpoint is None else checkpoint[1]
         begin = record or {"step": 0, "stretch": 0, "ended": False}
         log = MetricsLog(
@@ -151,7 +155,7 @@ class Loop:
     def _listeners(self, step):
         if not is_first():
             return []
-        return [tensorboard.event_writer(self.folder, step)]
+        return [metrics_log.event_writer(self.folder, step)]
 
     def _keeping(self, log, checkpoint, callbacks):
         """The callbacks in their order: each sees what those before did."""

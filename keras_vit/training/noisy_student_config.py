@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from keras_vit.models.base import check_choice
+from keras_vit.models.configured_model import check_choice
 from keras_vit.training.checks import check_positive
 
 __all__ = ["NoisyStudentConfig"]

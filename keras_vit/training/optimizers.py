@@ -1,15 +1,282 @@
-"""The optimizer of a recipe, made of Keras's parts."""
+"""Learning rates: Keras's schedules after a warm-up, before a cool-down."""
 
 import dataclasses
+import itertools
 
 import keras
+from keras import ops
 
-from keras_vit.models.base import check_choice, check_rates
+from keras_vit.models.configured_model import check_choice, check_rates
 from keras_vit.training.checks import check_not_negative, check_positive
-from keras_vit.training.schedules import SHAPES, make_schedule
-from keras_vit.training.update_rules import layer_depths, with_layer_rates
 
-__all__ = ["OptimizerConfig", "make_optimizer"]
+__all__ = [
+    "InverseSquareRoot",
+    "OptimizerConfig",
+    "WarmupCooldown",
+    "layer_depths",
+    "make_optimizer",
+    "make_schedule",
+    "with_layer_rates",
+]
+
+Schedule = keras.optimizers.schedules.LearningRateSchedule
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class InverseSquareRoot(Schedule):
+    """Falls as the inverse square root of the step.
+
+    "Scaling Vision Transformers" (arXiv:2106.04560), section 3.5; the form
+    is that of big_vision, rate / sqrt(1 + step / timescale).
+
+    Args:
+        initial_learning_rate: float, at step 0.
+        timescale: int, the step at which it is down to 1 / sqrt(2).
+
+    Example:
+        >>> float(InverseSquareRoot(0.8, timescale=100)(300))
+        0.4
+    """
+
+    def __init__(self, initial_learning_rate: float, timescale: int):
+        self.initial_learning_rate = initial_learning_rate
+        self.timescale = timescale
+
+    def __call__(self, step):
+        step = ops.cast(step, "float32")
+        return self.initial_learning_rate / ops.sqrt(1 + step / self.timescale)
+
+    def get_config(self):
+        return {
+            "initial_learning_rate": self.initial_learning_rate,
+            "timescale": self.timescale,
+        }
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class WarmupCooldown(Schedule):
+    """Another schedule with linear warm-up before and cool-down at the end.
+
+    The warm-up of `create_learning_rate_schedule` in
+    google-research/vision_transformer, which the other schedule's first rate
+    is multiplied with; the cool-down of "Scaling Vision Transformers"
+    (arXiv:2106.04560), figure 7.
+
+    Args:
+        schedule: a Keras schedule; its step 0 is the end of the warm-up.
+        warmup_steps: int.
+        cooldown_steps: int.
+        total_steps: int, the step at which the cool-down reaches 0.
+        accumulation_steps: int, calls of the optimizer for one step.
+
+    Example:
+        >>> cosine = keras.optimizers.schedules.CosineDecay(0.1, 90)
+        >>> rate = WarmupCooldown(cosine, warmup_steps=10, total_steps=100)
+        >>> float(rate(10))
+        0.1
+    """
+
+    def __init__(
+        self,
+        schedule,
+        *,
+        total_steps: int,
+        warmup_steps: int = 0,
+        cooldown_steps: int = 0,
+        accumulation_steps: int = 1,
+    ):
+        self.schedule = schedule
+        self.total_steps = total_steps
+        self.warmup_steps = warmup_steps
+        self.cooldown_steps = cooldown_steps
+        self.accumulation_steps = accumulation_steps
+
+    def __call__(self, step):
+        # Keras's optimizers count the calls that accumulate gradients, too.
+        step = ops.floor_divide(step, self.accumulation_steps)
+        step = ops.cast(step, "float32")
+        rate = self.schedule(ops.maximum(step - self.warmup_steps, 0.0))
+        if self.warmup_steps:
+            rate *= ops.minimum(step / self.warmup_steps, 1.0)
+        if self.cooldown_steps:
+            left = (self.total_steps - step) / self.cooldown_steps
+            rate *= ops.clip(left, 0.0, 1.0)
+        return rate
+
+    def get_config(self):
+        return {
+            "schedule": keras.optimizers.schedules.serialize(self.schedule),
+            "total_steps": self.total_steps,
+            "warmup_steps": self.warmup_steps,
+            "cooldown_steps": self.cooldown_steps,
+            "accumulation_steps": self.accumulation_steps,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        schedule = keras.optimizers.schedules.deserialize(config["schedule"])
+        return cls(**{**config, "schedule": schedule})
+
+
+# From the config and the steps after the warm-up to what happens in them.
+SHAPES = {
+    "cosine": lambda config, steps: keras.optimizers.schedules.CosineDecay(
+        config.learning_rate, steps
+    ),
+    "linear": lambda config, steps: keras.optimizers.schedules.PolynomialDecay(
+        config.learning_rate, steps, config.end_learning_rate
+    ),
+    "constant": lambda config, steps: (
+        keras.optimizers.schedules.PolynomialDecay(
+            config.learning_rate, steps, config.learning_rate
+        )
+    ),
+    "rsqrt": lambda config, steps: InverseSquareRoot(
+        config.learning_rate, config.timescale
+    ),
+}
+
+
+def make_schedule(
+    config,
+    *,
+    total_steps: int,
+    steps_per_epoch: int = 1,
+    accumulation_steps: int = 1,
+) -> WarmupCooldown:
+    """Makes the schedule of an `OptimizerConfig`.
+
+    Args:
+        config: an `OptimizerConfig`.
+        total_steps: int, updates of the weights in the whole training.
+        steps_per_epoch: int, updates in a pass over the data, the unit of
+            `config.warmup_epochs`.
+        accumulation_steps: int, calls of the optimizer for one update.
+
+    Returns:
+        A Keras schedule.
+
+    Raises:
+        ValueError: when warm-up and cool-down leave nothing of the training.
+
+    Example:
+        >>> config = OptimizerConfig(learning_rate=0.03, warmup_steps=500)
+        >>> float(make_schedule(config, total_steps=20_000)(500))
+        0.03
+    """
+    warmup = config.warmup_steps
+    if warmup is None:
+        warmup = round(config.warmup_epochs * steps_per_epoch)
+    if warmup + config.cooldown_steps >= total_steps:
+        raise ValueError(
+            "The warm-up and the cool-down must be shorter than the training. "
+            f"Received: a warm-up of {warmup} steps (optimizer.warmup_steps, "
+            f"optimizer.warmup_epochs), a cool-down of {config.cooldown_steps} "
+            f"(optimizer.cooldown_steps), a training of {total_steps}."
+        )
+    return WarmupCooldown(
+        SHAPES[config.schedule](config, total_steps - warmup),
+        total_steps=total_steps,
+        warmup_steps=warmup,
+        cooldown_steps=config.cooldown_steps,
+        accumulation_steps=accumulation_steps,
+    )
+
+
+def layer_depths(model) -> dict[str, int]:
+    """How far each weight is from the classification layer, in blocks.
+
+    As in "BEiT" (arXiv:2106.08254), appendix B: 0 for the classification
+    layer, pooling and the last normalisation, 1 for the last block, and one
+    more than the first block for the patches and what is added to them.
+
+    Args:
+        model: a Keras model whose blocks are the layers block_0, block_1, ...
+
+    Returns:
+        Path of a variable to its depth, for the trainable variables.
+
+    Raises:
+        ValueError: when the model has no such blocks.
+
+    Example:
+        >>> layer_depths(model)["patch_embed/kernel"]
+        13
+    """
+    names = [layer.name for layer in model.layers]
+    blocks = [name for name in names if name.startswith("block_")]
+    if not blocks:
+        raise ValueError(
+            "layer_decay counts the blocks of a Vision Transformer or Mixer. "
+            f"Received: the model {model.name!r}, which has none. Use "
+            "layer_decay=1."
+        )
+    first, last = names.index(blocks[0]), names.index(blocks[-1])
+    depths = {}
+    for place, layer in enumerate(model.layers):
+        depth = max(last - place + 1, 0) if place >= first else len(blocks) + 1
+        for variable in layer.trainable_variables:
+            depths[variable.path] = depth
+    return depths
+
+
+def with_layer_rates(base: type, rates: dict[str, float]) -> type:
+    """A Keras optimizer with one factor of the learning rate a variable.
+
+    Keras's `MultiOptimizer` would clip the gradients of each group on its
+    own. The factor holds for the weight decay as well.
+
+    With gradient accumulation the moving average takes each update once:
+    Keras (3.15) takes it at each call, whether the weights moved or not.
+
+    Args:
+        base: class of a Keras optimizer, of the backend.
+        rates: path of a variable to its factor; 1 where there is none.
+
+    Returns:
+        A subclass with the same arguments.
+    """
+
+    class LayerRates(base):
+        _factor = 1.0
+
+        def _get_current_learning_rate(self):
+            return super()._get_current_learning_rate() * self._factor
+
+        def _apply_weight_decay(self, variables):
+            decayed = [x for x in variables if self._use_weight_decay(x)]
+            for factor, members in self._grouped(decayed):
+                self._factor = factor
+                super()._apply_weight_decay(members)
+            self._factor = 1.0
+
+        def _backend_update_step(self, grads, variables, learning_rate):
+            gradient = dict(zip(map(id, variables), grads, strict=True))
+            for factor, members in self._grouped(variables):
+                super()._backend_update_step(
+                    [gradient[id(x)] for x in members],
+                    members,
+                    learning_rate * factor,
+                )
+
+        def _grouped(self, variables):
+            def factor(variable):
+                return rates.get(variable.path, 1.0)
+
+            ordered = sorted(variables, key=factor)
+            groups = itertools.groupby(ordered, key=factor)
+            return [(rate, list(members)) for rate, members in groups]
+
+        def _update_model_variables_moving_average(self, variables):
+            decay, steps = self.ema_momentum, self.gradient_accumulation_steps
+            if steps:
+                updated = ops.equal((self._iterations + 1) % steps, 0)
+                self.ema_momentum = ops.where(updated, decay, 1.0)
+            super()._update_model_variables_moving_average(variables)
+            self.ema_momentum = decay
+
+    return LayerRates
+
 
 OPTIMIZERS = {"adamw": keras.optimizers.AdamW, "sgd": keras.optimizers.SGD}
 RULES = {

@@ -11,18 +11,11 @@ from collections.abc import Iterator
 import keras
 
 from keras_vit import data
-from keras_vit.training import (
-    checkpoints,
-    distribution,
-    loop,
-    model_file,
-    resume,
-    run_folder,
-)
+from keras_vit.training import distribution, loop, resume, run_folder
 from keras_vit.training.compiled import keeping_compiled
 from keras_vit.training.config import Recipe
 from keras_vit.training.distribution import processes
-from keras_vit.training.distribution.lost import explaining_loss
+from keras_vit.training.distribution.processes import explaining_loss
 from keras_vit.training.stages import begun, make_stages, remaining
 from keras_vit.training.task import CLASSIFICATION, Task
 
@@ -161,7 +154,7 @@ def _train(recipe, dataset, callbacks, share, task):
             )
             if stage is not stages[-1]:
                 checkpoint = resume.reopened(folder)
-        model_file.save(model, names, folder / "model.keras")
+        run_folder.save_model(model, names, folder / "model.keras")
     columns = dict.fromkeys(name for row in rows for name in row)
     history = {
         name: [row.get(name, math.nan) for row in rows] for name in columns
@@ -192,7 +185,7 @@ def explaining_no_room(folder: pathlib.Path) -> Iterator[None]:
             f"errno = {n}," in str(error) for n in NO_ROOM
         ):
             raise
-        found = checkpoints.steps(folder / checkpoints.FOLDER)
+        found = resume.checkpoint_steps(folder / resume.FOLDER)
         last = f"the one of step {found[-1]}" if found else "none yet"
         raise OSError(
             errno.ENOSPC,

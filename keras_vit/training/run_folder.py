@@ -1,4 +1,6 @@
-"""The folder that a run leaves behind.
+"""What a run ran on: versions, devices and the state of the code.
+
+That is a zip archive, of which Keras reads the members that it knows.
 
 Each file is written beside its place, pressed onto the disk and then renamed
 into it, so that a file that is there is whole. environment.json comes first
@@ -6,25 +8,194 @@ and result.json last: a folder that holds it is a finished run.
 """
 
 import collections
+import contextlib
 import json
 import os
 import pathlib
+import platform
 import re
 import shutil
+import subprocess
+import sys
+import zipfile
 
+import keras
+import numpy as np
+
+import keras_vit.models  # noqa: F401
+from keras_vit.checkpoints.keras_files import CLASS_NAMES
 from keras_vit.files import PARTIAL, replacing
+from keras_vit.training.distribution import devices
+from keras_vit.training.distribution.processes import gathered, is_first
+from keras_vit.version import __version__
 
 __all__ = [
     "CONFIG",
     "MARK",
     "RESULT",
     "check",
+    "class_names_of",
     "clear",
+    "environment",
+    "load_model",
+    "located",
     "prepare",
+    "save_model",
+    "versions",
     "write_examples",
     "write_json",
     "write_yaml",
 ]
+
+PACKAGE = pathlib.Path(__file__).parents[1]
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides the numbers of a run.
+
+    Returns:
+        Name to version, of keras_vit, Python, Keras, its backend and NumPy.
+
+    Example:
+        >>> versions()["keras"]
+        '3.15.1'
+    """
+    backend = keras.backend.backend()
+    return {
+        "keras_vit": __version__,
+        "python": platform.python_version(),
+        "keras": keras.__version__,
+        backend: sys.modules[backend].__version__,
+        "numpy": np.__version__,
+    }
+
+
+def environment() -> dict:
+    """Everything about the machine and the code that a reader may ask for.
+
+    Returns:
+        Versions, backend, devices, platform, number of processors, and the
+        commit of the code, None where it is not in a git repository.
+
+    Example:
+        >>> environment()["backend"]
+        'jax'
+    """
+    return {
+        "versions": versions(),
+        "backend": keras.backend.backend(),
+        "devices": devices(),
+        "platform": platform.platform(),
+        "processors": os.cpu_count(),
+        "commit": _commit(PACKAGE),
+    }
+
+
+def _commit(package: pathlib.Path) -> str | None:
+    """Commit of the repository that holds the package, if one does."""
+    # An installed package may lie in a folder of somebody else's repository.
+    if not (package.parent / ".git").exists():
+        return None
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        described = subprocess.run(
+            [*command, "--exclude=*"],
+            cwd=package,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return described.stdout.strip()
+
+
+# Keras loads the classes that are registered, which importing them does.
+
+
+def save_model(model, class_names, path: str | os.PathLike) -> None:
+    """Saves a model so that its answers keep their names.
+
+    The optimizer, the loss and the metrics are left out. Of several
+    processes, which call it alike, the first one writes.
+
+    Args:
+        model: a Keras model.
+        class_names: sequence of str, in the order of the model's outputs;
+            None for a model that names nothing, such as one of features.
+        path: the file, with the suffix .keras.
+
+    Raises:
+        ValueError: when there is not one name an output.
+
+    Example:
+        >>> save(model, ["cat", "dog"], "model.keras")
+    """
+    names = class_names
+    if names is not None and len(names) != model.output_shape[-1]:
+        raise ValueError(
+            f"The model has {model.output_shape[-1]} classes. Received: "
+            f"{len(class_names)} class names."
+        )
+    path = pathlib.Path(path)
+    with gathered(model):
+        if is_first():
+            path.parent.mkdir(exist_ok=True)
+            _write(model, class_names, path)
+
+
+def _write(model, class_names, path):
+    with replacing(path) as temporary:
+        with _not_compiled(model):
+            model.save(temporary)
+        if class_names is None:
+            return
+        with zipfile.ZipFile(temporary, "a") as archive:
+            archive.writestr(CLASS_NAMES, json.dumps(list(class_names)))
+
+
+@contextlib.contextmanager
+def _not_compiled(model):
+    """Keras saves what a model was compiled with, to three times the size."""
+    compiled, optimizer = model.compiled, getattr(model, "optimizer", None)
+    model.compiled, model.optimizer = False, None
+    try:
+        yield
+    finally:
+        model.compiled, model.optimizer = compiled, optimizer
+
+
+def load_model(path: str | os.PathLike) -> tuple[keras.Model, tuple[str, ...]]:
+    """Loads what `save` saved, executing nothing that the file brings.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The model, not compiled, and its class names.
+
+    Raises:
+        ValueError: when the file is missing, is no model, or has no names.
+
+    Example:
+        >>> model, class_names = load("runs/quickstart/model.keras")
+    """
+    path = pathlib.Path(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            class_names = tuple(json.loads(archive.read(CLASS_NAMES)))
+    except FileNotFoundError:
+        raise ValueError(f"There is no file {str(path)!r}.") from None
+    except zipfile.BadZipFile:
+        raise ValueError(f"{str(path)!r} is not a .keras file.") from None
+    except KeyError:
+        raise ValueError(
+            f"The model {str(path)!r} has no class names in it. Load it with "
+            "keras.saving.load_model, or save it with "
+            "keras_vit.training.run_folder.save."
+        ) from None
+    return keras.saving.load_model(path, compile=False), class_names
+
 
 MARK = "environment.json"  # the first file of a run
 RESULT = "result.json"  # the last
@@ -183,3 +354,45 @@ def write_examples(folder: pathlib.Path, images, labels, class_names) -> None:
         with replacing(examples / f"{name}_{seen[label]}.png") as path:
             Image.fromarray(image[..., 0] if grey else image).save(path)
         seen[label] += 1
+
+
+MODEL = "model.keras"
+
+
+def located(source: str) -> str:
+    """The path of the model in a run folder; any other source as it is.
+
+    Args:
+        source: path or name of weights, or path of a run folder.
+
+    Returns:
+        A source of weights.
+
+    Example:
+        >>> located("runs/quickstart")
+        'runs/quickstart/model.keras'
+    """
+    inside = pathlib.Path(source, MODEL)
+    return str(inside) if inside.is_file() else source
+
+
+def class_names_of(source: str) -> tuple[str, ...] | None:
+    """The class names in a `.keras` file that a run wrote.
+
+    Args:
+        source: path of the file, or of the run folder.
+
+    Returns:
+        The names; None of a file that has none.
+
+    Example:
+        >>> class_names_of("runs/quickstart")[:3]
+        ('0', '1', '2')
+    """
+    path = located(source)
+    if not zipfile.is_zipfile(path):
+        return None
+    with zipfile.ZipFile(path) as archive:
+        if CLASS_NAMES not in archive.namelist():
+            return None
+        return tuple(json.loads(archive.read(CLASS_NAMES)))

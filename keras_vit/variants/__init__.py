@@ -5,17 +5,16 @@ Worth 16x16 Words", arXiv:2010.11929); `keras_vit.models` has the plain model.
 """
 
 from keras_vit.variants.axial_attention import AxialAttention
-from keras_vit.variants.axial_block import AxialBlock
 from keras_vit.variants.local_mlp import LocalMLP
 from keras_vit.variants.position_2d import AddPositionEmbedding2D
 from keras_vit.variants.relative_attention import (
     RelativePositionEmbedding,
     RelativeSelfAttention,
 )
-from keras_vit.variants.transformer import VariantTransformer
-from keras_vit.variants.variant_block import VariantBlock
-from keras_vit.variants.variant_config import (
+from keras_vit.variants.variant_block import AxialBlock, VariantBlock
+from keras_vit.variants.variant_transformer import (
     VariantConfig,
+    VariantTransformer,
     VariantTransformerConfig,
 )
 

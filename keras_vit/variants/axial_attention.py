@@ -1,14 +1,13 @@
 """Self-attention along one axis of the image.
 
-Axes: B batch, R and C rows and columns of the grid of patches, T = R * C
-tokens, D hidden dimension.
+Axes: B batch, T tokens, D hidden dimension.
 """
 
 import keras
 from keras import ops
 
 from keras_vit.layers import SelfAttention
-from keras_vit.layers.base import ConfiguredLayer
+from keras_vit.layers.configured_layer import ConfiguredLayer
 
 __all__ = ["AxialAttention"]
 

@@ -7,7 +7,7 @@ tokens (such as the class token), T = P + R * C tokens, D hidden dimension.
 import keras
 from keras import ops
 
-from keras_vit.layers.base import ConfiguredLayer
+from keras_vit.layers.configured_layer import ConfiguredLayer
 
 __all__ = ["AddPositionEmbedding2D"]
 

@@ -12,8 +12,8 @@ from keras_vit.layers.attention import (
     merge_heads,
     projection_initializer,
 )
-from keras_vit.layers.base import ConfiguredLayer
-from keras_vit.layers.token_dense import TokenDense
+from keras_vit.layers.configured_layer import ConfiguredLayer
+from keras_vit.layers.kernels import TokenDense
 
 __all__ = [
     "RelativePositionEmbedding",

@@ -72,7 +72,7 @@ if "gpu" not in devices()[0]:
 
 # %%
 from keras_vit.data import DataConfig, open_dataset
-from keras_vit.experiments import write_labels
+from keras_vit.prediction.competition import write_labels
 
 data, output = pathlib.Path(DATA), pathlib.Path(OUTPUT)
 output.mkdir(parents=True, exist_ok=True)
@@ -191,7 +191,7 @@ figure
 # %%
 from keras_vit import evaluation
 from keras_vit.analysis import plot_confusion
-from keras_vit.experiments import evaluated, facts, finish
+from keras_vit.runs import evaluated, facts, finish
 
 result = {**evaluated(run, recipe, "validation"), **facts(run)}
 finish(run, recipe, result)
@@ -211,7 +211,7 @@ figure
 # column for each class their probabilities.
 
 # %%
-from keras_vit.experiments import write_submission
+from keras_vit.prediction.competition import write_submission
 
 write_submission(
     output / "submission.csv",

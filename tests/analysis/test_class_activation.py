@@ -9,7 +9,7 @@ from analysis_cases import case, images_of, tiny_model
 from arrays import read_arrays
 
 from keras_vit.analysis import gradient_cam
-from keras_vit.analysis.gradients import gradient_function
+from keras_vit.analysis.saliency_maps import gradient_function
 
 LAST = "Transformer/encoderblock_1/"
 STEP = 1e-4

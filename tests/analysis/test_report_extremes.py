@@ -12,7 +12,7 @@ from PIL import Image
 
 from keras_vit.analysis import report
 from keras_vit.analysis.report.curves import _thin
-from keras_vit.analysis.report.files import FILES
+from keras_vit.analysis.report.run_files import FILES
 
 
 @pytest.fixture

@@ -5,14 +5,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from keras_vit.checkpoints.containers import memory
-from keras_vit.checkpoints.deferred import taken_over
+from keras_vit.checkpoints.containers import tensors
+from keras_vit.checkpoints.loading import taken_over
 
-SHAPE = (3, memory.LARGE // 4)
+SHAPE = (3, tensors.LARGE // 4)
 
 
 def whole(dtype):
-    array = memory.empty(SHAPE, np.dtype(dtype), "C")
+    array = tensors.empty(SHAPE, np.dtype(dtype), "C")
     array[:] = np.arange(array.size).reshape(SHAPE) % 7
     return array
 

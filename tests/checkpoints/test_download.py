@@ -11,7 +11,7 @@ import keras
 import pytest
 from file_server import Server, npz
 
-from keras_vit.checkpoints.public import receive
+from keras_vit.checkpoints.public import download
 from keras_vit.checkpoints.public.download import Download
 
 
@@ -29,8 +29,8 @@ def server():
 def home(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    monkeypatch.setattr(receive.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(receive, "CHUNK", 1 << 16)
+    monkeypatch.setattr(download.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(download, "CHUNK", 1 << 16)
     return tmp_path / "keras"
 
 
@@ -139,7 +139,7 @@ def test_server_that_always_cuts_is_left_in_the_end(server, home):
     server.faults = ["cut"] * 20
     with pytest.raises(OSError, match=r"did not arrive.*bytes came"):
         Download(server.url, "one.npz").fetch()
-    assert len(server.ranges) == receive.ATTEMPTS
+    assert len(server.ranges) == download.ATTEMPTS
     assert files(home) == ["one.npz.part"]
 
 
@@ -213,7 +213,7 @@ def test_cached_file_of_another_size_is_refused(server, home):
 
 def test_full_disk_is_seen_beforehand(server, home, monkeypatch):
     usage = types.SimpleNamespace(free=1000)
-    monkeypatch.setattr(receive.shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr(download.shutil, "disk_usage", lambda path: usage)
     with pytest.raises(OSError, match=r"1,000 bytes left.*KERAS_HOME"):
         Download(server.url, "one.npz").fetch()
     assert files(home) == []

@@ -8,7 +8,7 @@ from exported import arrays, format_of, saved
 from reference_cases import CASES, TOLERANCE, expected, load, path_of
 
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
-from keras_vit.training import model_file
+from keras_vit.training import run_folder
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -87,7 +87,7 @@ def test_the_model_of_a_run_is_written_as_what_it_started_from(tmp_path):
     model = load("vit_tiny_google")
     path = tmp_path / "model.keras"
     names = [str(number) for number in range(model.output_shape[-1])]
-    model_file.save(model, names, path)
+    run_folder.save_model(model, names, path)
     before = arrays(path_of("vit_tiny_google"))
     after = arrays(saved(load_checkpoint(path), tmp_path, "google"))
     assert set(after) == set(before)

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from keras_vit.checkpoints.containers import memory
+from keras_vit.checkpoints.containers import tensors
 
-LARGE = (memory.LARGE // 4 + 3,)  # numbers of float32
+LARGE = (tensors.LARGE // 4 + 3,)  # numbers of float32
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_large_arrays_start_at_a_page(order):
-    array = memory.empty((3, memory.LARGE), np.dtype("float16"), order)
+    array = tensors.empty((3, tensors.LARGE), np.dtype("float16"), order)
     assert array.ctypes.data % 4096 == 0
     assert (
         getattr(array.flags, f"{order.lower()}_contiguous")
@@ -18,12 +18,12 @@ def test_large_arrays_start_at_a_page(order):
     )
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (2, 3), (2, memory.LARGE)])
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3), (2, tensors.LARGE)])
 def test_stacks_as_numpy_does(shape):
     random = np.random.default_rng(0)
     arrays = [random.random(shape, "float32") for _ in range(3)]
     np.testing.assert_array_equal(
-        memory.stacked(arrays, -1), np.stack(arrays, -1)
+        tensors.stacked(arrays, -1), np.stack(arrays, -1)
     )
 
 
@@ -31,6 +31,6 @@ def test_stacks_as_numpy_does(shape):
 @pytest.mark.parametrize("place", [0, LARGE[0] // 2, -1])
 def test_one_number_that_is_not_finite_is_found(value, place):
     array = np.full(LARGE, np.finfo("float32").max, "float32")
-    assert memory.is_finite(array)
+    assert tensors.is_finite(array)
     array[place] = value
-    assert not memory.is_finite(array)
+    assert not tensors.is_finite(array)

@@ -15,10 +15,9 @@ from layouts_table import MAKERS, layout
 from mutations import Case, run
 from reference_cases import CASES, expected, options_of, path_of
 
-from keras_vit.checkpoints.containers.opening import open_tensors
 from keras_vit.checkpoints.formats.formats_table import FORMATS
-from keras_vit.checkpoints.formats.naming import expression
-from keras_vit.checkpoints.formats.recognition import recognise
+from keras_vit.checkpoints.formats.recognition import expression, recognise
+from keras_vit.checkpoints.loading import open_tensors
 
 # Golden cases that together hold most rows of the tables.
 GOLDEN = (

@@ -16,7 +16,7 @@ from reference_cases import (
     path_of,
 )
 
-from keras_vit.checkpoints.containers.opening import open_tensors
+from keras_vit.checkpoints.loading import open_tensors
 
 KEYS = (
     "logits",

@@ -5,10 +5,7 @@ import numpy as np
 import pytest
 from reference_cases import expected, load
 
-from keras_vit.checkpoints.surgery.patch_resize import (
-    adapt_channels,
-    resize_patches,
-)
+from keras_vit.checkpoints.surgery.adapt import adapt_channels, resize_patches
 from keras_vit.checkpoints.surgery.resample import (
     resample_position_embedding,
     resize_matrix,

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vit.data import crops
+from keras_vit.data import decoding
 from keras_vit.data.config import PreprocessingConfig
+from keras_vit.data.decoding import Geometry, image_reader, pair
 from keras_vit.data.examples import Examples
-from keras_vit.data.preprocess import Geometry, image_reader, pair
 from keras_vit.data.stateless import key
 
 
@@ -88,7 +88,7 @@ def test_vision_transformer_keeps_fractions():
 )
 def test_resize_small_is_area_of_the_shorter_side(shape, small):
     image = noise(*shape)
-    close(crops.resize_small(image, 10).numpy(), area(image, small))
+    close(decoding.resize_small(image, 10).numpy(), area(image, small))
 
 
 def test_resize_small_central_crop():
@@ -130,7 +130,7 @@ def test_random_crops_are_any_part(crop, whole):
 
 def windows(count, shape=(60, 80, 3)):
     draw = tf.function(
-        lambda example: crops.crop_window(shape, key("crop", 0, 0, example))
+        lambda example: decoding.crop_window(shape, key("crop", 0, 0, example))
     )
     examples = tf.range(count, dtype=tf.int64)
     return np.array([draw(example).numpy() for example in examples])
@@ -203,7 +203,7 @@ def test_a_crop_of_more_than_there_is_is_refused():
 
 def test_value_range_is_that_of_both_originals():
     image = noise(4, 5)
-    result = crops.value_range(image).numpy()
+    result = decoding.value_range(image).numpy()
     np.testing.assert_allclose(result, image / 255 * 2 - 1, atol=1e-6)
     np.testing.assert_allclose(result, (image - 127.5) / 127.5, atol=1e-6)
 

@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from keras_vit.data import DataConfig, digits_builder, open_dataset
-from keras_vit.data.splits import stratified_split
+from keras_vit.data.dataset import stratified_split
 
 
 @pytest.fixture(scope="module")

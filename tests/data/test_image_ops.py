@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
-from keras_vit.data import image_ops
+from keras_vit.data import augmentation
 
 ANYWHERE = np.array([0.3, 0.7], "float32")  # Draws a minus sign.
 OTHERWISE = np.array([0.6, 0.2], "float32")  # Draws a plus sign.
@@ -29,7 +29,7 @@ def scene():
 
 
 def run(name, image, strength=None, where=ANYWHERE):
-    operation = getattr(image_ops, name)
+    operation = getattr(augmentation, name)
     return operation(tf.constant(image), strength, where).numpy()
 
 
@@ -182,7 +182,7 @@ def test_cutout_is_a_grey_square_that_the_border_cuts(where):
     np.testing.assert_array_equal(run("cutout", image, 4, where), expected)
 
 
-@pytest.mark.parametrize("name", image_ops.__all__)
+@pytest.mark.parametrize("name", augmentation.__all__)
 def test_grey_images_are_taken(name):
     image = noise(channels=1)
     strengths = {"posterize": 4, "solarize": 100, "solarize_add": 50}

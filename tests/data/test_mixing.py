@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vit.data.augmentation import AugmentationConfig
+from keras_vit.data.config import AugmentationConfig
 from keras_vit.data.mixing import batch_augmenter, mixup
 from keras_vit.data.stateless import key
 

@@ -5,8 +5,8 @@ import pytest
 import tiny_training as tiny
 
 from keras_vit import data
+from keras_vit.data.batches import Share
 from keras_vit.data.mixing import rows_needed
-from keras_vit.data.share import Share
 
 IMAGES, BATCH = 26, 12
 

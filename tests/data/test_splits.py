@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from keras_vit.data.splits import stratified_split
+from keras_vit.data.dataset import stratified_split
 
 FRACTIONS = {"validation_fraction": 0.1, "test_fraction": 0.2}
 

@@ -11,17 +11,17 @@ from keras_vit.data import (
     DataConfig,
     evaluation_batches,
     open_dataset,
-    tfds_source,
+    tfds,
     training_stream,
 )
 from keras_vit.data.digits_builder import digits_builder
 from keras_vit.data.examples import Examples
-from keras_vit.data.streamed import StreamedExamples
-from keras_vit.data.tfds_split import read_split
+from keras_vit.data.record_files import StreamedExamples
+from keras_vit.data.tfds import read_split
 
 
 def test_labels_without_names_are_counted(prepared, monkeypatch):
-    monkeypatch.setattr(tfds_source, "named_builder", lambda *_: prepared)
+    monkeypatch.setattr(tfds, "named_builder", lambda *_: prepared)
     config = DataConfig(
         name="shards", label_key="number", train_split="train[2:30]"
     )
@@ -49,7 +49,7 @@ def test_several_labels_of_a_stream_are_vectors(prepared):
 
 
 def test_missing_parts_are_cut_off_training(prepared, monkeypatch):
-    monkeypatch.setattr(tfds_source, "named_builder", lambda *_: prepared)
+    monkeypatch.setattr(tfds, "named_builder", lambda *_: prepared)
     config = DataConfig(name="shards", label_key="several", memory_limit_mib=0)
     dataset = open_dataset(config)
     parts = (dataset.train, dataset.validation, dataset.test)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from keras_vit import data
-from keras_vit.data import synthetic
-from keras_vit.data.synthetic import (
+from keras_vit.data import fractal_data
+from keras_vit.data.fractal_data import (
     FractalConfig,
     fractal_images,
     fractals,
@@ -98,7 +98,7 @@ def test_cached_images_are_read_and_not_made_again(
 ):
     made = fractals(SMALL, cache_dir=tmp_path / "new").contents
     np.testing.assert_array_equal(made, small.contents)
-    monkeypatch.setattr(synthetic, "images_of", None)
+    monkeypatch.setattr(fractal_data, "images_of", None)
     read = fractals(SMALL, cache_dir=tmp_path / "new").contents
     np.testing.assert_array_equal(read, small.contents)
     assert isinstance(read, np.memmap)

@@ -10,8 +10,7 @@ from keras_vit.data import (
     open_dataset,
     training_stream,
 )
-from keras_vit.data.catalogue import named_builder, prepare
-from keras_vit.data.presets_table import PRESETS
+from keras_vit.data.tfds import PRESETS, named_builder, prepare
 
 # Classes and parts as published: Table 4 of the paper and its appendix B.1.1.
 PUBLISHED = {

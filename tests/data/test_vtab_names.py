@@ -6,7 +6,7 @@ import vtab_builders
 
 from keras_vit import data
 from keras_vit.data import DataConfig, open_dataset
-from keras_vit.data.vtab_names import open_vtab_name
+from keras_vit.data.vtab import open_vtab_name
 from keras_vit.data.vtab_table import TASKS
 
 pytest.importorskip("tensorflow_datasets")

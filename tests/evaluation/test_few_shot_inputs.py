@@ -9,9 +9,9 @@ from keras_vit import data
 from keras_vit.evaluation.few_shot import (
     feature_model,
     few_shot,
+    fit_probe,
     summarise_shots,
 )
-from keras_vit.evaluation.few_shot_probe import fit_probe
 
 
 def test_images_that_are_not_chosen_are_not_looked_at(features, train, test):

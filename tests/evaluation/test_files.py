@@ -5,7 +5,7 @@ import pytest
 from padded import padded_batches
 
 from keras_vit import evaluation
-from keras_vit.evaluation import Predictions, files
+from keras_vit.evaluation import Predictions, metrics
 
 NAMES = ["a", "b", "c"]
 
@@ -52,7 +52,7 @@ def test_images_of_the_cells_are_kept_once(tmp_path, batches):
 def test_images_of_the_cells_have_a_limit_in_bytes(
     tmp_path, batches, monkeypatch
 ):
-    monkeypatch.setattr(files, "MAX_CELL_BYTES", 2 * 2 * 2)  # two images
+    monkeypatch.setattr(metrics, "MAX_CELL_BYTES", 2 * 2 * 2)  # two images
     evaluation.write_evaluation(
         tmp_path, found([0, 0, 2, 1]), batches, NAMES, num_pictures=0
     )

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_vit import layers
 from keras_vit.layers import attention
-from keras_vit.layers.position_embedding import sine_cosine_table
+from keras_vit.layers.embedding import sine_cosine_table
 
 
 def normal(*shape, seed=0):

@@ -7,7 +7,7 @@ from PIL import Image
 
 from keras_vit.cli import main
 from keras_vit.models import VisionTransformer, ViTConfig
-from keras_vit.training import model_file
+from keras_vit.training.run_folder import save_model
 
 NAMES = ("cat", "dog", "owl")
 PREPROCESSING = {"evaluation": "squash", "rounding": "float32"}
@@ -54,7 +54,7 @@ def saved_run(folder, config):
     head.set_weights(
         [np.random.default_rng(1).normal(size=x.shape) for x in head.weights]
     )
-    model_file.save(model, NAMES, folder / "model.keras")
+    save_model(model, NAMES, folder / "model.keras")
     config = {"preprocessing": PREPROCESSING, **config}
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
     return folder

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 import keras_vit
-from keras_vit.experiments import write_labels, write_submission
+from keras_vit.prediction.competition import write_labels, write_submission
 
 NAMES = ("cat", "dog", "owl")
 

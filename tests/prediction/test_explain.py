@@ -11,8 +11,8 @@ from PIL import Image
 
 import keras_vit
 from keras_vit.analysis import attention_rollout, overlay
-from keras_vit.experiments.prediction import load_classifier
 from keras_vit.models import BiT, BiTConfig, Mixer, MixerConfig
+from keras_vit.prediction import load_classifier
 
 SMALL = {"image_size": (8, 8), "num_classes": 3, "include_preprocessing": True}
 PATCHED = {**SMALL, "patch_size": 4, "hidden_dim": 8, "num_layers": 1}

@@ -8,7 +8,7 @@ from padded import padded_batches
 
 from keras_vit import evaluation
 from keras_vit.analysis import report
-from keras_vit.experiments.explanation import explain_run, of_run
+from keras_vit.explanation import explain, explain_run
 from keras_vit.models import Mixer, MixerConfig
 
 LABELS = np.array([0, 0, 1, 1, 2, 2, 2])
@@ -100,7 +100,7 @@ def test_report_says_why_there_is_nothing(
         raise RuntimeError("out of\nmemory")
 
     model, reason = make_vit(), "it could not be computed (out of memory)."
-    monkeypatch.setattr(of_run, "attention_overview", no_memory)
+    monkeypatch.setattr(explain, "attention_overview", no_memory)
     if case == "Mixer":
         model, reason = mixer(), "a Mixer has no attention."
     if case == "nothing evaluated":

@@ -10,15 +10,15 @@ from PIL import Image
 import keras_vit
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.data import PreprocessingConfig
-from keras_vit.experiments.prediction import load_classifier, load_network
-from keras_vit.training import model_file
+from keras_vit.prediction import load_classifier, load_network
+from keras_vit.training.run_folder import load_model
 
 NAMES = ("cat", "dog", "owl")
 
 
 def expected_of(run_folder, images):
     """Softmax of the model's scores, by class name."""
-    model, names = model_file.load(run_folder / "model.keras")
+    model, names = load_model(run_folder / "model.keras")
     scores = np.asarray(
         keras.ops.convert_to_numpy(model(np.asarray(images, "float32")))
     )
@@ -97,7 +97,7 @@ def test_file_of_a_run_is_used_as_its_folder(run_folder, image):
 
 def test_run_with_sigmoid_loss_gives_sigmoids(save_run, image):
     folder = save_run("sigmoid", {"training": {"loss": "sigmoid"}})
-    model, names = model_file.load(folder / "model.keras")
+    model, names = load_model(folder / "model.keras")
     scores = keras.ops.convert_to_numpy(model(image[np.newaxis] * 1.0))[0]
     (found,) = keras_vit.predict(folder, image)
     expected = dict(zip(names, 1 / (1 + np.exp(-scores)), strict=True))
@@ -133,10 +133,10 @@ def test_top_is_how_many_are_named(run_folder, image):
 
 def test_public_weights_ask_for_how_they_were_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(fetch, "resolve", fail_to_fetch)
-    from keras_vit.experiments.prediction import loading
+    from keras_vit.prediction import classifier
 
     def asked(name, image_size=None):
-        return loading._preprocessing(name, {}, image_size)
+        return classifier._preprocessing(name, {}, image_size)
 
     google = asked("ViT_B16/imagenet21k_imagenet2012")
     assert (google.evaluation, google.resize_method) == ("squash", "bilinear")
@@ -214,17 +214,17 @@ def test_application_alone_is_a_model_of_random_weights():
 
 
 def test_classes_of_a_folder_are_those_of_its_config(tmp_path):
-    from keras_vit.experiments.prediction import loading
+    from keras_vit.prediction import classifier
 
     labels = {"10": "owl", "2": "dog", "0": "cat"}
     (tmp_path / "config.json").write_text(json.dumps({"id2label": labels}))
-    assert loading._class_names(str(tmp_path)) == ("cat", "dog", "owl")
+    assert classifier._class_names(str(tmp_path)) == ("cat", "dog", "owl")
     (tmp_path / "config.json").write_text("{}")
-    assert loading._class_names(str(tmp_path)) is None
+    assert classifier._class_names(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize("load", [load_classifier, load_network])
 def test_weights_for_any_size_need_a_size(load):
     entry = next(x for x in catalog.entries("BiT_R50x1") if not x.image_size)
     with pytest.raises(ValueError, match="--image_size"):
-        load(entry.key)
+        load_model(entry.key)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from keras_vit.data import PreprocessingConfig, preprocess
+from keras_vit.data import PreprocessingConfig, decoding
 from keras_vit.data.config import EVALUATION_CROPS, METHODS
-from keras_vit.data.preprocess import Geometry
-from keras_vit.experiments.prediction import resampling
+from keras_vit.data.decoding import Geometry
+from keras_vit.prediction import images
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (37, 53, 3), "uint8")
 
@@ -16,7 +16,7 @@ IMAGE = np.random.default_rng(0).integers(0, 256, (37, 53, 3), "uint8")
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_is_tensorflows(method, antialias, size):
     tf = pytest.importorskip("tensorflow")
-    found = resampling.resize(
+    found = images.resize(
         IMAGE, size, method=method, antialias=antialias, rounding="float32"
     )
     expected = tf.image.resize(IMAGE, size, method, antialias=antialias)
@@ -35,9 +35,9 @@ def test_every_crop_is_that_of_evaluation(crop, resize_size, rounding):
         evaluation=crop, resize_size=resize_size, rounding=rounding
     )
     geometry = Geometry((24, 18), 3, config)
-    found = resampling.evaluation_crop(IMAGE, geometry)
+    found = images.evaluation_crop(IMAGE, geometry)
     image = tf.constant(IMAGE)
-    expected = preprocess.CROPS[crop](image, geometry, None).numpy()
+    expected = decoding.CROPS[crop](image, geometry, None).numpy()
     assert found.shape == (24, 18, 3)
     assert found.dtype == rounding
     # Rounded down, a difference in the last bit can be one level.
@@ -49,7 +49,7 @@ def test_every_crop_is_that_of_evaluation(crop, resize_size, rounding):
 
 def test_area_is_the_mean_of_the_pixels():
     image = np.arange(16.0).reshape(4, 4, 1)
-    found = resampling.resize(image, (2, 2), method="area")
+    found = images.resize(image, (2, 2), method="area")
     assert found[..., 0].tolist() == [[2, 4], [10, 12]]  # 2.5, 4.5, ...
 
 
@@ -58,7 +58,7 @@ def test_memory_of_a_big_image_is_that_of_the_result():
 
     image = np.zeros((2000, 2000, 3), "uint8")
     tracemalloc.start()
-    resampling.resize(image, (16, 16), method="area")
+    images.resize(image, (16, 16), method="area")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < image.nbytes / 2

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit.experiments.prediction.sources import images_of, read_pixels
+from keras_vit.prediction.images import images_of, read_pixels
 
 
 def test_orientation_of_the_camera_is_applied(tmp_path, image):

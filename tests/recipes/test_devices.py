@@ -10,7 +10,7 @@ import contextlib, io, json, pathlib, sys
 import numpy as np
 import tiny_training as tiny
 from recipe_scripts import script
-from keras_vit.training import model_file
+from keras_vit.training.run_folder import save_model
 
 folder, choices = pathlib.Path(sys.argv[1]), sys.argv[2:]
 model = tiny.model(
@@ -19,7 +19,7 @@ model = tiny.model(
 random = np.random.default_rng(3)
 model.set_weights([random.normal(size=w.shape) for w in model.get_weights()])
 path = folder / "model.keras"
-model_file.save(model, list("0123456789"), path)
+save_model(model, list("0123456789"), path)
 
 def run(name, choice, *options):
     place = folder / f"{name}-{choice}"

@@ -11,7 +11,7 @@ from PIL import Image
 from recipe_scripts import script
 
 from keras_vit.models import VisionTransformer, ViTConfig
-from keras_vit.training import model_file
+from keras_vit.training import run_folder
 
 NAMES = ("blue", "green", "red")
 SQUASH = ("--preprocessing.evaluation", "squash")
@@ -46,7 +46,7 @@ def run(model, tmp_path):
     """A folder like that of a finished run, on the images beside it."""
     folder = tmp_path / "run"
     folder.mkdir()
-    model_file.save(model, NAMES, folder / "model.keras")
+    run_folder.save_model(model, NAMES, folder / "model.keras")
     config = {
         "data": {"folder": str(tmp_path / "images")},
         "preprocessing": {"evaluation": "squash"},
@@ -139,7 +139,7 @@ def test_other_split_by_option(run, images, tmp_path):
 
 def test_classes_in_another_order_are_matched(model, run, images, tmp_path):
     order = ("red", "blue", "green")
-    model_file.save(model, order, run / "model.keras")
+    run_folder.save_model(model, order, run / "model.keras")
     _, result = evaluate(tmp_path, "--model.weights", run)
     assert result["top1"] == share_right(model, images, order)
 

@@ -10,9 +10,9 @@ from PIL import Image
 from recipe_scripts import script
 
 from keras_vit import data
-from keras_vit.evaluation.few_shot_probe import choose_shots
+from keras_vit.evaluation.few_shot import choose_shots
 from keras_vit.models import VisionTransformer, ViTConfig
-from keras_vit.training import model_file
+from keras_vit.training import run_folder
 
 NAMES = ("blue", "green", "red")
 
@@ -36,7 +36,7 @@ def model_path(tmp_path_factory):
     )
     folder = tmp_path_factory.mktemp("few_shot") / "trained"
     folder.mkdir()
-    model_file.save(model, NAMES, folder / "model.keras")
+    run_folder.save_model(model, NAMES, folder / "model.keras")
     return folder
 
 

@@ -9,8 +9,8 @@ from recipe_scripts import RECIPES, script
 
 import keras_vit
 from keras_vit import data
-from keras_vit.training import Recipe, model_file, run_folder
-from keras_vit.training.command_line import parse
+from keras_vit.runs.script import parse
+from keras_vit.training import Recipe, run_folder
 
 
 def split(part):
@@ -115,9 +115,9 @@ def test_environment_and_versions(finished_run, result):
 def test_class_names_are_beside_the_model_and_in_it(finished_run):
     names = json.loads((finished_run.folder / "class_names.json").read_text())
     assert names == list("0123456789")
-    assert model_file.load(finished_run.folder / "model.keras")[1] == tuple(
-        names
-    )
+    assert run_folder.load_model(finished_run.folder / "model.keras")[
+        1
+    ] == tuple(names)
 
 
 def test_summary_gives_the_result(finished_run, result):

@@ -6,10 +6,10 @@ import json
 
 import numpy as np
 import pytest
+from masked_patch.pictures import painted, seen
 from PIL import Image
 from recipe_scripts import CONFIGS, TINY, script
 
-from keras_vit.experiments.masked_patches import painted, seen
 from keras_vit.training.masked_patch.batches import (
     colour_classes,
     patch_colours,

@@ -5,25 +5,21 @@ import dataclasses
 import keras
 import numpy as np
 import pytest
+from noisy_student.iterations import (
+    chosen,
+    joined,
+    pseudo_labels,
+    split_labelled,
+)
+from noisy_student.networks import (
+    EFFICIENTNETS,
+    efficientnet,
+    filters_of,
+    of_network,
+)
 from PIL import Image
 
 from keras_vit import data
-from keras_vit.experiments.noisy_student.efficientnet import (
-    efficientnet,
-    filters_of,
-)
-from keras_vit.experiments.noisy_student.networks import (
-    EFFICIENTNETS,
-    of_network,
-)
-from keras_vit.experiments.noisy_student.pseudo_labels import (
-    chosen,
-    pseudo_labels,
-)
-from keras_vit.experiments.noisy_student.unlabelled import (
-    joined,
-    split_labelled,
-)
 from keras_vit.training import DataConfig, Recipe
 from keras_vit.training.noisy_student_config import NoisyStudentConfig
 

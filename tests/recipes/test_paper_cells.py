@@ -5,14 +5,14 @@ import shlex
 
 import paper_results_table as typed
 import pytest
+from paper import CONTENTS, Place, cells_of
+from paper import values_table as values
+from paper.contents import table_name
+from paper.running import RECORDS, parsed
 from recipe_scripts import RECIPES
 
 import keras_vit
 from keras_vit.cli.command_line import _parser
-from keras_vit.experiments.paper import CONTENTS, Place, cells_of
-from keras_vit.experiments.paper import values_table as values
-from keras_vit.experiments.paper.contents import table_name
-from keras_vit.experiments.paper.needs import RECORDS, parsed
 
 PLACE = Place(str(RECIPES), "runs/reproduce")
 

@@ -2,18 +2,13 @@
 
 import shlex
 
+from paper import Place, Reproduction, Runner, cells_of
+from paper.running import parsed
 from recipe_scripts import RECIPES
 
 import keras_vit
-from keras_vit.experiments.paper import (
-    Place,
-    Reproduction,
-    Runner,
-    cells_of,
-)
-from keras_vit.experiments.paper.needs import parsed
+from keras_vit.runs.smoke import smoke
 from keras_vit.training.masked_patch.task import MASKED_PATCH
-from keras_vit.training.smoke import smoke
 
 PLACE = Place(str(RECIPES), "runs/reproduce")
 

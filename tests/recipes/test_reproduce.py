@@ -6,16 +6,10 @@ import pathlib
 import statistics
 
 import pytest
+from paper import Place, Reproduction, Runner, cells_of
+from paper.contents import table_name
 from PIL import Image
 from recipe_scripts import RECIPES, script
-
-from keras_vit.experiments.paper import (
-    Place,
-    Reproduction,
-    Runner,
-    cells_of,
-)
-from keras_vit.experiments.paper.contents import table_name
 
 PETS = ("ViT-L/16 I21k", "Pets")
 BEST = 0.003
@@ -47,9 +41,7 @@ class Recorder:
 @pytest.fixture
 def runner(tmp_path, monkeypatch):
     """Of a machine that lacks nothing."""
-    monkeypatch.setattr(
-        "keras_vit.experiments.paper.running.lacking", lambda *_: []
-    )
+    monkeypatch.setattr("paper.running.lacking", lambda *_: [])
     asked = Reproduction(hardware="cluster", accumulation_steps=8)
     place = Place(str(RECIPES), str(tmp_path / "runs"))
     return Runner(place, asked, Recorder((0.94, 0.95, 0.97)))
@@ -191,9 +183,7 @@ def test_an_unknown_table_is_refused(capsys):
 
 
 def test_ctrl_c_keeps_what_was_measured(tmp_path, monkeypatch, offline):
-    monkeypatch.setattr(
-        "keras_vit.experiments.paper.running.lacking", lambda *_: []
-    )
+    monkeypatch.setattr("paper.running.lacking", lambda *_: [])
     recorder = Recorder((0.8,))
 
     def interrupted(words):

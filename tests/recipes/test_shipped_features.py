@@ -3,8 +3,7 @@
 import pathlib
 
 import pytest
-
-from keras_vit.experiments.findings.measuring import measured
+from findings.measuring import measured
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "recipes" / "configs"
 SCRATCH = {

@@ -8,12 +8,12 @@ import zipfile
 
 import numpy as np
 import pytest
+from findings import summarise, table
+from findings.measuring import few_images, recipes_of
 from recipe_scripts import TINY, script
 
 from keras_vit.data import Examples
 from keras_vit.data.dataset import Dataset
-from keras_vit.experiments.findings import summarise, table
-from keras_vit.experiments.findings.measuring import few_images, recipes_of
 
 ROOT = pathlib.Path(__file__).parents[2]
 RESULTS = sorted((ROOT / "docs" / "results" / "small_scale").glob("*.json"))

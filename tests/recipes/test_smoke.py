@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from recipe_scripts import RECIPES
 
+from keras_vit.runs.script import parse
+from keras_vit.runs.smoke import smoke
 from keras_vit.training import Recipe, train
-from keras_vit.training.command_line import parse
-from keras_vit.training.model_file import load
-from keras_vit.training.smoke import smoke
+from keras_vit.training.run_folder import load_model
 
 CONFIGS = sorted((RECIPES / "configs").rglob("*.yaml"))
 # One of each kind of optimizer; the others take minutes.
@@ -42,7 +42,7 @@ def test_two_steps_in_miniature(config, tmp_path):
     # Zero at first: the head of the recipe's model has learned.
     kernel = run.model.get_layer("predictions").kernel
     assert np.abs(kernel.numpy()).max() > 0
-    model, names = load(run.folder / "model.keras")
+    model, names = load_model(run.folder / "model.keras")
     assert names == tuple("0123456789")
     assert model.input_shape[1:3] == (32, 32)
 

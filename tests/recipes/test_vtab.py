@@ -13,7 +13,7 @@ import yaml
 from PIL import Image
 from recipe_scripts import script
 
-from keras_vit.experiments import finished
+from keras_vit.runs import reporting
 
 pytest.importorskip("tensorflow_datasets")
 
@@ -61,7 +61,7 @@ def rows_of(folder):
 def done(words, tmp_path_factory):
     """A run that Ctrl-C ended in its second task, and its continuation."""
     folder = tmp_path_factory.mktemp("runs") / "vtab"
-    real = finished.train
+    real = reporting.train
 
     class Interrupt(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):
@@ -74,7 +74,7 @@ def done(words, tmp_path_factory):
         return real(recipe, callbacks=callbacks, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finished, "train", interrupted)
+        patch.setattr(reporting, "train", interrupted)
         first = run(words, folder, "--tasks", TASKS)
     table = rows_of(folder)
     begun = (folder / "dtd" / "model.keras").stat().st_mtime_ns

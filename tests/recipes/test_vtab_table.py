@@ -1,12 +1,11 @@
 """The table of VTAB-1k: groups, means and differences counted by hand."""
 
 import pytest
+from vtab import Vtab, group_means, smoke_vtab, table
+from vtab.config import Setting
+from vtab.table import markdown, paper_model
 
 from keras_vit.data.vtab_table import TASKS
-from keras_vit.experiments.vtab import Vtab, group_means, smoke_vtab, table
-from keras_vit.experiments.vtab.config import Setting
-from keras_vit.experiments.vtab.report import markdown
-from keras_vit.experiments.vtab.table import paper_model
 from keras_vit.training.config import (
     ModelConfig,
     OptimizerConfig,

@@ -3,8 +3,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.training import ModelConfig, Recipe, TrainingConfig, model_file
+from keras_vit.training import ModelConfig, Recipe, TrainingConfig
 from keras_vit.training.build import freeze, make_model, total_steps
+from keras_vit.training.run_folder import save_model
 
 NAMES = ("cat", "dog", "owl")
 
@@ -36,7 +37,7 @@ def run_folder(tmp_path_factory):
     for x in model.weights:
         if not x.path.startswith("dropout"):
             x.assign(generator.normal(size=x.shape))
-    model_file.save(model, NAMES, folder / "model.keras")
+    save_model(model, NAMES, folder / "model.keras")
     return folder, model
 
 

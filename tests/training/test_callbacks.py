@@ -5,12 +5,13 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.training import callback_states
 from keras_vit.training.callbacks import (
     Progress,
     StopAtTotal,
+    collect_states,
+    restore_states,
 )
-from keras_vit.training.plan import Plan
+from keras_vit.training.inputs import Plan
 
 
 class Wait(keras.callbacks.Callback):
@@ -75,7 +76,7 @@ def test_callbacks_remember_what_they_had_seen():
     stopping = keras.callbacks.EarlyStopping("loss", patience=5)
     plateau = keras.callbacks.ReduceLROnPlateau("loss", min_delta=1e9)
     fitted([stopping, Wait(), plateau])
-    states = callback_states.collect([stopping, Wait(), plateau])
+    states = collect_states([stopping, Wait(), plateau])
     assert [state["class"] for state in states] == [
         "EarlyStopping",
         "ReduceLROnPlateau",
@@ -86,11 +87,11 @@ def test_callbacks_remember_what_they_had_seen():
         keras.callbacks.EarlyStopping("loss"),
         keras.callbacks.ReduceLROnPlateau("loss"),
     ]
-    callback_states.restore(others, json.loads(json.dumps(states)))
-    assert callback_states.collect(others) == states
+    restore_states(others, json.loads(json.dumps(states)))
+    assert collect_states(others) == states
 
 
 def test_other_callbacks_than_before_are_refused():
-    states = callback_states.collect([keras.callbacks.EarlyStopping()])
+    states = collect_states([keras.callbacks.EarlyStopping()])
     with pytest.raises(ValueError, match="EarlyStopping.*Received"):
-        callback_states.restore([], states)
+        restore_states([], states)

@@ -2,13 +2,13 @@ import re
 
 import pytest
 
+from keras_vit.runs.script import parse
 from keras_vit.training import (
     ModelConfig,
     OptimizerConfig,
     Recipe,
     TrainingConfig,
 )
-from keras_vit.training.command_line import parse
 from keras_vit.training.config import SweepConfig
 
 

@@ -67,7 +67,7 @@ import json, pathlib, sys
 import keras
 import numpy as np
 from tiny_runs import DATASET, Interrupt, recipe, values
-from keras_vit.training import ModelConfig, build, checkpoints, train
+from keras_vit.training import ModelConfig, build, resume, train
 from keras_vit.training.distribution import setup
 import dataclasses
 

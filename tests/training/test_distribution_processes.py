@@ -10,7 +10,7 @@ import tiny_training as tiny
 
 from keras_vit.data import Share
 from keras_vit.training.distribution import processes, setup, start
-from keras_vit.training.distribution.lost import (
+from keras_vit.training.distribution.processes import (
     LostProcessError,
     explaining_loss,
 )
@@ -102,7 +102,7 @@ def test_several_processes_need_tf_config(on_tensorflow, monkeypatch):
 
 
 def test_tensorflow_has_no_loop_of_steps_in_several(on_tensorflow):
-    from keras_vit.training.distribution.multiworker import multiworker
+    from keras_vit.training.distribution.tf_distribute import multiworker
 
     with pytest.raises(ValueError, match="training.steps_per_execution=2"):
         multiworker([], 2)
@@ -195,7 +195,7 @@ def test_an_older_jax_is_not_told_what_it_does_not_know(on_jax, monkeypatch):
         told.append((coordinator_address, heartbeat_timeout_seconds))
 
     monkeypatch.setattr(jax.distributed, "initialize", initialize)
-    monkeypatch.setattr(start, "_jax_settings", dict)
+    monkeypatch.setattr(processes, "_jax_settings", dict)
     start.start_jax()
     assert told == [(None, start.HEARTBEAT_SECONDS)]
 
@@ -213,7 +213,7 @@ def test_what_is_of_one_process_is_refused_to_several(
 
 def test_a_lost_process_is_told_with_what_to_do(monkeypatch):
     lost = "lost_test"
-    module = "keras_vit.training.distribution.lost.place"
+    module = "keras_vit.training.distribution.processes.place"
     monkeypatch.setattr(module, lambda: (0, 2))
     with pytest.raises(LostProcessError, match="same command to all") as told:
         with explaining_loss(lost):
@@ -232,7 +232,7 @@ def test_a_lost_process_is_told_with_what_to_do(monkeypatch):
     ],
 )
 def test_other_errors_stay_as_they_are(monkeypatch, count, error):
-    module = "keras_vit.training.distribution.lost.place"
+    module = "keras_vit.training.distribution.processes.place"
     monkeypatch.setattr(module, lambda: (0, count))
     with pytest.raises(type(error)) as told, explaining_loss("run"):
         raise error

@@ -10,8 +10,10 @@ import tiny_training as tiny
 import virtual_devices
 import whole_runs
 
-from keras_vit.training.distribution.gradients import sum_gradients_first
-from keras_vit.training.distribution.masks import draw_own_masks
+from keras_vit.training.distribution.tf_distribute import (
+    draw_own_masks,
+    sum_gradients_first,
+)
 
 run = functools.partial(virtual_devices.run, devices=2, backend="tensorflow")
 

@@ -11,9 +11,8 @@ from tiny_runs import DATASET, recipe, values
 from keras_vit import data
 from keras_vit.layers import AddPositionEmbedding
 from keras_vit.training import ModelConfig, TrainingConfig, train
-from keras_vit.training.growing import ResampledPositions, at_size
-from keras_vit.training.plan import Plan
-from keras_vit.training.stages import stage_plans
+from keras_vit.training.inputs import Plan
+from keras_vit.training.stages import ResampledPositions, at_size, stage_plans
 from keras_vit.variants import VariantConfig
 
 # 8 steps of two sizes, a checkpoint after each two.

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from keras_vit.training import TrainingConfig
-from keras_vit.training.losses import make_loss
+from keras_vit.training.build import make_loss
 
 LOGITS = np.random.default_rng(0).normal(scale=5, size=(6, 4))
 # Labels as Mixup makes them.

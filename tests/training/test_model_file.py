@@ -6,7 +6,7 @@ import pytest
 
 from keras_vit import checkpoints
 from keras_vit.models import VisionTransformer, ViTConfig
-from keras_vit.training import model_file
+from keras_vit.training import run_folder
 
 NAMES = ("cat", "dog", "cow")
 
@@ -30,16 +30,16 @@ def model():
 
 @pytest.fixture
 def path(model, tmp_path):
-    model_file.save(model, NAMES, tmp_path / "model.keras")
+    run_folder.save_model(model, NAMES, tmp_path / "model.keras")
     return tmp_path / "model.keras"
 
 
 def test_class_names_come_back_in_their_order(path):
-    assert model_file.load(path)[1] == NAMES
+    assert run_folder.load_model(path)[1] == NAMES
 
 
 def test_weights_come_back(model, path):
-    loaded, _ = model_file.load(path)
+    loaded, _ = run_folder.load_model(path)
     for old, new in zip(model.weights, loaded.weights, strict=True):
         np.testing.assert_array_equal(
             keras.ops.convert_to_numpy(old), keras.ops.convert_to_numpy(new)
@@ -68,27 +68,27 @@ def test_a_model_of_mixed_precision_is_read(model, tmp_path, precision):
 
 def test_a_name_too_few_is_refused(model, tmp_path):
     with pytest.raises(ValueError, match="3 classes. Received: 2"):
-        model_file.save(model, NAMES[:2], tmp_path / "model.keras")
+        run_folder.save_model(model, NAMES[:2], tmp_path / "model.keras")
     assert not list(tmp_path.iterdir())
 
 
 def test_missing_file_is_named(tmp_path):
     with pytest.raises(ValueError, match="There is no file .*nowhere.keras"):
-        model_file.load(tmp_path / "nowhere.keras")
+        run_folder.load_model(tmp_path / "nowhere.keras")
 
 
 def test_text_is_no_model(tmp_path):
     path = tmp_path / "model.keras"
     path.write_text("no model")
     with pytest.raises(ValueError, match="not a .keras file"):
-        model_file.load(path)
+        run_folder.load_model(path)
 
 
 def test_model_without_names_is_refused(model, tmp_path):
     path = tmp_path / "model.keras"
     model.save(path)
     with pytest.raises(ValueError, match="no class names"):
-        model_file.load(path)
+        run_folder.load_model(path)
 
 
 def test_names_lie_beside_the_members_of_keras(path):

@@ -1,6 +1,6 @@
 import pytest
 
-from keras_vit.training.plan import Plan
+from keras_vit.training.inputs import Plan
 
 
 def plan(**options):

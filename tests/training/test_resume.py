@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tiny_training as tiny
 
-from keras_vit.training import checkpoints, metrics_log
+from keras_vit.training import metrics_log, resume
 
 TESTS = pathlib.Path(__file__).parents[1]
 TIMES = ("images_per_second", "peak_memory")
@@ -45,7 +45,7 @@ def lines(folder):
 
 def results(folder):
     """All that a run leaves but the clock."""
-    arrays, record = tiny.newest(folder / checkpoints.FOLDER)
+    arrays, record = tiny.newest(folder / resume.FOLDER)
     record = {"step": record["step"], "best": record["callbacks"][0]}
     history = metrics_log.read_history(folder)
     for row in history:
@@ -84,7 +84,7 @@ def test_a_resume_without_the_generators_would_be_another_run(
 ):
     with pytest.raises(KeyboardInterrupt):
         tiny.train(tmp_path, callbacks=[Interrupt((1, 0))])
-    path = tmp_path / checkpoints.FOLDER / "step-000000005.npz"
+    path = tmp_path / resume.FOLDER / "step-000000005.npz"
     with np.load(path) as file:
         arrays = dict(file)
     for name, value in arrays.items():
@@ -125,7 +125,7 @@ def finished(folder, *arguments, **environment):
 
 
 def is_saving(folder):
-    partials = (folder / checkpoints.FOLDER).glob(".partial-step*")
+    partials = (folder / resume.FOLDER).glob(".partial-step*")
     return any(partials)
 
 

@@ -8,12 +8,7 @@ import tiny_training as tiny
 import yaml
 from tiny_runs import DATASET, Interrupt, files, recipe, values
 
-from keras_vit.training import (
-    model_file,
-    resume,
-    run_folder,
-    train,
-)
+from keras_vit.training import resume, run_folder, train
 
 
 def interrupted(folder, **options):
@@ -58,7 +53,7 @@ def test_a_run_that_did_not_know_an_option_had_its_default(run):
 
 
 def test_the_model_in_the_folder_is_the_trained_one(run):
-    model, names = model_file.load(run.folder / "model.keras")
+    model, names = run_folder.load_model(run.folder / "model.keras")
     assert names == tiny.CLASS_NAMES
     for one, other in zip(values(model), values(run.model), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -73,7 +68,7 @@ def test_the_history_has_a_value_a_checkpoint(run):
 
 
 def test_the_best_model_is_that_of_the_best_evaluation(run):
-    best, _ = model_file.load(run.folder / "checkpoints" / "best.keras")
+    best, _ = run_folder.load_model(run.folder / "checkpoints" / "best.keras")
     examples = DATASET.validation
     answers = keras.ops.convert_to_numpy(best(examples.contents)).argmax(-1)
     accuracy = (answers == examples.labels).mean()

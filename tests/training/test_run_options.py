@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 from tiny_runs import DATASET, files, recipe
 
-from keras_vit.training import (
-    OptimizerConfig,
-    checkpoints,
-    metrics_log,
-    train,
-)
+from keras_vit.training import OptimizerConfig, metrics_log, resume, train
 
 
 def test_wrong_data_leaves_an_earlier_run_alone(tmp_path):
@@ -76,7 +71,7 @@ def test_without_validation_images_it_trains(tmp_path):
     dataset = dataclasses.replace(DATASET, validation=None)
     run = train(recipe(tmp_path), dataset=dataset)
     assert "val_loss" not in run.history
-    assert checkpoints.steps(tmp_path / "checkpoints") == [5, 10]
+    assert resume.checkpoint_steps(tmp_path / "checkpoints") == [5, 10]
 
 
 def test_patience_needs_validation_images(tmp_path):

@@ -5,8 +5,11 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.training.optimizers import OptimizerConfig
-from keras_vit.training.schedules import WarmupCooldown, make_schedule
+from keras_vit.training.optimizers import (
+    OptimizerConfig,
+    WarmupCooldown,
+    make_schedule,
+)
 
 REFERENCE = pathlib.Path(__file__).parents[1] / "reference" / "schedules.npz"
 

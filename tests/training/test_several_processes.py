@@ -8,7 +8,7 @@ import several_processes as several
 import tiny_training as tiny
 import whole_runs
 
-from keras_vit.training import checkpoints
+from keras_vit.training import resume
 
 MINUTE = 60
 
@@ -77,7 +77,7 @@ def killed(folder, victim, count=2):
     found = several.ended(processes, 2 * MINUTE)
     seconds = time.monotonic() - begin
     assert found[victim][0] == -signal.SIGKILL, found[victim][2][-3000:]
-    arrays, record = tiny.newest(folder / checkpoints.FOLDER)
+    arrays, record = tiny.newest(folder / resume.FOLDER)
     assert record["step"] == 10
     return [x for i, x in enumerate(found) if i != victim], seconds
 
@@ -129,7 +129,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 import tiny_training as tiny
-from keras_vit.training.distribution.multiworker import mend_reduce
+from keras_vit.training.distribution.tf_distribute import mend_reduce
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 if sys.argv[1] == "tuples":

@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from keras_vit.training import tensorboard
+from keras_vit.training import metrics_log
 
 ROW = {"step": 50, "epoch": 1.5, "loss": 2.5, "peak_memory": None}
 
@@ -34,7 +34,7 @@ def writer(monkeypatch):
 
 
 def test_each_number_of_a_line_is_a_scalar_of_its_step(writer, tmp_path):
-    tensorboard.event_writer(tmp_path, step=0)(ROW)
+    metrics_log.event_writer(tmp_path, step=0)(ROW)
     (made,) = writer.made
     assert made.folder == str(tmp_path / "tensorboard")
     assert made.scalars == [("loss", 2.5, 50)]
@@ -44,27 +44,27 @@ def test_each_number_of_a_line_is_a_scalar_of_its_step(writer, tmp_path):
 def test_what_comes_after_the_step_of_a_continued_run_is_forgotten(
     writer, tmp_path
 ):
-    tensorboard.event_writer(tmp_path, step=40)
+    metrics_log.event_writer(tmp_path, step=40)
     assert writer.made[0].purge_step == 41
 
 
 def test_without_a_writer_one_line_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(tensorboard, "WRITERS", {("no_such_package",): None})
-    tensorboard.event_writer(tmp_path, step=0)(ROW)
+    monkeypatch.setattr(metrics_log, "WRITERS", {("no_such_package",): None})
+    metrics_log.event_writer(tmp_path, step=0)(ROW)
     assert capsys.readouterr().out.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("needed", list(tensorboard.WRITERS))
+@pytest.mark.parametrize("needed", list(metrics_log.WRITERS))
 def test_events_are_what_tensorboard_reads(needed, tmp_path, monkeypatch):
     for package in ("tensorboard", *needed):
         pytest.importorskip(package)
     from tensorboard.backend.event_processing import event_accumulator
     from tensorboard.util import tensor_util
 
-    make = tensorboard.WRITERS[needed]
-    monkeypatch.setattr(tensorboard, "WRITERS", {needed: make})
-    write = tensorboard.event_writer(tmp_path, step=0)
+    make = metrics_log.WRITERS[needed]
+    monkeypatch.setattr(metrics_log, "WRITERS", {needed: make})
+    write = metrics_log.event_writer(tmp_path, step=0)
     write(ROW)
     write({"step": 100, "loss": 1.25})
     read = event_accumulator.EventAccumulator(str(tmp_path / "tensorboard"))

@@ -12,7 +12,7 @@ import os
 import pathlib
 from collections.abc import Sequence
 
-from keras_vit.analysis.report.files import Kept, RunFiles
+from keras_vit.analysis.report.run_files import Kept, RunFiles
 from keras_vit.analysis.report.sections import SECTIONS, Section
 from keras_vit.files import replacing
 

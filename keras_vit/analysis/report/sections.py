@@ -1,4 +1,6 @@
-"""The parts of a report: what each shows, and from which files.
+"""Numbers of a run in words and units that a person reads at a glance.
+
+Axes: N images, K classes, P classes that are met.
 
 A new part is a row of `SECTIONS`, a function that makes its contents, and a
 template with its name in templates/sections.
@@ -7,20 +9,223 @@ Axes: N images, M of them that are shown, H and W height and width, C
 channels, K classes, T the most probable classes.
 """
 
+import json
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from keras_vit.analysis.report import pictures
-from keras_vit.analysis.report.attention import sights
-from keras_vit.analysis.report.confusion import confusion
 from keras_vit.analysis.report.curves import charts
-from keras_vit.analysis.report.files import Kept, RunFiles
-from keras_vit.analysis.report.model_figures import model_figures
-from keras_vit.analysis.report.numbers import flatten, headline, remaining
+from keras_vit.analysis.report.model_section import model_figures, sights
+from keras_vit.analysis.report.run_files import Kept, RunFiles
 
-__all__ = ["EXPLANATION", "SECTIONS", "Section"]
+__all__ = [
+    "EXPLANATION",
+    "SECTIONS",
+    "Section",
+    "confusion",
+    "flatten",
+    "headline",
+    "remaining",
+]
+
+
+def _share(value):
+    return f"{100 * value:.2f}\N{NARROW NO-BREAK SPACE}%"
+
+
+def _count(value):
+    return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def _duration(value):
+    minutes, seconds = divmod(round(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
+
+
+def _rate(value):
+    return f"{value:.4g} / s"
+
+
+# Keys of result.json that stand on top: what they are called, and their unit.
+HEADLINE = {
+    "top1": ("Top-1 accuracy", _share),
+    "test_accuracy": ("Test accuracy", _share),
+    "top5": ("Top-5 accuracy", _share),
+    "real_top1": ("Top-1 accuracy, ReaL labels", _share),
+    "validation_accuracy": ("Validation accuracy", _share),
+    "baseline_accuracy": ("Baseline accuracy", _share),
+    "num_examples": ("Images", _count),
+    "num_test_images": ("Test images", _count),
+    "num_parameters": ("Parameters", _count),
+    "seconds": ("Training time", _duration),
+    "images_per_second": ("Training images", _rate),
+}
+
+
+def headline(result: dict) -> list[tuple[str, str]]:
+    """The numbers that one looks for first.
+
+    Args:
+        result: contents of result.json.
+
+    Returns:
+        (name, value) in the order of `HEADLINE`, of the numbers that there
+        are.
+
+    Example:
+        >>> headline({"top1": 0.9714, "num_examples": 50000})[0]
+        ('Top-1 accuracy', '97.14\\u202f%')
+    """
+    return [
+        (name, form(result[key]))
+        for key, (name, form) in HEADLINE.items()
+        if isinstance(result.get(key), int | float)
+    ]
+
+
+def remaining(result: dict) -> list[tuple[str, str]]:
+    """Everything else that a result holds.
+
+    Args:
+        result: contents of result.json.
+
+    Returns:
+        (key, value), see `flatten`.
+
+    Example:
+        >>> remaining({"top1": 0.5, "split": "test"})
+        [('split', 'test')]
+    """
+    return flatten({k: v for k, v in result.items() if k not in HEADLINE})
+
+
+def flatten(values, prefix: str = "") -> list[tuple[str, str]]:
+    """Nested dictionaries as lines.
+
+    Args:
+        values: dictionary of plain values and dictionaries.
+        prefix: str, what all keys begin with.
+
+    Returns:
+        ("key.key", value as text).
+
+    Example:
+        >>> flatten({"versions": {"keras": "3.15.1"}, "devices": ["cpu:0"]})
+        [('versions.keras', '3.15.1'), ('devices', 'cpu:0')]
+    """
+    lines = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            lines += flatten(value, f"{prefix}{key}.")
+        else:
+            lines.append((f"{prefix}{key}", _plain(value)))
+    return lines
+
+
+def _plain(value):
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+MAX_TABLE = 20  # classes; a larger table fits no screen.
+MAX_PAIRS = 15
+
+
+def confusion(labels, predicted, names, answers=None) -> dict:
+    """Counts which class was taken for which.
+
+    Args:
+        labels: integer array of shape (N,), the true classes.
+        predicted: integer array of shape (N,).
+        names: K names.
+        answers: dict from a row of the N images to what the page shows of it,
+            of the images that were kept.
+
+    Returns:
+        Dict of "names", the P classes that are true or predicted anywhere;
+        "rows", for each of them its cells (count, share of the row, anchor),
+        empty where they are many; "picture", a data URI then, else None;
+        "pairs", the most frequent mistakes (true, predicted, count, anchor);
+        "right" and "total", numbers of images; "behind", of each of these
+        cells that has images its "anchor", "truth", "guess", "count" and
+        "answers". An anchor is None where no image was kept.
+
+    Example:
+        >>> confusion([0, 1, 1], [0, 1, 0], ["cat", "dog"])["pairs"]
+        [('dog', 'cat', 1, None)]
+    """
+    met, cells = np.unique([labels, predicted], return_inverse=True)
+    rows, columns = cells.reshape(2, -1)
+    matrix = np.zeros((len(met), len(met)), int)  # (P, P)
+    np.add.at(matrix, (rows, columns), 1)
+    shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+    small = len(met) <= MAX_TABLE
+    kept = [names[k] for k in met]
+    behind = _behind(answers or {}, rows, columns)
+    pairs = _pairs(matrix)
+    every = range(len(kept))
+    linked = behind if small else {cell: behind.get(cell) for cell in pairs}
+    return {
+        "names": kept,
+        "rows": [
+            (name, [_cell(matrix, shares, behind, i, j) for j in every])
+            for i, name in enumerate(kept)
+            if small
+        ],
+        "picture": None if small else pictures.heat_map(shares),
+        "pairs": [
+            (kept[i], kept[j], int(matrix[i, j]), _anchor(behind, i, j))
+            for i, j in pairs
+        ],
+        "right": int(np.trace(matrix)),
+        "total": int(matrix.sum()),
+        "behind": [
+            {
+                "anchor": _anchor(behind, i, j),
+                "truth": kept[i],
+                "guess": kept[j],
+                "count": int(matrix[i, j]),
+                "answers": found,
+            }
+            for (i, j), found in sorted(linked.items())
+            if found
+        ],
+    }
+
+
+def _cell(matrix, shares, behind, i, j):
+    return int(matrix[i, j]), float(shares[i, j]), _anchor(behind, i, j)
+
+
+def _anchor(behind, i, j):
+    return f"cell-{i}-{j}" if (i, j) in behind else None
+
+
+def _behind(answers, rows, columns):
+    """Cell (i, j) of the matrix -> the answers that were counted in it."""
+    cells: dict = {}
+    for row, answer in answers.items():
+        cell = int(rows[row]), int(columns[row])
+        cells.setdefault(cell, []).append(answer)
+    return cells
+
+
+def _pairs(matrix):
+    """Cells of the most frequent mistakes."""
+    mistakes = matrix.copy()
+    np.fill_diagonal(mistakes, 0)
+    order = np.argsort(-mistakes, axis=None, kind="stable")[:MAX_PAIRS]
+    places = zip(*np.unravel_index(order, mistakes.shape), strict=True)
+    return [(int(i), int(j)) for i, j in places if mistakes[i, j]]
+
 
 MAX_AUGMENTED = 32
 # Images of predictions.npz and which they are; files of older runs have fewer.

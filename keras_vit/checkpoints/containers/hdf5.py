@@ -4,8 +4,12 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.checkpoints.containers.errors import refuse, refusing
-from keras_vit.checkpoints.containers.tensors import MAX_TENSORS, Tensor
+from keras_vit.checkpoints.containers.tensors import (
+    MAX_TENSORS,
+    Tensor,
+    refuse,
+    refusing,
+)
 
 __all__ = ["datasets"]
 

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.checkpoints.containers.errors import refuse, refusing
-from keras_vit.checkpoints.containers.memory import empty
 from keras_vit.checkpoints.containers.tensors import (
     MAX_TENSORS,
     Tensor,
     TensorFile,
     check_name,
     check_plausible,
+    empty,
+    refuse,
+    refusing,
 )
 
 __all__ = ["open_npz", "write_npz"]

@@ -1,15 +1,159 @@
-"""Tensors of a file that are read one by one, when they are needed."""
+"""How a file that cannot be used is refused."""
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Callable
+import mmap
+import re
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Literal, NoReturn
 
 import numpy as np
 
-from keras_vit.checkpoints.containers.errors import refuse, refusing
-from keras_vit.checkpoints.containers.memory import is_finite
+__all__ = [
+    "Tensor",
+    "TensorFile",
+    "check_name",
+    "check_plausible",
+    "empty",
+    "is_finite",
+    "is_stacked",
+    "refuse",
+    "refusing",
+    "stacked",
+    "unstacked",
+]
 
-__all__ = ["Tensor", "TensorFile", "check_name", "check_plausible"]
+# What the standard library and NumPy raise on damaged files.
+DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    SyntaxError,
+    tokenize.TokenError,
+    ValueError,
+    ArithmeticError,
+    MemoryError,
+    OSError,
+)
+
+
+def refuse(
+    path, problem: str, cure: str, tensor: str | None = None
+) -> NoReturn:
+    """Raises a ValueError that names the file, the tensor and the cure.
+
+    Args:
+        path: the file.
+        problem: str, what is wrong, without a full stop.
+        cure: str, what to do about it, a sentence.
+        tensor: str, the tensor, where it is one.
+
+    Raises:
+        ValueError: always.
+    """
+    where = f"{str(path)!r}" + (f", tensor {tensor!r}" if tensor else "")
+    raise ValueError(f"{where}: {problem}. {cure}")
+
+
+@contextlib.contextmanager
+def refusing(path, what: str, tensor: str | None = None) -> Iterator[None]:
+    """Turns whatever a damaged file makes a reader raise into a ValueError.
+
+    Args:
+        path: the file.
+        what: str, what is read, for the message.
+        tensor: str, the tensor, where it is one.
+
+    Raises:
+        ValueError: in place of the errors of zip, zlib, struct, NumPy that
+            do not name the file.
+    """
+    try:
+        yield
+    except DAMAGE as error:
+        told = isinstance(error, (ValueError, OSError))
+        if told and str(path) in str(error):
+            raise  # it says already what is wrong where
+        cause = f"{type(error).__name__}: {error}"[:300]
+        where = f"{str(path)!r}" + (f", tensor {tensor!r}" if tensor else "")
+        raise ValueError(
+            f"{where}: {what} cannot be read ({cause}). The file is damaged "
+            "or of another kind than its name says: fetch it again."
+        ) from error
+
+
+LARGE = 2**20  # bytes; below, NumPy's own memory does
+PARTS = 2**18  # numbers that are looked at together
+
+
+def empty(
+    shape: tuple, dtype: np.dtype, order: Literal["C", "F"] = "C"
+) -> np.ndarray:
+    """An array to be filled, which a backend can take over as it is.
+
+    Large ones start at a page of their own: JAX takes arrays that start at a
+    multiple of 64 bytes without a copy, and memory goes back to the system as
+    soon as an array is gone, where malloc keeps what it may need again.
+
+    Args:
+        shape: tuple of int.
+        dtype: NumPy dtype.
+        order: "C", or "F" for the first axis to vary fastest.
+
+    Returns:
+        Array of that shape and dtype, its content undefined.
+    """
+    nbytes = math.prod(shape) * dtype.itemsize
+    if nbytes < LARGE:
+        return np.empty(shape, dtype, order)
+    # Shared pages, the default of Unix, are slower to come by.
+    private = getattr(mmap, "MAP_PRIVATE", None)
+    flags = {} if private is None else {"flags": private | mmap.MAP_ANONYMOUS}
+    pages = np.frombuffer(mmap.mmap(-1, nbytes, **flags), dtype)
+    return pages.reshape(shape, order=order)
+
+
+def stacked(arrays: list, axis: int) -> np.ndarray:
+    """`numpy.stack` into an array of `empty`.
+
+    Args:
+        arrays: arrays of one shape and dtype.
+        axis: int, below zero, of the result.
+
+    Returns:
+        Array of one more axis than theirs.
+    """
+    shape = list(arrays[0].shape)
+    shape.insert(len(shape) + 1 + axis, len(arrays))
+    return np.stack(arrays, axis, out=empty(tuple(shape), arrays[0].dtype))
+
+
+def is_finite(array: np.ndarray) -> bool:
+    """Whether no number is NaN or infinite, without a copy of the array.
+
+    Args:
+        array: array of floating point.
+
+    Returns:
+        bool.
+    """
+    flat = array.reshape(-1, order="A")  # a view of what has just been read
+    return all(
+        np.isfinite(flat[i : i + PARTS]).all()
+        for i in range(0, flat.size, PARTS)
+    )
+
 
 MAX_TENSORS = 100_000
 MAX_DIMENSIONS = 8
@@ -131,3 +275,61 @@ def check_plausible(path, name: str, shape: tuple, dtype, nbytes: int) -> None:
             "The file is damaged: fetch it again.",
             name,
         )
+
+
+MAX_STACK = 1000
+
+
+STACKED = r"Transformer/encoderblock/(.*)"
+
+
+def is_stacked(file) -> bool:
+    """Whether the file stacks its blocks."""
+    return any(re.search(STACKED, name) for name in file.tensors)
+
+
+def unstacked(file, tensors):
+    """Takes apart blocks that are stacked along a first axis."""
+    result = {}
+    for name, tensor in tensors.items():
+        match = re.fullmatch(STACKED, name)
+        if not match:
+            result[name] = tensor
+            continue
+        depth = (*tensor.shape, 0)[0]
+        if not 1 <= depth <= MAX_STACK:
+            refuse(
+                file.path,
+                f"stacks {depth} blocks",
+                "The file is damaged: fetch it again.",
+                name,
+            )
+        stack = Stack(tensor, depth)
+        for i in range(depth):
+            result[f"Transformer/encoderblock_{i}/{match[1]}"] = Tensor(
+                tensor.shape[1:], tensor.dtype, stack.reader(i)
+            )
+    return result
+
+
+class Stack:
+    """Reads a stacked tensor once for all blocks that take their part."""
+
+    def __init__(self, tensor, depth):
+        self.tensor = tensor
+        self.array = None
+        self.waiting = set()
+        self.depth = depth
+
+    def reader(self, i):
+        def read():
+            if self.array is None:
+                self.array = self.tensor.read()
+                self.waiting = set(range(self.depth))
+            part = self.array[i].copy()
+            self.waiting.discard(i)
+            if not self.waiting:
+                self.array = None
+            return part
+
+        return read

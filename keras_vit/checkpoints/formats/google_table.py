@@ -5,7 +5,7 @@ models_resnet.py, models_mixer.py), google-research/big_vision
 (models/vit.py, models/bit_paper.py).
 """
 
-from keras_vit.checkpoints.formats.rows import flax_dense, flax_norm
+from keras_vit.checkpoints.formats.transforms import flax_dense, flax_norm
 
 __all__ = ["BIG_VISION", "BIT", "GOOGLE", "MIXER", "PREFIX_WITHOUT_POSITION"]
 

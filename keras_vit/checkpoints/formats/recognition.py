@@ -1,17 +1,192 @@
-"""Finds the format of a file by the names of its tensors."""
+"""Matches names against the patterns of a table."""
 
 import dataclasses
+import functools
 import math
 import re
+from collections.abc import Iterable
 
-from keras_vit.checkpoints.containers.errors import refuse
-from keras_vit.checkpoints.containers.stack import unstacked
-from keras_vit.checkpoints.containers.tensors import TensorFile, check_dtype
-from keras_vit.checkpoints.formats.formats_table import FORMATS
-from keras_vit.checkpoints.formats.naming import paths_of
-from keras_vit.checkpoints.formats.source import Source
+import numpy as np
 
-__all__ = ["listed", "recognise"]
+from keras_vit.checkpoints.containers.tensors import (
+    TensorFile,
+    check_dtype,
+    refuse,
+    unstacked,
+)
+from keras_vit.checkpoints.formats.formats_table import FORMATS, Format
+from keras_vit.checkpoints.formats.transforms import TRANSFORMS, Facts
+
+__all__ = [
+    "Row",
+    "Source",
+    "listed",
+    "paths_of",
+    "recognise",
+    "row_of",
+]
+
+DIGITS = {"uu": r"\d\d+"}
+NUMBER = r"0|[1-9]\d{0,3}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """Where one weight of ours is in a file.
+
+    Args:
+        names: tuple of str, the tensors in the file.
+        transform: str, name of the transform from them to ours.
+    """
+
+    names: tuple
+    transform: str
+
+
+def row_of(path: str, table: dict) -> Row | None:
+    """The row for one weight of ours.
+
+    Args:
+        path: str, path of our weight.
+        table: dict, see `rows`.
+
+    Returns:
+        The `Row`, its placeholders filled in; None when the table has none.
+    """
+    for pattern in table:
+        if match := expression(pattern).fullmatch(path):
+            return filled(table[pattern], numbers(match.groupdict()))
+    return None
+
+
+def paths_of(names: Iterable, table: dict) -> tuple[dict, list]:
+    """The weights of ours that tensors of a file belong to.
+
+    Args:
+        names: str, names in the file.
+        table: dict, see `rows`.
+
+    Returns:
+        (dict from our path to `Row`, list of names that no row knows). A
+        path is there when at least one of its tensors is.
+    """
+    found, unknown = {}, []
+    for name in names:
+        path = path_of(name, table)
+        if path is None:
+            unknown.append(name)
+        elif row := row_of(path, table):
+            found[path] = row
+    return found, unknown
+
+
+def path_of(name, table):
+    for ours, (theirs, _) in table.items():
+        for pattern in as_tuple(theirs):
+            if match := expression(pattern).fullmatch(name):
+                return ours.format(**numbers(match.groupdict()))
+    return None
+
+
+def filled(row, values):
+    theirs, transform = row
+    names = tuple(name.format(**values) for name in as_tuple(theirs))
+    return Row(names, transform)
+
+
+def as_tuple(theirs):
+    return (theirs,) if isinstance(theirs, str) else theirs
+
+
+@functools.cache
+def expression(pattern):
+    """Regular expression of a pattern with placeholders."""
+    parts = re.split(r"\{(\w+)\}", pattern)
+    parts[::2] = map(re.escape, parts[::2])
+    parts[1::2] = [
+        f"(?P<{key}>{DIGITS.get(key, NUMBER)})" for key in parts[1::2]
+    ]
+    return re.compile("".join(parts))
+
+
+def numbers(groups):
+    """All placeholders from those that a pattern had."""
+    values: dict = {key: int(text) for key, text in groups.items()}
+    for key in ("s", "u"):
+        if f"{key}0" in values:
+            values[key] = values[f"{key}0"] + 1
+        elif 2 * key in values:
+            values[key] = values[2 * key]
+        if key in values:
+            values[f"{key}0"] = values[key] - 1
+            values[2 * key] = f"{values[key]:02d}"
+    return values
+
+
+@dataclasses.dataclass
+class Configured:
+    """What a file says of its model.
+
+    Args:
+        fields: dict, arguments of the config of the family.
+        facts: `Facts` for the transforms.
+        grid: (rows, columns) of the patches, None without positions.
+        notes: list of str, what was assumed because the file cannot tell.
+    """
+
+    fields: dict
+    facts: Facts
+    grid: tuple | None = None
+    notes: list = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Source:
+    """A file of a known format.
+
+    Args:
+        file: the `TensorFile`, its names those of the format's table.
+        format: the `Format`.
+        features: set of str, the variants of the table that hold here.
+        rows: dict from our path to its `Row`.
+        dropped: names in the file that hold no weight of the model.
+        configured: the config, where the file holds one of ours.
+    """
+
+    file: TensorFile
+    format: Format
+    features: set
+    rows: dict
+    dropped: list
+    configured: Configured | None = None
+
+    def shape_of(self, path: str, facts: Facts) -> tuple:
+        """Shape of one weight, in our layout, without reading it."""
+        row = self.rows[path]
+        # One byte repeated: transforms of it take next to no memory.
+        arrays = [
+            np.broadcast_to(np.uint8(0), self.file.tensors[name].shape)
+            for name in row.names
+        ]
+        return self._transformed(row, arrays, facts).shape
+
+    def read(self, path: str, facts: Facts) -> np.ndarray:
+        """Reads one weight as float32, in our layout."""
+        row = self.rows[path]
+        arrays = [self.file.read(name) for name in row.names]
+        return self._transformed(row, arrays, facts)
+
+    def _transformed(self, row, arrays, facts):
+        try:
+            return TRANSFORMS[row.transform].load(arrays, facts)
+        except (ValueError, IndexError) as error:
+            shapes = {name: self.file.tensors[name].shape for name in row.names}
+            raise ValueError(
+                f"{self.file.path!r}: the shapes {shapes} are not those of a "
+                f"{self.format.name} file ({error}). Check that num_heads="
+                f"{facts.num_heads} is right, or fetch the file again."
+            ) from error
+
 
 # Where the parameters are in files of Flax and torch, tried in turn.
 PREFIXES = (

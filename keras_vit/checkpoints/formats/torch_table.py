@@ -5,7 +5,7 @@ resnetv2.py), transformers 5.23.0 (models/vit, deit, bit) and 4.40.2
 (vit_hybrid), torchvision (models/vision_transformer.py).
 """
 
-from keras_vit.checkpoints.formats.rows import (
+from keras_vit.checkpoints.formats.transforms import (
     torch_convolution,
     torch_dense,
     torch_norm,

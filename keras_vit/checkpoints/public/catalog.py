@@ -36,10 +36,9 @@ from keras_vit.checkpoints.public.catalog_table import (
     RECOMMENDED,
     WITHOUT_WEIGHTS,
 )
-from keras_vit.checkpoints.public.entry import Entry, Preprocessing
-from keras_vit.checkpoints.public.published import ENTRIES, augreg_entry
+from keras_vit.checkpoints.public.published import ENTRIES, Entry, augreg_entry
 
-__all__ = ["Entry", "Preprocessing", "entries", "find"]
+__all__ = ["entries", "find"]
 
 MODELS = tuple(sorted({entry.model for entry in ENTRIES.values()}))
 

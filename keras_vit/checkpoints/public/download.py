@@ -1,25 +1,250 @@
-"""Public files in the cache of Keras.
+"""Whether the bytes that came are those that were published.
 
 `keras.utils.get_file` neither resumes nor tries again, and verifies only after
 it gave the file its name. So the file is put, verified, where `get_file` keeps
 its files, and `get_file` then finds it there.
 """
 
+import base64
 import contextlib
 import dataclasses
+import email.utils
+import hashlib
+import http.client
 import os
+import re
+import shutil
+import ssl
 import tempfile
+import time
+import urllib.error
+import urllib.request
+from email.message import Message
 from pathlib import Path
 
 import keras
 
-from keras_vit.checkpoints.public.integrity import (
-    digests_of_server,
-    file_digest,
-)
-from keras_vit.checkpoints.public.receive import receive
+__all__ = [
+    "Download",
+    "check_beginning",
+    "digests_of_server",
+    "file_digest",
+    "is_offline",
+    "keras_home",
+    "receive",
+]
 
-__all__ = ["Download", "is_offline", "keras_home"]
+ZIP = rb"PK\x03\x04"
+HDF5 = rb"\x89HDF\r\n\x1a\n"
+# Eight bytes that are the length of the header, which is JSON.
+SAFETENSORS = rb".{6}\x00\x00\{"
+BEGINNINGS = {
+    ".npz": ZIP,
+    ".keras": ZIP,
+    ".h5": HDF5,
+    ".safetensors": SAFETENSORS,
+}
+
+
+def check_beginning(beginning: bytes, file_name: str) -> None:
+    """Raises a ValueError unless a file begins as its kind does.
+
+    Args:
+        beginning: bytes, at least 16 unless the file is shorter.
+        file_name: str; of an unknown suffix any kind of weights is right.
+
+    Example:
+        >>> check_beginning(b"PK\\x03\\x04", "ViT-B_16.npz")
+    """
+    every = b"|".join(BEGINNINGS.values())
+    expected = BEGINNINGS.get(Path(file_name).suffix, every)
+    if not re.match(expected, beginning, re.DOTALL):
+        raise ValueError(
+            f"{file_name} is no file of weights: it begins with "
+            f"{beginning[:16]!r}. Is it a web page, for signing in perhaps?"
+        )
+
+
+def file_digest(path: str | Path, algorithm: str = "sha256") -> str:
+    """The digest of a file, read in pieces.
+
+    Args:
+        path: str or Path.
+        algorithm: str, "sha256" or "md5".
+
+    Returns:
+        str of hexadecimal digits.
+
+    Example:
+        >>> len(file_digest("ViT-B_16.npz"))
+        64
+    """
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
+
+
+def digests_of_server(headers: Message) -> dict[str, str]:
+    """Digests that Google's storage sends along, by algorithm.
+
+    Args:
+        headers: of the response.
+
+    Returns:
+        {"md5": hexadecimal digits}, or empty. Its CRC32C is not used.
+
+    Example:
+        >>> headers = Message()
+        >>> headers["x-goog-hash"] = "md5=1B2M2Y8AsgTpgAmY7PhCfg=="
+        >>> digests_of_server(headers)
+        {'md5': 'd41d8cd98f00b204e9800998ecf8427e'}
+    """
+    items = ",".join(headers.get_all("x-goog-hash", [])).split(",")
+    pairs = (item.strip().partition("=") for item in items)
+    return {
+        algorithm: base64.b64decode(value).hex()
+        for algorithm, _, value in pairs
+        if algorithm == "md5"
+    }
+
+
+CHUNK = 1 << 20
+ATTEMPTS = 4
+TIMEOUT = 60  # Seconds without a byte.
+RETRIED_STATUS = {408, 416, 425, 429, 500, 502, 503, 504}
+NETWORK_ERRORS = (
+    urllib.error.URLError,
+    http.client.HTTPException,
+    ConnectionError,
+    TimeoutError,
+    ssl.SSLError,
+)
+
+
+def receive(
+    url: str, part: Path, *, file_name: str, num_bytes: int | None = None
+) -> Message:
+    """Appends to a file what it lacks, in as many attempts as it takes.
+
+    Args:
+        url: str, https address.
+        part: Path of a file that exists: empty, or what an earlier attempt
+            left. It stays when an attempt fails.
+        file_name: str, whose suffix tells how the file begins.
+        num_bytes: int, its size, or None if that is not known.
+
+    Returns:
+        The headers of the last response.
+
+    Raises:
+        OSError: the server does not answer or has no such file, or there is
+            no space.
+        ValueError: the server has another file.
+
+    Example:
+        >>> receive("https://host/a.npz", Path("a.part"), file_name="a.npz")
+    """
+    failures = 0
+    most = _size(part)
+    while True:
+        before = _size(part)
+        try:
+            return _receive_once(url, part, file_name, num_bytes)
+        except NETWORK_ERRORS as error:
+            if _is_complete(error, before):
+                return error.headers  # pyright: ignore[reportAttributeAccessIssue]
+            _raise_if_final(error, url)
+            if getattr(error, "code", None) == 416:
+                os.truncate(part, 0)  # It is longer than the file.
+            # An attempt that brought something was no failure.
+            failures = 1 if _size(part) > most else failures + 1
+            most = max(most, _size(part))
+            if failures == ATTEMPTS:
+                raise OSError(f"{url} did not arrive: {error}") from error
+            time.sleep(2 ** (failures - 1))
+
+
+def _size(part):
+    return part.stat().st_size
+
+
+def _is_complete(error, size):
+    """Whether the server says that there is nothing behind `size` bytes."""
+    if getattr(error, "code", None) != 416:
+        return False
+    return error.headers.get("Content-Range") == f"bytes */{size}"
+
+
+def _raise_if_final(error, url):
+    reason = getattr(error, "reason", None)
+    code = getattr(error, "code", None)
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        raise OSError(f"The certificate of {url}: {reason}") from error
+    if code and code not in RETRIED_STATUS:
+        message = f"The server answers {code} for {url}: {reason}."
+        raise OSError(message) from error
+
+
+def _receive_once(url, part, file_name, num_bytes):
+    start = _size(part)
+    headers = {"Range": f"bytes={start}-"} if start else {}
+    request = urllib.request.Request(url, headers=headers)
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+        if url.startswith("https:") > response.url.startswith("https:"):
+            raise ValueError(f"{url} redirects to {response.url}.")
+        if response.status != 206:
+            start = 0  # The server gives no ranges.
+        elif _is_another_file(response.headers, part, start):
+            os.truncate(part, 0)
+            raise ConnectionError("The file changed during the download.")
+        length = response.headers["Content-Length"]
+        total = None if length is None else start + int(length)
+        _check_total(url, part, total, start, num_bytes)
+        size = _write(response, part, start, total, file_name)
+        if total is not None and size < total:
+            raise ConnectionError(f"{size:,} of {total:,} bytes came.")
+        return response.headers
+
+
+def _is_another_file(headers, part, start):
+    """Whether these bytes do not go on where the part ends."""
+    changed = email.utils.parsedate_to_datetime(
+        headers.get("Last-Modified") or email.utils.formatdate(0)
+    )
+    ours = f"bytes {start}-"
+    return (
+        not headers.get("Content-Range", ours).startswith(ours)
+        or changed.timestamp() > part.stat().st_mtime
+    )
+
+
+def _check_total(url, part, total, start, num_bytes):
+    if None not in (total, num_bytes) and total != num_bytes:
+        raise ValueError(
+            f"{url} has {total:,} bytes, and {num_bytes:,} are expected: it "
+            "is not the published file."
+        )
+    free = shutil.disk_usage(part.parent).free
+    if total is not None and total - start > free:
+        raise OSError(
+            f"{part.parent} has {free:,} bytes left, and {url} needs "
+            f"{total - start:,}. Make space, or set KERAS_HOME to a folder on "
+            "another disk."
+        )
+
+
+def _write(response, part, start, total, file_name):
+    progress = keras.utils.Progbar(total, unit_name="byte")
+    size = start
+    chunk = response.read(CHUNK)
+    if start == 0 and (chunk or not total):
+        check_beginning(chunk, file_name)
+    with part.open("ab" if start else "wb") as file:
+        while chunk:
+            file.write(chunk)
+            size += len(chunk)
+            progress.update(size)
+            chunk = response.read(CHUNK)
+    return size
 
 
 def is_offline() -> bool:

@@ -1,4 +1,7 @@
-"""From what `weights=` takes to a file or folder on this machine."""
+"""Weights that come with the package: names that need no network.
+
+`keras_vit/weights/README.md` says how they were made.
+"""
 
 import hashlib
 import os
@@ -8,10 +11,47 @@ from pathlib import Path
 
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.download import Download, is_offline
-from keras_vit.checkpoints.public.entry import Entry
-from keras_vit.checkpoints.public.shipped import shipped_path
+from keras_vit.checkpoints.public.published import Entry
 
-__all__ = ["cached_path", "resolve"]
+__all__ = [
+    "SHIPPED",
+    "cached_path",
+    "resolve",
+    "shipped_path",
+]
+
+FOLDER = Path(__file__).parents[2] / "weights"
+SHIPPED = {"fractals": "fractals.npz"}
+
+
+def shipped_path(name: str, model: str | None = None) -> str | None:
+    """The file of weights that come with the package.
+
+    Args:
+        name: str, what `weights=` takes; case does not matter.
+        model: str, the application that the weights are for, or None.
+
+    Returns:
+        Its path; None of any other name.
+
+    Raises:
+        ValueError: when they are asked for as those of an application.
+
+    Example:
+        >>> Path(shipped_path("fractals")).name
+        'fractals.npz'
+    """
+    file = SHIPPED.get(name.lower())
+    if file is None:
+        return None
+    if model is not None:
+        raise ValueError(
+            f"The weights {name!r} are of a small model without a name, not "
+            f"of {model}. Leave the model's name out (model.name in recipes), "
+            "or call keras_vit.load_checkpoint."
+        )
+    return str(FOLDER / file)
+
 
 # A file of several towers: `file.npz:img`.
 SUBTREE = re.compile(r"(?P<source>.+\.npz):(?P<subtree>[^/\\:]+)")

@@ -1,8 +1,8 @@
 """The entries of the catalogue, made from its rows."""
 
+import dataclasses
 import re
 
-from keras_vit.checkpoints.public import timm_names
 from keras_vit.checkpoints.public.catalog_table import (
     AUGREG,
     AUGREG_21K,
@@ -18,11 +18,170 @@ from keras_vit.checkpoints.public.catalog_table import (
     TASKS,
     TIMM,
     TIMM_AUGREG,
+    TIMM_MODELS,
     TIMM_RESULTS,
 )
-from keras_vit.checkpoints.public.entry import HUB, Entry, Preprocessing
 
-__all__ = ["ENTRIES", "augreg_entry"]
+__all__ = [
+    "ENTRIES",
+    "Entry",
+    "HUB",
+    "Preprocessing",
+    "augreg_entry",
+    "data_of",
+    "image_size_of",
+    "model_of",
+    "preprocessing_of",
+]
+
+
+HUB = "https://huggingface.co"
+
+
+@dataclasses.dataclass(frozen=True)
+class Preprocessing:
+    """How the published accuracy of a file was measured.
+
+    Attributes:
+        resize: str, "squash" to image_size x image_size whatever the aspect
+            ratio was, or "shorter_side" to image_size / crop_fraction and then
+            the central crop.
+        interpolation: str, "bilinear", "bicubic" or "area".
+        antialias: bool.
+        crop_fraction: float, of the resized image.
+        value_range: (float, float), what [0, 255] becomes.
+
+    Example:
+        >>> Preprocessing("squash", "bilinear").describe(384)
+        'resize to 384x384 (bilinear), [0, 255] to [-1, 1]'
+    """
+
+    resize: str
+    interpolation: str
+    antialias: bool = False
+    crop_fraction: float = 1.0
+    value_range: tuple[float, float] = (-1.0, 1.0)
+
+    def describe(self, image_size: int | None) -> str:
+        """One line for a person.
+
+        Args:
+            image_size: int, pixels; None where any size will do.
+
+        Returns:
+            str.
+        """
+        how = self.interpolation + (", antialiased" if self.antialias else "")
+        low, high = self.value_range
+        scaling = f"[0, 255] to [{low:g}, {high:g}]"
+        if image_size is None:
+            return f"any size ({how}), {scaling}"
+        if self.resize == "squash":
+            return f"resize to {image_size}x{image_size} ({how}), {scaling}"
+        shorter = int(image_size / self.crop_fraction)
+        crop = f"central {image_size}x{image_size}"
+        return f"shorter side to {shorter} ({how}), {crop}, {scaling}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One public file, or one repository with a config and its tensors.
+
+    Attributes:
+        model: str, the application, such as "ViT_B16".
+        name: str, what `weights=` takes.
+        url: str, https address of the file, or of the repository's page.
+        classes: int, of the classification layer in the file, 0 for none.
+        labels: str, order of the classes: "imagenet", "imagenet21k", or None.
+        image_size: int, pixels, or None where there is no one size (BiT).
+        preprocessing: Preprocessing of the published accuracy.
+        top1: float, published accuracy on ImageNet in per cent, or None.
+        top1_source: str, who published it.
+        licence: str, SPDX.
+        num_bytes: int, exact size, or None.
+        mebibytes: float, size as printed by the publisher, or None.
+        sha256: str, 64 hexadecimal digits, or None.
+        head_is_zero: bool, the classification layer was set to zero before
+            publication, so that its logits tell nothing.
+        same_weights_as: str, name of the original file of these weights.
+        address_verified: bool, False where the address follows a documented
+            rule but nobody was seen to load it.
+        aliases: tuple of str, other names.
+
+    Example:
+        >>> catalog.find("ViT_B16", "imagenet").top1
+        85.49
+    """
+
+    model: str
+    name: str
+    url: str
+    classes: int
+    labels: str | None
+    image_size: int | None
+    preprocessing: Preprocessing
+    top1: float | None = None
+    top1_source: str | None = None
+    licence: str = "Apache-2.0"
+    num_bytes: int | None = None
+    mebibytes: float | None = None
+    sha256: str | None = None
+    head_is_zero: bool = False
+    same_weights_as: str | None = None
+    address_verified: bool = True
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Name that tells the model too, such as "ViT_B16/imagenet21k"."""
+        return self.name if self.is_repository else f"{self.model}/{self.name}"
+
+    @property
+    def is_repository(self) -> bool:
+        """Whether `url` is a repository on huggingface.co."""
+        return self.url.startswith(HUB)
+
+    @property
+    def file_name(self) -> str:
+        """Name in the cache: unlike the files' own, no two are the same."""
+        return f"{self.model}_{self.name.replace('/', '_')}.npz"
+
+    @property
+    def approximate_mebibytes(self) -> float | None:
+        """Size in MiB, from `num_bytes` where it is known."""
+        if self.num_bytes is None:
+            return self.mebibytes
+        return self.num_bytes / 2**20
+
+
+def model_of(timm_name: str) -> str:
+    """The application: "vit_base_patch16_224.orig_in21k" is ViT_B16."""
+    architecture = timm_name.split(".")[0]
+    return TIMM_MODELS[re.sub(r"_(224|384)$", "", architecture)]
+
+
+def data_of(timm_name: str) -> str | None:
+    """Data of the classes; timm ships the original 21k files without head."""
+    if timm_name.endswith("orig_in21k"):
+        return None
+    return "imagenet21k" if timm_name.endswith("_in21k") else "imagenet2012"
+
+
+def image_size_of(timm_name: str) -> int:
+    """Pixels that timm evaluates at: BiT fine-tuned at more than it says."""
+    if re.match(r"resnetv2.*goog_in21k_ft_in1k$", timm_name):
+        return 480 if "152x4" in timm_name else 448
+    return 384 if "_384" in timm_name else 224
+
+
+def preprocessing_of(timm_name: str) -> Preprocessing:
+    """transforms_imagenet_eval of timm: PIL, shorter side, central crop."""
+    small_crop = 0.9 if timm_name.startswith("vit_") else 0.875
+    crop = small_crop if image_size_of(timm_name) == 224 else 1.0
+    bilinear = re.match(r"resnetv2.*goog_in21k", timm_name)
+    interpolation = "bilinear" if bilinear else "bicubic"
+    return Preprocessing("shorter_side", interpolation, True, crop)
+
 
 STORAGE = "https://storage.googleapis.com"
 
@@ -171,7 +330,7 @@ def _file(model, name, path, **fields):
     measured = {"image_size": 224, **_measured()}
     if timm_name:
         measured = {
-            "image_size": timm_names.image_size_of(timm_name),
+            "image_size": image_size_of(timm_name),
             "aliases": (timm_name,),
             **_measured_by_timm(timm_name, TIMM[timm_name][1]),
         }
@@ -190,15 +349,15 @@ def _repositories():
     rows = {name: (ours, top1) for name, (ours, _, top1) in TIMM_AUGREG.items()}
     for name, (original, top1) in {**rows, **TIMM}.items():
         yield Entry(
-            model=timm_names.model_of(name),
+            model=model_of(name),
             name=f"timm/{name}",
             url=f"{HUB}/timm/{name}",
-            **CLASSES[timm_names.data_of(name)],
-            image_size=timm_names.image_size_of(name),
+            **CLASSES[data_of(name)],
+            image_size=image_size_of(name),
             **_measured(
                 top1,
                 TIMM_RESULTS if top1 else None,
-                timm_names.preprocessing_of(name),
+                preprocessing_of(name),
             ),
             same_weights_as=original,
         )
@@ -229,13 +388,13 @@ def _measured(top1=None, top1_source=None, preprocessing=SQUASH):
 def _measured_by_timm(timm_name, top1):
     if top1 is None:
         return _measured()
-    rule = timm_names.preprocessing_of(timm_name)
+    rule = preprocessing_of(timm_name)
     return _measured(top1, f"{TIMM_RESULTS}: {timm_name}", rule)
 
 
 # Model and name of an original file: timm's name of the same weights.
 TIMM_NAMES = {
-    (timm_names.model_of(timm_name), name): timm_name
+    (model_of(timm_name), name): timm_name
     for timm_name, (name, _) in TIMM.items()
     if name
 }

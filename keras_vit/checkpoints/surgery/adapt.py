@@ -1,4 +1,7 @@
-"""How a weight of a file becomes one of another shape in the model."""
+"""The config of a model that differs from the file's.
+
+Axes: C channels, D hidden dimension, h and w height and width of a patch.
+"""
 
 import dataclasses
 import re
@@ -6,16 +9,142 @@ from collections.abc import Callable
 
 import numpy as np
 
-from keras_vit.checkpoints.surgery.patch_resize import (
-    adapt_channels,
-    resize_patches,
-)
+from keras_vit.checkpoints.formats.recognition import Configured
 from keras_vit.checkpoints.surgery.resample import (
     resample_position_embedding,
     resize_matrix,
 )
 
-__all__ = ["Adapter", "adapter"]
+__all__ = [
+    "Adapter",
+    "adapt_channels",
+    "adapted_fields",
+    "adapter",
+    "resize_patches",
+]
+
+
+def adapted_fields(
+    configured: Configured,
+    family: str,
+    *,
+    classes: int | None,
+    input_shape: tuple | None,
+    include_top: bool,
+    keep_representation: bool,
+    overrides: dict,
+) -> dict:
+    """Fields of the config that a user wants of a file.
+
+    Args:
+        configured: what the file says.
+        family: "vit", "mixer", "bit" or "variant".
+        classes: int or None, see `load_checkpoint`, as the rest.
+        input_shape: (height, width, channels) or None.
+        include_top: bool.
+        keep_representation: bool.
+        overrides: dict, other fields; they come last.
+
+    Returns:
+        dict of fields for the config of the family.
+
+    Raises:
+        ValueError: for an input_shape that is none, or classes that are no
+            number.
+    """
+    fields = dict(configured.fields)
+    if input_shape is not None:
+        fields |= input_fields(input_shape, family)
+    if classes is not None:
+        fields |= head_fields(fields, classes, keep_representation)
+    if not include_top:
+        fields |= {"num_classes": 0, "pooling": "none"}
+        if "representation_dim" in fields:
+            fields["representation_dim"] = 0
+    if overrides.get("pooling") == "avg":
+        overrides = {**overrides, "pooling": "mean"}
+    if fields.get("pooling") == "token" and overrides.get("pooling") in (
+        "mean",
+        "max",
+    ):
+        # As the original does it: what pools patches has no class token.
+        fields["class_token"] = False
+    if overrides.get("pooling") == "token":
+        fields["class_token"] = True
+        fields["norm_after_pooling"] = False
+    return fields | overrides
+
+
+def input_fields(input_shape, family) -> dict:
+    shape = tuple(input_shape)
+    sizes = shape[2:] if family == "bit" else shape
+    if len(shape) != 3 or not all(type(x) is int and x > 0 for x in sizes):
+        raise ValueError(
+            "input_shape must be (height, width, channels), channels last. "
+            f"Received: input_shape={input_shape!r}. Give for example "
+            "input_shape=(384, 384, 3)."
+        )
+    return {"image_size": shape[:2], "channels": shape[2]}
+
+
+def head_fields(fields, classes, keep_representation) -> dict:
+    if type(classes) is not int or classes < 0:
+        raise ValueError(
+            "classes must be the number of classes, or 0 for features. "
+            f"Received: classes={classes!r}."
+        )
+    dropped = classes != fields["num_classes"] and not keep_representation
+    if dropped and fields.get("representation_dim"):
+        return {"num_classes": classes, "representation_dim": 0}
+    return {"num_classes": classes}
+
+
+def resize_patches(kernel: np.ndarray, patch_size: tuple) -> np.ndarray:
+    """Resizes a patch embedding by the pseudo-inverse of resizing patches.
+
+    "FlexiViT: One Model for All Patch Sizes" (arXiv:2212.08013, section
+    3.4): the new weights give resized patches the embeddings that the old
+    ones give the patches, exactly when patches grow, in the least squares
+    otherwise. Patches are resized bilinearly.
+
+    Args:
+        kernel: float array (h, w, C, D).
+        patch_size: (height, width) that is wanted.
+
+    Returns:
+        float32 array (height, width, C, D).
+    """
+    # Resizing is separable, so its pseudo-inverse is too.
+    rows, columns = (
+        np.linalg.pinv(resize_matrix(old, new, "linear"))
+        for old, new in zip(kernel.shape[:2], patch_size, strict=True)
+    )  # (h, height), (w, width)
+    resized = np.einsum("hH,wW,hwcd->HWcd", rows, columns, kernel)
+    return resized.astype("float32")
+
+
+def adapt_channels(kernel: np.ndarray, channels: int) -> np.ndarray:
+    """Adapts the first convolution to another number of channels.
+
+    timm's rule: one channel gets the sum over the old ones, so that a grey
+    image gives what it gave as RGB; more get the old ones in turn, scaled so
+    that the sum stays about the same.
+
+    Args:
+        kernel: float array (h, w, C, D).
+        channels: int.
+
+    Returns:
+        float32 array (h, w, channels, D).
+    """
+    old = kernel.shape[2]
+    if channels == 1:
+        adapted = kernel.sum(axis=2, keepdims=True)
+    else:
+        repeats = -(-channels // old)
+        adapted = np.tile(kernel, (1, 1, repeats, 1))[:, :, :channels]
+        adapted = adapted * (old / channels)
+    return adapted.astype("float32")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,17 +1,17 @@
 """Where a run computes: devices, hosts, and how they share the work."""
 
-from keras_vit.training.distribution.choice import (
-    DISTRIBUTIONS,
-    Distribution,
-    setup,
-)
-from keras_vit.training.distribution.state import (
+from keras_vit.training.distribution.backend_state import (
     collect,
     devices,
     peak_memory,
     random_states,
     set_random_states,
     sync_state,
+)
+from keras_vit.training.distribution.devices import (
+    DISTRIBUTIONS,
+    Distribution,
+    setup,
 )
 
 __all__ = [

@@ -7,26 +7,33 @@ run of one process.
 import contextlib
 import itertools
 import json
+import os
+import re
+import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import keras
 import numpy as np
 
 from keras_vit.data import Share
-from keras_vit.training.distribution import multiworker
-from keras_vit.training.distribution import start as starting
+from keras_vit.training.distribution import tf_distribute
+from keras_vit.training.distribution.start import place_in_tf_config, start_jax
 
 __all__ = [
+    "LostProcessError",
     "agreed",
     "by_process",
+    "explaining_loss",
     "gathered",
     "is_first",
+    "leave",
     "place",
     "share",
     "start",
     "to_numpy",
 ]
+
 
 WEEK = 7 * 24 * 3600 * 1000  # milliseconds that the first may take alone
 
@@ -43,10 +50,10 @@ def start(choice: str) -> None:
         ValueError: when the environment is wrong, or it is too late.
     """
     if keras.backend.backend() == "jax":
-        starting.start_jax()
+        start_jax()
     tensorflow = keras.backend.backend() == "tensorflow"
     if tensorflow and (place()[1] > 1 or choice == "multiworker"):
-        multiworker.strategy()
+        tf_distribute.strategy()
 
 
 def place() -> tuple[int, int]:
@@ -62,7 +69,7 @@ def place() -> tuple[int, int]:
         # Asked before the start, JAX would go on alone.
         if jax.distributed.is_initialized():
             return jax.process_index(), jax.process_count()
-    return starting.place_in_tf_config() or (0, 1)
+    return place_in_tf_config() or (0, 1)
 
 
 def is_first() -> bool:
@@ -88,7 +95,7 @@ def by_process(devices: list[str]) -> list[list[str]]:
     if count == 1:
         return [devices]
     if keras.backend.backend() == "tensorflow":
-        own = devices[: len(multiworker.strategy().extended.worker_devices)]
+        own = devices[: len(tf_distribute.strategy().extended.worker_devices)]
         return [[f"process {i} {name}" for name in own] for i in range(count)]
     import jax
 
@@ -147,7 +154,7 @@ def agreed(function: Callable[[], Any]) -> Any:
 
 def _shared(text):
     if keras.backend.backend() == "tensorflow":
-        return multiworker.shared_text(text)
+        return tf_distribute.shared_text(text)
     # Nothing public waits for longer than a collective may take.
     from jax._src.distributed import global_state
 
@@ -204,3 +211,73 @@ def gathered(model) -> Iterator[None]:
     finally:
         for variable, value in spread:
             variable._value = value
+
+
+# What backends say when they no longer hear of another process.
+LOST = (
+    r"gloo|nccl|unavailable|aborted|deadline.exceeded|connection|socket closed"
+    r"|coordination.?service|heartbeat|unhealthy|cancelled"
+)
+
+EXIT_CODE = 1
+
+
+class LostProcessError(ConnectionError):
+    """Another process of the run has ended, or cannot be reached.
+
+    Example:
+        >>> raise LostProcessError("Give the same command to all again.")
+    """
+
+
+@contextlib.contextmanager
+def explaining_loss(run_dir) -> Iterator[None]:
+    """Says what to do where another process of the run is gone.
+
+    Args:
+        run_dir: the run folder.
+
+    Raises:
+        LostProcessError: instead of what the backend raises.
+
+    Example:
+        >>> with explaining_loss("runs/digits"):
+        ...     model.fit(batches)
+    """
+    try:
+        yield
+    except Exception as error:
+        about = f"{type(error).__name__} {error}"
+        # Python's own errors are of this process: a download, for instance.
+        own = isinstance(error, (ValueError, FloatingPointError, OSError))
+        if place()[1] == 1 or own or not re.search(LOST, about, re.IGNORECASE):
+            raise
+        raise LostProcessError(
+            "Another process of the run has ended or cannot be reached; its "
+            "own output says why. The last checkpoint is whole. End the "
+            "processes that are left, and give the same command to all again "
+            f"to continue in {str(run_dir)!r}. ({_first_line(error)})"
+        ) from error
+
+
+def _first_line(error):
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    known = [line for line in lines if re.search(LOST, line, re.IGNORECASE)]
+    return (known or lines or [type(error).__name__])[0].strip()
+
+
+def leave(message: str) -> NoReturn:
+    """Ends this process, which others no longer hear, at once.
+
+    JAX would wait for them before it ends, and then say the same at length.
+
+    Args:
+        message: the reason.
+
+    Example:
+        >>> leave("Another process of the run has ended.")
+    """
+    print(f"error: {message}", file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(EXIT_CODE)

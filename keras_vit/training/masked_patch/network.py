@@ -9,7 +9,7 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_vit.layers.base import ConfiguredLayer
+from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.models import VisionTransformer
 from keras_vit.training.masked_patch.batches import LEVELS
 from keras_vit.training.masked_patch.config import CELLS

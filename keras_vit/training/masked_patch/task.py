@@ -10,7 +10,6 @@ import keras
 from keras_vit.data import Share
 from keras_vit.models import ViTConfig
 from keras_vit.training import build, inputs
-from keras_vit.training.architectures import config_of
 from keras_vit.training.masked_patch.batches import (
     MaskedBatches,
     MaskedStream,
@@ -18,6 +17,7 @@ from keras_vit.training.masked_patch.batches import (
 )
 from keras_vit.training.masked_patch.config import CELLS
 from keras_vit.training.masked_patch.network import headless, masked_network
+from keras_vit.training.model_config import config_of
 from keras_vit.training.task import Task
 
 __all__ = ["MASKED_PATCH", "masked_batches"]

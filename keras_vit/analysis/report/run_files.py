@@ -1,0 +1,210 @@
+"""Reading of what a run folder holds, none of which must be there.
+
+Axes: N images, M of them that are shown, H and W height and width, C
+channels, K classes, T the most probable classes.
+"""
+
+import csv
+import json
+import os
+import pathlib
+import zipfile
+import zlib
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "FILES",
+    "Kept",
+    "RunFiles",
+    "write_augmented",
+]
+
+
+class RunFiles:
+    """The files of a run folder by name, read when they are asked for.
+
+    Args:
+        folder: the run folder.
+
+    Attributes:
+        problems: dict from the name of a file that was asked for and is not
+            there, or cannot be read, to the reason.
+
+    Raises:
+        ValueError: there is no such folder.
+
+    Example:
+        >>> RunFiles("runs/quickstart").read("result.json")["test_accuracy"]
+    """
+
+    def __init__(self, folder: str | os.PathLike):
+        self.folder = pathlib.Path(folder)
+        self.problems: dict[str, str] = {}
+        self._contents: dict[str, Any] = {}
+        if not self.folder.is_dir():
+            raise ValueError(
+                f"There is no folder {str(folder)!r}. Give the folder of a "
+                "run, --run_dir of the recipe."
+            )
+
+    def read(self, name: str) -> Any:
+        """Reads a file once.
+
+        Args:
+            name: a key of `FILES`.
+
+        Returns:
+            What its row of `FILES` makes of it; None where there is no such
+            file or it cannot be read, which `problems` then tells.
+        """
+        if name not in self._contents:
+            self._contents[name] = self._attempt(name)
+        return self._contents[name]
+
+    def _attempt(self, name):
+        try:
+            return FILES[name](self.folder / name)
+        except FileNotFoundError:
+            self.problems[name] = "is not in this folder"
+        except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+            self.problems[name] = f"cannot be read: {error}"
+        return None
+
+
+class Kept:
+    """The same of contents that are in memory, for a page without a run.
+
+    Args:
+        contents: name to content.
+
+    Attributes:
+        problems: dict, empty.
+
+    Example:
+        >>> Kept({"class_names.json": ["cat", "dog"]}).read("class_names.json")
+        ['cat', 'dog']
+    """
+
+    def __init__(self, contents: dict[str, Any]):
+        self.contents = contents
+        self.problems: dict[str, str] = {}
+
+    def read(self, name: str) -> Any:
+        """The content of a name, None of others."""
+        return self.contents.get(name)
+
+
+def write_augmented(path: str | os.PathLike, images, labels) -> None:
+    """Keeps a sample of what a model is trained on for the report.
+
+    Args:
+        path: the file, augmented.npz in the run folder.
+        images: array of shape (M, H, W, C), values in [0, 255].
+        labels: float array of shape (M, K), shares of the classes; several
+            above 0 where images were mixed.
+
+    Raises:
+        ValueError: the shapes do not fit together.
+
+    Example:
+        >>> images, labels = next(iter(stream.from_step(0)))
+        >>> write_augmented("augmented.npz", images[:24], labels[:24])
+    """
+    images, labels = np.asarray(images), np.asarray(labels, "float32")
+    if images.ndim != 4 or labels.ndim != 2 or len(images) != len(labels):
+        raise ValueError(
+            "Expected images of shape (M, H, W, C) and labels of shape (M, "
+            f"K). Received: shapes {images.shape} and {labels.shape}."
+        )
+    pixels = np.clip(np.rint(images), 0, 255).astype("uint8")
+    with open(path, "wb") as file:
+        np.savez_compressed(file, images=pixels, labels=labels)
+
+
+def _text(path):
+    return path.read_text(encoding="utf-8")
+
+
+def _json(kind):
+    def read(path):
+        content = json.loads(_text(path))
+        if not isinstance(content, kind):
+            raise ValueError(f"it holds no {kind.__name__}")
+        return content
+
+    return read
+
+
+def _json_lines(path):
+    # A run that was killed may have left half a line at the end.
+    lines = _text(path).rpartition("\n")[0]
+    return [json.loads(line) for line in lines.splitlines()]
+
+
+def _csv(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return [
+            {name: _number(value) for name, value in row.items()}
+            for row in csv.DictReader(file)
+        ]
+
+
+def _class_table(path):
+    """As `_csv`, but the name of a class stays a name if it is a number."""
+    with open(path, newline="", encoding="utf-8") as file:
+        return [
+            {"class": row.pop("class", "")}
+            | {name: _number(value) for name, value in row.items()}
+            for row in csv.DictReader(file)
+        ]
+
+
+def _number(text):
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return None
+
+
+def _arrays(*required, unless=None):
+    """Reads arrays, of which none is required where there is `unless`."""
+
+    def read(path):
+        # NumPy leaves a file open that is no archive.
+        with (
+            open(path, "rb") as file,
+            np.load(file, allow_pickle=False) as arrays,
+        ):
+            missing = set(required) - set(arrays)
+            if missing and unless not in arrays:
+                raise ValueError(f"it lacks {', '.join(sorted(missing))}")
+            return dict(arrays)
+
+    return read
+
+
+# Who reads what. The arrays of attention.npz are those of `attention_arrays`,
+# or "reason" alone, why there are none. Those of predictions.npz are of
+# keras_vit.evaluation.Predictions: labels (N,), classes (N, T), probabilities
+# (N, T), num_classes; and of M images to look at: pictures (M, H, W, C),
+# uint8, and picture_rows (M,), which of the N they are; of those that stand
+# behind the cells of the confusion matrix cell_pictures and cell_rows.
+FILES = {
+    "attention.npz": _arrays(
+        *("pictures", "maps", "rollout", "distances", "similarity"),
+        *("similarity_step", "window", "titles", "classes", "probabilities"),
+        "num_classes",
+        unless="reason",
+    ),
+    "augmented.npz": _arrays("images", "labels"),
+    "class_names.json": _json(list),
+    "config.yaml": _text,
+    "environment.json": _json(dict),
+    "history.csv": _csv,
+    "metrics.jsonl": _json_lines,
+    "per_class.csv": _class_table,
+    "predictions.npz": _arrays("labels", "classes", "probabilities"),
+    "result.json": _json(dict),
+}

@@ -1,0 +1,462 @@
+"""Which images of a batch a process reads, where several share the batches.
+
+Axes: B images of a batch, H and W height and width, C channels, K classes.
+"""
+
+import dataclasses
+import logging
+
+from keras_vit.data.augmentation import image_augmenter
+from keras_vit.data.config import AugmentationConfig, PreprocessingConfig
+from keras_vit.data.dataset import leave_accelerators
+from keras_vit.data.decoding import Geometry, image_reader, pair
+from keras_vit.data.examples import check_labels, label_vector
+from keras_vit.data.mixing import batch_augmenter, rows_needed
+
+__all__ = [
+    "Share",
+    "TrainingStream",
+    "chosen_rows",
+    "evaluation_batches",
+    "picked",
+    "training_stream",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """One of the equal shares of every batch.
+
+    Args:
+        index: int, which one.
+        count: int, how many there are.
+        parts: int, smaller batches that a batch is cut into before it is
+            shared, for accumulated gradients.
+
+    Example:
+        >>> Share(1, 2).rows(8)
+        [4, 5, 6, 7]
+        >>> Share(1, 2, parts=2).rows(8)
+        [2, 3, 6, 7]
+    """
+
+    index: int = 0
+    count: int = 1
+    parts: int = 1
+
+    def size(self, batch_size: int) -> int:
+        """Number of images of the share.
+
+        Args:
+            batch_size: int, B, images of the whole batch.
+
+        Returns:
+            int.
+
+        Raises:
+            ValueError: when a batch cannot be cut into equal shares.
+        """
+        if batch_size % (self.count * self.parts):
+            raise ValueError(
+                f"A batch of {batch_size} cannot be cut into {self.parts} "
+                f"parts of {self.count} equal shares. Make it a multiple of "
+                f"{self.count * self.parts}."
+            )
+        return batch_size // self.count
+
+    def rows(self, batch_size: int) -> list[int]:
+        """Numbers of the images of the share in the whole batch.
+
+        Args:
+            batch_size: int, B.
+
+        Returns:
+            list of int, in ascending order.
+
+        Raises:
+            ValueError: see `size`.
+        """
+        part = batch_size // self.parts
+        each = self.size(batch_size) // self.parts
+        first = self.index * each
+        return [
+            start + first + i
+            for start in range(0, batch_size, part)
+            for i in range(each)
+        ]
+
+
+def chosen_rows(records, rows: list[int], batch_size: int):
+    """Keeps some of the images of each batch, before they are decoded.
+
+    Args:
+        records: tf.data.Dataset of single images; the first one begins a
+            batch.
+        rows: list of int, their numbers in the batch.
+        batch_size: int, B.
+
+    Returns:
+        tf.data.Dataset.
+    """
+    import tensorflow as tf
+
+    if len(rows) == batch_size:
+        return records
+    wanted = tf.reduce_any(
+        tf.range(batch_size)[:, None] == tf.constant(rows), axis=1
+    )  # (B,)
+    return (
+        records.enumerate()
+        .filter(lambda number, _: wanted[number % batch_size])
+        .map(lambda _, record: record)
+    )
+
+
+def picked(values, read: list[int], rows: list[int]):
+    """Keeps the images of a share, of those that were read for it.
+
+    Args:
+        values: tensor of shape (len(read), ...).
+        read: list of int, the rows of the batch that it has.
+        rows: list of int, those of the share.
+
+    Returns:
+        Tensor of shape (len(rows), ...), which is then known.
+    """
+    import tensorflow as tf
+
+    if read != rows:
+        values = tf.gather(values, [read.index(row) for row in rows])
+    return tf.ensure_shape(values, [len(rows), *values.shape[1:]])
+
+
+LOGGER = logging.getLogger(__name__)
+
+
+def training_stream(
+    examples,
+    num_classes: int,
+    *,
+    image_size: int | tuple[int, int],
+    channels: int,
+    batch_size: int,
+    preprocessing: PreprocessingConfig | None = None,
+    augmentation: AugmentationConfig | None = None,
+    seed: int = 0,
+    share: Share | None = None,
+) -> "TrainingStream":
+    """Makes the training batches of a split.
+
+    Args:
+        examples: an `Examples` or a `StreamedExamples`.
+        num_classes: int, K.
+        image_size: pixels, one side or (height, width).
+        channels: 1 for grey, 3 for colour.
+        batch_size: int, B, at most the number of images.
+        preprocessing: a `PreprocessingConfig`, its defaults if None.
+        augmentation: an `AugmentationConfig`, its defaults if None.
+        seed: non-negative int.
+        share: a `Share` of each batch, the whole of it if None.
+
+    Returns:
+        A `TrainingStream`.
+
+    Raises:
+        ValueError: when the images do not fill one batch, or a size or a
+            label does not fit.
+
+    Example:
+        >>> digits = open_dataset(DataConfig("digits"))
+        >>> stream = training_stream(
+        ...     digits.train, 10, image_size=16, channels=1, batch_size=64
+        ... )
+        >>> model.fit(
+        ...     stream.from_step(0),
+        ...     epochs=3,
+        ...     steps_per_epoch=stream.steps_per_epoch,
+        ...     shuffle=False,
+        ... )
+    """
+    leave_accelerators()
+    return TrainingStream(
+        examples,
+        num_classes,
+        Geometry(
+            pair(image_size), channels, preprocessing or PreprocessingConfig()
+        ),
+        augmentation or AugmentationConfig(),
+        batch_size=batch_size,
+        seed=seed,
+        share=share or Share(),
+    )
+
+
+class TrainingStream:
+    """The training batches of a split, from any step on.
+
+    Batch i depends on i and the seed alone, so that a run which continues at
+    batch i sees what an uninterrupted run sees. Each epoch has its own order
+    and skips the images that fill no batch at its end, others each time.
+
+    A share is as in the whole batch, but where images cannot be read. It alone
+    is decoded, with what Mixup adds; for CutMix, erasing and KerasCV, all is.
+
+    Args:
+        examples: an `Examples` or a `StreamedExamples`.
+        num_classes: int, K.
+        geometry: a `Geometry`.
+        augmentation: an `AugmentationConfig`.
+        batch_size: int, B.
+        seed: non-negative int.
+        share: a `Share`.
+
+    Attributes:
+        steps_per_epoch: int, batches in an epoch.
+        skipped: set of the names of images that could not be read so far.
+
+    Raises:
+        ValueError: see `training_stream`.
+
+    Example:
+        See `training_stream`.
+    """
+
+    def __init__(
+        self,
+        examples,
+        num_classes: int,
+        geometry: Geometry,
+        augmentation: AugmentationConfig,
+        *,
+        batch_size: int,
+        seed: int,
+        share: Share,
+    ):
+        if not 1 <= batch_size <= len(examples):
+            raise ValueError(
+                f"batch_size={batch_size} does not fit the {len(examples)} "
+                "training images, which must fill a batch. Choose a "
+                f"batch_size from 1 to {len(examples)}."
+            )
+        check_labels(examples.labels, num_classes, examples.source)
+        self.examples = examples
+        self.num_classes = num_classes
+        self.geometry = geometry
+        self.augmentation = augmentation
+        self.batch_size = batch_size
+        self.seed = seed
+        self.share = share
+        self.steps_per_epoch = len(examples) // batch_size
+        self.skipped = set()
+        self.rows = share.rows(batch_size)
+        self.read = rows_needed(augmentation, self.rows, batch_size)
+
+    def from_step(self, step: int):
+        """The batches from one on; none before it are decoded.
+
+        Args:
+            step: int, counted from the first batch of the first epoch.
+
+        Returns:
+            An endless `tf.data.Dataset` of the share's images, uint8 or
+            float32 (B, H, W, C) in [0, 255], and labels, float32 (B, K).
+        """
+        import tensorflow as tf
+
+        records = self.examples.shuffled(
+            per_epoch=self.steps_per_epoch * self.batch_size,
+            **self._position(step),
+        )
+        parallel = {
+            "num_parallel_calls": tf.data.AUTOTUNE,
+            "deterministic": True,
+        }
+        records = chosen_rows(records, self.read, self.batch_size)
+        # Its branches are tf.cond's: to look for Python's takes seconds.
+        image = tf.autograph.experimental.do_not_convert(self._image())
+        images = records.map(image, **parallel)
+        batches = images.batch(len(self.read), drop_remainder=True)
+        steps = tf.data.Dataset.range(step, tf.int64.max)
+        batches = tf.data.Dataset.zip((batches, steps))
+        return batches.map(self._batch(), **parallel).prefetch(tf.data.AUTOTUNE)
+
+    def names_of(self, step: int) -> list[str]:
+        """Names the images of a batch, for messages.
+
+        Args:
+            step: int, as for `from_step`.
+
+        Returns:
+            list of B str.
+        """
+        return self.examples.names_in(
+            take=self.batch_size, **self._position(step)
+        )
+
+    def _position(self, step: int) -> dict:
+        epoch, inside = divmod(step, self.steps_per_epoch)
+        skip = inside * self.batch_size
+        return {"seed": self.seed, "epoch": epoch, "skip": skip}
+
+    def _image(self):
+        config = self.geometry.config
+        read = image_reader(
+            self.examples, config.train, self.geometry, self.seed
+        )
+        augment = image_augmenter(
+            self.augmentation, flip=config.flip, seed=self.seed
+        )
+
+        def image(record):
+            result, readable = read(record)
+            epoch, example = record["epoch"], record["example"]
+            return {
+                "image": augment(result, epoch, example),
+                "label": label_vector(record["label"], self.num_classes),
+                "readable": readable,
+                "example": example,
+            }
+
+        return image
+
+    def _batch(self):
+        import tensorflow as tf
+
+        augment = batch_augmenter(self.augmentation, self.seed)
+
+        def batch(records, step):
+            records = tf.cond(
+                tf.reduce_all(records["readable"]),
+                lambda: records,
+                lambda: self._replaced(records),
+            )
+            varied = augment(records["image"], records["label"], step)
+            size = (*self.geometry.image_size, self.geometry.channels)
+            images, labels = (picked(x, self.read, self.rows) for x in varied)
+            images = tf.ensure_shape(images, (None, *size))
+            return images, tf.ensure_shape(labels, (None, self.num_classes))
+
+        return batch
+
+    def _replaced(self, records):
+        """Puts the next image that was read in place of one that was not."""
+        import tensorflow as tf
+
+        readable = records["readable"]
+        unread = tf.boolean_mask(records["example"], ~readable)
+        counted = tf.numpy_function(self._count_skipped, [unread], tf.int64)
+        size = len(self.read)
+        place = tf.range(size)
+        ahead = (place[None] - place[:, None]) % size  # (B, B)
+        source = tf.argmin(tf.where(readable[None], ahead, size), axis=1)
+        with tf.control_dependencies([counted]):
+            return {
+                name: tf.gather(values, source)
+                for name, values in records.items()
+            }
+
+    def _count_skipped(self, examples):
+        message = "%s cannot be read as an image and is skipped (%d so far)."
+        names = {self.examples.name_of(int(example)) for example in examples}
+        for name in sorted(names - self.skipped):
+            self.skipped.add(name)
+            LOGGER.warning(message, name, len(self.skipped))
+        return examples
+
+
+def evaluation_batches(
+    examples,
+    *,
+    image_size: int | tuple[int, int],
+    channels: int,
+    batch_size: int,
+    preprocessing: PreprocessingConfig | None = None,
+    share: Share | None = None,
+):
+    """Reads every image once, in order, in batches of one size.
+
+    Args:
+        examples: an `Examples` or a `StreamedExamples`.
+        image_size: pixels, one side or (height, width).
+        channels: 1 for grey, 3 for colour.
+        batch_size: int, B.
+        preprocessing: a `PreprocessingConfig`, its defaults if None.
+        share: a `Share` of each batch, the whole of it if None.
+
+    Returns:
+        A `tf.data.Dataset` of images, uint8 or float32 (B, H, W, C) in
+        [0, 255]; labels, int32 (B,), or (B, K) where an image may have any
+        number of classes; and mask, bool (B,). The last batch is padded with
+        black images of label 0, at which the mask is False; so it is at
+        images that cannot be read, where these are skipped. Each share has as
+        many batches as the others.
+
+    Raises:
+        ValueError: when there are no images, or sizes do not fit.
+
+    Example:
+        >>> batches = evaluation_batches(
+        ...     digits.test, image_size=16, channels=1, batch_size=64
+        ... )
+        >>> sum(int(mask.numpy().sum()) for _, _, mask in batches)
+        359
+    """
+    import tensorflow as tf
+
+    if not len(examples) or batch_size < 1:
+        raise ValueError(
+            f"There must be images and a batch_size above 0. Received: "
+            f"{len(examples)} images of {examples.source}, "
+            f"batch_size={batch_size}."
+        )
+    leave_accelerators()
+    config = preprocessing or PreprocessingConfig()
+    geometry = Geometry(pair(image_size), channels, config)
+    read = image_reader(examples, config.evaluation, geometry)
+
+    def image(record):
+        result, readable = read(record)
+        return result, tf.cast(record["label"], tf.int32), readable
+
+    rows = (share or Share()).rows(batch_size)
+    batches = _padded(
+        chosen_rows(examples.in_order(), rows, batch_size).map(
+            image, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+        ),
+        len(rows),
+    )
+    if 0 < len(examples) % batch_size <= rows[0]:
+        # The last batch ends before the images of this share.
+        batches = batches.concatenate(_empty(batches.element_spec))
+    size = -(-len(examples) // batch_size)
+    return batches.apply(
+        tf.data.experimental.assert_cardinality(size)
+    ).prefetch(tf.data.AUTOTUNE)
+
+
+def _padded(images, batch_size):
+    """Batches of one size, the last one filled up with zeros."""
+    import tensorflow as tf
+
+    def padded(*tensors):
+        missing = batch_size - tf.shape(tensors[0])[0]
+        return tuple(
+            tf.ensure_shape(
+                tf.pad(
+                    values, [[0, missing]] + [[0, 0]] * (len(values.shape) - 1)
+                ),
+                [batch_size, *values.shape[1:]],
+            )
+            for values in tensors
+        )
+
+    return images.batch(batch_size).map(padded)
+
+
+def _empty(element_spec):
+    """A batch of padding alone."""
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensors(
+        tuple(tf.zeros(spec.shape, spec.dtype) for spec in element_spec)
+    )

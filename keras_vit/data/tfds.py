@@ -1,0 +1,413 @@
+"""Data sets by short names, with the splits of the papers.
+
+Dictionaries are read, never `as_supervised`, which gives no label or the
+wrong one for several data sets.
+
+Axes: N images, H and W height and width, C channels, K classes.
+"""
+
+import difflib
+import math
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+from keras_vit.data.config import DataConfig
+from keras_vit.data.dataset import Dataset, cut
+from keras_vit.data.digits_builder import digits_builder
+from keras_vit.data.examples import Examples
+from keras_vit.data.record_files import StreamedExamples
+
+__all__ = [
+    "check_feature",
+    "named_builder",
+    "open_tfds",
+    "prepare",
+    "read_split",
+]
+
+PRESETS = {
+    "digits": {"tfds_name": "keras_vit_digits", "splits": None},
+    "cifar10": {
+        "tfds_name": "cifar10",
+        "splits": ("train[:98%]", "train[98%:]", "test"),
+    },
+    "cifar100": {
+        "tfds_name": "cifar100",
+        "splits": ("train[:98%]", "train[98%:]", "test"),
+    },
+    "oxford_iiit_pet": {
+        "tfds_name": "oxford_iiit_pet",
+        "splits": ("train[:90%]", "train[90%:]", "test"),
+    },
+    "oxford_flowers102": {
+        "tfds_name": "oxford_flowers102",
+        "splits": ("train[:90%]", "train[90%:]", "test"),
+    },
+    "imagenet2012": {
+        "tfds_name": "imagenet2012",
+        "splits": ("train[:99%]", "train[99%:]", "validation"),
+    },
+    "imagenette": {
+        "tfds_name": "imagenette/full-size-v2",
+        "splits": ("train[:90%]", "train[90%:]", "validation"),
+    },
+    # Not in tensorflow-datasets: the user prepares it under this name.
+    "imagenet21k": {
+        "tfds_name": "imagenet21k",
+        "splits": ("full[51200:]", "full[:51200]", None),
+    },
+}
+
+
+NUM_SUGGESTIONS = 5
+IMAGENET21K = (
+    "ImageNet-21k is not in tensorflow-datasets: register at "
+    "https://image-net.org, download the winter 2021 release, and prepare it "
+    "as a data set named imagenet21k with the split full and the features "
+    "image and label in {folder} (https://www.tensorflow.org/datasets/"
+    "add_dataset). Or give its folder of classes as folder=."
+)
+
+
+def named_builder(name: str, data_dir: str | None):
+    """Finds a data set by its name.
+
+    Args:
+        name: "name", "name/config" or "name/config:version".
+        data_dir: folder of the prepared data, None for the default.
+
+    Returns:
+        A `tfds.core.DatasetBuilder`.
+
+    Raises:
+        ValueError: for an unknown name, with the nearest ones; for an unknown
+            config or version.
+    """
+    import tensorflow_datasets as tfds
+
+    try:
+        return tfds.builder(name, data_dir=data_dir)
+    except tfds.core.DatasetNotFoundError:
+        # Its message has all of the 445 names.
+        raise ValueError(_not_found(name, data_dir)) from None
+    except (AssertionError, ValueError) as error:
+        raise ValueError(
+            f"The data set {name!r} cannot be opened: {error}"
+        ) from error
+
+
+def _not_found(name: str, data_dir: str | None) -> str:
+    import tensorflow_datasets as tfds
+
+    if name.startswith("imagenet21k"):
+        return IMAGENET21K.format(folder=_folder(data_dir))
+    known = [*PRESETS, *tfds.list_builders()]
+    near = difflib.get_close_matches(
+        name.split("/")[0].split(":")[0], dict.fromkeys(known), NUM_SUGGESTIONS
+    )
+    nearest = (
+        f"The nearest names are {', '.join(map(repr, near))}."
+        if near
+        else "No name is near."
+    )
+    return (
+        f"There is no data set {name!r} in tensorflow-datasets or in "
+        f"{_folder(data_dir)}. {nearest} All names: "
+        "https://www.tensorflow.org/datasets/catalog. For images of your own "
+        "give folder or csv."
+    )
+
+
+def _folder(data_dir: str | None) -> str:
+    return data_dir or os.environ.get(
+        "TFDS_DATA_DIR", os.path.join("~", "tensorflow_datasets")
+    )
+
+
+def prepare(builder, *, download: bool) -> None:
+    """Downloads and prepares a data set that is not there yet.
+
+    Args:
+        builder: a `tfds.core.DatasetBuilder`.
+        download: bool, whether that is allowed.
+
+    Raises:
+        ValueError: when it is not there and cannot be got, with what to
+            download by hand and where to put it.
+    """
+    if builder.is_prepared():
+        return
+    if not download:
+        raise ValueError(
+            f"{builder.info.full_name} is not prepared in {builder.data_dir}"
+            f" and download is off. {_instructions(builder)}"
+        )
+    try:
+        builder.download_and_prepare()
+    # Whatever a data set's own code and the network raise.
+    except Exception as error:
+        raise ValueError(
+            f"{builder.info.full_name} is not prepared in {builder.data_dir} "
+            f"and cannot be: {str(error).strip()[:500]}\n"
+            f"{_instructions(builder)}"
+        ) from error
+
+
+def _instructions(builder) -> str:
+    manual = builder.MANUAL_DOWNLOAD_INSTRUCTIONS
+    root = os.path.dirname(os.path.dirname(os.fspath(builder.data_dir)))
+    if builder.builder_config is not None:
+        root = os.path.dirname(root)
+    if manual:
+        folder = os.path.join(root, "downloads", "manual")
+        text = " ".join(manual.split())
+        return (
+            f"It must be downloaded by hand into {folder} (manual_dir): {text}"
+        )
+    return (
+        "Run where there is a network: python -m tensorflow_datasets.scripts."
+        f"cli.main build {builder.info.name} --data_dir {root} (or `tfds "
+        "build`), or set data_dir to where it is prepared already."
+    )
+
+
+def check_feature(builder, key: str, field: str) -> None:
+    """Refuses the name of a feature that the data set does not have.
+
+    Args:
+        builder: a `tfds.core.DatasetBuilder`.
+        key: the name.
+        field: "image_key" or "label_key", for the message.
+
+    Raises:
+        ValueError: with the features that there are.
+    """
+    features = builder.info.features
+    if key not in features:
+        raise ValueError(
+            f"{builder.info.full_name} has no feature {field}={key!r}. Its "
+            f"features are {', '.join(map(repr, features))}."
+        )
+
+
+def read_split(builder, config: DataConfig, split: str):
+    """Opens a split; in memory if it fits there.
+
+    Args:
+        builder: a prepared `tfds.core.DatasetBuilder`.
+        config: a `DataConfig` with a name.
+        split: as "train[:98%]".
+
+    Returns:
+        An `Examples` of pixels where all images have one size, else of
+        encoded images; above memory_limit_mib a `StreamedExamples`.
+
+    Raises:
+        ValueError: when the split is unknown or empty, or has no labels.
+    """
+    import tensorflow_datasets as tfds
+
+    features = builder.info.features
+    small = None not in features[config.image_key].shape
+    size = _mebibytes(builder, config, split, decoded=small)
+    large = size > config.memory_limit_mib
+    decoders = tfds.decode.PartialDecoding(
+        {config.image_key: True, config.label_key: True},
+        decoders=None
+        if small and not large
+        else {config.image_key: tfds.decode.SkipDecoding()},
+    )
+    source = f"{config.name}:{split}"
+    if large:
+        parse = _parser(features, decoders, config)
+        examples = StreamedExamples.of_split(
+            builder,
+            split,
+            parse,
+            shuffle_buffer=config.shuffle_buffer,
+            source=source,
+            on_broken_image=config.on_broken_image,
+        )
+        return examples.between(0, config.max_examples or len(examples))
+    images, labels = _read(builder, config, split, decoders)
+    return Examples(
+        np.stack(images) if small else np.array(images, object),
+        np.stack(labels),
+        kind="array" if small else "encoded",
+        source=source,
+        on_broken_image=config.on_broken_image,
+    )
+
+
+def _mebibytes(builder, config: DataConfig, split: str, *, decoded: bool):
+    """How much memory a split takes; 0 where its size is not known."""
+    splits = builder.info.splits
+    if not splits:
+        return 0.0
+    size = splits[split].num_examples
+    if decoded:
+        each = math.prod(builder.info.features[config.image_key].shape)
+    else:
+        total = sum(part.num_bytes for part in splits.values())
+        each = total / sum(part.num_examples for part in splits.values())
+    return min(size, config.max_examples or size) * each / 2**20
+
+
+def _read(builder, config: DataConfig, split: str, decoders):
+    """Lists of images and labels."""
+    import tensorflow_datasets as tfds
+
+    try:
+        dataset = builder.as_dataset(
+            split=split,
+            shuffle_files=False,
+            decoders=decoders,
+            read_config=tfds.ReadConfig(try_autocache=False),
+        )
+    except NotImplementedError as error:
+        raise ValueError(
+            f"{builder.info.full_name} is prepared in files that TensorFlow "
+            f"does not read ({error}): prepare it as tfrecord."
+        ) from error
+    if config.max_examples is not None:
+        dataset = dataset.take(config.max_examples)
+    num_classes = _num_label_classes(builder.info.features, config)
+    images, labels = [], []
+    for example in dataset.as_numpy_iterator():
+        images.append(example[config.image_key])
+        labels.append(_label(example[config.label_key], num_classes))
+    if not images:
+        raise ValueError(f"The split {split!r} of {config.name} is empty.")
+    if min(label.min() for label in labels) < 0:
+        raise ValueError(
+            f"The split {split!r} of {config.name} has labels below 0: it "
+            "has images without labels. Choose another split."
+        )
+    return images, labels
+
+
+def _num_label_classes(features, config: DataConfig) -> int | None:
+    """K where an image has any number of labels; None where it has one."""
+    feature = features[config.label_key]
+    return getattr(getattr(feature, "feature", None), "num_classes", None)
+
+
+def _label(label, num_classes: int | None):
+    """The class; or, of several ones, a vector with a 1 for each."""
+    if num_classes is None:
+        return np.int32(label)
+    vector = np.zeros(num_classes, np.uint8)
+    vector[np.asarray(label)] = 1
+    return vector
+
+
+def _parser(features, decoders, config: DataConfig) -> Callable:
+    """A function from a serialised example to the image and the label."""
+    import tensorflow as tf
+
+    num_classes = _num_label_classes(features, config)
+    needed = decoders.extract_features(features)
+
+    def parse(serialised):
+        example = needed.deserialize_example(
+            serialised, decoders=decoders.decoders
+        )
+        label = example[config.label_key]
+        if num_classes is None:
+            return example[config.image_key], tf.cast(label, tf.int32)
+        hot = tf.one_hot(label, num_classes, True, False, dtype=tf.bool)
+        vector = tf.cast(tf.reduce_any(hot, axis=0), tf.uint8)
+        return example[config.image_key], vector
+
+    return parse
+
+
+def open_tfds(config: DataConfig) -> Dataset:
+    """Opens a data set by its name.
+
+    Args:
+        config: a `DataConfig` with a name.
+
+    Returns:
+        A `Dataset`; splits up to memory_limit_mib are in memory.
+
+    Raises:
+        ValueError: for an unknown name, data that cannot be got, an unknown
+            feature or split.
+    """
+    name = config.name or ""
+    preset = PRESETS.get(name, {"tfds_name": name, "splits": None})
+    if name == "digits":
+        builder = digits_builder(config.data_dir)
+    else:
+        builder = named_builder(preset["tfds_name"], config.data_dir)
+        prepare(builder, download=config.download)
+    check_feature(builder, config.image_key, "image_key")
+    check_feature(builder, config.label_key, "label_key")
+    splits = _splits(builder, config, preset["splits"])
+    parts = [split and read_split(builder, config, split) for split in splits]
+    if _is_given(config) or preset["splits"]:
+        train, validation, test = parts
+    else:
+        train, validation, test = complete(parts, config)
+    labels = [part and part.labels for part in (train, validation, test)]
+    names = _class_names(builder.info.features[config.label_key], labels)
+    return Dataset(train, validation, test, names, name=name)
+
+
+def complete(parts: list, config: DataConfig) -> list:
+    """Cuts off the training images what is missing.
+
+    Args:
+        parts: training, validation and test images, of which the last two
+            may be None.
+        config: the fractions and the seed of it are used.
+
+    Returns:
+        The three, none of which is None unless its fraction is 0.
+    """
+    train, validation, test = parts
+    left, validation_cut, test_cut = cut(
+        train,
+        validation_fraction=0.0 if validation else config.validation_fraction,
+        test_fraction=0.0 if test else config.test_fraction,
+        seed=config.split_seed,
+    )
+    return [left, validation or validation_cut, test or test_cut]
+
+
+def _is_given(config: DataConfig) -> bool:
+    given = (config.train_split, config.validation_split, config.test_split)
+    return any(given)
+
+
+def _splits(builder, config: DataConfig, preset) -> tuple:
+    """Training, validation and test split; None for those that are not."""
+    given = (config.train_split, config.validation_split, config.test_split)
+    if any(given):
+        return given
+    if preset:
+        return preset
+    known = builder.info.splits
+    test = next(
+        (name for name in ("test", "validation") if name in known), None
+    )
+    validation = "validation" if "validation" in known else None
+    return ("train", None if validation == test else validation, test)
+
+
+def _class_names(feature, labels: list) -> tuple[str, ...]:
+    feature = getattr(feature, "feature", feature)
+    names = getattr(feature, "names", None)
+    if names is None:
+        known = [int(part.max()) for part in labels if part is not None]
+        if not known:
+            raise ValueError(
+                "The label feature has no classes and the data is too large "
+                "to count them: raise memory_limit_mib, or prepare the data "
+                "with tfds.features.ClassLabel."
+            )
+        names = range(max(known) + 1)
+    return tuple(map(str, names))

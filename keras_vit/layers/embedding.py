@@ -1,0 +1,291 @@
+"""Patch embedding: an image becomes a sequence of tokens.
+
+Axes: B batch, P prefix tokens, N patch tokens, D hidden dimension.
+
+Axes: B batch, R and C rows and columns of the grid of patches, P prefix
+tokens (such as the class token), T = P + R * C tokens, D hidden dimension.
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.layers.configured_layer import ConfiguredLayer
+
+__all__ = [
+    "AddPositionEmbedding",
+    "ClassToken",
+    "PatchEmbed",
+    "sine_cosine_table",
+]
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class PatchEmbed(ConfiguredLayer):
+    """Cuts images into patches and projects each linearly to a token.
+
+    `x_p E` of equation 1 in "An Image Is Worth 16x16 Words"
+    (arXiv:2010.11929): a convolution whose stride is its kernel size. Patches
+    follow each other row by row.
+
+    Args:
+        hidden_dim: int, size D of a token.
+        patch_size: int, or (height, width), of a patch in pixels.
+
+    Input shape:
+        (B, H, W, channels), channels last; the patch divides H and W.
+
+    Output shape:
+        (B, N, D) with N = (H / patch height) * (W / patch width).
+
+    Raises:
+        ValueError: when built on images whose size is unknown or is not a
+            multiple of the patch.
+
+    Example:
+
+    >>> images = keras.random.uniform((2, 224, 112, 3))
+    >>> PatchEmbed(hidden_dim=768, patch_size=16)(images).shape
+    (2, 98, 768)
+    """
+
+    def __init__(self, hidden_dim, patch_size, **kwargs):
+        super().__init__(**kwargs)
+        self.hidden_dim = hidden_dim
+        self.patch_size = patch_size
+        self.projection = keras.layers.Conv2D(
+            hidden_dim,
+            kernel_size=patch_size,
+            strides=patch_size,
+            padding="valid",
+            data_format="channels_last",
+            kernel_initializer="lecun_normal",
+            bias_initializer="zeros",
+            dtype=self.dtype_policy,
+            name="projection",
+        )
+
+    def build(self, input_shape):
+        if len(input_shape) != 4 or None in input_shape[1:]:
+            raise ValueError(
+                "PatchEmbed needs images of shape (batch, height, width, "
+                "channels), the last three known. Received: "
+                f"input_shape={tuple(input_shape)}. Give the size of the "
+                "images, for example keras.Input((224, 224, 3))."
+            )
+        check_divisible(input_shape[1:3], self.projection.kernel_size)
+        self.projection.build(input_shape)
+
+    def call(self, images):
+        x = self.projection(images)  # (B, R, C, D)
+        return ops.reshape(
+            x, (-1, x.shape[1] * x.shape[2], self.hidden_dim)
+        )  # (B, N, D)
+
+    def compute_output_shape(self, input_shape):
+        batch, rows, columns, dim = self.projection.compute_output_shape(
+            input_shape
+        )
+        return (batch, rows * columns, dim)
+
+
+def check_divisible(
+    image_size: tuple, patch_size: tuple, what: str = "Images", unit="pixels"
+) -> None:
+    """Raises a ValueError unless the patch divides the image.
+
+    Args:
+        image_size: (height, width).
+        patch_size: (height, width) in the same unit.
+        what: str, what is cut, for the message.
+        unit: str, the unit of both, for the message.
+    """
+    if any(
+        size % patch for size, patch in zip(image_size, patch_size, strict=True)
+    ):
+        nearest = tuple(
+            max(patch, round(size / patch) * patch)
+            for size, patch in zip(image_size, patch_size, strict=True)
+        )
+        raise ValueError(
+            f"{what} of {image_size[0]}x{image_size[1]} {unit} (height x "
+            f"width) cannot be cut into patches of {patch_size[0]}x"
+            f"{patch_size[1]}: the patch must divide both sides. Choose "
+            f"another patch size, or a size of {nearest[0]}x{nearest[1]}."
+        )
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class ClassToken(ConfiguredLayer):
+    """Puts learned tokens in front of a sequence, the class token by default.
+
+    `x_class` of equation 1 in "An Image Is Worth 16x16 Words"
+    (arXiv:2010.11929). It starts at zero, as in the original code.
+
+    Args:
+        num_tokens: int, P; 2 for DeiT's class and distillation tokens
+            (arXiv:2012.12877).
+
+    Input shape:
+        (B, N, D).
+
+    Output shape:
+        (B, P + N, D); the class token is at index 0.
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 196, 768))
+    >>> ClassToken()(tokens).shape
+    (2, 197, 768)
+    """
+
+    def __init__(self, num_tokens=1, **kwargs):
+        super().__init__(**kwargs)
+        self.num_tokens = num_tokens
+
+    def build(self, input_shape):
+        self.token = self.add_weight(
+            name="token",
+            shape=(1, self.num_tokens, input_shape[-1]),
+            initializer="zeros",
+        )
+
+    def call(self, x):
+        shape = (ops.shape(x)[0], self.num_tokens, x.shape[-1])
+        token = ops.broadcast_to(self.token, shape)  # (B, P, D)
+        return ops.concatenate([token, x], axis=1)  # (B, P + N, D)
+
+    def compute_output_shape(self, input_shape):
+        batch, tokens, dim = input_shape
+        if tokens is not None:
+            tokens += self.num_tokens
+        return (batch, tokens, dim)
+
+
+KINDS = ("learned", "sincos2d")
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class AddPositionEmbedding(ConfiguredLayer):
+    """Adds to each token what tells its place in the image.
+
+    `E_pos` of equation 1 in "An Image Is Worth 16x16 Words"
+    (arXiv:2010.11929).
+
+    Args:
+        grid: (rows, columns) of the patches.
+        num_prefix_tokens: int, tokens in front of the patches, such as the
+            class token. Each has a learned embedding of its own; the fixed
+            kind adds nothing to them.
+        kind: "learned": a table of one vector a token (1-D, as in the paper).
+            "sincos2d": fixed sines and cosines of row and column (as in
+            "Better plain ViT baselines for ImageNet-1k", arXiv:2205.01580),
+            not a weight.
+        stddev: float, standard deviation of the normal distribution that a
+            learned table starts from.
+
+    Input shape:
+        (B, T, D).
+
+    Output shape:
+        (B, T, D).
+
+    Raises:
+        ValueError: for an unknown kind, for a sequence whose length is not
+            rows * columns + num_prefix_tokens, or, with "sincos2d", for a D
+            that is not a multiple of 4 above 4.
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 197, 768))
+    >>> AddPositionEmbedding((14, 14), num_prefix_tokens=1)(tokens).shape
+    (2, 197, 768)
+    """
+
+    def __init__(
+        self,
+        grid,
+        *,
+        num_prefix_tokens=0,
+        kind="learned",
+        stddev=0.02,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if kind not in KINDS:
+            raise ValueError(
+                f"Unknown kind of position embedding: {kind!r}. Expected one "
+                f"of {', '.join(map(repr, KINDS))}."
+            )
+        self.grid = tuple(grid)
+        self.num_prefix_tokens = num_prefix_tokens
+        self.kind = kind
+        self.stddev = stddev
+
+    def build(self, input_shape):
+        rows, columns = self.grid
+        length = rows * columns + self.num_prefix_tokens
+        if input_shape[1] != length:
+            raise ValueError(
+                f"A grid of {rows}x{columns} patches with "
+                f"{self.num_prefix_tokens} prefix tokens makes {length} "
+                f"tokens, but the sequence has {input_shape[1]}. Received: "
+                f"input_shape={tuple(input_shape)}. Set grid and "
+                "num_prefix_tokens to what the layers before this one make."
+            )
+        if self.kind == "learned":
+            self.embedding = self.add_weight(
+                name="embedding",
+                shape=(1, length, input_shape[-1]),
+                initializer=keras.initializers.RandomNormal(stddev=self.stddev),
+            )
+        else:
+            table = sine_cosine_table(self.grid, input_shape[-1])
+            prefix = [(0, 0), (self.num_prefix_tokens, 0), (0, 0)]
+            self.embedding = np.pad(table, prefix)  # (1, T, D)
+
+    def call(self, x):
+        return x + ops.cast(self.embedding, x.dtype)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+
+def sine_cosine_table(grid: tuple, hidden_dim: int) -> np.ndarray:
+    """Fixed position embedding of sines and cosines of column and row.
+
+    A quarter of the D features each holds the sine and cosine of the column,
+    then of the row, at frequencies from 1 down to 1/10000 in equal ratios
+    (`posemb_sincos_2d` of big_vision, after MoCo v3).
+
+    Args:
+        grid: (rows, columns).
+        hidden_dim: int, D, a multiple of 4 above 4.
+
+    Returns:
+        float32 array of shape (1, rows * columns, D), row by row.
+
+    Raises:
+        ValueError: when D is not a multiple of 4 above 4.
+    """
+    if hidden_dim % 4 or hidden_dim <= 4:
+        raise ValueError(
+            "A sine-cosine position embedding needs a hidden_dim that is a "
+            f"multiple of 4 above 4. Received: hidden_dim={hidden_dim}. Use "
+            'another hidden_dim or kind="learned".'
+        )
+    quarter = hidden_dim // 4
+    frequencies = 10_000.0 ** (-np.arange(quarter) / (quarter - 1))
+    rows, columns = np.mgrid[: grid[0], : grid[1]]
+    column_angles = np.outer(columns, frequencies)  # (R * C, D / 4)
+    row_angles = np.outer(rows, frequencies)  # (R * C, D / 4)
+    table = np.concatenate(
+        [
+            np.sin(column_angles),
+            np.cos(column_angles),
+            np.sin(row_angles),
+            np.cos(row_angles),
+        ],
+        axis=1,
+    )  # (R * C, D)
+    return table[None].astype("float32")

@@ -1,0 +1,169 @@
+"""A dense layer over tokens whose gradient is a product of two matrices.
+
+Axes: B batch, N tokens, D features.
+"""
+
+import functools
+from collections.abc import Callable
+
+import keras
+from keras import ops
+
+__all__ = ["TokenDense", "TokenNormalization", "rematerialize"]
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class TokenDense(keras.layers.Dense):
+    """`keras.layers.Dense`, with a backward pass that suits CPUs.
+
+    The gradient of the kernel sums over batch and tokens. Left to itself, JAX
+    takes the upstream gradient transposed, and XLA for CPUs then computes the
+    sums behind it, which grow with each block, again for each kernel. Here
+    both axes are one, and nothing is transposed. On TensorFlow both axes are
+    one as well, for oneDNN has product and bias of matrices in one operation.
+    Values and gradients are those of `keras.layers.Dense`.
+
+    Args:
+        units: int, M; this and all others as in `keras.layers.Dense`.
+
+    Input shape:
+        (B, N, D), or any shape that ends with D.
+
+    Output shape:
+        (B, N, M).
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 197, 768))
+    >>> TokenDense(3072)(tokens).shape
+    (2, 197, 3072)
+    """
+
+    def call(self, inputs, training=None):
+        backend = keras.backend.backend()
+        if backend == "tensorflow" and len(inputs.shape) > 2:
+            rows = ops.reshape(inputs, (-1, inputs.shape[-1]))  # (B * N, D)
+            rows = super().call(rows, training=training)  # (B * N, M)
+            return ops.reshape(rows, (*ops.shape(inputs)[:-1], self.units))
+        if backend != "jax":
+            return super().call(inputs, training=training)
+        x = product(inputs, ops.convert_to_tensor(self.kernel))  # (B, N, M)
+        if self.bias is not None:
+            x = ops.add(x, self.bias)
+        return x if self.activation is None else self.activation(x)
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        # Keras asks for the very type, as subclasses may compute otherwise.
+        super().quantize(mode, type_check=False, config=config)
+
+
+@ops.custom_gradient
+def product(x, kernel):
+    """The matrix product of x (B, N, D) and kernel (D, M)."""
+
+    def gradient(upstream):  # (B, N, M)
+        rows = ops.reshape(upstream, (-1, upstream.shape[-1]))  # (B * N, M)
+        tokens = ops.reshape(x, (-1, x.shape[-1]))  # (B * N, D)
+        of_x = ops.matmul(rows, ops.transpose(kernel))  # (B * N, D)
+        of_kernel = ops.matmul(ops.transpose(tokens), rows)  # (D, M)
+        return (
+            ops.cast(ops.reshape(of_x, x.shape), x.dtype),
+            ops.cast(of_kernel, kernel.dtype),
+        )
+
+    return ops.matmul(x, kernel), gradient
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class TokenNormalization(keras.layers.LayerNormalization):
+    """`keras.layers.LayerNormalization`, with a backward pass that suits CPUs.
+
+    Left to itself, XLA for CPUs writes out what JAX broadcasts over the
+    features, forward and backward. The closed form of the gradient
+    (arXiv:1607.06450) keeps the input, a mean and a deviation per token.
+    Values and gradients are those of `keras.layers.LayerNormalization`; other
+    backends use that one's own.
+
+    Args:
+        **kwargs: those of `keras.layers.LayerNormalization`, without `axis`.
+
+    Input shape:
+        (B, N, D), or any shape that ends with D.
+
+    Output shape:
+        That of the input.
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 197, 768))
+    >>> TokenNormalization(epsilon=1e-6)(tokens).shape
+    (2, 197, 768)
+    """
+
+    def call(self, inputs):
+        if keras.backend.backend() != "jax":
+            return super().call(inputs)
+        precise = keras.backend.result_type(inputs.dtype, "float32")
+        weights = (ops.cast(w, precise) for w in (self.gamma, self.beta))
+        x = normalizing(self.epsilon)(ops.cast(inputs, precise), *weights)
+        return ops.cast(x, self.compute_dtype)
+
+
+@functools.cache
+def normalizing(epsilon: float):
+    """The function of x (..., D), scale (D,) and offset (D,)."""
+
+    @ops.custom_gradient
+    def normalize(x, scale, offset):
+        mean = ops.mean(x, axis=-1, keepdims=True)
+        variance = ops.mean(ops.square(x - mean), axis=-1, keepdims=True)
+        inverse = ops.rsqrt(variance + epsilon)  # (..., 1)
+
+        def gradient(upstream):  # (..., D)
+            unit = (x - mean) * inverse  # (..., D)
+            axes = tuple(range(len(x.shape) - 1))
+            scaled = upstream * scale
+            along = ops.mean(scaled * unit, axis=-1, keepdims=True)
+            shift = ops.mean(scaled, axis=-1, keepdims=True)
+            return (
+                inverse * (scaled - shift - along * unit),
+                ops.sum(upstream * unit, axis=axes),
+                ops.sum(upstream, axis=axes),
+            )
+
+        return (x - mean) * inverse * scale + offset, gradient
+
+    return normalize
+
+
+def rematerialize(layer: keras.layers.Layer, function: Callable, x):
+    """Computes `function(x)` without keeping what it computes on the way.
+
+    `keras.remat` alone fails on layers with dropout: JAX sees the seed state
+    leave the rematerialised function, TensorFlow refuses variables inside it
+    (keras#20936, keras#20964). Here the function gets all state of the layer
+    as arguments, and the seeds move on outside of it.
+
+    Args:
+        layer: a built layer; it owns all variables that `function` uses.
+        function: from one tensor to one tensor.
+        x: tensor.
+
+    Returns:
+        The tensor `function(x)`.
+    """
+    weights, seeds = [], []
+    for variable in layer.variables:
+        is_seed = variable.name == "seed_generator_state"
+        (seeds if is_seed else weights).append(variable)
+    drawn = [ops.copy(v) for v in seeds]
+    for seed in seeds:
+        # What keras.random.SeedGenerator.next does to its state.
+        seed.assign(seed + ops.array([0, 1], dtype=seed.dtype))
+
+    def pure(x, *values):
+        state = list(zip([*weights, *seeds], [*values, *drawn], strict=True))
+        with keras.StatelessScope(state_mapping=state):
+            return function(x)
+
+    return keras.remat(pure)(x, *(ops.convert_to_tensor(v) for v in weights))

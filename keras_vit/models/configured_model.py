@@ -1,0 +1,203 @@
+"""What the models share: one frozen config is the whole record of a model."""
+
+import dataclasses
+import difflib
+from typing import Any
+
+import keras
+
+from keras_vit.layers.configured_layer import resolved_policy, serialized_dtype
+
+__all__ = [
+    "ConfiguredModel",
+    "check_choice",
+    "check_rates",
+    "check_size",
+    "head",
+    "preprocessing",
+]
+
+
+class ConfiguredModel(keras.Model):
+    """A functional Keras model that is built from a frozen config.
+
+    Subclasses name the class of their config and turn an image tensor into
+    the output tensor in `outputs_of`. A saved model holds the config, the
+    dtype policies and which layers are frozen, not the graph: it is built
+    anew on loading.
+
+    Args:
+        config: the config, a frozen dataclass.
+        name: str, name of the model.
+        dtype: dtype policy of all layers, by name or as a Keras policy;
+            Keras's global policy by default.
+        trainable: bool.
+
+    Attributes:
+        config: the config that was given.
+
+    Raises:
+        ValueError: when Keras is set to channels-first images.
+    """
+
+    config_class: type
+    config: Any
+
+    def __init__(self, config, *, name=None, dtype=None, trainable=True):
+        check_channels_last()
+        policy = keras.dtype_policies.get(dtype)
+        shape = (*config.image_size, config.channels)
+        images = keras.Input(shape, name="image", dtype="float32")
+        outputs = type(self).outputs_of(config, images, policy)
+        super().__init__(images, outputs, name=name)
+        self.config = config
+        # Not the map of a loaded model: Keras scales losses by this name.
+        self.dtype_policy = resolved_policy(policy, None)
+        self.trainable = trainable
+
+    @staticmethod
+    def outputs_of(config, images, dtype=None):
+        """Adds the layers of the model to a graph of Keras tensors.
+
+        Args:
+            config: the config of the model.
+            images: Keras tensor (batch, height, width, channels).
+            dtype: dtype policy of all layers.
+
+        Returns:
+            Keras tensor, the output of the model.
+        """
+        raise NotImplementedError
+
+    def get_config(self):
+        return {
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": serialized_dtype(self),
+            "config": dataclasses.asdict(self.config),
+            "frozen": [
+                layer.path
+                for layer in self._flatten_layers(include_self=False)
+                if self.trainable and not layer.trainable
+            ],
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        config = dict(config)
+        frozen = set(config.pop("frozen", ()))
+        config["config"] = cls.config_class(**config["config"])
+        config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
+        model = cls(**config)
+        for layer in model._flatten_layers(include_self=False):
+            if layer.path in frozen:
+                layer.trainable = False
+        return model
+
+
+def check_channels_last() -> None:
+    """Raises a ValueError when Keras is set to channels-first images."""
+    if keras.config.image_data_format() != "channels_last":
+        raise ValueError(
+            "The models of keras_vit take channels-last images (height, "
+            "width, channels). Received: image_data_format="
+            f"{keras.config.image_data_format()!r}. Call "
+            'keras.config.set_image_data_format("channels_last").'
+        )
+
+
+def check_size(name: str, value) -> tuple:
+    """Checks and completes a size in pixels.
+
+    Args:
+        name: str, what it is the size of, for the message.
+        value: int, or (height, width).
+
+    Returns:
+        (height, width).
+
+    Raises:
+        ValueError: unless it is one or two positive integers.
+    """
+    pair = (value, value) if isinstance(value, int) else tuple(value)
+    if len(pair) != 2 or not all(isinstance(x, int) and x > 0 for x in pair):
+        raise ValueError(
+            f"{name} must be a positive integer or a pair (height, width) of "
+            f"them. Received: {name}={value!r}."
+        )
+    return pair
+
+
+def check_rates(config, *names: str) -> None:
+    """Raises a ValueError unless the named fields are in [0, 1)."""
+    for name in names:
+        rate = getattr(config, name)
+        if not 0 <= rate < 1:
+            raise ValueError(
+                f"{name} is a probability and must be at least 0 and below "
+                f"1. Received: {name}={rate!r}."
+            )
+
+
+def check_choice(name: str, value, choices) -> None:
+    """Raises a ValueError with the nearest names unless value is a choice."""
+    if value not in choices:
+        nearest = difflib.get_close_matches(str(value), choices, n=1)
+        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+        raise ValueError(
+            f"Unknown {name}: {value!r}. Expected one of "
+            f"{', '.join(map(repr, choices))}.{hint}"
+        )
+
+
+def head(config, features, dtype=None):
+    """The classification layer, in float32 under mixed precision.
+
+    Its kernel starts at zero, as in the original.
+
+    Args:
+        config: a config with num_classes, head_bias, classifier_activation.
+        features: Keras tensor (batch, D).
+        dtype: dtype policy of the model.
+
+    Returns:
+        Keras tensor (batch, num_classes), or the features when num_classes
+        is 0.
+    """
+    if not config.num_classes:
+        return features
+    return keras.layers.Dense(
+        config.num_classes,
+        activation=config.classifier_activation,
+        kernel_initializer="zeros",
+        bias_initializer=keras.initializers.Constant(config.head_bias),
+        dtype=_head_policy(dtype),
+        name="predictions",
+    )(features)
+
+
+def _head_policy(dtype):
+    """Float32 for a mixed policy, so that logits are not rounded."""
+    policy = keras.dtype_policies.get(dtype)
+    policy = resolved_policy(policy, "predictions")
+    if policy.name in ("mixed_bfloat16", "mixed_float16"):
+        return keras.dtype_policies.get("float32")
+    return policy
+
+
+def preprocessing(config, images, dtype=None):
+    """Rescales [0, 255] to [-1, 1] inside the model where the config says so.
+
+    Args:
+        config: a config with include_preprocessing.
+        images: Keras tensor.
+        dtype: dtype policy of the model.
+
+    Returns:
+        Keras tensor of the same shape.
+    """
+    if not config.include_preprocessing:
+        return images
+    return keras.layers.Rescaling(
+        1 / 127.5, offset=-1, dtype=dtype, name="rescaling"
+    )(images)

@@ -1,0 +1,324 @@
+"""The resizing of evaluation without TensorFlow.
+
+Axes: B images, H and W height and width, C channels.
+"""
+
+import os
+import pathlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit import preprocessing
+from keras_vit.data import image_files
+from keras_vit.data.decoding import Geometry
+
+__all__ = [
+    "evaluation_crop",
+    "images_of",
+    "read_pixels",
+    "resize",
+]
+
+
+def evaluation_crop(image: np.ndarray, geometry: Geometry) -> np.ndarray:
+    """Scales and crops an image as an evaluation does.
+
+    Args:
+        image: array of shape (H, W, C), in [0, 255].
+        geometry: a `Geometry`.
+
+    Returns:
+        uint8 or float32 array, as the config of the geometry says, of shape
+        (*geometry.image_size, C).
+
+    Example:
+        >>> geometry = Geometry((224, 224), 3, PreprocessingConfig())
+        >>> evaluation_crop(image, geometry).shape
+        (224, 224, 3)
+    """
+    return EVALUATION_CROPS[geometry.config.evaluation](image, geometry)
+
+
+def resize(
+    image: np.ndarray,
+    size: tuple[int, int],
+    *,
+    method: str = "bilinear",
+    antialias: bool = False,
+    rounding: str = "uint8",
+) -> np.ndarray:
+    """Scales both sides, as `keras_vit.data.decoding.resize`.
+
+    Args:
+        image: array of shape (H, W, C), in [0, 255].
+        size: (height, width) of the result.
+        method: "bilinear", "bicubic", "area", "lanczos3" or "nearest".
+        antialias: bool, whether the kernel grows with the pixels of the
+            result; "area" and "nearest" are the same with and without.
+        rounding: "uint8" rounds down, "float32" does not.
+
+    Returns:
+        Array of that dtype and of shape (height, width, C).
+
+    Example:
+        >>> resize(np.array([[[0], [100]]]), (1, 1), method="area")
+        array([[[50]]], dtype=uint8)
+    """
+    kernel, radius = KERNELS[method]
+    for axis, length in enumerate(size):
+        if image.shape[axis] != length:
+            scale = image.shape[axis] / length
+            stretch = max(scale, 1.0) if antialias else 1.0
+            if radius is None:  # They reach as far as a pixel of the result.
+                stretch, reach = scale, (scale + 1) / 2
+            else:
+                reach = radius * stretch
+            taps = _taps(image.shape[axis], length, kernel, stretch, reach)
+            image = _weighted_means(image, axis, *taps)
+    return np.clip(image, 0, 255).astype(rounding)
+
+
+def _taps(length, new_length, kernel, stretch, reach):
+    """Which pixels each pixel of the result is the mean of, and weights."""
+    centres = (np.arange(new_length) + 0.5) * length / new_length  # (N,)
+    first = np.floor(centres - reach)  # (N,)
+    count = int(np.ceil(2 * reach)) + 1
+    pixels = first[:, np.newaxis] + np.arange(count)  # (N, K)
+    weights = kernel(pixels + 0.5 - centres[:, np.newaxis], stretch)  # (N, K)
+    weights = weights * ((pixels >= 0) & (pixels < length))
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    pixels = pixels.clip(0, length - 1).astype(int)
+    return pixels, weights.astype("float32")
+
+
+def _weighted_means(image, axis, pixels, weights):
+    shape = [1, 1, 1]
+    shape[axis] = -1
+    # One pixel of each mean at a time: never more than the result in memory.
+    total = np.zeros((), "float32")
+    for k in range(pixels.shape[1]):
+        weight = weights[:, k].reshape(shape)
+        total = total + image.take(pixels[:, k], axis) * weight
+    return total
+
+
+def _triangle(offset, stretch):
+    return np.maximum(0.0, 1.0 - np.abs(offset) / stretch)
+
+
+def _keys_cubic(offset, stretch):
+    """Keys's cubic convolution with a = -1/2."""
+    x = np.abs(offset) / stretch
+    near = (1.5 * x - 2.5) * x * x + 1.0
+    far = ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0
+    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+
+
+def _lanczos3(offset, stretch):
+    x = offset / stretch
+    return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0.0)
+
+
+def _overlap(offset, stretch):
+    """How much of a pixel lies in a box as wide as `stretch` pixels."""
+    reach = (stretch + 1) / 2 - np.abs(offset)
+    return reach.clip(0.0, min(1.0, stretch))
+
+
+def _is_inside(offset, _):
+    return ((offset > -0.5) & (offset <= 0.5)).astype(float)
+
+
+# Method: kernel and its radius in pixels.
+KERNELS = {
+    "bilinear": (_triangle, 1),
+    "bicubic": (_keys_cubic, 2),
+    "lanczos3": (_lanczos3, 3),
+    "area": (_overlap, None),
+    "nearest": (_is_inside, None),
+}
+
+
+def _squash(image, geometry):
+    return _resize(image, geometry.image_size, geometry, "bilinear")
+
+
+def _resize_small_central_crop(image, geometry):
+    sides = np.array(image.shape[:2], "float32")
+    factor = np.float32(geometry.smaller_side) / sides.min()
+    height, width = (int(side) for side in np.round(sides * factor))
+    image = _resize(image, (height, width), geometry, "area")
+    return _central_crop(image, geometry.image_size)
+
+
+def _resize_central_crop(image, geometry):
+    image = _resize(image, geometry.both_sides, geometry, "bilinear")
+    return _central_crop(image, geometry.image_size)
+
+
+def _resize(image, size, geometry, default):
+    config = geometry.config
+    return resize(
+        image,
+        size,
+        method=config.resize_method or default,
+        antialias=config.antialias,
+        rounding=config.rounding,
+    )
+
+
+def _central_crop(image, size):
+    height, width = size
+    top, left = (np.array(image.shape[:2]) - size) // 2
+    return image[top : top + height, left : left + width]
+
+
+EVALUATION_CROPS = {
+    "squash": _squash,
+    "resize_small_central_crop": _resize_small_central_crop,
+    "resize_central_crop": _resize_central_crop,
+}
+
+
+# Training reads with TensorFlow; Pillow knows more kinds.
+SUFFIXES = (*image_files.SUFFIXES, ".webp", ".tif", ".tiff")
+MODES = {1: "L", 3: "RGB"}  # Pillow's name for an image of so many channels
+# Of red, green and blue in grey, ITU-R BT.601, as in JPEG and in Pillow.
+LUMA = np.array([0.299, 0.587, 0.114], "float32")
+
+
+def images_of(source: Any) -> Iterator[Any]:
+    """The single images of a source.
+
+    Args:
+        source: path of a file; path of a folder, for the images in it and
+            below it; a Pillow image; an array or tensor (H, W), (H, W, C) or
+            (B, H, W, C); or an iterable of all these.
+
+    Yields:
+        str, Pillow images and arrays of shape (H, W) or (H, W, C). A folder
+        without images is its own path, which `read_pixels` refuses.
+
+    Raises:
+        ValueError: for anything else.
+
+    Example:
+        >>> list(images_of(["a.jpg", "folder"]))
+        ['a.jpg', 'folder/b.jpg', 'folder/c.png']
+    """
+    if isinstance(source, (str, os.PathLike)):
+        yield from _files(os.fspath(source))
+    elif isinstance(source, np.ndarray) or keras.ops.is_tensor(source):
+        array = keras.ops.convert_to_numpy(source)
+        yield from array if array.ndim == 4 else [array]
+    elif hasattr(source, "convert"):  # Pillow's, which may not be installed.
+        yield source
+    elif isinstance(source, Iterable):
+        for part in source:
+            yield from images_of(part)
+    else:
+        raise ValueError(
+            "An image is a path, a Pillow image or an array of shape (H, W), "
+            f"(H, W, C) or (B, H, W, C). Received: {source!r} of type "
+            f"{type(source).__name__}."
+        )
+
+
+def _files(path):
+    """The image files of a folder in order; any other path as it is."""
+    path = os.path.expanduser(path)
+    found = []
+    if os.path.isdir(path):
+        below = pathlib.Path(path).rglob("*")
+        found = [str(x) for x in below if x.suffix.lower() in SUFFIXES]
+    return sorted(found) or [path]
+
+
+def read_pixels(image: Any, channels: int) -> np.ndarray:
+    """Reads one image.
+
+    The orientation that a camera noted is applied; transparency is dropped,
+    as in training.
+
+    Args:
+        image: one of those that `images_of` yields.
+        channels: 1 for grey, 3 for colour.
+
+    Returns:
+        Array of shape (H, W, channels) in [0, 255]: uint8 but for arrays,
+        which keep their dtype.
+
+    Raises:
+        ValueError: when it is missing, no image, or its values are no pixels,
+            with the reason.
+
+    Example:
+        >>> read_pixels("photo.jpg", 3).shape
+        (3024, 4032, 3)
+    """
+    if isinstance(image, str):
+        return _read_file(image, channels)
+    if isinstance(image, np.ndarray):
+        return _from_array(image, channels)
+    return _from_pillow(image, channels)
+
+
+def _read_file(path, channels):
+    from PIL import Image
+
+    if os.path.isdir(path):
+        raise ValueError(
+            f"There are no images ({', '.join(SUFFIXES)}) in {path!r}."
+        )
+    try:
+        with Image.open(path) as image:
+            return _from_pillow(image, channels)
+    except FileNotFoundError:
+        raise ValueError(f"There is no file {path!r}.") from None
+    except Image.UnidentifiedImageError:
+        raise ValueError(f"{path!r} is not an image.") from None
+    except (
+        OSError,
+        SyntaxError,  # Pillow's, for a broken PNG.
+        ValueError,
+        Image.DecompressionBombError,
+    ) as error:
+        raise ValueError(
+            f"{path!r} cannot be read as an image: {error}"
+        ) from None
+
+
+def _from_pillow(image, channels):
+    from PIL import Image, ImageOps
+
+    image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I;16"):  # Pillow would clip it at 255.
+        image = Image.fromarray((np.asarray(image) // 257).astype(np.uint8))
+    if "transparency" in image.info:  # Pillow warns of other ways to drop it.
+        image = image.convert("RGBA")
+    pixels = np.asarray(image.convert(MODES[channels]))
+    return pixels.reshape(*pixels.shape[:2], channels)
+
+
+def _from_array(array, channels):
+    pixels = array[..., np.newaxis] if array.ndim == 2 else array
+    if pixels.ndim != 3 or pixels.shape[2] not in (1, 3, 4):
+        raise ValueError(
+            "An array is an image (H, W) or (H, W, C), or a batch "
+            "(B, H, W, C), with 1, 3 or 4 channels. Received: shape "
+            f"{array.shape}."
+        )
+    if 0 in pixels.shape:
+        raise ValueError(f"An image of shape {array.shape} has no pixels.")
+    preprocessing.preprocess_input(pixels)  # It refuses what is no pixels.
+    pixels = pixels[..., :3]
+    if channels == 1 and pixels.shape[2] == 3:
+        return (pixels @ LUMA)[..., np.newaxis]
+    return (
+        pixels
+        if channels == 1
+        else np.broadcast_to(pixels, (*pixels.shape[:2], 3))
+    )

@@ -1,0 +1,187 @@
+"""Runs of a recipe that are made of several: each is trained once.
+
+Axes: N images, H and W height and width, C channels, K classes.
+"""
+
+import dataclasses
+import json
+import pathlib
+
+import numpy as np
+
+from keras_vit import data, evaluation
+from keras_vit.analysis.report import write_augmented, write_report
+from keras_vit.explanation import explain_run
+from keras_vit.files import replacing
+from keras_vit.training import Recipe, Run, run_folder, train
+from keras_vit.training.distribution.processes import agreed
+from keras_vit.training.inputs import make_stream
+from keras_vit.training.resume import differences
+from keras_vit.training.run_folder import versions
+
+__all__ = [
+    "batches_of",
+    "evaluated",
+    "facts",
+    "finish",
+    "finished",
+    "result_of",
+]
+
+
+def finished(recipe: Recipe, part: str, dataset=None) -> dict:
+    """The result of a run, which is trained unless it is finished.
+
+    Args:
+        recipe: a `Recipe`.
+        part: "validation" or "test", the images that the result is of.
+        dataset: the `Dataset` of the recipe where it is open already.
+
+    Returns:
+        top1, top5 and num_examples.
+
+    Raises:
+        ValueError: when the folder holds a run of another recipe.
+
+    Example:
+        >>> finished(Recipe(run_dir="runs/digits"), "test")["num_examples"]
+        359
+    """
+    known = agreed(lambda: result_of(recipe))
+    if known is not None:
+        return known
+    trained = train(recipe, dataset=dataset)
+    return agreed(
+        lambda: finish(trained, recipe, evaluated(trained, recipe, part))
+    )
+
+
+def result_of(recipe: Recipe) -> dict | None:
+    """The result of a run that is finished, None of one that is not.
+
+    Args:
+        recipe: a `Recipe`.
+
+    Returns:
+        What is in result.json.
+
+    Raises:
+        ValueError: when it was of another recipe.
+    """
+    import yaml
+
+    folder = pathlib.Path(recipe.run_dir)
+    if not (folder / run_folder.RESULT).is_file():
+        return None
+    old = yaml.safe_load((folder / run_folder.CONFIG).read_text())
+    if changed := differences(old, dataclasses.asdict(recipe)):
+        raise ValueError(
+            f"The folder {recipe.run_dir!r} holds a finished run of another "
+            f"config: {'; '.join(changed)}. Choose another --run_dir, or "
+            "remove the folder."
+        )
+    return json.loads((folder / run_folder.RESULT).read_text())
+
+
+NUM_AUGMENTED = 24  # images in the sample of what the model was trained on
+
+
+def batches_of(run: Run, recipe: Recipe, part: str):
+    """The images of a part of the data, as the model takes them.
+
+    Args:
+        run: a `Run`.
+        recipe: its `Recipe`.
+        part: "train", "validation" or "test".
+
+    Returns:
+        A tf.data.Dataset of padded (images, labels, mask).
+
+    Raises:
+        ValueError: when the data has no such part.
+    """
+    examples = getattr(run.dataset, part)
+    if not examples:
+        raise ValueError(
+            f"{run.dataset.name} has no {part} images. Give "
+            f"--data.{part}_split or --data.{part}_fraction."
+        )
+    model = run.model
+    return data.evaluation_batches(
+        examples,
+        image_size=model.input_shape[1:3],
+        channels=model.input_shape[3],
+        batch_size=recipe.training.micro_batch_size,
+        preprocessing=recipe.preprocessing,
+    )
+
+
+def evaluated(run: Run, recipe: Recipe, part: str) -> dict:
+    """Counts what a model has right and writes it down, image by image.
+
+    Args:
+        run: a `Run`.
+        recipe: its `Recipe`.
+        part: "validation" or "test".
+
+    Returns:
+        top1, top5 and num_examples, and the part as split.
+
+    Raises:
+        ValueError: when the data has no such part.
+
+    Example:
+        >>> evaluated(train(recipe), recipe, "test")["top1"]
+    """
+    batches = batches_of(run, recipe, part)
+    predictions = evaluation.predict_classes(
+        run.model, batches, activation=recipe.training.loss
+    )
+    evaluation.write_evaluation(
+        run.folder, predictions, batches, run.dataset.class_names
+    )
+    return {"split": part, **evaluation.summarise(predictions)}
+
+
+def facts(run: Run) -> dict:
+    """What a run took, for its result.
+
+    Args:
+        run: a `Run`.
+
+    Returns:
+        A dictionary of plain values.
+    """
+    return {
+        "seconds": run.seconds,
+        "images_per_second": run.images_per_second,
+        "num_parameters": run.model.count_params(),
+        "num_train_images": len(run.dataset.train),
+        "versions": versions(),
+    }
+
+
+def finish(run: Run, recipe: Recipe, result: dict) -> dict:
+    """Writes a sample of the training images, the result and the report.
+
+    Args:
+        run: a `Run`.
+        recipe: its `Recipe`.
+        result: dictionary of plain values, for result.json.
+
+    Returns:
+        The result.
+    """
+    stream = make_stream(recipe, run.dataset, run.model)
+    images, labels = next(iter(stream.from_step(0)))
+    with replacing(run.folder / "augmented.npz") as path:
+        write_augmented(
+            path,
+            np.asarray(images)[:NUM_AUGMENTED],
+            np.asarray(labels)[:NUM_AUGMENTED],
+        )
+    # The result marks the run as finished; the report shows the result.
+    run_folder.write_json(run.folder / run_folder.RESULT, result)
+    explain_run(run.folder, run.model)
+    write_report(run.folder)
+    return result

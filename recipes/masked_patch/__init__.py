@@ -1,0 +1,1 @@
+"""Masked patch prediction: self-supervision of a Vision Transformer."""

@@ -1,0 +1,143 @@
+"""What a network for masked patches saw, and what it said, as a picture.
+
+Axes: M images, H and W height and width, C channels, R and G rows and columns
+of the grid, N = R * G patches, S cells along a side of a patch.
+"""
+
+import numpy as np
+
+from keras_vit.analysis.plots import as_pictures, mosaic, new_figure
+from keras_vit.files import replacing
+from keras_vit.runs.reporting import batches_of
+from keras_vit.training import Recipe, Run
+from keras_vit.training.masked_patch.batches import LEVELS
+from keras_vit.training.masked_patch.config import CELLS
+from keras_vit.training.masked_patch.task import masked_batches
+
+__all__ = ["write_masked_patches"]
+
+NUM_IMAGES = 8
+DOTS_PER_INCH = 150
+COLUMNS = ("image", "masked", "predicted")
+GREY = 0.5
+
+
+def write_masked_patches(run: Run, recipe: Recipe) -> None:
+    """Draws images, what is left of them, and what the network makes of it.
+
+    Writes masked_patch.png. Patches whose embedding was replaced by the
+    [mask] embedding are grey, those with the embedding of another patch show
+    that one; of the hidden patches, what the network says is painted over
+    them.
+
+    Args:
+        run: a `Run` of masked patches.
+        recipe: its `Recipe`.
+
+    Example:
+        >>> write_masked_patches(train(recipe, task=MASKED_PATCH), recipe)
+    """
+    images, source, hidden = _sample(run, recipe)
+    inputs = {"image": images.astype("float32"), "source": source}
+    answers = run.network.predict(inputs, batch_size=NUM_IMAGES, verbose=0)
+    grid, target = run.model.config.grid, recipe.masked_patch.target
+    said = painted(answers, grid, images.shape[1:], target)
+    pictures = images / 255
+    shown = np.repeat(_shown(hidden, grid, images.shape), images.shape[-1], -1)
+    columns = [
+        pictures,
+        seen(pictures, source, grid),
+        np.where(shown, said, pictures),
+    ]
+    tiles = np.stack([as_pictures(2 * x - 1) for x in columns], axis=1)
+    rows = len(images)
+    figure = new_figure(1.2 * len(COLUMNS), 1.2 * rows)
+    axis = figure.subplots()
+    mosaic(axis, tiles)
+    axis.set_xticks(range(len(COLUMNS)), COLUMNS)
+    axis.set_yticks([])
+    with replacing(run.folder / "masked_patch.png") as path:
+        figure.savefig(path, dpi=DOTS_PER_INCH)
+
+
+def _sample(run, recipe):
+    """Images (M, H, W, C), and what is hidden of them (M, N) twice."""
+    part = "validation" if run.dataset.validation else "train"
+    size = recipe.training.micro_batch_size
+    hiding = masked_batches(recipe, run.model, batch_size=size)
+
+    def hide(number, batch):
+        images, labels, mask = batch
+        weights = np.ones(size, "float32")
+        inputs, _, hidden = hiding.evaluation(number, (images, labels, weights))
+        return images, inputs["source"], hidden[..., 0] > 0, mask
+
+    found = batches_of(run, recipe, part).enumerate().map(hide)
+    images, source, hidden, mask = next(found.take(1).as_numpy_iterator())
+    rows = np.flatnonzero(mask)[:NUM_IMAGES]
+    return images[rows], source[rows], hidden[rows]
+
+
+def seen(pictures, source, grid):
+    """Pictures whose patches are what the network gets in their places."""
+    patches = _cut(pictures, grid)  # (M, N, ..., C)
+    taken = np.take_along_axis(
+        patches, np.maximum(source, 0)[..., None], axis=1
+    )
+    taken = np.where(source[..., None] < 0, GREY, taken)
+    return _joined(taken, grid, pictures.shape[1:])
+
+
+def painted(answers, grid, shape, target: str) -> np.ndarray:
+    """Answers of the network as pictures.
+
+    Args:
+        answers: float array, see `masked_network`.
+        grid: (rows, columns) of the patches.
+        shape: (H, W, C).
+        target: see `MaskedPatchConfig`.
+
+    Returns:
+        float array (M, H, W, C) in [0, 1]; a colour is the middle of its
+        class.
+    """
+    cells = CELLS[target]
+    if cells is None:
+        return np.clip((_joined(answers, grid, shape) + 1) / 2, 0, 1)
+    height, width, channels = shape
+    classes = answers.argmax(axis=-1)  # (M, N, S * S)
+    levels = [classes // LEVELS**place % LEVELS for place in range(channels)][
+        ::-1
+    ]
+    colours = (np.stack(levels, axis=-1) + 0.5) / LEVELS  # (M, N, S * S, C)
+    size = height // (grid[0] * cells), width // (grid[1] * cells)
+    colours = colours.reshape(*classes.shape[:2], cells, cells, channels)
+    patches = colours.repeat(size[0], axis=2).repeat(size[1], axis=3)
+    return _joined(patches.reshape(*classes.shape[:2], -1), grid, shape)
+
+
+def _shown(hidden, grid, shape):
+    """Hidden patches (M, N) as pixels (M, H, W, 1)."""
+    height, width = shape[1] // grid[0], shape[2] // grid[1]
+    cells = hidden.reshape(-1, *grid)
+    return cells.repeat(height, axis=1).repeat(width, axis=2)[..., None]
+
+
+def _cut(pictures, grid):
+    """Pictures (M, H, W, C) as patches (M, N, pixels of a patch)."""
+    images, height, width, channels = pictures.shape
+    rows, columns = grid
+    pixels = pictures.reshape(
+        images, rows, height // rows, columns, width // columns, channels
+    )
+    return pixels.swapaxes(2, 3).reshape(images, rows * columns, -1)
+
+
+def _joined(patches, grid, shape):
+    """The other way round."""
+    height, width, channels = shape
+    rows, columns = grid
+    pixels = patches.reshape(
+        -1, rows, columns, height // rows, width // columns, channels
+    )
+    return pixels.swapaxes(2, 3).reshape(-1, *shape)

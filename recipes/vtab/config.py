@@ -1,0 +1,229 @@
+"""Everything that defines a run of VTAB-1k, as a typed record.
+
+A field's docstring is its text in `python recipes/vtab.py --help`.
+"""
+
+import dataclasses
+import itertools
+import pathlib
+from typing import NamedTuple
+
+from keras_vit.data.vtab_table import GROUPS, TASKS
+from keras_vit.runs.smoke import DATA, SUFFIX, smoke
+from keras_vit.training.config import (
+    AugmentationConfig,
+    DataConfig,
+    ModelConfig,
+    OptimizerConfig,
+    PreprocessingConfig,
+    Recipe,
+    SweepConfig,
+    TrainingConfig,
+)
+
+__all__ = [
+    "STAND_INS",
+    "Setting",
+    "Vtab",
+    "smoke_vtab",
+]
+
+# What a trial is trained on in place of each group: nothing is downloaded.
+FRACTALS = "fractals/num_classes=4,images_per_class=12,seed="
+STAND_INS = {
+    "natural": DATA,
+    "specialized": DataConfig(name=f"{FRACTALS}0"),
+    "structured": DataConfig(name=f"{FRACTALS}1"),
+}
+SHARED = (
+    "model",
+    "preprocessing",
+    "augmentation",
+    "optimizer",
+    "training",
+    "distribution",
+    "seed",
+)
+
+
+class Setting(NamedTuple):
+    """What a sweep chooses: the same for all tasks.
+
+    Args:
+        learning_rate: float.
+        steps: int, length of the training; None for that of epochs.
+    """
+
+    learning_rate: float
+    steps: int | None
+
+    @property
+    def folder(self) -> str:
+        """Name of the folder of its runs."""
+        return f"learning_rate_{self.learning_rate:g}_steps_{self.steps}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Vtab:
+    """One model on the tasks of VTAB-1k, each a run of its own.
+
+    Raises:
+        ValueError: for an unknown task, or a grid without a length in steps.
+
+    Example:
+        >>> Vtab(tasks=("specialized", "dtd")).names()
+        ['dtd', 'camelyon', 'eurosat', 'resisc45', 'retinopathy']
+    """
+
+    data: DataConfig = dataclasses.field(default_factory=DataConfig)
+    """Where the data is; its name and its splits are those of each task."""
+
+    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
+    preprocessing: PreprocessingConfig = dataclasses.field(
+        default_factory=PreprocessingConfig
+    )
+    augmentation: AugmentationConfig = dataclasses.field(
+        default_factory=AugmentationConfig
+    )
+    optimizer: OptimizerConfig = dataclasses.field(
+        default_factory=OptimizerConfig
+    )
+    training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
+    sweep: SweepConfig = dataclasses.field(default_factory=SweepConfig)
+
+    tasks: tuple[str, ...] = ()
+    """Tasks, or groups of tasks ("natural", "specialized", "structured"), to
+    train on, as [dtd,structured]; none for all 19."""
+
+    schedules: tuple[int, ...] = ()
+    """Numbers of steps to choose from on the validation images of all tasks,
+    each with each of sweep.learning_rates where there are several, as the
+    paper did with two of both; none trains for training.steps."""
+
+    distribution: str = "auto"
+    """Where it computes, as in the other recipes."""
+
+    seed: int = 0
+    """Seed of the new classification layer, the order of the images and their
+    augmentation."""
+
+    run_dir: str = "runs/vtab"
+    """Folder that the results are written to, a folder a task."""
+
+    smoke: bool = False
+    """Whether to try the recipe out: two steps of a tiny model of the same
+    kind on digits and fractals in place of a task of each group, in the folder
+    run_dir with "-smoke" behind it."""
+
+    def __post_init__(self):
+        unknown = [x for x in self.tasks if x not in (*TASKS, *GROUPS)]
+        if unknown:
+            raise ValueError(
+                f"Unknown tasks: {', '.join(map(repr, unknown))}. Expected of "
+                f"{', '.join((*GROUPS, *TASKS))}."
+            )
+        if self.schedules and (
+            min(self.schedules) < 1 or self.training.steps is None
+        ):
+            raise ValueError(
+                "schedules are numbers of steps above 0, beside "
+                "training.steps, which the warm-up is for. Received: "
+                f"schedules={self.schedules}, training.steps="
+                f"{self.training.steps}."
+            )
+
+    def names(self) -> list[str]:
+        """The tasks to train on, in the order of the paper's Table 9."""
+        asked = self.tasks or GROUPS
+        return [
+            name
+            for name, task in TASKS.items()
+            if name in asked or task.group in asked
+        ]
+
+    def settings(self) -> list[Setting]:
+        """What a sweep compares; the one setting where there is no sweep."""
+        rates = self.sweep.learning_rates
+        if len(rates) < 2:
+            rates = (self.optimizer.learning_rate,)
+        steps = self.schedules or (self.training.steps,)
+        return list(itertools.starmap(Setting, itertools.product(rates, steps)))
+
+    def final(self, task: str, setting: Setting) -> Recipe:
+        """The recipe of a result: a task's 1000 images, then its test images.
+
+        Args:
+            task: name of a task.
+            setting: a `Setting`.
+
+        Returns:
+            A `Recipe`.
+        """
+        splits = {"train_split": "train800val200", "validation_split": None}
+        return self._recipe(task, setting, splits, pathlib.Path(task))
+
+    def trial(self, task: str, setting: Setting) -> Recipe:
+        """The recipe of a choice: 800 images, and 200 to choose on.
+
+        Args:
+            task: name of a task.
+            setting: a `Setting`.
+
+        Returns:
+            A `Recipe`.
+        """
+        splits = {"train_split": "train800", "validation_split": "val200"}
+        folder = pathlib.Path("sweep", setting.folder, task)
+        return self._recipe(task, setting, splits, folder)
+
+    def _recipe(self, task, setting, splits, folder):
+        splits = {"name": f"vtab/{task}", "test_split": "test", **splits}
+        shared = {name: getattr(self, name) for name in SHARED}
+        recipe = Recipe(**shared, data=dataclasses.replace(self.data, **splits))
+        if self.smoke:
+            stand_in = STAND_INS[TASKS[task].group]
+            recipe = dataclasses.replace(smoke(recipe), data=stand_in)
+        return dataclasses.replace(
+            recipe,
+            optimizer=self._optimizer(recipe.optimizer, setting),
+            training=self._training(recipe.training, setting),
+            run_dir=str(pathlib.Path(self.run_dir, folder)),
+        )
+
+    def _optimizer(self, optimizer, setting):
+        """With a warm-up that is the same share of the training."""
+        warmup, steps = optimizer.warmup_steps, self.training.steps
+        if warmup is not None and setting.steps and steps and not self.smoke:
+            warmup = warmup * setting.steps // steps
+        return dataclasses.replace(
+            optimizer,
+            learning_rate=setting.learning_rate,
+            warmup_steps=warmup,
+        )
+
+    def _training(self, training, setting):
+        if self.smoke:
+            return training
+        return dataclasses.replace(training, steps=setting.steps)
+
+
+def smoke_vtab(vtab: Vtab) -> Vtab:
+    """Makes a trial of a run, on one task of each group that it asks for.
+
+    Args:
+        vtab: a `Vtab`.
+
+    Returns:
+        A `Vtab`; that of a trial is itself.
+
+    Example:
+        >>> smoke_vtab(Vtab(tasks=("structured",))).tasks
+        ('clevr_count',)
+    """
+    first = {TASKS[name].group: name for name in reversed(vtab.names())}
+    return dataclasses.replace(
+        vtab,
+        tasks=tuple(reversed(first.values())),
+        run_dir=vtab.run_dir.removesuffix(SUFFIX) + SUFFIX,
+        smoke=True,
+    )
