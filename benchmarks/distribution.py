@@ -133,7 +133,7 @@ def measured(options, choice, count, batch) -> dict:
     import keras
 
     from keras_vit.training import distribution
-    from keras_vit.training.distribution.devices import MAKERS
+    from keras_vit.training.distribution.layouts import MAKERS
     from keras_vit.training.run_folder import versions
 
     found = distribution.devices()

@@ -20,6 +20,7 @@ ARROWS = {
     "version": set(),
     "_environment": set(),
     "files": set(),
+    "checks": set(),
     "layers": set(),
     "models": {"layers"},
     "preprocessing": set(),
@@ -40,7 +41,13 @@ ARROWS = {
         "training",
         "variants",
     },
-    "explanation": {"analysis", "checkpoints", "prediction", *_USES_MODELS},
+    "explanation": {
+        *_USES_MODELS,
+        "analysis",
+        "checkpoints",
+        "prediction",
+        "variants",
+    },
     "runs": {
         *_USES_MODELS,
         "analysis",
@@ -50,6 +57,8 @@ ARROWS = {
         "training",
     },
 }
+# These stand below all others, which may import each of them.
+GROUND = ("version", "files", "checks")
 # These stand above all others and may import each of them.
 TOP = ("__init__", "cli")
 
@@ -134,7 +143,7 @@ def _objection(package: str, found: Import) -> str | None:
 def _arrow_objection(package: str, rest: list[str]) -> str | None:
     if package in TOP:
         return None
-    allowed = {package, "version", "files", *ARROWS[package]}
+    allowed = {package, *GROUND, *ARROWS[package]}
     if rest and rest[0] in allowed:
         return None
     return f"not an arrow; {package} may import {sorted(allowed)}"

@@ -16,8 +16,8 @@ from keras_vit.analysis.attention import (
     check_model,
     reading_weights,
 )
+from keras_vit.checks import check_choice
 from keras_vit.models import VisionTransformer
-from keras_vit.models.configured_model import check_choice
 
 __all__ = ["embeddings", "evolution", "projection"]
 

@@ -24,8 +24,8 @@ from keras_vit.analysis.attention import (
     kept_with,
     on_grid,
 )
+from keras_vit.checks import check_choice
 from keras_vit.models import VisionTransformer
-from keras_vit.models.configured_model import check_choice
 
 __all__ = [
     "chosen_classes",

@@ -22,7 +22,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_vit.data.config import DataConfig, check_at_least, check_limits
+from keras_vit.checks import check_at_least, check_limits
+from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset, cut
 from keras_vit.data.examples import Examples
 from keras_vit.data.fractal_systems import (

@@ -5,8 +5,8 @@ A field's docstring is its text in `python recipes/evaluate.py --help`.
 
 import dataclasses
 
+from keras_vit.checks import check_at_least, check_choice
 from keras_vit.data import DataConfig, PreprocessingConfig
-from keras_vit.data.config import check_at_least, check_choice
 from keras_vit.models.sizes import BIT, MIXER, VIT
 
 __all__ = ["Evaluation", "ModelSource"]
@@ -49,9 +49,9 @@ class ModelSource:
     """"float32", "mixed_bfloat16" or "mixed_float16"."""
 
     def __post_init__(self):
-        check_choice(self, "name", (None, *VIT, *MIXER, *BIT))
-        check_choice(self, "activation", ACTIVATIONS)
-        check_choice(self, "precision", PRECISIONS)
+        check_choice("name", self.name, (None, *VIT, *MIXER, *BIT))
+        check_choice("activation", self.activation, ACTIVATIONS)
+        check_choice("precision", self.precision, PRECISIONS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,8 +107,8 @@ class Evaluation:
     """How many images, mistakes first, go into the report."""
 
     def __post_init__(self):
-        check_choice(self, "split", SPLITS)
-        check_choice(self, "distribution", DISTRIBUTIONS)
+        check_choice("split", self.split, SPLITS)
+        check_choice("distribution", self.distribution, DISTRIBUTIONS)
         check_at_least(self, 1, "batch_size")
         check_at_least(self, 0, "seed", "num_pictures")
         if self.model.weights is None and not self.smoke:

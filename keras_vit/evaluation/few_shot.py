@@ -24,8 +24,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.checks import check_at_least, check_choice
 from keras_vit.data import DataConfig
-from keras_vit.data.config import check_at_least, check_choice
 from keras_vit.data.examples import Chosen
 from keras_vit.evaluation.config import DISTRIBUTIONS, ModelSource
 
@@ -100,8 +100,8 @@ class FewShot:
     """Images in a step; the last step is filled up."""
 
     def __post_init__(self):
-        check_choice(self, "distribution", DISTRIBUTIONS)
-        check_choice(self, "crop", CROPS)
+        check_choice("distribution", self.distribution, DISTRIBUTIONS)
+        check_choice("crop", self.crop, CROPS)
         check_at_least(self, 0, "seed")
         check_at_least(self, 1, "num_seeds", "batch_size")
         if not self.shots or min(self.shots) < 1 or not self.l2 > 0:

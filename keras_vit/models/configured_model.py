@@ -1,7 +1,6 @@
 """What the models share: one frozen config is the whole record of a model."""
 
 import dataclasses
-import difflib
 from typing import Any
 
 import keras
@@ -10,9 +9,6 @@ from keras_vit.layers.configured_layer import resolved_policy, serialized_dtype
 
 __all__ = [
     "ConfiguredModel",
-    "check_choice",
-    "check_rates",
-    "check_size",
     "head",
     "preprocessing",
 ]
@@ -103,50 +99,6 @@ def check_channels_last() -> None:
             "width, channels). Received: image_data_format="
             f"{keras.config.image_data_format()!r}. Call "
             'keras.config.set_image_data_format("channels_last").'
-        )
-
-
-def check_size(name: str, value) -> tuple:
-    """Checks and completes a size in pixels.
-
-    Args:
-        name: str, what it is the size of, for the message.
-        value: int, or (height, width).
-
-    Returns:
-        (height, width).
-
-    Raises:
-        ValueError: unless it is one or two positive integers.
-    """
-    pair = (value, value) if isinstance(value, int) else tuple(value)
-    if len(pair) != 2 or not all(isinstance(x, int) and x > 0 for x in pair):
-        raise ValueError(
-            f"{name} must be a positive integer or a pair (height, width) of "
-            f"them. Received: {name}={value!r}."
-        )
-    return pair
-
-
-def check_rates(config, *names: str) -> None:
-    """Raises a ValueError unless the named fields are in [0, 1)."""
-    for name in names:
-        rate = getattr(config, name)
-        if not 0 <= rate < 1:
-            raise ValueError(
-                f"{name} is a probability and must be at least 0 and below "
-                f"1. Received: {name}={rate!r}."
-            )
-
-
-def check_choice(name: str, value, choices) -> None:
-    """Raises a ValueError with the nearest names unless value is a choice."""
-    if value not in choices:
-        nearest = difflib.get_close_matches(str(value), choices, n=1)
-        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-        raise ValueError(
-            f"Unknown {name}: {value!r}. Expected one of "
-            f"{', '.join(map(repr, choices))}.{hint}"
         )
 
 

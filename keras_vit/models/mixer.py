@@ -7,13 +7,11 @@ import dataclasses
 
 import keras
 
+from keras_vit.checks import check_choice, check_limits, check_size
 from keras_vit.layers import MixerBlock, PatchEmbed, TokenPooling
 from keras_vit.layers.embedding import check_divisible
 from keras_vit.models.configured_model import (
     ConfiguredModel,
-    check_choice,
-    check_rates,
-    check_size,
     head,
     preprocessing,
 )
@@ -73,7 +71,7 @@ class MixerConfig:
             object.__setattr__(self, name, size)
         check_choice("pooling", self.pooling, POOLINGS)
         check_divisible(self.image_size, self.patch_size)
-        check_rates(self, "stochastic_depth_rate")
+        check_limits(self, 1, "stochastic_depth_rate")
 
     @property
     def grid(self) -> tuple:

@@ -9,11 +9,10 @@ import dataclasses
 
 import keras
 
+from keras_vit.checks import check_choice, check_size
 from keras_vit.layers import StandardizedConv2D
 from keras_vit.models.configured_model import (
     ConfiguredModel,
-    check_choice,
-    check_size,
     head,
     preprocessing,
 )

@@ -7,6 +7,7 @@ import dataclasses
 
 import keras
 
+from keras_vit.checks import check_choice, check_limits, check_size
 from keras_vit.layers import (
     AddPositionEmbedding,
     AttentionPooling,
@@ -20,9 +21,6 @@ from keras_vit.layers.configured_layer import resolved_policy
 from keras_vit.layers.embedding import check_divisible
 from keras_vit.models.configured_model import (
     ConfiguredModel,
-    check_choice,
-    check_rates,
-    check_size,
     head,
     preprocessing,
 )
@@ -145,8 +143,9 @@ class ViTConfig:
                 f"The ResNet's feature maps (for images of {self.image_size})",
                 "cells",
             )
-        check_rates(
+        check_limits(
             self,
+            1,
             "dropout_rate",
             "attention_dropout_rate",
             "stochastic_depth_rate",

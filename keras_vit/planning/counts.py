@@ -7,8 +7,8 @@ in a patch.
 import dataclasses
 import math
 
+from keras_vit.checks import check_choice
 from keras_vit.models import ViTConfig
-from keras_vit.models.configured_model import check_choice
 from keras_vit.models.sizes import VIT
 
 __all__ = ["Counts", "bit_multiply_adds", "count", "num_tokens", "vit_config"]

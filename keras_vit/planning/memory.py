@@ -6,8 +6,8 @@ Letters: T tokens, D hidden dimension, M MLP dimension, H heads.
 import dataclasses
 from typing import NamedTuple
 
+from keras_vit.checks import check_choice
 from keras_vit.models import ViTConfig
-from keras_vit.models.configured_model import check_choice
 from keras_vit.planning.counts import count, num_tokens
 
 __all__ = [

@@ -5,19 +5,17 @@ A field's docstring is its text in `python recipes/finetune.py --help`.
 
 import dataclasses
 
+from keras_vit.checks import (
+    check_at_least,
+    check_choice,
+    check_limits,
+    check_multiple,
+    check_positive,
+)
 from keras_vit.data import (
     AugmentationConfig,
     DataConfig,
     PreprocessingConfig,
-)
-from keras_vit.models.configured_model import (
-    check_choice,
-    check_rates,
-)
-from keras_vit.training.checks import (
-    check_multiple,
-    check_not_negative,
-    check_positive,
 )
 from keras_vit.training.distribution import DISTRIBUTIONS
 from keras_vit.training.masked_patch.config import MaskedPatchConfig
@@ -142,7 +140,7 @@ class TrainingConfig:
             check_choice(name, getattr(self, name), choices)
         check_multiple(self, "batch_size", "accumulation_steps")
         check_multiple(self, "evaluate_every_steps", "checkpoint_every_steps")
-        check_rates(self, "ema_decay", "label_smoothing")
+        check_limits(self, 1, "ema_decay", "label_smoothing")
         self._check_sizes()
 
     def _check_sizes(self):
@@ -220,7 +218,7 @@ class Recipe:
     kind on the digits, in the folder run_dir with "-smoke" behind it."""
 
     def __post_init__(self):
-        check_not_negative(self, "seed")
+        check_at_least(self, 0, "seed")
         check_choice("distribution", self.distribution, DISTRIBUTIONS)
         self._check_warmup()
 

@@ -5,14 +5,14 @@ A field's docstring is its text in `python recipes/finetune.py --help`.
 
 import dataclasses
 
-from keras_vit.models import BiT, Mixer, VisionTransformer
-from keras_vit.models.configured_model import (
+from keras_vit.checks import (
     check_choice,
-    check_rates,
+    check_limits,
+    check_positive,
     check_size,
 )
+from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.models.sizes import BIT, MIXER, VIT
-from keras_vit.training.checks import check_positive
 from keras_vit.variants import VariantConfig, VariantTransformer
 
 __all__ = [
@@ -131,7 +131,7 @@ class ModelConfig:
                 "Each stage of a ResNet has one unit at least. Received: "
                 f"resnet_units={self.resnet_units}. Leave the stage out."
             )
-        check_rates(self, "dropout_rate", "stochastic_depth_rate")
+        check_limits(self, 1, "dropout_rate", "stochastic_depth_rate")
         self._check_weights()
         if self.weights is None:
             self.vit(num_classes=1)

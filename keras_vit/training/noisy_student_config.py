@@ -2,8 +2,7 @@
 
 import dataclasses
 
-from keras_vit.models.configured_model import check_choice
-from keras_vit.training.checks import check_positive
+from keras_vit.checks import check_choice, check_positive
 
 __all__ = ["NoisyStudentConfig"]
 

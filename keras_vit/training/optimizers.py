@@ -6,8 +6,12 @@ import itertools
 import keras
 from keras import ops
 
-from keras_vit.models.configured_model import check_choice, check_rates
-from keras_vit.training.checks import check_not_negative, check_positive
+from keras_vit.checks import (
+    check_at_least,
+    check_choice,
+    check_limits,
+    check_positive,
+)
 
 __all__ = [
     "InverseSquareRoot",
@@ -347,15 +351,16 @@ class OptimizerConfig:
         check_positive(
             self, "learning_rate", "clip_norm", "timescale", "layer_decay"
         )
-        check_not_negative(
+        check_at_least(
             self,
+            0,
             "weight_decay",
             "warmup_epochs",
             "warmup_steps",
             "cooldown_steps",
             "end_learning_rate",
         )
-        check_rates(self, "momentum", "beta_1", "beta_2")
+        check_limits(self, 1, "momentum", "beta_1", "beta_2")
 
 
 def make_optimizer(

@@ -7,13 +7,10 @@ import dataclasses
 
 import keras
 
+from keras_vit.checks import check_choice
 from keras_vit.layers import AddPositionEmbedding
 from keras_vit.models import ViTConfig, vit
-from keras_vit.models.configured_model import (
-    ConfiguredModel,
-    check_choice,
-    preprocessing,
-)
+from keras_vit.models.configured_model import ConfiguredModel, preprocessing
 from keras_vit.models.resnet import hybrid_stem
 from keras_vit.variants.position_2d import AddPositionEmbedding2D
 from keras_vit.variants.relative_attention import RelativePositionEmbedding

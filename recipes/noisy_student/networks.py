@@ -9,7 +9,7 @@ import math
 import keras
 from keras import layers
 
-from keras_vit.models.configured_model import check_choice
+from keras_vit.checks import check_choice
 from keras_vit.training import Recipe
 from keras_vit.training.build import freeze
 from keras_vit.training.config import ModelConfig

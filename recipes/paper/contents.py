@@ -6,7 +6,7 @@ A field's docstring is its text in `python recipes/reproduce.py --help`.
 import dataclasses
 import re
 
-from keras_vit.data.config import check_at_least, check_choice
+from keras_vit.checks import check_at_least, check_choice
 from keras_vit.training.distribution import DISTRIBUTIONS
 from paper.cells import Cell
 from paper.figures import FIGURES
@@ -89,8 +89,8 @@ class Reproduction:
     def __post_init__(self):
         if self.table is not None:
             table_name(self.table)
-        check_choice(self, "hardware", ("auto", *HARDWARE))
-        check_choice(self, "distribution", DISTRIBUTIONS)
+        check_choice("hardware", self.hardware, ("auto", *HARDWARE))
+        check_choice("distribution", self.distribution, DISTRIBUTIONS)
         check_at_least(self, 1, "accumulation_steps")
 
     @property

@@ -220,5 +220,5 @@ def test_value_range_is_that_of_both_originals():
 )
 def test_unknown_values_are_refused_by_name(options):
     ((name, value),) = options.items()
-    with pytest.raises(ValueError, match=f"{name}={value!r}"):
+    with pytest.raises(ValueError, match=f"{name}(=|: ){value!r}"):
         PreprocessingConfig(**options)

@@ -130,7 +130,7 @@ def test_trial_needs_no_weights(tmp_path, capsys):
         ([], "--model.weights"),
         (["--model.weights", "nowhere.npz"], "nowhere.npz"),
         (["--smoke", "true", "--shots", "[0]"], "shots must be numbers above"),
-        (["--smoke", "true", "--crop", "none"], "crop must be one of"),
+        (["--smoke", "true", "--crop", "none"], "Unknown crop"),
         (["--smoke", "true", "--shot", "[1]"], "Did you mean --shots"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 from keras_vit.training import distribution
 from keras_vit.training.distribution import Distribution, setup
-from keras_vit.training.distribution import devices as choosing
+from keras_vit.training.distribution import layouts as choosing
 
 HERE = {
     "jax": {"data_parallel", "fsdp", "model_parallel"},

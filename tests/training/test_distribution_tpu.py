@@ -6,7 +6,7 @@ import pytest
 from whole_runs import recipe
 
 from keras_vit.training import train
-from keras_vit.training.distribution import devices, setup
+from keras_vit.training.distribution import setup
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def calls(monkeypatch):
     monkeypatch.setattr(tf.distribute, "TPUStrategy", strategies)
     names = [f"tpu:{i}" for i in range(8)]
     monkeypatch.setattr(
-        devices, "devices", lambda: made.append(("devices",)) or names
+        layouts, "devices", lambda: made.append(("devices",)) or names
     )
     return made
 

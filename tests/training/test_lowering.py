@@ -99,7 +99,7 @@ def test_keras_fails_with_the_fused_kernel_of_a_tpu(
 def test_setup_disables_the_fused_kernel_on_a_tpu(monkeypatch):
     names = ["tpu:0", "tpu:1"]
     monkeypatch.setattr(
-        "keras_vit.training.distribution.devices.devices", lambda: names
+        "keras_vit.training.distribution.layouts.devices", lambda: names
     )
     try:
         setup("single")

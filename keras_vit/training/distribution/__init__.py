@@ -8,7 +8,7 @@ from keras_vit.training.distribution.backend_state import (
     set_random_states,
     sync_state,
 )
-from keras_vit.training.distribution.devices import (
+from keras_vit.training.distribution.layouts import (
     DISTRIBUTIONS,
     Distribution,
     setup,

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from keras_vit.models.configured_model import check_choice
+from keras_vit.checks import check_choice
 
 __all__ = ["CELLS", "MaskedPatchConfig"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import keras
 
-from keras_vit.models.configured_model import check_choice
+from keras_vit.checks import check_choice
 from keras_vit.training.distribution import processes, tf_distribute
 from keras_vit.training.distribution.backend_state import devices
 from keras_vit.training.distribution.processes import place

@@ -1,0 +1,136 @@
+"""Checks of values that a user gives: what was passed, what is expected.
+
+`config` is a record and the names are its fields. None is a value that was not
+given, and passes where a field may be None.
+"""
+
+import difflib
+
+__all__ = [
+    "check_at_least",
+    "check_choice",
+    "check_fraction",
+    "check_limits",
+    "check_multiple",
+    "check_positive",
+    "check_size",
+]
+
+
+def check_choice(name: str, value, choices) -> None:
+    """Raises a ValueError with the nearest names unless value is a choice."""
+    if value not in choices:
+        nearest = difflib.get_close_matches(str(value), map(str, choices), n=1)
+        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+        raise ValueError(
+            f"Unknown {name}: {value!r}. Expected one of "
+            f"{', '.join(map(repr, choices))}.{hint}"
+        )
+
+
+def check_positive(config, *names: str) -> None:
+    """Raises a ValueError unless the named fields are above 0, or None."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and not value > 0:
+            raise ValueError(
+                f"{name} must be above 0. Received: {name}={value!r}."
+            )
+
+
+def check_at_least(config, bound: int, *names: str) -> None:
+    """Refuses numbers below a bound; None is let through.
+
+    Args:
+        config: the record.
+        bound: the smallest value allowed.
+        *names: its fields.
+
+    Raises:
+        ValueError: with the value and the bound.
+    """
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and not value >= bound:
+            raise ValueError(
+                f"{name} must be at least {bound}. Received: {name}={value!r}."
+            )
+
+
+def check_fraction(config, *names: str) -> None:
+    """Refuses what is not in [0, 1].
+
+    Args:
+        config: the record.
+        *names: its fields.
+
+    Raises:
+        ValueError: with the value.
+    """
+    for name in names:
+        value = getattr(config, name)
+        if not 0 <= value <= 1:
+            raise ValueError(
+                f"{name} must be between 0 and 1. Received: {name}={value!r}."
+            )
+
+
+def check_limits(config, limit: float, *names: str) -> None:
+    """Refuses what is not in [0, limit).
+
+    Args:
+        config: the record.
+        limit: the bound that must not be reached.
+        *names: its fields.
+
+    Raises:
+        ValueError: with the value.
+    """
+    for name in names:
+        value = getattr(config, name)
+        if not 0 <= value < limit:
+            raise ValueError(
+                f"{name} must be at least 0 and below {limit}. Received: "
+                f"{name}={value!r}."
+            )
+
+
+def check_multiple(config, name: str, divisor: str) -> None:
+    """Raises a ValueError unless one field is a multiple of another.
+
+    Args:
+        config: the record.
+        name: str, the field that must be the multiple; None passes.
+        divisor: str, the field that must divide it; None passes.
+
+    Raises:
+        ValueError: with both fields.
+    """
+    value, unit = getattr(config, name), getattr(config, divisor)
+    if value is not None and unit is not None and value % unit:
+        raise ValueError(
+            f"{name} must be a multiple of {divisor}. Received: "
+            f"{name}={value}, {divisor}={unit}."
+        )
+
+
+def check_size(name: str, value) -> tuple:
+    """Checks and completes a size in pixels.
+
+    Args:
+        name: str, what it is the size of, for the message.
+        value: int, or (height, width).
+
+    Returns:
+        (height, width).
+
+    Raises:
+        ValueError: unless it is one or two positive integers.
+    """
+    pair = (value, value) if isinstance(value, int) else tuple(value)
+    if len(pair) != 2 or not all(isinstance(x, int) and x > 0 for x in pair):
+        raise ValueError(
+            f"{name} must be a positive integer or a pair (height, width) of "
+            f"them. Received: {name}={value!r}."
+        )
+    return pair
