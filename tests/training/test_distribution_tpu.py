@@ -6,7 +6,7 @@ import pytest
 from whole_runs import recipe
 
 from keras_vit.training import train
-from keras_vit.training.distribution import setup
+from keras_vit.training.distribution import layouts, setup
 
 
 @pytest.fixture(autouse=True)
