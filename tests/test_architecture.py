@@ -1,7 +1,9 @@
 """Holds the arrows between the packages, read from the import statements."""
 
 import ast
+import collections
 import graphlib
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,54 +14,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = "keras_vit"
 
-# What a package or module of keras_vit may import of keras_vit, besides itself.
-# An arrow goes along with those behind it: applications reaches layers.
-_MODELS = {"models", "layers"}
-_USES_MODELS = {*_MODELS, "data", "preprocessing"}
-ARROWS = {
-    "version": set(),
-    "_environment": set(),
-    "files": set(),
-    "checks": set(),
-    "layers": set(),
-    "models": {"layers"},
-    "preprocessing": set(),
-    "checkpoints": set(),
-    "application_docs": set(),
-    "applications": {"application_docs", "checkpoints", *_MODELS},
-    "data": {"preprocessing"},
-    "variants": _MODELS,
-    "training": {*_USES_MODELS, "applications", "checkpoints", "variants"},
-    "evaluation": _USES_MODELS,
-    "analysis": {*_USES_MODELS, "variants"},
-    "planning": _MODELS,
-    "prediction": {
-        *_USES_MODELS,
-        "applications",
-        "checkpoints",
-        "evaluation",
-        "training",
-        "variants",
-    },
-    "explanation": {
-        *_USES_MODELS,
-        "analysis",
-        "checkpoints",
-        "prediction",
-        "variants",
-    },
-    "runs": {
-        *_USES_MODELS,
-        "analysis",
-        "evaluation",
-        "explanation",
-        "prediction",
-        "training",
-    },
-}
-# These stand below all others, which may import each of them.
+DOCUMENT = ROOT / "docs" / "architecture.md"
+
+# The lowest and the highest rooms: all may import the first, the last may
+# import all.
 GROUND = ("version", "files", "checks")
-# These stand above all others and may import each of them.
 TOP = ("__init__", "cli")
 
 AT_IMPORT = {"keras", "numpy", *sys.stdlib_module_names}
@@ -68,7 +27,24 @@ MAY_NAME_BACKENDS = {"analysis", "checkpoints", "data", "training"}
 NEVER = {"recipes", "tests", "benchmarks"}
 
 MAX_LINES = 500
-TABLES = ("sizes.py", "catalog.py", "*_table.py")
+TABLES = ("sizes.py", "*_table.py")
+REPEATED = {"__init__.py", "config.py"}
+
+
+def rooms() -> dict[str, set[str]]:
+    """What each room may import, from the table in docs/architecture.md."""
+    rows = re.findall(
+        r"^\| `(\w+)` \|.*\| ([\w, ]*)\|$", DOCUMENT.read_text(), re.MULTILINE
+    )
+    direct = {room: set(re.findall(r"\w+", cell)) for room, cell in rows}
+    reached = {}
+    for room in graphlib.TopologicalSorter(direct).static_order():
+        below = [reached[x] for x in direct[room]]
+        reached[room] = direct[room].union(*below)
+    return reached
+
+
+ARROWS = rooms()
 
 
 class Import(NamedTuple):
@@ -110,7 +86,7 @@ def _targets(node: ast.Import | ast.ImportFrom | ast.Attribute) -> list[str]:
 
 
 def owner(path: Path) -> str:
-    """Row of ARROWS that a file of the package belongs to."""
+    """The room that a file of the package belongs to."""
     return path.relative_to(ROOT / PACKAGE).with_suffix("").parts[0]
 
 
@@ -153,14 +129,27 @@ def python_files(folder: str) -> list[Path]:
     return sorted((ROOT / folder).rglob("*.py"))
 
 
-def test_every_part_of_the_package_has_a_row():
+def test_every_room_has_a_row():
     found = {owner(path) for path in python_files(PACKAGE)}
-    assert found
-    assert found <= {*ARROWS, *TOP}, "give the new part its row in ARROWS"
+    assert found - {"__init__"} == set(ARROWS)
 
 
-def test_arrows_have_no_cycle():
-    graphlib.TopologicalSorter(ARROWS).prepare()
+def test_paths_in_the_document_exist():
+    words = re.findall(r"`([\w./*]+/[\w./*]*)`", DOCUMENT.read_text())
+    bases = (ROOT, ROOT / PACKAGE)
+    missing = [
+        word
+        for word in words
+        if not any(any(base.glob(word.rstrip("/"))) for base in bases)
+    ]
+    assert len(words) > 10
+    assert missing == []
+
+
+def test_no_file_name_stands_twice_in_the_package():
+    names = [path.name for path in python_files(PACKAGE)]
+    twice = {x for x, n in collections.Counter(names).items() if n > 1}
+    assert twice - REPEATED == set()
 
 
 @pytest.mark.parametrize(
