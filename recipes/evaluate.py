@@ -24,10 +24,9 @@ import time
 import yaml
 
 from keras_vit import data, evaluation, preprocessing
-from keras_vit.analysis.report import write_report
+from keras_vit.analysis.report import explain_run, write_report
 from keras_vit.data import DataConfig, PreprocessingConfig
 from keras_vit.evaluation.config import Evaluation
-from keras_vit.explanation import explain_run
 from keras_vit.prediction.classifier import load_model, weights_path
 from keras_vit.runs.script import fail, parse
 from keras_vit.runs.smoke import tiny_model

@@ -32,7 +32,7 @@ COPIED = {
 CELL = "location.hash = document.querySelector('.matrix .wrong a').hash"
 HEAD = """(() => {
 document.querySelector('[data-choose="1"]').click();
-const maps = document.querySelector('.sight:not([hidden]) .overview');
+const maps = document.querySelector('.example:not([hidden]) .overview');
 const box = maps.getBoundingClientRect();
 maps.dispatchEvent(new MouseEvent('click', {
   clientX: box.x + 0.5 * box.width, clientY: box.y + 0.85 * box.height,

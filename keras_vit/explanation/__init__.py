@@ -1,5 +1,5 @@
-"""Shows what models see in images."""
+"""Pictures and a page of what a model attends to in images."""
 
-from keras_vit.explanation.explain import check_folder, explain, explain_run
+from keras_vit.explanation.attention_page import check_folder, explain
 
-__all__ = ["check_folder", "explain", "explain_run"]
+__all__ = ["check_folder", "explain"]

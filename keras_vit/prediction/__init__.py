@@ -1,25 +1,21 @@
-"""Names what is in images."""
+"""Classifies images with public weights, trained runs and models."""
 
 from keras_vit.prediction.classifier import (
     Classifier,
-    classifier_of,
-    load_classifier,
-    load_network,
-)
-from keras_vit.prediction.images import images_of
-from keras_vit.prediction.predict import (
     Prediction,
     as_classifier,
+    load_classifier,
+    load_network,
     most_probable,
     predict,
     predictions,
 )
+from keras_vit.prediction.images import images_of
 
 __all__ = [
     "Classifier",
     "Prediction",
     "as_classifier",
-    "classifier_of",
     "images_of",
     "load_classifier",
     "load_network",

@@ -1,13 +1,17 @@
-"""Weights by name, with the preprocessing and the classes they ask for.
+"""Classification of images with the preprocessing and classes of the weights.
 
 Axes: B images of a batch, H and W height and width, C channels, K classes.
 """
 
+import concurrent.futures
+import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
 import warnings
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import keras
@@ -20,7 +24,11 @@ from keras_vit.data import PreprocessingConfig
 from keras_vit.data.decoding import Geometry
 from keras_vit.evaluation.config import ModelSource
 from keras_vit.models import BiT, Mixer, VisionTransformer
-from keras_vit.prediction.images import evaluation_crop, read_pixels
+from keras_vit.prediction.images import (
+    evaluation_crop,
+    images_of,
+    read_pixels,
+)
 from keras_vit.preprocessing import LABEL_FILES
 from keras_vit.preprocessing import class_names as public_class_names
 from keras_vit.training.run_folder import class_names_of, located
@@ -28,28 +36,37 @@ from keras_vit.variants import VariantTransformer
 
 __all__ = [
     "Classifier",
-    "classifier_of",
+    "Prediction",
+    "as_classifier",
     "load_classifier",
+    "load_model",
     "load_network",
+    "most_probable",
+    "predict",
+    "predictions",
+    "weights_path",
 ]
 
-# Entry of the catalogue -> how `keras_vit.data` calls it.
-RESIZES = {"squash": "squash", "shorter_side": "resize_small_central_crop"}
-
-
 MODELS = (BiT, Mixer, VisionTransformer, VariantTransformer)
+# Resizing in an entry of the catalogue -> in `PreprocessingConfig`.
+RESIZES = {"squash": "squash", "shorter_side": "resize_small_central_crop"}
+HEAD_OF_ZEROS = "The classification layer in"  # begins a warning.
+ANY_SIZE = (
+    "{} takes images of any size. Give one, such as 224: image_size= in "
+    "Python, --image_size of a command, --model.image_size of a recipe."
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Classifier:
-    """A model, and how images become its input and its output names.
+    """A model with its preprocessing and the names of its classes.
 
     Attributes:
         model: a Keras model from (B, H, W, C) to scores (B, K).
         class_names: K names.
         geometry: a `Geometry`, how images are resized and cropped.
-        activation: str, what makes probabilities of the scores: "softmax",
-            "sigmoid", or "linear" where the model does so itself.
+        activation: str, from scores to probabilities: "softmax", "sigmoid",
+            or "linear" where the model itself returns probabilities.
         scaled: bool, whether the model takes [-1, 1] instead of [0, 255].
 
     Example:
@@ -64,13 +81,13 @@ class Classifier:
     scaled: bool = False
 
     def read(self, image: Any) -> np.ndarray:
-        """One image as the model is evaluated on it.
+        """Reads, resizes and crops an image as for the model's evaluation.
 
         Args:
             image: a path, a Pillow image or an array (H, W[, C]).
 
         Returns:
-            Array of the size and the channels of the model, in [0, 255].
+            Array of the model's image size and channels, in [0, 255].
 
         Raises:
             ValueError: when it cannot be read.
@@ -79,19 +96,12 @@ class Classifier:
         return evaluation_crop(pixels, self.geometry)
 
     def inputs(self, images: np.ndarray) -> np.ndarray:
-        """A batch as the model takes it.
-
-        Args:
-            images: array (B, H, W, C) in [0, 255].
-
-        Returns:
-            float32 array (B, H, W, C).
-        """
+        """The float32 input of the model, from images in [0, 255]."""
         images = images.astype("float32")
         return images / 127.5 - 1.0 if self.scaled else images
 
     def probabilities(self, images: np.ndarray) -> np.ndarray:
-        """What the model makes of a batch.
+        """Computes the probability of each class.
 
         Args:
             images: array (B, H, W, C) in [0, 255], of what `read` returns.
@@ -100,42 +110,188 @@ class Classifier:
             float32 array (B, K).
 
         Raises:
-            ValueError: when the model gives NaN.
+            ValueError: when the model returns NaN.
         """
         scores = self.model.predict_on_batch(self.inputs(images))
         scores = keras.ops.cast(scores, "float32")
         found = keras.activations.get(self.activation)(scores)
         found = keras.ops.convert_to_numpy(found)
         if np.isnan(found).any():
-            raise ValueError("The model gives NaN. See its weights.")
+            raise ValueError("The model returns NaN. Check its weights.")
         return found
 
 
-def classifier_of(
-    model: keras.Model,
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """The most probable classes of one image.
+
+    Attributes:
+        image: path of the file; or for an image in memory its position among
+            all images, from 0.
+        classes: (class name, probability) of the most probable classes, most
+            probable first.
+        error: None, or why the image could not be read.
+
+    Example:
+        >>> keras_vit.predict("runs/quickstart", "digit.png")[0].classes[0]
+        ('3', 0.98)
+    """
+
+    image: str | int
+    classes: tuple[tuple[str, float], ...] = ()
+    error: str | None = None
+
+
+def predict(
+    model: str | os.PathLike | keras.Model | Classifier,
+    source: Any,
+    top: int = 5,
     *,
     class_names: tuple[str, ...] | None = None,
     preprocessing: PreprocessingConfig | None = None,
-) -> Classifier:
-    """A classifier of a model that is there already.
+    batch_size: int = 32,
+) -> list[Prediction]:
+    """Classifies images, resized and cropped as for the model's evaluation.
 
     Args:
-        model: a model of keras_vit with a classification layer.
-        class_names: K names; by default those of ImageNet for 1,000 classes
-            and of ImageNet-21k for 21,843, else the numbers of the classes.
-        preprocessing: how images are resized and cropped; by default
-            `PreprocessingConfig()`.
+        model: a name of `keras-vit weights list` such as "ViT_B16/imagenet",
+            a run folder, or a file or folder of weights. To predict more than
+            once, a model of keras_vit, or what
+            `keras_vit.prediction.load_classifier` returns.
+        source: path of an image, or of a folder for all images below it; a
+            Pillow image; an array or tensor (H, W), (H, W, C) or
+            (B, H, W, C) in [0, 255], of any size; or a list of all these.
+        top: int, how many classes to return per image; all of a model that
+            has fewer.
+        class_names: the names, where they are not those of the weights.
+        preprocessing: how images are resized and cropped, where it is not as
+            the weights were evaluated: `keras_vit.data.PreprocessingConfig`.
+        batch_size: int, images per step.
 
     Returns:
-        A `Classifier`.
+        A list with a `Prediction` per image, in their order; those of a
+        folder in the order of their paths.
 
     Raises:
-        ValueError: for other models, no classes, or other class names.
+        ValueError: when there is no such model, an image cannot be read,
+            there is none, or an argument is out of range.
+        OSError: when weights cannot be fetched.
 
     Example:
-        >>> classifier_of(keras_vit.ViT_B16()).class_names[0]
-        'tench'
+        >>> for found in keras_vit.predict("ViT_B16/imagenet", "photos"):
+        ...     print(found.image, found.classes[0])
     """
+    classifier = as_classifier(model, class_names, preprocessing)
+    found = []
+    for prediction in predictions(
+        classifier, images_of(source), top=top, batch_size=batch_size
+    ):
+        if prediction.error is not None:
+            raise ValueError(prediction.error)
+        found.append(prediction)
+    if not found:
+        raise ValueError(f"There is no image. Received: source={source!r}.")
+    return found
+
+
+def predictions(
+    classifier: Classifier,
+    images: Iterable[Any],
+    *,
+    top: int = 5,
+    batch_size: int = 32,
+) -> Iterator[Prediction]:
+    """Classifies images one batch at a time, and skips those that are broken.
+
+    Args:
+        classifier: a `Classifier`.
+        images: what `images_of` yields, any number; one batch is in memory.
+        top: int, how many classes to return per image.
+        batch_size: int, images per step.
+
+    Yields:
+        A `Prediction` per image, in their order.
+
+    Raises:
+        ValueError: when `top` or `batch_size` is no positive int, an image is
+            of no known type, or the model returns NaN.
+
+    Example:
+        >>> for found in predictions(classifier, images_of("photos")):
+        ...     print(found.image, found.error or found.classes[0])
+    """
+    for name, value in (("top", top), ("batch_size", batch_size)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(
+                f"{name} must be an int above 0. Received: {name}={value!r}."
+            )
+    return _predictions(classifier, images, top, batch_size)
+
+
+def _predictions(classifier, images, top, batch_size):
+    numbered = enumerate(images)
+    rows = 0
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        while chunk := list(itertools.islice(numbered, batch_size)):
+            # Every size of a batch is compiled anew: the last is filled up.
+            rows = max(rows, len(chunk))
+            read = list(threads.map(_read, itertools.repeat(classifier), chunk))
+            pixels = [content for _, content, error in read if error is None]
+            answers = iter(_answers(classifier, pixels, rows, top))
+            for image, _, error in read:
+                classes = next(answers) if error is None else ()
+                yield Prediction(image, classes, error)
+
+
+def _read(classifier, numbered):
+    """Name, pixels and error of one image."""
+    number, image = numbered
+    is_path = isinstance(image, str)
+    name = image if is_path else number
+    try:
+        return name, classifier.read(image), None
+    except ValueError as error:
+        return name, None, str(error) if is_path else f"Image {number}: {error}"
+
+
+def _answers(classifier, pixels, rows, top):
+    """(name, probability) of the most probable classes of each image."""
+    if not pixels:
+        return []
+    batch = np.stack(pixels)  # (B, H, W, C)
+    padding = [(0, rows - len(batch)), (0, 0), (0, 0), (0, 0)]
+    found = classifier.probabilities(np.pad(batch, padding))[: len(batch)]
+    return [
+        tuple((classifier.class_names[i], float(row[i])) for i in indices)
+        for row, indices in zip(found, most_probable(found, top), strict=True)
+    ]
+
+
+def most_probable(probabilities: np.ndarray, top: int) -> np.ndarray:
+    """The classes (B, min(top, K)) of the largest of (B, K) probabilities."""
+    # Of equals the first class comes first.
+    return np.argsort(-probabilities, axis=-1, kind="stable")[:, :top]
+
+
+def as_classifier(
+    model: str | os.PathLike | keras.Model | Classifier,
+    class_names: tuple[str, ...] | None = None,
+    preprocessing: PreprocessingConfig | None = None,
+) -> Classifier:
+    """Makes a `Classifier` of what `predict` takes as a model."""
+    if isinstance(model, (str, os.PathLike)):
+        model = load_classifier(model)
+    if not isinstance(model, Classifier):
+        return _classifier(model, class_names, preprocessing)
+    changed = _classifier(
+        model.model,
+        class_names or model.class_names,
+        preprocessing or model.geometry.config,
+    )
+    return dataclasses.replace(changed, activation=model.activation)
+
+
+def _classifier(model, class_names, preprocessing) -> Classifier:
     if not isinstance(model, MODELS):
         raise ValueError(
             "A model is the name or path of its weights, or a model of "
@@ -179,7 +335,7 @@ def load_classifier(
 ) -> Classifier:
     """Loads a model with the preprocessing and the class names of its weights.
 
-    A run says in its config.yaml how it was validated, the catalogue how the
+    A run has in its config.yaml how it was validated, the catalogue how the
     accuracy of public weights was measured; images for any other file are
     resized and cropped as big_vision evaluates, `PreprocessingConfig()`.
 
@@ -194,25 +350,23 @@ def load_classifier(
 
     Raises:
         ValueError: when there are no such weights, they cannot be loaded, or
-            they have no classification layer that tells anything.
+            their classification layer is missing or all zeros.
         OSError: when they cannot be fetched.
 
     Example:
         >>> classifier = load_classifier("ViT_B16/imagenet")
     """
-    text = os.fspath(source)
-    run = _run_config(text)
-    weights = _model_source(text, image_size=image_size)
+    source = os.fspath(source)
+    entry, path = _found(source, image_size)
+    run = _run_config(path)
     with warnings.catch_warnings():
-        warnings.filterwarnings("error", "The classification layer in")
+        warnings.filterwarnings("error", HEAD_OF_ZEROS)
         try:
-            model = load_model(weights)
+            model = _load(path, entry and entry.model, image_size)
         except UserWarning as warning:
             raise ValueError(str(warning)) from None
-    classifier = classifier_of(
-        model,
-        class_names=_class_names(weights_path(weights)),
-        preprocessing=_preprocessing(text, run, image_size),
+    classifier = _classifier(
+        model, _class_names(path), _preprocessing(entry, run, image_size)
     )
     loss = run.get("training", {}).get("loss", classifier.activation)
     return dataclasses.replace(classifier, activation=loss)
@@ -224,7 +378,7 @@ def load_network(
     image_size: int | tuple[int, int] | None = None,
     precision: str = "float32",
 ) -> keras.Model:
-    """Loads a model to look at or to time, whatever it predicts.
+    """Loads a model for its structure or its speed, with classes or without.
 
     Args:
         source: see `load_classifier`; or the name of an application alone,
@@ -243,9 +397,11 @@ def load_network(
         >>> load_network("ViT_B16").count_params()
         86567656
     """
-    options: dict = {"image_size": image_size, "precision": precision}
     if source not in applications.__all__ or os.path.exists(source):
-        return load_model(_model_source(source, **options), with_head=False)
+        entry, path = _found(source, image_size)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", HEAD_OF_ZEROS)
+            return _load(path, entry and entry.model, image_size, precision)
     size = image_size or 224
     sides = (size, size) if isinstance(size, int) else tuple(size)
     return getattr(applications, source)(
@@ -256,44 +412,30 @@ def load_network(
     )
 
 
-def _entry(source):
-    """What the catalogue knows of a source, None of what it does not list."""
-    if os.path.exists(source):
-        return None
-    try:
-        return catalog.find(None, source)
-    except ValueError:
-        return None  # Who opens it says what is wrong.
+def _found(source, image_size):
+    """The entry of a source in the catalogue, if it has one, and its path."""
+    entry = None
+    if not os.path.exists(source):
+        with contextlib.suppress(ValueError):  # Resolving it raises the error.
+            entry = catalog.find(None, source)
+    if entry is not None and entry.image_size is None and image_size is None:
+        raise ValueError(ANY_SIZE.format(entry.key))
+    return entry, resolve(located(source))
 
 
-def _model_source(source, *, image_size, **options):
-    entry = _entry(source)
-    if entry is None:
-        return ModelSource(source, image_size=image_size, **options)
-    if entry.image_size is None and image_size is None:
-        raise ValueError(
-            f"{entry.key} takes images of any size. Give one, such as 224: "
-            "--image_size of a command, image_size= of load_classifier."
-        )
-    return ModelSource(
-        entry.name, entry.model, image_size=image_size, **options
-    )
-
-
-def _run_config(source):
+def _run_config(path):
     """config.yaml beside a model that a run wrote; {} of any other."""
-    path = pathlib.Path(located(source)).with_name("config.yaml")
-    if not path.is_file() or class_names_of(source) is None:
+    config = pathlib.Path(path).parent / "config.yaml"
+    if not config.is_file() or class_names_of(path) is None:
         return {}
     import yaml
 
-    return yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    return yaml.safe_load(config.read_text(encoding="utf-8")) or {}
 
 
-def _preprocessing(source, run, image_size):
+def _preprocessing(entry, run, image_size):
     if "preprocessing" in run:
         return PreprocessingConfig(**run["preprocessing"])
-    entry = _entry(source)
     if entry is None:
         return PreprocessingConfig()
     asked, size = entry.preprocessing, entry.image_size
@@ -326,60 +468,44 @@ def load_model(source: ModelSource, *, with_head: bool = True) -> keras.Model:
 
     Args:
         source: a `ModelSource`.
-        with_head: bool, whether the classification layer matters; where it
-            does not, nothing is said of one that is all zeros.
+        with_head: bool, whether to warn of a classification layer of zeros.
 
     Returns:
         A Keras model from images in [0, 255] to logits.
 
     Raises:
-        ValueError: when there are no such weights, or they do not say for
-            which size of images.
+        ValueError: when there are no such weights, or they have no image
+            size and none is given.
         OSError: when they cannot be fetched.
 
     Example:
         >>> load_model(ModelSource(weights="runs/quickstart")).output_shape
         (None, 10)
     """
-    file = weights_path(source)
+    path = weights_path(source)
     with warnings.catch_warnings():
         if not with_head:
-            warnings.filterwarnings("ignore", "The classification layer in")
-        options = {
-            "input_shape": _input_shape(source, checkpoints.read_info(file)),
-            "classifier_activation": None,
-            "include_preprocessing": True,
-            "dtype": source.precision,
-        }
-        if source.name is None:
-            return checkpoints.load_checkpoint(file, **options)
-        application = getattr(applications, source.name)
-        return application(weights=file, classes=None, **options)
+            warnings.filterwarnings("ignore", HEAD_OF_ZEROS)
+        return _load(path, source.name, source.image_size, source.precision)
 
 
 def weights_path(source: ModelSource) -> str:
-    """The file or run folder of weights, downloaded if need be.
-
-    Args:
-        source: a `ModelSource`.
-
-    Returns:
-        A path.
-
-    Raises:
-        ValueError: when there are no such weights.
-        OSError: when they cannot be fetched.
-    """
+    """The file or folder of weights, downloaded if need be."""
     return resolve(located(str(source.weights)), source.name)
 
 
-def _input_shape(source: ModelSource, info) -> tuple[int, int, int]:
-    """Height, width and channels that weights are evaluated at."""
-    size = source.image_size or info.fields["image_size"]
+def _load(path, name, image_size, precision="float32"):
+    fields = checkpoints.read_info(path).fields
+    size = image_size or fields["image_size"]
     if size is None or None in np.atleast_1d(size):
-        raise ValueError(
-            f"{source.weights!r} takes images of any size. Give "
-            "--model.image_size."
-        )
+        raise ValueError(ANY_SIZE.format(path))
     height, width = (size, size) if isinstance(size, int) else size
-    return height, width, info.fields["channels"]
+    options = {
+        "input_shape": (height, width, fields["channels"]),
+        "classifier_activation": None,
+        "include_preprocessing": True,
+        "dtype": precision,
+    }
+    if name is None:
+        return checkpoints.load_checkpoint(path, **options)
+    return getattr(applications, name)(weights=path, classes=None, **options)

@@ -10,8 +10,7 @@ import pathlib
 import numpy as np
 
 from keras_vit import data, evaluation
-from keras_vit.analysis.report import write_augmented, write_report
-from keras_vit.explanation import explain_run
+from keras_vit.analysis.report import explain_run, write_augmented, write_report
 from keras_vit.files import replacing
 from keras_vit.training import Recipe, Run, run_folder, train
 from keras_vit.training.distribution import versions

@@ -27,7 +27,7 @@ def arrays_of(model, images, **more):
 
 
 def page_of(arrays):
-    contents = report.Kept(
+    contents = report.FilesInMemory(
         {
             "attention.npz": arrays,
             "class_names.json": NAMES,
@@ -166,7 +166,9 @@ def test_page_stays_small(name, layers, heads, side, limit):
         "probabilities": np.array([[1.0]]),
         "num_classes": np.array(3),
     }
-    contents = report.Kept({"attention.npz": arrays, "class_names.json": NAMES})
+    contents = report.FilesInMemory(
+        {"attention.npz": arrays, "class_names.json": NAMES}
+    )
     page = report.render_page(
         name, report.EXPLANATION, contents, kind="explained"
     )

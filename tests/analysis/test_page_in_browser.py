@@ -11,8 +11,8 @@ from keras_vit.analysis import report
 pytestmark = pytest.mark.skipif(
     find_chromium() is None, reason="no Chromium on this machine"
 )
-MAP = ".sight:not([hidden]) .stage canvas"
-CAPTION = ".sight:not([hidden]) [data-caption]"
+MAP = ".example:not([hidden]) .stage canvas"
+CAPTION = ".example:not([hidden]) [data-caption]"
 READY = "document.querySelector('.live') !== null"
 
 
@@ -96,11 +96,11 @@ def test_page_opens_with_the_rollout_and_the_keys_switch_layer_and_head(opened):
 
 def test_mouse_switches_layer_and_head(opened):
     # Of 2 rows and 3 columns the upper right, then the lower left.
-    opened.click(".sight:not([hidden]) .overview", 0.9, 0.2)
+    opened.click(".example:not([hidden]) .overview", 0.9, 0.2)
     np.testing.assert_array_equal(darkened(opened), MAPS[0, 0, 2])
     assert text(opened, "[data-layer-name]") == "0"
     assert text(opened, "[data-head-name]") == "1"
-    opened.click(".sight:not([hidden]) .overview", 0.1, 0.8)
+    opened.click(".example:not([hidden]) .overview", 0.1, 0.8)
     np.testing.assert_array_equal(darkened(opened), MAPS[1, 0, 0])
     assert text(opened, "[data-head-name]") == "mean"
     opened.click("[data-head]", 0.5)  # the middle of a slider from 0 to 2
@@ -112,9 +112,11 @@ def test_mouse_switches_layer_and_head(opened):
 
 
 def test_another_image_keeps_layer_and_head(opened):
-    opened.click(".sight:not([hidden]) .overview", 0.9, 0.2)
+    opened.click(".example:not([hidden]) .overview", 0.9, 0.2)
     opened.click("[data-choose='1']")
-    assert text(opened, ".sight:not([hidden]) h3").startswith("<i>Image</i> 5:")
+    assert text(opened, ".example:not([hidden]) h3").startswith(
+        "<i>Image</i> 5:"
+    )
     np.testing.assert_array_equal(darkened(opened), MAPS[0, 1, 2])
     pressed = opened.run(
         "[...document.querySelectorAll('[data-choose]')]"
@@ -125,7 +127,7 @@ def test_another_image_keeps_layer_and_head(opened):
 
 def test_overlay_colours_or_is_off(opened):
     # The map of layer 0 and head 0 of the first image goes from 18 to 33.
-    opened.click(".sight:not([hidden]) .overview", 0.5, 0.2)
+    opened.click(".example:not([hidden]) .overview", 0.5, 0.2)
     red, green, blue, alpha = np.moveaxis(shown(opened), -1, 0)
     assert np.ptp(alpha) == 0 < alpha.min()
     assert (np.diff(red.ravel()) > 0).all()
@@ -164,7 +166,7 @@ def test_phone_needs_no_scrolling_to_the_side(browser, page, width):
     browser.wait(READY)
     assert browser.run("document.documentElement.scrollWidth") <= width
     assert browser.run("document.documentElement.clientWidth") == width
-    browser.click(".sight:not([hidden]) .overview", 0.9, 0.2)
+    browser.click(".example:not([hidden]) .overview", 0.9, 0.2)
     np.testing.assert_array_equal(darkened(browser), MAPS[0, 0, 2])
     assert browser.problems == []
 
@@ -187,11 +189,11 @@ def test_without_scripts_all_images_are_there(browser, page):
     browser.send("Emulation.setScriptExecutionDisabled", value=True)
     try:
         browser.open(page)
-        sights = browser.run(
-            "[...document.querySelectorAll('.sight')]"
-            ".map(sight => sight.offsetHeight > 100)"
+        examples = browser.run(
+            "[...document.querySelectorAll('.example')]"
+            ".map(example => example.offsetHeight > 100)"
         )
-        assert sights == [True, True]
+        assert examples == [True, True]
         assert browser.run("document.querySelector('[data-controls]').hidden")
         size = browser.run(
             "[...document.querySelectorAll('.stage img')]"

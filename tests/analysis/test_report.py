@@ -137,7 +137,7 @@ def test_gallery_shows_the_pictures_with_their_answers(page):
         assert kind == "data:image/png"
         pixels = np.asarray(Image.open(io.BytesIO(content)))
         np.testing.assert_array_equal(pixels, expected[..., 0])
-    assert "2 of 6 images are named wrongly" in page.part("mistakes")
+    assert "2 of 6 images are misclassified" in page.part("mistakes")
 
 
 def test_mixed_inputs_name_their_shares(page):
@@ -185,14 +185,14 @@ def test_cells_lead_to_their_images(page):
     dog, cow = NAMES[1:]
     close = "Close"
     assert shown == {
-        "2: cat taken for cat": f"cat , named right: 1 of 2. {close} "
+        "2: cat taken for cat": f"cat , classified correctly: 1 of 2. {close} "
         "cat 80 % right",
         f"1: {dog} taken for cat": f"{dog} taken for cat : 1 of 1. {close} "
         f"cat 90 % wrong, is {dog}",
         f"1: {cow} taken for {dog}": f"{cow} taken for {dog} : 1 of 1. {close} "
         f"{dog} 60 % wrong, is {cow}",
-        f"1: {cow} taken for {cow}": f"{cow} , named right: 1 of 1. {close} "
-        f"{cow} 60 % right",
+        f"1: {cow} taken for {cow}": f"{cow} , classified correctly: 1 of 1. "
+        f"{close} {cow} 60 % right",
     }
     ((kind, content),) = [
         decoded(image)

@@ -8,7 +8,7 @@ from padded import padded_batches
 
 from keras_vit import evaluation
 from keras_vit.analysis import report
-from keras_vit.explanation import explain, explain_run
+from keras_vit.analysis.report import attention_section, explain_run
 from keras_vit.models import Mixer, MixerConfig
 
 LABELS = np.array([0, 0, 1, 1, 2, 2, 2])
@@ -51,7 +51,7 @@ def test_confident_mistakes_then_a_right_answer_of_each_class(
     np.testing.assert_array_equal(arrays["classes"][:, 0], CLASSES[rows])
     assert arrays["maps"].shape == (2, 7, 3, 2, 2)
     page = Page(report.render_report(evaluated))
-    assert len([x for x in page.elements if "data-sight" in x]) == 7
+    assert len([x for x in page.elements if "data-example" in x]) == 7
 
 
 def test_model_that_takes_scaled_images_gets_them(evaluated, make_vit):
@@ -100,7 +100,7 @@ def test_report_says_why_there_is_nothing(
         raise RuntimeError("out of\nmemory")
 
     model, reason = make_vit(), "it could not be computed (out of memory)."
-    monkeypatch.setattr(explain, "attention_overview", no_memory)
+    monkeypatch.setattr(attention_section, "attention_overview", no_memory)
     if case == "Mixer":
         model, reason = mixer(), "a Mixer has no attention."
     if case == "nothing evaluated":

@@ -10,7 +10,7 @@ from PIL import Image
 import keras_vit
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.data import PreprocessingConfig
-from keras_vit.prediction import load_classifier, load_network
+from keras_vit.prediction import classifier, load_classifier, load_network
 from keras_vit.training.run_folder import load_model
 
 NAMES = ("cat", "dog", "owl")
@@ -133,10 +133,10 @@ def test_top_is_how_many_are_named(run_folder, image):
 
 def test_public_weights_ask_for_how_they_were_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(fetch, "resolve", fail_to_fetch)
-    from keras_vit.prediction import classifier
 
     def asked(name, image_size=None):
-        return classifier._preprocessing(name, {}, image_size)
+        entry = catalog.find(None, name)
+        return classifier._preprocessing(entry, {}, image_size)
 
     google = asked("ViT_B16/imagenet21k_imagenet2012")
     assert (google.evaluation, google.resize_method) == ("squash", "bilinear")
@@ -214,8 +214,6 @@ def test_application_alone_is_a_model_of_random_weights():
 
 
 def test_classes_of_a_folder_are_those_of_its_config(tmp_path):
-    from keras_vit.prediction import classifier
-
     labels = {"10": "owl", "2": "dog", "0": "cat"}
     (tmp_path / "config.json").write_text(json.dumps({"id2label": labels}))
     assert classifier._class_names(str(tmp_path)) == ("cat", "dog", "owl")
@@ -227,4 +225,4 @@ def test_classes_of_a_folder_are_those_of_its_config(tmp_path):
 def test_weights_for_any_size_need_a_size(load):
     entry = next(x for x in catalog.entries("BiT_R50x1") if not x.image_size)
     with pytest.raises(ValueError, match="--image_size"):
-        load_model(entry.key)
+        load(entry.key)

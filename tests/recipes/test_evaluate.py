@@ -126,7 +126,7 @@ def test_report_shows_the_evaluation(run, images, tmp_path):
     wrong = round(21 * (1 - result["top1"]))
     assert f"{wrong} of 21 images are named wrongly" in page.part("mistakes")
     assert len(page.all("figure", part="mistakes")) == 21
-    assert len([x for x in page.elements if "data-sight" in x]) == 8
+    assert len([x for x in page.elements if "data-example" in x]) == 8
     assert f"{100 * result['top1']:.2f}" in page.part("summary")
 
 

@@ -1,7 +1,8 @@
-"""The report of a run: one HTML file with everything in it."""
+"""The report of a run, one HTML file, and other pages of its sections."""
 
-from keras_vit.analysis.report.model_section import (
+from keras_vit.analysis.report.attention_section import (
     attention_arrays,
+    explain_run,
     write_attention,
 )
 from keras_vit.analysis.report.page import (
@@ -9,13 +10,14 @@ from keras_vit.analysis.report.page import (
     render_report,
     write_report,
 )
-from keras_vit.analysis.report.run_files import Kept, write_augmented
+from keras_vit.analysis.report.run_files import FilesInMemory, write_augmented
 from keras_vit.analysis.report.sections import EXPLANATION
 
 __all__ = [
     "EXPLANATION",
-    "Kept",
+    "FilesInMemory",
     "attention_arrays",
+    "explain_run",
     "render_page",
     "render_report",
     "write_attention",

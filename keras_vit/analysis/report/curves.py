@@ -1,4 +1,4 @@
-"""The curves of a run, from what its logs hold."""
+"""The curves of a run, from its logs."""
 
 import math
 from typing import NamedTuple
@@ -14,7 +14,7 @@ MAX_POINTS = 400  # More cannot be told apart in a figure of this size.
 
 
 class Chart(NamedTuple):
-    """A figure: name of a curve to the column of the logs, and its axis."""
+    """A figure; `columns` has the column of the logs of each curve."""
 
     title: str
     columns: dict[str, str]
@@ -43,19 +43,15 @@ CHARTS = (
 
 
 def charts(metrics: list[dict], history: list[dict]) -> list[dict]:
-    """Draws what there are numbers of.
+    """Draws the charts that there are numbers for.
 
     Args:
         metrics: lines of metrics.jsonl.
-        history: lines of history.csv, which serve where the first have no
-            values.
+        history: lines of history.csv, used where the first have no values.
 
     Returns:
         Dicts of "title", "source" (a data URI) and "text", the curves in
         words.
-
-    Example:
-        >>> charts([{"step": 0, "loss": 2.3}, {"step": 9, "loss": 1.2}], [])
     """
     axis = (
         "step" if any("step" in row for row in metrics + history) else "epoch"

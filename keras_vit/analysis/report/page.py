@@ -1,9 +1,9 @@
-"""Putting the parts of a report together.
+"""HTML pages made of sections.
 
-The page works from a file, without a network: style and pictures are in it.
-Of all scripts it runs the one in report.js, which its policy names by hash, and
-without scripts it shows the same but for the maps of single heads. What people
-called their classes is text wherever it stands, whatever it contains.
+A page works from a file and offline: style and pictures are in it. It runs
+report.js alone, which its policy names by hash; without scripts it shows the
+same but for the maps of single heads. Class names are escaped wherever they
+stand.
 """
 
 import base64
@@ -12,57 +12,40 @@ import os
 import pathlib
 from collections.abc import Sequence
 
-from keras_vit.analysis.report.run_files import Kept, RunFiles
+from keras_vit.analysis.report.run_files import FilesInMemory, RunFiles
 from keras_vit.analysis.report.sections import SECTIONS, Section
 from keras_vit.files import replacing
 
 __all__ = ["render_page", "render_report", "write_report"]
 
-NAME = "report.html"
-
 
 def write_report(folder: str | os.PathLike) -> pathlib.Path:
     """Writes the report of a run into its folder.
 
-    What the folder does not have, the report says in the place of that part.
+    Where files are missing, the report says which.
 
     Args:
-        folder: the run folder, with any of the files of
-            `keras_vit.analysis.report.files.FILES`.
+        folder: the run folder.
 
     Returns:
-        The path of the file, report.html in the folder.
+        The path of report.html in the folder.
 
     Raises:
-        ValueError: there is no such folder.
+        ValueError: when there is no such folder.
 
     Example:
         >>> write_report("runs/quickstart")
         PosixPath('runs/quickstart/report.html')
     """
     page = render_report(folder)
-    path = pathlib.Path(folder) / NAME
+    path = pathlib.Path(folder) / "report.html"
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return path
 
 
 def render_report(folder: str | os.PathLike) -> str:
-    """Makes the report of a run.
-
-    Args:
-        folder: the run folder, see `write_report`.
-
-    Returns:
-        str, an HTML page.
-
-    Raises:
-        ValueError: there is no such folder.
-
-    Example:
-        >>> render_report("runs/quickstart")[:15]
-        '<!doctype html>'
-    """
+    """The HTML of the report of a run, see `write_report`."""
     run = RunFiles(folder)
     return render_page(run.folder.resolve().name, SECTIONS, run, kind="report")
 
@@ -70,23 +53,17 @@ def render_report(folder: str | os.PathLike) -> str:
 def render_page(
     title: str,
     sections: Sequence[Section],
-    contents: RunFiles | Kept,
+    contents: RunFiles | FilesInMemory,
     *,
     kind: str,
 ) -> str:
-    """Makes a page of parts.
+    """The HTML of a page.
 
     Args:
         title: its heading.
-        sections: the parts, in their order.
-        contents: what they are made from.
-        kind: what the page is, for the title of its window.
-
-    Returns:
-        str, an HTML page.
-
-    Example:
-        >>> render_page("digits", SECTIONS, RunFiles("runs/a"), kind="report")
+        sections: its sections, in their order.
+        contents: the files that they are made from.
+        kind: what the page is, for the title of the window.
     """
     import jinja2
     import markupsafe

@@ -1,4 +1,4 @@
-"""Pictures inside a page: no file beside it and no network.
+"""Pictures as data URIs, which are part of the page.
 
 Axes: H and W height and width, C channels, K classes.
 """
@@ -16,19 +16,11 @@ SMALL = 64
 
 
 def photograph(image: np.ndarray, *, side: int = LARGE) -> dict:
-    """An input image, small ones pixel by pixel.
-
-    Args:
-        image: uint8 array of shape (H, W, C), C 1 or 3.
-        side: int, pixels that neither side is to exceed.
+    """An image (H, W, C), neither side larger than `side` pixels.
 
     Returns:
-        Dict of "source", a data URI, and "small", bool, whether it shall be
-        drawn with visible pixels.
-
-    Example:
-        >>> photograph(np.zeros((16, 16, 1), "uint8"))["small"]
-        True
+        Dict of "source", a data URI, and "small", bool, whether to draw it
+        with visible pixels.
     """
     from PIL import Image
 
@@ -40,39 +32,17 @@ def photograph(image: np.ndarray, *, side: int = LARGE) -> dict:
 
 
 def grey(values: np.ndarray) -> str:
-    """Bytes as they are, in a PNG that loses none.
-
-    Args:
-        values: uint8 array of shape (H, W).
-
-    Returns:
-        str, a data URI.
-
-    Example:
-        >>> grey(np.zeros((14, 14), "uint8"))[:22]
-        'data:image/png;base64,'
-    """
+    """Bytes (H, W) as a PNG, without loss."""
     from PIL import Image
 
     return _uri(Image.fromarray(values), format="png", optimize=True)
 
 
 def heat_map(shares: np.ndarray) -> str:
-    """A square for each number, from white for 0 to dark blue for 1.
-
-    Args:
-        shares: float array of shape (K, K), values in [0, 1].
-
-    Returns:
-        str, a data URI.
-
-    Example:
-        >>> heat_map(np.eye(100))[:22]
-        'data:image/png;base64,'
-    """
+    """A square per number of (K, K), from white for 0 to dark blue for 1."""
     from PIL import Image
 
-    # The square root shows rare mistakes, which are what one looks for.
+    # The square root makes rare mistakes visible.
     depth = np.sqrt(shares)[..., np.newaxis]
     white, blue = np.array([255, 255, 255]), np.array([0, 58, 112])
     pixels = np.rint(white + depth * (blue - white)).astype("uint8")
@@ -82,23 +52,12 @@ def heat_map(shares: np.ndarray) -> str:
 
 
 def vector_graphic(figure) -> str:
-    """A matplotlib figure as SVG, whose text stays text.
-
-    Args:
-        figure: matplotlib Figure.
-
-    Returns:
-        str, a data URI; the same figure gives the same one.
-
-    Example:
-        >>> vector_graphic(figure)[:26]
-        'data:image/svg+xml;base64,'
-    """
+    """A matplotlib figure as SVG, always the same of the same figure."""
     import matplotlib
 
     buffer = io.BytesIO()
     with matplotlib.rc_context():
-        matplotlib.rcParams["svg.fonttype"] = "none"
+        matplotlib.rcParams["svg.fonttype"] = "none"  # Text stays text.
         matplotlib.rcParams["svg.hashsalt"] = "keras_vit"
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     return _data("image/svg+xml", buffer.getvalue())

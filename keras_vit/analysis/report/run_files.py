@@ -1,6 +1,6 @@
-"""Reading of what a run folder holds, none of which must be there.
+"""The files of a run folder that its report is made from, all optional.
 
-Axes: N images, M of them that are shown, H and W height and width, C
+Axes: N images, M of them that are drawn, H and W height and width, C
 channels, K classes, T the most probable classes.
 """
 
@@ -16,21 +16,21 @@ import numpy as np
 
 __all__ = [
     "FILES",
-    "Kept",
+    "FilesInMemory",
     "RunFiles",
     "write_augmented",
 ]
 
 
 class RunFiles:
-    """The files of a run folder by name, read when they are asked for.
+    """Reads the files of a run folder by name, each once.
 
     Args:
         folder: the run folder.
 
     Attributes:
-        problems: dict from the name of a file that was asked for and is not
-            there, or cannot be read, to the reason.
+        problems: dict from the name of a file that is missing or cannot be
+            read to the reason.
 
     Raises:
         ValueError: there is no such folder.
@@ -50,15 +50,7 @@ class RunFiles:
             )
 
     def read(self, name: str) -> Any:
-        """Reads a file once.
-
-        Args:
-            name: a key of `FILES`.
-
-        Returns:
-            What its row of `FILES` makes of it; None where there is no such
-            file or it cannot be read, which `problems` then tells.
-        """
+        """The content of a file in `FILES`, None where there is a problem."""
         if name not in self._contents:
             self._contents[name] = self._attempt(name)
         return self._contents[name]
@@ -73,18 +65,11 @@ class RunFiles:
         return None
 
 
-class Kept:
-    """The same of contents that are in memory, for a page without a run.
+class FilesInMemory:
+    """Stands in for `RunFiles` where a page is made without a run folder.
 
     Args:
-        contents: name to content.
-
-    Attributes:
-        problems: dict, empty.
-
-    Example:
-        >>> Kept({"class_names.json": ["cat", "dog"]}).read("class_names.json")
-        ['cat', 'dog']
+        contents: dict from the name of a file to its content.
     """
 
     def __init__(self, contents: dict[str, Any]):
@@ -92,12 +77,11 @@ class Kept:
         self.problems: dict[str, str] = {}
 
     def read(self, name: str) -> Any:
-        """The content of a name, None of others."""
         return self.contents.get(name)
 
 
 def write_augmented(path: str | os.PathLike, images, labels) -> None:
-    """Keeps a sample of what a model is trained on for the report.
+    """Stores a sample of the training images for the report.
 
     Args:
         path: the file, augmented.npz in the run folder.
@@ -185,12 +169,12 @@ def _arrays(*required, unless=None):
     return read
 
 
-# Who reads what. The arrays of attention.npz are those of `attention_arrays`,
-# or "reason" alone, why there are none. Those of predictions.npz are of
-# keras_vit.evaluation.Predictions: labels (N,), classes (N, T), probabilities
-# (N, T), num_classes; and of M images to look at: pictures (M, H, W, C),
-# uint8, and picture_rows (M,), which of the N they are; of those that stand
-# behind the cells of the confusion matrix cell_pictures and cell_rows.
+# Name of a file -> function that reads it. The arrays of attention.npz are
+# those of `attention_arrays`, or "reason" alone, why there are none. Those of
+# predictions.npz are of keras_vit.evaluation.Predictions: labels (N,), classes
+# (N, T), probabilities (N, T), num_classes; of M images pictures (M, H, W, C),
+# uint8, and picture_rows (M,), which of the N they are; and of images behind
+# the cells of the confusion matrix cell_pictures and cell_rows.
 FILES = {
     "attention.npz": _arrays(
         *("pictures", "maps", "rollout", "distances", "similarity"),

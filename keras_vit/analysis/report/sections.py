@@ -1,12 +1,9 @@
-"""Numbers of a run in words and units that a person reads at a glance.
+"""The sections of a report, and what their templates fill in.
 
-Axes: N images, K classes, P classes that are met.
+A new section is a row of `SECTIONS`, a function from the files of the run to
+the contents of its template, and that template in templates/sections.
 
-A new part is a row of `SECTIONS`, a function that makes its contents, and a
-template with its name in templates/sections.
-
-Axes: N images, M of them that are shown, H and W height and width, C
-channels, K classes, T the most probable classes.
+Axes: N images, K classes, P classes that are true or predicted anywhere.
 """
 
 import json
@@ -16,19 +13,51 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_vit.analysis.report import pictures
+from keras_vit.analysis.report.attention_section import (
+    attention_contents,
+    model_figures,
+)
 from keras_vit.analysis.report.curves import charts
-from keras_vit.analysis.report.model_section import model_figures, sights
-from keras_vit.analysis.report.run_files import Kept, RunFiles
+from keras_vit.analysis.report.run_files import FilesInMemory, RunFiles
 
-__all__ = [
-    "EXPLANATION",
-    "SECTIONS",
-    "Section",
-    "confusion",
-    "flatten",
-    "headline",
-    "remaining",
-]
+__all__ = ["EXPLANATION", "SECTIONS", "Section"]
+
+MAX_TABLE = 20  # classes; a larger table fits no screen.
+MAX_PAIRS = 15
+MAX_AUGMENTED = 32
+# Images of predictions.npz and which they are; files of older runs have fewer.
+PICTURES = (("pictures", "picture_rows"), ("cell_pictures", "cell_rows"))
+LEAST_SHARE = 0.05  # What label smoothing gives a class is no part of a mix.
+
+
+class Section(NamedTuple):
+    """A section of a page.
+
+    Args:
+        name: its anchor, and templates/sections/<name>.html its template.
+        title: its heading.
+        contents: function from the files to what the template fills in, None
+            where they do not have it.
+        files: the files that it is made from.
+    """
+
+    name: str
+    title: str
+    contents: Callable[[RunFiles | FilesInMemory], dict | None]
+    files: tuple[str, ...]
+
+
+def _summary(run):
+    result = run.read("result.json")
+    if result is None:
+        return None
+    headline = [
+        (name, form(result[key]))
+        for key, (name, form) in HEADLINE.items()
+        if isinstance(result.get(key), int | float)
+    ]
+    remaining = {k: v for k, v in result.items() if k not in HEADLINE}
+    return {"headline": headline, "remaining": _flatten(remaining)}
 
 
 def _share(value):
@@ -51,7 +80,7 @@ def _rate(value):
     return f"{value:.4g} / s"
 
 
-# Keys of result.json that stand on top: what they are called, and their unit.
+# Keys of result.json at the top of the report -> their name and unit.
 HEADLINE = {
     "top1": ("Top-1 accuracy", _share),
     "test_accuracy": ("Test accuracy", _share),
@@ -67,61 +96,12 @@ HEADLINE = {
 }
 
 
-def headline(result: dict) -> list[tuple[str, str]]:
-    """The numbers that one looks for first.
-
-    Args:
-        result: contents of result.json.
-
-    Returns:
-        (name, value) in the order of `HEADLINE`, of the numbers that there
-        are.
-
-    Example:
-        >>> headline({"top1": 0.9714, "num_examples": 50000})[0]
-        ('Top-1 accuracy', '97.14\\u202f%')
-    """
-    return [
-        (name, form(result[key]))
-        for key, (name, form) in HEADLINE.items()
-        if isinstance(result.get(key), int | float)
-    ]
-
-
-def remaining(result: dict) -> list[tuple[str, str]]:
-    """Everything else that a result holds.
-
-    Args:
-        result: contents of result.json.
-
-    Returns:
-        (key, value), see `flatten`.
-
-    Example:
-        >>> remaining({"top1": 0.5, "split": "test"})
-        [('split', 'test')]
-    """
-    return flatten({k: v for k, v in result.items() if k not in HEADLINE})
-
-
-def flatten(values, prefix: str = "") -> list[tuple[str, str]]:
-    """Nested dictionaries as lines.
-
-    Args:
-        values: dictionary of plain values and dictionaries.
-        prefix: str, what all keys begin with.
-
-    Returns:
-        ("key.key", value as text).
-
-    Example:
-        >>> flatten({"versions": {"keras": "3.15.1"}, "devices": ["cpu:0"]})
-        [('versions.keras', '3.15.1'), ('devices', 'cpu:0')]
-    """
+def _flatten(values, prefix=""):
+    """Nested dictionaries as lines ("key.key", text)."""
     lines = []
     for key, value in values.items():
         if isinstance(value, dict):
-            lines += flatten(value, f"{prefix}{key}.")
+            lines += _flatten(value, f"{prefix}{key}.")
         else:
             lines.append((f"{prefix}{key}", _plain(value)))
     return lines
@@ -135,32 +115,40 @@ def _plain(value):
     return value if isinstance(value, str) else json.dumps(value)
 
 
-MAX_TABLE = 20  # classes; a larger table fits no screen.
-MAX_PAIRS = 15
+def _curves(run):
+    drawn = charts(
+        run.read("metrics.jsonl") or [], run.read("history.csv") or []
+    )
+    return {"charts": drawn} if drawn else None
 
 
-def confusion(labels, predicted, names, answers=None) -> dict:
-    """Counts which class was taken for which.
+def _confusion(run):
+    found = run.read("predictions.npz")
+    if found is None or found["labels"].ndim != 1:
+        return None
+    names = _class_names(run, int(found["num_classes"]))
+    answers = {
+        int(i): _answer(found, i, image, names)
+        for images, rows in PICTURES
+        if images in found
+        for image, i in zip(found[images], found[rows], strict=True)
+    }
+    return _confusion_matrix(
+        found["labels"], found["classes"][:, 0], names, answers
+    )
 
-    Args:
-        labels: integer array of shape (N,), the true classes.
-        predicted: integer array of shape (N,).
-        names: K names.
-        answers: dict from a row of the N images to what the page shows of it,
-            of the images that were kept.
+
+def _confusion_matrix(labels, predicted, names, answers):
+    """Which class was taken for which.
 
     Returns:
-        Dict of "names", the P classes that are true or predicted anywhere;
-        "rows", for each of them its cells (count, share of the row, anchor),
-        empty where they are many; "picture", a data URI then, else None;
-        "pairs", the most frequent mistakes (true, predicted, count, anchor);
-        "right" and "total", numbers of images; "behind", of each of these
-        cells that has images its "anchor", "truth", "guess", "count" and
-        "answers". An anchor is None where no image was kept.
-
-    Example:
-        >>> confusion([0, 1, 1], [0, 1, 0], ["cat", "dog"])["pairs"]
-        [('dog', 'cat', 1, None)]
+        Dict of "names", the P classes; "rows", for each of them its cells
+        (count, share of the row, anchor), empty where they are many;
+        "picture", a data URI then, else None; "pairs", the most frequent
+        mistakes (true, predicted, count, anchor); "right" and "total",
+        numbers of images; "behind", of each of these cells that has images
+        its "anchor", "truth", "guess", "count" and "answers". An anchor is
+        None where no image of the cell was stored.
     """
     met, cells = np.unique([labels, predicted], return_inverse=True)
     rows, columns = cells.reshape(2, -1)
@@ -169,7 +157,7 @@ def confusion(labels, predicted, names, answers=None) -> dict:
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     small = len(met) <= MAX_TABLE
     kept = [names[k] for k in met]
-    behind = _behind(answers or {}, rows, columns)
+    behind = _behind(answers, rows, columns)
     pairs = _pairs(matrix)
     every = range(len(kept))
     linked = behind if small else {cell: behind.get(cell) for cell in pairs}
@@ -227,45 +215,11 @@ def _pairs(matrix):
     return [(int(i), int(j)) for i, j in places if mistakes[i, j]]
 
 
-MAX_AUGMENTED = 32
-# Images of predictions.npz and which they are; files of older runs have fewer.
-PICTURES = (("pictures", "picture_rows"), ("cell_pictures", "cell_rows"))
-SHOWN_SHARE = 0.05  # What label smoothing gives a class is no part of a mix.
-
-
-def _summary(run):
-    result = run.read("result.json")
-    if result is None:
-        return None
-    return {"headline": headline(result), "remaining": remaining(result)}
-
-
-def _curves(run):
-    drawn = charts(
-        run.read("metrics.jsonl") or [], run.read("history.csv") or []
-    )
-    return {"charts": drawn} if drawn else None
-
-
-def _confusion(run):
-    found = run.read("predictions.npz")
-    if found is None or found["labels"].ndim != 1:
-        return None
-    names = class_names(run, int(found["num_classes"]))
-    answers = {
-        int(i): _answer(found, i, image, names)
-        for pictures_, rows in PICTURES
-        if pictures_ in found
-        for image, i in zip(found[pictures_], found[rows], strict=True)
-    }
-    return confusion(found["labels"], found["classes"][:, 0], names, answers)
-
-
 def _per_class(run):
     rows = run.read("per_class.csv")
     if not rows:
         return None
-    # Of a model with more classes than the data has, the others say nothing.
+    # Classes that the data does not have are left out.
     met = [row for row in rows if row["images"] or row["predicted"]]
     hardest = sorted(met, key=lambda row: (row["f1"] is None, row["f1"]))
     return {"rows": hardest}
@@ -275,7 +229,7 @@ def _mistakes(run):
     found = run.read("predictions.npz")
     if found is None or "pictures" not in found or found["labels"].ndim != 1:
         return None
-    names = class_names(run, int(found["num_classes"]))
+    names = _class_names(run, int(found["num_classes"]))
     wrong = int(np.sum(found["labels"] != found["classes"][:, 0]))
     shown = zip(found["pictures"], found["picture_rows"], strict=True)
     return {
@@ -297,35 +251,30 @@ def _answer(found, i, image, names):
 
 
 def _attention(run):
-    return _of_attention(
-        run,
-        lambda found: sights(
-            found, class_names(run, int(found["num_classes"]))
-        ),
-    )
-
-
-def _inside(run):
-    return _of_attention(run, model_figures)
-
-
-def _of_attention(run, contents):
     found = run.read("attention.npz")
     if found is None or "reason" in found:
         return found
-    return contents(found)
+    names = _class_names(run, int(found["num_classes"]))
+    return attention_contents(found, names)
+
+
+def _inside(run):
+    found = run.read("attention.npz")
+    if found is None or "reason" in found:
+        return found
+    return model_figures(found)
 
 
 def _model(run):
     values = run.read("model.json")
-    return None if values is None else {"rows": flatten(values)}
+    return None if values is None else {"rows": _flatten(values)}
 
 
 def _augmented(run):
     found = run.read("augmented.npz")
     if found is None:
         return None
-    names = class_names(run, found["labels"].shape[1])
+    names = _class_names(run, found["labels"].shape[1])
     shown = zip(found["images"], found["labels"], strict=True)
     return {
         "inputs": [
@@ -338,7 +287,7 @@ def _augmented(run):
 def _mix(shares, names):
     order = np.argsort(-shares, kind="stable")
     return [
-        (names[k], float(shares[k])) for k in order if shares[k] > SHOWN_SHARE
+        (names[k], float(shares[k])) for k in order if shares[k] > LEAST_SHARE
     ]
 
 
@@ -349,40 +298,15 @@ def _config(run):
 
 def _environment(run):
     values = run.read("environment.json")
-    return None if values is None else {"rows": flatten(values)}
+    return None if values is None else {"rows": _flatten(values)}
 
 
-def class_names(run: RunFiles | Kept, num_classes: int) -> list[str]:
-    """Names of the classes, numbers where the folder has no names for them.
-
-    Args:
-        run: `RunFiles` or `Kept`.
-        num_classes: int, K.
-
-    Returns:
-        K names.
-    """
+def _class_names(run, num_classes):
+    """Names of the classes, numbers where there are none."""
     names = run.read("class_names.json") or []
     if len(names) == num_classes:
         return [str(name) for name in names]
     return [str(number) for number in range(num_classes)]
-
-
-class Section(NamedTuple):
-    """A part of the report.
-
-    Args:
-        name: its anchor, and templates/sections/<name>.html its template.
-        title: its heading.
-        contents: function from `RunFiles` or `Kept` to what the template
-            shows, None where they do not have it.
-        files: the files that it is made from.
-    """
-
-    name: str
-    title: str
-    contents: Callable[[RunFiles | Kept], dict | None]
-    files: tuple[str, ...]
 
 
 ATTENTION = Section(

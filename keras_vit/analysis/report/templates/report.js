@@ -67,13 +67,13 @@
     return { article, rollout, maps, map, frame, caption: find("caption", article) };
   }
 
-  function draw(sight) {
+  function draw(example) {
     const single = kind("head").checked;
     const [i, j] = [Number(layer.value), Number(head.value)];
     const value = (row, column) => single
-      ? sight.maps.at(i * rows + row, j * columns + column)
-      : sight.rollout.at(row, column);
-    const context = sight.map.getContext("2d");
+      ? example.maps.at(i * rows + row, j * columns + column)
+      : example.rollout.at(row, column);
+    const context = example.map.getContext("2d");
     const pixels = context.createImageData(columns, rows);
     let best = [-1, 0, 0];
     for (let row = 0; row < rows; row++) {
@@ -84,38 +84,38 @@
       }
     }
     context.putImageData(pixels, 0, 0);
-    sight.map.classList.toggle("patches", find("patches").checked);
+    example.map.classList.toggle("patches", find("patches").checked);
     const name = j ? `head ${j - 1}` : "mean of the heads";
     const what = single ? `Layer ${i}, ${name}` : "Attention rollout";
-    sight.map.setAttribute("aria-label", `${what} over the image`);
-    sight.caption.textContent =
+    example.map.setAttribute("aria-label", `${what} over the image`);
+    example.caption.textContent =
       `${what}: strongest in row ${best[1]}, column ${best[2]} of ${rows}x${columns} patches`;
-    sight.frame.hidden = !single;
-    sight.frame.style.cssText =
+    example.frame.hidden = !single;
+    example.frame.style.cssText =
       `top: ${(100 * i) / layers}%; left: ${(100 * j) / (heads + 1)}%;`;
     find("layer-name").textContent = i;
     find("head-name").textContent = j ? j - 1 : "mean";
   }
 
   let shown = 0;
-  const sights = await Promise.all(
-    [...viewer.querySelectorAll("[data-sight]")].map(prepare));
+  const examples = await Promise.all(
+    [...viewer.querySelectorAll("[data-example]")].map(prepare));
 
   function show(number) {
     shown = number;
-    sights.forEach(({ article, caption }, i) => {
+    examples.forEach(({ article, caption }, i) => {
       article.hidden = i !== number;
       caption.setAttribute("aria-live", i === number ? "polite" : "off");
     });
     buttons.forEach((button, i) => button.setAttribute("aria-pressed", i === number));
-    draw(sights[shown]);
+    draw(examples[shown]);
   }
 
   function choose(i, j) {
     layer.value = i;
     head.value = j;
     kind("head").checked = true;
-    draw(sights[shown]);
+    draw(examples[shown]);
   }
 
   const MOVES = {
@@ -130,14 +130,14 @@
       choose(Number(layer.value) + down, Number(head.value) + right);
     } else if (event.key.toLowerCase() === "r") {
       kind("rollout").checked = true;
-      draw(sights[shown]);
+      draw(examples[shown]);
     } else return;
     event.preventDefault();
   });
   for (const slider of [layer, head]) {
     slider.addEventListener("input", () => choose(layer.value, head.value));
   }
-  find("controls").addEventListener("change", () => draw(sights[shown]));
+  find("controls").addEventListener("change", () => draw(examples[shown]));
   buttons.forEach((button, i) => button.addEventListener("click", () => show(i)));
   find("controls").hidden = false;
   viewer.classList.add("live");

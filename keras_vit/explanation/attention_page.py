@@ -1,0 +1,250 @@
+"""A page and picture files of the attention of a model in a few images.
+
+Axes: M images, H and W height and width, C channels, L layers, N heads.
+"""
+
+import collections
+import dataclasses
+import os
+import pathlib
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit.analysis import (
+    overlay,
+    plot_attention_distance,
+    plot_attention_maps,
+    plot_images,
+    plot_position_similarity,
+    report,
+    to_pixels,
+)
+from keras_vit.analysis.attention import check_model
+from keras_vit.analysis.overview import attention_overview
+from keras_vit.analysis.pixels import grid_window
+from keras_vit.data import PreprocessingConfig
+from keras_vit.files import replacing
+from keras_vit.models import VisionTransformer
+from keras_vit.prediction import (
+    Classifier,
+    as_classifier,
+    images_of,
+    most_probable,
+)
+
+__all__ = ["check_folder", "explain"]
+
+MAX_IMAGES = 32  # of B/16 at 224 pixels 60 kB each in the page
+SMALLEST = 224  # pixels of the shorter side of an overlay
+DOTS_PER_INCH = 120
+
+
+def explain(
+    model: str | os.PathLike | keras.Model | Classifier,
+    source: Any,
+    folder: str | os.PathLike,
+    *,
+    top: int = 5,
+    discard_ratio: float = 0.0,
+    head_fusion: str = "mean",
+    class_names: tuple[str, ...] | None = None,
+    preprocessing: PreprocessingConfig | None = None,
+    name: str | None = None,
+) -> pathlib.Path:
+    """Draws what a model attends to in images, as pictures and as a page.
+
+    Writes index.html, a page that works offline and switches between layers
+    and heads; per image the attention rollout over it, the attention of each
+    layer over it, and the map of each head; and figures of the attention
+    distance in these images and of the similarity of positions.
+
+    Args:
+        model: see `keras_vit.predict`; a `VisionTransformer`.
+        source: images, see `keras_vit.predict`; 32 at most.
+        folder: where to write; files of the same names are replaced.
+        top: int, how many classes to list per image; all of a model that has
+            fewer.
+        discard_ratio: see `keras_vit.analysis.attention_rollout`.
+        head_fusion: see `keras_vit.analysis.attention_rollout`.
+        class_names: the names, where they are not those of the weights.
+        preprocessing: how images are resized and cropped, where it is not as
+            the weights were evaluated.
+        name: str, what the page calls the model; by default its name.
+
+    Returns:
+        The path of index.html.
+
+    Raises:
+        ValueError: when there is no such model, it has no attention, an image
+            cannot be read, there are none or too many, an argument is out of
+            range, or the folder is a file. Nothing is written then.
+        OSError: when weights cannot be fetched, or the disk is full.
+
+    Example:
+        >>> keras_vit.explain("ViT_B16/imagenet", "photo.jpg", "out")
+        PosixPath('out/index.html')
+    """
+    folder = check_folder(folder)
+    if isinstance(top, bool) or not isinstance(top, int) or top < 1:
+        raise ValueError(f"top must be an int above 0. Received: top={top!r}.")
+    classifier = as_classifier(model, class_names, preprocessing)
+    network = classifier.model
+    _check_attention(network)
+    titles, images = _read(classifier, source)
+    overview = attention_overview(
+        network,
+        classifier.inputs(images),
+        head_fusion=head_fusion,
+        discard_ratio=discard_ratio,
+    )
+    shares = classifier.probabilities(images)
+    best = most_probable(shares, top)
+    arrays = report.attention_arrays(
+        network,
+        overview,
+        images,
+        titles=titles,
+        classes=best,
+        probabilities=np.take_along_axis(shares, best, axis=1),
+    )
+    name = str(name or network.name)
+    if os.path.exists(name):  # a run folder or a file
+        name = pathlib.Path(name).resolve().name
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_pictures(folder, network, overview, arrays)
+    path = folder / "index.html"
+    with replacing(path) as temporary:
+        temporary.write_text(_page(name, classifier, arrays), encoding="utf-8")
+    return path
+
+
+def check_folder(folder: str | os.PathLike) -> pathlib.Path:
+    """The path of a folder, which exists or can be made.
+
+    Raises:
+        ValueError: when there is a file of that name, or in its way.
+    """
+    path = pathlib.Path(folder).expanduser()
+    for part in (path, *path.parents):
+        if part.exists():
+            if part.is_dir():
+                return path
+            raise ValueError(
+                f"{str(folder)!r} is to be a folder. {str(part)!r} is a file. "
+                "Give another path."
+            )
+    return path
+
+
+def _check_attention(model):
+    if not isinstance(model, VisionTransformer):
+        raise ValueError(
+            "Only a Vision Transformer has attention to show. Received: a "
+            f"{type(model).__name__}. `keras-vit predict` classifies images "
+            "with any model."
+        )
+    check_model(model)
+
+
+def _read(classifier, source):
+    """Titles and pixels of the images of a source."""
+    titles, images = [], []
+    for number, image in enumerate(images_of(source)):
+        if number == MAX_IMAGES:
+            raise ValueError(
+                f"A page shows {MAX_IMAGES} images at most. Received: more. "
+                "Name some of them."
+            )
+        in_memory = not isinstance(image, str)
+        titles.append(
+            f"image {number}" if in_memory else pathlib.Path(image).name
+        )
+        images.append(classifier.read(image))
+    if not images:
+        raise ValueError(f"There is no image. Received: source={source!r}.")
+    return titles, np.stack(images)
+
+
+def _page(name, classifier, arrays):
+    config = dataclasses.asdict(classifier.model.config)
+    preprocessing = dataclasses.asdict(classifier.geometry.config)
+    contents = report.FilesInMemory(
+        {
+            "attention.npz": arrays,
+            "class_names.json": list(classifier.class_names),
+            "model.json": {
+                "weights": name,
+                "parameters": classifier.model.count_params(),
+                "model": _plain(config),
+                "preprocessing": _plain(preprocessing),
+            },
+        }
+    )
+    title = f"What {name} sees"
+    return report.render_page(
+        title, report.EXPLANATION, contents, kind="explained"
+    )
+
+
+def _plain(values):
+    """Tuples as lists, as JSON has them."""
+    return {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in values.items()
+    }
+
+
+def _write_pictures(folder, model, overview, arrays):
+    """Writes three pictures per image and two of the model."""
+    from PIL import Image
+
+    pictures = _enlarged(arrays["pictures"])  # (M, H, W, C)
+    rollouts = _overlays(model, pictures, overview.rollout)  # (M, H, W, 3)
+    for i, name in enumerate(_file_names(arrays["titles"])):
+        Image.fromarray(rollouts[i]).save(folder / f"{name}_rollout.png")
+        grids = overview.grids[:, i]  # (L, N, rows, columns)
+        layers = _overlays(
+            model, pictures[[i] * len(grids)], grids.mean(axis=1)
+        )  # (L, H, W, 3)
+        titles = [f"layer {layer}" for layer in range(len(layers))]
+        _save(plot_images(layers, titles), folder / f"{name}_layers.png")
+        _save(plot_attention_maps(grids), folder / f"{name}_heads.png")
+    _save(
+        plot_attention_distance(overview.distances),
+        folder / "attention_distance.png",
+    )
+    similarity = arrays["similarity"].astype("float32")
+    _save(
+        plot_position_similarity(similarity), folder / "position_similarity.png"
+    )
+
+
+def _save(figure, path):
+    figure.savefig(path, dpi=DOTS_PER_INCH)
+
+
+def _enlarged(pictures):
+    """Small pictures with visible pixels."""
+    factor = -(-SMALLEST // min(pictures.shape[1:3]))
+    return pictures.repeat(factor, axis=1).repeat(factor, axis=2)
+
+
+def _overlays(model, pictures, maps):
+    config = model.config
+    if grid_window(config) == (0, 0, *config.image_size):
+        return overlay(pictures, maps, blur=1)
+    # The cells of a hybrid may reach beyond the image.
+    return overlay(pictures, np.maximum(to_pixels(model, maps), 0))
+
+
+def _file_names(titles):
+    """Names of files without their ending, each once."""
+    met: collections.Counter = collections.Counter()
+    names = []
+    for title in titles:
+        name = pathlib.Path(str(title)).stem.replace(" ", "_")
+        met[name] += 1
+        names.append(f"{name}_{met[name]}" if met[name] > 1 else name)
+    return names
