@@ -14,7 +14,7 @@ from command import fail, run
 
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.cli import main
-from keras_vit.cli.listing import as_markdown
+from keras_vit.cli.weights_commands import as_markdown
 
 REFERENCE = Path(__file__).parent / "reference"
 GOOGLE = REFERENCE / "vit_tiny_google.npz"

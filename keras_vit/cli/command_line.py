@@ -1,26 +1,20 @@
-"""The groups of commands, and what all of them have in common."""
+"""The command line of `keras-vit`."""
 
 import argparse
 import os
 import sys
 from collections.abc import Sequence
 
-from keras_vit.cli import benchmark, explain, plan, predict, summary, weights
+from keras_vit.cli.image_commands import explain, predict
+from keras_vit.cli.model_commands import benchmark, plan, summary
+from keras_vit.cli.weights_commands import weights
 from keras_vit.version import __version__
 
 __all__ = ["main"]
 
-# Name: a module with a docstring whose first line is the help, and with
-# `add_arguments(parser)`, which sets the default `run` to a function that
-# takes the parsed arguments.
-COMMANDS = {
-    "benchmark": benchmark,
-    "explain": explain,
-    "plan": plan,
-    "predict": predict,
-    "summary": summary,
-    "weights": weights,
-}
+# Each adds its arguments to a parser and sets the default `run` to a function
+# of the parsed arguments. The first line of its docstring is the help.
+COMMANDS = (benchmark, explain, plan, predict, summary, weights)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         parsed.run(parsed)
         sys.stdout.flush()
-    except BrokenPipeError:  # Whoever read has read enough, as head does.
+    except BrokenPipeError:  # The reader has enough, as head does.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError) as error:
         message = " ".join(str(error).split())
@@ -56,9 +50,9 @@ def _parser():
         prog="keras-vit", description="Vision Transformers for Keras 3."
     )
     parser.add_argument("--version", action="version", version=__version__)
-    groups = parser.add_subparsers(metavar="command", required=True)
-    for name, module in COMMANDS.items():
-        summary = (module.__doc__ or "").partition("\n")[0]
-        group = groups.add_parser(name, help=summary, description=summary)
-        module.add_arguments(group)
+    commands = parser.add_subparsers(metavar="command", required=True)
+    for command in COMMANDS:
+        help_ = (command.__doc__ or "").partition("\n")[0]
+        name = command.__name__
+        command(commands.add_parser(name, help=help_, description=help_))
     return parser

@@ -1,7 +1,7 @@
-"""List, describe, verify and convert weights."""
+"""`keras-vit weights`: the catalogue, and files of weights."""
 
-import argparse
 import dataclasses
+import itertools
 import json
 import os
 import re
@@ -11,11 +11,12 @@ from pathlib import Path
 from keras_vit.checkpoints.loading import split_subtree
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.checkpoints.public.download import file_digest
-from keras_vit.cli.listing import FORMATS
+from keras_vit.cli.terminal import print_table
 from keras_vit.models.sizes import BIT, MIXER, VIT
 
-__all__ = ["add_arguments"]
+__all__ = ["as_markdown", "weights"]
 
+COLUMNS = ("weights", "classes", "pixels", "MiB", "top-1 %", "measured by")
 WEIGHTS = (".safetensors", ".h5", ".keras")
 SOURCE = (
     "a name that `keras-vit weights list` shows, a path, an https:// address, "
@@ -23,15 +24,8 @@ SOURCE = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the commands of this group.
-
-    Args:
-        parser: of `keras-vit weights`.
-
-    Example:
-        >>> add_arguments(argparse.ArgumentParser())
-    """
+def weights(parser):
+    """List, describe, verify and convert weights."""
     commands = parser.add_subparsers(metavar="command", required=True)
 
     def command(name, run, summary):
@@ -43,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     added.add_argument("--model", help="such as ViT_B16; all by default")
     added.add_argument("--format", choices=FORMATS, default="table")
 
-    added = command("info", _info, "Say what weights are, without loading.")
+    added = command("info", _info, "Describe weights without loading them.")
     added.add_argument("source", help=SOURCE)
     added.add_argument("--format", choices=("text", "json"), default="text")
     _add_num_heads(added)
@@ -69,7 +63,65 @@ def _add_num_heads(parser):
 
 
 def _list(arguments):
-    print(FORMATS[arguments.format](catalog.entries(arguments.model)), end="")
+    FORMATS[arguments.format](catalog.entries(arguments.model))
+
+
+def _print_table(entries):
+    print_table(COLUMNS, [_cells(entry, entry.key) for entry in entries])
+
+
+def _print_json(entries):
+    objects = [{"key": x.key, **dataclasses.asdict(x)} for x in entries]
+    print(json.dumps(objects, indent=2))
+
+
+def _print_markdown(entries):
+    print(as_markdown(entries), end="")
+
+
+FORMATS = {
+    "table": _print_table,
+    "json": _print_json,
+    "markdown": _print_markdown,
+}
+
+
+def as_markdown(entries) -> str:
+    """A table per model for docs/weights.md, of entries sorted by model."""
+    lines = []
+    by_model = itertools.groupby(entries, key=lambda entry: entry.model)
+    for model, group in by_model:
+        lines += [
+            f"### {model}",
+            "",
+            _row(COLUMNS),
+            _row("-" * 3 for _ in COLUMNS),
+        ]
+        lines += [_row(_cells(entry, f"`{entry.name}`")) for entry in group]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _row(cells):
+    return f"| {' | '.join(cells)} |"
+
+
+def _cells(entry, name):
+    size = entry.approximate_mebibytes
+    # "who: which of their models", which is the row.
+    notes = [(entry.top1_source or "").partition(": ")[0]]
+    if entry.head_is_zero:
+        notes.append("the head is zero")
+    if not entry.address_verified:
+        notes.append("address not verified")
+    return (
+        name,
+        str(entry.classes or "none"),
+        str(entry.image_size or "any"),
+        "" if size is None else f"{size:.0f}",
+        "" if entry.top1 is None else f"{entry.top1:g}",
+        "; ".join(note for note in notes if note),
+    )
 
 
 def _info(arguments):

@@ -1,0 +1,389 @@
+"""`keras-vit summary`, `keras-vit benchmark` and `keras-vit plan`."""
+
+import dataclasses
+import json
+import re
+import statistics
+import time
+
+import keras
+import numpy as np
+
+from keras_vit.checks import check_positive
+from keras_vit.cli.tables import markdown_table
+from keras_vit.evaluation.config import PRECISIONS
+from keras_vit.planning import Settings, count, machine, paper_runs
+from keras_vit.planning import plan as layouts
+from keras_vit.planning.counts import vit_config
+from keras_vit.planning.memory import ATTENTION, OPTIMIZERS
+from keras_vit.planning.memory import PRECISIONS as PLANNED_PRECISIONS
+
+__all__ = ["benchmark", "plan", "summary"]
+
+SUMMARY_COLUMNS = (
+    "part",
+    "times",
+    "parameters",
+    "multiply-adds",
+    "FLOPs",
+    "share",
+)
+BENCHMARK_COLUMNS = (
+    "images",
+    "first call s",
+    "median ms",
+    "fastest ms",
+    "images/s",
+)
+PLAN_COLUMNS = (
+    "layout",
+    "recompute",
+    "weights",
+    "optimizer",
+    "gradients",
+    "activations",
+    "peak",
+    "parts",
+    "seconds",
+)
+PAPER_COLUMNS = (
+    "model",
+    "images",
+    "epochs",
+    "exaFLOPs",
+    "paper",
+    "core-days",
+    "paper",
+    "equal at",
+)
+
+
+def summary(parser):
+    """Count the parameters and the FLOPs of a model by part."""
+    parser.set_defaults(run=_summary)
+    add = parser.add_argument
+    _add_model(add)
+    add("--image_size", type=int, help="pixels; that of the weights by default")
+    add("--format", choices=("table", "json"), default="table")
+
+
+def benchmark(parser):
+    """Time a model on this machine."""
+    parser.set_defaults(run=_benchmark)
+    add = parser.add_argument
+    _add_model(add)
+    add("--batch", type=int, nargs="+", default=[1, 8, 32], help="images")
+    add("--repeats", type=int, default=10, help="timed calls of each batch")
+    add("--image_size", type=int, help="pixels; that of the weights by default")
+    add("--precision", choices=PRECISIONS, default="float32")
+    add("--format", choices=("table", "json"), default="table")
+
+
+def _add_model(add):
+    add(
+        "model",
+        help="an application (ViT_B16), weights by name (ViT_B16/imagenet), a "
+        "run folder or a file",
+    )
+
+
+def plan(parser):
+    """Plan the memory, time and input of a training run."""
+    parser.set_defaults(run=_plan)
+    defaults = Settings()
+    add = parser.add_argument
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--model", help="such as ViT_H14")
+    what.add_argument(
+        "--paper",
+        action="store_true",
+        help="the runs of Table 2 of the ViT paper instead",
+    )
+    add("--batch", type=int, default=defaults.batch, help="on all devices")
+    add("--devices", default="v5e-8", help="such as v5e-8, v4-32 or h200x8")
+    add("--image_size", type=int, default=224, help="pixels")
+    add("--classes", type=int, default=1000)
+    add("--precision", choices=PLANNED_PRECISIONS, default=defaults.precision)
+    add("--optimizer", choices=OPTIMIZERS, default=defaults.optimizer)
+    add("--attention", choices=ATTENTION, help="that of the device by default")
+    add(
+        "--model_axis",
+        type=int,
+        default=defaults.model_axis,
+        help="devices that share a layer under model_parallel",
+    )
+    add(
+        "--efficiency",
+        type=float,
+        default=defaults.efficiency,
+        help="assumed share of the peak",
+    )
+    add("--examples", type=float, help="images of the data set")
+    add("--epochs", type=float, default=1.0, help="passes over them")
+    add("--format", choices=("text", "json"), default="text")
+
+
+def _summary(arguments):
+    from keras_vit.prediction import load_network
+
+    model = load_network(arguments.model, image_size=arguments.image_size)
+    parts = _parts(model)
+    total = {
+        name: sum(part["times"] * part[name] for part in parts)
+        for name in ("parameters", "multiply_adds")
+    }
+    if arguments.format == "json":
+        shape = list(model.input_shape[1:])
+        found = {"input_shape": shape, "parts": parts, "total": total}
+        print(json.dumps(found, indent=2))
+        return
+    rows = [_summary_cells(part, total) for part in parts]
+    rows.append(_summary_cells({"part": "total", "times": 1, **total}, total))
+    height, width, channels = model.input_shape[1:]
+    print(f"{arguments.model}, one image of {height}x{width}x{channels}\n")
+    print(*markdown_table(SUMMARY_COLUMNS, rows), sep="\n")
+    print("\nOf each part one; the share is that of all of its kind.")
+
+
+def _parts(model):
+    """Layers in their order, alike ones of the same name but a number once."""
+    from keras_vit.analysis.compute import multiply_adds
+
+    counts = multiply_adds(model)
+    parts: dict = {}
+    for layer in model.layers:
+        numbers = (layer.count_params(), counts.get(layer.name, 0))
+        if not any(numbers):
+            continue
+        key = (re.sub(r"\d+", "*", layer.name, count=1), numbers)
+        parts.setdefault(key, []).append(layer.name)
+    return [
+        {
+            "part": pattern if len(names) > 1 else names[0],
+            "times": len(names),
+            "parameters": numbers[0],
+            "multiply_adds": numbers[1],
+        }
+        for (pattern, numbers), names in parts.items()
+    ]
+
+
+def _summary_cells(part, total):
+    share = part["times"] * part["multiply_adds"] / total["multiply_adds"]
+    return (
+        part["part"],
+        str(part["times"]),
+        f"{part['parameters']:,}",
+        f"{part['multiply_adds']:,}",
+        f"{2 * part['multiply_adds']:,}",
+        f"{share:.1%}",
+    )
+
+
+def _benchmark(arguments):
+    from keras_vit.prediction import load_network
+    from keras_vit.training.distribution import environment
+
+    if min(*arguments.batch, arguments.repeats) < 1:
+        raise ValueError(
+            "--batch and --repeats must be above 0. Received: --batch "
+            f"{arguments.batch} --repeats {arguments.repeats}."
+        )
+    model = load_network(
+        arguments.model,
+        image_size=arguments.image_size,
+        precision=arguments.precision,
+    )
+    rows = [_timed(model, x, arguments.repeats) for x in arguments.batch]
+    machine = environment()
+    if arguments.format == "json":
+        asked = {"model": arguments.model, "precision": arguments.precision}
+        print(json.dumps({**asked, "rows": rows, **machine}, indent=2))
+        return
+    height, width = model.input_shape[1:3]
+    print(f"{arguments.model}, {height}x{width} pixels, {arguments.precision}")
+    print(f"Keras {keras.__version__} on {machine['backend']}, ", end="")
+    print(f"{', '.join(map(str, machine['devices']))}, ", end="")
+    print(f"{machine['processors']} processors, {machine['platform']}\n")
+    print(
+        *markdown_table(BENCHMARK_COLUMNS, map(_benchmark_cells, rows)),
+        sep="\n",
+    )
+    print(f"\nMedian of {arguments.repeats} calls of predict_on_batch, pixels")
+    print("in memory, scores back in memory. The first call compiles.")
+
+
+def _timed(model, batch, repeats):
+    """Seconds of predict_on_batch, which returns when the scores are there."""
+    shape = (batch, *model.input_shape[1:])
+    pixels = np.random.default_rng(0).integers(0, 256, shape)
+    images = pixels.astype("float32")
+
+    def seconds():
+        begin = time.perf_counter()
+        model.predict_on_batch(images)
+        return time.perf_counter() - begin
+
+    first = seconds()
+    found = [seconds() for _ in range(repeats)]
+    median = statistics.median(found)
+    return {
+        "batch": batch,
+        "first_call_seconds": first,
+        "median_seconds": median,
+        "fastest_seconds": min(found),
+        "images_per_second": batch / median,
+    }
+
+
+def _benchmark_cells(row):
+    return (
+        str(row["batch"]),
+        f"{row['first_call_seconds']:.2f}",
+        f"{1000 * row['median_seconds']:.1f}",
+        f"{1000 * row['fastest_seconds']:.1f}",
+        f"{row['images_per_second']:.1f}",
+    )
+
+
+def _plan(arguments):
+    report = _paper_report if arguments.paper else _plan_report
+    objects, text = report(arguments)
+    as_json = arguments.format == "json"
+    print(json.dumps(objects, indent=2) if as_json else text)
+
+
+def _plan_report(arguments):
+    check_positive(arguments, "examples", "epochs")
+    devices = machine(arguments.devices)
+    device = devices.device
+    config = vit_config(
+        arguments.model,
+        image_size=arguments.image_size,
+        num_classes=arguments.classes,
+    )
+    settings = Settings(
+        batch=arguments.batch,
+        precision=arguments.precision,
+        optimizer=arguments.optimizer,
+        attention=arguments.attention or device.attention,
+        compiler=device.compiler,
+        model_axis=arguments.model_axis,
+        efficiency=arguments.efficiency,
+    )
+    rows = layouts(config, settings, devices)
+    objects = {
+        "config": dataclasses.asdict(config),
+        "counts": dataclasses.asdict(count(config)),
+        "devices": {**dataclasses.asdict(devices), **device._asdict()},
+        "settings": dataclasses.asdict(settings),
+        "rows": [
+            {**dataclasses.asdict(row), "peak_bytes": row.memory.total}
+            for row in rows
+        ],
+    }
+    lines = _heading(arguments.model, config, settings, devices)
+    lines += [
+        "",
+        *markdown_table(PLAN_COLUMNS, map(_plan_cells, rows)),
+        "",
+        *PLAN_NOTES,
+        "",
+    ]
+    lines += _feeding(rows, devices, arguments)
+    return objects, "\n".join(lines)
+
+
+def _heading(model, config, settings, devices):
+    counts, device = count(config), devices.device
+    height, width = config.image_size
+    return [
+        f"{model}, {height}x{width} pixels, {config.num_classes} classes: "
+        f"{counts.parameters / 1e6:.1f} million parameters, "
+        f"{counts.multiply_adds / 1e9:.1f} billion multiply-adds per image",
+        f"{devices.count} x {devices.name}: {device.memory_gb:g} GB, "
+        f"{device.peak_tflops:g} TFLOPS and {device.bandwidth_gb:g} GB/s each",
+        f"{settings.batch} images per step, {settings.precision}, "
+        f"{settings.optimizer}, {settings.attention} attention, "
+        f"{settings.compiler} compiler",
+        f"{settings.efficiency:.0%} of the peak is an assumption",
+    ]
+
+
+PLAN_NOTES = (
+    "GB on each device, its share of the batch at once. parts: into how many "
+    "it must",
+    "be cut to stay below 90 % of the memory. seconds: of a step.",
+)
+
+
+def _plan_cells(row):
+    memory = row.memory
+    bytes_of = (
+        memory.weights,
+        memory.optimizer,
+        memory.gradients,
+        memory.activations,
+        memory.total,
+    )
+    return (
+        row.layout,
+        "blocks" if row.rematerialize else "nothing",
+        *(f"{value / 1e9:.2f}" for value in bytes_of),
+        "does not fit" if row.parts is None else str(row.parts),
+        f"{row.duration.seconds:.2f}",
+    )
+
+
+def _feeding(rows, devices, arguments):
+    """What the fastest row that fits has to be fed with, and how long."""
+    fitting = [row for row in rows if row.parts is not None]
+    if not fitting:
+        return ["Nothing fits: take more devices or another model_axis."]
+    best = min(fitting, key=lambda row: (row.duration.seconds, row.parts))
+    found = best.duration
+    how = " with recomputation" if best.rematerialize else ""
+    lines = [
+        f"Fastest that fits: {best.layout}{how}, {found.flops / 1e15:.2f} "
+        "petaFLOPs per step.",
+        f"Input: {found.images_per_second:,.0f} images/s, "
+        f"{found.pixel_bytes / 1e6:,.0f} MB/s as 8-bit pixels, about "
+        f"{found.jpeg_bytes / 1e6:,.0f} MB/s as JPEG files.",
+    ]
+    if arguments.examples is not None:
+        images = arguments.examples * arguments.epochs
+        days = found.device_days(images, devices.count)
+        lines.append(
+            f"{arguments.epochs:g} epochs of {arguments.examples:,.0f} images: "
+            f"{days:,.1f} device-days, {24 * days / devices.count:,.1f} hours."
+        )
+    return lines
+
+
+def _paper_report(arguments):
+    runs = paper_runs(arguments.efficiency)
+    rows = [
+        (
+            run.model,
+            run.dataset,
+            str(run.epochs),
+            f"{run.exaflops:,.0f}",
+            _or_none(run.paper_exaflops),
+            f"{run.core_days:,.0f}",
+            _or_none(run.paper_core_days),
+            f"{run.efficiency:.0%}",
+        )
+        for run in runs
+    ]
+    lines = [
+        f"TPUv3-core-days at {arguments.efficiency:.0%} of the peak, which is "
+        "an assumption;",
+        "equal at: the share at which they would be the paper's.",
+        "",
+        *markdown_table(PAPER_COLUMNS, rows),
+    ]
+    return [dataclasses.asdict(run) for run in runs], "\n".join(lines)
+
+
+def _or_none(number):
+    return "-" if number is None else f"{number:,.0f}"
