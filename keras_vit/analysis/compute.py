@@ -75,27 +75,32 @@ def _mlp(layer, shape):
     return 2 * math.prod(shape) * layer.mlp_dim
 
 
-def _transformer_block(layer, shape):
-    return _self_attention(layer.attention, shape) + _mlp(layer.mlp, shape)
-
-
-def _variant_block(layer, shape):
+def _relative_attention(layer, shape):
     tokens, dim = shape
-    rows, columns = layer.grid or (1, tokens)
-    keys = {"rows": columns, "columns": rows}.get(layer.attention, tokens)
-    products = 2 * tokens * keys * dim
-    if layer.attention == "relative":
-        products += tokens * (2 * tokens - 1) * dim  # a logit for each offset
-    if layer.mlp == "local":
-        kernel = layer.transform.convolution.kernel.shape
-        products += rows * columns * math.prod(kernel)
-    return 4 * tokens * dim**2 + products + _mlp(layer, shape)
+    offsets = tokens * (2 * tokens - 1) * dim  # a logit for each offset
+    return _self_attention(layer, shape) + offsets
+
+
+def _axial_attention(layer, shape):
+    rows, columns = layer.grid
+    if layer.axis == "columns":
+        rows, columns = columns, rows
+    return rows * _self_attention(layer.attention, (columns, shape[-1]))
+
+
+def _local_mlp(layer, shape):
+    kernel = math.prod(layer.convolution.kernel.shape)
+    return _mlp(layer, shape) + math.prod(layer.grid) * kernel
+
+
+def _transformer_block(layer, shape):
+    parts = (layer.attention, layer.mlp)
+    return sum(COUNTERS[type(part)](part, shape) for part in parts)
 
 
 def _axial_block(layer, shape):
-    return _variant_block(layer.rows, shape) + _variant_block(
-        layer.columns, shape
-    )
+    parts = (layer.rows, layer.columns)
+    return sum(_transformer_block(part, shape) for part in parts)
 
 
 def _mixer_block(layer, shape):
@@ -123,6 +128,9 @@ COUNTERS = {
     layers.SelfAttention: _self_attention,
     layers.StandardizedConv2D: _conv,
     layers.TransformerBlock: _transformer_block,
+    variants.AxialAttention: _axial_attention,
     variants.AxialBlock: _axial_block,
-    variants.VariantBlock: _variant_block,
+    variants.LocalMLP: _local_mlp,
+    variants.RelativeSelfAttention: _relative_attention,
+    variants.VariantBlock: _transformer_block,
 }

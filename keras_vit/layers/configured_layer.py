@@ -1,6 +1,8 @@
 """What every layer of keras_vit shares: a config that Keras can rebuild."""
 
 import inspect
+from collections.abc import Mapping
+from typing import Any
 
 import keras
 
@@ -18,12 +20,35 @@ class ConfiguredLayer(keras.layers.Layer):
     quantised model could be saved but not loaded.
     """
 
+    @classmethod
+    def argument_names(cls) -> list[str]:
+        """Arguments of the constructor, those of the base classes included."""
+        names = {}
+        for base in reversed(cls.__mro__):
+            if issubclass(base, ConfiguredLayer) and "__init__" in vars(base):
+                parameters = list(inspect.signature(base.__init__).parameters)
+                names |= dict.fromkeys(parameters[1:-1])  # self, **kwargs
+        return list(names)
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any], **others):
+        """Makes the layer from the fields that are named as its arguments.
+
+        Args:
+            fields: dict, such as those of the config of a model.
+            **others: arguments that differ from the fields, `name` and
+                `dtype`.
+
+        Returns:
+            The layer.
+        """
+        names = cls.argument_names()
+        return cls(**{x: fields[x] for x in names if x in fields} | others)
+
     def get_config(self):
         config = super().get_config()
-        arguments = inspect.signature(type(self).__init__).parameters
-        for name in arguments:
-            if name not in ("self", "kwargs"):
-                config[name] = getattr(self, name)
+        for name in self.argument_names():
+            config[name] = getattr(self, name)
         config["dtype"] = serialized_dtype(self)
         return config
 

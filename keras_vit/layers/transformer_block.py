@@ -1,4 +1,4 @@
-"""The MLP of a transformer block.
+"""The block of the Vision Transformer, and its MLP.
 
 Axes: B batch, N tokens, D hidden dimension.
 """
@@ -102,6 +102,8 @@ class TransformerBlock(ConfiguredLayer):
     Args:
         num_heads: int, attention heads; it divides D.
         mlp_dim: int, hidden size of the MLP.
+        attention: layer in place of `SelfAttention`, with options of its own.
+        mlp: layer in place of `MLP`, with options of its own.
         dropout_rate: float in [0, 1), after the attention and after each
             dense layer of the MLP.
         attention_dropout_rate: float in [0, 1), on the softmax weights.
@@ -119,7 +121,8 @@ class TransformerBlock(ConfiguredLayer):
             third more time.
 
     Input shape:
-        (B, N, D).
+        (B, N, D), and what else the attention takes, such as the table of
+        `keras_vit.variants.RelativeSelfAttention`.
 
     Output shape:
         (B, N, D).
@@ -139,6 +142,8 @@ class TransformerBlock(ConfiguredLayer):
         num_heads,
         mlp_dim,
         *,
+        attention=None,
+        mlp=None,
         dropout_rate=0.0,
         attention_dropout_rate=0.0,
         stochastic_depth_rate=0.0,
@@ -158,75 +163,80 @@ class TransformerBlock(ConfiguredLayer):
         self.activation = activation
         self.flash_attention = flash_attention
         self.rematerialize = rematerialize
-        self._make_attention()
-        self._make_mlp()
-
-    def _make_attention(self):
-        policy = self.dtype_policy
-        self.attention_norm = TokenNormalization(
-            epsilon=self.layer_norm_epsilon, dtype=policy, name="attention_norm"
-        )
-        self.attention = SelfAttention(
-            self.num_heads,
-            attention_dropout_rate=self.attention_dropout_rate,
-            flash_attention=self.flash_attention,
-            dtype=policy,
-            name="attention",
+        self._handed = [
+            name
+            for name, part in {"attention": attention, "mlp": mlp}.items()
+            if part is not None
+        ]
+        self.attention_norm = self._norm("attention_norm")
+        self.attention = attention or SelfAttention.from_fields(
+            vars(self), dtype=self.dtype_policy, name="attention"
         )
         self.dropout = keras.layers.Dropout(
-            self.dropout_rate, dtype=policy, name="dropout"
+            dropout_rate, dtype=self.dtype_policy, name="dropout"
         )
-        self.attention_depth = stochastic_depth(
-            self.stochastic_depth_rate, dtype=policy, name="attention_depth"
+        self.attention_depth = self._depth("attention_depth")
+        self.mlp_norm = self._norm("mlp_norm")
+        self.mlp = mlp or MLP.from_fields(
+            vars(self), dtype=self.dtype_policy, name="mlp"
         )
+        self.mlp_depth = self._depth("mlp_depth")
 
-    def _make_mlp(self):
-        policy = self.dtype_policy
-        self.mlp_norm = TokenNormalization(
-            epsilon=self.layer_norm_epsilon, dtype=policy, name="mlp_norm"
-        )
-        self.mlp = MLP(
-            self.mlp_dim,
-            dropout_rate=self.dropout_rate,
-            activation=self.activation,
-            dtype=policy,
-            name="mlp",
-        )
-        self.mlp_depth = stochastic_depth(
-            self.stochastic_depth_rate, dtype=policy, name="mlp_depth"
-        )
+    def build(self, x_shape, context_shape=None):
+        self.attention_norm.build(x_shape)
+        self.attention.build(x_shape)
+        self.mlp_norm.build(x_shape)
+        self.mlp.build(x_shape)
 
-    def build(self, input_shape):
-        self.attention_norm.build(input_shape)
-        self.attention.build(input_shape)
-        self.mlp_norm.build(input_shape)
-        self.mlp.build(input_shape)
-
-    def call(self, x, training=None):
+    def call(self, x, context=None, training=None):
         forward = functools.partial(self._forward, training=training)
+        inputs = (x,) if context is None else (x, context)
         if self.rematerialize and training:
-            return rematerialize(self, forward, x)
-        return forward(x)
+            return rematerialize(self, forward, inputs)
+        return forward(inputs)
 
-    def compute_output_shape(self, input_shape):
-        return input_shape
+    def compute_output_shape(self, x_shape, context_shape=None):
+        return x_shape
 
-    def _forward(self, x, training):
-        y = self.attention(self.attention_norm(x), training=training)
+    def get_config(self):
+        config = super().get_config()
+        for name in ("attention", "mlp"):
+            if name not in self._handed:
+                config[name] = None
+                continue
+            part = keras.saving.serialize_keras_object(config[name])
+            part.pop("build_config", None)  # The block builds it.
+            config[name] = part
+        return config
+
+    @classmethod
+    def from_config(cls, config):
+        parts = {
+            name: keras.saving.deserialize_keras_object(config[name])
+            for name in ("attention", "mlp")
+            if name in config
+        }
+        return super().from_config(config | parts)
+
+    def _forward(self, inputs, training):
+        x, *context = inputs
+        y = self.attention(self.attention_norm(x), *context, training=training)
         y = self.dropout(y, training=training)
         x = x + self.attention_depth(y, training=training)
         y = self.mlp(self.mlp_norm(x), training=training)
         return x + self.mlp_depth(y, training=training)
 
+    def _norm(self, name):
+        return TokenNormalization(
+            epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name=name
+        )
+
+    def _depth(self, name):
+        return stochastic_depth(
+            self.stochastic_depth_rate, dtype=self.dtype_policy, name=name
+        )
+
 
 def stochastic_depth(rate: float, **kwargs) -> keras.layers.Dropout:
-    """Dropout of whole samples of a (B, N, D) tensor, rescaled.
-
-    Args:
-        rate: float in [0, 1), probability that a sample is set to zero.
-        **kwargs: `dtype` and `name` of the layer.
-
-    Returns:
-        A Keras layer.
-    """
+    """Dropout of whole samples of a (B, N, D) tensor, rescaled."""
     return keras.layers.Dropout(rate, noise_shape=(None, 1, 1), **kwargs)

@@ -10,6 +10,7 @@ from keras_vit.workarounds import sublayers
 
 __all__ = [
     "ConfiguredModel",
+    "block_fields",
     "head",
     "preprocessing",
 ]
@@ -101,6 +102,17 @@ def check_channels_last() -> None:
             f"{keras.config.image_data_format()!r}. Call "
             'keras.config.set_image_data_format("channels_last").'
         )
+
+
+def block_fields(config, i: int) -> dict[str, Any]:
+    """Fields of a config for block i, counted from 0.
+
+    The rate of stochastic depth is that of the last block; it grows linearly
+    from 0 for the first.
+    """
+    depth = max(config.num_layers - 1, 1)
+    rate = config.stochastic_depth_rate * i / depth
+    return {**vars(config), "stochastic_depth_rate": rate}
 
 
 def head(config, features, dtype=None):

@@ -12,6 +12,7 @@ from keras_vit.layers import MixerBlock, PatchEmbed, TokenPooling
 from keras_vit.layers.embedding import check_divisible
 from keras_vit.models.configured_model import (
     ConfiguredModel,
+    block_fields,
     head,
     preprocessing,
 )
@@ -118,16 +119,9 @@ class Mixer(ConfiguredModel):
             dtype=dtype,
             name="patch_embed",
         )(x)
-        depth = max(config.num_layers - 1, 1)
         for i in range(config.num_layers):
-            x = MixerBlock(
-                config.tokens_mlp_dim,
-                config.channels_mlp_dim,
-                stochastic_depth_rate=config.stochastic_depth_rate * i / depth,
-                layer_norm_epsilon=config.layer_norm_epsilon,
-                activation=config.activation,
-                dtype=dtype,
-                name=f"block_{i}",
+            x = MixerBlock.from_fields(
+                block_fields(config, i), dtype=dtype, name=f"block_{i}"
             )(x)
         x = keras.layers.LayerNormalization(
             epsilon=config.layer_norm_epsilon, dtype=dtype, name="encoder_norm"

@@ -21,6 +21,7 @@ from keras_vit.layers.configured_layer import resolved_policy
 from keras_vit.layers.embedding import check_divisible
 from keras_vit.models.configured_model import (
     ConfiguredModel,
+    block_fields,
     head,
     preprocessing,
 )
@@ -272,19 +273,8 @@ def encoder_norm(config: ViTConfig, dtype=None) -> keras.layers.Layer:
 
 def block(config: ViTConfig, i: int, dtype=None) -> TransformerBlock:
     """Block i of the encoder, counted from 0."""
-    depth = max(config.num_layers - 1, 1)
-    return TransformerBlock(
-        config.num_heads,
-        config.mlp_dim,
-        dropout_rate=config.dropout_rate,
-        attention_dropout_rate=config.attention_dropout_rate,
-        stochastic_depth_rate=config.stochastic_depth_rate * i / depth,
-        layer_norm_epsilon=config.layer_norm_epsilon,
-        activation=config.activation,
-        flash_attention=config.flash_attention,
-        rematerialize=config.rematerialize,
-        dtype=dtype,
-        name=f"block_{i}",
+    return TransformerBlock.from_fields(
+        block_fields(config, i), dtype=dtype, name=f"block_{i}"
     )
 
 
@@ -302,13 +292,8 @@ def pooled(config: ViTConfig, x, dtype=None):
     if config.pooling == "none":
         return x
     if config.pooling == "map":
-        return AttentionPooling(
-            config.num_heads,
-            config.mlp_dim,
-            layer_norm_epsilon=config.layer_norm_epsilon,
-            activation=config.activation,
-            dtype=dtype,
-            name="pool",
+        return AttentionPooling.from_fields(
+            vars(config), dtype=dtype, name="pool"
         )(x)
     return TokenPooling(
         config.pooling,

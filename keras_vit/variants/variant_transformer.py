@@ -10,7 +10,11 @@ import keras
 from keras_vit.checks import check_choice
 from keras_vit.layers import AddPositionEmbedding
 from keras_vit.models import ViTConfig, vit
-from keras_vit.models.configured_model import ConfiguredModel, preprocessing
+from keras_vit.models.configured_model import (
+    ConfiguredModel,
+    block_fields,
+    preprocessing,
+)
 from keras_vit.models.resnet import hybrid_stem
 from keras_vit.variants.position_2d import AddPositionEmbedding2D
 from keras_vit.variants.relative_attention import RelativePositionEmbedding
@@ -287,23 +291,18 @@ POSITIONS = {
 def block(config, i: int, dtype=None) -> keras.layers.Layer:
     """Block i of the encoder, counted from 0."""
     variant = config.variant
-    depth = max(config.num_layers - 1, 1)
-    options = {
+    fields = {
+        **block_fields(config, i),
         "mlp": variant.mlp,
         "grid": config.grid,
         "num_prefix_tokens": config.num_prefix_tokens,
-        "dropout_rate": config.dropout_rate,
-        "attention_dropout_rate": config.attention_dropout_rate,
-        "stochastic_depth_rate": config.stochastic_depth_rate * i / depth,
-        "layer_norm_epsilon": config.layer_norm_epsilon,
-        "activation": config.activation,
-        "flash_attention": config.flash_attention,
-        "rematerialize": config.rematerialize,
     }
-    sizes = (config.num_heads, config.mlp_dim)
+    if variant.position == "relative":
+        fields["attention"] = "relative"
+    names = VariantBlock.argument_names()
+    options = {name: fields[name] for name in names if name in fields}
     named = {"dtype": dtype, "name": f"block_{i}"}
     if variant.attention == "axial":
+        sizes = options.pop("num_heads"), options.pop("mlp_dim")
         return AxialBlock(*sizes, options=options, **named)
-    if variant.position == "relative":
-        options["attention"] = "relative"
-    return VariantBlock(*sizes, **options, **named)
+    return VariantBlock(**options, **named)

@@ -1,12 +1,13 @@
 """Axial attention (appendix D.6) and the MLP with locality."""
 
+import keras
 import numpy as np
 import pytest
 import variant_models
 from keras import ops
 from keras.src import testing
 
-from keras_vit.layers import MLP
+from keras_vit.layers import MLP, TransformerBlock
 from keras_vit.variants import (
     AxialAttention,
     AxialBlock,
@@ -168,6 +169,29 @@ def test_config_makes_the_layer_again(name):
     config = layer.get_config()
     assert {k: config[k] for k in arguments} == arguments
     assert layer_class.from_config(config).get_config() == config
+
+
+def test_a_block_of_given_parts_is_saved_with_them(tmp_path):
+    tokens = keras.Input((6, 8))
+    block = TransformerBlock(
+        2,
+        12,
+        attention=AxialAttention(2, (2, 3), name="attention"),
+        mlp=LocalMLP(12, (2, 3), name="mlp"),
+        name="block",
+    )
+    model = keras.Model(tokens, block(tokens))
+    assert "block/attention/attention/qkv/kernel" in paths(model)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert paths(loaded) == paths(model)
+    x = normal(2, 6, 8)
+    answers = (ops.convert_to_numpy(f(x)) for f in (loaded, model))
+    np.testing.assert_array_equal(*answers)
+
+
+def paths(model):
+    return [weight.path for weight in model.weights]
 
 
 @pytest.mark.parametrize(
