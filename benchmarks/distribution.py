@@ -133,8 +133,8 @@ def measured(options, choice, count, batch) -> dict:
     import keras
 
     from keras_vit.training import distribution
+    from keras_vit.training.distribution import versions
     from keras_vit.training.distribution.layouts import MAKERS
-    from keras_vit.training.run_folder import versions
 
     found = distribution.devices()
     virtual = len(found) > 1 and all("cpu" in name for name in found)
@@ -177,7 +177,7 @@ def step_seconds(options, batch: int) -> float:
     import tensorflow as tf
 
     from keras_vit.training import ModelConfig, Recipe, TrainingConfig, build
-    from keras_vit.training.distribution.tf_distribute import (
+    from keras_vit.workarounds import (
         draw_own_masks,
         sum_gradients_first,
     )

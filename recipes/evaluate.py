@@ -32,8 +32,9 @@ from keras_vit.prediction.classifier import load_model, weights_path
 from keras_vit.runs.script import fail, parse
 from keras_vit.runs.smoke import tiny_model
 from keras_vit.training import run_folder
+from keras_vit.training.distribution import environment, versions
 from keras_vit.training.distribution.layouts import on_devices
-from keras_vit.training.run_folder import class_names_of, environment, versions
+from keras_vit.training.run_folder import class_names_of
 
 LABELLED = (1000, 21843)  # Numbers of classes that the package has names of.
 SMOKE_IMAGES = 200

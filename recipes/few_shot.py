@@ -33,8 +33,8 @@ from keras_vit.prediction.classifier import load_model
 from keras_vit.runs.script import fail, parse
 from keras_vit.runs.smoke import tiny_model
 from keras_vit.training import run_folder
+from keras_vit.training.distribution import environment, versions
 from keras_vit.training.distribution.layouts import on_devices
-from keras_vit.training.run_folder import environment, versions
 
 SMOKE_DATA = DataConfig(name="digits", max_examples=200)
 SMOKE_SHOTS = (1, 5)

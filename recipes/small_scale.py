@@ -25,7 +25,7 @@ from findings import SHOTS_AXIS, measured, plot, summarise, table
 
 from keras_vit.files import replacing
 from keras_vit.training import run_folder
-from keras_vit.training.run_folder import environment
+from keras_vit.training.distribution import environment
 
 EXPERIMENTS = pathlib.Path(__file__).with_suffix(".yaml")
 RESULTS = "docs/results/small_scale"

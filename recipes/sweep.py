@@ -23,8 +23,8 @@ from keras_vit.files import replacing
 from keras_vit.runs import run_script
 from keras_vit.runs.reporting import finished
 from keras_vit.training import Recipe, run_folder
+from keras_vit.training.distribution import versions
 from keras_vit.training.distribution.processes import agreed
-from keras_vit.training.run_folder import versions
 
 DOTS_PER_INCH = 150
 

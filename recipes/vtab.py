@@ -32,8 +32,8 @@ from keras_vit.files import replacing
 from keras_vit.runs import run_script
 from keras_vit.runs.reporting import finished, result_of
 from keras_vit.training import run_folder
+from keras_vit.training.distribution import versions
 from keras_vit.training.distribution.processes import agreed
-from keras_vit.training.run_folder import versions
 
 CONFIG = pathlib.Path(__file__).with_name("configs") / "paper/table4_vtab.yaml"
 

@@ -26,6 +26,7 @@ from keras_vit.analysis.attention import (
 )
 from keras_vit.checks import check_choice
 from keras_vit.models import VisionTransformer
+from keras_vit.workarounds import backend_is
 
 __all__ = [
     "chosen_classes",
@@ -143,14 +144,14 @@ def gradient_function(model: keras.Model, score: Callable) -> Callable:
         >>> gradient(images).shape
         (8, 224, 224, 3)
     """
-    backend = keras.backend.backend()
-    if backend not in GRADIENTS:
+    make = next((GRADIENTS[x] for x in GRADIENTS if backend_is(x)), None)
+    if make is None:
         raise ValueError(
             f"Gradients need one of the backends {', '.join(GRADIENTS)}. "
-            f"Received: {backend!r}. Set KERAS_BACKEND before Keras is "
-            "imported."
+            f"Received: {keras.backend.backend()!r}. Set KERAS_BACKEND before "
+            "Keras is imported."
         )
-    gradient = GRADIENTS[backend](model, score)
+    gradient = make(model, score)
 
     def as_array(x, *others):
         tensors = map(ops.convert_to_tensor, (x, *others))

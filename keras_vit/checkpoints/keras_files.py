@@ -29,6 +29,7 @@ from keras_vit.checkpoints.formats.recognition import (
     listed,
 )
 from keras_vit.checkpoints.matching import FAMILIES, LoadReport, target_of
+from keras_vit.workarounds import set_initializer
 
 __all__ = [
     "OPENERS",
@@ -329,8 +330,8 @@ def built(path, build, tensors) -> keras.Model:
     with keras.StatelessScope():  # which defers the making of weights
         model = build()
         for weight in model.weights:
-            weight._initializer = lambda shape, dtype: np.zeros(
-                shape, "float32"
+            set_initializer(
+                weight, lambda shape, dtype: np.zeros(shape, "float32")
             )
         check_shapes(path, model, tensors)
     return model

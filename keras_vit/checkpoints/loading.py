@@ -23,6 +23,7 @@ from keras_vit.checkpoints.formats.configure import configure
 from keras_vit.checkpoints.formats.recognition import Source, recognise
 from keras_vit.checkpoints.matching import Plan, build, plan_of, target_of
 from keras_vit.checkpoints.surgery.adapt import adapted_fields
+from keras_vit.workarounds import set_initializer, taken_over
 
 __all__ = [
     "built_with",
@@ -136,9 +137,6 @@ def open_tensors(path) -> TensorFile:
     return OPENERS[kind_of(path)](path)
 
 
-ALIGNMENT = 64  # bytes, Eigen's with AVX-512
-
-
 def built_with(build: Callable, plan_of: Callable) -> keras.Model:
     """Builds a model whose weights are read when they are made.
 
@@ -164,12 +162,13 @@ def built_with(build: Callable, plan_of: Callable) -> keras.Model:
             plan = plan_of(model)
         except Exception:
             for variable in model.variables:
-                variable._initializer = np.zeros
+                set_initializer(variable, np.zeros)
             raise
         for variable in model.variables:
             if variable.path in plan.steps:
                 start = Start(plan.steps[variable.path], starts)
-                starts[variable.path] = variable._initializer = start
+                starts[variable.path] = start
+                set_initializer(variable, start)
     for start in starts.values():
         if start.error:
             raise start.error
@@ -204,49 +203,6 @@ class Start:
             return np.zeros(shape, dtype)
         self.was_read = True
         return array
-
-
-def taken_over(array: np.ndarray):
-    """The array as a tensor of the backend, in the memory that it has.
-
-    Keras's own conversion copies, which takes longer and holds several more
-    of the largest weights.
-    """
-    whole = array.flags.writeable and array.flags.c_contiguous
-    if not whole or not array.size:
-        return array  # A part of something stays as it is.
-    taker = TAKERS.get(keras.backend.backend())
-    return taker(array) if taker else array
-
-
-def _taken_by_jax(array):
-    import jax
-
-    return jax.device_put(array)
-
-
-def _taken_by_tensorflow(array):
-    import tensorflow as tf
-
-    # DLPack knows no dtype of ml_dtypes, as bfloat16, and TensorFlow aborts at
-    # memory that its vector instructions cannot read.
-    if array.dtype.isbuiltin != 1 or array.ctypes.data % ALIGNMENT:
-        return array
-    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
-
-
-def _taken_by_torch(array):
-    import torch
-
-    # Nor does torch know a dtype of ml_dtypes.
-    return array if array.dtype.isbuiltin != 1 else torch.from_numpy(array)
-
-
-TAKERS = {
-    "jax": _taken_by_jax,
-    "tensorflow": _taken_by_tensorflow,
-    "torch": _taken_by_torch,
-}
 
 
 def load_checkpoint(

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments):
     from keras_vit.prediction import load_network
-    from keras_vit.training.run_folder import environment
+    from keras_vit.training.distribution import environment
 
     if min(*arguments.batch, arguments.repeats) < 1:
         raise ValueError(

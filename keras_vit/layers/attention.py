@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.kernels import TokenDense
+from keras_vit.workarounds import backend_is
 
 __all__ = ["SelfAttention"]
 
@@ -152,10 +153,10 @@ def has_fused_attention() -> bool:
     On TensorFlow it has none, and on CPUs JAX has none. What Keras does there
     copies query, key and value several times, forward and backward.
     """
-    if keras.backend.backend() == "jax":
+    if backend_is("jax"):
         devices = keras.distribution.list_devices()  # such as "gpu:0"
         return not all(device.startswith("cpu") for device in devices)
-    return keras.backend.backend() == "torch"
+    return backend_is("torch")
 
 
 def heads_first(qkv):

@@ -4,6 +4,8 @@ import inspect
 
 import keras
 
+from keras_vit.workarounds import sublayers
+
 __all__ = ["ConfiguredLayer", "resolved_policy", "serialized_dtype"]
 
 
@@ -56,10 +58,9 @@ def serialized_dtype(layer: keras.layers.Layer) -> dict:
     """
     default = resolved_policy(layer.dtype_policy, None)
     exceptions = {}
-    for sublayer in layer._flatten_layers(include_self=False):
+    for sublayer in sublayers(layer):
         policy = resolved_policy(sublayer.dtype_policy, sublayer.path)
-        inner = next(iter(sublayer._flatten_layers(include_self=False)), None)
-        if inner is None and policy.name != default.name:
+        if not sublayers(sublayer) and policy.name != default.name:
             exceptions[sublayer.path] = policy
     if exceptions:
         default = keras.dtype_policies.DTypePolicyMap(default, exceptions)

@@ -4,12 +4,13 @@ Axes: B batch, N tokens, D features.
 """
 
 import functools
-from collections.abc import Callable
 
 import keras
 from keras import ops
 
-__all__ = ["TokenDense", "TokenNormalization", "rematerialize"]
+from keras_vit.workarounds import backend_is
+
+__all__ = ["TokenDense", "TokenNormalization"]
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -40,12 +41,11 @@ class TokenDense(keras.layers.Dense):
     """
 
     def call(self, inputs, training=None):
-        backend = keras.backend.backend()
-        if backend == "tensorflow" and len(inputs.shape) > 2:
+        if backend_is("tensorflow") and len(inputs.shape) > 2:
             rows = ops.reshape(inputs, (-1, inputs.shape[-1]))  # (B * N, D)
             rows = super().call(rows, training=training)  # (B * N, M)
             return ops.reshape(rows, (*ops.shape(inputs)[:-1], self.units))
-        if backend != "jax":
+        if not backend_is("jax"):
             return super().call(inputs, training=training)
         x = product(inputs, ops.convert_to_tensor(self.kernel))  # (B, N, M)
         if self.bias is not None:
@@ -101,7 +101,7 @@ class TokenNormalization(keras.layers.LayerNormalization):
     """
 
     def call(self, inputs):
-        if keras.backend.backend() != "jax":
+        if not backend_is("jax"):
             return super().call(inputs)
         precise = keras.backend.result_type(inputs.dtype, "float32")
         weights = (ops.cast(w, precise) for w in (self.gamma, self.beta))
@@ -134,36 +134,3 @@ def normalizing(epsilon: float):
         return (x - mean) * inverse * scale + offset, gradient
 
     return normalize
-
-
-def rematerialize(layer: keras.layers.Layer, function: Callable, x):
-    """Computes `function(x)` without keeping what it computes on the way.
-
-    `keras.remat` alone fails on layers with dropout: JAX sees the seed state
-    leave the rematerialised function, TensorFlow refuses variables inside it
-    (keras#20936, keras#20964). Here the function gets all state of the layer
-    as arguments, and the seeds move on outside of it.
-
-    Args:
-        layer: a built layer; it owns all variables that `function` uses.
-        function: from one tensor to one tensor.
-        x: tensor.
-
-    Returns:
-        The tensor `function(x)`.
-    """
-    weights, seeds = [], []
-    for variable in layer.variables:
-        is_seed = variable.name == "seed_generator_state"
-        (seeds if is_seed else weights).append(variable)
-    drawn = [ops.copy(v) for v in seeds]
-    for seed in seeds:
-        # What keras.random.SeedGenerator.next does to its state.
-        seed.assign(seed + ops.array([0, 1], dtype=seed.dtype))
-
-    def pure(x, *values):
-        state = list(zip([*weights, *seeds], [*values, *drawn], strict=True))
-        with keras.StatelessScope(state_mapping=state):
-            return function(x)
-
-    return keras.remat(pure)(x, *(ops.convert_to_tensor(v) for v in weights))

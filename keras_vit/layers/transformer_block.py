@@ -10,11 +10,8 @@ from keras import ops
 
 from keras_vit.layers.attention import SelfAttention
 from keras_vit.layers.configured_layer import ConfiguredLayer
-from keras_vit.layers.kernels import (
-    TokenDense,
-    TokenNormalization,
-    rematerialize,
-)
+from keras_vit.layers.kernels import TokenDense, TokenNormalization
+from keras_vit.workarounds import rematerialize
 
 __all__ = ["MLP", "TransformerBlock"]
 

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 
 from keras_vit.layers.configured_layer import resolved_policy, serialized_dtype
+from keras_vit.workarounds import sublayers
 
 __all__ = [
     "ConfiguredModel",
@@ -73,7 +74,7 @@ class ConfiguredModel(keras.Model):
             "config": dataclasses.asdict(self.config),
             "frozen": [
                 layer.path
-                for layer in self._flatten_layers(include_self=False)
+                for layer in sublayers(self)
                 if self.trainable and not layer.trainable
             ],
         }
@@ -85,7 +86,7 @@ class ConfiguredModel(keras.Model):
         config["config"] = cls.config_class(**config["config"])
         config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
         model = cls(**config)
-        for layer in model._flatten_layers(include_self=False):
+        for layer in sublayers(model):
             if layer.path in frozen:
                 layer.trainable = False
         return model

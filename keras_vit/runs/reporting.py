@@ -14,10 +14,10 @@ from keras_vit.analysis.report import write_augmented, write_report
 from keras_vit.explanation import explain_run
 from keras_vit.files import replacing
 from keras_vit.training import Recipe, Run, run_folder, train
+from keras_vit.training.distribution import versions
 from keras_vit.training.distribution.processes import agreed
 from keras_vit.training.inputs import make_stream
 from keras_vit.training.resume import differences
-from keras_vit.training.run_folder import versions
 
 __all__ = [
     "batches_of",

@@ -17,6 +17,7 @@ from keras_vit.training.model_config import (
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.run_folder import class_names_of, located
 from keras_vit.variants import VariantConfig
+from keras_vit.workarounds import backend_is
 
 __all__ = [
     "check_backend",
@@ -78,7 +79,7 @@ def check_backend(training) -> None:
     Example:
         >>> check_backend(TrainingConfig(steps_per_execution=8))
     """
-    if training.steps_per_execution > 1 and keras.backend.backend() == "torch":
+    if training.steps_per_execution > 1 and backend_is("torch"):
         raise ValueError(
             "Keras runs one step at a time on torch. Received: "
             f"training.steps_per_execution={training.steps_per_execution}. Set "

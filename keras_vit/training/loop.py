@@ -20,14 +20,11 @@ from keras_vit.training.callbacks import (
     take_average,
 )
 from keras_vit.training.distribution.processes import is_first
-from keras_vit.training.distribution.tf_distribute import (
-    draw_own_masks,
-    placed,
-    sum_gradients_first,
-)
+from keras_vit.training.distribution.tf_distribute import placed
 from keras_vit.training.inputs import Plan
 from keras_vit.training.metrics_log import MetricsLog
 from keras_vit.training.non_finite import FirstNonFinite, GradientWatch
+from keras_vit.workarounds import draw_own_masks, sum_gradients_first
 
 __all__ = ["Accuracy", "Loop", "verbosity"]
 

@@ -7,6 +7,8 @@ the steps that are logged.
 import keras
 from keras import ops
 
+from keras_vit.workarounds import observe_gradients
+
 __all__ = ["FirstNonFinite", "GradientWatch"]
 
 
@@ -48,10 +50,6 @@ class FirstNonFinite(keras.metrics.Metric):
 class GradientWatch:
     """Measures the gradients on their way into the optimizer.
 
-    Keras has no place for it: it stands in for the optimizer's
-    `_clip_gradients`, which gets the gradients of an update as they are, all
-    together, the loss scale taken out and the accumulated ones averaged.
-
     Args:
         optimizer: a Keras optimizer that is not built.
 
@@ -77,10 +75,9 @@ class GradientWatch:
             (), dtype="int32", name="first", **one
         )
         self._optimizer = optimizer
-        self._clip = optimizer._clip_gradients
-        optimizer._clip_gradients = self._measure_and_clip
+        observe_gradients(optimizer, self._measure)
 
-    def _measure_and_clip(self, gradients):
+    def _measure(self, gradients):
         squares = [
             ops.sum(ops.square(ops.cast(gradient, "float32")))
             for gradient in gradients
@@ -89,7 +86,6 @@ class GradientWatch:
         self.norm.assign(norm)
         number = ops.cast(self._optimizer.iterations, "int32") + 1
         _remember(self.first, ops.isfinite(norm), number)
-        return self._clip(gradients)
 
 
 def _remember(first, finite, number):

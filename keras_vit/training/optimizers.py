@@ -1,7 +1,6 @@
 """Learning rates: Keras's schedules after a warm-up, before a cool-down."""
 
 import dataclasses
-import itertools
 
 import keras
 from keras import ops
@@ -12,6 +11,7 @@ from keras_vit.checks import (
     check_limits,
     check_positive,
 )
+from keras_vit.workarounds import with_layer_rates
 
 __all__ = [
     "InverseSquareRoot",
@@ -20,7 +20,6 @@ __all__ = [
     "layer_depths",
     "make_optimizer",
     "make_schedule",
-    "with_layer_rates",
 ]
 
 Schedule = keras.optimizers.schedules.LearningRateSchedule
@@ -222,64 +221,6 @@ def layer_depths(model) -> dict[str, int]:
         for variable in layer.trainable_variables:
             depths[variable.path] = depth
     return depths
-
-
-def with_layer_rates(base: type, rates: dict[str, float]) -> type:
-    """A Keras optimizer with one factor of the learning rate a variable.
-
-    Keras's `MultiOptimizer` would clip the gradients of each group on its
-    own. The factor holds for the weight decay as well.
-
-    With gradient accumulation the moving average takes each update once:
-    Keras (3.15) takes it at each call, whether the weights moved or not.
-
-    Args:
-        base: class of a Keras optimizer, of the backend.
-        rates: path of a variable to its factor; 1 where there is none.
-
-    Returns:
-        A subclass with the same arguments.
-    """
-
-    class LayerRates(base):
-        _factor = 1.0
-
-        def _get_current_learning_rate(self):
-            return super()._get_current_learning_rate() * self._factor
-
-        def _apply_weight_decay(self, variables):
-            decayed = [x for x in variables if self._use_weight_decay(x)]
-            for factor, members in self._grouped(decayed):
-                self._factor = factor
-                super()._apply_weight_decay(members)
-            self._factor = 1.0
-
-        def _backend_update_step(self, grads, variables, learning_rate):
-            gradient = dict(zip(map(id, variables), grads, strict=True))
-            for factor, members in self._grouped(variables):
-                super()._backend_update_step(
-                    [gradient[id(x)] for x in members],
-                    members,
-                    learning_rate * factor,
-                )
-
-        def _grouped(self, variables):
-            def factor(variable):
-                return rates.get(variable.path, 1.0)
-
-            ordered = sorted(variables, key=factor)
-            groups = itertools.groupby(ordered, key=factor)
-            return [(rate, list(members)) for rate, members in groups]
-
-        def _update_model_variables_moving_average(self, variables):
-            decay, steps = self.ema_momentum, self.gradient_accumulation_steps
-            if steps:
-                updated = ops.equal((self._iterations + 1) % steps, 0)
-                self.ema_momentum = ops.where(updated, decay, 1.0)
-            super()._update_model_variables_moving_average(variables)
-            self.ema_momentum = decay
-
-    return LayerRates
 
 
 OPTIMIZERS = {"adamw": keras.optimizers.AdamW, "sgd": keras.optimizers.SGD}

@@ -21,14 +21,17 @@ from keras_vit.checkpoints.containers.tensors import refusing
 from keras_vit.files import PARTIAL, replacing
 from keras_vit.training import run_folder
 from keras_vit.training.config import Recipe
-from keras_vit.training.distribution import random_states, set_random_states
+from keras_vit.training.distribution import (
+    environment,
+    random_states,
+    set_random_states,
+)
 from keras_vit.training.distribution.processes import (
     agreed,
     is_first,
     place,
     to_numpy,
 )
-from keras_vit.training.run_folder import environment
 
 __all__ = [
     "FOLDER",

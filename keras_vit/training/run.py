@@ -12,7 +12,6 @@ import keras
 
 from keras_vit import data
 from keras_vit.training import distribution, loop, resume, run_folder
-from keras_vit.training.compiled import keeping_compiled
 from keras_vit.training.config import Recipe
 from keras_vit.training.distribution import processes
 from keras_vit.training.distribution.processes import explaining_loss
@@ -104,7 +103,7 @@ def train(
     share = processes.share(chosen.replicas, recipe.training.accumulation_steps)
     parent = pathlib.Path(recipe.run_dir).parent
     with explaining_loss(recipe.run_dir):
-        with keeping_compiled(parent), chosen.scope():
+        with distribution.keeping_compiled(parent), chosen.scope():
             run = _train(recipe, dataset, callbacks, share, task)
         if chosen.native is not None:
             distribution.collect(run.network, run.model)

@@ -8,26 +8,20 @@ and result.json last: a folder that holds it is a finished run.
 """
 
 import collections
-import contextlib
 import json
 import os
 import pathlib
-import platform
 import re
 import shutil
-import subprocess
-import sys
 import zipfile
 
 import keras
-import numpy as np
 
 import keras_vit.models  # noqa: F401
 from keras_vit.checkpoints.keras_files import CLASS_NAMES
 from keras_vit.files import PARTIAL, replacing
-from keras_vit.training.distribution import devices
 from keras_vit.training.distribution.processes import gathered, is_first
-from keras_vit.version import __version__
+from keras_vit.workarounds import without_optimizer
 
 __all__ = [
     "CONFIG",
@@ -36,79 +30,14 @@ __all__ = [
     "check",
     "class_names_of",
     "clear",
-    "environment",
     "load_model",
     "located",
     "prepare",
     "save_model",
-    "versions",
     "write_examples",
     "write_json",
     "write_yaml",
 ]
-
-PACKAGE = pathlib.Path(__file__).parents[1]
-
-
-def versions() -> dict[str, str]:
-    """Versions of what decides the numbers of a run.
-
-    Returns:
-        Name to version, of keras_vit, Python, Keras, its backend and NumPy.
-
-    Example:
-        >>> versions()["keras"]
-        '3.15.1'
-    """
-    backend = keras.backend.backend()
-    return {
-        "keras_vit": __version__,
-        "python": platform.python_version(),
-        "keras": keras.__version__,
-        backend: sys.modules[backend].__version__,
-        "numpy": np.__version__,
-    }
-
-
-def environment() -> dict:
-    """Everything about the machine and the code that a reader may ask for.
-
-    Returns:
-        Versions, backend, devices, platform, number of processors, and the
-        commit of the code, None where it is not in a git repository.
-
-    Example:
-        >>> environment()["backend"]
-        'jax'
-    """
-    return {
-        "versions": versions(),
-        "backend": keras.backend.backend(),
-        "devices": devices(),
-        "platform": platform.platform(),
-        "processors": os.cpu_count(),
-        "commit": _commit(PACKAGE),
-    }
-
-
-def _commit(package: pathlib.Path) -> str | None:
-    """Commit of the repository that holds the package, if one does."""
-    # An installed package may lie in a folder of somebody else's repository.
-    if not (package.parent / ".git").exists():
-        return None
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40"]
-    try:
-        described = subprocess.run(
-            [*command, "--exclude=*"],
-            cwd=package,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return described.stdout.strip()
-
 
 # Keras loads the classes that are registered, which importing them does.
 
@@ -146,23 +75,12 @@ def save_model(model, class_names, path: str | os.PathLike) -> None:
 
 def _write(model, class_names, path):
     with replacing(path) as temporary:
-        with _not_compiled(model):
+        with without_optimizer(model):
             model.save(temporary)
         if class_names is None:
             return
         with zipfile.ZipFile(temporary, "a") as archive:
             archive.writestr(CLASS_NAMES, json.dumps(list(class_names)))
-
-
-@contextlib.contextmanager
-def _not_compiled(model):
-    """Keras saves what a model was compiled with, to three times the size."""
-    compiled, optimizer = model.compiled, getattr(model, "optimizer", None)
-    model.compiled, model.optimizer = False, None
-    try:
-        yield
-    finally:
-        model.compiled, model.optimizer = compiled, optimizer
 
 
 def load_model(path: str | os.PathLike) -> tuple[keras.Model, tuple[str, ...]]:

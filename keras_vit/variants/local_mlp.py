@@ -12,6 +12,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers import MLP
+from keras_vit.workarounds import backend_is
 
 __all__ = ["LocalMLP"]
 
@@ -109,7 +110,7 @@ class LocalMLP(MLP):
     def _convolved(self, patches):
         grid = self._grid_of(patches.shape[1])
         x = ops.reshape(patches, (-1, *grid, self.mlp_dim))
-        if keras.backend.backend() == "jax":
+        if backend_is("jax"):
             x = self._sum_of_shifts(x)
         else:
             x = self.convolution(x)  # (B, R, C, M)

@@ -10,11 +10,12 @@ import keras
 from keras_vit.checks import check_choice
 from keras_vit.layers import MLP, SelfAttention
 from keras_vit.layers.configured_layer import ConfiguredLayer
-from keras_vit.layers.kernels import TokenNormalization, rematerialize
+from keras_vit.layers.kernels import TokenNormalization
 from keras_vit.layers.transformer_block import stochastic_depth
 from keras_vit.variants.axial_attention import AxialAttention
 from keras_vit.variants.local_mlp import LocalMLP
 from keras_vit.variants.relative_attention import RelativeSelfAttention
+from keras_vit.workarounds import rematerialize
 
 __all__ = ["AxialBlock", "VariantBlock"]
 

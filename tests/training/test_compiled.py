@@ -5,7 +5,10 @@ import pytest
 from tiny_runs import DATASET, recipe
 
 from keras_vit.training import train
-from keras_vit.training.compiled import FOLDER, keeping_compiled
+from keras_vit.training.distribution.machine import (
+    COMPILED,
+    keeping_compiled,
+)
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "jax", reason="JAX alone keeps what it compiles"
@@ -18,7 +21,7 @@ def jax():
 
 
 def steps(parent):
-    found = (parent / FOLDER).glob("jit_train_step*-cache")
+    found = (parent / COMPILED).glob("jit_train_step*-cache")
     return {path.name for path in found}
 
 
@@ -42,7 +45,7 @@ def test_folder_of_the_user_stays(tmp_path, jax):
 def test_settings_are_as_before_after_an_error(tmp_path, jax):
     before = jax.config.jax_persistent_cache_min_compile_time_secs
     with pytest.raises(KeyError), keeping_compiled(tmp_path):
-        assert jax.config.jax_compilation_cache_dir == str(tmp_path / FOLDER)
+        assert jax.config.jax_compilation_cache_dir == str(tmp_path / COMPILED)
         raise KeyError
     assert jax.config.jax_compilation_cache_dir is None
     assert jax.config.jax_persistent_cache_min_compile_time_secs == before

@@ -195,7 +195,7 @@ def test_an_older_jax_is_not_told_what_it_does_not_know(on_jax, monkeypatch):
         told.append((coordinator_address, heartbeat_timeout_seconds))
 
     monkeypatch.setattr(jax.distributed, "initialize", initialize)
-    monkeypatch.setattr(processes, "_jax_settings", dict)
+    monkeypatch.setattr(start, "_jax_settings", dict)
     start.start_jax()
     assert told == [(None, start.HEARTBEAT_SECONDS)]
 

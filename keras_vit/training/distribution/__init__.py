@@ -1,17 +1,20 @@
 """Where a run computes: devices, hosts, and how they share the work."""
 
-from keras_vit.training.distribution.backend_state import (
-    collect,
-    devices,
-    peak_memory,
-    random_states,
-    set_random_states,
-    sync_state,
-)
 from keras_vit.training.distribution.layouts import (
     DISTRIBUTIONS,
     Distribution,
     setup,
+)
+from keras_vit.training.distribution.machine import (
+    collect,
+    devices,
+    environment,
+    keeping_compiled,
+    peak_memory,
+    random_states,
+    set_random_states,
+    sync_state,
+    versions,
 )
 
 __all__ = [
@@ -19,9 +22,12 @@ __all__ = [
     "Distribution",
     "collect",
     "devices",
+    "environment",
+    "keeping_compiled",
     "peak_memory",
     "random_states",
     "set_random_states",
     "setup",
     "sync_state",
+    "versions",
 ]

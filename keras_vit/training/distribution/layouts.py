@@ -14,8 +14,13 @@ import keras
 
 from keras_vit.checks import check_choice
 from keras_vit.training.distribution import processes, tf_distribute
-from keras_vit.training.distribution.backend_state import devices
+from keras_vit.training.distribution.machine import devices
 from keras_vit.training.distribution.processes import place
+from keras_vit.workarounds import (
+    layout_of,
+    leave_out_tpu_attention,
+    loop_reduction,
+)
 
 __all__ = [
     "DISTRIBUTIONS",
@@ -124,8 +129,7 @@ class Sharded(keras.distribution.ModelParallel):
         self.table = table
 
     def get_variable_layout(self, variable):
-        layout = getattr(variable, "_layout", None)
-        return layout or keras.distribution.TensorLayout(
+        return layout_of(variable) or keras.distribution.TensorLayout(
             self._axes(variable.path, variable.shape), self.device_mesh
         )
 
@@ -171,9 +175,7 @@ def mirrored(devices: list[str], steps_per_execution: int):
     """
     import tensorflow as tf
 
-    # TensorFlow's own choice, its collectives, fails in a loop of steps.
-    several = steps_per_execution > 1
-    reduction = tf.distribute.HierarchicalCopyAllReduce() if several else None
+    reduction = loop_reduction(steps_per_execution)
     return tf.distribute.MirroredStrategy(devices, reduction)
 
 
@@ -332,9 +334,7 @@ def setup(
     processes.start(choice)
     # To ask for the devices before a TPU is set up would leave it out.
     found = processes.by_process([] if choice == "tpu" else devices())
-    if found[0] and found[0][0].startswith("tpu"):
-        # JAX's fused kernel of a TPU takes no 197 tokens and is not shared.
-        keras.config.disable_flash_attention()
+    leave_out_tpu_attention(found[0])
     if choice == "auto":
         choice, found = _automatic(found, batch_size)
     _check_processes(choice)

@@ -19,6 +19,7 @@ import numpy as np
 from keras_vit.data import Share
 from keras_vit.training.distribution import tf_distribute
 from keras_vit.training.distribution.start import place_in_tf_config, start_jax
+from keras_vit.workarounds import jax_store, set_value
 
 __all__ = [
     "LostProcessError",
@@ -155,15 +156,12 @@ def agreed(function: Callable[[], Any]) -> Any:
 def _shared(text):
     if keras.backend.backend() == "tensorflow":
         return tf_distribute.shared_text(text)
-    # Nothing public waits for longer than a collective may take.
-    from jax._src.distributed import global_state
-
-    client: Any = global_state.client
+    store = jax_store()
     name = f"keras_vit/{next(_numbers)}"
     if text is not None:
-        client.key_value_set(name, text)
+        store.key_value_set(name, text)
         return text
-    return client.blocking_key_value_get(name, WEEK)
+    return store.blocking_key_value_get(name, WEEK)
 
 
 def to_numpy(variable) -> np.ndarray:
@@ -205,12 +203,13 @@ def gathered(model) -> Iterator[None]:
     """
     spread = [(x, x.value) for x in model.variables if _is_spread(x)]
     for variable, _ in spread:
-        variable._value = keras.ops.convert_to_tensor(to_numpy(variable))
+        whole = keras.ops.convert_to_tensor(to_numpy(variable))
+        set_value(variable, whole)
     try:
         yield
     finally:
         for variable, value in spread:
-            variable._value = value
+            set_value(variable, value)
 
 
 # What backends say when they no longer hear of another process.

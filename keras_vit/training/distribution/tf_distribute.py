@@ -1,176 +1,19 @@
-"""Gradients of the whole batch under tf.distribute, before anything is done.
-
-Keras 3.15 gives all replicas the seeds of one, so that they drop the same
-places of their shares of a batch. This is the one place where that is mended.
-
-`MultiWorkerMirroredStrategy.reduce` takes one value, where that of
-`MirroredStrategy` takes structures of them. Keras's `fit` gives it a tuple of
-images and labels (keras#20585), and asks for the mean of numbers over an axis
-that they do not have. `mend_reduce` is the one place where both are mended.
-"""
+"""The processes of a run on TensorFlow: strategy, batches and texts."""
 
 import functools
 
 import keras
 import numpy as np
-from keras import ops
 
 from keras_vit.training.distribution.start import place_in_tf_config
+from keras_vit.workarounds import mend_reduce
 
 __all__ = [
-    "draw_own_masks",
-    "has_strategy",
-    "mend_reduce",
     "multiworker",
     "placed",
     "shared_text",
     "strategy",
-    "sum_gradients_first",
 ]
-
-
-def sum_gradients_first(optimizer: keras.optimizers.Optimizer) -> None:
-    """Lets an optimizer get the summed gradients of all replicas.
-
-    Args:
-        optimizer: a Keras optimizer, made in the scope in which it is used.
-            It is left as it is where that is none of tf.distribute.
-
-    Example:
-        >>> with strategy.scope():
-        ...     optimizer = keras.optimizers.SGD(0.1, global_clipnorm=1.0)
-        ...     sum_gradients_first(optimizer)
-        ...     model.compile(optimizer, "mse")
-    """
-    if not has_strategy():
-        return
-    apply = optimizer.apply
-
-    def apply_summed(grads, trainable_variables=None):
-        return apply(_summed(grads), trainable_variables)
-
-    optimizer.apply = apply_summed
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
-    # They are summed by now: Keras's own sum, where it comes, has no part.
-    inner._all_reduce_sum_gradients = lambda grads_and_vars: grads_and_vars
-    if inner.gradient_accumulation_steps and not _is_tpu():
-        _accumulate_outside_of_replicas(inner)
-
-
-def has_strategy() -> bool:
-    """Whether this is the scope of a strategy of tf.distribute.
-
-    Example:
-        >>> has_strategy()
-        False
-    """
-    if keras.backend.backend() != "tensorflow":
-        return False
-    import tensorflow as tf
-
-    return tf.distribute.has_strategy()
-
-
-def _is_tpu():
-    # One program is traced for all replicas: they need not meet.
-    import tensorflow as tf
-
-    return isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
-
-
-def _summed(gradients):
-    import tensorflow as tf
-
-    there = [gradient for gradient in gradients if gradient is not None]
-    context = tf.distribute.get_replica_context()
-    summed = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, there))
-    return [None if x is None else next(summed) for x in gradients]
-
-
-def _accumulate_outside_of_replicas(optimizer):
-    """Asks whether it is time for an update where all replicas meet.
-
-    Keras asks in each replica, from within whose branches replicas cannot
-    reach each other: "merge_call called while defining a new graph".
-    """
-    import tensorflow as tf
-
-    steps = optimizer.gradient_accumulation_steps
-
-    def accumulated(variables):
-        indices = map(optimizer._get_variable_index, variables)
-        return [optimizer._accumulated_gradients[i] for i in indices]
-
-    def update(gradients, variables):
-        pairs = zip(gradients, accumulated(variables), strict=True)
-        means = optimizer._clip_gradients([(x + y) / steps for x, y in pairs])
-        optimizer._apply_weight_decay(variables)
-        optimizer._backend_update_step(
-            means, variables, optimizer.learning_rate
-        )
-        optimizer._backend_reset_gradient_accumulators()
-
-    def increment(gradients, variables):
-        optimizer._backend_increment_gradient_accumulators(
-            gradients, accumulated(variables)
-        )
-
-    def where_all_meet(strategy, *values):
-        def in_each(function):
-            strategy.extended.call_for_each_replica(function, args=values)
-
-        # `iterations` counts the updates alone.
-        is_time = ops.equal((optimizer._iterations + 1) % steps, 0)
-        ops.cond(is_time, lambda: in_each(update), lambda: in_each(increment))
-
-    def apply(gradients, variables):
-        tf.distribute.get_replica_context().merge_call(
-            where_all_meet, args=(gradients, variables)
-        )
-        if optimizer.use_ema:
-            optimizer._update_model_variables_moving_average(
-                optimizer._trainable_variables
-            )
-
-    optimizer._backend_apply_gradients = apply
-
-
-# Seeds of a layer are below 1e9 and those of replicas this far apart, modulo
-# 2**31 - 2 as Keras has it: two meet as seldom as those of two layers.
-APART = 0x9E3779B1
-
-
-def draw_own_masks(model: keras.Model) -> None:
-    """Lets each replica draw other random numbers in the layers of a model.
-
-    The first replica draws what one device draws. What a generator keeps in
-    its variable stays the same on all, so that checkpoints hold it.
-
-    Args:
-        model: a Keras model, made in the scope in which it is used. It is left
-            as it is where that is none of tf.distribute.
-
-    Example:
-        >>> with strategy.scope():
-        ...     model = keras_vit.ViT_S16(weights=None, dropout_rate=0.1)
-        ...     draw_own_masks(model)
-    """
-    if not has_strategy():
-        return
-    for layer in model._flatten_layers():
-        for generator in layer._seed_generators:
-            generator.next = functools.partial(_next_of_replica, generator)
-
-
-def _next_of_replica(generator, ordered=True):
-    import tensorflow as tf
-
-    seed = type(generator).next(generator, ordered)
-    context = tf.distribute.get_replica_context()
-    if context is None:
-        return seed
-    replica = tf.cast(context.replica_id_in_sync_group, seed.dtype)
-    return seed + tf.stack([replica * APART, tf.zeros_like(replica)])
 
 
 def multiworker(devices: list[str], steps_per_execution: int):
@@ -226,39 +69,6 @@ def strategy():
         ) from None
     mend_reduce(made)
     return made
-
-
-def mend_reduce(strategy) -> None:
-    """Lets a strategy reduce what Keras's `fit` gives it.
-
-    Args:
-        strategy: a tf.distribute.MultiWorkerMirroredStrategy.
-
-    Example:
-        >>> strategy = tf.distribute.MultiWorkerMirroredStrategy()
-        >>> mend_reduce(strategy)
-        >>> with strategy.scope():
-        ...     model.fit(batches)
-    """
-    reduce = strategy.reduce
-
-    def first(value):
-        return strategy.experimental_local_results(value)[0]
-
-    def reduce_any(reduce_op, value, axis=None):
-        if keras.tree.is_nested(value):
-            # A batch, of which Keras wants to know the shapes; its images may
-            # be whole numbers, of which TensorFlow takes no means.
-            return keras.tree.map_structure(first, value)
-        return reduce(reduce_op, value, None if _is_number(value) else axis)
-
-    strategy.reduce = reduce_any
-
-
-def _is_number(value):
-    """Whether it has no axis, on each replica."""
-    first = getattr(value, "values", [value])[0]
-    return len(first.shape) == 0
 
 
 def placed(batches):

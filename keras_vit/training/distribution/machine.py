@@ -1,20 +1,95 @@
-"""What a backend keeps to itself: places, generators, memory in use."""
+"""The machine and the backend that a run computes on.
 
+Versions, devices, memory, the backend's own random states and what it compiled.
+"""
+
+import contextlib
+import os
+import pathlib
+import platform
+import subprocess
 import sys
+from collections.abc import Iterator
 
 import keras
 import numpy as np
 
 from keras_vit.training.distribution.processes import to_numpy
+from keras_vit.version import __version__
+from keras_vit.workarounds import reset_layout, torch_devices
 
 __all__ = [
+    "COMPILED",
     "collect",
     "devices",
+    "environment",
+    "keeping_compiled",
     "peak_memory",
     "random_states",
     "set_random_states",
     "sync_state",
+    "versions",
 ]
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides the numbers of a run.
+
+    Returns:
+        Name to version, of keras_vit, Python, Keras, its backend and NumPy.
+
+    Example:
+        >>> versions()["keras"]
+        '3.15.1'
+    """
+    backend = keras.backend.backend()
+    return {
+        "keras_vit": __version__,
+        "python": platform.python_version(),
+        "keras": keras.__version__,
+        backend: sys.modules[backend].__version__,
+        "numpy": np.__version__,
+    }
+
+
+def environment() -> dict:
+    """Everything about the machine and the code that a reader may ask for.
+
+    Returns:
+        Versions, backend, devices, platform, number of processors, and the
+        commit of the code, None where it is not in a git repository.
+
+    Example:
+        >>> environment()["backend"]
+        'jax'
+    """
+    return {
+        "versions": versions(),
+        "backend": keras.backend.backend(),
+        "devices": devices(),
+        "platform": platform.platform(),
+        "processors": os.cpu_count(),
+        "commit": _commit(pathlib.Path(__file__).parents[2]),
+    }
+
+
+def _commit(package: pathlib.Path) -> str | None:
+    """Commit of the repository that holds the package, if one does."""
+    # An installed package may lie in a folder of somebody else's repository.
+    if not (package.parent / ".git").exists():
+        return None
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        described = subprocess.run(
+            [*command, "--exclude=*"],
+            cwd=package,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return described.stdout.strip()
 
 
 def devices() -> list[str]:
@@ -28,18 +103,8 @@ def devices() -> list[str]:
         ['cpu:0']
     """
     if keras.backend.backend() == "torch":
-        return _torch_devices()
+        return torch_devices()
     return keras.distribution.list_devices()
-
-
-def _torch_devices():
-    # Keras 3.15 has no keras.distribution for torch.
-    import torch
-
-    if not torch.accelerator.is_available():
-        return ["cpu:0"]
-    kind = torch.accelerator.current_accelerator()
-    return [f"{kind}:{i}" for i in range(torch.accelerator.device_count())]
 
 
 def sync_state(model) -> None:
@@ -81,7 +146,7 @@ def collect(model, *more) -> None:
     groups += [x.variables for x in (model, *more)]
     for variable in (x for group in groups for x in group):
         value = to_numpy(variable)
-        variable._layout = None
+        reset_layout(variable)
         variable.assign(value)
     # They were compiled for the devices of before.
     model.train_function = model.test_function = None
@@ -181,3 +246,54 @@ _PEAKS = {
     "jax": _jax_peak,
     "torch": _torch_peak,
 }
+
+
+COMPILED = ".compiled"
+PLACE = "jax_compilation_cache_dir"
+# Everything is kept: the many small functions of a start cost as much time
+# together as the step. The defaults leave out what takes less than a second.
+SETTINGS = {
+    "jax_persistent_cache_min_compile_time_secs": 0.0,
+    "jax_persistent_cache_min_entry_size_bytes": -1,
+}
+
+
+@contextlib.contextmanager
+def keeping_compiled(parent: str | os.PathLike) -> Iterator[None]:
+    """Lets JAX keep what it compiles in the block, and find it there again.
+
+    The other backends keep nothing. A folder that the user chose by
+    JAX_COMPILATION_CACHE_DIR, or in `jax.config`, stays, and
+    JAX_ENABLE_COMPILATION_CACHE=false keeps nothing either.
+
+    Args:
+        parent: the folder of the run folders, in which `.compiled` is made.
+
+    Example:
+        >>> with keeping_compiled("runs"):
+        ...     model.fit(batches)
+    """
+    if keras.backend.backend() != "jax":
+        yield
+        return
+    import jax
+
+    if getattr(jax.config, PLACE):
+        yield
+        return
+    folder = str(pathlib.Path(parent).resolve() / COMPILED)
+    old = {name: getattr(jax.config, name) for name in SETTINGS}
+    _set({**SETTINGS, PLACE: folder})
+    try:
+        yield
+    finally:
+        _set({**old, PLACE: None})
+
+
+def _set(settings):
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()  # It looks at the folder once alone.

@@ -1,0 +1,480 @@
+"""Workarounds for Keras and the backends, each with what tells it can go.
+
+The one module that uses private names of Keras, JAX or TensorFlow. What is
+said of Keras was measured on 3.15.1. "Until" names the issue or the test that
+shows that Keras still needs it: when that test fails, delete the workaround.
+Tests without a path are in tests/test_workarounds.py.
+"""
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+__all__ = [
+    "backend_is",
+    "draw_own_masks",
+    "has_strategy",
+    "jax_store",
+    "layout_of",
+    "leave_out_tpu_attention",
+    "loop_reduction",
+    "mend_reduce",
+    "observe_gradients",
+    "rematerialize",
+    "reset_layout",
+    "set_initializer",
+    "set_value",
+    "sublayers",
+    "sum_gradients_first",
+    "taken_over",
+    "torch_devices",
+    "with_layer_rates",
+    "without_optimizer",
+]
+
+
+def backend_is(*names: str) -> bool:
+    """Whether the backend is one of these.
+
+    For what a backend needs written another way, outside of data/ and of
+    training/distribution/.
+    """
+    return keras.backend.backend() in names
+
+
+# --- Layers and variables ---
+
+
+def sublayers(layer: keras.Layer) -> list[keras.Layer]:
+    """The layers inside a layer, and those inside them.
+
+    `layer.layers` of a model ends at its direct layers. Until
+    `test_sublayers_have_no_public_name`.
+    """
+    return list(layer._flatten_layers(include_self=False))
+
+
+def set_initializer(variable: keras.Variable, initializer: Callable) -> None:
+    """Gives a variable made in a `StatelessScope` another initial value.
+
+    Keras makes its value when the scope ends. A model that is to be loaded
+    would otherwise draw all its weights first. Until
+    `test_initializers_have_no_public_name`.
+    """
+    variable._initializer = initializer
+
+
+def set_value(variable: keras.Variable, value) -> None:
+    """Lets a variable hold a tensor as it is.
+
+    `assign` would distribute the tensor over the devices again. Until
+    `test_assign_keeps_the_layout`.
+    """
+    variable._value = value
+
+
+def layout_of(variable: keras.Variable):
+    """How JAX's devices share a variable; None where nothing was said.
+
+    Keras's own `ModelParallel.get_variable_layout` asks for it so. Until
+    `test_layouts_have_no_public_name`.
+    """
+    return getattr(variable, "_layout", None)
+
+
+def reset_layout(variable: keras.Variable) -> None:
+    """Lets a variable be on one device from its next value on.
+
+    Until `test_layouts_have_no_public_name`.
+    """
+    variable._layout = None
+
+
+@contextlib.contextmanager
+def without_optimizer(model: keras.Model) -> Iterator[None]:
+    """Saves a model without what it was compiled with, a third of the size.
+
+    Keras saves the optimizer's slots with no way to leave them out. Until
+    `test_a_compiled_model_is_saved_with_its_optimizer`.
+    """
+    compiled, optimizer = model.compiled, getattr(model, "optimizer", None)
+    model.compiled, model.optimizer = False, None
+    try:
+        yield
+    finally:
+        model.compiled, model.optimizer = compiled, optimizer
+
+
+def taken_over(array: np.ndarray):
+    """The array as a tensor of the backend, in the memory that it has.
+
+    Keras copies it, which takes longer and holds several more of the largest
+    weights. Until `test_a_converted_array_is_a_copy`.
+    """
+    whole = array.flags.writeable and array.flags.c_contiguous
+    if not whole or not array.size:
+        return array  # A part of something stays as it is.
+    taker = TAKERS.get(keras.backend.backend())
+    return taker(array) if taker else array
+
+
+def _taken_by_jax(array):
+    import jax
+
+    return jax.device_put(array)
+
+
+def _taken_by_tensorflow(array):
+    import tensorflow as tf
+
+    # DLPack knows no dtype of ml_dtypes, as bfloat16, and TensorFlow aborts at
+    # memory that its vector instructions cannot read.
+    if array.dtype.isbuiltin != 1 or array.ctypes.data % ALIGNMENT:
+        return array
+    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+
+
+def _taken_by_torch(array):
+    import torch
+
+    # Nor does torch know a dtype of ml_dtypes.
+    return array if array.dtype.isbuiltin != 1 else torch.from_numpy(array)
+
+
+ALIGNMENT = 64  # bytes, Eigen's with AVX-512
+TAKERS = {
+    "jax": _taken_by_jax,
+    "tensorflow": _taken_by_tensorflow,
+    "torch": _taken_by_torch,
+}
+
+
+def rematerialize(layer: keras.layers.Layer, function: Callable, x):
+    """Computes `function(x)` without keeping what it computes on the way.
+
+    `keras.remat` alone fails on layers with dropout: JAX sees the seed state
+    leave the rematerialised function, TensorFlow refuses variables inside it
+    (keras#20936, keras#20964). Here the function gets all state of the layer
+    as arguments, and the seeds move on outside of it. Until
+    `test_remat_fails_on_dropout`.
+
+    Args:
+        layer: a built layer; it owns all variables that `function` uses.
+        function: from one tensor to one tensor.
+        x: tensor.
+    """
+    weights, seeds = [], []
+    for variable in layer.variables:
+        is_seed = variable.name == "seed_generator_state"
+        (seeds if is_seed else weights).append(variable)
+    drawn = [ops.copy(v) for v in seeds]
+    for seed in seeds:
+        # What keras.random.SeedGenerator.next does to its state.
+        seed.assign(seed + ops.array([0, 1], dtype=seed.dtype))
+
+    def pure(x, *values):
+        state = list(zip([*weights, *seeds], [*values, *drawn], strict=True))
+        with keras.StatelessScope(state_mapping=state):
+            return function(x)
+
+    return keras.remat(pure)(x, *(ops.convert_to_tensor(v) for v in weights))
+
+
+# --- Optimizers ---
+
+
+def observe_gradients(
+    optimizer: keras.optimizers.Optimizer, observe: Callable[[list], None]
+) -> None:
+    """Calls a function with the gradients of each update, before clipping.
+
+    All together, without the loss scale, the accumulated ones averaged. Until
+    `test_gradients_have_no_hook`.
+    """
+    clip = optimizer._clip_gradients
+
+    def observe_and_clip(gradients):
+        observe(gradients)
+        return clip(gradients)
+
+    optimizer._clip_gradients = observe_and_clip
+
+
+def with_layer_rates(base: type, rates: dict[str, float]) -> type:
+    """A Keras optimizer with a factor of the learning rate per variable.
+
+    The factor holds for the weight decay as well. Keras's `MultiOptimizer`
+    clips the gradients of each group on its own, and with gradient
+    accumulation Keras takes the moving average at each call, whether the
+    weights moved or not; here each update counts once. Until
+    `test_multi_optimizer_clips_each_group` and
+    `test_the_average_counts_calls_that_only_accumulate`.
+
+    Args:
+        base: class of a Keras optimizer, of the backend.
+        rates: path of a variable to its factor; 1 where there is none.
+
+    Returns:
+        A subclass with the same arguments.
+    """
+
+    class LayerRates(base):
+        _factor = 1.0
+
+        def _get_current_learning_rate(self):
+            return super()._get_current_learning_rate() * self._factor
+
+        def _apply_weight_decay(self, variables):
+            decayed = [x for x in variables if self._use_weight_decay(x)]
+            for factor, members in self._grouped(decayed):
+                self._factor = factor
+                super()._apply_weight_decay(members)
+            self._factor = 1.0
+
+        def _backend_update_step(self, grads, variables, learning_rate):
+            gradient = dict(zip(map(id, variables), grads, strict=True))
+            for factor, members in self._grouped(variables):
+                super()._backend_update_step(
+                    [gradient[id(x)] for x in members],
+                    members,
+                    learning_rate * factor,
+                )
+
+        def _grouped(self, variables):
+            def factor(variable):
+                return rates.get(variable.path, 1.0)
+
+            ordered = sorted(variables, key=factor)
+            groups = itertools.groupby(ordered, key=factor)
+            return [(rate, list(members)) for rate, members in groups]
+
+        def _update_model_variables_moving_average(self, variables):
+            decay, steps = self.ema_momentum, self.gradient_accumulation_steps
+            if steps:
+                updated = ops.equal((self._iterations + 1) % steps, 0)
+                self.ema_momentum = ops.where(updated, decay, 1.0)
+            super()._update_model_variables_moving_average(variables)
+            self.ema_momentum = decay
+
+    return LayerRates
+
+
+# --- Several devices and processes ---
+
+
+def has_strategy() -> bool:
+    """Whether this is the scope of a strategy of tf.distribute."""
+    if not backend_is("tensorflow"):
+        return False
+    import tensorflow as tf
+
+    return tf.distribute.has_strategy()
+
+
+def sum_gradients_first(optimizer: keras.optimizers.Optimizer) -> None:
+    """Gives an optimizer the summed gradients of all replicas.
+
+    Under tf.distribute, Keras clips the share of each replica, looks for an
+    overflow on the first one alone, and cannot accumulate. Until
+    tests/training/test_distribution_mends.py.
+
+    Args:
+        optimizer: a Keras optimizer, made in the scope in which it is used.
+            Without a strategy of tf.distribute it stays as it is.
+    """
+    if not has_strategy():
+        return
+    apply = optimizer.apply
+
+    def apply_summed(grads, trainable_variables=None):
+        return apply(_summed(grads), trainable_variables)
+
+    optimizer.apply = apply_summed
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    # Summed by now: Keras's own sum, where it comes, does nothing.
+    inner._all_reduce_sum_gradients = lambda grads_and_vars: grads_and_vars
+    if inner.gradient_accumulation_steps and not _is_tpu():
+        _accumulate_outside_of_replicas(inner)
+
+
+def _is_tpu():
+    # One program is traced for all replicas: they need not meet.
+    import tensorflow as tf
+
+    return isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
+
+
+def _summed(gradients):
+    import tensorflow as tf
+
+    present = [gradient for gradient in gradients if gradient is not None]
+    context = tf.distribute.get_replica_context()
+    summed = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, present))
+    return [None if x is None else next(summed) for x in gradients]
+
+
+def _accumulate_outside_of_replicas(optimizer):
+    """Decides where all replicas meet whether it is time for an update.
+
+    Keras decides in each replica, from within whose branches replicas cannot
+    reach each other: "merge_call called while defining a new graph".
+    """
+    import tensorflow as tf
+
+    steps = optimizer.gradient_accumulation_steps
+
+    def accumulated(variables):
+        indices = map(optimizer._get_variable_index, variables)
+        return [optimizer._accumulated_gradients[i] for i in indices]
+
+    def update(gradients, variables):
+        pairs = zip(gradients, accumulated(variables), strict=True)
+        means = optimizer._clip_gradients([(x + y) / steps for x, y in pairs])
+        optimizer._apply_weight_decay(variables)
+        optimizer._backend_update_step(
+            means, variables, optimizer.learning_rate
+        )
+        optimizer._backend_reset_gradient_accumulators()
+
+    def increment(gradients, variables):
+        optimizer._backend_increment_gradient_accumulators(
+            gradients, accumulated(variables)
+        )
+
+    def where_all_meet(strategy, *values):
+        def in_each(function):
+            strategy.extended.call_for_each_replica(function, args=values)
+
+        # `iterations` counts the updates alone.
+        is_time = ops.equal((optimizer._iterations + 1) % steps, 0)
+        ops.cond(is_time, lambda: in_each(update), lambda: in_each(increment))
+
+    def apply(gradients, variables):
+        tf.distribute.get_replica_context().merge_call(
+            where_all_meet, args=(gradients, variables)
+        )
+        if optimizer.use_ema:
+            optimizer._update_model_variables_moving_average(
+                optimizer._trainable_variables
+            )
+
+    optimizer._backend_apply_gradients = apply
+
+
+# Seeds of a layer are below 1e9 and those of replicas this far apart, modulo
+# 2**31 - 2 as Keras has it: two meet as seldom as those of two layers.
+APART = 0x9E3779B1
+
+
+def draw_own_masks(model: keras.Model) -> None:
+    """Lets each replica draw other random numbers in the layers of a model.
+
+    Keras gives all replicas the seeds of one, so that they drop the same
+    places of their shares of a batch. The first replica draws what one device
+    draws, and the variables of the generators stay the same on all. Until
+    tests/training/test_distribution_mends.py.
+
+    Args:
+        model: a Keras model, made in the scope in which it is used. Without
+            a strategy of tf.distribute it stays as it is.
+    """
+    if not has_strategy():
+        return
+    for layer in (model, *sublayers(model)):
+        for generator in layer._seed_generators:
+            generator.next = functools.partial(_next_of_replica, generator)
+
+
+def _next_of_replica(generator, ordered=True):
+    import tensorflow as tf
+
+    seed = type(generator).next(generator, ordered)
+    context = tf.distribute.get_replica_context()
+    if context is None:
+        return seed
+    replica = tf.cast(context.replica_id_in_sync_group, seed.dtype)
+    return seed + tf.stack([replica * APART, tf.zeros_like(replica)])
+
+
+def loop_reduction(steps_per_execution: int):
+    """How mirrored devices sum, where a call has several steps.
+
+    TensorFlow's own choice, its collectives, fails in a loop of steps
+    (keras#19246). None leaves the choice to TensorFlow. Until
+    tests/training/test_distribution_mends.py.
+    """
+    import tensorflow as tf
+
+    several = steps_per_execution > 1
+    return tf.distribute.HierarchicalCopyAllReduce() if several else None
+
+
+def mend_reduce(strategy) -> None:
+    """Lets a MultiWorkerMirroredStrategy reduce what Keras's `fit` gives it.
+
+    Its `reduce` takes one value, where that of `MirroredStrategy` takes
+    structures of them. `fit` gives it a tuple of images and labels
+    (keras#20585, tensorflow#72388), and asks for the mean of numbers over an
+    axis that they do not have. Until tests/training/test_several_processes.py.
+    """
+    reduce = strategy.reduce
+
+    def first(value):
+        return strategy.experimental_local_results(value)[0]
+
+    def reduce_any(reduce_op, value, axis=None):
+        if keras.tree.is_nested(value):
+            # A batch, of which Keras wants to know the shapes; its images may
+            # be whole numbers, of which TensorFlow takes no means.
+            return keras.tree.map_structure(first, value)
+        return reduce(reduce_op, value, None if _is_number(value) else axis)
+
+    strategy.reduce = reduce_any
+
+
+def _is_number(value):
+    """Whether it has no axis, on each replica."""
+    first = getattr(value, "values", [value])[0]
+    return len(first.shape) == 0
+
+
+def jax_store() -> Any:
+    """JAX's key-value store of the processes of a run.
+
+    Nothing public waits for longer than a collective may take. Until
+    `test_the_store_of_jax_has_no_public_name`.
+    """
+    from jax._src.distributed import global_state
+
+    return global_state.client
+
+
+def leave_out_tpu_attention(devices: list[str]) -> None:
+    """Turns Keras's fused attention off where the devices are TPUs.
+
+    JAX's kernel there takes no 197 tokens and is not shared among devices
+    (keras#21116). Until the step with it lowers in
+    tests/training/test_lowering.py.
+    """
+    if devices and devices[0].startswith("tpu"):
+        keras.config.disable_flash_attention()
+
+
+def torch_devices() -> list[str]:
+    """Names torch's devices, as `keras.distribution.list_devices` does.
+
+    Keras has no distribution for torch (keras#23418). Until
+    `test_torch_has_no_distribution`.
+    """
+    import torch
+
+    if not torch.accelerator.is_available():
+        return ["cpu:0"]
+    kind = torch.accelerator.current_accelerator()
+    return [f"{kind}:{i}" for i in range(torch.accelerator.device_count())]

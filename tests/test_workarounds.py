@@ -1,0 +1,139 @@
+"""What Keras still lacks or does wrong, for each of our workarounds.
+
+A test that fails says that a workaround of its name can go: delete both.
+"""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_vit import workarounds
+
+
+def only_on(backend, *names):
+    if backend not in names:
+        pytest.skip(f"of {', '.join(names)} alone")
+
+
+def numpy(tensor):
+    return np.array(ops.convert_to_numpy(tensor))
+
+
+def test_sublayers_have_no_public_name():
+    assert not hasattr(keras.Layer, "flatten_layers")
+
+
+def test_initializers_have_no_public_name():
+    assert not hasattr(keras.Variable, "initializer")
+
+
+def test_a_weight_of_a_stateless_scope_is_made_when_it_ends():
+    """Which `set_initializer` builds upon."""
+    with keras.StatelessScope():
+        variable = keras.Variable("zeros", shape=(2,))
+        workarounds.set_initializer(
+            variable, lambda shape, dtype: np.full(shape, 7, dtype)
+        )
+    np.testing.assert_array_equal(numpy(variable), [7, 7])
+
+
+def test_assign_keeps_the_layout():
+    assert isinstance(keras.Variable.value, property)
+    assert keras.Variable.value.fset is None
+
+
+def test_layouts_have_no_public_name():
+    assert not hasattr(keras.Variable, "layout")
+
+
+def test_a_compiled_model_is_saved_with_its_optimizer(tmp_path):
+    model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64)])
+    model.compile("adam", "mse")
+    model.optimizer.build(model.trainable_variables)
+    path = tmp_path / "model.keras"
+    model.save(path, include_optimizer=False)
+    whole = path.stat().st_size
+    with workarounds.without_optimizer(model):
+        model.save(path)
+    assert path.stat().st_size < whole / 2
+    assert model.compiled
+
+
+def test_a_converted_array_is_a_copy():
+    array = np.zeros((512, 512), "float32")
+    tensor = ops.convert_to_tensor(array)
+    numpy(tensor)  # JAX copies in the background.
+    array[0, 0] = 1
+    assert numpy(tensor)[0, 0] == 0
+
+
+def test_remat_fails_on_dropout(backend):
+    only_on(backend, "jax")
+    import jax
+
+    class Block(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.dropout = keras.layers.Dropout(0.5)
+
+        def call(self, x):
+            return keras.remat(lambda y: self.dropout(y, training=True))(x)
+
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4)])
+    model.add(Block())
+    model.compile("sgd", "mse")
+    with pytest.raises(jax.errors.UnexpectedTracerError):
+        for _ in range(2):
+            model.train_on_batch(np.ones((2, 4)), np.ones((2, 4)))
+
+
+def test_gradients_have_no_hook():
+    assert not hasattr(keras.optimizers.Optimizer, "clip_gradients")
+
+
+def apply(optimizer, gradients, variables):
+    tensors = [ops.convert_to_tensor(np.float32(x)) for x in gradients]
+    optimizer.apply(tensors, variables)
+    return [numpy(variable).item() for variable in variables]
+
+
+def test_multi_optimizer_clips_each_group():
+    """3 and 4 have the norm 5: clipped to 1 together, they were 0.6 and 0.8."""
+    if not hasattr(keras.optimizers, "MultiOptimizer"):
+        pytest.skip("This Keras has none.")
+    variables = [keras.Variable(np.zeros(1, "float32")) for _ in range(2)]
+    groups = {
+        id(variable): keras.optimizers.SGD(1.0, global_clipnorm=1.0)
+        for variable in variables
+    }
+    optimizer = keras.optimizers.MultiOptimizer(lambda x: groups[id(x)])
+    optimizer.build(variables)
+    moved = apply(optimizer, ([3.0], [4.0]), variables)
+    np.testing.assert_allclose(moved, [-1, -1], rtol=1e-6)
+
+
+def test_the_average_counts_calls_that_only_accumulate():
+    """The weight is -1, -2, -3 after its updates: their average is -2.25."""
+    variable = keras.Variable(np.zeros(1, "float32"))
+    optimizer = keras.optimizers.SGD(
+        1.0, use_ema=True, ema_momentum=0.5, gradient_accumulation_steps=2
+    )
+    for _ in range(6):
+        apply(optimizer, [[1.0]], [variable])
+    optimizer.finalize_variable_values([variable])
+    np.testing.assert_allclose(numpy(variable), [-2.375], rtol=1e-6)
+
+
+def test_the_store_of_jax_has_no_public_name(backend):
+    only_on(backend, "jax")
+    import jax
+
+    public = {name for name in dir(jax.distributed) if name[0] != "_"}
+    assert public == {"initialize", "is_initialized", "shutdown"}
+
+
+def test_torch_has_no_distribution(backend):
+    only_on(backend, "torch")
+    with pytest.raises(AttributeError):
+        keras.distribution.list_devices()
