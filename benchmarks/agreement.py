@@ -18,7 +18,7 @@ import numpy as np
 from openvino_model import compiled
 
 import keras_vit
-from keras_vit.data.fractal_data import fractal_images
+from keras_vit.data.fractals import fractal_images
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 CLASSES, TRAINED = 500, 100  # images of a class that were trained on

@@ -90,8 +90,8 @@ def memory(folder):
 
 def rand_augment(folder):
     """RandAugment(2, 10) of keras_vit."""
-    from keras_vit.data.augmentation import rand_augment
-    from keras_vit.data.stateless import key
+    from keras_vit.data.randaugment import rand_augment
+    from keras_vit.data.seeds import key
 
     del folder
     return in_memory(

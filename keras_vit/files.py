@@ -3,31 +3,34 @@
 import contextlib
 import os
 import pathlib
+import secrets
 from collections.abc import Iterator
 
 __all__ = ["PARTIAL", "replacing"]
 
-PARTIAL = ".partial-"  # begins the name of a file that is being written
+PARTIAL = ".partial-"  # Begins the name of a file that is being written.
 
 
 @contextlib.contextmanager
 def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Gives a temporary path and renames it to the real one at the end.
+    """Writes a file to a temporary path, then fsyncs and renames it.
 
-    What was written is pressed onto the disk before.
+    Several processes may write the same file at once; the last one wins.
 
     Args:
         path: the file to write.
 
     Yields:
-        A path with the same suffix in the same folder. When the block raises,
-        it is removed and the old file stays as it was.
+        A new path with the same suffixes in the same folder. When the block
+        raises, it is removed and the old file stays as it was.
 
     Example:
         >>> with replacing(folder / "model.keras") as path:
         ...     model.save(path)
     """
-    temporary = path.with_name(f"{PARTIAL}{path.name}")
+    stem, dot, suffixes = path.name.partition(".")
+    name = f"{PARTIAL}{stem}-{secrets.token_hex(4)}{dot}{suffixes}"
+    temporary = path.with_name(name)
     try:
         yield temporary
         _flush(temporary)
@@ -38,7 +41,7 @@ def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def _flush(path: pathlib.Path) -> None:
-    """Waits until the disk has what was written to a file or folder."""
+    """Fsyncs a file or folder."""
     if path.is_dir() and os.name == "nt":
         return  # Windows opens no folders.
     descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)

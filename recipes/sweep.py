@@ -18,7 +18,7 @@ import pathlib
 import sys
 
 from keras_vit import data
-from keras_vit.data.tfds import PRESETS
+from keras_vit.data.tfds import PRESETS, Preset
 from keras_vit.files import replacing
 from keras_vit.runs import run_script
 from keras_vit.runs.reporting import finished
@@ -101,7 +101,7 @@ def final(recipe: Recipe, rate: float) -> Recipe:
     """
     parts = recipe.data
     splits = (parts.train_split, parts.validation_split, parts.test_split)
-    named = PRESETS.get(parts.name or "", {"splits": None})["splits"]
+    named = PRESETS.get(parts.name or "", Preset("")).splits
     whole: dict = {"validation_fraction": 0.0}
     if any(splits) or recipe.sweep.train_split or named:
         if not all(splits):

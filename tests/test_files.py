@@ -22,3 +22,12 @@ def test_a_failed_write_keeps_the_old_file(tmp_path):
             raise KeyboardInterrupt
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_two_writers_of_a_file_do_not_mix(tmp_path):
+    path = tmp_path / "result.json"
+    with replacing(path) as first, replacing(path) as second:
+        first.write_text("first")
+        second.write_text("second")
+    assert path.read_text() == "first"
+    assert [file.name for file in tmp_path.iterdir()] == ["result.json"]

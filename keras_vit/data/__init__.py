@@ -1,4 +1,4 @@
-"""Data: sources by name, splits, images, augmentation and batches."""
+"""Data sets, augmentation, and batches to train and to evaluate on."""
 
 from keras_vit.data.batches import (
     Share,
@@ -11,10 +11,9 @@ from keras_vit.data.config import (
     DataConfig,
     PreprocessingConfig,
 )
-from keras_vit.data.dataset import Dataset
-from keras_vit.data.examples import Examples
-from keras_vit.data.fit_stream import FitStream
-from keras_vit.data.opening import open_dataset
+from keras_vit.data.dataset import Dataset, Examples
+from keras_vit.data.loaders import FitStream
+from keras_vit.data.sources import open_dataset
 
 __all__ = [
     "AugmentationConfig",

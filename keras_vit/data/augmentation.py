@@ -1,354 +1,33 @@
-"""The 16 operations of RandAugment on one image, in TensorFlow.
+"""Augmentation of single images and of batches, in TensorFlow.
 
-RandAugment: arXiv 1909.13719. AugReg ("How to train your ViT?", arXiv
-2106.10270, section 3.3) used the 16 operations and the ranges of EfficientNet's
-code, which big_vision keeps in `pp/archive/autoaugment.py`: each of l times
-one operation is drawn, each as likely, and applied at the magnitude m, where
-10 is the whole range; the direction of rotations, shears and translations is
-drawn as well. RandAugment(2, 0) is therefore not the identity.
-
-Two things differ from that code. A threshold or a number of bits beyond the
-range of a byte (m above 10) leaves the image as it is, and grey images are
-taken too.
-
-Axes: H and W height and width, C channels.
+Axes: B images of a batch, H and W height and width, C channels, K classes.
 """
 
 import math
 from collections.abc import Callable
 
+import keras
+
 from keras_vit.data.config import AugmentationConfig
-from keras_vit.data.stateless import key, uniform
+from keras_vit.data.randaugment import rand_augment
+from keras_vit.data.seeds import key, uniform
 
-__all__ = [
-    "OPERATIONS",
-    "autocontrast",
-    "brightness",
-    "color",
-    "contrast",
-    "cutout",
-    "equalize",
-    "image_augmenter",
-    "invert",
-    "posterize",
-    "rand_augment",
-    "random_affine",
-    "random_flip",
-    "rotate",
-    "sharpness",
-    "shear_x",
-    "shear_y",
-    "solarize",
-    "solarize_add",
-    "translate_x",
-    "translate_y",
-]
-
-LEVELS = 256
-GREY = 128  # What comes into the image from outside.
-HALF = 128  # Levels below it are what solarize_add changes.
-
-
-def autocontrast(image, strength, where):
-    """Stretches each channel to the whole range."""
-    import tensorflow as tf
-
-    del strength, where
-    low = tf.cast(tf.reduce_min(image, axis=(0, 1)), tf.float32)  # (C,)
-    high = tf.cast(tf.reduce_max(image, axis=(0, 1)), tf.float32)  # (C,)
-    flat = high <= low
-    scale = 255.0 / tf.where(flat, 255.0, high - low)
-    offset = tf.where(flat, 0.0, -low * scale)
-    return _bytes(tf.cast(image, tf.float32) * scale + offset)
-
-
-def equalize(image, strength, where):
-    """Makes all levels of a channel about as frequent, by its histogram."""
-    import tensorflow as tf
-
-    del strength, where
-    channels = image.shape[-1]
-    levels = tf.cast(image, tf.int32) + tf.range(channels) * LEVELS
-    counts = tf.raw_ops.DenseBincount(
-        input=tf.reshape(levels, [-1]),
-        size=channels * LEVELS,
-        weights=tf.constant([], tf.int32),
-    )
-    counts = tf.reshape(counts, [channels, LEVELS])
-    # The brightest level that occurs is not counted.
-    brightest = tf.reduce_max(tf.where(counts > 0, tf.range(LEVELS), 0), axis=1)
-    last = tf.gather(counts, brightest, batch_dims=1)
-    step = (tf.reduce_sum(counts, axis=1) - last) // 255  # (C,)
-    divisor = tf.maximum(step, 1)[:, None]
-    below = tf.cumsum(counts, axis=1, exclusive=True)
-    table = (below + divisor // 2) // divisor  # (C, LEVELS)
-    # The lowest level stays 0, whatever the rounding.
-    table = tf.concat([tf.zeros([channels, 1], tf.int32), table[:, 1:]], 1)
-    table = tf.where(step[:, None] == 0, tf.range(LEVELS), table)
-    table = tf.cast(tf.clip_by_value(table, 0, 255), tf.uint8)
-    return tf.gather(tf.reshape(table, [-1]), levels)
-
-
-def invert(image, strength, where):
-    """Turns dark to bright."""
-    del strength, where
-    return 255 - image
-
-
-def posterize(image, strength, where):
-    """Keeps only the `strength` highest bits."""
-    import tensorflow as tf
-
-    del where
-    bits = min(strength, 8)
-    mask = (0xFF << (8 - bits)) & 0xFF
-    return tf.bitwise.bitwise_and(image, tf.constant(mask, tf.uint8))
-
-
-def solarize(image, strength, where):
-    """Inverts the levels from `strength` on."""
-    import tensorflow as tf
-
-    del where
-    if strength >= LEVELS:
-        return tf.identity(image)
-    return tf.where(image < strength, image, 255 - image)
-
-
-def solarize_add(image, strength, where):
-    """Makes the darker half brighter by `strength`."""
-    import tensorflow as tf
-
-    del where
-    strength = min(strength, 255)
-    # In bytes, which takes a quarter of the time: no sum exceeds 255.
-    added = tf.minimum(image, 255 - strength) + strength
-    return tf.where(image < HALF, added, image)
-
-
-def color(image, strength, where):
-    """Blends with the grey image."""
-    import tensorflow as tf
-
-    del where
-    if image.shape[-1] == 1:
-        return tf.identity(image)
-    return _blend(tf.image.rgb_to_grayscale(image), image, strength)
-
-
-def contrast(image, strength, where):
-    """Blends with the mean grey of the image."""
-    import tensorflow as tf
-
-    del where
-    grey = image if image.shape[-1] == 1 else tf.image.rgb_to_grayscale(image)
-    mean = tf.reduce_mean(tf.cast(grey, tf.float32))
-    return _blend(tf.floor(mean), image, strength)
-
-
-def brightness(image, strength, where):
-    """Blends with black."""
-    del where
-    return _blend(0.0, image, strength)
-
-
-def sharpness(image, strength, where):
-    """Blends with the smoothed image; the outermost pixels stay."""
-    import tensorflow as tf
-
-    del where
-    floats = tf.cast(image, tf.float32)
-    rows = floats[:-2] + floats[1:-1] + floats[2:]
-    nine = rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:]
-    inside = floats[1:-1, 1:-1]
-    smooth = tf.floor((nine + 4.0 * inside) / 13.0)
-    blended = _blend(smooth, inside, strength)
-    middle = tf.concat([image[1:-1, :1], blended, image[1:-1, -1:]], axis=1)
-    return tf.concat([image[:1], middle, image[-1:]], axis=0)
-
-
-def rotate(image, strength, where):
-    """Rotates about the middle by `strength` radians, either way."""
-    import tensorflow as tf
-
-    angle = _either(strength, where)
-    height, width = image.shape[0] - 1, image.shape[1] - 1
-    cosine, sine = tf.cos(angle), tf.sin(angle)
-    left = (width - (cosine * width - sine * height)) / 2
-    top = (height - (sine * width + cosine * height)) / 2
-    return _transform(image, [cosine, -sine, left, sine, cosine, top])
-
-
-def shear_x(image, strength, where):
-    """Shifts each row by `strength` pixels a row, either way."""
-    return _transform(image, [1, _either(strength, where), 0, 0, 1, 0])
-
-
-def shear_y(image, strength, where):
-    """Shifts each column by `strength` pixels a column, either way."""
-    return _transform(image, [1, 0, 0, _either(strength, where), 1, 0])
-
-
-def translate_x(image, strength, where):
-    """Shifts by `strength` pixels to the left or the right."""
-    return _transform(image, [1, 0, _either(strength, where), 0, 1, 0])
-
-
-def translate_y(image, strength, where):
-    """Shifts by `strength` pixels up or down."""
-    return _transform(image, [1, 0, 0, 0, 1, _either(strength, where)])
-
-
-def cutout(image, strength, where):
-    """Fills a square of twice `strength` pixels, which may reach outside."""
-    import tensorflow as tf
-
-    height, width = image.shape[:2]
-    centre = tf.cast(where * [height, width], tf.int32)
-    inside = [
-        (tf.range(side) >= middle - strength)
-        & (tf.range(side) < middle + strength)
-        for side, middle in zip(
-            (height, width), tf.unstack(centre), strict=True
-        )
-    ]
-    square = inside[0][:, None, None] & inside[1][None, :, None]
-    return tf.where(square, tf.constant(GREY, tf.uint8), image)
-
-
-def _either(strength, where):
-    """The strength with a sign that is drawn."""
-    import tensorflow as tf
-
-    return tf.where(where[0] < 0.5, -strength, strength)
-
-
-def _blend(degenerate, image, factor):
-    """Goes from one image towards another, or beyond it."""
-    import tensorflow as tf
-
-    degenerate = tf.cast(degenerate, tf.float32)
-    difference = tf.cast(image, tf.float32) - degenerate
-    return _bytes(degenerate + factor * difference)
-
-
-def _bytes(image):
-    import tensorflow as tf
-
-    return tf.cast(tf.clip_by_value(image, 0.0, 255.0), tf.uint8)
-
-
-def _transform(image, matrix):
-    """Takes each pixel (x, y) from where two rows of a matrix say."""
-    import tensorflow as tf
-
-    row = tf.stack([tf.cast(value, tf.float32) for value in [*matrix, 0, 0]])
-    return tf.raw_ops.ImageProjectiveTransformV3(
-        images=image[None],
-        transforms=row[None],
-        output_shape=image.shape[:2],
-        fill_value=float(GREY),
-        interpolation="NEAREST",
-        fill_mode="CONSTANT",
-    )[0]
-
-
-MAX_MAGNITUDE = 10.0
-
-
-def nothing(magnitude):
-    """The operation has no strength."""
-    del magnitude
-    return None
-
-
-def share_of(whole: float):
-    """The strength is a share of the whole at full magnitude."""
-    return lambda magnitude: magnitude / MAX_MAGNITUDE * whole
-
-
-def whole_share_of(whole: int):
-    """The same, rounded down."""
-    return lambda magnitude: int(magnitude / MAX_MAGNITUDE * whole)
-
-
-def enhancement(magnitude: float) -> float:
-    """Factor of a colour change; 1 is no change."""
-    return magnitude / MAX_MAGNITUDE * 1.8 + 0.1
-
-
-# In the order of the original: the function and how its strength comes of
-# the magnitude. Degrees, bits, grey levels and pixels are absolute.
-OPERATIONS = {
-    "AutoContrast": (autocontrast, nothing),
-    "Equalize": (equalize, nothing),
-    "Invert": (invert, nothing),
-    "Rotate": (rotate, share_of(math.radians(30))),
-    "Posterize": (posterize, whole_share_of(4)),
-    "Solarize": (solarize, whole_share_of(256)),
-    "Color": (color, enhancement),
-    "Contrast": (contrast, enhancement),
-    "Brightness": (brightness, enhancement),
-    "Sharpness": (sharpness, enhancement),
-    "ShearX": (shear_x, share_of(0.3)),
-    "ShearY": (shear_y, share_of(0.3)),
-    "TranslateX": (translate_x, share_of(100)),
-    "TranslateY": (translate_y, share_of(100)),
-    "Cutout": (cutout, whole_share_of(40)),
-    "SolarizeAdd": (solarize_add, whole_share_of(110)),
-}
-
-
-def rand_augment(image, key, *, num_layers: int = 2, magnitude: float = 10):
-    """Applies some of the 16 operations, one after the other.
-
-    Args:
-        image: tensor of shape (H, W, C) in [0, 255], C 1 or 3; fractions are
-            cut off.
-        key: int64 tensor of shape (2,).
-        num_layers: int, l, how many operations.
-        magnitude: float, m, their strength.
-
-    Returns:
-        uint8 tensor of the same shape.
-
-    Example:
-        >>> image = np.zeros((32, 32, 3), "uint8")
-        >>> rand_augment(image, key("rand_augment", 0, 0, 7)).shape
-        TensorShape([32, 32, 3])
-    """
-    import tensorflow as tf
-
-    image = tf.cast(image, tf.uint8)
-    draws = uniform((num_layers, 3), key)
-    for layer in range(num_layers):
-        chosen = tf.cast(draws[layer, 0] * len(OPERATIONS), tf.int32)
-        where = draws[layer, 1:]
-        branches = [
-            _branch(image, function, strength(magnitude), where)
-            for function, strength in OPERATIONS.values()
-        ]
-        image = tf.switch_case(chosen, branches)
-    return image
-
-
-def _branch(image, function, strength, where):
-    return lambda: function(image, strength, where)
+__all__ = ["batch_augmenter", "image_augmenter", "mixup", "rows_needed"]
 
 
 def image_augmenter(
     config: AugmentationConfig, *, flip: bool, seed: int
 ) -> Callable:
-    """Makes the function that varies one image.
+    """Makes the function that augments one image.
 
     Args:
-        config: an `AugmentationConfig`; what concerns batches is not used.
-        flip: bool, whether every second image is mirrored.
+        config: whose options of single images are used.
+        flip: bool, whether to mirror at random.
         seed: non-negative int.
 
     Returns:
         A function of an image (H, W, C), the epoch and the example, which
-        returns an image of the same shape and dtype.
+        returns an image of the same shape and dtype; uint8 after RandAugment.
     """
 
     def augment(image, epoch, example):
@@ -370,15 +49,7 @@ def image_augmenter(
 
 
 def random_flip(image, key):
-    """Mirrors every second image.
-
-    Args:
-        image: tensor of shape (H, W, C).
-        key: int64 tensor of shape (2,).
-
-    Returns:
-        Tensor of the same shape.
-    """
+    """Mirrors half of the images."""
     import tensorflow as tf
 
     return tf.cond(
@@ -387,47 +58,18 @@ def random_flip(image, key):
 
 
 def random_affine(image, config: AugmentationConfig, key):
-    """Shifts, rotates and zooms at random; what comes in is black.
+    """Shifts, rotates and zooms about the middle, and fills up with black.
 
-    Bilinear, about the middle; the same distribution as `RandomAffine`.
-
-    Args:
-        image: tensor of shape (H, W, C).
-        config: `shift`, `rotation` and `zoom` of it are used.
-        key: int64 tensor of shape (2,).
-
-    Returns:
-        Tensor of the same shape and dtype.
+    Bilinear; the same distribution as `RandomAffine`.
     """
     import tensorflow as tf
 
     down, right, angle, zoom = tf.unstack(2 * uniform((4,), key) - 1)
     height, width = image.shape[:2]
-    return affine(
-        image,
-        down=down * config.shift * height,
-        right=right * config.shift * width,
-        angle=angle * config.rotation * (3.141592653589793 / 180),
-        scale=1 + zoom * config.zoom,
-    )
-
-
-def affine(image, *, down, right, angle, scale):
-    """Rotates and scales about the middle, then shifts.
-
-    Args:
-        image: tensor of shape (H, W, C).
-        down: float, pixels.
-        right: float, pixels.
-        angle: float, radians, counter-clockwise.
-        scale: float, above 1 enlarges.
-
-    Returns:
-        Tensor of the same shape and dtype.
-    """
-    import tensorflow as tf
-
-    height, width = image.shape[:2]
+    down = down * config.shift * height  # Pixels.
+    right = right * config.shift * width
+    angle = angle * config.rotation * (math.pi / 180)  # Counter-clockwise.
+    scale = 1 + zoom * config.zoom
     middle_y, middle_x = (height - 1) / 2, (width - 1) / 2
     cosine, sine = tf.cos(angle) / scale, tf.sin(angle) / scale
     # Where a pixel (x, y) of the result comes from: the inverse map.
@@ -447,3 +89,195 @@ def affine(image, *, down, right, angle, scale):
     if image.dtype == tf.uint8:
         moved = tf.round(moved)
     return tf.cast(moved, image.dtype)
+
+
+def batch_augmenter(config: AugmentationConfig, seed: int) -> Callable:
+    """Makes the function that augments a batch.
+
+    Args:
+        config: whose options of batches are used.
+        seed: non-negative int.
+
+    Returns:
+        A function of images (B, H, W, C), labels (B, K) and the step, which
+        returns images, uint8 if nothing changed them and else float32, and
+        labels.
+
+    Raises:
+        ValueError: when the KerasCV layer does not exist, or KerasCV is not
+            installed.
+    """
+    layers = [
+        _with_step_seeds(make_layer(config), purpose, seed)
+        for purpose, (field, make_layer) in KERAS_LAYERS.items()
+        if getattr(config, field)
+    ]
+    if config.keras_cv:
+        layers.append(_keras_cv_layer(config))
+
+    def augment(images, labels, step):
+        for layer in layers:
+            images, labels = layer(images, labels, step)
+        if config.mixup_alpha:
+            mixup_key = key("mixup", seed, 0, step)
+            images, labels = mixup(
+                images, labels, mixup_key, alpha=config.mixup_alpha
+            )
+        return images, labels
+
+    return augment
+
+
+def rows_needed(
+    config: AugmentationConfig, rows: list[int], batch_size: int
+) -> list[int]:
+    """Which images of a batch must be read to augment some of them.
+
+    Augmented together, the images of `rows` become what they become in the
+    whole batch; what becomes of the others means nothing.
+
+    Args:
+        config: an `AugmentationConfig`.
+        rows: numbers of images in the batch.
+        batch_size: int, B.
+
+    Returns:
+        list of int, in ascending order.
+
+    Example:
+        >>> rows_needed(AugmentationConfig(mixup_alpha=0.2), [0, 1], 8)
+        [0, 1, 7]
+    """
+    mixing = [field for field, _ in KERAS_LAYERS.values()]
+    if config.keras_cv or any(getattr(config, field) for field in mixing):
+        return list(range(batch_size))
+    if config.mixup_alpha:
+        # In this order each one follows the one that it is mixed with.
+        before = [(row - 1) % batch_size for row in rows]
+        return sorted({*rows, *before})
+    return rows
+
+
+def mixup(images, labels, key, *, alpha: float):
+    """Mixes each image of a batch with the one before it.
+
+    As `get_mixup` in big_vision's `utils.py`: one weight for the batch, drawn
+    from Beta(alpha, alpha) and turned so that the image itself has the larger
+    part. Mixup: arXiv 1710.09412.
+
+    Args:
+        images: tensor of shape (B, H, W, C).
+        labels: float32 tensor of shape (B, K).
+        key: int64 tensor of shape (2,).
+        alpha: float above 0.
+
+    Returns:
+        Images and labels, float32.
+    """
+    import tensorflow as tf
+
+    # Two gamma variables make a beta variable.
+    gamma = tf.random.stateless_gamma((2,), key, tf.constant(alpha))
+    weight = gamma[0] / tf.reduce_sum(gamma)
+    weight = tf.maximum(weight, 1 - weight)
+
+    def mixed(values):
+        values = tf.cast(values, tf.float32)
+        return weight * values + (1 - weight) * tf.roll(values, 1, axis=0)
+
+    return mixed(images), mixed(labels)
+
+
+def _cutmix(config: AugmentationConfig):
+    # Keras draws the parameter of the Beta distribution from this range.
+    alpha = config.cutmix_alpha
+    return keras.layers.CutMix(factor=(alpha, alpha), dtype="float32")
+
+
+def _random_erasing(config: AugmentationConfig):
+    rate = config.random_erasing_rate
+    return keras.layers.RandomErasing(
+        factor=(rate, rate), value_range=(0, 255), dtype="float32"
+    )
+
+
+# Purpose to the field that switches it on, and the layer of Keras.
+KERAS_LAYERS = {
+    "random_erasing": ("random_erasing_rate", _random_erasing),
+    "cutmix": ("cutmix_alpha", _cutmix),
+}
+
+
+class _StepSeeds(keras.random.SeedGenerator):
+    """Seeds for a Keras layer that depend on the step alone.
+
+    Keras's own generator counts its calls in a variable, so that what a layer
+    does depends on the batches before.
+    """
+
+    def __init__(self, purpose, seed):
+        super().__init__(seed=0)
+        self.purpose = purpose
+        self.run_seed = seed
+        self.step = None
+        self.calls = 0
+
+    def begin(self, step):
+        self.step, self.calls = step, 0
+
+    def next(self, ordered=True):
+        import tensorflow as tf
+
+        del ordered
+        self.calls += 1
+        drawn = key(self.purpose, self.run_seed, self.calls, self.step)
+        # Keras's TensorFlow ops take seeds of two int32.
+        bounds = {"minval": None, "maxval": None, "dtype": tf.int32}
+        return tf.random.stateless_uniform((2,), drawn, **bounds)
+
+
+def _with_step_seeds(layer, purpose: str, seed: int) -> Callable:
+    """Runs a layer of Keras on the seeds of a step."""
+    import tensorflow as tf
+
+    seeds = _StepSeeds(purpose, seed)
+    # What Keras does itself where a layer is called inside tf.data.
+    layer.backend.set_backend("tensorflow")
+
+    def run(images, labels, step):
+        seeds.begin(step)
+        drawn = layer.get_random_transformation(
+            {"images": images, "labels": labels}, training=True, seed=seeds
+        )
+        images = layer.transform_images(images, drawn, training=True)
+        labels = layer.transform_labels(labels, drawn, training=True)
+        return tf.cast(images, tf.float32), labels
+
+    return run
+
+
+def _keras_cv_layer(config: AugmentationConfig) -> Callable:
+    try:
+        import keras_cv
+    except ImportError:
+        raise ValueError(
+            f"keras_cv={config.keras_cv!r} needs KerasCV: pip install "
+            '"keras-vision-transformer[cv]".'
+        ) from None
+    layer_class = getattr(keras_cv.layers, config.keras_cv or "", None)
+    if layer_class is None:
+        raise ValueError(
+            f"There is no layer keras_cv.layers.{config.keras_cv}; examples "
+            "are 'RandAugment', 'AugMix' and 'GridMask'."
+        )
+    layer = layer_class(dtype="float32", **(config.keras_cv_arguments or {}))
+
+    def run(images, labels, step):
+        import tensorflow as tf
+
+        del step
+        batch = {"images": tf.cast(images, tf.float32), "labels": labels}
+        batch = layer(batch, training=True)
+        return batch["images"], batch["labels"]
+
+    return run

@@ -1,4 +1,4 @@
-"""Which images of a batch a process reads, where several share the batches.
+"""Training and evaluation batches of images, read with tf.data.
 
 Axes: B images of a batch, H and W height and width, C channels, K classes.
 """
@@ -6,26 +6,29 @@ Axes: B images of a batch, H and W height and width, C channels, K classes.
 import dataclasses
 import logging
 
-from keras_vit.data.augmentation import image_augmenter
+from keras_vit.checks import check_size
+from keras_vit.data.augmentation import (
+    batch_augmenter,
+    image_augmenter,
+    rows_needed,
+)
 from keras_vit.data.config import AugmentationConfig, PreprocessingConfig
-from keras_vit.data.dataset import leave_accelerators
-from keras_vit.data.decoding import Geometry, image_reader, pair
-from keras_vit.data.examples import check_labels, label_vector
-from keras_vit.data.mixing import batch_augmenter, rows_needed
+from keras_vit.data.dataset import hide_accelerators
+from keras_vit.data.image_reader import Geometry, image_reader
 
 __all__ = [
     "Share",
     "TrainingStream",
-    "chosen_rows",
     "evaluation_batches",
-    "picked",
     "training_stream",
 ]
+
+LOGGER = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-    """One of the equal shares of every batch.
+    """The share of every batch that one of several processes reads.
 
     Args:
         index: int, which one.
@@ -45,13 +48,7 @@ class Share:
     parts: int = 1
 
     def size(self, batch_size: int) -> int:
-        """Number of images of the share.
-
-        Args:
-            batch_size: int, B, images of the whole batch.
-
-        Returns:
-            int.
+        """Number of images of the share, of a batch of B.
 
         Raises:
             ValueError: when a batch cannot be cut into equal shares.
@@ -65,17 +62,7 @@ class Share:
         return batch_size // self.count
 
     def rows(self, batch_size: int) -> list[int]:
-        """Numbers of the images of the share in the whole batch.
-
-        Args:
-            batch_size: int, B.
-
-        Returns:
-            list of int, in ascending order.
-
-        Raises:
-            ValueError: see `size`.
-        """
+        """Numbers of the images of the share in a batch of B, ascending."""
         part = batch_size // self.parts
         each = self.size(batch_size) // self.parts
         first = self.index * each
@@ -84,53 +71,6 @@ class Share:
             for start in range(0, batch_size, part)
             for i in range(each)
         ]
-
-
-def chosen_rows(records, rows: list[int], batch_size: int):
-    """Keeps some of the images of each batch, before they are decoded.
-
-    Args:
-        records: tf.data.Dataset of single images; the first one begins a
-            batch.
-        rows: list of int, their numbers in the batch.
-        batch_size: int, B.
-
-    Returns:
-        tf.data.Dataset.
-    """
-    import tensorflow as tf
-
-    if len(rows) == batch_size:
-        return records
-    wanted = tf.reduce_any(
-        tf.range(batch_size)[:, None] == tf.constant(rows), axis=1
-    )  # (B,)
-    return (
-        records.enumerate()
-        .filter(lambda number, _: wanted[number % batch_size])
-        .map(lambda _, record: record)
-    )
-
-
-def picked(values, read: list[int], rows: list[int]):
-    """Keeps the images of a share, of those that were read for it.
-
-    Args:
-        values: tensor of shape (len(read), ...).
-        read: list of int, the rows of the batch that it has.
-        rows: list of int, those of the share.
-
-    Returns:
-        Tensor of shape (len(rows), ...), which is then known.
-    """
-    import tensorflow as tf
-
-    if read != rows:
-        values = tf.gather(values, [read.index(row) for row in rows])
-    return tf.ensure_shape(values, [len(rows), *values.shape[1:]])
-
-
-LOGGER = logging.getLogger(__name__)
 
 
 def training_stream(
@@ -177,12 +117,14 @@ def training_stream(
         ...     shuffle=False,
         ... )
     """
-    leave_accelerators()
+    hide_accelerators()
     return TrainingStream(
         examples,
         num_classes,
         Geometry(
-            pair(image_size), channels, preprocessing or PreprocessingConfig()
+            check_size("image_size", image_size),
+            channels,
+            preprocessing or PreprocessingConfig(),
         ),
         augmentation or AugmentationConfig(),
         batch_size=batch_size,
@@ -194,31 +136,19 @@ def training_stream(
 class TrainingStream:
     """The training batches of a split, from any step on.
 
-    Batch i depends on i and the seed alone, so that a run which continues at
+    Batch i depends on i and the seed alone, so that a run that resumes at
     batch i sees what an uninterrupted run sees. Each epoch has its own order
-    and skips the images that fill no batch at its end, others each time.
+    and leaves out the images at its end that do not fill a batch.
 
-    A share is as in the whole batch, but where images cannot be read. It alone
-    is decoded, with what Mixup adds; for CutMix, erasing and KerasCV, all is.
+    The images of a share are those of the whole batch, except where images
+    cannot be read. Only the share is decoded, with the images that Mixup adds;
+    CutMix, random erasing and KerasCV need the whole batch.
 
-    Args:
-        examples: an `Examples` or a `StreamedExamples`.
-        num_classes: int, K.
-        geometry: a `Geometry`.
-        augmentation: an `AugmentationConfig`.
-        batch_size: int, B.
-        seed: non-negative int.
-        share: a `Share`.
+    Made by `training_stream`, which says more of the arguments.
 
     Attributes:
         steps_per_epoch: int, batches in an epoch.
         skipped: set of the names of images that could not be read so far.
-
-    Raises:
-        ValueError: see `training_stream`.
-
-    Example:
-        See `training_stream`.
     """
 
     def __init__(
@@ -238,7 +168,7 @@ class TrainingStream:
                 "training images, which must fill a batch. Choose a "
                 f"batch_size from 1 to {len(examples)}."
             )
-        check_labels(examples.labels, num_classes, examples.source)
+        _check_labels(examples.labels, num_classes, examples.source)
         self.examples = examples
         self.num_classes = num_classes
         self.geometry = geometry
@@ -249,10 +179,10 @@ class TrainingStream:
         self.steps_per_epoch = len(examples) // batch_size
         self.skipped = set()
         self.rows = share.rows(batch_size)
-        self.read = rows_needed(augmentation, self.rows, batch_size)
+        self.read_rows = rows_needed(augmentation, self.rows, batch_size)
 
     def from_step(self, step: int):
-        """The batches from one on; none before it are decoded.
+        """The batches from step `step` on; none before it are decoded.
 
         Args:
             step: int, counted from the first batch of the first epoch.
@@ -271,24 +201,18 @@ class TrainingStream:
             "num_parallel_calls": tf.data.AUTOTUNE,
             "deterministic": True,
         }
-        records = chosen_rows(records, self.read, self.batch_size)
-        # Its branches are tf.cond's: to look for Python's takes seconds.
+        records = _keep_rows(records, self.read_rows, self.batch_size)
+        # AutoGraph would search it for Python's branches, which takes seconds;
+        # it has tf.cond's.
         image = tf.autograph.experimental.do_not_convert(self._image())
         images = records.map(image, **parallel)
-        batches = images.batch(len(self.read), drop_remainder=True)
+        batches = images.batch(len(self.read_rows), drop_remainder=True)
         steps = tf.data.Dataset.range(step, tf.int64.max)
         batches = tf.data.Dataset.zip((batches, steps))
         return batches.map(self._batch(), **parallel).prefetch(tf.data.AUTOTUNE)
 
     def names_of(self, step: int) -> list[str]:
-        """Names the images of a batch, for messages.
-
-        Args:
-            step: int, as for `from_step`.
-
-        Returns:
-            list of B str.
-        """
+        """Names of the B images of a batch, for messages."""
         return self.examples.names_in(
             take=self.batch_size, **self._position(step)
         )
@@ -312,7 +236,7 @@ class TrainingStream:
             epoch, example = record["epoch"], record["example"]
             return {
                 "image": augment(result, epoch, example),
-                "label": label_vector(record["label"], self.num_classes),
+                "label": _one_hot(record["label"], self.num_classes),
                 "readable": readable,
                 "example": example,
             }
@@ -328,24 +252,26 @@ class TrainingStream:
             records = tf.cond(
                 tf.reduce_all(records["readable"]),
                 lambda: records,
-                lambda: self._replaced(records),
+                lambda: self._replace_unread(records),
             )
-            varied = augment(records["image"], records["label"], step)
+            augmented = augment(records["image"], records["label"], step)
             size = (*self.geometry.image_size, self.geometry.channels)
-            images, labels = (picked(x, self.read, self.rows) for x in varied)
+            images, labels = (
+                _rows_of(x, self.read_rows, self.rows) for x in augmented
+            )
             images = tf.ensure_shape(images, (None, *size))
             return images, tf.ensure_shape(labels, (None, self.num_classes))
 
         return batch
 
-    def _replaced(self, records):
-        """Puts the next image that was read in place of one that was not."""
+    def _replace_unread(self, records):
+        """Replaces each image that was not read by the next one that was."""
         import tensorflow as tf
 
         readable = records["readable"]
         unread = tf.boolean_mask(records["example"], ~readable)
         counted = tf.numpy_function(self._count_skipped, [unread], tf.int64)
-        size = len(self.read)
+        size = len(self.read_rows)
         place = tf.range(size)
         ahead = (place[None] - place[:, None]) % size  # (B, B)
         source = tf.argmin(tf.where(readable[None], ahead, size), axis=1)
@@ -387,9 +313,9 @@ def evaluation_batches(
         A `tf.data.Dataset` of images, uint8 or float32 (B, H, W, C) in
         [0, 255]; labels, int32 (B,), or (B, K) where an image may have any
         number of classes; and mask, bool (B,). The last batch is padded with
-        black images of label 0, at which the mask is False; so it is at
-        images that cannot be read, where these are skipped. Each share has as
-        many batches as the others.
+        black images of label 0. The mask is False for these, and for images
+        that cannot be read where they are skipped. All shares have the same
+        number of batches.
 
     Raises:
         ValueError: when there are no images, or sizes do not fit.
@@ -409,9 +335,9 @@ def evaluation_batches(
             f"{len(examples)} images of {examples.source}, "
             f"batch_size={batch_size}."
         )
-    leave_accelerators()
+    hide_accelerators()
     config = preprocessing or PreprocessingConfig()
-    geometry = Geometry(pair(image_size), channels, config)
+    geometry = Geometry(check_size("image_size", image_size), channels, config)
     read = image_reader(examples, config.evaluation, geometry)
 
     def image(record):
@@ -420,7 +346,7 @@ def evaluation_batches(
 
     rows = (share or Share()).rows(batch_size)
     batches = _padded(
-        chosen_rows(examples.in_order(), rows, batch_size).map(
+        _keep_rows(examples.in_order(), rows, batch_size).map(
             image, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
         ),
         len(rows),
@@ -460,3 +386,58 @@ def _empty(element_spec):
     return tf.data.Dataset.from_tensors(
         tuple(tf.zeros(spec.shape, spec.dtype) for spec in element_spec)
     )
+
+
+def _one_hot(label, num_classes: int):
+    """float32 (K,) of a class, or of the vector of several classes."""
+    import tensorflow as tf
+
+    if label.shape.rank:
+        return tf.cast(label, tf.float32)
+    return tf.one_hot(label, num_classes)
+
+
+def _check_labels(labels, num_classes: int, source: str) -> None:
+    if labels is None:
+        return  # Those of a stream are only known when they are read.
+    if labels.ndim == 2:
+        if labels.shape[1] != num_classes:
+            raise ValueError(
+                f"The labels of {source} have {labels.shape[1]} classes, "
+                f"the model has {num_classes}."
+            )
+        return
+    wrong = (labels < 0) | (labels >= num_classes)
+    if wrong.any():
+        first = int(wrong.argmax())
+        raise ValueError(
+            f"{source} has labels outside of 0 to {num_classes - 1}: "
+            f"{wrong.sum()} of {len(labels)}, the first one is "
+            f"{labels[first]} of image {first}. Correct them, or the number "
+            "of classes."
+        )
+
+
+def _keep_rows(records, rows: list[int], batch_size: int):
+    """Keeps some rows of each batch of single images, before decoding."""
+    import tensorflow as tf
+
+    if len(rows) == batch_size:
+        return records
+    wanted = tf.reduce_any(
+        tf.range(batch_size)[:, None] == tf.constant(rows), axis=1
+    )  # (B,)
+    return (
+        records.enumerate()
+        .filter(lambda number, _: wanted[number % batch_size])
+        .map(lambda _, record: record)
+    )
+
+
+def _rows_of(values, read_rows: list[int], rows: list[int]):
+    """Keeps the rows of a share, of those that were read for it."""
+    import tensorflow as tf
+
+    if read_rows != rows:
+        values = tf.gather(values, [read_rows.index(row) for row in rows])
+    return tf.ensure_shape(values, [len(rows), *values.shape[1:]])

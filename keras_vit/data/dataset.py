@@ -1,22 +1,39 @@
-"""What every data source is turned into: three splits and the class names."""
+"""Images and labels, in memory or in files, and how they are split.
+
+Axes: N images, H and W height and width, C channels, K classes.
+"""
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
+from keras_vit.checks import check_choice
+from keras_vit.data.seeds import order, seeded_order
+
 __all__ = [
     "Dataset",
+    "Examples",
+    "StreamedExamples",
+    "Subset",
+    "complete",
     "cut",
-    "leave_accelerators",
+    "hide_accelerators",
     "stratified_split",
 ]
+
+KINDS = ("array", "encoded", "path")
+# Of TFRecord files: how many are read at a time, and how many images of one
+# before the next.
+OPEN_FILES = 16
+BLOCK = 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """A data set, split into what is learned from, chosen on and reported.
+    """A training, a validation and a test split, and the class names.
 
     Args:
         train: the images that the weights are fitted to.
@@ -36,12 +53,374 @@ class Dataset:
     skipped: tuple[str, ...] = ()
 
 
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """Images in memory, or their paths, with their labels.
+
+    Args:
+        contents: uint8 array of shape (N, H, W, C); or array of N objects:
+            encoded images (bytes), or paths of images (str).
+        labels: int32 array of shape (N,); or uint8 of shape (N, K), with a 1
+            for each class of an image that has several or none.
+        kind: "array", "encoded" or "path", what `contents` holds.
+        source: name of the data and the split, for messages.
+        numbers: int array of shape (N,), the number of each image in the
+            source; None for all in order.
+        on_broken_image: "stop" or "skip", see `DataConfig`.
+
+    Raises:
+        ValueError: when kind, contents and labels do not fit together.
+
+    Example:
+        >>> images = np.zeros((2, 8, 8, 1), "uint8")
+        >>> examples = Examples(images, np.array([0, 1]), source="zeros")
+        >>> len(examples), examples.name_of(1)
+        (2, 'zeros[1]')
+    """
+
+    contents: np.ndarray
+    labels: np.ndarray
+    kind: str = "array"
+    source: str = "image"
+    numbers: np.ndarray | None = None
+    on_broken_image: str = "stop"
+
+    def __post_init__(self):
+        check_choice("kind", self.kind, KINDS)
+        shape, dtype = self.contents.shape, self.contents.dtype
+        if self.kind == "array" and (len(shape) != 4 or dtype != np.uint8):
+            raise ValueError(
+                "Images must be a uint8 array of shape (N, height, width, "
+                f"channels). Received: {dtype} of shape {shape}."
+            )
+        if len(self.labels) != len(self.contents):
+            raise ValueError(
+                "There must be one label per image. Received: labels of shape "
+                f"{self.labels.shape} for {len(self.contents)} images."
+            )
+
+    def __len__(self) -> int:
+        return len(self.contents)
+
+    def name_of(self, example: int) -> str:
+        """The path of an image (0 to N - 1), or its number in the source."""
+        if self.kind == "path":
+            return str(self.contents[example])
+        return f"{self.source}[{self._numbers()[example]}]"
+
+    def subset(self, examples: Sequence[int] | np.ndarray) -> "Examples":
+        """The images of some numbers, 0 to N - 1; they keep their names."""
+        return dataclasses.replace(
+            self,
+            contents=self.contents[examples],
+            labels=self.labels[examples],
+            numbers=self._numbers()[examples],
+        )
+
+    def in_order(self):
+        """Reads all images once, in order.
+
+        Returns:
+            A `tf.data.Dataset` of dictionaries: "epoch" (0), "example",
+            "number" (of the source), "content" and "label".
+        """
+        import tensorflow as tf
+
+        zero = tf.constant(0, tf.int64)
+        numbers = tf.data.Dataset.range(len(self))
+        return numbers.map(lambda example: (zero, example)).map(self._fetch())
+
+    def shuffled(self, *, seed: int, epoch: int, per_epoch: int, skip: int):
+        """Reads all epochs from one on, each in its own order.
+
+        Args:
+            seed: non-negative int.
+            epoch: int, the first one.
+            per_epoch: int, images of an epoch that are used, at most N.
+            skip: int, images of the first epoch to leave out.
+
+        Returns:
+            An endless `tf.data.Dataset` of dictionaries as of `in_order`.
+        """
+        import tensorflow as tf
+
+        def of_epoch(number):
+            epoch_order = seeded_order(seed, number, len(self))[:per_epoch]
+            return tf.data.Dataset.from_tensor_slices(epoch_order).map(
+                lambda example: (number, example)
+            )
+
+        epochs = tf.data.Dataset.range(epoch, tf.int64.max)
+        return epochs.flat_map(of_epoch).skip(skip).map(self._fetch())
+
+    def names_in(self, *, seed: int, epoch: int, skip: int, take: int):
+        """Names of `take` images after `skip` ones of a shuffled epoch."""
+        used = order(seed, epoch, len(self))[skip : skip + take]
+        return [self.name_of(example) for example in used]
+
+    def _numbers(self):
+        return np.arange(len(self)) if self.numbers is None else self.numbers
+
+    def _fetch(self):
+        import tensorflow as tf
+
+        # On the host: a GPU would fill up with the images.
+        with tf.device("CPU"):
+            contents = tf.constant(
+                self.contents
+                if self.kind == "array"
+                else self.contents.tolist()
+            )
+            labels = tf.constant(self.labels)
+            numbers = tf.constant(self._numbers(), tf.int64)
+        return lambda epoch, example: {
+            "epoch": epoch,
+            "example": example,
+            "number": tf.gather(numbers, example),
+            "content": tf.gather(contents, example),
+            "label": tf.gather(labels, example),
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamedExamples:
+    """Images and labels in TFRecord files, for splits too large for memory.
+
+    Has the methods of `Examples`, but `between` in place of `subset`. Each
+    epoch reads the files in an order of its own, several at a time, and
+    shuffles within a buffer of undecoded images. Continuing inside an epoch
+    reads the images before once more, without decoding them.
+
+    Args:
+        files: paths of the files.
+        starts: int array, images to leave out at the start of each file.
+        sizes: int array, images to use of each file.
+        parse: function from a serialised example, a string scalar, to the
+            encoded image and the label.
+        source: name of the data and the split, for messages.
+        shuffle_buffer: int, images.
+        on_broken_image: "stop" or "skip", see `DataConfig`.
+        first: int, number of the first image in the split.
+
+    Attributes:
+        labels: None; those of a stream are only known when they are read.
+    """
+
+    files: np.ndarray
+    starts: np.ndarray
+    sizes: np.ndarray
+    parse: Callable
+    source: str = "image"
+    shuffle_buffer: int = 50_000
+    on_broken_image: str = "stop"
+    first: int = 0
+    kind: str = "encoded"
+    labels: None = None
+
+    def __len__(self) -> int:
+        return int(self.sizes.sum())
+
+    def name_of(self, example: int) -> str:
+        return f"{self.source}[{self.first + example}]"
+
+    def between(self, start: int, stop: int) -> "StreamedExamples":
+        """Images start to stop - 1; they keep their names."""
+        ends = np.cumsum(self.sizes)
+        low = np.clip(start - (ends - self.sizes), 0, self.sizes)
+        high = np.clip(stop - (ends - self.sizes), 0, self.sizes)
+        kept = high > low
+        return dataclasses.replace(
+            self,
+            files=self.files[kept],
+            starts=(self.starts + low)[kept],
+            sizes=(high - low)[kept],
+            first=self.first + start,
+        )
+
+    def in_order(self):
+        import tensorflow as tf
+
+        zero = tf.constant(0, tf.int64)
+        files = tf.data.Dataset.range(len(self.files))
+        records = files.flat_map(self._reader())
+        return records.map(lambda *record: self._parsed(zero, *record))
+
+    def shuffled(self, *, seed: int, epoch: int, per_epoch: int, skip: int):
+        import tensorflow as tf
+
+        read = self._reader()
+
+        def of_epoch(number):
+            # Sets the seed of this graph, so that the seed of the process has
+            # no effect; not to 0, which TensorFlow would compare with the
+            # other seed, a tensor.
+            tf.compat.v1.set_random_seed(1)
+            file_order = seeded_order(seed, number, len(self.files))
+            return (
+                tf.data.Dataset.from_tensor_slices(file_order)
+                .interleave(
+                    read,
+                    cycle_length=OPEN_FILES,
+                    block_length=BLOCK,
+                    num_parallel_calls=tf.data.AUTOTUNE,
+                    deterministic=True,
+                )
+                .shuffle(
+                    min(self.shuffle_buffer, len(self)),
+                    seed=seed * 2**23 + number,
+                    reshuffle_each_iteration=False,
+                )
+                .take(per_epoch)
+                .map(lambda *record: (number, *record))
+            )
+
+        epochs = tf.data.Dataset.range(epoch, tf.int64.max)
+        return epochs.flat_map(of_epoch).skip(skip).map(self._parsed)
+
+    def names_in(self, *, seed: int, epoch: int, skip: int, take: int):
+        """As `Examples.names_in`; reads the files to find them."""
+        records = self.shuffled(
+            seed=seed, epoch=epoch, per_epoch=len(self), skip=skip
+        )
+        return [
+            self.name_of(int(record["example"]))
+            for record in records.take(take)
+        ]
+
+    def _reader(self):
+        """A function of the number of a file: its (example, serialised)."""
+        import tensorflow as tf
+
+        files = tf.constant(self.files.tolist())
+        starts = tf.constant(self.starts, tf.int64)
+        sizes = tf.constant(self.sizes, tf.int64)
+        firsts = tf.cumsum(sizes, exclusive=True)
+
+        def read(file):
+            records = tf.data.TFRecordDataset(files[file])
+            records = records.skip(starts[file]).take(sizes[file])
+            return records.enumerate(start=firsts[file])
+
+        return read
+
+    def _parsed(self, epoch, example, serialised):
+        content, label = self.parse(serialised)
+        return {
+            "epoch": epoch,
+            "example": example,
+            "number": example + self.first,
+            "content": content,
+            "label": label,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Subset:
+    """Some of the examples, to be read in their order for an evaluation.
+
+    Args:
+        examples: an `Examples` or a `StreamedExamples`.
+        numbers: integer array, which of them.
+    """
+
+    examples: Any
+    numbers: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getattr__(self, name: str):
+        return getattr(self.examples, name)
+
+    def in_order(self):
+        import tensorflow as tf
+
+        wanted = np.zeros(len(self.examples), bool)
+        wanted[self.numbers] = True
+        is_wanted = tf.constant(wanted)
+        return self.examples.in_order().filter(
+            lambda record: tf.gather(is_wanted, record["example"])
+        )
+
+
+def complete(parts: Sequence, config) -> list:
+    """Cuts the missing parts off the training images.
+
+    Args:
+        parts: training, validation and test images, of which the last two
+            may be None.
+        config: the `DataConfig` with their fractions and the seed.
+
+    Returns:
+        The three; None where the fraction is 0.
+    """
+    train, validation, test = parts
+    left, validation_cut, test_cut = cut(
+        train,
+        validation_fraction=0.0 if validation else config.validation_fraction,
+        test_fraction=0.0 if test else config.test_fraction,
+        seed=config.split_seed,
+    )
+    return [left, validation or validation_cut, test or test_cut]
+
+
+def cut(
+    examples, *, validation_fraction: float, test_fraction: float, seed: int
+) -> tuple:
+    """Cuts off validation and test images, the same share of each class.
+
+    Args:
+        examples: an `Examples`; or a `StreamedExamples`, whose last images
+            are cut off.
+        validation_fraction: float in [0, 1), 0 for none.
+        test_fraction: float in [0, 1), 0 for none.
+        seed: int; the same seed gives the same cut.
+
+    Returns:
+        Training, validation and test images; None where the fraction is 0.
+
+    Raises:
+        ValueError: when a class has too few images.
+    """
+    fractions = {
+        "validation_fraction": validation_fraction,
+        "test_fraction": test_fraction,
+    }
+    if not any(fractions.values()):
+        return examples, None, None
+    if examples.labels is None:
+        return _cut_by_position(examples, **fractions)
+    try:
+        parts = stratified_split(examples.labels, seed=seed, **fractions)
+    except ValueError as error:
+        raise ValueError(
+            f"The {len(examples)} images of {examples.source} cannot be cut "
+            f"with validation_fraction={validation_fraction} and "
+            f"test_fraction={test_fraction}: {error} Add images, choose other "
+            "fractions, or give the parts yourself."
+        ) from error
+    train, validation, test = (
+        examples.subset(part) if len(part) else None for part in parts
+    )
+    return train, validation, test
+
+
+def _cut_by_position(
+    examples, validation_fraction: float, test_fraction: float
+):
+    size = len(examples)
+    num_test = round(test_fraction * size)
+    num_train = size - num_test - round(validation_fraction * size)
+    bounds = [0, num_train, size - num_test, size]
+    train, validation, test = (
+        examples.between(start, stop) if stop > start else None
+        for start, stop in zip(bounds, bounds[1:], strict=False)
+    )
+    return train, validation, test
+
+
 def stratified_split(
-    labels,
-    *,
-    validation_fraction: float,
-    test_fraction: float,
-    seed: int,
+    labels, *, validation_fraction: float, test_fraction: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Splits at random, each part with the same share of every class.
 
@@ -58,14 +437,6 @@ def stratified_split(
     Raises:
         ValueError: by scikit-learn, when a part is too small to hold every
             class.
-
-    Example:
-        >>> labels = np.repeat([0, 1], 50)
-        >>> train, validation, test = stratified_split(
-        ...     labels, validation_fraction=0.1, test_fraction=0.2, seed=0
-        ... )
-        >>> len(train), len(validation), len(test)
-        (70, 10, 20)
     """
     labels = np.asarray(labels)
     num_validation = round(validation_fraction * len(labels))
@@ -86,75 +457,10 @@ def _cut_off(indices, labels, size: int, seed: int):
     )
 
 
-def cut(
-    examples,
-    *,
-    validation_fraction: float,
-    test_fraction: float,
-    seed: int,
-) -> tuple:
-    """Cuts validation and test images off, each class with its share.
+def hide_accelerators() -> None:
+    """Hides the GPUs from TensorFlow where another backend computes.
 
-    Args:
-        examples: an `Examples`; or a `StreamedExamples`, whose last images
-            are cut off.
-        validation_fraction: float in [0, 1), 0 for none.
-        test_fraction: float in [0, 1), 0 for none.
-        seed: int; the same seed gives the same cut.
-
-    Returns:
-        Training, validation and test images; None where the fraction is 0.
-
-    Raises:
-        ValueError: when a class has too few images.
-    """
-    if not (validation_fraction or test_fraction):
-        return examples, None, None
-    if examples.labels is None:
-        return _cut_by_position(examples, validation_fraction, test_fraction)
-    try:
-        parts = stratified_split(
-            examples.labels,
-            validation_fraction=validation_fraction,
-            test_fraction=test_fraction,
-            seed=seed,
-        )
-    except ValueError as error:
-        raise ValueError(
-            f"The {len(examples)} images of {examples.source} cannot be cut "
-            f"with validation_fraction={validation_fraction} and "
-            f"test_fraction={test_fraction}: {error} Add images, choose other "
-            "fractions, or give the parts yourself."
-        ) from error
-    train, validation, test = (
-        examples.subset(part) if len(part) else None for part in parts
-    )
-    return train, validation, test
-
-
-def _cut_by_position(
-    examples, validation_fraction: float, test_fraction: float
-):
-    size = len(examples)
-    num_test = round(test_fraction * size)
-    num_train = size - num_test - round(validation_fraction * size)
-    bounds = [(0, num_train), (num_train, size - num_test)]
-    bounds.append((size - num_test, size))
-    train, validation, test = (
-        examples.between(start, stop) if stop > start else None
-        for start, stop in bounds
-    )
-    return train, validation, test
-
-
-def leave_accelerators() -> None:
-    """Keeps TensorFlow, where another backend computes, to the processors.
-
-    It would take the memory of the GPUs as soon as it starts. Where it has
-    started, it is left as it is.
-
-    Example:
-        >>> leave_accelerators()  # before the first tensor of TensorFlow
+    It would take all of their memory as soon as it starts.
     """
     if keras.backend.backend() == "tensorflow":
         return
@@ -163,4 +469,4 @@ def leave_accelerators() -> None:
     try:
         tf.config.set_visible_devices([], "GPU")
     except RuntimeError:
-        pass  # Its devices cannot be changed after the start.
+        pass  # It has started; its devices cannot be changed any more.

@@ -1,67 +1,68 @@
-"""Data sets by short names, with the splits of the papers.
+"""Data sets of tensorflow-datasets by name, with the splits of the papers.
 
-Dictionaries are read, never `as_supervised`, which gives no label or the
+Features are read by name, never `as_supervised`, which gives no label or the
 wrong one for several data sets.
-
-Axes: N images, H and W height and width, C channels, K classes.
 """
 
+import contextlib
 import difflib
+import io
 import math
 import os
+import pathlib
+import tempfile
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from keras_vit.data.config import DataConfig
-from keras_vit.data.dataset import Dataset, cut
-from keras_vit.data.digits_builder import digits_builder
-from keras_vit.data.examples import Examples
-from keras_vit.data.record_files import StreamedExamples
+from keras_vit.data.dataset import (
+    Dataset,
+    Examples,
+    StreamedExamples,
+    complete,
+)
 
 __all__ = [
-    "check_feature",
+    "PRESETS",
+    "Preset",
+    "digits_builder",
     "named_builder",
     "open_tfds",
     "prepare",
     "read_split",
 ]
 
+
+class Preset(NamedTuple):
+    """A name of tensorflow-datasets and the three splits, None to cut them."""
+
+    tfds_name: str
+    splits: tuple[str, str, str | None] | None = None
+
+
 PRESETS = {
-    "digits": {"tfds_name": "keras_vit_digits", "splits": None},
-    "cifar10": {
-        "tfds_name": "cifar10",
-        "splits": ("train[:98%]", "train[98%:]", "test"),
-    },
-    "cifar100": {
-        "tfds_name": "cifar100",
-        "splits": ("train[:98%]", "train[98%:]", "test"),
-    },
-    "oxford_iiit_pet": {
-        "tfds_name": "oxford_iiit_pet",
-        "splits": ("train[:90%]", "train[90%:]", "test"),
-    },
-    "oxford_flowers102": {
-        "tfds_name": "oxford_flowers102",
-        "splits": ("train[:90%]", "train[90%:]", "test"),
-    },
-    "imagenet2012": {
-        "tfds_name": "imagenet2012",
-        "splits": ("train[:99%]", "train[99%:]", "validation"),
-    },
-    "imagenette": {
-        "tfds_name": "imagenette/full-size-v2",
-        "splits": ("train[:90%]", "train[90%:]", "validation"),
-    },
+    "digits": Preset("keras_vit_digits"),
+    "cifar10": Preset("cifar10", ("train[:98%]", "train[98%:]", "test")),
+    "cifar100": Preset("cifar100", ("train[:98%]", "train[98%:]", "test")),
+    "oxford_iiit_pet": Preset(
+        "oxford_iiit_pet", ("train[:90%]", "train[90%:]", "test")
+    ),
+    "oxford_flowers102": Preset(
+        "oxford_flowers102", ("train[:90%]", "train[90%:]", "test")
+    ),
+    "imagenet2012": Preset(
+        "imagenet2012", ("train[:99%]", "train[99%:]", "validation")
+    ),
+    "imagenette": Preset(
+        "imagenette/full-size-v2", ("train[:90%]", "train[90%:]", "validation")
+    ),
     # Not in tensorflow-datasets: the user prepares it under this name.
-    "imagenet21k": {
-        "tfds_name": "imagenet21k",
-        "splits": ("full[51200:]", "full[:51200]", None),
-    },
+    "imagenet21k": Preset(
+        "imagenet21k", ("full[51200:]", "full[:51200]", None)
+    ),
 }
-
-
-NUM_SUGGESTIONS = 5
 IMAGENET21K = (
     "ImageNet-21k is not in tensorflow-datasets: register at "
     "https://image-net.org, download the winter 2021 release, and prepare it "
@@ -69,6 +70,74 @@ IMAGENET21K = (
     "image and label in {folder} (https://www.tensorflow.org/datasets/"
     "add_dataset). Or give its folder of classes as folder=."
 )
+NUM_SUGGESTIONS = 5
+DIGITS, DIGITS_VERSION = PRESETS["digits"].tfds_name, "1.0.0"
+BRIGHTEST = 16  # Of the 17 grey levels of the digits, 0 to 16.
+
+
+def open_tfds(config: DataConfig) -> Dataset:
+    """Opens a data set by its name, and downloads it if it is not there.
+
+    Args:
+        config: a `DataConfig` with a name.
+
+    Returns:
+        A `Dataset`; splits up to memory_limit_mib are in memory.
+
+    Raises:
+        ValueError: for an unknown name, data that cannot be got, an unknown
+            feature or split.
+    """
+    name = config.name or ""
+    preset = PRESETS.get(name, Preset(name))
+    if name == "digits":
+        builder = digits_builder(config.data_dir)
+    else:
+        builder = named_builder(preset.tfds_name, config.data_dir)
+        prepare(builder, download=config.download)
+    features = builder.info.features
+    for field in ("image_key", "label_key"):
+        if getattr(config, field) not in features:
+            raise ValueError(
+                f"{builder.info.full_name} has no feature {field}="
+                f"{getattr(config, field)!r}. Its features are "
+                f"{', '.join(map(repr, features))}."
+            )
+    given = (config.train_split, config.validation_split, config.test_split)
+    splits = given if any(given) else preset.splits
+    parts = [
+        split and read_split(builder, config, split)
+        for split in splits or _known_splits(builder.info.splits)
+    ]
+    if not splits:
+        parts = complete(parts, config)
+    names = _class_names(features[config.label_key], parts)
+    return Dataset(*parts, class_names=names, name=name)
+
+
+def _known_splits(known) -> tuple:
+    """Training, validation and test split; None for those that are not."""
+    test = next(
+        (name for name in ("test", "validation") if name in known), None
+    )
+    validation = "validation" if "validation" in known else None
+    return ("train", None if validation == test else validation, test)
+
+
+def _class_names(feature, parts) -> tuple[str, ...]:
+    feature = getattr(feature, "feature", feature)
+    names = getattr(feature, "names", None)
+    if names is None:
+        labels = [part.labels for part in parts if part is not None]
+        largest = [int(some.max()) for some in labels if some is not None]
+        if not largest:
+            raise ValueError(
+                "The label feature has no classes and the data is too large "
+                "to count them: raise memory_limit_mib, or prepare the data "
+                "with tfds.features.ClassLabel."
+            )
+        names = range(max(largest) + 1)
+    return tuple(map(str, names))
 
 
 def named_builder(name: str, data_dir: str | None):
@@ -101,8 +170,11 @@ def named_builder(name: str, data_dir: str | None):
 def _not_found(name: str, data_dir: str | None) -> str:
     import tensorflow_datasets as tfds
 
+    folder = data_dir or os.environ.get(
+        "TFDS_DATA_DIR", os.path.join("~", "tensorflow_datasets")
+    )
     if name.startswith("imagenet21k"):
-        return IMAGENET21K.format(folder=_folder(data_dir))
+        return IMAGENET21K.format(folder=folder)
     known = [*PRESETS, *tfds.list_builders()]
     near = difflib.get_close_matches(
         name.split("/")[0].split(":")[0], dict.fromkeys(known), NUM_SUGGESTIONS
@@ -114,15 +186,9 @@ def _not_found(name: str, data_dir: str | None) -> str:
     )
     return (
         f"There is no data set {name!r} in tensorflow-datasets or in "
-        f"{_folder(data_dir)}. {nearest} All names: "
+        f"{folder}. {nearest} All names: "
         "https://www.tensorflow.org/datasets/catalog. For images of your own "
         "give folder or csv."
-    )
-
-
-def _folder(data_dir: str | None) -> str:
-    return data_dir or os.environ.get(
-        "TFDS_DATA_DIR", os.path.join("~", "tensorflow_datasets")
     )
 
 
@@ -173,25 +239,6 @@ def _instructions(builder) -> str:
     )
 
 
-def check_feature(builder, key: str, field: str) -> None:
-    """Refuses the name of a feature that the data set does not have.
-
-    Args:
-        builder: a `tfds.core.DatasetBuilder`.
-        key: the name.
-        field: "image_key" or "label_key", for the message.
-
-    Raises:
-        ValueError: with the features that there are.
-    """
-    features = builder.info.features
-    if key not in features:
-        raise ValueError(
-            f"{builder.info.full_name} has no feature {field}={key!r}. Its "
-            f"features are {', '.join(map(repr, features))}."
-        )
-
-
 def read_split(builder, config: DataConfig, split: str):
     """Opens a split; in memory if it fits there.
 
@@ -209,8 +256,7 @@ def read_split(builder, config: DataConfig, split: str):
     """
     import tensorflow_datasets as tfds
 
-    features = builder.info.features
-    small = None not in features[config.image_key].shape
+    small = None not in builder.info.features[config.image_key].shape
     size = _mebibytes(builder, config, split, decoded=small)
     large = size > config.memory_limit_mib
     decoders = tfds.decode.PartialDecoding(
@@ -219,24 +265,14 @@ def read_split(builder, config: DataConfig, split: str):
         if small and not large
         else {config.image_key: tfds.decode.SkipDecoding()},
     )
-    source = f"{config.name}:{split}"
     if large:
-        parse = _parser(features, decoders, config)
-        examples = StreamedExamples.of_split(
-            builder,
-            split,
-            parse,
-            shuffle_buffer=config.shuffle_buffer,
-            source=source,
-            on_broken_image=config.on_broken_image,
-        )
-        return examples.between(0, config.max_examples or len(examples))
-    images, labels = _read(builder, config, split, decoders)
+        return _streamed(builder, config, split, decoders)
+    images, labels = _images_and_labels(builder, config, split, decoders)
     return Examples(
         np.stack(images) if small else np.array(images, object),
         np.stack(labels),
         kind="array" if small else "encoded",
-        source=source,
+        source=f"{config.name}:{split}",
         on_broken_image=config.on_broken_image,
     )
 
@@ -255,8 +291,7 @@ def _mebibytes(builder, config: DataConfig, split: str, *, decoded: bool):
     return min(size, config.max_examples or size) * each / 2**20
 
 
-def _read(builder, config: DataConfig, split: str, decoders):
-    """Lists of images and labels."""
+def _images_and_labels(builder, config: DataConfig, split: str, decoders):
     import tensorflow_datasets as tfds
 
     try:
@@ -303,6 +338,31 @@ def _label(label, num_classes: int | None):
     return vector
 
 
+def _streamed(builder, config: DataConfig, split: str, decoders):
+    if builder.info.file_format.value != "tfrecord":
+        raise ValueError(
+            f"{builder.info.full_name} is prepared as "
+            f"{builder.info.file_format.value} files, which TensorFlow "
+            "does not read: prepare it as tfrecord."
+        )
+    files = builder.info.splits[split].file_instructions
+    # Of `take`, -1 stands for all that are left.
+    sizes = [
+        file.examples_in_shard - file.skip if file.take == -1 else file.take
+        for file in files
+    ]
+    examples = StreamedExamples(
+        np.array([file.filename for file in files], object),
+        np.array([file.skip for file in files]),
+        np.array(sizes),
+        _parser(builder.info.features, decoders, config),
+        source=f"{config.name}:{split}",
+        shuffle_buffer=config.shuffle_buffer,
+        on_broken_image=config.on_broken_image,
+    )
+    return examples.between(0, config.max_examples or len(examples))
+
+
 def _parser(features, decoders, config: DataConfig) -> Callable:
     """A function from a serialised example to the image and the label."""
     import tensorflow as tf
@@ -324,90 +384,97 @@ def _parser(features, decoders, config: DataConfig) -> Callable:
     return parse
 
 
-def open_tfds(config: DataConfig) -> Dataset:
-    """Opens a data set by its name.
+def digits_builder(data_dir: str | None = None):
+    """Prepares the handwritten digits, once and offline, and opens them.
+
+    The 1797 test images of "Optical Recognition of Handwritten Digits"
+    (Alpaydin and Kaynak, UCI Machine Learning Repository, 1998), written by 13
+    people: 8x8 pixels of 17 grey levels, bright ink on black. They ship inside
+    scikit-learn. Any number of processes may prepare them at once: each writes
+    into a folder of its own and renames it; the first one wins.
 
     Args:
-        config: a `DataConfig` with a name.
+        data_dir: folder; under KERAS_HOME if None.
 
     Returns:
-        A `Dataset`; splits up to memory_limit_mib are in memory.
+        A `tfds.core.DatasetBuilder` with the split "train" of 1797 examples,
+        in the order of scikit-learn: `image`, uint8 (8, 8, 1), and `label`.
 
     Raises:
-        ValueError: for an unknown name, data that cannot be got, an unknown
-            feature or split.
+        ValueError: when the folder cannot be written to.
     """
-    name = config.name or ""
-    preset = PRESETS.get(name, {"tfds_name": name, "splits": None})
-    if name == "digits":
-        builder = digits_builder(config.data_dir)
-    else:
-        builder = named_builder(preset["tfds_name"], config.data_dir)
-        prepare(builder, download=config.download)
-    check_feature(builder, config.image_key, "image_key")
-    check_feature(builder, config.label_key, "label_key")
-    splits = _splits(builder, config, preset["splits"])
-    parts = [split and read_split(builder, config, split) for split in splits]
-    if _is_given(config) or preset["splits"]:
-        train, validation, test = parts
-    else:
-        train, validation, test = complete(parts, config)
-    labels = [part and part.labels for part in (train, validation, test)]
-    names = _class_names(builder.info.features[config.label_key], labels)
-    return Dataset(train, validation, test, names, name=name)
+    import tensorflow_datasets as tfds
 
-
-def complete(parts: list, config: DataConfig) -> list:
-    """Cuts off the training images what is missing.
-
-    Args:
-        parts: training, validation and test images, of which the last two
-            may be None.
-        config: the fractions and the seed of it are used.
-
-    Returns:
-        The three, none of which is None unless its fraction is 0.
-    """
-    train, validation, test = parts
-    left, validation_cut, test_cut = cut(
-        train,
-        validation_fraction=0.0 if validation else config.validation_fraction,
-        test_fraction=0.0 if test else config.test_fraction,
-        seed=config.split_seed,
-    )
-    return [left, validation or validation_cut, test or test_cut]
-
-
-def _is_given(config: DataConfig) -> bool:
-    given = (config.train_split, config.validation_split, config.test_split)
-    return any(given)
-
-
-def _splits(builder, config: DataConfig, preset) -> tuple:
-    """Training, validation and test split; None for those that are not."""
-    given = (config.train_split, config.validation_split, config.test_split)
-    if any(given):
-        return given
-    if preset:
-        return preset
-    known = builder.info.splits
-    test = next(
-        (name for name in ("test", "validation") if name in known), None
-    )
-    validation = "validation" if "validation" in known else None
-    return ("train", None if validation == test else validation, test)
-
-
-def _class_names(feature, labels: list) -> tuple[str, ...]:
-    feature = getattr(feature, "feature", feature)
-    names = getattr(feature, "names", None)
-    if names is None:
-        known = [int(part.max()) for part in labels if part is not None]
-        if not known:
+    home = os.environ.get("KERAS_HOME") or os.path.expanduser("~/.keras")
+    data_dir = data_dir or os.path.join(home, "tensorflow_datasets")
+    final = pathlib.Path(data_dir) / DIGITS / DIGITS_VERSION
+    if not final.exists():
+        try:
+            _prepare_digits(final)
+        except OSError as error:
             raise ValueError(
-                "The label feature has no classes and the data is too large "
-                "to count them: raise memory_limit_mib, or prepare the data "
-                "with tfds.features.ClassLabel."
+                f"The digits cannot be written to {os.fspath(final)!r}: "
+                f"{error}. Choose another folder with data_dir."
+            ) from error
+    return tfds.builder_from_directory(final)
+
+
+def _prepare_digits(final: pathlib.Path) -> None:
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(
+        prefix=f".{DIGITS_VERSION}.", dir=final.parent
+    ) as folder:
+        builder = _digits_class()(data_dir=folder)
+        # What it prints is of downloads, and there is none.
+        with (
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            builder.download_and_prepare()
+        try:
+            os.rename(builder.data_dir, final)
+        except OSError:
+            # Another process was faster; what it wrote is the same.
+            if not final.exists():
+                raise
+
+
+def _digits_class():
+    import tensorflow_datasets as tfds
+
+    # Not to be found by name: opened by `digits_builder` alone.
+    class KerasVitDigits(  # pyright: ignore[reportGeneralTypeIssues]
+        tfds.core.GeneratorBasedBuilder,
+        skip_registration=True,  # pyright: ignore[reportCallIssue]
+    ):
+        """Handwritten digits, 8x8, in the order of scikit-learn."""
+
+        name = DIGITS
+        VERSION = tfds.core.Version(DIGITS_VERSION)
+
+        def _info(self):
+            features = {
+                "image": tfds.features.Image(shape=(8, 8, 1)),
+                "label": tfds.features.ClassLabel(num_classes=10),
+            }
+            return self.dataset_info_from_configs(
+                features=tfds.features.FeaturesDict(features),
+                homepage="https://archive.ics.uci.edu/dataset/80",
+                disable_shuffling=True,
             )
-        names = range(max(known) + 1)
-    return tuple(map(str, names))
+
+        def _split_generators(self, dl_manager):
+            del dl_manager
+            return {"train": self._generate_examples()}
+
+        def _generate_examples(self):
+            from sklearn.datasets import load_digits
+
+            source = load_digits()
+            levels = source.images * (255 / BRIGHTEST)
+            images = np.rint(levels).astype(np.uint8)[..., None]
+            pairs = zip(images, source.target, strict=True)
+            for number, (image, label) in enumerate(pairs):
+                yield number, {"image": image, "label": int(label)}
+
+    return KerasVitDigits

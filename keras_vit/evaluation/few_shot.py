@@ -26,7 +26,7 @@ import numpy as np
 
 from keras_vit.checks import check_at_least, check_choice
 from keras_vit.data import DataConfig
-from keras_vit.data.examples import Chosen
+from keras_vit.data.dataset import Subset
 from keras_vit.evaluation.config import DISTRIBUTIONS, ModelSource
 
 __all__ = [
@@ -354,7 +354,7 @@ def few_shot(
     ]
     used = np.unique(np.concatenate([images for _, images in trials]))
     streamed = _Streamed(features)
-    known, readable = streamed.all_of(batches(Chosen(train, used)), len(used))
+    known, readable = streamed.all_of(batches(Subset(train, used)), len(used))
     probes = []
     for row, images in trials:
         rows = np.searchsorted(used, images)

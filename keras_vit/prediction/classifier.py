@@ -21,7 +21,7 @@ from keras_vit import applications, checkpoints
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.data import PreprocessingConfig
-from keras_vit.data.decoding import Geometry
+from keras_vit.data.image_reader import Geometry
 from keras_vit.evaluation.config import ModelSource
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.prediction.images import (

@@ -12,8 +12,8 @@ import keras
 import numpy as np
 
 from keras_vit import preprocessing
-from keras_vit.data import image_files
-from keras_vit.data.decoding import Geometry
+from keras_vit.data.image_reader import Geometry
+from keras_vit.data.sources import SUFFIXES as READ_SUFFIXES
 
 __all__ = [
     "evaluation_crop",
@@ -50,7 +50,7 @@ def resize(
     antialias: bool = False,
     rounding: str = "uint8",
 ) -> np.ndarray:
-    """Scales both sides, as `keras_vit.data.decoding.resize`.
+    """Scales both sides, as `Geometry.resize` in TensorFlow.
 
     Args:
         image: array of shape (H, W, C), in [0, 255].
@@ -184,7 +184,7 @@ EVALUATION_CROPS = {
 
 
 # Training reads with TensorFlow; Pillow knows more kinds.
-SUFFIXES = (*image_files.SUFFIXES, ".webp", ".tif", ".tiff")
+SUFFIXES = (*READ_SUFFIXES, ".webp", ".tif", ".tiff")
 MODES = {1: "L", 3: "RGB"}  # Pillow's name for an image of so many channels
 # Of red, green and blue in grey, ITU-R BT.601, as in JPEG and in Pillow.
 LUMA = np.array([0.299, 0.587, 0.114], "float32")

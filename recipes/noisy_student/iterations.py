@@ -11,9 +11,9 @@ import numpy as np
 from keras import ops
 
 from keras_vit import data
-from keras_vit.data.examples import Examples
-from keras_vit.data.image_files import image_files, without_broken_images
-from keras_vit.data.stateless import order
+from keras_vit.data.dataset import Examples
+from keras_vit.data.seeds import order
+from keras_vit.data.sources import image_files, without_broken_images
 from keras_vit.files import replacing
 from keras_vit.runs.reporting import evaluated, facts, finish, result_of
 from keras_vit.training import Recipe, run_folder, train

@@ -10,7 +10,7 @@ from vtab import Vtab
 
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import cached_path
-from keras_vit.data.tfds import PRESETS, named_builder
+from keras_vit.data.tfds import PRESETS, Preset, named_builder
 from keras_vit.data.vtab_table import TASKS
 from keras_vit.evaluation.config import Evaluation
 from keras_vit.evaluation.few_shot import FewShot
@@ -104,7 +104,7 @@ def _data(command, data, asked):
         return "" if "" in unknown else "data: no task of VTAB-1k is prepared"
     if data.name in WITHOUT_DOWNLOAD:
         return ""
-    name = PRESETS.get(data.name, {"tfds_name": data.name})["tfds_name"]
+    name = PRESETS.get(data.name, Preset(data.name)).tfds_name
     return _unprepared(name, asked)
 
 

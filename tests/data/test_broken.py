@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from keras_vit.data import DataConfig, open_dataset
-from keras_vit.data.examples import Examples
-from keras_vit.data.image_files import broken_images
+from keras_vit.data.dataset import Examples
+from keras_vit.data.sources import broken_images
 
 KINDS = ("jpeg", "png", "bmp", "gif")
 IMAGE = Image.fromarray(

@@ -4,11 +4,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vit.data import decoding
+from keras_vit.checks import check_size
 from keras_vit.data.config import PreprocessingConfig
-from keras_vit.data.decoding import Geometry, image_reader, pair
-from keras_vit.data.examples import Examples
-from keras_vit.data.stateless import key
+from keras_vit.data.dataset import Examples
+from keras_vit.data.image_reader import (
+    Geometry,
+    crop_window,
+    image_reader,
+)
+from keras_vit.data.seeds import key
 
 
 def noise(height, width, channels=3):
@@ -54,7 +58,7 @@ def prepared(image, crop, size, example=0, **options):
     """An image as `image_reader` makes it."""
     config = PreprocessingConfig(**options)
     examples = Examples(image[None], np.array([0]))
-    geometry = Geometry(pair(size), image.shape[-1], config)
+    geometry = Geometry(check_size("", size), image.shape[-1], config)
     record = next(iter(examples.in_order()))
     record["example"] = tf.constant(example, tf.int64)
     result, readable = image_reader(examples, crop, geometry, 0)(record)
@@ -88,7 +92,8 @@ def test_vision_transformer_keeps_fractions():
 )
 def test_resize_small_is_area_of_the_shorter_side(shape, small):
     image = noise(*shape)
-    close(decoding.resize_small(image, 10).numpy(), area(image, small))
+    geometry = Geometry((8, 8), 3, PreprocessingConfig(resize_size=10))
+    close(geometry.resize_small(image).numpy(), area(image, small))
 
 
 def test_resize_small_central_crop():
@@ -130,7 +135,7 @@ def test_random_crops_are_any_part(crop, whole):
 
 def windows(count, shape=(60, 80, 3)):
     draw = tf.function(
-        lambda example: decoding.crop_window(shape, key("crop", 0, 0, example))
+        lambda example: crop_window(shape, key("crop", 0, 0, example))
     )
     examples = tf.range(count, dtype=tf.int64)
     return np.array([draw(example).numpy() for example in examples])
@@ -165,7 +170,7 @@ def read_encoded(data, crop, size, channels=3, example=0):
     config = PreprocessingConfig()
     record = next(iter(examples.in_order()))
     record["example"] = tf.constant(example, tf.int64)
-    geometry = Geometry(pair(size), channels, config)
+    geometry = Geometry(check_size("", size), channels, config)
     return image_reader(examples, crop, geometry, 0)(record)[0].numpy()
 
 
@@ -191,7 +196,7 @@ def test_other_kinds_are_cropped_at_the_same_window():
     ("image_size", "expected"), [(224, 256), (384, 448), (112, 128)]
 )
 def test_resize_sizes_are_those_of_big_vision(image_size, expected):
-    geometry = Geometry(pair(image_size), 3, PreprocessingConfig())
+    geometry = Geometry((image_size, image_size), 3, PreprocessingConfig())
     assert geometry.smaller_side == expected
     assert geometry.both_sides == (expected, expected)
 
@@ -199,13 +204,6 @@ def test_resize_sizes_are_those_of_big_vision(image_size, expected):
 def test_a_crop_of_more_than_there_is_is_refused():
     with pytest.raises(ValueError, match="resize_size=100.*224x224"):
         Geometry((224, 224), 3, PreprocessingConfig(resize_size=100))
-
-
-def test_value_range_is_that_of_both_originals():
-    image = noise(4, 5)
-    result = decoding.value_range(image).numpy()
-    np.testing.assert_allclose(result, image / 255 * 2 - 1, atol=1e-6)
-    np.testing.assert_allclose(result, (image - 127.5) / 127.5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from keras_vit.data import DataConfig, digits_builder, open_dataset
+from keras_vit.data import DataConfig, open_dataset, tfds
 from keras_vit.data.dataset import stratified_split
 
 
@@ -16,7 +16,7 @@ def data_dir(tmp_path_factory):
 
 
 def test_the_digits_are_those_of_scikit_learn_in_its_order(data_dir):
-    builder = digits_builder.digits_builder(data_dir)
+    builder = tfds.digits_builder(data_dir)
     examples = list(builder.as_dataset(split="train").as_numpy_iterator())
     images = np.stack([example["image"][..., 0] for example in examples])
     source = load_digits()
@@ -54,21 +54,21 @@ def test_split_strings_are_taken(data_dir):
 
 
 def test_the_second_time_nothing_is_written(data_dir, monkeypatch):
-    digits_builder.digits_builder(data_dir)
-    monkeypatch.setattr(digits_builder, "_prepare", None)
-    digits_builder.digits_builder(data_dir)
+    tfds.digits_builder(data_dir)
+    monkeypatch.setattr(tfds, "_prepare_digits", None)
+    tfds.digits_builder(data_dir)
 
 
 def test_they_are_kept_under_keras_home(monkeypatch, tmp_path):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-    builder = digits_builder.digits_builder()
+    builder = tfds.digits_builder()
     assert str(builder.data_dir).startswith(str(tmp_path))
 
 
 @pytest.mark.slow
 def test_several_processes_prepare_them_at_once(tmp_path):
     command = (
-        "from keras_vit.data.digits_builder import digits_builder;"
+        "from keras_vit.data.tfds import digits_builder;"
         f"builder = digits_builder({str(tmp_path)!r});"
         "print(len(list(builder.as_dataset(split='train'))))"
     )
@@ -84,29 +84,29 @@ def test_several_processes_prepare_them_at_once(tmp_path):
     outputs = [process.communicate() for process in processes]
     assert [out.strip() for out, _ in outputs] == ["1797"] * 3, outputs
     # Nothing but the data is left.
-    assert os.listdir(tmp_path) == [digits_builder.NAME]
-    assert os.listdir(tmp_path / digits_builder.NAME) == ["1.0.0"]
+    assert os.listdir(tmp_path) == [tfds.DIGITS]
+    assert os.listdir(tmp_path / tfds.DIGITS) == ["1.0.0"]
 
 
 def test_who_comes_second_uses_what_is_there(tmp_path, data_dir):
     # The other process finishes while this one prepares.
-    builder = digits_builder._builder_class()
+    builder = tfds._digits_class()
     original = builder.download_and_prepare
 
     def slower(self, *args, **options):
         original(self, *args, **options)
-        digits_builder.digits_builder(str(tmp_path))
+        tfds.digits_builder(str(tmp_path))
 
-    final = tmp_path / digits_builder.NAME / digits_builder.VERSION
+    final = tmp_path / tfds.DIGITS / tfds.DIGITS_VERSION
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(builder, "download_and_prepare", slower)
-        calls = iter([builder, digits_builder._builder_class()])
-        patch.setattr(digits_builder, "_builder_class", lambda: next(calls))
-        digits_builder._prepare(final)
-    assert digits_builder.digits_builder(str(tmp_path)).is_prepared()
+        calls = iter([builder, tfds._digits_class()])
+        patch.setattr(tfds, "_digits_class", lambda: next(calls))
+        tfds._prepare_digits(final)
+    assert tfds.digits_builder(str(tmp_path)).is_prepared()
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="cannot be written.*data_dir"):
-        digits_builder.digits_builder(str(tmp_path / "file"))
+        tfds.digits_builder(str(tmp_path / "file"))

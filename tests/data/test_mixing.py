@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_vit.data.augmentation import batch_augmenter, mixup
 from keras_vit.data.config import AugmentationConfig
-from keras_vit.data.mixing import batch_augmenter, mixup
-from keras_vit.data.stateless import key
+from keras_vit.data.seeds import key
 
 LABELS = np.eye(4, dtype="float32")
 

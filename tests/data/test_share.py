@@ -5,8 +5,8 @@ import pytest
 import tiny_training as tiny
 
 from keras_vit import data
+from keras_vit.data.augmentation import rows_needed
 from keras_vit.data.batches import Share
-from keras_vit.data.mixing import rows_needed
 
 IMAGES, BATCH = 26, 12
 

@@ -14,10 +14,8 @@ from keras_vit.data import (
     tfds,
     training_stream,
 )
-from keras_vit.data.digits_builder import digits_builder
-from keras_vit.data.examples import Examples
-from keras_vit.data.record_files import StreamedExamples
-from keras_vit.data.tfds import read_split
+from keras_vit.data.dataset import Examples, StreamedExamples
+from keras_vit.data.tfds import digits_builder, read_split
 
 
 def test_labels_without_names_are_counted(prepared, monkeypatch):

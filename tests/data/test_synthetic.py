@@ -5,9 +5,14 @@ import zlib
 import numpy as np
 import pytest
 
-from keras_vit.data import fractal_data, fractal_systems
-from keras_vit.data.fractal_data import FractalConfig, fractal_images, fractals
-from keras_vit.data.fractal_systems import Systems, random_words
+from keras_vit.data import fractals as module
+from keras_vit.data.fractals import (
+    FractalConfig,
+    Systems,
+    fractal_images,
+    fractals,
+    random_words,
+)
 
 HALVES = [(0, 0), (0.5, 0), (0, 0.5), (0.5, 0.5)]
 
@@ -83,20 +88,20 @@ def test_each_argument_has_words_of_its_own():
 
 
 def test_images_are_what_single_numbers_come_to():
-    systems = Systems.drawn(3, [5, 6, 7, 8], attempt=0)
+    systems = Systems.random(3, [5, 6, 7, 8], attempt=0)
     draws = bytes_of(0, 4, 24, 8)
     brushes, flips = np.array([1, 100, 511, 16]), np.arange(4)
-    x, y = fractal_systems.points_of(systems, draws)
+    x, y = module.chaos_game(systems, draws)
     np.testing.assert_array_equal(
-        fractal_systems.draw(x, y, brushes, flips, 16),
+        module.draw(x, y, brushes, flips, 16),
         scalar_images(systems, draws, brushes, flips, 16),
     )
 
 
 def test_attractor_of_three_halves_is_that_of_sierpinski():
     # No binary digit is 1 in both coordinates of any of its points.
-    systems = Systems.of([SQUARE[:3]])
-    x, y = fractal_systems.points_of(systems, bytes_of(1, 1, 60, 50))
+    systems = Systems.from_maps([SQUARE[:3]])
+    x, y = module.chaos_game(systems, bytes_of(1, 1, 60, 50))
     digits = [(part * 2**10).astype(int) for part in (x, y)]
     assert (digits[0] & digits[1] == 0).all()
     assert len(np.unique(digits[0])) > 500
@@ -104,30 +109,30 @@ def test_attractor_of_three_halves_is_that_of_sierpinski():
 
 def test_maps_are_chosen_by_the_area_they_leave():
     maps = [[0.8, 0, 0, 0.8, 0, 0], [0.4, 0, 0, 0.4, 1, 1]]
-    (choices,) = Systems.of([maps]).choices
+    (choices,) = Systems.from_maps([maps]).choices
     assert np.bincount(choices).tolist() == [205, 51]  # 4 to 1 of 256
 
 
 def test_filling_rate_of_a_square_is_that_of_random_points():
-    systems = Systems.of([SQUARE])
-    (rate,) = fractal_data.filling_rate(systems, 0, np.array([0]))
+    systems = Systems.from_maps([SQUARE])
+    (rate,) = module.filling_rate(systems, 0, np.array([0]))
     # Two points a pixel leave a share of exp(-2) empty.
     assert rate == pytest.approx(1 - np.exp(-2), abs=0.02)
 
 
 def test_classes_fill_a_fifth_of_their_pictures():
     numbers = np.arange(30)
-    rates = fractal_data.filling_rate(
-        fractal_data.class_systems(0, numbers.tolist()), 0, numbers
+    rates = module.filling_rate(
+        module.class_systems(0, numbers.tolist()), 0, numbers
     )
     assert rates.min() >= 0.2
-    first = Systems.drawn(0, numbers.tolist(), attempt=0)
-    rates = fractal_data.filling_rate(first, 0, numbers)
+    first = Systems.random(0, numbers.tolist(), attempt=0)
+    rates = module.filling_rate(first, 0, numbers)
     assert rates.min() < 0.1  # So it is not by chance.
 
 
 def test_no_change_of_a_letter_makes_points_run_away():
-    maps = fractal_data.class_systems(0, range(30)).maps
+    maps = module.class_systems(0, range(30)).maps
     for letter in range(4):
         changed = maps.copy()
         changed[:, :, letter] *= 1.2
@@ -136,7 +141,7 @@ def test_no_change_of_a_letter_makes_points_run_away():
 
 
 def test_classes_have_two_to_seven_maps_within_the_square():
-    maps = Systems.drawn(0, list(range(60)), attempt=0).maps
+    maps = Systems.random(0, list(range(60)), attempt=0).maps
     counts = (maps != 0).any(axis=-1).sum(axis=1)
     assert set(counts) == {2, 3, 4, 5, 6, 7}
     assert np.abs(maps[:, :, 4:]).max() <= 1
@@ -156,7 +161,8 @@ def test_an_image_is_a_function_of_seed_class_and_number(small):
 
 def test_another_process_makes_the_same_images(small):
     program = (
-        "import zlib; from keras_vit.data.fractal_data import *; "
+        "import zlib; "
+        "from keras_vit.data.fractals import FractalConfig, fractals; "
         "images = fractals(FractalConfig(5, 4, 16)).contents; "
         "print(zlib.crc32(images.tobytes()))"
     )
@@ -174,10 +180,10 @@ def test_no_two_images_are_the_same(small):
 
 
 def test_points_of_each_image_walk_on_their_own(monkeypatch):
-    systems = fractal_data.class_systems(0, [0, 0])
-    monkeypatch.setattr(fractal_data, "LARGEST_CHANGE", 0)
-    monkeypatch.setattr(fractal_data, "draw", lambda x, *_: x)
-    first, second = fractal_data.images_of(systems, 0, [0, 0], [0, 1], 16)
+    systems = module.class_systems(0, [0, 0])
+    monkeypatch.setattr(module, "LARGEST_CHANGE", 0)
+    monkeypatch.setattr(module, "draw", lambda x, *_: x)
+    first, second = module.images_of(systems, 0, [0, 0], [0, 1], 16)
     assert not np.array_equal(first, second)
 
 
@@ -188,9 +194,9 @@ def test_one_letter_of_all_maps_changes(monkeypatch):
         seen.append(systems.maps)
         return np.zeros((2, len(draws), 4), np.float32)
 
-    systems = fractal_data.class_systems(0, [3] * 8)
-    monkeypatch.setattr(fractal_data, "points_of", walk)
-    fractal_data.images_of(systems, 0, [3] * 8, range(8), 16)
+    systems = module.class_systems(0, [3] * 8)
+    monkeypatch.setattr(module, "chaos_game", walk)
+    module.images_of(systems, 0, [3] * 8, range(8), 16)
     used = systems.maps[0].any(axis=-1)
     factors = seen[0][:, used] / systems.maps[:, used]  # (8, maps, 6)
     assert np.ptp(factors, axis=1).max() < 1e-6

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 from keras_vit import data
-from keras_vit.data import fractal_data
-from keras_vit.data.fractal_data import (
+from keras_vit.data import fractals as module
+from keras_vit.data.fractals import (
     FractalConfig,
     fractal_images,
     fractals,
-    is_fractals,
     open_fractals,
 )
 
@@ -30,10 +29,14 @@ def test_examples_are_class_after_class(small):
 
 def test_names_are_read():
     name = "fractals/num_classes=5,images_per_class=4,image_size=16"
-    assert FractalConfig.of_name(name) == SMALL
-    assert FractalConfig.of_name("fractals") == FractalConfig()
-    assert is_fractals(name) and is_fractals("fractals")
-    assert not is_fractals("fractal") and not is_fractals(None)
+    assert FractalConfig.from_name(name) == SMALL
+    assert FractalConfig.from_name("fractals") == FractalConfig()
+
+
+def test_other_names_are_not_fractals():
+    config = data.DataConfig(name="fractal", download=False)
+    with pytest.raises(ValueError, match="no data set 'fractal'"):
+        data.open_dataset(config)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +53,7 @@ def test_names_are_read():
 )
 def test_wrong_names_are_explained(name, message):
     with pytest.raises(ValueError, match=message):
-        FractalConfig.of_name(name)
+        FractalConfig.from_name(name)
 
 
 @pytest.mark.parametrize("instances", [[0], [0, -1]])
@@ -98,7 +101,7 @@ def test_cached_images_are_read_and_not_made_again(
 ):
     made = fractals(SMALL, cache_dir=tmp_path / "new").contents
     np.testing.assert_array_equal(made, small.contents)
-    monkeypatch.setattr(fractal_data, "images_of", None)
+    monkeypatch.setattr(module, "images_of", None)
     read = fractals(SMALL, cache_dir=tmp_path / "new").contents
     np.testing.assert_array_equal(read, small.contents)
     assert isinstance(read, np.memmap)

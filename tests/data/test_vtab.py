@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_vit import data
-from keras_vit.data.vtab import VtabTest, open_vtab
+from keras_vit.data.vtab import VtabSplit, open_vtab
 from keras_vit.data.vtab_table import GROUPS, PAPER, TASKS
 
 tfds = pytest.importorskip("tensorflow_datasets")
@@ -70,7 +70,7 @@ def numbers(split):
 @pytest.mark.parametrize("name", TASKS)
 def test_task_opens_with_its_counts_and_labels(name, mocked):
     task = TASKS[name]
-    dataset = open_vtab(name)
+    dataset = open_vtab(data.DataConfig(name=f"vtab/{name}"))
     splits = dataset.test.builder.info.splits
     assert splits[task.train].num_examples == 800
     assert splits[task.validation].num_examples == 200
@@ -113,7 +113,7 @@ TEST_SIZES = {
 def test_tests_have_the_sizes_of_the_benchmark(name, mocked):
     """Table 2 of arXiv:1910.04867, retinopathy's as of btgraham-300."""
     builder = tfds.builder(TASKS[name].builder)
-    test = VtabTest(builder, TASKS[name], TASKS[name].test)
+    test = VtabSplit(builder, TASKS[name], TASKS[name].test)
     assert len(test) == TEST_SIZES[name]
 
 
@@ -181,6 +181,6 @@ def test_no_supervised_keys(name, tmp_path):
 @pytest.mark.parametrize("name", UNSUPERVISED)
 def test_data_sets_without_supervised_keys_have_labels(name, mocked):
     builder = tfds.builder(TASKS[name].builder)
-    records = VtabTest(builder, TASKS[name], TASKS[name].test).in_order()
+    records = VtabSplit(builder, TASKS[name], TASKS[name].test).in_order()
     assert records.element_spec["label"] == tf.TensorSpec((), tf.int32)
     assert len(list(records)) == 7

@@ -6,7 +6,7 @@ import vtab_builders
 
 from keras_vit import data
 from keras_vit.data import DataConfig, open_dataset
-from keras_vit.data.vtab import open_vtab_name
+from keras_vit.data.vtab import open_vtab
 from keras_vit.data.vtab_table import TASKS
 
 pytest.importorskip("tensorflow_datasets")
@@ -28,7 +28,7 @@ def opened(name, **options):
 )
 def test_every_task_is_a_data_set_by_name(name, mocked):
     # Noise may be all of one class, which `open_dataset` refuses.
-    dataset = open_vtab_name(DataConfig(name=f"vtab/{name}"))
+    dataset = open_vtab(DataConfig(name=f"vtab/{name}"))
     assert dataset.name == f"vtab/{name}"
     assert len(dataset.class_names) == TASKS[name].num_classes
     assert dataset.validation is None
@@ -68,7 +68,7 @@ def test_other_splits_are_refused(options, message):
 
 
 def test_unknown_tasks_are_named():
-    with pytest.raises(ValueError, match="task of VTAB: 'imagenet'"):
+    with pytest.raises(ValueError, match="Unknown task of VTAB: 'imagenet'"):
         opened("vtab/imagenet")
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from keras_vit.data import PreprocessingConfig, decoding
+from keras_vit.data import PreprocessingConfig, image_reader
 from keras_vit.data.config import EVALUATION_CROPS, METHODS
-from keras_vit.data.decoding import Geometry
+from keras_vit.data.image_reader import Geometry
 from keras_vit.prediction import images
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (37, 53, 3), "uint8")
@@ -37,7 +37,7 @@ def test_every_crop_is_that_of_evaluation(crop, resize_size, rounding):
     geometry = Geometry((24, 18), 3, config)
     found = images.evaluation_crop(IMAGE, geometry)
     image = tf.constant(IMAGE)
-    expected = decoding.CROPS[crop](image, geometry, None).numpy()
+    expected = image_reader.CROPS[crop](image, geometry, None).numpy()
     assert found.shape == (24, 18, 3)
     assert found.dtype == rounding
     # Rounded down, a difference in the last bit can be one level.

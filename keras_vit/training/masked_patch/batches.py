@@ -8,7 +8,7 @@ that a patch is downsized to, M answers for a patch.
 import dataclasses
 
 from keras_vit.data import FitStream, Share
-from keras_vit.data.stateless import key, uniform
+from keras_vit.data.seeds import key, uniform
 from keras_vit.training.masked_patch.config import CELLS, MaskedPatchConfig
 
 __all__ = [

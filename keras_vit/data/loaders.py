@@ -1,6 +1,6 @@
-"""Batches of whatever else Keras's `fit` takes.
+"""Training batches from tf.data, PyDataset, grain, torch, or arrays.
 
-A machine without TensorFlow trains from arrays, grain or torch loaders.
+Except for tf.data, none of them needs TensorFlow.
 """
 
 import copy
@@ -17,12 +17,12 @@ __all__ = ["FitStream"]
 
 
 class FitStream:
-    """Batches of a data set of `fit`, from any step on.
+    """Training batches from anything that Keras's `fit` takes.
 
-    What each batch holds is the data set's own: a resumed run sees the same
-    batches if it gives the same ones each time that it is read from its
-    start. Batches before the step are read again, except of a `PyDataset`,
-    which is asked for the ones needed.
+    The data set itself decides what each batch holds: a resumed run sees the
+    same batches if the data set gives the same ones each time that it is read
+    from its start. Batches before the step are read again, except of a
+    `PyDataset`, which is asked for the ones needed.
 
     Args:
         data: a `tf.data.Dataset`, a `keras.utils.PyDataset`, a grain or torch
@@ -59,55 +59,38 @@ class FitStream:
         if isinstance(data, tuple):
             data = _Arrays(*data, batch_size=batch_size)
         self.data = data
-        self.steps_per_epoch = steps_per_epoch or _length(data)
+        self.steps_per_epoch = steps_per_epoch or _num_batches(data)
         self.share = Share()
 
     def from_step(self, step: int):
-        """The batches from one on.
+        """The batches from one on, without end, as `fit` takes them.
 
         Args:
             step: int, counted from the first batch of the first epoch.
-
-        Returns:
-            What `fit` takes, without end.
         """
         if isinstance(self.data, keras.utils.PyDataset):
-            return _From(self.data, step, self.steps_per_epoch, self.share)
+            return _EndlessPyDataset(
+                self.data, step, self.steps_per_epoch, self.share
+            )
         if _is_tensorflow_dataset(self.data):
             batches = self.data.take(self.steps_per_epoch).repeat().skip(step)
-            return self._of_dataset(batches)
+            return self._share_of_tf_data(batches)
         # Of Python's iterators, fit takes generators of tuples only.
         batches = itertools.islice(self._epochs(), step, None)
-        return (_taken(batch, self.share) for batch in batches)
+        return (_share_of(batch, self.share) for batch in batches)
 
     def shared(self, share: Share) -> "FitStream":
-        """The same batches, of which a process takes a share.
-
-        All of each batch is read; its rows are taken then.
-
-        Args:
-            share: a `Share`.
-
-        Returns:
-            A `FitStream`.
-        """
+        """The share of one process; each still reads whole batches."""
         other = copy.copy(self)
         other.share = share
         return other
 
     def names_of(self, step: int) -> list[str]:
-        """Names a batch, for messages.
-
-        Args:
-            step: int.
-
-        Returns:
-            list of one str: which images these are, the data set knows.
-        """
+        """Names a batch, for messages; its images have no names."""
         epoch, inside = divmod(step, self.steps_per_epoch)
         return [f"batch {inside} of epoch {epoch}"]
 
-    def _of_dataset(self, batches):
+    def _share_of_tf_data(self, batches):
         if self.share.count == 1:
             return batches
         import tensorflow as tf
@@ -138,7 +121,7 @@ class FitStream:
                 )
 
 
-def _taken(batch, share):
+def _share_of(batch, share):
     if share.count == 1:
         return batch
     return tuple(values[share.rows(len(values))] for values in batch)
@@ -150,7 +133,7 @@ def _is_tensorflow_dataset(data) -> bool:
     return tf is not None and isinstance(data, tf.data.Dataset)
 
 
-def _length(data) -> int:
+def _num_batches(data) -> int:
     try:
         length = len(data)
     except TypeError:
@@ -164,7 +147,7 @@ def _length(data) -> int:
 
 
 class _Arrays(keras.utils.PyDataset):
-    """Batches of arrays in their order."""
+    """Batches of arrays, in their order."""
 
     def __init__(self, images, labels, *, batch_size):
         super().__init__()
@@ -184,8 +167,8 @@ class _Arrays(keras.utils.PyDataset):
         return self.images[rows], self.labels[rows]
 
 
-class _From(keras.utils.PyDataset):
-    """A PyDataset from a step on, its epochs one after the other."""
+class _EndlessPyDataset(keras.utils.PyDataset):
+    """The batches of a PyDataset from a step on, epoch after epoch."""
 
     def __init__(self, data, step, steps_per_epoch, share):
         super().__init__(
@@ -204,4 +187,4 @@ class _From(keras.utils.PyDataset):
 
     def __getitem__(self, index):
         batch = self.data[(self.step + index) % self.per_epoch]
-        return _taken(batch, self.share)
+        return _share_of(batch, self.share)

@@ -1,9 +1,9 @@
-"""Random numbers that are functions of what they are for, without state.
+"""Random numbers and orders that depend on what they are for, without state.
 
 A draw is keyed by the seed of the run, its purpose, the epoch and the number
-of the image (or of the batch). So what happens to an image depends neither on
-the batch that it is in nor on what was drawn before, and a run that continues
-sees what an uninterrupted one sees.
+of the image (or of the batch). What happens to an image therefore depends
+neither on its batch nor on earlier draws, and a resumed run sees what an
+uninterrupted run sees.
 """
 
 import numpy as np
@@ -37,10 +37,6 @@ def key(purpose: str, seed: int, epoch, example):
 
     Returns:
         int64 tensor of shape (2,).
-
-    Example:
-        >>> key("flip", seed=3, epoch=1, example=2).shape
-        TensorShape([2])
     """
     import tensorflow as tf
 
@@ -52,50 +48,20 @@ def key(purpose: str, seed: int, epoch, example):
 
 
 def uniform(shape: tuple[int, ...], key):
-    """Draws numbers in [0, 1).
-
-    Args:
-        shape: of the result.
-        key: int64 tensor of shape (2,).
-
-    Returns:
-        float32 tensor of the shape; the same on every device, which is why
-        the generator is named.
-    """
+    """Draws float32 numbers in [0, 1), the same ones on every device."""
     import tensorflow as tf
 
+    # Unless it is named, the generator depends on the device.
     return tf.random.stateless_uniform(shape, seed=key, alg="philox")
 
 
 def order(seed: int, epoch: int, size: int) -> np.ndarray:
-    """The order of an epoch.
-
-    Args:
-        seed: non-negative int.
-        epoch: int, counted from 0.
-        size: int, N.
-
-    Returns:
-        int64 array of shape (N,), each of 0 to N - 1 once.
-
-    Example:
-        >>> sorted(order(seed=0, epoch=3, size=4).tolist())
-        [0, 1, 2, 3]
-    """
+    """The order of an epoch: 0 to size - 1, once each, as int64."""
     return np.random.default_rng((seed, epoch, size)).permutation(size)
 
 
 def seeded_order(seed: int, epoch, size: int):
-    """The same, of an epoch that TensorFlow counts.
-
-    Args:
-        seed: non-negative int.
-        epoch: int64 scalar.
-        size: int, N.
-
-    Returns:
-        int64 tensor of shape (N,).
-    """
+    """`order` as an op, of an epoch that is an int64 scalar."""
     import tensorflow as tf
 
     drawn = tf.numpy_function(

@@ -1,0 +1,332 @@
+"""Decoding, cropping and resizing images to the size of a model.
+
+Names and arithmetic are those of big_vision's `pp/ops_image.py`
+(https://github.com/google-research/big_vision); vision_transformer's
+`input_pipeline.py` does the same without rounding.
+
+Axes: H and W height and width, C channels.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+from keras_vit.data.config import PreprocessingConfig
+from keras_vit.data.seeds import key
+
+__all__ = [
+    "Geometry",
+    "crop_window",
+    "decode",
+    "image_reader",
+    "is_readable",
+]
+
+# Of an inception crop: the shares of the area, and width by height.
+AREA_RANGE = (0.05, 1.0)
+ASPECT_RATIO_RANGE = (0.75, 1.33)
+# The other methods give means of pixels, which need no clipping.
+OVERSHOOTING = ("bicubic", "lanczos3")
+# What the originals scale to before they crop; else 8/7 of the crop.
+RESIZE_SIZES = {224: 256, 384: 448}
+
+
+@dataclasses.dataclass(frozen=True)
+class Geometry:
+    """Sizes and resampling of the images of a model.
+
+    Args:
+        image_size: (height, width) of the model.
+        channels: 1 for grey, 3 for colour.
+        config: how images are brought to that size.
+
+    Raises:
+        ValueError: when an image is cropped to more than it was scaled to.
+
+    Example:
+        >>> Geometry((224, 224), 3, PreprocessingConfig()).smaller_side
+        256
+    """
+
+    image_size: tuple[int, int]
+    channels: int
+    config: PreprocessingConfig
+
+    def __post_init__(self):
+        given = self.config.resize_size
+        if given is not None and given < max(self.image_size):
+            raise ValueError(
+                f"resize_size={given} is smaller than the images of "
+                f"{self.image_size[0]}x{self.image_size[1]} that are cut out "
+                "of it. Leave resize_size out or choose a larger one."
+            )
+
+    @property
+    def smaller_side(self) -> int:
+        """Length of the shorter side before a crop, in pixels."""
+        return self._before_crop(max(self.image_size))
+
+    @property
+    def both_sides(self) -> tuple[int, int]:
+        """(height, width) before a crop, in pixels."""
+        height, width = map(self._before_crop, self.image_size)
+        return height, width
+
+    def _before_crop(self, side: int) -> int:
+        default = RESIZE_SIZES.get(side, round(side * 8 / 7))
+        return self.config.resize_size or default
+
+    def resize(self, image, size):
+        """Scales both sides to (height, width), whatever the ratio."""
+        return self._resized(image, size, "bilinear")
+
+    def resize_small(self, image):
+        """Scales the shorter side to `smaller_side` and keeps the ratio."""
+        import tensorflow as tf
+
+        sides = tf.cast(tf.shape(image)[:2], tf.float32)
+        smaller_side = tf.cast(self.smaller_side, tf.float32)
+        factor = smaller_side / tf.reduce_min(sides)
+        size = tf.cast(tf.round(sides * factor), tf.int32)
+        return self._resized(image, size, "area")
+
+    def _resized(self, image, size, default_method: str):
+        import tensorflow as tf
+
+        method = self.config.resize_method or default_method
+        antialias = self.config.antialias
+        image = tf.image.resize(image, size, method, antialias=antialias)
+        if method in OVERSHOOTING:
+            image = tf.clip_by_value(image, 0.0, 255.0)
+        return tf.cast(image, self.config.rounding)
+
+
+def image_reader(examples, crop: str, geometry: Geometry, seed: int = 0):
+    """Makes the function that turns a record into an image.
+
+    Args:
+        examples: an `Examples` or a `StreamedExamples`.
+        crop: a name of `CROPS`.
+        geometry: the size of the result.
+        seed: non-negative int, of random crops.
+
+    Returns:
+        A function of a record (see `Examples.in_order`), which returns the
+        image, a tensor of shape (H, W, C) in [0, 255], and whether it could
+        be read. If not, the image is black, or the pipeline stops and names
+        it, as `examples.on_broken_image` says.
+    """
+    import tensorflow as tf
+
+    read = _pixel_reader(examples.kind, crop == "inception_crop", geometry)
+    stops = examples.on_broken_image == "stop"
+    shape = (*geometry.image_size, geometry.channels)
+
+    def reader(record):
+        crop_key = key("crop", seed, record["epoch"], record["example"])
+        pixels = read(record["content"], crop_key)
+        readable = tf.size(pixels) > 0
+        if stops:
+            _assert_readable(readable, examples, record)
+        image = tf.cond(
+            readable,
+            lambda: CROPS[crop](pixels, geometry, crop_key),
+            lambda: tf.zeros(shape, geometry.config.rounding),
+        )
+        return tf.ensure_shape(image, shape), readable
+
+    return reader
+
+
+def _assert_readable(readable, examples, record) -> None:
+    import tensorflow as tf
+
+    name = (
+        [record["content"]]
+        if examples.kind == "path"
+        else [examples.source, record["number"]]
+    )
+    message = (
+        "An image cannot be read. Repair or remove it, or set "
+        'data.on_broken_image to "skip":'
+    )
+    tf.debugging.Assert(readable, [message, *name])
+
+
+def _pixel_reader(kind: str, cropped: bool, geometry: Geometry) -> Callable:
+    """A function of a content and a key that returns uint8 (H, W, C)."""
+    import tensorflow as tf
+
+    channels = geometry.channels
+
+    def from_array(image, crop_key):
+        if image.shape[-1] != channels:
+            image = _to_channels(image, channels)
+        return _inception_crop(image, crop_key) if cropped else image
+
+    def from_bytes(data, crop_key):
+        if not cropped:
+            return decode(data, channels)
+        return tf.cond(
+            tf.io.is_jpeg(data),
+            lambda: _decode_jpeg_and_inception_crop(data, crop_key, channels),
+            lambda: _inception_crop(decode(data, channels), crop_key),
+        )
+
+    def from_path(path, crop_key):
+        return from_bytes(tf.io.read_file(path), crop_key)
+
+    if kind == "array":
+        return from_array
+    readers = {"encoded": from_bytes, "path": from_path}
+    return _empty_on_failure(readers[kind], channels)
+
+
+def _empty_on_failure(read: Callable, channels: int) -> Callable:
+    """Makes a reader return an image of shape (0, 0, C) where it would fail.
+
+    An op that fails ends a tf.data pipeline without saying which image it
+    was; a pipeline of one element inside can be told to leave it out. It
+    costs some 40 microseconds.
+    """
+    import tensorflow as tf
+
+    def attempt(*inputs):
+        image = tf.data.Dataset.from_tensors(inputs).map(read).ignore_errors()
+        empty = tf.zeros([0, 0, channels], tf.uint8)
+        either = image.concatenate(tf.data.Dataset.from_tensors(empty))
+        return either.take(1).get_single_element()
+
+    return attempt
+
+
+def is_readable(content, from_path: bool) -> bool:
+    """Whether an image, given as a path or as bytes, can be decoded."""
+    import tensorflow as tf
+
+    try:
+        decode(tf.io.read_file(content) if from_path else content, 3)
+    except tf.errors.OpError:
+        return False
+    return True
+
+
+def decode(data, channels: int):
+    """Decodes a JPEG, PNG, GIF (first frame) or BMP image.
+
+    As `decode` in big_vision's `pp/ops_image.py`, with more kinds of BMP.
+
+    Args:
+        data: string scalar, the bytes of the file.
+        channels: 1 for grey, 3 for colour.
+
+    Returns:
+        uint8 tensor of shape (H, W, C).
+    """
+    import tensorflow as tf
+
+    def as_stored():
+        image = tf.io.decode_image(data, expand_animations=False)
+        return _to_channels(image, channels)
+
+    def converted():
+        return tf.io.decode_image(data, channels, expand_animations=False)
+
+    # TensorFlow converts the channels of JPEG and PNG while it decodes, and
+    # refuses to for the others.
+    start = tf.strings.substr(data, 0, 2)
+    stored = (start == b"BM") | (start == b"GI")
+    image = tf.cond(stored, as_stored, converted)
+    return tf.ensure_shape(image, [None, None, channels])
+
+
+def _to_channels(image, channels: int):
+    """Converts a decoded image of 1, 3 or 4 channels to 1 or 3."""
+    import tensorflow as tf
+
+    image = tf.cond(
+        tf.shape(image)[-1] == 1,
+        lambda: tf.repeat(image[..., :1], 3, axis=-1),
+        lambda: image[..., :3],
+    )
+    image = tf.ensure_shape(image, [None, None, 3])
+    return image if channels == 3 else tf.image.rgb_to_grayscale(image)
+
+
+def _inception_crop(image, crop_key):
+    import tensorflow as tf
+
+    window = crop_window(tf.shape(image), crop_key)
+    return tf.image.crop_to_bounding_box(image, *tf.unstack(window))
+
+
+def _decode_jpeg_and_inception_crop(data, crop_key, channels: int):
+    """Decodes only what the crop needs."""
+    import tensorflow as tf
+
+    window = crop_window(tf.io.extract_jpeg_shape(data), crop_key)
+    return tf.image.decode_and_crop_jpeg(data, window, channels=channels)
+
+
+def crop_window(shape, crop_key):
+    """Draws the box of an inception crop.
+
+    5 to 100 % of the area at a ratio of width to height of 0.75 to 1.33; the
+    whole image where 100 attempts find no such box inside.
+
+    Args:
+        shape: int32 tensor (H, W, C) of the image.
+        crop_key: int64 tensor of shape (2,).
+
+    Returns:
+        int32 tensor (top, left, height, width).
+    """
+    import tensorflow as tf
+
+    begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
+        shape,
+        tf.zeros([0, 0, 4], tf.float32),
+        seed=crop_key,
+        min_object_covered=0.0,
+        area_range=AREA_RANGE,
+        aspect_ratio_range=ASPECT_RATIO_RANGE,
+        use_image_if_no_bounding_boxes=True,
+    )
+    return tf.concat([begin[:2], size[:2]], axis=0)
+
+
+def _central_crop(image, size: tuple[int, int]):
+    import tensorflow as tf
+
+    top, left = tf.unstack((tf.shape(image)[:2] - tf.constant(size)) // 2)
+    return tf.image.crop_to_bounding_box(image, top, left, *size)
+
+
+def _random_crop(image, size: tuple[int, int], crop_key):
+    import tensorflow as tf
+
+    shape = (*size, image.shape[-1])
+    return tf.image.stateless_random_crop(image, shape, seed=crop_key)
+
+
+# Each takes the image, the geometry and the key of the crop. Inception crops
+# are cut while the image is decoded.
+CROPS = {
+    "inception_crop": lambda image, geometry, key: geometry.resize(
+        image, geometry.image_size
+    ),
+    "resize_small_random_crop": lambda image, geometry, key: _random_crop(
+        geometry.resize_small(image), geometry.image_size, key
+    ),
+    "resize_random_crop": lambda image, geometry, key: _random_crop(
+        geometry.resize(image, geometry.both_sides), geometry.image_size, key
+    ),
+    "resize_small_central_crop": lambda image, geometry, key: _central_crop(
+        geometry.resize_small(image), geometry.image_size
+    ),
+    "resize_central_crop": lambda image, geometry, key: _central_crop(
+        geometry.resize(image, geometry.both_sides), geometry.image_size
+    ),
+    "squash": lambda image, geometry, key: geometry.resize(
+        image, geometry.image_size
+    ),
+}

@@ -1,0 +1,387 @@
+"""Opening data sets: by name, from a folder of classes, or from a CSV file."""
+
+import csv
+import dataclasses
+import logging
+import os
+import pathlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from keras_vit.data.config import DataConfig
+from keras_vit.data.dataset import (
+    Dataset,
+    Examples,
+    complete,
+    hide_accelerators,
+)
+from keras_vit.data.fractals import open_fractals
+from keras_vit.data.image_reader import is_readable
+from keras_vit.data.seeds import order
+from keras_vit.data.tfds import open_tfds
+from keras_vit.data.vtab import open_vtab
+
+__all__ = [
+    "SUFFIXES",
+    "broken_images",
+    "image_files",
+    "open_dataset",
+    "without_broken_images",
+]
+
+LOGGER = logging.getLogger(__name__)
+PARTS = ("train", "validation", "test")
+# Names that tensorflow-datasets does not have, up to the first slash.
+OWN_NAMES = {"fractals": open_fractals, "vtab": open_vtab}
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
+# What the folder of a split may be called, and the split in a CSV file.
+SPLITS = {
+    "train": ("train", "training"),
+    "validation": ("validation", "val", "valid"),
+    "test": ("test", "testing"),
+}
+THREADS = 16
+NUM_NAMED = 5  # Broken images that a message names.
+# How the files of a kind begin, and how they end unless they are cut off.
+ENDS = {
+    b"\xff\xd8\xff": b"\xff\xd9",
+    b"\x89PNG\r\n\x1a\n": b"IEND\xaeB`\x82",
+    b"GIF8": b";",
+}
+LONGEST_END = 8
+
+
+def open_dataset(config: DataConfig) -> Dataset:
+    """Opens the images and labels that a config names.
+
+    Args:
+        config: where they are, and which of them are for what.
+
+    Returns:
+        A `Dataset` whose parts are `Examples`, or None where there are none.
+        Large splits by name are read from their files as they are needed.
+
+    Raises:
+        ValueError: when data is missing, empty, of one class, or broken; see
+            `DataConfig`.
+
+    Example:
+        >>> digits = open_dataset(DataConfig(name="digits"))
+        >>> len(digits.train), len(digits.validation), len(digits.test)
+        (1258, 180, 359)
+    """
+    hide_accelerators()
+    if config.folder:
+        dataset = _open_folder(config)
+    elif config.csv:
+        dataset = _open_csv(config)
+    else:
+        base = (config.name or "").split("/")[0]
+        dataset = OWN_NAMES.get(base, open_tfds)(config)
+    _check_classes(dataset)
+    dataset = without_broken_images(dataset, config.check_images)
+    return _limited(dataset, config)
+
+
+def _check_classes(dataset: Dataset) -> None:
+    labels = dataset.train.labels
+    if labels is None or labels.ndim == 2:
+        return
+    found = np.unique(labels)
+    if len(found) < 2:
+        raise ValueError(
+            "A classifier needs at least two classes: all "
+            f"{len(labels)} training images of {dataset.name!r} are "
+            f"{dataset.class_names[found[0]]!r}."
+        )
+
+
+def _limited(dataset: Dataset, config: DataConfig) -> Dataset:
+    """Keeps max_examples of each part, chosen at random."""
+    limit = config.max_examples
+    parts = {}
+    for split in PARTS:
+        examples = getattr(dataset, split)
+        if limit is not None and examples is not None and len(examples) > limit:
+            kept = order(config.split_seed, 0, len(examples))[:limit]
+            parts[split] = examples.subset(np.sort(kept))
+    return dataclasses.replace(dataset, **parts)
+
+
+def without_broken_images(dataset: Dataset, check: str) -> Dataset:
+    """Raises an error for images that cannot be read, or leaves them out.
+
+    Args:
+        dataset: a `Dataset` of `Examples`.
+        check: see `broken_images`.
+
+    Returns:
+        The `Dataset` without them, whose `skipped` names them.
+
+    Raises:
+        ValueError: naming them, where `on_broken_image` is "stop".
+    """
+    parts, names, stops = {}, [], False
+    for split in PARTS:
+        examples = getattr(dataset, split)
+        if examples is None:
+            continue
+        broken = broken_images(examples, check)
+        if not len(broken):
+            continue
+        names += [examples.name_of(example) for example in broken]
+        stops = stops or examples.on_broken_image == "stop"
+        kept = np.delete(np.arange(len(examples)), broken)
+        parts[split] = examples.subset(kept)
+    if names:
+        message = f"{_listing(names)} cannot be read as images"
+        if stops:
+            raise ValueError(
+                f"{message}. Repair or remove them, or set "
+                'data.on_broken_image to "skip".'
+            )
+        LOGGER.warning("%s and are skipped.", message)
+    return dataclasses.replace(dataset, skipped=tuple(names), **parts)
+
+
+def _listing(names: Sequence[str]) -> str:
+    named = ", ".join(map(repr, names[:NUM_NAMED]))
+    more = len(names) - NUM_NAMED
+    rest = f" and {more} more" if more > 0 else ""
+    return f"{len(names)} file(s): {named}{rest}"
+
+
+def broken_images(examples, check: str) -> np.ndarray:
+    """Finds the images that cannot be decoded.
+
+    A file that begins and ends as its kind does is taken to be whole; any
+    other is decoded. That finds files of another kind, empty ones and those
+    that are cut off, and reads 16 bytes of each.
+
+    Args:
+        examples: an `Examples`.
+        check: "ends", "all" to decode every image, "none".
+
+    Returns:
+        int array of their numbers.
+    """
+    if check == "none" or examples.kind == "array" or examples.labels is None:
+        return np.arange(0)
+    from_path = examples.kind == "path"
+
+    def is_broken(content) -> bool:
+        looks_whole = check == "ends" and _looks_whole(content, from_path)
+        return not looks_whole and not is_readable(content, from_path)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        broken = list(pool.map(is_broken, examples.contents))
+    return np.flatnonzero(broken)
+
+
+def _looks_whole(content, from_path: bool) -> bool:
+    if not from_path:
+        start, end = content[:LONGEST_END], content[-LONGEST_END:]
+    else:
+        try:
+            start, end = _file_ends(content)
+        except OSError:
+            return False
+    return any(
+        start.startswith(first) and end.endswith(last)
+        for first, last in ENDS.items()
+    )
+
+
+def _file_ends(path: str) -> tuple[bytes, bytes]:
+    with open(path, "rb") as file:
+        start = file.read(LONGEST_END)
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(-LONGEST_END, -size), os.SEEK_END)
+        return start, file.read()
+
+
+def _open_folder(config: DataConfig) -> Dataset:
+    """Opens root/{train,val,test}/class/* or root/class/*.
+
+    Classes are the names of the folders in alphabetical order. Images may be
+    in any depth below. What has no folder of its own is cut off the training
+    images.
+    """
+    root = pathlib.Path(config.folder or "").expanduser()
+    if not root.is_dir():
+        raise ValueError(f"There is no folder {str(root)!r} (folder=).")
+    folders = {path.name.lower(): path for path in _subfolders(root)}
+    train, validation, test = (
+        next((folders[name] for name in names if name in folders), None)
+        for names in SPLITS.values()
+    )
+    if train is None and (validation or test):
+        raise ValueError(
+            f"{str(root)!r} has folders of splits but none named 'train'."
+        )
+    names = _folder_classes(train or root)
+    parts = [
+        folder and _read_folder(folder, names, config)
+        for folder in (train or root, validation, test)
+    ]
+    return Dataset(*complete(parts, config), class_names=names, name=root.name)
+
+
+def _subfolders(folder: pathlib.Path) -> list[pathlib.Path]:
+    """The folders in a folder, without hidden ones, sorted by name."""
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.is_dir() and not path.name.startswith(".")
+    )
+
+
+def _folder_classes(folder: pathlib.Path) -> tuple[str, ...]:
+    names = tuple(path.name for path in _subfolders(folder))
+    if len(names) < 2:
+        found = f" ({', '.join(map(repr, names))})" if names else ""
+        raise ValueError(
+            f"A classifier needs at least two classes: {str(folder)!r} has "
+            f"{len(names)} folder(s){found}. Expected one folder per class."
+        )
+    return names
+
+
+def _read_folder(folder: pathlib.Path, names, config: DataConfig) -> Examples:
+    unknown = {path.name for path in _subfolders(folder)} - set(names)
+    if unknown:
+        raise ValueError(
+            f"{str(folder)!r} has classes that the training images lack: "
+            f"{', '.join(map(repr, sorted(unknown)))}."
+        )
+    paths = {name: image_files(folder / name) for name in names}
+    empty = [name for name, images in paths.items() if not images]
+    if empty:
+        raise ValueError(
+            f"No images ({', '.join(SUFFIXES)}) in the folder(s) of "
+            f"{', '.join(map(repr, empty))} in {str(folder)!r}. Remove the "
+            "folders, or put images into them."
+        )
+    labels = [[label] * len(paths[name]) for label, name in enumerate(names)]
+    return Examples(
+        np.array(sum(paths.values(), []), object),
+        np.array(sum(labels, []), np.int32),
+        kind="path",
+        source=str(folder),
+        on_broken_image=config.on_broken_image,
+    )
+
+
+def image_files(folder: pathlib.Path) -> list[str]:
+    """Paths of the images anywhere below a folder, sorted."""
+    if not folder.is_dir():
+        return []
+    return sorted(
+        str(path)
+        for path in folder.rglob("*")
+        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+    )
+
+
+def _open_csv(config: DataConfig) -> Dataset:
+    """Opens a CSV file of paths and labels, with a line of column names.
+
+    Paths are relative to the file. Labels are names of classes, or whole
+    numbers from 0, which then are the classes. A column "split" of train,
+    validation or test says what a line is for; what has no lines is cut off
+    the training images.
+    """
+    path = pathlib.Path(config.csv or "").expanduser()
+    rows = _csv_rows(path, config)
+    names, labels = _csv_labels(rows, config, path)
+    examples = Examples(
+        np.array(_csv_images(rows, config, path), object),
+        labels,
+        kind="path",
+        source=str(path),
+        on_broken_image=config.on_broken_image,
+    )
+    splits = np.array([_csv_split(row, path) for row in rows])
+    parts = [
+        examples.subset(np.flatnonzero(splits == split))
+        if (splits == split).any()
+        else None
+        for split in SPLITS
+    ]
+    if parts[0] is None:
+        raise ValueError(f"{str(path)!r} has no lines of the split 'train'.")
+    return Dataset(*complete(parts, config), class_names=names, name=path.stem)
+
+
+def _csv_rows(path: pathlib.Path, config: DataConfig) -> list[dict]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file, skipinitialspace=True)
+            columns = reader.fieldnames or []
+            rows = list(reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(
+            f"{str(path)!r} cannot be read as a CSV file: {error}"
+        ) from error
+    for field in ("image_key", "label_key"):
+        if getattr(config, field) not in columns:
+            raise ValueError(
+                f"{str(path)!r} has no column {field}="
+                f"{getattr(config, field)!r}. Its first line names "
+                f"{', '.join(map(repr, columns)) or 'nothing'}."
+            )
+    if not rows:
+        raise ValueError(f"{str(path)!r} lists no images.")
+    return rows
+
+
+def _csv_labels(rows, config: DataConfig, path: pathlib.Path):
+    """Names of the classes, and the class of each row."""
+    values = [(row[config.label_key] or "").strip() for row in rows]
+    if "" in values:
+        raise ValueError(
+            f"{str(path)!r} has no label in line {values.index('') + 2}."
+        )
+    for line, value in enumerate(values, start=2):
+        if value.startswith("-") and value[1:].isdecimal():
+            raise ValueError(
+                f"{str(path)!r} has the label {value!r} in line {line}: "
+                "numbers of classes start at 0."
+            )
+    if len(set(values)) < 2:
+        raise ValueError(
+            "A classifier needs at least two classes: every label of "
+            f"{str(path)!r} is {values[0]!r}."
+        )
+    if all(value.isdecimal() for value in values):
+        labels = np.array([int(value) for value in values], np.int32)
+        return tuple(map(str, range(labels.max() + 1))), labels
+    names = tuple(sorted(set(values)))
+    number = {name: label for label, name in enumerate(names)}
+    return names, np.array([number[value] for value in values], np.int32)
+
+
+def _csv_images(rows, config: DataConfig, path: pathlib.Path) -> list[str]:
+    images = [
+        path.parent / (row[config.image_key] or "").strip() for row in rows
+    ]
+    for line, image in enumerate(images, start=2):
+        if not image.is_file():
+            raise ValueError(
+                f"Line {line} of {str(path)!r}: there is no file "
+                f"{str(image)!r}. Paths are relative to the CSV file."
+            )
+    return [str(image) for image in images]
+
+
+def _csv_split(row: dict, path: pathlib.Path) -> str:
+    value = (row.get("split") or "train").strip().lower()
+    for split, names in SPLITS.items():
+        if value in names:
+            return split
+    raise ValueError(
+        f"{str(path)!r} has an unknown split {value!r}; expected 'train', "
+        "'validation' or 'test'."
+    )
