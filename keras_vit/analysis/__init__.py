@@ -1,12 +1,16 @@
 """Analysis: what a model did and what it sees, in numbers and pictures."""
 
-from keras_vit.analysis.attention import attention_grids, attention_maps
 from keras_vit.analysis.attention_plots import (
     plot_attention_maps,
     plot_attention_rollout,
     plot_evolution,
     plot_gradient_cam,
     plot_saliency,
+)
+from keras_vit.analysis.attention_weights import (
+    attention_grids,
+    attention_maps,
+    to_pixels,
 )
 from keras_vit.analysis.compute import multiply_adds
 from keras_vit.analysis.features import embeddings, evolution, projection
@@ -15,7 +19,6 @@ from keras_vit.analysis.inspection import (
     patch_filters,
     position_similarity,
 )
-from keras_vit.analysis.pixels import to_pixels
 from keras_vit.analysis.plots import (
     overlay,
     plot_attention_distance,

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.analysis.attention import (
+from keras_vit.analysis.attention_weights import (
     blocks_of,
     check_block,
     check_images,

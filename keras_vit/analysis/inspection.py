@@ -1,10 +1,7 @@
-"""What the first linear layer looks for in the pixels.
-
-Axes: R and C rows and columns of the grid of patches, P prefix tokens, D
-hidden dimension.
+"""Filters, positions and attention distance, Figure 7 of the ViT paper.
 
 Axes: B batch, L layers (blocks), H heads, T tokens, P of them prefix tokens,
-N = T - P patches, R and C rows and columns of their grid.
+N = T - P patches, R and C rows and columns of their grid, D hidden dimension.
 """
 
 import dataclasses
@@ -13,12 +10,16 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_vit.analysis.attention import check_model, walk
-from keras_vit.analysis.pixels import patch_pixels
-from keras_vit.models import VisionTransformer
+from keras_vit.analysis.attention_weights import (
+    check_model,
+    patch_pixels,
+    walk,
+)
+from keras_vit.models import VisionTransformer, ViTConfig
 
 __all__ = [
     "attention_distance",
+    "distance_of",
     "patch_distances",
     "patch_filters",
     "position_similarity",
@@ -28,7 +29,7 @@ __all__ = [
 def patch_filters(
     model: VisionTransformer, num_components: int = 28
 ) -> np.ndarray:
-    """Principal components of the filters that embed the patches.
+    """Computes the principal components of the patch embedding's filters.
 
     Figure 7 (left) of "An Image Is Worth 16x16 Words" (arXiv:2010.11929),
     where 28 of L/32 are shown: the D filters are points in the space of
@@ -78,7 +79,7 @@ def patch_filters(
 
 
 def position_similarity(model: VisionTransformer) -> np.ndarray:
-    """Cosine similarity of each patch's position embedding with all others.
+    """Computes the cosine similarity of each position embedding with all.
 
     Figures 7 (centre) and 10 of "An Image Is Worth 16x16 Words"
     (arXiv:2010.11929): close patches, and those of one row or column, tend to
@@ -112,7 +113,7 @@ def position_similarity(model: VisionTransformer) -> np.ndarray:
 def attention_distance(
     model: VisionTransformer, images: Any, *, batch_size: int = 32
 ) -> np.ndarray:
-    """Mean distance, in pixels, between a patch and what it attends to.
+    """Computes the mean distance between a patch and what it attends to.
 
     Figures 7 (right) and 11 of "An Image Is Worth 16x16 Words"
     (arXiv:2010.11929), by the authors' definition (vision_transformer#162):
@@ -124,7 +125,8 @@ def attention_distance(
     Args:
         model: a `VisionTransformer`.
         images: array (B, height, width, channels), as the model takes them.
-        batch_size: int, images at a time; one block's weights are held.
+        batch_size: int, images at a time; the weights of one block are in
+            memory.
 
     Returns:
         float32 array of shape (L, H), in pixels of the input image.
@@ -138,10 +140,7 @@ def attention_distance(
         (12, 12)
     """
     check_model(model)
-    config = model.config
-    analysis = Distance(
-        config.grid, patch_pixels(config), config.num_prefix_tokens
-    )
+    analysis = distance_of(model.config)
     parts = [
         np.stack(layers, axis=1)
         for _, layers in walk(model, images, analysis, batch_size)
@@ -149,19 +148,17 @@ def attention_distance(
     return np.concatenate(parts).mean(axis=0)
 
 
+def distance_of(config: ViTConfig) -> "Distance":
+    """The analysis that `attention_distance` walks with."""
+    return Distance(config.grid, patch_pixels(config), config.num_prefix_tokens)
+
+
 def patch_distances(grid: tuple, patch: tuple) -> np.ndarray:
-    """Distances between the centres of all patches.
+    """Distances (N, N) between the centres of the patches, row by row.
 
     Args:
         grid: (rows, columns) of the patches.
         patch: (height, width) of a patch in pixels.
-
-    Returns:
-        float32 array of shape (N, N), in pixels, patches row by row.
-
-    Example:
-        >>> patch_distances((1, 3), (16, 16))[0]
-        array([ 0., 16., 32.], dtype=float32)
     """
     centres = np.indices(grid).reshape(2, -1).T * patch  # (N, 2)
     apart = centres[:, None] - centres  # (N, N, 2)
@@ -170,7 +167,7 @@ def patch_distances(grid: tuple, patch: tuple) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Distance:
-    """Keeps one number a head of each layer's weights."""
+    """Keeps one number per head of each layer's weights."""
 
     grid: tuple
     patch: tuple

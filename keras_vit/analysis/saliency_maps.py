@@ -16,12 +16,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.analysis.attention import (
+from keras_vit.analysis.attention_weights import (
     blocks_of,
+    cached,
     check_block,
     check_images,
     check_model,
-    kept_with,
     on_grid,
 )
 from keras_vit.checks import check_choice
@@ -246,7 +246,7 @@ def gradient_cam(
     check_model(model)
     images = check_images(model, images)
     block = check_block(model, block)
-    gradient = kept_with(
+    gradient = cached(
         model,
         ("gradient_cam", block),
         lambda: gradient_function(model, _score_after_norm(model, block)),
@@ -413,7 +413,7 @@ def _gradients_by_key(model):
     """What the library calls: gradients of the score of a class."""
     from saliency.core import INPUT_OUTPUT_GRADIENTS
 
-    gradient = kept_with(model, "saliency", lambda: _image_gradient(model))
+    gradient = cached(model, "saliency", lambda: _image_gradient(model))
 
     def call_model(images, call_model_args=None, expected_keys=None):
         images = np.asarray(images, "float32")

@@ -21,9 +21,8 @@ from keras_vit.analysis import (
     report,
     to_pixels,
 )
-from keras_vit.analysis.attention import check_model
-from keras_vit.analysis.overview import attention_overview
-from keras_vit.analysis.pixels import grid_window
+from keras_vit.analysis.attention_weights import check_model, grid_window
+from keras_vit.analysis.rollout import attention_overview
 from keras_vit.data import PreprocessingConfig
 from keras_vit.files import replacing
 from keras_vit.models import VisionTransformer

@@ -17,14 +17,14 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.analysis.attention_weights import grid_window
 from keras_vit.analysis.inspection import position_similarity
-from keras_vit.analysis.overview import AttentionOverview, attention_overview
-from keras_vit.analysis.pixels import grid_window
 from keras_vit.analysis.plots import (
     plot_attention_distance,
     plot_position_similarity,
 )
 from keras_vit.analysis.report import pictures
+from keras_vit.analysis.rollout import AttentionOverview, attention_overview
 from keras_vit.files import replacing
 from keras_vit.models import VisionTransformer
 from keras_vit.preprocessing import preprocess_input

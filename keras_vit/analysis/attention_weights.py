@@ -1,0 +1,340 @@
+"""The attention weights of a Vision Transformer, block by block.
+
+Axes: B batch, L layers (blocks), H heads, T tokens, P of them prefix tokens
+(such as the class token), R and C rows and columns of the grid of patches.
+"""
+
+import dataclasses
+import operator
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.models.resnet import stem_grid
+
+__all__ = [
+    "attention_grids",
+    "attention_maps",
+    "blocks_of",
+    "cached",
+    "check_block",
+    "check_images",
+    "check_model",
+    "grid_window",
+    "on_grid",
+    "patch_pixels",
+    "reading_weights",
+    "to_pixels",
+    "walk",
+]
+
+PROBE = 4096  # pixels, a multiple of the stride of any ResNet of ours
+
+
+def attention_maps(
+    model: VisionTransformer, images: Any, *, batch_size: int = 32
+) -> np.ndarray:
+    """Computes the attention weights of every block and head.
+
+    The softmax weights of equation 7 of "An Image Is Worth 16x16 Words"
+    (arXiv:2010.11929). The model is neither rebuilt nor slowed: its blocks
+    keep their fused attention, the weights are computed beside it.
+
+    Args:
+        model: a `VisionTransformer`.
+        images: array (B, height, width, channels), as the model takes them.
+        batch_size: int, images at a time.
+
+    Returns:
+        float32 array of shape (L, B, H, T, T), class token first; the last
+        axis (keys) sums to 1. B/16 at 224 pixels has 22 MB per image, at 384
+        pixels 192 MB; `attention_rollout` and `attention_distance` do not
+        keep them all.
+
+    Raises:
+        ValueError: for anything but a `VisionTransformer`, or images that it
+            does not take.
+
+    Example:
+        >>> maps = attention_maps(model, images)
+        >>> maps[-1, 0, :, 0, 1:]  # last block: what the class token sees
+    """
+    check_model(model)
+    images = check_images(model, images)
+    config = model.config
+    rows, columns = config.grid
+    tokens = config.num_prefix_tokens + rows * columns
+    shape = (len(images), config.num_heads, tokens, tokens)
+    maps = np.empty((config.num_layers, *shape), "float32")
+    for part, layers in walk(model, images, KeepAll(), batch_size):
+        for i, layer in enumerate(layers):
+            maps[i, part] = layer
+    return maps
+
+
+def attention_grids(model: VisionTransformer, maps: Any) -> np.ndarray:
+    """Maps of what the model's head attends to in each block and head.
+
+    The rows of the class token, as in the pictures of DINO
+    (arXiv:2104.14294); where the head reads the mean of the patches, the mean
+    of their rows.
+
+    Args:
+        model: a `VisionTransformer`.
+        maps: array (L, B, H, T, T) from `attention_maps`.
+
+    Returns:
+        Array of shape (L, B, H, R, C), not negative; with what goes to the
+        class token it sums to 1.
+
+    Raises:
+        ValueError: when the maps are not of this model.
+
+    Example:
+        >>> grids = attention_grids(model, attention_maps(model, images))
+    """
+    check_model(model)
+    weights = reading_weights(model.config)
+    if np.shape(maps)[-2:] != 2 * weights.shape:
+        raise ValueError(
+            f"The model has {len(weights)} tokens. Received: maps of shape "
+            f"{np.shape(maps)}. Give attention_maps(model, images) of the "
+            "same model."
+        )
+    return on_grid(model.config, weights @ maps)
+
+
+def to_pixels(
+    model: VisionTransformer, maps: Any, *, resample: str = "lanczos"
+) -> np.ndarray:
+    """Enlarges maps on the grid of patches to the size of the image.
+
+    Hybrids included: their feature maps, whose last row and column may stand
+    for less than a whole cell, are centred on the image as the convolutions
+    pad it.
+
+    Args:
+        model: a `VisionTransformer`.
+        maps: array of shape (..., R, C).
+        resample: "lanczos" as in the paper's figures, "bilinear", or "nearest"
+            for visible patches.
+
+    Returns:
+        float32 array of shape (..., H, W). Lanczos may go a little below the
+        smallest and above the largest value.
+
+    Raises:
+        ValueError: when the maps do not have the model's grid.
+
+    Example:
+        >>> to_pixels(model, attention_rollout(model, images)).shape
+        (8, 224, 224)
+    """
+    from PIL import Image
+
+    check_model(model)
+    config = model.config
+    maps = np.asarray(maps, "float32")
+    if maps.shape[-2:] != config.grid:
+        raise ValueError(
+            f"The model has a grid of {config.grid[0]}x{config.grid[1]} "
+            f"patches. Received: maps of shape {maps.shape}. The last two "
+            "axes must be rows and columns of that grid."
+        )
+    top, left, rows, columns = grid_window(config)
+    filters = Image.Resampling[resample.upper()]
+    large = [
+        np.asarray(Image.fromarray(grid).resize((columns, rows), filters))
+        for grid in maps.reshape(-1, *config.grid)
+    ]
+    height, width = config.image_size
+    return np.reshape(large, (*maps.shape[:-2], rows, columns))[
+        ..., -top : height - top, -left : width - left
+    ]
+
+
+def walk(
+    model: VisionTransformer, images: Any, analysis: Any, batch_size: int = 32
+) -> Iterator[tuple[slice, Any]]:
+    """Runs an analysis of the attention, block by block, over images.
+
+    Only what the analysis keeps of a layer outlives that layer, so one that
+    keeps little needs the memory of one layer, not of all. The compiled
+    function stays with the model for further calls.
+
+    Args:
+        model: a `VisionTransformer`.
+        images: array (B, height, width, channels), as the model takes them.
+        analysis: a hashable object with `step(carry, weights)`, from what is
+            kept so far (None before the first block) and a float32 tensor
+            (B, H, T, T) to what is kept now, and `finish(carry, x, model)`,
+            from that and the tokens (B, T, D) after the last block to the
+            result, a tensor (B, ...) or a list of them.
+        batch_size: int, images at a time.
+
+    Yields:
+        (slice of the images, result as NumPy arrays), in order.
+    """
+    check_model(model)
+    images = check_images(model, images)
+    walker = cached(model, analysis, lambda: _Walker(model, analysis))
+    for start in range(0, len(images), batch_size):
+        part = slice(start, start + batch_size)
+        found = walker.predict_on_batch(images[part])
+        # Under tf.distribute every replica answers for the whole batch.
+        cut = operator.itemgetter(slice(len(images[part])))
+        yield part, keras.tree.map_structure(cut, found)
+
+
+class _Walker(keras.Model):
+    """The model, with an analysis after the weights of each block."""
+
+    def __init__(self, model, analysis):
+        super().__init__(name="walker")
+        self.stem = keras.Model(model.input, model.get_layer("block_0").input)
+        self.blocks = blocks_of(model)
+        self.model = model
+        self.analysis = analysis
+        # It has no weights of its own: Keras need not try a batch first.
+        self.built = True
+
+    def call(self, images):
+        x = self.stem(images)  # (B, T, D)
+        carry = None
+        for block in self.blocks:
+            weights = block.attention.attention_weights(
+                block.attention_norm(x)
+            )  # (B, H, T, T)
+            carry = self.analysis.step(carry, ops.cast(weights, "float32"))
+            x = block(x)  # (B, T, D)
+        return self.analysis.finish(carry, x, self.model)
+
+
+def cached(
+    model: VisionTransformer, key: Hashable, make: Callable[[], Any]
+) -> Any:
+    """What `make` returned in an earlier call with this model and key, or now.
+
+    The cache is emptied when quantisation or LoRA has changed the variables:
+    TensorFlow's compiled functions would use the old ones.
+    """
+    variables = tuple((v.path, v.dtype) for v in model.variables)
+    # Not by assignment: Keras would track what is cached as layers of the
+    # model and save them.
+    since, cache = model.__dict__.get("_analysis_cache", (None, {}))
+    if since != variables:
+        cache = {}
+        model.__dict__["_analysis_cache"] = (variables, cache)
+    if key not in cache:
+        cache[key] = make()
+    return cache[key]
+
+
+def blocks_of(model: VisionTransformer) -> list[keras.layers.Layer]:
+    """The transformer blocks of a model, first to last."""
+    return [
+        model.get_layer(f"block_{i}") for i in range(model.config.num_layers)
+    ]
+
+
+def check_block(model: VisionTransformer, block: int) -> int:
+    """The index of a block in 0..L-1; negative ones count from the end."""
+    count = model.config.num_layers
+    if not -count <= block < count:
+        raise ValueError(
+            f"The model has {count} blocks. Received: block={block}. Give a "
+            f"number from 0 to {count - 1}, or -1 for the last block."
+        )
+    return block % count
+
+
+def check_model(model: Any) -> None:
+    """Raises a ValueError unless the model is a `VisionTransformer`."""
+    if not isinstance(model, VisionTransformer):
+        raise ValueError(
+            "The analysis needs a VisionTransformer. Received: "
+            f"{type(model).__name__}. Build or load one with keras_vit; where "
+            "it is a layer of another model, take it with get_layer."
+        )
+
+
+def check_images(model: VisionTransformer, images: Any) -> np.ndarray:
+    """Images as float32, at least one, of the model's size and channels."""
+    if keras.ops.is_tensor(images):
+        images = ops.convert_to_numpy(images)
+    images = np.asarray(images, "float32")
+    wanted = (*model.config.image_size, model.config.channels)
+    if images.shape[1:] != wanted or not len(images):
+        raise ValueError(
+            f"The model takes batches of shape (batch, {wanted[0]}, "
+            f"{wanted[1]}, {wanted[2]}) (height, width, channels). Received: "
+            f"images of shape {images.shape}. Resize the images, or build the "
+            "model with their input_shape; of one image make a batch with "
+            "images[np.newaxis]."
+        )
+    return images
+
+
+@dataclasses.dataclass(frozen=True)
+class KeepAll:
+    """Keeps the weights of every layer."""
+
+    def step(self, carry, weights):
+        return [*(carry or []), weights]
+
+    def finish(self, carry, x, model):
+        return carry
+
+
+def reading_weights(config: ViTConfig) -> np.ndarray:
+    """How much the model's pooling takes from each token, float32 (T,).
+
+    The class token's row with pooling "token" (and with "none", where there
+    is a class token), all prefix tokens alike with "prefix", otherwise all
+    patch tokens alike: exact for "mean", and for "max" and "map" what can be
+    said without an image. The sum is 1.
+    """
+    rows, columns = config.grid
+    prefix = config.num_prefix_tokens
+    read = {
+        "token": slice(0, 1),
+        "prefix": slice(0, prefix),
+        "none": slice(0, 1) if prefix else slice(None),
+    }.get(config.pooling, slice(prefix, None))
+    weights = np.zeros(prefix + rows * columns, "float32")
+    weights[read] = 1
+    return weights / weights.sum()
+
+
+def on_grid(config: ViTConfig, tokens: Any) -> np.ndarray:
+    """The patch tokens of an array (..., T) on their grid (..., R, C)."""
+    patches = np.asarray(tokens)[..., config.num_prefix_tokens :]
+    return patches.reshape(*patches.shape[:-1], *config.grid)
+
+
+def patch_pixels(config: ViTConfig) -> tuple[int, int]:
+    """Height and width of a patch in pixels of the input image.
+
+    The patches of a hybrid are cells of a feature map, each of which stands
+    for 4 pixels or more.
+    """
+    height, width = config.patch_size
+    if config.resnet_units is None:
+        return height, width
+    cells = stem_grid((PROBE, PROBE), config.resnet_units)[0]
+    return height * PROBE // cells, width * PROBE // cells
+
+
+def grid_window(config: ViTConfig) -> tuple[int, int, int, int]:
+    """Where the grid of patches lies: top, left, height, width in pixels.
+
+    The last cells of a hybrid may reach beyond the image, on which the grid
+    is then centred: top and left are 0 or below.
+    """
+    (height, width), patch = config.image_size, patch_pixels(config)
+    rows, columns = (n * p for n, p in zip(config.grid, patch, strict=True))
+    return -((rows - height) // 2), -((columns - width) // 2), rows, columns
