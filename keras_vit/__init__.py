@@ -5,45 +5,20 @@ as in `keras.applications`; `keras_vit.layers` and `keras_vit.models` hold
 what they are made of, `keras_vit.variants` what the paper compares them with.
 """
 
+import importlib
 from typing import TYPE_CHECKING
 
 from keras_vit import _environment
 
 _environment.check()
 
-from keras_vit import analysis, checkpoints, layers, models, variants
-from keras_vit.applications import (
-    BiT_R50x1,
-    BiT_R50x3,
-    BiT_R101x1,
-    BiT_R101x3,
-    BiT_R152x2,
-    BiT_R152x4,
-    Mixer_B16,
-    Mixer_B32,
-    Mixer_H14,
-    Mixer_L16,
-    Mixer_L32,
-    Mixer_S8,
-    Mixer_S16,
-    Mixer_S32,
-    ViT_B8,
-    ViT_B16,
-    ViT_B32,
-    ViT_G14,
-    ViT_g14,
-    ViT_H14,
-    ViT_L16,
-    ViT_L32,
-    ViT_R26_B32,
-    ViT_R26_S32,
-    ViT_R50_B16,
-    ViT_R50_L32,
-    ViT_R_Ti16,
-    ViT_S16,
-    ViT_S32,
-    ViT_So400m14,
-    ViT_Ti16,
+from keras_vit import (
+    analysis,
+    applications,
+    checkpoints,
+    layers,
+    models,
+    variants,
 )
 from keras_vit.checkpoints import (
     load_checkpoint,
@@ -53,42 +28,7 @@ from keras_vit.checkpoints import (
 from keras_vit.preprocessing import decode_predictions, preprocess_input
 from keras_vit.version import __version__
 
-if TYPE_CHECKING:
-    from keras_vit.explanation import explain
-    from keras_vit.prediction import predict
-
 __all__ = [
-    "BiT_R101x1",
-    "BiT_R101x3",
-    "BiT_R152x2",
-    "BiT_R152x4",
-    "BiT_R50x1",
-    "BiT_R50x3",
-    "Mixer_B16",
-    "Mixer_B32",
-    "Mixer_H14",
-    "Mixer_L16",
-    "Mixer_L32",
-    "Mixer_S16",
-    "Mixer_S32",
-    "Mixer_S8",
-    "ViT_B16",
-    "ViT_B32",
-    "ViT_B8",
-    "ViT_G14",
-    "ViT_H14",
-    "ViT_L16",
-    "ViT_L32",
-    "ViT_R26_B32",
-    "ViT_R26_S32",
-    "ViT_R50_B16",
-    "ViT_R50_L32",
-    "ViT_R_Ti16",
-    "ViT_S16",
-    "ViT_S32",
-    "ViT_So400m14",
-    "ViT_Ti16",
-    "ViT_g14",
     "__version__",
     "analysis",
     "checkpoints",
@@ -103,16 +43,27 @@ __all__ = [
     "save_checkpoint",
     "variants",
 ]
+__all__ += applications.__all__
+# The models by name: ViT_B16, Mixer_B16, BiT_R50x1 and their kin.
+globals().update(applications.APPLICATIONS)
 
 
-def __getattr__(name):
-    # What predicts knows training runs: twice the time of this import.
-    if name == "predict":
-        from keras_vit.prediction import predict
+# What predicts knows training runs: twice the time of this import.
+LATE = {"predict": "keras_vit.prediction", "explain": "keras_vit.explanation"}
 
-        return predict
-    if name == "explain":
-        from keras_vit.explanation import explain
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-        return explain
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import keras
+
+    from keras_vit.explanation import explain
+    from keras_vit.prediction import predict
+
+    def __getattr__(name: str) -> Callable[..., keras.Model]: ...
+
+else:
+
+    def __getattr__(name):
+        if name in LATE:
+            return getattr(importlib.import_module(LATE[name]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

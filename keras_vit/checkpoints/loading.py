@@ -228,8 +228,9 @@ def load_checkpoint(
 
     Args:
         source: path of a file or folder, `file.npz:part` for one of several
-            models in a file, or a name or address that
-            `keras_vit.checkpoints.public.fetch` knows.
+            models in a file, a name or address that
+            `keras_vit.checkpoints.public.fetch` knows, or what `open_source`
+            returned.
         classes: int, another number of classes gives a classification layer
             of zeros; None keeps that of the file.
         input_shape: (height, width, channels) in pixels; another size
@@ -370,6 +371,8 @@ def open_source(source, dtype=None) -> Source:
         ValueError: for a file that is damaged or unknown.
         OSError: when it cannot be read.
     """
+    if isinstance(source, Source):
+        return source
     path, part = located(source)
     kind = kind_of(path)
     if kind in keras_files.OPENERS:

@@ -39,11 +39,14 @@ class MixerConfig:
         num_classes: int, 0 for features instead of a classification layer.
         classifier_activation: activation of the classification layer, None
             for logits.
-        head_bias: float that the bias of the classification layer starts at.
-        stochastic_depth_rate: float, for the last block; it grows linearly
-            from 0 for the first.
+        head_bias: float that the bias of the classification layer starts at;
+            -10 or -6.9 for sigmoid losses with many classes.
+        stochastic_depth_rate: float, probability that a sample skips a
+            residual branch of the last block in training; it grows linearly
+            from 0 in the first block.
         layer_norm_epsilon: float, added to the variance.
-        activation: of the MLPs, see `ViTConfig`.
+        activation: of the MLPs: "gelu_tanh" as in the original code, "gelu"
+            for the exact form as in timm, or any activation of Keras by name.
         include_preprocessing: bool; True takes images in [0, 255].
 
     Raises:

@@ -185,7 +185,8 @@ class BiTConfig:
         num_classes: int, 0 for features instead of a classification layer.
         classifier_activation: activation of the classification layer, None
             for logits.
-        head_bias: float that the bias of the classification layer starts at.
+        head_bias: float that the bias of the classification layer starts at;
+            -10 or -6.9 for sigmoid losses with many classes.
         standardization_epsilon: float, added to the variance of a kernel.
         group_norm_epsilon: float.
         include_preprocessing: bool; True takes images in [0, 255].

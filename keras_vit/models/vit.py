@@ -52,7 +52,8 @@ class ViTConfig:
         class_token: bool, whether there is a class token.
         distillation_token: bool, whether DeiT's distillation token follows
             the class token.
-        position_embedding: "learned" or "sincos2d".
+        position_embedding: "learned", or "sincos2d" for fixed sines and
+            cosines.
         num_classes: int, 0 for features instead of a classification layer.
         classifier_activation: activation of the classification layer, None
             for logits.
@@ -63,13 +64,15 @@ class ViTConfig:
         dropout_rate: float, after the position embedding, the attention and
             each dense layer of the MLPs.
         attention_dropout_rate: float, on the softmax weights.
-        stochastic_depth_rate: float, for the last block; it grows linearly
-            from 0 for the first.
+        stochastic_depth_rate: float, probability that a sample skips a
+            residual branch of the last block in training; it grows linearly
+            from 0 in the first block.
         layer_norm_epsilon: float, added to the variance.
         norm_after_pooling: bool; True normalises the pooled token instead of
             all tokens before pooling, as timm's models with average pooling.
-        activation: of the MLPs: "gelu_tanh" (the original code) or "gelu"
-            (exact), or a Keras activation.
+        activation: of the MLPs: "gelu_tanh" as in the original code, "gelu"
+            for the exact form as in Hugging Face and timm, or any activation
+            of Keras by name.
         resnet_units: None, or for a hybrid the number of bottleneck units in
             each stage of its ResNet; () is the root block alone.
         resnet_width: int, channels of the ResNet's root block.
@@ -78,8 +81,10 @@ class ViTConfig:
         resnet_standardization_epsilon: float.
         resnet_group_norm_epsilon: float.
         include_preprocessing: bool; True takes images in [0, 255].
-        flash_attention: see `SelfAttention`.
-        rematerialize: bool, see `TransformerBlock`.
+        flash_attention: None takes a fused attention kernel where it can be
+            used, True demands one, False forbids it.
+        rematerialize: bool, whether blocks compute their activations again in
+            the backward pass to save memory.
 
     Raises:
         ValueError: for values that do not fit together, with what would.

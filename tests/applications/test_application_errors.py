@@ -65,3 +65,8 @@ def test_nearest_file_is_suggested(tmp_path):
     (tmp_path / "model.weights.h5").touch()
     with pytest.raises(ValueError, match="model.weights.h5"):
         keras_vit.ViT_Ti16(weights=tmp_path / "modell.weights.h5")
+
+
+def test_unknown_argument_is_named_with_the_application():
+    with pytest.raises(TypeError, match=r"ViT_Ti16\(\).*'heads'"):
+        keras_vit.ViT_Ti16(weights=None, heads=3)

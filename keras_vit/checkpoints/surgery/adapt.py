@@ -80,7 +80,8 @@ def input_fields(input_shape, family) -> dict:
     sizes = shape[2:] if family == "bit" else shape
     if len(shape) != 3 or not all(type(x) is int and x > 0 for x in sizes):
         raise ValueError(
-            "input_shape must be (height, width, channels), channels last. "
+            "input_shape must be (height, width, channels), all known and "
+            "channels last: patches and position embeddings depend on it. "
             f"Received: input_shape={input_shape!r}. Give for example "
             "input_shape=(384, 384, 3)."
         )
