@@ -1,8 +1,8 @@
 """Vision Transformers for Keras 3.
 
-`keras_vit.ViT_B16(...)` and its kin build the models of the papers, called
-as in `keras.applications`; `keras_vit.layers` and `keras_vit.models` hold
-what they are made of, `keras_vit.variants` what the paper compares them with.
+`keras_vit.ViT_B16(...)` and its kin build the models of the papers, with the
+signature of `keras.applications`; `keras_vit.layers` and `keras_vit.models`
+have their parts, `keras_vit.variants` what the paper compares them with.
 """
 
 import importlib
@@ -48,8 +48,15 @@ __all__ += applications.__all__
 globals().update(applications.APPLICATIONS)
 
 
+<<<<<<< HEAD
 # What predicts knows training runs: twice the time of this import.
 LATE = {"predict": "keras_vit.prediction", "explain": "keras_vit.explanation"}
+=======
+def __getattr__(name):
+    # On demand: they take as long to import as everything else.
+    if name == "predict":
+        from keras_vit.prediction import predict
+>>>>>>> w6
 
 if TYPE_CHECKING:
     from collections.abc import Callable

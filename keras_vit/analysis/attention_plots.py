@@ -1,4 +1,4 @@
-"""Figures of what a model sees in an image, made by matplotlib.
+"""Figures of attention, saliency and features in images.
 
 Axes: B images, H and W height and width, R and C rows and columns of the grid
 of patches, L blocks.
@@ -29,7 +29,7 @@ TINY = float(np.finfo("float32").tiny)
 
 
 def plot_attention_rollout(images: Any, rollout: Any):
-    """Images beside what of them reaches the head, as Figure 6 of the paper.
+    """Draws images beside their attention rollout, as Figure 6 of the paper.
 
     Args:
         images: array (B, H, W, C), integers in [0, 255] or as the model takes
@@ -51,7 +51,7 @@ def plot_attention_rollout(images: Any, rollout: Any):
 
 
 def plot_gradient_cam(images: Any, maps: Any):
-    """Images beside the patches that speak for the class.
+    """Draws images beside the patches that speak for the class.
 
     Args:
         images: array (B, H, W, C), integers in [0, 255] or as the model takes
@@ -71,7 +71,7 @@ def plot_gradient_cam(images: Any, maps: Any):
 
 
 def plot_saliency(images: Any, maps: Any):
-    """Images beside the pixels that matter.
+    """Draws images beside their saliency maps.
 
     Args:
         images: array (B, H, W, C), integers in [0, 255] or as the model takes
@@ -107,7 +107,7 @@ def _pairs(pictures, results, title, **options):
     """Two columns: inputs and results."""
     if len(pictures) != len(results):
         raise ValueError(
-            f"There must be one map an image. Received: {len(pictures)} "
+            f"There must be one map per image. Received: {len(pictures)} "
             f"images and {len(results)} maps."
         )
     height = INCHES * pictures.shape[1] / pictures.shape[2]
@@ -124,7 +124,7 @@ def _pairs(pictures, results, title, **options):
 
 
 def plot_attention_maps(grids: Any):
-    """What the head sees of one image through each block and head.
+    """Draws the attention of each block and head in one image.
 
     Args:
         grids: array of shape (L, heads, R, C): of `attention_grids` the part
@@ -155,7 +155,7 @@ def plot_attention_maps(grids: Any):
 
 
 def plot_evolution(images: Any, maps: Any):
-    """Images, and the colours of their patches from block to block.
+    """Draws images and the colours of their patches from block to block.
 
     Args:
         images: array (B, H, W, C), integers in [0, 255] or as the model takes

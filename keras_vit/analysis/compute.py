@@ -1,4 +1,4 @@
-"""How much a model computes for one image.
+"""Multiply-adds of a model.
 
 Axes: N tokens, D hidden dimension.
 """

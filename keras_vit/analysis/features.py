@@ -1,4 +1,4 @@
-"""What the blocks make of an image.
+"""Features: image embeddings, their projection, patches after each block.
 
 Axes: B batch, L layers (blocks), T tokens, P of them prefix tokens, R and C
 rows and columns of the grid of patches, D hidden dimension, K components.
@@ -29,7 +29,7 @@ def embeddings(
     block: int = -1,
     batch_size: int = 32,
 ) -> np.ndarray:
-    """One vector an image: what a block has made of it.
+    """Computes one vector per image, the output of a block.
 
     The class token after the block, as it stands in the residual stream;
     where the head reads the patches instead, their mean.
@@ -65,7 +65,7 @@ def embeddings(
 def projection(
     vectors: Any, *, method: str = "pca", seed: int = 0
 ) -> np.ndarray:
-    """Vectors as points in the plane, by scikit-learn.
+    """Projects vectors onto a plane, by scikit-learn.
 
     Args:
         vectors: array of shape (B, D), B at least 3.
@@ -120,7 +120,7 @@ def evolution(
     num_components: int = 3,
     batch_size: int = 32,
 ) -> np.ndarray:
-    """How the patches of an image change from block to block.
+    """Computes how the patches of an image change from block to block.
 
     The patch tokens of an image before the first block and after each block,
     each time along the directions in which the patches of that image differ
@@ -169,7 +169,7 @@ def _principal_maps(config, layers, num_components):
     maps = []
     for tokens in layers:
         patches = _float32(tokens)[:, config.num_prefix_tokens :]
-        found = principal_components(patches, num_components)  # (B, R * C, K)
+        found = _principal_components(patches, num_components)  # (B, R * C, K)
         if maps:
             same = np.sum(found * maps[-1], axis=1, keepdims=True) >= 0
             found = np.where(same, found, -found)
@@ -179,16 +179,8 @@ def _principal_maps(config, layers, num_components):
     return np.moveaxis(maps, 2, -1)  # (L + 1, B, R, C, K)
 
 
-def principal_components(points, count):
-    """The coordinates of points along their directions of most variance.
-
-    Args:
-        points: array of shape (B, N, D): B sets of N points.
-        count: int, K.
-
-    Returns:
-        Array of shape (B, N, K), the largest variance first.
-    """
+def _principal_components(points, count):
+    """Coordinates (B, N, K) of points (B, N, D) in their first K directions."""
     centred = points - points.mean(axis=1, keepdims=True)
     left, lengths, _ = np.linalg.svd(centred, full_matrices=False)
     return left[..., :count] * lengths[:, None, :count]

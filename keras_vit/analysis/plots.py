@@ -1,11 +1,7 @@
-"""What the figures of the analysis share: pictures, overlays, mosaics.
+"""Figures of models, predictions and logs, and what all figures share.
 
-Colours are of Okabe and Ito's palette, which colour-blind people can tell
-apart; a line style says what a colour says.
-
-Axes: L blocks, R and C rows and columns of the grid of patches, K filters.
-
-Axes: B images, H and W height and width, C channels, K classes.
+Axes: B images, H and W height and width, C channels, K classes or filters, L
+blocks; on the grid of patches R rows and C columns.
 """
 
 from collections.abc import Sequence
@@ -28,6 +24,23 @@ __all__ = [
     "plot_position_similarity",
 ]
 
+# Okabe and Ito's palette, which colour-blind people can tell apart; after
+# eight classes the marker changes.
+COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+    "#F0E442",
+)
+MARKERS = "os^Dv<>p*X"
+LINES = ("-", "--")  # A line style says what a colour says.
+MAX_LEGEND = 20  # classes
+MAX_COUNTS = 20  # classes; of more the numbers cannot be read.
+INCHES = 1.6  # width of a picture
 GAP = 0.08  # of the longer side of a tile
 
 
@@ -39,19 +52,7 @@ def new_figure(width: float, height: float):
 
 
 def check_axes(name: str, array: Any, axes: str) -> np.ndarray:
-    """An array, checked for its number of axes.
-
-    Args:
-        name: str, what it is, for the message.
-        array: the array, or what NumPy makes one of.
-        axes: str, names of its axes with a comma after each but the last.
-
-    Returns:
-        NumPy array.
-
-    Raises:
-        ValueError: when it has another number of axes.
-    """
+    """An array, if it has as many axes as their names in `axes`."""
     array = np.asarray(array)
     if array.ndim != len(axes.split(",")):
         raise ValueError(
@@ -63,18 +64,12 @@ def check_axes(name: str, array: Any, axes: str) -> np.ndarray:
 
 
 def as_pictures(images: Any) -> np.ndarray:
-    """Images as they are drawn.
+    """Images as (B, H, W, 3) in [0, 1].
 
     Args:
         images: array (B, H, W, C): integers, or floats that go above 1, in
-            [0, 255]; other floats in [-1, 1], as a model takes them.
-
-    Returns:
-        float array of shape (B, H, W, 3) in [0, 1]; with other than 3
-        channels the grey of their mean.
-
-    Raises:
-        ValueError: for an array of another number of axes.
+            [0, 255]; other floats in [-1, 1], as a model takes them. With
+            other than 3 channels the grey of their mean is drawn.
     """
     images = check_axes("images", images, "batch, height, width, channels")
     bytes_ = np.issubdtype(images.dtype, np.integer) or images.max() > 1
@@ -86,7 +81,7 @@ def as_pictures(images: Any) -> np.ndarray:
 
 
 def overlay(images: Any, maps: Any, *, blur: float = 0) -> np.ndarray:
-    """Images darkened where their maps are low.
+    """Darkens images where their maps are low.
 
     As the pictures of attention in "An Image Is Worth 16x16 Words"
     (arXiv:2010.11929), by vision_transformer#27: the map is divided by its
@@ -111,7 +106,7 @@ def overlay(images: Any, maps: Any, *, blur: float = 0) -> np.ndarray:
     maps = check_axes("maps", maps, "batch, rows, columns")
     if len(maps) != len(pictures):
         raise ValueError(
-            f"There must be one map an image. Received: {len(pictures)} "
+            f"There must be one map per image. Received: {len(pictures)} "
             f"images and {len(maps)} maps."
         )
     size = pictures.shape[1:3]
@@ -173,12 +168,8 @@ def mosaic(axis, tiles: np.ndarray, **options):
     )
 
 
-BLUE, VERMILION = "#0072B2", "#D55E00"
-STYLES = ((BLUE, "-"), (VERMILION, "--"))
-
-
 def curves(series: dict, *, xlabel: str, ylabel: str, percent: bool = False):
-    """One or two curves in a small figure, for a page or a phone.
+    """Draws one or two curves in a small figure, for a page or a phone.
 
     Args:
         series: name to (x, y), sequences of numbers of one length.
@@ -197,7 +188,8 @@ def curves(series: dict, *, xlabel: str, ylabel: str, percent: bool = False):
 
     figure = new_figure(4.6, 3)
     axis = figure.subplots()
-    for (name, (x, y)), style in zip(series.items(), STYLES, strict=False):
+    styles = zip(COLOURS, LINES, strict=False)
+    for (name, (x, y)), style in zip(series.items(), styles, strict=False):
         colour, line = style
         # A single value makes no line.
         marker = "o" if len(x) == 1 else ""
@@ -213,24 +205,8 @@ def curves(series: dict, *, xlabel: str, ylabel: str, percent: bool = False):
     return figure
 
 
-# Okabe and Ito's palette, which colour-blind people can tell apart; after
-# eight classes the marker changes.
-COLOURS = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#000000",
-    "#F0E442",
-)
-MARKERS = "os^Dv<>p*X"
-MAX_LEGEND = 20
-
-
 def plot_attention_distance(distances: Any):
-    """Mean attention distance of each head over the depth (Figure 7, right).
+    """Draws the attention distance of each head by depth (Figure 7, right).
 
     Args:
         distances: array of shape (L, heads) from `attention_distance`, in
@@ -267,7 +243,7 @@ def plot_attention_distance(distances: Any):
 
 
 def plot_position_similarity(similarity: Any):
-    """Similarity of each position with all others (Figure 7, centre).
+    """Draws the similarity of each position with all others (Figure 7, centre).
 
     Args:
         similarity: array of shape (R, C, R, C) from `position_similarity`.
@@ -297,7 +273,7 @@ def plot_position_similarity(similarity: Any):
 
 
 def plot_patch_filters(filters: Any, *, columns: int = 7):
-    """Principal components of the patch embedding (Figure 7, left).
+    """Draws principal components of the patch embedding (Figure 7, left).
 
     Args:
         filters: array of shape (K, height, width, channels) from
@@ -333,7 +309,7 @@ def plot_patch_filters(filters: Any, *, columns: int = 7):
 def plot_embeddings(
     points: Any, labels: Any = None, class_names: Sequence[str] | None = None
 ):
-    """Images as points in the plane, coloured by class.
+    """Draws images as points in the plane, coloured by class.
 
     Args:
         points: array of shape (B, 2) from `projection`.
@@ -345,7 +321,7 @@ def plot_embeddings(
         matplotlib Figure.
 
     Raises:
-        ValueError: unless there is one label a point.
+        ValueError: unless there is one label per point.
 
     Example:
         >>> points = projection(embeddings(model, images), method="tsne")
@@ -356,8 +332,8 @@ def plot_embeddings(
     labels = check_axes("labels", labels, "images")
     if len(labels) != len(points):
         raise ValueError(
-            f"There must be one label a point. Received: {len(points)} points "
-            f"and {len(labels)} labels."
+            "There must be one label per point. Received: "
+            f"{len(points)} points and {len(labels)} labels."
         )
     figure = new_figure(4.5, 4)
     axis = figure.subplots()
@@ -380,12 +356,8 @@ def plot_embeddings(
     return figure
 
 
-INCHES = 1.6  # width of a picture
-MAX_COUNTS = 20  # classes; of more the numbers cannot be read.
-
-
 def plot_images(images: Any, titles: Sequence[str] = (), *, columns: int = 6):
-    """Images side by side, with a line of text above each.
+    """Draws images side by side, with a line of text above each.
 
     Args:
         images: array (B, H, W, C), integers in [0, 255] or as the model takes
@@ -406,7 +378,7 @@ def plot_images(images: Any, titles: Sequence[str] = (), *, columns: int = 6):
     pictures = as_pictures(images)
     if len(titles) not in (0, len(pictures)):
         raise ValueError(
-            f"There must be one title an image. Received: {len(pictures)} "
+            f"There must be one title per image. Received: {len(pictures)} "
             f"images and {len(titles)} titles."
         )
     columns = min(columns, len(pictures))
@@ -425,7 +397,7 @@ def plot_images(images: Any, titles: Sequence[str] = (), *, columns: int = 6):
 
 
 def plot_confusion(labels: Any, predicted: Any, class_names: Sequence[str]):
-    """Which class was taken for which, as a table of colours.
+    """Draws a confusion matrix: which class was taken for which.
 
     Args:
         labels: integer array of shape (B,), the true classes.
@@ -446,7 +418,7 @@ def plot_confusion(labels: Any, predicted: Any, class_names: Sequence[str]):
     counts = np.zeros((len(class_names),) * 2, int)  # (K, K)
     if labels.shape != predicted.shape or labels.ndim != 1:
         raise ValueError(
-            "There must be one prediction an image. Received: labels of shape "
+            "There must be one prediction per image. Received: labels of shape "
             f"{labels.shape}, predictions of shape {predicted.shape}."
         )
     met = np.union1d(labels, predicted)

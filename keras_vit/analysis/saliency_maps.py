@@ -1,12 +1,11 @@
-"""Class scores that are to be explained.
+"""Class activation and saliency: what in an image speaks for a class.
 
 The only file of the analysis that names the backends: Keras itself has no
 gradient of a function.
 
-Axes: B batch, T tokens, P of them prefix tokens, D hidden dimension, R and C
-rows and columns of the grid of patches, K classes.
-
-Axes: B batch, H and W height and width of the image, C channels, K classes.
+Axes: B batch, H and W height and width of the image, C channels, K classes,
+T tokens, P of them prefix tokens, D hidden dimension; on the grid of patches
+R rows and C columns.
 """
 
 from collections.abc import Callable
@@ -28,38 +27,236 @@ from keras_vit.checks import check_choice
 from keras_vit.models import VisionTransformer
 from keras_vit.workarounds import backend_is
 
-__all__ = [
-    "chosen_classes",
-    "class_scores",
-    "gradient_cam",
-    "gradient_function",
-    "saliency",
-    "tail_of",
-]
+__all__ = ["gradient_cam", "gradient_function", "saliency"]
+
+# It divides the 25 and 100 steps of the methods: one compiled shape.
+BATCH_SIZE = 5
+MID_GREY = 127.5
+
+# Name -> class of saliency.core, its options, whether noise is averaged over,
+# and how an attribution (H, W, C) becomes a map (H, W).
+METHODS = {
+    "gradient": ("GradientSaliency", {}, False, "size"),
+    "smooth_gradient": ("GradientSaliency", {}, True, "sum"),
+    "integrated_gradients": (
+        "IntegratedGradients",
+        {"batch_size": BATCH_SIZE},
+        False,
+        "sum",
+    ),
+    "blur": ("BlurIG", {"batch_size": BATCH_SIZE}, False, "sum"),
+    "xrai": ("XRAI", {"batch_size": BATCH_SIZE}, False, "none"),
+}
+REDUCTIONS = {
+    "size": lambda mask: np.abs(mask).sum(axis=-1),
+    "sum": lambda mask: mask.sum(axis=-1),
+    "none": lambda mask: mask,
+}
+# Those that integrate from an image without content to the image. In a hybrid
+# group normalisation undoes the scaling of the image along that path: all
+# change is in the first billionth of it, which 25 steps cannot see.
+PATHS_FROM_GREY = ("integrated_gradients", "xrai")
 
 
-def tail_of(model: VisionTransformer) -> list[keras.layers.Layer]:
+def gradient_cam(
+    model: VisionTransformer,
+    images: Any,
+    classes: Any = None,
+    *,
+    block: int = -1,
+    batch_size: int = 8,
+) -> np.ndarray:
+    """Maps where in the image the evidence for a class is.
+
+    Grad-CAM (arXiv:1610.02391, equations 1 and 2) on the layer where it works
+    for a ViT: the normalised tokens that the attention of the last block
+    takes. After that block the class token alone is read, the gradient of
+    all patches is zero and the map is blank. The class token is left out of
+    the map and of the mean of the gradients.
+
+    Args:
+        model: a `VisionTransformer` with classes.
+        images: array (B, height, width, channels), as the model takes them.
+        classes: None for the most probable class of each image, an int for
+            all images, or B ints.
+        block: int, the block whose attention's input is taken.
+        batch_size: int, images at a time.
+
+    Returns:
+        float32 array of shape (B, R, C), not negative, in the units of the
+        score times the gradient; for pictures divided by its maximum. An
+        image with no evidence for the class has a map of zeros.
+
+    Raises:
+        ValueError: for a model without classes, classes or a block that it
+            does not have, images that it does not take.
+
+    Example:
+        >>> gradient_cam(model, images, classes=281).shape  # tabby cat
+        (8, 14, 14)
+    """
+    check_model(model)
+    images = check_images(model, images)
+    block = check_block(model, block)
+    gradient = cached(
+        model,
+        ("gradient_cam", block),
+        lambda: gradient_function(model, _score_after_norm(model, block)),
+    )
+    one_hot = _one_hot_classes(model, images, classes, batch_size)
+    layer = model.get_layer(f"block_{block}")
+    stem = keras.Model(model.input, layer.input)
+    maps = []
+    for i in range(0, len(images), batch_size):
+        x = stem.predict_on_batch(images[i : i + batch_size])  # (B, T, D)
+        tokens = layer.attention_norm(x)  # (B, T, D)
+        slopes = gradient(tokens, x, one_hot[i : i + batch_size])
+        maps.append(_class_activation(model, tokens, slopes))
+    return np.concatenate(maps)
+
+
+def saliency(
+    model: VisionTransformer,
+    images: Any,
+    classes: Any = None,
+    *,
+    method: str = "smooth_gradient",
+) -> np.ndarray:
+    """Maps how much each pixel speaks for or against a class.
+
+    The methods are those of the library `saliency` (PAIR); the score is the
+    logit of the class.
+
+    Args:
+        model: a `VisionTransformer` with classes.
+        images: array (B, H, W, C), as the model takes them.
+        classes: None for the most probable class of each image, an int for
+            all images, or B ints.
+        method: "smooth_gradient" (SmoothGrad, arXiv:1706.03825), the squared
+            gradient averaged over 25 noisy images, drawn from NumPy's global
+            generator; "gradient" (arXiv:1312.6034); "integrated_gradients"
+            (arXiv:1703.01365), 25 steps from a grey image; "blur" (Blur IG,
+            arXiv:2004.03383), 100 steps from a blurred image; "xrai"
+            (arXiv:1906.02825), integrated gradients by regions of the image.
+
+    Returns:
+        float32 array of shape (B, H, W), summed over the channels. With
+        "integrated_gradients" and "blur" signed, in logits: the sum over an
+        image is about the difference of the scores of the image and of what
+        it is compared with. With the others not negative, except "xrai".
+
+    Raises:
+        ValueError: for an unknown method, one that does not work for a
+            hybrid ("integrated_gradients", "xrai"), a model without classes,
+            classes that it does not have, images that it does not take.
+
+    Example:
+        >>> maps = saliency(model, images, classes=281)
+    """
+    check_model(model)
+    _check_method(model, method)
+    images = check_images(model, images)
+    call_model = _gradients_by_key(model)
+    one_hot = _one_hot_classes(model, images, classes, BATCH_SIZE)
+    explain = _explainer(model, method)
+    maps = [
+        explain(image, call_model, row)
+        for image, row in zip(images, one_hot, strict=True)
+    ]
+    return np.stack(maps).astype("float32")
+
+
+def _class_activation(model, tokens, slopes):
+    """Equations 1 and 2: tokens weighted by the mean of their gradients."""
+    prefix = model.config.num_prefix_tokens
+    tokens = np.asarray(ops.convert_to_numpy(tokens), "float32")
+    importance = slopes[:, prefix:].mean(axis=1)  # (B, D)
+    values = np.einsum("btd,bd->bt", tokens, importance)  # (B, T)
+    return on_grid(model.config, np.maximum(values, 0))
+
+
+def _score_after_norm(model, index):
+    """From the normalised tokens of a block to the score of a class."""
+    scores = _class_scores(model)
+    block, *blocks = blocks_of(model)[index:]
+    layers = [*blocks, *_tail_of(model)]
+
+    def score(normalized, x, one_hot):
+        # Equations 2 and 3 of the paper, from inside the block on.
+        x = x + block.attention(normalized)  # (B, T, D)
+        x = x + block.mlp(block.mlp_norm(x))  # (B, T, D)
+        for layer in layers:
+            x = layer(x)
+        return ops.sum(scores(x) * one_hot, axis=-1)  # (B,)
+
+    return score
+
+
+def _check_method(model, method):
+    check_choice("method", method, METHODS)
+    hybrid = model.config.resnet_units is not None
+    if hybrid and method in PATHS_FROM_GREY:
+        raise ValueError(
+            f"{method!r} says nothing about a hybrid: group normalisation "
+            "undoes the scaling of the image that it integrates along. "
+            f'Received: method={method!r}. Use "blur" or "smooth_gradient".'
+        )
+
+
+def _explainer(model, method):
+    import saliency.core
+
+    name, options, smooth, reduction = METHODS[method]
+    explainer = getattr(saliency.core, name)()
+    mask_of = explainer.GetSmoothedMask if smooth else explainer.GetMask
+
+    def explain(image, call_model, one_hot):
+        more = {}
+        if method == "integrated_gradients":
+            grey = MID_GREY if model.config.include_preprocessing else 0.0
+            more["x_baseline"] = np.full_like(image, grey)
+        mask = mask_of(image, call_model, one_hot, **options, **more)
+        return REDUCTIONS[reduction](mask)
+
+    return explain
+
+
+def _gradients_by_key(model):
+    """The function of gradients that the library `saliency` calls."""
+    from saliency.core import INPUT_OUTPUT_GRADIENTS
+
+    gradient = cached(model, "saliency", lambda: _image_gradient(model))
+
+    def call_model(images, call_model_args=None, expected_keys=None):
+        images = np.asarray(images, "float32")
+        return {INPUT_OUTPUT_GRADIENTS: gradient(images, call_model_args)}
+
+    return call_model
+
+
+def _image_gradient(model):
+    scores = _class_scores(model)
+    features = keras.Model(model.input, model.get_layer("predictions").input)
+
+    def score(images, one_hot):
+        return ops.sum(scores(features(images)) * one_hot, axis=-1)
+
+    return gradient_function(model, score)
+
+
+def _tail_of(model):
     """The layers after the last block, first to last, without the head."""
     last = f"block_{model.config.num_layers - 1}"
     names = [layer.name for layer in model.layers]
     return model.layers[names.index(last) + 1 : names.index("predictions")]
 
 
-def class_scores(model: VisionTransformer) -> Callable:
-    """From the features that the head takes to scores before any activation.
+def _class_scores(model):
+    """A function from features to logits (B, K), before any activation.
 
-    Behind a softmax, the gradient of a probability that is near 1 is near
-    zero, and shows nothing.
-
-    Args:
-        model: a `VisionTransformer` with classes.
-
-    Returns:
-        A function from features, (B, D) or with pooling "none" (B, T, D), to
-        logits (B, K), those of the tokens averaged.
-
-    Raises:
-        ValueError: when the model has no classes.
+    It takes what the head takes, (B, D) or with pooling "none" (B, T, D), of
+    which the logits are averaged. Behind a softmax, the gradient of a
+    probability that is near 1 is near zero and shows nothing.
     """
     if not model.config.num_classes:
         raise ValueError(
@@ -82,24 +279,8 @@ def class_scores(model: VisionTransformer) -> Callable:
     return scores
 
 
-def chosen_classes(
-    model: VisionTransformer, images: np.ndarray, classes: Any, batch_size: int
-) -> np.ndarray:
-    """The class to explain of each image, one-hot.
-
-    Args:
-        model: a `VisionTransformer` with K classes.
-        images: array (B, height, width, channels).
-        classes: None for the most probable class of each image, an int for
-            all images, or B ints.
-        batch_size: int, images at a time.
-
-    Returns:
-        float32 array of shape (B, K).
-
-    Raises:
-        ValueError: unless these are classes of the model.
-    """
+def _one_hot_classes(model, images, classes, batch_size):
+    """The class to explain of each image, one-hot (B, K)."""
     count = model.config.num_classes
     if classes is None:
         parts = [
@@ -125,24 +306,19 @@ def chosen_classes(
 
 
 def gradient_function(model: keras.Model, score: Callable) -> Callable:
-    """The gradient of a sum of scores with respect to what is scored.
+    """Compiles the gradient of a score with respect to its first argument.
 
     Args:
         model: the model whose variables the score reads.
         score: from a tensor and any further tensors to scores (B,).
 
     Returns:
-        A function of the same arguments, arrays or tensors: the gradient with
-        respect to the first, a float32 array of its shape. As no score
-        depends on another image of the batch, it holds one gradient an image.
+        A function of the same arguments, arrays or tensors, to a float32
+        array of the shape of the first. As no score depends on another image
+        of the batch, it holds one gradient per image.
 
     Raises:
-        ValueError: the backend has no gradients.
-
-    Example:
-        >>> gradient = gradient_function(model, lambda x: model(x)[:, 0])
-        >>> gradient(images).shape
-        (8, 224, 224, 3)
+        ValueError: when the backend has no gradients.
     """
     make = next((GRADIENTS[x] for x in GRADIENTS if backend_is(x)), None)
     if make is None:
@@ -204,229 +380,3 @@ def _torch(model, score):
 
 
 GRADIENTS = {"jax": _jax, "tensorflow": _tensorflow, "torch": _torch}
-
-
-def gradient_cam(
-    model: VisionTransformer,
-    images: Any,
-    classes: Any = None,
-    *,
-    block: int = -1,
-    batch_size: int = 8,
-) -> np.ndarray:
-    """Where in the image the evidence for a class is.
-
-    Grad-CAM (arXiv:1610.02391, equations 1 and 2) on the layer where it works
-    for a ViT: the normalised tokens that the attention of the last block
-    takes. After that block the class token alone is read, the gradient of
-    all patches is zero and the map is blank. The class token is left out of
-    the map and of the mean of the gradients.
-
-    Args:
-        model: a `VisionTransformer` with classes.
-        images: array (B, height, width, channels), as the model takes them.
-        classes: None for the most probable class of each image, an int for
-            all images, or B ints.
-        block: int, the block whose attention's input is taken.
-        batch_size: int, images at a time.
-
-    Returns:
-        float32 array of shape (B, R, C), not negative, in the units of the
-        score times the gradient; for pictures divided by its maximum. An
-        image with no evidence for the class has a map of zeros.
-
-    Raises:
-        ValueError: for a model without classes, classes or a block that it
-            does not have, images that it does not take.
-
-    Example:
-        >>> gradient_cam(model, images, classes=281).shape  # tabby cat
-        (8, 14, 14)
-    """
-    check_model(model)
-    images = check_images(model, images)
-    block = check_block(model, block)
-    gradient = cached(
-        model,
-        ("gradient_cam", block),
-        lambda: gradient_function(model, _score_after_norm(model, block)),
-    )
-    one_hot = chosen_classes(model, images, classes, batch_size)
-    layer = model.get_layer(f"block_{block}")
-    stem = keras.Model(model.input, layer.input)
-    maps = []
-    for i in range(0, len(images), batch_size):
-        x = stem.predict_on_batch(images[i : i + batch_size])  # (B, T, D)
-        tokens = layer.attention_norm(x)  # (B, T, D)
-        slopes = gradient(tokens, x, one_hot[i : i + batch_size])
-        maps.append(class_activation(model, tokens, slopes))
-    return np.concatenate(maps)
-
-
-def class_activation(model, tokens, slopes):
-    """Equations 1 and 2: tokens weighted by the mean of their gradients.
-
-    Args:
-        model: a `VisionTransformer`.
-        tokens: tensor (B, T, D).
-        slopes: array (B, T, D), the gradient of the score with respect to
-            the tokens.
-
-    Returns:
-        float32 array of shape (B, R, C), negative values set to zero.
-    """
-    prefix = model.config.num_prefix_tokens
-    tokens = np.asarray(ops.convert_to_numpy(tokens), "float32")
-    importance = slopes[:, prefix:].mean(axis=1)  # (B, D)
-    values = np.einsum("btd,bd->bt", tokens, importance)  # (B, T)
-    return on_grid(model.config, np.maximum(values, 0))
-
-
-def _score_after_norm(model, index):
-    """From the normalised tokens of a block to the score of a class."""
-    scores = class_scores(model)
-    block, *blocks = blocks_of(model)[index:]
-    layers = [*blocks, *tail_of(model)]
-
-    def score(normalized, x, one_hot):
-        # Equations 2 and 3 of the paper, from inside the block on.
-        x = x + block.attention(normalized)  # (B, T, D)
-        x = x + block.mlp(block.mlp_norm(x))  # (B, T, D)
-        for layer in layers:
-            x = layer(x)
-        return ops.sum(scores(x) * one_hot, axis=-1)  # (B,)
-
-    return score
-
-
-# It divides the 25 and 100 steps of the methods: one compiled shape.
-BATCH_SIZE = 5
-MID_GREY = 127.5
-
-# Name -> class of saliency.core, its options, whether noise is averaged over,
-# and how an attribution (H, W, C) becomes a map (H, W).
-METHODS = {
-    "gradient": ("GradientSaliency", {}, False, "size"),
-    "smooth_gradient": ("GradientSaliency", {}, True, "sum"),
-    "integrated_gradients": (
-        "IntegratedGradients",
-        {"batch_size": BATCH_SIZE},
-        False,
-        "sum",
-    ),
-    "blur": ("BlurIG", {"batch_size": BATCH_SIZE}, False, "sum"),
-    "xrai": ("XRAI", {"batch_size": BATCH_SIZE}, False, "none"),
-}
-REDUCTIONS = {
-    "size": lambda mask: np.abs(mask).sum(axis=-1),
-    "sum": lambda mask: mask.sum(axis=-1),
-    "none": lambda mask: mask,
-}
-# Those that integrate from an image without content to the image. In a hybrid
-# group normalisation undoes the scaling of the image along that path: all
-# change is in the first billionth of it, which 25 steps cannot see.
-PATHS_FROM_GREY = ("integrated_gradients", "xrai")
-
-
-def saliency(
-    model: VisionTransformer,
-    images: Any,
-    classes: Any = None,
-    *,
-    method: str = "smooth_gradient",
-) -> np.ndarray:
-    """How much each pixel speaks for or against a class.
-
-    The methods are those of the library `saliency` (PAIR); the score is the
-    logit of the class.
-
-    Args:
-        model: a `VisionTransformer` with classes.
-        images: array (B, H, W, C), as the model takes them.
-        classes: None for the most probable class of each image, an int for
-            all images, or B ints.
-        method: "smooth_gradient" (SmoothGrad, arXiv:1706.03825), the squared
-            gradient averaged over 25 noisy images, drawn from NumPy's global
-            generator; "gradient" (arXiv:1312.6034); "integrated_gradients"
-            (arXiv:1703.01365), 25 steps from a grey image; "blur" (Blur IG,
-            arXiv:2004.03383), 100 steps from a blurred image; "xrai"
-            (arXiv:1906.02825), integrated gradients by regions of the image.
-
-    Returns:
-        float32 array of shape (B, H, W), summed over the channels. With
-        "integrated_gradients" and "blur" signed, in logits: the sum over an
-        image is about the difference of the scores of the image and of what
-        it is compared with. With the others not negative, except "xrai".
-
-    Raises:
-        ValueError: for an unknown method, one that does not work for a
-            hybrid ("integrated_gradients", "xrai"), a model without classes,
-            classes that it does not have, images that it does not take.
-
-    Example:
-        >>> maps = saliency(model, images, classes=281)
-    """
-    check_model(model)
-    check_method(model, method)
-    images = check_images(model, images)
-    call_model = _gradients_by_key(model)
-    one_hot = chosen_classes(model, images, classes, BATCH_SIZE)
-    explain = _explainer(model, method)
-    maps = [
-        explain(image, call_model, row)
-        for image, row in zip(images, one_hot, strict=True)
-    ]
-    return np.stack(maps).astype("float32")
-
-
-def check_method(model: VisionTransformer, method: str) -> None:
-    """Raises a ValueError unless the method works for the model."""
-    check_choice("method", method, METHODS)
-    hybrid = model.config.resnet_units is not None
-    if hybrid and method in PATHS_FROM_GREY:
-        raise ValueError(
-            f"{method!r} says nothing about a hybrid: group normalisation "
-            "undoes the scaling of the image that it integrates along. "
-            f'Received: method={method!r}. Use "blur" or "smooth_gradient".'
-        )
-
-
-def _explainer(model, method):
-    import saliency.core
-
-    name, options, smooth, reduction = METHODS[method]
-    explainer = getattr(saliency.core, name)()
-    mask_of = explainer.GetSmoothedMask if smooth else explainer.GetMask
-
-    def explain(image, call_model, one_hot):
-        more = {}
-        if method == "integrated_gradients":
-            grey = MID_GREY if model.config.include_preprocessing else 0.0
-            more["x_baseline"] = np.full_like(image, grey)
-        mask = mask_of(image, call_model, one_hot, **options, **more)
-        return REDUCTIONS[reduction](mask)
-
-    return explain
-
-
-def _gradients_by_key(model):
-    """What the library calls: gradients of the score of a class."""
-    from saliency.core import INPUT_OUTPUT_GRADIENTS
-
-    gradient = cached(model, "saliency", lambda: _image_gradient(model))
-
-    def call_model(images, call_model_args=None, expected_keys=None):
-        images = np.asarray(images, "float32")
-        return {INPUT_OUTPUT_GRADIENTS: gradient(images, call_model_args)}
-
-    return call_model
-
-
-def _image_gradient(model):
-    scores = class_scores(model)
-    features = keras.Model(model.input, model.get_layer("predictions").input)
-
-    def score(images, one_hot):
-        return ops.sum(scores(features(images)) * one_hot, axis=-1)
-
-    return gradient_function(model, score)

@@ -1,8 +1,7 @@
-"""From the files of an image competition to its submission.csv.
+"""Lists of labels and submissions of image competitions.
 
-What Kaggle hands out: a folder of images, a CSV file that names each by an id
-and says its class, a folder of images to predict, and a sample of the
-submission.
+Kaggle gives a folder of images, a CSV file with the id and the class of each,
+a folder of images to classify, and a sample of the submission.
 """
 
 import csv
@@ -10,8 +9,8 @@ import os
 import pathlib
 from collections.abc import Sequence
 
-from keras_vit.prediction import load_classifier, predictions
-from keras_vit.training import run_folder
+from keras_vit.files import replacing
+from keras_vit.prediction.classifier import load_classifier, predictions
 
 __all__ = ["write_labels", "write_submission"]
 
@@ -27,8 +26,8 @@ def write_labels(
 ) -> None:
     """Writes the list of paths and labels that `DataConfig(csv=...)` reads.
 
-    The folder of a competition cannot be written to, and its list has ids in
-    the place of paths.
+    The folder of a competition is read-only, and its list has ids instead of
+    paths.
 
     Args:
         path: the CSV file to write, with the columns "image" and "label".
@@ -36,7 +35,7 @@ def write_labels(
         images: folder of its images.
         id_key: column of the ids.
         label_key: column of the classes.
-        suffix: what an id lacks to be the name of a file, such as ".jpg".
+        suffix: what follows the id in the name of a file, such as ".jpg".
 
     Raises:
         ValueError: when the file cannot be read, or a column or an image is
@@ -70,20 +69,20 @@ def write_submission(
     suffix: str = "",
     batch_size: int = 64,
 ) -> None:
-    """Predicts the images of a sample submission, in its columns.
+    """Classifies the images of a sample submission and fills in its columns.
 
-    Of two columns the second gets the name of the most probable class; of
-    more, each but the first is a class and gets its probability.
+    With two columns, the second gets the name of the most probable class;
+    with more, each but the first is a class and gets its probability.
 
     Args:
         path: the CSV file to write.
         model: the run folder, see `load_classifier`.
-        images: folder of the images to predict.
+        images: folder of the images to classify.
         sample: the sample of the submission, whose first column has the ids;
             None for the names of all files in the folder, as "id", and
             "label".
-        suffix: what an id of the sample lacks to be the name of a file.
-        batch_size: int, images in a step.
+        suffix: what follows the id in the name of a file.
+        batch_size: int, images per step.
 
     Raises:
         ValueError: when the sample has other classes than the model, or an
@@ -135,7 +134,7 @@ def _answer(name, said, classes):
 
 
 def _existing(folder, ids, suffix) -> list[str]:
-    """The file of each id, all of which there must be."""
+    """The file of each id; all must exist."""
     files = [str(pathlib.Path(folder, f"{name}{suffix}")) for name in ids]
     missing = [file for file in files if not os.path.isfile(file)]
     if missing or not files:
@@ -151,7 +150,7 @@ def _existing(folder, ids, suffix) -> list[str]:
 def _read(path) -> list[list[str]]:
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file, skipinitialspace=True)]
+            rows = list(csv.reader(file, skipinitialspace=True))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ValueError(
             f"{os.fspath(path)!r} cannot be read as a CSV file: {error}"
@@ -168,7 +167,7 @@ def _read(path) -> list[list[str]]:
 
 def _write(path, rows) -> None:
     with (
-        run_folder.replacing(pathlib.Path(path)) as temporary,
+        replacing(pathlib.Path(path)) as temporary,
         open(temporary, "w", newline="", encoding="utf-8") as file,
     ):
         csv.writer(file).writerows(rows)

@@ -1,4 +1,4 @@
-"""The resizing of evaluation without TensorFlow.
+"""Reading, resizing and cropping of images without TensorFlow.
 
 Axes: B images, H and W height and width, C channels.
 """
@@ -24,20 +24,10 @@ __all__ = [
 
 
 def evaluation_crop(image: np.ndarray, geometry: Geometry) -> np.ndarray:
-    """Scales and crops an image as an evaluation does.
-
-    Args:
-        image: array of shape (H, W, C), in [0, 255].
-        geometry: a `Geometry`.
+    """Resizes and crops an image (H, W, C) in [0, 255] as for evaluation.
 
     Returns:
-        uint8 or float32 array, as the config of the geometry says, of shape
-        (*geometry.image_size, C).
-
-    Example:
-        >>> geometry = Geometry((224, 224), 3, PreprocessingConfig())
-        >>> evaluation_crop(image, geometry).shape
-        (224, 224, 3)
+        Array (*geometry.image_size, C), uint8 or float32 as the config says.
     """
     return EVALUATION_CROPS[geometry.config.evaluation](image, geometry)
 
@@ -50,7 +40,11 @@ def resize(
     antialias: bool = False,
     rounding: str = "uint8",
 ) -> np.ndarray:
+<<<<<<< HEAD
     """Scales both sides, as `Geometry.resize` in TensorFlow.
+=======
+    """Resizes an image as `keras_vit.data.decoding.resize` does.
+>>>>>>> w6
 
     Args:
         image: array of shape (H, W, C), in [0, 255].
@@ -62,10 +56,6 @@ def resize(
 
     Returns:
         Array of that dtype and of shape (height, width, C).
-
-    Example:
-        >>> resize(np.array([[[0], [100]]]), (1, 1), method="area")
-        array([[[50]]], dtype=uint8)
     """
     kernel, radius = KERNELS[method]
     for axis, length in enumerate(size):
@@ -191,12 +181,7 @@ LUMA = np.array([0.299, 0.587, 0.114], "float32")
 
 
 def images_of(source: Any) -> Iterator[Any]:
-    """The single images of a source.
-
-    Args:
-        source: path of a file; path of a folder, for the images in it and
-            below it; a Pillow image; an array or tensor (H, W), (H, W, C) or
-            (B, H, W, C); or an iterable of all these.
+    """Splits what `predict` takes as its source into single images.
 
     Yields:
         str, Pillow images and arrays of shape (H, W) or (H, W, C). A folder
@@ -240,8 +225,8 @@ def _files(path):
 def read_pixels(image: Any, channels: int) -> np.ndarray:
     """Reads one image.
 
-    The orientation that a camera noted is applied; transparency is dropped,
-    as in training.
+    The orientation in a photo's EXIF data is applied; transparency is
+    dropped, as in training.
 
     Args:
         image: one of those that `images_of` yields.
@@ -252,12 +237,7 @@ def read_pixels(image: Any, channels: int) -> np.ndarray:
         which keep their dtype.
 
     Raises:
-        ValueError: when it is missing, no image, or its values are no pixels,
-            with the reason.
-
-    Example:
-        >>> read_pixels("photo.jpg", 3).shape
-        (3024, 4032, 3)
+        ValueError: when it is missing, no image, or its values are no pixels.
     """
     if isinstance(image, str):
         return _read_file(image, channels)

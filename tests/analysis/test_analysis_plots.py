@@ -57,7 +57,7 @@ def test_an_axis_too_few(plot):
 )
 def test_one_map_an_image(plot):
     images, maps = CALLS[plot]
-    with pytest.raises(ValueError, match="one map an image"):
+    with pytest.raises(ValueError, match="one map per image"):
         plot(images, maps[:1])
 
 
