@@ -62,17 +62,17 @@ def read_info(source, *, num_heads: int | None = None) -> Info:
 
     >>> print(keras_vit.checkpoints.read_info("ViT-B_16.npz"))
     """
-    found = open_source(source)
-    configured = found.configured or configure(found, num_heads)
-    shapes = {name: x.shape for name, x in found.file.tensors.items()}
+    source = open_source(source)
+    configured = source.configured or configure(source, num_heads)
+    shapes = {name: x.shape for name, x in source.file.tensors.items()}
     return Info(
-        found.file.path,
-        found.format.name,
-        found.format.family,
+        source.file.path,
+        source.format.name,
+        source.format.family,
         configured.fields,
         sum(
             math.prod(shapes[name])
-            for row in found.rows.values()
+            for row in source.rows.values()
             for name in row.names
         ),
         shapes,

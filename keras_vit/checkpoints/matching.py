@@ -1,6 +1,7 @@
 """What became of the weights of a file."""
 
 import dataclasses
+import functools
 import re
 import warnings
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
+from keras_vit.checkpoints.containers.tensors import DAMAGED, refuse
 from keras_vit.checkpoints.formats.recognition import Configured, Source, listed
 from keras_vit.checkpoints.formats.transforms import Facts
 from keras_vit.checkpoints.surgery.adapt import adapter
@@ -234,7 +236,8 @@ def plan_of(
         if how is None:
             wrong.append(f"{path} {shape} -> {target.shape(path)}")
             continue
-        steps[path] = step(source, path, configured.facts, how.function)
+        read = functools.partial(source.read, path, configured.facts)
+        steps[path] = step(source, target, path, read, how.function)
         if how.description:
             adapted[path] = how.description
     refuse_unless_fitting(source, target, missing, unused, wrong)
@@ -256,14 +259,24 @@ def reading_order(path):
     return re.sub(r"\d+", "", path), len(path), path
 
 
-def step(source, path, facts, function):
-    def read():
-        array = function(source.read(path, facts))
+def step(source, target, path, read, adapt) -> Callable:
+    """The function that reads a weight and adapts it to the model."""
+
+    def stepped():
+        array = adapt(read())
+        if array.shape != target.shape(path):
+            refuse(
+                source.file.path,
+                f"gives shape {array.shape}, {target.name!r} has "
+                f"{target.shape(path)}",
+                DAMAGED,
+                path,
+            )
         if path == HEAD[0] and not array.any():
             warn_of_zero_head(source.file.path)
         return array
 
-    return read
+    return stepped
 
 
 def warn_of_zero_head(path):

@@ -253,6 +253,7 @@ FAMILIES = {
     "vit": configure_vit,
     "mixer": configure_mixer,
     "bit": configure_bit,
+    "variant": configure_vit,
 }
 
 
