@@ -9,6 +9,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from keras_vit.checkpoints.adaptation import adapted_fields
 from keras_vit.checkpoints.containers.folders import open_folder
 from keras_vit.checkpoints.containers.npz import open_npz
 from keras_vit.checkpoints.containers.safetensors import open_safetensors
@@ -22,7 +23,6 @@ from keras_vit.checkpoints.formats.configure import configure
 from keras_vit.checkpoints.formats.recognition import Source, recognise
 from keras_vit.checkpoints.keras_files import load_weights_h5, open_keras
 from keras_vit.checkpoints.matching import Plan, build, plan_of, target_of
-from keras_vit.checkpoints.surgery.adapt import adapted_fields
 from keras_vit.workarounds import set_initializer, taken_over
 
 __all__ = [
