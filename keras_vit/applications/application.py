@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_vit.checkpoints import check_weights, load_checkpoint, load_weights
+from keras_vit.checkpoints.adaptation import adapted_fields
 from keras_vit.checkpoints.formats.configure import configure
 from keras_vit.checkpoints.formats.recognition import Configured
 from keras_vit.checkpoints.formats.transforms import Facts
 from keras_vit.checkpoints.loading import open_source
 from keras_vit.checkpoints.public.fetch import resolve
-from keras_vit.checkpoints.surgery.adapt import adapted_fields
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.models.configured_model import ConfiguredModel
 from keras_vit.models.sizes import BIT, MIXER, VIT

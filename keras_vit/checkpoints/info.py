@@ -1,4 +1,4 @@
-"""What a file of weights holds, without reading it."""
+"""Describes and checks weights without reading arrays."""
 
 import dataclasses
 import difflib
@@ -14,7 +14,7 @@ __all__ = ["Info", "check_weights", "read_info"]
 
 @dataclasses.dataclass(frozen=True)
 class Info:
-    """What `read_info` returns.
+    """What a file of weights holds, as `read_info` returns it.
 
     Args:
         source: str, the file.
@@ -45,7 +45,9 @@ class Info:
 
 
 def read_info(source, *, num_heads: int | None = None) -> Info:
-    """Says what a file of weights holds, from its names and shapes.
+    """Describes what a file of weights holds, from its names and shapes.
+
+    Arrays are not read and no model is built.
 
     Args:
         source: see `load_checkpoint`.
@@ -62,17 +64,17 @@ def read_info(source, *, num_heads: int | None = None) -> Info:
 
     >>> print(keras_vit.checkpoints.read_info("ViT-B_16.npz"))
     """
-    found = open_source(source)
-    configured = found.configured or configure(found, num_heads)
-    shapes = {name: x.shape for name, x in found.file.tensors.items()}
+    source = open_source(source)
+    configured = source.configured or configure(source, num_heads)
+    shapes = {name: x.shape for name, x in source.file.tensors.items()}
     return Info(
-        found.file.path,
-        found.format.name,
-        found.format.family,
+        source.file.path,
+        source.format.name,
+        source.format.family,
         configured.fields,
         sum(
             math.prod(shapes[name])
-            for row in found.rows.values()
+            for row in source.rows.values()
             for name in row.names
         ),
         shapes,
@@ -105,7 +107,7 @@ def check_weights(weights, model: str | None = None) -> None:
     elif "://" in text or text.startswith("timm/"):
         pass  # whether it is there shows when it is fetched
     elif text.startswith((".", "~", os.sep)) or path.endswith(SUFFIXES):
-        raise missing_file(Path(path))
+        raise _missing_file(Path(path))
     else:
         from keras_vit.checkpoints.public import catalog, fetch
 
@@ -116,15 +118,13 @@ def check_weights(weights, model: str | None = None) -> None:
 SUFFIXES = (".npz", ".safetensors", ".h5", ".keras")
 
 
-def missing_file(path) -> ValueError:
+def _missing_file(path) -> ValueError:
     """The error for a path that is none, with names that are close."""
-    names = []
+    hint = f" There is no folder {str(path.parent)!r}."
     if path.parent.is_dir():
         names = [x.name for x in path.parent.iterdir()]
-    nearest = difflib.get_close_matches(path.name, names)
-    hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
-    if not path.parent.is_dir():
-        hint = f" There is no folder {str(path.parent)!r}."
+        nearest = difflib.get_close_matches(path.name, names)
+        hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
     return ValueError(
         f"weights={str(path)!r} is no file. Expected None for random "
         "initialisation, the path of a file or folder of weights, or a name "

@@ -1,26 +1,33 @@
-"""What a `.keras` file says of its model, checked before it is built."""
+"""Keras's own files: `.keras` of one of our models, and `.weights.h5`."""
 
+import dataclasses
 import functools
+import io
 import json
 import math
 import re
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.containers.hdf5 import HARMFUL, datasets
+from keras_vit.checkpoints.containers.hdf5 import (
+    datasets,
+    list_datasets,
+    read_dataset,
+)
 from keras_vit.checkpoints.containers.tensors import (
-    Tensor,
+    DAMAGED,
+    HARMFUL,
     TensorFile,
     check_name,
     refuse,
     refusing,
 )
+from keras_vit.checkpoints.formats.configure import configure
 from keras_vit.checkpoints.formats.formats_table import Format
 from keras_vit.checkpoints.formats.recognition import (
     Configured,
@@ -28,45 +35,183 @@ from keras_vit.checkpoints.formats.recognition import (
     Source,
     listed,
 )
-from keras_vit.checkpoints.matching import FAMILIES, LoadReport, target_of
-from keras_vit.workarounds import set_initializer
+from keras_vit.checkpoints.formats.transforms import Facts
+from keras_vit.checkpoints.matching import FAMILIES, LoadReport
 
-__all__ = [
-    "OPENERS",
-    "builder",
-    "check_shapes",
-    "load_weights_h5",
-]
+__all__ = ["CLASS_NAMES", "load_weights_h5", "open_keras"]
 
-# What a compiled model keeps beside its weights.
-COMPANIONS = re.compile(r"(optimizer|metrics|.*seed_generator)/.*")
+CONFIG, METADATA = "config.json", "metadata.json"
+CLASS_NAMES = "class_names.json"  # What a run of keras_vit adds.
+WEIGHTS = "model.weights.h5"
+# What is unpacked may be this many times the file, and this much more: its
+# weights barely compress and Keras stores them as they are.
+MAX_RATIO = 20
+MAX_EXTRA_BYTES = 2**24
+MAX_CONFIG_BYTES = 2**20
 # Of a model's own config; its dtype policy is the one object within.
 KEYS = {"name", "trainable", "dtype", "config", "frozen"}
 POLICIES = {"DTypePolicy", "DTypePolicyMap", "QuantizedDTypePolicy"}
 POLICY_MODULES = {"keras", "keras.dtype_policies"}
-# Values that need not be in the file: sizes below this are never dangerous.
+# What a compiled model keeps beside its weights.
+COMPANIONS = re.compile(r"(optimizer|metrics|.*seed_generator)/.*")
+# Fields of the config that change what the weights are read as.
+FLAGS = ("distillation_token", "norm_after_pooling")
+# Fields of the config that weights are there for.
+OPTIONAL = {
+    "class_token": "class_token/token",
+    "num_classes": "predictions/kernel",
+    "representation_dim": "pre_logits/kernel",
+}
+# Fields of the config that shapes do not tell of every model.
+UNTOLD = ("pooling", "position_embedding")
+# Of axial attention the rows' part stands for the columns', which is alike.
+AXIAL = r"^(block_\d+/)rows/(?:attention/(attention))?"
+# Numbers that need not be in the file: a grid below this is never dangerous.
 ALLOWANCE = 2**20
-DAMAGED = "The file is damaged, or was made to do harm: fetch it again."
 
 
-def builder(path, text: bytes, tensors: dict) -> Callable:
-    """What builds the model of a config, unless it is none of ours.
+def open_keras(path) -> Source:
+    """Opens a `.keras` file of one of our models, without building it.
 
-    Nothing that the config names is imported, and a model larger than the
-    file's weights is refused.
-
-    Args:
-        path: the file.
-        text: bytes, its `config.json`.
-        tensors: dict from name to `Tensor`, its weights.
-
-    Returns:
-        Function of no arguments that returns the model.
+    Nothing that its config names is imported, and a config of other sizes
+    than those of the file's weights is refused.
 
     Raises:
-        ValueError: for another model, or sizes that the weights do not have.
+        ValueError: for a damaged file, or another model.
     """
-    content = json.loads(text)
+    archive = _Archive(path)
+    with refusing(path, "the file"):
+        family, record = _checked_record(path, archive.read_config())
+        tensors = archive.list_weights()
+        config = dataclasses.asdict(record)
+        facts = Facts(
+            config.get("num_heads", 1), getattr(record, "num_prefix_tokens", 0)
+        )
+        source = Source(
+            TensorFile(str(path), tensors, kind="keras"),
+            Format("keras", family, {}, ()),
+            {name for name in FLAGS if config.get(name)},
+            {name: Row((name,), "same") for name in tensors},
+            [],
+            Configured(config, facts, getattr(record, "grid", None)),
+        )
+        _check_sizes(source)
+    return source
+
+
+class _Archive:
+    """The parts of a `.keras` file, checked before they are read."""
+
+    def __init__(self, path):
+        self.path = path
+        with refusing(path, "the file"), zipfile.ZipFile(path) as archive:
+            self._check_members(archive.infolist())
+
+    def _check_members(self, members):
+        names = sorted(member.filename for member in members)
+        for name in names:
+            check_name(self.path, name)
+        known = {CONFIG, WEIGHTS, METADATA, CLASS_NAMES}
+        if not {CONFIG, WEIGHTS} <= set(names) <= known:
+            refuse(
+                self.path,
+                f"holds the members {listed(names)}",
+                f"Expected {CONFIG}, {METADATA} and {WEIGHTS} alone.",
+            )
+        if len(set(names)) < len(names):
+            refuse(self.path, "holds a member twice", HARMFUL)
+        sizes = {member.filename: member.file_size for member in members}
+        size, unpacked = Path(self.path).stat().st_size, sum(sizes.values())
+        if unpacked > MAX_RATIO * size + MAX_EXTRA_BYTES:
+            refuse(self.path, f"unpacks {size} bytes to {unpacked}", HARMFUL)
+        if sizes[CONFIG] > MAX_CONFIG_BYTES:
+            refuse(self.path, "has an oversized config.json", HARMFUL)
+
+    def read_config(self):
+        with zipfile.ZipFile(self.path) as archive:
+            return json.loads(archive.read(CONFIG))
+
+    def list_weights(self) -> dict:
+        """The weights by our paths, such as block_0/mlp/dense/kernel."""
+        import h5py
+
+        with (
+            zipfile.ZipFile(self.path) as archive,
+            archive.open(WEIGHTS) as content,
+            h5py.File(content, "r") as file,
+        ):
+            found = list_datasets(self.path, file, self._reader)
+            names = [name for name in found if not COMPANIONS.match(name)]
+            paths = _paths_of(file, {name: found[name].shape for name in names})
+        for name in names:
+            if found[name].dtype.kind in "iu":
+                refuse(
+                    self.path,
+                    f"is of dtype {found[name].dtype}: the model is quantised",
+                    "Save the weights before model.quantize(...).",
+                    name,
+                )
+        unknown = [name for name in names if name not in paths]
+        if unknown or len(set(paths.values())) < len(paths):
+            refuse(
+                self.path,
+                "holds arrays of no layer, or two of the same weight; unused: "
+                f"{listed(unknown)}",
+                DAMAGED,
+            )
+        return {paths[name]: found[name] for name in names}
+
+    def _reader(self, name):
+        return lambda: read_dataset(self._weights, name)
+
+    @functools.cached_property
+    def _weights(self):
+        """All weights in memory, their checksum compared."""
+        import h5py
+
+        with zipfile.ZipFile(self.path) as archive:
+            return h5py.File(io.BytesIO(archive.read(WEIGHTS)), "r")
+
+
+def _paths_of(file, shapes: dict) -> dict:
+    """Our path of each array whose layers tell their names.
+
+    Keras numbers the layers of a class, and writes their names as attributes.
+    """
+    layers = {}
+    for name in shapes:
+        group, _, index = name.rpartition("/vars/")
+        layers.setdefault(group, {})[int(index)] = name
+    paths = {}
+    for group, arrays in layers.items():
+        parts = group.split("/")
+        groups = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
+        found = [file.get(f"{group}/vars") for group in groups]
+        names = [None if x is None else x.attrs.get("name") for x in found]
+        if None in names or not names:
+            continue
+        layer = "/".join(map(str, names))
+        arrays = [arrays[index] for index in sorted(arrays)]
+        weights = _weight_names(layer, [shapes[name] for name in arrays])
+        pairs = zip(arrays, weights, strict=False)
+        paths |= {name: f"{layer}/{weight}" for name, weight in pairs}
+    return paths
+
+
+def _weight_names(layer, shapes) -> tuple:
+    """Names of a layer's own weights, in the order in which it makes them."""
+    rank = len(shapes[0])
+    if layer.startswith("position_embedding"):
+        tables = ("columns", "rows") if len(shapes) == 2 else ("offsets",)
+        return ("embedding",) if rank == 3 else tables
+    names = {"class_token": ("token",), "pool": ("probe",)}
+    return names.get(layer) or (
+        ("gamma", "beta") if rank == 1 else ("kernel", "bias")
+    )
+
+
+def _checked_record(path, content) -> tuple:
+    """(family, record) of a `config.json`, if it is of one of our models."""
     name = content.get("registered_name") if type(content) is dict else None
     families = {value: key for key, value in FAMILIES.items()}
     if not isinstance(name, str) or name not in families:
@@ -79,18 +224,16 @@ def builder(path, text: bytes, tensors: dict) -> Callable:
     config = content.get("config")
     if not isinstance(config, dict) or not set(config) <= KEYS:
         refuse(path, "has a config with unknown fields", DAMAGED)
-    check_policy(path, config.get("dtype"))
+    _check_policy(path, config.get("dtype"))
     fields = config.get("config")
     if not isinstance(fields, dict):
         refuse(path, "has a model without a config", DAMAGED)
-    model_class = keras.saving.get_registered_object(name)
-    check_numbers(path, model_class.config_class, fields)
-    known = model_class.config_class(**fields)
-    check_sizes(path, families[name], known, tensors)
-    return functools.partial(model_class.from_config, config)
+    config_class = keras.saving.get_registered_object(name).config_class
+    _check_numbers(path, config_class, fields)
+    return families[name], config_class(**fields)
 
 
-def check_policy(path, dtype) -> None:
+def _check_policy(path, dtype) -> None:
     """Refuses objects of which a dtype policy has no need."""
     waiting = [dtype]
     while waiting:
@@ -105,12 +248,12 @@ def check_policy(path, dtype) -> None:
             refuse(path, "has a list in its dtype", DAMAGED)
 
 
-def check_numbers(path, config_class, fields) -> None:
+def _check_numbers(path, config_class, fields) -> None:
     """Refuses texts and fractions where whole numbers belong."""
     for name, value in fields.items():
         default = getattr(config_class, name, None)
         numbers = value if isinstance(value, (list, tuple)) else [value]
-        if name == "units" or name == "resnet_units" or name == "image_size":
+        if name in ("units", "resnet_units", "image_size"):
             numbers = [x for x in numbers if x is not None]
         elif type(default) not in (int, tuple):
             continue
@@ -119,109 +262,53 @@ def check_numbers(path, config_class, fields) -> None:
             refuse(path, f"has {name}={str(value)[:80]!r}", DAMAGED)
 
 
-def check_sizes(path, family, config, tensors) -> None:
-    """Refuses a config of a model that the file's weights cannot fill."""
-    room = sum(math.prod(x.shape) for x in tensors.values()) + ALLOWANCE
-    counts, products = SIZES[family](config)
-    if sum(counts) > len(tensors):
-        refuse(
-            path,
-            f"has {sum(counts)} blocks in its config and {len(tensors)} "
-            "arrays of weights",
-            DAMAGED,
-        )
-    largest = max(math.prod(product) for product in products)
-    if largest > room:
-        refuse(
-            path,
-            f"has a config of a model with over {largest} weights, and "
-            f"holds {room - ALLOWANCE}",
-            DAMAGED,
-        )
+def _check_sizes(source) -> None:
+    """Refuses the config of another model than that of the file's weights.
 
-
-def vit_sizes(config):
-    """Blocks, and the sizes of the weights by their axes."""
-    d, blocks = config.hidden_dim, config.num_layers
-    stages = config.resnet_units
-    channels = config.channels
-    if stages is not None:
-        channels = config.resnet_width * 4 * 2 ** min(len(stages), 64)
-    return (blocks, *(stages or ())), [
-        (blocks, 4, d, d),
-        (blocks, 2, d, config.mlp_dim),
-        (math.prod(config.grid), d),
-        (math.prod(config.patch_size), channels, d),
-        (d, config.representation_dim),
-        (config.representation_dim or d, config.num_classes),
-        (stages is not None, config.resnet_width, channels // 4),
-    ]
-
-
-def mixer_sizes(config):
-    blocks, d = config.num_layers, config.hidden_dim
-    return (blocks,), [
-        (blocks, 2, math.prod(config.grid), config.tokens_mlp_dim),
-        (blocks, 2, d, config.channels_mlp_dim),
-        (math.prod(config.patch_size), config.channels, d),
-        (d, config.num_classes),
-    ]
-
-
-def bit_sizes(config):
-    # The last stage is 2 ** (stages - 1) wider than the first.
-    width = config.width * 2 ** min(max(len(config.units) - 1, 0), 64)
-    return tuple(config.units), [
-        (9, width, width),
-        (49, config.channels, config.width),
-        (4, width, config.num_classes),
-    ]
-
-
-SIZES = {
-    "vit": vit_sizes,
-    "mixer": mixer_sizes,
-    "bit": bit_sizes,
-    "variant": vit_sizes,
-}
-
-
-def check_shapes(path, model: keras.Model, tensors: dict) -> None:
-    """Raises a ValueError unless a file has just the weights of a model.
-
-    Keras passes over arrays that it has no place for.
-
-    Args:
-        path: the file.
-        model: a Keras model.
-        tensors: dict from name to `Tensor`.
-
-    Raises:
-        ValueError: when there are more or fewer of some shape.
+    So no model is built that is larger than the file.
     """
-    found = Counter(
-        x.shape for name, x in tensors.items() if not COMPANIONS.match(name)
+    path, tensors = source.file.path, source.file.tensors
+    config, grid = source.configured.fields, source.configured.grid
+    for field, name in OPTIONAL.items():
+        if bool(config.get(field)) != (name in source.rows):
+            refuse(
+                path,
+                f"has {field}={config.get(field)!r} in its config, and "
+                f"{'a' if name in source.rows else 'no'} weight {name}",
+                DAMAGED,
+            )
+    told = {name: x for name, x in config.items() if name not in UNTOLD}
+    rows = {re.sub(AXIAL, r"\1\2", name): x for name, x in source.rows.items()}
+    found = configure(
+        dataclasses.replace(
+            source,
+            file=dataclasses.replace(source.file, config=told),
+            rows=rows,
+        )
     )
-    wanted = Counter(tuple(x.shape) for x in model.weights)
-    if found != wanted:
+    lengths = dict(zip(("rows", "columns"), grid or (), strict=False))
+    tables = [
+        name
+        for name, tensor in tensors.items()
+        if name.startswith("position_embedding")
+        and lengths.get(name.rpartition("/")[2], tensor.shape[0])
+        != tensor.shape[0]
+    ]
+    units = found.fields.get("resnet_units")
+    room = sum(math.prod(x.shape) for x in tensors.values()) + ALLOWANCE
+    positions = math.prod(grid or ()) * config.get("hidden_dim", 0)
+    if (
+        tables
+        or (found.grid, units) != (grid, config.get("resnet_units"))
+        or positions > room
+    ):
         refuse(
             path,
-            "does not fit: shapes missing in the file: "
-            f"{listed(map(str, (wanted - found).elements()))}; unused: "
-            f"{listed(map(str, (found - wanted).elements()))}",
-            "Build the model with the arguments that it was saved with.",
+            f"has a config of {grid} patches and resnet_units="
+            f"{config.get('resnet_units')}, and weights for {found.grid} and "
+            f"{units}",
+            DAMAGED,
         )
-
-
-# What is unpacked may be this many times the file: its weights barely
-# compress and Keras stores them as they are.
-MAX_RATIO = 20
-MAX_EXTRA_BYTES = 2**24
-MAX_CONFIG_BYTES = 2**20
-CONFIG, METADATA = "config.json", "metadata.json"
-CLASS_NAMES = "class_names.json"  # What a run of keras_vit adds.
-WEIGHTS = "model.weights.h5"
-AGAIN = "The file is damaged: fetch it again."
 
 
 def load_weights_h5(model: keras.Model, path) -> keras.Model:
@@ -229,13 +316,6 @@ def load_weights_h5(model: keras.Model, path) -> keras.Model:
 
     Keras assigns while it reads, so the values before are kept until it has
     succeeded: this takes the memory of the weights once more.
-
-    Args:
-        model: a Keras model.
-        path: path of the file.
-
-    Returns:
-        The model.
 
     Raises:
         ValueError: when the file does not fit the model, which is then as
@@ -248,11 +328,11 @@ def load_weights_h5(model: keras.Model, path) -> keras.Model:
     before = [keras.ops.convert_to_numpy(x).copy() for x in variables]
     try:
         with refusing(path, "the file"), warnings.catch_warnings():
-            check_shapes(path, model, datasets(path))
+            _check_shapes(path, model, datasets(path))
             # Keras warns of what it raises an error for in the end.
             warnings.simplefilter("ignore")
             model.load_weights(path)
-            check_finite(path, model)
+            _check_finite(path, model)
     except BaseException as error:
         for variable, value in zip(variables, before, strict=True):
             variable.assign(value)
@@ -270,7 +350,23 @@ def load_weights_h5(model: keras.Model, path) -> keras.Model:
     return model
 
 
-def check_finite(path, model) -> None:
+def _check_shapes(path, model, tensors) -> None:
+    """Refuses a file with other arrays, of which Keras would say nothing."""
+    found = Counter(
+        x.shape for name, x in tensors.items() if not COMPANIONS.match(name)
+    )
+    wanted = Counter(tuple(x.shape) for x in model.weights)
+    if found != wanted:
+        refuse(
+            path,
+            "does not fit: shapes missing in the file: "
+            f"{listed(map(str, (wanted - found).elements()))}; unused: "
+            f"{listed(map(str, (found - wanted).elements()))}",
+            "Build the model with the arguments that it was saved with.",
+        )
+
+
+def _check_finite(path, model) -> None:
     for weight in model.weights:
         if not np.isfinite(keras.ops.convert_to_numpy(weight)).all():
             refuse(
@@ -279,101 +375,3 @@ def check_finite(path, model) -> None:
                 "The file was damaged or its training diverged.",
                 weight.path,
             )
-
-
-def open_keras(path) -> Source:
-    """Opens a `.keras` file of one of our models.
-
-    Args:
-        path: path of the file.
-
-    Returns:
-        A `Source` whose table is the identity.
-
-    Raises:
-        ValueError: for a damaged file, or another model.
-    """
-    # Keras goes by the ending.
-    if not str(path).endswith(".keras"):
-        refuse(path, "is a .keras file by another name", "Rename it.")
-    with refusing(path, "the file"), warnings.catch_warnings():
-        tensors, build = checked_archive(path)
-        model = built(path, build, tensors)
-        # Keras warns of what it raises an error for in the end.
-        warnings.simplefilter("ignore")
-        model.load_weights(path)
-        check_finite(path, model)
-    target = target_of(model)
-    if not target.config:
-        refuse(
-            path,
-            "holds a model that was built on an input tensor",
-            "Load it with keras.saving.load_model.",
-        )
-    tensors = {
-        name: Tensor(target.shape(name), np.dtype("float32"), reader(x))
-        for name, x in target.variables.items()
-    }
-    rows = {name: Row((name,), "same") for name in tensors}
-    format = Format("keras", target.family, {}, ())
-    file = TensorFile(str(path), tensors, kind="keras")
-    configured = Configured(target.config, target.facts, target.grid)
-    return Source(file, format, set(), rows, [], configured)
-
-
-def reader(variable):
-    return lambda: keras.ops.convert_to_numpy(variable)
-
-
-def built(path, build, tensors) -> keras.Model:
-    """The model, its weights still zero: drawing them takes the time."""
-    with keras.StatelessScope():  # which defers the making of weights
-        model = build()
-        for weight in model.weights:
-            set_initializer(
-                weight, lambda shape, dtype: np.zeros(shape, "float32")
-            )
-        check_shapes(path, model, tensors)
-    return model
-
-
-def checked_archive(path) -> tuple:
-    """(arrays, function that builds the model), when nothing does harm."""
-    with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
-        for member in members:
-            check_name(path, member.filename)
-        names = sorted(member.filename for member in members)
-        known = {CONFIG, WEIGHTS, METADATA, CLASS_NAMES}
-        if not {CONFIG, WEIGHTS} <= set(names) <= known:
-            refuse(
-                path,
-                f"holds the members {listed(names)}",
-                f"Expected {CONFIG}, {METADATA} and {WEIGHTS} alone.",
-            )
-        if len(set(names)) < len(names):
-            refuse(path, "holds a member twice", HARMFUL)
-        size = Path(path).stat().st_size
-        unpacked = sum(member.file_size for member in members)
-        if unpacked > MAX_RATIO * size + MAX_EXTRA_BYTES:
-            refuse(path, f"unpacks {size} bytes to {unpacked}", HARMFUL)
-        # Keras reads on when a checksum is wrong.
-        if damaged := archive.testzip():
-            refuse(path, f"has a wrong checksum in {damaged}", AGAIN)
-        if archive.getinfo(CONFIG).file_size > MAX_CONFIG_BYTES:
-            refuse(path, "has an oversized config.json", HARMFUL)
-        with archive.open(WEIGHTS) as content:
-            tensors = datasets(path, content)
-        return tensors, builder(path, archive.read(CONFIG), tensors)
-
-
-def open_h5(path) -> Source:
-    refuse(
-        path,
-        "holds weights but not the model that they are of",
-        "Build the model, such as keras_vit.ViT_B16(...), and call "
-        "keras_vit.checkpoints.load_weights(model, path).",
-    )
-
-
-OPENERS = {"keras": open_keras, "h5": open_h5}

@@ -1,15 +1,15 @@
-"""Opens a file or folder of weights, whatever its format."""
+"""Opens a file or folder of weights, whatever its format, and loads it."""
 
-import functools
 import os
 import zipfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import keras
 import numpy as np
 
-from keras_vit.checkpoints import keras_files
+from keras_vit.checkpoints.adaptation import adapted_fields
 from keras_vit.checkpoints.containers.folders import open_folder
 from keras_vit.checkpoints.containers.npz import open_npz
 from keras_vit.checkpoints.containers.safetensors import open_safetensors
@@ -21,12 +21,11 @@ from keras_vit.checkpoints.containers.tensors import (
 )
 from keras_vit.checkpoints.formats.configure import configure
 from keras_vit.checkpoints.formats.recognition import Source, recognise
+from keras_vit.checkpoints.keras_files import load_weights_h5, open_keras
 from keras_vit.checkpoints.matching import Plan, build, plan_of, target_of
-from keras_vit.checkpoints.surgery.adapt import adapted_fields
 from keras_vit.workarounds import set_initializer, taken_over
 
 __all__ = [
-    "built_with",
     "kind_of",
     "load_checkpoint",
     "load_weights",
@@ -34,175 +33,6 @@ __all__ = [
     "open_tensors",
     "split_subtree",
 ]
-
-
-def split_subtree(source) -> tuple[str, str]:
-    """Splits `file.npz:img` into the file and the part of it.
-
-    Args:
-        source: path, or path and part.
-
-    Returns:
-        (path, part), the part "" without one.
-    """
-    text = str(source)
-    path, colon, part = text.rpartition(":")
-    if colon and not Path(text).exists() and Path(path).is_file():
-        return path, part
-    return text, ""
-
-
-def kind_of(path) -> str:
-    """Finds by its content what a file is.
-
-    Args:
-        path: path of a file or folder.
-
-    Returns:
-        "folder", "npz", "safetensors", "h5" or "keras".
-
-    Raises:
-        ValueError: for other kinds, said by name where they are known.
-        OSError: when the file cannot be opened.
-    """
-    path = Path(path)
-    if path.is_dir():
-        return "folder"
-    with path.open("rb") as file:
-        start = file.read(16)
-    for magic, kind in MAGIC.items():
-        if start.startswith(magic):
-            return kind_of_zip(path) if kind == "zip" else kind
-    if start[8:9] == b"{" or path.suffix == ".safetensors":
-        return "safetensors"
-    for magic, what in REFUSED.items():
-        if start.lstrip().startswith(magic):
-            refuse(path, f"is {what}", CURES.get(magic, DOWNLOAD))
-    refuse(
-        path,
-        f"begins with {start[:8]!r}, which no file of weights does"
-        if start
-        else "is empty",
-        DOWNLOAD,
-    )
-
-
-MAGIC = {b"PK\x03\x04": "zip", b"\x89HDF\r\n\x1a\n": "h5"}
-DOWNLOAD = "Fetch it again, and look at what the server sent."
-PICKLE = (
-    "Unpickling runs code of the file's author, so it is not done: convert "
-    "it with safetensors.torch.save_file."
-)
-REFUSED = {
-    b"<": "a web page, not a file of weights",
-    b"{": "JSON, not a file of weights",
-    b"version https://": "a pointer of Git LFS, not the file itself",
-    b"\x80": "a Python pickle",
-    b"\x1f\x8b": "compressed by gzip",
-    b"PK": "an empty or damaged zip archive",
-}
-CURES = {b"\x80": PICKLE, b"\x1f\x8b": "Unpack it."}
-
-
-def kind_of_zip(path):
-    with refusing(path, "the file"), zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
-    if "model.weights.h5" in names:
-        return "keras"
-    if any(name.endswith("data.pkl") for name in names):
-        refuse(path, "is a Python pickle of torch", PICKLE)
-    return "npz"
-
-
-OPENERS = {
-    "folder": open_folder,
-    "npz": open_npz,
-    "safetensors": open_safetensors,
-}
-
-
-def open_tensors(path) -> TensorFile:
-    """Opens a file or folder of named tensors.
-
-    Args:
-        path: path of an `.npz` or `.safetensors` file or of a folder.
-
-    Returns:
-        A `TensorFile`; nothing but names and shapes is read yet.
-
-    Raises:
-        ValueError: for other kinds and damaged files.
-        OSError: when the file cannot be opened.
-    """
-    return OPENERS[kind_of(path)](path)
-
-
-def built_with(build: Callable, plan_of: Callable) -> keras.Model:
-    """Builds a model whose weights are read when they are made.
-
-    Keras defers the weights that are made in a stateless scope and makes them
-    when it ends; until then each can be given another initializer. So nothing
-    is drawn that is thrown away, and memory holds the model once.
-
-    Args:
-        build: function that returns the model.
-        plan_of: function from the model to the `Plan` of what is read.
-
-    Returns:
-        The model with its `load_report`. Weights without a step have their
-        own initial values.
-
-    Raises:
-        Exception: what a step raises; the model is lost then.
-    """
-    starts = {}
-    with keras.StatelessScope():
-        model = build()
-        try:
-            plan = plan_of(model)
-        except Exception:
-            for variable in model.variables:
-                set_initializer(variable, np.zeros)
-            raise
-        for variable in model.variables:
-            if variable.path in plan.steps:
-                start = Start(plan.steps[variable.path], starts)
-                starts[variable.path] = start
-                set_initializer(variable, start)
-    for start in starts.values():
-        if start.error:
-            raise start.error
-    for variable in model.variables:
-        # Inside another stateless scope, and should Keras no longer defer.
-        if variable.path in starts and not starts[variable.path].was_read:
-            variable.assign(plan.steps[variable.path]())
-    model.load_report = plan.report
-    return model
-
-
-class Start:
-    """An initializer that reads; after an error the rest are zeros.
-
-    Keras makes all deferred weights in one go, and would try again those that
-    an exception left out.
-    """
-
-    def __init__(self, step, starts):
-        self.step = step
-        self.starts = starts
-        self.error = None
-        self.was_read = False
-
-    def __call__(self, shape, dtype=None):
-        if any(start.error for start in self.starts.values()):
-            return np.zeros(shape, dtype)
-        try:
-            array = taken_over(self.step())
-        except Exception as error:
-            self.error = error
-            return np.zeros(shape, dtype)
-        self.was_read = True
-        return array
 
 
 def load_checkpoint(
@@ -262,12 +92,12 @@ def load_checkpoint(
     ...     "ViT-B_16.npz", classes=10, input_shape=(384, 256, 3))
     >>> print(model.load_report)
     """
-    found = open_source(source, dtype=dtype)
+    source = open_source(source)
     image_size = tuple(input_shape[:2]) if input_shape else None
-    configured = found.configured or configure(found, num_heads, image_size)
+    configured = source.configured or configure(source, num_heads, image_size)
     fields = adapted_fields(
         configured,
-        found.format.family,
+        source.format.family,
         classes=classes,
         input_shape=input_shape,
         include_top=include_top,
@@ -276,18 +106,22 @@ def load_checkpoint(
     )
 
     def planned(model):
-        return plan_of(found, configured, target_of(model), resampling)
+        return plan_of(source, configured, target_of(model), resampling)
 
-    make = functools.partial(
-        build, found.format.family, fields, name=name, dtype=dtype
-    )
+    def make():
+        # A config that a file holds may be damaged, which Keras finds out.
+        as_held = fields == configured.fields and source.configured
+        where = refusing(source.file.path, "the config")
+        with where if as_held else nullcontext():
+            return build(source.format.family, fields, name=name, dtype=dtype)
+
     # A stacked file is read in its own order, all blocks' share at a time.
     # Weights that devices share have initializers that Keras traces: what a
     # file holds would be compiled as a constant.
-    if is_stacked(found.file) or keras.distribution.distribution() is not None:
+    if is_stacked(source.file) or keras.distribution.distribution() is not None:
         model = make()
-        return filled(model, planned(model))
-    return built_with(make, planned)
+        return _filled(model, planned(model))
+    return _built_with(make, planned)
 
 
 def load_weights(
@@ -320,29 +154,77 @@ def load_weights(
     """
     if source is None:
         return model
-    path, _ = located(source)
-    if kind_of(path) == "h5":
-        return keras_files.load_weights_h5(model, path)
-    found = open_source(source)
+    if not isinstance(source, Source):
+        path, part = _located(source)
+        kind = kind_of(path)
+        if kind == "h5":
+            return load_weights_h5(model, path)
+        source = _opened(path, part, kind)
     target = target_of(model)
-    configured = found.configured or configure(
-        found, target.facts.num_heads, target.config.get("image_size")
+    configured = source.configured or configure(
+        source, target.facts.num_heads, target.config.get("image_size")
     )
-    plan = plan_of(found, configured, target, resampling)
+    plan = plan_of(source, configured, target, resampling)
     for read in plan.steps.values():
-        read()  # damage shows here, before anything is assigned
-    return filled(model, plan)
+        read()  # Damage shows here, before anything is assigned.
+    return _filled(model, plan)
 
 
-def filled(model, plan: Plan):
-    variables = {variable.path: variable for variable in model.variables}
-    for path, read in plan.steps.items():
-        variables[path].assign(read())
-    model.load_report = plan.report
-    return model
+def open_source(source) -> Source:
+    """Opens a source of weights and recognises its format; reads no arrays.
+
+    Args:
+        source: see `load_checkpoint`; what this function returned is returned
+            as it is, so that a file is opened and recognised once.
+
+    Raises:
+        ValueError: for a file that is damaged or unknown.
+        OSError: when it cannot be read.
+
+    Example:
+
+    >>> source = open_source("ViT-B_16.npz")
+    >>> read_info(source).num_parameters
+    86567656
+    >>> model = load_checkpoint(source)
+    """
+    if isinstance(source, Source):
+        return source
+    path, part = _located(source)
+    return _opened(path, part, kind_of(path))
 
 
-def located(source) -> tuple[str, str]:
+def open_tensors(path) -> TensorFile:
+    """Opens a file or folder of named tensors: only their names and shapes.
+
+    Raises:
+        ValueError: for other kinds and damaged files.
+        OSError: when the file cannot be opened.
+    """
+    return OPENERS[kind_of(path)](path)
+
+
+OPENERS = {
+    "folder": open_folder,
+    "npz": open_npz,
+    "safetensors": open_safetensors,
+}
+
+
+def _opened(path, part, kind) -> Source:
+    if kind == "h5":
+        refuse(
+            path,
+            "holds weights but not the model that they are of",
+            "Build the model, such as keras_vit.ViT_B16(...), and call "
+            "keras_vit.checkpoints.load_weights(model, path).",
+        )
+    if kind == "keras":
+        return open_keras(path)
+    return recognise(OPENERS[kind](path), part)
+
+
+def _located(source) -> tuple[str, str]:
     """(path on this machine, part of the file) of what a user names."""
     if not isinstance(source, (str, os.PathLike)):
         raise ValueError(
@@ -357,24 +239,136 @@ def located(source) -> tuple[str, str]:
     return split_subtree(fetch.resolve(source))
 
 
-def open_source(source, dtype=None) -> Source:
-    """Opens a source and recognises its format, without reading arrays.
+def split_subtree(source) -> tuple[str, str]:
+    """Splits `file.npz:img` into the path and the part, "" without one."""
+    text = str(source)
+    path, colon, part = text.rpartition(":")
+    if colon and not Path(text).exists() and Path(path).is_file():
+        return path, part
+    return text, ""
 
-    Args:
-        source: see `load_checkpoint`.
-        dtype: dtype policy for a `.keras` file, whose model is built.
+
+DOWNLOAD = "Fetch it again, and look at what the server sent."
+PICKLE = (
+    "Unpickling runs code of the file's author, so it is not done: convert "
+    "it with safetensors.torch.save_file."
+)
+MAGIC = {b"PK\x03\x04": "zip", b"\x89HDF\r\n\x1a\n": "h5"}
+# How other files begin: what they are, what to do about it.
+REFUSED = {
+    b"<": ("a web page, not a file of weights", DOWNLOAD),
+    b"{": ("JSON, not a file of weights", DOWNLOAD),
+    b"version https://": (
+        "a pointer of Git LFS, not the file itself",
+        DOWNLOAD,
+    ),
+    b"\x80": ("a Python pickle", PICKLE),
+    b"\x1f\x8b": ("compressed by gzip", "Unpack it."),
+    b"PK": ("an empty or damaged zip archive", DOWNLOAD),
+}
+
+
+def kind_of(path) -> str:
+    """Recognises the kind of a file or folder by its first bytes.
 
     Returns:
-        A `Source`.
+        "folder", "npz", "safetensors", "h5" or "keras".
 
     Raises:
-        ValueError: for a file that is damaged or unknown.
-        OSError: when it cannot be read.
+        ValueError: for other kinds, with their name where it is known.
+        OSError: when the file cannot be opened.
     """
-    if isinstance(source, Source):
-        return source
-    path, part = located(source)
-    kind = kind_of(path)
-    if kind in keras_files.OPENERS:
-        return keras_files.OPENERS[kind](path)
-    return recognise(open_tensors(path), part)
+    path = Path(path)
+    if path.is_dir():
+        return "folder"
+    with path.open("rb") as file:
+        start = file.read(16)
+    for magic, kind in MAGIC.items():
+        if start.startswith(magic):
+            return _kind_of_zip(path) if kind == "zip" else kind
+    if start[8:9] == b"{" or path.suffix == ".safetensors":
+        return "safetensors"
+    for magic, (what, cure) in REFUSED.items():
+        if start.lstrip().startswith(magic):
+            refuse(path, f"is {what}", cure)
+    refuse(
+        path,
+        f"begins with {start[:8]!r}, which no file of weights does"
+        if start
+        else "is empty",
+        DOWNLOAD,
+    )
+
+
+def _kind_of_zip(path):
+    with refusing(path, "the file"), zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    if "model.weights.h5" in names:
+        return "keras"
+    if any(name.endswith("data.pkl") for name in names):
+        refuse(path, "is a Python pickle of torch", PICKLE)
+    return "npz"
+
+
+def _filled(model, plan: Plan):
+    variables = {variable.path: variable for variable in model.variables}
+    for path, read in plan.steps.items():
+        variables[path].assign(read())
+    model.load_report = plan.report
+    return model
+
+
+def _built_with(build: Callable, plan_of: Callable) -> keras.Model:
+    """Builds a model whose weights are read when they are made.
+
+    Keras defers the weights that are made in a stateless scope and makes them
+    when it ends; until then each can be given another initializer. So nothing
+    is drawn only to be overwritten, and memory holds the model once. Weights
+    without a step of the plan have their own initial values.
+    """
+    starts, errors = {}, []
+    with keras.StatelessScope():
+        model = build()
+        try:
+            plan = plan_of(model)
+        except Exception:
+            for variable in model.variables:
+                set_initializer(variable, np.zeros)
+            raise
+        for variable in model.variables:
+            if variable.path in plan.steps:
+                start = Start(plan.steps[variable.path], errors)
+                starts[variable.path] = start
+                set_initializer(variable, start)
+    if errors:
+        raise errors[0]
+    for variable in model.variables:
+        # Inside another stateless scope, and should Keras no longer defer.
+        if variable.path in starts and not starts[variable.path].was_read:
+            variable.assign(plan.steps[variable.path]())
+    model.load_report = plan.report
+    return model
+
+
+class Start:
+    """An initializer that reads; after an error the rest are zeros.
+
+    Keras makes all deferred weights in one go, and would try again those that
+    an exception left out: errors are kept in a list that all share.
+    """
+
+    def __init__(self, step, errors):
+        self.step = step
+        self.errors = errors
+        self.was_read = False
+
+    def __call__(self, shape, dtype=None):
+        if self.errors:
+            return np.zeros(shape, dtype)
+        try:
+            array = taken_over(self.step())
+        except Exception as error:
+            self.errors.append(error)
+            return np.zeros(shape, dtype)
+        self.was_read = True
+        return array

@@ -1,6 +1,7 @@
-"""What became of the weights of a file."""
+"""Matches the weights of a file with those of a model."""
 
 import dataclasses
+import functools
 import re
 import warnings
 from collections.abc import Callable
@@ -8,9 +9,10 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
+from keras_vit.checkpoints.adaptation import adapter
+from keras_vit.checkpoints.containers.tensors import DAMAGED, refuse
 from keras_vit.checkpoints.formats.recognition import Configured, Source, listed
 from keras_vit.checkpoints.formats.transforms import Facts
-from keras_vit.checkpoints.surgery.adapt import adapter
 
 __all__ = [
     "FAMILIES",
@@ -25,7 +27,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class LoadReport:
-    """What was loaded, resampled, dropped and left as it was.
+    """What was loaded from a file, resampled, dropped and left as it was.
 
     `print(report)` shows it as a table.
 
@@ -78,7 +80,7 @@ class Target:
         name: str, the model's name.
         family: "vit", "mixer", "bit" or "variant".
         variables: dict from path to Keras variable.
-        facts: `Facts` for the transforms.
+        facts: for the transforms.
         grid: (rows, columns) of the patches, or None.
         config: dict of the model's config; empty for a model that was built
             on an input tensor of its own.
@@ -104,18 +106,12 @@ class Target:
 def target_of(model: keras.Model) -> Target:
     """Looks up in a model what loading and saving need.
 
-    Args:
-        model: a model of keras_vit.
-
-    Returns:
-        A `Target`.
-
     Raises:
         ValueError: for another model, or one whose weights are quantised.
     """
     variables = {weight.path: weight for weight in model.weights}
     layers = {layer.name: layer for layer in model.layers}
-    family = family_of(variables)
+    family = _family_of(variables)
     if family is None or len(variables) < len(model.weights):
         raise ValueError(
             f"{model.name!r} is no model of keras_vit: its weights are "
@@ -142,7 +138,7 @@ def target_of(model: keras.Model) -> Target:
     return Target(model.name, family, variables, facts, grid, config)
 
 
-def family_of(paths) -> str | None:
+def _family_of(paths) -> str | None:
     """The family of a model by the paths of its weights."""
     for family, path in {
         "mixer": "block_0/token_norm/gamma",
@@ -155,15 +151,7 @@ def family_of(paths) -> str | None:
 
 
 def build(family: str, fields: dict, **kwargs) -> keras.Model:
-    """Builds a model from the fields of its config.
-
-    Args:
-        family: "vit", "mixer", "bit" or "variant".
-        fields: dict, arguments of the config.
-        **kwargs: `name`, `dtype` of the model.
-
-    Returns:
-        The model, freshly initialised.
+    """Builds a model from its family and the fields of its config.
 
     Raises:
         ValueError: for fields that the config does not have, or that do not
@@ -187,12 +175,12 @@ TOKEN = "class_token/token"
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is to be read for which weight.
+    """How a model is loaded from a file.
 
     Args:
         steps: dict from our path to a function that returns the array for
             it, in the order in which they are best read.
-        report: the `LoadReport` of when it is done.
+        report: the `LoadReport` once it is done.
     """
 
     steps: dict[str, Callable]
@@ -205,39 +193,46 @@ def plan_of(
     target: Target,
     resampling: str | None = None,
 ) -> Plan:
-    """Matches the weights of a file with those of a model.
+    """Plans from names and shapes which weight is read from which tensors.
 
     Args:
-        source: the `Source`.
-        configured: what `configure` says of it.
-        target: the model as a `Target`.
+        source: an opened file.
+        configured: its config, see `configure`.
+        target: the model.
         resampling: how position embeddings are resampled; by default as the
             file's family does it.
-
-    Returns:
-        A `Plan`. Nothing was read from the file but names and shapes.
 
     Raises:
         ValueError: one that lists all weights that are missing in the file,
             that the model has no use for, and that are of another shape.
     """
-    refuse_another_variant(source, configured, target)
+    _check_variant(source, configured, target)
     have, want = set(source.rows), set(target.variables)
-    fresh = fresh_paths(source, configured, target)
-    dropped = droppable(have, want, fresh) | (fresh & have)
+    fresh = _fresh_paths(source, configured, target)
+    dropped = _droppable(have, want, fresh) | (fresh & have)
     missing, unused = want - have - fresh, have - want - dropped
     resampling = resampling or source.format.resampling
     steps, adapted, wrong = {}, {}, []
-    for path in sorted((have & want) - fresh, key=reading_order):
+    for path in sorted((have & want) - fresh, key=_reading_order):
         shape = source.shape_of(path, configured.facts)
         how = adapter(path, shape, configured, target, resampling)
         if how is None:
             wrong.append(f"{path} {shape} -> {target.shape(path)}")
             continue
-        steps[path] = step(source, path, configured.facts, how.function)
+        read = functools.partial(source.read, path, configured.facts)
+        steps[path] = _step(source, target, path, read, how.function)
         if how.description:
             adapted[path] = how.description
-    refuse_unless_fitting(source, target, missing, unused, wrong)
+    if missing or unused or wrong:
+        raise ValueError(
+            f"The weights in {source.file.path!r} ({source.format.name}) do "
+            f"not fit {target.name!r}. Missing in the file: {listed(missing)}. "
+            f"Unused of the file: {listed(unused)}. Of another shape (file -> "
+            f"model): {listed(wrong)}. Build the model for the file with "
+            "keras_vit.checkpoints.load_checkpoint, or with the arguments "
+            "that the file was made with (the size of the model, classes, "
+            "pooling, class_token, representation_dim)."
+        )
     names = [x for path in sorted(dropped) for x in source.rows[path].names]
     report = LoadReport(
         source.file.path,
@@ -246,27 +241,37 @@ def plan_of(
         adapted,
         tuple(names + source.dropped),
         tuple(sorted(fresh)),
-        (*configured.notes, *differences(configured, target)),
+        (*configured.notes, *_differences(configured, target)),
     )
     return Plan(steps, report)
 
 
-def reading_order(path):
+def _reading_order(path):
     """All blocks' share of a weight together, as stacked files hold them."""
     return re.sub(r"\d+", "", path), len(path), path
 
 
-def step(source, path, facts, function):
-    def read():
-        array = function(source.read(path, facts))
+def _step(source, target, path, read, adapt) -> Callable:
+    """The function that reads a weight and adapts it to the model."""
+
+    def stepped():
+        array = adapt(read())
+        if array.shape != target.shape(path):
+            refuse(
+                source.file.path,
+                f"gives shape {array.shape}, {target.name!r} has "
+                f"{target.shape(path)}",
+                DAMAGED,
+                path,
+            )
         if path == HEAD[0] and not array.any():
-            warn_of_zero_head(source.file.path)
+            _warn_of_zero_head(source.file.path)
         return array
 
-    return read
+    return stepped
 
 
-def warn_of_zero_head(path):
+def _warn_of_zero_head(path):
     """The original ImageNet-21k files were published without their head."""
     warnings.warn(
         f"The classification layer in {path!r} is all zeros, so that every "
@@ -279,7 +284,7 @@ def warn_of_zero_head(path):
     )
 
 
-def fresh_paths(source, configured, target) -> set:
+def _fresh_paths(source, configured, target) -> set:
     """Weights of the model that keep their initial values."""
     have, want = set(source.rows), set(target.variables)
     fresh = set()
@@ -297,7 +302,7 @@ def fresh_paths(source, configured, target) -> set:
     return fresh
 
 
-def droppable(have, want, fresh) -> set:
+def _droppable(have, want, fresh) -> set:
     """Weights of the file that a model may do without."""
     dropped = set()
     if HEAD[0] not in want:
@@ -312,7 +317,7 @@ def droppable(have, want, fresh) -> set:
     return dropped & have
 
 
-def differences(configured, target) -> list:
+def _differences(configured, target) -> list:
     """Fields in which the model differs from the file's family."""
     names = ("activation", "norm_after_pooling", "pooling")
     names += tuple(x for x in configured.fields if x.endswith("epsilon"))
@@ -327,33 +332,17 @@ def differences(configured, target) -> list:
     ]
 
 
-def refuse_another_variant(source, configured, target) -> None:
+def _check_variant(source, configured, target) -> None:
     """Some compute different things with weights of the same names."""
-    held = configured.fields.get("variant")
-    wanted = target.config.get("variant")
-    if held != wanted:
+    stored, wanted = (
+        f"the variant {fields['variant']}"
+        if fields.get("variant")
+        else "a model of keras_vit.models"
+        for fields in (configured.fields, target.config)
+    )
+    if stored != wanted:
         raise ValueError(
-            f"The weights in {source.file.path!r} are of {told(held)}, "
-            f"{target.name!r} is {told(wanted)}. Build the model for the file "
+            f"The weights in {source.file.path!r} are of {stored}, "
+            f"{target.name!r} is {wanted}. Build the model for the file "
             "with keras_vit.checkpoints.load_checkpoint."
         )
-
-
-def told(variant) -> str:
-    if variant is None:
-        return "a model of keras_vit.models"
-    return f"the variant {variant}"
-
-
-def refuse_unless_fitting(source, target, missing, unused, wrong) -> None:
-    if not (missing or unused or wrong):
-        return
-    raise ValueError(
-        f"The weights in {source.file.path!r} ({source.format.name}) do not "
-        f"fit {target.name!r}. Missing in the file: {listed(missing)}. "
-        f"Unused of the file: {listed(unused)}. Of another shape (file -> "
-        f"model): {listed(wrong)}. Build the model for the file with "
-        "keras_vit.checkpoints.load_checkpoint, or with the arguments that "
-        "the file was made with (the size of the model, classes, pooling, "
-        "class_token, representation_dim)."
-    )

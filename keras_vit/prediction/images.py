@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from keras_vit import preprocessing
+from keras_vit.checkpoints.resampling import cubic, triangle
 from keras_vit.data.image_reader import Geometry
 from keras_vit.data.sources import SUFFIXES as READ_SUFFIXES
 
@@ -91,20 +92,11 @@ def _weighted_means(image, axis, pixels, weights):
     return total
 
 
-def _triangle(offset, stretch):
-    return np.maximum(0.0, 1.0 - np.abs(offset) / stretch)
+def _stretched(kernel):
+    return lambda offset, stretch: kernel(offset / stretch)
 
 
-def _keys_cubic(offset, stretch):
-    """Keys's cubic convolution with a = -1/2."""
-    x = np.abs(offset) / stretch
-    near = (1.5 * x - 2.5) * x * x + 1.0
-    far = ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0
-    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
-
-
-def _lanczos3(offset, stretch):
-    x = offset / stretch
+def _lanczos3(x):
     return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0.0)
 
 
@@ -120,9 +112,9 @@ def _is_inside(offset, _):
 
 # Method: kernel and its radius in pixels.
 KERNELS = {
-    "bilinear": (_triangle, 1),
-    "bicubic": (_keys_cubic, 2),
-    "lanczos3": (_lanczos3, 3),
+    "bilinear": (_stretched(triangle), 1),
+    "bicubic": (_stretched(cubic(-0.5)), 2),
+    "lanczos3": (_stretched(_lanczos3), 3),
     "area": (_overlap, None),
     "nearest": (_is_inside, None),
 }

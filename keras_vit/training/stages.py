@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.checkpoints.surgery.resample import resize_matrix
+from keras_vit.checkpoints.resampling import resize_matrix
 from keras_vit.data import FitStream
 from keras_vit.layers import AddPositionEmbedding
 from keras_vit.training.inputs import Plan, make_plan

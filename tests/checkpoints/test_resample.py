@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from reference_cases import expected, load
 
-from keras_vit.checkpoints.surgery.adapt import adapt_channels, resize_patches
-from keras_vit.checkpoints.surgery.resample import (
+from keras_vit.checkpoints.adaptation import adapt_channels, resize_patches
+from keras_vit.checkpoints.resampling import (
     resample_position_embedding,
     resize_matrix,
 )

@@ -7,24 +7,16 @@ from pathlib import Path
 from keras_vit.checkpoints.containers.hdf5 import datasets
 from keras_vit.checkpoints.containers.safetensors import open_safetensors
 from keras_vit.checkpoints.containers.tensors import (
+    DAMAGED,
     TensorFile,
     check_name,
     refuse,
 )
 
-__all__ = [
-    "activation",
-    "epsilon",
-    "is_keras_hub",
-    "open_folder",
-    "open_keras_hub",
-    "pair",
-    "positive",
-    "read_json",
-]
+__all__ = ["open_folder"]
 
 MAX_JSON_BYTES = 16 * 2**20
-CURE = "Fetch the file again."
+MAX_FILES = 1000
 # Others compute something else than the models here.
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -38,59 +30,18 @@ ACTIVATIONS = {
 }
 
 
-def read_json(path) -> dict:
-    """Reads a JSON object of a bounded size.
-
-    Args:
-        path: path of the file.
-
-    Returns:
-        dict.
-
-    Raises:
-        ValueError: when it is no JSON object, or too large.
-    """
+def _read_json(path) -> dict:
+    """Reads a JSON object of a bounded size."""
     if path.stat().st_size > MAX_JSON_BYTES:
-        refuse(path, f"is larger than {MAX_JSON_BYTES} bytes", CURE)
+        refuse(path, f"is larger than {MAX_JSON_BYTES} bytes", DAMAGED)
     try:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        refuse(path, f"is no JSON ({error})"[:300], CURE)
+        refuse(path, f"is no JSON ({error})"[:300], DAMAGED)
     if not isinstance(content, dict):
-        refuse(path, "is no JSON object", CURE)
+        refuse(path, "is no JSON object", DAMAGED)
     return content
 
-
-def positive(path, name, value) -> int:
-    if type(value) is not int or not 0 < value < 10**6:
-        refuse(path, f"has {name}={value!r}"[:200], "Expected an integer.")
-    return value
-
-
-def pair(path, name, value) -> tuple:
-    values = value if isinstance(value, list) else [value, value]
-    if len(values) != 2:
-        refuse(path, f"has {name}={value!r}"[:200], "Expected two integers.")
-    return tuple(positive(path, name, x) for x in values)
-
-
-def epsilon(path, name, value) -> float:
-    if type(value) not in (int, float) or not 0 <= value < 1:
-        refuse(path, f"has {name}={value!r}"[:200], "Expected 0 to 1.")
-    return float(value)
-
-
-def activation(path, name, value) -> str:
-    if not isinstance(value, str) or value not in ACTIVATIONS:
-        refuse(
-            path,
-            f"has the activation {value!r}"[:200],
-            f"Expected one of {', '.join(ACTIVATIONS)}.",
-        )
-    return ACTIVATIONS[value]
-
-
-MAX_FILES = 1000
 
 # What config.json calls our fields, by who wrote it.
 HUGGING_FACE = {
@@ -105,44 +56,37 @@ HUGGING_FACE = {
 
 
 def open_folder(path) -> TensorFile:
-    """Opens a folder with `config.json` and safetensors.
-
-    Args:
-        path: path of the folder.
-
-    Returns:
-        A `TensorFile` with the tensors of all files, its config in our
-        names.
+    """Opens a folder with `config.json` and safetensors, or of keras-hub.
 
     Raises:
-        ValueError: for a folder without safetensors, an index that names
-            files outside of it, or a config that is none.
+        ValueError: for a folder without weights, an index that names files
+            outside of it, or a config that is none.
         OSError: when a file cannot be opened.
     """
     path = Path(path)
-    config, told = path / "config.json", {}
+    config, fields = path / "config.json", {}
     if config.is_file():
-        content = read_json(config)
-        if is_keras_hub(content):
-            return open_keras_hub(path, content)
-        told = our_fields(config, content)
+        content = _read_json(config)
+        if content.get("registered_name") == "keras_hub>ViTBackbone":
+            return _open_keras_hub(path, content)
+        fields = _our_fields(config, content)
     tensors, metadata = {}, {}
-    for name in weight_files(path):
+    for name in _weight_files(path):
         part = open_safetensors(path / name)
         twice = set(tensors) & set(part.tensors)
         if twice:
-            refuse(path / name, "is in two files", CURE, min(twice))
+            refuse(path / name, "is in two files", DAMAGED, min(twice))
         tensors |= part.tensors
         metadata |= part.metadata
-        told = part.config | told
-    return TensorFile(str(path), tensors, told, metadata, "safetensors")
+        fields = part.config | fields
+    return TensorFile(str(path), tensors, fields, metadata, "safetensors")
 
 
-def weight_files(path) -> list:
+def _weight_files(path) -> list:
     """Names of the safetensors in a folder, those of an index if any."""
     indices = sorted(path.glob("*.safetensors.index.json"))
     if indices:
-        return indexed_files(indices[0])
+        return _indexed_files(indices[0])
     found = sorted(x.name for x in path.glob("*.safetensors"))
     for name in ("model.safetensors", "pytorch_model.safetensors"):
         if name in found:
@@ -160,90 +104,108 @@ def weight_files(path) -> list:
     return found
 
 
-def indexed_files(index) -> list:
-    files = read_json(index).get("weight_map")
+def _indexed_files(index) -> list:
+    files = _read_json(index).get("weight_map")
     if not isinstance(files, dict):
-        refuse(index, "has no weight_map", CURE)
+        refuse(index, "has no weight_map", DAMAGED)
     names = sorted({str(name) for name in files.values()})
     for name in names[:MAX_FILES]:
         check_name(index, name)
         if "/" in name or "\\" in name or len(names) > MAX_FILES:
-            refuse(index, f"names the file {name[:200]!r}", CURE)
+            refuse(index, f"names the file {name[:200]!r}", DAMAGED)
         if not (index.parent / name).is_file():
-            refuse(index, f"names {name!r}, which is not there", CURE)
+            refuse(index, f"names {name!r}, which is not there", DAMAGED)
     return names
 
 
-def our_fields(path, config) -> dict:
+def _our_fields(path, config) -> dict:
     """What a config.json of Hugging Face says, in our names and types."""
-    told = {
-        ours: config[theirs]
-        for theirs, ours in HUGGING_FACE.items()
-        if config.get(theirs) is not None
-    }
     if config.get("qkv_bias") is False:
         refuse(
             path,
             "has qkv_bias=false, and the models here have these biases",
             "Choose another file.",
         )
-    for name, value in told.items():
-        told[name] = CONVERSIONS.get(name, positive)(path, name, value)
-    return told
+    return _converted(path, config, HUGGING_FACE)
+
+
+def _converted(path, config, names) -> dict:
+    """The fields of a config that are there, under our names, checked."""
+    return {
+        ours: CONVERSIONS.get(ours, _positive)(path, ours, config[theirs])
+        for theirs, ours in names.items()
+        if config.get(theirs) is not None
+    }
+
+
+def _positive(path, name, value) -> int:
+    if type(value) is not int or not 0 < value < 10**6:
+        refuse(path, f"has {name}={value!r}"[:200], "Expected an integer.")
+    return value
+
+
+def _pair(path, name, value) -> tuple:
+    values = value if isinstance(value, list) else [value, value]
+    if len(values) != 2:
+        refuse(path, f"has {name}={value!r}"[:200], "Expected two integers.")
+    return tuple(_positive(path, name, x) for x in values)
+
+
+def _epsilon(path, name, value) -> float:
+    if type(value) not in (int, float) or not 0 <= value < 1:
+        refuse(path, f"has {name}={value!r}"[:200], "Expected 0 to 1.")
+    return float(value)
+
+
+def _activation(path, name, value) -> str:
+    if not isinstance(value, str) or value not in ACTIVATIONS:
+        refuse(
+            path,
+            f"has the activation {value!r}"[:200],
+            f"Expected one of {', '.join(ACTIVATIONS)}.",
+        )
+    return ACTIVATIONS[value]
 
 
 CONVERSIONS = {
-    "image_size": pair,
-    "layer_norm_epsilon": epsilon,
-    "activation": activation,
+    "image_size": _pair,
+    "layer_norm_epsilon": _epsilon,
+    "activation": _activation,
 }
 
 
-FIELDS = {
-    "num_heads": ("num_heads", positive),
-    "hidden_dim": ("hidden_dim", positive),
-    "num_layers": ("num_layers", positive),
-    "mlp_dim": ("mlp_dim", positive),
-    "layer_norm_epsilon": ("layer_norm_epsilon", epsilon),
+# keras-hub has our names.
+KERAS_HUB = {
+    name: name
+    for name in (
+        "num_heads",
+        "hidden_dim",
+        "num_layers",
+        "mlp_dim",
+        "layer_norm_epsilon",
+    )
 }
 BIASES = ("use_mha_bias", "use_mlp_bias", "use_patch_bias")
 
 
-def is_keras_hub(config: dict) -> bool:
-    """Whether a config.json is of a ViT of keras-hub."""
-    return config.get("registered_name") == "keras_hub>ViTBackbone"
-
-
-def open_keras_hub(path: Path, config: dict) -> TensorFile:
-    """Opens a preset folder of a ViT of keras-hub.
-
-    Args:
-        path: path of the folder.
-        config: dict, its config.json.
-
-    Returns:
-        A `TensorFile`.
-
-    Raises:
-        ValueError: for options that the models here do not have, and for
-            damaged files.
-        OSError: when a file cannot be opened.
-    """
-    told = backbone_fields(path / "config.json", config.get("config"))
+def _open_keras_hub(path: Path, config: dict) -> TensorFile:
+    """Opens a preset folder of a ViT of keras-hub with its config.json."""
+    fields = _backbone_fields(path / "config.json", config.get("config"))
+    # Keras leaves out the number of the first layer of a class.
     tensors = {
-        numbered(name): tensor
+        re.sub(r"(vi_t_encoder_block)(?=/)", r"\1_0", name): tensor
         for name, tensor in datasets(path / "model.weights.h5").items()
     }
     task = path / "task.json"
     if task.is_file() and (path / "task.weights.h5").is_file():
-        options = read_json(task).get("config")
-        tensors |= head_tensors(path, options, tensors)
-    return TensorFile(str(path), tensors, told, kind="keras_hub")
+        options = _read_json(task).get("config")
+        tensors |= _head_tensors(path, options, tensors)
+    return TensorFile(str(path), tensors, fields, kind="keras_hub")
 
 
-def backbone_fields(path, config) -> dict:
+def _backbone_fields(path, config) -> dict:
     if not isinstance(config, dict):
-        refuse(path, "has no config of a model", "Fetch it again.")
+        refuse(path, "has no config of a model", DAMAGED)
     absent = [name for name in BIASES if config.get(name) is False]
     if absent:
         refuse(
@@ -251,27 +213,17 @@ def backbone_fields(path, config) -> dict:
             f"has {absent[0]}=false, and the models here have these biases",
             "Choose another preset.",
         )
-    told = {
-        ours: check(path, theirs, config[theirs])
-        for theirs, (ours, check) in FIELDS.items()
-        if config.get(theirs) is not None
-    }
     shape = config.get("image_shape")
     if not isinstance(shape, list) or len(shape) != 3:
         refuse(path, f"has image_shape={shape!r}"[:200], "Expected 3 sizes.")
-    told["image_size"] = pair(path, "image_shape", shape[:2])
-    return told
+    size = _pair(path, "image_shape", shape[:2])
+    return {**_converted(path, config, KERAS_HUB), "image_size": size}
 
 
-def numbered(name) -> str:
-    """Keras leaves out the number of the first layer of a class."""
-    return re.sub(r"(vi_t_encoder_block)(?=/)", r"\1_0", name)
-
-
-def head_tensors(path, options, tensors) -> dict:
+def _head_tensors(path, options, tensors) -> dict:
     """The weights of the task, under the names of their layers."""
     if not isinstance(options, dict):
-        refuse(path / "task.json", "has no config", "Fetch it again.")
+        refuse(path / "task.json", "has no config", DAMAGED)
     token = "layers/vi_t_patching_and_embedding/vars/0" in tensors
     pooling = options.get("pooling")
     if pooling != ("token" if token else "gap"):

@@ -5,28 +5,21 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit.checkpoints.containers.tensors import (
+    DAMAGED,
+    HARMFUL,
     MAX_TENSORS,
     Tensor,
+    as_bfloat16,
+    check_unpacked,
     refuse,
     refusing,
 )
 
-__all__ = ["datasets"]
-
-MAX_RATIO = 50
-MAX_EXTRA_BYTES = 64 * 2**20
-HARMFUL = "Such a file was made to do harm: do not use it."
+__all__ = ["datasets", "list_datasets", "read_dataset"]
 
 
-def datasets(path, content=None) -> dict:
-    """The arrays of an HDF5 file, each read when asked for.
-
-    Args:
-        path: path of the file, for messages and for reading.
-        content: a binary file to read instead, such as a member of a zip.
-
-    Returns:
-        dict from name to `Tensor`.
+def datasets(path) -> dict[str, Tensor]:
+    """Lists the arrays of an HDF5 file by name; each is read on demand.
 
     Raises:
         ValueError: for a damaged file, one that points to others, or one
@@ -35,35 +28,46 @@ def datasets(path, content=None) -> dict:
     """
     import h5py
 
+    def reader(name):
+        def read():
+            with h5py.File(path, "r") as file:
+                return read_dataset(file, name)
+
+        return read
+
+    with refusing(path, "the file"), h5py.File(path, "r") as file:
+        return list_datasets(path, file, reader)
+
+
+def list_datasets(path, file, reader) -> dict[str, Tensor]:
+    """Lists the arrays of an open HDF5 file.
+
+    Args:
+        path: the file, for messages and for its size.
+        file: `h5py.File`.
+        reader: from a name to the function that reads its array.
+    """
+    import h5py
+
     found = {}
 
     def visit(name, item):
-        if len(found) > MAX_TENSORS:
-            refuse(path, f"holds over {MAX_TENSORS} arrays", HARMFUL)
-        if isinstance(item, h5py.Dataset):
-            if item.external or item.is_virtual:
-                refuse(path, "points to another file", HARMFUL, name)
-            found[name] = (tuple(item.shape), item.dtype)
+        if not isinstance(item, h5py.Dataset):
+            return
+        if item.external or item.is_virtual:
+            refuse(path, "points to another file", HARMFUL, name)
+        if item.shape is None or len(found) == MAX_TENSORS:
+            refuse(path, "holds no array or too many", DAMAGED, name)
+        dtype = as_bfloat16(item.dtype)
+        found[name] = Tensor(tuple(item.shape), dtype, reader(name))
 
-    source = path if content is None else content
-    with refusing(path, "the file"), h5py.File(source, "r") as file:
-        file.visititems(visit)
-    tensors = {
-        name: Tensor(shape, np.dtype(dtype), reader(source, name))
-        for name, (shape, dtype) in found.items()
-    }
-    size = Path(path).stat().st_size
-    unpacked = sum(x.nbytes for x in tensors.values())
-    if unpacked > MAX_RATIO * size + MAX_EXTRA_BYTES:
-        refuse(path, f"unpacks {size} bytes to {unpacked}", HARMFUL)
-    return tensors
+    file.visititems(visit)
+    unpacked = sum(tensor.nbytes for tensor in found.values())
+    check_unpacked(path, Path(path).stat().st_size, unpacked)
+    return found
 
 
-def reader(source, name):
-    def read():
-        import h5py
-
-        with h5py.File(source, "r") as file:
-            return file[name][()]
-
-    return read
+def read_dataset(file, name) -> np.ndarray:
+    """Reads an array of an open HDF5 file."""
+    array = np.asarray(file[name][()])
+    return array.view(as_bfloat16(array.dtype))

@@ -10,11 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit.checkpoints.containers.tensors import (
+    HARMFUL,
     MAX_TENSORS,
     Tensor,
     TensorFile,
+    as_bfloat16,
     check_name,
     check_plausible,
+    check_unpacked,
     empty,
     refuse,
     refusing,
@@ -22,22 +25,13 @@ from keras_vit.checkpoints.containers.tensors import (
 
 __all__ = ["open_npz", "write_npz"]
 
-# Weights barely compress, but heads of zeros do: what is unpacked may be this
-# many times the file, and this much more.
-MAX_RATIO = 50
-MAX_EXTRA_BYTES = 64 * 2**20
 CHUNK = 2**18  # bytes, which stay in the cache of a core
 
 
 def open_npz(path) -> TensorFile:
-    """Lists the arrays of an `.npz` file; each is read when asked for.
+    """Lists the arrays of an `.npz` file; each is read on demand.
 
-    Args:
-        path: path of the file.
-
-    Returns:
-        A `TensorFile`. bfloat16, which NumPy writes as void of 2 bytes, is
-        read as bfloat16.
+    bfloat16, which NumPy writes as void of 2 bytes, is read as bfloat16.
 
     Raises:
         ValueError: for a file that is damaged, too good to be true, or holds
@@ -48,46 +42,43 @@ def open_npz(path) -> TensorFile:
     with refusing(path, "the file"), ExitStack() as stack:
         archive = zipfile.ZipFile(stack.enter_context(path.open("rb")))
         members = archive.infolist()
-        check_members(path, members)
+        _check_members(path, members)
         tensors = {}
         for member in members:
             name = member.filename.removesuffix(".npy")
             with refusing(path, "the header", name):
-                tensors[name] = tensor_of(path, archive, member, name)
+                tensors[name] = _tensor_of(path, archive, member, name)
         # Closed with the last of the readers, even where they are garbage in
         # a cycle, in which Python may find the file before the archive.
         weakref.finalize(archive, stack.pop_all().close)
     return TensorFile(str(path), tensors, kind="npz")
 
 
-def check_members(path, members) -> None:
+def _check_members(path, members) -> None:
     """Raises a ValueError for duplicates, bombs, encryption, bad names."""
     names = [member.filename for member in members]
-    unpacked = sum(member.file_size for member in members)
     packed = sum(member.compress_size for member in members)
     size = path.stat().st_size
     if len(set(names)) < len(names) or len(names) > MAX_TENSORS:
-        refuse(path, "holds the same name twice or too many", BOMB_CURE)
-    if packed > size or unpacked > MAX_RATIO * size + MAX_EXTRA_BYTES:
-        refuse(path, f"unpacks {size} bytes to {unpacked}", BOMB_CURE)
-    for member in members:
-        check_name(path, member.filename)
-        if not member.filename.endswith(".npy"):
+        refuse(path, "holds the same name twice or too many", HARMFUL)
+    if packed > size:
+        refuse(path, f"packs {packed} bytes into {size}", HARMFUL)
+    check_unpacked(path, size, sum(member.file_size for member in members))
+    for name in names:
+        check_name(path, name)
+        if not name.endswith(".npy"):
             refuse(
                 path,
                 "is no array of NumPy",
                 "Expected a file that numpy.savez wrote.",
-                member.filename,
+                name,
             )
 
 
-BOMB_CURE = "Such a file was made to do harm: do not use it."
-
-
-def tensor_of(path, archive, member, name) -> Tensor:
+def _tensor_of(path, archive, member, name) -> Tensor:
     """Reads the header of one member."""
     with archive.open(member) as file:
-        shape, fortran_order, dtype, offset = read_header(file)
+        shape, fortran_order, dtype, offset = _read_header(file)
     if dtype.hasobject:
         refuse(
             path,
@@ -102,12 +93,12 @@ def tensor_of(path, archive, member, name) -> Tensor:
     def read():
         with archive.open(filename) as file:
             file.read(offset)
-            return read_array(file, shape, fortran_order, dtype)
+            return _read_array(file, shape, fortran_order, dtype)
 
     return Tensor(shape, as_bfloat16(dtype), read)
 
 
-def read_header(file):
+def _read_header(file):
     """(shape, fortran_order, dtype, bytes) of the header of a `.npy`."""
     version = np.lib.format.read_magic(file)
     reader = {
@@ -121,7 +112,7 @@ def read_header(file):
     return shape, fortran_order, dtype, file.tell()
 
 
-def read_array(file, shape, fortran_order, dtype) -> np.ndarray:
+def _read_array(file, shape, fortran_order, dtype) -> np.ndarray:
     """Reads what follows a header; the zip's checksum is checked."""
     array = empty(shape, dtype, order="F" if fortran_order else "C")
     flat = array.reshape(-1, order="A").view(np.uint8)
@@ -137,22 +128,8 @@ def read_array(file, shape, fortran_order, dtype) -> np.ndarray:
     return array.view(as_bfloat16(dtype)) if dtype.kind == "V" else array
 
 
-def as_bfloat16(dtype: np.dtype) -> np.dtype:
-    """bfloat16 for NumPy's void of 2 bytes, else the dtype itself."""
-    if dtype.kind == "V" and dtype.itemsize == 2 and dtype.names is None:
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return dtype
-
-
 def write_npz(path, arrays: Iterable) -> None:
-    """Writes an uncompressed `.npz` file, one array at a time.
-
-    Args:
-        path: path of the file.
-        arrays: pairs of name and array.
-    """
+    """Writes pairs of name and array as an uncompressed `.npz` file."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:

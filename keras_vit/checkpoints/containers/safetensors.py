@@ -1,4 +1,4 @@
-"""What our safetensors files say of themselves beside the tensors.
+"""`.safetensors` files, read and written one tensor at a time.
 
 https://github.com/huggingface/safetensors describes the format.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit.checkpoints.containers.tensors import (
+    DAMAGED,
     MAX_TENSORS,
     Tensor,
     TensorFile,
@@ -21,12 +22,7 @@ from keras_vit.checkpoints.containers.tensors import (
     refusing,
 )
 
-__all__ = [
-    "open_safetensors",
-    "our_metadata",
-    "told_by_metadata",
-    "write_safetensors",
-]
+__all__ = ["open_safetensors", "our_metadata", "write_safetensors"]
 
 # What the tensors of a file do not tell.
 FIELDS = {
@@ -36,45 +32,6 @@ FIELDS = {
     "layer_norm_epsilon": float,
     "standardization_epsilon": float,
 }
-
-
-def our_metadata(config: dict) -> dict:
-    """Metadata of a safetensors file: what its tensors do not tell.
-
-    Args:
-        config: dict of the model's config.
-
-    Returns:
-        dict of one JSON string under "keras_vit".
-    """
-    told = {x: config[x] for x in FIELDS if x in config}
-    return {"keras_vit": json.dumps(told)}
-
-
-def told_by_metadata(metadata: dict) -> dict:
-    """Reads what `our_metadata` wrote; what is not of its kind is ignored.
-
-    Args:
-        metadata: dict of strings.
-
-    Returns:
-        dict of fields of a config.
-    """
-    try:
-        told = json.loads(metadata.get("keras_vit", "{}"))
-    except (ValueError, TypeError, RecursionError):
-        return {}
-    if not isinstance(told, dict):
-        return {}
-    told = {
-        name: value
-        for name, value in told.items()
-        if type(value) is FIELDS.get(name)
-    }
-    size = told.pop("image_size", [])
-    if len(size) == 2 and all(type(x) is int and x > 0 for x in size):
-        told["image_size"] = tuple(size)
-    return told
 
 
 DTYPES = {
@@ -89,19 +46,11 @@ DTYPES = {
     "U8": "uint8",
     "BOOL": "bool",
 }
-# As in the format's own reader.
-MAX_HEADER_BYTES = 100_000_000
-CURE = "The file is damaged: fetch it again."
+MAX_HEADER_BYTES = 100_000_000  # as in the format's own reader
 
 
 def open_safetensors(path) -> TensorFile:
     """Lists the tensors of a `.safetensors` file; each is read on demand.
-
-    Args:
-        path: path of the file.
-
-    Returns:
-        A `TensorFile`.
 
     Raises:
         ValueError: when the header does not describe the file.
@@ -109,20 +58,20 @@ def open_safetensors(path) -> TensorFile:
     """
     path = Path(path)
     with refusing(path, "the header"):
-        header, start = read_header(path)
+        header, start = _read_header(path)
         metadata = header.pop("__metadata__", {})
-        check_layout(path, header, path.stat().st_size - start)
+        _check_layout(path, header, path.stat().st_size - start)
         tensors = {
-            name: tensor_of(path, start, entry)
+            name: _tensor_of(path, start, entry)
             for name, entry in header.items()
         }
     if not isinstance(metadata, dict):
-        refuse(path, "has metadata that are no dictionary", CURE)
-    told = told_by_metadata(metadata)
-    return TensorFile(str(path), tensors, told, metadata, "safetensors")
+        refuse(path, "has metadata that are no dictionary", DAMAGED)
+    fields = _fields_of(metadata)
+    return TensorFile(str(path), tensors, fields, metadata, "safetensors")
 
 
-def read_header(path) -> tuple:
+def _read_header(path) -> tuple:
     """The header as a dict, and the offset of the numbers."""
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -135,42 +84,46 @@ def read_header(path) -> tuple:
             )
         text = file.read(length)
     try:
-        header = json.loads(text, object_pairs_hook=without_duplicates)
+        header = json.loads(text, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
-        refuse(path, f"has a header that is no JSON ({error})"[:300], CURE)
+        refuse(path, f"has a header that is no JSON ({error})"[:300], DAMAGED)
     if not isinstance(header, dict) or len(header) > MAX_TENSORS:
-        refuse(path, "has a header that is no dictionary of tensors", CURE)
+        refuse(path, "has a header that is no dictionary of tensors", DAMAGED)
     return header, 8 + length
 
 
-def without_duplicates(pairs):
+def _without_duplicates(pairs):
     result = dict(pairs)
     if len(result) < len(pairs):
         raise ValueError("the same name twice")
     return result
 
 
-def check_layout(path, header, size) -> None:
+def _check_layout(path, header, size) -> None:
     """Raises a ValueError unless the tensors cover the file exactly."""
     for name, entry in header.items():
         check_name(path, name)
         begin, end = entry["data_offsets"]
         if type(begin) is not int or type(end) is not int:
-            refuse(path, "has offsets that are no integers", CURE, name)
-        dtype = dtype_of(path, name, entry["dtype"])
+            refuse(path, "has offsets that are no integers", DAMAGED, name)
+        dtype = _dtype_of(path, name, entry["dtype"])
         shape = tuple(entry["shape"])
         check_plausible(path, name, shape, dtype, end - begin)
     end = 0
-    key = lambda item: tuple(item[1]["data_offsets"])  # noqa: E731
-    for name, entry in sorted(header.items(), key=key):
+    for name in sorted(header, key=lambda x: header[x]["data_offsets"]):
+        entry = header[name]
         if entry["data_offsets"][0] != end:
-            refuse(path, "overlaps another tensor or leaves a gap", CURE, name)
+            refuse(
+                path, "overlaps another tensor or leaves a gap", DAMAGED, name
+            )
         end = entry["data_offsets"][1]
     if end != size:
-        refuse(path, f"holds {size} bytes of numbers, its header {end}", CURE)
+        refuse(
+            path, f"holds {size} bytes of numbers, its header {end}", DAMAGED
+        )
 
 
-def dtype_of(path, name, code) -> np.dtype:
+def _dtype_of(path, name, code) -> np.dtype:
     if not isinstance(code, str) or code not in DTYPES:
         refuse(
             path,
@@ -185,9 +138,9 @@ def dtype_of(path, name, code) -> np.dtype:
     return np.dtype(DTYPES[code])
 
 
-def tensor_of(path, start, entry) -> Tensor:
+def _tensor_of(path, start, entry) -> Tensor:
     shape = tuple(entry["shape"])
-    dtype = dtype_of(path, None, entry["dtype"])
+    dtype = _dtype_of(path, None, entry["dtype"])
     offset = start + entry["data_offsets"][0]
 
     def read():
@@ -200,6 +153,31 @@ def tensor_of(path, start, entry) -> Tensor:
     return Tensor(shape, dtype, read)
 
 
+def our_metadata(config: dict) -> dict:
+    """Metadata of a safetensors file: what its tensors do not tell."""
+    fields = {x: config[x] for x in FIELDS if x in config}
+    return {"keras_vit": json.dumps(fields)}
+
+
+def _fields_of(metadata) -> dict:
+    """Reads what `our_metadata` wrote; what is not of its kind is ignored."""
+    try:
+        stored = json.loads(metadata.get("keras_vit", "{}"))
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    if not isinstance(stored, dict):
+        return {}
+    fields = {
+        name: value
+        for name, value in stored.items()
+        if type(value) is FIELDS.get(name)
+    }
+    size = fields.pop("image_size", [])
+    if len(size) == 2 and all(type(x) is int and x > 0 for x in size):
+        fields["image_size"] = tuple(size)
+    return fields
+
+
 def write_safetensors(
     path, shapes: dict, arrays: Iterable, metadata: dict | None = None
 ) -> None:
@@ -209,7 +187,7 @@ def write_safetensors(
         path: path of the file.
         shapes: dict from name to shape, in the order of `arrays`.
         arrays: pairs of name and array.
-        metadata: dict of strings.
+        metadata: dict of strings, for its header.
     """
     header, end = {"__metadata__": metadata or {"format": "pt"}}, 0
     for name, shape in shapes.items():

@@ -1,4 +1,4 @@
-"""How a file that cannot be used is refused."""
+"""Named tensors of a file, listed and checked before they are read."""
 
 import contextlib
 import dataclasses
@@ -15,10 +15,16 @@ from typing import Literal, NoReturn
 import numpy as np
 
 __all__ = [
+    "DAMAGED",
+    "HARMFUL",
+    "MAX_TENSORS",
     "Tensor",
     "TensorFile",
+    "as_bfloat16",
+    "check_dtype",
     "check_name",
     "check_plausible",
+    "check_unpacked",
     "empty",
     "is_finite",
     "is_stacked",
@@ -27,6 +33,9 @@ __all__ = [
     "stacked",
     "unstacked",
 ]
+
+DAMAGED = "The file is damaged or was cut off: fetch it again."
+HARMFUL = "Such a file was made to do harm: do not use it."
 
 # What the standard library and NumPy raise on damaged files.
 DAMAGE = (
@@ -47,6 +56,14 @@ DAMAGE = (
     OSError,
 )
 
+MAX_TENSORS = 100_000
+MAX_DIMENSIONS = 8
+MAX_STACK = 1000  # blocks
+# Weights barely compress, but heads of zeros do: what is unpacked may be this
+# many times the file, and this much more.
+MAX_RATIO = 50
+MAX_EXTRA_BYTES = 64 * 2**20
+
 
 def refuse(
     path, problem: str, cure: str, tensor: str | None = None
@@ -58,9 +75,6 @@ def refuse(
         problem: str, what is wrong, without a full stop.
         cure: str, what to do about it, a sentence.
         tensor: str, the tensor, where it is one.
-
-    Raises:
-        ValueError: always.
     """
     where = f"{str(path)!r}" + (f", tensor {tensor!r}" if tensor else "")
     raise ValueError(f"{where}: {problem}. {cure}")
@@ -74,89 +88,19 @@ def refusing(path, what: str, tensor: str | None = None) -> Iterator[None]:
         path: the file.
         what: str, what is read, for the message.
         tensor: str, the tensor, where it is one.
-
-    Raises:
-        ValueError: in place of the errors of zip, zlib, struct, NumPy that
-            do not name the file.
     """
     try:
         yield
     except DAMAGE as error:
-        told = isinstance(error, (ValueError, OSError))
-        if told and str(path) in str(error):
-            raise  # it says already what is wrong where
+        is_ours = isinstance(error, (ValueError, OSError))
+        if is_ours and str(path) in str(error):
+            raise  # It says already what is wrong where.
         cause = f"{type(error).__name__}: {error}"[:300]
         where = f"{str(path)!r}" + (f", tensor {tensor!r}" if tensor else "")
         raise ValueError(
             f"{where}: {what} cannot be read ({cause}). The file is damaged "
             "or of another kind than its name says: fetch it again."
         ) from error
-
-
-LARGE = 2**20  # bytes; below, NumPy's own memory does
-PARTS = 2**18  # numbers that are looked at together
-
-
-def empty(
-    shape: tuple, dtype: np.dtype, order: Literal["C", "F"] = "C"
-) -> np.ndarray:
-    """An array to be filled, which a backend can take over as it is.
-
-    Large ones start at a page of their own: JAX takes arrays that start at a
-    multiple of 64 bytes without a copy, and memory goes back to the system as
-    soon as an array is gone, where malloc keeps what it may need again.
-
-    Args:
-        shape: tuple of int.
-        dtype: NumPy dtype.
-        order: "C", or "F" for the first axis to vary fastest.
-
-    Returns:
-        Array of that shape and dtype, its content undefined.
-    """
-    nbytes = math.prod(shape) * dtype.itemsize
-    if nbytes < LARGE:
-        return np.empty(shape, dtype, order)
-    # Shared pages, the default of Unix, are slower to come by.
-    private = getattr(mmap, "MAP_PRIVATE", None)
-    flags = {} if private is None else {"flags": private | mmap.MAP_ANONYMOUS}
-    pages = np.frombuffer(mmap.mmap(-1, nbytes, **flags), dtype)
-    return pages.reshape(shape, order=order)
-
-
-def stacked(arrays: list, axis: int) -> np.ndarray:
-    """`numpy.stack` into an array of `empty`.
-
-    Args:
-        arrays: arrays of one shape and dtype.
-        axis: int, below zero, of the result.
-
-    Returns:
-        Array of one more axis than theirs.
-    """
-    shape = list(arrays[0].shape)
-    shape.insert(len(shape) + 1 + axis, len(arrays))
-    return np.stack(arrays, axis, out=empty(tuple(shape), arrays[0].dtype))
-
-
-def is_finite(array: np.ndarray) -> bool:
-    """Whether no number is NaN or infinite, without a copy of the array.
-
-    Args:
-        array: array of floating point.
-
-    Returns:
-        bool.
-    """
-    flat = array.reshape(-1, order="A")  # a view of what has just been read
-    return all(
-        np.isfinite(flat[i : i + PARTS]).all()
-        for i in range(0, flat.size, PARTS)
-    )
-
-
-MAX_TENSORS = 100_000
-MAX_DIMENSIONS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,7 +110,7 @@ class Tensor:
     Args:
         shape: tuple of int.
         dtype: NumPy dtype of what `read` returns.
-        read: returns the array.
+        read: function without arguments that returns the array.
     """
 
     shape: tuple
@@ -181,14 +125,15 @@ class Tensor:
 
 @dataclasses.dataclass
 class TensorFile:
-    """What a file or folder holds: named tensors, and what is said of them.
+    """What a file or folder holds: named tensors and the metadata beside them.
 
     Args:
         path: str, where it came from.
         tensors: dict from name to `Tensor`.
-        config: dict, the `config.json` beside them, or empty.
+        config: dict, fields of the config in our names that a `config.json`
+            or the metadata give, or empty.
         metadata: dict of strings that the file says of itself, or empty.
-        kind: "npz", "safetensors" or "keras".
+        kind: "npz", "safetensors", "keras" or "keras_hub".
     """
 
     path: str
@@ -199,12 +144,6 @@ class TensorFile:
 
     def read(self, name: str) -> np.ndarray:
         """Reads one tensor as float32.
-
-        Args:
-            name: str.
-
-        Returns:
-            float32 array of the tensor's shape.
 
         Raises:
             ValueError: when it is damaged, not of floating point, or holds
@@ -236,16 +175,28 @@ def check_dtype(path, name: str, dtype: np.dtype) -> None:
         )
 
 
+def as_bfloat16(dtype: np.dtype) -> np.dtype:
+    """bfloat16 for the void of 2 bytes that files hold it as, else dtype."""
+    if dtype.kind == "V" and dtype.itemsize == 2 and dtype.names is None:
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return dtype
+
+
 def check_name(path, name: str) -> None:
     """Raises a ValueError for names that would leave a folder."""
     parts = name.replace("\\", "/").split("/")
     if not name or ".." in parts or parts[0] == "" or "\0" in name:
         refuse(
-            path,
-            "has a name that points outside of the file",
-            "Such a file was made to do harm: do not use it.",
-            name,
+            path, "has a name that points outside of the file", HARMFUL, name
         )
+
+
+def check_unpacked(path, size: int, unpacked: int) -> None:
+    """Raises a ValueError when a file of `size` bytes unpacks to far more."""
+    if unpacked > MAX_RATIO * size + MAX_EXTRA_BYTES:
+        refuse(path, f"unpacks {size} bytes to {unpacked}", HARMFUL)
 
 
 def check_plausible(path, name: str, shape: tuple, dtype, nbytes: int) -> None:
@@ -263,7 +214,7 @@ def check_plausible(path, name: str, shape: tuple, dtype, nbytes: int) -> None:
         refuse(
             path,
             f"declares the impossible shape {str(shape)[:80]}",
-            "The file is damaged: fetch it again.",
+            DAMAGED,
             name,
         )
     declared = math.prod(shape) * dtype.itemsize
@@ -272,24 +223,60 @@ def check_plausible(path, name: str, shape: tuple, dtype, nbytes: int) -> None:
             path,
             f"declares shape {shape} of {dtype.name}, which is {declared} "
             f"bytes, but the file holds {nbytes} bytes for it",
-            "The file is damaged: fetch it again.",
+            DAMAGED,
             name,
         )
 
 
-MAX_STACK = 1000
+LARGE = 2**20  # bytes; below, NumPy's own memory does
+PARTS = 2**18  # numbers that are looked at together
+
+
+def empty(
+    shape: tuple, dtype: np.dtype, order: Literal["C", "F"] = "C"
+) -> np.ndarray:
+    """Returns an array to be filled, which a backend can take over as it is.
+
+    Large ones start at a page of their own: JAX takes arrays that start at a
+    multiple of 64 bytes without a copy, and memory goes back to the system as
+    soon as an array is gone, where malloc keeps what it may need again.
+    """
+    nbytes = math.prod(shape) * dtype.itemsize
+    if nbytes < LARGE:
+        return np.empty(shape, dtype, order)
+    # Shared pages, the default of Unix, are slower to come by.
+    private = getattr(mmap, "MAP_PRIVATE", None)
+    flags = {} if private is None else {"flags": private | mmap.MAP_ANONYMOUS}
+    pages = np.frombuffer(mmap.mmap(-1, nbytes, **flags), dtype)
+    return pages.reshape(shape, order=order)
+
+
+def stacked(arrays: list, axis: int) -> np.ndarray:
+    """`numpy.stack` into an array of `empty`; the axis is below zero."""
+    shape = list(arrays[0].shape)
+    shape.insert(len(shape) + 1 + axis, len(arrays))
+    return np.stack(arrays, axis, out=empty(tuple(shape), arrays[0].dtype))
+
+
+def is_finite(array: np.ndarray) -> bool:
+    """Whether no number is NaN or infinite, without a copy of the array."""
+    flat = array.reshape(-1, order="A")  # a view of what has just been read
+    return all(
+        np.isfinite(flat[i : i + PARTS]).all()
+        for i in range(0, flat.size, PARTS)
+    )
 
 
 STACKED = r"Transformer/encoderblock/(.*)"
 
 
-def is_stacked(file) -> bool:
-    """Whether the file stacks its blocks."""
+def is_stacked(file: TensorFile) -> bool:
+    """Whether the file stacks its blocks along a first axis."""
     return any(re.search(STACKED, name) for name in file.tensors)
 
 
-def unstacked(file, tensors):
-    """Takes apart blocks that are stacked along a first axis."""
+def unstacked(file: TensorFile, tensors: dict) -> dict:
+    """Splits blocks that are stacked along a first axis."""
     result = {}
     for name, tensor in tensors.items():
         match = re.fullmatch(STACKED, name)
@@ -298,13 +285,8 @@ def unstacked(file, tensors):
             continue
         depth = (*tensor.shape, 0)[0]
         if not 1 <= depth <= MAX_STACK:
-            refuse(
-                file.path,
-                f"stacks {depth} blocks",
-                "The file is damaged: fetch it again.",
-                name,
-            )
-        stack = Stack(tensor, depth)
+            refuse(file.path, f"stacks {depth} blocks", DAMAGED, name)
+        stack = _Stack(tensor, depth)
         for i in range(depth):
             result[f"Transformer/encoderblock_{i}/{match[1]}"] = Tensor(
                 tensor.shape[1:], tensor.dtype, stack.reader(i)
@@ -312,7 +294,7 @@ def unstacked(file, tensors):
     return result
 
 
-class Stack:
+class _Stack:
     """Reads a stacked tensor once for all blocks that take their part."""
 
     def __init__(self, tensor, depth):

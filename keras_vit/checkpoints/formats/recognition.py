@@ -1,4 +1,4 @@
-"""Matches names against the patterns of a table."""
+"""Recognises the format of a file by the names of its tensors."""
 
 import dataclasses
 import functools
@@ -21,6 +21,7 @@ __all__ = [
     "Row",
     "Source",
     "listed",
+    "matches",
     "paths_of",
     "recognise",
     "row_of",
@@ -32,39 +33,25 @@ NUMBER = r"0|[1-9]\d{0,3}"
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """Where one weight of ours is in a file.
-
-    Args:
-        names: tuple of str, the tensors in the file.
-        transform: str, name of the transform from them to ours.
-    """
+    """Where one weight of ours is in a file: tensors, and their transform."""
 
     names: tuple
     transform: str
 
 
 def row_of(path: str, table: dict) -> Row | None:
-    """The row for one weight of ours.
-
-    Args:
-        path: str, path of our weight.
-        table: dict, see `rows`.
-
-    Returns:
-        The `Row`, its placeholders filled in; None when the table has none.
-    """
+    """The row for one weight of ours, its placeholders filled in, or None."""
     for pattern in table:
         if match := expression(pattern).fullmatch(path):
-            return filled(table[pattern], numbers(match.groupdict()))
+            theirs, transform = table[pattern]
+            values = _numbers(match.groupdict())
+            names = tuple(name.format(**values) for name in _as_tuple(theirs))
+            return Row(names, transform)
     return None
 
 
 def paths_of(names: Iterable, table: dict) -> tuple[dict, list]:
-    """The weights of ours that tensors of a file belong to.
-
-    Args:
-        names: str, names in the file.
-        table: dict, see `rows`.
+    """Finds the weights of ours that tensors of a file belong to.
 
     Returns:
         (dict from our path to `Row`, list of names that no row knows). A
@@ -72,7 +59,7 @@ def paths_of(names: Iterable, table: dict) -> tuple[dict, list]:
     """
     found, unknown = {}, []
     for name in names:
-        path = path_of(name, table)
+        path = _path_of(name, table)
         if path is None:
             unknown.append(name)
         elif row := row_of(path, table):
@@ -80,21 +67,15 @@ def paths_of(names: Iterable, table: dict) -> tuple[dict, list]:
     return found, unknown
 
 
-def path_of(name, table):
+def _path_of(name, table):
     for ours, (theirs, _) in table.items():
-        for pattern in as_tuple(theirs):
+        for pattern in _as_tuple(theirs):
             if match := expression(pattern).fullmatch(name):
-                return ours.format(**numbers(match.groupdict()))
+                return ours.format(**_numbers(match.groupdict()))
     return None
 
 
-def filled(row, values):
-    theirs, transform = row
-    names = tuple(name.format(**values) for name in as_tuple(theirs))
-    return Row(names, transform)
-
-
-def as_tuple(theirs):
+def _as_tuple(theirs):
     return (theirs,) if isinstance(theirs, str) else theirs
 
 
@@ -109,7 +90,7 @@ def expression(pattern):
     return re.compile("".join(parts))
 
 
-def numbers(groups):
+def _numbers(groups):
     """All placeholders from those that a pattern had."""
     values: dict = {key: int(text) for key, text in groups.items()}
     for key in ("s", "u"):
@@ -125,7 +106,7 @@ def numbers(groups):
 
 @dataclasses.dataclass
 class Configured:
-    """What a file says of its model.
+    """The config of the model that a file holds.
 
     Args:
         fields: dict, arguments of the config of the family.
@@ -142,7 +123,7 @@ class Configured:
 
 @dataclasses.dataclass
 class Source:
-    """A file of a known format.
+    """An opened file of a known format; its arrays are read on demand.
 
     Args:
         file: the `TensorFile`, its names those of the format's table.
@@ -205,22 +186,19 @@ def recognise(file: TensorFile, subtree: str = "") -> Source:
     """Finds the format of a file by the names in it.
 
     Args:
-        file: the `TensorFile`.
+        file: an opened file.
         subtree: str, the part of a file of several models to take, such as
             "img".
-
-    Returns:
-        A `Source`.
 
     Raises:
         ValueError: for an unknown format, for tensors that the format does
             not know, and for weights of which a part is missing.
     """
-    tensors, dropped = parameters(file, subtree)
+    tensors, dropped = _parameters(file, subtree)
     for format in FORMATS:
-        renamed = with_aliases(file, tensors, format)
+        renamed = _with_aliases(file, tensors, format)
         if any(set(mark) <= set(renamed) for mark in format.marks):
-            return source_of(file, unstacked(file, renamed), format, dropped)
+            return _source_of(file, unstacked(file, renamed), format, dropped)
     shown = ", ".join(list(file.tensors)[:5]) or "nothing"
     refuse(
         file.path,
@@ -232,7 +210,7 @@ def recognise(file: TensorFile, subtree: str = "") -> Source:
     )
 
 
-def parameters(file, subtree):
+def _parameters(file, subtree):
     """(tensors without their common prefix, names outside of it)."""
     prefixes = PREFIXES
     if subtree:
@@ -257,7 +235,7 @@ def parameters(file, subtree):
     return file.tensors, []
 
 
-def with_aliases(file, tensors, format):
+def _with_aliases(file, tensors, format):
     """The tensors under the names of the format's table."""
     renamed = {}
     for name, tensor in tensors.items():
@@ -265,20 +243,22 @@ def with_aliases(file, tensors, format):
             if match := re.fullmatch(pattern, name):
                 name = match.expand(replacement)
         if name in renamed:
-            refuse(file.path, "is there under two names", DAMAGED, name)
+            refuse(
+                file.path,
+                "is there under two names",
+                "Expected each tensor once: the file was put together wrongly.",
+                name,
+            )
         renamed[name] = tensor
     return renamed
 
 
-DAMAGED = "Expected each tensor once: the file was put together wrongly."
-
-
-def source_of(file, tensors, format, outside) -> Source:
+def _source_of(file, tensors, format, outside) -> Source:
     """Maps the tensors to weights, and refuses what does not fit."""
     inside = dataclasses.replace(file, tensors=tensors)
     ignored = [x for x in tensors if matches(x, format.ignored)]
     strangers = [x for x in outside if not matches(x, format.ignored)]
-    features = features_of(tensors, format)
+    features = _features_of(tensors, format)
     names = [name for name in tensors if name not in ignored]
     rows, unknown = paths_of(names, format.rows(features))
     missing = [
@@ -287,9 +267,17 @@ def source_of(file, tensors, format, outside) -> Source:
         for name in row.names
         if name not in tensors
     ]
-    missing += halves(rows)
-    refuse_unsupported(file, format, unknown)
-    refuse_unless_complete(file, format, missing, unknown + strangers)
+    missing += _missing_of_pairs(rows)
+    _refuse_unsupported(file, format, unknown)
+    unused = unknown + strangers
+    if missing or unused:
+        refuse(
+            file.path,
+            f"does not fit as a {format.name} file. Missing: "
+            f"{listed(missing)}. Unused: {listed(unused)}",
+            "Loading it in part would give a model that looks right and is "
+            "not: fetch the file again, or use one of this architecture.",
+        )
     for row in rows.values():
         for name in row.names:
             check_dtype(file.path, name, tensors[name].dtype)
@@ -297,7 +285,7 @@ def source_of(file, tensors, format, outside) -> Source:
     return Source(inside, format, features, rows, dropped)
 
 
-def halves(rows) -> list:
+def _missing_of_pairs(rows) -> list:
     """Kernels without bias, and biases without kernel, of optional layers."""
     missing = []
     for layer in ("predictions", "pre_logits"):
@@ -307,7 +295,7 @@ def halves(rows) -> list:
     return missing
 
 
-def refuse_unsupported(file, format, unknown):
+def _refuse_unsupported(file, format, unknown):
     for pattern, what in format.unsupported.items():
         found = [name for name in unknown if re.fullmatch(pattern, name)]
         if found:
@@ -320,18 +308,6 @@ def refuse_unsupported(file, format, unknown):
             )
 
 
-def refuse_unless_complete(file, format, missing, unused) -> None:
-    """Raises one ValueError that lists what is missing and what is unused."""
-    if missing or unused:
-        refuse(
-            file.path,
-            f"does not fit as a {format.name} file. Missing: "
-            f"{listed(missing)}. Unused: {listed(unused)}",
-            "Loading it in part would give a model that looks right and is "
-            "not: fetch the file again, or use one of this architecture.",
-        )
-
-
 def listed(names) -> str:
     """Names for a message, the first 20 of them."""
     names = sorted(names)
@@ -340,10 +316,11 @@ def listed(names) -> str:
 
 
 def matches(name, patterns) -> bool:
+    """Whether one of the regular expressions matches the whole name."""
     return any(re.fullmatch(pattern, name) for pattern in patterns)
 
 
-def features_of(tensors, format) -> set:
+def _features_of(tensors, format) -> set:
     """Which variants of the table a file follows."""
     features = {
         feature for feature, name in format.signs.items() if name in tensors
@@ -353,10 +330,10 @@ def features_of(tensors, format) -> set:
     if position in tensors and token in tensors:
         length = (*tensors[position].shape, 0, 0)[1]
         prefix = 2 if "distillation_token" in features else 1
-        if not is_square(length - prefix) and is_square(length):
+        if not _is_square(length - prefix) and _is_square(length):
             features.add("prefix_without_position")
     return features
 
 
-def is_square(number) -> bool:
+def _is_square(number) -> bool:
     return number > 0 and math.isqrt(number) ** 2 == number

@@ -26,12 +26,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What the shapes of tensors do not tell.
-
-    Args:
-        num_heads: int, attention heads.
-        num_prefix_tokens: int, tokens in front of the patches.
-    """
+    """What the shapes of tensors do not tell of a model."""
 
     num_heads: int = 1
     num_prefix_tokens: int = 0
@@ -53,11 +48,11 @@ class Transform:
 def one(load: Callable, save: Callable) -> Transform:
     """A transform of one tensor that needs no facts."""
 
-    def loaded(arrays, facts):
+    def load_one(arrays, facts):
         (array,) = arrays
         return load(array)
 
-    return Transform(loaded, lambda array, facts: [save(array)])
+    return Transform(load_one, lambda array, facts: [save(array)])
 
 
 def to_columns(arrays, facts):
@@ -114,27 +109,6 @@ def torch_rows(count):
     return Transform(load, save)
 
 
-def behind_prefix(arrays, facts):
-    """(1, N, D) without prefix tokens to (1, P + N, D), zeros in front."""
-    (array,) = arrays
-    return np.pad(array, [(0, 0), (facts.num_prefix_tokens, 0), (0, 0)])
-
-
-def without_prefix(array, facts):
-    """Inverse of `behind_prefix`; the prefix rows must be zero."""
-    return [array[:, facts.num_prefix_tokens :]]
-
-
-def average_heads(arrays, facts):
-    """Two torch heads (K, D), averaged, to one kernel (2 D, K)."""
-    return np.concatenate([x.T for x in arrays]) / 2
-
-
-def two_heads(array, facts):
-    """Inverse of `average_heads`."""
-    return [2 * half.T for half in np.split(array, 2)]
-
-
 TRANSFORMS = {
     "same": one(lambda x: x, lambda x: x),
     "vector": one(lambda x: x.reshape(-1), lambda x: x),
@@ -172,8 +146,18 @@ TRANSFORMS = {
         lambda arrays, facts: np.concatenate(arrays, axis=1),
         lambda array, facts: np.split(array, array.shape[1], axis=1),
     ),
-    "behind_prefix": Transform(behind_prefix, without_prefix),
-    "average_heads": Transform(average_heads, two_heads),
+    # (1, N, D) without prefix tokens to (1, P + N, D), zeros in front
+    "behind_prefix": Transform(
+        lambda arrays, facts: np.pad(
+            arrays[0], [(0, 0), (facts.num_prefix_tokens, 0), (0, 0)]
+        ),
+        lambda array, facts: [array[:, facts.num_prefix_tokens :]],
+    ),
+    # Two torch heads (K, D), averaged, to one kernel (2 D, K)
+    "average_heads": Transform(
+        lambda arrays, facts: np.concatenate([x.T for x in arrays]) / 2,
+        lambda array, facts: [2 * half.T for half in np.split(array, 2)],
+    ),
     "average_biases": Transform(
         lambda arrays, facts: (arrays[0] + arrays[1]) / 2,
         lambda array, facts: [array, array],

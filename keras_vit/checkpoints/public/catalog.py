@@ -51,13 +51,7 @@ AUGREG_FORM = (
 
 
 def entries(model: str | None = None) -> list[Entry]:
-    """The public files of a model, or of all.
-
-    Args:
-        model: str, name of an application such as "ViT_B16", or None for all.
-
-    Returns:
-        List of Entry, by model; empty where nothing is public.
+    """The public files of a model such as "ViT_B16", or of all by model.
 
     Raises:
         ValueError: there is no such model.
@@ -85,9 +79,6 @@ def find(model: str | None, weights: str) -> Entry:
             `weights` says it: "ViT_B16/imagenet21k", the name of a repository,
             or the file name of an AugReg checkpoint.
         weights: str, a name of the catalogue.
-
-    Returns:
-        Entry.
 
     Raises:
         ValueError: there is none, or more than one, with what there is.

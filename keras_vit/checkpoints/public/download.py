@@ -1,8 +1,8 @@
-"""Whether the bytes that came are those that were published.
+"""Downloads a file into the cache of Keras: resumed, retried and verified.
 
-`keras.utils.get_file` neither resumes nor tries again, and verifies only after
-it gave the file its name. So the file is put, verified, where `get_file` keeps
-its files, and `get_file` then finds it there.
+`keras.utils.get_file` neither resumes nor retries, and verifies only after it
+gave the file its name; docs/decisions.md says why pooch and huggingface_hub do
+not stand here. The file lies where `get_file` keeps its files and finds it.
 """
 
 import base64
@@ -24,15 +24,152 @@ from pathlib import Path
 
 import keras
 
-__all__ = [
-    "Download",
-    "check_beginning",
-    "digests_of_server",
-    "file_digest",
-    "is_offline",
-    "keras_home",
-    "receive",
-]
+__all__ = ["Download", "check_beginning", "file_digest", "is_offline"]
+
+CHUNK = 1 << 20  # bytes
+ATTEMPTS = 4
+TIMEOUT = 60  # seconds without a byte
+RETRIED_STATUS = {408, 416, 425, 429, 500, 502, 503, 504}
+NETWORK_ERRORS = (
+    urllib.error.URLError,
+    http.client.HTTPException,
+    ConnectionError,
+    TimeoutError,
+    ssl.SSLError,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Download:
+    """A file, at its address and in the cache of Keras.
+
+    Attributes:
+        url: str, its address.
+        file_name: str, its name in the cache, unlike those of all others.
+        num_bytes: int, its size, or None if that is not known.
+        sha256: str, 64 hexadecimal digits, or None if that is not known.
+
+    Example:
+        >>> Download("https://host/a.npz", "a.npz").fetch()
+        '/home/user/.keras/models/a.npz'
+    """
+
+    url: str
+    file_name: str
+    num_bytes: int | None = None
+    sha256: str | None = None
+
+    @property
+    def path(self) -> Path:
+        """Where the file is once it was fetched."""
+        return _keras_home() / "models" / self.file_name
+
+    @property
+    def part(self) -> Path:
+        """Where the bytes are until all have come and were verified."""
+        return self.path.with_name(f"{self.file_name}.part")
+
+    def fetch(self) -> str:
+        """Downloads the file unless it is in the cache, and returns its path.
+
+        Raises:
+            OSError: no network, no such file, or no space.
+            ValueError: the file is not what it should be.
+        """
+        if self.path.is_file():
+            size = self.path.stat().st_size
+            if self.num_bytes not in (None, size):
+                raise ValueError(
+                    f"{self.path} has {size:,} bytes, and {self.num_bytes:,} "
+                    f"are expected. Delete it. {self._by_hand()}"
+                )
+        elif is_offline():
+            raise OSError(
+                f"HF_HUB_OFFLINE is set, and there is no {self.path}. "
+                f"{self._by_hand()}"
+            )
+        else:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with _one_process(self.path):
+                if not self.path.is_file():
+                    self._receive()
+        return str(self.path)
+
+    def _by_hand(self):
+        """What a person can do where this machine cannot download."""
+        expected = [f"{self.num_bytes:,} bytes"] if self.num_bytes else []
+        expected += [f"SHA-256 {self.sha256}"] if self.sha256 else []
+        what = f" ({', '.join(expected)})" if expected else ""
+        return (
+            f"Fetch {self.url}{what} on a machine with a network and put it at "
+            f"{self.path}, or pass the path of your copy as weights."
+        )
+
+    def _receive(self):
+        if keras.config.is_interactive_logging_enabled():
+            print(f"Downloading {self.url} to {self.path}")
+        self.part.touch()
+        try:
+            headers = _receive(
+                self.url,
+                self.part,
+                file_name=self.file_name,
+                num_bytes=self.num_bytes,
+            )
+            self._check_digests(_digests_of_server(headers))
+        except (ValueError, OSError) as error:
+            kind = ValueError if isinstance(error, ValueError) else OSError
+            raise kind(f"{error} {self._by_hand()}") from error
+        finally:
+            if self.part.stat().st_size == 0:
+                self.part.unlink()
+        os.replace(self.part, self.path)
+
+    def _check_digests(self, expected):
+        if self.sha256:
+            expected = {**expected, "sha256": self.sha256}
+        for algorithm, digest in expected.items():
+            found = file_digest(self.part, algorithm)
+            if found != digest:
+                os.truncate(self.part, 0)
+                raise ValueError(
+                    f"The {algorithm} of {self.url} is {found}, and {digest} "
+                    "is expected: the file is damaged or another one."
+                )
+
+
+def is_offline() -> bool:
+    """Whether HF_HUB_OFFLINE forbids the network."""
+    setting = os.environ.get("HF_HUB_OFFLINE", "")
+    return setting.upper() in ("1", "ON", "YES", "TRUE")
+
+
+def _keras_home():
+    """The folder that `get_file` keeps its files under."""
+    home = Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser()
+    with contextlib.suppress(OSError):
+        home.mkdir(parents=True, exist_ok=True)
+    if os.access(home, os.W_OK):
+        return home
+    return Path(tempfile.gettempdir()) / ".keras"
+
+
+def file_digest(path: str | Path, algorithm: str = "sha256") -> str:
+    """The hexadecimal SHA-256 or "md5" of a file, read in pieces."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
+
+
+def _digests_of_server(headers):
+    """The MD5 that Google's storage sends along; its CRC32C is not used."""
+    items = ",".join(headers.get_all("x-goog-hash", [])).split(",")
+    pairs = (item.strip().partition("=") for item in items)
+    return {
+        algorithm: base64.b64decode(value).hex()
+        for algorithm, _, value in pairs
+        if algorithm == "md5"
+    }
+
 
 ZIP = rb"PK\x03\x04"
 HDF5 = rb"\x89HDF\r\n\x1a\n"
@@ -65,83 +202,13 @@ def check_beginning(beginning: bytes, file_name: str) -> None:
         )
 
 
-def file_digest(path: str | Path, algorithm: str = "sha256") -> str:
-    """The digest of a file, read in pieces.
-
-    Args:
-        path: str or Path.
-        algorithm: str, "sha256" or "md5".
-
-    Returns:
-        str of hexadecimal digits.
-
-    Example:
-        >>> len(file_digest("ViT-B_16.npz"))
-        64
-    """
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, algorithm).hexdigest()
-
-
-def digests_of_server(headers: Message) -> dict[str, str]:
-    """Digests that Google's storage sends along, by algorithm.
-
-    Args:
-        headers: of the response.
-
-    Returns:
-        {"md5": hexadecimal digits}, or empty. Its CRC32C is not used.
-
-    Example:
-        >>> headers = Message()
-        >>> headers["x-goog-hash"] = "md5=1B2M2Y8AsgTpgAmY7PhCfg=="
-        >>> digests_of_server(headers)
-        {'md5': 'd41d8cd98f00b204e9800998ecf8427e'}
-    """
-    items = ",".join(headers.get_all("x-goog-hash", [])).split(",")
-    pairs = (item.strip().partition("=") for item in items)
-    return {
-        algorithm: base64.b64decode(value).hex()
-        for algorithm, _, value in pairs
-        if algorithm == "md5"
-    }
-
-
-CHUNK = 1 << 20
-ATTEMPTS = 4
-TIMEOUT = 60  # Seconds without a byte.
-RETRIED_STATUS = {408, 416, 425, 429, 500, 502, 503, 504}
-NETWORK_ERRORS = (
-    urllib.error.URLError,
-    http.client.HTTPException,
-    ConnectionError,
-    TimeoutError,
-    ssl.SSLError,
-)
-
-
-def receive(
+def _receive(
     url: str, part: Path, *, file_name: str, num_bytes: int | None = None
 ) -> Message:
-    """Appends to a file what it lacks, in as many attempts as it takes.
+    """Appends to a part what the file lacks, in as many attempts as it takes.
 
-    Args:
-        url: str, https address.
-        part: Path of a file that exists: empty, or what an earlier attempt
-            left. It stays when an attempt fails.
-        file_name: str, whose suffix tells how the file begins.
-        num_bytes: int, its size, or None if that is not known.
-
-    Returns:
-        The headers of the last response.
-
-    Raises:
-        OSError: the server does not answer or has no such file, or there is
-            no space.
-        ValueError: the server has another file.
-
-    Example:
-        >>> receive("https://host/a.npz", Path("a.part"), file_name="a.npz")
+    The part may be empty, or what an earlier attempt left, and stays when an
+    attempt fails. The headers of the last response are returned.
     """
     failures = 0
     most = _size(part)
@@ -245,150 +312,6 @@ def _write(response, part, start, total, file_name):
             progress.update(size)
             chunk = response.read(CHUNK)
     return size
-
-
-def is_offline() -> bool:
-    """Whether HF_HUB_OFFLINE forbids the network.
-
-    Returns:
-        bool.
-
-    Example:
-        >>> os.environ["HF_HUB_OFFLINE"] = "1"
-        >>> is_offline()
-        True
-    """
-    setting = os.environ.get("HF_HUB_OFFLINE", "")
-    return setting.upper() in ("1", "ON", "YES", "TRUE")
-
-
-def keras_home() -> Path:
-    """The folder that get_file keeps its files under: KERAS_HOME or ~/.keras.
-
-    Returns:
-        Path, of a folder that can be written to.
-
-    Example:
-        >>> keras_home()
-        PosixPath('/home/user/.keras')
-    """
-    home = Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser()
-    with contextlib.suppress(OSError):
-        home.mkdir(parents=True, exist_ok=True)
-    if os.access(home, os.W_OK):
-        return home
-    return Path(tempfile.gettempdir()) / ".keras"
-
-
-@dataclasses.dataclass(frozen=True)
-class Download:
-    """A file, at its address and in the cache of Keras.
-
-    Attributes:
-        url: str, its address.
-        file_name: str, its name in the cache, unlike those of all others.
-        num_bytes: int, its size, or None if that is not known.
-        sha256: str, 64 hexadecimal digits, or None if that is not known.
-
-    Example:
-        >>> Download("https://host/a.npz", "a.npz").fetch()
-        '/home/user/.keras/models/a.npz'
-    """
-
-    url: str
-    file_name: str
-    num_bytes: int | None = None
-    sha256: str | None = None
-
-    @property
-    def path(self) -> Path:
-        """Where the file is once it was fetched."""
-        return keras_home() / "models" / self.file_name
-
-    @property
-    def part(self) -> Path:
-        """Where the bytes are until all have come and were verified."""
-        return self.path.with_name(f"{self.file_name}.part")
-
-    def fetch(self) -> str:
-        """Downloads the file unless it is in the cache.
-
-        Returns:
-            str, its path.
-
-        Raises:
-            OSError: no network, no such file, or no space.
-            ValueError: the file is not what it should be.
-        """
-        if self.path.is_file():
-            self._check_cached()
-        elif is_offline():
-            raise OSError(
-                f"HF_HUB_OFFLINE is set, and there is no {self.path}. "
-                f"{self.by_hand()}"
-            )
-        else:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with _one_process(self.path):
-                if not self.path.is_file():
-                    self._receive()
-        return keras.utils.get_file(
-            self.file_name,
-            origin=self.url,
-            cache_dir=str(keras_home()),
-            cache_subdir="models",
-        )
-
-    def by_hand(self) -> str:
-        """What a person can do where this machine cannot download."""
-        expected = [f"{self.num_bytes:,} bytes"] if self.num_bytes else []
-        expected += [f"SHA-256 {self.sha256}"] if self.sha256 else []
-        what = f" ({', '.join(expected)})" if expected else ""
-        return (
-            f"Fetch {self.url}{what} on a machine with a network and put it at "
-            f"{self.path}, or pass the path of your copy as weights."
-        )
-
-    def _check_cached(self):
-        size = self.path.stat().st_size
-        if self.num_bytes not in (None, size):
-            raise ValueError(
-                f"{self.path} has {size:,} bytes, and {self.num_bytes:,} are "
-                f"expected. Delete it. {self.by_hand()}"
-            )
-
-    def _receive(self):
-        if keras.config.is_interactive_logging_enabled():
-            print(f"Downloading {self.url} to {self.path}")
-        self.part.touch()
-        try:
-            headers = receive(
-                self.url,
-                self.part,
-                file_name=self.file_name,
-                num_bytes=self.num_bytes,
-            )
-            self._check_digests(digests_of_server(headers))
-        except ValueError as error:
-            raise ValueError(f"{error} {self.by_hand()}") from error
-        except OSError as error:
-            raise OSError(f"{error} {self.by_hand()}") from error
-        finally:
-            if self.part.stat().st_size == 0:
-                self.part.unlink()
-        os.replace(self.part, self.path)
-
-    def _check_digests(self, expected):
-        if self.sha256:
-            expected = {**expected, "sha256": self.sha256}
-        for algorithm, digest in expected.items():
-            found = file_digest(self.part, algorithm)
-            if found != digest:
-                os.truncate(self.part, 0)
-                raise ValueError(
-                    f"The {algorithm} of {self.url} is {found}, and {digest} "
-                    "is expected: the file is damaged or another one."
-                )
 
 
 @contextlib.contextmanager

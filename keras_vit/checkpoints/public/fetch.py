@@ -1,7 +1,4 @@
-"""Weights that come with the package: names that need no network.
-
-`keras_vit/weights/README.md` says how they were made.
-"""
+"""From what `weights=` takes to the path of a file, downloaded if need be."""
 
 import hashlib
 import os
@@ -13,44 +10,11 @@ from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.download import Download, is_offline
 from keras_vit.checkpoints.public.published import Entry
 
-__all__ = [
-    "SHIPPED",
-    "cached_path",
-    "resolve",
-    "shipped_path",
-]
+__all__ = ["SHIPPED", "cached_path", "resolve", "shipped_path"]
 
+# Weights that come with the package; the README there says how they were made.
 FOLDER = Path(__file__).parents[2] / "weights"
 SHIPPED = {"fractals": "fractals.npz"}
-
-
-def shipped_path(name: str, model: str | None = None) -> str | None:
-    """The file of weights that come with the package.
-
-    Args:
-        name: str, what `weights=` takes; case does not matter.
-        model: str, the application that the weights are for, or None.
-
-    Returns:
-        Its path; None of any other name.
-
-    Raises:
-        ValueError: when they are asked for as those of an application.
-
-    Example:
-        >>> Path(shipped_path("fractals")).name
-        'fractals.npz'
-    """
-    file = SHIPPED.get(name.lower())
-    if file is None:
-        return None
-    if model is not None:
-        raise ValueError(
-            f"The weights {name!r} are of a small model without a name, not "
-            f"of {model}. Leave the model's name out (model.name in recipes), "
-            "or call keras_vit.load_checkpoint."
-        )
-    return str(FOLDER / file)
 
 
 # A file of several towers: `file.npz:img`.
@@ -109,14 +73,26 @@ def resolve(source: str | os.PathLike, model: str | None = None) -> str:
     return _fetch_name(text, model)
 
 
+def shipped_path(name: str, model: str | None = None) -> str | None:
+    """The path of weights that come with the package; None of other names.
+
+    Raises:
+        ValueError: when they are asked for as those of an application.
+    """
+    file = SHIPPED.get(name.lower())
+    if file is None:
+        return None
+    if model is not None:
+        raise ValueError(
+            f"The weights {name!r} are of a small model without a name, not "
+            f"of {model}. Leave the model's name out (model.name in recipes), "
+            "or call keras_vit.load_checkpoint."
+        )
+    return str(FOLDER / file)
+
+
 def cached_path(entry: Entry) -> Path:
     """Where the file of an entry is on this machine once it was downloaded.
-
-    Args:
-        entry: Entry.
-
-    Returns:
-        Path, of a file that may not exist.
 
     Raises:
         ValueError: it is a repository, whose place huggingface_hub decides.
@@ -172,9 +148,17 @@ def _fetch_address(address):
 
 
 def _fetch_repository(name, revision):
-    hub = _huggingface_hub(name)
     try:
-        folder = hub.snapshot_download(
+        import huggingface_hub
+    except ImportError as error:
+        raise ValueError(
+            f"huggingface_hub, which downloads {name!r}, is not installed. "
+            'Install it: pip install "keras-vision-transformer[hub]". Or '
+            f"download the files of https://huggingface.co/{name} into a "
+            "folder and pass its path."
+        ) from error
+    try:
+        folder = huggingface_hub.snapshot_download(
             name,
             revision=revision,
             allow_patterns=list(REPOSITORY_FILES),
@@ -195,19 +179,6 @@ def _fetch_repository(name, revision):
             f"{_instead(name)}"
         )
     return folder
-
-
-def _huggingface_hub(name):
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise ValueError(
-            f"huggingface_hub, which downloads {name!r}, is not installed. "
-            'Install it: pip install "keras-vision-transformer[hub]". Or '
-            f"download the files of https://huggingface.co/{name} into a "
-            "folder and pass its path."
-        ) from error
-    return huggingface_hub
 
 
 def _instead(name):

@@ -1,4 +1,4 @@
-"""The entries of the catalogue, made from its rows."""
+"""The published files: the entries of the catalogue, made from its rows."""
 
 import dataclasses
 import re
@@ -22,18 +22,7 @@ from keras_vit.checkpoints.public.catalog_table import (
     TIMM_RESULTS,
 )
 
-__all__ = [
-    "ENTRIES",
-    "Entry",
-    "HUB",
-    "Preprocessing",
-    "augreg_entry",
-    "data_of",
-    "image_size_of",
-    "model_of",
-    "preprocessing_of",
-]
-
+__all__ = ["ENTRIES", "Entry", "Preprocessing", "augreg_entry"]
 
 HUB = "https://huggingface.co"
 
@@ -63,14 +52,7 @@ class Preprocessing:
     value_range: tuple[float, float] = (-1.0, 1.0)
 
     def describe(self, image_size: int | None) -> str:
-        """One line for a person.
-
-        Args:
-            image_size: int, pixels; None where any size will do.
-
-        Returns:
-            str.
-        """
+        """One line for a person; image_size is None where any will do."""
         how = self.interpolation + (", antialiased" if self.antialias else "")
         low, high = self.value_range
         scaling = f"[0, 255] to [{low:g}, {high:g}]"
@@ -154,30 +136,30 @@ class Entry:
         return self.num_bytes / 2**20
 
 
-def model_of(timm_name: str) -> str:
+def _model_of(timm_name: str) -> str:
     """The application: "vit_base_patch16_224.orig_in21k" is ViT_B16."""
     architecture = timm_name.split(".")[0]
     return TIMM_MODELS[re.sub(r"_(224|384)$", "", architecture)]
 
 
-def data_of(timm_name: str) -> str | None:
+def _data_of(timm_name: str) -> str | None:
     """Data of the classes; timm ships the original 21k files without head."""
     if timm_name.endswith("orig_in21k"):
         return None
     return "imagenet21k" if timm_name.endswith("_in21k") else "imagenet2012"
 
 
-def image_size_of(timm_name: str) -> int:
+def _image_size_of(timm_name: str) -> int:
     """Pixels that timm evaluates at: BiT fine-tuned at more than it says."""
     if re.match(r"resnetv2.*goog_in21k_ft_in1k$", timm_name):
         return 480 if "152x4" in timm_name else 448
     return 384 if "_384" in timm_name else 224
 
 
-def preprocessing_of(timm_name: str) -> Preprocessing:
+def _preprocessing_of(timm_name: str) -> Preprocessing:
     """transforms_imagenet_eval of timm: PIL, shorter side, central crop."""
     small_crop = 0.9 if timm_name.startswith("vit_") else 0.875
-    crop = small_crop if image_size_of(timm_name) == 224 else 1.0
+    crop = small_crop if _image_size_of(timm_name) == 224 else 1.0
     bilinear = re.match(r"resnetv2.*goog_in21k", timm_name)
     interpolation = "bilinear" if bilinear else "bicubic"
     return Preprocessing("shorter_side", interpolation, True, crop)
@@ -215,11 +197,7 @@ AUGREG_FILE = re.compile(
 def augreg_entry(file_name: str) -> Entry | None:
     """The entry of a file of AugReg, or None if the name is of another form.
 
-    Args:
-        file_name: str, with or without `.npz` and what stands before it.
-
-    Returns:
-        Entry, of the catalogue if it has the file.
+    The name may be with or without `.npz` and what stands before it.
 
     Example:
         >>> name = "Ti_16-i1k-300ep-lr_0.001-aug_none-wd_0.1-do_0.0-sd_0.0"
@@ -330,7 +308,7 @@ def _file(model, name, path, **fields):
     measured = {"image_size": 224, **_measured()}
     if timm_name:
         measured = {
-            "image_size": image_size_of(timm_name),
+            "image_size": _image_size_of(timm_name),
             "aliases": (timm_name,),
             **_measured_by_timm(timm_name, TIMM[timm_name][1]),
         }
@@ -349,15 +327,15 @@ def _repositories():
     rows = {name: (ours, top1) for name, (ours, _, top1) in TIMM_AUGREG.items()}
     for name, (original, top1) in {**rows, **TIMM}.items():
         yield Entry(
-            model=model_of(name),
+            model=_model_of(name),
             name=f"timm/{name}",
             url=f"{HUB}/timm/{name}",
-            **CLASSES[data_of(name)],
-            image_size=image_size_of(name),
+            **CLASSES[_data_of(name)],
+            image_size=_image_size_of(name),
             **_measured(
                 top1,
                 TIMM_RESULTS if top1 else None,
-                preprocessing_of(name),
+                _preprocessing_of(name),
             ),
             same_weights_as=original,
         )
@@ -388,13 +366,13 @@ def _measured(top1=None, top1_source=None, preprocessing=SQUASH):
 def _measured_by_timm(timm_name, top1):
     if top1 is None:
         return _measured()
-    rule = preprocessing_of(timm_name)
+    rule = _preprocessing_of(timm_name)
     return _measured(top1, f"{TIMM_RESULTS}: {timm_name}", rule)
 
 
 # Model and name of an original file: timm's name of the same weights.
 TIMM_NAMES = {
-    (model_of(timm_name), name): timm_name
+    (_model_of(timm_name), name): timm_name
     for timm_name, (name, _) in TIMM.items()
     if name
 }

@@ -1,11 +1,21 @@
-"""Resampling of position embeddings to another grid of patches.
+"""Resampling kernels, and position embeddings on another grid of patches.
 
 Axes: R and C rows and columns of a grid, D hidden dimension.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
-__all__ = ["RESAMPLINGS", "resample_position_embedding", "resize_matrix"]
+from keras_vit.checks import check_choice
+
+__all__ = [
+    "RESAMPLINGS",
+    "cubic",
+    "resample_position_embedding",
+    "resize_matrix",
+    "triangle",
+]
 
 
 def resample_position_embedding(
@@ -30,14 +40,10 @@ def resample_position_embedding(
         float32 array (1, P + new rows * new columns, D).
 
     Raises:
-        ValueError: for an unknown method, or a table that has not the rows
-            of the grid.
+        ValueError: for an unknown method, or a table without the rows of the
+            grid.
     """
-    if method not in RESAMPLINGS:
-        raise ValueError(
-            f"Unknown resampling: {method!r}. Expected one of "
-            f"{', '.join(map(repr, RESAMPLINGS))}."
-        )
+    check_choice("resampling", method, RESAMPLINGS)
     prefix = table.shape[1] - old_grid[0] * old_grid[1]
     if prefix < 0:
         raise ValueError(
@@ -56,12 +62,7 @@ def resample_position_embedding(
 
 
 def resize_matrix(old: int, new: int, method: str) -> np.ndarray:
-    """The linear map that resamples one axis.
-
-    Args:
-        old: int, its length.
-        new: int, the length that is wanted.
-        method: see `resample_position_embedding`.
+    """The linear map that resamples one axis of `old` entries to `new`.
 
     Returns:
         float64 array (new, old) whose rows sum to 1.
@@ -71,14 +72,13 @@ def resize_matrix(old: int, new: int, method: str) -> np.ndarray:
     return RESAMPLINGS[method](old, new)
 
 
-def linear_aligned(old, new):
+def _linear_aligned(old, new):
     """Interpolates at `new` points from the first to the last of `old`."""
     points = np.linspace(0, old - 1, new)
-    distance = np.abs(points[:, None] - np.arange(old))
-    return np.maximum(0, 1 - distance)  # (new, old)
+    return triangle(points[:, None] - np.arange(old))  # (new, old)
 
 
-def half_pixel(kernel, support, antialias=False):
+def _half_pixel(kernel, support, antialias=False):
     """Interpolates between centres of cells, as torch's `interpolate` does.
 
     With antialias the kernel is widened when the grid shrinks, and what is
@@ -104,11 +104,12 @@ def half_pixel(kernel, support, antialias=False):
     return matrix
 
 
-def triangle(x):
+def triangle(x: np.ndarray) -> np.ndarray:
+    """The kernel of linear interpolation; x is in pixels."""
     return np.maximum(0, 1 - np.abs(x))
 
 
-def cubic(a):
+def cubic(a: float) -> Callable:
     """The cubic convolution kernel of Keys (1981) with parameter a."""
 
     def kernel(x):
@@ -122,8 +123,8 @@ def cubic(a):
 
 # torch's bicubic has a = -0.75; antialiased, like Pillow's, -0.5.
 RESAMPLINGS = {
-    "linear_aligned": linear_aligned,
-    "linear": half_pixel(triangle, 1),
-    "bicubic": half_pixel(cubic(-0.75), 2),
-    "bicubic_antialiased": half_pixel(cubic(-0.5), 2, antialias=True),
+    "linear_aligned": _linear_aligned,
+    "linear": _half_pixel(triangle, 1),
+    "bicubic": _half_pixel(cubic(-0.75), 2),
+    "bicubic_antialiased": _half_pixel(cubic(-0.5), 2, antialias=True),
 }

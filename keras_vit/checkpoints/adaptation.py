@@ -1,4 +1,4 @@
-"""The config of a model that differs from the file's.
+"""Weights for a model of another size than the file's.
 
 Axes: C channels, D hidden dimension, h and w height and width of a patch.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from keras_vit.checkpoints.formats.recognition import Configured
-from keras_vit.checkpoints.surgery.resample import (
+from keras_vit.checkpoints.resampling import (
     resample_position_embedding,
     resize_matrix,
 )
@@ -34,29 +34,12 @@ def adapted_fields(
     keep_representation: bool,
     overrides: dict,
 ) -> dict:
-    """Fields of the config that a user wants of a file.
-
-    Args:
-        configured: what the file says.
-        family: "vit", "mixer", "bit" or "variant".
-        classes: int or None, see `load_checkpoint`, as the rest.
-        input_shape: (height, width, channels) or None.
-        include_top: bool.
-        keep_representation: bool.
-        overrides: dict, other fields; they come last.
-
-    Returns:
-        dict of fields for the config of the family.
-
-    Raises:
-        ValueError: for an input_shape that is none, or classes that are no
-            number.
-    """
+    """The fields of a config with what the user of `load_checkpoint` asks."""
     fields = dict(configured.fields)
     if input_shape is not None:
-        fields |= input_fields(input_shape, family)
+        fields |= _input_fields(input_shape, family)
     if classes is not None:
-        fields |= head_fields(fields, classes, keep_representation)
+        fields |= _head_fields(fields, classes, keep_representation)
     if not include_top:
         fields |= {"num_classes": 0, "pooling": "none"}
         if "representation_dim" in fields:
@@ -75,7 +58,7 @@ def adapted_fields(
     return fields | overrides
 
 
-def input_fields(input_shape, family) -> dict:
+def _input_fields(input_shape, family) -> dict:
     shape = tuple(input_shape)
     sizes = shape[2:] if family == "bit" else shape
     if len(shape) != 3 or not all(type(x) is int and x > 0 for x in sizes):
@@ -88,7 +71,7 @@ def input_fields(input_shape, family) -> dict:
     return {"image_size": shape[:2], "channels": shape[2]}
 
 
-def head_fields(fields, classes, keep_representation) -> dict:
+def _head_fields(fields, classes, keep_representation) -> dict:
     if type(classes) is not int or classes < 0:
         raise ValueError(
             "classes must be the number of classes, or 0 for features. "
@@ -110,10 +93,7 @@ def resize_patches(kernel: np.ndarray, patch_size: tuple) -> np.ndarray:
 
     Args:
         kernel: float array (h, w, C, D).
-        patch_size: (height, width) that is wanted.
-
-    Returns:
-        float32 array (height, width, C, D).
+        patch_size: (height, width) of the result.
     """
     # Resizing is separable, so its pseudo-inverse is too.
     rows, columns = (
@@ -129,14 +109,7 @@ def adapt_channels(kernel: np.ndarray, channels: int) -> np.ndarray:
 
     timm's rule: one channel gets the sum over the old ones, so that a grey
     image gives what it gave as RGB; more get the old ones in turn, scaled so
-    that the sum stays about the same.
-
-    Args:
-        kernel: float array (h, w, C, D).
-        channels: int.
-
-    Returns:
-        float32 array (h, w, channels, D).
+    that the sum stays about the same. The kernel is (h, w, C, D).
     """
     old = kernel.shape[2]
     if channels == 1:
@@ -150,11 +123,9 @@ def adapt_channels(kernel: np.ndarray, channels: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Adapter:
-    """A change of shape.
+    """A change of shape: from the file's array, in our layout, to the model's.
 
-    Args:
-        function: from the file's array, in our layout, to the model's.
-        description: str for the report, "" when nothing changes.
+    The description goes into the report, "" when nothing changes.
     """
 
     function: Callable
@@ -162,17 +133,9 @@ class Adapter:
 
 
 def adapter(path, shape, configured, target, resampling) -> Adapter | None:
-    """Finds how a weight is adapted.
+    """Finds how a weight of some shape in the file is adapted to the model.
 
-    Args:
-        path: str, path of the weight.
-        shape: tuple, its shape in the file, in our layout.
-        configured: a `Configured`, of the file.
-        target: a `Target`.
-        resampling: str, see `resample_position_embedding`.
-
-    Returns:
-        An `Adapter`, or None when the shapes cannot be brought together.
+    None when the shapes cannot be brought together.
     """
     # A table before a later block is one like that before the first.
     adapt = ADAPTERS.get(re.sub(r"^position_embedding_\d+/", POSITION, path))
@@ -183,7 +146,7 @@ def adapter(path, shape, configured, target, resampling) -> Adapter | None:
     return Adapter(lambda x: x) if shape == target.shape(path) else None
 
 
-def adapt_position(shape, configured, target, path, resampling):
+def _adapt_position(shape, configured, target, path, resampling):
     old_prefix = configured.facts.num_prefix_tokens
     prefix = target.facts.num_prefix_tokens
     old, new = tuple(configured.grid), tuple(target.grid)
@@ -209,7 +172,7 @@ def adapt_position(shape, configured, target, path, resampling):
     return Adapter(function, ", ".join(parts))
 
 
-def adapt_axis(shape, configured, target, path, resampling):
+def _adapt_axis(shape, configured, target, path, resampling):
     """Of a table with a vector for each row, or each column, of the grid."""
     old, new = shape[0], target.shape(path)[0]
     if old == new or shape[1] != target.shape(path)[1]:
@@ -221,7 +184,7 @@ def adapt_axis(shape, configured, target, path, resampling):
     )
 
 
-def adapt_offsets(shape, configured, target, path, resampling):
+def _adapt_offsets(shape, configured, target, path, resampling):
     """The same offset is another way in a grid of other columns."""
     old = tuple(configured.grid), configured.facts.num_prefix_tokens
     new = tuple(target.grid), target.facts.num_prefix_tokens
@@ -237,7 +200,7 @@ def adapt_offsets(shape, configured, target, path, resampling):
     )
 
 
-def adapt_patches(shape, configured, target, path, resampling):
+def _adapt_patches(shape, configured, target, path, resampling):
     """Channels first, then the patch size."""
     wanted = target.shape(path)
     hybrid = "root_conv/kernel" in target.variables
@@ -251,20 +214,20 @@ def adapt_patches(shape, configured, target, path, resampling):
             kernel = resize_patches(kernel, wanted[:2])
         return kernel
 
-    return Adapter(function, describe_kernel(shape, wanted))
+    return Adapter(function, _describe_kernel(shape, wanted))
 
 
-def adapt_root(shape, configured, target, path, resampling):
+def _adapt_root(shape, configured, target, path, resampling):
     wanted = target.shape(path)
     if shape == wanted or (*shape[:2], shape[3]) != (*wanted[:2], wanted[3]):
         return None
     return Adapter(
         lambda kernel: adapt_channels(kernel, wanted[2]),
-        describe_kernel(shape, wanted),
+        _describe_kernel(shape, wanted),
     )
 
 
-def describe_kernel(old, new) -> str:
+def _describe_kernel(old, new) -> str:
     parts = []
     if old[2] != new[2]:
         parts.append(f"channels {old[2]} -> {new[2]}")
@@ -278,10 +241,10 @@ def describe_kernel(old, new) -> str:
 
 POSITION = "position_embedding/"
 ADAPTERS = {
-    f"{POSITION}embedding": adapt_position,
-    f"{POSITION}rows": adapt_axis,
-    f"{POSITION}columns": adapt_axis,
-    f"{POSITION}offsets": adapt_offsets,
-    "patch_embed/projection/kernel": adapt_patches,
-    "root_conv/kernel": adapt_root,
+    f"{POSITION}embedding": _adapt_position,
+    f"{POSITION}rows": _adapt_axis,
+    f"{POSITION}columns": _adapt_axis,
+    f"{POSITION}offsets": _adapt_offsets,
+    "patch_embed/projection/kernel": _adapt_patches,
+    "root_conv/kernel": _adapt_root,
 }

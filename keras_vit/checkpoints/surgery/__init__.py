@@ -1,1 +1,0 @@
-"""Weights for a model of another size than the file's."""
