@@ -48,15 +48,8 @@ __all__ += applications.__all__
 globals().update(applications.APPLICATIONS)
 
 
-<<<<<<< HEAD
-# What predicts knows training runs: twice the time of this import.
+# On demand: they take as long to import as everything else.
 LATE = {"predict": "keras_vit.prediction", "explain": "keras_vit.explanation"}
-=======
-def __getattr__(name):
-    # On demand: they take as long to import as everything else.
-    if name == "predict":
-        from keras_vit.prediction import predict
->>>>>>> w6
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -40,11 +40,7 @@ def resize(
     antialias: bool = False,
     rounding: str = "uint8",
 ) -> np.ndarray:
-<<<<<<< HEAD
-    """Scales both sides, as `Geometry.resize` in TensorFlow.
-=======
-    """Resizes an image as `keras_vit.data.decoding.resize` does.
->>>>>>> w6
+    """Resizes an image as `Geometry.resize` does in TensorFlow.
 
     Args:
         image: array of shape (H, W, C), in [0, 255].
