@@ -1,4 +1,4 @@
-"""What must hold before Keras and this package can work together."""
+"""Checks Keras and its backend before this package is imported."""
 
 import importlib.metadata
 import importlib.util
@@ -10,28 +10,24 @@ from pathlib import Path
 
 __all__ = ["check"]
 
-# What Keras trains on: module and pip name are one and the same.
+# Each has the same name as a module and for pip.
 BACKENDS = ("tensorflow", "jax", "torch")
 OLDEST_KERAS = "3.12"
-# A stranger's distribution of 2023 that also installs a package `keras_vit`.
+# Another project, of 2023, that also installs a package `keras_vit`.
 FOREIGN_DISTRIBUTION = "keras-vit"
 
 
 def check() -> None:
-    """Imports Keras and explains what is wrong with it, if anything is.
+    """Imports Keras; explains what is missing or too old.
 
     Raises:
         ImportError: The backend that Keras is set to is not installed, or
             Keras is older than this package needs.
 
     Warns:
-        UserWarning: TensorFlow, which Keras takes where nothing is said, is
-            missing, and another backend was taken; or the distribution
-            `keras-vit`, whose files get mixed with those of this package, is
-            installed too.
-
-    Example:
-        >>> check()
+        UserWarning: TensorFlow, the default of Keras, is not installed and
+            another backend was taken; or the distribution `keras-vit`, whose
+            files get mixed with those of this package, is installed too.
     """
     _take_installed_backend()
     try:
@@ -50,7 +46,7 @@ def check() -> None:
 
 
 def _take_installed_backend() -> None:
-    """Where nobody chose, an installed backend rather than a missing one."""
+    """Takes an installed backend where nobody chose one."""
     if "keras" in sys.modules or "KERAS_BACKEND" in os.environ:
         return
     installed = [name for name in BACKENDS if _is_installed(name)]

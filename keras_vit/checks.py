@@ -1,12 +1,13 @@
-"""Checks of values that a user gives: what was passed, what is expected.
+"""Checks of the values that users give, and choices that several rooms share.
 
-`config` is a record and the names are its fields. None is a value that was not
-given, and passes where a field may be None.
+`config` is a record and the names are its fields; None means not given.
 """
 
 import difflib
 
 __all__ = [
+    "DISTRIBUTIONS",
+    "PRECISIONS",
     "check_at_least",
     "check_choice",
     "check_fraction",
@@ -15,6 +16,19 @@ __all__ = [
     "check_positive",
     "check_size",
 ]
+
+# Dtype policy to the bytes of a number that a layer computes with.
+PRECISIONS = {"float32": 4, "mixed_bfloat16": 2, "mixed_float16": 2}
+DISTRIBUTIONS = (
+    "auto",
+    "single",
+    "mirrored",
+    "multiworker",
+    "tpu",
+    "data_parallel",
+    "fsdp",
+    "model_parallel",
+)
 
 
 def check_choice(name: str, value, choices) -> None:
@@ -39,16 +53,7 @@ def check_positive(config, *names: str) -> None:
 
 
 def check_at_least(config, bound: int, *names: str) -> None:
-    """Refuses numbers below a bound; None is let through.
-
-    Args:
-        config: the record.
-        bound: the smallest value allowed.
-        *names: its fields.
-
-    Raises:
-        ValueError: with the value and the bound.
-    """
+    """Raises a ValueError unless the fields are at least `bound`, or None."""
     for name in names:
         value = getattr(config, name)
         if value is not None and not value >= bound:
@@ -58,15 +63,7 @@ def check_at_least(config, bound: int, *names: str) -> None:
 
 
 def check_fraction(config, *names: str) -> None:
-    """Refuses what is not in [0, 1].
-
-    Args:
-        config: the record.
-        *names: its fields.
-
-    Raises:
-        ValueError: with the value.
-    """
+    """Raises a ValueError unless the fields are in [0, 1]."""
     for name in names:
         value = getattr(config, name)
         if not 0 <= value <= 1:
@@ -76,16 +73,7 @@ def check_fraction(config, *names: str) -> None:
 
 
 def check_limits(config, limit: float, *names: str) -> None:
-    """Refuses what is not in [0, limit).
-
-    Args:
-        config: the record.
-        limit: the bound that must not be reached.
-        *names: its fields.
-
-    Raises:
-        ValueError: with the value.
-    """
+    """Raises a ValueError unless the fields are in [0, limit)."""
     for name in names:
         value = getattr(config, name)
         if not 0 <= value < limit:
@@ -96,16 +84,7 @@ def check_limits(config, limit: float, *names: str) -> None:
 
 
 def check_multiple(config, name: str, divisor: str) -> None:
-    """Raises a ValueError unless one field is a multiple of another.
-
-    Args:
-        config: the record.
-        name: str, the field that must be the multiple; None passes.
-        divisor: str, the field that must divide it; None passes.
-
-    Raises:
-        ValueError: with both fields.
-    """
+    """Raises a ValueError unless a field is a multiple of another, or None."""
     value, unit = getattr(config, name), getattr(config, divisor)
     if value is not None and unit is not None and value % unit:
         raise ValueError(
@@ -115,18 +94,7 @@ def check_multiple(config, name: str, divisor: str) -> None:
 
 
 def check_size(name: str, value) -> tuple:
-    """Checks and completes a size in pixels.
-
-    Args:
-        name: str, what it is the size of, for the message.
-        value: int, or (height, width).
-
-    Returns:
-        (height, width).
-
-    Raises:
-        ValueError: unless it is one or two positive integers.
-    """
+    """(height, width) of one side or both; a ValueError unless above 0."""
     pair = (value, value) if isinstance(value, int) else tuple(value)
     if len(pair) != 2 or not all(isinstance(x, int) and x > 0 for x in pair):
         raise ValueError(

@@ -1,12 +1,13 @@
 """Files that are there whole or not at all."""
 
 import contextlib
+import csv
 import os
 import pathlib
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["PARTIAL", "replacing"]
+__all__ = ["PARTIAL", "replacing", "write_csv"]
 
 PARTIAL = ".partial-"  # Begins the name of a file that is being written.
 
@@ -38,6 +39,24 @@ def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
         _flush(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_csv(path: pathlib.Path, rows: Sequence[Mapping]) -> None:
+    """Writes rows under the names of their values, whole or not at all.
+
+    Args:
+        path: the file.
+        rows: dictionaries; a value that one of them lacks, or that is None,
+            is an empty field.
+    """
+    columns = dict.fromkeys(name for row in rows for name in row)
+    with (
+        replacing(path) as temporary,
+        temporary.open("w", newline="", encoding="utf-8") as file,
+    ):
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def _flush(path: pathlib.Path) -> None:

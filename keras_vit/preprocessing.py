@@ -1,4 +1,4 @@
-"""From pixels to the input of a model, from its output to class names.
+"""Pixels to the input of a model, and its output to class names.
 
 Axes: B batch, H and W image height and width, N predictions, K classes.
 """
@@ -64,7 +64,7 @@ def preprocess_input(images: Any, data_format: str | None = None) -> Any:
 def decode_predictions(
     predictions: Any, top: int = 5, class_names: Sequence[str] | None = None
 ) -> list[list[tuple[str, str, float]]]:
-    """Names the best classes of each prediction, offline.
+    """Decodes the best classes of each prediction to their names, offline.
 
     As `keras.applications.imagenet_utils.decode_predictions`, with the same
     names for the 1,000 classes of ImageNet, and with ImageNet-21k.
@@ -105,7 +105,7 @@ def decode_predictions(
 
 
 def class_names(num_classes: int) -> tuple[str, ...]:
-    """Names of the classes of a public checkpoint, by class number.
+    """Returns the class names of public checkpoints, in their order.
 
     The first lemma of each WordNet synset, with underscores for spaces. Names
     repeat: "crane" is both a bird and a machine.
@@ -127,7 +127,7 @@ def class_names(num_classes: int) -> tuple[str, ...]:
     if num_classes not in LABEL_FILES:
         raise ValueError(
             f"Expected num_classes in {tuple(LABEL_FILES)}. Received: "
-            f"{num_classes!r}. The names of other classes are yours to give."
+            f"{num_classes!r}. Give the names of other classes yourself."
         )
     return tuple(name for _, name in _wordnet_classes(num_classes))
 
@@ -193,7 +193,7 @@ def _check_values(values):
 
 
 def _problem(values, library):
-    """What is wrong with the values and how to mend it, or None."""
+    """What is wrong with the values and how to fix it, or None."""
     if library is ops:
         values = ops.stop_gradient(values)
     if not bool(library.all(library.isfinite(values))):
@@ -232,7 +232,7 @@ def _classes(shape, names):
     if len(shape) != 2 or shape[1] != len(classes):
         raise ValueError(
             f"Expected predictions of shape {expected}. Received: shape "
-            f"{shape}. Make one prediction a batch: predictions[np.newaxis]."
+            f"{shape}. Make a batch of one prediction: predictions[np.newaxis]."
         )
     return classes
 

@@ -14,7 +14,6 @@ The run folder then holds the config, the environment, result.json,
 few_shot.csv and few_shot.png.
 """
 
-import csv
 import dataclasses
 import functools
 import sys
@@ -28,7 +27,7 @@ from keras_vit.evaluation.few_shot import (
     few_shot,
     summarise_shots,
 )
-from keras_vit.files import replacing
+from keras_vit.files import replacing, write_csv
 from keras_vit.prediction.classifier import load_model
 from keras_vit.runs.script import fail, parse
 from keras_vit.runs.smoke import tiny_model
@@ -99,7 +98,7 @@ def evaluate(recipe: FewShot) -> dict:
         "seconds": seconds,
         "versions": versions(),
     }
-    write_table(folder / "few_shot.csv", rows)
+    write_csv(folder / "few_shot.csv", rows)
     with replacing(folder / "few_shot.png") as path:
         plot(result).savefig(path, dpi=DOTS_PER_INCH)
     run_folder.write_json(folder / "result.json", result)
@@ -142,22 +141,6 @@ def make_batches(recipe: FewShot, shape):
         batch_size=recipe.batch_size,
         preprocessing=PreprocessingConfig(evaluation=recipe.crop),
     )
-
-
-def write_table(path, rows: list[dict]) -> None:
-    """Writes a line for each number of shots and seed.
-
-    Args:
-        path: of the CSV file.
-        rows: what `few_shot` returns.
-    """
-    with (
-        replacing(path) as temporary,
-        open(temporary, "w", newline="", encoding="utf-8") as file,
-    ):
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def plot(result: dict):

@@ -17,7 +17,6 @@ The run folder then holds config.yaml, a run folder for each round, and
 noisy_student.csv, noisy_student.png and result.json of them all.
 """
 
-import csv
 import dataclasses
 import pathlib
 import sys
@@ -25,7 +24,7 @@ import sys
 from noisy_student import check_networks, iterate
 
 from keras_vit.analysis.plots import curves
-from keras_vit.files import replacing
+from keras_vit.files import replacing, write_csv
 from keras_vit.runs import run_script
 from keras_vit.training import Recipe, run_folder
 from keras_vit.training.distribution import versions
@@ -67,14 +66,7 @@ def write(folder: pathlib.Path, recipe: Recipe, rows: list[dict]) -> None:
     run_folder.write_yaml(
         folder / run_folder.CONFIG, dataclasses.asdict(recipe)
     )
-    columns = dict.fromkeys(name for row in rows for name in row)
-    with (
-        replacing(folder / "noisy_student.csv") as path,
-        path.open("w", newline="") as file,
-    ):
-        writer = csv.DictWriter(file, columns, restval="")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(folder / "noisy_student.csv", rows)
     numbers = [row["iteration"] for row in rows]
     series = {f"{rows[0]['split']} images": (numbers, of(rows, "top1"))}
     if "pseudo_label_accuracy" in rows[-1]:

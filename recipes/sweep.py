@@ -12,14 +12,13 @@ The run folder then holds a run folder for each learning rate, `final`, and
 sweep.csv, sweep.png and result.json of them all.
 """
 
-import csv
 import dataclasses
 import pathlib
 import sys
 
 from keras_vit import data
 from keras_vit.data.tfds import PRESETS, Preset
-from keras_vit.files import replacing
+from keras_vit.files import replacing, write_csv
 from keras_vit.runs import run_script
 from keras_vit.runs.reporting import finished
 from keras_vit.training import Recipe, run_folder
@@ -138,13 +137,7 @@ def write_table(folder: pathlib.Path, rows: list[dict]) -> None:
     """
     import matplotlib.figure
 
-    with (
-        replacing(folder / "sweep.csv") as path,
-        path.open("w", newline="") as file,
-    ):
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(folder / "sweep.csv", rows)
     rows = sorted(rows, key=lambda row: row["learning_rate"])
     figure = matplotlib.figure.Figure(figsize=(5, 3.5), layout="constrained")
     axes = figure.add_subplot()

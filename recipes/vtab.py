@@ -18,7 +18,6 @@ left out, with how to get it. The run folder then also holds result.json,
 vtab.csv, vtab.md and vtab.png: each task and group beside the paper's Table 9.
 """
 
-import csv
 import pathlib
 import sys
 
@@ -28,7 +27,7 @@ from vtab.table import paper_model
 
 from keras_vit import data
 from keras_vit.data.vtab_table import TASKS
-from keras_vit.files import replacing
+from keras_vit.files import write_csv
 from keras_vit.runs import run_script
 from keras_vit.runs.reporting import finished, result_of
 from keras_vit.training import run_folder
@@ -133,7 +132,9 @@ def compared(
                 rows.append((*setting, task, found["top1"]))
     if not rows:
         raise no_data(missing)
-    agreed(lambda: write_sweep(pathlib.Path(vtab.run_dir), rows))
+    columns = ("learning_rate", "steps", "task", "top1")
+    table = [dict(zip(columns, row, strict=True)) for row in rows]
+    agreed(lambda: write_csv(pathlib.Path(vtab.run_dir, "sweep.csv"), table))
     return {
         setting: sum(row[-1] for row in rows if row[:2] == setting)
         * len(settings)
@@ -146,17 +147,6 @@ def no_data(missing: dict) -> ValueError:
     """The error that says what is missing of every task."""
     reasons = "; ".join(f"{task}: {why}" for task, why in missing.items())
     return ValueError(f"No task of VTAB-1k has data. {reasons}")
-
-
-def write_sweep(folder: pathlib.Path, rows: list[tuple]) -> None:
-    """Writes sweep.csv, a line a setting and task."""
-    with (
-        replacing(folder / "sweep.csv") as path,
-        path.open("w", newline="", encoding="utf-8") as file,
-    ):
-        writer = csv.writer(file)
-        writer.writerow(("learning_rate", "steps", "task", "top1"))
-        writer.writerows(rows)
 
 
 def report(vtab: Vtab, setting: Setting, missing: dict) -> list[dict]:

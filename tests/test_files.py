@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_vit.files import replacing
+from keras_vit.files import replacing, write_csv
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
@@ -31,3 +31,9 @@ def test_two_writers_of_a_file_do_not_mix(tmp_path):
         second.write_text("second")
     assert path.read_text() == "first"
     assert [file.name for file in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_values_that_a_row_lacks_are_empty_fields(tmp_path):
+    path = tmp_path / "table.csv"
+    write_csv(path, [{"a": 1, "b": None}, {"a": 2, "c": 'x, "y"'}])
+    assert path.read_text() == 'a,b,c\n1,,\n2,,"x, ""y"""\n'

@@ -9,14 +9,12 @@ import time
 import keras
 import numpy as np
 
-from keras_vit.checks import check_positive
+from keras_vit.checks import PRECISIONS, check_positive
 from keras_vit.cli.tables import markdown_table
-from keras_vit.evaluation.config import PRECISIONS
 from keras_vit.planning import Settings, count, machine, paper_runs
 from keras_vit.planning import plan as layouts
 from keras_vit.planning.counts import vit_config
 from keras_vit.planning.memory import ATTENTION, OPTIMIZERS
-from keras_vit.planning.memory import PRECISIONS as PLANNED_PRECISIONS
 
 __all__ = ["benchmark", "plan", "summary"]
 
@@ -103,7 +101,7 @@ def plan(parser):
     add("--devices", default="v5e-8", help="such as v5e-8, v4-32 or h200x8")
     add("--image_size", type=int, default=224, help="pixels")
     add("--classes", type=int, default=1000)
-    add("--precision", choices=PLANNED_PRECISIONS, default=defaults.precision)
+    add("--precision", choices=PRECISIONS, default=defaults.precision)
     add("--optimizer", choices=OPTIMIZERS, default=defaults.optimizer)
     add("--attention", choices=ATTENTION, help="that of the device by default")
     add(

@@ -1,6 +1,5 @@
-"""Evaluation: every image counted once, class by class, and a baseline."""
+"""Predictions of whole splits, and their metrics."""
 
-from keras_vit.evaluation.gallery import images_at, worst
 from keras_vit.evaluation.imagenet import (
     match_classes,
     read_real_labels,
@@ -8,12 +7,13 @@ from keras_vit.evaluation.imagenet import (
 )
 from keras_vit.evaluation.metrics import (
     evaluate,
+    images_at,
     multi_hot,
     per_class,
     summarise,
     top_k_accuracy,
+    worst_rows,
     write_evaluation,
-    write_per_class,
 )
 from keras_vit.evaluation.predictions import (
     Predictions,
@@ -38,7 +38,6 @@ __all__ = [
     "summarise",
     "summarise_real",
     "top_k_accuracy",
-    "worst",
+    "worst_rows",
     "write_evaluation",
-    "write_per_class",
 ]

@@ -1,11 +1,12 @@
-"""Everything that defines an evaluation, as typed records.
+"""The model and the options of an evaluation, as typed records.
 
 A field's docstring is its text in `python recipes/evaluate.py --help`.
 """
 
 import dataclasses
 
-from keras_vit.checks import check_at_least, check_choice
+from keras_vit import checks
+from keras_vit.checks import PRECISIONS, check_at_least, check_choice
 from keras_vit.data import DataConfig, PreprocessingConfig
 from keras_vit.models.sizes import BIT, MIXER, VIT
 
@@ -13,22 +14,13 @@ __all__ = ["Evaluation", "ModelSource"]
 
 SPLITS = ("test", "validation", "train")
 ACTIVATIONS = ("softmax", "sigmoid")
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
-# Of keras_vit.training.distribution, those of one process.
-DISTRIBUTIONS = (
-    "auto",
-    "single",
-    "mirrored",
-    "tpu",
-    "data_parallel",
-    "fsdp",
-    "model_parallel",
-)
+# Of one process.
+DISTRIBUTIONS = tuple(x for x in checks.DISTRIBUTIONS if x != "multiworker")
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelSource:
-    """What is evaluated."""
+    """A model to evaluate: its weights, and how it is run."""
 
     weights: str | None = None
     """A run folder, a file of any known format, or a name of
@@ -97,7 +89,7 @@ class Evaluation:
     """Which images: "test", "validation" or "train"."""
 
     batch_size: int = 256
-    """Images in a step; the last step is filled up."""
+    """Images per step; the last step is padded."""
 
     real_labels: str | None = None
     """Path of real.json, ImageNet's reassessed labels, for a folder of the

@@ -1,16 +1,11 @@
-"""Everything that defines a few-shot evaluation, as a typed record.
-
-The probe of "An Image Is Worth 16x16 Words" (arXiv:2010.11929, section 4.1,
-"few-shot"), with the constants of big_vision's `evaluators/fewshot_lsr.py`.
-
-Axes: N images, D features, K classes.
+"""Few-shot evaluation: linear classifiers of a model's features.
 
 "An Image Is Worth 16x16 Words" (arXiv:2010.11929), section 4.1 and figure 4,
 as big_vision's `evaluators/fewshot_lsr.py` computes it.
 
-Features of the training images are computed for those that are chosen alone,
-and those of the test images are used up batch by batch. What grows with the
-data set is one integer for each training image, its label.
+Of the training images only the chosen ones pass through the model, and the
+features of the test images are used batch by batch. Only the labels of the
+training images grow with the data set.
 
 Axes: N images, B images of a batch, D features, K classes, R probes.
 """
@@ -41,12 +36,15 @@ __all__ = [
 ]
 
 SHOTS = (1, 5, 10, 25)
+TINY = 1e-5  # Added to each standard deviation.
+HEAD = "predictions"
+BATCHES_AT_ONCE = 64
 CROPS = ("resize_central_crop", "resize_small_central_crop", "squash")
 
 
 @dataclasses.dataclass(frozen=True)
 class FewShot:
-    """Linear classifiers of a model's features, on few images a class.
+    """Linear classifiers of a model's features, fitted to few images per class.
 
     The defaults are those of big_vision's `evaluators/fewshot_lsr.py`.
 
@@ -69,7 +67,7 @@ class FewShot:
     the digits that ship with scikit-learn."""
 
     seed: int = 0
-    """Seed of the first choice of images; the others follow it."""
+    """Seed of the first choice of images; the next ones count up from it."""
 
     distribution: str = "auto"
     """Where it computes: "auto" takes all devices that divide a batch,
@@ -93,11 +91,11 @@ class FewShot:
     layer sees."""
 
     crop: str = "resize_central_crop"
-    """How images are brought to the size of the model:
+    """How images are resized to the size of the model:
     "resize_central_crop", "resize_small_central_crop" or "squash"."""
 
     batch_size: int = 64
-    """Images in a step; the last step is filled up."""
+    """Images per step; the last step is padded."""
 
     def __post_init__(self):
         check_choice("distribution", self.distribution, DISTRIBUTIONS)
@@ -116,34 +114,20 @@ class FewShot:
             )
 
 
-TINY = 1e-5  # Added to each standard deviation.
-
-
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """A linear classifier.
+    """A linear classifier, made by `fit_probe`.
 
     Args:
         kernel: float64 array of shape (D, K).
         bias: float64 array of shape (K,).
-
-    Example:
-        >>> probe = fit_probe(features, labels, num_classes=10)
-        >>> classes = probe.scores(other_features).argmax(axis=1)
     """
 
     kernel: np.ndarray
     bias: np.ndarray
 
     def scores(self, features: np.ndarray) -> np.ndarray:
-        """Scores each class, -1 for no and 1 for yes.
-
-        Args:
-            features: float array of shape (N, D).
-
-        Returns:
-            float64 array of shape (N, K).
-        """
+        """Scores (N, K) of features (N, D), near 1 for yes and -1 for no."""
         return features.astype(np.float64) @ self.kernel + self.bias
 
 
@@ -259,12 +243,8 @@ def choose_shots(
     ]
 
 
-HEAD = "predictions"
-BATCHES_AT_ONCE = 64
-
-
 def feature_model(model: keras.Model, layer: str | None = None) -> keras.Model:
-    """Cuts a model off at its features.
+    """Makes the model from images to features, without the head.
 
     Args:
         model: a functional Keras model.
@@ -293,7 +273,7 @@ def feature_model(model: keras.Model, layer: str | None = None) -> keras.Model:
         output = model.get_layer(HEAD).input if HEAD in names else model.output
     if len(output.shape) != 2:
         raise ValueError(
-            "Features must be one row an image, (batch, D). Received: an "
+            "Features must be one row per image, (batch, D). Received: an "
             f"output of shape {output.shape}. Choose a layer after pooling."
         )
     return keras.Model(model.input, output, name="features")
@@ -310,7 +290,7 @@ def few_shot(
     seeds: Sequence[int] = (0, 1, 2),
     l2: float = 1024.0,
 ) -> list[dict[str, Any]]:
-    """Fits linear classifiers to few images a class and tests them.
+    """Fits linear classifiers to few images per class and tests them.
 
     Args:
         features: a Keras model from images to features (B, D), see
@@ -353,8 +333,8 @@ def few_shot(
         )
     ]
     used = np.unique(np.concatenate([images for _, images in trials]))
-    streamed = _Streamed(features)
-    known, readable = streamed.all_of(batches(Subset(train, used)), len(used))
+    stream = _FeatureStream(features)
+    known, readable = stream.all_of(batches(Subset(train, used)), len(used))
     probes = []
     for row, images in trials:
         rows = np.searchsorted(used, images)
@@ -362,7 +342,7 @@ def few_shot(
         probe = fit_probe(known[rows], labels[used[rows]], num_classes, l2=l2)
         probes.append(probe)
         row["num_train"] = len(rows)
-    right, count = _count_right(streamed, batches(test), probes)
+    right, count = _count_right(stream, batches(test), probes)
     return [
         {**row, "num_test": count, "accuracy": float(number / count)}
         for (row, _), number in zip(trials, right, strict=True)
@@ -370,7 +350,7 @@ def few_shot(
 
 
 def summarise_shots(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Mean and spread over the seeds.
+    """Averages the accuracies over the seeds.
 
     Args:
         rows: what `few_shot` returns.
@@ -411,11 +391,11 @@ def _labels_of(examples, num_classes: int) -> np.ndarray:
     return labels
 
 
-class _Streamed(keras.Model):
-    """Features with labels and mask led past them, some batches at a time."""
+class _FeatureStream(keras.Model):
+    """Features of some batches at a time; labels and masks pass through."""
 
     def __init__(self, model):
-        super().__init__(name="streamed")
+        super().__init__(name="feature_stream")
         self.model = model
         # It has no weights of its own: Keras need not try a batch first.
         self.built = True
@@ -427,7 +407,7 @@ class _Streamed(keras.Model):
         return {"features": features, "labels": labels, "mask": mask}
 
     def parts_of(self, batches) -> Iterator[dict[str, np.ndarray]]:
-        """Features, labels and mask of batches, BATCHES_AT_ONCE at a time."""
+        """Yields features, labels and masks of BATCHES_AT_ONCE batches."""
         left = (tuple(map(np.asarray, batch)) for batch in batches)
         for first in left:
             some = itertools.islice(left, BATCHES_AT_ONCE - 1)
@@ -446,12 +426,12 @@ class _Streamed(keras.Model):
         )
 
 
-def _count_right(streamed: _Streamed, batches, probes):
-    """How many images each probe names, (R,), and of how many."""
+def _count_right(stream: _FeatureStream, batches, probes):
+    """How many images each probe classifies rightly, (R,), of how many."""
     kernels = np.concatenate([probe.kernel for probe in probes], axis=1)
     biases = np.concatenate([probe.bias for probe in probes])
     right, count = np.zeros(len(probes), int), 0
-    for part in streamed.parts_of(batches):
+    for part in stream.parts_of(batches):
         features = part["features"][part["mask"]].astype(np.float64)
         scores = features @ kernels + biases  # (N, R * K)
         scores = scores.reshape(len(features), len(probes), -1)

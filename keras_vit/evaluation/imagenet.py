@@ -1,4 +1,4 @@
-"""ImageNet's other labels, and data sets that name its classes otherwise.
+"""ImageNet-ReaL, and data sets that name ImageNet's classes in other ways.
 
 Axes: N images, K classes.
 """
@@ -61,7 +61,7 @@ def summarise_real(
     path: str | os.PathLike,
     file_names: Sequence[str],
 ) -> dict[str, float | int]:
-    """Accuracy on ImageNet-ReaL's labels, of predictions already made.
+    """Computes the accuracy of predictions on ImageNet-ReaL's labels.
 
     Args:
         predictions: `Predictions` of N images by a model of ImageNet's 1000
@@ -73,7 +73,7 @@ def summarise_real(
         What `summarise` returns, "real_" before each key.
 
     Raises:
-        ValueError: as `read_real_labels`, and when there is not one name a
+        ValueError: as `read_real_labels`, and when there is not one name per
             prediction, as when broken images were skipped.
 
     Example:
@@ -108,10 +108,10 @@ def match_classes(
 ) -> np.ndarray:
     """Finds the classes of a data set among those of a model.
 
-    A data set may have its classes in another order than the model, or fewer
-    (Imagenette), or name them by WordNet id or by number: the folders 0, 1,
-    10, 100, ... of ImageNet-V2, in the order of the alphabet, give every
-    class a wrong number unless their names are read.
+    A data set may have its classes in another order than the model, have fewer
+    (Imagenette), or name them by WordNet id or by number. The folders of
+    ImageNet-V2, in alphabetical order 0, 1, 10, 100, ..., would give most
+    classes a wrong number unless their names are read.
 
     Args:
         names: the classes of the data set, in the order of its labels: names
@@ -143,7 +143,7 @@ def _plain(name):
 
 
 def _spellings(model_names):
-    """Dicts from what a class may be called to its number."""
+    """Yields dicts from the spellings of the classes to their numbers."""
     yield _unique(map(_plain, model_names))
     if len(model_names) == IMAGENET_CLASSES:
         scores = np.eye(IMAGENET_CLASSES)
@@ -154,7 +154,7 @@ def _spellings(model_names):
 
 
 def _unique(names):
-    """Numbers of the names; those that two classes share tell nothing."""
+    """Number of each name, without names that two classes share."""
     found, repeated = {}, set()
     for number, name in enumerate(names):
         repeated |= {name} & found.keys()

@@ -1,10 +1,9 @@
-"""Numbers of a split: counted exactly, in NumPy, from the predictions.
+"""Metrics of predictions, and the files that an evaluation writes.
 
 Axes: N images, M of them to look at, H and W height and width, C channels, K
 classes.
 """
 
-import csv
 import math
 import os
 import pathlib
@@ -12,25 +11,30 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from keras_vit.evaluation.gallery import images_at, of_cells, worst
 from keras_vit.evaluation.predictions import Predictions, predict_classes
-from keras_vit.files import replacing
+from keras_vit.files import replacing, write_csv
 
 __all__ = [
+    "confusion_rows",
     "evaluate",
+    "images_at",
     "multi_hot",
     "per_class",
     "summarise",
     "top_k_accuracy",
+    "worst_rows",
     "write_evaluation",
-    "write_per_class",
 ]
 
 SCORES = ("precision", "recall", "f1")
+# Of the cells of a confusion matrix; 16 MiB are 111 images of 224x224.
+MAX_CELL_PICTURES = 400
+MAX_CELL_BYTES = 2**24
+RIGHT_SHARE = 4  # One of so many images may be left to right answers.
 
 
 def evaluate(model, batches, **options) -> dict[str, float | int]:
-    """Accuracy of a model on every image of a split.
+    """Computes the accuracy of a model on every image of a split.
 
     Args:
         model: a Keras model from images to scores.
@@ -54,7 +58,7 @@ def evaluate(model, batches, **options) -> dict[str, float | int]:
 
 
 def summarise(predictions: Predictions) -> dict[str, float | int]:
-    """The accuracies that papers give.
+    """Computes top-1 and top-5 accuracy.
 
     Args:
         predictions: `Predictions` of at least one image with a label.
@@ -85,19 +89,19 @@ def summarise(predictions: Predictions) -> dict[str, float | int]:
 def top_k_accuracy(predictions: Predictions, k: int) -> float:
     """Share of the labelled images with a label among k most probable classes.
 
-    With several labels an image this is ImageNet-ReaL's accuracy (arXiv
+    With several labels per image this is ImageNet-ReaL's accuracy (arXiv
     2006.07159, section 3): any of them is right, and images without labels
     are left out.
 
     Args:
-        predictions: `Predictions`.
-        k: int.
+        predictions: `Predictions` of at least k classes per image.
+        k: int, from 1.
 
     Returns:
         float in [0, 1].
 
     Raises:
-        ValueError: no image has a label, or fewer than k classes an image
+        ValueError: no image has a label, or fewer than k classes per image
             were kept (and fewer than there are).
 
     Example:
@@ -119,7 +123,7 @@ def top_k_accuracy(predictions: Predictions, k: int) -> float:
 def multi_hot(
     label_sets: Iterable[Iterable[int]], num_classes: int
 ) -> np.ndarray:
-    """Several labels an image, or none, as the array that `Predictions` takes.
+    """Encodes several labels per image, or none, for `Predictions`.
 
     Args:
         label_sets: for each image the numbers of its classes.
@@ -148,7 +152,7 @@ def multi_hot(
 
 
 def per_class(labels, predicted, class_names) -> list[dict]:
-    """How well each class is found.
+    """Computes precision, recall and F1 of each class.
 
     Args:
         labels: integer array of shape (N,), the true classes.
@@ -156,11 +160,9 @@ def per_class(labels, predicted, class_names) -> list[dict]:
         class_names: K names.
 
     Returns:
-        A dict for each class: "class", its name; "images", how many there
-        are; "predicted", how often it was the answer; "precision", the share
-        of right ones among its answers; "recall", the share of its images
-        that were found; "f1", the harmonic mean of the two. None where there
-        is nothing to take a share of.
+        A dict per class: "class", its name; "images", how many there are;
+        "predicted", how often it was predicted; "precision", "recall" and
+        "f1", None where they are not defined.
 
     Example:
         >>> per_class([0, 1, 1], [0, 0, 1], ["cat", "dog"])[1]["recall"]
@@ -184,27 +186,6 @@ def per_class(labels, predicted, class_names) -> list[dict]:
     ]
 
 
-def write_per_class(path: str | os.PathLike, rows: list[dict]) -> None:
-    """Writes the table of `per_class` as CSV.
-
-    Args:
-        path: the file; an empty field where there is no score.
-        rows: what `per_class` returned.
-
-    Example:
-        >>> write_per_class("per_class.csv", per_class(labels, found, names))
-    """
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, rows[0], lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
-
-
-# What stands behind the cells of a confusion matrix: 111 images of 224x224.
-MAX_CELL_PICTURES = 400
-MAX_CELL_BYTES = 2**24
-
-
 def write_evaluation(
     folder: str | os.PathLike,
     predictions: Predictions,
@@ -215,12 +196,11 @@ def write_evaluation(
 ) -> None:
     """Writes predictions.npz and per_class.csv.
 
-    predictions.npz holds the arrays of `Predictions` and the images that
-    `worst` chooses: `pictures`, uint8 of shape (M, H, W, C), and
-    `picture_rows` of shape (M,), which of the N images they are. Where images
-    have one label, further images that `of_cells` chooses are `cell_pictures`
-    and `cell_rows`. The table by class is left out where images have several
-    labels.
+    predictions.npz holds the arrays of `Predictions` and the images of
+    `worst_rows`: `pictures`, uint8 of shape (M, H, W, C), and `picture_rows`
+    of shape (M,), which of the N images they are. Where images have one label,
+    it also has the images of `confusion_rows` as `cell_pictures` and
+    `cell_rows`; where they have several, there is no per_class.csv.
 
     Args:
         folder: the run folder.
@@ -243,8 +223,13 @@ def write_evaluation(
             f"{len(class_names)} class names."
         )
     folder = pathlib.Path(folder)
-    rows = worst(predictions, num_pictures)
-    more = _more_rows(predictions, batches, rows)
+    rows = worst_rows(predictions, num_pictures)
+    more = np.zeros(0, int)
+    if predictions.labels.ndim == 1:
+        images, _, _ = next(iter(batches))
+        affordable = MAX_CELL_BYTES // math.prod(images.shape[1:])
+        cells = confusion_rows(predictions, min(MAX_CELL_PICTURES, affordable))
+        more = cells[~np.isin(cells, rows)]
     pictures = images_at(batches, [*rows, *more])
     with replacing(folder / "predictions.npz") as path:
         predictions.save(
@@ -255,18 +240,102 @@ def write_evaluation(
             cell_rows=more,
         )
     if predictions.labels.ndim == 1:
-        table = per_class(
-            predictions.labels, predictions.classes[:, 0], class_names
+        predicted = predictions.classes[:, 0]
+        table = per_class(predictions.labels, predicted, class_names)
+        write_csv(folder / "per_class.csv", table)
+
+
+def worst_rows(predictions: Predictions, count: int) -> np.ndarray:
+    """Finds the most confident mistakes.
+
+    Where there are fewer than count, the least confident right predictions
+    follow. Images without a label are left out.
+
+    Args:
+        predictions: `Predictions` of N images.
+        count: int, how many to choose at most.
+
+    Returns:
+        Integer array of shape (M,) of numbers from 0 to N-1, M <= count.
+
+    Example:
+        >>> rows = worst_rows(predictions, count=24)
+    """
+    right = predictions.right[:, 0]
+    confidence = predictions.probabilities[:, 0]
+    # Mistakes first; among them the confident, among the others the unsure.
+    order = np.lexsort((np.where(right, confidence, -confidence), right))
+    return order[predictions.labelled[order]][:count]
+
+
+def confusion_rows(
+    predictions: Predictions, count: int, *, per_cell: int = 4
+) -> np.ndarray:
+    """Finds some images of each cell of the confusion matrix.
+
+    The cells of the most frequent mistakes come first, of each the most
+    confident predictions. However many mistakes there are, a quarter of the
+    images are right predictions.
+
+    Args:
+        predictions: `Predictions` of N images with one label each.
+        count: int, how many to choose at most.
+        per_cell: int, how many per cell at most.
+
+    Returns:
+        Integer array of shape (M,) of numbers from 0 to N-1, M <= count.
+
+    Example:
+        >>> rows = confusion_rows(predictions, count=400)
+    """
+    right = predictions.right[:, 0]
+    cells = predictions.labels * predictions.num_classes
+    cells = cells + predictions.classes[:, 0]
+    order = np.lexsort((-predictions.probabilities[:, 0], cells))
+    _, places, sizes = np.unique(
+        cells[order], return_inverse=True, return_counts=True
+    )
+    ranks = np.arange(len(order)) - (np.cumsum(sizes) - sizes)[places]
+    kept = ranks < per_cell
+    order, sizes = order[kept], sizes[places][kept]
+    order = order[np.argsort(-sizes, kind="stable")]
+    mistakes, others = order[~right[order]], order[right[order]]
+    reserved = min(len(others), -(-count // RIGHT_SHARE))
+    return np.concatenate([mistakes[: count - reserved], others])[:count]
+
+
+def images_at(batches: Iterable, rows: Iterable[int]) -> np.ndarray:
+    """Reads some images of a split again.
+
+    Args:
+        batches: the padded batches of (images, labels, mask) that the
+            predictions were made on, in the same order, with values in [0,
+            255].
+        rows: M numbers of images, counted from 0 and without padding.
+
+    Returns:
+        uint8 array of shape (M, H, W, C), in the order of rows.
+
+    Raises:
+        ValueError: there are fewer images than a row asks for.
+
+    Example:
+        >>> images_at(batches, worst_rows(predictions, count=24))
+    """
+    rows = [int(row) for row in rows]
+    wanted = set(rows)
+    found, begin = {}, 0
+    for images, _, mask in batches:
+        if len(found) == len(wanted):
+            break
+        images = np.asarray(images)[np.asarray(mask)]
+        here = wanted.intersection(range(begin, begin + len(images)))
+        found |= {row: images[row - begin] for row in here}
+        begin += len(images)
+    if missing := wanted - found.keys():
+        raise ValueError(
+            f"There are {begin} images. Received: rows {sorted(missing)}. Give "
+            "the batches that the predictions were made on."
         )
-        with replacing(folder / "per_class.csv") as path:
-            write_per_class(path, table)
-
-
-def _more_rows(predictions, batches, rows):
-    """Images of the cells that are not among the rows."""
-    if predictions.labels.ndim > 1:
-        return np.zeros(0, int)
-    images, _, _ = next(iter(batches))
-    affordable = MAX_CELL_BYTES // math.prod(images.shape[1:])
-    chosen = of_cells(predictions, min(MAX_CELL_PICTURES, affordable))
-    return chosen[~np.isin(chosen, rows)]
+    pixels = np.rint([found[row] for row in rows])
+    return np.clip(pixels, 0, 255).astype(np.uint8)

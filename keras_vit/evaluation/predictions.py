@@ -1,4 +1,4 @@
-"""What a model says of every image of a split, each counted once.
+"""Predictions of a model for every image of a split, each counted once.
 
 Axes: N images, H and W height and width, C channels, K classes.
 """
@@ -22,14 +22,14 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """The most probable classes of N images, and what is true of them.
+    """The labels of N images and the classes that a model finds most probable.
 
     Attributes:
         labels: integer array of shape (N,), the true classes; or boolean
             array of shape (N, K) where an image may have several or none.
-        classes: integer array of shape (N, T), most probable first; of
-            equally probable ones the first comes first, as in `np.argmax`.
-        probabilities: float array of shape (N, T), theirs.
+        classes: integer array of shape (N, T), most probable first; equally
+            probable ones in their order, as in `np.argmax`.
+        probabilities: float array of shape (N, T), of these classes.
         num_classes: int, K.
 
     Example:
@@ -47,14 +47,14 @@ class Predictions:
 
     @property
     def right(self) -> np.ndarray:
-        """Boolean array of shape (N, T): is this class a label of the image?"""
+        """Whether each class is a label of its image, boolean (N, T)."""
         if self.labels.ndim == 1:
             return np.asarray(self.labels[:, np.newaxis] == self.classes)
         return np.take_along_axis(self.labels, self.classes, axis=1)
 
     @property
     def labelled(self) -> np.ndarray:
-        """Boolean array of shape (N,): has the image a label at all?"""
+        """Whether each image has a label at all, boolean (N,)."""
         if self.labels.ndim == 1:
             return np.ones(len(self), bool)
         return self.labels.max(axis=1)
@@ -114,7 +114,7 @@ def predict_classes(
     class_map: np.ndarray | None = None,
     verbose: int = 0,
 ) -> Predictions:
-    """Predicts every image that the masks of the batches show, once.
+    """Predicts the classes of every image where the mask is True.
 
     Args:
         model: a Keras model of known input from images (B, H, W, C) to
@@ -152,14 +152,14 @@ def predict_classes(
     rows = {name: array[mask] for name, array in found.items()}
     num_classes = model.output_shape[-1]
     if class_map is not None:
-        rows["labels"] = _mapped(rows["labels"], class_map, num_classes)
+        rows["labels"] = _map_labels(rows["labels"], class_map, num_classes)
     predictions = Predictions(num_classes=num_classes, **rows)
     _check(predictions)
     return predictions
 
 
 class _Ranking(keras.Model):
-    """A model with labels and mask led past it, from scores to classes."""
+    """The top classes of a model; labels and mask are passed through."""
 
     def __init__(self, model, top, activation):
         super().__init__(name="ranking")
@@ -186,13 +186,13 @@ class _Ranking(keras.Model):
 
 
 def _as_one_input(batches):
-    """Keras's `predict` drops what comes beside the input."""
+    """Packs each batch into the input; `predict` drops labels and masks."""
     if map_elements := getattr(batches, "map", None):  # tf.data
         return map_elements(lambda *batch: (batch,))
     return ((tuple(batch),) for batch in batches)
 
 
-def _mapped(labels, class_map, num_classes):
+def _map_labels(labels, class_map, num_classes):
     problem = _label_problem(labels, len(class_map))
     if problem:
         raise ValueError(
@@ -239,7 +239,7 @@ def _label_problem(labels, num_classes):
 
 
 def accuracy(labels, predictions) -> float:
-    """Share of the images whose prediction is the label.
+    """Computes the share of images whose prediction is the label.
 
     Args:
         labels: integer array of shape (N,).
@@ -260,9 +260,9 @@ def accuracy(labels, predictions) -> float:
 def nearest_neighbour_predictions(
     known_images, known_labels, images
 ) -> np.ndarray:
-    """Predicts the label of the nearest training image: the baseline.
+    """Predicts the label of the nearest training image, as a baseline.
 
-    Nearest by the Euclidean distance of the pixels.
+    The distance is the Euclidean one of the pixels.
 
     Args:
         known_images: array of shape (M, H, W, C), M images of known labels.

@@ -6,7 +6,7 @@ Letters: T tokens, D hidden dimension, M MLP dimension, H heads.
 import dataclasses
 from typing import NamedTuple
 
-from keras_vit.checks import check_choice
+from keras_vit.checks import PRECISIONS, check_choice
 from keras_vit.models import ViTConfig
 from keras_vit.planning.counts import count, num_tokens
 
@@ -16,7 +16,6 @@ __all__ = [
     "LAYOUTS",
     "Memory",
     "OPTIMIZERS",
-    "PRECISIONS",
     "Settings",
     "activation_bytes",
     "kept_by_block",
@@ -24,8 +23,6 @@ __all__ = [
 ]
 
 FLOAT32 = 4
-# Bytes of what a layer computes with, under each dtype policy.
-PRECISIONS = {"float32": 4, "mixed_bfloat16": 2, "mixed_float16": 2}
 # Numbers that an optimizer keeps for each parameter.
 OPTIMIZERS = {"adamw": 2, "sgd": 1}
 ATTENTION = ("explicit", "flash")

@@ -6,6 +6,8 @@ A field's docstring is its text in `python recipes/finetune.py --help`.
 import dataclasses
 
 from keras_vit.checks import (
+    DISTRIBUTIONS,
+    PRECISIONS,
     check_at_least,
     check_choice,
     check_limits,
@@ -17,7 +19,6 @@ from keras_vit.data import (
     DataConfig,
     PreprocessingConfig,
 )
-from keras_vit.training.distribution import DISTRIBUTIONS
 from keras_vit.training.masked_patch.config import MaskedPatchConfig
 from keras_vit.training.model_config import ModelConfig
 from keras_vit.training.noisy_student_config import NoisyStudentConfig
@@ -41,7 +42,7 @@ __all__ = [
 CHOICES = {
     "loss": ("softmax", "sigmoid"),
     "trainable": ("all", "head"),
-    "precision": ("float32", "mixed_bfloat16", "mixed_float16"),
+    "precision": PRECISIONS,
     "best_metric": ("val_accuracy", "val_loss"),
 }
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import keras
 
-from keras_vit.files import replacing
+from keras_vit.files import replacing, write_csv
 from keras_vit.training.distribution import peak_memory, sync_state
 from keras_vit.training.distribution.processes import is_first
 from keras_vit.training.inputs import Plan
@@ -303,12 +303,7 @@ def read_history(folder: pathlib.Path) -> list[dict]:
 def _write_history(folder, rows) -> None:
     if not is_first():
         return
-    columns = dict.fromkeys(name for row in rows for name in row)
-    with replacing(folder / HISTORY) as temporary:
-        with temporary.open("w", newline="") as file:
-            writer = csv.DictWriter(file, columns, restval="")
-            writer.writeheader()
-            writer.writerows(rows)
+    write_csv(folder / HISTORY, rows)
 
 
 def _cut_metrics(path, step) -> None:

@@ -6,8 +6,7 @@ A field's docstring is its text in `python recipes/reproduce.py --help`.
 import dataclasses
 import re
 
-from keras_vit.checks import check_at_least, check_choice
-from keras_vit.training.distribution import DISTRIBUTIONS
+from keras_vit.checks import DISTRIBUTIONS, check_at_least, check_choice
 from paper.cells import Cell
 from paper.figures import FIGURES
 from paper.tables import (

@@ -1,10 +1,9 @@
 """Paper against measured: the rows of a table, as CSV, Markdown and picture."""
 
-import csv
 import pathlib
 from collections.abc import Sequence
 
-from keras_vit.files import replacing
+from keras_vit.files import replacing, write_csv
 from paper.cells import Cell, Place
 
 __all__ = [
@@ -117,13 +116,7 @@ def write_results(folder: pathlib.Path, name: str, rows: list[dict]) -> None:
         rows: what `rows_of` returns.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with (
-        replacing(folder / "reproduce.csv") as path,
-        path.open("w", newline="", encoding="utf-8") as file,
-    ):
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(folder / "reproduce.csv", rows)
     commands = dict.fromkeys(
         line for row in rows for line in row["commands"].splitlines()
     )

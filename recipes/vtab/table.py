@@ -4,14 +4,13 @@ A row is a dictionary with a key a column. The mean of a group is that of the
 tasks that were measured, and the paper's mean beside it is of the same tasks.
 """
 
-import csv
 import pathlib
 from collections.abc import Mapping
 
 import numpy as np
 
 from keras_vit.data.vtab_table import GROUPS, PAPER, TASKS
-from keras_vit.files import replacing
+from keras_vit.files import replacing, write_csv
 
 __all__ = [
     "NO_RESULT",
@@ -174,13 +173,7 @@ def write_report(folder: pathlib.Path, rows: list[dict], title: str) -> None:
     Example:
         >>> write_report(folder, table(results, missing), "ViT_L16")
     """
-    with (
-        replacing(folder / "vtab.csv") as path,
-        path.open("w", newline="", encoding="utf-8") as file,
-    ):
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(folder / "vtab.csv", rows)
     with replacing(folder / "vtab.md") as path:
         path.write_text(markdown(rows, title), encoding="utf-8")
     with replacing(folder / "vtab.png") as path:

@@ -4,7 +4,7 @@ from padded import padded_batches
 
 from keras_vit import evaluation
 from keras_vit.evaluation import Predictions
-from keras_vit.evaluation.gallery import of_cells
+from keras_vit.evaluation.metrics import confusion_rows
 
 # Rows: right and sure, wrong and sure, wrong and unsure, right and unsure.
 FOUND = Predictions(
@@ -16,15 +16,15 @@ FOUND = Predictions(
 
 
 def test_confident_mistakes_come_first_then_unsure_right_answers():
-    assert evaluation.worst(FOUND, 9).tolist() == [1, 2, 3, 0]
-    assert evaluation.worst(FOUND, 1).tolist() == [1]
+    assert evaluation.worst_rows(FOUND, 9).tolist() == [1, 2, 3, 0]
+    assert evaluation.worst_rows(FOUND, 1).tolist() == [1]
 
 
 def test_images_without_a_label_are_no_mistakes():
     labels = np.eye(3, dtype=bool)[[0, 1, 2, 2]]
     labels[1] = False
     found = Predictions(labels, FOUND.classes, FOUND.probabilities, 3)
-    assert evaluation.worst(found, 9).tolist() == [2, 3, 0]
+    assert evaluation.worst_rows(found, 9).tolist() == [2, 3, 0]
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 4, 11, 16])
@@ -66,11 +66,11 @@ CELLS = Predictions(
 
 
 def test_frequent_mistakes_come_first_and_of_a_cell_the_confident():
-    assert of_cells(CELLS, 9).tolist() == [1, 2, 0, 3, 6, 5, 4]
-    assert of_cells(CELLS, 9, per_cell=1).tolist() == [1, 3, 6, 4]
+    assert confusion_rows(CELLS, 9).tolist() == [1, 2, 0, 3, 6, 5, 4]
+    assert confusion_rows(CELLS, 9, per_cell=1).tolist() == [1, 3, 6, 4]
 
 
 def test_right_answers_have_a_share_of_few_pictures():
-    assert of_cells(CELLS, 4).tolist() == [1, 2, 0, 6]
-    assert of_cells(CELLS, 1).tolist() == [6]
-    assert of_cells(CELLS, 0).tolist() == []
+    assert confusion_rows(CELLS, 4).tolist() == [1, 2, 0, 6]
+    assert confusion_rows(CELLS, 1).tolist() == [6]
+    assert confusion_rows(CELLS, 0).tolist() == []

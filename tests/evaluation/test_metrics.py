@@ -5,6 +5,7 @@ import pytest
 
 from keras_vit import evaluation
 from keras_vit.evaluation import Predictions
+from keras_vit.files import write_csv
 
 
 def predictions(labels, classes, num_classes=6):
@@ -77,7 +78,7 @@ def test_per_class_by_hand(tmp_path):
     assert rows[2]["recall"] == 0
     assert rows[3]["recall"] is rows[3]["precision"] is rows[3]["f1"] is None
     path = tmp_path / "per_class.csv"
-    evaluation.write_per_class(path, rows)
+    write_csv(path, rows)
     with path.open(newline="") as file:
         read = list(csv.DictReader(file))
     assert [row["class"] for row in read] == ["cat", 'a "dog", grey', "c", "d"]

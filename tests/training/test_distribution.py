@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from keras_vit.checks import DISTRIBUTIONS
 from keras_vit.training import distribution
 from keras_vit.training.distribution import Distribution, setup
 from keras_vit.training.distribution import layouts as choosing
@@ -41,9 +42,7 @@ def test_one_device_needs_no_context():
         pass
 
 
-@pytest.mark.parametrize(
-    "choice", sorted(set(distribution.DISTRIBUTIONS) - EVERYWHERE)
-)
+@pytest.mark.parametrize("choice", sorted(set(DISTRIBUTIONS) - EVERYWHERE))
 def test_what_a_backend_has_not_is_refused_with_what_to_use(choice, backend):
     if choice in HERE[backend]:
         pytest.skip("It has it.")

@@ -1,7 +1,6 @@
 """Where a run computes: devices, hosts, and how they share the work."""
 
 from keras_vit.training.distribution.layouts import (
-    DISTRIBUTIONS,
     Distribution,
     setup,
 )
@@ -18,7 +17,6 @@ from keras_vit.training.distribution.machine import (
 )
 
 __all__ = [
-    "DISTRIBUTIONS",
     "Distribution",
     "collect",
     "devices",

@@ -12,7 +12,7 @@ from typing import Any
 
 import keras
 
-from keras_vit.checks import check_choice
+from keras_vit.checks import DISTRIBUTIONS, check_choice
 from keras_vit.training.distribution import processes, tf_distribute
 from keras_vit.training.distribution.machine import devices
 from keras_vit.training.distribution.processes import place
@@ -23,7 +23,6 @@ from keras_vit.workarounds import (
 )
 
 __all__ = [
-    "DISTRIBUTIONS",
     "Distribution",
     "data_parallel",
     "fsdp",
@@ -225,16 +224,6 @@ def _no_tpu(name, version, error):
     )
 
 
-DISTRIBUTIONS = (
-    "auto",
-    "single",
-    "mirrored",
-    "multiworker",
-    "tpu",
-    "data_parallel",
-    "fsdp",
-    "model_parallel",
-)
 MODEL_AXIS = 2  # devices that share a layer under model_parallel
 
 
