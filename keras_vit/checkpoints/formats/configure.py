@@ -277,11 +277,14 @@ def constants(source) -> dict:
     """What the family fixes, or the config beside the file says."""
     told = source.file.config
     root = "root_conv/kernel" in source.rows
-    return {
+    fields = {
         name: told.get(name, value)
         for name, value in source.format.constants.items()
         if root or not name.startswith("resnet_")
     }
+    for path, implied in source.format.implied.items():
+        fields |= implied if path in source.rows else {}
+    return fields
 
 
 def position(source, fields, facts, image_size, notes) -> tuple:
