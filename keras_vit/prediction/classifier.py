@@ -12,7 +12,7 @@ import os
 import pathlib
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -22,7 +22,6 @@ from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.image_reader import Geometry
-from keras_vit.evaluation.config import ModelSource
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.prediction.images import (
     evaluation_crop,
@@ -33,6 +32,9 @@ from keras_vit.preprocessing import LABEL_FILES
 from keras_vit.preprocessing import class_names as public_class_names
 from keras_vit.training.run_folder import class_names_of, located
 from keras_vit.variants import VariantTransformer
+
+if TYPE_CHECKING:
+    from keras_vit.evaluation.config import ModelSource
 
 __all__ = [
     "Classifier",
@@ -463,7 +465,7 @@ def _class_names(path):
     return labels and tuple(labels[key] for key in sorted(labels, key=int))
 
 
-def load_model(source: ModelSource, *, with_head: bool = True) -> keras.Model:
+def load_model(source: "ModelSource", *, with_head: bool = True) -> keras.Model:
     """Loads a model with its own classification layer.
 
     Args:
@@ -489,7 +491,7 @@ def load_model(source: ModelSource, *, with_head: bool = True) -> keras.Model:
         return _load(path, source.name, source.image_size, source.precision)
 
 
-def weights_path(source: ModelSource) -> str:
+def weights_path(source: "ModelSource") -> str:
     """The file or folder of weights, downloaded if need be."""
     return resolve(located(str(source.weights)), source.name)
 
