@@ -32,10 +32,10 @@ def image_augmenter(
 
     def augment(image, epoch, example):
         if flip:
-            image = random_flip(image, key("flip", seed, epoch, example))
+            image = _random_flip(image, key("flip", seed, epoch, example))
         if config.shift or config.rotation or config.zoom:
             drawn = key("affine", seed, epoch, example)
-            image = random_affine(image, config, drawn)
+            image = _random_affine(image, config, drawn)
         if config.rand_augment_layers:
             image = rand_augment(
                 image,
@@ -48,7 +48,7 @@ def image_augmenter(
     return augment
 
 
-def random_flip(image, key):
+def _random_flip(image, key):
     """Mirrors half of the images."""
     import tensorflow as tf
 
@@ -57,10 +57,10 @@ def random_flip(image, key):
     )
 
 
-def random_affine(image, config: AugmentationConfig, key):
+def _random_affine(image, config: AugmentationConfig, key):
     """Shifts, rotates and zooms about the middle, and fills up with black.
 
-    Bilinear; the same distribution as `RandomAffine`.
+    Bilinear.
     """
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""What to read and how to prepare it, as typed records.
+"""The options of data, preprocessing and augmentation, as typed records.
 
 A field's docstring is its text in `--help` of a recipe.
 """
@@ -21,7 +21,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class AugmentationConfig:
-    """How training images are varied; zero everywhere leaves them as is.
+    """How training images are augmented; by default not at all.
 
     Raises:
         ValueError: for values out of range.
@@ -43,26 +43,26 @@ class AugmentationConfig:
     """Largest relative change of size: 0.1 draws factors in [0.9, 1.1]."""
 
     rand_augment_layers: int = 0
-    """l of RandAugment(l, m): operations that an image goes through."""
+    """l of RandAugment(l, m): how many operations are applied to an image."""
 
     rand_augment_magnitude: float = 10.0
-    """m of RandAugment(l, m): their strength, 10 is the whole range."""
+    """m of RandAugment(l, m): their magnitude, 10 for the whole range."""
 
     mixup_alpha: float = 0.0
-    """Mixup: images of a batch are mixed with their neighbours at a weight
-    drawn from Beta(alpha, alpha), labels as well; 0 for none."""
+    """Mixup: images and labels of a batch are mixed with their neighbours, by
+    a weight drawn from Beta(alpha, alpha); 0 for none."""
 
     cutmix_alpha: float = 0.0
-    """CutMix: a box of an image is replaced by another image's, its area
-    drawn from Beta(alpha, alpha), alpha at most 1, labels as well; 0 for
-    none."""
+    """CutMix: a box of an image is replaced by that of another image, and the
+    labels are mixed; its area is drawn from Beta(alpha, alpha), alpha at most
+    1; 0 for none."""
 
     random_erasing_rate: float = 0.0
     """Probability that a box of an image is filled with noise."""
 
     keras_cv: str | None = None
-    """Name of a layer in keras_cv.layers to run on batches instead; its
-    random numbers are its own, so that a resumed run differs."""
+    """Name of a layer in keras_cv.layers to run on batches. It draws its own
+    random numbers, so that a resumed run differs."""
 
     keras_cv_arguments: dict | None = None
     """Arguments of that layer; value_range is (0, 255) where it takes one."""
@@ -108,9 +108,9 @@ ROUNDINGS = ("uint8", "float32")
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
-    """Which images, and which of them are for what.
+    """Where the images are, and which of them to train, choose and test on.
 
-    Either `name`, `folder` or `csv` says where they are.
+    Give one of `name`, `folder` and `csv`.
 
     Raises:
         ValueError: for values that are out of range or contradict.
@@ -139,8 +139,8 @@ class DataConfig:
     to the file) and labels; a column "split" is used where there is one."""
 
     data_dir: str | None = None
-    """Where tensorflow-datasets keeps its data; its own default if not given
-    (and a folder under KERAS_HOME for the digits)."""
+    """Folder of tensorflow-datasets; its own default if not given (for the
+    digits a folder under KERAS_HOME)."""
 
     download: bool = True
     """Whether a named data set that is not in data_dir is downloaded."""
@@ -161,17 +161,17 @@ class DataConfig:
     """Feature, or column of the CSV file, that holds the label."""
 
     validation_fraction: float = 0.1
-    """Share of the images to make choices on, of data that comes in one
-    piece; each class has its share in it."""
+    """Share of the images to make choices on, the same of each class; for data
+    without a validation split."""
 
     test_fraction: float = 0.2
-    """Share of the images for the result, of data that comes in one piece."""
+    """Share of the images for the result; for data without a test split."""
 
     split_seed: int = 0
-    """Seed of that cut; it stays when the seed of the run changes."""
+    """Seed of these fractions, independent of the seed of the run."""
 
     max_examples: int | None = None
-    """Keep only so many images of each split, for trials."""
+    """Keep only this many images of each split, for trials."""
 
     memory_limit_mib: int = 2048
     """A split of tensorflow-datasets up to this size is kept in memory and
@@ -179,11 +179,11 @@ class DataConfig:
     shuffle_buffer."""
 
     shuffle_buffer: int = 50_000
-    """Undecoded images that a split larger than memory_limit_mib is shuffled
-    within, besides the order of its files."""
+    """Number of undecoded images in the shuffle buffer of a split larger than
+    memory_limit_mib, whose files are shuffled as well."""
 
     check_images: str = "ends"
-    """What is looked at before the first step: "ends" of every file (its kind
+    """What is checked before the first step: "ends" of every file (its kind
     and whether it is cut off), "all" to decode every image, "none"."""
 
     on_broken_image: str = "stop"
@@ -214,7 +214,7 @@ class DataConfig:
 
 @dataclasses.dataclass(frozen=True)
 class PreprocessingConfig:
-    """From a decoded image to the size that the model takes.
+    """How decoded images are cropped and resized to the size of the model.
 
     Images stay in [0, 255]; the model scales them itself.
 
@@ -233,24 +233,24 @@ class PreprocessingConfig:
     """
 
     train: str = "inception_crop"
-    """What training sees: "inception_crop", "resize_small_random_crop",
+    """Crop of training images: "inception_crop", "resize_small_random_crop",
     "resize_random_crop", "resize_small_central_crop", "resize_central_crop"
     or "squash"."""
 
     evaluation: str = "resize_small_central_crop"
-    """What evaluation sees: "resize_small_central_crop" (big_vision),
+    """Crop of evaluation images: "resize_small_central_crop" (big_vision),
     "squash" (vision_transformer) or "resize_central_crop" (few-shot)."""
 
     flip: bool = True
-    """Whether training mirrors every second image."""
+    """Whether half of the training images are mirrored, at random."""
 
     resize_size: int | None = None
     """Size before a random or central crop, in pixels; 256 for images of 224,
     448 for 384, else 8/7 of the image size."""
 
     resize_method: str | None = None
-    """Resampling; "bilinear", and "area" for resize_small, as the originals
-    if not given. Or "bicubic", "lanczos3", "nearest"."""
+    """Resampling: "bilinear", "bicubic", "area", "lanczos3" or "nearest"; as
+    the originals, "bilinear" and for resize_small "area", if not given."""
 
     antialias: bool = False
     """Whether bilinear and bicubic average over all pixels when an image gets

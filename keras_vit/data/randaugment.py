@@ -72,7 +72,7 @@ def autocontrast(image, strength, where):
 
 
 def equalize(image, strength, where):
-    """Makes all levels of a channel about as frequent, by its histogram."""
+    """Equalizes the histogram of each channel."""
     import tensorflow as tf
 
     del strength, where
@@ -99,7 +99,7 @@ def equalize(image, strength, where):
 
 
 def invert(image, strength, where):
-    """Turns dark to bright."""
+    """Inverts all levels."""
     del strength, where
     return 255 - image
 
@@ -125,7 +125,7 @@ def solarize(image, strength, where):
 
 
 def solarize_add(image, strength, where):
-    """Makes the darker half brighter by `strength`."""
+    """Adds `strength` to the darker half of the levels."""
     import tensorflow as tf
 
     del where
@@ -180,7 +180,7 @@ def rotate(image, strength, where):
     """Rotates about the middle by `strength` radians, either way."""
     import tensorflow as tf
 
-    angle = _either(strength, where)
+    angle = _random_sign(strength, where)
     height, width = image.shape[0] - 1, image.shape[1] - 1
     cosine, sine = tf.cos(angle), tf.sin(angle)
     left = (width - (cosine * width - sine * height)) / 2
@@ -189,27 +189,27 @@ def rotate(image, strength, where):
 
 
 def shear_x(image, strength, where):
-    """Shifts each row by `strength` pixels a row, either way."""
-    return _transform(image, [1, _either(strength, where), 0, 0, 1, 0])
+    """Shifts each row by `strength` pixels more than the one above."""
+    return _transform(image, [1, _random_sign(strength, where), 0, 0, 1, 0])
 
 
 def shear_y(image, strength, where):
-    """Shifts each column by `strength` pixels a column, either way."""
-    return _transform(image, [1, 0, 0, _either(strength, where), 1, 0])
+    """Shifts each column by `strength` pixels more than the one before."""
+    return _transform(image, [1, 0, 0, _random_sign(strength, where), 1, 0])
 
 
 def translate_x(image, strength, where):
     """Shifts by `strength` pixels to the left or the right."""
-    return _transform(image, [1, 0, _either(strength, where), 0, 1, 0])
+    return _transform(image, [1, 0, _random_sign(strength, where), 0, 1, 0])
 
 
 def translate_y(image, strength, where):
     """Shifts by `strength` pixels up or down."""
-    return _transform(image, [1, 0, 0, 0, 1, _either(strength, where)])
+    return _transform(image, [1, 0, 0, 0, 1, _random_sign(strength, where)])
 
 
 def cutout(image, strength, where):
-    """Fills a square of twice `strength` pixels, which may reach outside."""
+    """Fills a square with sides of 2 * `strength`, which may reach outside."""
     import tensorflow as tf
 
     height, width = image.shape[:2]
@@ -225,15 +225,15 @@ def cutout(image, strength, where):
     return tf.where(square, tf.constant(GREY, tf.uint8), image)
 
 
-def _either(strength, where):
-    """The strength with a sign that is drawn."""
+def _random_sign(strength, where):
+    """The strength with a random sign."""
     import tensorflow as tf
 
     return tf.where(where[0] < 0.5, -strength, strength)
 
 
 def _blend(degenerate, image, factor):
-    """Goes from one image towards another, or beyond it."""
+    """Blends two images, or extrapolates where the factor is above 1."""
     import tensorflow as tf
 
     degenerate = tf.cast(degenerate, tf.float32)
@@ -242,13 +242,14 @@ def _blend(degenerate, image, factor):
 
 
 def _bytes(image):
+    """Clips to [0, 255] and rounds down."""
     import tensorflow as tf
 
     return tf.cast(tf.clip_by_value(image, 0.0, 255.0), tf.uint8)
 
 
 def _transform(image, matrix):
-    """Takes each pixel (x, y) from where two rows of a matrix say."""
+    """Reads each pixel (x, y) where the two rows of a matrix map it to."""
     import tensorflow as tf
 
     row = tf.stack([tf.cast(value, tf.float32) for value in [*matrix, 0, 0]])

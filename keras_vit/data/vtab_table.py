@@ -1,4 +1,4 @@
-"""The 19 tasks of VTAB-1k: where their images are cut and what is asked.
+"""The 19 tasks of VTAB-1k: their splits, labels and the paper's results.
 
 "A Large-scale Study of Representation Learning with the Visual Task Adaptation
 Benchmark" (arXiv:1910.04867), as google-research/task_adaptation cuts it
@@ -31,14 +31,7 @@ NO_VEHICLE = 1000.0  # Farther than any.
 
 
 def feature(name: str) -> Callable:
-    """The label that the data set has.
-
-    Args:
-        name: of the feature.
-
-    Returns:
-        A rule.
-    """
+    """The rule of a label that the data set has as a feature."""
 
     def label(example):
         import tensorflow as tf
@@ -49,16 +42,7 @@ def feature(name: str) -> Callable:
 
 
 def grouped(name: str, size: int, num_classes: int) -> Callable:
-    """Neighbouring values of a label as one class.
-
-    Args:
-        name: of the feature.
-        size: int, values that it has.
-        num_classes: int, classes to make of them.
-
-    Returns:
-        A rule.
-    """
+    """The rule that groups neighbouring values of a feature, `size` in all."""
 
     def label(example):
         import tensorflow as tf
@@ -70,14 +54,14 @@ def grouped(name: str, size: int, num_classes: int) -> Callable:
 
 
 def object_count(example):
-    """How many objects an image of CLEVR has; class 0 are three."""
+    """Number of objects in an image of CLEVR; three are class 0."""
     import tensorflow as tf
 
     return tf.size(example["objects"]["size"]) - FEWEST_OBJECTS
 
 
 def closest_object(example):
-    """How near the nearest object of an image of CLEVR is."""
+    """Distance of the nearest object in an image of CLEVR."""
     import tensorflow as tf
 
     distances = example["objects"]["pixel_coords"][:, 2]
@@ -85,7 +69,7 @@ def closest_object(example):
 
 
 def closest_vehicle(example):
-    """How near the nearest vehicle of an image of KITTI is, if there is one."""
+    """Distance of the nearest vehicle in an image of KITTI, or none."""
     import tensorflow as tf
 
     objects = example["objects"]
@@ -103,14 +87,14 @@ def _bin(distance, bounds):
     return tf.reduce_sum(tf.cast(below, tf.int32)) - 1
 
 
-# The task's own names in this order are the columns of the paper's Table 9.
+# In the order of the columns of the paper's Table 9.
 GROUPS = ("natural", "specialized", "structured")
 LABEL = {"label": True}
 
 
 @dataclasses.dataclass(frozen=True)
 class VtabTask:
-    """One task.
+    """A task of VTAB-1k.
 
     Args:
         group: one of `GROUPS`.
@@ -122,7 +106,7 @@ class VtabTask:
             those above are parts.
         num_classes: int.
         label: rule that makes the label of an example.
-        features: what the rule reads, as `tfds.decode.PartialDecoding` takes.
+        features: what the rule reads, as for `tfds.decode.PartialDecoding`.
         brightness: factor of the pixels, for images of 0 and 1.
         by_hand: what must be downloaded by hand, or "".
         drift: how the data differs from what was asked for in 2020, or "".
