@@ -259,11 +259,14 @@ def _pooling(source, prefix) -> str:
 def _constants(source) -> dict:
     """What the family fixes, unless the config beside the file has it."""
     root = "root_conv/kernel" in source.rows
-    return {
+    fields = {
         name: source.file.config.get(name, value)
         for name, value in source.format.constants.items()
         if root or not name.startswith("resnet_")
     }
+    for path, implied in source.format.implied.items():
+        fields |= implied if path in source.rows else {}
+    return fields
 
 
 def _position(source, fields, facts, image_size, notes) -> tuple:

@@ -25,6 +25,8 @@ class Format:
         aliases: pairs of a regular expression and what names in the file
             that match are to be read as.
         constants: dict, fields of the config that the family fixes.
+        implied: dict from one of our paths to the fields of the config that
+            a file with this weight has.
         ignored: regular expressions of names without influence.
         unsupported: dict from a regular expression of names to what they
             belong to that the models here do not have.
@@ -45,6 +47,7 @@ class Format:
     signs: dict = dataclasses.field(default_factory=dict)
     aliases: tuple = ()
     constants: dict = dataclasses.field(default_factory=dict)
+    implied: dict = dataclasses.field(default_factory=dict)
     ignored: tuple = ()
     unsupported: dict = dataclasses.field(default_factory=dict)
     resampling: str = "linear_aligned"
