@@ -182,9 +182,7 @@ def _score_after_norm(model, index):
     layers = [*blocks, *_tail_of(model)]
 
     def score(normalized, x, one_hot):
-        # Equations 2 and 3 of the paper, from inside the block on.
-        x = x + block.attention(normalized)  # (B, T, D)
-        x = x + block.mlp(block.mlp_norm(x))  # (B, T, D)
+        x = block.after_norm(x, normalized)  # (B, T, D)
         for layer in layers:
             x = layer(x)
         return ops.sum(scores(x) * one_hot, axis=-1)  # (B,)

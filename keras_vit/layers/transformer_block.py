@@ -220,7 +220,12 @@ class TransformerBlock(ConfiguredLayer):
 
     def _forward(self, inputs, training):
         x, *context = inputs
-        y = self.attention(self.attention_norm(x), *context, training=training)
+        normalized = self.attention_norm(x)  # (B, N, D)
+        return self.after_norm(x, normalized, *context, training=training)
+
+    def after_norm(self, x, normalized, *context, training=None):
+        """Computes the block from its input and that input normalised."""
+        y = self.attention(normalized, *context, training=training)
         y = self.dropout(y, training=training)
         x = x + self.attention_depth(y, training=training)
         y = self.mlp(self.mlp_norm(x), training=training)
