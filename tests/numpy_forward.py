@@ -53,9 +53,11 @@ def block(params, x):
         subtree(params, attention.split("/")[0] + "/"),
         layer_norm(x, subtree(params, norms[0] + "/")),
     )
-    x = x + y
+    # LayerScale (arXiv:2103.17239), where there is one.
+    x = x + y * params.get("attention_scale", 1)
     y = layer_norm(x, subtree(params, norms[1] + "/"))
-    return x + mlp_block(subtree(params, mlp.split("/")[0] + "/"), y), weights
+    y = mlp_block(subtree(params, mlp.split("/")[0] + "/"), y)
+    return x + y * params.get("mlp_scale", 1), weights
 
 
 def self_attention(params, x):

@@ -1,6 +1,22 @@
-"""Hyper-parameters, typed from the papers and from the originals' code."""
+"""Heads and hyper-parameters, typed from the papers and the originals' code."""
 
 import pytest
+
+# Attention heads: Table 1 of arXiv:2010.11929 (B, L, H), Table 1 of "How to
+# train your ViT?" (arXiv:2106.10270; Ti, S, B, L and the hybrids), Table 2 of
+# "Scaling Vision Transformers" (arXiv:2106.04560; M, g, G), "Getting ViT in
+# Shape" (arXiv:2305.13035; So400m). No count of parameters shows them.
+HEADS = {
+    "Ti": 3,
+    "S": 6,
+    "M": 8,
+    "B": 12,
+    "L": 16,
+    "So400m": 16,
+    "H": 16,
+    "g": 16,
+    "G": 16,
+}
 
 # Table 3 of arXiv:2010.11929: model, epochs, learning rate, decay, weight
 # decay and dropout.

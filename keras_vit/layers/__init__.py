@@ -12,13 +12,18 @@ from keras_vit.layers.embedding import (
 from keras_vit.layers.mixer_block import MixerBlock
 from keras_vit.layers.pooling import AttentionPooling, TokenPooling
 from keras_vit.layers.standardized_conv import StandardizedConv2D
-from keras_vit.layers.transformer_block import MLP, TransformerBlock
+from keras_vit.layers.transformer_block import (
+    MLP,
+    LayerScale,
+    TransformerBlock,
+)
 
 __all__ = [
     "MLP",
     "AddPositionEmbedding",
     "AttentionPooling",
     "ClassToken",
+    "LayerScale",
     "MixerBlock",
     "PatchEmbed",
     "SelfAttention",

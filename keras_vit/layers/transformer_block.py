@@ -1,4 +1,4 @@
-"""The block of the Vision Transformer, and its MLP.
+"""The block of the Vision Transformer, and its parts.
 
 Axes: B batch, N tokens, D hidden dimension.
 """
@@ -13,7 +13,7 @@ from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.kernels import TokenDense, TokenNormalization
 from keras_vit.workarounds import rematerialize
 
-__all__ = ["MLP", "TransformerBlock"]
+__all__ = ["LayerScale", "MLP", "TransformerBlock"]
 
 # The originals use the tanh form of GELU; Hugging Face and timm the exact one.
 GELUS = {
@@ -94,6 +94,48 @@ class MLP(ConfiguredLayer):
 
 
 @keras.saving.register_keras_serializable("keras_vit")
+class LayerScale(ConfiguredLayer):
+    """Multiplies each feature by a learned factor.
+
+    "Going deeper with Image Transformers" (arXiv:2103.17239) scales each
+    residual branch by it; it starts close to zero, so that each block starts
+    close to the identity.
+
+    Args:
+        initial_value: float that all factors start at.
+
+    Input shape:
+        (B, N, D), or any shape that ends with D.
+
+    Output shape:
+        That of the input.
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 197, 768))
+    >>> LayerScale(1e-5)(tokens).shape
+    (2, 197, 768)
+    """
+
+    def __init__(self, initial_value=1e-5, **kwargs):
+        super().__init__(**kwargs)
+        self.initial_value = initial_value
+
+    def build(self, input_shape):
+        self.gamma = self.add_weight(
+            name="gamma",
+            shape=(input_shape[-1],),
+            initializer=keras.initializers.Constant(self.initial_value),
+        )
+
+    def call(self, x):
+        return x * ops.cast(self.gamma, x.dtype)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+
+@keras.saving.register_keras_serializable("keras_vit")
 class TransformerBlock(ConfiguredLayer):
     """Pre-norm encoder block: self-attention, then an MLP, each a residual.
 
@@ -112,6 +154,8 @@ class TransformerBlock(ConfiguredLayer):
             the probability to stay ("Deep Networks with Stochastic Depth",
             arXiv:1603.09382).
         layer_norm_epsilon: float, added to the variance.
+        layer_scale_init: float that the factors of `LayerScale` on both
+            residual branches start at; None for no `LayerScale`.
         activation: of the MLP: "gelu_tanh" as in the original code, "gelu"
             for the exact form, or any activation of Keras by name.
         flash_attention: None takes a fused kernel where it can be used, True
@@ -148,6 +192,7 @@ class TransformerBlock(ConfiguredLayer):
         attention_dropout_rate=0.0,
         stochastic_depth_rate=0.0,
         layer_norm_epsilon=1e-6,
+        layer_scale_init=None,
         activation="gelu_tanh",
         flash_attention=None,
         rematerialize=False,
@@ -160,6 +205,7 @@ class TransformerBlock(ConfiguredLayer):
         self.attention_dropout_rate = attention_dropout_rate
         self.stochastic_depth_rate = stochastic_depth_rate
         self.layer_norm_epsilon = layer_norm_epsilon
+        self.layer_scale_init = layer_scale_init
         self.activation = activation
         self.flash_attention = flash_attention
         self.rematerialize = rematerialize
@@ -175,11 +221,13 @@ class TransformerBlock(ConfiguredLayer):
         self.dropout = keras.layers.Dropout(
             dropout_rate, dtype=self.dtype_policy, name="dropout"
         )
+        self.attention_scale = self._scale("attention_scale")
         self.attention_depth = self._depth("attention_depth")
         self.mlp_norm = self._norm("mlp_norm")
         self.mlp = mlp or MLP.from_fields(
             vars(self), dtype=self.dtype_policy, name="mlp"
         )
+        self.mlp_scale = self._scale("mlp_scale")
         self.mlp_depth = self._depth("mlp_depth")
 
     def build(self, x_shape, context_shape=None):
@@ -187,6 +235,9 @@ class TransformerBlock(ConfiguredLayer):
         self.attention.build(x_shape)
         self.mlp_norm.build(x_shape)
         self.mlp.build(x_shape)
+        if self.layer_scale_init is not None:
+            self.attention_scale.build(x_shape)
+            self.mlp_scale.build(x_shape)
 
     def call(self, x, context=None, training=None):
         forward = functools.partial(self._forward, training=training)
@@ -226,14 +277,21 @@ class TransformerBlock(ConfiguredLayer):
     def after_norm(self, x, normalized, *context, training=None):
         """Computes the block from its input and that input normalised."""
         y = self.attention(normalized, *context, training=training)
-        y = self.dropout(y, training=training)
+        y = self.attention_scale(self.dropout(y, training=training))
         x = x + self.attention_depth(y, training=training)
-        y = self.mlp(self.mlp_norm(x), training=training)
+        y = self.mlp_scale(self.mlp(self.mlp_norm(x), training=training))
         return x + self.mlp_depth(y, training=training)
 
     def _norm(self, name):
         return TokenNormalization(
             epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name=name
+        )
+
+    def _scale(self, name):
+        if self.layer_scale_init is None:
+            return keras.activations.linear  # Returns its input.
+        return LayerScale(
+            self.layer_scale_init, dtype=self.dtype_policy, name=name
         )
 
     def _depth(self, name):

@@ -68,6 +68,8 @@ class ViTConfig:
             residual branch of the last block in training; it grows linearly
             from 0 in the first block.
         layer_norm_epsilon: float, added to the variance.
+        layer_scale_init: float that the factors of `LayerScale` on the
+            residual branches start at; None for no `LayerScale`.
         norm_after_pooling: bool; True normalises the pooled token instead of
             all tokens before pooling, as timm's models with average pooling.
         activation: of the MLPs: "gelu_tanh" as in the original code, "gelu"
@@ -109,6 +111,7 @@ class ViTConfig:
     attention_dropout_rate: float = 0.0
     stochastic_depth_rate: float = 0.0
     layer_norm_epsilon: float = 1e-6
+    layer_scale_init: float | None = None
     norm_after_pooling: bool = False
     activation: str = "gelu_tanh"
     resnet_units: tuple | None = None

@@ -88,6 +88,8 @@ def count(config: ViTConfig) -> Counts:
     kernels = 4 * dim**2 + 2 * dim * config.mlp_dim
     # Biases of qkv, out and both dense layers; two normalisations.
     vectors = (3 + 1 + 1 + 4) * dim + config.mlp_dim
+    if config.layer_scale_init is not None:
+        vectors += 2 * dim
     embedding = (patch + 1) * dim + config.num_prefix_tokens * dim
     if config.position_embedding == "learned":
         embedding += tokens * dim

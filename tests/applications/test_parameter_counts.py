@@ -4,8 +4,11 @@ Sources: `models_test.py` of google-research/vision_transformer; big_vision's
 tables for Mixer, BiT and the encoders of Scaling ViT's sizes.
 """
 
+import re
+
 import keras
 import pytest
+from papers_table import HEADS
 
 import keras_vit
 from keras_vit.models import sizes
@@ -90,6 +93,19 @@ def test_no_model_without_a_number_or_a_reason():
     public = ("ViT_", "Mixer_", "BiT_")
     assert names == {n for n in keras_vit.__all__ if n.startswith(public)}
     assert set(sizes.VIT_SIZES) == set(PUBLISHED_ENCODERS)
+
+
+def test_sizes_have_the_heads_of_the_papers():
+    heads = {size: row["num_heads"] for size, row in sizes.VIT_SIZES.items()}
+    assert heads == HEADS
+
+
+@pytest.mark.parametrize("name", sizes.VIT)
+def test_applications_have_the_heads_of_the_papers(name):
+    # Between the ResNet and the patch: ViT_So400m14, ViT_R26_S32, ViT_R_Ti16.
+    size = re.sub(r"ViT_(?:R\d*_)?(\w+?)\d+$", r"\1", name)
+    block = built(name).get_layer("block_0")
+    assert block.attention.num_heads == HEADS[size]
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -73,6 +73,11 @@ def test_numpy_forward_reads_google_weights_in_big_vision_layout(
         ("vit_tiny_google", "timm", "no place for pre_logits.*'google'"),
         ("timm_vit_tiny_gap", "hugging_face", "norm_after_pooling"),
         ("hybrid_tiny_google", "timm", "standardization"),
+        (
+            "timm_vit_tiny_layer_scale",
+            "hugging_face",
+            "no place for block_0/attention_scale/gamma.*'timm'",
+        ),
         ("mixer_tiny_google", "bit", "other families"),
         ("mixer_tiny_google", "gogle", "Unknown format"),
     ],

@@ -35,6 +35,7 @@ def timm():
     [
         "timm_vit_tiny",
         "timm_vit_tiny_gap",
+        "timm_vit_tiny_layer_scale",
         "vit_tiny_augreg",
         "vit_tiny_gap",
         "vit_tiny_bigvision_tok",
@@ -63,6 +64,7 @@ def test_timm_reads_what_is_written(name, tmp_path):
             global_pool=pools[config.pooling],
             class_token=config.class_token,
             fc_norm=config.norm_after_pooling,
+            init_values=config.layer_scale_init,
             act_layer=gelu,
             norm_layer=functools.partial(
                 torch.nn.LayerNorm, eps=config.layer_norm_epsilon

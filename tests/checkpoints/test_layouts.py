@@ -193,6 +193,22 @@ def test_torchvision(tmp_path):
     assert model.load_report.format == "torchvision"
 
 
+def test_layer_scale_of_deit_iii(tmp_path):
+    path = tmp_path / "a.safetensors"
+    name = "timm_vit_tiny_layer_scale"
+    renamed(name, path, (r"\.ls([12])\.gamma", r".gamma_\1"))
+    check(path, name)
+
+
+def test_layer_scale_in_some_blocks_is_refused(tmp_path):
+    name = "timm_vit_tiny_layer_scale"
+    tensors = load_file(path_of(name))
+    del tensors["blocks.1.ls2.gamma"]
+    save_file(tensors, tmp_path / "a.safetensors")
+    with pytest.raises(ValueError, match="Missing.*: block_1/mlp_scale/gamma"):
+        check(tmp_path / "a.safetensors", name)
+
+
 def test_timm_without_a_position_for_the_class_token(tmp_path):
     tensors = load_file(path_of("timm_vit_tiny"))
     table = tensors["pos_embed"]

@@ -30,6 +30,7 @@ GOLDEN = (
     "bit_tiny_google",
     "timm_vit_tiny",
     "timm_vit_tiny_gap",
+    "timm_vit_tiny_layer_scale",
     "timm_hybrid_tiny",
     "timm_mixer_tiny",
     "timm_resnetv2_bit_tiny",

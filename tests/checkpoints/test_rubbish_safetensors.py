@@ -55,9 +55,9 @@ HOSTILE_HEADERS = {
         lambda h: h.update({"../norm.bias": h.pop("norm.bias")}),
         "outside",
     ),
-    "layer_scale": (
-        lambda h: h.update({"blocks.0.ls1.gamma": h.pop("norm.bias")}),
-        "LayerScale",
+    "register_tokens": (
+        lambda h: h.update({"reg_token": h.pop("norm.bias")}),
+        "register tokens",
     ),
 }
 

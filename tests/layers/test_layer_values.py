@@ -192,6 +192,55 @@ def limits(initializer_name):
     }[initializer_name]
 
 
+@pytest.mark.parametrize("rematerialize", [False, True])
+def test_layer_scale_multiplies_each_branch(rematerialize):
+    block = layers.TransformerBlock(
+        2, 12, layer_scale_init=0.5, rematerialize=rematerialize
+    )
+    tokens = normal(2, 5, 8)
+    block.build(tokens.shape)
+    for scale in (block.attention_scale, block.mlp_scale):
+        np.testing.assert_array_equal(
+            ops.convert_to_numpy(scale.gamma), np.full(8, 0.5)
+        )
+    randomise(block)
+    expected, _ = numpy_forward.block(flax(block), tokens.astype("float64"))
+    found = ops.convert_to_numpy(block(tokens, training=True))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def flax(block):
+    """The weights of a block in the layout of the original files."""
+    arrays = {
+        "/".join(weight.path.split("/")[1:]): ops.convert_to_numpy(weight)
+        for weight in block.weights
+    }
+    heads, dim = block.num_heads, len(arrays["attention/out/bias"])
+    shape = (heads, 3, dim // heads)
+    kernel = arrays["attention/qkv/kernel"].reshape(dim, *shape)
+    bias = arrays["attention/qkv/bias"].reshape(shape)
+    attention = "MultiHeadDotProductAttention_1"
+    params = {
+        f"{attention}/out/kernel": arrays["attention/out/kernel"].reshape(
+            heads, dim // heads, dim
+        ),
+        f"{attention}/out/bias": arrays["attention/out/bias"],
+        "attention_scale": arrays["attention_scale/gamma"],
+        "mlp_scale": arrays["mlp_scale/gamma"],
+    }
+    for i, name in enumerate(("query", "key", "value")):
+        params[f"{attention}/{name}/kernel"] = kernel[:, :, i]
+        params[f"{attention}/{name}/bias"] = bias[:, i]
+    for i, name in enumerate(("attention_norm", "mlp_norm")):
+        params[f"LayerNorm_{i}/scale"] = arrays[f"{name}/gamma"]
+        params[f"LayerNorm_{i}/bias"] = arrays[f"{name}/beta"]
+    for i, name in enumerate(("dense", "dense_1")):
+        for part in ("kernel", "bias"):
+            array = arrays[f"mlp/{name}/{part}"]
+            params[f"MlpBlock_3/Dense_{i}/{part}"] = array
+    return params
+
+
 def test_initial_weights_are_spread_as_in_the_original():
     patch = layers.PatchEmbed(64, 4)
     patch.build((None, 32, 32, 3))

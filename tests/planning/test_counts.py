@@ -47,6 +47,7 @@ def test_parameters_are_as_published(name):
         ("ViT_B32", {"image_size": 384}),
         ("ViT_S16", {"num_classes": 10, "representation_dim": 64}),
         ("ViT_S32", {"pooling": "mean", "class_token": False}),
+        ("ViT_Ti16", {"layer_scale_init": 1e-5}),
     ],
 )
 def test_counts_are_those_of_the_model(name, options):

@@ -138,7 +138,6 @@ HUGGING_FACE_5 = (
 )
 
 TIMM_UNSUPPORTED = {
-    r"blocks\.\d+\.(ls[12]\.gamma|gamma_[12])": "LayerScale (DeiT-III)",
     r"reg_token": "register tokens",
     r"blocks\.\d+\.attn\.[qk]_norm\..*": "normalised queries and keys",
     r"blocks\.\d+\.(attn|mlp)\.norm\..*": "norms inside attention or MLP",
@@ -218,7 +217,11 @@ FORMATS = (
             "norm_after_pooling": "fc_norm.weight",
             "root_only": "patch_embed.backbone.conv.weight",
         },
+        # DeiT III's own files, which timm renames too.
+        aliases=((r"(blocks\.\d+)\.gamma_([12])", r"\1.ls\2.gamma"),),
         constants={**EXACT, **TORCH_RESNET},
+        # What it started at no file tells, nor does it matter any more.
+        implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1e-5}},
         unsupported=TIMM_UNSUPPORTED,
         resampling="bicubic_antialiased",
         container="safetensors",
