@@ -5,9 +5,9 @@
         --model.weights imagenet21k_imagenet2012 --data.name imagenet2012 \
         --preprocessing.evaluation squash
 
-The first evaluates the model of a run on the test images of its own data, the
-second public weights on ImageNet's validation images. No image is left out or
-counted twice, whatever the batch size and the number of devices. ImageNet-V2
+The first command evaluates the model of a run on the test images of its own
+data, the second public weights on ImageNet's validation images. Each image
+counts once, whatever the batch size and the number of devices. ImageNet-V2
 is `--data.name imagenet_v2/matched-frequency`; for ImageNet-ReaL either give
 `--data.name imagenet2012_real --data.label_key real_label`, or
 `--real_labels real.json` beside a folder of the validation images.
@@ -28,23 +28,19 @@ from keras_vit.analysis.report import explain_run, write_report
 from keras_vit.data import DataConfig, PreprocessingConfig
 from keras_vit.evaluation.config import Evaluation
 from keras_vit.prediction.classifier import load_model, weights_path
-from keras_vit.runs.script import fail, parse
+from keras_vit.runs.script import exit_code, parse
 from keras_vit.runs.smoke import tiny_model
 from keras_vit.training import run_folder
 from keras_vit.training.distribution import environment, versions
 from keras_vit.training.distribution.layouts import on_devices
 from keras_vit.training.run_folder import class_names_of
 
-LABELLED = (1000, 21843)  # Numbers of classes that the package has names of.
+LABELLED = (1000, 21843)  # Numbers of classes that the package has names for.
 SMOKE_IMAGES = 200
-INTERRUPTED = 130  # The exit code of a program that Ctrl-C ended.
 
 
 def run(recipe: Evaluation) -> dict:
     """Evaluates and fills the run folder.
-
-    Args:
-        recipe: an `Evaluation`.
 
     Returns:
         What is written to result.json.
@@ -59,8 +55,8 @@ def run(recipe: Evaluation) -> dict:
 
 
 def evaluate(recipe: Evaluation) -> dict:
-    """As `run`, of a recipe that is complete and on the devices chosen."""
-    # What may be wrong shows before an earlier run is replaced.
+    """As `run`, for a complete recipe, on the devices of the scope."""
+    # Errors show before an earlier run is replaced.
     model, class_names = load_named_model(recipe)
     dataset = data.open_dataset(recipe.data)
     class_names = class_names or dataset.class_names
@@ -99,14 +95,7 @@ def evaluate(recipe: Evaluation) -> dict:
 
 
 def complete(recipe: Evaluation) -> Evaluation:
-    """Fills in what a run was trained on, or the little that --smoke takes.
-
-    Args:
-        recipe: an `Evaluation`.
-
-    Returns:
-        An `Evaluation`.
-    """
+    """Fills in the data that a run was trained on, or that of a trial."""
     if recipe.smoke:
         digits = DataConfig(name="digits", max_examples=SMOKE_IMAGES)
         return dataclasses.replace(recipe, data=digits, batch_size=16)
@@ -128,16 +117,13 @@ def complete(recipe: Evaluation) -> Evaluation:
 def load_named_model(recipe: Evaluation):
     """Loads the model and the names of its classes.
 
-    Args:
-        recipe: an `Evaluation`.
-
     Returns:
         A Keras model from images in [0, 255] to logits, and the names of its
-        classes, None where nobody knows them.
+        classes, None where they are unknown.
 
     Raises:
-        ValueError: when there are no such weights, or they have no
-            classification layer.
+        ValueError: when the weights are unknown or have no classification
+            layer.
         OSError: when they cannot be fetched.
     """
     if recipe.smoke:
@@ -151,19 +137,7 @@ def load_named_model(recipe: Evaluation):
 
 
 def make_batches(recipe: Evaluation, dataset, shape):
-    """Reads the images of the split in the size of the model.
-
-    Args:
-        recipe: an `Evaluation`.
-        dataset: a `Dataset`.
-        shape: input shape of the model.
-
-    Returns:
-        A tf.data.Dataset of (images, labels, mask).
-
-    Raises:
-        ValueError: when there is no such split.
-    """
+    """Batches (images, labels, mask) of the split for an input shape."""
     examples = getattr(dataset, recipe.split)
     if examples is None:
         raise ValueError(f"{dataset.name} has no {recipe.split} images.")
@@ -177,19 +151,7 @@ def make_batches(recipe: Evaluation, dataset, shape):
 
 
 def summarise(recipe: Evaluation, predictions, dataset) -> dict:
-    """The numbers of the evaluation, and of what.
-
-    Args:
-        recipe: an `Evaluation`.
-        predictions: `Predictions`.
-        dataset: a `Dataset`.
-
-    Returns:
-        A dictionary of plain values.
-
-    Raises:
-        ValueError: when ReaL labels are asked for and images have no names.
-    """
+    """The numbers of the evaluation, and what was evaluated."""
     examples = getattr(dataset, recipe.split)
     result = {
         "model": recipe.model.weights,
@@ -206,21 +168,20 @@ def summarise(recipe: Evaluation, predictions, dataset) -> dict:
     return result
 
 
-def main(arguments: list[str] | None = None) -> int:
-    recipe = parse(Evaluation, arguments, (__doc__ or "").splitlines()[0])
-    try:
-        result = run(recipe)
-    except (OSError, ValueError) as error:
-        fail(str(error))
-    except KeyboardInterrupt:
-        print("\nInterrupted; there is no result.", file=sys.stderr)
-        return INTERRUPTED
-    print(
+def summary(result: dict) -> str:
+    return (
         f"top-1 {result['top1']:.2%}, top-5 {result['top5']:.2%} of "
-        f"{result['num_examples']} {result['split']} images of "
-        f"{result['data']}\nreport: {recipe.run_dir}/report.html"
+        f"{result['num_examples']} {result['split']} images of {result['data']}"
     )
-    return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    recipe = parse(Evaluation, arguments, __doc__)
+
+    def work():
+        print(f"{summary(run(recipe))}\nreport: {recipe.run_dir}/report.html")
+
+    return exit_code(work, "there is no result.")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""Few-shot accuracy of a model: linear classifiers on few images a class.
+"""Few-shot accuracy of a model: linear classifiers on few images per class.
 
     python recipes/few_shot.py --model.weights runs/quickstart --crop squash
     python recipes/few_shot.py --model.name ViT_B16 \
         --model.weights imagenet21k --data.name cifar100
 
-The measure that "An Image Is Worth 16x16 Words" compares pre-trainings with
-(sections 4.1 and 4.3, figure 4): features of the model as it is, a classifier
-by regularised least squares in closed form on 1, 5, 10 and 25 training images
-of each class, its accuracy on all test images, for three choices of images.
+The measure with which "An Image Is Worth 16x16 Words" compares pre-training
+(sections 4.1 and 4.3, figure 4): a classifier of the frozen features, fitted by
+regularised least squares in closed form to 1, 5, 10 and 25 training images of
+each class, and its accuracy on all test images, for three choices of images.
 Nothing is trained, so it takes one pass over the test images.
 
 The run folder then holds the config, the environment, result.json,
@@ -20,6 +20,7 @@ import sys
 import time
 
 from keras_vit import data
+from keras_vit.analysis.plots import new_figure
 from keras_vit.data import DataConfig, PreprocessingConfig
 from keras_vit.evaluation.few_shot import (
     FewShot,
@@ -27,27 +28,23 @@ from keras_vit.evaluation.few_shot import (
     few_shot,
     summarise_shots,
 )
-from keras_vit.files import replacing, write_csv
+from keras_vit.files import write_csv
 from keras_vit.prediction.classifier import load_model
-from keras_vit.runs.script import fail, parse
-from keras_vit.runs.smoke import tiny_model
+from keras_vit.runs.reporting import save_figure
+from keras_vit.runs.script import exit_code, parse
+from keras_vit.runs.smoke import smoke_dir, tiny_model
+from keras_vit.tables import markdown_table
 from keras_vit.training import run_folder
 from keras_vit.training.distribution import environment, versions
 from keras_vit.training.distribution.layouts import on_devices
 
 SMOKE_DATA = DataConfig(name="digits", max_examples=200)
 SMOKE_SHOTS = (1, 5)
-SMOKE_SUFFIX = "-smoke"
-DOTS_PER_INCH = 150
 BLUE = "#0072B2"
-INTERRUPTED = 130  # The exit code of a program that Ctrl-C ended.
 
 
 def run(recipe: FewShot) -> dict:
     """Evaluates and fills the run folder.
-
-    Args:
-        recipe: a `FewShot`.
 
     Returns:
         What is written to result.json.
@@ -62,8 +59,8 @@ def run(recipe: FewShot) -> dict:
 
 
 def evaluate(recipe: FewShot) -> dict:
-    """As `run`, of a recipe on the devices chosen."""
-    # What may be wrong shows before an earlier run is replaced.
+    """As `run`, on the devices of the scope."""
+    # Errors show before an earlier run is replaced.
     model = (
         tiny_model(recipe.model.name, recipe.seed)
         if recipe.smoke
@@ -82,7 +79,13 @@ def evaluate(recipe: FewShot) -> dict:
         dataset.train,
         dataset.test,
         num_classes=len(dataset.class_names),
-        batches=make_batches(recipe, features.input_shape),
+        batches=functools.partial(
+            data.evaluation_batches,
+            image_size=features.input_shape[1:3],
+            channels=features.input_shape[3],
+            batch_size=recipe.batch_size,
+            preprocessing=PreprocessingConfig(evaluation=recipe.crop),
+        ),
         shots=recipe.shots,
         seeds=range(recipe.seed, recipe.seed + recipe.num_seeds),
         l2=recipe.l2,
@@ -99,63 +102,28 @@ def evaluate(recipe: FewShot) -> dict:
         "versions": versions(),
     }
     write_csv(folder / "few_shot.csv", rows)
-    with replacing(folder / "few_shot.png") as path:
-        plot(result).savefig(path, dpi=DOTS_PER_INCH)
+    save_figure(plot(result), folder / "few_shot.png")
     run_folder.write_json(folder / "result.json", result)
     return result
 
 
 def smoke(recipe: FewShot) -> FewShot:
-    """Makes a trial of a recipe, on data that needs no download.
-
-    Args:
-        recipe: a `FewShot`.
-
-    Returns:
-        A `FewShot`.
-    """
+    """A trial of a recipe, on data that needs no download."""
     return dataclasses.replace(
         recipe,
         data=SMOKE_DATA,
         layer=None,
         shots=SMOKE_SHOTS,
         batch_size=16,
-        run_dir=recipe.run_dir.removesuffix(SMOKE_SUFFIX) + SMOKE_SUFFIX,
-    )
-
-
-def make_batches(recipe: FewShot, shape):
-    """The function that reads images in the size of the model.
-
-    Args:
-        recipe: a `FewShot`.
-        shape: input shape of the model.
-
-    Returns:
-        `data.evaluation_batches` with its options.
-    """
-    return functools.partial(
-        data.evaluation_batches,
-        image_size=shape[1:3],
-        channels=shape[3],
-        batch_size=recipe.batch_size,
-        preprocessing=PreprocessingConfig(evaluation=recipe.crop),
+        run_dir=smoke_dir(recipe.run_dir),
     )
 
 
 def plot(result: dict):
-    """Accuracy over the number of images a class, each seed a dot.
-
-    Args:
-        result: what `run` returns.
-
-    Returns:
-        matplotlib Figure.
-    """
-    from matplotlib.figure import Figure
+    """Accuracy over the number of images per class, a dot per seed."""
     from matplotlib.ticker import NullFormatter, PercentFormatter
 
-    figure = Figure(figsize=(5.2, 3.6), layout="constrained")
+    figure = new_figure(5.2, 3.6)
     axis = figure.subplots()
     summary, rows = result["summary"], result["rows"]
     shots = [row["shots"] for row in summary]
@@ -175,7 +143,7 @@ def plot(result: dict):
     axis.set_xticks(shots, list(map(str, shots)))
     axis.xaxis.set_minor_formatter(NullFormatter())
     axis.yaxis.set_major_formatter(PercentFormatter(xmax=1))
-    axis.set(xlabel="training images a class", ylabel="test accuracy")
+    axis.set(xlabel="training images per class", ylabel="test accuracy")
     axis.set_title(f"Few-shot, {result['data']}", parse_math=False)
     axis.grid(alpha=0.3)
     axis.spines[["top", "right"]].set_visible(False)
@@ -183,35 +151,20 @@ def plot(result: dict):
     return figure
 
 
-def table(result: dict) -> str:
-    """The summary as lines of text.
-
-    Args:
-        result: what `run` returns.
-
-    Returns:
-        A Markdown table.
-    """
-    lines = ["| images a class | accuracy | spread |", "|--:|--:|--:|"]
-    lines += [
-        f"| {row['shots']} | {row['mean']:.2%} | {row['std']:.2%} |"
+def summary(result: dict) -> str:
+    columns = ("images per class", "accuracy", "spread")
+    rows = [
+        (row["shots"], f"{row['mean']:.2%}", f"{row['std']:.2%}")
         for row in result["summary"]
     ]
-    return "\n".join(lines)
+    count = result["rows"][0]["num_test"]
+    table = "\n".join(markdown_table(columns, rows, numbers=columns))
+    return f"{table}\non {count} test images of {result['data']}"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    recipe = parse(FewShot, arguments, (__doc__ or "").splitlines()[0])
-    try:
-        result = run(recipe)
-    except (OSError, ValueError) as error:
-        fail(str(error))
-    except KeyboardInterrupt:
-        print("\nInterrupted; there is no result.", file=sys.stderr)
-        return INTERRUPTED
-    count = result["rows"][0]["num_test"]
-    print(f"{table(result)}\non {count} test images of {result['data']}")
-    return 0
+    recipe = parse(FewShot, arguments, __doc__)
+    return exit_code(lambda: print(summary(run(recipe))), "there is no result.")
 
 
 if __name__ == "__main__":

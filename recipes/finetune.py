@@ -2,16 +2,16 @@
 
     python recipes/finetune.py --config recipes/configs/quickstart.yaml
 
-trains on the handwritten digits inside scikit-learn, which needs no network.
-Any field of a config is an option: `--training.epochs 20 --seed 1`;
-`--print_config` prints all of them and `--help` says what they mean. `--smoke
-true` tries any config out on a laptop. The same command continues a run that
-was stopped, to the same weights.
+trains on the handwritten digits of scikit-learn, which need no network. Any
+field of a config is an option: `--training.epochs 20 --seed 1`;
+`--print_config` prints all of them, `--help` explains them. `--smoke true`
+tries a config on a laptop. The same command continues a run that was stopped,
+to the same weights.
 
-The run folder then holds the config, the environment, the metrics of the
-steps, checkpoints, the model with its class names, result.json, report.html
-with the curves, the confusion matrix and the mistakes on the test images, and
-images to try `keras-vit predict` on.
+The run folder then holds the config, the environment, metrics, checkpoints,
+the model with its class names, result.json, report.html with the curves, the
+confusion matrix and the mistakes on the test images, and example images for
+`keras-vit predict`.
 """
 
 import math
@@ -25,8 +25,8 @@ from keras_vit.runs.reporting import batches_of
 from keras_vit.training import Recipe, Run, run_folder, train
 from keras_vit.training.distribution.processes import agreed
 
-# Pixels of all images together with which the nearest neighbour is found in
-# seconds and in a few hundred MB; the digits of the quick start are 115,000.
+# Pixels of all images for which the search for nearest neighbours takes seconds
+# and a few hundred MB; the digits of the quick start have 115,000.
 BASELINE_NUMBERS = 2**24
 EXAMPLES_OF_A_CLASS = 2
 CLASSES_WITH_EXAMPLES = 10
@@ -34,9 +34,6 @@ CLASSES_WITH_EXAMPLES = 10
 
 def run(recipe: Recipe) -> dict:
     """Trains, evaluates and fills the run folder.
-
-    Args:
-        recipe: a `Recipe`.
 
     Returns:
         What is written to result.json.
@@ -46,37 +43,21 @@ def run(recipe: Recipe) -> dict:
 
 
 def report(trained: Run, recipe: Recipe) -> dict:
-    """Evaluates and fills the run folder; one process alone does it.
-
-    Args:
-        trained: a `Run`.
-        recipe: its `Recipe`.
-
-    Returns:
-        What is written to result.json.
-    """
+    """Evaluates and fills the run folder, in one process."""
     part = "test" if trained.dataset.test else "validation"
     result = {**evaluated(trained, recipe, part), **facts(trained)}
     if trained.history.get("val_accuracy"):
         result["validation_accuracy"] = trained.history["val_accuracy"][-1]
     batches = batches_of(trained, recipe, part)
-    if _baseline_fits(trained, part):
+    images = len(trained.dataset.train) + len(getattr(trained.dataset, part))
+    if images * math.prod(trained.model.input_shape[1:]) <= BASELINE_NUMBERS:
         result |= baseline(trained, recipe, batches)
     write_examples(trained, batches)
     return finish(trained, recipe, result)
 
 
 def baseline(trained: Run, recipe: Recipe, batches) -> dict:
-    """What the nearest training image says, as something to beat.
-
-    Args:
-        trained: a `Run`.
-        recipe: its `Recipe`.
-        batches: the padded batches of the images to name.
-
-    Returns:
-        baseline and baseline_accuracy.
-    """
+    """Classifies images by their nearest training image, as a baseline."""
     known, known_labels = arrays(batches_of(trained, recipe, "train"))
     images, labels = arrays(batches)
     nearest = evaluation.nearest_neighbour_predictions(
@@ -86,11 +67,6 @@ def baseline(trained: Run, recipe: Recipe, batches) -> dict:
         "baseline": "label of the nearest training image",
         "baseline_accuracy": evaluation.accuracy(labels, nearest),
     }
-
-
-def _baseline_fits(trained, part):
-    images = len(trained.dataset.train) + len(getattr(trained.dataset, part))
-    return images * math.prod(trained.model.input_shape[1:]) <= BASELINE_NUMBERS
 
 
 def arrays(batches) -> tuple[np.ndarray, np.ndarray]:
@@ -104,17 +80,12 @@ def arrays(batches) -> tuple[np.ndarray, np.ndarray]:
 
 
 def write_examples(trained: Run, batches) -> None:
-    """Saves the first images of the first classes to try the model on.
-
-    Args:
-        trained: a `Run`.
-        batches: padded batches of images that it was not trained on.
-    """
+    """Saves images of the first classes, to try the model on."""
     labels = evaluation.load_predictions(
         trained.folder / "predictions.npz"
     ).labels
     if labels.ndim > 1:
-        return  # an image of several classes is an example of none
+        return  # An image of several classes is an example of none.
     rows = [
         row
         for label in range(CLASSES_WITH_EXAMPLES)
@@ -126,8 +97,7 @@ def write_examples(trained: Run, batches) -> None:
     )
 
 
-def told(result: dict) -> str:
-    """The result in words."""
+def summary(result: dict) -> str:
     line = (
         f"{result['top1']:.2%} of {result['num_examples']} {result['split']} "
         "images are right"
@@ -141,7 +111,7 @@ def told(result: dict) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return run_script(run, told, (__doc__ or "").splitlines()[0], arguments)
+    return run_script(run, summary, __doc__, arguments)
 
 
 if __name__ == "__main__":

@@ -6,33 +6,31 @@
         --config recipes/configs/paper/masked_patch_b16.yaml
 
 as in "An Image Is Worth 16x16 Words" (arXiv:2010.11929, appendix B.1.2): half
-of the patches are hidden, and the model says their mean colours in 3 bits a
-channel, 512 classes (8 of grey images). `--masked_patch.target` has the other
-targets that the paper tried, `--help` the shares that are replaced. Labels,
-their smoothing and the loss of the config are not read. The same command
-continues a run that was stopped, to the same weights.
+of the patches are hidden, and the model predicts their mean colours in 3 bits
+per channel, 512 classes (8 for grey images). `--masked_patch.target` has the
+other targets that the paper tried. Labels, label smoothing and the loss of the
+config are ignored. The same command continues a run that was stopped, to the
+same weights.
 
 The run folder then holds the config, the environment, metrics, checkpoints,
 the Vision Transformer without a classification layer as model.keras, and
-result.json, report.html and masked_patch.png, in which images are seen as the
-model saw and completed them.
+result.json, report.html and masked_patch.png, which shows images, what the
+model saw of them and how it completed them.
 """
 
 import sys
 
-from masked_patch.pictures import write_masked_patches
+from masked_patch.completions import write_masked_patches
+from masked_patch.config import MaskedPatchRecipe
+from masked_patch.network import MASKED_PATCH
 
 from keras_vit.runs import facts, finish, run_script
-from keras_vit.training import Recipe, Run, train
+from keras_vit.training import Run, train
 from keras_vit.training.distribution.processes import agreed
-from keras_vit.training.masked_patch.task import MASKED_PATCH
 
 
-def run(recipe: Recipe) -> dict:
+def run(recipe: MaskedPatchRecipe) -> dict:
     """Trains and fills the run folder.
-
-    Args:
-        recipe: a `Recipe`.
 
     Returns:
         What is written to result.json.
@@ -45,16 +43,8 @@ def run(recipe: Recipe) -> dict:
     return agreed(lambda: report(trained, recipe))
 
 
-def report(trained: Run, recipe: Recipe) -> dict:
-    """Fills the run folder; one process alone does it.
-
-    Args:
-        trained: a `Run`.
-        recipe: its `Recipe`.
-
-    Returns:
-        What is written to result.json.
-    """
+def report(trained: Run, recipe: MaskedPatchRecipe) -> dict:
+    """Fills the run folder, in one process."""
     result = {"target": recipe.masked_patch.target, **facts(trained)}
     for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
         if name in trained.history:
@@ -63,8 +53,7 @@ def report(trained: Run, recipe: Recipe) -> dict:
     return finish(trained, recipe, result)
 
 
-def told(result: dict) -> str:
-    """The result in words."""
+def summary(result: dict) -> str:
     part = "validation" if "val_loss" in result else "training"
     prefix = "val_" if part == "validation" else ""
     line = (
@@ -80,7 +69,9 @@ def told(result: dict) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return run_script(run, told, (__doc__ or "").splitlines()[0], arguments)
+    return run_script(
+        run, summary, __doc__, arguments, record=MaskedPatchRecipe
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Trains students on what a teacher says of images without labels.
+"""Trains students on the labels that a teacher gives to unlabelled images.
 
     python recipes/noisy_student.py --run_dir runs/noisy_student
     python recipes/noisy_student.py --data.folder flowers \
@@ -6,12 +6,11 @@
         '[{name: EfficientNetB0}, {name: EfficientNetB3}]'
 
 as in "Self-training with Noisy Student improves ImageNet classification"
-(arXiv:1911.04252): a teacher learns from the labelled images and names those
-without labels, undisturbed; a larger student learns from both, with noise: the
+(arXiv:1911.04252): a teacher learns from the labelled images and labels the
+others, without noise; a larger student learns from both, with noise: the
 augmentation, dropout and stochastic depth of the config. Then it teaches the
-next. Without other images, half of the training images have their labels
-forgotten. The same command continues where it was stopped; rounds that are
-finished are not repeated.
+next. Without other images, half of the training images lose their labels. The
+same command continues where it was stopped; finished rounds are not repeated.
 
 The run folder then holds config.yaml, a run folder for each round, and
 noisy_student.csv, noisy_student.png and result.json of them all.
@@ -21,23 +20,23 @@ import dataclasses
 import pathlib
 import sys
 
-from noisy_student import check_networks, iterate
+from noisy_student.iterations import (
+    NoisyStudentRecipe,
+    iterate,
+    smoke_student,
+)
 
 from keras_vit.analysis.plots import curves
-from keras_vit.files import replacing, write_csv
+from keras_vit.files import write_csv
 from keras_vit.runs import run_script
-from keras_vit.training import Recipe, run_folder
+from keras_vit.runs.reporting import save_figure
+from keras_vit.training import run_folder
 from keras_vit.training.distribution import versions
 from keras_vit.training.distribution.processes import agreed
 
-DOTS_PER_INCH = 150
 
-
-def run(recipe: Recipe) -> dict:
+def run(recipe: NoisyStudentRecipe) -> dict:
     """Trains the teacher and the students.
-
-    Args:
-        recipe: a `Recipe`.
 
     Returns:
         What is written to result.json.
@@ -46,7 +45,6 @@ def run(recipe: Recipe) -> dict:
         ValueError: when recipe, data and run folders do not fit together.
         OSError: when the disk is full.
     """
-    check_networks(recipe)
     rows = iterate(recipe)
     folder = pathlib.Path(recipe.run_dir)
     result = {"iterations": rows, "versions": versions()}
@@ -55,37 +53,30 @@ def run(recipe: Recipe) -> dict:
     return result
 
 
-def write(folder: pathlib.Path, recipe: Recipe, rows: list[dict]) -> None:
-    """Writes config.yaml, noisy_student.csv and noisy_student.png.
-
-    Args:
-        folder: where to.
-        recipe: a `Recipe`.
-        rows: a dictionary a round.
-    """
+def write(
+    folder: pathlib.Path, recipe: NoisyStudentRecipe, rows: list[dict]
+) -> None:
+    """Writes config.yaml, noisy_student.csv and noisy_student.png."""
     run_folder.write_yaml(
         folder / run_folder.CONFIG, dataclasses.asdict(recipe)
     )
     write_csv(folder / "noisy_student.csv", rows)
     numbers = [row["iteration"] for row in rows]
-    series = {f"{rows[0]['split']} images": (numbers, of(rows, "top1"))}
+    accuracies = [row["top1"] for row in rows]
+    series = {f"{rows[0]['split']} images": (numbers, accuracies)}
     if "pseudo_label_accuracy" in rows[-1]:
-        known = of(rows[1:], "pseudo_label_accuracy")
+        known = [row["pseudo_label_accuracy"] for row in rows[1:]]
         series["pseudo-labels of its teacher"] = (numbers[1:], known)
     figure = curves(
-        series, xlabel="round, 0 for the teacher", ylabel="right", percent=True
+        series,
+        xlabel="round, 0 for the teacher",
+        ylabel="accuracy",
+        percent=True,
     )
-    with replacing(folder / "noisy_student.png") as path:
-        figure.savefig(path, dpi=DOTS_PER_INCH)
+    save_figure(figure, folder / "noisy_student.png")
 
 
-def of(rows: list[dict], name: str) -> list[float]:
-    """A column of the table."""
-    return [row[name] for row in rows]
-
-
-def told(result: dict) -> str:
-    """The result in words."""
+def summary(result: dict) -> str:
     lines = []
     for row in result["iterations"]:
         who = f"student {row['iteration']}" if row["iteration"] else "teacher"
@@ -98,7 +89,14 @@ def told(result: dict) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return run_script(run, told, (__doc__ or "").splitlines()[0], arguments)
+    return run_script(
+        run,
+        summary,
+        __doc__,
+        arguments,
+        record=NoisyStudentRecipe,
+        shrink=smoke_student,
+    )
 
 
 if __name__ == "__main__":

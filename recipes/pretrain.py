@@ -4,14 +4,15 @@
     python recipes/pretrain.py --smoke true \
         --config recipes/configs/paper/table3_imagenet21k_vit_b.yaml
 
-The second tries any config out on a laptop, in half a minute. The same command
-continues a run that was stopped, to the same weights. Any field of a config is
-an option, `--print_config` prints all of them and `--help` says what they mean.
+The second command tries a config on a laptop, in half a minute. The same
+command continues a run that was stopped, to the same weights. Any field of a
+config is an option: `--print_config` prints all of them, `--help` explains
+them.
 
 The run folder then holds the config, the environment, metrics, checkpoints,
 the model with its class names, and result.json and report.html of the
-validation images; the test images are recipes/evaluate.py's. Another run
-starts from it with `--model.weights RUN_DIR`.
+validation images; recipes/evaluate.py evaluates on the test images. Another
+run starts from the model with `--model.weights RUN_DIR`.
 """
 
 import sys
@@ -23,9 +24,6 @@ from keras_vit.training.distribution.processes import agreed
 
 def run(recipe: Recipe) -> dict:
     """Trains, evaluates and fills the run folder.
-
-    Args:
-        recipe: a `Recipe`.
 
     Returns:
         What is written to result.json.
@@ -39,23 +37,14 @@ def run(recipe: Recipe) -> dict:
 
 
 def report(trained: Run, recipe: Recipe) -> dict:
-    """Evaluates and fills the run folder; one process alone does it.
-
-    Args:
-        trained: a `Run`.
-        recipe: its `Recipe`.
-
-    Returns:
-        What is written to result.json.
-    """
+    """Evaluates and fills the run folder, in one process."""
     result = facts(trained)
     if trained.dataset.validation:
         result |= evaluated(trained, recipe, "validation")
     return finish(trained, recipe, result)
 
 
-def told(result: dict) -> str:
-    """The result in words."""
+def summary(result: dict) -> str:
     line = (
         f"trained in {result['seconds']:.0f} s at "
         f"{result['images_per_second']:.0f} images/s"
@@ -69,7 +58,7 @@ def told(result: dict) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return run_script(run, told, (__doc__ or "").splitlines()[0], arguments)
+    return run_script(run, summary, __doc__, arguments)
 
 
 if __name__ == "__main__":

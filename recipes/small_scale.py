@@ -1,35 +1,69 @@
-"""Shows a finding of the paper again at small scale, on data at hand.
+"""Reproduces a finding of the paper at small scale, on data at hand.
 
     python recipes/small_scale.py                  # lists the experiments
     python recipes/small_scale.py positions
     python recipes/small_scale.py positions --size large    # for a GPU
 
-An experiment is an entry of recipes/small_scale.yaml: options that
-recipes/finetune.py and recipes/pretrain.py take, and axes along which they
-vary. Each combination is trained with several seeds; what is compared is the
-accuracy on test images, or that of few-shot classifiers on frozen features.
+An experiment is an entry of recipes/small_scale.yaml: options and the axes
+along which they vary. Each combination is trained with several seeds. Compared
+are the accuracies on test images, or those of few-shot classifiers of frozen
+features.
 
 docs/results/small_scale has the result as JSON, with the options of each run,
-and a plot. The same command again trains only what is missing in the JSON.
+and a plot. The same command trains only what is missing in the JSON.
+
+Options are those of recipes/finetune.py. Added are `images_a_class`, the number
+of training images of each class, options that begin with `pretraining.`, of a
+training before, and `pretraining.recipe`, its recipe: pretrain or masked_patch.
 """
 
 import argparse
+import dataclasses
+import functools
+import hashlib
 import itertools
 import json
 import os
 import pathlib
+import statistics
 import sys
+import time
 
+import keras
 import yaml
-from findings import SHOTS_AXIS, measured, plot, summarise, table
+from masked_patch.config import MaskedPatchRecipe
+from masked_patch.network import MASKED_PATCH
 
-from keras_vit.files import replacing
-from keras_vit.training import run_folder
+from keras_vit import data
+from keras_vit.analysis import multiply_adds
+from keras_vit.analysis.plots import new_figure
+from keras_vit.data import DataConfig
+from keras_vit.evaluation.few_shot import (
+    SHOTS,
+    choose_shots,
+    feature_model,
+    few_shot,
+)
+from keras_vit.runs.reporting import evaluated, save_figure
+from keras_vit.runs.script import parse
+from keras_vit.tables import markdown_table
+from keras_vit.training import Recipe, run_folder, train
+from keras_vit.training.build import make_model
 from keras_vit.training.distribution import environment
+from keras_vit.training.task import CLASSIFICATION
 
 EXPERIMENTS = pathlib.Path(__file__).with_suffix(".yaml")
 RESULTS = "docs/results/small_scale"
-DOTS_PER_INCH = 150
+IMAGES_A_CLASS = "images_a_class"
+PRETRAINING = "pretraining."
+RECIPE = "recipe"
+TASKS = {
+    "pretrain": (Recipe, CLASSIFICATION),
+    "masked_patch": (MaskedPatchRecipe, MASKED_PATCH),
+}
+SHOTS_AXIS = "images a class"
+COMPUTE = "multiply_adds"
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,10 +81,11 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{name:<16} {experiment['finding']}")
         return 0
     experiment = sized(known[options.experiment], options)
-    path = pathlib.Path(options.results, f"{name_of(options)}.json")
-    result = run(experiment, path, pathlib.Path(options.runs, name_of(options)))
-    with replacing(path.with_suffix(".png")) as picture:
-        plot(result).savefig(picture, dpi=DOTS_PER_INCH)
+    suffix = "" if options.size == "small" else f"_{options.size}"
+    name = options.experiment + suffix
+    path = pathlib.Path(options.results, f"{name}.json")
+    result = run(experiment, path, pathlib.Path(options.runs, name))
+    save_figure(plot(result), path.with_suffix(".png"))
     print(table(result))
     return 0
 
@@ -60,21 +95,8 @@ def experiments() -> dict[str, dict]:
     return yaml.safe_load(EXPERIMENTS.read_text())
 
 
-def name_of(options) -> str:
-    """The experiment's name, with the size where it is another one."""
-    suffix = "" if options.size == "small" else f"_{options.size}"
-    return options.experiment + suffix
-
-
 def sized(experiment: dict, options) -> dict:
-    """An experiment with the options of a size.
-
-    Args:
-        experiment: an entry of small_scale.yaml.
-        options: of the command line.
-
-    Returns:
-        The entry with `options` completed and `command` added.
+    """The entry with the options of a size, its seeds and its command.
 
     Raises:
         SystemExit: when the experiment has no such size.
@@ -95,14 +117,7 @@ def sized(experiment: dict, options) -> dict:
 
 
 def cells(experiment: dict) -> list[tuple[dict, dict]]:
-    """The combinations of an experiment.
-
-    Args:
-        experiment: what `sized` returns.
-
-    Returns:
-        For each the label on every axis, and the options.
-    """
+    """The label on every axis and the options of each combination."""
     axes = experiment["axes"]
     combined = []
     for names in itertools.product(*axes.values()):
@@ -123,7 +138,7 @@ def run(experiment: dict, path: pathlib.Path, runs: pathlib.Path) -> dict:
         runs: folder for the run folders.
 
     Returns:
-        What is in the JSON then.
+        The new content of the JSON.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     known = json.loads(path.read_text())["rows"] if path.exists() else []
@@ -135,7 +150,7 @@ def run(experiment: dict, path: pathlib.Path, runs: pathlib.Path) -> dict:
     found = [[row for row in known if row | key == row] for _, key in wanted]
     for number, (labels, key) in enumerate(wanted):
         if not found[number]:
-            rows = measured(
+            rows = measure(
                 **key,
                 folder=runs / f"{number}",
                 probe=experiment.get("measure") == "few_shot",
@@ -147,29 +162,279 @@ def run(experiment: dict, path: pathlib.Path, runs: pathlib.Path) -> dict:
 
 
 def write(experiment: dict, path: pathlib.Path, rows: list[dict]) -> dict:
-    """Writes what is measured so far; returns it.
-
-    Args:
-        experiment: what `sized` returns.
-        path: of the JSON.
-        rows: a dictionary for each measurement.
-    """
+    """Writes the rows measured so far, and returns all that is written."""
+    axes = list(experiment["axes"])
+    if experiment.get("measure") == "few_shot":
+        axes.append(SHOTS_AXIS)
     result = {
         **{key: experiment[key] for key in ("command", "finding", "paper")},
         "by_compute": experiment.get("by_compute", False),
-        "axes": axes_of(experiment),
+        "axes": axes,
         "environment": {**environment(), "load": os.getloadavg()[0]},
-        "summary": summarise(rows, axes_of(experiment)),
+        "summary": summarise(rows, axes),
         "rows": rows,
     }
     run_folder.write_json(path, result)
     return result
 
 
-def axes_of(experiment: dict) -> list[str]:
-    """The axes of the result: the number of shots is one of a probe."""
-    probed = experiment.get("measure") == "few_shot"
-    return [*experiment["axes"], *([SHOTS_AXIS] if probed else [])]
+def measure(
+    options: dict, *, seed: int, folder: pathlib.Path, probe: bool
+) -> list[dict]:
+    """Trains and measures one combination of options.
+
+    Args:
+        options: name to value.
+        seed: of everything that is drawn.
+        folder: run folder; those of pre-training are beside it.
+        probe: whether to fit few-shot classifiers to the frozen features
+            instead of training on the data.
+
+    Returns:
+        Dictionaries with "accuracy" and "seconds"; one for each number of
+        shots of a probe.
+
+    Raises:
+        SystemExit: when an option is unknown or wrong.
+
+    Example:
+        >>> options = {"config": "recipes/configs/digits_from_fractals.yaml"}
+        >>> measure(options, seed=0, folder=Path("runs/x"), probe=False)
+    """
+    keras.utils.clear_session()
+    begin = time.perf_counter()
+    *before, recipe = recipes_of(options, seed=seed, folder=folder)
+    for one in before:
+        pretrain(one, options)
+    dataset = opened(recipe.data)
+    if probe:
+        found = fit_probes(recipe, dataset)
+    else:
+        few = few_images(dataset, options.get(IMAGES_A_CLASS), seed)
+        found = [train_and_test(recipe, few)]
+    seconds = time.perf_counter() - begin
+    return [{**row, "seconds": round(seconds, 1)} for row in found]
+
+
+def recipes_of(
+    options: dict, *, seed: int, folder: pathlib.Path
+) -> list[Recipe]:
+    """The recipe of the pre-training, if there is one, and the measured one.
+
+    Example:
+        >>> recipes_of({"training.epochs": 3}, seed=0, folder=Path("runs/x"))
+    """
+    before = {
+        key.removeprefix(PRETRAINING): value
+        for key, value in options.items()
+        if key.startswith(PRETRAINING)
+    }
+    options = {
+        key: value
+        for key, value in options.items()
+        if not key.startswith(PRETRAINING) and key != IMAGES_A_CLASS
+    }
+    if not before:
+        return [_recipe(Recipe, options, seed, folder)]
+    # Named by its content: combinations share a pre-training.
+    text = json.dumps([before, seed], sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    weights = folder.parent / f"pretraining-{digest}"
+    options["model.weights"] = str(weights)
+    record, _ = TASKS[before.pop(RECIPE, "pretrain")]
+    return [
+        _recipe(record, before, seed, weights),
+        _recipe(Recipe, options, seed, folder),
+    ]
+
+
+def _recipe(record, options, seed, folder):
+    words = [
+        f"--{key}={value if isinstance(value, str) else json.dumps(value)}"
+        for key, value in options.items()
+    ]
+    words += [f"--seed={seed}", f"--run_dir={folder}", "--overwrite=true"]
+    return parse(record, words, "")
+
+
+def pretrain(recipe: Recipe, options: dict) -> None:
+    """Trains unless the run folder has that model already."""
+    result = pathlib.Path(recipe.run_dir, run_folder.RESULT)
+    if not result.exists():
+        _, task = TASKS[options.get(PRETRAINING + RECIPE, "pretrain")]
+        trained = train(recipe, task=task)
+        run_folder.write_json(result, {"seconds": trained.seconds})
+        keras.utils.clear_session()
+
+
+@functools.cache
+def opened(config: DataConfig) -> data.Dataset:
+    """The data of several runs, opened once."""
+    return data.open_dataset(config)
+
+
+def few_images(dataset, images_a_class: int | None, seed: int):
+    """Keeps a few training images of each class, and no validation images.
+
+    Args:
+        dataset: a `Dataset` of `Examples`.
+        images_a_class: number of images; None keeps the dataset as it is.
+        seed: of the choice.
+    """
+    if images_a_class is None:
+        return dataset
+    [chosen] = choose_shots(
+        dataset.train.labels,
+        len(dataset.class_names),
+        shots=[images_a_class],
+        seed=seed,
+    )
+    return dataclasses.replace(
+        dataset, train=dataset.train.subset(chosen), validation=None
+    )
+
+
+def train_and_test(recipe: Recipe, dataset) -> dict:
+    """Returns the accuracy on the test images, with the sizes of the model."""
+    trained = train(recipe, dataset=dataset)
+    result = evaluated(trained, recipe, "test")
+    run_folder.write_json(trained.folder / run_folder.RESULT, result)
+    row = {
+        "accuracy": result["top1"],
+        "parameters": trained.model.count_params(),
+        COMPUTE: sum(multiply_adds(trained.model).values()),
+    }
+    if trained.history.get("val_accuracy"):
+        row["validation_accuracy"] = trained.history["val_accuracy"][-1]
+    return row
+
+
+def fit_probes(recipe: Recipe, dataset) -> list[dict]:
+    """Few-shot accuracies of a model with its weights as they are.
+
+    Args:
+        recipe: its model, images and seed are used: the seed draws the images
+            and the weights of a new model.
+        dataset: a `Dataset` with test images.
+
+    Returns:
+        A dictionary for each number of shots.
+    """
+    keras.utils.set_random_seed(recipe.seed)
+    model = make_model(recipe, dataset.class_names)
+    rows = few_shot(
+        feature_model(model),
+        dataset.train,
+        dataset.test,
+        num_classes=len(dataset.class_names),
+        batches=functools.partial(
+            data.evaluation_batches,
+            image_size=model.input_shape[1:3],
+            channels=model.input_shape[3],
+            batch_size=recipe.training.batch_size,
+            preprocessing=recipe.preprocessing,
+        ),
+        shots=SHOTS,
+        seeds=[recipe.seed],
+    )
+    return [
+        {SHOTS_AXIS: row["shots"], "accuracy": row["accuracy"]} for row in rows
+    ]
+
+
+def summarise(rows: list[dict], axes: list[str]) -> list[dict]:
+    """Mean and standard deviation over the seeds.
+
+    Returns:
+        A dictionary for each combination: its labels, "mean", "std" (of the
+        sample), "seeds" and, where the rows have them, "multiply_adds" per
+        image.
+    """
+    grouped: dict[tuple, list[float]] = {}
+    computed = {}
+    for row in rows:
+        labels = tuple(row[axis] for axis in axes)
+        grouped.setdefault(labels, []).append(row["accuracy"])
+        computed[labels] = {k: row[k] for k in (COMPUTE,) if k in row}
+    return [
+        {
+            **dict(zip(axes, labels, strict=True)),
+            "mean": statistics.fmean(found),
+            "std": statistics.stdev(found) if len(found) > 1 else 0.0,
+            "seeds": len(found),
+            **computed[labels],
+        }
+        for labels, found in grouped.items()
+    ]
+
+
+def lines_of(result: dict) -> list[tuple[tuple, list[dict]]]:
+    """The labels on all axes but the last, and the entries along the last."""
+    *axes, _ = result["axes"]
+    grouped: dict[tuple, list[dict]] = {}
+    for entry in result["summary"]:
+        labels = tuple(entry[axis] for axis in axes)
+        grouped.setdefault(labels, []).append(entry)
+    return list(grouped.items())
+
+
+def table(result: dict) -> str:
+    """The summary as a Markdown table, the last axis in columns.
+
+    Accuracies are in per cent, mean and standard deviation, with the compute
+    per image where that is compared.
+    """
+    *axes, last = result["axes"]
+    columns = dict.fromkeys(f"{last}: {x[last]}" for x in result["summary"])
+    rows = []
+    for labels, found in lines_of(result):
+        texts = []
+        for entry in found:
+            text = f"{100 * entry['mean']:.1f} ± {100 * entry['std']:.1f}"
+            if result.get("by_compute"):
+                text += f" ({entry[COMPUTE] / 1e6:.1f} M)"
+            texts.append(text)
+        rows.append([*labels, *texts])
+    return "\n".join(markdown_table([*axes, *columns], rows, columns))
+
+
+def plot(result: dict):
+    """Draws mean and spread along the last axis, a line for each of the others.
+
+    Args:
+        result: content of the JSON of an experiment.
+    """
+    from matplotlib.ticker import LogLocator, NullLocator, PercentFormatter
+
+    figure = new_figure(6.4, 3.6)
+    axis = figure.subplots()
+    last = result["axes"][-1]
+    by_compute = result.get("by_compute", False)
+    for colour, (labels, found) in zip(
+        itertools.cycle(COLOURS), lines_of(result), strict=False
+    ):
+        axis.errorbar(
+            [x[COMPUTE] / 1e6 if by_compute else str(x[last]) for x in found],
+            [x["mean"] for x in found],
+            [x["std"] for x in found],
+            fmt="o-" if labels else "o",
+            color=colour,
+            capsize=3,
+            label=", ".join(map(str, labels)),
+        )
+    axis.yaxis.set_major_formatter(PercentFormatter(xmax=1))
+    axis.set(xlabel=last, ylabel="test accuracy")
+    if by_compute:
+        axis.set(xlabel="million multiply-adds per image", xscale="log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_locator(NullLocator())
+    figure.suptitle(result["finding"], fontsize="medium")
+    axis.grid(alpha=0.3)
+    axis.spines[["top", "right"]].set_visible(False)
+    if len(result["axes"]) > 1:
+        figure.legend(loc="outside right center", frameon=False)
+    return figure
 
 
 if __name__ == "__main__":

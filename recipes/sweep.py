@@ -4,9 +4,9 @@
 
 as the paper fine-tunes (arXiv:2010.11929, appendix B.1.1): one run for each of
 `sweep.learning_rates`, the best by the validation images, and a last run with
-it on the whole training set, `sweep.train_split`, that the test images are
-looked at after. The same command again continues where it was stopped; runs
-that are finished are not repeated.
+it on the whole training set, `sweep.train_split`, which is evaluated on the
+test images. The same command continues a sweep that was stopped; finished runs
+are not repeated.
 
 The run folder then holds a run folder for each learning rate, `final`, and
 sweep.csv, sweep.png and result.json of them all.
@@ -17,22 +17,46 @@ import pathlib
 import sys
 
 from keras_vit import data
+from keras_vit.analysis.plots import new_figure
 from keras_vit.data.tfds import PRESETS, Preset
-from keras_vit.files import replacing, write_csv
+from keras_vit.files import write_csv
 from keras_vit.runs import run_script
-from keras_vit.runs.reporting import finished
+from keras_vit.runs.reporting import finished, save_figure
+from keras_vit.runs.smoke import smoke
 from keras_vit.training import Recipe, run_folder
 from keras_vit.training.distribution import versions
 from keras_vit.training.distribution.processes import agreed
 
-DOTS_PER_INCH = 150
+
+@dataclasses.dataclass(frozen=True)
+class SweepConfig:
+    """Learning rates to compare, and the images to train the best one on."""
+
+    learning_rates: tuple[float, ...] = ()
+    """Learning rates to choose from on the validation images."""
+
+    train_split: str | None = None
+    """Split of tensorflow-datasets that the best one is trained on: the whole
+    training set, as "train"; null adds the validation images to the training
+    images of data that is split by fractions."""
+
+    def __post_init__(self):
+        if not all(rate > 0 for rate in self.learning_rates):
+            raise ValueError(
+                "learning_rates must be above 0. Received: "
+                f"learning_rates={self.learning_rates!r}."
+            )
 
 
-def run(recipe: Recipe) -> dict:
+@dataclasses.dataclass(frozen=True)
+class SweepRecipe(Recipe):
+    """The whole sweep: the same recipe on the same machine, the same result."""
+
+    sweep: SweepConfig = SweepConfig()
+
+
+def run(recipe: SweepRecipe) -> dict:
     """Trains with each learning rate, then with the best on all images.
-
-    Args:
-        recipe: a `Recipe` with `sweep.learning_rates`.
 
     Returns:
         What is written to result.json.
@@ -48,7 +72,7 @@ def run(recipe: Recipe) -> dict:
             "There is nothing to compare. Received: sweep.learning_rates=(). "
             "Give --sweep.learning_rates [0.003,0.01,0.03]."
         )
-    # What may be wrong shows before the first run.
+    # Errors show before the first run.
     final(recipe, rates[0])
     check_parts(data.open_dataset(recipe.data))
     folder = pathlib.Path(recipe.run_dir)
@@ -56,7 +80,7 @@ def run(recipe: Recipe) -> dict:
         {"learning_rate": rate, **finished(trial(recipe, rate), "validation")}
         for rate in rates
     ]
-    agreed(lambda: write_table(folder, rows))
+    agreed(lambda: write(folder, rows))
     best = max(rows, key=lambda row: row["top1"])["learning_rate"]
     result = {
         "learning_rate": best,
@@ -68,16 +92,8 @@ def run(recipe: Recipe) -> dict:
     return result
 
 
-def trial(recipe: Recipe, rate: float) -> Recipe:
-    """The recipe with one of the learning rates, in a folder of its own.
-
-    Args:
-        recipe: a `Recipe`.
-        rate: float.
-
-    Returns:
-        A `Recipe`.
-    """
+def trial(recipe: SweepRecipe, rate: float) -> SweepRecipe:
+    """The recipe with one of the learning rates, in a folder of its own."""
     return dataclasses.replace(
         recipe,
         optimizer=dataclasses.replace(recipe.optimizer, learning_rate=rate),
@@ -85,15 +101,8 @@ def trial(recipe: Recipe, rate: float) -> Recipe:
     )
 
 
-def final(recipe: Recipe, rate: float) -> Recipe:
+def final(recipe: SweepRecipe, rate: float) -> SweepRecipe:
     """The recipe on the whole training set, without validation images.
-
-    Args:
-        recipe: a `Recipe`.
-        rate: float, the best learning rate.
-
-    Returns:
-        A `Recipe`.
 
     Raises:
         ValueError: when the recipe does not say what the whole set is.
@@ -105,7 +114,7 @@ def final(recipe: Recipe, rate: float) -> Recipe:
     if any(splits) or recipe.sweep.train_split or named:
         if not all(splits):
             raise ValueError(
-                "What the last run of a sweep trains on is not known. "
+                "The images for the last run of a sweep are not known. "
                 "Received: data.train_split, data.validation_split, "
                 f"data.test_split={splits}. Give all three."
             )
@@ -128,18 +137,11 @@ def check_parts(dataset) -> None:
             )
 
 
-def write_table(folder: pathlib.Path, rows: list[dict]) -> None:
-    """Writes sweep.csv and sweep.png.
-
-    Args:
-        folder: where to.
-        rows: a dictionary with learning_rate and top1 a run.
-    """
-    import matplotlib.figure
-
+def write(folder: pathlib.Path, rows: list[dict]) -> None:
+    """Writes sweep.csv and sweep.png."""
     write_csv(folder / "sweep.csv", rows)
     rows = sorted(rows, key=lambda row: row["learning_rate"])
-    figure = matplotlib.figure.Figure(figsize=(5, 3.5), layout="constrained")
+    figure = new_figure(5, 3.5)
     axes = figure.add_subplot()
     rates = [row["learning_rate"] for row in rows]
     axes.plot(rates, [100 * row["top1"] for row in rows], marker="o")
@@ -147,12 +149,10 @@ def write_table(folder: pathlib.Path, rows: list[dict]) -> None:
     axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
     axes.set_xlabel("learning rate")
     axes.set_ylabel("accuracy on the validation images, %")
-    with replacing(folder / "sweep.png") as path:
-        figure.savefig(path, dpi=DOTS_PER_INCH)
+    save_figure(figure, folder / "sweep.png")
 
 
-def told(result: dict) -> str:
-    """The result in words."""
+def summary(result: dict) -> str:
     lines = [
         f"learning rate {rate:g}: {accuracy:.2%} on validation images"
         for rate, accuracy in result["validation_top1"].items()
@@ -165,8 +165,16 @@ def told(result: dict) -> str:
     return "\n".join([*lines, last])
 
 
+def smoke_sweep(recipe: SweepRecipe) -> SweepRecipe:
+    """A trial of the sweep: two learning rates at most."""
+    rates = recipe.sweep.learning_rates[:2]
+    return dataclasses.replace(smoke(recipe), sweep=SweepConfig(rates))
+
+
 def main(arguments: list[str] | None = None) -> int:
-    return run_script(run, told, (__doc__ or "").splitlines()[0], arguments)
+    return run_script(
+        run, summary, __doc__, arguments, record=SweepRecipe, shrink=smoke_sweep
+    )
 
 
 if __name__ == "__main__":

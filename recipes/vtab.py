@@ -9,28 +9,27 @@ Without `--config` the setting is that of recipes/configs/paper/table4_vtab.yaml
 (arXiv:2010.11929, Table 4): 2,500 steps, learning rate 0.01, batches of 512,
 384 pixels, one setting for all tasks, trained on a task's 1000 images. The
 third command first chooses the setting as the paper did, by the mean accuracy
-on the 200 validation images of all tasks, trained on 800; which two rates and
-two lengths the paper compared it does not say.
+on the 200 validation images of all tasks, trained on 800; the paper does not
+say which two rates and two lengths it compared.
 
-Each task is a run folder of its own; the same command again continues where it
-was stopped and repeats no finished task. Tasks whose data cannot be got are
-left out, with how to get it. The run folder then also holds result.json,
+Each task is a run folder of its own; the same command continues where it was
+stopped and repeats no finished task. Tasks whose data is not available are left
+out, and the reason is reported. The run folder then also holds result.json,
 vtab.csv, vtab.md and vtab.png: each task and group beside the paper's Table 9.
 """
 
 import pathlib
 import sys
 
-from vtab import Setting, Vtab, group_means, smoke_vtab, table, write_report
-from vtab.config import STAND_INS
-from vtab.table import paper_model
+from vtab.config import STAND_INS, Setting, Vtab, smoke_vtab
+from vtab.table import PAPER_MODELS, group_means, table, write_report
 
 from keras_vit import data
 from keras_vit.data.vtab_table import TASKS
 from keras_vit.files import write_csv
 from keras_vit.runs import run_script
 from keras_vit.runs.reporting import finished, result_of
-from keras_vit.training import run_folder
+from keras_vit.training import Recipe, run_folder
 from keras_vit.training.distribution import versions
 from keras_vit.training.distribution.processes import agreed
 
@@ -39,9 +38,6 @@ CONFIG = pathlib.Path(__file__).with_name("configs") / "paper/table4_vtab.yaml"
 
 def run(vtab: Vtab) -> dict:
     """Chooses a setting where there are several, then trains on each task.
-
-    Args:
-        vtab: a `Vtab`.
 
     Returns:
         What is written to result.json.
@@ -55,21 +51,26 @@ def run(vtab: Vtab) -> dict:
     settings = vtab.settings()
     scores = {}
     if len(settings) > 1:
-        scores = compared(vtab, settings, missing)
+        scores = compare(vtab, settings, missing)
     best = max(settings, key=lambda setting: scores.get(setting, 0.0))
     rows = []
     for task in vtab.names():
         if task not in missing:
-            measured(vtab.final(task, best), "test", task, missing)
+            measure(vtab.final(task, best), "test", task, missing)
         # After each task: those to come may take days.
         rows = agreed(lambda: report(vtab, best, missing))
-    if not accuracies(rows):
+    accuracies = {
+        row["task"]: row["accuracy"]
+        for row in rows
+        if row["task"] != "mean" and row["accuracy"] is not None
+    }
+    if not accuracies:
         raise no_data(missing)
     result = {
         "learning_rate": best.learning_rate,
         "steps": best.steps,
         "validation": {s.folder: score for s, score in scores.items()},
-        "tasks": accuracies(rows),
+        "tasks": accuracies,
         "groups": group_means(rows),
         "missing": missing,
         "rows": rows,
@@ -80,17 +81,14 @@ def run(vtab: Vtab) -> dict:
     return result
 
 
-def measured(recipe, part: str, task: str, missing: dict) -> dict | None:
-    """The result of a run; None, and why, where its data cannot be got.
+def measure(recipe: Recipe, part: str, task: str, missing: dict) -> dict | None:
+    """The result of a run; None, and the reason, where it has no data.
 
     Args:
-        recipe: a `Recipe`.
+        recipe: of the run.
         part: "validation" or "test".
         task: name of the task.
-        missing: task to reason, which is added to.
-
-    Returns:
-        top1, top5 and num_examples, or None.
+        missing: task to reason; extended.
     """
     if known := agreed(lambda: result_of(recipe)):
         return known
@@ -104,19 +102,12 @@ def measured(recipe, part: str, task: str, missing: dict) -> dict | None:
     return finished(recipe, part, dataset)
 
 
-def compared(
+def compare(
     vtab: Vtab, settings: list[Setting], missing: dict
 ) -> dict[Setting, float]:
-    """The mean validation accuracy of each setting, over all tasks.
+    """The mean validation accuracy of each setting over the same tasks.
 
-    Args:
-        vtab: a `Vtab`.
-        settings: what to compare.
-        missing: task to reason, which is added to.
-
-    Returns:
-        Setting to its share of right answers, the same tasks for each; also
-        in sweep.csv.
+    Writes sweep.csv.
 
     Raises:
         ValueError: when no task has data.
@@ -127,39 +118,29 @@ def compared(
             if task in missing:
                 continue
             trial = vtab.trial(task, setting)
-            found = measured(trial, "validation", task, missing)
+            found = measure(trial, "validation", task, missing)
             if found:
-                rows.append((*setting, task, found["top1"]))
+                chosen = setting._asdict()
+                rows.append({**chosen, "task": task, "top1": found["top1"]})
     if not rows:
         raise no_data(missing)
-    columns = ("learning_rate", "steps", "task", "top1")
-    table = [dict(zip(columns, row, strict=True)) for row in rows]
-    agreed(lambda: write_csv(pathlib.Path(vtab.run_dir, "sweep.csv"), table))
+    path = pathlib.Path(vtab.run_dir, "sweep.csv")
+    agreed(lambda: write_csv(path, rows))
+    count = len(rows) // len(settings)
     return {
-        setting: sum(row[-1] for row in rows if row[:2] == setting)
-        * len(settings)
-        / len(rows)
+        setting: sum(row["top1"] for row in rows if setting.is_of(row)) / count
         for setting in settings
     }
 
 
 def no_data(missing: dict) -> ValueError:
-    """The error that says what is missing of every task."""
+    """The error with the reasons of all tasks."""
     reasons = "; ".join(f"{task}: {why}" for task, why in missing.items())
     return ValueError(f"No task of VTAB-1k has data. {reasons}")
 
 
 def report(vtab: Vtab, setting: Setting, missing: dict) -> list[dict]:
-    """Writes the table of what is finished, tasks of earlier calls as well.
-
-    Args:
-        vtab: a `Vtab`.
-        setting: the `Setting` of the results.
-        missing: task to the reason why it has none.
-
-    Returns:
-        The rows of the table.
-    """
+    """Writes the table of all finished tasks, also those of earlier calls."""
     known = {task: result_of(vtab.final(task, setting)) for task in TASKS}
     model, stand_ins = vtab.model, None
     title = f"{model.name}, {model.weights}, seed {vtab.seed}, learning rate "
@@ -170,7 +151,7 @@ def report(vtab: Vtab, setting: Setting, missing: dict) -> list[dict]:
     rows = table(
         {task: result for task, result in known.items() if result},
         missing,
-        model=paper_model(model.name, model.weights),
+        model=PAPER_MODELS.get((str(model.name), str(model.weights))),
         stand_ins=stand_ins,
     )
     folder = pathlib.Path(vtab.run_dir)
@@ -179,17 +160,7 @@ def report(vtab: Vtab, setting: Setting, missing: dict) -> list[dict]:
     return rows
 
 
-def accuracies(rows: list[dict]) -> dict[str, float]:
-    """Task to accuracy in per cent, of those that have one."""
-    return {
-        row["task"]: row["accuracy"]
-        for row in rows
-        if row["task"] != "mean" and row["accuracy"] is not None
-    }
-
-
-def told(result: dict) -> str:
-    """The result in words."""
+def summary(result: dict) -> str:
     lines = [
         f"{task}: {accuracy:.1f} %"
         for task, accuracy in result["tasks"].items()
@@ -208,12 +179,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not any(word.split("=")[0] == "--config" for word in words):
         words = ["--config", str(CONFIG), *words]
     return run_script(
-        run,
-        told,
-        (__doc__ or "").splitlines()[0],
-        words,
-        record=Vtab,
-        shrunk=smoke_vtab,
+        run, summary, __doc__, words, record=Vtab, shrink=smoke_vtab
     )
 
 

@@ -3,13 +3,16 @@
 import dataclasses
 import importlib.util
 import pathlib
+import sys
 import types
+from typing import TypeVar
 
 from keras_vit.runs.script import parse
 from keras_vit.training import Recipe
 
 RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
 CONFIGS = RECIPES / "configs"
+Record = TypeVar("Record")
 
 # Two epochs of a model of some hundred weights on a fifth of the digits.
 TINY = """
@@ -28,13 +31,14 @@ def script(name: str) -> types.ModuleType:
     spec = importlib.util.spec_from_file_location(f"recipes_{name}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # jsonargparse looks for sources there.
     spec.loader.exec_module(module)
     return module
 
 
-def config(path: str) -> Recipe:
+def config(path: str, record: type[Record] = Recipe) -> Record:
     """The recipe of recipes/configs/<path>.yaml."""
-    return parse(Recipe, ["--config", str(CONFIGS / f"{path}.yaml")], "")
+    return parse(record, ["--config", str(CONFIGS / f"{path}.yaml")], "")
 
 
 def check(recipe: Recipe, expected: dict) -> None:

@@ -57,7 +57,7 @@ def read(folder: pathlib.Path) -> dict:
         "changed": {
             key: value
             for key, value in config.items()
-            if value != committed[key] and key not in OF_THE_PLACE
+            if value != committed.get(key, value) and key not in OF_THE_PLACE
         },
         "environment": json.loads((folder / "environment.json").read_text()),
         "result": {k: v for k, v in result.items() if k != "versions"},

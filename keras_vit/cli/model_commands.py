@@ -10,11 +10,11 @@ import keras
 import numpy as np
 
 from keras_vit.checks import PRECISIONS, check_positive
-from keras_vit.cli.tables import markdown_table
 from keras_vit.planning import Settings, count, machine, paper_runs
 from keras_vit.planning import plan as layouts
 from keras_vit.planning.counts import vit_config
 from keras_vit.planning.memory import ATTENTION, OPTIMIZERS
+from keras_vit.tables import markdown_table
 
 __all__ = ["benchmark", "plan", "summary"]
 
@@ -139,7 +139,7 @@ def _summary(arguments):
     rows.append(_summary_cells({"part": "total", "times": 1, **total}, total))
     height, width, channels = model.input_shape[1:]
     print(f"{arguments.model}, one image of {height}x{width}x{channels}\n")
-    print(*markdown_table(SUMMARY_COLUMNS, rows), sep="\n")
+    print(*markdown_table(SUMMARY_COLUMNS, rows, padded=True), sep="\n")
     print("\nOf each part one; the share is that of all of its kind.")
 
 
@@ -204,7 +204,9 @@ def _benchmark(arguments):
     print(f"{', '.join(map(str, machine['devices']))}, ", end="")
     print(f"{machine['processors']} processors, {machine['platform']}\n")
     print(
-        *markdown_table(BENCHMARK_COLUMNS, map(_benchmark_cells, rows)),
+        *markdown_table(
+            BENCHMARK_COLUMNS, map(_benchmark_cells, rows), padded=True
+        ),
         sep="\n",
     )
     print(f"\nMedian of {arguments.repeats} calls of predict_on_batch, pixels")
@@ -283,7 +285,7 @@ def _plan_report(arguments):
     lines = _heading(arguments.model, config, settings, devices)
     lines += [
         "",
-        *markdown_table(PLAN_COLUMNS, map(_plan_cells, rows)),
+        *markdown_table(PLAN_COLUMNS, map(_plan_cells, rows), padded=True),
         "",
         *PLAN_NOTES,
         "",
@@ -378,7 +380,7 @@ def _paper_report(arguments):
         "an assumption;",
         "equal at: the share at which they would be the paper's.",
         "",
-        *markdown_table(PAPER_COLUMNS, rows),
+        *markdown_table(PAPER_COLUMNS, rows, padded=True),
     ]
     return [dataclasses.asdict(run) for run in runs], "\n".join(lines)
 

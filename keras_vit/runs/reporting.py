@@ -1,9 +1,8 @@
-"""Runs of a recipe that are made of several: each is trained once.
+"""The end of a run: evaluation, result.json and the report.
 
-Axes: N images, H and W height and width, C channels, K classes.
+A run with a result is finished: recipes of several runs train each once.
 """
 
-import dataclasses
 import json
 import pathlib
 
@@ -25,16 +24,20 @@ __all__ = [
     "finish",
     "finished",
     "result_of",
+    "save_figure",
 ]
+
+NUM_AUGMENTED = 24  # images in the sample of what the model was trained on
+DOTS_PER_INCH = 150
 
 
 def finished(recipe: Recipe, part: str, dataset=None) -> dict:
-    """The result of a run, which is trained unless it is finished.
+    """Returns the result of a run, which is trained unless it is finished.
 
     Args:
         recipe: a `Recipe`.
-        part: "validation" or "test", the images that the result is of.
-        dataset: the `Dataset` of the recipe where it is open already.
+        part: "validation" or "test", the images to evaluate on.
+        dataset: the `Dataset` of the recipe if it is open already.
 
     Returns:
         top1, top5 and num_examples.
@@ -49,23 +52,15 @@ def finished(recipe: Recipe, part: str, dataset=None) -> dict:
     known = agreed(lambda: result_of(recipe))
     if known is not None:
         return known
-    trained = train(recipe, dataset=dataset)
-    return agreed(
-        lambda: finish(trained, recipe, evaluated(trained, recipe, part))
-    )
+    run = train(recipe, dataset=dataset)
+    return agreed(lambda: finish(run, recipe, evaluated(run, recipe, part)))
 
 
 def result_of(recipe: Recipe) -> dict | None:
-    """The result of a run that is finished, None of one that is not.
-
-    Args:
-        recipe: a `Recipe`.
-
-    Returns:
-        What is in result.json.
+    """Reads the result.json of a finished run; None if it is not finished.
 
     Raises:
-        ValueError: when it was of another recipe.
+        ValueError: when the run was of another recipe.
     """
     import yaml
 
@@ -73,7 +68,7 @@ def result_of(recipe: Recipe) -> dict | None:
     if not (folder / run_folder.RESULT).is_file():
         return None
     old = yaml.safe_load((folder / run_folder.CONFIG).read_text())
-    if changed := differences(old, dataclasses.asdict(recipe)):
+    if changed := differences(old, recipe):
         raise ValueError(
             f"The folder {recipe.run_dir!r} holds a finished run of another "
             f"config: {'; '.join(changed)}. Choose another --run_dir, or "
@@ -82,16 +77,8 @@ def result_of(recipe: Recipe) -> dict | None:
     return json.loads((folder / run_folder.RESULT).read_text())
 
 
-NUM_AUGMENTED = 24  # images in the sample of what the model was trained on
-
-
 def batches_of(run: Run, recipe: Recipe, part: str):
-    """The images of a part of the data, as the model takes them.
-
-    Args:
-        run: a `Run`.
-        recipe: its `Recipe`.
-        part: "train", "validation" or "test".
+    """The "train", "validation" or "test" images of a run, for its model.
 
     Returns:
         A tf.data.Dataset of padded (images, labels, mask).
@@ -105,18 +92,17 @@ def batches_of(run: Run, recipe: Recipe, part: str):
             f"{run.dataset.name} has no {part} images. Give "
             f"--data.{part}_split or --data.{part}_fraction."
         )
-    model = run.model
     return data.evaluation_batches(
         examples,
-        image_size=model.input_shape[1:3],
-        channels=model.input_shape[3],
+        image_size=run.model.input_shape[1:3],
+        channels=run.model.input_shape[3],
         batch_size=recipe.training.micro_batch_size,
         preprocessing=recipe.preprocessing,
     )
 
 
 def evaluated(run: Run, recipe: Recipe, part: str) -> dict:
-    """Counts what a model has right and writes it down, image by image.
+    """Evaluates a model and writes its predictions to the run folder.
 
     Args:
         run: a `Run`.
@@ -143,14 +129,7 @@ def evaluated(run: Run, recipe: Recipe, part: str) -> dict:
 
 
 def facts(run: Run) -> dict:
-    """What a run took, for its result.
-
-    Args:
-        run: a `Run`.
-
-    Returns:
-        A dictionary of plain values.
-    """
+    """Time, speed, sizes and versions of a run, for its result."""
     return {
         "seconds": run.seconds,
         "images_per_second": run.images_per_second,
@@ -184,3 +163,9 @@ def finish(run: Run, recipe: Recipe, result: dict) -> dict:
     explain_run(run.folder, run.model)
     write_report(run.folder)
     return result
+
+
+def save_figure(figure, path: pathlib.Path) -> None:
+    """Writes a matplotlib figure."""
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=DOTS_PER_INCH)

@@ -1,4 +1,4 @@
-"""From a command line and YAML files to a typed record."""
+"""The command line of a recipe: its options, its errors and its exit code."""
 
 import dataclasses
 import difflib
@@ -18,11 +18,16 @@ from keras_vit.training.distribution.processes import (
     start,
 )
 
-__all__ = ["fail", "parse", "run_script"]
+__all__ = ["exit_code", "fail", "parse", "run_script"]
 
 Record = TypeVar("Record")
 
-USAGE_ERROR = 2  # The exit code that argparse has for it.
+USAGE_ERROR = 2  # The exit code of argparse for it.
+INTERRUPTED = 130  # The exit code of a program that Ctrl-C ended.
+
+# Groups of a config file that one recipe reads and the others skip, so that
+# sweep.py and finetune.py take the same file.
+OWN_GROUPS = ("masked_patch", "noisy_student", "sweep")
 
 # How jsonargparse names a key that it does not know: on the command line, in
 # a group of a file, and at the top of a file.
@@ -33,8 +38,54 @@ UNKNOWN_KEY = (
 )
 
 
+def run_script(
+    run: Callable[[Any], dict],
+    summary: Callable[[dict], str],
+    description: str | None,
+    arguments: list[str] | None = None,
+    *,
+    record: type = Recipe,
+    shrink: Callable[[Any], Any] = smoke,
+) -> int:
+    """Runs a recipe with the options of its command line.
+
+    Args:
+        run: from a record to its result.
+        summary: from the result to the lines that are printed at the end.
+        description: docstring of the script; its first line is for `--help`.
+        arguments: the words of the command line, None for those of the
+            program.
+        record: the dataclass that the command line is read into, with
+            distribution, run_dir and smoke.
+        shrink: what makes a trial of a record for `--smoke true`.
+
+    Returns:
+        The exit code: 0, or 130 after Ctrl-C. Where another process of the
+        run is lost, this one ends at once, with 1.
+
+    Raises:
+        SystemExit: with exit code 2 and one line of reason when the recipe,
+            the data or the run folder do not fit.
+    """
+    recipe: Any = parse(record, arguments, description)
+    recipe = shrink(recipe) if recipe.smoke else recipe
+
+    def work():
+        start(recipe.distribution)
+        with explaining_loss(recipe.run_dir):
+            result = run(recipe)
+        if is_first():
+            print(f"{summary(result)}\nreport and model: {recipe.run_dir}")
+
+    return exit_code(
+        work,
+        "the same command continues from the last checkpoint in "
+        f"{recipe.run_dir}.",
+    )
+
+
 def parse(
-    record: type[Record], arguments: list[str] | None, description: str
+    record: type[Record], arguments: list[str] | None, description: str | None
 ) -> Record:
     """Makes a record of a dataclass from `--group.field value` and files.
 
@@ -45,7 +96,7 @@ def parse(
         record: a dataclass whose fields are plain values and dataclasses.
         arguments: the words of the command line, None for those of the
             program.
-        description: what the program does, for `--help`.
+        description: what the program does; its first line is for `--help`.
 
     Returns:
         An instance of the dataclass. The program ends with exit code 2 and
@@ -58,7 +109,7 @@ def parse(
 
     jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
     parser = jsonargparse.ArgumentParser(
-        description=description,
+        description=(description or "").partition("\n")[0],
         usage="%(prog)s [--config FILE] [--GROUP.FIELD VALUE ...]",
         exit_on_error=False,
         allow_abbrev=False,
@@ -68,8 +119,11 @@ def parse(
     )
     parser.add_class_arguments(record)
     parser.set_defaults(_defaults(record))
+    _name_groups(parser, record)
+    words = sys.argv[1:] if arguments is None else arguments
+    words = _without_own_groups(words, record)
     try:
-        fields = parser.instantiate(parser.parse_args(arguments)).as_dict()
+        fields = parser.instantiate(parser.parse_args(words)).as_dict()
         del fields["config"]
         return record(**fields)
     except (jsonargparse.ArgumentError, ValueError) as error:
@@ -80,18 +134,37 @@ def parse(
 def fail(message: str) -> NoReturn:
     """Ends the program for a wrong use of it: one line and exit code 2.
 
-    Args:
-        message: what is wrong and how to put it right.
-
-    Raises:
-        SystemExit: always.
-
     Example:
         >>> fail("There is no file 'x.png'.")
     """
     program = pathlib.Path(sys.argv[0]).name
     print(f"{program}: error: {' '.join(message.split())}", file=sys.stderr)
     raise SystemExit(USAGE_ERROR)
+
+
+def exit_code(work: Callable[[], object], interrupted: str) -> int:
+    """Does the work of a program and explains in one line what ends it early.
+
+    Args:
+        work: what the program does.
+        interrupted: what a user has to know after Ctrl-C.
+
+    Returns:
+        0, or 130 after Ctrl-C.
+
+    Raises:
+        SystemExit: with exit code 2 after a wrong use.
+    """
+    try:
+        work()
+    except LostProcessError as error:
+        leave(str(error))
+    except (ValueError, OSError, FloatingPointError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        print(f"\nInterrupted; {interrupted}", file=sys.stderr)
+        return INTERRUPTED
+    return 0
 
 
 def _defaults(record, prefix="") -> dict:
@@ -109,6 +182,37 @@ def _defaults(record, prefix="") -> dict:
     return defaults
 
 
+def _without_own_groups(words, record) -> list[str]:
+    """Replaces files with groups of other recipes by their text without."""
+    import yaml
+
+    skipped = {*OWN_GROUPS} - {x.name for x in dataclasses.fields(record)}
+    result = []
+    for before, word in zip(["", *words], words, strict=False):
+        prefix = "--config=" if word.startswith("--config=") else ""
+        if prefix or before == "--config":
+            path = pathlib.Path(word.removeprefix(prefix))
+            try:
+                content = yaml.safe_load(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError, yaml.YAMLError):
+                content = None  # The parser explains what is wrong.
+            if isinstance(content, dict) and skipped & content.keys():
+                kept = {k: x for k, x in content.items() if k not in skipped}
+                word = prefix + yaml.safe_dump(kept)
+        result.append(word)
+    return result
+
+
+def _name_groups(parser, record):
+    """Titles the groups by their names; fields without a group go last."""
+    for name, group in parser.groups.items():
+        if name != record.__name__:
+            group.title = f"{name}: {group.title}"
+    last = parser.groups[record.__name__]
+    last.title = "run"
+    parser._action_groups.sort(key=lambda group: group is last)
+
+
 def _suggestion(message: str, keys: list[str]) -> str:
     """The key that an unknown one was probably meant to be."""
     for pattern in UNKNOWN_KEY:
@@ -123,57 +227,3 @@ def _suggestion(message: str, keys: list[str]) -> str:
     near = [k for k in keys if k.split(".")[-1] == field]
     near = near or difflib.get_close_matches(key, keys, n=1, cutoff=0)
     return f". Did you mean --{near[0]}? --help lists all."
-
-
-INTERRUPTED = 130  # The exit code of a program that Ctrl-C ended.
-
-
-def run_script(
-    run: Callable[[Any], dict],
-    told: Callable[[dict], str],
-    description: str,
-    arguments: list[str] | None = None,
-    *,
-    record: type = Recipe,
-    shrunk: Callable[[Any], Any] = smoke,
-) -> int:
-    """Runs a recipe as its command line says.
-
-    Args:
-        run: from a record to its result.
-        told: from the result to the lines that a person reads at the end.
-        description: what the program does, for `--help`.
-        arguments: the words of the command line, None for those of the
-            program.
-        record: the dataclass that the command line is read into, with
-            distribution, run_dir and smoke.
-        shrunk: what makes a trial of a record for `--smoke true`.
-
-    Returns:
-        The exit code: 0, or 130 when Ctrl-C ended it. Where another process
-        of the run is gone, this one ends at once, with 1.
-
-    Raises:
-        SystemExit: with exit code 2 and one line of reason when the recipe,
-            the data or the run folder do not fit.
-    """
-    recipe: Any = parse(record, arguments, description)
-    recipe = shrunk(recipe) if recipe.smoke else recipe
-    try:
-        start(recipe.distribution)
-        with explaining_loss(recipe.run_dir):
-            result = run(recipe)
-    except LostProcessError as error:
-        leave(str(error))
-    except (ValueError, OSError, FloatingPointError) as error:
-        fail(str(error))
-    except KeyboardInterrupt:
-        print(
-            "\nInterrupted; the same command continues from the last "
-            f"checkpoint in {recipe.run_dir}.",
-            file=sys.stderr,
-        )
-        return INTERRUPTED
-    if is_first():
-        print(f"{told(result)}\nreport and model: {recipe.run_dir}")
-    return 0

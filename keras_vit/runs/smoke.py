@@ -1,14 +1,15 @@
-"""Any recipe, shrunk to a laptop."""
+"""Trials of recipes: a few steps of a tiny model on data at hand."""
 
 import dataclasses
+from typing import TypeVar
 
 import keras
 
 from keras_vit.data import DataConfig
-from keras_vit.training.config import ModelConfig
-from keras_vit.training.model_config import config_of, family_of
+from keras_vit.training import Recipe
+from keras_vit.training.model_config import ModelConfig, config_of, family_of
 
-__all__ = ["smoke"]
+__all__ = ["DATA", "SUFFIX", "smoke", "tiny_model"]
 
 DATA = DataConfig(
     name="digits",
@@ -17,112 +18,82 @@ DATA = DataConfig(
     test_split="train[24:32]",
 )
 IMAGE_SIZE = 32
-IMAGE_SIZES = (16, 32)  # of images that grow
+IMAGE_SIZES = (16, 32)  # of progressive resizing
 REPRESENTATION_DIM = 8
 STEPS = 2
 BATCH_SIZE = 4
 ACCUMULATION_STEPS = 2
 SUFFIX = "-smoke"
 
+AnyRecipe = TypeVar("AnyRecipe", bound=Recipe)
 
-def smoke(recipe):
-    """Makes a trial of a recipe: does it run, from the data to the report?
 
-    Two steps of a tiny model of the same kind, weights drawn, on some of the
-    handwritten digits, which need no download, in a run folder of its own. How
-    images are prepared and varied, the loss, the optimizer, the schedule,
-    precision and what saves memory are those of the recipe.
+def smoke(recipe: AnyRecipe) -> AnyRecipe:
+    """Shrinks a recipe to a trial: does it run, from the data to the report?
 
-    Args:
-        recipe: a `Recipe`.
-
-    Returns:
-        A `Recipe`; that of a trial is itself.
+    The trial takes two steps with a tiny model of the same kind and new
+    weights, on some of the handwritten digits, which need no download, in a
+    run folder of its own. Preprocessing, augmentation, loss, optimizer,
+    schedule, precision and what saves memory are those of the recipe. Options
+    of a subclass of `Recipe` are kept: a recipe shrinks its own.
 
     Example:
         >>> smoke(Recipe(model=ModelConfig(name="ViT_L16"))).model.size
         'tiny'
     """
+    training = recipe.training
+    accumulation_steps = min(training.accumulation_steps, ACCUMULATION_STEPS)
     return dataclasses.replace(
         recipe,
         data=DATA,
-        model=_model(recipe.model),
+        model=dataclasses.replace(
+            recipe.model,
+            weights=None,
+            head="new",
+            image_size=IMAGE_SIZE,
+            patch_size=None,
+            hidden_dim=None,
+            num_layers=None,
+            mlp_dim=None,
+            num_heads=None,
+            representation_dim=recipe.model.representation_dim
+            and REPRESENTATION_DIM,
+            size="tiny",
+        ),
         preprocessing=dataclasses.replace(
             recipe.preprocessing, resize_size=None
         ),
         optimizer=dataclasses.replace(
             recipe.optimizer, warmup_steps=1, cooldown_steps=0
         ),
-        training=_training(recipe.training),
-        sweep=dataclasses.replace(
-            recipe.sweep,
-            learning_rates=recipe.sweep.learning_rates[:2],
-            train_split=None,
+        training=dataclasses.replace(
+            training,
+            steps=STEPS,
+            image_sizes=IMAGE_SIZES if training.image_sizes else (),
+            batch_size=BATCH_SIZE,
+            accumulation_steps=accumulation_steps,
+            steps_per_execution=1,
+            checkpoint_every_steps=1,
+            evaluate_every_steps=1,
+            log_every_steps=1,
         ),
-        noisy_student=_noisy_student(recipe.noisy_student),
-        run_dir=recipe.run_dir.removesuffix(SUFFIX) + SUFFIX,
+        run_dir=smoke_dir(recipe.run_dir),
         smoke=True,
     )
 
 
-def _model(model):
-    wide = model.representation_dim
-    return dataclasses.replace(
-        model,
-        weights=None,
-        head="new",
-        image_size=IMAGE_SIZE,
-        patch_size=None,
-        hidden_dim=None,
-        num_layers=None,
-        mlp_dim=None,
-        num_heads=None,
-        representation_dim=REPRESENTATION_DIM if wide else wide,
-        size="tiny",
-    )
-
-
-def _noisy_student(config):
-    return dataclasses.replace(
-        config,
-        networks=tuple(map(_network, config.networks[:2])),
-        unlabelled=None,
-        min_confidence=0.0,
-        images_per_class=None,
-    )
-
-
-def _network(network):
-    name = network.get("name")
-    if str(name).startswith("EfficientNet"):
-        return {"name": "EfficientNetB0", "image_size": IMAGE_SIZE}
-    return {} if name is None else {"name": name}
-
-
-def _training(training):
-    return dataclasses.replace(
-        training,
-        steps=STEPS,
-        image_sizes=IMAGE_SIZES if training.image_sizes else (),
-        batch_size=BATCH_SIZE,
-        accumulation_steps=min(training.accumulation_steps, ACCUMULATION_STEPS),
-        steps_per_execution=1,
-        checkpoint_every_steps=1,
-        evaluate_every_steps=1,
-        log_every_steps=1,
-    )
+def smoke_dir(run_dir: str) -> str:
+    """The folder of a trial, which is its own."""
+    return run_dir.removesuffix(SUFFIX) + SUFFIX
 
 
 def tiny_model(name: str | None, seed: int) -> keras.Model:
-    """The smallest model of a kind, to try a recipe on the digits.
+    """Builds the smallest model of a kind, for images of 32x32 and 10 classes.
 
     Args:
-        name: str, an application; None for a Vision Transformer.
-        seed: int, of its weights.
-
-    Returns:
-        A Keras model from images of 32x32 pixels to 10 logits.
+        name: an application; None for a Vision Transformer.
+        seed: of the weights.
     """
     keras.utils.set_random_seed(seed)
-    tiny = ModelConfig(name, size="tiny", image_size=32)
+    tiny = ModelConfig(name, size="tiny", image_size=IMAGE_SIZE)
     return family_of(name)(config_of(tiny, num_classes=10))

@@ -1,4 +1,4 @@
-"""Everything that defines a training run, as typed records.
+"""Options of a training run, as typed records.
 
 A field's docstring is its text in `python recipes/finetune.py --help`.
 """
@@ -19,22 +19,16 @@ from keras_vit.data import (
     DataConfig,
     PreprocessingConfig,
 )
-from keras_vit.training.masked_patch.config import MaskedPatchConfig
 from keras_vit.training.model_config import ModelConfig
-from keras_vit.training.noisy_student_config import NoisyStudentConfig
 from keras_vit.training.optimizers import OptimizerConfig
-from keras_vit.training.sweep_config import SweepConfig
 
 __all__ = [
     "AugmentationConfig",
     "DataConfig",
-    "MaskedPatchConfig",
     "ModelConfig",
-    "NoisyStudentConfig",
     "OptimizerConfig",
     "PreprocessingConfig",
     "Recipe",
-    "SweepConfig",
     "TrainingConfig",
 ]
 
@@ -49,31 +43,31 @@ CHOICES = {
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig:
-    """How long, towards what, and what is written down on the way.
+    """The length of the training, its loss, and what it writes.
 
     A step is one update of the weights from batch_size images.
     """
 
     epochs: int = 60
-    """How often each training image is seen."""
+    """Passes over the training images."""
 
     steps: int | None = None
-    """Length of the training in steps; takes the place of epochs."""
+    """Length of the training in steps; replaces epochs."""
 
     batch_size: int = 64
-    """Images in a step; what is left over at the end of an epoch is skipped,
-    other images in each epoch."""
+    """Images per step. The images that fill no batch at the end of an epoch
+    are skipped, different ones in each epoch."""
 
     loss: str = "softmax"
-    """"softmax" cross-entropy, or "sigmoid" cross-entropy of each class on
-    its own, summed over the classes."""
+    """"softmax" cross-entropy, or "sigmoid" cross-entropy of each class
+    separately, summed over the classes."""
 
     label_smoothing: float = 0.1
     """Probability that the target spreads evenly over all classes."""
 
     head_bias: float = 0.0
-    """What the bias of a new classification layer starts at; -10 or -6.9 for
-    the sigmoid loss of many classes."""
+    """Initial bias of a new classification layer; -10 or -6.9 for the sigmoid
+    loss of many classes."""
 
     trainable: str = "all"
     """"all" layers, or only the classification "head" (a linear probe)."""
@@ -83,28 +77,28 @@ class TrainingConfig:
     classification layer and the loss stay in float32."""
 
     accumulation_steps: int = 1
-    """Parts that the batch of a step is cut into, whose gradients are
+    """Parts into which the batch of a step is split. Their gradients are
     averaged: less memory, the same update."""
 
     rematerialize: bool = False
-    """Whether the backward pass computes the activations of each block again
+    """Whether the backward pass recomputes the activations of each block
     instead of keeping them: less memory, about a third more time."""
 
     ema_decay: float = 0.0
-    """Decay of a moving average of the weights, which takes their place at
-    the end (Polyak averaging; the paper has 0.9999); 0 for none."""
+    """Decay of a moving average of the weights, which replaces them at the
+    end (Polyak averaging; the paper has 0.9999); 0 for none."""
 
     image_sizes: tuple[int, ...] = ()
-    """Sides of the images in pixels, ascending to model.image_size, for as
-    many equal stretches of the training: images that grow. () trains at
-    model.image_size alone."""
+    """Progressive resizing: ascending image sizes in pixels, the last of them
+    model.image_size, each for an equal part of the training. () trains at
+    model.image_size throughout."""
 
     steps_per_execution: int = 1
-    """Batches that one call of the compiled step trains on."""
+    """Batches that one call of the compiled function trains on."""
 
     evaluate_every_steps: int | None = None
-    """Steps between two looks at the validation images, a multiple of
-    checkpoint_every_steps; null looks at each checkpoint."""
+    """Steps between two evaluations on the validation images, a multiple of
+    checkpoint_every_steps; null evaluates at each checkpoint."""
 
     checkpoint_every_steps: int | None = None
     """Steps between two checkpoints; null is one pass over the data."""
@@ -113,14 +107,14 @@ class TrainingConfig:
     """Steps between two lines in metrics.jsonl."""
 
     keep_checkpoints: int = 2
-    """How many of the last checkpoints stay, besides the best."""
+    """How many of the last checkpoints are kept, besides the best."""
 
     early_stopping_patience: int | None = None
     """Evaluations without a better best_metric after which the training
     ends; null never ends it early."""
 
     best_metric: str = "val_accuracy"
-    """Which metric decides what the best checkpoint is: "val_accuracy" or
+    """Metric that selects the best checkpoint: "val_accuracy" or
     "val_loss"."""
 
     def __post_init__(self):
@@ -148,12 +142,12 @@ class TrainingConfig:
         sizes = list(self.image_sizes)
         if sizes != sorted(set(sizes)) or min(sizes, default=1) < 1:
             raise ValueError(
-                "Images grow: image_sizes are ascending, above 0. Received: "
+                "image_sizes must be ascending and above 0. Received: "
                 f"image_sizes={self.image_sizes!r}."
             )
         if sizes and self.early_stopping_patience is not None:
             raise ValueError(
-                "What is best at one image size says nothing of the next. "
+                "What is best at one image size need not be at the next. "
                 f"Received: image_sizes={self.image_sizes!r}, "
                 f"early_stopping_patience={self.early_stopping_patience}. Set "
                 "one of them to null."
@@ -166,18 +160,22 @@ class TrainingConfig:
 
     @property
     def unit(self) -> str:
-        """What the length is counted in, "epochs" or "steps"."""
+        """Unit of the length, "epochs" or "steps"."""
         return "epochs" if self.steps is None else "steps"
 
     @property
     def micro_batch_size(self) -> int:
-        """Images that the model sees at once: a part of the batch."""
+        """Images per forward pass: a part of the batch."""
         return self.batch_size // self.accumulation_steps
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """A whole run: the same recipe on the same machine, the same result."""
+    """The whole run: the same recipe on the same machine, the same result.
+
+    It has what every recipe reads. A recipe with options of its own has a
+    subclass with one more field, which `train` takes as well.
+    """
 
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
@@ -191,25 +189,18 @@ class Recipe:
         default_factory=OptimizerConfig
     )
     training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
-    sweep: SweepConfig = dataclasses.field(default_factory=SweepConfig)
-    masked_patch: MaskedPatchConfig = dataclasses.field(
-        default_factory=MaskedPatchConfig
-    )
-    noisy_student: NoisyStudentConfig = dataclasses.field(
-        default_factory=NoisyStudentConfig
-    )
 
     distribution: str = "auto"
-    """Where it computes: "auto" takes all devices that divide a batch,
-    "single" one. On jax also "data_parallel", "fsdp" and "model_parallel",
-    on tensorflow "mirrored" and "tpu"."""
+    """Devices to use: "auto" takes all that divide a batch, "single" takes
+    one. With jax also "data_parallel", "fsdp" and "model_parallel", with
+    tensorflow "mirrored" and "tpu"."""
 
     seed: int = 0
-    """Seed of the first weights, of the order of the images and of their
+    """Seed of the initial weights, the order of the images and their
     augmentation."""
 
     run_dir: str = "runs/finetune"
-    """Folder that the results are written to."""
+    """Folder for the results."""
 
     overwrite: bool = False
     """Whether a finished run in run_dir may be replaced."""
@@ -224,7 +215,7 @@ class Recipe:
         self._check_warmup()
 
     def _check_warmup(self):
-        """Where it is in steps and the length in epochs, the data decides."""
+        """Warm-up and length in different units are checked with the data."""
         unit, warmup = "epochs", self.optimizer.warmup_epochs
         if self.optimizer.warmup_steps is not None:
             unit, warmup = "steps", self.optimizer.warmup_steps

@@ -359,9 +359,7 @@ def _begin(folder, recipe):
 def _check_same(path, recipe):
     import yaml
 
-    different = differences(
-        yaml.safe_load(path.read_text()), dataclasses.asdict(recipe)
-    )
+    different = differences(yaml.safe_load(path.read_text()), recipe)
     if different:
         raise ValueError(
             f"The folder {str(path.parent)!r} holds an unfinished run of "
@@ -382,28 +380,36 @@ def _note_continuation(folder, checkpoint):
     run_folder.write_json(path, content)
 
 
-def differences(old: dict, new: dict) -> list[str]:
-    """Says in which fields two configs differ.
+def differences(old: dict, recipe: Recipe) -> list[str]:
+    """Lists the fields in which a recipe differs from the config of a run.
+
+    An option that is missing in the config had its default, and a group that
+    the recipe lacks is an option of another recipe: configs of earlier
+    versions have fewer options, and those of all recipes.
 
     Args:
-        old: nested dictionaries of plain values.
-        new: the same, of the command that was given now.
+        old: the config, as read from YAML.
+        recipe: the recipe of the current command.
 
     Returns:
-        A text a field, such as "seed: was 0, now 1". Fields that may change
-        from one part of a run to the next are left out. An option that the
-        old one does not know had its default.
+        A text per field, such as "seed: was 0, now 1". Fields that may change
+        when a run is resumed are left out.
 
     Example:
-        >>> differences({"seed": 0}, {"seed": 1})
+        >>> differences({"seed": 0}, Recipe(seed=1))
         ['seed: was 0, now 1']
     """
+    config = dataclasses.asdict(recipe)
     new, defaults = (
-        flat(json.loads(json.dumps(config)))
-        for config in (new, dataclasses.asdict(Recipe()))
+        flat(json.loads(json.dumps(options)))
+        for options in (config, dataclasses.asdict(type(recipe)()))
     )
-    known = {name: defaults[name] for name in new if name in defaults}
-    old = {**known, **flat(old)}
+    shared = {
+        name: value
+        for name, value in old.items()
+        if name in config or not isinstance(value, dict)
+    }
+    old = {**defaults, **flat(shared)}
     return [
         f"{name}: was {_shown(old, name)}, now {_shown(new, name)}"
         for name in {**old, **new}

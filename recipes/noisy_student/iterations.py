@@ -1,4 +1,8 @@
-"""Images without labels, and the images of two sources in one.
+"""Noisy Student: training a teacher, its pseudo-labels, and its students.
+
+Algorithm 1 of "Self-training with Noisy Student improves ImageNet
+classification" (arXiv:1911.04252). A field's docstring is its text in
+`python recipes/noisy_student.py --help`.
 
 Axes: N images, K classes.
 """
@@ -11,34 +15,216 @@ import numpy as np
 from keras import ops
 
 from keras_vit import data
+from keras_vit.checks import check_choice, check_positive
 from keras_vit.data.dataset import Examples
 from keras_vit.data.seeds import order
 from keras_vit.data.sources import image_files, without_broken_images
 from keras_vit.files import replacing
 from keras_vit.runs.reporting import evaluated, facts, finish, result_of
+from keras_vit.runs.smoke import IMAGE_SIZE, smoke
 from keras_vit.training import Recipe, run_folder, train
 from keras_vit.training.distribution.processes import agreed
-from noisy_student.networks import of_network
+from noisy_student.networks import network_task
 
 __all__ = [
-    "check_networks",
-    "chosen",
+    "NoisyStudentConfig",
+    "NoisyStudentRecipe",
     "iterate",
-    "joined",
+    "join_labelled",
     "pseudo_labels",
+    "select",
+    "smoke_student",
     "split_labelled",
 ]
 
+LABELS = ("soft", "hard")
+LABELS_FILE = "pseudo_labels.npz"
+ACTIVATIONS = {"softmax": ops.softmax, "sigmoid": ops.sigmoid}
 
-def split_labelled(recipe: Recipe, dataset: data.Dataset):
-    """What is learned from with its labels, and what without.
 
-    Args:
-        recipe: a `Recipe`.
-        dataset: its `Dataset`.
+@dataclasses.dataclass(frozen=True)
+class NoisyStudentConfig:
+    """The networks that teach each other, and the images without labels.
+
+    "Self-training with Noisy Student improves ImageNet classification"
+    (arXiv:1911.04252).
+    """
+
+    networks: tuple[dict, ...] = (
+        {},
+        {"hidden_dim": 96, "mlp_dim": 192},
+        {"hidden_dim": 128, "mlp_dim": 256},
+    )
+    """The first teacher, then the students, each of which teaches the next:
+    the fields of `model` in which it differs, as {name: ViT_S16}; or an
+    EfficientNet of B0 to B7, L2, V2B0 to V2B3, V2S, V2M, V2L, as {name:
+    EfficientNetB0, image_size: 224, channels: 3, dropout_rate: 0.5}."""
+
+    unlabelled: str | None = None
+    """Images without labels: a folder with images anywhere below it, or a name
+    as in data.name, whose training images are used; null takes some of the
+    training images and ignores their labels."""
+
+    held_back_fraction: float = 0.5
+    """Share of the training images whose labels are ignored, where there
+    are no other images without labels."""
+
+    labels: str = "soft"
+    """Pseudo-label of an image: the probability of each class ("soft"), or the
+    most probable class ("hard")."""
+
+    min_confidence: float = 0.0
+    """Images whose most probable class is less probable are left out; the
+    paper has 0.3."""
+
+    images_per_class: int | None = None
+    """Images of each class: the most confident ones where there are more,
+    repeated where there are fewer; null takes them as they are. The paper has
+    130000."""
+
+    def __post_init__(self):
+        check_choice("labels", self.labels, LABELS)
+        check_positive(self, "images_per_class")
+        if len(self.networks) < 2:
+            raise ValueError(
+                "There must be at least a teacher and a student. Received: "
+                f"networks={self.networks!r}."
+            )
+        if not 0 < self.held_back_fraction < 1:
+            raise ValueError(
+                "held_back_fraction must be above 0 and below 1. Received: "
+                f"held_back_fraction={self.held_back_fraction!r}."
+            )
+        if not 0 <= self.min_confidence < 1:
+            raise ValueError(
+                "min_confidence must be a probability below 1. Received: "
+                f"min_confidence={self.min_confidence!r}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class NoisyStudentRecipe(Recipe):
+    """All rounds: the same recipe on the same machine, the same result."""
+
+    noisy_student: NoisyStudentConfig = NoisyStudentConfig()
+
+
+def smoke_student(recipe: NoisyStudentRecipe) -> NoisyStudentRecipe:
+    """A trial of the recipe: tiny networks of the same kinds, one student."""
+    networks = []
+    for network in recipe.noisy_student.networks[:2]:
+        name = network.get("name")
+        if str(name).startswith("EfficientNet"):
+            small = {"name": "EfficientNetB0", "image_size": IMAGE_SIZE}
+        else:
+            small = {} if name is None else {"name": name}
+        networks.append(small)
+    config = dataclasses.replace(
+        recipe.noisy_student,
+        networks=tuple(networks),
+        unlabelled=None,
+        min_confidence=0.0,
+        images_per_class=None,
+    )
+    return dataclasses.replace(smoke(recipe), noisy_student=config)
+
+
+def iterate(recipe: NoisyStudentRecipe) -> list[dict]:
+    """Trains the teacher and the students of a recipe.
+
+    Each round has a run folder inside that of the recipe, with the
+    pseudo-labels beside its model.
 
     Returns:
-        Two `Examples`; the labels of the second mean nothing.
+        A dictionary per round: iteration, network, num_parameters,
+        num_train_images, split, top1 and, for a student, num_pseudo_labelled;
+        where the true labels were ignored, pseudo_label_accuracy as well.
+
+    Raises:
+        ValueError: when recipe, data and folders do not fit together.
+
+    Example:
+        >>> [row["top1"] for row in iterate(recipe)]
+    """
+    networks = recipe.noisy_student.networks
+    for network in networks:  # Errors show before the first round.
+        network_task(recipe, network)
+    dataset = data.open_dataset(recipe.data)
+    labelled, unlabelled = split_labelled(recipe, dataset)
+    examples, rows = labelled, []
+    more: dict[str, float] = {}
+    for number, network in enumerate(networks):
+        folder = pathlib.Path(recipe.run_dir, f"iteration_{number}")
+        stage, task = network_task(
+            dataclasses.replace(recipe, run_dir=str(folder)), network
+        )
+        given = dataclasses.replace(dataset, train=examples)
+        result = _finished(stage, task, given, more)
+        rows.append({"iteration": number, "network": _text(network), **result})
+        if number + 1 < len(networks):
+            probabilities = _labels_of(stage, unlabelled)
+            picked, labels = select(probabilities, recipe.noisy_student)
+            examples = join_labelled(
+                labelled, unlabelled.subset(picked), labels
+            )
+            more = {"num_pseudo_labelled": len(picked)}
+            known = recipe.noisy_student.unlabelled is None
+            if known and unlabelled.labels.ndim == 1:
+                right = probabilities.argmax(axis=1) == unlabelled.labels
+                more["pseudo_label_accuracy"] = float(right.mean())
+    return rows
+
+
+def _text(network):
+    """A network in a cell of a table."""
+    fields = [f"{key}={x}" for key, x in network.items() if key != "name"]
+    return " ".join([network.get("name", "model"), *fields])
+
+
+def _finished(stage, task, dataset, more):
+    """The result of a round, which is trained unless it is finished."""
+    known = agreed(lambda: result_of(stage))
+    if known is None:
+        run = train(stage, dataset=dataset, task=task)
+        part = "test" if dataset.test else "validation"
+        known = agreed(
+            lambda: finish(
+                run,
+                stage,
+                {**more, **evaluated(run, stage, part), **facts(run)},
+            )
+        )
+    columns = ("num_parameters", "num_train_images", "split", "top1")
+    return {name: known[name] for name in (*columns, *more)}
+
+
+def _labels_of(stage, unlabelled) -> np.ndarray:
+    """The pseudo-labels (N, K) of a teacher, which are written once."""
+    path = pathlib.Path(stage.run_dir, LABELS_FILE)
+    agreed(lambda: None if path.is_file() else _write(path, stage, unlabelled))
+    with np.load(path, allow_pickle=False) as arrays:
+        probabilities = arrays["probabilities"]
+    if len(probabilities) != len(unlabelled):
+        raise ValueError(
+            f"{str(path)!r} has labels of {len(probabilities)} images, and "
+            f"there are {len(unlabelled)} without labels now. Remove the run "
+            "folders, or choose another --run_dir."
+        )
+    return probabilities
+
+
+def _write(path, stage, unlabelled):
+    model, _ = run_folder.load_model(path.with_name("model.keras"))
+    probabilities = pseudo_labels(model, unlabelled, stage)
+    with replacing(path) as temporary:
+        np.savez_compressed(temporary, probabilities=probabilities)
+
+
+def split_labelled(recipe: NoisyStudentRecipe, dataset: data.Dataset):
+    """Returns the images with labels and those without.
+
+    Returns:
+        Two `Examples`; the labels of the second are not to be used.
 
     Raises:
         ValueError: when there are no images, or they are not in memory.
@@ -48,35 +234,28 @@ def split_labelled(recipe: Recipe, dataset: data.Dataset):
     """
     config = recipe.noisy_student
     if config.unlabelled is None:
-        return _held_back(
-            _in_memory(dataset.train),
-            config.held_back_fraction,
-            recipe.data.split_seed,
+        # At random: a class may have too few to be split.
+        known = _in_memory(dataset.train)
+        numbers = order(recipe.data.split_seed, 0, len(known))
+        rest = round(config.held_back_fraction * len(numbers))
+        rest = min(max(rest, 1), len(numbers) - 1)
+        return tuple(
+            known.subset(np.sort(part))
+            for part in (numbers[rest:], numbers[:rest])
         )
     folder = pathlib.Path(config.unlabelled).expanduser()
     if folder.is_dir():
         rest = _of_folder(folder, recipe.data)
     else:
+        fields = ("folder", "csv", "train_split", "validation_split")
         source = dataclasses.replace(
             recipe.data,
             name=config.unlabelled,
-            **dict.fromkeys(
-                ("folder", "csv", "train_split", "validation_split")
-            ),
             test_split=None,
+            **dict.fromkeys(fields),
         )
         rest = data.open_dataset(source).train
     return _in_memory(dataset.train), _in_memory(rest)
-
-
-def _held_back(examples, fraction, seed):
-    """Any of the images; a class may have too few to have its share."""
-    numbers = order(seed, 0, len(examples))
-    rest = min(max(round(fraction * len(numbers)), 1), len(numbers) - 1)
-    return tuple(
-        examples.subset(np.sort(part))
-        for part in (numbers[rest:], numbers[:rest])
-    )
 
 
 def _in_memory(examples) -> Examples:
@@ -108,80 +287,19 @@ def _of_folder(folder, config) -> Examples:
     return without_broken_images(whole, config.check_images).train
 
 
-def joined(labelled: Examples, others: Examples, shares) -> Examples:
-    """Images with labels and images with what a teacher says of them.
-
-    Args:
-        labelled: an `Examples`.
-        others: an `Examples`; its own labels are not read.
-        shares: float array (N, K), the probabilities of the classes of the
-            others.
-
-    Returns:
-        An `Examples` of both with labels (N, K), one-hot for the first.
-
-    Example:
-        >>> joined(labelled, unlabelled, shares).labels.shape
-        (1258, 10)
-    """
-    labels = labelled.labels
-    if labels.ndim == 1:
-        labels = np.eye(shares.shape[1], dtype="float32")[labels]
-    contents = [labelled.contents, others.contents]
-    same = labelled.kind == others.kind
-    if same and labelled.kind == "array":
-        same = contents[0].shape[1:] == contents[1].shape[1:]
-    if not same:
-        contents = [_encoded(examples) for examples in (labelled, others)]
-    return dataclasses.replace(
-        labelled,
-        contents=np.concatenate(contents),
-        labels=np.concatenate([labels, shares]).astype("float32"),
-        kind=labelled.kind if same else "encoded",
-        source=f"{labelled.source} and {others.source}",
-        numbers=None,
-    )
-
-
-def _encoded(examples) -> np.ndarray:
-    """The images as encoded bytes, whatever they are in."""
-    how = {
-        "encoded": bytes,
-        "path": lambda path: pathlib.Path(path).read_bytes(),
-        "array": _png,
-    }[examples.kind]
-    contents = np.empty(len(examples), object)
-    contents[:] = [how(content) for content in examples.contents]
-    return contents
-
-
-def _png(image) -> bytes:
-    from PIL import Image
-
-    stream = io.BytesIO()
-    grey = image.shape[-1] == 1
-    Image.fromarray(image[..., 0] if grey else image).save(stream, "PNG")
-    return stream.getvalue()
-
-
-ACTIVATIONS = {"softmax": ops.softmax, "sigmoid": ops.sigmoid}
-
-
-def pseudo_labels(model, examples, recipe: Recipe) -> np.ndarray:
-    """The probabilities that a teacher gives to the classes of images.
-
-    The teacher sees them as they are evaluated: without noise.
+def pseudo_labels(model, examples: Examples, recipe: Recipe) -> np.ndarray:
+    """Predicts the probabilities of the classes of images, without noise.
 
     Args:
         model: a Keras model from images in [0, 255] to logits.
-        examples: an `Examples`.
-        recipe: the `Recipe` of the teacher.
+        examples: the images.
+        recipe: the `Recipe` of the model.
 
     Returns:
         float32 array (N, K).
 
     Raises:
-        ValueError: when the teacher gives NaN.
+        ValueError: when the model predicts NaN.
 
     Example:
         >>> pseudo_labels(teacher, unlabelled, recipe).sum(axis=1)
@@ -194,49 +312,51 @@ def pseudo_labels(model, examples, recipe: Recipe) -> np.ndarray:
         batch_size=min(recipe.training.micro_batch_size, len(examples)),
         preprocessing=recipe.preprocessing,
     )
-    activation = ACTIVATIONS[recipe.training.loss]
     scores = model.predict(batches.map(lambda *batch: batch[0]), verbose=0)
     scores = scores[: len(examples)].astype("float32")
     if not np.isfinite(scores).all():
-        raise ValueError("The teacher gives NaN. See its run folder.")
-    return ops.convert_to_numpy(activation(scores))
+        raise ValueError("The teacher predicts NaN. See its run folder.")
+    return ops.convert_to_numpy(ACTIVATIONS[recipe.training.loss](scores))
 
 
-def chosen(shares: np.ndarray, config) -> tuple[np.ndarray, np.ndarray]:
-    """Which images a student learns from, and as what.
+def select(
+    probabilities: np.ndarray, config: NoisyStudentConfig
+) -> tuple[np.ndarray, np.ndarray]:
+    """Selects the images that a student learns from, and their labels.
 
     Args:
-        shares: float array (N, K), see `pseudo_labels`.
+        probabilities: float array (N, K), see `pseudo_labels`.
         config: a `NoisyStudentConfig`.
 
     Returns:
-        The numbers of the images, of which one may come several times, and
-        float32 array (of as many, K), their labels.
+        The numbers of the images, which may repeat, and float32 array (of as
+        many, K), their labels.
 
     Raises:
         ValueError: when none is left.
 
     Example:
-        >>> chosen(np.array([[0.9, 0.1], [0.4, 0.6]]), NoisyStudentConfig())
+        >>> select(np.array([[0.9, 0.1], [0.4, 0.6]]), NoisyStudentConfig())
     """
-    classes, confidences = shares.argmax(axis=1), shares.max(axis=1)
+    classes = probabilities.argmax(axis=1)
+    confidences = probabilities.max(axis=1)
     rows = np.flatnonzero(confidences >= config.min_confidence)
     if not len(rows):
         raise ValueError(
-            f"The teacher is sure of none of {len(shares)} images. Received: "
-            f"noisy_student.min_confidence={config.min_confidence}; the most "
-            f"confident answer is {confidences.max():.3f}. Lower it."
+            f"The teacher is sure of none of {len(probabilities)} images. "
+            f"Received: noisy_student.min_confidence={config.min_confidence}; "
+            f"the most confident answer is {confidences.max():.3f}. Lower it."
         )
     if config.images_per_class is not None:
         rows = _balanced(rows, classes, confidences, config.images_per_class)
-    labels = shares[rows]
+    labels = probabilities[rows]
     if config.labels == "hard":
-        labels = np.eye(shares.shape[1])[classes[rows]]
+        labels = np.eye(probabilities.shape[1])[classes[rows]]
     return rows, labels.astype("float32")
 
 
 def _balanced(rows, classes, confidences, size):
-    """As many rows of each class that there is, the most confident first."""
+    """The same number of rows per class, the most confident first."""
     parts = []
     for label in np.unique(classes[rows]):
         members = rows[classes[rows] == label]
@@ -245,108 +365,58 @@ def _balanced(rows, classes, confidences, size):
     return np.concatenate(parts)
 
 
-LABELS = "pseudo_labels.npz"
-
-
-def check_networks(recipe: Recipe) -> None:
-    """Raises a ValueError for a network that there is not.
-
-    Args:
-        recipe: a `Recipe`.
-    """
-    for network in recipe.noisy_student.networks:
-        of_network(recipe, network)
-
-
-def iterate(recipe: Recipe) -> list[dict]:
-    """Trains the teacher and the students of a recipe.
+def join_labelled(
+    labelled: Examples, others: Examples, probabilities: np.ndarray
+) -> Examples:
+    """Joins images with labels and images with pseudo-labels.
 
     Args:
-        recipe: a `Recipe`. Each round has a run folder in its own, with
-            what it says of the images without labels beside its model.
+        labelled: images with labels.
+        others: images whose own labels are ignored.
+        probabilities: float array (N, K), the pseudo-labels of the others.
 
     Returns:
-        A dictionary a round: iteration, network, num_parameters,
-        num_train_images, split, top1 and, for a student, num_pseudo_labelled;
-        of images whose labels were forgotten, pseudo_label_accuracy as well.
-
-    Raises:
-        ValueError: when recipe, data and folders do not fit together.
+        An `Examples` of both with labels (N, K), one-hot for the first.
 
     Example:
-        >>> [row["top1"] for row in iterate(recipe)]
+        >>> join_labelled(labelled, unlabelled, probabilities).labels.shape
+        (1258, 10)
     """
-    check_networks(recipe)
-    dataset = data.open_dataset(recipe.data)
-    labelled, unlabelled = split_labelled(recipe, dataset)
-    examples, rows, more = labelled, [], {}
-    for number, network in enumerate(recipe.noisy_student.networks):
-        stage, task = of_network(_stage(recipe, number), network)
-        given = dataclasses.replace(dataset, train=examples)
-        result = _finished(stage, task, given, more)
-        rows.append({"iteration": number, "network": _told(network), **result})
-        if number + 1 < len(recipe.noisy_student.networks):
-            shares = _labels_of(stage, unlabelled)
-            picked, labels = chosen(shares, recipe.noisy_student)
-            examples = joined(labelled, unlabelled.subset(picked), labels)
-            more = _of_labels(recipe, shares, unlabelled, picked)
-    return rows
+    labels = labelled.labels
+    if labels.ndim == 1:
+        labels = np.eye(probabilities.shape[1], dtype="float32")[labels]
+    contents = [labelled.contents, others.contents]
+    same = labelled.kind == others.kind
+    if same and labelled.kind == "array":
+        same = contents[0].shape[1:] == contents[1].shape[1:]
+    if not same:
+        contents = [_encoded(examples) for examples in (labelled, others)]
+    return dataclasses.replace(
+        labelled,
+        contents=np.concatenate(contents),
+        labels=np.concatenate([labels, probabilities]).astype("float32"),
+        kind=labelled.kind if same else "encoded",
+        source=f"{labelled.source} and {others.source}",
+        numbers=None,
+    )
 
 
-def _stage(recipe, number):
-    folder = pathlib.Path(recipe.run_dir, f"iteration_{number}")
-    return dataclasses.replace(recipe, run_dir=str(folder))
+def _encoded(examples) -> np.ndarray:
+    """The images as encoded bytes, of any kind of examples."""
+    encode = {
+        "encoded": bytes,
+        "path": lambda path: pathlib.Path(path).read_bytes(),
+        "array": _png,
+    }[examples.kind]
+    contents = np.empty(len(examples), object)
+    contents[:] = [encode(content) for content in examples.contents]
+    return contents
 
 
-def _told(network):
-    """A network in a cell of a table."""
-    fields = [f"{key}={x}" for key, x in network.items() if key != "name"]
-    return " ".join([network.get("name", "model"), *fields])
+def _png(image) -> bytes:
+    from PIL import Image
 
-
-def _finished(stage, task, dataset, more):
-    """The result of a round, which is trained unless it is finished."""
-    known = agreed(lambda: result_of(stage))
-    if known is None:
-        run = train(stage, dataset=dataset, task=task)
-        part = "test" if dataset.test else "validation"
-        known = agreed(
-            lambda: finish(
-                run,
-                stage,
-                {**more, **evaluated(run, stage, part), **facts(run)},
-            )
-        )
-    columns = ("num_parameters", "num_train_images", "split", "top1")
-    return {name: known[name] for name in (*columns, *more)}
-
-
-def _labels_of(stage, unlabelled) -> np.ndarray:
-    """What a teacher says (N, K), told once."""
-    path = pathlib.Path(stage.run_dir, LABELS)
-    agreed(lambda: None if path.is_file() else _write(path, stage, unlabelled))
-    with np.load(path, allow_pickle=False) as arrays:
-        shares = arrays["probabilities"]
-    if len(shares) != len(unlabelled):
-        raise ValueError(
-            f"{str(path)!r} is of {len(shares)} images, and there are "
-            f"{len(unlabelled)} without labels now. Remove the run folders, "
-            "or choose another --run_dir."
-        )
-    return shares
-
-
-def _write(path, stage, unlabelled):
-    model, _ = run_folder.load_model(path.with_name("model.keras"))
-    shares = pseudo_labels(model, unlabelled, stage)
-    with replacing(path) as temporary:
-        np.savez_compressed(temporary, probabilities=shares)
-
-
-def _of_labels(recipe, shares, unlabelled, picked) -> dict:
-    """What is known of the pseudo-labels that a student gets."""
-    known: dict[str, float] = {"num_pseudo_labelled": len(picked)}
-    if recipe.noisy_student.unlabelled is None and unlabelled.labels.ndim == 1:
-        right = shares.argmax(axis=1) == unlabelled.labels
-        known["pseudo_label_accuracy"] = float(right.mean())
-    return known
+    stream = io.BytesIO()
+    grey = image.shape[-1] == 1
+    Image.fromarray(image[..., 0] if grey else image).save(stream, "PNG")
+    return stream.getvalue()

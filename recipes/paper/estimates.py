@@ -4,12 +4,13 @@ import dataclasses
 import functools
 import pathlib
 
+from sweep import SweepRecipe
+
 from keras_vit.models.sizes import VIT
 from keras_vit.planning import count, paper_runs
 from keras_vit.planning.counts import bit_multiply_adds, vit_config
 from keras_vit.planning.estimate import DATASETS, FLOPS, IMAGE_SIZE, PASSES
 from keras_vit.runs.script import parse
-from keras_vit.training import Recipe
 from paper.cells import Place
 
 __all__ = [
@@ -139,4 +140,4 @@ def config_value(place: Place, config: str, field: str) -> float | str:
 
 @functools.cache
 def _recipe(path):
-    return parse(Recipe, ["--config", path], "")
+    return parse(SweepRecipe, ["--config", path], "")

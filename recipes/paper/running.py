@@ -6,7 +6,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 
-from vtab import Vtab
+from masked_patch.config import MaskedPatchRecipe
+from sweep import SweepRecipe
+from vtab.config import Vtab
 
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import cached_path
@@ -32,9 +34,9 @@ __all__ = [
 # What each recipe reads its command line into.
 RECORDS: dict[str, type] = {
     "pretrain": Recipe,
-    "masked_patch": Recipe,
+    "masked_patch": MaskedPatchRecipe,
     "finetune": Recipe,
-    "sweep": Recipe,
+    "sweep": SweepRecipe,
     "evaluate": Evaluation,
     "few_shot": FewShot,
     "vtab": Vtab,

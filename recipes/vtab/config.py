@@ -1,4 +1,4 @@
-"""Everything that defines a run of VTAB-1k, as a typed record.
+"""Options of a run of VTAB-1k, and the recipe of each task.
 
 A field's docstring is its text in `python recipes/vtab.py --help`.
 """
@@ -8,8 +8,10 @@ import itertools
 import pathlib
 from typing import NamedTuple
 
+from sweep import SweepConfig
+
 from keras_vit.data.vtab_table import GROUPS, TASKS
-from keras_vit.runs.smoke import DATA, SUFFIX, smoke
+from keras_vit.runs.smoke import DATA, smoke, smoke_dir
 from keras_vit.training.config import (
     AugmentationConfig,
     DataConfig,
@@ -17,18 +19,12 @@ from keras_vit.training.config import (
     OptimizerConfig,
     PreprocessingConfig,
     Recipe,
-    SweepConfig,
     TrainingConfig,
 )
 
-__all__ = [
-    "STAND_INS",
-    "Setting",
-    "Vtab",
-    "smoke_vtab",
-]
+__all__ = ["STAND_INS", "Setting", "Vtab", "smoke_vtab"]
 
-# What a trial is trained on in place of each group: nothing is downloaded.
+# Data of a trial in place of each group: nothing is downloaded.
 FRACTALS = "fractals/num_classes=4,images_per_class=12,seed="
 STAND_INS = {
     "natural": DATA,
@@ -47,15 +43,19 @@ SHARED = (
 
 
 class Setting(NamedTuple):
-    """What a sweep chooses: the same for all tasks.
+    """What a sweep chooses, the same for all tasks.
 
     Args:
-        learning_rate: float.
-        steps: int, length of the training; None for that of epochs.
+        learning_rate: of the training.
+        steps: its length; None for that of training.epochs.
     """
 
     learning_rate: float
     steps: int | None
+
+    def is_of(self, row: dict) -> bool:
+        """Whether a row of sweep.csv has this setting."""
+        return (row["learning_rate"], row["steps"]) == self
 
     @property
     def folder(self) -> str:
@@ -75,21 +75,15 @@ class Vtab:
         ['dtd', 'camelyon', 'eurosat', 'resisc45', 'retinopathy']
     """
 
-    data: DataConfig = dataclasses.field(default_factory=DataConfig)
+    data: DataConfig = DataConfig()
     """Where the data is; its name and its splits are those of each task."""
 
-    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
-    preprocessing: PreprocessingConfig = dataclasses.field(
-        default_factory=PreprocessingConfig
-    )
-    augmentation: AugmentationConfig = dataclasses.field(
-        default_factory=AugmentationConfig
-    )
-    optimizer: OptimizerConfig = dataclasses.field(
-        default_factory=OptimizerConfig
-    )
-    training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
-    sweep: SweepConfig = dataclasses.field(default_factory=SweepConfig)
+    model: ModelConfig = ModelConfig()
+    preprocessing: PreprocessingConfig = PreprocessingConfig()
+    augmentation: AugmentationConfig = AugmentationConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    training: TrainingConfig = TrainingConfig()
+    sweep: SweepConfig = SweepConfig()
 
     tasks: tuple[str, ...] = ()
     """Tasks, or groups of tasks ("natural", "specialized", "structured"), to
@@ -101,14 +95,14 @@ class Vtab:
     paper did with two of both; none trains for training.steps."""
 
     distribution: str = "auto"
-    """Where it computes, as in the other recipes."""
+    """Devices to use, as in the other recipes."""
 
     seed: int = 0
     """Seed of the new classification layer, the order of the images and their
     augmentation."""
 
     run_dir: str = "runs/vtab"
-    """Folder that the results are written to, a folder a task."""
+    """Folder for the results, with a folder per task."""
 
     smoke: bool = False
     """Whether to try the recipe out: two steps of a tiny model of the same
@@ -126,7 +120,7 @@ class Vtab:
             min(self.schedules) < 1 or self.training.steps is None
         ):
             raise ValueError(
-                "schedules are numbers of steps above 0, beside "
+                "schedules must be numbers of steps above 0, and need "
                 "training.steps, which the warm-up is for. Received: "
                 f"schedules={self.schedules}, training.steps="
                 f"{self.training.steps}."
@@ -142,7 +136,7 @@ class Vtab:
         ]
 
     def settings(self) -> list[Setting]:
-        """What a sweep compares; the one setting where there is no sweep."""
+        """What a sweep compares; the only setting where there is no sweep."""
         rates = self.sweep.learning_rates
         if len(rates) < 2:
             rates = (self.optimizer.learning_rate,)
@@ -150,28 +144,12 @@ class Vtab:
         return list(itertools.starmap(Setting, itertools.product(rates, steps)))
 
     def final(self, task: str, setting: Setting) -> Recipe:
-        """The recipe of a result: a task's 1000 images, then its test images.
-
-        Args:
-            task: name of a task.
-            setting: a `Setting`.
-
-        Returns:
-            A `Recipe`.
-        """
+        """The recipe of a result: 1000 training images, all test images."""
         splits = {"train_split": "train800val200", "validation_split": None}
         return self._recipe(task, setting, splits, pathlib.Path(task))
 
     def trial(self, task: str, setting: Setting) -> Recipe:
-        """The recipe of a choice: 800 images, and 200 to choose on.
-
-        Args:
-            task: name of a task.
-            setting: a `Setting`.
-
-        Returns:
-            A `Recipe`.
-        """
+        """The recipe of a choice: 800 images, and 200 to choose on."""
         splits = {"train_split": "train800", "validation_split": "val200"}
         folder = pathlib.Path("sweep", setting.folder, task)
         return self._recipe(task, setting, splits, folder)
@@ -180,41 +158,29 @@ class Vtab:
         splits = {"name": f"vtab/{task}", "test_split": "test", **splits}
         shared = {name: getattr(self, name) for name in SHARED}
         recipe = Recipe(**shared, data=dataclasses.replace(self.data, **splits))
+        warmup, steps = recipe.optimizer.warmup_steps, recipe.training.steps
+        training = dataclasses.replace(recipe.training, steps=setting.steps)
         if self.smoke:
             stand_in = STAND_INS[TASKS[task].group]
             recipe = dataclasses.replace(smoke(recipe), data=stand_in)
+            warmup, training = recipe.optimizer.warmup_steps, recipe.training
+        elif warmup is not None and setting.steps and steps:
+            # The same share of the training.
+            warmup = warmup * setting.steps // steps
         return dataclasses.replace(
             recipe,
-            optimizer=self._optimizer(recipe.optimizer, setting),
-            training=self._training(recipe.training, setting),
+            optimizer=dataclasses.replace(
+                recipe.optimizer,
+                learning_rate=setting.learning_rate,
+                warmup_steps=warmup,
+            ),
+            training=training,
             run_dir=str(pathlib.Path(self.run_dir, folder)),
         )
 
-    def _optimizer(self, optimizer, setting):
-        """With a warm-up that is the same share of the training."""
-        warmup, steps = optimizer.warmup_steps, self.training.steps
-        if warmup is not None and setting.steps and steps and not self.smoke:
-            warmup = warmup * setting.steps // steps
-        return dataclasses.replace(
-            optimizer,
-            learning_rate=setting.learning_rate,
-            warmup_steps=warmup,
-        )
-
-    def _training(self, training, setting):
-        if self.smoke:
-            return training
-        return dataclasses.replace(training, steps=setting.steps)
-
 
 def smoke_vtab(vtab: Vtab) -> Vtab:
-    """Makes a trial of a run, on one task of each group that it asks for.
-
-    Args:
-        vtab: a `Vtab`.
-
-    Returns:
-        A `Vtab`; that of a trial is itself.
+    """A trial of a run, on the first of its tasks of each group.
 
     Example:
         >>> smoke_vtab(Vtab(tasks=("structured",))).tasks
@@ -224,6 +190,6 @@ def smoke_vtab(vtab: Vtab) -> Vtab:
     return dataclasses.replace(
         vtab,
         tasks=tuple(reversed(first.values())),
-        run_dir=vtab.run_dir.removesuffix(SUFFIX) + SUFFIX,
+        run_dir=smoke_dir(vtab.run_dir),
         smoke=True,
     )

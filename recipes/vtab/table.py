@@ -1,6 +1,6 @@
 """The table of VTAB-1k: measured accuracies beside the paper's Table 9.
 
-A row is a dictionary with a key a column. The mean of a group is that of the
+A row is a dictionary with a key per column. The mean of a group is that of the
 tasks that were measured, and the paper's mean beside it is of the same tasks.
 """
 
@@ -9,14 +9,18 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from keras_vit.analysis.plots import new_figure
 from keras_vit.data.vtab_table import GROUPS, PAPER, TASKS
 from keras_vit.files import replacing, write_csv
+from keras_vit.runs.reporting import save_figure
+from keras_vit.tables import markdown_table
 
 __all__ = [
     "NO_RESULT",
+    "PAPER_MODELS",
     "group_means",
     "markdown",
-    "paper_model",
+    "plot",
     "table",
     "write_report",
 ]
@@ -24,25 +28,22 @@ __all__ = [
 NO_RESULT = "not asked for"
 ALL = "all"
 TRIAL = "a trial and no result of VTAB"
-# The public weights that the paper has a row for: model and weights.
-PAPER_WEIGHTS = {("ViT_L16", "imagenet21k"): "ViT-L/16 I21k"}
-
-
-def paper_model(name: str | None, weights: str | None) -> str | None:
-    """The row of the paper's Table 9 that a model is.
-
-    Args:
-        name: an application, such as "ViT_L16", or None.
-        weights: name of its weights, or None.
-
-    Returns:
-        A key of `PAPER`; None where the paper has no such model.
-
-    Example:
-        >>> paper_model("ViT_L16", "imagenet21k")
-        'ViT-L/16 I21k'
-    """
-    return PAPER_WEIGHTS.get((name or "", weights or ""))
+NUMBERS = ("images", "accuracy", "difference", *PAPER)
+# The row of the paper for the model and weights that are public.
+PAPER_MODELS = {("ViT_L16", "imagenet21k"): "ViT-L/16 I21k"}
+COLOURS = {
+    "natural": "#D55E00",
+    "specialized": "#009E73",
+    "structured": "#0072B2",
+    "all": "#444444",
+}
+MARKERS = dict(zip(PAPER, ("^", "s", "D"), strict=True))
+SLICES = (
+    "The slices are those of google-research/task_adaptation (d7630d3); where "
+    "the data of tensorflow-datasets has another version than it asks for, the "
+    "note says so. The columns of ViT-H/14 and ViT-L/16 are Table 9 of "
+    "arXiv:2010.11929, their means those of the same tasks."
+)
 
 
 def table(
@@ -52,18 +53,18 @@ def table(
     model: str | None = None,
     stand_ins: Mapping[str, str] | None = None,
 ) -> list[dict]:
-    """A row for each of the 19 tasks, then one for each mean.
+    """Returns a row for each of the 19 tasks, then one for each mean.
 
     Args:
         results: task to its result, with top1 and num_examples.
         missing: task to the reason why it has no result.
         model: key of `PAPER` of the model that was measured, or None.
-        stand_ins: group to what its task was measured on instead, in a trial.
+        stand_ins: group to the data that replaces its task in a trial.
 
     Returns:
-        A list of dictionaries of group, task, data, images, accuracy in per
-        cent, an accuracy for each model of the paper, difference from its
-        `model`, and note.
+        Dictionaries of group, task, data, images, accuracy in per cent, an
+        accuracy for each model of the paper, difference from its `model`, and
+        note.
 
     Example:
         >>> rows = table({"dtd": {"top1": 0.5, "num_examples": 1880}}, {})
@@ -75,8 +76,8 @@ def table(
         _row(index, task, results, missing, stand_ins)
         for index, task in enumerate(TASKS)
     ]
-    of = TRIAL if stand_ins else "of the tasks that were measured"
-    rows += [_mean(rows, group, of) for group in (*GROUPS, ALL)]
+    note = TRIAL if stand_ins else "of the tasks that were measured"
+    rows += [_mean(rows, group, note) for group in (*GROUPS, ALL)]
     for row in rows:
         if model and not stand_ins and row["accuracy"] is not None:
             row["difference"] = row["accuracy"] - row[model]
@@ -126,13 +127,10 @@ def _average(rows, column):
 
 
 def group_means(rows: list[dict]) -> dict[str, float | None]:
-    """The measured means out of the rows of a table.
-
-    Args:
-        rows: what `table` returns.
+    """Extracts the measured means from the rows of a table.
 
     Returns:
-        Group, or "all", to the mean accuracy in per cent; None of a group
+        Group, or "all", to the mean accuracy in per cent; None for a group
         that is not complete.
 
     Example:
@@ -146,84 +144,38 @@ def group_means(rows: list[dict]) -> dict[str, float | None]:
     }
 
 
-DOTS_PER_INCH = 150
-COLOURS = {
-    "natural": "#D55E00",
-    "specialized": "#009E73",
-    "structured": "#0072B2",
-    "all": "#444444",
-}
-MARKERS = dict(zip(PAPER, ("^", "s", "D"), strict=True))
-SLICES = (
-    "The slices are those of google-research/task_adaptation (d7630d3); where "
-    "the data of tensorflow-datasets is of another version than it asks for, "
-    "the note says so. The columns of ViT-H/14 and ViT-L/16 are Table 9 of "
-    "arXiv:2010.11929, their means those of the same tasks."
-)
-
-
 def write_report(folder: pathlib.Path, rows: list[dict], title: str) -> None:
-    """Writes the three files.
+    """Writes vtab.csv, vtab.md and vtab.png.
 
     Args:
         folder: where to.
         rows: what `table` returns.
         title: what was measured, one line.
-
-    Example:
-        >>> write_report(folder, table(results, missing), "ViT_L16")
     """
     write_csv(folder / "vtab.csv", rows)
     with replacing(folder / "vtab.md") as path:
         path.write_text(markdown(rows, title), encoding="utf-8")
-    with replacing(folder / "vtab.png") as path:
-        plot(rows, title).savefig(path, dpi=DOTS_PER_INCH)
+    save_figure(plot(rows, title), folder / "vtab.png")
 
 
 def markdown(rows: list[dict], title: str) -> str:
-    """The table for people.
-
-    Args:
-        rows: what `table` returns.
-        title: what was measured, one line.
-
-    Returns:
-        str.
+    """Formats the table for people.
 
     Example:
         >>> markdown(table({}, {}), "ViT_L16").splitlines()[0]
         '# VTAB-1k: ViT_L16'
     """
-    columns = list(rows[0])
-    rule = ["--:" if _is_number(name) else "---" for name in columns]
-    lines = [columns, rule, *(map(_cell, row.values()) for row in rows)]
-    body = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    cells = [
+        [f"{x:.1f}" if isinstance(x, float) else x for x in row.values()]
+        for row in rows
+    ]
+    body = "\n".join(markdown_table(list(rows[0]), cells, NUMBERS))
     return f"# VTAB-1k: {title}\n\n{body}\n\n{SLICES}\n"
 
 
-def _is_number(column):
-    return column in ("images", "accuracy", "difference", *PAPER)
-
-
-def _cell(value):
-    if isinstance(value, float):
-        return f"{value:.1f}"
-    return "" if value is None else str(value).replace("|", "\\|")
-
-
 def plot(rows: list[dict], title: str):
-    """Each task and mean: a bar for what was measured, the paper's as marks.
-
-    Args:
-        rows: what `table` returns.
-        title: what was measured, one line.
-
-    Returns:
-        matplotlib Figure.
-    """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.6), layout="constrained")
+    """Draws a bar for each task and mean, and the paper's as marks."""
+    figure = new_figure(10, 4.6)
     axis = figure.subplots()
     places = range(len(rows))
     axis.bar(

@@ -1,5 +1,6 @@
 import csv
 import json
+import re
 
 import keras
 import numpy as np
@@ -206,6 +207,66 @@ def test_help_says_what_the_fields_mean(capsys):
     assert "--training.epochs" in text
     assert "Highest learning rate" in text
     assert "Largest random shift along each axis" in text
+
+
+GROUPS = (
+    *("data", "model", "model.variant", "preprocessing", "augmentation"),
+    *("optimizer", "training"),
+)
+
+
+def help_of(name, capsys):
+    with pytest.raises(SystemExit) as ended:
+        script(name).main(["--help"])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def options_of(text):
+    """The option on each line that begins with one."""
+    return re.findall(r"^  --([\w.]+)", text, re.MULTILINE)
+
+
+def test_help_groups_the_options_and_has_none_of_another_recipe(capsys):
+    text = help_of("finetune", capsys)
+    titles = re.findall(r"^([\w.]+): \w", text, re.MULTILINE)
+    assert tuple(title for title in titles if title != "usage") == GROUPS
+    owners = {name.rpartition(".")[0] for name in options_of(text)}
+    assert owners == {"", *GROUPS}
+    rest = text[text.index("--training.best_metric") :]
+    fields = ["distribution", "seed", "run_dir", "overwrite", "smoke"]
+    assert options_of(rest) == fields
+
+
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        ("sweep", "sweep"),
+        ("masked_patch", "masked_patch"),
+        ("noisy_student", "noisy_student"),
+    ],
+)
+def test_a_recipe_adds_its_own_options(name, group, capsys):
+    own = set(options_of(help_of(name, capsys)))
+    shared = set(options_of(help_of("finetune", capsys)))
+    assert shared < own
+    assert {field.partition(".")[0] for field in own - shared} == {group}
+    # What a field means is its docstring in the recipe's own module.
+    assert "Learning rates to choose from" in help_of("sweep", capsys)
+
+
+def test_options_of_another_recipe_are_refused_and_skipped_in_files(
+    tmp_path, capsys
+):
+    line = refusal(capsys, "--sweep.learning_rates", "[0.1]")
+    assert "--sweep.learning_rates" in line
+    path = tmp_path / "a.yaml"
+    path.write_text("seed: 3\nsweep: {learning_rates: [1e-2]}")
+    assert parse(Recipe, ["--config", str(path)], "").seed == 3
+    path.write_text("sweep: {learning_rates: [0.1]}")
+    assert parse(Recipe, ["--config", str(path)], "") == Recipe()
+    path.write_text("sweep: {learning_rates: [0.1]}\nseeds: 3")
+    assert "Did you mean --seed?" in refusal(capsys, "--config", path)
 
 
 def test_interrupted_run_says_where_its_files_are(

@@ -6,15 +6,14 @@ import json
 
 import numpy as np
 import pytest
-from masked_patch.pictures import painted, seen
-from PIL import Image
-from recipe_scripts import CONFIGS, TINY, script
-
-from keras_vit.training.masked_patch.batches import (
+from masked_patch.completions import painted, seen
+from masked_patch.corruption import (
     colour_classes,
     patch_colours,
     patch_pixels,
 )
+from PIL import Image
+from recipe_scripts import CONFIGS, TINY, script
 
 GRID = (2, 3)
 PICTURES = np.random.default_rng(0).uniform(0, 255, (2, 8, 12, 3))

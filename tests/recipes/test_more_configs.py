@@ -1,5 +1,6 @@
 """Configs beside the tables of the papers say what is known of them."""
 
+from masked_patch.config import MaskedPatchRecipe
 from papers_table import ADAM
 from recipe_scripts import check, config
 
@@ -7,7 +8,7 @@ from recipe_scripts import check, config
 def test_masked_patches():
     """Appendix B.1.2 of arXiv:2010.11929."""
     check(
-        config("paper/masked_patch_b16"),
+        config("paper/masked_patch_b16", MaskedPatchRecipe),
         {key: ADAM[key] for key in ADAM if key != "training.label_smoothing"}
         | {
             "model.name": "ViT_B16",

@@ -6,22 +6,23 @@ import keras
 import numpy as np
 import pytest
 from noisy_student.iterations import (
-    chosen,
-    joined,
+    NoisyStudentConfig,
+    NoisyStudentRecipe,
+    join_labelled,
     pseudo_labels,
+    select,
     split_labelled,
 )
 from noisy_student.networks import (
     EFFICIENTNETS,
     efficientnet,
     filters_of,
-    of_network,
+    network_task,
 )
 from PIL import Image
 
 from keras_vit import data
 from keras_vit.training import DataConfig, Recipe
-from keras_vit.training.noisy_student_config import NoisyStudentConfig
 
 SHARES = np.array(
     [
@@ -40,31 +41,31 @@ def config(**fields):
 
 
 def test_soft_labels_are_what_the_teacher_says():
-    rows, labels = chosen(SHARES, config())
+    rows, labels = select(SHARES, config())
     assert rows.tolist() == [0, 1, 2, 3, 4]
     np.testing.assert_array_equal(labels, SHARES)
 
 
 def test_hard_labels_are_its_most_probable_classes():
-    _, labels = chosen(SHARES, config(labels="hard"))
+    _, labels = select(SHARES, config(labels="hard"))
     assert labels.tolist() == np.eye(3)[[0, 0, 1, 0, 0]].tolist()
 
 
 def test_doubtful_images_are_left_out():
-    rows, labels = chosen(SHARES, config(min_confidence=0.65))
+    rows, labels = select(SHARES, config(min_confidence=0.65))
     assert rows.tolist() == [0, 2, 4]
     np.testing.assert_array_equal(labels, SHARES[[0, 2, 4]])
 
 
 def test_classes_get_as_many_images_the_most_confident_first():
-    rows, _ = chosen(SHARES, config(images_per_class=3))
+    rows, _ = select(SHARES, config(images_per_class=3))
     # Of the first class 0.9, 0.8 and 0.6; the only one of the second thrice.
     assert rows.tolist() == [0, 4, 3, 2, 2, 2]
 
 
 def test_a_teacher_that_is_sure_of_nothing_is_told_of():
     with pytest.raises(ValueError, match="most confident answer is 0.900"):
-        chosen(SHARES, config(min_confidence=0.95))
+        select(SHARES, config(min_confidence=0.95))
 
 
 def test_the_teacher_is_asked_for_every_image_in_order():
@@ -107,7 +108,7 @@ def digits(count):
 
 def test_held_back_images_and_labelled_ones_are_all_of_them():
     dataset = digits(40)
-    recipe = Recipe(noisy_student=config(held_back_fraction=0.25))
+    recipe = NoisyStudentRecipe(noisy_student=config(held_back_fraction=0.25))
     labelled, rest = split_labelled(recipe, dataset)
     assert (len(labelled), len(rest)) == (30, 10)
     names = {x.name_of(i) for x in (labelled, rest) for i in range(len(x))}
@@ -128,7 +129,7 @@ def photos(tmp_path):
 
 def test_images_of_a_folder_join_those_in_memory(photos):
     dataset = digits(20)
-    recipe = Recipe(noisy_student=config(unlabelled=str(photos)))
+    recipe = NoisyStudentRecipe(noisy_student=config(unlabelled=str(photos)))
     labelled, rest = split_labelled(recipe, dataset)
     assert len(labelled) == 20
     assert [rest.name_of(i)[-7:] for i in range(3)] == [
@@ -137,7 +138,7 @@ def test_images_of_a_folder_join_those_in_memory(photos):
         "d/e.png",
     ]
     shares = np.full((3, 10), 0.1, "float32")
-    both = joined(labelled, rest, shares)
+    both = join_labelled(labelled, rest, shares)
     stream = data.training_stream(
         both, 10, image_size=4, channels=3, batch_size=23
     )
@@ -153,7 +154,7 @@ def test_images_of_a_folder_join_those_in_memory(photos):
 
 def test_an_empty_folder_is_named(tmp_path):
     dataset = digits(20)
-    recipe = Recipe(noisy_student=config(unlabelled=str(tmp_path)))
+    recipe = NoisyStudentRecipe(noisy_student=config(unlabelled=str(tmp_path)))
     with pytest.raises(ValueError, match="no images in"):
         split_labelled(recipe, dataset)
 
@@ -184,7 +185,7 @@ def test_wrong_settings_are_named(fields, message):
 )
 def test_wrong_networks_are_named(network, message):
     with pytest.raises(ValueError, match=message):
-        of_network(Recipe(), network)
+        network_task(Recipe(), network)
 
 
 def trainable(model):
@@ -222,7 +223,7 @@ def test_filters_of_l2_are_those_published():
 @pytest.mark.slow
 def test_l2_has_480_million_parameters():
     """Table 7 of arXiv:1911.04252."""
-    recipe, task = of_network(
+    recipe, task = network_task(
         Recipe(), {"name": "EfficientNetL2", "image_size": 64}
     )
     with keras.StatelessScope(initialize_variables=False):

@@ -14,6 +14,7 @@ from papers_table import (
     rows,
 )
 from recipe_scripts import CONFIGS, check, config
+from sweep import SweepRecipe
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_large_data_has_the_sigmoid_loss(file):
     ("file", "data", "steps", "rates", "held_out", "warmup"), rows(TABLE_4)
 )
 def test_table_4(file, data, steps, rates, held_out, warmup):
-    recipe = config(f"paper/table4_{file}")
+    recipe = config(f"paper/table4_{file}", SweepRecipe)
     kept = 100 - int(held_out.removesuffix("%"))
     check(
         recipe,
@@ -108,7 +109,7 @@ def test_table_4(file, data, steps, rates, held_out, warmup):
 def test_vtab():
     """Table 4's last row, on the slices of google-research/task_adaptation."""
     check(
-        config("paper/table4_vtab"),
+        config("paper/table4_vtab", SweepRecipe),
         SGD
         | {
             "data.name": "vtab/cifar100",
@@ -167,7 +168,7 @@ def test_augreg(file, data, epochs, augmentation, bias, pooling, hidden):
 )
 def test_augreg_transfer(file, data, steps, warmup, rates, crop):
     check(
-        config(f"augreg/transfer_{file}"),
+        config(f"augreg/transfer_{file}", SweepRecipe),
         SGD
         | {
             "data.name": data,

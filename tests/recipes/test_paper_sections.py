@@ -2,13 +2,13 @@
 
 import shlex
 
+from masked_patch.network import MASKED_PATCH
 from paper import Place, Reproduction, Runner, cells_of
 from paper.running import parsed
 from recipe_scripts import RECIPES
 
 import keras_vit
 from keras_vit.runs.smoke import smoke
-from keras_vit.training.masked_patch.task import MASKED_PATCH
 
 PLACE = Place(str(RECIPES), "runs/reproduce")
 

@@ -3,9 +3,10 @@
 import pathlib
 
 import pytest
-from findings.measuring import measured
+from recipe_scripts import script
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "recipes" / "configs"
+measure = script("small_scale").measure
 SCRATCH = {
     "model.weights": None,
     "model.hidden_dim": 96,
@@ -23,7 +24,7 @@ def test_few_shot_accuracy_is_above_that_of_drawn_weights(tmp_path):
         "model.image_size": 16,
     }
     shipped, scratch = (
-        measured(options | more, seed=0, folder=tmp_path / "x", probe=True)
+        measure(options | more, seed=0, folder=tmp_path / "x", probe=True)
         for more in ({}, SCRATCH)
     )
     assert [row["images a class"] for row in shipped] == [1, 5, 10, 25]

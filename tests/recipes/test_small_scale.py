@@ -8,8 +8,6 @@ import zipfile
 
 import numpy as np
 import pytest
-from findings import summarise, table
-from findings.measuring import few_images, recipes_of
 from recipe_scripts import TINY, script
 
 from keras_vit.data import Examples
@@ -18,6 +16,8 @@ from keras_vit.data.dataset import Dataset
 ROOT = pathlib.Path(__file__).parents[2]
 RESULTS = sorted((ROOT / "docs" / "results" / "small_scale").glob("*.json"))
 small_scale = script("small_scale")
+few_images, recipes_of = small_scale.few_images, small_scale.recipes_of
+summarise, table = small_scale.summarise, small_scale.table
 EXPERIMENTS = small_scale.experiments()
 FRACTALS = "fractals/num_classes=2,images_per_class=40,image_size=16"
 ROWS = [
@@ -154,7 +154,7 @@ def test_an_experiment_trains_what_is_missing_and_nothing_else(
     calls = []
     monkeypatch.setattr(
         small_scale,
-        "measured",
+        "measure",
         lambda options, **_: calls.append(options) or [{"accuracy": 1.0}],
     )
     again = small_scale.run(experiment, path, tmp_path / "runs")

@@ -1,6 +1,7 @@
 import re
 
 import pytest
+from sweep import SweepConfig, SweepRecipe
 
 from keras_vit.runs.script import parse
 from keras_vit.training import (
@@ -9,7 +10,6 @@ from keras_vit.training import (
     Recipe,
     TrainingConfig,
 )
-from keras_vit.training.config import SweepConfig
 
 
 @pytest.mark.parametrize(
@@ -115,6 +115,6 @@ def test_one_source_of_data_replaces_the_other(source):
 def test_lists_and_nulls_are_read():
     arguments = ["--sweep.learning_rates", "[0.01, 0.03]"]
     arguments += ["--optimizer.clip_norm", "null"]
-    recipe = parse(Recipe, arguments, "")
+    recipe = parse(SweepRecipe, arguments, "")
     assert recipe.sweep.learning_rates == (0.01, 0.03)
     assert recipe.optimizer.clip_norm is None

@@ -164,7 +164,7 @@ def test_stages_end_at_checkpoints():
 
 @pytest.mark.parametrize("sizes", [(8, 4), (4, 4), (0, 8)])
 def test_sizes_that_do_not_grow_are_refused(sizes):
-    with pytest.raises(ValueError, match="Images grow: image_sizes"):
+    with pytest.raises(ValueError, match="image_sizes must be ascending"):
         TrainingConfig(image_sizes=sizes)
 
 

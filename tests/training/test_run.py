@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tiny_training as tiny
 import yaml
+from masked_patch.config import MaskedPatchConfig, MaskedPatchRecipe
 from tiny_runs import DATASET, Interrupt, files, recipe, values
 
 from keras_vit.training import resume, run_folder, train
@@ -35,20 +36,34 @@ def test_the_run_folder_holds_the_run(run):
 
 def test_the_config_is_the_recipe(run):
     written = yaml.safe_load((run.folder / "config.yaml").read_text())
-    assert resume.differences(
-        written, dataclasses.asdict(recipe(run.folder))
-    ) == []  # fmt: skip
+    assert resume.differences(written, recipe(run.folder)) == []
     assert written["training"]["batch_size"] == 8
 
 
 def test_a_run_that_did_not_know_an_option_had_its_default(run):
     written = yaml.safe_load((run.folder / "config.yaml").read_text())
-    del written["masked_patch"], written["training"]["image_sizes"]
-    now = dataclasses.asdict(recipe(run.folder))
+    del written["training"]["image_sizes"]
+    assert resume.differences(written, recipe(run.folder)) == []
+    now = MaskedPatchRecipe(**vars(recipe(run.folder)))
     assert resume.differences(written, now) == []
-    now["masked_patch"]["target"] = "pixels"
+    now = dataclasses.replace(now, masked_patch=MaskedPatchConfig("pixels"))
     assert resume.differences(written, now) == [
         "masked_patch.target: was 'mean_colour', now 'pixels'"
+    ]
+
+
+def test_a_run_of_a_version_that_knew_the_options_of_other_recipes(run):
+    """Groups of other recipes are no difference, unknown fields are."""
+    written = yaml.safe_load((run.folder / "config.yaml").read_text())
+    written["sweep"] = {"learning_rates": [], "train_split": None}
+    written["noisy_student"] = {"networks": [{}, {"hidden_dim": 96}]}
+    written["masked_patch"] = {"target": "mean_colour", "mask_rate": 0.8}
+    now = recipe(run.folder)
+    assert resume.differences(written, now) == []
+    assert resume.differences(written, MaskedPatchRecipe(**vars(now))) == []
+    written["training"]["unknown"] = 1
+    assert resume.differences(written, now) == [
+        "training.unknown: was 1, now not there"
     ]
 
 

@@ -1,4 +1,4 @@
-"""What a network for masked patches saw, and what it said, as a picture.
+"""A picture of images, what the network sees of them, and what it predicts.
 
 Axes: M images, H and W height and width, C channels, R and G rows and columns
 of the grid, N = R * G patches, S cells along a side of a patch.
@@ -7,32 +7,24 @@ of the grid, N = R * G patches, S cells along a side of a patch.
 import numpy as np
 
 from keras_vit.analysis.plots import as_pictures, mosaic, new_figure
-from keras_vit.files import replacing
-from keras_vit.runs.reporting import batches_of
-from keras_vit.training import Recipe, Run
-from keras_vit.training.masked_patch.batches import LEVELS
-from keras_vit.training.masked_patch.config import CELLS
-from keras_vit.training.masked_patch.task import masked_batches
+from keras_vit.runs.reporting import batches_of, save_figure
+from keras_vit.training import Run
+from masked_patch.config import CELLS, MaskedPatchRecipe
+from masked_patch.corruption import LEVELS
+from masked_patch.network import masked_batches
 
-__all__ = ["write_masked_patches"]
+__all__ = ["painted", "seen", "write_masked_patches"]
 
 NUM_IMAGES = 8
-DOTS_PER_INCH = 150
 COLUMNS = ("image", "masked", "predicted")
 GREY = 0.5
 
 
-def write_masked_patches(run: Run, recipe: Recipe) -> None:
-    """Draws images, what is left of them, and what the network makes of it.
+def write_masked_patches(run: Run, recipe: MaskedPatchRecipe) -> None:
+    """Draws masked_patch.png: images, their masked version, the prediction.
 
-    Writes masked_patch.png. Patches whose embedding was replaced by the
-    [mask] embedding are grey, those with the embedding of another patch show
-    that one; of the hidden patches, what the network says is painted over
-    them.
-
-    Args:
-        run: a `Run` of masked patches.
-        recipe: its `Recipe`.
+    Patches with the [mask] embedding are grey; patches with the embedding of
+    another patch show that patch. The prediction covers the hidden patches.
 
     Example:
         >>> write_masked_patches(train(recipe, task=MASKED_PATCH), recipe)
@@ -41,27 +33,24 @@ def write_masked_patches(run: Run, recipe: Recipe) -> None:
     inputs = {"image": images.astype("float32"), "source": source}
     answers = run.network.predict(inputs, batch_size=NUM_IMAGES, verbose=0)
     grid, target = run.model.config.grid, recipe.masked_patch.target
-    said = painted(answers, grid, images.shape[1:], target)
+    predicted = painted(answers, grid, images.shape[1:], target)
     pictures = images / 255
-    shown = np.repeat(_shown(hidden, grid, images.shape), images.shape[-1], -1)
     columns = [
         pictures,
         seen(pictures, source, grid),
-        np.where(shown, said, pictures),
+        np.where(_as_pixels(hidden, grid, images.shape), predicted, pictures),
     ]
     tiles = np.stack([as_pictures(2 * x - 1) for x in columns], axis=1)
-    rows = len(images)
-    figure = new_figure(1.2 * len(COLUMNS), 1.2 * rows)
+    figure = new_figure(1.2 * len(COLUMNS), 1.2 * len(images))
     axis = figure.subplots()
     mosaic(axis, tiles)
     axis.set_xticks(range(len(COLUMNS)), COLUMNS)
     axis.set_yticks([])
-    with replacing(run.folder / "masked_patch.png") as path:
-        figure.savefig(path, dpi=DOTS_PER_INCH)
+    save_figure(figure, run.folder / "masked_patch.png")
 
 
 def _sample(run, recipe):
-    """Images (M, H, W, C), and what is hidden of them (M, N) twice."""
+    """Images (M, H, W, C), and the source and the hidden of them (M, N)."""
     part = "validation" if run.dataset.validation else "train"
     size = recipe.training.micro_batch_size
     hiding = masked_batches(recipe, run.model, batch_size=size)
@@ -78,9 +67,14 @@ def _sample(run, recipe):
     return images[rows], source[rows], hidden[rows]
 
 
-def seen(pictures, source, grid):
-    """Pictures whose patches are what the network gets in their places."""
-    patches = _cut(pictures, grid)  # (M, N, ..., C)
+def seen(pictures, source, grid: tuple):
+    """Pictures with each patch replaced as its embedding is."""
+    images, height, width, channels = pictures.shape
+    rows, columns = grid
+    pixels = pictures.reshape(
+        images, rows, height // rows, columns, width // columns, channels
+    )
+    patches = pixels.swapaxes(2, 3).reshape(images, rows * columns, -1)
     taken = np.take_along_axis(
         patches, np.maximum(source, 0)[..., None], axis=1
     )
@@ -88,8 +82,8 @@ def seen(pictures, source, grid):
     return _joined(taken, grid, pictures.shape[1:])
 
 
-def painted(answers, grid, shape, target: str) -> np.ndarray:
-    """Answers of the network as pictures.
+def painted(answers, grid: tuple, shape: tuple, target: str) -> np.ndarray:
+    """Predictions of the network as pictures.
 
     Args:
         answers: float array, see `masked_network`.
@@ -116,25 +110,15 @@ def painted(answers, grid, shape, target: str) -> np.ndarray:
     return _joined(patches.reshape(*classes.shape[:2], -1), grid, shape)
 
 
-def _shown(hidden, grid, shape):
+def _as_pixels(hidden, grid, shape):
     """Hidden patches (M, N) as pixels (M, H, W, 1)."""
     height, width = shape[1] // grid[0], shape[2] // grid[1]
     cells = hidden.reshape(-1, *grid)
     return cells.repeat(height, axis=1).repeat(width, axis=2)[..., None]
 
 
-def _cut(pictures, grid):
-    """Pictures (M, H, W, C) as patches (M, N, pixels of a patch)."""
-    images, height, width, channels = pictures.shape
-    rows, columns = grid
-    pixels = pictures.reshape(
-        images, rows, height // rows, columns, width // columns, channels
-    )
-    return pixels.swapaxes(2, 3).reshape(images, rows * columns, -1)
-
-
 def _joined(patches, grid, shape):
-    """The other way round."""
+    """Patches (M, N, pixels of a patch) as pictures (M, H, W, C)."""
     height, width, channels = shape
     rows, columns = grid
     pixels = patches.reshape(

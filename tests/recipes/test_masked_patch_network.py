@@ -4,15 +4,13 @@ import keras
 import numpy as np
 import pytest
 import tiny_training as tiny
-
-from keras_vit.training import Recipe
-from keras_vit.training.masked_patch.batches import MaskedBatches
-from keras_vit.training.masked_patch.config import MaskedPatchConfig
-from keras_vit.training.masked_patch.network import (
+from masked_patch.config import MaskedPatchConfig, MaskedPatchRecipe
+from masked_patch.corruption import MaskedBatches
+from masked_patch.network import (
+    MASKED_PATCH,
     CorruptPatches,
     masked_network,
 )
-from keras_vit.training.masked_patch.task import MASKED_PATCH
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 1), "uint8")
 
@@ -74,7 +72,7 @@ def test_the_loss_is_the_mean_over_hidden_patches(target):
     shape = (*answers.shape, 8) if target == "mean_colour" else answers.shape
     said = random.normal(size=shape).astype("float32")
     loss = MASKED_PATCH.make_loss(
-        Recipe(masked_patch=MaskedPatchConfig(target))
+        MaskedPatchRecipe(masked_patch=MaskedPatchConfig(target))
     )
     if target == "pixels":
         expected = np.square(said - answers)[hidden].mean()
@@ -101,7 +99,8 @@ def test_accuracy_is_of_the_colours_of_hidden_patches():
         for part in batches.training(0, (IMAGES, None))
     )
     said = np.random.default_rng(5).normal(size=(*answers.shape, 8))
-    (metric,) = MASKED_PATCH.make_metrics(Recipe(masked_patch=config))
+    recipe = MaskedPatchRecipe(masked_patch=config)
+    (metric,) = MASKED_PATCH.make_metrics(recipe)
     metric.update_state(answers, said.astype("float32"), weights)
     right = (said.argmax(axis=-1) == answers)[weights[..., 0] > 0]
     assert 0 < right.mean() < 1

@@ -6,12 +6,12 @@ import keras
 import numpy as np
 import pytest
 import tiny_training as tiny
+from masked_patch.config import MaskedPatchConfig, MaskedPatchRecipe
+from masked_patch.network import MASKED_PATCH
 from tiny_runs import DATASET, Interrupt, recipe, values
 
 from keras_vit import data
 from keras_vit.training import ModelConfig, build, inputs, train
-from keras_vit.training.masked_patch.config import MaskedPatchConfig
-from keras_vit.training.masked_patch.task import MASKED_PATCH
 
 COLOURS = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), "uint8")
 COLOUR_DATASET = dataclasses.replace(
@@ -23,7 +23,9 @@ COLOUR_DATASET = dataclasses.replace(
 
 def masked(run_dir, *, target="mean_colour", **options):
     made = recipe(run_dir, **options)
-    return dataclasses.replace(made, masked_patch=MaskedPatchConfig(target))
+    return MaskedPatchRecipe(
+        **vars(made), masked_patch=MaskedPatchConfig(target)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,8 @@ import keras
 import numpy as np
 import pytest
 import tiny_training as tiny
-
-from keras_vit import data
-from keras_vit.data import Share
-from keras_vit.training.masked_patch.batches import (
+from masked_patch.config import MaskedPatchConfig
+from masked_patch.corruption import (
     MaskedBatches,
     MaskedStream,
     colour_classes,
@@ -15,7 +13,9 @@ from keras_vit.training.masked_patch.batches import (
     patch_colours,
     patch_pixels,
 )
-from keras_vit.training.masked_patch.config import MaskedPatchConfig
+
+from keras_vit import data
+from keras_vit.data import Share
 
 PAPER = MaskedPatchConfig()
 IMAGES = np.random.default_rng(0).uniform(0, 255, (3, 8, 12, 3))

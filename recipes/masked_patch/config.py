@@ -1,30 +1,35 @@
-"""What is hidden from the model, and what it is to say of it."""
+"""Options of masked patch prediction.
+
+A field's docstring is its text in `python recipes/masked_patch.py --help`.
+"""
 
 import dataclasses
 
 from keras_vit.checks import check_choice
+from keras_vit.training import Recipe
 
-__all__ = ["CELLS", "MaskedPatchConfig"]
+__all__ = ["CELLS", "MaskedPatchConfig", "MaskedPatchRecipe"]
 
-# Target to the rows and columns that a patch is downsized to.
+# Target to the rows and columns of the grid that a patch is downsized to.
 CELLS = {"mean_colour": 1, "downsized": 4, "pixels": None}
 
 
 @dataclasses.dataclass(frozen=True)
 class MaskedPatchConfig:
-    """What recipes/masked_patch.py hides; the other recipes do not read it.
+    """Which patches are hidden, and what the model predicts of them.
 
     The defaults are those of "An Image Is Worth 16x16 Words"
     (arXiv:2010.11929), appendix B.1.2.
     """
 
     target: str = "mean_colour"
-    """What is said of a hidden patch: its "mean_colour" in 3 bits a channel,
-    512 classes (8 of grey images); such colours of the patch "downsized" to
-    4x4, 16 at once; or all its "pixels", by their squared error."""
+    """What the model predicts of a hidden patch: its "mean_colour" in 3 bits
+    per channel, 512 classes (8 for grey images); such colours of the patch
+    "downsized" to 4x4, 16 at once; or all its "pixels", with their squared
+    error as the loss."""
 
     corruption_rate: float = 0.5
-    """Share of the patches of an image that is hidden."""
+    """Share of the patches of an image that are hidden."""
 
     mask_rate: float = 0.8
     """Share of the hidden patches whose embedding is replaced by a learned
@@ -32,7 +37,7 @@ class MaskedPatchConfig:
 
     random_rate: float = 0.1
     """Share of the hidden patches whose embedding is replaced by that of
-    another patch of the image; the rest stays as it is."""
+    another patch of the image; the rest keep theirs."""
 
     def __post_init__(self):
         check_choice("target", self.target, CELLS)
@@ -48,3 +53,10 @@ class MaskedPatchConfig:
                 f"1 at most. Received: mask_rate={self.mask_rate!r}, "
                 f"random_rate={self.random_rate!r}."
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedPatchRecipe(Recipe):
+    """The whole run: the same recipe on the same machine, the same result."""
+
+    masked_patch: MaskedPatchConfig = MaskedPatchConfig()

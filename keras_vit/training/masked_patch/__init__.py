@@ -1,1 +1,0 @@
-"""Masked patch prediction: self-supervision of a Vision Transformer."""

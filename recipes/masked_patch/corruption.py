@@ -1,0 +1,236 @@
+"""Batches of masked patches: which are hidden, and the answers about them.
+
+Axes: B images of a batch, H and W height and width, C channels, R and G rows
+and columns of the grid of patches, N = R * G patches, S cells along a side
+that a patch is downsized to, M answers per patch.
+"""
+
+import dataclasses
+
+from keras_vit.data import FitStream, Share
+from keras_vit.data.seeds import key, uniform
+from masked_patch.config import CELLS, MaskedPatchConfig
+
+__all__ = [
+    "LEVELS",
+    "MaskedBatches",
+    "MaskedStream",
+    "check_grid",
+    "colour_classes",
+    "corruption",
+    "num_hidden",
+    "patch_colours",
+    "patch_pixels",
+]
+
+LEVELS = 8  # 3 bits
+LEVEL = 256 // LEVELS
+# In place of the epoch in a key: the patches hidden in training and those in
+# evaluation, which are the same each time.
+TRAINING, EVALUATION = 0, 1
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedBatches:
+    """Turns images into the inputs, answers and weights of the network.
+
+    Args:
+        config: a `MaskedPatchConfig`.
+        grid: (rows, columns) of the patches.
+        seed: non-negative int, of the run.
+        batch_size: images in a whole batch.
+        share: the `Share` of it that this process reads.
+
+    Example:
+        >>> batches.enumerate(step).map(MaskedBatches(
+        ...     config, (14, 14), seed=0, batch_size=64).training)
+    """
+
+    config: MaskedPatchConfig
+    grid: tuple
+    seed: int
+    batch_size: int
+    share: Share = Share()
+
+    def training(self, step, batch):
+        """Batch number `step` of the training."""
+        return self._masked(TRAINING, step, batch[0])
+
+    def evaluation(self, number, batch):
+        """Batch of an evaluation, (images, labels, weights (B,))."""
+        images, _, weights = batch
+        inputs, answers, hidden = self._masked(EVALUATION, number, images)
+        return inputs, answers, hidden * weights[:, None, None]
+
+    def _masked(self, part, number, images):
+        """Inputs, answers (B, N, M), and weights (B, N, 1) of mean 1."""
+        import tensorflow as tf
+
+        patches = self.grid[0] * self.grid[1]
+        drawn = uniform(
+            (self.batch_size, patches, 3),
+            key("corruption", self.seed, part, number),
+        )
+        drawn = tf.gather(drawn, self.share.rows(self.batch_size))
+        source, hidden = corruption(drawn, self.config)
+        cells = CELLS[self.config.target]
+        if cells is None:
+            answers = patch_pixels(images, self.grid)
+        else:
+            answers = colour_classes(patch_colours(images, self.grid, cells))
+        weight = patches / num_hidden(patches, self.config)
+        weights = weight * tf.cast(hidden, tf.float32)[..., None]  # (B, N, 1)
+        return {"image": images, "source": source}, answers, weights
+
+
+class MaskedStream:
+    """The training batches of masked patches, from any step on.
+
+    Args:
+        stream: the `TrainingStream` of the images.
+        batches: the `MaskedBatches` to make of them.
+
+    Raises:
+        ValueError: for a `FitStream`, whose batches are no tf.data.
+    """
+
+    def __init__(self, stream, batches: MaskedBatches):
+        if isinstance(stream, FitStream):
+            raise ValueError(
+                "Masked patches are drawn where tf.data reads the images. "
+                "Received: a dataset whose train is a FitStream. Give the "
+                "images as keras_vit.data.Examples, or --data."
+            )
+        self.stream = stream
+        self.batches = batches
+        self.steps_per_epoch = stream.steps_per_epoch
+
+    def from_step(self, step: int):
+        """See `TrainingStream.from_step`; the step and the seed alone decide
+        which patches are hidden."""
+        import tensorflow as tf
+
+        steps = tf.data.Dataset.range(step, tf.int64.max)
+        images = self.stream.from_step(step)
+        return tf.data.Dataset.zip((steps, images)).map(
+            self.batches.training,
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=True,
+        )
+
+    def names_of(self, step: int) -> list[str]:
+        """See `TrainingStream.names_of`."""
+        return self.stream.names_of(step)
+
+
+def corruption(draws, config: MaskedPatchConfig):
+    """Draws which patches are hidden, and what replaces their embeddings.
+
+    Args:
+        draws: float32 tensor (B, N, 3) of numbers in [0, 1).
+        config: a `MaskedPatchConfig`.
+
+    Returns:
+        Two tensors of shape (B, N): source, int32, the number of the patch
+        of the same image whose embedding each patch gets, or -1 for the
+        [mask] embedding; and hidden, bool, the patches to predict, the same
+        number in each image.
+    """
+    import tensorflow as tf
+
+    patches = draws.shape[1]
+    places = tf.argsort(tf.argsort(draws[..., 0], stable=True), stable=True)
+    hidden = places < num_hidden(patches, config)  # (B, N)
+    own = tf.range(patches)[None]  # (1, N)
+    shift = 1 + tf.cast(draws[..., 2] * (patches - 1), tf.int32)
+    other = (own + tf.minimum(shift, patches - 1)) % patches  # never itself
+    kind = draws[..., 1]
+    replaced = tf.where(
+        kind < config.mask_rate + config.random_rate, other, own
+    )
+    replaced = tf.where(kind < config.mask_rate, -1, replaced)
+    return tf.where(hidden, replaced, own), hidden
+
+
+def num_hidden(patches: int, config: MaskedPatchConfig) -> int:
+    """Number of hidden patches of each image, at least one."""
+    return max(1, round(config.corruption_rate * patches))
+
+
+def patch_colours(images, grid: tuple, cells: int):
+    """Mean colours of the patches, or of equal cells of each patch.
+
+    Args:
+        images: tensor (B, H, W, C).
+        grid: (rows, columns) of the patches.
+        cells: S, rows and columns of cells in a patch.
+
+    Returns:
+        float32 tensor (B, N, S * S, C); the cells go row by row.
+    """
+    import tensorflow as tf
+
+    rows, columns = grid
+    height, width, channels = images.shape[1:]
+    images = tf.cast(images, tf.float32)
+    shape = [
+        *(-1, rows, cells, height // (rows * cells)),
+        *(columns, cells, width // (columns * cells), channels),
+    ]
+    means = tf.reduce_mean(tf.reshape(images, shape), (3, 6))  # (B,R,S,G,S,C)
+    means = tf.transpose(means, [0, 1, 3, 2, 4, 5])  # (B, R, G, S, S, C)
+    return tf.reshape(
+        means, [-1, rows * columns, cells**2, channels]
+    )  # (B, N, S * S, C)
+
+
+def colour_classes(colours):
+    """Classes of colours in 3 bits per channel.
+
+    Args:
+        colours: float32 tensor (..., C) in [0, 255].
+
+    Returns:
+        int32 tensor (...): for red, green and blue 64 r + 8 g + b with levels
+        from 0 to 7; for grey the level.
+    """
+    import tensorflow as tf
+
+    levels = tf.clip_by_value(
+        tf.cast(colours // LEVEL, tf.int32), 0, LEVELS - 1
+    )
+    digits = [LEVELS**place for place in range(colours.shape[-1])][::-1]
+    return tf.reduce_sum(levels * tf.constant(digits), axis=-1)
+
+
+def patch_pixels(images, grid: tuple):
+    """All pixels of each patch in [-1, 1], as the model gets them."""
+    import tensorflow as tf
+
+    rows, columns = grid
+    height, width, channels = images.shape[1:]
+    size = height // rows, width // columns
+    pixels = tf.cast(images, tf.float32) / 127.5 - 1
+    pixels = tf.reshape(pixels, [-1, rows, size[0], columns, size[1], channels])
+    pixels = tf.transpose(pixels, [0, 1, 3, 2, 4, 5])  # (B, R, G, ..., C)
+    answers = size[0] * size[1] * channels
+    return tf.reshape(pixels, [-1, rows * columns, answers])  # (B, N, M)
+
+
+def check_grid(image_size: tuple, grid: tuple, target: str) -> None:
+    """Raises a ValueError unless the patches have whole cells, and others."""
+    if grid[0] * grid[1] < 2:
+        raise ValueError(
+            "There is nothing to tell a hidden patch from. Received: images "
+            f"of {image_size} pixels that are one patch. Lower "
+            "model.patch_size."
+        )
+    cells = CELLS[target] or 1
+    for size, patches in zip(image_size, grid, strict=True):
+        if size % (patches * cells):
+            raise ValueError(
+                f"Patches must be a multiple of {cells} pixels high and wide "
+                f"for masked_patch.target={target!r}. Received: images of "
+                f"{image_size} pixels in {grid} patches. Choose another "
+                "model.patch_size, model.image_size or target."
+            )

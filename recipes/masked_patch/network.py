@@ -1,0 +1,254 @@
+"""A Vision Transformer that predicts hidden patches, as a task of `train`.
+
+Appendix B.1.2 of "An Image Is Worth 16x16 Words" (arXiv:2010.11929).
+
+Axes: B images, N patches, P prefix tokens, T = P + N tokens, D hidden
+dimension, M answers per patch, K colours.
+"""
+
+import dataclasses
+import math
+
+import keras
+from keras import ops
+
+from keras_vit.data import Share
+from keras_vit.layers.configured_layer import ConfiguredLayer
+from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.training import build, inputs
+from keras_vit.training.model_config import config_of
+from keras_vit.training.task import Task
+from masked_patch.config import CELLS, MaskedPatchRecipe
+from masked_patch.corruption import (
+    LEVELS,
+    MaskedBatches,
+    MaskedStream,
+    check_grid,
+)
+
+__all__ = [
+    "MASKED_PATCH",
+    "CorruptPatches",
+    "headless",
+    "masked_batches",
+    "masked_network",
+]
+
+# The model is built for one class, and its head removed.
+NO_CLASS = ("",)
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class CorruptPatches(ConfiguredLayer):
+    """Replaces embeddings of patches by a learned one, or by one another.
+
+    Appendix B.1.2 of "An Image Is Worth 16x16 Words" (arXiv:2010.11929), after
+    BERT's [mask] token.
+
+    Input shape:
+        Embeddings (B, N, D), and source (B, N), the number of the patch whose
+        embedding each one gets, or -1 for the learned one.
+
+    Output shape:
+        (B, N, D).
+
+    Example:
+
+    >>> embeddings = keras.random.normal((1, 4, 8))
+    >>> CorruptPatches()(embeddings, [[0, -1, 3, 3]]).shape
+    (1, 4, 8)
+    """
+
+    def build(self, embeddings_shape, source_shape=None):
+        self.mask = self.add_weight(
+            name="mask",
+            shape=(1, 1, embeddings_shape[-1]),
+            initializer=keras.initializers.RandomNormal(stddev=0.02),
+        )
+
+    def call(self, embeddings, source):
+        source = ops.expand_dims(source, -1)  # (B, N, 1)
+        taken = ops.take_along_axis(
+            embeddings, ops.maximum(source, 0), axis=1
+        )  # (B, N, D)
+        mask = ops.cast(self.mask, taken.dtype)
+        return ops.where(source < 0, mask, taken)
+
+    def compute_output_shape(self, embeddings_shape, source_shape=None):
+        return embeddings_shape
+
+
+def masked_network(model: VisionTransformer, target: str) -> keras.Model:
+    """Builds the network that predicts hidden patches from a model's layers.
+
+    Args:
+        model: a `VisionTransformer`, whose layers the network shares, except
+            those that pool its tokens.
+        target: see `MaskedPatchConfig`.
+
+    Returns:
+        A Keras model from a dictionary of "image" (B, H, W, C) and "source",
+        int32 (B, N), to logits of colours (B, N, M, K), or with "pixels" to
+        values (B, N, M).
+
+    Example:
+        >>> network = masked_network(model, "mean_colour")
+        >>> network({"image": images, "source": source}).shape
+        (64, 196, 1, 512)
+    """
+    config = model.config
+    patches = math.prod(config.grid)
+    source = keras.Input((patches,), dtype="int32", name="source")
+    corrupt = CorruptPatches(dtype=model.dtype_policy, name="corrupt_patches")
+    x = corrupt(model.get_layer("patch_embed").output, source)  # (B, N, D)
+    names = [layer.name for layer in model.layers]
+    last = max(i for i, name in enumerate(names) if name.startswith("block_"))
+    for layer in model.layers[names.index("patch_embed") + 1 : last + 1]:
+        x = layer(x)  # (B, T, D)
+    x = model.get_layer("encoder_norm")(x)
+    x = x[:, config.num_prefix_tokens :]  # (B, N, D)
+    cells = CELLS[target]
+    if cells is None:
+        pixels = math.prod(config.image_size) // patches
+        shape = (pixels * config.channels,)  # M
+    else:
+        shape = (cells**2, LEVELS**config.channels)  # M, K
+    # In float32 under mixed precision, as a classification layer.
+    x = keras.layers.Dense(
+        math.prod(shape),
+        kernel_initializer="zeros",
+        dtype="float32",
+        name="answers",
+    )(x)
+    x = keras.layers.Reshape((patches, *shape), dtype="float32")(x)
+    inputs = {"image": model.input, "source": source}
+    return keras.Model(inputs, x, name="masked")
+
+
+def headless(model: VisionTransformer) -> VisionTransformer:
+    """Copies a Vision Transformer without its classification layer.
+
+    Example:
+        >>> headless(keras_vit.ViT_B16(weights=None)).output_shape
+        (None, 768)
+    """
+    config = dataclasses.replace(
+        model.config, num_classes=0, representation_dim=0
+    )
+    known = {weight.path: weight for weight in model.weights}
+    result = VisionTransformer(
+        config, name=model.name, dtype=model.dtype_policy
+    )
+    for weight in result.weights:
+        weight.assign(known[weight.path])
+    return result
+
+
+class ColourAccuracy(keras.metrics.SparseCategoricalAccuracy):
+    """Share of the hidden colours that are predicted correctly."""
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        if sample_weight is not None:
+            # Whole numbers: 5 of 10 are 0.5 and not 0.49999997.
+            sample_weight = keras.ops.cast(sample_weight > 0, "float32")
+        super().update_state(y_true, y_pred, sample_weight)
+
+
+def masked_batches(
+    recipe: MaskedPatchRecipe,
+    model: VisionTransformer,
+    *,
+    batch_size: int,
+    share: Share | None = None,
+) -> MaskedBatches:
+    """The `MaskedBatches` of a recipe, for whole batches or a share."""
+    return MaskedBatches(
+        recipe.masked_patch,
+        model.config.grid,
+        recipe.seed,
+        batch_size,
+        share or Share(),
+    )
+
+
+def _make_model(recipe, class_names):
+    del class_names
+    _check(recipe)
+    if recipe.model.weights is None:
+        # Before the memory for a large model is taken.
+        _check_model(recipe, config_of(recipe.model, len(NO_CLASS)))
+    model = build.make_model(recipe, NO_CLASS)
+    _check_model(recipe, model.config)
+    return headless(model)
+
+
+def _check(recipe):
+    if recipe.training.trainable != "all":
+        raise ValueError(
+            "The head is new for each target, so the model must learn with "
+            f"it. Received: training.trainable={recipe.training.trainable!r}. "
+            'Set it to "all".'
+        )
+    metric = recipe.training.best_metric
+    if recipe.masked_patch.target == "pixels" and metric == "val_accuracy":
+        raise ValueError(
+            "The squared error of pixels has no accuracy. Received: training."
+            f"best_metric={metric!r}. Set it to val_loss."
+        )
+
+
+def _check_model(recipe, config):
+    if type(config) is not ViTConfig:
+        raise ValueError(
+            "Masked patches need a plain Vision Transformer. Received: a "
+            f"{type(config).__name__.removesuffix('Config')}. Choose another "
+            "--model.name, --model.weights or no variant."
+        )
+    check_grid(config.image_size, config.grid, recipe.masked_patch.target)
+
+
+def _make_stream(recipe, dataset, model, share=None):
+    batches = masked_batches(
+        recipe, model, batch_size=recipe.training.batch_size, share=share
+    )
+    stream = inputs.make_stream(recipe, dataset, model, share)
+    return MaskedStream(stream, batches)
+
+
+def _make_validation(recipe, dataset, model, share=None):
+    found = inputs.make_validation(recipe, dataset, model, share)
+    if found is None:
+        return None
+    share = share or Share()
+    batches = masked_batches(
+        recipe,
+        model,
+        batch_size=recipe.training.micro_batch_size,
+        share=Share(share.index, share.count),
+    )
+    return found.enumerate().map(batches.evaluation)
+
+
+def _make_loss(recipe):
+    if recipe.masked_patch.target == "pixels":
+        return keras.losses.MeanSquaredError()
+    return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def _make_metrics(recipe):
+    if recipe.masked_patch.target == "pixels":
+        return []
+    return [ColourAccuracy("accuracy")]
+
+
+MASKED_PATCH = Task(
+    make_model=_make_model,
+    make_network=lambda recipe, model: masked_network(
+        model, recipe.masked_patch.target
+    ),
+    make_stream=_make_stream,
+    make_validation=_make_validation,
+    make_loss=_make_loss,
+    make_metrics=_make_metrics,
+    names_classes=False,
+)
