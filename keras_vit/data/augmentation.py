@@ -58,10 +58,7 @@ def _random_flip(image, key):
 
 
 def _random_affine(image, config: AugmentationConfig, key):
-    """Shifts, rotates and zooms about the middle, and fills up with black.
-
-    Bilinear.
-    """
+    """Shifts, rotates and zooms bilinearly about the middle; black outside."""
     import tensorflow as tf
 
     down, right, angle, zoom = tf.unstack(2 * uniform((4,), key) - 1)
