@@ -1,7 +1,12 @@
 """Weights from and to files of every known format."""
 
-from keras_vit.checkpoints.info import Info, check_weights, read_info
-from keras_vit.checkpoints.loading import load_checkpoint, load_weights
+from keras_vit.checkpoints.loading import (
+    Info,
+    check_weights,
+    load_checkpoint,
+    load_weights,
+    read_info,
+)
 from keras_vit.checkpoints.matching import LoadReport
 from keras_vit.checkpoints.saving import save_checkpoint
 

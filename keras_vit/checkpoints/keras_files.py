@@ -288,17 +288,15 @@ def _check_sizes(source) -> None:
     )
     lengths = dict(zip(("rows", "columns"), grid or (), strict=False))
     tables = [
-        name
+        tensor.shape[0] != lengths[name.rpartition("/")[2]]
         for name, tensor in tensors.items()
-        if name.startswith("position_embedding")
-        and lengths.get(name.rpartition("/")[2], tensor.shape[0])
-        != tensor.shape[0]
+        if re.fullmatch(r"position_embedding(_\d+)?/(rows|columns)", name)
     ]
     units = found.fields.get("resnet_units")
     room = sum(math.prod(x.shape) for x in tensors.values()) + ALLOWANCE
     positions = math.prod(grid or ()) * config.get("hidden_dim", 0)
     if (
-        tables
+        any(tables)
         or (found.grid, units) != (grid, config.get("resnet_units"))
         or positions > room
     ):

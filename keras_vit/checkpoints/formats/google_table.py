@@ -39,6 +39,17 @@ def block(norm, attention_name, norm_1, mlp):
     }
 
 
+def mixing(kind):
+    """Rows of the "token" or the "channel" MLP of a block of MLP-Mixer."""
+    ours = f"block_{{i}}/{kind}_mixing"
+    theirs = f"MixerBlock_{{i}}/{kind}_mixing"
+    options = {"kernel": "matrix", "bias": "vector"}
+    return {
+        **flax_dense(f"{ours}/dense", f"{theirs}/Dense_0", **options),
+        **flax_dense(f"{ours}/dense_1", f"{theirs}/Dense_1", **options),
+    }
+
+
 RESNET = {
     "root_conv/kernel": ("conv_root/kernel", "same"),
     **flax_norm("root_norm", "gn_root", "vector_4d"),
@@ -118,31 +129,9 @@ PREFIX_WITHOUT_POSITION = {
 MIXER = {
     **flax_dense("patch_embed/projection", "stem"),
     **flax_norm("block_{i}/token_norm", "MixerBlock_{i}/LayerNorm_0"),
-    **flax_dense(
-        "block_{i}/token_mixing/dense",
-        "MixerBlock_{i}/token_mixing/Dense_0",
-        "matrix",
-        "vector",
-    ),
-    **flax_dense(
-        "block_{i}/token_mixing/dense_1",
-        "MixerBlock_{i}/token_mixing/Dense_1",
-        "matrix",
-        "vector",
-    ),
+    **mixing("token"),
     **flax_norm("block_{i}/channel_norm", "MixerBlock_{i}/LayerNorm_1"),
-    **flax_dense(
-        "block_{i}/channel_mixing/dense",
-        "MixerBlock_{i}/channel_mixing/Dense_0",
-        "matrix",
-        "vector",
-    ),
-    **flax_dense(
-        "block_{i}/channel_mixing/dense_1",
-        "MixerBlock_{i}/channel_mixing/Dense_1",
-        "matrix",
-        "vector",
-    ),
+    **mixing("channel"),
     **flax_norm("encoder_norm", "pre_head_layer_norm"),
     **flax_dense("predictions", "head"),
 }

@@ -29,16 +29,346 @@ size follows from there being one of each. Licences are those of the
 repositories that publish the files.
 """
 
+import dataclasses
 import difflib
 import re
 
-from keras_vit.checkpoints.public.catalog_table import (
-    RECOMMENDED,
-    WITHOUT_WEIGHTS,
-)
-from keras_vit.checkpoints.public.published import ENTRIES, Entry, augreg_entry
+from keras_vit.checkpoints.public import catalog_table as table
 
-__all__ = ["entries", "find"]
+__all__ = ["ENTRIES", "Entry", "Preprocessing", "entries", "find"]
+
+HUB = "https://huggingface.co"
+
+
+@dataclasses.dataclass(frozen=True)
+class Preprocessing:
+    """How the published accuracy of a file was measured.
+
+    Attributes:
+        resize: str, "squash" to image_size x image_size whatever the aspect
+            ratio was, or "shorter_side" to image_size / crop_fraction and then
+            the central crop.
+        interpolation: str, "bilinear", "bicubic" or "area".
+        antialias: bool.
+        crop_fraction: float, of the resized image.
+        value_range: (float, float), what [0, 255] becomes.
+
+    Example:
+        >>> Preprocessing("squash", "bilinear").describe(384)
+        'resize to 384x384 (bilinear), [0, 255] to [-1, 1]'
+    """
+
+    resize: str
+    interpolation: str
+    antialias: bool = False
+    crop_fraction: float = 1.0
+    value_range: tuple[float, float] = (-1.0, 1.0)
+
+    def describe(self, image_size: int | None) -> str:
+        """One line for a person; image_size is None where any will do."""
+        how = self.interpolation + (", antialiased" if self.antialias else "")
+        low, high = self.value_range
+        scaling = f"[0, 255] to [{low:g}, {high:g}]"
+        if image_size is None:
+            return f"any size ({how}), {scaling}"
+        if self.resize == "squash":
+            return f"resize to {image_size}x{image_size} ({how}), {scaling}"
+        shorter = int(image_size / self.crop_fraction)
+        crop = f"central {image_size}x{image_size}"
+        return f"shorter side to {shorter} ({how}), {crop}, {scaling}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One public file, or one repository with a config and its tensors.
+
+    Attributes:
+        model: str, the application, such as "ViT_B16".
+        name: str, what `weights=` takes.
+        url: str, https address of the file, or of the repository's page.
+        classes: int, of the classification layer in the file, 0 for none.
+        labels: str, order of the classes: "imagenet", "imagenet21k", or None.
+        image_size: int, pixels, or None where there is no one size (BiT).
+        preprocessing: Preprocessing of the published accuracy.
+        top1: float, published accuracy on ImageNet in per cent, or None.
+        top1_source: str, who published it.
+        licence: str, SPDX.
+        num_bytes: int, exact size, or None.
+        mebibytes: float, size as printed by the publisher, or None.
+        sha256: str, 64 hexadecimal digits, or None.
+        head_is_zero: bool, the classification layer was set to zero before
+            publication, so that its logits tell nothing.
+        same_weights_as: str, name of the original file of these weights.
+        address_verified: bool, False where the address follows a documented
+            rule but nobody was seen to load it.
+        aliases: tuple of str, other names.
+
+    Example:
+        >>> catalog.find("ViT_B16", "imagenet").top1
+        85.49
+    """
+
+    model: str
+    name: str
+    url: str
+    classes: int
+    labels: str | None
+    image_size: int | None
+    preprocessing: Preprocessing
+    top1: float | None = None
+    top1_source: str | None = None
+    licence: str = "Apache-2.0"
+    num_bytes: int | None = None
+    mebibytes: float | None = None
+    sha256: str | None = None
+    head_is_zero: bool = False
+    same_weights_as: str | None = None
+    address_verified: bool = True
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Name that tells the model too, such as "ViT_B16/imagenet21k"."""
+        return self.name if self.is_repository else f"{self.model}/{self.name}"
+
+    @property
+    def is_repository(self) -> bool:
+        """Whether `url` is a repository on huggingface.co."""
+        return self.url.startswith(HUB)
+
+    @property
+    def file_name(self) -> str:
+        """Name in the cache: unlike the files' own, no two are the same."""
+        return f"{self.model}_{self.name.replace('/', '_')}.npz"
+
+    @property
+    def approximate_mebibytes(self) -> float | None:
+        """Size in MiB, from `num_bytes` where it is known."""
+        if self.num_bytes is None:
+            return self.mebibytes
+        return self.num_bytes / 2**20
+
+
+def _model_of(timm_name: str) -> str:
+    """The application: "vit_base_patch16_224.orig_in21k" is ViT_B16."""
+    architecture = timm_name.split(".")[0]
+    return table.TIMM_MODELS[re.sub(r"_(224|384)$", "", architecture)]
+
+
+def _data_of(timm_name: str) -> str | None:
+    """Data of the classes; timm ships the original 21k files without head."""
+    if timm_name.endswith("orig_in21k"):
+        return None
+    return "imagenet21k" if timm_name.endswith("_in21k") else "imagenet2012"
+
+
+def _image_size_of(timm_name: str) -> int:
+    """Pixels that timm evaluates at: BiT fine-tuned at more than it says."""
+    if re.match(r"resnetv2.*goog_in21k_ft_in1k$", timm_name):
+        return 480 if "152x4" in timm_name else 448
+    return 384 if "_384" in timm_name else 224
+
+
+def _preprocessing_of(timm_name: str) -> Preprocessing:
+    """transforms_imagenet_eval of timm: PIL, shorter side, central crop."""
+    small_crop = 0.9 if timm_name.startswith("vit_") else 0.875
+    crop = small_crop if _image_size_of(timm_name) == 224 else 1.0
+    bilinear = re.match(r"resnetv2.*goog_in21k", timm_name)
+    interpolation = "bilinear" if bilinear else "bicubic"
+    return Preprocessing("shorter_side", interpolation, True, crop)
+
+
+STORAGE = "https://storage.googleapis.com"
+
+# Data of the classes: the fields of Entry.
+CLASSES = {
+    "imagenet21k": {"classes": 21843, "labels": "imagenet21k"},
+    "imagenet2012": {"classes": 1000, "labels": "imagenet"},
+    None: {"classes": 0, "labels": None},
+}
+
+# vit_jax/input_pipeline.py: tf.image.resize, the aspect ratio is not kept.
+SQUASH = Preprocessing("squash", "bilinear")
+# image_processing_vit.py of transformers: the same through PIL.
+SQUASH_PIL = Preprocessing("squash", "bilinear", antialias=True)
+# big_vision's resize_small(256)|central_crop(224).
+BIG_VISION = Preprocessing("shorter_side", "area", crop_fraction=0.875)
+
+AUGREG_FILE = re.compile(
+    r"(?:.*augreg/)?(?P<file>"
+    rf"(?P<model>{'|'.join(table.AUGREG_MODELS)})"
+    r"-(?P<data>i1k-300ep|i21k-300ep|i21k-30ep)-lr_0\.001"
+    r"-aug_(?:none|light0|light1|medium1|medium2|strong1|strong2)"
+    r"-wd_0\.(?:03|1)-do_0\.[01]-sd_0\.[01]"
+    rf"(?:--(?P<task>{'|'.join(table.TASKS)})"
+    r"-steps_(?:20k|10k|2k|0k)-lr_0\.(?:03|01|003|001)"
+    r"-res_(?P<image_size>224|384))?"
+    r")(?:\.npz)?"
+)
+
+
+def _augreg_fields(file_name):
+    match = AUGREG_FILE.fullmatch(file_name)
+    if match is None:
+        return {}
+    upstream = "imagenet2012" if "i1k" in match["data"] else "imagenet21k"
+    task = match["task"] or upstream
+    return {
+        "model": table.AUGREG_MODELS[match["model"]],
+        "url": _storage(f"vit_models/augreg/{match['file']}.npz"),
+        "image_size": int(match["image_size"] or 224),
+        **(CLASSES.get(task) or {"classes": table.TASKS[task], "labels": None}),
+    }
+
+
+def _augreg():
+    rows = table.TIMM_AUGREG.items()
+    timm_name_of = {file: name for name, (_, file, _) in rows}
+    for file, mebibytes, fine_tuning, top1, source in table.AUGREG.values():
+        tuned = _measured(top1, source)
+        for name, path, fields in (
+            (table.AUGREG_21K, file, {"mebibytes": mebibytes, **_measured()}),
+            (table.AUGREG_FINE_TUNED, file + fine_tuning, tuned),
+        ):
+            timm_name = timm_name_of.pop(path, None)
+            yield Entry(
+                name=name,
+                aliases=(timm_name,) if timm_name else (),
+                **_augreg_fields(path),
+                **fields,
+            )
+    for path, timm_name in timm_name_of.items():
+        name, _, top1 = table.TIMM_AUGREG[timm_name]
+        yield Entry(
+            name=name,
+            aliases=(timm_name,),
+            **_augreg_fields(path),
+            **_measured_by_timm(timm_name, top1),
+        )
+
+
+def _originals():
+    for model, (file, mebibytes) in table.ORIGINAL_21K.items():
+        path = f"vit_models/imagenet21k/{file}.npz"
+        yield _file(
+            model, "imagenet21k", path, mebibytes=mebibytes, head_is_zero=True
+        )
+    for model, file, size, mebibytes, top1, source in table.ORIGINAL_FINE_TUNED:
+        suffix = "_224" if size == 224 else ""
+        yield _file(
+            model,
+            f"imagenet21k_imagenet2012{suffix}",
+            f"vit_models/imagenet21k+imagenet2012/{file}.npz",
+            image_size=size,
+            mebibytes=mebibytes,
+            **(_measured(top1, source) if top1 else {}),
+        )
+
+
+def _others():
+    for model, name, path, mebibytes, verified in table.OTHERS:
+        sizes = {"mebibytes": mebibytes, "address_verified": verified}
+        yield _file(model, name, path, **sizes)
+    for size in table.BIT_SIZES:
+        for name, file in (
+            ("imagenet2012", f"BiT-S-{size}"),
+            ("imagenet21k", f"BiT-M-{size}"),
+            ("imagenet21k_imagenet2012", f"BiT-M-{size}-ILSVRC2012"),
+        ):
+            # Nobody says at which size the BiT-S are best evaluated.
+            size_known = {} if "21k" in name else {"image_size": None}
+            path = f"bit_models/{file}.npz"
+            yield _file(f"BiT_{size}", name, path, **size_known)
+    for epochs, top1 in table.PLAIN_BASELINES.items():
+        yield _file(
+            "ViT_S16",
+            f"big_vision_imagenet2012_{epochs}ep",
+            f"big_vision/vit_s16_i1k_{epochs}ep.npz",
+            **_measured(top1, "arXiv:2205.01580", BIG_VISION),
+        )
+
+
+def _file(model, name, path, **fields):
+    """An Entry of a Google file: what timm measured of it unless `fields` say
+    more, and what is pinned."""
+    data = re.findall("imagenet21k|imagenet2012", name)[-1]
+    num_bytes, sha256 = table.PINNED.get(path, (None, None))
+    timm_name = TIMM_NAMES.get((model, name))
+    measured = {"image_size": 224, **_measured()}
+    if timm_name:
+        measured = {
+            "image_size": _image_size_of(timm_name),
+            "aliases": (timm_name,),
+            **_measured_by_timm(timm_name, table.TIMM[timm_name][1]),
+        }
+    return Entry(
+        model=model,
+        name=name,
+        url=_storage(path),
+        num_bytes=num_bytes,
+        sha256=sha256,
+        **CLASSES[data],
+        **{**measured, **fields},
+    )
+
+
+def _repositories():
+    augreg = table.TIMM_AUGREG.items()
+    rows = {name: (ours, top1) for name, (ours, _, top1) in augreg}
+    for name, (original, top1) in {**rows, **table.TIMM}.items():
+        source = table.TIMM_RESULTS if top1 else None
+        yield Entry(
+            model=_model_of(name),
+            name=f"timm/{name}",
+            url=f"{HUB}/timm/{name}",
+            **CLASSES[_data_of(name)],
+            image_size=_image_size_of(name),
+            **_measured(top1, source, _preprocessing_of(name)),
+            same_weights_as=original,
+        )
+    for name, (model, image_size, data, original) in table.HUGGING_FACE.items():
+        yield Entry(
+            model=model,
+            name=name,
+            url=f"{HUB}/{name}",
+            **CLASSES[data],
+            image_size=image_size,
+            preprocessing=SQUASH_PIL,
+            same_weights_as=original,
+        )
+
+
+def _storage(path):
+    return f"{STORAGE}/{path.replace('+', '%2B')}"
+
+
+def _measured(top1=None, top1_source=None, preprocessing=SQUASH):
+    return {
+        "top1": top1,
+        "top1_source": top1_source,
+        "preprocessing": preprocessing,
+    }
+
+
+def _measured_by_timm(timm_name, top1):
+    if top1 is None:
+        return _measured()
+    rule = _preprocessing_of(timm_name)
+    return _measured(top1, f"{table.TIMM_RESULTS}: {timm_name}", rule)
+
+
+# Model and name of an original file: timm's name of the same weights.
+TIMM_NAMES = {
+    (_model_of(timm_name), name): timm_name
+    for timm_name, (name, _) in table.TIMM.items()
+    if name
+}
+
+ENTRIES = {
+    entry.key: entry
+    for family in (_augreg, _originals, _others, _repositories)
+    for entry in family()
+}
 
 MODELS = tuple(sorted({entry.model for entry in ENTRIES.values()}))
 
@@ -62,7 +392,7 @@ def entries(model: str | None = None) -> list[Entry]:
     """
     if model is None:
         return sorted(ENTRIES.values(), key=lambda entry: entry.model)
-    known = [*MODELS, *WITHOUT_WEIGHTS]
+    known = [*MODELS, *table.WITHOUT_WEIGHTS]
     if model not in known:
         raise ValueError(
             f"There is no model {model!r}.{_nearest(model, known)} "
@@ -89,7 +419,7 @@ def find(model: str | None, weights: str) -> Entry:
         >>> find(None, "google/vit-base-patch16-224").model
         'ViT_B16'
     """
-    known = (model,) if model else (*MODELS, *WITHOUT_WEIGHTS)
+    known = (model,) if model else (*MODELS, *table.WITHOUT_WEIGHTS)
     if weights.partition("/")[0] in known:
         model, _, weights = weights.partition("/")
     candidates = entries(model)
@@ -109,31 +439,33 @@ def _is_called(entry, weights):
     wanted = _normal(weights)
     if wanted in {_normal(name) for name in (entry.name, *entry.aliases)}:
         return True
-    return wanted == "imagenet" and entry == _recommended(entry.model)
-
-
-def _recommended(model):
-    keys = [f"{model}/{name}" for name in RECOMMENDED]
-    return next((ENTRIES[key] for key in keys if key in ENTRIES), None)
+    keys = [f"{entry.model}/{name}" for name in table.RECOMMENDED]
+    recommended = next((key for key in keys if key in ENTRIES), None)
+    return wanted == "imagenet" and entry.key == recommended
 
 
 def _normal(name):
     return re.sub(r"[+-]", "_", name).lower()
 
 
-def _find_augreg(model, weights):
-    entry = augreg_entry(weights)
-    if entry and model not in (None, entry.model):
+def _find_augreg(model, file_name):
+    """The entry of a file of AugReg; None if the name is of another form."""
+    fields = _augreg_fields(file_name)
+    if not fields:
+        return None
+    if model not in (None, fields["model"]):
         raise ValueError(
-            f"{weights!r} is a file of {entry.model}, not of {model}. "
-            f"Build keras_vit.{entry.model}."
+            f"{file_name!r} is a file of {fields['model']}, not of {model}. "
+            f"Build keras_vit.{fields['model']}."
         )
-    return entry
+    known = [entry for entry in ENTRIES.values() if entry.url == fields["url"]]
+    name = fields["url"].rpartition("/")[2].removesuffix(".npz")
+    return known[0] if known else Entry(name=name, **fields, **_measured())
 
 
 def _fail(model, weights, candidates):
     """Raises the error that says what there is instead."""
-    if model in WITHOUT_WEIGHTS:
+    if model in table.WITHOUT_WEIGHTS:
         raise ValueError(
             f"No public weights of {model} are known. Received: "
             f"weights={weights!r}. Pass weights=None for random "
@@ -141,7 +473,13 @@ def _fail(model, weights, candidates):
         )
     text = f"There are no weights {weights!r}{f' of {model}' if model else ''}."
     if _normal(weights) != "imagenet":
-        text += _nearest(weights, _names(candidates, model))
+        names = [
+            name
+            for entry in candidates
+            for name in (entry.name, *entry.aliases)
+        ]
+        keys = [entry.key for entry in candidates]
+        text += _nearest(weights, names if model else keys)
     if re.match(r"(?:Ti|S|B|L|R\w*)_\d+-i", weights):
         text += f" File names of AugReg have the form {AUGREG_FORM}."
     if model is None:
@@ -151,14 +489,6 @@ def _fail(model, weights, candidates):
         for entry in candidates
     )
     raise ValueError(f"{text} There are: {available}.")
-
-
-def _names(candidates, model):
-    if model is None:
-        return [entry.key for entry in candidates]
-    return [
-        name for entry in candidates for name in (entry.name, *entry.aliases)
-    ]
 
 
 def _nearest(name, names):

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.download import Download, is_offline
-from keras_vit.checkpoints.public.published import Entry
 
 __all__ = ["SHIPPED", "cached_path", "resolve", "shipped_path"]
 
@@ -91,7 +90,7 @@ def shipped_path(name: str, model: str | None = None) -> str | None:
     return str(FOLDER / file)
 
 
-def cached_path(entry: Entry) -> Path:
+def cached_path(entry: catalog.Entry) -> Path:
     """Where the file of an entry is on this machine once it was downloaded.
 
     Raises:
