@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from keras_vit.checkpoints.formats.configure import configure
+from keras_vit.checkpoints.formats.recognition import Source
 from keras_vit.checkpoints.loading import kind_of, open_source, split_subtree
 
 __all__ = ["Info", "check_weights", "read_info"]
@@ -93,7 +94,7 @@ def check_weights(weights, model: str | None = None) -> None:
     Raises:
         ValueError: when there is no such file and no such name.
     """
-    if weights is None:
+    if weights is None or isinstance(weights, Source):
         return
     if not isinstance(weights, (str, os.PathLike)):
         raise ValueError(
