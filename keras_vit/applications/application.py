@@ -18,7 +18,7 @@ import keras
 from keras_vit.checkpoints import check_weights, load_checkpoint, load_weights
 from keras_vit.checkpoints.adaptation import adapted_fields
 from keras_vit.checkpoints.formats.configure import configure
-from keras_vit.checkpoints.formats.recognition import Configured
+from keras_vit.checkpoints.formats.recognition import Configured, Source
 from keras_vit.checkpoints.formats.transforms import Facts
 from keras_vit.checkpoints.loading import open_source
 from keras_vit.checkpoints.public.fetch import resolve
@@ -288,9 +288,11 @@ def instantiate(
     if arguments.pooling is not None:
         average = arguments.pooling == "avg"
         options["pooling"] = "mean" if average else arguments.pooling
-    if arguments.weights is None or str(arguments.weights).endswith(".h5"):
+    weights = arguments.weights
+    is_opened = isinstance(weights, Source)
+    if weights is None or not is_opened and str(weights).endswith(".h5"):
         model = _fresh(variant, family, arguments, options)
-        return load_weights(model, arguments.weights)
+        return load_weights(model, weights)
     return _loaded(variant, family, arguments, options)
 
 
@@ -317,7 +319,9 @@ def _fresh(variant, family, arguments, options):
 
 def _loaded(variant, family, arguments, options):
     model_class, sizes, _ = FAMILIES[family]
-    source = open_source(resolve(arguments.weights, variant))
+    source = arguments.weights
+    if not isinstance(source, Source):
+        source = open_source(resolve(source, variant))
     shape = _input_shape(arguments)
     _check_architecture(source, variant, sizes[variant], shape)
     model = load_checkpoint(

@@ -257,7 +257,7 @@ def check_weights(weights, model: str | None = None) -> None:
     Raises:
         ValueError: when there is no such file and no such name.
     """
-    if weights is None:
+    if weights is None or isinstance(weights, Source):
         return
     if not isinstance(weights, (str, os.PathLike)):
         raise ValueError(

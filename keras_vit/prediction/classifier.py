@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from keras_vit import applications, checkpoints
+from keras_vit import applications
+from keras_vit.checkpoints.formats.configure import configure
+from keras_vit.checkpoints.loading import load_checkpoint, open_source
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.data import PreprocessingConfig
@@ -358,17 +360,20 @@ def load_classifier(
     Example:
         >>> classifier = load_classifier("ViT_B16/imagenet")
     """
-    source = os.fspath(source)
-    entry, path = _found(source, image_size)
-    run = _run_config(path)
+    entry, opened = _opened(os.fspath(source), image_size)
+    path = opened.file.path
+    names = class_names_of(path)
+    run = {} if names is None else _run_config(path)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", HEAD_OF_ZEROS)
         try:
-            model = _load(path, entry and entry.model, image_size)
+            model = _load(opened, entry and entry.model, image_size)
         except UserWarning as warning:
             raise ValueError(str(warning)) from None
     classifier = _classifier(
-        model, _class_names(path), _preprocessing(entry, run, image_size)
+        model,
+        names or _labels(path),
+        _preprocessing(entry, run, image_size),
     )
     loss = run.get("training", {}).get("loss", classifier.activation)
     return dataclasses.replace(classifier, activation=loss)
@@ -400,10 +405,10 @@ def load_network(
         86567656
     """
     if source not in applications.__all__ or os.path.exists(source):
-        entry, path = _found(source, image_size)
+        entry, opened = _opened(source, image_size)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", HEAD_OF_ZEROS)
-            return _load(path, entry and entry.model, image_size, precision)
+            return _load(opened, entry and entry.model, image_size, precision)
     size = image_size or 224
     sides = (size, size) if isinstance(size, int) else tuple(size)
     return getattr(applications, source)(
@@ -414,21 +419,21 @@ def load_network(
     )
 
 
-def _found(source, image_size):
-    """The entry of a source in the catalogue, if it has one, and its path."""
+def _opened(source, image_size):
+    """The entry of a source in the catalogue, or None, and its weights."""
     entry = None
     if not os.path.exists(source):
-        with contextlib.suppress(ValueError):  # Resolving it raises the error.
+        with contextlib.suppress(ValueError):  # Opening it raises the error.
             entry = catalog.find(None, source)
     if entry is not None and entry.image_size is None and image_size is None:
         raise ValueError(ANY_SIZE.format(entry.key))
-    return entry, resolve(located(source))
+    return entry, open_source(located(source))
 
 
 def _run_config(path):
-    """config.yaml beside a model that a run wrote; {} of any other."""
+    """config.yaml beside a model, {} where there is none."""
     config = pathlib.Path(path).parent / "config.yaml"
-    if not config.is_file() or class_names_of(path) is None:
+    if not config.is_file():
         return {}
     import yaml
 
@@ -454,10 +459,8 @@ def _preprocessing(entry, run, image_size):
     )
 
 
-def _class_names(path):
-    """The names in a `.keras` file of a run or a config of Hugging Face."""
-    if (names := class_names_of(path)) is not None:
-        return names
+def _labels(path):
+    """The class names in a folder of Hugging Face."""
     config = pathlib.Path(path, "config.json")
     if not config.is_file():
         return None
@@ -484,11 +487,11 @@ def load_model(source: "ModelSource", *, with_head: bool = True) -> keras.Model:
         >>> load_model(ModelSource(weights="runs/quickstart")).output_shape
         (None, 10)
     """
-    path = weights_path(source)
+    opened = open_source(weights_path(source))
     with warnings.catch_warnings():
         if not with_head:
             warnings.filterwarnings("ignore", HEAD_OF_ZEROS)
-        return _load(path, source.name, source.image_size, source.precision)
+        return _load(opened, source.name, source.image_size, source.precision)
 
 
 def weights_path(source: "ModelSource") -> str:
@@ -496,11 +499,11 @@ def weights_path(source: "ModelSource") -> str:
     return resolve(located(str(source.weights)), source.name)
 
 
-def _load(path, name, image_size, precision="float32"):
-    fields = checkpoints.read_info(path).fields
+def _load(opened, name, image_size, precision="float32"):
+    fields = (opened.configured or configure(opened)).fields
     size = image_size or fields["image_size"]
     if size is None or None in np.atleast_1d(size):
-        raise ValueError(ANY_SIZE.format(path))
+        raise ValueError(ANY_SIZE.format(opened.file.path))
     height, width = (size, size) if isinstance(size, int) else size
     options = {
         "input_shape": (height, width, fields["channels"]),
@@ -509,5 +512,5 @@ def _load(path, name, image_size, precision="float32"):
         "dtype": precision,
     }
     if name is None:
-        return checkpoints.load_checkpoint(path, **options)
-    return getattr(applications, name)(weights=path, classes=None, **options)
+        return load_checkpoint(opened, **options)
+    return getattr(applications, name)(weights=opened, classes=None, **options)

@@ -281,7 +281,8 @@ def _from_array(array, channels):
         )
     if 0 in pixels.shape:
         raise ValueError(f"An image of shape {array.shape} has no pixels.")
-    preprocessing.preprocess_input(pixels)  # It refuses what is no pixels.
+    if pixels.dtype != np.uint8:
+        preprocessing.preprocess_input(pixels)  # It refuses what is no pixels.
     pixels = pixels[..., :3]
     if channels == 1 and pixels.shape[2] == 3:
         return (pixels @ LUMA)[..., np.newaxis]

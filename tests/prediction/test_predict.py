@@ -8,8 +8,10 @@ import pytest
 from PIL import Image
 
 import keras_vit
+from keras_vit.checkpoints import loading
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.data import PreprocessingConfig
+from keras_vit.evaluation.config import ModelSource
 from keras_vit.prediction import classifier, load_classifier, load_network
 from keras_vit.training.run_folder import load_model
 
@@ -216,9 +218,9 @@ def test_application_alone_is_a_model_of_random_weights():
 def test_classes_of_a_folder_are_those_of_its_config(tmp_path):
     labels = {"10": "owl", "2": "dog", "0": "cat"}
     (tmp_path / "config.json").write_text(json.dumps({"id2label": labels}))
-    assert classifier._class_names(str(tmp_path)) == ("cat", "dog", "owl")
+    assert classifier._labels(str(tmp_path)) == ("cat", "dog", "owl")
     (tmp_path / "config.json").write_text("{}")
-    assert classifier._class_names(str(tmp_path)) is None
+    assert classifier._labels(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize("load", [load_classifier, load_network])
@@ -226,3 +228,42 @@ def test_weights_for_any_size_need_a_size(load):
     entry = next(x for x in catalog.entries("BiT_R50x1") if not x.image_size)
     with pytest.raises(ValueError, match="--image_size"):
         load(entry.key)
+
+
+@pytest.fixture
+def counts(monkeypatch, make_vit):
+    """How often a file was opened and a model built."""
+    counted = {"opened": 0, "models": 0}
+
+    def counting(holder, name, key):
+        original = getattr(holder, name)
+
+        def call(*args, **kwargs):
+            counted[key] += 1
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(holder, name, call)
+
+    counting(loading, "_opened", "opened")
+    make_vit()  # Keras calls it once more for the first model of a class.
+    counting(keras.Model, "__init__", "models")
+    return counted
+
+
+def test_run_is_opened_once_and_one_model_is_built(run_folder, image, counts):
+    keras_vit.predict(run_folder, image)
+    assert counts == {"opened": 1, "models": 1}
+
+
+def test_weights_of_an_application_are_opened_once(tmp_path, counts):
+    model = keras_vit.ViT_Ti16(weights=None, input_shape=(32, 32, 3), classes=3)
+    head = model.get_layer("predictions")
+    head.kernel.assign(np.ones(head.kernel.shape))
+    path = tmp_path / "tiny.npz"
+    keras_vit.save_checkpoint(model, path, format="google")
+    counts.update(opened=0, models=0)
+    source = ModelSource(str(path), name="ViT_Ti16", image_size=48)
+    loaded = classifier.load_model(source)
+    assert loaded.input_shape == (None, 48, 48, 3)
+    assert loaded.output_shape == (None, 3)
+    assert counts == {"opened": 1, "models": 1}
