@@ -117,9 +117,8 @@ def parse(
     parser.add_argument(
         "--config", action="config", help="YAML file that sets fields."
     )
-    parser.add_class_arguments(record)
+    _add_options(parser, record)
     parser.set_defaults(_defaults(record))
-    _name_groups(parser, record)
     words = sys.argv[1:] if arguments is None else arguments
     words = _without_own_groups(words, record)
     try:
@@ -203,14 +202,19 @@ def _without_own_groups(words, record) -> list[str]:
     return result
 
 
-def _name_groups(parser, record):
-    """Titles the groups by their names; fields without a group go last."""
+def _add_options(parser, record):
+    """Adds the groups of a record by their names, then its other fields."""
+    groups = {
+        field.name: field.type
+        for field in dataclasses.fields(record)
+        if dataclasses.is_dataclass(field.type)
+    }
+    for name, group in groups.items():
+        parser.add_argument(f"--{name}", type=group)
+    parser.add_class_arguments(record, skip=set(groups))
     for name, group in parser.groups.items():
-        if name != record.__name__:
-            group.title = f"{name}: {group.title}"
-    last = parser.groups[record.__name__]
-    last.title = "run"
-    parser._action_groups.sort(key=lambda group: group is last)
+        group.title = f"{name}: {group.title}"
+    parser.groups[record.__name__].title = "run"
 
 
 def _suggestion(message: str, keys: list[str]) -> str:
