@@ -114,9 +114,6 @@ class SelfAttention(ConfiguredLayer):
         query, key, _ = heads_first(self._project(x))
         return softmax_of_heads(query, key)  # (B, H, N, M)
 
-    def compute_output_shape(self, input_shape):
-        return input_shape
-
     def _project(self, x):
         shape = (*ops.shape(x)[:-1], self.num_heads, 3, self.head_dim)
         return ops.reshape(self.qkv(x), shape)  # (B, N, H, 3, d)
@@ -168,26 +165,21 @@ def heads_first(qkv):
 
 
 def softmax_of_heads(query, key):
-    """`softmax_weights` of query (B, H, N, d) and key (B, H, M, d)."""
+    """`softmax(q k^T / sqrt(d))` of (B, H, N, d) and (B, H, M, d)."""
     scale = query.shape[-1] ** -0.5
     keys = ops.transpose(key, (0, 1, 3, 2))  # (B, H, d, M)
-    scores = ops.matmul(query * scale, keys)  # (B, H, N, M)
+    return precise_softmax(ops.matmul(query * scale, keys))  # (B, H, N, M)
+
+
+def precise_softmax(scores):
+    """Softmax over the last axis, computed in float32 at least."""
     precise = keras.backend.result_type(scores.dtype, "float32")
-    return ops.cast(
-        ops.softmax(ops.cast(scores, precise), axis=-1), query.dtype
-    )
+    weights = ops.softmax(ops.cast(scores, precise), axis=-1)
+    return ops.cast(weights, scores.dtype)
 
 
 def softmax_weights(query, key):
-    """`softmax(q k^T / sqrt(d))`, the softmax in float32 at least.
-
-    Args:
-        query: tensor of shape (B, N, H, d).
-        key: tensor of shape (B, M, H, d).
-
-    Returns:
-        Tensor of shape (B, H, N, M) and of the dtype of query.
-    """
+    """`softmax_of_heads` of query (B, N, H, d) and key (B, M, H, d)."""
     query = ops.transpose(query, (0, 2, 1, 3))  # (B, H, N, d)
     return softmax_of_heads(query, ops.transpose(key, (0, 2, 1, 3)))
 
@@ -202,12 +194,6 @@ def projection_initializer(dim: int) -> keras.initializers.Initializer:
 
     The original initialises query, key and value each as a (D, D) matrix;
     Keras would take the fused matrix's own, larger fans.
-
-    Args:
-        dim: int, D.
-
-    Returns:
-        A Keras initializer, uniform within sqrt(6 / (2 D)) of zero.
     """
     limit = (6 / (2 * dim)) ** 0.5
     return keras.initializers.RandomUniform(-limit, limit)

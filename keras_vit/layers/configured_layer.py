@@ -14,8 +14,7 @@ __all__ = ["ConfiguredLayer", "resolved_policy", "serialized_dtype"]
 class ConfiguredLayer(keras.layers.Layer):
     """A Keras layer that keeps each constructor argument under its own name.
 
-    The config is read from those attributes, so that no argument has to be
-    written down a second time in a `get_config`. It also records the dtype
+    Its config is read from those attributes. It also records the dtype
     policies of sub-layers that `quantize` has changed, without which a
     quantised model could be saved but not loaded.
     """
@@ -45,6 +44,9 @@ class ConfiguredLayer(keras.layers.Layer):
         names = cls.argument_names()
         return cls(**{x: fields[x] for x in names if x in fields} | others)
 
+    def compute_output_shape(self, input_shape):
+        return input_shape  # Unless a layer says otherwise.
+
     def get_config(self):
         config = super().get_config()
         for name in self.argument_names():
@@ -53,16 +55,10 @@ class ConfiguredLayer(keras.layers.Layer):
         return config
 
     def dtype_of(self, name: str):
-        """The dtype policy that a sub-layer made in `build` is to have.
+        """The dtype policy for a sub-layer that is made in `build`.
 
         Keras's dense layers, once quantised, save only with a policy of their
         own, not with a map of policies.
-
-        Args:
-            name: str, name of the sub-layer.
-
-        Returns:
-            A dtype policy that is not a map.
         """
         return resolved_policy(self.dtype_policy, f"{self.path}/{name}")
 
@@ -73,13 +69,6 @@ def serialized_dtype(layer: keras.layers.Layer) -> dict:
     Sub-layers inherit the policy of their parent; those that do not (after
     `quantize`, or a float32 head in a mixed-precision model) become entries
     of a `keras.dtype_policies.DTypePolicyMap`, keyed by their path.
-
-    Args:
-        layer: a layer or a model.
-
-    Returns:
-        The config of a `DTypePolicy`, or of a `DTypePolicyMap` where there
-        are exceptions.
     """
     default = resolved_policy(layer.dtype_policy, None)
     exceptions = {}
@@ -93,15 +82,7 @@ def serialized_dtype(layer: keras.layers.Layer) -> dict:
 
 
 def resolved_policy(policy, path: str | None):
-    """The policy for one path, where `policy` may be a map of them.
-
-    Args:
-        policy: a dtype policy of Keras or a map of them.
-        path: str, path of a layer; None for layers that need no building.
-
-    Returns:
-        A dtype policy that is not a map.
-    """
+    """The policy for the path of a layer, where `policy` may be a map."""
     if not isinstance(policy, keras.dtype_policies.DTypePolicyMap):
         return policy
     return policy.default_policy if path is None else policy[path]

@@ -1,15 +1,15 @@
-"""Patch embedding: an image becomes a sequence of tokens.
+"""An image becomes a sequence of tokens that know their place.
 
-Axes: B batch, P prefix tokens, N patch tokens, D hidden dimension.
-
-Axes: B batch, R and C rows and columns of the grid of patches, P prefix
-tokens (such as the class token), T = P + R * C tokens, D hidden dimension.
+Axes: B batch, R and C rows and columns of the grid of patches, N = R * C patch
+tokens, P prefix tokens (such as the class token), T = P + N tokens, D hidden
+dimension.
 """
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.checks import check_choice
 from keras_vit.layers.configured_layer import ConfiguredLayer
 
 __all__ = [
@@ -92,14 +92,7 @@ class PatchEmbed(ConfiguredLayer):
 def check_divisible(
     image_size: tuple, patch_size: tuple, what: str = "Images", unit="pixels"
 ) -> None:
-    """Raises a ValueError unless the patch divides the image.
-
-    Args:
-        image_size: (height, width).
-        patch_size: (height, width) in the same unit.
-        what: str, what is cut, for the message.
-        unit: str, the unit of both, for the message.
-    """
+    """Raises a ValueError unless the patch divides the image."""
     if any(
         size % patch for size, patch in zip(image_size, patch_size, strict=True)
     ):
@@ -212,31 +205,18 @@ class AddPositionEmbedding(ConfiguredLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if kind not in KINDS:
-            raise ValueError(
-                f"Unknown kind of position embedding: {kind!r}. Expected one "
-                f"of {', '.join(map(repr, KINDS))}."
-            )
+        check_choice("kind", kind, KINDS)
         self.grid = tuple(grid)
         self.num_prefix_tokens = num_prefix_tokens
         self.kind = kind
         self.stddev = stddev
 
     def build(self, input_shape):
-        rows, columns = self.grid
-        length = rows * columns + self.num_prefix_tokens
-        if input_shape[1] != length:
-            raise ValueError(
-                f"A grid of {rows}x{columns} patches with "
-                f"{self.num_prefix_tokens} prefix tokens makes {length} "
-                f"tokens, but the sequence has {input_shape[1]}. Received: "
-                f"input_shape={tuple(input_shape)}. Set grid and "
-                "num_prefix_tokens to what the layers before this one make."
-            )
+        check_grid(input_shape, self.grid, self.num_prefix_tokens)
         if self.kind == "learned":
             self.embedding = self.add_weight(
                 name="embedding",
-                shape=(1, length, input_shape[-1]),
+                shape=(1, *input_shape[1:]),
                 initializer=keras.initializers.RandomNormal(stddev=self.stddev),
             )
         else:
@@ -247,8 +227,18 @@ class AddPositionEmbedding(ConfiguredLayer):
     def call(self, x):
         return x + ops.cast(self.embedding, x.dtype)
 
-    def compute_output_shape(self, input_shape):
-        return input_shape
+
+def check_grid(shape, grid, num_prefix_tokens: int = 0, hint: str = "") -> None:
+    """Raises a ValueError unless tokens (B, T, D) are those of a grid."""
+    rows, columns = grid
+    length = rows * columns + num_prefix_tokens
+    if shape[1] != length:
+        raise ValueError(
+            f"A grid of {rows}x{columns} patches with {num_prefix_tokens} "
+            f"prefix tokens makes {length} tokens, but the sequence has "
+            f"{shape[1]}. Received: input_shape={tuple(shape)}. Set grid and "
+            f"num_prefix_tokens to what the layers before this one make.{hint}"
+        )
 
 
 def sine_cosine_table(grid: tuple, hidden_dim: int) -> np.ndarray:
@@ -256,17 +246,8 @@ def sine_cosine_table(grid: tuple, hidden_dim: int) -> np.ndarray:
 
     A quarter of the D features each holds the sine and cosine of the column,
     then of the row, at frequencies from 1 down to 1/10000 in equal ratios
-    (`posemb_sincos_2d` of big_vision, after MoCo v3).
-
-    Args:
-        grid: (rows, columns).
-        hidden_dim: int, D, a multiple of 4 above 4.
-
-    Returns:
-        float32 array of shape (1, rows * columns, D), row by row.
-
-    Raises:
-        ValueError: when D is not a multiple of 4 above 4.
+    (`posemb_sincos_2d` of big_vision, after MoCo v3). Returns a float32 array
+    of shape (1, R * C, D), row by row.
     """
     if hidden_dim % 4 or hidden_dim <= 4:
         raise ValueError(

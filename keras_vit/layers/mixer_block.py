@@ -78,9 +78,6 @@ class MixerBlock(ConfiguredLayer):
         y = self.channel_mixing(self.channel_norm(x))
         return x + self.channel_depth(y, training=training)
 
-    def compute_output_shape(self, input_shape):
-        return input_shape
-
     def _branch(self, name, mlp_dim):
         policy = self.dtype_policy
         norm = TokenNormalization(

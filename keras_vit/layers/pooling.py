@@ -6,6 +6,7 @@ Axes: B batch, T tokens, H heads, d head dimension, D = H * d hidden dimension.
 import keras
 from keras import ops
 
+from keras_vit.checks import check_choice
 from keras_vit.layers.attention import (
     check_heads,
     merge_heads,
@@ -59,11 +60,7 @@ class TokenPooling(ConfiguredLayer):
 
     def __init__(self, pooling="token", *, num_prefix_tokens=0, **kwargs):
         super().__init__(**kwargs)
-        if pooling not in POOLINGS:
-            raise ValueError(
-                f"Unknown pooling: {pooling!r}. Expected one of "
-                f"{', '.join(map(repr, POOLINGS))}."
-            )
+        check_choice("pooling", pooling, POOLINGS)
         self.pooling = pooling
         self.num_prefix_tokens = num_prefix_tokens
 

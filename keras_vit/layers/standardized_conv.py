@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_vit.checks import check_choice
+
 __all__ = ["StandardizedConv2D"]
 
 # (w - mean) / ..., over all axes but the output channels.
@@ -48,11 +50,7 @@ class StandardizedConv2D(keras.layers.Conv2D):
         epsilon=1e-5,
         **kwargs,
     ):
-        if standardization not in STANDARDIZATIONS:
-            raise ValueError(
-                f"Unknown standardization: {standardization!r}. Expected one "
-                f"of {', '.join(map(repr, STANDARDIZATIONS))}."
-            )
+        check_choice("standardization", standardization, STANDARDIZATIONS)
         kwargs["use_bias"] = False
         kwargs["data_format"] = "channels_last"
         kwargs.setdefault("kernel_initializer", "lecun_normal")

@@ -79,9 +79,6 @@ class MLP(ConfiguredLayer):
         x = self.dense_1(x)  # (B, N, D)
         return self.dropout_1(x, training=training)
 
-    def compute_output_shape(self, input_shape):
-        return input_shape
-
     def _dense(self, units, name, activation=None):
         return TokenDense(
             units,
@@ -130,9 +127,6 @@ class LayerScale(ConfiguredLayer):
 
     def call(self, x):
         return x * ops.cast(self.gamma, x.dtype)
-
-    def compute_output_shape(self, input_shape):
-        return input_shape
 
 
 @keras.saving.register_keras_serializable("keras_vit")

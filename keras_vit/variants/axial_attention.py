@@ -6,8 +6,10 @@ Axes: B batch, T tokens, D hidden dimension.
 import keras
 from keras import ops
 
+from keras_vit.checks import check_choice
 from keras_vit.layers import SelfAttention
 from keras_vit.layers.configured_layer import ConfiguredLayer
+from keras_vit.layers.embedding import check_grid
 
 __all__ = ["AxialAttention"]
 
@@ -58,36 +60,22 @@ class AxialAttention(ConfiguredLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if axis not in AXES:
-            raise ValueError(
-                f"Unknown axis: {axis!r}. Expected one of "
-                f"{', '.join(map(repr, AXES))}."
-            )
+        check_choice("axis", axis, AXES)
         self.num_heads = num_heads
         self.grid = tuple(grid)
         self.axis = axis
         self.attention_dropout_rate = attention_dropout_rate
         self.flash_attention = flash_attention
-        self.attention = SelfAttention(
-            num_heads,
-            attention_dropout_rate=attention_dropout_rate,
-            flash_attention=flash_attention,
-            dtype=self.dtype_policy,
-            name="attention",
+        self.attention = SelfAttention.from_fields(
+            vars(self), dtype=self.dtype_policy, name="attention"
         )
 
     def build(self, input_shape):
+        hint = " Leave out the class token: it is in no row."
+        check_grid(input_shape, self.grid, hint=hint)
         rows, columns = self.grid
-        _, length, dim = input_shape
-        if length != rows * columns:
-            raise ValueError(
-                f"A grid of {rows}x{columns} patches has {rows * columns} "
-                f"tokens. Received: input_shape={tuple(input_shape)}. Set "
-                "grid to what the layers before this one make, and leave out "
-                "the class token: it is in no row."
-            )
         along = columns if self.axis == "rows" else rows
-        self.attention.build((None, along, dim))
+        self.attention.build((None, along, input_shape[-1]))
 
     def call(self, x, training=None):
         rows, columns = self.grid
@@ -99,9 +87,6 @@ class AxialAttention(ConfiguredLayer):
             x = ops.swapaxes(x, 1, 2)  # (B, C, R, D)
             x = ops.swapaxes(self._along(x, training), 1, 2)  # (B, R, C, D)
         return ops.reshape(x, (-1, rows * columns, dim))  # (B, T, D)
-
-    def compute_output_shape(self, input_shape):
-        return input_shape
 
     def _along(self, x, training):
         """Attention along the last but one axis."""

@@ -12,6 +12,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers import MLP
+from keras_vit.layers.embedding import check_grid
 from keras_vit.workarounds import backend_is
 
 __all__ = ["LocalMLP"]
@@ -83,18 +84,9 @@ class LocalMLP(MLP):
         )
 
     def build(self, input_shape):
-        rows, columns = self.grid
-        batch, length, _ = input_shape
-        if length != rows * columns + self.num_prefix_tokens:
-            raise ValueError(
-                f"A grid of {rows}x{columns} patches with "
-                f"{self.num_prefix_tokens} prefix tokens makes "
-                f"{rows * columns + self.num_prefix_tokens} tokens. Received: "
-                f"input_shape={tuple(input_shape)}. Set grid and "
-                "num_prefix_tokens to what the layers before this one make."
-            )
+        check_grid(input_shape, self.grid, self.num_prefix_tokens)
         super().build(input_shape)
-        self.convolution.build((batch, rows, columns, self.mlp_dim))
+        self.convolution.build((input_shape[0], *self.grid, self.mlp_dim))
 
     def call(self, x, training=None):
         x = self.dense(x)  # (B, T, M), with its activation

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.configured_layer import ConfiguredLayer
+from keras_vit.layers.embedding import check_grid
 
 __all__ = ["AddPositionEmbedding2D"]
 
@@ -52,17 +53,14 @@ class AddPositionEmbedding2D(ConfiguredLayer):
         self.stddev = stddev
 
     def build(self, input_shape):
+        check_grid(input_shape, self.grid, self.num_prefix_tokens)
         rows, columns = self.grid
-        _, length, dim = input_shape
-        if length != rows * columns + self.num_prefix_tokens or dim % 2:
+        dim = input_shape[-1]
+        if dim % 2:
             raise ValueError(
-                f"A grid of {rows}x{columns} patches with "
-                f"{self.num_prefix_tokens} prefix tokens makes "
-                f"{rows * columns + self.num_prefix_tokens} tokens, and their "
-                "size must be even: half is the column's, half the row's. "
-                f"Received: input_shape={tuple(input_shape)}. Set grid and "
-                "num_prefix_tokens to what the layers before this one make, "
-                "and an even hidden_dim."
+                "Half of a 2-D position embedding is the column's, half the "
+                f"row's. Received: input_shape={tuple(input_shape)}. Choose "
+                "an even hidden_dim."
             )
         self.columns = self._table(columns, dim, "columns")  # (C, D / 2)
         self.rows = self._table(rows, dim, "rows")  # (R, D / 2)
@@ -81,9 +79,6 @@ class AddPositionEmbedding2D(ConfiguredLayer):
         table = ops.reshape(table, (rows * columns, 2 * half))  # (R * C, D)
         prefix = [(self.num_prefix_tokens, 0), (0, 0)]
         return x + ops.cast(ops.pad(table, prefix), x.dtype)  # (B, T, D)
-
-    def compute_output_shape(self, input_shape):
-        return input_shape
 
     def _table(self, length, dim, name):
         return self.add_weight(

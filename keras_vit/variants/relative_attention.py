@@ -7,13 +7,10 @@ dimension, D = H * d hidden dimension, O = 2 * T - 1 offsets.
 import keras
 from keras import ops
 
-from keras_vit.layers.attention import (
-    check_heads,
-    merge_heads,
-    projection_initializer,
-)
+from keras_vit.layers import SelfAttention
+from keras_vit.layers.attention import merge_heads, precise_softmax
 from keras_vit.layers.configured_layer import ConfiguredLayer
-from keras_vit.layers.kernels import TokenDense
+from keras_vit.layers.embedding import check_grid
 
 __all__ = [
     "RelativePositionEmbedding",
@@ -64,19 +61,10 @@ class RelativePositionEmbedding(ConfiguredLayer):
         self.stddev = stddev
 
     def build(self, input_shape):
-        rows, columns = self.grid
-        length = rows * columns + self.num_prefix_tokens
-        if input_shape[1] != length:
-            raise ValueError(
-                f"A grid of {rows}x{columns} patches with "
-                f"{self.num_prefix_tokens} prefix tokens makes {length} "
-                f"tokens. Received: input_shape={tuple(input_shape)}. Set "
-                "grid and num_prefix_tokens to what the layers before this "
-                "one make."
-            )
+        check_grid(input_shape, self.grid, self.num_prefix_tokens)
         self.offsets = self.add_weight(
             name="offsets",
-            shape=(2 * length - 1, input_shape[-1]),
+            shape=self.compute_output_shape(input_shape),
             initializer=keras.initializers.RandomNormal(stddev=self.stddev),
         )
 
@@ -89,7 +77,7 @@ class RelativePositionEmbedding(ConfiguredLayer):
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class RelativeSelfAttention(ConfiguredLayer):
+class RelativeSelfAttention(SelfAttention):
     """Multi-head self-attention with 1-D relative positions.
 
     Appendix D.4 of "An Image Is Worth 16x16 Words" (arXiv:2010.11929): the
@@ -97,14 +85,14 @@ class RelativeSelfAttention(ConfiguredLayer):
     the offsets as keys, are added to those of the first before the softmax:
     `softmax((q k^T + q r^T) / sqrt(d)) v` in each head.
 
-    No fused kernel adds logits that depend on the query, so the weights are
-    computed explicitly. Projections and their order are those of
-    `SelfAttention`.
+    Projections and their order are those of `SelfAttention`.
 
     Args:
         num_heads: int, H; it divides D.
         attention_dropout_rate: float in [0, 1), dropout on the softmax
             weights.
+        flash_attention: None or False; no fused kernel adds logits that
+            depend on the query, so the weights are computed explicitly.
 
     Input shape:
         (B, T, D) and the table of `RelativePositionEmbedding`, (O, D).
@@ -113,7 +101,8 @@ class RelativeSelfAttention(ConfiguredLayer):
         (B, T, D).
 
     Raises:
-        ValueError: when built on a D that num_heads does not divide.
+        ValueError: when built with flash_attention=True, or on a D that
+            num_heads does not divide.
 
     Example:
 
@@ -123,34 +112,16 @@ class RelativeSelfAttention(ConfiguredLayer):
     (2, 197, 768)
     """
 
-    def __init__(self, num_heads, *, attention_dropout_rate=0.0, **kwargs):
-        super().__init__(**kwargs)
-        self.num_heads = num_heads
-        self.attention_dropout_rate = attention_dropout_rate
-        self.dropout = keras.layers.Dropout(
-            attention_dropout_rate, dtype=self.dtype_policy, name="dropout"
-        )
-
     def build(self, x_shape, offsets_shape=None):
-        dim = x_shape[-1]
-        check_heads(dim, self.num_heads)
-        self.qkv = TokenDense(
-            3 * dim,
-            kernel_initializer=projection_initializer(dim),
-            dtype=self.dtype_of("qkv"),
-            name="qkv",
-        )
-        self.out = TokenDense(
-            dim,
-            kernel_initializer="glorot_uniform",
-            dtype=self.dtype_of("out"),
-            name="out",
-        )
-        self.qkv.build(x_shape)
-        self.out.build(x_shape)
+        if self.flash_attention:
+            raise ValueError(
+                "No fused kernel adds logits that depend on the query. "
+                "Received: flash_attention=True. Set it to None."
+            )
+        super().build(x_shape)
 
     def call(self, x, offsets, training=None):
-        query, key, value = self._project(x)  # 3 times (B, N, H, d)
+        query, key, value = ops.unstack(self._project(x), 3, axis=-2)
         weights = self._weights(query, key, offsets)  # (B, H, N, M)
         weights = self.dropout(weights, training=training)
         x = ops.einsum("bhnm,bmhd->bnhd", weights, value)  # (B, N, H, d)
@@ -166,27 +137,18 @@ class RelativeSelfAttention(ConfiguredLayer):
         Returns:
             Tensor of shape (B, H, N, M); the last axis sums to 1.
         """
-        query, key, _ = self._project(x)
+        query, key, _ = ops.unstack(self._project(x), 3, axis=-2)
         return self._weights(query, key, offsets)  # (B, H, N, M)
 
     def compute_output_shape(self, x_shape, offsets_shape=None):
         return x_shape
-
-    def _project(self, x):
-        tokens, dim = x.shape[1:]
-        shape = (-1, tokens, self.num_heads, 3, dim // self.num_heads)
-        x = ops.reshape(self.qkv(x), shape)  # (B, N, H, 3, d)
-        return x[..., 0, :], x[..., 1, :], x[..., 2, :]
 
     def _weights(self, query, key, offsets):
         query = query * query.shape[-1] ** -0.5
         offsets = ops.reshape(offsets, (-1, *query.shape[2:]))  # (O, H, d)
         content = ops.einsum("bnhd,bmhd->bhnm", query, key)  # (B, H, N, M)
         position = ops.einsum("bnhd,ohd->bhno", query, offsets)  # (B, H, N, O)
-        scores = content + by_key(position)  # (B, H, N, M)
-        precise = keras.backend.result_type(scores.dtype, "float32")
-        weights = ops.softmax(ops.cast(scores, precise), axis=-1)
-        return ops.cast(weights, query.dtype)
+        return precise_softmax(content + by_key(position))  # (B, H, N, M)
 
 
 def by_key(x):

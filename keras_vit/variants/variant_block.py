@@ -154,9 +154,6 @@ class AxialBlock(ConfiguredLayer):
         x = self.rows(x, training=training)  # (B, T, D)
         return self.columns(x, training=training)  # (B, T, D)
 
-    def compute_output_shape(self, input_shape):
-        return input_shape
-
     def _along(self, axis):
         return VariantBlock(
             self.num_heads,

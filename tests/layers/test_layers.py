@@ -80,12 +80,28 @@ CASES = {
         4,
         2,
     ),
+    "layer_scale": (
+        layers.LayerScale,
+        {"initial_value": 0.5},
+        TOKENS,
+        TOKENS,
+        1,
+        0,
+    ),
     "transformer_block": (
         layers.TransformerBlock,
         {"num_heads": 4, "mlp_dim": 32},
         TOKENS,
         TOKENS,
         12,
+        0,
+    ),
+    "transformer_block_with_layer_scale": (
+        layers.TransformerBlock,
+        {"num_heads": 4, "mlp_dim": 32, "layer_scale_init": 1e-5},
+        TOKENS,
+        TOKENS,
+        14,
         0,
     ),
     "transformer_block_with_everything": (
