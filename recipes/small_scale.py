@@ -48,9 +48,8 @@ from keras_vit.runs.reporting import evaluated, save_figure
 from keras_vit.runs.script import parse
 from keras_vit.tables import markdown_table
 from keras_vit.training import Recipe, run_folder, train
-from keras_vit.training.build import make_model
+from keras_vit.training.build import CLASSIFICATION, make_model
 from keras_vit.training.distribution import environment
-from keras_vit.training.task import CLASSIFICATION
 
 EXPERIMENTS = pathlib.Path(__file__).with_suffix(".yaml")
 RESULTS = "docs/results/small_scale"

@@ -17,7 +17,8 @@ import numpy as np
 from keras_vit import data
 from keras_vit.models import VisionTransformer
 from keras_vit.training import loop, resume
-from keras_vit.training.inputs import Plan, validation_batches
+from keras_vit.training.build import Accuracy, validation_batches
+from keras_vit.training.stages import Plan
 from keras_vit.variants import VariantTransformer
 
 CLASS_NAMES = ("circle", "square", "line")
@@ -143,6 +144,7 @@ def train(
         loss(),
         batches or stream(),
         validation(),
+        metrics=[Accuracy("accuracy")],
         checkpoint=resume.read_newest(folder / resume.FOLDER),
         callbacks=callbacks,
     )

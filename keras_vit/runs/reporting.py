@@ -12,9 +12,9 @@ from keras_vit import data, evaluation
 from keras_vit.analysis.report import explain_run, write_augmented, write_report
 from keras_vit.files import replacing
 from keras_vit.training import Recipe, Run, run_folder, train
+from keras_vit.training.build import make_stream
 from keras_vit.training.distribution import versions
 from keras_vit.training.distribution.processes import agreed
-from keras_vit.training.inputs import make_stream
 from keras_vit.training.resume import differences
 
 __all__ = [

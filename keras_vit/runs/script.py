@@ -12,7 +12,7 @@ from keras_vit.runs.smoke import smoke
 from keras_vit.training import Recipe
 from keras_vit.training.distribution.processes import (
     LostProcessError,
-    explaining_loss,
+    explain_lost_process,
     is_first,
     leave,
     start,
@@ -72,7 +72,7 @@ def run_script(
 
     def work():
         start(recipe.distribution)
-        with explaining_loss(recipe.run_dir):
+        with explain_lost_process(recipe.run_dir):
             result = run(recipe)
         if is_first():
             print(f"{summary(result)}\nreport and model: {recipe.run_dir}")

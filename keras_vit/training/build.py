@@ -1,12 +1,17 @@
-"""From a recipe to the model that is trained, its loss and its optimizer."""
+"""From a recipe to what is trained: the model, the batches and the loss.
+
+Axes: B images of a batch, H and W height and width, C channels, K classes.
+"""
 
 import dataclasses
 import warnings
+from collections.abc import Callable
 
 import keras
 from keras import ops
 
-from keras_vit import applications, checkpoints
+from keras_vit import applications, checkpoints, data
+from keras_vit.checkpoints.matching import FAMILIES
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.training.model_config import (
     TRANSFORMERS,
@@ -14,27 +19,23 @@ from keras_vit.training.model_config import (
     family_of,
     options_of,
 )
-from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.run_folder import class_names_of, located
 from keras_vit.variants import VariantConfig
 from keras_vit.workarounds import backend_is
 
 __all__ = [
-    "check_backend",
+    "CLASSIFICATION",
+    "Accuracy",
+    "SigmoidCrossEntropy",
+    "Task",
     "freeze",
     "make_loss",
     "make_model",
-    "make_optimizer",
-    "total_steps",
+    "make_stream",
+    "make_validation",
+    "validation_batches",
 ]
 
-
-FAMILIES = {
-    "vit": "ViT_B16",
-    "mixer": "Mixer_B16",
-    "bit": "BiT_R50x1",
-    "variant": "ViT_B16",
-}
 HEAD = "predictions"  # The classification layer of every model.
 
 
@@ -42,9 +43,9 @@ def make_model(recipe, class_names) -> keras.Model:
     """Builds the model of a recipe, with its first weights.
 
     Args:
-        recipe: a `Recipe`. Weights for another image size than
-            `recipe.model.image_size` have their positions resampled.
-        class_names: sequence of str, one an output of the model.
+        recipe: a `Recipe`. The positions of weights for another image size
+            than `recipe.model.image_size` are resampled.
+        class_names: sequence of str, one per output of the model.
 
     Returns:
         A Keras model from images in [0, 255] to logits, not compiled, with
@@ -60,67 +61,26 @@ def make_model(recipe, class_names) -> keras.Model:
         >>> model.output_shape
         (None, 2)
     """
-    check_backend(recipe.training)
+    _check_steps_per_execution(recipe.training.steps_per_execution)
     make = _fresh if recipe.model.weights is None else _loaded
     model = make(recipe, class_names)
     freeze(model, recipe.training.trainable)
     return model
 
 
-def check_backend(training) -> None:
-    """Raises a ValueError for an option that the backend does not have.
-
-    Args:
-        training: a `TrainingConfig`.
-
-    Raises:
-        ValueError: with the option and what to do.
-
-    Example:
-        >>> check_backend(TrainingConfig(steps_per_execution=8))
-    """
-    if training.steps_per_execution > 1 and backend_is("torch"):
+def _check_steps_per_execution(steps):
+    if steps > 1 and backend_is("torch"):
         raise ValueError(
             "Keras runs one step at a time on torch. Received: "
-            f"training.steps_per_execution={training.steps_per_execution}. Set "
-            "it to 1, or KERAS_BACKEND to jax or tensorflow."
+            f"training.steps_per_execution={steps}. Set it to 1, or "
+            "KERAS_BACKEND to jax or tensorflow."
         )
 
 
 def freeze(model, trainable: str) -> None:
-    """Freezes the layers that are not to be trained.
-
-    Args:
-        model: a model of keras_vit.
-        trainable: "all", or "head" for the classification layer alone.
-
-    Example:
-        >>> freeze(model, "head")
-        >>> [x.path for x in model.trainable_variables]
-        ['predictions/kernel', 'predictions/bias']
-    """
+    """Leaves "all" layers of a model trainable, or the "head" alone."""
     for layer in model.layers:
         layer.trainable = trainable == "all" or layer.name == HEAD
-
-
-def total_steps(recipe, steps_per_epoch: int) -> int:
-    """How often a recipe updates the weights.
-
-    Args:
-        recipe: a `Recipe`.
-        steps_per_epoch: int, updates in a pass over the data.
-
-    Returns:
-        Number of steps.
-
-    Example:
-        >>> total_steps(Recipe(training=TrainingConfig(epochs=3)), 100)
-        300
-    """
-    training = recipe.training
-    if training.steps is not None:
-        return training.steps
-    return training.epochs * steps_per_epoch
 
 
 def _fresh(recipe, class_names):
@@ -141,7 +101,7 @@ def _loaded(recipe, class_names):
     source = resolve(source, recipe.model.name)
     with warnings.catch_warnings():
         if not keep:
-            # That it is all zeros does not matter: it goes.
+            # That it is all zeros does not matter: it is replaced.
             warnings.filterwarnings("ignore", "The classification layer in")
         load = getattr(applications, recipe.model.name or "", _load_any)
         model = load(
@@ -160,7 +120,7 @@ def _loaded(recipe, class_names):
 
 
 def _asked(recipe, info) -> dict:
-    """What a recipe asks of weights, as arguments of an application."""
+    """The options of a recipe for weights, as arguments of an application."""
     family = _family_of_weights(recipe.model, info)
     options = options_of(recipe.model, family)
     size = options.pop("image_size", info.fields["image_size"])
@@ -173,7 +133,7 @@ def _asked(recipe, info) -> dict:
 
 
 def _family_of_weights(model, info):
-    """The class of the model that weights are of."""
+    """The class of the model that a file of weights holds."""
     plain = VariantConfig()
     held = VariantConfig(**info.fields.get("variant", {}))
     if held != plain and model.name is not None:
@@ -188,7 +148,9 @@ def _family_of_weights(model, info):
             "it out, or leave out model.weights to train a variant from "
             "scratch."
         )
-    return family_of(model.name or FAMILIES[info.family], held)
+    if model.name is None:
+        return keras.saving.get_registered_object(FAMILIES[info.family])
+    return family_of(model.name, held)
 
 
 def _with_new_head(model, recipe):
@@ -250,9 +212,109 @@ def _check_classes(model, class_names, source):
         )
 
 
+def make_stream(recipe, dataset, model, share=None):
+    """The training batches of a recipe, in the size that its model takes.
+
+    Args:
+        recipe: a `Recipe`.
+        dataset: a `Dataset`.
+        model: a Keras model.
+        share: the `Share` of each batch that this process reads, the whole
+            if None.
+
+    Returns:
+        A `TrainingStream`, or the `FitStream` of the dataset.
+    """
+    if isinstance(dataset.train, data.FitStream):
+        return dataset.train if share is None else dataset.train.shared(share)
+    height, width, channels = model.input_shape[1:]
+    return data.training_stream(
+        dataset.train,
+        len(dataset.class_names),
+        image_size=(height, width),
+        channels=channels,
+        batch_size=recipe.training.batch_size,
+        preprocessing=recipe.preprocessing,
+        augmentation=recipe.augmentation,
+        seed=recipe.seed,
+        share=share,
+    )
+
+
+def make_validation(recipe, dataset, model, share=None):
+    """The validation data of `fit`, each image once; None without images.
+
+    Takes the arguments of `make_stream`.
+
+    Raises:
+        ValueError: when the training may end early and there are no images.
+    """
+    if dataset.validation is None:
+        patience = recipe.training.early_stopping_patience
+        if patience is not None:
+            raise ValueError(
+                "Ending the training early needs images to validate on, of "
+                "which the data has none. Received: "
+                f"early_stopping_patience={patience}. Set it to null, or "
+                "data.validation_fraction."
+            )
+        return None
+    if isinstance(dataset.train, data.FitStream):
+        return dataset.validation  # in the form that `fit` takes, as it is
+    share = dataclasses.replace(share or data.Share(), parts=1)
+    height, width, channels = model.input_shape[1:]
+    batches = data.evaluation_batches(
+        dataset.validation,
+        image_size=(height, width),
+        channels=channels,
+        batch_size=recipe.training.micro_batch_size,
+        preprocessing=recipe.preprocessing,
+        share=share,
+    )
+    return validation_batches(
+        batches,
+        len(dataset.validation),
+        len(dataset.class_names),
+        shares=share.count,
+    )
+
+
+def validation_batches(
+    batches, num_images: int, num_classes: int, *, shares: int = 1
+):
+    """Weights padded batches so that Keras's metrics count each image once.
+
+    Keras's loss is the mean over the images of a batch, padding included:
+    with weights of 1 the padding would lower it.
+
+    Args:
+        batches: tf.data.Dataset of images (B, H, W, C), integer labels (B,)
+            or 0 and 1 for each class (B, K), and a mask (B,), False for
+            padding; all of one size B.
+        num_images: images without the padding.
+        num_classes: K.
+        shares: processes whose batches make up the whole ones.
+
+    Returns:
+        tf.data.Dataset of images, one-hot labels (B, K) and weights (B,).
+    """
+    import tensorflow as tf
+
+    size = batches.element_spec[0].shape[0] * shares
+    weight = -(-num_images // size) * size / num_images
+
+    def weight_images(images, labels, mask):
+        if len(labels.shape) == 1:
+            labels = tf.one_hot(labels, num_classes)  # (B, K)
+        mask = tf.cast(mask, "float32")
+        return images, tf.cast(labels, "float32"), weight * mask
+
+    return batches.map(weight_images)
+
+
 @keras.saving.register_keras_serializable("keras_vit")
 class SigmoidCrossEntropy(keras.losses.Loss):
-    """Cross-entropy of each class on its own, summed over the classes.
+    """Sigmoid cross-entropy of each class, summed over the classes.
 
     `sigmoid_xent` of big_vision, which AugReg and the public ImageNet-21k
     weights were trained with. Keras's `BinaryCrossentropy` takes the mean
@@ -304,15 +366,58 @@ LOSSES = {
 
 
 def make_loss(training) -> keras.losses.Loss:
-    """Makes the loss of a `TrainingConfig`, of one-hot labels and logits.
+    """The Keras loss of a `TrainingConfig`, for one-hot labels and logits."""
+    return LOSSES[training.loss](training.label_smoothing)
+
+
+class Accuracy(keras.metrics.CategoricalAccuracy):
+    """Share of images classified right; those of weight 0 are padding."""
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        if sample_weight is not None:
+            # Whole numbers: 5 of 10 are 0.5 and not 0.49999997.
+            sample_weight = keras.ops.cast(sample_weight > 0, "float32")
+        super().update_state(y_true, y_pred, sample_weight)
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """How a training makes its parts from a recipe.
+
+    The model is what a run saves; the network is what `fit` trains, and has
+    the layers of the model.
 
     Args:
-        training: a `TrainingConfig`.
-
-    Returns:
-        A Keras loss.
+        make_model: from recipe and class names to the model.
+        make_network: from recipe and model to the network.
+        make_stream: from recipe, dataset, model and share to what has
+            `from_step`, see `Loop.run`.
+        make_validation: from the same to the validation data of `fit`, or
+            None.
+        make_loss: from recipe to a Keras loss.
+        make_metrics: from recipe to Keras metrics, weighted as the loss is.
+        names_classes: whether the outputs of the model are the classes of the
+            data.
 
     Example:
-        >>> loss = make_loss(TrainingConfig(loss="sigmoid"))
+        >>> train(recipe, task=dataclasses.replace(
+        ...     CLASSIFICATION, make_model=my_model))
     """
-    return LOSSES[training.loss](training.label_smoothing)
+
+    make_model: Callable
+    make_network: Callable
+    make_stream: Callable
+    make_validation: Callable
+    make_loss: Callable
+    make_metrics: Callable
+    names_classes: bool = True
+
+
+CLASSIFICATION = Task(
+    make_model=make_model,
+    make_network=lambda recipe, model: model,
+    make_stream=make_stream,
+    make_validation=make_validation,
+    make_loss=lambda recipe: make_loss(recipe.training),
+    make_metrics=lambda recipe: [Accuracy("accuracy")],
+)

@@ -1,4 +1,8 @@
-"""TensorBoard events of the lines of metrics, where a writer is installed."""
+"""Writes metrics.jsonl, history.csv and TensorBoard events of a training.
+
+A loss or gradient that is not finite ends it. What is logged stays in
+variables on the device, which are read only at the steps that are logged.
+"""
 
 import csv
 import importlib.util
@@ -10,129 +14,132 @@ import time
 from collections.abc import Callable
 
 import keras
+from keras import ops
 
 from keras_vit.files import replacing, write_csv
 from keras_vit.training.distribution import peak_memory, sync_state
 from keras_vit.training.distribution.processes import is_first
-from keras_vit.training.inputs import Plan
-from keras_vit.training.non_finite import FirstNonFinite, GradientWatch
+from keras_vit.training.stages import Plan
+from keras_vit.workarounds import observe_gradients
 
 __all__ = [
-    "FOLDER",
+    "EVENTS",
+    "FirstNonFinite",
+    "GradientWatch",
     "MetricsLog",
     "event_writer",
     "read_history",
 ]
 
-FLUSH_SECONDS = 2
-FOLDER = "tensorboard"
-NOT_NUMBERS_OF_INTEREST = ("step", "epoch")
-
-
-def event_writer(folder: pathlib.Path, step: int) -> Callable[[dict], None]:
-    """Makes what writes each line of metrics as TensorBoard events.
-
-    Args:
-        folder: the run folder.
-        step: int, the step that the run continues from; TensorBoard forgets
-            what it had of later ones.
-
-    Returns:
-        A function of a line, a dictionary of numbers with "step" among them.
-        Where no writer is installed, a line says so, and the function does
-        nothing.
-
-    Example:
-        >>> write = event_writer(folder, step=0)
-        >>> write({"step": 50, "loss": 2.3})
-    """
-    for needed, make in WRITERS.items():
-        if all(map(importlib.util.find_spec, needed)):
-            return _lines(make(folder / FOLDER, step))
-    print("No TensorBoard events: pip install tensorboardX for them.")
-    return lambda row: None
-
-
-def _lines(scalar):
-    def write(row: dict) -> None:
-        for name, value in row.items():
-            if name not in NOT_NUMBERS_OF_INTEREST and value is not None:
-                scalar(name, value, row["step"])
-
-    return write
-
-
-def _tensorboardx(folder, step):
-    import tensorboardX
-
-    # A thread writes; its own flush() does not wait for what is in the queue.
-    return tensorboardX.SummaryWriter(
-        str(folder),
-        purge_step=step + 1 if step else None,
-        flush_secs=FLUSH_SECONDS,
-    ).add_scalar
-
-
-def _tensorflow(folder, step):
-    import tensorflow as tf
-
-    writer = tf.summary.create_file_writer(str(folder))
-
-    def scalar(name, value, step):
-        with writer.as_default():
-            tf.summary.scalar(name, value, step=step)
-        writer.flush()
-
-    return scalar
-
-
-# What each needs; the first that there is writes. TensorFlow's summaries live
-# in the package tensorboard.
-WRITERS = {
-    ("tensorboardX",): _tensorboardx,
-    ("tensorboard", "tensorflow"): _tensorflow,
-}
-
-
 METRICS = "metrics.jsonl"
 HISTORY = "history.csv"
+EVENTS = "tensorboard"  # the folder
+FLUSH_SECONDS = 2
 MAX_NAMES = 32  # images that an error names
 
 
-class MetricsLog(keras.callbacks.Callback):
-    """Writes down how the training goes, and stops it when it goes wrong.
+class FirstNonFinite(keras.metrics.Metric):
+    """A metric that counts batches and finds the first non-finite loss.
 
-    A line of metrics.jsonl has the means over the steps since the line before
-    (or since the checkpoint, if that was later), and the learning rate, the
-    norm of the gradients before they are clipped, images per second of
-    training alone, and the peak memory in bytes at its end. The line of a
-    checkpoint has the metrics of the evaluation as well. A line of
-    history.csv has the means since the checkpoint before.
-
-    Nothing is read from the device between the lines: the callback looks when
-    a batch begins, at what the batches before left.
+    The logs do not show it. Keras resets it with the other metrics, at the
+    start of each epoch and each evaluation.
 
     Args:
-        folder: pathlib.Path, the run folder.
+        loss: the Keras loss that the model is compiled with.
+
+    Attributes:
+        batches: variable of the batches since the reset.
+        first: variable, the number of the first batch whose loss is not
+            finite, counted from 1; 0 when all were.
+    """
+
+    def __init__(self, loss, name="first_non_finite"):
+        super().__init__(name=name)
+        self.loss = loss
+        # Replicas count the same: their numbers are not added up.
+        options = {"dtype": "int32", "aggregation": "only_first_replica"}
+        self.batches = self.add_variable((), "zeros", **options)
+        self.first = self.add_variable((), "zeros", **options)
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.batches.assign_add(1)
+        finite = ops.isfinite(self.loss(y_true, y_pred))
+        _remember(self.first, finite, self.batches)
+
+    def result(self):
+        return {}
+
+
+class GradientWatch:
+    """Measures the gradients of each update of an optimizer.
+
+    Args:
+        optimizer: a Keras optimizer that is not built.
+
+    Attributes:
+        norm: variable, the L2 norm of all gradients of the last update,
+            before they are clipped.
+        first: variable, the number of the first update whose gradients are
+            not finite, counted from 1; 0 when all were.
+    """
+
+    def __init__(self, optimizer: keras.optimizers.Optimizer):
+        if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+            optimizer = optimizer.inner_optimizer
+        # Replicas see the same gradients, those of the whole batch.
+        one = {"aggregation": "only_first_replica"}
+        self.norm = optimizer.add_variable((), name="gradient_norm", **one)
+        self.first = optimizer.add_variable(
+            (), dtype="int32", name="first", **one
+        )
+        self._optimizer = optimizer
+        observe_gradients(optimizer, self._measure)
+
+    def _measure(self, gradients):
+        squares = [
+            ops.sum(ops.square(ops.cast(gradient, "float32")))
+            for gradient in gradients
+        ]
+        norm = ops.sqrt(sum(squares))
+        self.norm.assign(norm)
+        number = ops.cast(self._optimizer.iterations, "int32") + 1
+        _remember(self.first, ops.isfinite(norm), number)
+
+
+def _remember(first, finite, number):
+    """Assigns a number that is not finite, unless there is an earlier one."""
+    value = ops.convert_to_tensor(first)
+    found = ops.logical_and(ops.equal(value, 0), ops.logical_not(finite))
+    first.assign(ops.where(found, ops.convert_to_tensor(number), value))
+
+
+class MetricsLog(keras.callbacks.Callback):
+    """Logs the metrics, and stops a training that is not finite.
+
+    A line of metrics.jsonl has the means over the steps since the previous
+    line (or the checkpoint, if that was later), and the learning rate, the
+    norm of the gradients before clipping, images per second of training
+    alone, and the peak memory in bytes at its end. The line of a checkpoint
+    has the metrics of the evaluation as well. A line of history.csv has the
+    means since the previous checkpoint.
+
+    Args:
+        folder: the run folder.
         plan: a `Plan`.
         losses: the `FirstNonFinite` of the model.
         gradients: the `GradientWatch` of its optimizer.
         names_of: function from the number of a step, counted from 0, to the
             names of its images.
-        step: int, the step that the run continues from; what the files have
-            of later ones is removed.
+        step: the step that the run continues from; lines of later ones are
+            removed from the files.
         listeners: functions that get each line, a dictionary.
 
     Attributes:
-        history: list of dictionaries, the lines of history.csv.
+        history: the lines of history.csv, as dictionaries.
 
     Raises:
         FloatingPointError: in the training, after a loss or gradient that is
             not finite.
-
-    Example:
-        >>> log = MetricsLog(folder, plan, losses, gradients, stream.names_of)
-        >>> model.fit(batches, callbacks=[log])
     """
 
     def __init__(
@@ -159,14 +166,14 @@ class MetricsLog(keras.callbacks.Callback):
         _cut_metrics(folder / METRICS, step)
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._stretch = epoch
+        self._interval = epoch
         self._batches, self._means = 0, {}
         self._seconds, self._row = 0.0, None
         self._begin = time.perf_counter()
 
     def on_train_batch_begin(self, batch, logs=None):
-        before = self.plan.step(self._stretch, self._batches)
-        now = self.plan.step(self._stretch, batch)
+        before = self.plan.step(self._interval, self._batches)
+        now = self.plan.step(self._interval, batch)
         if now // self.plan.log_every > before // self.plan.log_every:
             sync_state(self.model)
             self._write(self._close())
@@ -194,14 +201,14 @@ class MetricsLog(keras.callbacks.Callback):
         _write_history(self.folder, self.history)
 
     def _close(self) -> dict:
-        """The line of the batches since the one before."""
+        """The line of the batches since the previous one."""
         results = self.model.get_metrics_result()
         means = {
             name: float(value)
             for name, value in results.items()
             if not isinstance(value, dict)
         }
-        batches = int(_number(self.losses.batches))
+        batches = int(_read(self.losses.batches))
         self._check()
         # Reading the metrics waited for the device.
         seconds = time.perf_counter() - self._begin
@@ -212,36 +219,30 @@ class MetricsLog(keras.callbacks.Callback):
         return row
 
     def _line(self, means, batches, seconds) -> dict:
-        new = batches - self._batches
-        step = self.plan.step(self._stretch, batches)
+        before, new = self._batches, batches - self._batches
+        step = self.plan.step(self._interval, batches)
         images = new * self.plan.batch_size / self.plan.batches_per_step
+        # Keras's means are over the whole interval.
+        sums = {
+            name: mean * batches - self._means.get(name, 0) * before
+            for name, mean in means.items()
+        }
         return {
             "step": step,
             "epoch": step / self.plan.steps_per_epoch,
-            **{
-                # Keras's means are over the whole stretch.
-                name: (
-                    mean * batches - self._means.get(name, 0) * self._batches
-                )
-                / new
-                for name, mean in means.items()
-            },
-            "learning_rate": float(_number(self.model.optimizer.learning_rate)),
-            "gradient_norm": float(_number(self.gradients.norm)),
+            **{name: total / new for name, total in sums.items()},
+            "learning_rate": float(_read(self.model.optimizer.learning_rate)),
+            "gradient_norm": float(_read(self.gradients.norm)),
             "images_per_second": images / seconds,
             "peak_memory": peak_memory(),
         }
 
     def _check(self) -> None:
-        """Raises where a loss or gradient since the last look is not finite."""
-        first, parts = (
-            int(_number(self.losses.first)),
-            self.plan.batches_per_step,
-        )
-        found = [int(_number(self.gradients.first)), math.inf]
+        """Raises where a loss or gradient was not finite."""
+        first = int(_read(self.losses.first))
+        found = [int(_read(self.gradients.first)), math.inf]
         if first:
-            begun = self._stretch * self.plan.checkpoint_every
-            found.append(begun + (first - 1) // parts + 1)
+            found.append(self.plan.step(self._interval, first - 1) + 1)
         step = min(number for number in found if number)
         if step < math.inf:
             _stop(self.folder, step, self.names_of(step - 1))
@@ -257,9 +258,9 @@ class MetricsLog(keras.callbacks.Callback):
             listener(row)
 
 
-def _number(variable):
+def _read(variable):
     # The variables of a tf.distribute strategy do not convert themselves.
-    return keras.ops.convert_to_numpy(variable)
+    return ops.convert_to_numpy(variable)
 
 
 def _stop(folder, step, names):
@@ -275,13 +276,7 @@ def _stop(folder, step, names):
 
 
 def read_history(folder: pathlib.Path) -> list[dict]:
-    """Reads history.csv.
-
-    Args:
-        folder: the run folder.
-
-    Returns:
-        A dictionary of numbers a line; none where there is no such file.
+    """Reads history.csv of a run folder: a dictionary of numbers per line.
 
     Example:
         >>> read_history(folder)[-1]["val_accuracy"]
@@ -320,3 +315,62 @@ def _cut_metrics(path, step) -> None:
         kept.append(line + "\n")
     with replacing(path) as temporary:
         temporary.write_text("".join(kept))
+
+
+def event_writer(folder: pathlib.Path, step: int) -> Callable[[dict], None]:
+    """A function that writes a line of metrics as TensorBoard events.
+
+    Where no writer is installed, it prints that, and the function does
+    nothing.
+
+    Args:
+        folder: the run folder.
+        step: the step that the run continues from; TensorBoard forgets later
+            ones.
+    """
+    for needed, make in WRITERS.items():
+        if all(map(importlib.util.find_spec, needed)):
+            scalar = make(folder / EVENTS, step)
+            break
+    else:
+        print("No TensorBoard events: pip install tensorboardX for them.")
+        return lambda row: None
+
+    def write(row: dict) -> None:
+        for name, value in row.items():
+            if name not in ("step", "epoch") and value is not None:
+                scalar(name, value, row["step"])
+
+    return write
+
+
+def _tensorboardx(folder, step):
+    import tensorboardX
+
+    # A thread writes; its own flush() does not wait for what is in the queue.
+    return tensorboardX.SummaryWriter(
+        str(folder),
+        purge_step=step + 1 if step else None,
+        flush_secs=FLUSH_SECONDS,
+    ).add_scalar
+
+
+def _tensorflow(folder, step):
+    import tensorflow as tf
+
+    writer = tf.summary.create_file_writer(str(folder))
+
+    def scalar(name, value, step):
+        with writer.as_default():
+            tf.summary.scalar(name, value, step=step)
+        writer.flush()
+
+    return scalar
+
+
+# What each writer needs; the first one installed is taken. TensorFlow's
+# summaries are in the package tensorboard.
+WRITERS = {
+    ("tensorboardX",): _tensorboardx,
+    ("tensorboard", "tensorflow"): _tensorflow,
+}

@@ -1,4 +1,4 @@
-"""Learning rates: Keras's schedules after a warm-up, before a cool-down."""
+"""The optimizer of a recipe, and its learning rate at each step."""
 
 import dataclasses
 
@@ -27,14 +27,14 @@ Schedule = keras.optimizers.schedules.LearningRateSchedule
 
 @keras.saving.register_keras_serializable("keras_vit")
 class InverseSquareRoot(Schedule):
-    """Falls as the inverse square root of the step.
+    """A schedule that falls as the inverse square root of the step.
 
     "Scaling Vision Transformers" (arXiv:2106.04560), section 3.5; the form
     is that of big_vision, rate / sqrt(1 + step / timescale).
 
     Args:
-        initial_learning_rate: float, at step 0.
-        timescale: int, the step at which it is down to 1 / sqrt(2).
+        initial_learning_rate: rate at step 0.
+        timescale: the step at which it is down to 1 / sqrt(2).
 
     Example:
         >>> float(InverseSquareRoot(0.8, timescale=100)(300))
@@ -58,19 +58,19 @@ class InverseSquareRoot(Schedule):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class WarmupCooldown(Schedule):
-    """Another schedule with linear warm-up before and cool-down at the end.
+    """Adds a linear warm-up and cool-down to another schedule.
 
     The warm-up of `create_learning_rate_schedule` in
-    google-research/vision_transformer, which the other schedule's first rate
-    is multiplied with; the cool-down of "Scaling Vision Transformers"
-    (arXiv:2106.04560), figure 7.
+    google-research/vision_transformer, a factor of the other schedule's first
+    rate; the cool-down of "Scaling Vision Transformers" (arXiv:2106.04560),
+    figure 7.
 
     Args:
         schedule: a Keras schedule; its step 0 is the end of the warm-up.
-        warmup_steps: int.
-        cooldown_steps: int.
-        total_steps: int, the step at which the cool-down reaches 0.
-        accumulation_steps: int, calls of the optimizer for one step.
+        total_steps: the step at which the cool-down reaches 0.
+        warmup_steps: length of the warm-up.
+        cooldown_steps: length of the cool-down.
+        accumulation_steps: calls of the optimizer per step.
 
     Example:
         >>> cosine = keras.optimizers.schedules.CosineDecay(0.1, 90)
@@ -121,7 +121,7 @@ class WarmupCooldown(Schedule):
         return cls(**{**config, "schedule": schedule})
 
 
-# From the config and the steps after the warm-up to what happens in them.
+# From the config and the steps after the warm-up to their schedule.
 SHAPES = {
     "cosine": lambda config, steps: keras.optimizers.schedules.CosineDecay(
         config.learning_rate, steps
@@ -140,89 +140,6 @@ SHAPES = {
 }
 
 
-def make_schedule(
-    config,
-    *,
-    total_steps: int,
-    steps_per_epoch: int = 1,
-    accumulation_steps: int = 1,
-) -> WarmupCooldown:
-    """Makes the schedule of an `OptimizerConfig`.
-
-    Args:
-        config: an `OptimizerConfig`.
-        total_steps: int, updates of the weights in the whole training.
-        steps_per_epoch: int, updates in a pass over the data, the unit of
-            `config.warmup_epochs`.
-        accumulation_steps: int, calls of the optimizer for one update.
-
-    Returns:
-        A Keras schedule.
-
-    Raises:
-        ValueError: when warm-up and cool-down leave nothing of the training.
-
-    Example:
-        >>> config = OptimizerConfig(learning_rate=0.03, warmup_steps=500)
-        >>> float(make_schedule(config, total_steps=20_000)(500))
-        0.03
-    """
-    warmup = config.warmup_steps
-    if warmup is None:
-        warmup = round(config.warmup_epochs * steps_per_epoch)
-    if warmup + config.cooldown_steps >= total_steps:
-        raise ValueError(
-            "The warm-up and the cool-down must be shorter than the training. "
-            f"Received: a warm-up of {warmup} steps (optimizer.warmup_steps, "
-            f"optimizer.warmup_epochs), a cool-down of {config.cooldown_steps} "
-            f"(optimizer.cooldown_steps), a training of {total_steps}."
-        )
-    return WarmupCooldown(
-        SHAPES[config.schedule](config, total_steps - warmup),
-        total_steps=total_steps,
-        warmup_steps=warmup,
-        cooldown_steps=config.cooldown_steps,
-        accumulation_steps=accumulation_steps,
-    )
-
-
-def layer_depths(model) -> dict[str, int]:
-    """How far each weight is from the classification layer, in blocks.
-
-    As in "BEiT" (arXiv:2106.08254), appendix B: 0 for the classification
-    layer, pooling and the last normalisation, 1 for the last block, and one
-    more than the first block for the patches and what is added to them.
-
-    Args:
-        model: a Keras model whose blocks are the layers block_0, block_1, ...
-
-    Returns:
-        Path of a variable to its depth, for the trainable variables.
-
-    Raises:
-        ValueError: when the model has no such blocks.
-
-    Example:
-        >>> layer_depths(model)["patch_embed/kernel"]
-        13
-    """
-    names = [layer.name for layer in model.layers]
-    blocks = [name for name in names if name.startswith("block_")]
-    if not blocks:
-        raise ValueError(
-            "layer_decay counts the blocks of a Vision Transformer or Mixer. "
-            f"Received: the model {model.name!r}, which has none. Use "
-            "layer_decay=1."
-        )
-    first, last = names.index(blocks[0]), names.index(blocks[-1])
-    depths = {}
-    for place, layer in enumerate(model.layers):
-        depth = max(last - place + 1, 0) if place >= first else len(blocks) + 1
-        for variable in layer.trainable_variables:
-            depths[variable.path] = depth
-    return depths
-
-
 OPTIMIZERS = {"adamw": keras.optimizers.AdamW, "sgd": keras.optimizers.SGD}
 RULES = {
     # The epsilon of the original's Adam; Keras's own is 1e-7.
@@ -237,7 +154,7 @@ RULES = {
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
-    """How the weights are changed, and how fast at which step."""
+    """The optimizer, and its learning rate at each step."""
 
     name: str = "adamw"
     """"adamw", or "sgd" with momentum as the paper fine-tunes."""
@@ -260,7 +177,7 @@ class OptimizerConfig:
     """Length of the warm-up."""
 
     warmup_steps: int | None = None
-    """Length of the warm-up in steps; takes the place of warmup_epochs."""
+    """Length of the warm-up in steps; replaces warmup_epochs."""
 
     cooldown_steps: int = 0
     """Steps at the end in which the learning rate falls linearly to 0."""
@@ -316,11 +233,12 @@ def make_optimizer(
 
     Args:
         config: an `OptimizerConfig`.
-        model: a Keras model, the layers that are not to be trained frozen.
-        total_steps: int, updates of the weights in the whole training.
-        steps_per_epoch: int, updates in a pass over the data.
-        training: the `TrainingConfig` that asks for gradient accumulation or
-            a moving average of the weights, None for neither.
+        model: a Keras model; layers that are not to be trained are frozen.
+        total_steps: updates of the weights in the whole training.
+        steps_per_epoch: updates in a pass over the data, the unit of
+            `config.warmup_epochs`.
+        training: a `TrainingConfig` with gradient accumulation or a moving
+            average of the weights, None for neither.
 
     Returns:
         A Keras optimizer that decays only the variables named "kernel".
@@ -353,7 +271,7 @@ def make_optimizer(
         "use_ema": averaged > 0,
         "ema_momentum": averaged,
     }
-    # Torch's optimizers are of classes of their own, which the call tells.
+    # On torch, the call returns an object of another class.
     kind = type(OPTIMIZERS[config.name](**options))
     rates = {}
     if config.layer_decay != 1:
@@ -366,3 +284,70 @@ def make_optimizer(
         var_list=[x for x in variables if x.name != "kernel"]
     )
     return optimizer
+
+
+def make_schedule(
+    config,
+    *,
+    total_steps: int,
+    steps_per_epoch: int = 1,
+    accumulation_steps: int = 1,
+) -> WarmupCooldown:
+    """Makes the schedule of an `OptimizerConfig`; see `make_optimizer`.
+
+    Example:
+        >>> config = OptimizerConfig(learning_rate=0.03, warmup_steps=500)
+        >>> float(make_schedule(config, total_steps=20_000)(500))
+        0.03
+    """
+    warmup = config.warmup_steps
+    if warmup is None:
+        warmup = round(config.warmup_epochs * steps_per_epoch)
+    if warmup + config.cooldown_steps >= total_steps:
+        raise ValueError(
+            "The warm-up and the cool-down must be shorter than the training. "
+            f"Received: a warm-up of {warmup} steps (optimizer.warmup_steps, "
+            f"optimizer.warmup_epochs), a cool-down of {config.cooldown_steps} "
+            f"(optimizer.cooldown_steps), a training of {total_steps}."
+        )
+    return WarmupCooldown(
+        SHAPES[config.schedule](config, total_steps - warmup),
+        total_steps=total_steps,
+        warmup_steps=warmup,
+        cooldown_steps=config.cooldown_steps,
+        accumulation_steps=accumulation_steps,
+    )
+
+
+def layer_depths(model) -> dict[str, int]:
+    """The distance of each weight from the classification layer, in blocks.
+
+    As in "BEiT" (arXiv:2106.08254), appendix B: 0 for the classification
+    layer, pooling and the last normalisation, 1 for the last block, and one
+    more than the first block for the patches and what is added to them.
+
+    Returns:
+        Path of a trainable variable to its depth.
+
+    Raises:
+        ValueError: when the model has no layers block_0, block_1, ...
+
+    Example:
+        >>> layer_depths(model)["patch_embed/kernel"]
+        13
+    """
+    names = [layer.name for layer in model.layers]
+    blocks = [name for name in names if name.startswith("block_")]
+    if not blocks:
+        raise ValueError(
+            "layer_decay counts the blocks of a Vision Transformer or Mixer. "
+            f"Received: the model {model.name!r}, which has none. Use "
+            "layer_decay=1."
+        )
+    first, last = names.index(blocks[0]), names.index(blocks[-1])
+    depths = {}
+    for place, layer in enumerate(model.layers):
+        depth = max(last - place + 1, 0) if place >= first else len(blocks) + 1
+        for variable in layer.trainable_variables:
+            depths[variable.path] = depth
+    return depths

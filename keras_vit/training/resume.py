@@ -1,11 +1,11 @@
-"""The whole state of a training in one file, whole or not there.
+"""Checkpoints of a training, and how a run resumes from them.
 
-A checkpoint is an `.npz` file: the variables of the model (the states of its
-random generators are among them) and of the optimizer (slots, counters,
-moving average, accumulated gradients, loss scale) by their number, the states
-of the backend's own generators, and a JSON record of the rest. Numbers, not
-names: Keras numbers names anew in each process. What a file holds is checked
-by zip's checksums when it is read.
+A checkpoint is one `.npz` file, whole or missing: the variables of the model
+(with the states of its random generators) and of the optimizer (slots,
+counters, moving average, accumulated gradients, loss scale) by their number,
+the states of the backend's own generators, and a JSON record of the rest.
+Numbers, not names: Keras numbers names anew in each process. The checksums of
+zip verify the file when it is read.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ __all__ = [
     "open_run",
     "prune_checkpoints",
     "read_newest",
-    "reopened",
+    "reopen",
     "restore",
     "restore_generators",
     "write_checkpoint",
@@ -52,24 +52,12 @@ RECORD = "record"
 GENERATOR = "generator/"
 
 
-def path_of(folder: pathlib.Path, step: int) -> pathlib.Path:
-    """The file of the checkpoint after a step."""
+def _path_of(folder: pathlib.Path, step: int) -> pathlib.Path:
     return folder / f"step-{step:09d}.npz"
 
 
 def checkpoint_steps(folder: pathlib.Path) -> list[int]:
-    """The steps that there are checkpoints of, the newest last.
-
-    Args:
-        folder: the folder of the checkpoints; it need not exist.
-
-    Returns:
-        A list of int.
-
-    Example:
-        >>> steps(run / "checkpoints")
-        [950, 1140]
-    """
+    """The steps of the checkpoints in a folder, in ascending order."""
     return sorted(
         int(file.stem.removeprefix("step-"))
         for file in folder.glob("step-*.npz")
@@ -81,19 +69,16 @@ def write_checkpoint(
 ) -> None:
     """Writes the checkpoint after a step.
 
-    Of several processes, which call it alike, the first one writes.
+    Of several processes, which all call it, the first one writes.
 
     Args:
-        folder: the folder of the checkpoints; made where it is missing.
-        step: int, updates of the weights so far.
+        folder: the folder of the checkpoints.
+        step: updates of the weights so far.
         model: a compiled Keras model whose optimizer is built.
-        record: what json.dumps takes, kept beside the variables.
+        record: plain values for JSON, stored beside the variables.
 
     Raises:
-        OSError: when it cannot be written; older ones are as they were.
-
-    Example:
-        >>> write(run / "checkpoints", 950, model, {"epoch": 50})
+        OSError: when it cannot be written; older ones are unchanged.
     """
     text = json.dumps(record).encode()
     arrays = [(RECORD, np.frombuffer(text, np.uint8))]
@@ -104,37 +89,25 @@ def write_checkpoint(
     if not is_first():
         return
     folder.mkdir(exist_ok=True)
-    with replacing(path_of(folder, step)) as temporary:
+    with replacing(_path_of(folder, step)) as temporary:
         write_npz(temporary, arrays)
 
 
 def prune_checkpoints(folder: pathlib.Path, keep: int) -> None:
-    """Removes all but the newest checkpoints.
-
-    Args:
-        folder: the folder of the checkpoints.
-        keep: int, how many stay.
-
-    Example:
-        >>> prune(run / "checkpoints", keep=2)
-    """
+    """Removes all but the `keep` newest checkpoints."""
     if not is_first():
         return
     for step in checkpoint_steps(folder)[:-keep]:
-        path_of(folder, step).unlink()
+        _path_of(folder, step).unlink()
     for partial in folder.glob(f"{PARTIAL}*"):
         partial.unlink()
 
 
 def read_newest(folder: pathlib.Path) -> tuple[dict, dict] | None:
-    """Reads the newest checkpoint that is whole.
-
-    Args:
-        folder: the folder of the checkpoints; it need not exist.
+    """Reads the newest whole checkpoint; warns of broken ones and skips them.
 
     Returns:
-        Arrays by name, and the record; None where there is no checkpoint. A
-        broken one is passed over with a warning.
+        Arrays by name, and the record; None where there is no checkpoint.
 
     Raises:
         ValueError: when there are checkpoints, and all are broken.
@@ -144,13 +117,13 @@ def read_newest(folder: pathlib.Path) -> tuple[dict, dict] | None:
     """
     found = checkpoint_steps(folder)
     for step in reversed(found):
-        path = path_of(folder, step)
+        path = _path_of(folder, step)
         try:
             return _read(path)
         except ValueError as error:
             warnings.warn(
                 f"The checkpoint {str(path)!r} is broken; the run continues "
-                f"from the one before. {error}",
+                f"from the previous one. {error}",
                 stacklevel=2,
             )
     if found:
@@ -169,18 +142,15 @@ def _read(path):
 
 
 def restore(model, arrays: dict) -> None:
-    """Gives a model and its optimizer the state of a checkpoint.
+    """Restores a model and its optimizer from a checkpoint.
 
     Args:
         model: a compiled Keras model whose optimizer is built.
         arrays: as `read_newest` returns them, of any backend. Those of the
-            variables are taken out of the dictionary.
+            variables are removed from the dictionary.
 
     Raises:
-        ValueError: when they are not of such a model; it is left as it was.
-
-    Example:
-        >>> restore(model, arrays)
+        ValueError: when they are of another model; this one is unchanged.
     """
     variables = _variables(model)
     found = [name for name in arrays if not name.startswith(GENERATOR)]
@@ -192,21 +162,14 @@ def restore(model, arrays: dict) -> None:
     for name, variable in variables:
         _check(name, variable, arrays.get(name))
     for name, variable in variables:
-        # Taken out, so that a long run does not hold them to its end.
+        # Removed, so that a long run does not hold them to its end.
         variable.assign(arrays.pop(name).astype(variable.dtype))
 
 
 def restore_generators(arrays: dict) -> None:
-    """Takes the backend's own generators back to where they were.
+    """Restores the backend's own random generators from a checkpoint.
 
-    That is for the very moment before the first step: data loaders of torch
-    draw from them as well.
-
-    Args:
-        arrays: as `read_newest` returns them.
-
-    Example:
-        >>> restore_generators(arrays)
+    Right before the first step: data loaders of torch draw from them as well.
     """
     set_random_states(
         {
@@ -255,7 +218,7 @@ def _array(variable):
     return to_numpy(variable).astype(variable.dtype)
 
 
-# What may change between the parts of a run: where it is, and what it shows.
+# Fields that may change when a run resumes.
 FREE = (
     "distribution",
     "overwrite",
@@ -266,25 +229,19 @@ FREE = (
 
 
 def open_run(recipe: Recipe) -> tuple[pathlib.Path, tuple[dict, dict] | None]:
-    """Prepares the run folder of a recipe, or finds where to continue.
+    """Prepares the run folder of a recipe, or finds where to resume.
 
     Of several processes, the first one decides; all read the checkpoint.
 
-    Args:
-        recipe: a `Recipe`.
-
     Returns:
-        The folder, and the newest whole checkpoint as
-        `checkpoints.read_newest` gives it: None for a run from the beginning.
+        The folder, and the newest whole checkpoint as `read_newest` returns
+        it: None for a new run.
 
     Raises:
         ValueError: when the folder holds a finished run that may not be
             replaced, an unfinished one of another config, something else, or
             checkpoints that are all broken; or when a process does not find
             the checkpoint of the first.
-
-    Example:
-        >>> folder, checkpoint = open_run(Recipe(run_dir="runs/digits"))
     """
     opened = []
 
@@ -294,34 +251,21 @@ def open_run(recipe: Recipe) -> tuple[pathlib.Path, tuple[dict, dict] | None]:
 
     step = agreed(open_first)
     if not opened:
-        opened = [pathlib.Path(recipe.run_dir), _read_as_well(recipe, step)]
+        opened = [pathlib.Path(recipe.run_dir), _read_same(recipe, step)]
     return opened[0], opened[1]
 
 
-def reopened(folder: pathlib.Path) -> tuple[dict, dict] | None:
-    """Reads the checkpoint that this run wrote last.
-
-    Of several processes, all wait until it is there.
-
-    Args:
-        folder: the run folder.
-
-    Returns:
-        As `checkpoints.read_newest`.
-
-    Example:
-        >>> arrays, record = reopened(folder)
-    """
-    place_of_all = folder / FOLDER
-    agreed(lambda: checkpoint_steps(place_of_all))
-    return read_newest(place_of_all)
+def reopen(folder: pathlib.Path) -> tuple[dict, dict] | None:
+    """`read_newest` of a run folder, after the first process wrote it."""
+    agreed(lambda: checkpoint_steps(folder / FOLDER))
+    return read_newest(folder / FOLDER)
 
 
 def _step(checkpoint):
     return None if checkpoint is None else checkpoint[1]["step"]
 
 
-def _read_as_well(recipe, step):
+def _read_same(recipe, step):
     """The checkpoint that the first process continues from."""
     if step is None:
         return None
@@ -369,7 +313,7 @@ def _check_same(path, recipe):
 
 
 def _note_continuation(folder, checkpoint):
-    """Adds to environment.json on what, and from where, it goes on."""
+    """Adds the step and the environment to environment.json."""
     path = folder / run_folder.MARK
     content = json.loads(path.read_text())
     step = checkpoint[1]["step"] if checkpoint else 0
@@ -381,19 +325,12 @@ def _note_continuation(folder, checkpoint):
 
 
 def differences(old: dict, recipe: Recipe) -> list[str]:
-    """Lists the fields in which a recipe differs from the config of a run.
+    """The fields in which a recipe differs from the config of a run.
 
-    An option that is missing in the config had its default, and a group that
-    the recipe lacks is an option of another recipe: configs of earlier
+    One text per field; fields that may change when a run resumes are left
+    out. An option that is missing in the config had its default, and a group
+    that the recipe lacks is an option of another recipe: configs of earlier
     versions have fewer options, and those of all recipes.
-
-    Args:
-        old: the config, as read from YAML.
-        recipe: the recipe of the current command.
-
-    Returns:
-        A text per field, such as "seed: was 0, now 1". Fields that may change
-        when a run is resumed are left out.
 
     Example:
         >>> differences({"seed": 0}, Recipe(seed=1))
@@ -422,19 +359,7 @@ def _shown(config, name):
 
 
 def flat(config: dict, prefix: str = "") -> dict:
-    """The fields of a config by the names that they have on a command line.
-
-    Args:
-        config: dictionary of plain values and dictionaries.
-        prefix: str, what all names begin with.
-
-    Returns:
-        A dictionary without dictionaries.
-
-    Example:
-        >>> flat({"model": {"size": 32}, "seed": 0})
-        {'model.size': 32, 'seed': 0}
-    """
+    """The fields of a config by their names on the command line."""
     fields = {}
     for name, value in config.items():
         if isinstance(value, dict):

@@ -11,27 +11,28 @@ from collections.abc import Iterator
 import keras
 
 from keras_vit import data
-from keras_vit.training import distribution, loop, resume, run_folder
+from keras_vit.training import distribution, resume, run_folder
+from keras_vit.training.build import CLASSIFICATION, Task
 from keras_vit.training.config import Recipe
 from keras_vit.training.distribution import processes
-from keras_vit.training.distribution.processes import explaining_loss
-from keras_vit.training.stages import begun, make_stages, remaining
-from keras_vit.training.task import CLASSIFICATION, Task
+from keras_vit.training.distribution.processes import explain_lost_process
+from keras_vit.training.loop import Loop
+from keras_vit.training.stages import begin_stage, make_stages, remaining
 
 __all__ = ["Run", "train"]
 
-# A disk without room, a quota used up, a file larger than is allowed.
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# No space on the disk, the quota used up, a file larger than allowed.
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What a training leaves.
+    """The result of a training.
 
     Args:
         model: the trained Keras model, from images in [0, 255] to logits.
         dataset: the `Dataset` that it was trained on.
-        history: metric to list of values, one an epoch.
+        history: metric to list of values, one per epoch.
         seconds: wall time of the training, compilation and validation
             included.
         folder: the run folder.
@@ -48,7 +49,7 @@ class Run:
 
     @property
     def images_per_second(self) -> float:
-        """Training images a second, the median over the epochs."""
+        """Training images per second, the median over the epochs."""
         return statistics.median(self.history["images_per_second"])
 
 
@@ -59,35 +60,35 @@ def train(
     callbacks=(),
     task: Task = CLASSIFICATION,
 ) -> Run:
-    """Trains a model as a recipe says, or goes on with what was begun.
+    """Trains a model from a recipe, or resumes a run that was stopped.
 
-    The run folder gets the config, the environment, the metrics and
-    checkpoints; a run that was stopped at any moment continues from its last
-    checkpoint, to the same weights as if it had not been. At the end the
-    folder has the model with the weights of the last step, or their moving
-    average. The test images are not looked at. Batch sizes are those of all
-    devices together; the model that is returned is on one. Several processes
-    call this alike: each gets the model, and the first one writes.
+    Writes the config, the environment, the metrics and checkpoints to the run
+    folder. A run that was stopped at any moment resumes from its last
+    checkpoint, and ends with the same weights as if it had not been stopped.
+    At the end the folder has the model with the weights of the last step, or
+    their moving average. The test images are not used. Batch sizes are those
+    of all devices together; the model that is returned is on one. With
+    several processes, all call this in the same way: each gets the model, and
+    the first one writes.
 
     Args:
         recipe: a `Recipe`.
         dataset: a `Dataset` of `Examples`, None for that of the recipe. Or one
-            whose `train` is a `FitStream` of batches of your own, whose
-            `validation` is then what Keras's `fit` takes as such, or None.
-        callbacks: Keras callbacks to call as well. A continued run knows
-            what `EarlyStopping` and `ReduceLROnPlateau` had seen; others
-            begin anew.
-        task: what is learned, to name the classes of images by default.
+            whose `train` is a `FitStream` of your own batches, and whose
+            `validation` is the validation_data of Keras's `fit`, or None.
+        callbacks: further Keras callbacks. The states of `EarlyStopping` and
+            `ReduceLROnPlateau` are resumed; others start anew.
+        task: what is learned, by default to classify images.
 
     Returns:
         A `Run`.
 
     Raises:
-        ValueError: when the run folder is taken, by another config for
-            instance, or the data does not fit the recipe.
+        ValueError: when the run folder is taken, for instance by another
+            config, or the data does not fit the recipe.
         FloatingPointError: when the loss or its gradient is not finite.
         OSError: when the disk is full, and a `LostProcessError` when another
-            process is gone. The last checkpoint is whole.
+            process has ended. The last checkpoint is whole.
 
     Example:
         >>> train(Recipe(run_dir="runs/digits")).history["val_accuracy"]
@@ -102,8 +103,8 @@ def train(
         print(f"Distribution {chosen}", flush=True)
     share = processes.share(chosen.replicas, recipe.training.accumulation_steps)
     parent = pathlib.Path(recipe.run_dir).parent
-    with explaining_loss(recipe.run_dir):
-        with distribution.keeping_compiled(parent), chosen.scope():
+    with explain_lost_process(recipe.run_dir):
+        with distribution.compilation_cache_in(parent), chosen.scope():
             run = _train(recipe, dataset, callbacks, share, task)
         if chosen.native is not None:
             distribution.collect(run.network, run.model)
@@ -120,20 +121,20 @@ def _check_tpu(chosen, precision):
 
 
 def _train(recipe, dataset, callbacks, share, task):
-    # What may be wrong with a recipe shows before an earlier run is replaced.
+    # A mistake in the recipe shows before an earlier run is replaced.
     dataset = dataset or data.open_dataset(recipe.data)
     keras.utils.set_random_seed(recipe.seed)
     model = task.make_model(recipe, dataset.class_names)
     stages = make_stages(recipe, task, dataset, model, share)
     folder, checkpoint = resume.open_run(recipe)
     names = dataset.class_names if task.names_classes else None
-    with explaining_no_room(folder):
+    with explain_full_disk(folder):
         if processes.is_first():
             run_folder.write_json(
                 folder / "class_names.json", list(dataset.class_names)
             )
         for stage in remaining(stages, checkpoint):
-            rows, seconds = loop.Loop(
+            rows, seconds = Loop(
                 folder,
                 stage.plan,
                 names,
@@ -148,11 +149,11 @@ def _train(recipe, dataset, callbacks, share, task):
                 stage.stream,
                 stage.validation,
                 metrics=task.make_metrics(recipe),
-                checkpoint=begun(stages, checkpoint),
+                checkpoint=begin_stage(stages, checkpoint),
                 callbacks=callbacks,
             )
             if stage is not stages[-1]:
-                checkpoint = resume.reopened(folder)
+                checkpoint = resume.reopen(folder)
         run_folder.save_model(model, names, folder / "model.keras")
     columns = dict.fromkeys(name for row in rows for name in row)
     history = {
@@ -162,26 +163,15 @@ def _train(recipe, dataset, callbacks, share, task):
 
 
 @contextlib.contextmanager
-def explaining_no_room(folder: pathlib.Path) -> Iterator[None]:
-    """Says what to do where the disk is full; other errors stay as they are.
-
-    Args:
-        folder: the run folder.
-
-    Raises:
-        OSError: when the disk is full.
-
-    Example:
-        >>> with explaining_no_room(folder):
-        ...     model.save(folder / "model.keras")
-    """
+def explain_full_disk(folder: pathlib.Path) -> Iterator[None]:
+    """Raises an OSError with what to do where the disk is full."""
     try:
         yield
     except (OSError, RuntimeError) as error:
-        # HDF5 has the number in its text alone.
-        known = getattr(error, "errno", None) in NO_ROOM
+        # HDF5 has the number only in its text.
+        known = getattr(error, "errno", None) in DISK_FULL
         if not known and not any(
-            f"errno = {n}," in str(error) for n in NO_ROOM
+            f"errno = {n}," in str(error) for n in DISK_FULL
         ):
             raise
         found = resume.checkpoint_steps(folder / resume.FOLDER)

@@ -1,10 +1,12 @@
-"""One Vision Transformer for images that grow in the training.
+"""The plan of a training and its stages, one per image size.
 
-Each stage goes on from the last checkpoint of the one before, as a run that
-was stopped there does.
+With progressive resizing a training has several stages: networks for images of
+different sizes that share their weights. Each continues from the last
+checkpoint of the one before, as a run that was stopped there does.
 """
 
 import dataclasses
+import math
 from typing import Any
 
 import keras
@@ -14,142 +16,134 @@ from keras import ops
 from keras_vit.checkpoints.resampling import resize_matrix
 from keras_vit.data import FitStream
 from keras_vit.layers import AddPositionEmbedding
-from keras_vit.training.inputs import Plan, make_plan
 from keras_vit.training.model_config import TRANSFORMERS
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.variants import VariantConfig
 
 __all__ = [
+    "Plan",
     "ResampledPositions",
     "Stage",
     "at_size",
-    "begun",
+    "begin_stage",
+    "make_plan",
     "make_stages",
     "networks",
     "remaining",
     "stage_plans",
 ]
 
-GROWING = (VariantConfig(), VariantConfig(mlp="local"))
+RESIZABLE = (VariantConfig(), VariantConfig(mlp="local"))
 METHOD = "linear_aligned"  # as the original resamples weights of another size
 
 
-def networks(model, image_sizes: tuple[int, ...]) -> list[keras.Model]:
-    """The networks of the stages of a training, which share their weights.
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """When a run checkpoints, evaluates, logs and ends, counted in steps.
+
+    An interval is what lies between two checkpoints, an epoch of Keras's
+    `fit`.
 
     Args:
-        model: see `at_size`.
-        image_sizes: sides in pixels, the last one of the model.
-
-    Returns:
-        A Keras model a size.
+        total: steps of the whole run.
+        steps_per_epoch: steps in one pass over the data.
+        batch_size: images per step.
+        checkpoint_every: steps from one checkpoint to the next.
+        evaluate_every: steps from one evaluation to the next, a multiple of
+            checkpoint_every. There is one more at the end.
+        log_every: steps between two lines of metrics.
+        batches_per_step: parts into which the batch of a step is split.
+        batches_per_call: batches per call of the compiled function.
 
     Raises:
-        ValueError: when the last size is not that of the model; see `at_size`.
+        ValueError: when the calls do not fill the run or its intervals.
 
     Example:
-        >>> networks(model, (112, 224))[1] is model
-        True
-    """
-    found = [at_size(model, size) for size in image_sizes]
-    if found[-1] is not model:
-        raise ValueError(
-            "Images grow to the size of the model. Received: training."
-            f"image_sizes={image_sizes}, model.image_size="
-            f"{model.config.image_size}. End with that size."
-        )
-    return found
-
-
-def at_size(model, image_size: int) -> keras.Model:
-    """The same network for smaller images.
-
-    Args:
-        model: a `VisionTransformer` without a ResNet before it, or a
-            `VariantTransformer` whose only difference is its MLP.
-        image_size: side of the images in pixels, a multiple of the patch.
-
-    Returns:
-        A Keras model with the layers of the model; itself for its own size.
-
-    Raises:
-        ValueError: for another model, or a size that the patch does not
-            divide.
-
-    Example:
-        >>> at_size(keras_vit.ViT_B16(weights=None), 160).input_shape
-        (None, 160, 160, 3)
-    """
-    _check(model)
-    size = (image_size, image_size)
-    if size == model.config.image_size:
-        return model
-    grid = dataclasses.replace(model.config, image_size=size).grid
-    x = image = keras.Input((*size, model.config.channels), name="image")
-    for layer in model.layers[1:]:
-        if isinstance(layer, AddPositionEmbedding):
-            layer = ResampledPositions(
-                layer, grid, dtype=layer.dtype_policy, name="resampled"
-            )
-        x = layer(x)
-    return keras.Model(image, x, name=model.name)
-
-
-def _check(model):
-    variant = getattr(model.config, "variant", VariantConfig())
-    grows = isinstance(model, TRANSFORMERS) and variant in GROWING
-    if not grows or model.config.resnet_units is not None:
-        raise ValueError(
-            "Images grow in the training of a Vision Transformer, plain or "
-            'with variant.mlp="local". Received: training.image_sizes for the '
-            f"{type(model).__name__} {model.name!r} with {variant}. Leave them "
-            "out, or choose another --model.name."
-        )
-
-
-class ResampledPositions(keras.layers.Layer):
-    """Adds the position embeddings of a larger image to those of a smaller.
-
-    Args:
-        positions: the `AddPositionEmbedding` of the larger one, built.
-        grid: (rows, columns) of the patches of the smaller one.
-
-    Input shape:
-        (B, S, D).
-
-    Output shape:
-        (B, S, D).
-
-    Example:
-        >>> positions = model.get_layer("position_embedding")
-        >>> ResampledPositions(positions, (7, 7))(tokens)
+        >>> Plan(total=50, steps_per_epoch=20, batch_size=8,
+        ...      checkpoint_every=20, evaluate_every=40).evaluations
+        [2, 3]
     """
 
-    def __init__(self, positions, grid, **kwargs):
-        super().__init__(**kwargs)
-        self.positions = positions
-        prefix = positions.num_prefix_tokens
-        rows, columns = (
-            resize_matrix(old, new, METHOD)
-            for old, new in zip(positions.grid, grid, strict=True)
-        )
-        patches = np.kron(rows, columns)  # (S - P, T - P)
-        matrix = np.zeros(np.add(patches.shape, prefix), "float32")
-        matrix[:prefix, :prefix] = np.eye(prefix)
-        matrix[prefix:, prefix:] = patches
-        self.matrix = matrix  # (S, T)
+    total: int
+    steps_per_epoch: int
+    batch_size: int
+    checkpoint_every: int
+    evaluate_every: int
+    log_every: int = 50
+    batches_per_step: int = 1
+    batches_per_call: int = 1
 
-    def call(self, x):
-        table = ops.cast(self.positions.embedding, "float32")[0]  # (T, D)
-        return x + ops.cast(ops.matmul(self.matrix, table)[None], x.dtype)
+    def __post_init__(self):
+        for name in ("total", "checkpoint_every"):
+            batches = getattr(self, name) * self.batches_per_step
+            if batches % self.batches_per_call:
+                raise ValueError(
+                    f"steps_per_execution={self.batches_per_call} must divide "
+                    f"the batches of the whole run and between checkpoints. "
+                    f"Received: {batches} batches ({name}). Set "
+                    "training.steps and training.checkpoint_every_steps to "
+                    "multiples of it."
+                )
 
-    def compute_output_shape(self, input_shape):
-        return input_shape
+    @property
+    def intervals(self) -> int:
+        """Number of intervals, and so of checkpoints, of the whole run."""
+        return math.ceil(self.total / self.checkpoint_every)
+
+    @property
+    def batches(self) -> int:
+        """Batches per interval; the last one may be shorter."""
+        return self.checkpoint_every * self.batches_per_step
+
+    @property
+    def evaluations(self) -> list[int]:
+        """Numbers of the intervals, from 1, that end with an evaluation."""
+        every = self.evaluate_every // self.checkpoint_every
+        return [
+            number
+            for number in range(1, self.intervals + 1)
+            if number % every == 0 or number == self.intervals
+        ]
+
+    def is_last_call(self, interval: int, batch: int) -> bool:
+        """Whether the run ends with the call that begins at a batch.
+
+        Both numbers are counted from 0, the batch in its interval.
+        """
+        done = interval * self.batches + batch + self.batches_per_call
+        return done >= self.total * self.batches_per_step
+
+    def step(self, interval: int, batches: int) -> int:
+        """Steps done after some batches of an interval, counted from 0."""
+        steps = batches // self.batches_per_step
+        return interval * self.checkpoint_every + steps
+
+
+def make_plan(recipe, steps_per_epoch: int) -> Plan:
+    """The `Plan` of a `Recipe`; an epoch is one pass over the data."""
+    training = recipe.training
+    call = training.steps_per_execution
+    every = training.checkpoint_every_steps or training.evaluate_every_steps
+    # One pass over the data, in whole calls of the compiled step.
+    every = every or max(steps_per_epoch // call, 1) * call
+    total = training.steps
+    if total is None:
+        total = training.epochs * steps_per_epoch
+    return Plan(
+        total=total,
+        steps_per_epoch=steps_per_epoch,
+        batch_size=training.batch_size,
+        checkpoint_every=every,
+        evaluate_every=training.evaluate_every_steps or every,
+        log_every=training.log_every_steps,
+        batches_per_step=training.accumulation_steps,
+        batches_per_call=call,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """A part of a training, of one network and one size of images.
+    """A part of a training, of one network and one image size.
 
     Args:
         network: the Keras model that `fit` trains.
@@ -167,17 +161,14 @@ class Stage:
 
 
 def make_stages(recipe, task, dataset, model, share) -> list[Stage]:
-    """Makes the stages of a training.
+    """Makes the stages of a training: one without progressive resizing.
 
     Args:
         recipe: a `Recipe`.
         task: a `Task`.
         dataset: a `Dataset`.
-        model: the Keras model that the run leaves.
+        model: the Keras model that the run saves.
         share: the `Share` of each batch that this process reads.
-
-    Returns:
-        list of `Stage`, one where the images do not grow.
 
     Raises:
         ValueError: when recipe, model and data do not fit together.
@@ -190,9 +181,9 @@ def make_stages(recipe, task, dataset, model, share) -> list[Stage]:
         return [_stage(recipe, task, dataset, network, model, share)]
     if network is not model or isinstance(dataset.train, FitStream):
         raise ValueError(
-            "Images grow in the training of a classifier, from data that is "
-            f"read in any size. Received: training.image_sizes={sizes}. Leave "
-            "it out."
+            "Progressive resizing trains a classifier, from data that is read "
+            f"in any size. Received: training.image_sizes={sizes}. Leave it "
+            "out."
         )
     found = [
         _stage(recipe, task, dataset, sized, sized, share)
@@ -220,14 +211,9 @@ def _stage(recipe, task, dataset, network, shaped, share) -> Stage:
 
 
 def stage_plans(plan: Plan, image_sizes: tuple[int, ...]) -> list[Plan]:
-    """Cuts a training into one stage a size, at the checkpoints.
+    """Splits a plan into one per image size, at the checkpoints.
 
-    Args:
-        plan: a `Plan` of the whole training.
-        image_sizes: sides in pixels; none for a training of one stage.
-
-    Returns:
-        A `Plan` a stage; its total is the step that the stage ends with.
+    The total of each is the step that its stage ends with.
 
     Raises:
         ValueError: when there are fewer checkpoints than sizes.
@@ -237,14 +223,14 @@ def stage_plans(plan: Plan, image_sizes: tuple[int, ...]) -> list[Plan]:
         [500, 1000]
     """
     count = max(len(image_sizes), 1)
-    if plan.stretches < count:
+    if plan.intervals < count:
         raise ValueError(
             "Each image size begins at a checkpoint. Received: training."
             f"image_sizes={image_sizes} for a training of {plan.total} steps "
             f"with a checkpoint after each {plan.checkpoint_every}. Lower "
             "training.checkpoint_every_steps, or leave sizes out."
         )
-    ends = [round(i * plan.stretches / count) for i in range(1, count)]
+    ends = [round(i * plan.intervals / count) for i in range(1, count)]
     totals = [end * plan.checkpoint_every for end in ends]
     return [
         dataclasses.replace(plan, total=total)
@@ -255,33 +241,18 @@ def stage_plans(plan: Plan, image_sizes: tuple[int, ...]) -> list[Plan]:
 def remaining(
     stages: list[Stage], checkpoint: tuple[dict, dict] | None
 ) -> list[Stage]:
-    """The stages that a checkpoint is not the end of; the last one always is.
-
-    Args:
-        stages: list of `Stage`.
-        checkpoint: as `checkpoints.read_newest` returned it.
-
-    Returns:
-        list of `Stage`.
-    """
+    """The stages that a checkpoint has not finished, and always the last."""
     step = 0 if checkpoint is None else checkpoint[1]["step"]
     return [x for x in stages[:-1] if step < x.plan.total] + stages[-1:]
 
 
-def begun(
+def begin_stage(
     stages: list[Stage], checkpoint: tuple[dict, dict] | None
 ) -> tuple[dict, dict] | None:
-    """A checkpoint as the stage that goes on from it takes it.
+    """The checkpoint that ends a stage, as the next stage continues from it.
 
-    What was the end of a stage is not the end of the run, and what was best
-    at one size is not at the next.
-
-    Args:
-        stages: list of `Stage`.
-        checkpoint: as `checkpoints.read_newest` returned it.
-
-    Returns:
-        The same, of a stage that has begun.
+    The run has not ended, and the best result at one image size is none at
+    the next.
     """
     ends = [stage.plan.total for stage in stages[:-1]]
     if checkpoint is None or checkpoint[1]["step"] not in ends:
@@ -294,3 +265,102 @@ def begun(
         for state in record["callbacks"]
     ]
     return arrays, {**record, "ended": False, "callbacks": states}
+
+
+def networks(model, image_sizes: tuple[int, ...]) -> list[keras.Model]:
+    """Networks for several image sizes, which share the weights of a model.
+
+    Raises:
+        ValueError: when the last size is not that of the model; see `at_size`.
+
+    Example:
+        >>> networks(model, (112, 224))[1] is model
+        True
+    """
+    found = [at_size(model, size) for size in image_sizes]
+    if found[-1] is not model:
+        raise ValueError(
+            "Progressive resizing ends with the size of the model. Received: "
+            f"training.image_sizes={image_sizes}, model.image_size="
+            f"{model.config.image_size}. Add that size at the end."
+        )
+    return found
+
+
+def at_size(model, image_size: int) -> keras.Model:
+    """A network for smaller images with the layers of a model.
+
+    Args:
+        model: a `VisionTransformer` without a ResNet before it, or a
+            `VariantTransformer` whose only difference is its MLP.
+        image_size: in pixels, a multiple of the patch size.
+
+    Returns:
+        A Keras model; the model itself for its own size.
+
+    Raises:
+        ValueError: for another model, or a size that the patch does not
+            divide.
+
+    Example:
+        >>> at_size(keras_vit.ViT_B16(weights=None), 160).input_shape
+        (None, 160, 160, 3)
+    """
+    _check(model)
+    size = (image_size, image_size)
+    if size == model.config.image_size:
+        return model
+    grid = dataclasses.replace(model.config, image_size=size).grid
+    x = image = keras.Input((*size, model.config.channels), name="image")
+    for layer in model.layers[1:]:
+        if isinstance(layer, AddPositionEmbedding):
+            layer = ResampledPositions(
+                layer, grid, dtype=layer.dtype_policy, name="resampled"
+            )
+        x = layer(x)
+    return keras.Model(image, x, name=model.name)
+
+
+def _check(model):
+    variant = getattr(model.config, "variant", VariantConfig())
+    resizable = isinstance(model, TRANSFORMERS) and variant in RESIZABLE
+    if not resizable or model.config.resnet_units is not None:
+        raise ValueError(
+            "Progressive resizing trains a Vision Transformer, plain or with "
+            'variant.mlp="local". Received: training.image_sizes for the '
+            f"{type(model).__name__} {model.name!r} with {variant}. Leave them "
+            "out, or choose another --model.name."
+        )
+
+
+class ResampledPositions(keras.layers.Layer):
+    """Adds the position embedding of a larger image, resampled to a smaller.
+
+    Args:
+        positions: the `AddPositionEmbedding` of the larger one, built.
+        grid: (rows, columns) of the patches of the smaller one.
+
+    Input and output shape:
+        (B, S, D).
+    """
+
+    def __init__(self, positions, grid, **kwargs):
+        super().__init__(**kwargs)
+        self.positions = positions
+        prefix = positions.num_prefix_tokens
+        rows, columns = (
+            resize_matrix(old, new, METHOD)
+            for old, new in zip(positions.grid, grid, strict=True)
+        )
+        patches = np.kron(rows, columns)  # (S - P, T - P)
+        matrix = np.zeros(np.add(patches.shape, prefix), "float32")
+        matrix[:prefix, :prefix] = np.eye(prefix)
+        matrix[prefix:, prefix:] = patches
+        self.matrix = matrix  # (S, T)
+
+    def call(self, x):
+        table = ops.cast(self.positions.embedding, "float32")[0]  # (T, D)
+        return x + ops.cast(ops.matmul(self.matrix, table)[None], x.dtype)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape

@@ -15,9 +15,9 @@ from keras import ops
 from keras_vit.data import Share
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.models import VisionTransformer, ViTConfig
-from keras_vit.training import build, inputs
+from keras_vit.training import build
+from keras_vit.training.build import Task
 from keras_vit.training.model_config import config_of
-from keras_vit.training.task import Task
 from masked_patch.config import CELLS, MaskedPatchRecipe
 from masked_patch.corruption import (
     LEVELS,
@@ -211,12 +211,12 @@ def _make_stream(recipe, dataset, model, share=None):
     batches = masked_batches(
         recipe, model, batch_size=recipe.training.batch_size, share=share
     )
-    stream = inputs.make_stream(recipe, dataset, model, share)
+    stream = build.make_stream(recipe, dataset, model, share)
     return MaskedStream(stream, batches)
 
 
 def _make_validation(recipe, dataset, model, share=None):
-    found = inputs.make_validation(recipe, dataset, model, share)
+    found = build.make_validation(recipe, dataset, model, share)
     if found is None:
         return None
     share = share or Share()

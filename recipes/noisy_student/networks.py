@@ -13,9 +13,8 @@ from keras import layers
 
 from keras_vit.checks import check_choice
 from keras_vit.training import Recipe
-from keras_vit.training.build import freeze
+from keras_vit.training.build import CLASSIFICATION, Task, freeze
 from keras_vit.training.config import ModelConfig
-from keras_vit.training.task import CLASSIFICATION, Task
 
 __all__ = [
     "EFFICIENTNETS",

@@ -11,7 +11,7 @@ from masked_patch.network import MASKED_PATCH
 from tiny_runs import DATASET, Interrupt, recipe, values
 
 from keras_vit import data
-from keras_vit.training import ModelConfig, build, inputs, train
+from keras_vit.training import ModelConfig, build, train
 
 COLOURS = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), "uint8")
 COLOUR_DATASET = dataclasses.replace(
@@ -182,7 +182,7 @@ def test_validation_hides_the_same_patches_each_time(tmp_path):
     for one, other in zip(*twice, strict=True):
         for first, second in zip(one, other, strict=True):
             np.testing.assert_array_equal(first, second)
-    plain = inputs.make_validation(made, DATASET, tiny.model())
+    plain = build.make_validation(made, DATASET, tiny.model())
     weights = np.concatenate([found[3].mean(axis=(1, 2)) for found in twice[0]])
     assert plain is not None
     expected = np.concatenate([x for _, _, x in plain.as_numpy_iterator()])

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tiny_training as tiny
 
-from keras_vit.training.callbacks import AverageInEvaluation, averaged
+from keras_vit.training.loop import AverageInEvaluation, averaged
 
 
 def values(variables):

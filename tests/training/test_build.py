@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from keras_vit.training import ModelConfig, Recipe, TrainingConfig
-from keras_vit.training.build import freeze, make_model, total_steps
+from keras_vit.training.build import freeze, make_model
 from keras_vit.training.run_folder import save_model
+from keras_vit.training.stages import make_plan
 
 NAMES = ("cat", "dog", "owl")
 
@@ -164,9 +165,9 @@ def test_mixed_precision_keeps_the_logits_in_float32():
 
 
 def test_length_in_steps_or_in_epochs():
-    assert total_steps(Recipe(training=TrainingConfig(epochs=7)), 11) == 77
+    assert make_plan(Recipe(training=TrainingConfig(epochs=7)), 11).total == 77
     training = TrainingConfig(epochs=7, steps=20)
-    assert total_steps(Recipe(training=training), 11) == 20
+    assert make_plan(Recipe(training=training), 11).total == 20
 
 
 @pytest.mark.parametrize(

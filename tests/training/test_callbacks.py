@@ -5,13 +5,13 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.training.callbacks import (
+from keras_vit.training.loop import (
     Progress,
     StopAtTotal,
     collect_states,
     restore_states,
 )
-from keras_vit.training.inputs import Plan
+from keras_vit.training.stages import Plan
 
 
 class Wait(keras.callbacks.Callback):

@@ -11,7 +11,7 @@ import pytest
 import tiny_training as tiny
 
 from keras_vit.training import resume
-from keras_vit.training.run import explaining_no_room
+from keras_vit.training.run import explain_full_disk
 
 RECORD = {"step": 7, "callbacks": []}
 
@@ -155,20 +155,20 @@ def test_no_room_is_explained(tmp_path, error):
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "step-000000005.npz").touch()
     with pytest.raises(OSError, match="no room left.*step 5.*Make room"):
-        with explaining_no_room(tmp_path):
+        with explain_full_disk(tmp_path):
             raise error
 
 
 def test_other_errors_stay_as_they_are(tmp_path):
     with pytest.raises(PermissionError, match="mine"):
-        with explaining_no_room(tmp_path):
+        with explain_full_disk(tmp_path):
             raise PermissionError(errno.EACCES, "mine")
 
 
 LIMITED = """
     import resource, signal, sys
     import tiny_training as tiny
-    from keras_vit.training.run import explaining_no_room
+    from keras_vit.training.run import explain_full_disk
     import pathlib
 
     class Fill(tiny.keras.callbacks.Callback):
@@ -178,7 +178,7 @@ LIMITED = """
                 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 
     folder = pathlib.Path(sys.argv[1])
-    with explaining_no_room(folder):
+    with explain_full_disk(folder):
         tiny.train(folder, rule=tiny.optimizer(use_ema=False),
                    callbacks=[Fill()])
 """

@@ -12,7 +12,8 @@ from keras_vit.training import (
     Recipe,
     TrainingConfig,
 )
-from keras_vit.training.build import make_loss, make_model, make_optimizer
+from keras_vit.training.build import make_loss, make_model
+from keras_vit.training.optimizers import make_optimizer
 
 OPTIONS = {
     "precision": ("float32", "mixed_bfloat16", "mixed_float16"),

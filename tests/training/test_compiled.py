@@ -7,7 +7,7 @@ from tiny_runs import DATASET, recipe
 from keras_vit.training import train
 from keras_vit.training.distribution.machine import (
     COMPILED,
-    keeping_compiled,
+    compilation_cache_in,
 )
 
 pytestmark = pytest.mark.skipif(
@@ -36,7 +36,7 @@ def test_second_run_compiles_no_step(tmp_path):
 def test_folder_of_the_user_stays(tmp_path, jax):
     jax.config.update("jax_compilation_cache_dir", "elsewhere")
     try:
-        with keeping_compiled(tmp_path):
+        with compilation_cache_in(tmp_path):
             assert jax.config.jax_compilation_cache_dir == "elsewhere"
     finally:
         jax.config.update("jax_compilation_cache_dir", None)
@@ -44,7 +44,7 @@ def test_folder_of_the_user_stays(tmp_path, jax):
 
 def test_settings_are_as_before_after_an_error(tmp_path, jax):
     before = jax.config.jax_persistent_cache_min_compile_time_secs
-    with pytest.raises(KeyError), keeping_compiled(tmp_path):
+    with pytest.raises(KeyError), compilation_cache_in(tmp_path):
         assert jax.config.jax_compilation_cache_dir == str(tmp_path / COMPILED)
         raise KeyError
     assert jax.config.jax_compilation_cache_dir is None

@@ -9,10 +9,10 @@ import pytest
 import tiny_training as tiny
 
 from keras_vit.data import Share
-from keras_vit.training.distribution import processes, setup, start
+from keras_vit.training.distribution import layouts, processes, setup
 from keras_vit.training.distribution.processes import (
     LostProcessError,
-    explaining_loss,
+    explain_lost_process,
 )
 
 WORKERS = ["10.0.0.1:1234", "10.0.0.2:1234"]
@@ -75,7 +75,7 @@ def test_the_share_is_that_of_the_devices(monkeypatch, place, replicas, share):
 )
 def test_tf_config_tells_the_place(on_tensorflow, monkeypatch, text, place):
     monkeypatch.setenv("TF_CONFIG", text)
-    assert start.place_in_tf_config() == place
+    assert processes._place_in_tf_config() == place
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,8 @@ def test_several_processes_need_tf_config(on_tensorflow, monkeypatch):
 
 
 def test_tensorflow_has_no_loop_of_steps_in_several(on_tensorflow):
-    from keras_vit.training.distribution.tf_distribute import multiworker
-
     with pytest.raises(ValueError, match="training.steps_per_execution=2"):
-        multiworker([], 2)
+        layouts._multiworker(2)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +121,7 @@ def test_a_wrong_environment_of_jax_is_refused(
     on_jax, monkeypatch, addresses, count, index, reason
 ):
     values = (addresses, count, index)
-    names = (start.ADDRESSES, start.COUNT, start.INDEX)
+    names = (processes.ADDRESSES, processes.COUNT, processes.INDEX)
     for name, value in zip(names, values, strict=True):
         if value is not None:
             monkeypatch.setenv(name, value)
@@ -134,9 +132,9 @@ def test_a_wrong_environment_of_jax_is_refused(
 def test_processes_are_not_started_after_a_computation(on_jax, monkeypatch):
     keras.ops.ones(1)
     for name, value in {
-        start.ADDRESSES: "localhost:1",
-        start.COUNT: "2",
-        start.INDEX: "0",
+        processes.ADDRESSES: "localhost:1",
+        processes.COUNT: "2",
+        processes.INDEX: "0",
     }.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match="before JAX computes"):
@@ -174,12 +172,12 @@ def test_a_cluster_of_several_finds_itself(
 
     monkeypatch.setattr(jax.distributed, "initialize", initialize)
     for name in {
-        name for x in start.CLUSTERS.items() for name in (x[0], *x[1])
+        name for x in processes.CLUSTERS.items() for name in (x[0], *x[1])
     }:
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    start.start_jax()
+    processes._start_jax()
     assert len(told) == several
     for options in told:
         assert "coordinator_address" not in options
@@ -195,9 +193,9 @@ def test_an_older_jax_is_not_told_what_it_does_not_know(on_jax, monkeypatch):
         told.append((coordinator_address, heartbeat_timeout_seconds))
 
     monkeypatch.setattr(jax.distributed, "initialize", initialize)
-    monkeypatch.setattr(start, "_jax_settings", dict)
-    start.start_jax()
-    assert told == [(None, start.HEARTBEAT_SECONDS)]
+    monkeypatch.setattr(processes, "_jax_settings", dict)
+    processes._start_jax()
+    assert told == [(None, processes.HEARTBEAT_SECONDS)]
 
 
 @pytest.mark.parametrize("choice", ["single", "mirrored"])
@@ -216,7 +214,7 @@ def test_a_lost_process_is_told_with_what_to_do(monkeypatch):
     module = "keras_vit.training.distribution.processes.place"
     monkeypatch.setattr(module, lambda: (0, 2))
     with pytest.raises(LostProcessError, match="same command to all") as told:
-        with explaining_loss(lost):
+        with explain_lost_process(lost):
             raise RuntimeError("\nUNAVAILABLE: Socket closed\nmore")
     assert lost in str(told.value)
     assert "(UNAVAILABLE: Socket closed)" in str(told.value)
@@ -234,6 +232,6 @@ def test_a_lost_process_is_told_with_what_to_do(monkeypatch):
 def test_other_errors_stay_as_they_are(monkeypatch, count, error):
     module = "keras_vit.training.distribution.processes.place"
     monkeypatch.setattr(module, lambda: (0, count))
-    with pytest.raises(type(error)) as told, explaining_loss("run"):
+    with pytest.raises(type(error)) as told, explain_lost_process("run"):
         raise error
     assert told.value is error

@@ -6,7 +6,7 @@ import pytest
 import tiny_training as tiny
 
 from keras_vit import data
-from keras_vit.training.inputs import validation_batches
+from keras_vit.training.build import validation_batches
 
 NUM_IMAGES, BATCH = 10, 8
 

@@ -16,6 +16,7 @@ import pytest
 import tiny_training as tiny
 
 from keras_vit.training import loop
+from keras_vit.training.build import Accuracy
 from keras_vit.training.distribution import setup
 
 FLOATS = {"float32": {"f32"}, "mixed_bfloat16": {"f32", "bf16"}}
@@ -36,7 +37,7 @@ def model(precision):
     keras.utils.set_random_seed(0)
     found = tiny.model()
     one = loop.Loop(pathlib.Path(), tiny.PLAN, tiny.CLASS_NAMES)
-    one._compile(found, tiny.optimizer(), tiny.loss())
+    one._compile(found, tiny.optimizer(), tiny.loss(), [Accuracy()])
     found._symbolic_build(data_batch=(*BATCH, WEIGHTS))
     return found
 

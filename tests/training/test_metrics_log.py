@@ -6,8 +6,8 @@ import pytest
 import tiny_training as tiny
 
 from keras_vit.training import metrics_log
-from keras_vit.training.inputs import Plan
-from keras_vit.training.non_finite import FirstNonFinite, GradientWatch
+from keras_vit.training.metrics_log import FirstNonFinite, GradientWatch
+from keras_vit.training.stages import Plan
 
 
 class Losses(keras.callbacks.Callback):

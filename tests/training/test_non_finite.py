@@ -6,7 +6,7 @@ import pytest
 import tiny_training as tiny
 
 from keras_vit.training import resume
-from keras_vit.training.non_finite import GradientWatch
+from keras_vit.training.metrics_log import GradientWatch
 
 
 @pytest.mark.parametrize(("number", "parts"), [(6, 1), (8, 2), (10, 1)])

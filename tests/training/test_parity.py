@@ -20,7 +20,8 @@ from keras_vit.training import (
     loop,
     metrics_log,
 )
-from keras_vit.training.inputs import make_plan
+from keras_vit.training.optimizers import make_optimizer
+from keras_vit.training.stages import make_plan
 
 REFERENCE = pathlib.Path(__file__).parents[1] / "reference"
 CLASS_NAMES = tuple("0123456789")
@@ -72,7 +73,7 @@ def rows(curve, tmp_path_factory):
     folder = tmp_path_factory.mktemp("parity")
     plan = make_plan(RECIPE, steps_per_epoch=EPOCH)
     model = build.make_model(RECIPE, CLASS_NAMES)
-    optimizer = build.make_optimizer(
+    optimizer = make_optimizer(
         RECIPE.optimizer,
         model,
         total_steps=plan.total,

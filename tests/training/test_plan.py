@@ -1,6 +1,6 @@
 import pytest
 
-from keras_vit.training.inputs import Plan
+from keras_vit.training.stages import Plan
 
 
 def plan(**options):
@@ -14,9 +14,9 @@ def plan(**options):
     return Plan(**{**fields, **options})
 
 
-def test_the_last_stretch_may_be_shorter():
-    assert plan().stretches == 3
-    assert plan(total=40).stretches == 2
+def test_the_last_interval_may_be_shorter():
+    assert plan().intervals == 3
+    assert plan(total=40).intervals == 2
 
 
 def test_the_end_is_evaluated_whatever_the_interval():
@@ -27,10 +27,10 @@ def test_the_end_is_evaluated_whatever_the_interval():
 
 def test_the_run_ends_with_its_last_step():
     last = [
-        (stretch, batch)
-        for stretch in range(3)
+        (interval, batch)
+        for interval in range(3)
         for batch in range(20)
-        if plan().is_last_call(stretch, batch)
+        if plan().is_last_call(interval, batch)
     ]
     assert last[0] == (2, 9)  # the 50th step
 
@@ -38,7 +38,7 @@ def test_the_run_ends_with_its_last_step():
 def test_the_parts_of_a_step_count_as_one():
     parts = plan(batches_per_step=4)
     assert parts.batches == 80
-    assert parts.step(stretch=1, batches=7) == 21
+    assert parts.step(interval=1, batches=7) == 21
     assert parts.is_last_call(2, 39) and not parts.is_last_call(2, 38)
 
 

@@ -1,4 +1,4 @@
-"""Where a run computes: devices, hosts, and how they share the work."""
+"""The devices and processes of a run, and how they share the work."""
 
 from keras_vit.training.distribution.layouts import (
     Distribution,
@@ -6,9 +6,9 @@ from keras_vit.training.distribution.layouts import (
 )
 from keras_vit.training.distribution.machine import (
     collect,
+    compilation_cache_in,
     devices,
     environment,
-    keeping_compiled,
     peak_memory,
     random_states,
     set_random_states,
@@ -21,7 +21,7 @@ __all__ = [
     "collect",
     "devices",
     "environment",
-    "keeping_compiled",
+    "compilation_cache_in",
     "peak_memory",
     "random_states",
     "set_random_states",

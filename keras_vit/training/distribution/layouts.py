@@ -1,7 +1,4 @@
-"""How devices share a model under JAX: what each of them holds of it.
-
-On JAX a TPU needs nothing of this: its cores are devices like any other.
-"""
+"""Where a model computes: the devices of a run, and how they share it."""
 
 import contextlib
 import dataclasses
@@ -13,9 +10,8 @@ from typing import Any
 import keras
 
 from keras_vit.checks import DISTRIBUTIONS, check_choice
-from keras_vit.training.distribution import processes, tf_distribute
+from keras_vit.training.distribution import processes
 from keras_vit.training.distribution.machine import devices
-from keras_vit.training.distribution.processes import place
 from keras_vit.workarounds import (
     layout_of,
     leave_out_tpu_attention,
@@ -23,220 +19,27 @@ from keras_vit.workarounds import (
 )
 
 __all__ = [
+    "MAKERS",
+    "PLAIN",
     "Distribution",
-    "data_parallel",
-    "fsdp",
-    "mirrored",
-    "model_parallel",
+    "on_devices",
+    "placed",
     "setup",
-    "tpu",
 ]
-
-# A share of every kernel of the blocks. The rest stays whole: it is small, and
-# XLA, given a share of the position embedding, distributes activations anew.
-FULLY_SHARDED = {r".*\bblock_\d+/.*kernel": (-1, "batch")}
-
-# The columns of a first projection and the rows of the one that reads them:
-# Megatron-LM (arXiv:1909.08053), section 3. The columns of qkv are ordered by
-# head, so that a share of them is whole heads.
-TENSOR_PARALLEL = {
-    r".*\bblock_\d+/attention/qkv/kernel": (-1, "model"),  # (D, 3 * D)
-    r".*\bblock_\d+/attention/qkv/bias": (-1, "model"),  # (3 * D,)
-    r".*\bblock_\d+/attention/out/kernel": (0, "model"),  # (D, D)
-    r".*\bblock_\d+/(mlp|\w+_mixing)/dense/kernel": (-1, "model"),  # (D, M)
-    r".*\bblock_\d+/(mlp|\w+_mixing)/dense/bias": (-1, "model"),  # (M,)
-    r".*\bblock_\d+/(mlp|\w+_mixing)/dense_1/kernel": (0, "model"),  # (M, D)
-}
-
-
-def data_parallel(devices: list[str], model_axis: int):
-    """Each device holds the whole model and computes a share of the batch.
-
-    Args:
-        devices: names of devices, as `keras.distribution.list_devices` has
-            them.
-        model_axis: not used.
-
-    Returns:
-        A Keras distribution.
-    """
-    return keras.distribution.DataParallel(
-        devices=devices, auto_shard_dataset=False
-    )
-
-
-def fsdp(devices: list[str], model_axis: int):
-    """As `data_parallel`, with a share of the blocks' kernels on each device.
-
-    The slots of the optimizer are shared like the weights they belong to.
-    Zhao et al., "PyTorch FSDP" (arXiv:2304.11277).
-
-    Args:
-        devices: names of devices.
-        model_axis: not used.
-
-    Returns:
-        A Keras distribution.
-    """
-    mesh = keras.distribution.DeviceMesh((len(devices),), ["batch"], devices)
-    return Sharded(mesh, FULLY_SHARDED)
-
-
-def model_parallel(devices: list[str], model_axis: int):
-    """Some devices share each layer, the others the batch.
-
-    Args:
-        devices: names of devices.
-        model_axis: int, devices that share a layer; it divides their number,
-            the heads and the widths of the MLPs.
-
-    Returns:
-        A Keras distribution.
-
-    Raises:
-        ValueError: when model_axis does not divide the number of devices.
-    """
-    if model_axis < 2 or len(devices) % model_axis:
-        raise ValueError(
-            "Layers must be shared by two or more devices, a number that "
-            f"divides all. Received: model_axis={model_axis}, {len(devices)} "
-            "devices. Choose another model_axis, or data_parallel."
-        )
-    shape = (len(devices) // model_axis, model_axis)
-    mesh = keras.distribution.DeviceMesh(shape, ["batch", "model"], devices)
-    return Sharded(mesh, TENSOR_PARALLEL)
-
-
-class Sharded(keras.distribution.ModelParallel):
-    """Cuts the variables of a table along one of their axes.
-
-    Keras's LayoutMap wants the rank of each; kernels of convolutions and of
-    dense layers have different ones, and the same last axis.
-
-    Args:
-        mesh: a Keras device mesh with an axis "batch".
-        table: pattern of a path to (axis of the variable, axis of the mesh).
-    """
-
-    def __init__(self, mesh, table):
-        super().__init__(
-            layout_map=keras.distribution.LayoutMap(mesh),
-            batch_dim_name="batch",
-            # Each process reads its own share.
-            auto_shard_dataset=False,
-        )
-        self.table = table
-
-    def get_variable_layout(self, variable):
-        return layout_of(variable) or keras.distribution.TensorLayout(
-            self._axes(variable.path, variable.shape), self.device_mesh
-        )
-
-    def _axes(self, path, shape):
-        axes: list[str | None] = [None] * len(shape)
-        for pattern, (axis, name) in self.table.items():
-            if re.fullmatch(pattern, path):
-                self._check(path, shape, shape[axis], name)
-                axes[axis] = name
-        return axes
-
-    def _check(self, path, shape, size, name):
-        parts = dict(
-            zip(
-                self.device_mesh.axis_names, self.device_mesh.shape, strict=True
-            )
-        )[name]
-        if size % parts:
-            raise ValueError(
-                f"{path!r} of shape {tuple(shape)} cannot be cut into {parts} "
-                "equal shares. Use data_parallel, or a number of devices that "
-                f"divides {size}."
-            )
-
-
-LAST_WITH_TPUS = "2.20.0"  # of tensorflow-tpu, on 2026-11-21
-LOCAL = "local"  # the TPU that this machine itself has
-
-
-def mirrored(devices: list[str], steps_per_execution: int):
-    """Each device of this machine holds the model and computes a share.
-
-    Args:
-        devices: names of devices.
-        steps_per_execution: int, what the model is compiled with.
-
-    Returns:
-        A `tf.distribute.MirroredStrategy`.
-
-    Example:
-        >>> with mirrored(["gpu:0", "gpu:1"], 1).scope():
-        ...     model = keras_vit.ViT_S16(weights=None)
-    """
-    import tensorflow as tf
-
-    reduction = loop_reduction(steps_per_execution)
-    return tf.distribute.MirroredStrategy(devices, reduction)
-
-
-def tpu(devices: list[str], steps_per_execution: int):
-    """Makes the TPU of the environment variable TPU_NAME ready for training.
-
-    TPU_NAME is the name or the grpc:// address of a TPU; without it, or when
-    it is "local", it is the one of this machine.
-
-    Args:
-        devices: not used, all cores take part.
-        steps_per_execution: not used.
-
-    Returns:
-        A `tf.distribute.TPUStrategy` of all cores of the TPU.
-
-    Raises:
-        ValueError: when there is no such TPU, or TensorFlow is one that knows
-            none.
-
-    Example:
-        >>> with tpu([], 1).scope():
-        ...     model = keras_vit.ViT_S16(weights=None)
-    """
-    import tensorflow as tf
-
-    name = os.environ.get("TPU_NAME") or LOCAL
-    resolve = tf.distribute.cluster_resolver.TPUClusterResolver
-    try:
-        resolver = resolve(tpu=name)
-        tf.config.experimental_connect_to_cluster(resolver)
-        # It clears the memory of the TPU: nothing may be computed before.
-        tf.tpu.experimental.initialize_tpu_system(resolver)
-        return tf.distribute.TPUStrategy(resolver)
-    except (ValueError, OSError, tf.errors.OpError) as error:
-        raise ValueError(_no_tpu(name, tf.__version__, error)) from error
-
-
-def _no_tpu(name, version, error):
-    reason = str(error).strip().partition("\n")[0]
-    return (
-        f"TensorFlow {version} finds no TPU {name!r}: {reason}. Let TPU_NAME "
-        "be the name or grpc:// address of a TPU, or, on a machine that has "
-        "one, install tensorflow-tpu, whose last version is "
-        f"{LAST_WITH_TPUS}. Kaggle and Colab do not have it: set KERAS_BACKEND "
-        "to jax there, with the distribution data_parallel."
-    )
-
 
 MODEL_AXIS = 2  # devices that share a layer under model_parallel
 
 
 @dataclasses.dataclass(frozen=True)
 class Distribution:
-    """Where a model computes, as `setup` chose it.
+    """The devices that a model computes on, as `setup` chose them.
 
     Args:
         choice: what was taken, never "auto".
         devices: names of the devices that take part.
-        replicas: int, the shares that a batch is cut into.
-        batch_size: int, images in a batch on all devices together; None where
-            it is not known.
+        replicas: the shares that a batch is cut into.
+        batch_size: images per batch on all devices together; None where it is
+            not known.
         native: Keras's distribution or TensorFlow's strategy, None for one
             device.
 
@@ -285,7 +88,7 @@ def setup(
     model_axis: int = MODEL_AXIS,
     steps_per_execution: int = 1,
 ) -> Distribution:
-    """Chooses the devices that a model is trained on, and how they share it.
+    """Chooses the devices to train a model on, and how they share it.
 
     The batch size is that of all devices together, so that the result does
     not depend on their number.
@@ -295,12 +98,12 @@ def setup(
             one. "data_parallel" (JAX), "mirrored" and "tpu" (TensorFlow) cut
             the batch; "fsdp" (JAX) the kernels of the blocks as well, and
             "model_parallel" (JAX) attention and MLPs. "multiworker"
-            (TensorFlow) is "mirrored" for the processes of TF_CONFIG. Those
-            of JAX are found by the variables of `keras.distribution`, or in
-            a cluster, with each choice of several devices.
-        batch_size: int, images that the model sees at once, None if unknown.
-        model_axis: int, devices that share a layer under "model_parallel".
-        steps_per_execution: int, what the model is compiled with.
+            (TensorFlow) is "mirrored" for the processes of TF_CONFIG. The
+            processes of JAX are found by the variables of
+            `keras.distribution`, or in a cluster.
+        batch_size: images that the model sees at once, None if unknown.
+        model_axis: devices that share a layer under "model_parallel".
+        steps_per_execution: what the model is compiled with.
 
     Returns:
         A `Distribution`; str() of it says in a line what was taken.
@@ -345,7 +148,7 @@ def setup(
 def _automatic(found, batch_size):
     """The backend's plain choice, with as many devices as divide a batch.
 
-    As many of each process: none may be without.
+    Each process has as many as the others.
     """
     shares = [n * len(found) for n in range(len(found[0]), 0, -1)]
     taken = next(
@@ -359,7 +162,7 @@ def _automatic(found, batch_size):
 
 
 def _check_processes(choice):
-    """Raises unless a choice is of all processes, where there are several."""
+    """Raises for a choice of one process where there are several."""
     index, count = processes.place()
     known = SEVERAL_PROCESSES[keras.backend.backend()]
     if count > 1 and choice not in known:
@@ -386,63 +189,15 @@ def _counted(number, noun):
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _on_jax(layout):
-    def make(devices, model_axis, steps_per_execution):
-        native = layout(devices, model_axis)
-        return native, native.device_mesh.shape[0]
-
-    return make
-
-
-def _on_tensorflow(strategy):
-    def make(devices, model_axis, steps_per_execution):
-        native = strategy(devices, steps_per_execution)
-        return native, native.num_replicas_in_sync
-
-    return make
-
-
-# Where there are several processes; the first is the plain one.
-SEVERAL_PROCESSES = {
-    "jax": ("data_parallel", "fsdp", "model_parallel"),
-    "tensorflow": ("multiworker",),
-    "torch": (),
-}
-PLAIN = {"jax": "data_parallel", "tensorflow": "mirrored", "torch": "single"}
-MAKERS = {
-    "jax": {
-        "data_parallel": _on_jax(data_parallel),
-        "fsdp": _on_jax(fsdp),
-        "model_parallel": _on_jax(model_parallel),
-    },
-    "tensorflow": {
-        "mirrored": _on_tensorflow(mirrored),
-        "multiworker": _on_tensorflow(tf_distribute.multiworker),
-        "tpu": _on_tensorflow(tpu),
-    },
-    "torch": {},
-}
-
-
 @contextlib.contextmanager
 def on_devices(choice: str, batch_size: int) -> Iterator[None]:
-    """Where to load a model and to predict with it, told in a line.
-
-    Args:
-        choice: as for `keras_vit.training.distribution.setup`.
-        batch_size: int, images in a step on all devices together.
+    """The scope to load a model and predict in; prints the devices.
 
     Raises:
-        ValueError: for a choice that the backend does not have, or a batch
-            that the devices cannot share, or in one of several processes.
-
-    Example:
-        >>> with on_devices("auto", batch_size=256):
-        ...     model = load_model(ModelSource(weights="runs/quickstart"))
-        ...     predictions = predict_classes(model, batches)
+        ValueError: as `setup`, or in one of several processes.
     """
     chosen = setup(choice, batch_size=batch_size)
-    index, count = place()
+    index, count = processes.place()
     if count > 1:
         raise ValueError(
             "One process predicts for all. Received: the environment of "
@@ -451,3 +206,226 @@ def on_devices(choice: str, batch_size: int) -> Iterator[None]:
     print(f"Distribution {chosen}", flush=True)
     with chosen.scope():
         yield
+
+
+def placed(batches):
+    """Cuts the batches of this process into those of its replicas, for `fit`.
+
+    Without a strategy of several processes, they are returned as they are.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return batches
+    import tensorflow as tf
+
+    used = tf.distribute.get_strategy()
+    several = isinstance(used, tf.distribute.MultiWorkerMirroredStrategy)
+    if not several or batches is None:
+        return batches
+    if not isinstance(batches, tf.data.Dataset):
+        raise ValueError(
+            "The processes of TensorFlow take batches of a tf.data.Dataset. "
+            f"Received: {type(batches).__name__}."
+        )
+    replicas = len(used.extended.worker_devices)
+    if replicas > 1:
+        size = keras.tree.flatten(batches.element_spec)[0].shape[0]
+        if not size or size % replicas:
+            raise ValueError(
+                f"The {replicas} devices of a process share its images of a "
+                f"batch. Received: {size} images. Give batches of one size, "
+                f"a multiple of {replicas}."
+            )
+        batches = batches.rebatch(size // replicas)
+    return used.distribute_datasets_from_function(lambda context: batches)
+
+
+# A share of every kernel of the blocks. The rest stays whole: it is small, and
+# XLA, given a share of the position embedding, distributes activations anew.
+FULLY_SHARDED = {r".*\bblock_\d+/.*kernel": (-1, "batch")}
+
+# The columns of a first projection and the rows of the one that reads them:
+# Megatron-LM (arXiv:1909.08053), section 3. The columns of qkv are ordered by
+# head, so that a share of them is whole heads.
+TENSOR_PARALLEL = {
+    r".*\bblock_\d+/attention/qkv/kernel": (-1, "model"),  # (D, 3 * D)
+    r".*\bblock_\d+/attention/qkv/bias": (-1, "model"),  # (3 * D,)
+    r".*\bblock_\d+/attention/out/kernel": (0, "model"),  # (D, D)
+    r".*\bblock_\d+/(mlp|\w+_mixing)/dense/kernel": (-1, "model"),  # (D, M)
+    r".*\bblock_\d+/(mlp|\w+_mixing)/dense/bias": (-1, "model"),  # (M,)
+    r".*\bblock_\d+/(mlp|\w+_mixing)/dense_1/kernel": (0, "model"),  # (M, D)
+}
+
+
+def _data_parallel(devices):
+    """Each device holds the whole model and computes a share of the batch."""
+    return keras.distribution.DataParallel(
+        devices=devices, auto_shard_dataset=False
+    )
+
+
+def _fsdp(devices):
+    """As `_data_parallel`, with a share of the blocks' kernels on each device.
+
+    The slots of the optimizer are shared like the weights they belong to.
+    Zhao et al., "PyTorch FSDP" (arXiv:2304.11277).
+    """
+    mesh = keras.distribution.DeviceMesh((len(devices),), ["batch"], devices)
+    return Sharded(mesh, FULLY_SHARDED)
+
+
+def _model_parallel(devices, model_axis):
+    """`model_axis` devices share each layer, the others the batch.
+
+    It divides the heads and the widths of the MLPs.
+    """
+    if model_axis < 2 or len(devices) % model_axis:
+        raise ValueError(
+            "Layers must be shared by two or more devices, a number that "
+            f"divides all. Received: model_axis={model_axis}, {len(devices)} "
+            "devices. Choose another model_axis, or data_parallel."
+        )
+    shape = (len(devices) // model_axis, model_axis)
+    mesh = keras.distribution.DeviceMesh(shape, ["batch", "model"], devices)
+    return Sharded(mesh, TENSOR_PARALLEL)
+
+
+class Sharded(keras.distribution.ModelParallel):
+    """Cuts the variables of a table along one of their axes.
+
+    Keras's LayoutMap needs the rank of each, which differs between kernels of
+    convolutions and of dense layers; their last axis is the same.
+
+    Args:
+        mesh: a Keras device mesh with an axis "batch".
+        table: pattern of a path to (axis of the variable, axis of the mesh).
+    """
+
+    def __init__(self, mesh, table):
+        super().__init__(
+            layout_map=keras.distribution.LayoutMap(mesh),
+            batch_dim_name="batch",
+            # Each process reads its own share.
+            auto_shard_dataset=False,
+        )
+        self.table = table
+
+    def get_variable_layout(self, variable):
+        return layout_of(variable) or keras.distribution.TensorLayout(
+            self._axes(variable.path, variable.shape), self.device_mesh
+        )
+
+    def _axes(self, path, shape):
+        axes: list[str | None] = [None] * len(shape)
+        for pattern, (axis, name) in self.table.items():
+            if re.fullmatch(pattern, path):
+                self._check(path, shape, shape[axis], name)
+                axes[axis] = name
+        return axes
+
+    def _check(self, path, shape, size, name):
+        parts = dict(
+            zip(
+                self.device_mesh.axis_names, self.device_mesh.shape, strict=True
+            )
+        )[name]
+        if size % parts:
+            raise ValueError(
+                f"{path!r} of shape {tuple(shape)} cannot be cut into {parts} "
+                "equal shares. Use data_parallel, or a number of devices that "
+                f"divides {size}."
+            )
+
+
+LAST_WITH_TPUS = "2.20.0"  # of tensorflow-tpu, on 2026-11-21
+LOCAL = "local"  # the TPU that this machine itself has
+
+
+def _mirrored(devices, steps_per_execution):
+    """Each device of this machine holds the model and computes a share."""
+    import tensorflow as tf
+
+    reduction = loop_reduction(steps_per_execution)
+    return tf.distribute.MirroredStrategy(devices, reduction)
+
+
+def _multiworker(steps_per_execution):
+    """Each device of each process holds the model and computes a share."""
+    if steps_per_execution > 1:
+        raise ValueError(
+            "The processes of TensorFlow cannot meet in a loop of steps. "
+            f"Received: training.steps_per_execution={steps_per_execution}. "
+            "Set it to 1, or KERAS_BACKEND to jax."
+        )
+    return processes.strategy()
+
+
+def _tpu():
+    """A strategy of all cores of the TPU that TPU_NAME names.
+
+    That is the name or the grpc:// address of a TPU; without it, or when it is
+    "local", the one of this machine.
+    """
+    import tensorflow as tf
+
+    name = os.environ.get("TPU_NAME") or LOCAL
+    resolve = tf.distribute.cluster_resolver.TPUClusterResolver
+    try:
+        resolver = resolve(tpu=name)
+        tf.config.experimental_connect_to_cluster(resolver)
+        # It clears the memory of the TPU: nothing may be computed before.
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        return tf.distribute.TPUStrategy(resolver)
+    except (ValueError, OSError, tf.errors.OpError) as error:
+        raise ValueError(_no_tpu(name, tf.__version__, error)) from error
+
+
+def _no_tpu(name, version, error):
+    reason = str(error).strip().partition("\n")[0]
+    return (
+        f"TensorFlow {version} finds no TPU {name!r}: {reason}. Let TPU_NAME "
+        "be the name or grpc:// address of a TPU, or, on a machine that has "
+        "one, install tensorflow-tpu, whose last version is "
+        f"{LAST_WITH_TPUS}. Kaggle and Colab do not have it: set KERAS_BACKEND "
+        "to jax there, with the distribution data_parallel."
+    )
+
+
+def _on_jax(native):
+    return native, native.device_mesh.shape[0]
+
+
+def _on_tensorflow(native):
+    return native, native.num_replicas_in_sync
+
+
+# From devices, model_axis and steps_per_execution to Keras's distribution or
+# TensorFlow's strategy, and its replicas.
+MAKERS = {
+    "tensorflow": {
+        "mirrored": lambda devices, axis, steps: _on_tensorflow(
+            _mirrored(devices, steps)
+        ),
+        "multiworker": lambda devices, axis, steps: _on_tensorflow(
+            _multiworker(steps)
+        ),
+        "tpu": lambda devices, axis, steps: _on_tensorflow(_tpu()),
+    },
+    "jax": {
+        "data_parallel": lambda devices, axis, steps: _on_jax(
+            _data_parallel(devices)
+        ),
+        "fsdp": lambda devices, axis, steps: _on_jax(_fsdp(devices)),
+        "model_parallel": lambda devices, axis, steps: _on_jax(
+            _model_parallel(devices, axis)
+        ),
+    },
+    "torch": {},
+}
+# The choice of "auto" for several devices, and those for several processes,
+# of which the first is that of "auto".
+PLAIN = {"jax": "data_parallel", "tensorflow": "mirrored", "torch": "single"}
+SEVERAL_PROCESSES = {
+    "jax": ("data_parallel", "fsdp", "model_parallel"),
+    "tensorflow": ("multiworker",),
+    "torch": (),
+}

@@ -23,7 +23,7 @@ __all__ = [
     "collect",
     "devices",
     "environment",
-    "keeping_compiled",
+    "compilation_cache_in",
     "peak_memory",
     "random_states",
     "set_random_states",
@@ -33,15 +33,7 @@ __all__ = [
 
 
 def versions() -> dict[str, str]:
-    """Versions of what decides the numbers of a run.
-
-    Returns:
-        Name to version, of keras_vit, Python, Keras, its backend and NumPy.
-
-    Example:
-        >>> versions()["keras"]
-        '3.15.1'
-    """
+    """Versions of keras_vit, Python, Keras, its backend and NumPy."""
     backend = keras.backend.backend()
     return {
         "keras_vit": __version__,
@@ -53,15 +45,9 @@ def versions() -> dict[str, str]:
 
 
 def environment() -> dict:
-    """Everything about the machine and the code that a reader may ask for.
+    """Versions, devices and platform, and the commit of the code if it has one.
 
-    Returns:
-        Versions, backend, devices, platform, number of processors, and the
-        commit of the code, None where it is not in a git repository.
-
-    Example:
-        >>> environment()["backend"]
-        'jax'
+    What a run writes to environment.json.
     """
     return {
         "versions": versions(),
@@ -74,7 +60,6 @@ def environment() -> dict:
 
 
 def _commit(package: pathlib.Path) -> str | None:
-    """Commit of the repository that holds the package, if one does."""
     # An installed package may lie in a folder of somebody else's repository.
     if not (package.parent / ".git").exists():
         return None
@@ -93,52 +78,26 @@ def _commit(package: pathlib.Path) -> str | None:
 
 
 def devices() -> list[str]:
-    """Names the devices that the backend computes on.
-
-    Returns:
-        For example ["cpu:0"], or ["gpu:0", "gpu:1"].
-
-    Example:
-        >>> devices()
-        ['cpu:0']
-    """
+    """Names the devices that the backend computes on, such as "gpu:0"."""
     if keras.backend.backend() == "torch":
         return torch_devices()
     return keras.distribution.list_devices()
 
 
 def sync_state(model) -> None:
-    """Lets the variables of a model in `fit` hold what they are by now.
+    """Updates the variables of a model in the middle of `fit`.
 
     JAX carries the values from step to step beside the variables.
-
-    Args:
-        model: a Keras model.
-
-    Example:
-        >>> sync_state(model)  # in on_train_batch_begin of a callback
-        >>> float(model.optimizer.learning_rate)
     """
     if keras.backend.backend() == "jax":
         model.jax_state_sync()
 
 
 def collect(model, *more) -> None:
-    """Takes a trained model out of its distribution, for use as any other.
+    """Moves a trained model, and more that share its layers, to one device.
 
-    On JAX its variables lie on several devices, where only batches that these
-    can share may meet them; afterwards they are on one. TensorFlow's need
-    nothing.
-
-    Args:
-        model: a compiled Keras model whose optimizer is built.
-        *more: further models, of whose variables it may have some.
-
-    Example:
-        >>> with setup("fsdp").scope():
-        ...     model.fit(batches)
-        >>> collect(model)
-        >>> model(image[None])
+    On JAX a model on several devices takes only batches that these can share.
+    TensorFlow needs nothing.
     """
     if keras.backend.backend() != "jax":
         return
@@ -148,23 +107,16 @@ def collect(model, *more) -> None:
         value = to_numpy(variable)
         reset_layout(variable)
         variable.assign(value)
-    # They were compiled for the devices of before.
+    # They were compiled for several devices.
     model.train_function = model.test_function = None
     model.predict_function = None
 
 
 def random_states() -> dict[str, np.ndarray]:
-    """The states of the generators that the backend keeps to itself.
+    """The states of torch's own generators, by device; none elsewhere.
 
-    On torch, Keras's dropout draws from torch's own generators unless it is
-    given a seed; the other backends draw from variables of the model alone.
-
-    Returns:
-        Name of a device to uint8 array; empty on the other backends.
-
-    Example:
-        >>> sorted(random_states())
-        ['cpu', 'cuda0']
+    Keras's dropout draws from them on torch unless it is given a seed. The
+    other backends draw from variables of the model alone.
     """
     if keras.backend.backend() != "torch":
         return {}
@@ -177,15 +129,7 @@ def random_states() -> dict[str, np.ndarray]:
 
 
 def set_random_states(states: dict[str, np.ndarray]) -> None:
-    """Takes the generators back to states that they had.
-
-    Args:
-        states: as `random_states` returned them; those of devices that there
-            are not are passed over.
-
-    Example:
-        >>> set_random_states(states)
-    """
+    """Restores what `random_states` returned; skips missing devices."""
     for name in random_states().keys() & states.keys():
         import torch
 
@@ -197,15 +141,9 @@ def set_random_states(states: dict[str, np.ndarray]) -> None:
 
 
 def peak_memory() -> int | None:
-    """The most memory that was in use so far.
+    """The most bytes in use so far, on the first accelerator or else here.
 
-    Returns:
-        Bytes, of the first accelerator, or of the process where there is
-        none; None where the system does not tell.
-
-    Example:
-        >>> peak_memory() > 0
-        True
+    None where the system does not say.
     """
     return _PEAKS[keras.backend.backend()]() or _process_peak()
 
@@ -249,51 +187,44 @@ _PEAKS = {
 
 
 COMPILED = ".compiled"
-PLACE = "jax_compilation_cache_dir"
-# Everything is kept: the many small functions of a start cost as much time
-# together as the step. The defaults leave out what takes less than a second.
-SETTINGS = {
+CACHE_DIR = "jax_compilation_cache_dir"
+# Everything is kept: together, the many small functions of a start take as
+# long as the step. The defaults leave out what takes less than a second.
+CACHE_SETTINGS = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,
     "jax_persistent_cache_min_entry_size_bytes": -1,
 }
 
 
 @contextlib.contextmanager
-def keeping_compiled(parent: str | os.PathLike) -> Iterator[None]:
-    """Lets JAX keep what it compiles in the block, and find it there again.
+def compilation_cache_in(parent: str | os.PathLike) -> Iterator[None]:
+    """Caches what JAX compiles in `.compiled` beside the run folders.
 
-    The other backends keep nothing. A folder that the user chose by
-    JAX_COMPILATION_CACHE_DIR, or in `jax.config`, stays, and
-    JAX_ENABLE_COMPILATION_CACHE=false keeps nothing either.
-
-    Args:
-        parent: the folder of the run folders, in which `.compiled` is made.
-
-    Example:
-        >>> with keeping_compiled("runs"):
-        ...     model.fit(batches)
+    A folder that the user chose by JAX_COMPILATION_CACHE_DIR, or in
+    `jax.config`, stays, and JAX_ENABLE_COMPILATION_CACHE=false keeps nothing.
+    The other backends keep nothing.
     """
     if keras.backend.backend() != "jax":
         yield
         return
     import jax
 
-    if getattr(jax.config, PLACE):
+    if getattr(jax.config, CACHE_DIR):
         yield
         return
     folder = str(pathlib.Path(parent).resolve() / COMPILED)
-    old = {name: getattr(jax.config, name) for name in SETTINGS}
-    _set({**SETTINGS, PLACE: folder})
+    old = {name: getattr(jax.config, name) for name in CACHE_SETTINGS}
+    _configure_jax({**CACHE_SETTINGS, CACHE_DIR: folder})
     try:
         yield
     finally:
-        _set({**old, PLACE: None})
+        _configure_jax({**old, CACHE_DIR: None})
 
 
-def _set(settings):
+def _configure_jax(settings):
     import jax
     from jax.experimental.compilation_cache import compilation_cache
 
     for name, value in settings.items():
         jax.config.update(name, value)
-    compilation_cache.reset_cache()  # It looks at the folder once alone.
+    compilation_cache.reset_cache()  # It looks at the folder only once.

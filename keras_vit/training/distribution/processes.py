@@ -1,10 +1,13 @@
-"""The processes of a run, one a host or more, of which the first one writes.
+"""The processes of a run, one per host or more, of which the first one writes.
 
-All of them run the same program. What is said here of several is nothing in a
-run of one process.
+All run the same program. TensorFlow finds them in TF_CONFIG, JAX in the
+variables of `keras.distribution`, or by itself in a cluster of Slurm or Open
+MPI and in a pod of TPUs. In a run of one process, nothing here does anything.
 """
 
 import contextlib
+import functools
+import inspect
 import itertools
 import json
 import os
@@ -17,86 +20,226 @@ import keras
 import numpy as np
 
 from keras_vit.data import Share
-from keras_vit.training.distribution import tf_distribute
-from keras_vit.training.distribution.start import place_in_tf_config, start_jax
-from keras_vit.workarounds import jax_store, set_value
+from keras_vit.workarounds import jax_store, mend_reduce, set_value
 
 __all__ = [
     "LostProcessError",
     "agreed",
     "by_process",
-    "explaining_loss",
+    "explain_lost_process",
     "gathered",
     "is_first",
     "leave",
     "place",
     "share",
     "start",
+    "strategy",
     "to_numpy",
 ]
 
+# A process that is silent for so long has ended. With JAX's own 100 seconds
+# the others would wait for more than a minute.
+HEARTBEAT_SECONDS = 20
+WEEK = 7 * 24 * 3600 * 1000  # milliseconds that the first may compute alone
 
-WEEK = 7 * 24 * 3600 * 1000  # milliseconds that the first may take alone
+ADDRESSES = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
+COUNT = "KERAS_DISTRIBUTION_NUM_PROCESSES"
+INDEX = "KERAS_DISTRIBUTION_PROCESS_ID"
+TF_CONFIG = "TF_CONFIG"
+# What tells that a cluster has several processes, which JAX itself finds.
+CLUSTERS = {
+    "SLURM_NTASKS": ("SLURM_PROCID", "SLURM_STEP_NODELIST"),
+    "OMPI_COMM_WORLD_SIZE": ("OMPI_COMM_WORLD_RANK",),
+    "TPU_WORKER_HOSTNAMES": ("TPU_WORKER_ID",),
+}
+# What backends say when another process no longer answers.
+LOST = (
+    r"gloo|nccl|unavailable|aborted|deadline.exceeded|connection|socket closed"
+    r"|coordination.?service|heartbeat|unhealthy|cancelled"
+)
+EXIT_CODE = 1
 
 _numbers = itertools.count()
 
 
 def start(choice: str) -> None:
-    """Finds the other processes; before the backend computes anything.
-
-    Args:
-        choice: as that of `setup`.
+    """Connects the processes, before the backend computes anything.
 
     Raises:
         ValueError: when the environment is wrong, or it is too late.
     """
-    if keras.backend.backend() == "jax":
-        start_jax()
-    tensorflow = keras.backend.backend() == "tensorflow"
-    if tensorflow and (place()[1] > 1 or choice == "multiworker"):
-        tf_distribute.strategy()
+    backend = keras.backend.backend()
+    if backend == "jax":
+        _start_jax()
+    several = place()[1] > 1 or choice == "multiworker"
+    if backend == "tensorflow" and several:
+        strategy()
+
+
+def _start_jax() -> None:
+    import jax
+
+    settings = _jax_settings()
+    if settings is None or jax.distributed.is_initialized():
+        return
+    try:
+        timeouts = _timeouts(jax.distributed.initialize)
+        jax.distributed.initialize(**settings, **timeouts)
+    except RuntimeError as error:
+        if "must be called before" not in str(error):
+            raise
+        raise ValueError(
+            "The processes of a run must find each other before JAX computes "
+            "anything. Call keras_vit.training.distribution.setup first of "
+            f"all, or unset {ADDRESSES} for a run of one process."
+        ) from None
+
+
+def _timeouts(initialize) -> dict:
+    """The timeouts that this JAX has: 0.7 has no second one."""
+    names = ("heartbeat_timeout_seconds", "shutdown_timeout_seconds")
+    known = inspect.signature(initialize).parameters
+    return {name: HEARTBEAT_SECONDS for name in names if name in known}
+
+
+def _jax_settings() -> dict | None:
+    """Arguments of jax.distributed.initialize; None for one process."""
+    names = (ADDRESSES, COUNT, INDEX)
+    given = [name for name in names if os.environ.get(name)]
+    if not given:
+        return {} if _is_in_cluster() else None
+    if missing := [name for name in names if name not in given]:
+        raise ValueError(
+            f"Several processes need {', '.join(names)}. Received: "
+            f"{_shown(given)}. Set {' and '.join(missing)}, or unset the "
+            "others for a run of one process."
+        )
+    count, index = (_number(name) for name in (COUNT, INDEX))
+    addresses = os.environ[ADDRESSES].split(",")
+    _check_addresses(addresses, ADDRESSES)
+    if len(addresses) not in (1, count) or not 0 <= index < count:
+        raise ValueError(
+            f"{ADDRESSES} is the address of the first process, or one for "
+            f"each, {COUNT} their number, and {INDEX} from 0 to one less. "
+            f"Received: {_shown(names)}."
+        )
+    return {
+        "coordinator_address": addresses[0],
+        "num_processes": count,
+        "process_id": index,
+    }
+
+
+def _is_in_cluster():
+    for several, others in CLUSTERS.items():
+        value = os.environ.get(several, "")
+        number = int(value) if value.isdigit() else len(value.split(","))
+        if number > 1 and all(name in os.environ for name in others):
+            return True
+    return False
+
+
+def _shown(names):
+    return ", ".join(f"{name}={os.environ.get(name)!r}" for name in names)
+
+
+def _number(name):
+    if not os.environ[name].isdigit():
+        raise ValueError(f"{name} must be a number. Received: {_shown([name])}")
+    return int(os.environ[name])
+
+
+def _check_addresses(addresses, name):
+    for address in addresses:
+        host, _, port = str(address).rpartition(":")
+        if not host or not port.isdigit():
+            raise ValueError(
+                f"Addresses in {name} are host:port, such as 10.0.0.1:1234. "
+                f"Received: {address!r}."
+            )
+
+
+@functools.cache
+def strategy():
+    """The MultiWorkerMirroredStrategy of the processes in TF_CONFIG.
+
+    TensorFlow makes it once, before it computes anything.
+
+    Raises:
+        ValueError: without TF_CONFIG, or after TensorFlow has computed.
+    """
+    import tensorflow as tf
+
+    if _place_in_tf_config() is None:
+        raise ValueError(
+            "multiworker needs the processes in the environment variable "
+            "TF_CONFIG, which is not set. On one host, use mirrored."
+        )
+    try:
+        made = tf.distribute.MultiWorkerMirroredStrategy()
+    except RuntimeError as error:
+        if "program startup" not in str(error):
+            raise
+        raise ValueError(
+            "The processes of a run must find each other before TensorFlow "
+            "computes anything. Call keras_vit.training.distribution.setup "
+            "first of all, or unset TF_CONFIG for a run of one process."
+        ) from None
+    mend_reduce(made)
+    return made
 
 
 def place() -> tuple[int, int]:
-    """Which process this is, counted from 0, and how many there are.
-
-    Example:
-        >>> place()
-        (0, 1)
-    """
+    """The number of this process, counted from 0, and how many there are."""
     if keras.backend.backend() == "jax":
         import jax
 
         # Asked before the start, JAX would go on alone.
         if jax.distributed.is_initialized():
             return jax.process_index(), jax.process_count()
-    return place_in_tf_config() or (0, 1)
+    return _place_in_tf_config() or (0, 1)
+
+
+def _place_in_tf_config() -> tuple[int, int] | None:
+    """`place` by TF_CONFIG, the chief first; None where there is none."""
+    text = os.environ.get(TF_CONFIG)
+    if not text or keras.backend.backend() != "tensorflow":
+        return None
+    try:
+        config = json.loads(text)
+        cluster, task = config["cluster"], config["task"]
+        kind, index = task["type"], int(task["index"])
+        chiefs, workers = (cluster.get(x, []) for x in ("chief", "worker"))
+        number = {"chief": 0, "worker": len(chiefs)}[kind] + index
+        known = 0 <= index < len(cluster[kind]) and len(chiefs) < 2
+    except (ValueError, KeyError, TypeError, AttributeError):
+        known = False
+    if not known:
+        raise ValueError(
+            'TF_CONFIG must be as {"cluster": {"worker": ["10.0.0.1:1234", '
+            '"10.0.0.2:1234"]}, "task": {"type": "worker", "index": 0}}, with '
+            "the index of this process; one of them may be the chief instead. "
+            f"Received: {text}"
+        )
+    _check_addresses([*chiefs, *workers], TF_CONFIG)
+    return number, len(chiefs) + len(workers)
 
 
 def is_first() -> bool:
-    """Whether this is the process that writes.
-
-    Example:
-        >>> if is_first():
-        ...     path.write_text("...")
-    """
+    """Whether this is the process that writes."""
     return place()[0] == 0
 
 
 def by_process(devices: list[str]) -> list[list[str]]:
-    """Sorts the devices that a backend names by the process that has them.
+    """Groups the names of devices by the process that has them.
 
-    Args:
-        devices: names, of this process alone on TensorFlow.
-
-    Returns:
-        A list of names a process.
+    TensorFlow names those of this process alone.
     """
     _, count = place()
     if count == 1:
         return [devices]
     if keras.backend.backend() == "tensorflow":
-        own = devices[: len(tf_distribute.strategy().extended.worker_devices)]
+        own = devices[: len(strategy().extended.worker_devices)]
         return [[f"process {i} {name}" for name in own] for i in range(count)]
     import jax
 
@@ -110,11 +253,11 @@ def share(replicas: int, parts: int = 1) -> Share:
     """The share of each batch that this process reads.
 
     Args:
-        replicas: int, shares that the devices cut a batch into.
-        parts: int, batches of a step whose gradients are accumulated.
+        replicas: shares that the devices cut a batch into.
+        parts: batches of a step, whose gradients are accumulated.
 
     Returns:
-        A `Share`. Processes whose devices share a layer have the same.
+        A `Share`. Processes whose devices share a layer have the same one.
     """
     index, count = place()
     together = max(count // replicas, 1)
@@ -122,20 +265,13 @@ def share(replicas: int, parts: int = 1) -> Share:
 
 
 def agreed(function: Callable[[], Any]) -> Any:
-    """Runs a function in the first process alone, while the others wait.
+    """Calls a function in the first process alone; all get its result.
 
     Args:
-        function: without arguments; returns what JSON has.
-
-    Returns:
-        What the function returned, in all processes.
+        function: without arguments; its result is plain enough for JSON.
 
     Raises:
-        ValueError: in the others, when it raised in the first.
-
-    Example:
-        >>> agreed(lambda: 7)
-        7
+        ValueError: in the other processes, when it raised in the first.
     """
     if place()[1] == 1:
         return function()
@@ -155,7 +291,7 @@ def agreed(function: Callable[[], Any]) -> Any:
 
 def _shared(text):
     if keras.backend.backend() == "tensorflow":
-        return tf_distribute.shared_text(text)
+        return _shared_text(text)
     store = jax_store()
     name = f"keras_vit/{next(_numbers)}"
     if text is not None:
@@ -164,16 +300,32 @@ def _shared(text):
     return store.blocking_key_value_get(name, WEEK)
 
 
+def _shared_text(text: str | None) -> str:
+    """Gives the text of the first process to all; the others pass None."""
+    content = np.frombuffer((text or "").encode(), np.uint8).astype("int32")
+    (size,) = _sum_over_processes(np.array([len(content)], "int32"))
+    content = content if len(content) else np.zeros(size, "int32")
+    return bytes(_sum_over_processes(content).astype("uint8")).decode()
+
+
+def _sum_over_processes(array):
+    """The sum over the processes, of which all but one pass zeros."""
+    import tensorflow as tf
+
+    def one_replica():
+        context = tf.distribute.get_replica_context()
+        first = tf.equal(context.replica_id_in_sync_group, 0)
+        value = tf.where(first, tf.constant(array), 0)
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
+
+    found = strategy().run(tf.function(one_replica))
+    return strategy().experimental_local_results(found)[0].numpy()
+
+
 def to_numpy(variable) -> np.ndarray:
-    """The whole value of a variable, whose parts may be on several hosts.
+    """A copy of the whole value of a variable, shared by hosts or not.
 
-    All processes ask for the same ones in the same order.
-
-    Args:
-        variable: a Keras variable.
-
-    Returns:
-        A NumPy array of its own.
+    All processes call this for the same variables in the same order.
     """
     value = variable
     if _is_spread(variable):
@@ -192,19 +344,10 @@ def _is_spread(variable):
 
 @contextlib.contextmanager
 def gathered(model) -> Iterator[None]:
-    """Lets this process hold the whole of each weight for a while.
-
-    Args:
-        model: a Keras model.
-
-    Example:
-        >>> with gathered(model):
-        ...     model.save("model.keras")
-    """
+    """Holds the whole of each weight in this process, to save a model."""
     spread = [(x, x.value) for x in model.variables if _is_spread(x)]
     for variable, _ in spread:
-        whole = keras.ops.convert_to_tensor(to_numpy(variable))
-        set_value(variable, whole)
+        set_value(variable, keras.ops.convert_to_tensor(to_numpy(variable)))
     try:
         yield
     finally:
@@ -212,37 +355,13 @@ def gathered(model) -> Iterator[None]:
             set_value(variable, value)
 
 
-# What backends say when they no longer hear of another process.
-LOST = (
-    r"gloo|nccl|unavailable|aborted|deadline.exceeded|connection|socket closed"
-    r"|coordination.?service|heartbeat|unhealthy|cancelled"
-)
-
-EXIT_CODE = 1
-
-
 class LostProcessError(ConnectionError):
-    """Another process of the run has ended, or cannot be reached.
-
-    Example:
-        >>> raise LostProcessError("Give the same command to all again.")
-    """
+    """Another process of the run has ended, or cannot be reached."""
 
 
 @contextlib.contextmanager
-def explaining_loss(run_dir) -> Iterator[None]:
-    """Says what to do where another process of the run is gone.
-
-    Args:
-        run_dir: the run folder.
-
-    Raises:
-        LostProcessError: instead of what the backend raises.
-
-    Example:
-        >>> with explaining_loss("runs/digits"):
-        ...     model.fit(batches)
-    """
+def explain_lost_process(run_dir) -> Iterator[None]:
+    """Raises a `LostProcessError` where the backend misses a process."""
     try:
         yield
     except Exception as error:
@@ -266,15 +385,9 @@ def _first_line(error):
 
 
 def leave(message: str) -> NoReturn:
-    """Ends this process, which others no longer hear, at once.
+    """Ends this process at once, after another one was lost.
 
-    JAX would wait for them before it ends, and then say the same at length.
-
-    Args:
-        message: the reason.
-
-    Example:
-        >>> leave("Another process of the run has ended.")
+    JAX would wait for the others first, and then say the same at length.
     """
     print(f"error: {message}", file=sys.stderr)
     sys.stdout.flush()

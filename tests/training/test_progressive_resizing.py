@@ -1,4 +1,4 @@
-"""Images that grow in a training: one run, one set of weights."""
+"""Progressive resizing: one run, one set of weights, several sizes."""
 
 import dataclasses
 
@@ -11,8 +11,12 @@ from tiny_runs import DATASET, recipe, values
 from keras_vit import data
 from keras_vit.layers import AddPositionEmbedding
 from keras_vit.training import ModelConfig, TrainingConfig, train
-from keras_vit.training.inputs import Plan
-from keras_vit.training.stages import ResampledPositions, at_size, stage_plans
+from keras_vit.training.stages import (
+    Plan,
+    ResampledPositions,
+    at_size,
+    stage_plans,
+)
 from keras_vit.variants import VariantConfig
 
 # 8 steps of two sizes, a checkpoint after each two.
@@ -24,7 +28,7 @@ OPTIONS = {
 }
 
 
-def growing(run_dir, *, model=None, **training):
+def resized(run_dir, *, model=None, **training):
     made = recipe(run_dir, training={**OPTIONS, **training})
     model = {"patch_size": 2, "dropout_rate": 0.1, **(model or {})}
     return dataclasses.replace(
@@ -110,8 +114,8 @@ class Sizes(keras.callbacks.Callback):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     sizes = Sizes()
-    folder = tmp_path_factory.mktemp("growing") / "run"
-    return train(growing(folder), dataset=DATASET, callbacks=[sizes]), sizes
+    folder = tmp_path_factory.mktemp("resized") / "run"
+    return train(resized(folder), dataset=DATASET, callbacks=[sizes]), sizes
 
 
 def test_half_of_the_steps_are_of_each_size(run):
@@ -133,7 +137,7 @@ def test_half_of_the_steps_are_of_each_size(run):
     ],
 )
 def test_a_stopped_run_ends_with_the_same_weights(run, tmp_path, stops):
-    recipe_ = growing(tmp_path / "run")
+    recipe_ = resized(tmp_path / "run")
     for stop in stops:
         with pytest.raises(KeyboardInterrupt):
             train(recipe_, dataset=DATASET, callbacks=[Sizes(stop)])
@@ -149,7 +153,7 @@ def test_a_stopped_run_ends_with_the_same_weights(run, tmp_path, stops):
 @pytest.mark.slow
 def test_the_average_of_the_weights_goes_through_all_sizes(tmp_path):
     trained = train(
-        growing(tmp_path / "run", ema_decay=0.9, accumulation_steps=2),
+        resized(tmp_path / "run", ema_decay=0.9, accumulation_steps=2),
         dataset=DATASET,
     )
     assert trained.history["step"] == [2, 4, 6, 8]
@@ -176,26 +180,26 @@ def test_sizes_do_not_go_with_an_early_end():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"image_sizes": (4, 6)}, "End with that size"),
+        ({"image_sizes": (4, 6)}, "Add that size"),
         ({"image_sizes": (5, 8)}, "cut into patches"),
         ({"checkpoint_every_steps": 8}, "begins at a checkpoint"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(tmp_path, options, message):
     with pytest.raises(ValueError, match=message):
-        train(growing(tmp_path / "run", **options), dataset=DATASET)
+        train(resized(tmp_path / "run", **options), dataset=DATASET)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_resnet_is_refused(tmp_path):
-    made = growing(tmp_path / "run")
+    made = resized(tmp_path / "run")
     model = ModelConfig(name="BiT_R50x1", size="tiny", image_size=8, channels=1)
     with pytest.raises(ValueError, match="a Vision Transformer, plain"):
         train(dataclasses.replace(made, model=model), dataset=DATASET)
 
 
 def test_positions_at_every_layer_are_refused(tmp_path):
-    made = growing(tmp_path / "run", model={"variant": VariantConfig("2d")})
+    made = resized(tmp_path / "run", model={"variant": VariantConfig("2d")})
     with pytest.raises(ValueError, match="plain or with .*position='2d'"):
         train(made, dataset=DATASET)
     assert not (tmp_path / "run").exists()
@@ -206,4 +210,4 @@ def test_batches_of_one_size_are_refused(tmp_path):
     stream = data.FitStream((images, np.eye(3)[np.zeros(8, int)]), batch_size=8)
     foreign = dataclasses.replace(DATASET, train=stream, validation=None)
     with pytest.raises(ValueError, match="read in any size"):
-        train(growing(tmp_path / "run"), dataset=foreign)
+        train(resized(tmp_path / "run"), dataset=foreign)
