@@ -356,9 +356,6 @@ def load_classifier(
         ValueError: when there are no such weights, they cannot be loaded, or
             their classification layer is missing or all zeros.
         OSError: when they cannot be fetched.
-
-    Example:
-        >>> classifier = load_classifier("ViT_B16/imagenet")
     """
     entry, opened = _opened(os.fspath(source), image_size)
     path = opened.file.path
@@ -385,24 +382,10 @@ def load_network(
     image_size: int | tuple[int, int] | None = None,
     precision: str = "float32",
 ) -> keras.Model:
-    """Loads a model for its structure or its speed, with classes or without.
+    """Loads a model from images in [0, 255], with classes or without.
 
-    Args:
-        source: see `load_classifier`; or the name of an application alone,
-            such as "ViT_B16", for random weights.
-        image_size: see `load_classifier`.
-        precision: "float32", "mixed_bfloat16" or "mixed_float16".
-
-    Returns:
-        A Keras model from images in [0, 255].
-
-    Raises:
-        ValueError: when there are no such weights.
-        OSError: when they cannot be fetched.
-
-    Example:
-        >>> load_network("ViT_B16").count_params()
-        86567656
+    As `load_classifier`; the name of an application alone, such as "ViT_B16",
+    gives random weights.
     """
     if source not in applications.__all__ or os.path.exists(source):
         entry, opened = _opened(source, image_size)
@@ -482,10 +465,6 @@ def load_model(source: "ModelSource", *, with_head: bool = True) -> keras.Model:
         ValueError: when there are no such weights, or they have no image
             size and none is given.
         OSError: when they cannot be fetched.
-
-    Example:
-        >>> load_model(ModelSource(weights="runs/quickstart")).output_shape
-        (None, 10)
     """
     opened = open_source(weights_path(source))
     with warnings.catch_warnings():
