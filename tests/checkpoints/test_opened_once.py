@@ -167,6 +167,16 @@ def test_a_bfloat16_model_is_read(tmp_path):
         )
 
 
+def test_a_model_with_layer_scale_is_read(tmp_path):
+    config = dataclasses.replace(SMALL, layer_scale_init=0.5)
+    network = VisionTransformer(config)
+    network.save(tmp_path / "m.keras")
+    assert read_info(tmp_path / "m.keras").fields["layer_scale_init"] == 0.5
+    loaded = load_checkpoint(tmp_path / "m.keras")
+    for one, two in zip(network.weights, loaded.weights, strict=True):
+        np.testing.assert_array_equal(one, two, err_msg=one.path)
+
+
 def test_a_quantised_model_is_refused(tmp_path):
     network = VisionTransformer(SMALL)
     network.quantize("int8")

@@ -84,10 +84,7 @@ def refuse(
 def refusing(path, what: str, tensor: str | None = None) -> Iterator[None]:
     """Turns whatever a damaged file makes a reader raise into a ValueError.
 
-    Args:
-        path: the file.
-        what: str, what is read, for the message.
-        tensor: str, the tensor, where it is one.
+    The message says that `what` cannot be read.
     """
     try:
         yield
@@ -200,15 +197,7 @@ def check_unpacked(path, size: int, unpacked: int) -> None:
 
 
 def check_plausible(path, name: str, shape: tuple, dtype, nbytes: int) -> None:
-    """Raises a ValueError unless a declared shape takes nbytes.
-
-    Args:
-        path: the file.
-        name: str, the tensor.
-        shape: tuple, as declared.
-        dtype: NumPy dtype.
-        nbytes: int, bytes that the file holds for it.
-    """
+    """Raises a ValueError unless the declared shape takes the bytes held."""
     known = all(type(size) is int and size >= 0 for size in shape)
     if not known or len(shape) > MAX_DIMENSIONS:
         refuse(

@@ -40,15 +40,11 @@ def unit(theirs):
 def preactivated_unit(theirs):
     """Rows of a unit of BiT; timm and Hugging Face call it the same."""
     ours = "stage{s}_unit{u}"
-    return {
-        **torch_convolution(f"{ours}_conv1", f"{theirs}.conv1"),
-        **torch_convolution(f"{ours}_conv2", f"{theirs}.conv2"),
-        **torch_convolution(f"{ours}_conv3", f"{theirs}.conv3"),
-        **torch_convolution(f"{ours}_shortcut", f"{theirs}.downsample.conv"),
-        **torch_norm(f"{ours}_norm1", f"{theirs}.norm1"),
-        **torch_norm(f"{ours}_norm2", f"{theirs}.norm2"),
-        **torch_norm(f"{ours}_norm3", f"{theirs}.norm3"),
-    }
+    rows = torch_convolution(f"{ours}_shortcut", f"{theirs}.downsample.conv")
+    for i in (1, 2, 3):
+        rows |= torch_convolution(f"{ours}_conv{i}", f"{theirs}.conv{i}")
+        rows |= torch_norm(f"{ours}_norm{i}", f"{theirs}.norm{i}")
+    return rows
 
 
 BACKBONE = "patch_embed.backbone"
