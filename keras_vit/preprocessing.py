@@ -12,7 +12,15 @@ import keras
 import numpy as np
 from keras import ops
 
-__all__ = ["class_names", "decode_predictions", "preprocess_input"]
+__all__ = [
+    "MID_GREY",
+    "class_names",
+    "decode_predictions",
+    "preprocess_input",
+    "rescale",
+]
+
+MID_GREY = 127.5  # The pixel value that a model sees as 0.
 
 DATA_FORMATS = (None, "channels_last", "channels_first")
 # Number of classes -> file in keras_vit/labels.
@@ -58,7 +66,12 @@ def preprocess_input(images: Any, data_format: str | None = None) -> Any:
     values = _as_floating_point(images)
     if "uint8" not in str(images.dtype):  # A byte is in [0, 255] anyway.
         _check_values(values)
-    return values / 127.5 - 1.0
+    return rescale(values)
+
+
+def rescale(pixels):
+    """Scales floating-point pixels from [0, 255] to [-1, 1]."""
+    return pixels / MID_GREY - 1.0
 
 
 def decode_predictions(

@@ -25,13 +25,13 @@ from keras_vit.analysis.attention_weights import (
 )
 from keras_vit.checks import check_choice
 from keras_vit.models import VisionTransformer
+from keras_vit.preprocessing import MID_GREY
 from keras_vit.workarounds import backend_is
 
 __all__ = ["gradient_cam", "gradient_function", "saliency"]
 
 # It divides the 25 and 100 steps of the methods: one compiled shape.
 BATCH_SIZE = 5
-MID_GREY = 127.5
 
 # Name -> class of saliency.core, its options, whether noise is averaged over,
 # and how an attribution (H, W, C) becomes a map (H, W).

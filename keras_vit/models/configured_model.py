@@ -6,6 +6,7 @@ from typing import Any
 import keras
 
 from keras_vit.layers.configured_layer import resolved_policy, serialized_dtype
+from keras_vit.preprocessing import MID_GREY
 from keras_vit.workarounds import sublayers
 
 __all__ = [
@@ -164,5 +165,5 @@ def preprocessing(config, images, dtype=None):
     if not config.include_preprocessing:
         return images
     return keras.layers.Rescaling(
-        1 / 127.5, offset=-1, dtype=dtype, name="rescaling"
+        1 / MID_GREY, offset=-1, dtype=dtype, name="rescaling"
     )(images)

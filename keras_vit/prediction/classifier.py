@@ -30,7 +30,7 @@ from keras_vit.prediction.images import (
     images_of,
     read_pixels,
 )
-from keras_vit.preprocessing import LABEL_FILES
+from keras_vit.preprocessing import LABEL_FILES, rescale
 from keras_vit.preprocessing import class_names as public_class_names
 from keras_vit.training.run_folder import class_names_of, located
 from keras_vit.variants import VariantTransformer
@@ -102,7 +102,7 @@ class Classifier:
     def inputs(self, images: np.ndarray) -> np.ndarray:
         """The float32 input of the model, from images in [0, 255]."""
         images = images.astype("float32")
-        return images / 127.5 - 1.0 if self.scaled else images
+        return rescale(images) if self.scaled else images
 
     def probabilities(self, images: np.ndarray) -> np.ndarray:
         """Computes the probability of each class.

@@ -9,6 +9,7 @@ import dataclasses
 
 from keras_vit.data import FitStream, Share
 from keras_vit.data.seeds import key, uniform
+from keras_vit.preprocessing import rescale
 from masked_patch.config import CELLS, MaskedPatchConfig
 
 __all__ = [
@@ -210,7 +211,7 @@ def patch_pixels(images, grid: tuple):
     rows, columns = grid
     height, width, channels = images.shape[1:]
     size = height // rows, width // columns
-    pixels = tf.cast(images, tf.float32) / 127.5 - 1
+    pixels = rescale(tf.cast(images, tf.float32))
     pixels = tf.reshape(pixels, [-1, rows, size[0], columns, size[1], channels])
     pixels = tf.transpose(pixels, [0, 1, 3, 2, 4, 5])  # (B, R, G, ..., C)
     answers = size[0] * size[1] * channels

@@ -12,6 +12,7 @@ import keras
 from keras import layers
 
 from keras_vit.checks import check_choice
+from keras_vit.preprocessing import MID_GREY
 from keras_vit.training import Recipe
 from keras_vit.training.build import CLASSIFICATION, Task, freeze
 from keras_vit.training.config import ModelConfig
@@ -159,7 +160,7 @@ def efficientnet(
         (None, 1280)
     """
     image = keras.Input(input_shape, name="image")
-    x = layers.Rescaling(1 / 127.5, offset=-1)(image)
+    x = layers.Rescaling(1 / MID_GREY, offset=-1)(image)
     x = _normalised(
         layers.Conv2D(
             filters_of(STEM, width), 3, 2, "same", use_bias=False, name="stem"
