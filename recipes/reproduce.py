@@ -6,13 +6,12 @@
     python recipes/reproduce.py 2 --only ["ViT-L/16 I21k",CIFAR-10] \
         --download true
 
-"An Image Is Worth 16x16 Words" (arXiv:2010.11929). Each cell is the commands
-of recipes/ that it takes: pre-training, the sweep of the learning rates,
-fine-tuning with three seeds where the paper did three runs, evaluation. What
-can be run with the data, the weights and the hardware at hand is run; of every
-other cell it is said what is missing. The commands have run folders of their
-own, so that the same command again goes on where it was stopped, and tables
-share runs.
+"An Image Is Worth 16x16 Words" (arXiv:2010.11929). Each cell takes commands of
+recipes/: pre-training, the sweep of the learning rates, fine-tuning with three
+seeds where the paper did three runs, evaluation. Those that the data, the
+weights and the hardware at hand allow are run; of every other cell it reports
+what is missing. The commands have run folders of their own, so the same command
+continues where it was stopped, and tables share runs.
 
 Below the folder of the runs a folder of the table then holds reproduce.csv,
 reproduce.md and reproduce.png: paper against measured.
@@ -22,27 +21,31 @@ import dataclasses
 import os
 import pathlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from paper import (
+from paper.cells import Cell, Place
+from paper.reproduction import (
     CONTENTS,
-    Place,
     Reproduction,
     Runner,
     cells_of,
-    commands_of,
     devices_of,
     execute,
-    markdown,
-    rows_of,
-    write_results,
 )
 
-from keras_vit.runs.script import fail, parse
-from keras_vit.runs.smoke import SUFFIX
+from keras_vit.analysis.plots import new_figure
+from keras_vit.files import replacing, write_csv
+from keras_vit.runs.reporting import save_figure
+from keras_vit.runs.script import exit_code, parse
+from keras_vit.runs.smoke import smoke_dir
+from keras_vit.tables import markdown_table
 
-INTERRUPTED = 130  # The exit code of a program that Ctrl-C ended.
 FLAGS = ("--list", "--dry_run")
+NUMBERS = ("paper", "paper spread", "measured", "spread", "runs")
+COLUMNS = ("row", "column", *NUMBERS, "unit", "state")
+MAX_REASON = 160
+ROW_INCHES = 0.19
+BLUE = "#0072B2"
 
 
 def run(
@@ -51,15 +54,15 @@ def run(
     """Runs what can be run of a table, and writes paper against measured.
 
     Args:
-        asked: a `Reproduction`.
-        execute: function of a script and its command line, the exit code.
+        asked: the options.
+        execute: function of a script and its arguments, the exit code.
 
     Returns:
-        A row a cell.
+        A row per cell.
 
     Raises:
         ValueError: when no cell is asked for.
-        KeyboardInterrupt: after what was measured is written.
+        KeyboardInterrupt: after the measured numbers are written.
     """
     asked, place = complete(asked)
     cells = cells_of(asked.name, asked.only)
@@ -78,51 +81,30 @@ def run(
 
 
 def complete(asked: Reproduction) -> tuple[Reproduction, Place]:
-    """Fills in what the machine has, and where things are.
-
-    Args:
-        asked: a `Reproduction`.
-
-    Returns:
-        A `Reproduction` whose hardware is not "auto", and the `Place`.
-    """
+    """Fills in the hardware of the machine, and where things are."""
     if asked.smoke:
         asked = dataclasses.replace(asked, hardware="cluster")
     elif asked.hardware == "auto":
         asked = dataclasses.replace(asked, hardware=devices_of())
     recipes = os.path.relpath(pathlib.Path(__file__).parent)
-    root = asked.run_dir
-    if asked.smoke:
-        root = root.removesuffix(SUFFIX) + SUFFIX
+    root = smoke_dir(asked.run_dir) if asked.smoke else asked.run_dir
     return asked, Place(recipes, root, asked.smoke)
 
 
 def show(asked: Reproduction) -> None:
-    """Prints the commands of each cell, and what it lacks.
-
-    Args:
-        asked: a `Reproduction`.
-    """
+    """Prints the commands of each cell, and what it lacks."""
     asked, place = complete(asked)
-    cells = cells_of(asked.name, asked.only)
-    reasons = Runner(place, asked).look(cells)
-    for cell, reason in zip(cells, reasons, strict=True):
+    runner = Runner(place, asked)
+    for cell in cells_of(asked.name, asked.only):
         paper = "no number in print" if cell.paper is None else cell.paper
         print(f"# {cell.row}, {cell.column}: {paper} {cell.unit}".rstrip())
-        for text in filter(None, (cell.note, reason)):
+        for text in filter(None, (cell.note, runner.look(cell))):
             print(f"# {text}")
         print("\n".join(command.text(place) for command in cell.commands))
 
 
 def listing(table: str | None) -> str:
-    """The tables and figures, or all commands of one.
-
-    Args:
-        table: its name, or None.
-
-    Returns:
-        str.
-    """
+    """Lists the tables and figures, or all commands of one."""
     place = Place(
         os.path.relpath(pathlib.Path(__file__).parent), "runs/reproduce"
     )
@@ -140,15 +122,125 @@ def listing(table: str | None) -> str:
     return "\n".join(lines)
 
 
-def given(arguments: list[str]) -> list[str]:
-    """The words of the command line, with the table as an option.
+def commands_of(cells: Sequence[Cell], place: Place) -> list[str]:
+    """All commands of cells, each once, in their order."""
+    found = (command.text(place) for cell in cells for command in cell.commands)
+    return list(dict.fromkeys(found))
+
+
+def rows_of(
+    cells: Sequence[Cell], reasons: Sequence[str], place: Place
+) -> list[dict]:
+    """A dictionary of `COLUMNS` and "commands" for each cell.
 
     Args:
-        arguments: "5 --list" as well as "--table 5 --list true".
-
-    Returns:
-        The latter.
+        cells: the cells.
+        reasons: why each has no result, "" where it has.
+        place: the folders.
     """
+    rows = []
+    for cell, reason in zip(cells, reasons, strict=True):
+        measured, spread, count = cell.measured(place)
+        state = "measured" if measured is not None else reason
+        if measured is None and not cell.commands:
+            state = "not reproduced"
+        rows.append(
+            {
+                "row": cell.row,
+                "column": cell.column,
+                "paper": cell.paper,
+                "paper spread": cell.spread,
+                "measured": measured,
+                "spread": spread,
+                "runs": count if cell.results else None,
+                "unit": cell.unit,
+                "state": "; ".join(filter(None, (state, cell.note))),
+                "commands": "\n".join(commands_of([cell], place)),
+            }
+        )
+    return rows
+
+
+def write_results(folder: pathlib.Path, name: str, rows: list[dict]) -> None:
+    """Writes reproduce.csv, reproduce.md and reproduce.png of a table."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_csv(folder / "reproduce.csv", rows)
+    commands = dict.fromkeys(
+        line for row in rows for line in row["commands"].splitlines()
+    )
+    text = f"# {name}: paper against measured\n\n{markdown(rows)}\n"
+    if commands:
+        lines = "\n".join(commands)
+        text += f"\n## Commands\n\n```bash\n{lines}\n```\n"
+    with replacing(folder / "reproduce.md") as path:
+        path.write_text(text, encoding="utf-8")
+    save_figure(plot(name, rows), folder / "reproduce.png")
+
+
+def markdown(rows: list[dict]) -> str:
+    """The table for people, without the commands."""
+    cells = [[_text(row[name]) for name in COLUMNS] for row in rows]
+    return "\n".join(markdown_table(COLUMNS, cells, NUMBERS))
+
+
+def _text(value):
+    if isinstance(value, float):
+        return f"{value:.10g}" if value < 0.1 else f"{value:.2f}"
+    text = "" if value is None else str(value)
+    return text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}..."
+
+
+def plot(name: str, rows: list[dict]):
+    """Draws each number of the paper as a ring, each measured one as a dot."""
+    shown = [
+        row
+        for row in rows
+        if any(_is_number(row[column]) for column in ("paper", "measured"))
+    ]
+    units = dict.fromkeys(row["unit"] for row in shown) or {"": None}
+    height = 1.6 + ROW_INCHES * max(len(shown), 3)
+    figure = new_figure(7 * len(units), height)
+    panels = figure.subplots(1, len(units), squeeze=False)[0]
+    for axis, unit in zip(panels, units, strict=True):
+        _panel(axis, [row for row in shown if row["unit"] == unit], unit)
+    count = sum(row["measured"] is not None for row in rows)
+    figure.suptitle(f"{name}: {count} of {len(rows)} cells measured")
+    return figure
+
+
+def _is_number(value):
+    return isinstance(value, (int, float))
+
+
+def _panel(axis, rows, unit):
+    places = range(len(rows))
+    for column, spread, style in (
+        ("paper", "paper spread", {"fillstyle": "none", "color": "black"}),
+        ("measured", "spread", {"markersize": 4, "color": BLUE}),
+    ):
+        values = [row[column] for row in rows]
+        axis.errorbar(
+            [x if _is_number(x) else float("nan") for x in values],
+            places,
+            xerr=[row[spread] or 0.0 for row in rows],
+            linestyle="none",
+            marker="o",
+            label=column,
+            **style,
+        )
+    names = [f"{row['row']}, {row['column']}" for row in rows]
+    axis.set_yticks(places, names, fontsize=7, parse_math=False)
+    axis.invert_yaxis()
+    axis.set_xlabel(unit or "value")
+    if unit not in ("%", ""):
+        axis.set_xscale("log")
+    axis.grid(axis="x", alpha=0.3)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize=7)
+
+
+def given(arguments: list[str]) -> list[str]:
+    """Rewrites "5 --list" as "--table 5 --list true"."""
     words = list(arguments)
     if words and not words[0].startswith("-"):
         words.insert(0, "--table")
@@ -165,20 +257,17 @@ def main(
     execute: Callable[[list[str]], int] = execute,
 ) -> int:
     words = given(sys.argv[1:] if arguments is None else arguments)
-    asked = parse(Reproduction, words, (__doc__ or "").splitlines()[0])
-    try:
+    asked = parse(Reproduction, words, __doc__)
+
+    def work():
         if asked.list or asked.table is None:
             print(listing(asked.table))
         elif asked.dry_run:
             show(asked)
         else:
             run(asked, execute)
-    except (OSError, ValueError) as error:
-        fail(str(error))
-    except KeyboardInterrupt:
-        print("\nInterrupted; the same command continues.", file=sys.stderr)
-        return INTERRUPTED
-    return 0
+
+    return exit_code(work, "the same command continues.")
 
 
 if __name__ == "__main__":

@@ -177,18 +177,12 @@ class Recipe:
     subclass with one more field, which `train` takes as well.
     """
 
-    data: DataConfig = dataclasses.field(default_factory=DataConfig)
-    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
-    preprocessing: PreprocessingConfig = dataclasses.field(
-        default_factory=PreprocessingConfig
-    )
-    augmentation: AugmentationConfig = dataclasses.field(
-        default_factory=AugmentationConfig
-    )
-    optimizer: OptimizerConfig = dataclasses.field(
-        default_factory=OptimizerConfig
-    )
-    training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
+    data: DataConfig = DataConfig()
+    model: ModelConfig = ModelConfig()
+    preprocessing: PreprocessingConfig = PreprocessingConfig()
+    augmentation: AugmentationConfig = AugmentationConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    training: TrainingConfig = TrainingConfig()
 
     distribution: str = "auto"
     """Devices to use: "auto" takes all that divide a batch, "single" takes

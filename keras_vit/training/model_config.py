@@ -1,4 +1,4 @@
-"""Which model is trained, and from which weights it starts.
+"""The model of a run and the weights that it starts from.
 
 A field's docstring is its text in `python recipes/finetune.py --help`.
 """
@@ -27,7 +27,7 @@ __all__ = [
 MODEL_CHOICES = {
     "name": (*VIT, *MIXER, *BIT),
     "head": ("new", "keep"),
-    # One answer an image; all tokens would be many.
+    # One prediction per image; all tokens would be many.
     "pooling": ("token", "mean", "max", "map"),
     "position_embedding": ("learned", "sincos2d"),
     "size": ("full", "tiny"),
@@ -40,32 +40,32 @@ SIZES = (*WIDTHS, "resnet_units")
 class ModelConfig:
     """The model, by the name of an application of keras_vit or by its sizes.
 
-    What is null is as in the named model, or in the weights.
+    Null fields are as in the named model, or as in the weights.
     """
 
     name: str | None = None
     """Application of keras_vit, such as ViT_B16, ViT_R50_B16, Mixer_B16 or
-    BiT_R50x1; null is the small Vision Transformer of the quick start, or
-    what the weights hold."""
+    BiT_R50x1; null is the small Vision Transformer of the quick start, or the
+    model of the weights."""
 
     weights: str | None = None
-    """What the model starts from: a run folder, a file of any known format,
-    a name of `keras-vit weights list`, or "fractals", a small model that comes
-    with the package; null draws all weights."""
+    """Initial weights: a run folder, a file of any known format, a name of
+    `keras-vit weights list`, or "fractals", a small model that comes with the
+    package; null initializes all weights at random."""
 
     head: str = "new"
     """"new" replaces the classification layer of the weights, and the layer
-    before it, by zeros as the paper does; "keep" goes on with it."""
+    before it, by zeros as the paper does; "keep" keeps it."""
 
     image_size: int | tuple[int, int] | None = None
-    """Images are resized to this; one side or [height, width], in pixels.
-    Position embeddings of weights for another size are resampled."""
+    """Size of the images, one side or [height, width] in pixels. Position
+    embeddings of weights for another size are resampled."""
 
     channels: int | None = None
     """1 for grey images, 3 for colour."""
 
     patch_size: int | tuple[int, int] | None = None
-    """Size of a patch; one side or [height, width], in pixels."""
+    """Size of a patch, one side or [height, width] in pixels."""
 
     hidden_dim: int | None = None
     """Size of a token."""
@@ -81,16 +81,16 @@ class ModelConfig:
 
     resnet_units: tuple[int, ...] | None = None
     """Bottleneck units in each stage of the ResNet of a hybrid or a BiT; []
-    is its root block alone. The patches of a hybrid are of cells of its
-    feature map, whose side is a quarter of the image's, halved by each stage
-    after the first."""
+    is the root block alone. The patches of a hybrid are cut from its feature
+    map, whose side is a quarter of the image's, halved by each stage after the
+    first."""
 
     resnet_width: int | None = None
     """Channels of the root block of that ResNet, a multiple of 32."""
 
     pooling: str | None = None
-    """What the classification layer sees: "token" for the class token,
-    "mean" or "max" of the patch tokens, "map" for attention pooling."""
+    """Input of the classification layer: "token" for the class token, "mean"
+    or "max" of the patch tokens, "map" for attention pooling."""
 
     position_embedding: str | None = None
     """"learned", or "sincos2d" for fixed sines and cosines."""
@@ -103,12 +103,12 @@ class ModelConfig:
     """Probability to drop a feature in training."""
 
     stochastic_depth_rate: float = 0.0
-    """Probability to skip the last block in training; it grows linearly from
-    0 for the first."""
+    """Probability to skip the last block in training; it increases linearly
+    from 0 for the first."""
 
     variant: VariantConfig = VariantConfig()
-    """What a Vision Transformer does otherwise than the plain one; weights
-    bring their own variant."""
+    """Differences from the plain Vision Transformer; weights have a variant of
+    their own."""
 
     size: str = "full"
     """"tiny" is the smallest model of the named kind, to try a recipe out."""
@@ -128,7 +128,7 @@ class ModelConfig:
         check_positive(self, *WIDTHS)
         if any(units < 1 for units in self.resnet_units or ()):
             raise ValueError(
-                "Each stage of a ResNet has one unit at least. Received: "
+                "Each stage of a ResNet has at least one unit. Received: "
                 f"resnet_units={self.resnet_units}. Leave the stage out."
             )
         check_limits(self, 1, "dropout_rate", "stochastic_depth_rate")
@@ -140,7 +140,7 @@ class ModelConfig:
         given = [x for x in SIZES if getattr(self, x) is not None]
         if self.weights is not None and given:
             raise ValueError(
-                "Weights bring their own sizes. Received: weights="
+                "Weights have sizes of their own. Received: weights="
                 f"{self.weights!r} and {', '.join(given)}. Leave those out."
             )
         if self.weights is None and self.head == "keep":
@@ -150,17 +150,7 @@ class ModelConfig:
             )
 
     def vit(self, num_classes: int):
-        """The config of the model whose weights are drawn.
-
-        Args:
-            num_classes: int, number of classes.
-
-        Returns:
-            A `ViTConfig`, `VariantTransformerConfig`, `MixerConfig` or
-            `BiTConfig`.
-
-        Raises:
-            ValueError: for values that do not fit together.
+        """The config of the model, see `config_of`.
 
         Example:
             >>> ModelConfig(image_size=32, patch_size=8).vit(10).grid
@@ -171,7 +161,7 @@ class ModelConfig:
 
 TRANSFORMERS = (VisionTransformer, VariantTransformer)
 
-# The model without a name, of the quick start; found on validation images.
+# The model of the quick start, which has no name; chosen on validation images.
 DIGITS = {
     "image_size": (16, 16),
     "channels": 1,
@@ -193,7 +183,7 @@ TINY_MIXER = {
     "channels_mlp_dim": 8,
 }
 
-# Fields of ModelConfig by the names that a BiT has for them.
+# Fields of ModelConfig with another name in the config of a BiT.
 OF_BIT = {"resnet_units": "units", "resnet_width": "width"}
 
 # Fields of ModelConfig that are not fields of the model.
@@ -201,14 +191,11 @@ ABOUT_WEIGHTS = ("name", "weights", "head", "size")
 
 
 def family_of(name: str | None, variant: VariantConfig | None = None) -> type:
-    """The class of a named model.
+    """Returns the class of a named model.
 
     Args:
-        name: str, an application; None is a Vision Transformer.
-        variant: a `VariantConfig`; None is the plain model.
-
-    Returns:
-        `VisionTransformer`, `VariantTransformer`, `Mixer` or `BiT`.
+        name: an application; None is a Vision Transformer.
+        variant: None is the plain model.
 
     Example:
         >>> family_of("Mixer_B16").__name__
@@ -221,17 +208,14 @@ def family_of(name: str | None, variant: VariantConfig | None = None) -> type:
 
 
 def options_of(model, family: type) -> dict:
-    """What a user asks of a model, as fields of its config.
+    """Returns the options that differ from the default, as fields of a config.
 
     Args:
         model: a `ModelConfig`.
         family: the class of the model.
 
-    Returns:
-        Name to value, without what is as the model has it.
-
     Raises:
-        ValueError: for a field that models of this family do not have.
+        ValueError: for an option that models of this family do not have.
 
     Example:
         >>> options_of(ModelConfig(num_heads=2), VisionTransformer)
@@ -254,12 +238,12 @@ def options_of(model, family: type) -> dict:
 
 
 def config_of(model, num_classes: int, **options):
-    """The config of a model whose weights are drawn.
+    """Builds the config of a model from its name and its options.
 
     Args:
         model: a `ModelConfig`.
-        num_classes: int.
-        **options: more fields, such as head_bias.
+        num_classes: number of classes.
+        **options: more fields of the config, such as head_bias.
 
     Returns:
         A `ViTConfig`, `VariantTransformerConfig`, `MixerConfig` or
@@ -292,7 +276,7 @@ def config_of(model, num_classes: int, **options):
 
 
 def tiny_fields(fields: dict) -> dict:
-    """What makes a model of the same kind the smallest one."""
+    """The sizes of the smallest model of the same kind."""
     if "units" in fields:
         return {"units": (1,) * len(fields["units"]), "width": TINY_WIDTH}
     if "resnet_units" in fields:

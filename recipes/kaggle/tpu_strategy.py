@@ -3,16 +3,16 @@
 #
 # For TPU VMs of your own, with `tensorflow-tpu`. **Not for Kaggle or Colab**:
 # the TensorFlow of their TPU machines has no TPU since 2025 (Kaggle installs
-# `tensorflow-cpu`, Colab none). There, take `tpu_v5e8.ipynb`.
+# `tensorflow-cpu`, Colab none). There, use `tpu_v5e8.ipynb`.
 #
 # 1. `pip install tensorflow-tpu`, and the wheel of keras_vit, which
 #    `pip wheel --no-deps --wheel-dir wheel .` makes in a clone.
-# 2. Change the next cell to what your data looks like, then run all.
+# 2. Adapt the next cell to your data, then run all.
 #
 # The weights are downloaded, or `"weights"` is the path of a file.
 #
 # The tests run this notebook on two virtual devices of a CPU with
-# MirroredStrategy in the place of TPUStrategy. It has not been run on a TPU.
+# MirroredStrategy in place of TPUStrategy. It has not been run on a TPU.
 
 # %% tags=["parameters"]
 DATA = "data/your-competition"
@@ -57,8 +57,8 @@ import tensorflow as tf
 from keras_vit.training.distribution import setup
 
 print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}")
-# First of all: setting up a TPU clears its memory. It says so where there is
-# none.
+# Before anything else: setting up a TPU clears its memory. It fails where there
+# is none.
 print(setup(DISTRIBUTION, batch_size=BATCH_SIZE))
 
 # %% [markdown]
@@ -117,7 +117,7 @@ figure
 #
 # As the paper fine-tunes: SGD with momentum, no weight decay, a warm-up and a
 # cosine, a new head of zeros. The run folder has everything that defines the
-# run; when it was stopped, this cell goes on from the last checkpoint.
+# run; after an interruption, this cell resumes from the last checkpoint.
 
 # %%
 from keras_vit.training import (
@@ -179,8 +179,8 @@ figure
 # %% [markdown]
 # ## The validation images
 #
-# `run/report.html` has them class by class, the mistakes, and the images as
-# they were varied.
+# `run/report.html` shows the accuracy of each class, the mistakes, and training
+# images after augmentation.
 
 # %%
 from keras_vit import evaluation
@@ -201,8 +201,8 @@ figure
 # %% [markdown]
 # ## The submission
 #
-# A sample of two columns gets the name of the most probable class, one with a
-# column for each class their probabilities.
+# A sample with two columns gets the name of the most probable class, one with a
+# column per class the probabilities.
 
 # %%
 from keras_vit.prediction.competition import write_submission

@@ -7,7 +7,7 @@
 #    runtime type*, any TPU.
 # 2. *Add input*: the images, and a data set with the wheel of keras_vit, which
 #    `pip wheel --no-deps --wheel-dir wheel .` makes in a clone.
-# 3. Change the next cell to what your data looks like, then run all.
+# 3. Adapt the next cell to your data, then run all.
 #
 # The weights are downloaded (*Session options, Internet*: on), or `"weights"`
 # is the path of a file among the inputs.
@@ -30,7 +30,7 @@ EPOCHS = 8
 BATCH_SIZE = 128  # of all cores together
 LEARNING_RATE = 0.01
 PRECISION = "mixed_bfloat16"  # what a TPU multiplies fast
-DISTRIBUTION = "data_parallel"  # a core has the model, and its share of a batch
+DISTRIBUTION = "data_parallel"  # each core has the model and a share of a batch
 
 WHEELS = "/kaggle/input/keras-vit"  # the folder with the wheel
 OUTPUT = "/kaggle/working"  # where submission.csv and the run go
@@ -133,7 +133,7 @@ figure
 #
 # As the paper fine-tunes: SGD with momentum, no weight decay, a warm-up and a
 # cosine, a new head of zeros. The run folder has everything that defines the
-# run; when it was stopped, this cell goes on from the last checkpoint.
+# run; after an interruption, this cell resumes from the last checkpoint.
 
 # %%
 from keras_vit.training import (
@@ -195,8 +195,8 @@ figure
 # %% [markdown]
 # ## The validation images
 #
-# `run/report.html` has them class by class, the mistakes, and the images as
-# they were varied.
+# `run/report.html` shows the accuracy of each class, the mistakes, and training
+# images after augmentation.
 
 # %%
 from keras_vit import evaluation
@@ -217,8 +217,8 @@ figure
 # %% [markdown]
 # ## The submission
 #
-# A sample of two columns gets the name of the most probable class, one with a
-# column for each class their probabilities.
+# A sample with two columns gets the name of the most probable class, one with a
+# column per class the probabilities.
 
 # %%
 from keras_vit.prediction.competition import write_submission

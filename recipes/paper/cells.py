@@ -1,7 +1,7 @@
-"""One call of a recipe, and the run folder that its result is in.
+"""Cells of the paper's tables, and the commands that reproduce them.
 
-A name in the paper, "ViT-L/16", is a folder "ViT-L16", which all of its runs
-are in, so that tables share what they have in common.
+A name in the paper, "ViT-L/16", is a folder "ViT-L16" with all of its runs, so
+that tables share the runs that they have in common.
 """
 
 import dataclasses
@@ -19,22 +19,29 @@ __all__ = [
     "Command",
     "Place",
     "Source",
-    "Value",
+    "few_shot",
+    "fine_tuning",
     "pre_trained",
+    "real_labels",
+    "run_cell",
+    "trained_source",
+    "vtab_runs",
 ]
 
 REFERENCE = "@"  # Begins an option's value that is the folder of another run.
-BY_HAND = ("keras-vit ", "python ")  # Begin what is no script of recipes.
+BY_HAND = ("keras-vit ", "python ")  # Begin commands that are no recipe.
+Options = tuple[tuple[str, str], ...]
+Value = float | str | None
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where recipes are, and where their results go.
+    """Folders of the recipes and of their results.
 
     Args:
         recipes: folder of the scripts.
         root: folder of the run folders.
-        smoke: bool, whether each recipe is only tried out.
+        smoke: whether each recipe is only tried out.
     """
 
     recipes: str
@@ -42,25 +49,11 @@ class Place:
     smoke: bool = False
 
     def folder(self, run: str) -> pathlib.Path:
-        """The run folder of a run.
-
-        Args:
-            run: its name, or the path of something in its folder.
-
-        Returns:
-            A path.
-        """
+        """The folder of a run, or the path of something in it."""
         return pathlib.Path(self.root, run + SUFFIX if self.smoke else run)
 
     def result(self, run: str) -> dict | None:
-        """What a run that is finished has found, None of any other.
-
-        Args:
-            run: its name.
-
-        Returns:
-            The content of result.json.
-        """
+        """The result.json of a run, None if it is not finished."""
         path = self.folder(run) / run_folder.RESULT
         return json.loads(path.read_text()) if path.is_file() else None
 
@@ -88,7 +81,7 @@ class Command:
     run: str
     recipe: str
     config: str = ""
-    options: tuple[tuple[str, str], ...] = ()
+    options: Options = ()
     rate_of: str = ""
     hardware: str = "accelerator"
 
@@ -103,21 +96,17 @@ class Command:
         return tuple(filter(None, (*weights, self.rate_of)))
 
     def words(self, place: Place) -> list[str]:
-        """The command line behind the name of the script.
+        """The arguments of the script.
 
-        Args:
-            place: a `Place`.
-
-        Returns:
-            A list of str. The learning rate of a sweep that is not finished
-            is left out: the config has one of its own.
+        The learning rate of a sweep that is not finished is left out: the
+        config has one of its own.
         """
         words = []
         if self.config:
             config = pathlib.Path(place.recipes, "configs", self.config)
             words += ["--config", f"{config}.yaml"]
         for option, value in self.options:
-            words += [f"--{option}", _path(value, place)]
+            words += [f"--{option}", _value(value, place)]
         best = place.result(self.rate_of) if self.rate_of else None
         if best is not None:
             rate = f"{best['learning_rate']:g}"
@@ -127,16 +116,9 @@ class Command:
         return [*words, "--run_dir", str(place.folder(self.run))]
 
     def text(self, place: Place) -> str:
-        """What a person types.
-
-        Args:
-            place: a `Place`.
-
-        Returns:
-            str, one line.
-        """
+        """The line that a person types."""
         if self.recipe.startswith(BY_HAND):
-            values = [_path(value, place) for _, value in self.options]
+            values = [_value(value, place) for _, value in self.options]
             return f"{self.recipe} {shlex.join(values)}"
         script = pathlib.Path(place.recipes, f"{self.recipe}.py")
         text = shlex.join(["python", str(script), *self.words(place)])
@@ -145,28 +127,19 @@ class Command:
         return text
 
     def is_finished(self, place: Place) -> bool:
-        """Whether its result is there, with nothing left out.
-
-        Args:
-            place: a `Place`.
-
-        Returns:
-            bool.
-        """
+        """Whether it has a result with nothing left out."""
         result = place.result(self.run)
         return result is not None and not result.get("missing")
 
 
-def _path(value, place):
-    """An option's value, in which another run is its folder."""
+def _value(value, place):
+    """An option's value, with the folder of a run for its name."""
     if value.startswith(REFERENCE):
         return str(place.folder(value.removeprefix(REFERENCE)))
     return value
 
 
-Value = float | str | None
-
-# What a key of a result says, by the part before its colon.
+# The number in a result, by the part of a key before its colon.
 READ: dict[str, Callable[[dict, str], float | None]] = {
     "top1": lambda result, _: 100 * result["top1"],
     "tasks": lambda result, name: result["tasks"].get(name),
@@ -184,20 +157,20 @@ READ: dict[str, Callable[[dict, str], float | None]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A number of the paper and what it takes to get it.
+    """A number of the paper and the commands that reproduce it.
 
     Args:
         table: "table2" or "figure4".
         row: its row's name.
         column: its column's name.
-        paper: what the paper prints; None where it prints no number.
+        paper: the printed value; None where the paper prints no number.
         spread: the standard deviation that it prints, or None.
         unit: of both, "%" or a word.
         commands: `Command`s in their order.
-        results: (run, key) of the results that the number is the mean of: the
-            key of `READ` and, behind a colon, what it asks for.
-        compute: function of a `Place` that finds the number without a run.
-        note: what a reader has to know, or why there is no command.
+        results: (run, key) of the results whose mean is the number: a key of
+            `READ` and, after a colon, its argument.
+        compute: function of a `Place` that computes the number without a run.
+        note: a remark, or why there is no command.
     """
 
     table: str
@@ -212,21 +185,23 @@ class Cell:
     note: str = ""
 
     def measured(self, place: Place) -> tuple[Value, float | None, int]:
-        """What the finished runs have found.
-
-        Args:
-            place: a `Place`.
+        """Reads the results of the finished runs.
 
         Returns:
             The mean, None where a result is missing; the standard deviation
-            over three seeds or more (that of the sample), or None; how many
-            results there are.
+            of the sample where the paper prints one and there are several
+            results, or None; the number of results.
         """
         if self.compute is not None:
             return self.compute(place), None, 1
-        found = [_read(place.result(run), key) for run, key in self.results]
-        known = [value for value in found if value is not None]
-        if not known or len(known) < len(found):
+        known = []
+        for run, key in self.results:
+            kind, _, name = key.partition(":")
+            result = place.result(run)
+            value = None if result is None else READ[kind](result, name)
+            if value is not None:
+                known.append(value)
+        if not known or len(known) < len(self.results):
             return None, None, len(known)
         spread = None
         if self.spread is not None and len(known) > 1:
@@ -234,9 +209,58 @@ class Cell:
         return statistics.fmean(known), spread, len(known)
 
 
-def _read(result, key):
-    kind, _, name = key.partition(":")
-    return None if result is None else READ[kind](result, name)
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A pre-trained model that is transferred.
+
+    Args:
+        folder: of its runs.
+        model: name of the application; "null" where the weights have it.
+        weights: name of public weights, or "@run".
+        commands: what makes the weights.
+        note: why there are none, or "".
+    """
+
+    folder: str
+    model: str = "null"
+    weights: str = ""
+    commands: tuple[Command, ...] = ()
+    note: str = ""
+
+    @property
+    def options(self) -> Options:
+        """The model as options of a recipe."""
+        return (("model.name", self.model), ("model.weights", self.weights))
+
+
+def run_cell(
+    table: str,
+    row: str,
+    column: str,
+    paper: Value,
+    source: Source,
+    commands: tuple[Command, ...],
+    key: str = "top1",
+    *,
+    seeds: int = 1,
+    **fields,
+) -> Cell:
+    """A `Cell` whose results are the last `seeds` of the commands.
+
+    Where the source has no weights, the cell has the reason as its note.
+    """
+    if source.note:
+        return Cell(table, row, column, paper, note=source.note)
+    results = tuple((command.run, key) for command in commands[-seeds:])
+    return Cell(
+        table,
+        row,
+        column,
+        paper,
+        commands=commands,
+        results=results,
+        **fields,
+    )
 
 
 # Sizes of the hybrid and of those whose config is another model's.
@@ -247,7 +271,7 @@ VIT_B = (
     ("model.num_heads", "12"),
     ("model.representation_dim", "768"),
 )
-# Model to its config in recipes/configs/paper and what differs from it.
+# Model to its config in recipes/configs/paper and the options that differ.
 JFT = {
     "ViT-B/16": ("table3_jft300m_vit_b", ()),
     "ViT-B/32": ("table3_jft300m_vit_b", (("model.name", "ViT_B32"),)),
@@ -267,30 +291,13 @@ JFT = {
 }
 WIDTHS = {"B": "768", "L": "1024", "H": "1280"}
 EPOCHS = {"ViT-L/16": 14, "ViT-H/14": 14}  # On JFT; 7 of all others.
-
-
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """A pre-trained model that is transferred.
-
-    Args:
-        folder: of its runs.
-        model: name of the application; "null" where the weights say it.
-        weights: name of public weights, or "@run".
-        commands: what makes the weights.
-        note: why there are none, or "".
-    """
-
-    folder: str
-    model: str = "null"
-    weights: str = ""
-    commands: tuple[Command, ...] = ()
-    note: str = ""
-
-    @property
-    def options(self) -> tuple[tuple[str, str], ...]:
-        """The model as options of a recipe."""
-        return (("model.name", self.model), ("model.weights", self.weights))
+TRANSFERS = {
+    "ImageNet": "paper/table4_imagenet",
+    "CIFAR-10": "paper/table4_cifar10",
+    "CIFAR-100": "paper/table4_cifar100",
+    "Pets": "paper/table4_pets",
+    "Flowers": "paper/table4_flowers",
+}
 
 
 def pre_trained(
@@ -299,32 +306,26 @@ def pre_trained(
     epochs: int | None = None,
     *,
     variant: str = "",
-    options: tuple[tuple[str, str], ...] = (),
+    options: Options = (),
 ) -> Source:
     """A model of the paper, pre-trained.
 
     Args:
         dataset: "ImageNet", "ImageNet-21k" or "JFT-300M".
-        model: as the paper names it, "ViT-L/16".
-        epochs: int; None for the model's own.
+        model: its name in the paper, "ViT-L/16".
+        epochs: None for the model's own.
         variant: name of what `options` change, for the folder.
         options: further options of the pre-training.
-
-    Returns:
-        A `Source`.
     """
     name = model.replace("/", "")
     application = name.replace("-", "_").replace("R50x1+ViT", "ViT_R50")
     if dataset == "ImageNet-21k":
         return Source(f"imagenet21k/{name}", application, "imagenet21k")
     if dataset == "ImageNet":
-        folder, config, base = (
-            f"imagenet/{name}",
-            "table3_imagenet_vit",
-            (
-                ("model.name", application),
-                ("model.representation_dim", WIDTHS[model[4]]),
-            ),
+        folder, config = f"imagenet/{name}", "table3_imagenet_vit"
+        base = (
+            ("model.name", application),
+            ("model.representation_dim", WIDTHS[model[4]]),
         )
     elif model not in JFT:
         note = f"keras_vit has no application of the size of {model}"
@@ -334,12 +335,112 @@ def pre_trained(
         folder = f"jft300m/{name}_{epochs}ep{variant and f'_{variant}'}"
         config, base = JFT[model]
         base = (*base, ("training.epochs", str(epochs)))
-    run = f"{folder}/pretraining"
-    command = Command(
-        run,
-        "pretrain",
-        f"paper/{config}",
-        (*base, *options),
-        hardware="cluster",
+    return trained_source(
+        folder, "pretrain", f"paper/{config}", (*base, *options)
     )
+
+
+def trained_source(
+    folder: str, recipe: str, config: str, options: Options
+) -> Source:
+    """A `Source` whose weights a recipe makes."""
+    run = f"{folder}/pretraining"
+    command = Command(run, recipe, config, options, hardware="cluster")
     return Source(folder, weights=f"@{run}", commands=(command,))
+
+
+def fine_tuning(
+    source: Source,
+    dataset: str,
+    *,
+    seeds: int = 1,
+    config: str = "",
+    options: Options = (),
+) -> tuple[Command, ...]:
+    """The sweep of Table 4, then its best learning rate with more seeds.
+
+    Args:
+        source: the model to fine-tune.
+        dataset: a key of `TRANSFERS`.
+        seeds: number of runs with the best learning rate.
+        config: in place of that of the data set.
+        options: further options.
+
+    Returns:
+        `Command`s, of which the last `seeds` have a result each.
+    """
+    config = config or TRANSFERS[dataset]
+    run = f"{source.folder}/{config.removeprefix('paper/')}"
+    shared = (*source.options, *options)
+    sweep = Command(run, "sweep", config, (*shared, ("seed", "0")))
+    whole = (("data.train_split", "train"), ("data.validation_split", "null"))
+    more = (
+        Command(
+            f"{run}_seed{seed}",
+            "finetune",
+            config,
+            (*shared, *whole, ("seed", str(seed))),
+            rate_of=run,
+        )
+        for seed in range(1, seeds)
+    )
+    return (*source.commands, sweep, *more)
+
+
+def real_labels(
+    commands: tuple[Command, ...], seeds: int = 1
+) -> tuple[Command, ...]:
+    """Adds the evaluation of the last models on ImageNet's ReaL labels."""
+    found = []
+    for trained in commands[-seeds:]:
+        final = "/final" if trained.recipe == "sweep" else ""
+        options = (
+            ("model.weights", f"@{trained.run}{final}"),
+            ("data.name", "imagenet2012_real"),
+            ("data.label_key", "real_label"),
+            # The data set has this split alone.
+            ("data.train_split", "validation"),
+            ("data.test_split", "validation"),
+        )
+        found.append(
+            Command(
+                f"{trained.run}_real",
+                "evaluate",
+                options=options,
+                hardware="cpu",
+            )
+        )
+    return (*commands, *found)
+
+
+def vtab_runs(source: Source, seeds: int = 1) -> tuple[Command, ...]:
+    """VTAB-1k, all tasks, with each seed."""
+    runs = (
+        Command(
+            f"{source.folder}/vtab_seed{seed}",
+            "vtab",
+            "paper/table4_vtab",
+            (*source.options, ("seed", str(seed))),
+        )
+        for seed in range(seeds)
+    )
+    return (*source.commands, *runs)
+
+
+def few_shot(source: Source) -> tuple[Command, ...]:
+    """Linear classifiers on five images per class of ImageNet."""
+    command = Command(
+        f"{source.folder}/few_shot_imagenet",
+        "few_shot",
+        options=(
+            *(pair for pair in source.options if pair[1] != "null"),
+            ("data.name", "imagenet2012"),
+            # The first of them have 30 images of each class, as big_vision
+            # says, and are all that it reads.
+            ("data.train_split", "train[:65000]"),
+            ("data.test_split", "validation"),
+            ("shots", "[5]"),
+        ),
+        hardware="cpu",
+    )
+    return (*source.commands, command)

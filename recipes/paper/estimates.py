@@ -13,13 +13,7 @@ from keras_vit.planning.estimate import DATASETS, FLOPS, IMAGE_SIZE, PASSES
 from keras_vit.runs.script import parse
 from paper.cells import Place
 
-__all__ = [
-    "SIZES",
-    "config_value",
-    "core_days",
-    "exaflops",
-    "size_of",
-]
+__all__ = ["SIZES", "config_value", "core_days", "exaflops", "size_of"]
 
 SIZES = ("num_layers", "hidden_dim", "mlp_dim", "num_heads", "parameters")
 
@@ -35,14 +29,9 @@ HYBRID_UNITS = {16: (3, 4, 9), 32: (3, 4, 6, 3)}
 
 
 def size_of(application: str, column: str) -> float:
-    """A size of a model as Table 1 has it.
+    """A size of a model in a column of Table 1, one of `SIZES`.
 
-    Args:
-        application: such as "ViT_B16".
-        column: one of `SIZES`.
-
-    Returns:
-        The number; parameters in millions, with 1000 classes.
+    Parameters are in millions, with 1000 classes.
 
     Example:
         >>> size_of("ViT_B16", "mlp_dim")
@@ -59,10 +48,10 @@ def exaflops(model: str, epochs: int) -> float:
 
     Args:
         model: name in Table 6, such as "R50x1+ViT-B/16".
-        epochs: int.
+        epochs: passes over the data.
 
     Returns:
-        10^18 operations: two in a multiply-add, three passes an image.
+        10^18 operations: two per multiply-add, three passes per image.
 
     Example:
         >>> round(exaflops("ViT-B/32", 7))
@@ -76,7 +65,10 @@ def exaflops(model: str, epochs: int) -> float:
 def _multiply_adds(model, classes):
     resnet, _, vit = model.rpartition("+")
     if not vit.startswith("ViT"):
-        return _resnet(vit, classes)
+        depth, _, width = vit.partition("x")
+        return bit_multiply_adds(
+            BIT_UNITS[depth], ROOT_WIDTH * int(width), IMAGE_SIZE, classes
+        )
     name, _, patch = vit.removeprefix("ViT-").partition("/")
     config = vit_config(
         f"ViT_{name}{patch}", image_size=IMAGE_SIZE, num_classes=classes
@@ -85,7 +77,7 @@ def _multiply_adds(model, classes):
     products = count(config).multiply_adds
     if not resnet:
         return products
-    # The embedding sees the features of the ResNet, a patch a pixel of them.
+    # The embedding sees the features of the ResNet, one pixel per patch.
     units = HYBRID_UNITS[patch_size]
     features = 4 * ROOT_WIDTH * 2 ** (len(units) - 1)
     tokens = (IMAGE_SIZE // patch_size) ** 2
@@ -93,24 +85,8 @@ def _multiply_adds(model, classes):
     return products + bit_multiply_adds(units, ROOT_WIDTH, IMAGE_SIZE, 0)
 
 
-def _resnet(model, classes):
-    depth, _, width = model.partition("x")
-    return bit_multiply_adds(
-        BIT_UNITS[depth], ROOT_WIDTH * int(width), IMAGE_SIZE, classes
-    )
-
-
 def core_days(model: str, dataset: str, epochs: int) -> float:
-    """TPUv3-core-days, at a share of the peak that is an assumption.
-
-    Args:
-        model: application.
-        dataset: "JFT-300M" or "ImageNet-21k".
-        epochs: int.
-
-    Returns:
-        Days, at 40 % of the peak.
-    """
+    """TPUv3-core-days of a pre-training, at an assumed 40 % of the peak."""
     asked = (model, dataset, epochs)
     return next(
         run.core_days
@@ -120,15 +96,15 @@ def core_days(model: str, dataset: str, epochs: int) -> float:
 
 
 def config_value(place: Place, config: str, field: str) -> float | str:
-    """What a config of recipes/configs sets.
+    """The value of a field in a config of recipes/configs.
 
     Args:
-        place: a `Place`.
-        config: as of a `Command`.
+        place: where the recipes are.
+        config: path below recipes/configs without its suffix.
         field: such as "optimizer.learning_rate".
 
     Returns:
-        The value, the default where it sets none; several numbers as text.
+        The value, or its default; several numbers as text.
     """
     path = pathlib.Path(place.recipes, "configs", f"{config}.yaml")
     group, name = field.split(".")

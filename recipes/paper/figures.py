@@ -1,17 +1,16 @@
-"""The points of the paper's figures, with what each takes.
+"""The points of the paper's figures, and what reproduces them.
 
 Where a figure draws what a table prints, the number is that of the table.
-Others have no number in print, and the cell none of the paper's.
+The others have no printed number.
 """
 
+import dataclasses
 import statistics
-from collections.abc import Callable
 
 from keras_vit.data.vtab_table import GROUPS, PAPER, TASKS
 from keras_vit.variants.scaling_table import FIGURE_8
-from paper import transfers
 from paper import values_table as values
-from paper.cells import Cell, Command, pre_trained
+from paper.cells import Cell, Command, pre_trained, run_cell, vtab_runs
 from paper.tables import (
     SEEDS,
     SOURCES,
@@ -21,7 +20,7 @@ from paper.tables import (
     transfer_cell,
 )
 
-__all__ = ["FIGURES", "pictures", "speeds"]
+__all__ = ["FIGURES"]
 
 SUBSETS = {
     "9M": 9_000_000,
@@ -67,21 +66,21 @@ def figure_2() -> list[Cell]:
     """VTAB-1k by groups of tasks."""
     cells = []
     for row, (dataset, model) in SOURCES.items():
-        commands = transfers.vtab(pre_trained(dataset, model), SEEDS)
+        source = pre_trained(dataset, model)
+        commands = vtab_runs(source, SEEDS)
         tasks = list(zip(TASKS.values(), PAPER[row], strict=True))
         for group in GROUPS:
             printed = [value for task, value in tasks if task.group == group]
             cells.append(
-                Cell(
+                run_cell(
                     "figure2",
                     row,
                     group,
                     statistics.fmean(printed),
-                    commands=commands,
-                    results=tuple(
-                        (one.run, f"groups:{group}")
-                        for one in commands[-SEEDS:]
-                    ),
+                    source,
+                    commands,
+                    f"groups:{group}",
+                    seeds=SEEDS,
                     note="the paper's is the mean of Table 9",
                 )
             )
@@ -91,15 +90,7 @@ def figure_2() -> list[Cell]:
 def figure_3() -> list[Cell]:
     """Accuracy on ImageNet by the data set of pre-training."""
     return [
-        Cell(
-            "figure3",
-            cell.row,
-            cell.column,
-            cell.paper,
-            commands=cell.commands,
-            results=cell.results,
-            note="the number of Table 5",
-        )
+        dataclasses.replace(cell, table="figure3", note="the number of Table 5")
         for cell in table_5()
         if cell.row.endswith(", ImageNet")
     ]
@@ -110,12 +101,12 @@ def figure_4() -> list[Cell]:
     cells = []
     for row, (model, variant, options) in MODELS_4.items():
         for column, images in SUBSETS.items():
-            limit = (
-                () if images is None else (("data.max_examples", str(images)),)
-            )
-            name = "_".join(filter(None, (variant, images and column)))
+            name, limited = variant, options
+            if images is not None:
+                name = f"{variant}_{column}".lstrip("_")
+                limited = (*options, ("data.max_examples", str(images)))
             source = pre_trained(
-                "JFT-300M", model, 7, variant=name, options=(*options, *limit)
+                "JFT-300M", model, 7, variant=name, options=limited
             )
             note = "the paper stops early and prints no number"
             cells.append(
@@ -212,6 +203,36 @@ MODELS = {
     "ViT_H14": 14,
     "BiT_R152x4": 1,
 }
+
+
+def figure_12() -> list[Cell]:
+    """Images per second and the largest batch, by image size."""
+    return [
+        Cell(
+            "figure12",
+            model,
+            f"{size} pixels",
+            None,
+            unit="images/s",
+            commands=_timed(model, size),
+            note="a time of your own machine; the paper prints no number",
+        )
+        for model, divisor in MODELS.items()
+        for size in SIZES
+        if size % divisor == 0
+    ]
+
+
+def _timed(model, size):
+    words = (model, "--image_size", str(size), "--batch", "1", "8", "64")
+    return _by_hand("keras-vit benchmark", *words)
+
+
+def _by_hand(name, *words):
+    options = tuple(("", word) for word in words)
+    return (Command("", name, options=options),)
+
+
 ROLLOUT = "attention rollout"
 DISTANCE = "attention distance by head"
 SIMILARITY = "similarity of position embeddings"
@@ -220,8 +241,8 @@ BY_HAND = "a picture, of images of your own in the place of IMAGES"
 UP_TO_32 = f"{BY_HAND}: 32 at most, the paper takes 128"
 ANY_IMAGE = "position_similarity.png, the same with any image"
 AS_PRE_TRAINED = "of public weights that are not fine-tuned: 7x7 patches"
-# Draws what a function of keras_vit.analysis finds in weights; keras-vit
-# explain takes none without a classification layer.
+# Plots what a function of keras_vit.analysis finds in weights; keras-vit
+# explain needs a classification layer.
 DRAWN = (
     "import keras_vit; from keras_vit import analysis; "
     'model = keras_vit.{model}(weights="imagenet21k", include_top=False); '
@@ -233,52 +254,9 @@ LESS = (
 )
 
 
-def speeds() -> list[Cell]:
-    """Images a second and the largest batch, by image size."""
-    return [
-        Cell(
-            "figure12",
-            model,
-            f"{size} pixels",
-            None,
-            unit="images/s",
-            commands=(_timed("keras-vit benchmark", model, size),),
-            note="a time of your own machine; the paper prints no number",
-        )
-        for model, divisor in MODELS.items()
-        for size in SIZES
-        if size % divisor == 0
-    ]
-
-
-def _timed(name, model, size):
-    return _by_hand(
-        name, model, "--image_size", str(size), "--batch", "1", "8", "64"
-    )
-
-
-def _by_hand(name, *words):
-    return Command("", name, options=tuple(("", word) for word in words))
-
-
-def pictures(figure: str) -> Callable[[], list[Cell]]:
-    """The pictures of a figure.
-
-    Args:
-        figure: such as "figure7".
-
-    Returns:
-        A function of its `Cell`s.
-    """
-    return lambda: [
-        Cell(figure, row, what, None, unit="", commands=commands, note=note)
-        for row, what, commands, note in PICTURES[figure]
-    ]
-
-
 def _explained(weights, figure):
     out = f"runs/{figure}"
-    return (_by_hand("keras-vit explain", weights, "IMAGES", "--out", out),)
+    return _by_hand("keras-vit explain", weights, "IMAGES", "--out", out)
 
 
 def _trained(figure, model, epochs, name="", options=()):
@@ -291,16 +269,16 @@ def _trained(figure, model, epochs, name="", options=()):
 
 
 def _drawn(model, what):
-    return (_by_hand("python -c", DRAWN.format(model=model, what=what)),)
+    return _by_hand("python -c", DRAWN.format(model=model, what=what))
 
 
-# Figure to its pictures: row, what is seen, commands and a note.
+# Figure to its pictures: row, what it shows, commands and a note.
 PICTURES = {
     "figure1": (
         (
             "figure1",
             "the layers of the model",
-            (_by_hand("keras-vit summary", "ViT_B16"),),
+            _by_hand("keras-vit summary", "ViT_B16"),
             "the paper's is a drawing; pytest tests/models holds the model "
             "against its equations",
         ),
@@ -364,19 +342,27 @@ PICTURES = {
 }
 
 
+def _pictures(figure):
+    """A function of the cells of a figure that is pictures."""
+    return lambda: [
+        Cell(figure, row, what, None, unit="", commands=commands, note=note)
+        for row, what, commands, note in PICTURES[figure]
+    ]
+
+
 FIGURES = {
-    "figure1": pictures("figure1"),
+    "figure1": _pictures("figure1"),
     "figure2": figure_2,
     "figure3": figure_3,
     "figure4": figure_4,
     "figure5": figure_5,
-    "figure6": pictures("figure6"),
-    "figure7": pictures("figure7"),
+    "figure6": _pictures("figure6"),
+    "figure7": _pictures("figure7"),
     "figure8": figure_8,
     "figure9": figure_9,
-    "figure10": pictures("figure10"),
-    "figure11": pictures("figure11"),
-    "figure12": speeds,
+    "figure10": _pictures("figure10"),
+    "figure11": _pictures("figure11"),
+    "figure12": figure_12,
     "figure13": figure_13,
-    "figure14": pictures("figure14"),
+    "figure14": _pictures("figure14"),
 }

@@ -1,41 +1,94 @@
-"""Tables 1, 3 and 4: sizes and hyper-parameters, against those that we have."""
+"""The cells of Tables 1 to 9 and of section 4.6, and what reproduces them."""
 
 import functools
 
 from keras_vit.data.vtab_table import PAPER, TASKS
-from paper import transfers
 from paper import values_table as values
-from paper.cells import Cell, Command, Source, pre_trained
+from paper.cells import (
+    Cell,
+    Source,
+    few_shot,
+    fine_tuning,
+    pre_trained,
+    real_labels,
+    run_cell,
+    trained_source,
+    vtab_runs,
+)
 from paper.estimates import SIZES, config_value, core_days, exaflops, size_of
 
 __all__ = [
+    "SEEDS",
     "SOURCES",
+    "TABLES",
     "few_shot_cell",
     "mean_of_five",
     "section_4_6",
-    "table_1",
-    "table_2",
-    "table_3",
-    "table_4",
     "table_5",
-    "table_6",
-    "table_7",
-    "table_8",
-    "table_9",
     "transfer_cell",
 ]
 
-COLUMNS_3 = {
-    "epochs": "training.epochs",
-    "learning rate": "optimizer.learning_rate",
-    "decay": "optimizer.schedule",
-    "weight decay": "optimizer.weight_decay",
-    "dropout": "model.dropout_rate",
+SEEDS = 3  # Table 2: "averaged over three fine-tuning runs".
+REAL = "ImageNet ReaL"
+SOURCES = {
+    "ViT-H/14 JFT": ("JFT-300M", "ViT-H/14"),
+    "ViT-L/16 JFT": ("JFT-300M", "ViT-L/16"),
+    "ViT-L/16 I21k": ("ImageNet-21k", "ViT-L/16"),
 }
-COLUMNS_4 = {
-    "steps": "training.steps",
-    "learning rates": "sweep.learning_rates",
-}
+
+
+def transfer_cell(
+    table: str,
+    row: str,
+    column: str,
+    paper: float | None,
+    source: Source,
+    *,
+    dataset: str = "",
+    note: str = "",
+) -> Cell:
+    """The accuracy of one model fine-tuned once on one data set.
+
+    Args:
+        table: of the cell.
+        row: of the cell.
+        column: of the cell, and the data set unless that is given.
+        paper: the printed number.
+        source: the model to fine-tune.
+        dataset: of `values_table.DOWNSTREAM`, or "".
+        note: of the cell.
+    """
+    dataset = dataset or column
+    commands = fine_tuning(source, dataset.removesuffix(" ReaL"))
+    if dataset == REAL:
+        commands = real_labels(commands)
+    return run_cell(table, row, column, paper, source, commands, note=note)
+
+
+def few_shot_cell(
+    table: str,
+    row: str,
+    column: str,
+    paper: float | None,
+    source: Source,
+    note: str = "",
+) -> Cell:
+    """The few-shot accuracy of one model: five images per class of ImageNet."""
+    commands = few_shot(source)
+    return run_cell(
+        table, row, column, paper, source, commands, "shots:5", note=note
+    )
+
+
+def mean_of_five(table, row, column, paper, source, note="") -> Cell:
+    """The mean accuracy of one model on the five data sets."""
+    found = [fine_tuning(source, dataset) for dataset in values.FIVE]
+    # The pre-training once, and the fine-tuning of each in the end.
+    commands = (*source.commands, *(commands[-1] for commands in found))
+    seeds = len(values.FIVE)
+    return run_cell(
+        table, row, column, paper, source, commands, seeds=seeds, note=note
+    )
 
 
 def table_1() -> list[Cell]:
@@ -55,59 +108,6 @@ def table_1() -> list[Cell]:
     ]
 
 
-def _configured(table, row, column, paper, config, field, note=""):
-    """A hyper-parameter, which is read from our config."""
-    return Cell(
-        table,
-        row,
-        column,
-        paper,
-        unit="",
-        compute=lambda place: config_value(place, config, field),
-        note=note,
-    )
-
-
-def table_3() -> list[Cell]:
-    """Hyper-parameters of pre-training, against those of our configs."""
-    cells = []
-    for row, (config, epochs, *printed) in values.TABLE_3.items():
-        note = "" if len(epochs) == 1 else "the other with --training.epochs"
-        papers = ("/".join(map(str, epochs)), *printed)
-        if not note:
-            papers = (epochs[0], *printed)
-        for (column, field), paper in zip(
-            COLUMNS_3.items(), papers, strict=True
-        ):
-            about = note if column == "epochs" else ""
-            path = f"paper/table3_{config}"
-            # A ResNet has no dropout, which the paper prints as 0.
-            cells.append(
-                _configured("table3", row, column, paper, path, field, about)
-            )
-    return cells
-
-
-def table_4() -> list[Cell]:
-    """Hyper-parameters of fine-tuning, against those of our configs."""
-    cells = []
-    for row, (config, steps, rates) in values.TABLE_4.items():
-        papers = (steps, ", ".join(f"{rate:g}" for rate in rates))
-        for (column, field), paper in zip(
-            COLUMNS_4.items(), papers, strict=True
-        ):
-            path = f"paper/table4_{config}"
-            cells.append(_configured("table4", row, column, paper, path, field))
-    return cells
-
-
-SEEDS = 3  # Table 2: "averaged over three fine-tuning runs".
-REAL = "ImageNet ReaL"
-SOURCES = {
-    "ViT-H/14 JFT": ("JFT-300M", "ViT-H/14"),
-    "ViT-L/16 JFT": ("JFT-300M", "ViT-L/16"),
-    "ViT-L/16 I21k": ("ImageNet-21k", "ViT-L/16"),
-}
 OTHERS_2 = {
     "BiT-L R152x4": "a result of arXiv:1912.11370, whose weights of JFT-300M "
     "are not public",
@@ -116,55 +116,15 @@ OTHERS_2 = {
 RESOLUTION_2 = {"ViT-H/14": (("model.image_size", "518"),)}
 
 
-def transfer_cell(
-    table: str,
-    row: str,
-    column: str,
-    paper: float | None,
-    source: Source,
-    *,
-    dataset: str = "",
-    note: str = "",
-) -> Cell:
-    """The accuracy of one model fine-tuned on one data set, once.
-
-    Args:
-        table: name of the table.
-        row: of the cell.
-        column: of the cell, and the data set unless that is given.
-        paper: what it prints.
-        source: a `Source`.
-        dataset: of `values_table.DOWNSTREAM`, or "".
-        note: of the cell.
-
-    Returns:
-        A `Cell`.
-    """
-    dataset = dataset or column
-    if source.note:
-        return Cell(table, row, column, paper, note=source.note)
-    commands = transfers.transferred(source, dataset.removesuffix(" ReaL"))
-    if dataset == REAL:
-        commands = transfers.real(commands, 1)
-    results = ((commands[-1].run, "top1"),)
-    return Cell(
-        table,
-        row,
-        column,
-        paper,
-        commands=commands,
-        results=results,
-        note=note,
-    )
-
-
 def table_2() -> list[Cell]:
     """The best models: three fine-tuning runs on each data set."""
-    cells = []
-    for row, printed in values.TABLE_2.items():
-        for column, (paper, spread) in printed.items():
-            cells.append(_cell_2(row, column, paper, spread))
+    cells = [
+        _cell_2(row, column, paper, spread)
+        for row, printed in values.TABLE_2.items()
+        for column, (paper, spread) in printed.items()
+    ]
     for row, (paper, run) in values.CORE_DAYS.items():
+        note = "estimated at 40 % of the peak, as keras-vit plan --paper"
         cells.append(
             Cell(
                 "table2",
@@ -173,9 +133,7 @@ def table_2() -> list[Cell]:
                 paper,
                 unit="core-days",
                 compute=run and (lambda _, run=run: core_days(*run)),
-                note="estimated at 40 % of the peak, as keras-vit plan --paper"
-                if run
-                else OTHERS_2[row],
+                note=note if run else OTHERS_2[row],
             )
         )
     return cells
@@ -188,30 +146,85 @@ def _cell_2(row, column, paper, spread):
     source = pre_trained(dataset, model)
     key = "top1"
     if column == "VTAB":
-        commands, key = transfers.vtab(source, SEEDS), "groups:all"
+        commands, key = vtab_runs(source, SEEDS), "groups:all"
     elif column.startswith("ImageNet"):
-        commands = transfers.transferred(
+        commands = fine_tuning(
             source,
             "ImageNet",
             seeds=SEEDS,
             config="paper/table2_imagenet_l16",
             options=RESOLUTION_2.get(model, ()),
         )
-        commands = (
-            transfers.real(commands, SEEDS) if column == REAL else commands
-        )
+        if column == REAL:
+            commands = real_labels(commands, SEEDS)
     else:
-        commands = transfers.transferred(source, column, seeds=SEEDS)
-    results = tuple((one.run, key) for one in commands[-SEEDS:])
-    return Cell(
+        commands = fine_tuning(source, column, seeds=SEEDS)
+    return run_cell(
         "table2",
         row,
         column,
         paper,
-        spread,
-        commands=commands,
-        results=results,
+        source,
+        commands,
+        key,
+        seeds=SEEDS,
+        spread=spread,
     )
+
+
+COLUMNS_3 = {
+    "epochs": "training.epochs",
+    "learning rate": "optimizer.learning_rate",
+    "decay": "optimizer.schedule",
+    "weight decay": "optimizer.weight_decay",
+    "dropout": "model.dropout_rate",
+}
+COLUMNS_4 = {
+    "steps": "training.steps",
+    "learning rates": "sweep.learning_rates",
+}
+
+
+def table_3() -> list[Cell]:
+    """Hyper-parameters of pre-training, against those of our configs."""
+    cells = []
+    for row, (config, epochs, *printed) in values.TABLE_3.items():
+        # A ResNet has no dropout, which the paper prints as 0.
+        papers = (epochs[0], *printed)
+        note = ""
+        if len(epochs) > 1:
+            papers = ("/".join(map(str, epochs)), *printed)
+            note = "the other with --training.epochs"
+        cells += _configured(
+            "table3", row, config, COLUMNS_3, papers, {"epochs": note}
+        )
+    return cells
+
+
+def table_4() -> list[Cell]:
+    """Hyper-parameters of fine-tuning, against those of our configs."""
+    cells = []
+    for row, (config, steps, rates) in values.TABLE_4.items():
+        papers = (steps, ", ".join(f"{rate:g}" for rate in rates))
+        cells += _configured("table4", row, config, COLUMNS_4, papers, {})
+    return cells
+
+
+def _configured(table, row, config, columns, papers, notes):
+    """Hyper-parameters of a row, which are read from our config."""
+    path = f"paper/{table}_{config}"
+    return [
+        Cell(
+            table,
+            row,
+            column,
+            paper,
+            unit="",
+            compute=lambda place, field=field: config_value(place, path, field),
+            note=notes.get(column, ""),
+        )
+        for (column, field), paper in zip(columns.items(), papers, strict=True)
+    ]
 
 
 def table_5() -> list[Cell]:
@@ -233,68 +246,29 @@ def table_5() -> list[Cell]:
 
 
 def table_6() -> list[Cell]:
-    """Models of all sizes on JFT-300M, and what they cost."""
+    """Models of all sizes on JFT-300M, and their compute."""
     cells = []
     for (model, epochs), printed in values.TABLE_6.items():
         row = f"{model}, {epochs} epochs"
+        source = pre_trained("JFT-300M", model, epochs)
         for column, paper in printed.items():
-            if column == values.EXAFLOPS:
-                compute = functools.partial(_exaflops, model, epochs)
-                cells.append(
-                    Cell(
-                        "table6",
-                        row,
-                        column,
-                        float(paper),
-                        unit=column,
-                        compute=compute,
-                        note="counted from the sizes",
-                    )
-                )
-                continue
-            source = pre_trained("JFT-300M", model, epochs)
-            cells.append(transfer_cell("table6", row, column, paper, source))
-    return cells
-
-
-def _exaflops(model, epochs, _):
-    return exaflops(model, epochs)
-
-
-def table_9() -> list[Cell]:
-    """VTAB-1k task by task."""
-    cells = []
-    for row, papers in PAPER.items():
-        dataset, model = SOURCES[row]
-        commands = transfers.vtab(pre_trained(dataset, model), SEEDS)
-        for task, paper in zip(TASKS, papers, strict=True):
-            results = tuple(
-                (one.run, f"tasks:{task}") for one in commands[-SEEDS:]
-            )
-            cells.append(
-                Cell(
-                    "table9",
+            if column != values.EXAFLOPS:
+                cell = transfer_cell("table6", row, column, paper, source)
+            else:
+                count = functools.partial(exaflops, model, epochs)
+                cell = Cell(
+                    "table6",
                     row,
-                    task,
-                    paper,
-                    commands=commands,
-                    results=results,
-                    note=TASKS[task].drift,
+                    column,
+                    float(paper),
+                    unit=column,
+                    compute=lambda _, count=count: count(),
+                    note="counted from the sizes",
                 )
-            )
+            cells.append(cell)
     return cells
 
 
-# Table 8: kind and place of the position embedding as options.
-POSITIONS = {"none": "none", "1-D": "1d", "2-D": "2d", "relative": "relative"}
-PLACES = dict(
-    zip(
-        values.PLACES_8,
-        ("stem", "every_layer", "every_layer_shared"),
-        strict=True,
-    )
-)
-IN_ATTENTION = "relative"  # It has no place at the stem.
 SGD = (
     ("optimizer.name", "sgd"),
     ("optimizer.learning_rate", "1.6"),
@@ -306,74 +280,37 @@ def table_7() -> list[Cell]:
     """ResNets pre-trained with Adam and with SGD: five data sets, the mean."""
     cells = []
     for (model, optimizer), printed in values.TABLE_7.items():
-        sgd = optimizer == "SGD"
-        source = pre_trained(
-            "JFT-300M",
-            model,
-            variant="sgd" if sgd else "",
-            options=SGD if sgd else (),
-        )
-        note = "the paper prints no rate of SGD; that of big_vision's BiT"
-        cells += [
-            _cell_7(
-                model, optimizer, dataset, paper, source, note if sgd else ""
-            )
-            for dataset, paper in printed.items()
-        ]
+        source, note = pre_trained("JFT-300M", model), ""
+        if optimizer == "SGD":
+            source = pre_trained("JFT-300M", model, variant="sgd", options=SGD)
+            note = "the paper prints no rate of SGD; that of big_vision's BiT"
+        for dataset, paper in printed.items():
+            if dataset == values.MEAN:
+                cell = mean_of_five(
+                    "table7", model, optimizer, paper, source, note
+                )
+            else:
+                cell = transfer_cell(
+                    "table7",
+                    f"{model}, {dataset}",
+                    optimizer,
+                    paper,
+                    source,
+                    dataset=dataset,
+                    note=note,
+                )
+            cells.append(cell)
     return cells
 
 
-def _cell_7(model, optimizer, dataset, paper, source, note):
-    if dataset == values.MEAN:
-        return mean_of_five("table7", model, optimizer, paper, source, note)
-    row = f"{model}, {dataset}"
-    shared = ("table7", row, optimizer, paper, source)
-    return transfer_cell(*shared, dataset=dataset, note=note)
-
-
-def mean_of_five(table, row, column, paper, source, note="") -> Cell:
-    """The mean accuracy of one model on the five data sets."""
-    if source.note:
-        return Cell(table, row, column, paper, note=source.note)
-    found = [transfers.transferred(source, dataset) for dataset in values.FIVE]
-    unique = dict.fromkeys(one for commands in found for one in commands)
-    results = tuple((commands[-1].run, "top1") for commands in found)
-    return Cell(
-        table,
-        row,
-        column,
-        paper,
-        commands=tuple(unique),
-        results=results,
-        note=note,
-    )
-
-
-def few_shot_cell(
-    table: str,
-    row: str,
-    column: str,
-    paper: float | None,
-    source: Source,
-    note: str = "",
-) -> Cell:
-    """The few-shot accuracy of one model: five images a class of ImageNet."""
-    if source.note:
-        return Cell(table, row, column, paper, note=source.note)
-    commands = transfers.few_shot(source)
-    return Cell(
-        table,
-        row,
-        column,
-        paper,
-        commands=commands,
-        results=((commands[-1].run, "shots:5"),),
-        note=note,
-    )
+# Kind and place of the position embedding as options.
+POSITIONS = {"none": "none", "1-D": "1d", "2-D": "2d", "relative": "relative"}
+PLACES = ("stem", "every_layer", "every_layer_shared")
+IN_ATTENTION = "relative"  # It has no place at the stem.
 
 
 def table_8() -> list[Cell]:
-    """Position embeddings, by five images a class of ImageNet."""
+    """Position embeddings, by five images per class of ImageNet."""
     return [
         few_shot_cell("table8", row, column, paper, _positions(row, column))
         for row, printed in values.TABLE_8.items()
@@ -383,23 +320,46 @@ def table_8() -> list[Cell]:
 
 
 def _positions(row, column):
-    kind, place = POSITIONS[row], PLACES[column]
+    kind = POSITIONS[row]
+    place = dict(zip(values.PLACES_8, PLACES, strict=True))[column]
+    if (kind, place) == ("1d", "stem"):
+        return pre_trained("JFT-300M", "ViT-B/16")
     options = [("model.variant.position", kind)]
     if kind not in ("none", IN_ATTENTION):
         options.append(("model.variant.position_at", place))
-    plain = (kind, place) == ("1d", "stem")
     return pre_trained(
         "JFT-300M",
         "ViT-B/16",
-        variant="" if plain else f"{kind}_{place}",
-        options=() if plain else tuple(options),
+        variant=f"{kind}_{place}",
+        options=tuple(options),
     )
+
+
+def table_9() -> list[Cell]:
+    """VTAB-1k task by task."""
+    cells = []
+    for row, papers in PAPER.items():
+        source = pre_trained(*SOURCES[row])
+        commands = vtab_runs(source, SEEDS)
+        cells += [
+            run_cell(
+                "table9",
+                row,
+                task,
+                paper,
+                source,
+                commands,
+                f"tasks:{task}",
+                seeds=SEEDS,
+                note=TASKS[task].drift,
+            )
+            for task, paper in zip(TASKS, papers, strict=True)
+        ]
+    return cells
 
 
 SECTION = "section4.6"
 MODEL = "ViT-B/16"
-CONFIG = "paper/masked_patch_b16"
-FEW_SHOT = "ImageNet, 5 images a class"
 NO_NUMBER = "the paper prints no number"
 SHORT = (("training.steps", "100000"),)
 ON_IMAGENET = (("data.folder", "null"), ("data.name", "imagenet2012"))
@@ -432,44 +392,18 @@ SETTINGS = {
 
 def section_4_6() -> list[Cell]:
     """Masked patches, no pre-training and labels; then targets and shares."""
-    fine_tuned = [
-        transfer_cell(SECTION, row, "ImageNet", paper, source, note=note)
-        for row, paper, source, note in _starts()
-    ]
-    few_shot = [
-        few_shot_cell(
-            SECTION,
-            row,
-            FEW_SHOT,
-            None,
-            _masked(variant, options),
-            f"{NO_NUMBER} ({found}), nor whose features it took: ours are "
-            "those of the class token",
-        )
-        for row, (variant, options, found) in SETTINGS.items()
-    ]
-    return [*fine_tuned, *few_shot]
-
-
-def _starts():
-    """What ViT-B/16 is fine-tuned on ImageNet from."""
     printed = {
         dataset: columns["ImageNet"][values.TRANSFERRED.index(MODEL)]
         for dataset, columns in values.TABLE_5.items()
     }
-    return (
+    starts = (
         (
             "from scratch",
             printed["ImageNet"],
             pre_trained("ImageNet", MODEL),
             "the number of Table 5; 2 % behind masked patches in the text",
         ),
-        (
-            "masked patches on JFT-300M",
-            values.MASKED_PATCHES,
-            _masked(),
-            "",
-        ),
+        ("masked patches on JFT-300M", values.MASKED_PATCHES, _masked(), ""),
         (
             "masked patches on JFT-300M, 100k steps",
             None,
@@ -489,11 +423,41 @@ def _starts():
             "the number of Table 5; 4 % ahead of masked patches in the text",
         ),
     )
+    fine_tuned = [
+        transfer_cell(SECTION, row, "ImageNet", paper, source, note=note)
+        for row, paper, source, note in starts
+    ]
+    few = [
+        few_shot_cell(
+            SECTION,
+            row,
+            "ImageNet, 5 images a class",
+            None,
+            _masked(variant, options),
+            f"{NO_NUMBER} ({found}), nor whose features it took: ours are "
+            "those of the class token",
+        )
+        for row, (variant, options, found) in SETTINGS.items()
+    ]
+    return [*fine_tuned, *few]
 
 
 def _masked(variant="", options=(), dataset="jft300m"):
     name = MODEL.replace("/", "")
     folder = f"{dataset}/{name}_masked{variant and f'_{variant}'}"
-    run = f"{folder}/pretraining"
-    command = Command(run, "masked_patch", CONFIG, options, hardware="cluster")
-    return Source(folder, weights=f"@{run}", commands=(command,))
+    return trained_source(
+        folder, "masked_patch", "paper/masked_patch_b16", options
+    )
+
+
+TABLES = {
+    "table1": table_1,
+    "table2": table_2,
+    "table3": table_3,
+    "table4": table_4,
+    "table5": table_5,
+    "table6": table_6,
+    "table7": table_7,
+    "table8": table_8,
+    "table9": table_9,
+}

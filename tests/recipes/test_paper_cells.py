@@ -5,10 +5,15 @@ import shlex
 
 import paper_results_table as typed
 import pytest
-from paper import CONTENTS, Place, cells_of
 from paper import values_table as values
-from paper.contents import table_name
-from paper.running import RECORDS, parsed
+from paper.cells import Place
+from paper.reproduction import (
+    CONTENTS,
+    RECORDS,
+    cells_of,
+    parsed,
+    table_name,
+)
 from recipe_scripts import RECIPES
 
 import keras_vit

@@ -3,8 +3,8 @@
 import shlex
 
 from masked_patch.network import MASKED_PATCH
-from paper import Place, Reproduction, Runner, cells_of
-from paper.running import parsed
+from paper.cells import Place
+from paper.reproduction import Reproduction, Runner, cells_of, parsed
 from recipe_scripts import RECIPES
 
 import keras_vit
@@ -72,7 +72,7 @@ def test_what_masked_patches_lack_is_named(tmp_path, monkeypatch):
     asked = Reproduction(hardware="accelerator", data_dir=str(tmp_path))
     runner = Runner(PLACE, asked)
     cells = cells_of("4.6", ("mean colour, 15 % hidden",))
-    [reason] = runner.look(cells)
+    [reason] = map(runner.look, cells)
     assert "there is no folder data/jft300m" in reason
     assert "hardware: masked_patch needs a cluster" in reason
     assert "few_shot needs" not in reason

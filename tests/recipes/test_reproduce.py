@@ -6,8 +6,8 @@ import pathlib
 import statistics
 
 import pytest
-from paper import Place, Reproduction, Runner, cells_of
-from paper.contents import table_name
+from paper.cells import Place
+from paper.reproduction import Reproduction, Runner, cells_of, table_name
 from PIL import Image
 from recipe_scripts import RECIPES, script
 
@@ -41,7 +41,7 @@ class Recorder:
 @pytest.fixture
 def runner(tmp_path, monkeypatch):
     """Of a machine that lacks nothing."""
-    monkeypatch.setattr("paper.running.lacking", lambda *_: [])
+    monkeypatch.setattr("paper.reproduction.lacking", lambda *_: [])
     asked = Reproduction(hardware="cluster", accumulation_steps=8)
     place = Place(str(RECIPES), str(tmp_path / "runs"))
     return Runner(place, asked, Recorder((0.94, 0.95, 0.97)))
@@ -91,7 +91,7 @@ def test_what_fails_is_said_and_what_needs_it_is_not_run(runner):
 def looked_at(tmp_path, table, only, hardware="cpu"):
     asked = Reproduction(hardware=hardware, data_dir=str(tmp_path))
     place = Place(str(RECIPES), str(tmp_path))
-    [reason] = Runner(place, asked).look(cells_of(table, only))
+    [reason] = map(Runner(place, asked).look, cells_of(table, only))
     return reason
 
 
@@ -183,7 +183,7 @@ def test_an_unknown_table_is_refused(capsys):
 
 
 def test_ctrl_c_keeps_what_was_measured(tmp_path, monkeypatch, offline):
-    monkeypatch.setattr("paper.running.lacking", lambda *_: [])
+    monkeypatch.setattr("paper.reproduction.lacking", lambda *_: [])
     recorder = Recorder((0.8,))
 
     def interrupted(words):
