@@ -43,9 +43,6 @@ def vit_config(model: str, **options) -> ViTConfig:
         model: str, such as "ViT_B16"; the hybrids are not planned.
         **options: fields of `ViTConfig`, such as image_size.
 
-    Returns:
-        A `ViTConfig`.
-
     Raises:
         ValueError: for an unknown model, with the nearest, or options that do
             not fit.
@@ -67,13 +64,6 @@ def count(config: ViTConfig) -> Counts:
     """Counts the parameters and multiply-adds of a Vision Transformer.
 
     As `keras_vit.analysis.multiply_adds` counts them from a built model.
-
-    Args:
-        config: a `ViTConfig` without a ResNet, pooling by the class token or
-            the mean.
-
-    Returns:
-        The `Counts`.
 
     Raises:
         ValueError: for a hybrid or attention pooling, which are not planned.
@@ -132,16 +122,13 @@ def _head(config):
 def bit_multiply_adds(
     units: tuple, width: int, image_size: int, classes: int
 ) -> int:
-    """Multiply-adds of a BiT ResNet, the paper's baseline.
+    """Multiply-adds of a BiT ResNet, the paper's baseline, per image.
 
     Args:
         units: of each stage, see `BiTConfig`.
         width: int, channels of the root.
         image_size: int, pixels, a multiple of 32.
         classes: int.
-
-    Returns:
-        Those of a forward pass on one image.
 
     Example:
         >>> round(bit_multiply_adds((3, 4, 6, 3), 64, 224, 1000) / 1e9, 1)

@@ -80,9 +80,6 @@ def machine(text: str) -> Machine:
         text: str, a key of DEVICES and a number: "v5e-8" as Google names
             TPUs, where v2, v3, v4 and v5p count cores, or "h200x8".
 
-    Returns:
-        The `Machine`.
-
     Raises:
         ValueError: for another form, an unknown device, with the nearest, or
             half a device.

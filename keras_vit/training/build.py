@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_vit import applications, checkpoints
+from keras_vit.checkpoints.matching import FAMILIES
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.training.model_config import (
     TRANSFORMERS,
@@ -29,12 +30,6 @@ __all__ = [
 ]
 
 
-FAMILIES = {
-    "vit": "ViT_B16",
-    "mixer": "Mixer_B16",
-    "bit": "BiT_R50x1",
-    "variant": "ViT_B16",
-}
 HEAD = "predictions"  # The classification layer of every model.
 
 
@@ -188,7 +183,9 @@ def _family_of_weights(model, info):
             "it out, or leave out model.weights to train a variant from "
             "scratch."
         )
-    return family_of(model.name or FAMILIES[info.family], held)
+    if model.name is None:
+        return keras.saving.get_registered_object(FAMILIES[info.family])
+    return family_of(model.name, held)
 
 
 def _with_new_head(model, recipe):

@@ -152,18 +152,12 @@ class RelativeSelfAttention(SelfAttention):
 
 
 def by_key(x):
-    """From a number for each offset to one for each key.
+    """From a number per offset, (B, H, N, O), to one per key, (B, H, N, M).
 
-    Row n of the result is the part of row n that begins at T - 1 - n. As in
-    "Music Transformer" (arXiv:1809.04281), section 3.4.1, no index is
-    gathered: with a column more, each row of the flat array starts one place
-    earlier than the row before.
-
-    Args:
-        x: tensor of shape (B, H, N, O), the offset T - 1 first.
-
-    Returns:
-        Tensor of shape (B, H, N, M): entry (n, m) is that of offset n - m.
+    Entry (n, m) is that of offset n - m: row n of the result is the part of
+    row n that begins at T - 1 - n. As in "Music Transformer"
+    (arXiv:1809.04281), section 3.4.1, no index is gathered: with a column
+    more, each row of the flat array starts one place earlier than the last.
 
     Example:
 
