@@ -19,8 +19,8 @@ __all__ = [
 class ConfiguredModel(keras.Model):
     """A functional Keras model that is built from a frozen config.
 
-    Subclasses name the class of their config and turn an image tensor into
-    the output tensor in `outputs_of`. A saved model holds the config, the
+    Subclasses have the class of their config in `config_class` and build the
+    graph in `outputs_of`. A saved model holds the config, the
     dtype policies and which layers are frozen, not the graph: it is built
     anew on loading.
 

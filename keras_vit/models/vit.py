@@ -220,6 +220,21 @@ class VisionTransformer(ConfiguredModel):
         return classified(config, x, dtype)
 
 
+def tokens(config: ViTConfig, images, dtype=None):
+    """From images to tokens (B, T, D) without position embedding."""
+    x = preprocessing(config, images, dtype)
+    if config.resnet_units is not None:
+        x = hybrid_stem(config, x, dtype)
+    x = PatchEmbed(
+        config.hidden_dim, config.patch_size, dtype=dtype, name="patch_embed"
+    )(x)
+    if not config.class_token:
+        return x
+    return ClassToken(
+        config.num_prefix_tokens, dtype=dtype, name="class_token"
+    )(x)
+
+
 def encoder(config: ViTConfig, x, dtype=None):
     """From tokens (B, T, D) to encoded tokens (equations 1 to 3).
 
@@ -240,21 +255,6 @@ def encoder(config: ViTConfig, x, dtype=None):
     if config.norm_after_pooling:
         return x
     return encoder_norm(config, dtype)(x)
-
-
-def tokens(config: ViTConfig, images, dtype=None):
-    """From images to tokens (B, T, D) that do not know their place."""
-    x = preprocessing(config, images, dtype)
-    if config.resnet_units is not None:
-        x = hybrid_stem(config, x, dtype)
-    x = PatchEmbed(
-        config.hidden_dim, config.patch_size, dtype=dtype, name="patch_embed"
-    )(x)
-    if not config.class_token:
-        return x
-    return ClassToken(
-        config.num_prefix_tokens, dtype=dtype, name="class_token"
-    )(x)
 
 
 def encoder_norm(config: ViTConfig, dtype=None) -> keras.layers.Layer:

@@ -33,7 +33,7 @@ class Counts:
     """Of a forward pass on one image."""
 
     block_multiply_adds: int
-    """Of them, those in the blocks, which rematerialisation does twice."""
+    """Those of them in the blocks, which rematerialisation does twice."""
 
 
 def vit_config(model: str, **options) -> ViTConfig:
@@ -101,7 +101,7 @@ def count(config: ViTConfig) -> Counts:
 
 
 def check_planned(config: ViTConfig) -> None:
-    """Raises a ValueError for parts whose memory nobody has modelled."""
+    """Raises a ValueError for parts whose memory is not modelled."""
     if config.resnet_units is not None or config.pooling in ("map", "none"):
         raise ValueError(
             "Vision Transformers without a ResNet that classify the class "
@@ -111,7 +111,7 @@ def check_planned(config: ViTConfig) -> None:
 
 
 def _head(config):
-    """Parameters and multiply-adds behind the last normalisation."""
+    """Parameters and multiply-adds after the last normalisation."""
     sizes = [config.hidden_dim, config.representation_dim, config.num_classes]
     sizes = [size for size in sizes if size]
     pairs = list(zip(sizes[:-1], sizes[1:], strict=True))

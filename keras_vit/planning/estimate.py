@@ -48,7 +48,7 @@ JPEG_BYTES = 115_440
 
 @dataclasses.dataclass(frozen=True)
 class Duration:
-    """The time of a step and what it has to be fed with."""
+    """The time of a step and the data that it needs."""
 
     flops: int
     """Of a step on all devices together, recomputation included."""
@@ -60,10 +60,10 @@ class Duration:
     """On all devices together."""
 
     pixel_bytes: float
-    """In a second, as 8-bit pixels."""
+    """Per second, as 8-bit pixels."""
 
     jpeg_bytes: float
-    """In a second, as files of the size of ImageNet's."""
+    """Per second, as files of the size of ImageNet's."""
 
     def device_days(self, images: float, devices: int) -> float:
         """Days of one device, for so many images in all epochs together."""

@@ -34,7 +34,7 @@ class Settings:
     """The memory of a training step on each device.
 
     Args:
-        batch: int, images in a step on all devices together.
+        batch: int, images per step on all devices together.
         precision: dtype policy.
         optimizer: "adamw" or "sgd" with momentum.
         attention: "explicit" keeps the softmax weights of all heads for the
@@ -175,7 +175,7 @@ class Memory:
         """The peak.
 
         The gradients are made while the activations they come from are
-        given up, so the larger of the two counts.
+        freed, so the larger of the two counts.
         """
         return (
             self.weights

@@ -1,4 +1,4 @@
-"""Self-attention that knows how far apart two tokens are.
+"""Self-attention with relative positions.
 
 Axes: B batch, N query tokens, M key tokens (N = M = T), H heads, d head
 dimension, D = H * d hidden dimension, O = 2 * T - 1 offsets.
@@ -26,10 +26,10 @@ class RelativePositionEmbedding(ConfiguredLayer):
     Appendix D.4 of "An Image Is Worth 16x16 Words" (arXiv:2010.11929): an
     embedding for each offset p_q - p_k between the positions of a query and a
     key in the sequence, the class token at position 0 and the patches row by
-    row behind it. The paper does not say whether heads share them; here each
+    row after it. The paper does not say whether heads share them; here each
     head has its own d of the D numbers.
 
-    A layer of its own, so that several blocks can share a table.
+    It is a separate layer so that several blocks can share a table.
 
     Args:
         grid: (rows, columns) of the patches.

@@ -57,7 +57,7 @@ class VariantConfig:
     mlp: str = "dense"
     """"dense", or "local": a depth-wise convolution of 3x3 patches between
     the dense layers (LocalViT, arXiv:2104.05707), which the class token
-    passes around."""
+    skips."""
 
     def __post_init__(self):
         for name, choices in CHOICES.items():
@@ -77,7 +77,7 @@ class VariantConfig:
 class VariantTransformerConfig(ViTConfig):
     """Everything that defines a variant: a `ViTConfig` with one field more.
 
-    Whatever reads a `ViTConfig` reads this one as well.
+    It can be used wherever a `ViTConfig` can.
 
     Args:
         variant: a `VariantConfig`, or a dictionary of its fields.

@@ -205,8 +205,11 @@ def test_layer_scale_multiplies_each_branch(rematerialize):
         )
     randomise(block)
     expected, _ = numpy_forward.block(flax(block), tokens.astype("float64"))
-    found = ops.convert_to_numpy(block(tokens, training=True))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    after_norm = block.after_norm(tokens, block.attention_norm(tokens))
+    for found in (block(tokens, training=True), after_norm):
+        np.testing.assert_allclose(
+            ops.convert_to_numpy(found), expected, rtol=1e-5, atol=1e-5
+        )
 
 
 def flax(block):
