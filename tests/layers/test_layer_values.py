@@ -205,7 +205,8 @@ def test_layer_scale_multiplies_each_branch(rematerialize):
         )
     randomise(block)
     expected, _ = numpy_forward.block(flax(block), tokens.astype("float64"))
-    after_norm = block.after_norm(tokens, block.attention_norm(tokens))
+    x = ops.convert_to_tensor(tokens)
+    after_norm = block.after_norm(x, block.attention_norm(x))
     for found in (block(tokens, training=True), after_norm):
         np.testing.assert_allclose(
             ops.convert_to_numpy(found), expected, rtol=1e-5, atol=1e-5
