@@ -45,8 +45,8 @@ class Arguments:
     dtype: Any = dataclasses.field(default=None, kw_only=True)
 
 
-# Fields of a config that an application does not take: the arguments above
-# stand for the first, the sizes and the weights decide on the rest.
+# Fields of a config that an application does not take: they follow from the
+# arguments above, the size or the weights.
 NO_OPTIONS = re.compile(
     "image_size|channels|num_classes|"
     "patch_size|hidden_dim|num_layers|num_heads|.*mlp_dim|units|width|"
@@ -344,8 +344,8 @@ def _loaded(variant, family, arguments, options):
 
 
 def _on_tensor(model_class, config, arguments):
-    # The layers before input_tensor are part of the model, and no config
-    # tells them: a plain functional model saves them all.
+    # The layers before input_tensor are part of the model and in no config:
+    # a plain functional model saves them all.
     tensor = arguments.input_tensor
     policy = keras.dtype_policies.get(arguments.dtype)
     outputs = model_class.outputs_of(config, tensor, policy)
@@ -378,7 +378,7 @@ def _check_architecture(source, variant, sizes, shape):
     heads = sizes.get("num_heads")
     try:
         found = source.configured or configure(source, heads, image_size)
-    except ValueError:  # The file itself tells another number of heads.
+    except ValueError:  # The file says another number of heads.
         found = configure(source, None, image_size)
     fields = found.fields
     wrong = [

@@ -1,6 +1,6 @@
 """The layers that the models of keras_vit are made of.
 
-Each is a Keras layer of its own, usable in anybody's model.
+Each is a Keras layer that any model can use.
 """
 
 from keras_vit.layers.attention import SelfAttention

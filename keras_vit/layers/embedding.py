@@ -1,4 +1,4 @@
-"""An image becomes a sequence of tokens that know their place.
+"""Patches, class token and position embedding: from an image to tokens.
 
 Axes: B batch, R and C rows and columns of the grid of patches, N = R * C patch
 tokens, P prefix tokens (such as the class token), T = P + N tokens, D hidden
@@ -22,7 +22,7 @@ __all__ = [
 
 @keras.saving.register_keras_serializable("keras_vit")
 class PatchEmbed(ConfiguredLayer):
-    """Cuts images into patches and projects each linearly to a token.
+    """Cuts images into patches and projects each patch linearly to a token.
 
     `x_p E` of equation 1 in "An Image Is Worth 16x16 Words"
     (arXiv:2010.11929): a convolution whose stride is its kernel size. Patches
@@ -160,7 +160,7 @@ KINDS = ("learned", "sincos2d")
 
 @keras.saving.register_keras_serializable("keras_vit")
 class AddPositionEmbedding(ConfiguredLayer):
-    """Adds to each token what tells its place in the image.
+    """Adds a position embedding to each token.
 
     `E_pos` of equation 1 in "An Image Is Worth 16x16 Words"
     (arXiv:2010.11929).
@@ -168,9 +168,9 @@ class AddPositionEmbedding(ConfiguredLayer):
     Args:
         grid: (rows, columns) of the patches.
         num_prefix_tokens: int, tokens in front of the patches, such as the
-            class token. Each has a learned embedding of its own; the fixed
-            kind adds nothing to them.
-        kind: "learned": a table of one vector a token (1-D, as in the paper).
+            class token. Each has its own learned embedding; the fixed kind
+            adds nothing to them.
+        kind: "learned": a table with a vector per token (1-D, as in the paper).
             "sincos2d": fixed sines and cosines of row and column (as in
             "Better plain ViT baselines for ImageNet-1k", arXiv:2205.01580),
             not a weight.

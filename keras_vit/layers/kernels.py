@@ -1,4 +1,4 @@
-"""A dense layer over tokens whose gradient is a product of two matrices.
+"""Dense and normalisation layers with backward passes that suit CPUs.
 
 Axes: B batch, N tokens, D features.
 """
@@ -17,11 +17,11 @@ __all__ = ["TokenDense", "TokenNormalization"]
 class TokenDense(keras.layers.Dense):
     """`keras.layers.Dense`, with a backward pass that suits CPUs.
 
-    The gradient of the kernel sums over batch and tokens. Left to itself, JAX
-    takes the upstream gradient transposed, and XLA for CPUs then computes the
-    sums behind it, which grow with each block, again for each kernel. Here
-    both axes are one, and nothing is transposed. On TensorFlow both axes are
-    one as well, for oneDNN has product and bias of matrices in one operation.
+    The gradient of the kernel sums over batch and tokens. By default JAX
+    transposes the upstream gradient, and XLA for CPUs then computes the sums
+    that lead to it, which grow with each block, again for each kernel. Here
+    both axes are merged, and nothing is transposed. On TensorFlow they are
+    merged too, as oneDNN computes product and bias of matrices at once.
     Values and gradients are those of `keras.layers.Dense`.
 
     Args:
@@ -53,7 +53,7 @@ class TokenDense(keras.layers.Dense):
         return x if self.activation is None else self.activation(x)
 
     def quantize(self, mode=None, type_check=True, config=None):
-        # Keras asks for the very type, as subclasses may compute otherwise.
+        # Keras quantizes no subclass: it might compute something else.
         super().quantize(mode, type_check=False, config=config)
 
 
@@ -78,8 +78,8 @@ def product(x, kernel):
 class TokenNormalization(keras.layers.LayerNormalization):
     """`keras.layers.LayerNormalization`, with a backward pass that suits CPUs.
 
-    Left to itself, XLA for CPUs writes out what JAX broadcasts over the
-    features, forward and backward. The closed form of the gradient
+    By default XLA for CPUs writes out what JAX broadcasts over the features,
+    forward and backward. The closed form of the gradient
     (arXiv:1607.06450) keeps the input, a mean and a deviation per token.
     Values and gradients are those of `keras.layers.LayerNormalization`; other
     backends use that one's own.

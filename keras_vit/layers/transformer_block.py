@@ -138,8 +138,8 @@ class TransformerBlock(ConfiguredLayer):
     Args:
         num_heads: int, attention heads; it divides D.
         mlp_dim: int, hidden size of the MLP.
-        attention: layer in place of `SelfAttention`, with options of its own.
-        mlp: layer in place of `MLP`, with options of its own.
+        attention: layer in place of `SelfAttention`, with its own options.
+        mlp: layer in place of `MLP`, with its own options.
         dropout_rate: float in [0, 1), after the attention and after each
             dense layer of the MLP.
         attention_dropout_rate: float in [0, 1), on the softmax weights.

@@ -20,8 +20,8 @@ __all__ = [
 class ConfiguredModel(keras.Model):
     """A functional Keras model that is built from a frozen config.
 
-    Subclasses name the class of their config and turn an image tensor into
-    the output tensor in `outputs_of`. A saved model holds the config, the
+    Subclasses have the class of their config in `config_class` and build the
+    graph in `outputs_of`. A saved model holds the config, the
     dtype policies and which layers are frozen, not the graph: it is built
     anew on loading.
 
@@ -56,16 +56,7 @@ class ConfiguredModel(keras.Model):
 
     @staticmethod
     def outputs_of(config, images, dtype=None):
-        """Adds the layers of the model to a graph of Keras tensors.
-
-        Args:
-            config: the config of the model.
-            images: Keras tensor (batch, height, width, channels).
-            dtype: dtype policy of all layers.
-
-        Returns:
-            Keras tensor, the output of the model.
-        """
+        """The output of the model for a Keras tensor of images."""
         raise NotImplementedError
 
     def get_config(self):
@@ -119,16 +110,8 @@ def block_fields(config, i: int) -> dict[str, Any]:
 def head(config, features, dtype=None):
     """The classification layer, in float32 under mixed precision.
 
-    Its kernel starts at zero, as in the original.
-
-    Args:
-        config: a config with num_classes, head_bias, classifier_activation.
-        features: Keras tensor (batch, D).
-        dtype: dtype policy of the model.
-
-    Returns:
-        Keras tensor (batch, num_classes), or the features when num_classes
-        is 0.
+    Its kernel starts at zero, as in the original. Without classes the
+    features (batch, D) are returned.
     """
     if not config.num_classes:
         return features
@@ -152,16 +135,7 @@ def _head_policy(dtype):
 
 
 def preprocessing(config, images, dtype=None):
-    """Rescales [0, 255] to [-1, 1] inside the model where the config says so.
-
-    Args:
-        config: a config with include_preprocessing.
-        images: Keras tensor.
-        dtype: dtype policy of the model.
-
-    Returns:
-        Keras tensor of the same shape.
-    """
+    """Rescales [0, 255] to [-1, 1] inside the model if the config says so."""
     if not config.include_preprocessing:
         return images
     return keras.layers.Rescaling(

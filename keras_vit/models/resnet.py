@@ -30,21 +30,11 @@ GROUPS = 32
 
 
 def hybrid_stem(config, x, dtype=None):
-    """The ResNet in front of a hybrid's patch embedding.
+    """The ResNet of a hybrid, from an image to a feature map (B, h, w, C).
 
     ResNet v1 with group normalisation and weight standardisation (section
     4.1 of arXiv:2010.11929), TensorFlow's "same" padding throughout.
-
-    Args:
-        config: a `ViTConfig`; without resnet_units nothing is added.
-        x: Keras tensor (B, height, width, channels).
-        dtype: dtype policy of all layers.
-
-    Returns:
-        Keras tensor (B, h, w, C), the feature map.
     """
-    if config.resnet_units is None:
-        return x
     build = Builder(
         config.resnet_standardization,
         config.resnet_standardization_epsilon,
@@ -63,19 +53,9 @@ def hybrid_stem(config, x, dtype=None):
 def hybrid_unit(build, x, width, stage, unit):
     """Post-activation bottleneck; the first of a stage projects the shortcut.
 
-    Args:
-        build: a `Builder`.
-        x: Keras tensor (B, h, w, C).
-        width: int, channels of the root.
-        stage: int from 1.
-        unit: int from 1.
-
-    Returns:
-        Keras tensor with width * 2 ** (stage + 1) channels.
+    Stages and units are counted from 1.
     """
-    name = f"stage{stage}_unit{unit}"
-    filters = width * 2 ** (stage - 1)
-    stride = 2 if stage > 1 and unit == 1 else 1
+    name, filters, stride = unit_sizes(width, stage, unit)
     y = build.conv(x, filters, 1, f"{name}_conv1")
     y = build.relu(build.norm(y, f"{name}_norm1"))
     y = build.conv(y, filters, 3, f"{name}_conv2", strides=stride)
@@ -90,16 +70,17 @@ def hybrid_unit(build, x, width, stage, unit):
     return build.relu(x)
 
 
+def unit_sizes(width: int, stage: int, unit: int) -> tuple[str, int, int]:
+    """Name, filters of the bottleneck and stride of a unit."""
+    stride = 2 if stage > 1 and unit == 1 else 1
+    return f"stage{stage}_unit{unit}", width * 2 ** (stage - 1), stride
+
+
 def stem_grid(image_size: tuple, units: tuple) -> tuple:
     """Rows and columns of the feature map that `hybrid_stem` makes.
 
-    Args:
-        image_size: (height, width) in pixels.
-        units: units of each stage.
-
-    Returns:
-        (rows, columns): the image size divided by 4 in the root and by 2 in
-        each stage after the first, rounded up.
+    The root divides the image size by 4 and each stage after the first by 2,
+    rounded up.
     """
     stride = 4 * 2 ** max(len(units) - 1, 0)
     return tuple(-(-size // stride) for size in image_size)
@@ -117,14 +98,7 @@ def check_width(width: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Builder:
-    """Makes the layers of a ResNet with the constants of its family.
-
-    Args:
-        standardization: see `StandardizedConv2D`.
-        standardization_epsilon: float.
-        group_norm_epsilon: float.
-        dtype: dtype policy of all layers.
-    """
+    """Makes the layers of a ResNet with the constants of its family."""
 
     standardization: str
     standardization_epsilon: float
@@ -289,21 +263,8 @@ def bit_root(build, x, width):
 
 
 def bit_unit(build, x, width, stage, unit):
-    """Pre-activation bottleneck; the first of a stage projects the shortcut.
-
-    Args:
-        build: a `Builder`.
-        x: Keras tensor (B, h, w, C).
-        width: int, channels of the root.
-        stage: int from 1.
-        unit: int from 1.
-
-    Returns:
-        Keras tensor with width * 2 ** (stage + 1) channels.
-    """
-    name = f"stage{stage}_unit{unit}"
-    filters = width * 2 ** (stage - 1)
-    stride = 2 if stage > 1 and unit == 1 else 1
+    """Pre-activation bottleneck; the first of a stage projects the shortcut."""
+    name, filters, stride = unit_sizes(width, stage, unit)
     y = build.relu(build.norm(x, f"{name}_norm1"))
     if unit == 1:
         x = build.conv(y, 4 * filters, 1, f"{name}_shortcut", strides=stride)

@@ -1,4 +1,4 @@
-"""The config of a Vision Transformer.
+"""The Vision Transformer: its config and its model.
 
 Axes: B batch, T tokens, D hidden dimension.
 """
@@ -215,25 +215,31 @@ class VisionTransformer(ConfiguredModel):
 
     @staticmethod
     def outputs_of(config, images, dtype=None):
-        x = preprocessing(config, images, dtype)
-        x = hybrid_stem(config, x, dtype)
+        x = tokens(config, images, dtype)  # (B, T, D)
         x = encoder(config, x, dtype)  # (B, T, D)
         return classified(config, x, dtype)
 
 
+def tokens(config: ViTConfig, images, dtype=None):
+    """From images to tokens (B, T, D) without position embedding."""
+    x = preprocessing(config, images, dtype)
+    if config.resnet_units is not None:
+        x = hybrid_stem(config, x, dtype)
+    x = PatchEmbed(
+        config.hidden_dim, config.patch_size, dtype=dtype, name="patch_embed"
+    )(x)
+    if not config.class_token:
+        return x
+    return ClassToken(
+        config.num_prefix_tokens, dtype=dtype, name="class_token"
+    )(x)
+
+
 def encoder(config: ViTConfig, x, dtype=None):
-    """From an image or feature map to encoded tokens (equations 1 to 3).
+    """From tokens (B, T, D) to encoded tokens (equations 1 to 3).
 
-    Args:
-        config: a `ViTConfig`.
-        x: Keras tensor (B, height, width, channels).
-        dtype: dtype policy of all layers.
-
-    Returns:
-        Keras tensor (B, T, D), layer-normalised unless that comes after
-        pooling.
+    They are layer-normalised unless that comes after pooling.
     """
-    x = tokens(config, x, dtype)
     x = AddPositionEmbedding(
         config.grid,
         num_prefix_tokens=config.num_prefix_tokens,
@@ -251,27 +257,6 @@ def encoder(config: ViTConfig, x, dtype=None):
     return encoder_norm(config, dtype)(x)
 
 
-def tokens(config: ViTConfig, x, dtype=None):
-    """From an image or feature map to tokens that do not know their place.
-
-    Args:
-        config: a `ViTConfig`.
-        x: Keras tensor (B, height, width, channels).
-        dtype: dtype policy of all layers.
-
-    Returns:
-        Keras tensor (B, T, D).
-    """
-    x = PatchEmbed(
-        config.hidden_dim, config.patch_size, dtype=dtype, name="patch_embed"
-    )(x)
-    if not config.class_token:
-        return x
-    return ClassToken(
-        config.num_prefix_tokens, dtype=dtype, name="class_token"
-    )(x)
-
-
 def encoder_norm(config: ViTConfig, dtype=None) -> keras.layers.Layer:
     """The layer normalisation after the last block (equation 4)."""
     return keras.layers.LayerNormalization(
@@ -287,16 +272,7 @@ def block(config: ViTConfig, i: int, dtype=None) -> TransformerBlock:
 
 
 def pooled(config: ViTConfig, x, dtype=None):
-    """From encoded tokens to what the head sees.
-
-    Args:
-        config: a `ViTConfig`.
-        x: Keras tensor (B, T, D).
-        dtype: dtype policy.
-
-    Returns:
-        Keras tensor (B, D), or (B, T, D) with pooling "none".
-    """
+    """From encoded tokens to what the head sees, (B, D) if it is pooled."""
     if config.pooling == "none":
         return x
     if config.pooling == "map":
@@ -312,16 +288,7 @@ def pooled(config: ViTConfig, x, dtype=None):
 
 
 def classified(config: ViTConfig, x, dtype=None):
-    """From encoded tokens to the output of the model (equation 4).
-
-    Args:
-        config: a `ViTConfig`.
-        x: Keras tensor (B, T, D).
-        dtype: dtype policy.
-
-    Returns:
-        Keras tensor, see the output shape of `VisionTransformer`.
-    """
+    """From encoded tokens to the output of the model (equation 4)."""
     x = pooled(config, x, dtype)
     if config.norm_after_pooling:
         x = encoder_norm(config, dtype)(x)

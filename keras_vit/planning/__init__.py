@@ -1,4 +1,4 @@
-"""Planning: what a training run needs, before it is paid for."""
+"""Estimates the memory and time of a training run in advance."""
 
 from keras_vit.planning.counts import Counts, count
 from keras_vit.planning.devices_table import Machine, machine

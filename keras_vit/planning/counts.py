@@ -33,7 +33,7 @@ class Counts:
     """Of a forward pass on one image."""
 
     block_multiply_adds: int
-    """Of them, those in the blocks, which rematerialisation does twice."""
+    """Those of them in the blocks, which rematerialisation does twice."""
 
 
 def vit_config(model: str, **options) -> ViTConfig:
@@ -42,9 +42,6 @@ def vit_config(model: str, **options) -> ViTConfig:
     Args:
         model: str, such as "ViT_B16"; the hybrids are not planned.
         **options: fields of `ViTConfig`, such as image_size.
-
-    Returns:
-        A `ViTConfig`.
 
     Raises:
         ValueError: for an unknown model, with the nearest, or options that do
@@ -67,13 +64,6 @@ def count(config: ViTConfig) -> Counts:
     """Counts the parameters and multiply-adds of a Vision Transformer.
 
     As `keras_vit.analysis.multiply_adds` counts them from a built model.
-
-    Args:
-        config: a `ViTConfig` without a ResNet, pooling by the class token or
-            the mean.
-
-    Returns:
-        The `Counts`.
 
     Raises:
         ValueError: for a hybrid or attention pooling, which are not planned.
@@ -111,7 +101,7 @@ def count(config: ViTConfig) -> Counts:
 
 
 def check_planned(config: ViTConfig) -> None:
-    """Raises a ValueError for parts whose memory nobody has modelled."""
+    """Raises a ValueError for parts whose memory is not modelled."""
     if config.resnet_units is not None or config.pooling in ("map", "none"):
         raise ValueError(
             "Vision Transformers without a ResNet that classify the class "
@@ -121,7 +111,7 @@ def check_planned(config: ViTConfig) -> None:
 
 
 def _head(config):
-    """Parameters and multiply-adds behind the last normalisation."""
+    """Parameters and multiply-adds after the last normalisation."""
     sizes = [config.hidden_dim, config.representation_dim, config.num_classes]
     sizes = [size for size in sizes if size]
     pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
@@ -132,16 +122,13 @@ def _head(config):
 def bit_multiply_adds(
     units: tuple, width: int, image_size: int, classes: int
 ) -> int:
-    """Multiply-adds of a BiT ResNet, the paper's baseline.
+    """Multiply-adds of a BiT ResNet, the paper's baseline, per image.
 
     Args:
         units: of each stage, see `BiTConfig`.
         width: int, channels of the root.
         image_size: int, pixels, a multiple of 32.
         classes: int.
-
-    Returns:
-        Those of a forward pass on one image.
 
     Example:
         >>> round(bit_multiply_adds((3, 4, 6, 3), 64, 224, 1000) / 1e9, 1)

@@ -17,13 +17,13 @@ __all__ = ["DEVICES", "Device", "Machine", "machine"]
 
 
 class Device(NamedTuple):
-    """One accelerator; GB are 10^9 bytes, TFLOPS 10^12 operations a second."""
+    """One accelerator. GB: 10^9 bytes, TFLOPS: 10^12 operations per second."""
 
     memory_gb: float
     peak_tflops: float
     """Of 16-bit products."""
     bandwidth_gb: float
-    """Of its memory, in a second."""
+    """Of its memory, per second."""
     attention: str = "flash"
     """What Keras's attention runs as there on JAX, see `Settings`."""
     compiler: str = "keeping"
@@ -79,9 +79,6 @@ def machine(text: str) -> Machine:
     Args:
         text: str, a key of DEVICES and a number: "v5e-8" as Google names
             TPUs, where v2, v3, v4 and v5p count cores, or "h200x8".
-
-    Returns:
-        The `Machine`.
 
     Raises:
         ValueError: for another form, an unknown device, with the nearest, or

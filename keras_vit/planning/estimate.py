@@ -1,4 +1,6 @@
-"""How long training takes, from an assumed share of the devices' peak.
+"""How long training takes, and the layouts that fit a machine.
+
+The time comes from an assumed share of the devices' peak.
 
 Sources: "An Image Is Worth 16x16 Words" (arXiv:2010.11929): Table 2 for
 TPUv3-core-days, Table 3 for epochs, Table 6 for exaFLOPs, section 4.1 for the
@@ -46,7 +48,7 @@ JPEG_BYTES = 115_440
 
 @dataclasses.dataclass(frozen=True)
 class Duration:
-    """The time of a step and what it has to be fed with."""
+    """The time of a step and the data that it needs."""
 
     flops: int
     """Of a step on all devices together, recomputation included."""
@@ -58,33 +60,20 @@ class Duration:
     """On all devices together."""
 
     pixel_bytes: float
-    """In a second, as 8-bit pixels."""
+    """Per second, as 8-bit pixels."""
 
     jpeg_bytes: float
-    """In a second, as files of the size of ImageNet's."""
+    """Per second, as files of the size of ImageNet's."""
 
     def device_days(self, images: float, devices: int) -> float:
-        """Days of one device, for a whole run.
-
-        Args:
-            images: how many are trained on, each time counted.
-            devices: int, that run.
-
-        Returns:
-            float.
-        """
+        """Days of one device, for so many images in all epochs together."""
         return devices * images / self.images_per_second / 86_400
 
 
 def training_flops(counts: Counts, rematerialize: bool = False) -> int:
     """Floating-point operations to train on one image.
 
-    Args:
-        counts: of a model.
-        rematerialize: bool; True adds another forward pass of the blocks.
-
-    Returns:
-        int.
+    Rematerialisation adds another forward pass of the blocks.
 
     Example:
         >>> counts = count(vit_config("ViT_B16"))
@@ -105,17 +94,8 @@ def duration(
     """Estimates the time of a training step.
 
     The products at the assumed share of the peak of all devices, then the
-    optimizer at the bandwidth of a device's memory. What the devices tell
-    each other is not counted; the share has to allow for it.
-
-    Args:
-        config: a `ViTConfig`.
-        settings: a `Settings`.
-        machine: a `Machine`.
-        rematerialize: bool.
-
-    Returns:
-        The `Duration`.
+    optimizer at the bandwidth of a device's memory. Communication between
+    devices is not counted; the share has to allow for it.
 
     Example:
         >>> config, devices = vit_config("ViT_B16"), machine("v5e-8")
@@ -178,9 +158,6 @@ def paper_runs(efficiency: float = 0.4) -> list[PaperRun]:
     Args:
         efficiency: float in (0, 1], the share of the peak that is assumed.
 
-    Returns:
-        A `PaperRun` each.
-
     Raises:
         ValueError: for an efficiency out of range.
 
@@ -188,11 +165,7 @@ def paper_runs(efficiency: float = 0.4) -> list[PaperRun]:
         >>> round(paper_runs()[0].core_days)
         2004
     """
-    if not 0 < efficiency <= 1:
-        raise ValueError(
-            "efficiency is a share of the peak, above 0 and at most 1. "
-            f"Received: efficiency={efficiency}."
-        )
+    Settings(efficiency=efficiency)  # Checks it.
     return [_run(efficiency, *row) for row in TABLE_2]
 
 
@@ -242,20 +215,14 @@ class Row:
 
 
 def plan(config: ViTConfig, settings: Settings, machine: Machine) -> list[Row]:
-    """Plans a training run.
+    """Plans a training run: a row per layout, without and with remat.
 
-    Args:
-        config: a `ViTConfig`.
-        settings: a `Settings`.
-        machine: a `Machine`.
-
-    Returns:
-        A `Row` for each layout, without and with rematerialisation. One
-        device has no layouts but the first; model_parallel is left out where
-        the devices are not a multiple of settings.model_axis.
+    One device has no layout but the first; model_parallel is left out where
+    the devices are not a multiple of settings.model_axis.
 
     Raises:
-        ValueError: for what does not fit together.
+        ValueError: for a batch that the devices do not divide, or a model
+            that is not planned.
 
     Example:
         >>> rows = plan(vit_config("ViT_B16"), Settings(), machine("v5e-8"))

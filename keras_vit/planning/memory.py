@@ -1,4 +1,4 @@
-"""How a model is trained, as far as memory and time depend on it.
+"""The memory of a training step on each device.
 
 Letters: T tokens, D hidden dimension, M MLP dimension, H heads.
 """
@@ -6,7 +6,7 @@ Letters: T tokens, D hidden dimension, M MLP dimension, H heads.
 import dataclasses
 from typing import NamedTuple
 
-from keras_vit.checks import PRECISIONS, check_choice
+from keras_vit.checks import PRECISIONS, check_at_least, check_choice
 from keras_vit.models import ViTConfig
 from keras_vit.planning.counts import count, num_tokens
 
@@ -31,10 +31,10 @@ COMPILERS = ("keeping", "fusing")
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How a model is trained, as far as memory and time depend on it.
+    """The memory of a training step on each device.
 
     Args:
-        batch: int, images in a step on all devices together.
+        batch: int, images per step on all devices together.
         precision: dtype policy.
         optimizer: "adamw" or "sgd" with momentum.
         attention: "explicit" keeps the softmax weights of all heads for the
@@ -63,12 +63,7 @@ class Settings:
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_choice("attention", self.attention, ATTENTION)
         check_choice("compiler", self.compiler, COMPILERS)
-        for name in ("batch", "model_axis"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"{name} must be at least 1. Received: "
-                    f"{name}={getattr(self, name)}."
-                )
+        check_at_least(self, 1, "batch", "model_axis")
         if not 0 < self.efficiency <= 1:
             raise ValueError(
                 "efficiency is a share of the peak, above 0 and at most 1. "
@@ -95,13 +90,6 @@ def kept_by_block(config: ViTConfig, settings: Settings) -> list[Kept]:
     (`jax.ad_checkpoint.print_saved_residuals`), less the products inside
     GELU. "fusing" compilers keep what goes into each product, once, and
     compute normalisations and GELU again where they are used.
-
-    Args:
-        config: a `ViTConfig`.
-        settings: a `Settings`.
-
-    Returns:
-        A list of `Kept`.
     """
     tokens, dim = num_tokens(config), config.hidden_dim
     stream, compute = tokens * dim, PRECISIONS[settings.precision]
@@ -131,17 +119,9 @@ def kept_by_block(config: ViTConfig, settings: Settings) -> list[Kept]:
 def activation_bytes(
     config: ViTConfig, settings: Settings, rematerialize: bool, shares: int
 ) -> float:
-    """Bytes that one image needs on a device.
+    """Bytes per image on a device: what is kept, and what a block works on.
 
-    Args:
-        config: a `ViTConfig`.
-        settings: a `Settings`.
-        rematerialize: bool, whether only the inputs of blocks are kept.
-        shares: int, into which devices divide what attention and MLPs
-            compute.
-
-    Returns:
-        What is kept, with what the block at hand works on.
+    Devices divide what attention and MLPs compute into so many shares.
     """
     tokens, dim = num_tokens(config), config.hidden_dim
     compute = PRECISIONS[settings.precision]
@@ -195,7 +175,7 @@ class Memory:
         """The peak.
 
         The gradients are made while the activations they come from are
-        given up, so the larger of the two counts.
+        freed, so the larger of the two counts.
         """
         return (
             self.weights
@@ -218,14 +198,11 @@ def memory(
 
     Args:
         config: a `ViTConfig`.
-        settings: a `Settings`.
+        settings: how it is trained.
         layout: "data_parallel", "fsdp" or "model_parallel".
-        devices: int, that train together.
-        parts: int, that the batch is cut into, one after the other.
-        rematerialize: bool, see `ViTConfig`.
-
-    Returns:
-        The `Memory`.
+        devices: int, how many train together.
+        parts: int, how many parts the batch is cut into, one after the other.
+        rematerialize: bool, whether only the inputs of blocks are kept.
 
     Raises:
         ValueError: for what is not planned, or devices or parts that do not

@@ -27,7 +27,7 @@ class LocalMLP(MLP):
     As in "LocalViT: Bringing Locality to Vision Transformers"
     (arXiv:2104.05707): the hidden vectors of the patches are an image of M
     channels, of which each is convolved on its own with a kernel of 3x3. The
-    class token passes around the convolution: it sees the dense layers alone.
+    class token skips the convolution: it sees the dense layers alone.
 
     Args:
         mlp_dim: int, size M of the hidden layer.

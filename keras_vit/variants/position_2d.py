@@ -15,7 +15,7 @@ __all__ = ["AddPositionEmbedding2D"]
 
 @keras.saving.register_keras_serializable("keras_vit")
 class AddPositionEmbedding2D(ConfiguredLayer):
-    """Adds to each patch what tells its column and its row.
+    """Adds an embedding of its column and of its row to each patch.
 
     The 2-dimensional positional embedding of appendix D.4 (Table 8) of "An
     Image Is Worth 16x16 Words" (arXiv:2010.11929): two learned tables of

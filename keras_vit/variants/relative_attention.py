@@ -1,4 +1,4 @@
-"""Self-attention that knows how far apart two tokens are.
+"""Self-attention with relative positions.
 
 Axes: B batch, N query tokens, M key tokens (N = M = T), H heads, d head
 dimension, D = H * d hidden dimension, O = 2 * T - 1 offsets.
@@ -26,10 +26,10 @@ class RelativePositionEmbedding(ConfiguredLayer):
     Appendix D.4 of "An Image Is Worth 16x16 Words" (arXiv:2010.11929): an
     embedding for each offset p_q - p_k between the positions of a query and a
     key in the sequence, the class token at position 0 and the patches row by
-    row behind it. The paper does not say whether heads share them; here each
+    row after it. The paper does not say whether heads share them; here each
     head has its own d of the D numbers.
 
-    A layer of its own, so that several blocks can share a table.
+    It is a separate layer so that several blocks can share a table.
 
     Args:
         grid: (rows, columns) of the patches.
@@ -152,18 +152,12 @@ class RelativeSelfAttention(SelfAttention):
 
 
 def by_key(x):
-    """From a number for each offset to one for each key.
+    """From a number per offset, (B, H, N, O), to one per key, (B, H, N, M).
 
-    Row n of the result is the part of row n that begins at T - 1 - n. As in
-    "Music Transformer" (arXiv:1809.04281), section 3.4.1, no index is
-    gathered: with a column more, each row of the flat array starts one place
-    earlier than the row before.
-
-    Args:
-        x: tensor of shape (B, H, N, O), the offset T - 1 first.
-
-    Returns:
-        Tensor of shape (B, H, N, M): entry (n, m) is that of offset n - m.
+    Entry (n, m) is that of offset n - m: row n of the result is the part of
+    row n that begins at T - 1 - n. As in "Music Transformer"
+    (arXiv:1809.04281), section 3.4.1, no index is gathered: with a column
+    more, each row of the flat array starts one place earlier than the last.
 
     Example:
 

@@ -59,9 +59,6 @@ def scaled_config(name: str, **options) -> ViTConfig:
         name: str, a key of `FIGURE_8`, such as "depth_16".
         **options: other fields of `ViTConfig`, such as num_classes.
 
-    Returns:
-        A `ViTConfig`.
-
     Raises:
         ValueError: for an unknown name, with the nearest.
 

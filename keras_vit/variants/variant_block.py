@@ -112,7 +112,7 @@ class AxialBlock(ConfiguredLayer):
     """Attention within rows and an MLP, then within columns and an MLP.
 
     The axial transformer block of appendix D.6 of "An Image Is Worth 16x16
-    Words" (arXiv:2010.11929), in the place of one block of the plain model.
+    Words" (arXiv:2010.11929), in place of one block of the plain model.
 
     Args:
         num_heads: int, attention heads; it divides D.

@@ -1,4 +1,4 @@
-"""What a variant does otherwise than the plain Vision Transformer.
+"""Vision Transformers with other positions, attention or MLPs.
 
 Axes: B batch, T tokens, D hidden dimension.
 """
@@ -10,12 +10,7 @@ import keras
 from keras_vit.checks import check_choice
 from keras_vit.layers import AddPositionEmbedding
 from keras_vit.models import ViTConfig, vit
-from keras_vit.models.configured_model import (
-    ConfiguredModel,
-    block_fields,
-    preprocessing,
-)
-from keras_vit.models.resnet import hybrid_stem
+from keras_vit.models.configured_model import ConfiguredModel, block_fields
 from keras_vit.variants.position_2d import AddPositionEmbedding2D
 from keras_vit.variants.relative_attention import RelativePositionEmbedding
 from keras_vit.variants.variant_block import AxialBlock, VariantBlock
@@ -62,7 +57,7 @@ class VariantConfig:
     mlp: str = "dense"
     """"dense", or "local": a depth-wise convolution of 3x3 patches between
     the dense layers (LocalViT, arXiv:2104.05707), which the class token
-    passes around."""
+    skips."""
 
     def __post_init__(self):
         for name, choices in CHOICES.items():
@@ -82,7 +77,7 @@ class VariantConfig:
 class VariantTransformerConfig(ViTConfig):
     """Everything that defines a variant: a `ViTConfig` with one field more.
 
-    Whatever reads a `ViTConfig` reads this one as well.
+    It can be used wherever a `ViTConfig` can.
 
     Args:
         variant: a `VariantConfig`, or a dictionary of its fields.
@@ -191,66 +186,31 @@ class VariantTransformer(ConfiguredModel):
 
     @staticmethod
     def outputs_of(config, images, dtype=None):
-        x = preprocessing(config, images, dtype)
-        x = hybrid_stem(config, x, dtype)
+        x = vit.tokens(config, images, dtype)  # (B, T, D)
         x = encoder(config, x, dtype)  # (B, T, D)
         return vit.classified(config, x, dtype)
 
 
 def encoder(config: VariantTransformerConfig, x, dtype=None):
-    """From an image or feature map to encoded tokens.
-
-    Args:
-        config: a `VariantTransformerConfig`.
-        x: Keras tensor (B, height, width, channels).
-        dtype: dtype policy of all layers.
-
-    Returns:
-        Keras tensor (B, T, D), layer-normalised unless that comes after
-        pooling.
-    """
-    x = vit.tokens(config, x, dtype)
-    positions = position_layers(config, dtype)
-    x = blocks(config, positions, x, dtype)
+    """As `vit.encoder`, with position embeddings before or in each block."""
+    relative = config.variant.position == "relative"
+    dropout = keras.layers.Dropout(
+        config.dropout_rate, dtype=dtype, name="dropout"
+    )
+    for i, position in enumerate(position_layers(config, dtype)):
+        x = position(x) if position and not relative else x
+        x = dropout(x) if i == 0 else x
+        offsets = [position(x)] if relative else []
+        x = block(config, i, dtype)(x, *offsets)
     if config.norm_after_pooling:
         return x
     return vit.encoder_norm(config, dtype)(x)
 
 
-def blocks(config, positions, x, dtype=None):
-    """The blocks, each with the position embedding before or in it.
-
-    Args:
-        config: a `VariantTransformerConfig`.
-        positions: what `position_layers` returns.
-        x: Keras tensor (B, T, D).
-        dtype: dtype policy of all layers.
-
-    Returns:
-        Keras tensor (B, T, D).
-    """
-    relative = config.variant.position == "relative"
-    dropout = keras.layers.Dropout(
-        config.dropout_rate, dtype=dtype, name="dropout"
-    )
-    for i, position in enumerate(positions):
-        x = position(x) if position and not relative else x
-        x = dropout(x) if i == 0 else x
-        offsets = [position(x)] if relative else []
-        x = block(config, i, dtype)(x, *offsets)
-    return x
-
-
 def position_layers(config: VariantTransformerConfig, dtype=None) -> list:
-    """The layer with the position embedding of each block.
+    """The position embedding of each block, a layer or None.
 
-    Args:
-        config: a `VariantTransformerConfig`.
-        dtype: dtype policy of the layers.
-
-    Returns:
-        A layer or None for each block; where blocks share their embedding,
-        the same layer.
+    Where blocks share their embedding, it is the same layer.
     """
     place, num_layers = config.variant.position_at, config.num_layers
     if place is None:

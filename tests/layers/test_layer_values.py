@@ -205,8 +205,12 @@ def test_layer_scale_multiplies_each_branch(rematerialize):
         )
     randomise(block)
     expected, _ = numpy_forward.block(flax(block), tokens.astype("float64"))
-    found = ops.convert_to_numpy(block(tokens, training=True))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    x = ops.convert_to_tensor(tokens)
+    after_norm = block.after_norm(x, block.attention_norm(x))
+    for found in (block(tokens, training=True), after_norm):
+        np.testing.assert_allclose(
+            ops.convert_to_numpy(found), expected, rtol=1e-5, atol=1e-5
+        )
 
 
 def flax(block):
