@@ -36,15 +36,13 @@ def hybrid_stem(config, x, dtype=None):
     4.1 of arXiv:2010.11929), TensorFlow's "same" padding throughout.
 
     Args:
-        config: a `ViTConfig`; without resnet_units nothing is added.
+        config: a `ViTConfig` with resnet_units.
         x: Keras tensor (B, height, width, channels).
         dtype: dtype policy of all layers.
 
     Returns:
         Keras tensor (B, h, w, C), the feature map.
     """
-    if config.resnet_units is None:
-        return x
     build = Builder(
         config.resnet_standardization,
         config.resnet_standardization_epsilon,

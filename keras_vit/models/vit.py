@@ -216,7 +216,8 @@ class VisionTransformer(ConfiguredModel):
     @staticmethod
     def outputs_of(config, images, dtype=None):
         x = preprocessing(config, images, dtype)
-        x = hybrid_stem(config, x, dtype)
+        if config.resnet_units is not None:
+            x = hybrid_stem(config, x, dtype)
         x = encoder(config, x, dtype)  # (B, T, D)
         return classified(config, x, dtype)
 

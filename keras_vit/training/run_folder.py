@@ -18,7 +18,11 @@ import zipfile
 import keras
 
 import keras_vit.models  # noqa: F401
-from keras_vit.checkpoints.keras_files import CLASS_NAMES
+from keras_vit.checkpoints.keras_files import (
+    CLASS_NAMES,
+    class_names_of,
+    located,
+)
 from keras_vit.files import PARTIAL, replacing
 from keras_vit.training.distribution.processes import gathered, is_first
 from keras_vit.workarounds import without_optimizer
@@ -272,45 +276,3 @@ def write_examples(folder: pathlib.Path, images, labels, class_names) -> None:
         with replacing(examples / f"{name}_{seen[label]}.png") as path:
             Image.fromarray(image[..., 0] if grey else image).save(path)
         seen[label] += 1
-
-
-MODEL = "model.keras"
-
-
-def located(source: str) -> str:
-    """The path of the model in a run folder; any other source as it is.
-
-    Args:
-        source: path or name of weights, or path of a run folder.
-
-    Returns:
-        A source of weights.
-
-    Example:
-        >>> located("runs/quickstart")
-        'runs/quickstart/model.keras'
-    """
-    inside = pathlib.Path(source, MODEL)
-    return str(inside) if inside.is_file() else source
-
-
-def class_names_of(source: str) -> tuple[str, ...] | None:
-    """The class names in a `.keras` file that a run wrote.
-
-    Args:
-        source: path of the file, or of the run folder.
-
-    Returns:
-        The names; None of a file that has none.
-
-    Example:
-        >>> class_names_of("runs/quickstart")[:3]
-        ('0', '1', '2')
-    """
-    path = located(source)
-    if not zipfile.is_zipfile(path):
-        return None
-    with zipfile.ZipFile(path) as archive:
-        if CLASS_NAMES not in archive.namelist():
-            return None
-        return tuple(json.loads(archive.read(CLASS_NAMES)))

@@ -192,7 +192,8 @@ class VariantTransformer(ConfiguredModel):
     @staticmethod
     def outputs_of(config, images, dtype=None):
         x = preprocessing(config, images, dtype)
-        x = hybrid_stem(config, x, dtype)
+        if config.resnet_units is not None:
+            x = hybrid_stem(config, x, dtype)
         x = encoder(config, x, dtype)  # (B, T, D)
         return vit.classified(config, x, dtype)
 
