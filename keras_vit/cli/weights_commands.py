@@ -244,7 +244,7 @@ def _verdict(entry, file, digest):
     same = [x.key for x in catalog.entries() if x.sha256 == digest]
     if same:
         return f"{same[0]} as published"
-    return "nobody published one to compare it with"
+    return "no hash is published to compare it with"
 
 
 def _convert(arguments):
