@@ -25,6 +25,7 @@ import yaml
 
 from keras_vit import data, evaluation, preprocessing
 from keras_vit.analysis.report import explain_run, write_report
+from keras_vit.checkpoints.keras_files import class_names_of
 from keras_vit.data import DataConfig, PreprocessingConfig
 from keras_vit.evaluation.config import Evaluation
 from keras_vit.prediction.classifier import load_model, weights_path
@@ -33,7 +34,6 @@ from keras_vit.runs.smoke import tiny_model
 from keras_vit.training import run_folder
 from keras_vit.training.distribution import environment, versions
 from keras_vit.training.distribution.layouts import on_devices
-from keras_vit.training.run_folder import class_names_of
 
 LABELLED = (1000, 21843)  # Numbers of classes that the package has names for.
 SMOKE_IMAGES = 200

@@ -33,7 +33,9 @@ def home(tmp_path, monkeypatch) -> Path:
 )
 def test_verify_says_that_all_is_well(capsys, name, options):
     out = run(capsys, "verify", REFERENCE / name, *options)
-    assert len(re.findall(r"SHA-256 [0-9a-f]{64}: nobody published", out)) == 1
+    assert (
+        len(re.findall(r"SHA-256 [0-9a-f]{64}: no hash is published", out)) == 1
+    )
     assert "is there, fits and is finite" in out
 
 

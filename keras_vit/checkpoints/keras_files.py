@@ -38,10 +38,17 @@ from keras_vit.checkpoints.formats.recognition import (
 from keras_vit.checkpoints.formats.transforms import Facts
 from keras_vit.checkpoints.matching import FAMILIES, LoadReport
 
-__all__ = ["CLASS_NAMES", "load_weights_h5", "open_keras"]
+__all__ = [
+    "CLASS_NAMES",
+    "class_names_of",
+    "load_weights_h5",
+    "located",
+    "open_keras",
+]
 
 CONFIG, METADATA = "config.json", "metadata.json"
 CLASS_NAMES = "class_names.json"  # What a run of keras_vit adds.
+RUN_MODEL = "model.keras"  # in the folder of a run
 WEIGHTS = "model.weights.h5"
 # What is unpacked may be this many times the file, and this much more: its
 # weights barely compress and Keras stores them as they are.
@@ -171,6 +178,23 @@ class _Archive:
 
         with zipfile.ZipFile(self.path) as archive:
             return h5py.File(io.BytesIO(archive.read(WEIGHTS)), "r")
+
+
+def located(source: str) -> str:
+    """The path of the model in a run folder; any other source as it is."""
+    inside = Path(source, RUN_MODEL)
+    return str(inside) if inside.is_file() else source
+
+
+def class_names_of(source: str) -> tuple[str, ...] | None:
+    """The class names in a run folder or its `.keras` file, None elsewhere."""
+    path = located(source)
+    if not zipfile.is_zipfile(path):
+        return None
+    with zipfile.ZipFile(path) as archive:
+        if CLASS_NAMES not in archive.namelist():
+            return None
+        return tuple(json.loads(archive.read(CLASS_NAMES)))
 
 
 def _paths_of(file, shapes: dict) -> dict:

@@ -24,7 +24,11 @@ from keras_vit.checkpoints.containers.tensors import (
 )
 from keras_vit.checkpoints.formats.configure import configure
 from keras_vit.checkpoints.formats.recognition import Source, recognise
-from keras_vit.checkpoints.keras_files import load_weights_h5, open_keras
+from keras_vit.checkpoints.keras_files import (
+    load_weights_h5,
+    located,
+    open_keras,
+)
 from keras_vit.checkpoints.matching import Plan, build, plan_of, target_of
 from keras_vit.workarounds import set_initializer, taken_over
 
@@ -63,8 +67,8 @@ def load_checkpoint(
     family, so that its own numbers come out.
 
     Args:
-        source: path of a file or folder, `file.npz:part` for one of several
-            models in a file, a name or address that
+        source: path of a file or folder, also of a run, `file.npz:part` for
+            one of several models in a file, a name or address that
             `keras_vit.checkpoints.public.fetch` knows, or what `open_source`
             returned.
         classes: int, another number of classes gives a classification layer
@@ -356,7 +360,7 @@ def _located(source) -> tuple[str, str]:
         )
     path, part = split_subtree(source)
     if Path(path).exists():
-        return path, part
+        return located(path), part
     from keras_vit.checkpoints.public import fetch
 
     return split_subtree(fetch.resolve(source))

@@ -13,6 +13,7 @@ from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.checkpoints.public.download import file_digest
 from keras_vit.cli.terminal import print_table
 from keras_vit.models.sizes import BIT, MIXER, VIT
+from keras_vit.tables import markdown_table
 
 __all__ = ["as_markdown", "weights"]
 
@@ -91,19 +92,9 @@ def as_markdown(entries) -> str:
     lines = []
     by_model = itertools.groupby(entries, key=lambda entry: entry.model)
     for model, group in by_model:
-        lines += [
-            f"### {model}",
-            "",
-            _row(COLUMNS),
-            _row("-" * 3 for _ in COLUMNS),
-        ]
-        lines += [_row(_cells(entry, f"`{entry.name}`")) for entry in group]
-        lines.append("")
+        rows = [_cells(entry, f"`{entry.name}`") for entry in group]
+        lines += [f"### {model}", "", *markdown_table(COLUMNS, rows), ""]
     return "\n".join(lines)
-
-
-def _row(cells):
-    return f"| {' | '.join(cells)} |"
 
 
 def _cells(entry, name):
@@ -253,7 +244,7 @@ def _verdict(entry, file, digest):
     same = [x.key for x in catalog.entries() if x.sha256 == digest]
     if same:
         return f"{same[0]} as published"
-    return "nobody published one to compare it with"
+    return "no hash is published to compare it with"
 
 
 def _convert(arguments):

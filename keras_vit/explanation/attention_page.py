@@ -131,7 +131,7 @@ def check_folder(folder: str | os.PathLike) -> pathlib.Path:
             if part.is_dir():
                 return path
             raise ValueError(
-                f"{str(folder)!r} is to be a folder. {str(part)!r} is a file. "
+                f"{str(folder)!r} must be a folder. {str(part)!r} is a file. "
                 "Give another path."
             )
     return path

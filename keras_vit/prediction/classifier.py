@@ -19,6 +19,7 @@ import numpy as np
 
 from keras_vit import applications
 from keras_vit.checkpoints.formats.configure import configure
+from keras_vit.checkpoints.keras_files import class_names_of
 from keras_vit.checkpoints.loading import load_checkpoint, open_source
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import resolve
@@ -32,7 +33,6 @@ from keras_vit.prediction.images import (
 )
 from keras_vit.preprocessing import LABEL_FILES, rescale
 from keras_vit.preprocessing import class_names as public_class_names
-from keras_vit.training.run_folder import class_names_of, located
 from keras_vit.variants import VariantTransformer
 
 if TYPE_CHECKING:
@@ -89,9 +89,6 @@ class Classifier:
 
         Args:
             image: a path, a Pillow image or an array (H, W[, C]).
-
-        Returns:
-            Array of the model's image size and channels, in [0, 255].
 
         Raises:
             ValueError: when it cannot be read.
@@ -219,10 +216,6 @@ def predictions(
     Raises:
         ValueError: when `top` or `batch_size` is no positive int, an image is
             of no known type, or the model returns NaN.
-
-    Example:
-        >>> for found in predictions(classifier, images_of("photos")):
-        ...     print(found.image, found.error or found.classes[0])
     """
     for name, value in (("top", top), ("batch_size", batch_size)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -384,8 +377,18 @@ def load_network(
 ) -> keras.Model:
     """Loads a model from images in [0, 255], with classes or without.
 
-    As `load_classifier`; the name of an application alone, such as "ViT_B16",
-    gives random weights.
+    Args:
+        source: see `load_classifier`; or the name of an application alone,
+            such as "ViT_B16", for random weights.
+        image_size: see `load_classifier`.
+        precision: "float32", "mixed_bfloat16" or "mixed_float16".
+
+    Returns:
+        A Keras model from images in [0, 255].
+
+    Raises:
+        ValueError: when there are no such weights.
+        OSError: when they cannot be fetched.
     """
     if source not in applications.__all__ or os.path.exists(source):
         entry, opened = _opened(source, image_size)
@@ -410,17 +413,16 @@ def _opened(source, image_size):
             entry = catalog.find(None, source)
     if entry is not None and entry.image_size is None and image_size is None:
         raise ValueError(ANY_SIZE.format(entry.key))
-    return entry, open_source(located(source))
+    return entry, open_source(source)
 
 
 def _run_config(path):
     """config.yaml beside a model, {} where there is none."""
-    config = pathlib.Path(path).parent / "config.yaml"
-    if not config.is_file():
-        return {}
     import yaml
 
-    return yaml.safe_load(config.read_text(encoding="utf-8")) or {}
+    config = pathlib.Path(path).parent / "config.yaml"
+    text = config.read_text(encoding="utf-8") if config.is_file() else ""
+    return yaml.safe_load(text) or {}
 
 
 def _preprocessing(entry, run, image_size):
@@ -475,7 +477,7 @@ def load_model(source: "ModelSource", *, with_head: bool = True) -> keras.Model:
 
 def weights_path(source: "ModelSource") -> str:
     """The file or folder of weights, downloaded if need be."""
-    return resolve(located(str(source.weights)), source.name)
+    return resolve(str(source.weights), source.name)
 
 
 def _load(opened, name, image_size, precision="float32"):

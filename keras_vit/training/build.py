@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 from keras_vit import applications, checkpoints, data
+from keras_vit.checkpoints.keras_files import class_names_of, located
 from keras_vit.checkpoints.matching import FAMILIES
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.training.model_config import (
@@ -19,7 +20,6 @@ from keras_vit.training.model_config import (
     family_of,
     options_of,
 )
-from keras_vit.training.run_folder import class_names_of, located
 from keras_vit.variants import VariantConfig
 from keras_vit.workarounds import backend_is
 

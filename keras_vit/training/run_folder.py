@@ -27,10 +27,8 @@ __all__ = [
     "MODEL",
     "RESULT",
     "check",
-    "class_names_of",
     "clear",
     "load_model",
-    "located",
     "prepare",
     "save_model",
     "write_examples",
@@ -190,33 +188,6 @@ def load_model(path: str | os.PathLike) -> tuple[keras.Model, tuple[str, ...]]:
             "keras_vit.training.run_folder.save_model."
         ) from None
     return keras.saving.load_model(path, compile=False), class_names
-
-
-def located(source: str) -> str:
-    """The path of the model in a run folder; any other source as it is.
-
-    Example:
-        >>> located("runs/quickstart")
-        'runs/quickstart/model.keras'
-    """
-    inside = pathlib.Path(source, MODEL)
-    return str(inside) if inside.is_file() else source
-
-
-def class_names_of(source: str) -> tuple[str, ...] | None:
-    """The class names in a `.keras` file or a run folder; None without.
-
-    Example:
-        >>> class_names_of("runs/quickstart")[:3]
-        ('0', '1', '2')
-    """
-    path = located(source)
-    if not zipfile.is_zipfile(path):
-        return None
-    with zipfile.ZipFile(path) as archive:
-        if CLASS_NAMES not in archive.namelist():
-            return None
-        return tuple(json.loads(archive.read(CLASS_NAMES)))
 
 
 def write_examples(folder: pathlib.Path, images, labels, class_names) -> None:

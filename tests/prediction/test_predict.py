@@ -250,6 +250,13 @@ def counts(monkeypatch, make_vit):
     return counted
 
 
+def test_a_run_folder_is_a_source_of_weights(run_folder):
+    model, _ = load_model(run_folder / "model.keras")
+    loaded = keras_vit.load_checkpoint(run_folder)
+    for one, two in zip(model.weights, loaded.weights, strict=True):
+        np.testing.assert_array_equal(one, two, err_msg=one.path)
+
+
 def test_run_is_opened_once_and_one_model_is_built(run_folder, image, counts):
     keras_vit.predict(run_folder, image)
     assert counts == {"opened": 1, "models": 1}
