@@ -36,7 +36,7 @@ from keras_vit.checkpoints.formats.recognition import (
     listed,
 )
 from keras_vit.checkpoints.formats.transforms import Facts
-from keras_vit.checkpoints.matching import FAMILIES, LoadReport
+from keras_vit.checkpoints.matching import REGISTERED_NAMES, LoadReport
 
 __all__ = [
     "CLASS_NAMES",
@@ -237,7 +237,7 @@ def _weight_names(layer, shapes) -> tuple:
 def _checked_record(path, content) -> tuple:
     """(family, record) of a `config.json`, if it is of one of our models."""
     name = content.get("registered_name") if type(content) is dict else None
-    families = {value: key for key, value in FAMILIES.items()}
+    families = {value: key for key, value in REGISTERED_NAMES.items()}
     if not isinstance(name, str) or name not in families:
         refuse(
             path,

@@ -419,13 +419,8 @@ def kind_of(path) -> str:
     for magic, (what, cure) in REFUSED.items():
         if start.lstrip().startswith(magic):
             refuse(path, f"is {what}", cure)
-    refuse(
-        path,
-        f"begins with {start[:8]!r}, which no file of weights does"
-        if start
-        else "is empty",
-        DOWNLOAD,
-    )
+    what = f"begins with {start[:8]!r}, which no file of weights does"
+    refuse(path, what if start else "is empty", DOWNLOAD)
 
 
 def _kind_of_zip(path):

@@ -15,7 +15,7 @@ from keras_vit.checkpoints.formats.recognition import Configured, Source, listed
 from keras_vit.checkpoints.formats.transforms import Facts
 
 __all__ = [
-    "FAMILIES",
+    "REGISTERED_NAMES",
     "LoadReport",
     "Plan",
     "Target",
@@ -64,7 +64,7 @@ class LoadReport:
 
 
 # The registered names of the models, so that they need not be imported here.
-FAMILIES = {
+REGISTERED_NAMES = {
     "vit": "keras_vit>VisionTransformer",
     "mixer": "keras_vit>Mixer",
     "bit": "keras_vit>BiT",
@@ -157,7 +157,7 @@ def build(family: str, fields: dict, **kwargs) -> keras.Model:
         ValueError: for fields that the config does not have, or that do not
             fit together.
     """
-    model_class = keras.saving.get_registered_object(FAMILIES[family])
+    model_class = keras.saving.get_registered_object(REGISTERED_NAMES[family])
     known = [x.name for x in dataclasses.fields(model_class.config_class)]
     strangers = sorted(set(fields) - set(known))
     if strangers:

@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_vit import applications, checkpoints, data
 from keras_vit.checkpoints.keras_files import class_names_of, located
-from keras_vit.checkpoints.matching import FAMILIES
+from keras_vit.checkpoints.matching import REGISTERED_NAMES
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.training.model_config import (
     TRANSFORMERS,
@@ -149,7 +149,7 @@ def _family_of_weights(model, info):
             "scratch."
         )
     if model.name is None:
-        return keras.saving.get_registered_object(FAMILIES[info.family])
+        return keras.saving.get_registered_object(REGISTERED_NAMES[info.family])
     return family_of(model.name, held)
 
 

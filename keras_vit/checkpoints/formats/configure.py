@@ -30,7 +30,7 @@ def configure(
         ValueError: when weights are missing or of the wrong rank, or the
             file leaves open what only an argument can tell.
     """
-    configured = FAMILIES[source.format.family](source, num_heads, image_size)
+    configured = CONFIGURE[source.format.family](source, num_heads, image_size)
     fields = configured.fields
     for name, value in source.file.config.items():
         if name in fields and fields[name] != value:
@@ -110,7 +110,7 @@ def _configure_bit(source, num_heads, image_size) -> Configured:
     return Configured(fields, facts)
 
 
-FAMILIES = {
+CONFIGURE = {
     "vit": _configure_vit,
     "mixer": _configure_mixer,
     "bit": _configure_bit,
