@@ -1,6 +1,6 @@
 """Vision Transformers for Keras 3.
 
-`keras_vit.ViT_B16(...)` and its kin build the models of the papers, with the
+`keras_vit.ViT_B16(...)` and the like build the models of the papers, with the
 signature of `keras.applications`; `keras_vit.layers` and `keras_vit.models`
 have their parts, `keras_vit.variants` what the paper compares them with.
 """
@@ -44,7 +44,7 @@ __all__ = [
     "variants",
 ]
 __all__ += applications.__all__
-# The models by name: ViT_B16, Mixer_B16, BiT_R50x1 and their kin.
+# The models by name: ViT_B16, Mixer_B16, BiT_R50x1 and the others.
 globals().update(applications.APPLICATIONS)
 
 

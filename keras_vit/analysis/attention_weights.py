@@ -45,7 +45,7 @@ def attention_maps(
     keep their fused attention, the weights are computed beside it.
 
     Args:
-        model: a `VisionTransformer`.
+        model: a `VisionTransformer`, hybrids included.
         images: array (B, height, width, channels), as the model takes them.
         batch_size: int, images at a time.
 
@@ -84,7 +84,7 @@ def attention_grids(model: VisionTransformer, maps: Any) -> np.ndarray:
     of their rows.
 
     Args:
-        model: a `VisionTransformer`.
+        model: a `VisionTransformer`, hybrids included.
         maps: array (L, B, H, T, T) from `attention_maps`.
 
     Returns:
@@ -118,7 +118,7 @@ def to_pixels(
     pad it.
 
     Args:
-        model: a `VisionTransformer`.
+        model: a `VisionTransformer`, hybrids included.
         maps: array of shape (..., R, C).
         resample: "lanczos" as in the paper's figures, "bilinear", or "nearest"
             for visible patches.
@@ -167,7 +167,7 @@ def walk(
     function stays with the model for further calls.
 
     Args:
-        model: a `VisionTransformer`.
+        model: a `VisionTransformer`, hybrids included.
         images: array (B, height, width, channels), as the model takes them.
         analysis: a hashable object with `step(carry, weights)`, from what is
             kept so far (None before the first block) and a float32 tensor

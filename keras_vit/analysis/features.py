@@ -35,7 +35,7 @@ def embeddings(
     where the head reads the patches instead, their mean.
 
     Args:
-        model: a `VisionTransformer`.
+        model: a `VisionTransformer`, hybrids included.
         images: array (B, height, width, channels), as the model takes them.
         block: int, counted from 0; negative numbers from the end.
         batch_size: int, images at a time.
@@ -128,7 +128,7 @@ def evolution(
     are alike to the model.
 
     Args:
-        model: a `VisionTransformer`.
+        model: a `VisionTransformer`, hybrids included.
         images: array (B, height, width, channels), as the model takes them.
         num_components: int, K, at most D and less than the patches.
         batch_size: int, images at a time.

@@ -41,7 +41,7 @@ def patch_filters(
     embedding sees no pixels.
 
     Args:
-        model: a `VisionTransformer`.
+        model: a `VisionTransformer`, hybrids included.
         num_components: int, K, at most D and at most h * w * C.
 
     Returns:
@@ -87,7 +87,7 @@ def position_similarity(model: VisionTransformer) -> np.ndarray:
     are left out.
 
     Args:
-        model: a `VisionTransformer`.
+        model: a `VisionTransformer`, hybrids included.
 
     Returns:
         float32 array of shape (R, C, R, C) with values in [-1, 1]: [i, j] is
@@ -123,7 +123,7 @@ def attention_distance(
     a receptive field in a convolutional network. The paper uses 128 images.
 
     Args:
-        model: a `VisionTransformer`.
+        model: a `VisionTransformer`, hybrids included.
         images: array (B, height, width, channels), as the model takes them.
         batch_size: int, images at a time; the weights of one block are in
             memory.

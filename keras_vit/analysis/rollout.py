@@ -54,7 +54,7 @@ def attention_rollout(
     block are in memory at a time.
 
     Args:
-        model: a `VisionTransformer`.
+        model: a `VisionTransformer`, hybrids included.
         images: array (B, height, width, channels), as the model takes them.
         head_fusion: "mean" as in the paper, "max" or "min" of the heads.
         discard_ratio: float in [0, 1), share of the smallest fused weights
@@ -112,7 +112,7 @@ def attention_overview(
     (T, T) weights: of H/14 at 224 pixels 0.5 MB per image instead of 135.
 
     Args:
-        model: a `VisionTransformer`.
+        model: a `VisionTransformer`, hybrids included.
         images: array (B, height, width, channels), as the model takes them.
         head_fusion: see `attention_rollout`.
         discard_ratio: see `attention_rollout`.

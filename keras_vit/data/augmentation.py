@@ -134,7 +134,7 @@ def rows_needed(
     whole batch; what becomes of the others means nothing.
 
     Args:
-        config: an `AugmentationConfig`.
+        config: an `AugmentationConfig`, the options in force.
         rows: numbers of images in the batch.
         batch_size: int, B.
 

@@ -63,8 +63,8 @@ class FractalConfig:
     """Which fractals.
 
     Args:
-        num_classes: int.
-        images_per_class: int.
+        num_classes: int, how many systems of maps to draw.
+        images_per_class: int, renderings of each system.
         image_size: int, pixels per side, H.
         seed: int in [0, 2**63); other seeds have other classes.
 
@@ -148,7 +148,7 @@ def fractals(
     224x224; N images take N * H * H bytes of memory.
 
     Args:
-        config: a `FractalConfig`.
+        config: a `FractalConfig`: how many, how large, and the seed.
         cache_dir: folder to keep the images in; None keeps none. The file is
             mapped, so that only what is used of it takes memory.
 

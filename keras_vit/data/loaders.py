@@ -34,7 +34,7 @@ class FitStream:
             None.
 
     Attributes:
-        steps_per_epoch: int.
+        steps_per_epoch: int, batches in an epoch.
 
     Raises:
         ValueError: when the data has no length and none is given.

@@ -161,7 +161,7 @@ def broken_images(examples, check: str) -> np.ndarray:
     that are cut off, and reads 16 bytes of each.
 
     Args:
-        examples: an `Examples`.
+        examples: the `Examples` whose files are checked.
         check: "ends", "all" to decode every image, "none".
 
     Returns:

@@ -104,7 +104,7 @@ class VtabTask:
         test: the split that the result is computed on.
         sizes: the data set's splits to the number of their images, of which
             those above are parts.
-        num_classes: int.
+        num_classes: int, of the task, after `label`.
         label: rule that makes the label of an example.
         features: what the rule reads, as for `tfds.decode.PartialDecoding`.
         brightness: factor of the pixels, for images of 0 and 1.

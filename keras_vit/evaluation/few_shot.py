@@ -215,7 +215,7 @@ def choose_shots(
         num_classes: int, K.
         shots: images of each class to choose; a class that has fewer gives
             all it has.
-        seed: int.
+        seed: int; another one chooses other images.
 
     Returns:
         For each number of shots the numbers of the images, an int array,

@@ -27,7 +27,7 @@ class StandardizedConv2D(keras.layers.Conv2D):
         kernel_size: int or (height, width).
         standardization: where epsilon is added: to the "deviation" (the
             hybrids of the ViT paper, 1e-5) or to the "variance" (BiT, 1e-10).
-        epsilon: float.
+        epsilon: float, added as `standardization` says.
         **kwargs: `strides`, `padding`, `name`, `dtype` of
             `keras.layers.Conv2D`.
 

@@ -30,7 +30,7 @@ class ConfiguredModel(keras.Model):
         name: str, name of the model.
         dtype: dtype policy of all layers, by name or as a Keras policy;
             Keras's global policy by default.
-        trainable: bool.
+        trainable: bool, whether training changes the weights.
 
     Attributes:
         config: the config that was given.

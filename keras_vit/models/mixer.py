@@ -91,10 +91,10 @@ class Mixer(ConfiguredModel):
     "MLP-Mixer: An all-MLP Architecture for Vision" (arXiv:2105.01601).
 
     Args:
-        config: a `MixerConfig`.
+        config: a `MixerConfig`, which defines the whole model.
         name: str, name of the model.
         dtype: dtype policy of all layers, for example "mixed_bfloat16".
-        trainable: bool.
+        trainable: bool, whether training changes the weights.
 
     Input shape:
         (B, height, width, channels), scaled to [-1, 1], or to [0, 255] with

@@ -162,7 +162,7 @@ class BiTConfig:
         head_bias: float that the bias of the classification layer starts at;
             -10 or -6.9 for sigmoid losses with many classes.
         standardization_epsilon: float, added to the variance of a kernel.
-        group_norm_epsilon: float.
+        group_norm_epsilon: float, added to the variance of a group.
         include_preprocessing: bool; True takes images in [0, 255].
 
     Raises:
@@ -204,10 +204,10 @@ class BiT(ConfiguredModel):
     root is padded with zeros, as in the code that made the public weights.
 
     Args:
-        config: a `BiTConfig`.
+        config: a `BiTConfig`, which defines the whole model.
         name: str, name of the model.
         dtype: dtype policy of all layers, for example "mixed_bfloat16".
-        trainable: bool.
+        trainable: bool, whether training changes the weights.
 
     Input shape:
         (B, height, width, channels), scaled to [-1, 1], or to [0, 255] with

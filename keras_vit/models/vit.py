@@ -80,8 +80,8 @@ class ViTConfig:
         resnet_width: int, channels of the ResNet's root block.
         resnet_standardization: where the epsilon of weight standardisation
             goes, see `StandardizedConv2D`.
-        resnet_standardization_epsilon: float.
-        resnet_group_norm_epsilon: float.
+        resnet_standardization_epsilon: float, that epsilon.
+        resnet_group_norm_epsilon: float, added to the variance of a group.
         include_preprocessing: bool; True takes images in [0, 255].
         flash_attention: None takes a fused attention kernel where it can be
             used, True demands one, False forbids it.
@@ -187,10 +187,10 @@ class VisionTransformer(ConfiguredModel):
     `model.get_layer("block_0").output`.
 
     Args:
-        config: a `ViTConfig`.
+        config: a `ViTConfig`, which defines the whole model.
         name: str, name of the model.
         dtype: dtype policy of all layers, for example "mixed_bfloat16".
-        trainable: bool.
+        trainable: bool, whether training changes the weights.
 
     Input shape:
         (B, height, width, channels), scaled to [-1, 1], or to [0, 255] with

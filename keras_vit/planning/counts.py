@@ -128,7 +128,7 @@ def bit_multiply_adds(
         units: of each stage, see `BiTConfig`.
         width: int, channels of the root.
         image_size: int, pixels, a multiple of 32.
-        classes: int.
+        classes: int, outputs of the classification layer.
 
     Example:
         >>> round(bit_multiply_adds((3, 4, 6, 3), 64, 224, 1000) / 1e9, 1)

@@ -197,7 +197,7 @@ def memory(
     """Estimates the memory of a training step on each device.
 
     Args:
-        config: a `ViTConfig`.
+        config: the `ViTConfig` of the model that is trained.
         settings: how it is trained.
         layout: "data_parallel", "fsdp" or "model_parallel".
         devices: int, how many train together.

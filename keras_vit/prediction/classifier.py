@@ -205,7 +205,7 @@ def predictions(
     """Classifies images one batch at a time, and skips those that are broken.
 
     Args:
-        classifier: a `Classifier`.
+        classifier: what `load_classifier` returned.
         images: what `images_of` yields, any number; one batch is in memory.
         top: int, how many classes to return per image.
         batch_size: int, images per step.
@@ -457,7 +457,7 @@ def load_model(source: "ModelSource", *, with_head: bool = True) -> keras.Model:
     """Loads a model with its own classification layer.
 
     Args:
-        source: a `ModelSource`.
+        source: a `ModelSource`: the weights and how to read them.
         with_head: bool, whether to warn of a classification layer of zeros.
 
     Returns:

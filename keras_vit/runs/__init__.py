@@ -1,4 +1,4 @@
-"""What recipes share: a run is evaluated, reported on and told of."""
+"""What recipes share: command line, evaluation and report of a run."""
 
 from keras_vit.runs.reporting import evaluated, facts, finish
 from keras_vit.runs.script import run_script

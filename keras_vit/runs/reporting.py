@@ -35,7 +35,7 @@ def finished(recipe: Recipe, part: str, dataset=None) -> dict:
     """Returns the result of a run, which is trained unless it is finished.
 
     Args:
-        recipe: a `Recipe`.
+        recipe: the `Recipe` of the run.
         part: "validation" or "test", the images to evaluate on.
         dataset: the `Dataset` of the recipe if it is open already.
 
@@ -105,7 +105,7 @@ def evaluated(run: Run, recipe: Recipe, part: str) -> dict:
     """Evaluates a model and writes its predictions to the run folder.
 
     Args:
-        run: a `Run`.
+        run: what `train` returned.
         recipe: its `Recipe`.
         part: "validation" or "test".
 
@@ -143,7 +143,7 @@ def finish(run: Run, recipe: Recipe, result: dict) -> dict:
     """Writes a sample of the training images, the result and the report.
 
     Args:
-        run: a `Run`.
+        run: what `train` returned.
         recipe: its `Recipe`.
         result: dictionary of plain values, for result.json.
 

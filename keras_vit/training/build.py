@@ -216,9 +216,9 @@ def make_stream(recipe, dataset, model, share=None):
     """The training batches of a recipe, in the size that its model takes.
 
     Args:
-        recipe: a `Recipe`.
-        dataset: a `Dataset`.
-        model: a Keras model.
+        recipe: the `Recipe` whose batches and augmentation are used.
+        dataset: the `Dataset`, of which the training images are read.
+        model: a Keras model; its input gives the size of the images.
         share: the `Share` of each batch that this process reads, the whole
             if None.
 
@@ -324,7 +324,7 @@ class SigmoidCrossEntropy(keras.losses.Loss):
     Args:
         label_smoothing: float in [0, 1), share of the target that is spread
             evenly over the classes.
-        name: str.
+        name: str, of the loss in logs.
         **kwargs: `reduction` and `dtype` of a Keras loss.
 
     Call arguments:

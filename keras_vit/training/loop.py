@@ -46,7 +46,7 @@ class Loop:
 
     Args:
         folder: the run folder.
-        plan: a `Plan`.
+        plan: the `Plan`: at which steps to write, evaluate and end.
         class_names: saved with the models; None for models without classes.
         best_metric: the metric that selects the best model.
         patience: evaluations without a better one after which the training
@@ -297,7 +297,7 @@ class Checkpoints(keras.callbacks.Callback):
 
     Args:
         folder: the run folder.
-        plan: a `Plan`.
+        plan: the `Plan`: at which steps to write, evaluate and end.
         class_names: saved with the average.
         log: the `MetricsLog`, which knows the step.
         others: the callbacks whose states belong to the run.

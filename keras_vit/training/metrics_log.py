@@ -125,7 +125,7 @@ class MetricsLog(keras.callbacks.Callback):
 
     Args:
         folder: the run folder.
-        plan: a `Plan`.
+        plan: the `Plan`: at which steps to write, evaluate and end.
         losses: the `FirstNonFinite` of the model.
         gradients: the `GradientWatch` of its optimizer.
         names_of: function from the number of a step, counted from 0, to the

@@ -211,7 +211,7 @@ def options_of(model, family: type) -> dict:
     """Returns the options that differ from the default, as fields of a config.
 
     Args:
-        model: a `ModelConfig`.
+        model: the `ModelConfig` of the recipe.
         family: the class of the model.
 
     Raises:
@@ -241,7 +241,7 @@ def config_of(model, num_classes: int, **options):
     """Builds the config of a model from its name and its options.
 
     Args:
-        model: a `ModelConfig`.
+        model: the `ModelConfig` of the recipe.
         num_classes: number of classes.
         **options: more fields of the config, such as head_bias.
 

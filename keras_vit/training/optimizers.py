@@ -232,7 +232,7 @@ def make_optimizer(
     """Makes the optimizer of a model.
 
     Args:
-        config: an `OptimizerConfig`.
+        config: an `OptimizerConfig`: the kind, the rates, the schedule.
         model: a Keras model; layers that are not to be trained are frozen.
         total_steps: updates of the weights in the whole training.
         steps_per_epoch: updates in a pass over the data, the unit of

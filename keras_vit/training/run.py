@@ -72,7 +72,7 @@ def train(
     the first one writes.
 
     Args:
-        recipe: a `Recipe`.
+        recipe: the `Recipe`: data, model, training and run folder.
         dataset: a `Dataset` of `Examples`, None for that of the recipe. Or one
             whose `train` is a `FitStream` of your own batches, and whose
             `validation` is the validation_data of Keras's `fit`, or None.

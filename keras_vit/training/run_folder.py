@@ -129,7 +129,7 @@ def save_model(model, class_names, path: str | os.PathLike) -> None:
     Of several processes, which all call it, the first one writes.
 
     Args:
-        model: a Keras model.
+        model: the Keras model to save.
         class_names: sequence of str, in the order of the model's outputs;
             None for a model without classes, such as one of features.
         path: the file, with the suffix .keras.

@@ -164,9 +164,9 @@ def make_stages(recipe, task, dataset, model, share) -> list[Stage]:
     """Makes the stages of a training: one without progressive resizing.
 
     Args:
-        recipe: a `Recipe`.
-        task: a `Task`.
-        dataset: a `Dataset`.
+        recipe: the `Recipe`, which has the sizes to train at.
+        task: the `Task`, which makes batches and losses.
+        dataset: the `Dataset` whose images are resized.
         model: the Keras model that the run saves.
         share: the `Share` of each batch that this process reads.
 

@@ -161,10 +161,10 @@ class VariantTransformer(ConfiguredModel):
     and `position_embedding_1`, ... where later blocks have their own.
 
     Args:
-        config: a `VariantTransformerConfig`.
+        config: a `VariantTransformerConfig`, the model and its variant.
         name: str, name of the model.
         dtype: dtype policy of all layers, for example "mixed_bfloat16".
-        trainable: bool.
+        trainable: bool, whether training changes the weights.
 
     Input shape:
         (B, height, width, channels), see `VisionTransformer`.

@@ -36,7 +36,7 @@ class MaskedBatches:
     """Turns images into the inputs, answers and weights of the network.
 
     Args:
-        config: a `MaskedPatchConfig`.
+        config: a `MaskedPatchConfig`: which patches, and the target.
         grid: (rows, columns) of the patches.
         seed: non-negative int, of the run.
         batch_size: images in a whole batch.
@@ -129,7 +129,7 @@ def corruption(draws, config: MaskedPatchConfig):
 
     Args:
         draws: float32 tensor (B, N, 3) of numbers in [0, 1).
-        config: a `MaskedPatchConfig`.
+        config: a `MaskedPatchConfig`: which patches, and the target.
 
     Returns:
         Two tensors of shape (B, N): source, int32, the number of the patch

@@ -326,7 +326,7 @@ def select(
 
     Args:
         probabilities: float array (N, K), see `pseudo_labels`.
-        config: a `NoisyStudentConfig`.
+        config: a `NoisyStudentConfig`: the teacher and its labels.
 
     Returns:
         The numbers of the images, which may repeat, and float32 array (of as

@@ -127,7 +127,7 @@ class Source:
 
     Args:
         file: the `TensorFile`, its names those of the format's table.
-        format: the `Format`.
+        format: the `Format` that the names belong to.
         features: set of str, the variants of the table that hold here.
         rows: dict from our path to its `Row`.
         dropped: names in the file that hold no weight of the model.

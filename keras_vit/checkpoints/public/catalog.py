@@ -49,7 +49,7 @@ class Preprocessing:
             ratio was, or "shorter_side" to image_size / crop_fraction and then
             the central crop.
         interpolation: str, "bilinear", "bicubic" or "area".
-        antialias: bool.
+        antialias: bool, whether a smaller image is low-pass filtered.
         crop_fraction: float, of the resized image.
         value_range: (float, float), what [0, 255] becomes.
 
