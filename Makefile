@@ -24,18 +24,19 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		augreg_names.py catalog.py download.py fetch.py fuzz.py memory.py \
 		npz.py resample.py rubbish.py rubbish_safetensors.py) \
 	$(addprefix evaluation/test_, \
-		classification.py files.py gallery.py imagenet.py metrics.py) \
+		classification.py files.py imagenet.py metrics.py \
+		picture_rows.py) \
 	$(addprefix prediction/test_, explain.py explained_run.py) \
 	$(addprefix recipes/test_, \
-		guides.py kaggle.py more_configs.py noisy_student.py paper_cells.py \
-		paper_configs.py paper_sections.py reproduce.py small_scale.py \
-		sweep.py vtab.py vtab_table.py) \
+		guides.py kaggle.py masked_patch_batches.py more_configs.py \
+		noisy_student.py paper_cells.py paper_configs.py \
+		paper_sections.py reproduce.py small_scale.py sweep.py vtab.py \
+		vtab_table.py) \
 	$(addprefix training/test_, \
-		config.py masked_patch_batches.py plan.py run_folder.py \
-		tensorboard.py) \
+		config.py plan.py run_folder.py tensorboard.py) \
 	$(addprefix test_, \
 		architecture.py cli_files.py decode_predictions.py files.py \
-		labels.py packaging.py readme.py speed_results.py))
+		labels.py packaging.py readme.py speed_results.py tables.py))
 
 # $(call create,VENV,CONSTRAINTS): the pip of an old Python knows no --group.
 create = $(PYTHON) -m venv $(1) && $(1)/bin/python -m pip install --quiet \
