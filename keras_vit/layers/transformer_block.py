@@ -297,3 +297,21 @@ class TransformerBlock(ConfiguredLayer):
 def stochastic_depth(rate: float, **kwargs) -> keras.layers.Dropout:
     """Dropout of whole samples of a (B, N, D) tensor, rescaled."""
     return keras.layers.Dropout(rate, noise_shape=(None, 1, 1), **kwargs)
+
+
+def block_parameters(config) -> tuple[int, int]:
+    """Counts the weights of a block without building it.
+
+    Args:
+        config: with the options of the block, and hidden_dim, D.
+
+    Returns:
+        The numbers in its kernels, and those in its biases and scales.
+    """
+    dim, mlp_dim = config.hidden_dim, config.mlp_dim
+    kernels = 4 * dim**2 + 2 * dim * mlp_dim
+    # Biases of qkv, out and both dense layers; two normalisations.
+    vectors = (3 + 1 + 1 + 4) * dim + mlp_dim
+    if config.layer_scale_init is not None:
+        vectors += 2 * dim
+    return kernels, vectors

@@ -8,6 +8,7 @@ import dataclasses
 import math
 
 from keras_vit.checks import check_choice
+from keras_vit.layers.transformer_block import block_parameters
 from keras_vit.models import ViTConfig
 from keras_vit.models.sizes import VIT
 
@@ -75,11 +76,7 @@ def count(config: ViTConfig) -> Counts:
     check_planned(config)
     tokens, dim = num_tokens(config), config.hidden_dim
     patch = math.prod(config.patch_size) * config.channels  # P
-    kernels = 4 * dim**2 + 2 * dim * config.mlp_dim
-    # Biases of qkv, out and both dense layers; two normalisations.
-    vectors = (3 + 1 + 1 + 4) * dim + config.mlp_dim
-    if config.layer_scale_init is not None:
-        vectors += 2 * dim
+    kernels, vectors = block_parameters(config)
     embedding = (patch + 1) * dim + config.num_prefix_tokens * dim
     if config.position_embedding == "learned":
         embedding += tokens * dim
