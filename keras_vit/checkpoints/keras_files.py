@@ -15,6 +15,7 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.containers.hdf5 import (
+    check_heaps,
     datasets,
     list_datasets,
     read_dataset,
@@ -142,6 +143,7 @@ class _Archive:
         """The weights by our paths, such as block_0/mlp/dense/kernel."""
         import h5py
 
+        self._check_heaps()
         with (
             zipfile.ZipFile(self.path) as archive,
             archive.open(WEIGHTS) as content,
@@ -167,6 +169,16 @@ class _Archive:
                 DAMAGED,
             )
         return {paths[name]: found[name] for name in names}
+
+    def _check_heaps(self):
+        with zipfile.ZipFile(self.path) as archive:
+            stored = (
+                archive.getinfo(WEIGHTS).compress_type == zipfile.ZIP_STORED
+            )
+            content = None if stored else io.BytesIO(archive.read(WEIGHTS))
+        # As Keras writes it, the weights stand in the file as they are.
+        with content or Path(self.path).open("rb") as file:
+            check_heaps(self.path, file)
 
     def _reader(self, name):
         return lambda: read_dataset(self._weights, name)

@@ -139,6 +139,27 @@ def arrays_with(change):
     return make
 
 
+def endless(number, size):
+    """An object in the heap of the names, after which libhdf5 does not move.
+
+    Reading the names would never end, and hold Python's lock.
+    """
+
+    def make(path, **options):
+        data = bytearray(members()[WEIGHTS])
+        second = data.index(b"GCOL\1") + 16
+        second += 16 + (data[second + 8] + 7) // 8 * 8
+        data[second : second + 2] = number.to_bytes(2, "little")
+        data[second + 8 : second + 16] = size.to_bytes(8, "little")
+        write(path, {**members(), WEIGHTS: bytes(data)}.items(), **options)
+
+    return make
+
+
+def endless_compressed(path):
+    endless(0, 0)(path, compression=zipfile.ZIP_DEFLATED)
+
+
 TOKEN = "layers/class_token/vars/0"
 
 
@@ -194,6 +215,9 @@ HOSTILE = {
     "other_width": (field(mlp_dim=65), "mlp_dim=64 by its tensors"),
     "bomb": (bomb, "unpacks"),
     "h5_bomb": (h5_bomb, "unpacks"),
+    "endless": (endless(0, 0), "an object of no size"),
+    "endless_by_overflow": (endless(1, 2**64 - 16), "an object of no size"),
+    "endless_compressed": (endless_compressed, "an object of no size"),
     "traversing": (traversing, "outside"),
     "absolute": (absolute, "outside"),
     "another_member": (another_member, "assets/evil.py"),
