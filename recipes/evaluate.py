@@ -62,9 +62,8 @@ def evaluate(recipe: Evaluation) -> dict:
     class_names = class_names or dataset.class_names
     class_map = evaluation.match_classes(dataset.class_names, class_names)
     batches = make_batches(recipe, dataset, model.input_shape)
-    folder = run_folder.prepare(recipe.run_dir, overwrite=recipe.overwrite)
-    run_folder.write_json(folder / "environment.json", environment())
-    run_folder.write_yaml(folder / "config.yaml", dataclasses.asdict(recipe))
+    folder = run_folder.check(recipe.run_dir, overwrite=recipe.overwrite)
+    run_folder.begin(folder, dataclasses.asdict(recipe), environment())
     run_folder.write_json(folder / "class_names.json", list(class_names))
     begin = time.perf_counter()
     predictions = evaluation.predict_classes(
@@ -88,9 +87,9 @@ def evaluate(recipe: Evaluation) -> dict:
         "evaluation_seconds": seconds,
         "versions": versions(),
     }
-    run_folder.write_json(folder / "result.json", result)
     explain_run(folder, model)
-    write_report(folder)
+    write_report(folder, result)
+    run_folder.write_result(folder, result)
     return result
 
 

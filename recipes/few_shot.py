@@ -70,9 +70,8 @@ def evaluate(recipe: FewShot) -> dict:
     dataset = data.open_dataset(recipe.data)
     if dataset.test is None:
         raise ValueError(f"{dataset.name} has no test images.")
-    folder = run_folder.prepare(recipe.run_dir, overwrite=recipe.overwrite)
-    run_folder.write_json(folder / "environment.json", environment())
-    run_folder.write_yaml(folder / "config.yaml", dataclasses.asdict(recipe))
+    folder = run_folder.check(recipe.run_dir, overwrite=recipe.overwrite)
+    run_folder.begin(folder, dataclasses.asdict(recipe), environment())
     begin = time.perf_counter()
     rows = few_shot(
         features,
@@ -103,7 +102,7 @@ def evaluate(recipe: FewShot) -> dict:
     }
     write_csv(folder / "few_shot.csv", rows)
     save_figure(plot(result), folder / "few_shot.png")
-    run_folder.write_json(folder / "result.json", result)
+    run_folder.write_result(folder, result)
     return result
 
 

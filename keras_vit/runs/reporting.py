@@ -62,13 +62,10 @@ def result_of(recipe: Recipe) -> dict | None:
     Raises:
         ValueError: when the run was of another recipe.
     """
-    import yaml
-
     folder = pathlib.Path(recipe.run_dir)
     if not (folder / run_folder.RESULT).is_file():
         return None
-    old = yaml.safe_load((folder / run_folder.CONFIG).read_text())
-    if changed := differences(old, recipe):
+    if changed := differences(run_folder.read_config(folder), recipe):
         raise ValueError(
             f"The folder {recipe.run_dir!r} holds a finished run of another "
             f"config: {'; '.join(changed)}. Choose another --run_dir, or "
@@ -140,7 +137,7 @@ def facts(run: Run) -> dict:
 
 
 def finish(run: Run, recipe: Recipe, result: dict) -> dict:
-    """Writes a sample of the training images, the result and the report.
+    """Writes a sample of the training images, the report and the result.
 
     Args:
         run: what `train` returned.
@@ -158,10 +155,10 @@ def finish(run: Run, recipe: Recipe, result: dict) -> dict:
             np.asarray(images)[:NUM_AUGMENTED],
             np.asarray(labels)[:NUM_AUGMENTED],
         )
-    # The result marks the run as finished; the report shows the result.
-    run_folder.write_json(run.folder / run_folder.RESULT, result)
     explain_run(run.folder, run.model)
-    write_report(run.folder)
+    write_report(run.folder, result)
+    # The last file: killed before it, the same command does what is missing.
+    run_folder.write_result(run.folder, result)
     return result
 
 

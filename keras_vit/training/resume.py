@@ -282,31 +282,29 @@ def _read_same(recipe, step):
 
 def _open_first(recipe):
     folder = run_folder.check(recipe.run_dir, overwrite=recipe.overwrite)
-    config = folder / run_folder.CONFIG
-    if (folder / run_folder.RESULT).exists() or not config.exists():
-        _begin(folder, recipe)
+    finished = (folder / run_folder.RESULT).exists()
+    if finished or not _is_unfinished(folder, recipe):
+        config = dataclasses.asdict(recipe)
+        run_folder.begin(folder, config, environment())
         return folder, None
-    _check_same(config, recipe)
+    _check_same(folder, recipe)
     checkpoint = read_newest(folder / FOLDER)
     _note_continuation(folder, checkpoint)
     return folder, checkpoint
 
 
-def _begin(folder, recipe):
-    run_folder.clear(folder)
-    run_folder.write_json(folder / run_folder.MARK, environment())
-    run_folder.write_yaml(
-        folder / run_folder.CONFIG, dataclasses.asdict(recipe)
-    )
+def _is_unfinished(folder, recipe):
+    """Whether a run is to be continued; one without a config is replaced."""
+    if (folder / run_folder.CONFIG).exists():
+        return True
+    return run_folder.is_begun(folder) and not recipe.overwrite
 
 
-def _check_same(path, recipe):
-    import yaml
-
-    different = differences(yaml.safe_load(path.read_text()), recipe)
+def _check_same(folder, recipe):
+    different = differences(run_folder.read_config(folder), recipe)
     if different:
         raise ValueError(
-            f"The folder {str(path.parent)!r} holds an unfinished run of "
+            f"The folder {str(folder)!r} holds an unfinished run of "
             f"another config: {'; '.join(different)}. Give the same config to "
             "continue it, choose another --run_dir, or remove the folder."
         )
@@ -314,14 +312,16 @@ def _check_same(path, recipe):
 
 def _note_continuation(folder, checkpoint):
     """Adds the step and the environment to environment.json."""
-    path = folder / run_folder.MARK
-    content = json.loads(path.read_text())
+    path = folder / run_folder.ENVIRONMENT
+    try:
+        content = dict(json.loads(path.read_text(encoding="utf-8")))
+        continued = list(content.get("continued", []))
+    except (OSError, ValueError, TypeError, RecursionError):
+        content, continued = {}, []  # Of a damaged file nothing is kept.
     step = checkpoint[1]["step"] if checkpoint else 0
     now = datetime.datetime.now(datetime.UTC).isoformat("T", "seconds")
-    content.setdefault("continued", []).append(
-        {"step": step, "time": now, **environment()}
-    )
-    run_folder.write_json(path, content)
+    continued.append({"step": step, "time": now, **environment()})
+    run_folder.write_json(path, {**content, "continued": continued})
 
 
 def differences(old: dict, recipe: Recipe) -> list[str]:

@@ -1,12 +1,15 @@
 """The files of a run folder.
 
 Each file is written beside its place, fsynced and then renamed, so that a file
-that exists is whole. environment.json is the first and result.json the last: a
-folder that has it is a finished run. A model.keras is a zip archive, in which
-Keras ignores the class names that stand beside the model.
+that exists is whole. The first file is the manifest: it says that the folder is
+of a run, and which files in it are the run's. No other file is ever moved or
+removed. result.json is the last: a folder that has it is a finished run. A
+model.keras is a zip archive, in which Keras ignores the class names that stand
+beside the model.
 """
 
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -19,32 +22,38 @@ import keras
 import keras_vit.models  # noqa: F401 - registers the classes to load
 from keras_vit.checkpoints.keras_files import CLASS_NAMES
 from keras_vit.files import PARTIAL, replacing
+from keras_vit.version import __version__
 from keras_vit.workarounds import without_optimizer
 
 __all__ = [
     "CONFIG",
-    "MARK",
-    "MODEL",
+    "ENVIRONMENT",
+    "MANIFEST",
     "RESULT",
+    "begin",
     "check",
-    "clear",
+    "is_begun",
     "load_model",
-    "prepare",
+    "read_config",
     "save_model",
     "write_examples",
     "write_json",
+    "write_result",
     "write_yaml",
 ]
 
-MODEL = "model.keras"
-MARK = "environment.json"  # the first file of a run
+MANIFEST = "keras_vit_run.json"  # the first file of a run
+ENVIRONMENT = "environment.json"
 RESULT = "result.json"  # the last
 CONFIG = "config.yaml"
-# The config is removed first and the mark last: a process that is killed in
-# between leaves a run without a config, which the next one clears.
+EXAMPLES = "examples"
+PREVIOUS = ".previous-run"  # what a run replaces, until it is finished
+
+# What a run may write, in the order in which a replaced run is moved: killed
+# in between, it still looks finished. The examples are listed by name.
 FILES = (
     CONFIG,
-    RESULT,
+    ENVIRONMENT,
     "class_names.json",
     "history.csv",
     "metrics.jsonl",
@@ -53,12 +62,19 @@ FILES = (
     "per_class.csv",
     "attention.npz",
     "augmented.npz",
+    "few_shot.csv",
+    "few_shot.png",
     "masked_patch.png",
     "pseudo_labels.npz",
     "report.html",
-    MARK,
+    "checkpoints/step-*.npz",
+    "checkpoints/average.keras",
+    "checkpoints/best.keras",
+    "tensorboard/events.out.tfevents.*",
+    *(f"{inside}{PARTIAL}*" for inside in ("", "checkpoints/", f"{EXAMPLES}/")),
+    RESULT,
 )
-FOLDERS = ("checkpoints", "examples", "tensorboard")
+EXAMPLE = re.compile(rf"{EXAMPLES}/[^/\\*?\[]+\.png")
 
 
 def check(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
@@ -76,10 +92,10 @@ def check(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
     found = list(folder.iterdir()) if folder.exists() else []
     # A run that is killed in its first moment leaves only these.
     found = [file for file in found if not file.name.startswith(PARTIAL)]
-    if found and not (folder / MARK).exists():
+    if found and _listed(folder) is None:
         raise ValueError(
-            f"The folder {str(folder)!r} holds files that are not of a run. "
-            "Choose another --run_dir."
+            f"The folder {str(folder)!r} holds files that are not of a run: "
+            f"it has no {MANIFEST}. Choose another --run_dir."
         )
     if (folder / RESULT).exists() and not overwrite:
         raise ValueError(
@@ -89,23 +105,128 @@ def check(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
     return folder
 
 
-def clear(folder: pathlib.Path) -> None:
-    """Makes the folder, and removes only what runs write."""
+def begin(folder: pathlib.Path, config: dict, environment: dict) -> None:
+    """Begins a run in a folder that `check` allows.
+
+    What an earlier run wrote is moved into `.previous-run`, which
+    `write_result` removes; all other files stay as they are.
+    """
+    _move_aside(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    for name in FILES[:-1]:
-        (folder / name).unlink(missing_ok=True)
-    for name in FOLDERS:
-        shutil.rmtree(folder / name, ignore_errors=True)
-    for partial in folder.glob(f"{PARTIAL}*"):
-        partial.unlink(missing_ok=True)
-    (folder / MARK).unlink(missing_ok=True)
+    write_json(
+        folder / MANIFEST, {"keras_vit": __version__, "files": list(FILES)}
+    )
+    write_json(folder / ENVIRONMENT, environment)
+    write_yaml(folder / CONFIG, config)
 
 
-def prepare(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
-    """`check`, and then `clear`."""
-    folder = check(path, overwrite=overwrite)
-    clear(folder)
-    return folder
+def write_result(folder: pathlib.Path, result: dict) -> None:
+    """Writes result.json: the run is finished, what it replaced is removed."""
+    write_json(folder / RESULT, result)
+    _remove_previous(folder)
+
+
+def is_begun(folder: pathlib.Path) -> bool:
+    """Whether a run wrote more than its first two files."""
+    first = {folder / ENVIRONMENT, *folder.glob(f"{PARTIAL}*")}
+    return not first.issuperset(_files(folder, _listed(folder) or ()))
+
+
+def _listed(folder) -> list[str] | None:
+    """The files of the run by the manifest, as patterns; None without one."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        listed = content["files"]
+        # A manifest that others edited names nothing that runs do not write.
+        return [x for x in listed if x in FILES or EXAMPLE.fullmatch(x)]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise ValueError(
+            f"{str(path)!r} is damaged, so that it is unknown which files are "
+            "of the run. Choose another --run_dir."
+        ) from None
+
+
+def _files(folder, listed) -> list[pathlib.Path]:
+    """The files of a run that are there, result.json last."""
+    return [
+        path
+        for pattern in sorted(listed, key=lambda x: x == RESULT)
+        for path in folder.glob(pattern)
+        if path.is_file()
+    ]
+
+
+def _move_aside(folder):
+    """Moves a finished run into PREVIOUS; removes an unfinished one."""
+    listed = _listed(folder)
+    if listed is None:
+        listed = [f"{PARTIAL}*"]
+    if not (folder / RESULT).exists():
+        _remove(folder, listed)
+        return
+    previous = folder / PREVIOUS
+    if (previous / RESULT).exists():
+        _remove_previous(folder)  # This run was killed before it did so.
+    previous.mkdir(exist_ok=True)
+    with replacing(previous / MANIFEST) as path:
+        shutil.copyfile(folder / MANIFEST, path)
+    found = _files(folder, listed)
+    for path in found:
+        target = previous / path.relative_to(folder)
+        target.parent.mkdir(exist_ok=True)
+        path.replace(target)
+    _remove_empty(found)
+    print(f"The run before is in {previous} until this one is finished.")
+
+
+def _remove_previous(folder):
+    previous = folder / PREVIOUS
+    with contextlib.suppress(ValueError):  # What is damaged stays.
+        _remove(previous, _listed(previous) or [])
+    (previous / MANIFEST).unlink(missing_ok=True)
+    _remove_empty([previous / MANIFEST])
+
+
+def _remove(folder, listed):
+    found = _files(folder, listed)
+    for path in found:
+        path.unlink(missing_ok=True)
+    _remove_empty(found)
+
+
+def _remove_empty(files):
+    """Removes the folders of files that are gone, if nothing is left there."""
+    for folder in sorted({x.parent for x in files}, reverse=True):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def read_config(folder: pathlib.Path) -> dict:
+    """Reads the config.yaml of a run.
+
+    Raises:
+        ValueError: when it is missing, or is no config.
+    """
+    import yaml
+
+    path = folder / CONFIG
+    problem = "is damaged"
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if isinstance(content, dict):
+            return content
+    except FileNotFoundError:
+        problem = "is gone"
+    except (ValueError, RecursionError, yaml.YAMLError):
+        pass
+    raise ValueError(
+        f"{str(path)!r} {problem}, so that it is unknown what the run is. Put "
+        "the file back, choose another --run_dir, or --overwrite true to "
+        "begin anew."
+    )
 
 
 def write_json(path: pathlib.Path, content) -> None:
@@ -193,6 +314,8 @@ def load_model(path: str | os.PathLike) -> tuple[keras.Model, tuple[str, ...]]:
 def write_examples(folder: pathlib.Path, images, labels, class_names) -> None:
     """Saves images as examples/<class>_<n>.png, n from 0 in each class.
 
+    A file that is there already and that no run wrote is left as it is.
+
     Args:
         folder: the run folder.
         images: uint8 array of shape (N, H, W, C).
@@ -201,12 +324,27 @@ def write_examples(folder: pathlib.Path, images, labels, class_names) -> None:
     """
     from PIL import Image
 
-    examples = folder / "examples"
-    examples.mkdir(exist_ok=True)
-    seen = collections.Counter()
+    seen, named = collections.Counter(), {}
     for image, label in zip(images, labels, strict=True):
-        name = re.sub(r"[^\w-]+", "-", class_names[label])  # as a file name
+        name = _file_name(class_names[label])
+        named[f"{EXAMPLES}/{name}_{seen[name]}.png"] = image
+        seen[name] += 1
+    listed = _listed(folder) or []
+    named = {
+        name: image
+        for name, image in named.items()
+        if name in listed or not (folder / name).exists()
+    }
+    # Before they are there: what is not listed is never removed.
+    content = {"keras_vit": __version__, "files": [*listed, *named]}
+    write_json(folder / MANIFEST, content)
+    (folder / EXAMPLES).mkdir(exist_ok=True)
+    for name, image in named.items():
         grey = image.shape[-1] == 1
-        with replacing(examples / f"{name}_{seen[label]}.png") as path:
+        with replacing(folder / name) as path:
             Image.fromarray(image[..., 0] if grey else image).save(path)
-        seen[label] += 1
+
+
+def _file_name(class_name: str) -> str:
+    """A class name as a part of a file name, of at most 200 bytes."""
+    return re.sub(r"[^\w-]+", "-", class_name)[:50]

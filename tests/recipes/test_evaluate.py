@@ -113,6 +113,7 @@ def test_run_folder_is_evaluated_on_its_own_data(model, run, images, tmp_path):
         "class_names.json",
         "config.yaml",
         "environment.json",
+        "keras_vit_run.json",
         "per_class.csv",
         "predictions.npz",
         "report.html",

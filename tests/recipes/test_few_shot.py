@@ -89,6 +89,7 @@ def test_folder_is_complete(finished):
         "environment.json",
         "few_shot.csv",
         "few_shot.png",
+        "keras_vit_run.json",
         "result.json",
     }
     with open(folder / "few_shot.csv", newline="") as file:

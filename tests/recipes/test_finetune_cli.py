@@ -1,6 +1,7 @@
 import csv
 import json
 import re
+import shutil
 
 import keras
 import numpy as np
@@ -55,9 +56,11 @@ def test_folder_is_complete(finished_run):
     assert finished_run.exit_code == 0
     found = {path.name for path in finished_run.folder.iterdir()}
     found -= {"tensorboard"}  # where its writer is installed
-    of_others = {"masked_patch.png", "pseudo_labels.npz"}
-    expected = {*run_folder.FILES, "checkpoints", "examples"} - of_others
-    assert found == expected
+    of_others = {"few_shot.csv", "few_shot.png"}
+    of_others |= {"masked_patch.png", "pseudo_labels.npz"}
+    files = {x for x in run_folder.FILES if not {"/", "*"} & set(x)}
+    files |= {run_folder.MANIFEST, "checkpoints", "examples"}
+    assert found == files - of_others
     examples = list((finished_run.folder / "examples").iterdir())
     assert len(examples) == 20
 
@@ -148,6 +151,22 @@ def test_finished_run_is_not_replaced(finished_run, result, capsys):
     assert "--overwrite true" in line
     unchanged = json.loads((finished_run.folder / "result.json").read_text())
     assert unchanged == result
+
+
+def test_killed_before_the_result_the_report_is_made(
+    finished_run, result, tmp_path, capsys
+):
+    """As a run is that was killed while it wrote the report."""
+    folder = tmp_path / "run"
+    shutil.copytree(finished_run.folder, folder)
+    for name in ("result.json", "report.html"):
+        (folder / name).unlink()
+    arguments = ["--config", finished_run.config, "--run_dir", folder]
+    assert script("finetune").main([*map(str, arguments)]) == 0
+    again = json.loads((folder / "result.json").read_text())
+    assert again["top1"] == result["top1"]
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert f"{100 * result['top1']:.2f}" in page
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from tiny_runs import DATASET, Interrupt, files, recipe, values
 
 from keras_vit.training import resume, run_folder, train
 
+RUN = "keras_vit_run.json"
+
 
 def interrupted(folder, **options):
     with pytest.raises(KeyboardInterrupt):
@@ -22,6 +24,7 @@ def interrupted(folder, **options):
 def test_the_run_folder_holds_the_run(run):
     events = {name for name in files(run.folder) if "tensorboard/" in name}
     assert files(run.folder) - events == {
+        RUN,
         "environment.json",
         "config.yaml",
         "class_names.json",
@@ -91,12 +94,11 @@ def test_the_best_model_is_that_of_the_best_evaluation(run):
 
 
 def test_a_finished_run_is_kept(run, tmp_path):
-    (tmp_path / "run").mkdir()
-    for name in ("environment.json", "config.yaml", "result.json"):
-        (tmp_path / "run" / name).write_text("{}")
+    run_folder.begin(tmp_path, {}, {})
+    run_folder.write_result(tmp_path, {})
     with pytest.raises(ValueError, match="holds a finished run"):
-        train(recipe(tmp_path / "run"), dataset=DATASET)
-    assert len(files(tmp_path / "run")) == 3
+        train(recipe(tmp_path), dataset=DATASET)
+    assert len(files(tmp_path)) == 4
 
 
 def test_another_config_is_refused_with_the_difference(tmp_path):
@@ -129,34 +131,43 @@ def test_the_same_command_continues(run, tmp_path):
     assert part["backend"] == keras.backend.backend()
 
 
+BEGUN = {RUN, "environment.json", "config.yaml"}
+
+
 def test_killed_before_anything_was_written_it_begins(tmp_path):
-    (tmp_path / ".partial-environment.json").write_text("{")
+    (tmp_path / ".partial-keras_vit_run.json").write_text("{")
     folder, checkpoint = resume.open_run(recipe(tmp_path))
     assert checkpoint is None
-    assert files(folder) == {"environment.json", "config.yaml"}
+    assert files(folder) == BEGUN
 
 
-def test_killed_before_the_config_was_written_it_begins(tmp_path):
-    (tmp_path / "environment.json").write_text("{}")
+@pytest.mark.parametrize("missing", [["config.yaml"], BEGUN - {RUN}])
+def test_killed_before_the_config_was_written_it_begins(tmp_path, missing):
+    run_folder.begin(tmp_path, {}, {})
+    for name in missing:
+        (tmp_path / name).unlink()
     folder, checkpoint = resume.open_run(recipe(tmp_path))
     assert checkpoint is None
-    assert "config.yaml" in files(folder)
+    assert files(folder) == BEGUN
 
 
-def test_killed_while_clearing_a_replaced_run_it_begins(tmp_path, monkeypatch):
-    for name in ("environment.json", "result.json"):
-        (tmp_path / name).write_text("{}")
-    (tmp_path / "config.yaml").write_text("seed: 5")
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / "step-000000005.npz").write_text("old")
-
-    def killed(*arguments, **options):
-        raise KeyboardInterrupt
-
-    replaced = recipe(tmp_path, overwrite=True)
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(run_folder.shutil, "rmtree", killed)
-        resume.open_run(replaced)
-    _, checkpoint = resume.open_run(replaced)
+def test_a_run_whose_config_is_gone_is_kept(tmp_path):
+    interrupted(tmp_path)
+    (tmp_path / "config.yaml").unlink()
+    before = files(tmp_path)
+    with pytest.raises(ValueError, match="config.yaml' is gone.*--overwrite"):
+        train(recipe(tmp_path), dataset=DATASET)
+    assert files(tmp_path) == before
+    _, checkpoint = resume.open_run(recipe(tmp_path, overwrite=True))
     assert checkpoint is None
-    assert not (tmp_path / "checkpoints").exists()
+    assert files(tmp_path) == BEGUN
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "[" * 100_000])
+def test_a_damaged_environment_does_not_end_a_run(tmp_path, text):
+    interrupted(tmp_path)
+    (tmp_path / "environment.json").write_text(text)
+    _, checkpoint = resume.open_run(recipe(tmp_path))
+    assert checkpoint is not None
+    environment = json.loads((tmp_path / "environment.json").read_text())
+    assert [x["step"] for x in environment["continued"]] == [5]

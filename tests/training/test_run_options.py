@@ -7,16 +7,22 @@ import numpy as np
 import pytest
 from tiny_runs import DATASET, files, recipe
 
-from keras_vit.training import OptimizerConfig, metrics_log, resume, train
+from keras_vit.training import (
+    OptimizerConfig,
+    metrics_log,
+    resume,
+    run_folder,
+    train,
+)
 
 
 def test_wrong_data_leaves_an_earlier_run_alone(tmp_path):
-    for name in ("environment.json", "config.yaml", "result.json"):
-        (tmp_path / name).write_text("{}")
+    run_folder.begin(tmp_path, {}, {})
+    run_folder.write_result(tmp_path, {})
     wrong = recipe(tmp_path, training={"batch_size": 41}, overwrite=True)
     with pytest.raises(ValueError, match="batch_size=41"):
         train(wrong, dataset=DATASET)
-    assert len(files(tmp_path)) == 3
+    assert len(files(tmp_path)) == 4
 
 
 def test_patience_ends_the_training_for_good(tmp_path):

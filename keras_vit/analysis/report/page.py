@@ -19,13 +19,16 @@ from keras_vit.files import replacing
 __all__ = ["render_page", "render_report", "write_report"]
 
 
-def write_report(folder: str | os.PathLike) -> pathlib.Path:
+def write_report(
+    folder: str | os.PathLike, result: dict | None = None
+) -> pathlib.Path:
     """Writes the report of a run into its folder.
 
     Where files are missing, the report says which.
 
     Args:
         folder: the run folder.
+        result: what result.json will hold; None reads it.
 
     Returns:
         The path of report.html in the folder.
@@ -37,16 +40,16 @@ def write_report(folder: str | os.PathLike) -> pathlib.Path:
         >>> write_report("runs/quickstart")
         PosixPath('runs/quickstart/report.html')
     """
-    page = render_report(folder)
+    page = render_report(folder, result)
     path = pathlib.Path(folder) / "report.html"
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return path
 
 
-def render_report(folder: str | os.PathLike) -> str:
+def render_report(folder: str | os.PathLike, result: dict | None = None) -> str:
     """The HTML of the report of a run, see `write_report`."""
-    run = RunFiles(folder)
+    run = RunFiles(folder, {} if result is None else {"result.json": result})
     return render_page(run.folder.resolve().name, SECTIONS, run, kind="report")
 
 

@@ -27,6 +27,8 @@ class RunFiles:
 
     Args:
         folder: the run folder.
+        known: dict from the name of a file to its content, for files that are
+            not read.
 
     Attributes:
         problems: dict from the name of a file that is missing or cannot be
@@ -39,10 +41,10 @@ class RunFiles:
         >>> RunFiles("runs/quickstart").read("result.json")["test_accuracy"]
     """
 
-    def __init__(self, folder: str | os.PathLike):
+    def __init__(self, folder: str | os.PathLike, known: dict | None = None):
         self.folder = pathlib.Path(folder)
         self.problems: dict[str, str] = {}
-        self._contents: dict[str, Any] = {}
+        self._contents: dict[str, Any] = dict(known or {})
         if not self.folder.is_dir():
             raise ValueError(
                 f"There is no folder {str(folder)!r}. Give the folder of a "
