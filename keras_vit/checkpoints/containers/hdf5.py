@@ -49,8 +49,8 @@ def datasets(path) -> dict[str, Tensor]:
 def check_heaps(path, content: BinaryIO) -> None:
     """Raises a ValueError for texts that libhdf5 would read without end.
 
-    Up to version 2.1 at least it steps from one object of a heap to the next
-    by their sizes, also by a size of 0. The layout is in section III.E of the
+    Version 1.14.6 steps from one object of a heap to the next
+    by its size, also where that is 0. The layout is in section III.E of the
     HDF5 File Format Specification, version 3.0.
 
     Args:
