@@ -43,16 +43,21 @@ class Case:
         }
 
     def source(self):
-        """The file as the tables now read it."""
-        return recognise(open_tensors(self.path))
+        """The file as the tables now read it, and what they tell of it."""
+        source = recognise(open_tensors(self.path))
+        shape = self.options.get("input_shape")
+        return source, configure(
+            source,
+            self.options.get("num_heads"),
+            shape and shape[:2],
+            self.options.get("architecture"),
+            self.options,
+        )
 
     def weights(self):
         """The weights as the tables now map them."""
-        source = self.source()
-        shape = self.options.get("input_shape")
-        facts = configure(
-            source, self.options.get("num_heads"), shape and shape[:2]
-        ).facts
+        source, configured = self.source()
+        facts = configured.facts
         if set(source.rows) != set(self.variables):
             raise ValueError("missing or unused")
         found = {path: source.read(path, facts) for path in source.rows}
@@ -130,7 +135,7 @@ def mutants(table, rows):
 
 
 def used_rows(table, case):
-    source = case.source()
+    source, _ = case.source()
     used = {}
     for path in case.variables:
         for pattern in table:
@@ -153,7 +158,7 @@ def run(monkeypatch, case, only=None):
         case: a `Case`.
         only: regular expression of the mutants to try.
     """
-    source = case.source()
+    source, _ = case.source()
     format, table = source.format, source.format.rows(source.features)
     verdicts = {}
     for what, mutant in mutants(table, used_rows(table, case)):

@@ -22,11 +22,15 @@ def path_of(name):
 
 
 def options_of(name):
-    """What the files cannot tell: timm's heads, the size for sincos2d."""
+    """What the files cannot tell: heads, activation, size for sincos2d."""
     case = CASES[name]
     options = {}
     if case["format"] == "timm-safetensors" and case["family"] != "mixer":
         options["num_heads"] = case["arguments"].get("num_heads")
+        if "act_layer" in case["arguments"]:
+            options["activation"] = case["arguments"]["act_layer"]
+    if "architecture" in case:
+        options["architecture"] = case["architecture"]
     if case.get("posemb") == "sincos2d":
         options["input_shape"] = (*case["image_size"], 3)
     return options

@@ -294,16 +294,17 @@ def reading_weights(config: ViTConfig) -> np.ndarray:
     """How much the model's pooling takes from each token, float32 (T,).
 
     The class token's row with pooling "token" (and with "none", where there
-    is a class token), all prefix tokens alike with "prefix", otherwise all
-    patch tokens alike: exact for "mean", and for "max" and "map" what can be
-    said without an image. The sum is 1.
+    is a class token), all prefix tokens alike with "prefix" and "prefix_mean",
+    otherwise all patch tokens alike: exact for "mean", and for "max" and "map"
+    what can be said without an image. The sum is 1.
     """
     rows, columns = config.grid
     prefix = config.num_prefix_tokens
     read = {
         "token": slice(0, 1),
         "prefix": slice(0, prefix),
-        "none": slice(0, 1) if prefix else slice(None),
+        "prefix_mean": slice(0, prefix),
+        "none": slice(0, 1) if config.class_token else slice(prefix, None),
     }.get(config.pooling, slice(prefix, None))
     weights = np.zeros(prefix + rows * columns, "float32")
     weights[read] = 1

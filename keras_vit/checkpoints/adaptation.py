@@ -38,6 +38,7 @@ def adapted_fields(
     fields = dict(configured.fields)
     if input_shape is not None:
         fields |= _input_fields(input_shape, family)
+        fields |= _pixel_fields(fields)
     if classes is not None:
         fields |= _head_fields(fields, classes, keep_representation)
     if not include_top:
@@ -46,9 +47,10 @@ def adapted_fields(
             fields["representation_dim"] = 0
     if overrides.get("pooling") == "avg":
         overrides = {**overrides, "pooling": "mean"}
-    if fields.get("pooling") == "token" and overrides.get("pooling") in (
-        "mean",
-        "max",
+    if (
+        fields.get("pooling") == "token"
+        and overrides.get("pooling") in ("mean", "max")
+        and not fields.get("register_tokens")
     ):
         # As the original does it: what pools patches has no class token.
         fields["class_token"] = False
@@ -69,6 +71,16 @@ def _input_fields(input_shape, family) -> dict:
             "input_shape=(384, 384, 3)."
         )
     return {"image_size": shape[:2], "channels": shape[2]}
+
+
+def _pixel_fields(fields) -> dict:
+    """Mean and deviation of the pixels for another number of channels."""
+    names = ("pixel_mean", "pixel_std")
+    return {
+        name: (float(np.mean(fields[name])),) * fields["channels"]
+        for name in names
+        if fields.get(name) and len(fields[name]) != fields["channels"]
+    }
 
 
 def _head_fields(fields, classes, keep_representation) -> dict:

@@ -52,6 +52,7 @@ def load_checkpoint(
     input_shape: tuple | None = None,
     include_top: bool = True,
     num_heads: int | None = None,
+    architecture: str | None = None,
     resampling: str | None = None,
     keep_representation: bool = False,
     name: str | None = None,
@@ -79,6 +80,8 @@ def load_checkpoint(
         include_top: bool, False leaves out the classification layer and the
             layer before it, and returns all tokens unless `pooling` is given.
         num_heads: int, attention heads, where the file cannot tell.
+        architecture: str, timm's name, such as "vit_base_patch16_clip_224",
+            for files of timm without a config.json and of another name.
         resampling: "linear_aligned", "linear", "bicubic" or
             "bicubic_antialiased"; by default as the file's family does it.
         keep_representation: bool, whether a new number of classes keeps the
@@ -104,7 +107,9 @@ def load_checkpoint(
     """
     source = open_source(source)
     image_size = tuple(input_shape[:2]) if input_shape else None
-    configured = source.configured or configure(source, num_heads, image_size)
+    configured = source.configured or configure(
+        source, num_heads, image_size, architecture, config_overrides
+    )
     fields = adapted_fields(
         configured,
         source.format.family,
@@ -287,8 +292,7 @@ def _missing_file(path) -> ValueError:
     """The error for a path that is none, with names that are close."""
     hint = f" There is no folder {str(path.parent)!r}."
     if path.parent.is_dir():
-        names = [x.name for x in path.parent.iterdir()]
-        nearest = difflib.get_close_matches(path.name, names)
+        nearest = difflib.get_close_matches(path.name, os.listdir(path.parent))
         hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
     return ValueError(
         f"weights={str(path)!r} is no file. Expected None for random "
@@ -301,8 +305,7 @@ def open_source(source) -> Source:
     """Opens a source of weights and recognises its format; reads no arrays.
 
     Args:
-        source: see `load_checkpoint`; what this function returned is returned
-            as it is, so that a file is opened and recognised once.
+        source: see `load_checkpoint`; an opened source is returned as it is.
 
     Raises:
         ValueError: for a file that is damaged or unknown.
@@ -361,9 +364,9 @@ def _located(source) -> tuple[str, str]:
     path, part = split_subtree(source)
     if Path(path).exists():
         return located(path), part
-    from keras_vit.checkpoints.public import fetch
+    from keras_vit.checkpoints.public.fetch import resolve
 
-    return split_subtree(fetch.resolve(source))
+    return split_subtree(resolve(source))
 
 
 def split_subtree(source) -> tuple[str, str]:

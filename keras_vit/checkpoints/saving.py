@@ -1,6 +1,7 @@
 """Writes weights in the formats of others."""
 
 import json
+import math
 from pathlib import Path
 
 import keras
@@ -161,7 +162,10 @@ def _features_for(format: Format, config: dict) -> set:
         "averaged_heads": pooling == "prefix" and config["num_classes"],
         "norm_after_pooling": config.get("norm_after_pooling"),
         "root_only": config.get("resnet_units") == (),
-        "prefix_without_position": class_token and format.name == "big_vision",
+        "registers": config.get("register_tokens") and class_token,
+        "registers_alone": config.get("register_tokens") and not class_token,
+        "prefix_without_position": (class_token and format.name == "big_vision")
+        or (config.get("register_tokens") and format.name == "timm"),
     }
     return {feature for feature, on in wanted.items() if on}
 
@@ -177,6 +181,7 @@ def _objections(format: Format, target: Target) -> list:
         *_missing_features(format, features),
         *_wrong_pooling(format, target.config),
         *_wrong_layers(format, target.config),
+        *_wrong_grid(format, target.grid),
     ]
 
 
@@ -228,12 +233,30 @@ def _wrong_layers(format, config) -> list:
         problems.append("has a pre-logits layer or a head, not both")
     if format.name == "hugging_face" and config.get("class_token") is False:
         problems.append("always has a class token")
+    problems += [
+        f"always has the biases of {name}"
+        for name in ("patch_bias", "qkv_bias")
+        if config.get(name) is False and name not in format.optional
+    ]
+    if config["num_classes"] and config.get("classifier_activation"):
+        problems.append(
+            f"gives logits, the model {config['classifier_activation']}"
+        )
     sincos = config.get("position_embedding") == "sincos2d"
     if sincos and format.name != "big_vision":
         problems.append("needs learned position embeddings")
     if sincos and config["class_token"]:
         problems.append("has sincos2d positions without a class token only")
     return problems
+
+
+def _wrong_grid(format, grid) -> list:
+    """Readers of these files take a square number for a square grid."""
+    if format.container != "npz" or not grid or grid[0] == grid[1]:
+        return []
+    if math.isqrt(math.prod(grid)) ** 2 != math.prod(grid):
+        return []
+    return [f"cannot tell a grid of {grid[0]}x{grid[1]} from a square one"]
 
 
 def _choose(target: Target, name: str) -> Format:

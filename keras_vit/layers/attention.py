@@ -20,9 +20,10 @@ class SelfAttention(ConfiguredLayer):
 
     Equations 5 to 8 (appendix A) of "An Image Is Worth 16x16 Words"
     (arXiv:2010.11929): `softmax(q k^T / sqrt(d)) v` in each head, with biases
-    on all four projections. Where the device may have a fused (flash) kernel it
-    runs on `keras.ops.dot_product_attention`; elsewhere on two matrix products
-    of whole heads.
+    on all four projections unless `qkv_bias` says otherwise. Where the device
+    may have a fused (flash) kernel it runs on
+    `keras.ops.dot_product_attention`;
+    elsewhere on two matrix products of whole heads.
 
     The columns of the kernel of `qkv`, shape (D, 3 * D), are ordered by head,
     then query, key, value, then feature, so that a slice of columns holds
@@ -33,6 +34,7 @@ class SelfAttention(ConfiguredLayer):
         attention_dropout_rate: float in [0, 1), dropout on the softmax
             weights. Above zero the weights are computed explicitly and no
             fused kernel is used, as these have no dropout in Keras.
+        qkv_bias: bool, whether query, key and value have biases.
         flash_attention: None takes a fused kernel where it can be used (in
             float16 only if asked for) and `keras.config` does not disable
             it, True demands one, False forbids it.
@@ -61,12 +63,14 @@ class SelfAttention(ConfiguredLayer):
         num_heads,
         *,
         attention_dropout_rate=0.0,
+        qkv_bias=True,
         flash_attention=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.attention_dropout_rate = attention_dropout_rate
+        self.qkv_bias = qkv_bias
         self.flash_attention = flash_attention
         self.dropout = keras.layers.Dropout(
             attention_dropout_rate, dtype=self.dtype_policy, name="dropout"
@@ -78,6 +82,7 @@ class SelfAttention(ConfiguredLayer):
         self.head_dim = dim // self.num_heads
         self.qkv = TokenDense(
             3 * dim,
+            use_bias=self.qkv_bias,
             kernel_initializer=projection_initializer(dim),
             bias_initializer="zeros",
             dtype=self.dtype_of("qkv"),

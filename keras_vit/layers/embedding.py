@@ -31,6 +31,7 @@ class PatchEmbed(ConfiguredLayer):
     Args:
         hidden_dim: int, size D of a token.
         patch_size: int, or (height, width), of a patch in pixels.
+        patch_bias: bool, whether the projection has a bias.
 
     Input shape:
         (B, H, W, channels), channels last; the patch divides H and W.
@@ -49,16 +50,18 @@ class PatchEmbed(ConfiguredLayer):
     (2, 98, 768)
     """
 
-    def __init__(self, hidden_dim, patch_size, **kwargs):
+    def __init__(self, hidden_dim, patch_size, *, patch_bias=True, **kwargs):
         super().__init__(**kwargs)
         self.hidden_dim = hidden_dim
         self.patch_size = patch_size
+        self.patch_bias = patch_bias
         self.projection = keras.layers.Conv2D(
             hidden_dim,
             kernel_size=patch_size,
             strides=patch_size,
             padding="valid",
             data_format="channels_last",
+            use_bias=patch_bias,
             kernel_initializer="lecun_normal",
             bias_initializer="zeros",
             dtype=self.dtype_policy,
@@ -117,7 +120,8 @@ class ClassToken(ConfiguredLayer):
 
     Args:
         num_tokens: int, P; 2 for DeiT's class and distillation tokens
-            (arXiv:2012.12877).
+            (arXiv:2012.12877), 5 for a class token and four registers
+            (arXiv:2309.16588).
 
     Input shape:
         (B, N, D).

@@ -23,6 +23,7 @@ POOLINGS = {
     "prefix": lambda x, prefix: ops.reshape(
         x[:, :prefix], (-1, prefix * x.shape[-1])
     ),
+    "prefix_mean": lambda x, prefix: ops.mean(x[:, :prefix], axis=1),
     "mean": lambda x, prefix: ops.mean(x[:, prefix:], axis=1),
     "max": lambda x, prefix: ops.max(x[:, prefix:], axis=1),
 }
@@ -36,9 +37,9 @@ class TokenPooling(ConfiguredLayer):
     class token, appendix D.3 for the mean.
 
     Args:
-        pooling: "token", "mean", "max", or "prefix" for all prefix tokens
-            one after the other: a head on them is the average of DeiT's two
-            heads.
+        pooling: "token", "mean", "max", "prefix" for all prefix tokens one
+            after the other (a head on them is the average of DeiT's two
+            heads), or "prefix_mean" for their mean (DeiT's features in timm).
         num_prefix_tokens: int, tokens in front of the patches (the class
             token), left out of mean and maximum.
 
@@ -85,6 +86,8 @@ class AttentionPooling(ConfiguredLayer):
         mlp_dim: int, hidden size of the MLP.
         layer_norm_epsilon: float, added to the variance.
         activation: of the MLP, see `MLP`.
+        num_prefix_tokens: int, tokens in front of the patches, which are not
+            read (as in timm).
 
     Input shape:
         (B, T, D).
@@ -109,6 +112,7 @@ class AttentionPooling(ConfiguredLayer):
         *,
         layer_norm_epsilon=1e-6,
         activation="gelu_tanh",
+        num_prefix_tokens=0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -116,6 +120,7 @@ class AttentionPooling(ConfiguredLayer):
         self.mlp_dim = mlp_dim
         self.layer_norm_epsilon = layer_norm_epsilon
         self.activation = activation
+        self.num_prefix_tokens = num_prefix_tokens
         self.norm = keras.layers.LayerNormalization(
             epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm"
         )
@@ -158,15 +163,19 @@ class AttentionPooling(ConfiguredLayer):
             x: tokens of shape (B, T, D).
 
         Returns:
-            Tensor of shape (B, H, 1, T); the last axis sums to 1.
+            Tensor of shape (B, H, 1, T); the last axis sums to 1, and prefix
+            tokens have 0.
         """
         query, key, _ = self._project(x)
-        return softmax_weights(query, key)
+        weights = softmax_weights(query, key)
+        return ops.pad(weights, [(0, 0)] * 3 + [(self.num_prefix_tokens, 0)])
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], input_shape[-1])
 
     def _project(self, x):
+        if self.num_prefix_tokens:
+            x = x[:, self.num_prefix_tokens :]
         batch, tokens, dim = ops.shape(x)
         heads, head_dim = self.num_heads, x.shape[-1] // self.num_heads
         probe = ops.broadcast_to(self.probe, (batch, 1, dim))  # (B, 1, D)

@@ -15,10 +15,12 @@ from keras_vit.workarounds import rematerialize
 
 __all__ = ["LayerScale", "MLP", "TransformerBlock"]
 
-# The originals use the tanh form of GELU; Hugging Face and timm the exact one.
+# The originals use the tanh form of GELU; Hugging Face and timm the exact one,
+# and the first models of CLIP (arXiv:2103.00020) a sigmoid.
 GELUS = {
     "gelu_tanh": functools.partial(ops.gelu, approximate=True),
     "gelu": functools.partial(ops.gelu, approximate=False),
+    "quick_gelu": lambda x: x * ops.sigmoid(1.702 * x),
 }
 
 
@@ -33,7 +35,7 @@ class MLP(ConfiguredLayer):
         mlp_dim: int, size M of the hidden layer.
         dropout_rate: float in [0, 1).
         activation: "gelu_tanh" as in the original code, "gelu" for the exact
-            form, or any activation of Keras by name.
+            form, "quick_gelu" as in CLIP, or any activation of Keras by name.
 
     Input shape:
         (B, N, D), or any shape that ends with D.
@@ -150,8 +152,10 @@ class TransformerBlock(ConfiguredLayer):
         layer_norm_epsilon: float, added to the variance.
         layer_scale_init: float that the factors of `LayerScale` on both
             residual branches start at; None for no `LayerScale`.
+        qkv_bias: bool, whether query, key and value have biases.
         activation: of the MLP: "gelu_tanh" as in the original code, "gelu"
-            for the exact form, or any activation of Keras by name.
+            for the exact form, "quick_gelu" as in CLIP, or any activation of
+            Keras by name.
         flash_attention: None takes a fused kernel where it can be used, True
             demands one, False forbids it.
         rematerialize: bool; True keeps only the block's input for the
@@ -187,6 +191,7 @@ class TransformerBlock(ConfiguredLayer):
         stochastic_depth_rate=0.0,
         layer_norm_epsilon=1e-6,
         layer_scale_init=None,
+        qkv_bias=True,
         activation="gelu_tanh",
         flash_attention=None,
         rematerialize=False,
@@ -200,6 +205,7 @@ class TransformerBlock(ConfiguredLayer):
         self.stochastic_depth_rate = stochastic_depth_rate
         self.layer_norm_epsilon = layer_norm_epsilon
         self.layer_scale_init = layer_scale_init
+        self.qkv_bias = qkv_bias
         self.activation = activation
         self.flash_attention = flash_attention
         self.rematerialize = rematerialize
@@ -310,8 +316,10 @@ def block_parameters(config) -> tuple[int, int]:
     """
     dim, mlp_dim = config.hidden_dim, config.mlp_dim
     kernels = 4 * dim**2 + 2 * dim * mlp_dim
-    # Biases of qkv, out and both dense layers; two normalisations.
-    vectors = (3 + 1 + 1 + 4) * dim + mlp_dim
+    # Biases of out and both dense layers; two normalisations.
+    vectors = (1 + 1 + 4) * dim + mlp_dim
+    if config.qkv_bias:
+        vectors += 3 * dim
     if config.layer_scale_init is not None:
         vectors += 2 * dim
     return kernels, vectors

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_vit.layers.configured_layer import resolved_policy, serialized_dtype
 from keras_vit.preprocessing import MID_GREY
@@ -135,9 +136,16 @@ def _head_policy(dtype):
 
 
 def preprocessing(config, images, dtype=None):
-    """Rescales [0, 255] to [-1, 1] inside the model if the config says so."""
+    """Scales [0, 255] inside the model if the config says so.
+
+    To [-1, 1], or to the mean and deviation that its weights were trained on.
+    """
     if not config.include_preprocessing:
         return images
+    scale, offset = 1 / MID_GREY, -1
+    if getattr(config, "pixel_mean", None) is not None:
+        mean, std = np.array(config.pixel_mean), np.array(config.pixel_std)
+        scale, offset = (1 / (255 * std)).tolist(), (-mean / std).tolist()
     return keras.layers.Rescaling(
-        1 / MID_GREY, offset=-1, dtype=dtype, name="rescaling"
+        scale, offset=offset, dtype=dtype, name="rescaling"
     )(images)

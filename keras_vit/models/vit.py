@@ -7,7 +7,12 @@ import dataclasses
 
 import keras
 
-from keras_vit.checks import check_choice, check_limits, check_size
+from keras_vit.checks import (
+    check_at_least,
+    check_choice,
+    check_limits,
+    check_size,
+)
 from keras_vit.layers import (
     AddPositionEmbedding,
     AttentionPooling,
@@ -29,7 +34,7 @@ from keras_vit.models.resnet import check_width, hybrid_stem, stem_grid
 
 __all__ = ["ViTConfig", "VisionTransformer"]
 
-POOLINGS = ("token", "prefix", "mean", "max", "map", "none")
+POOLINGS = ("token", "prefix", "prefix_mean", "mean", "max", "map", "none")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,11 +52,13 @@ class ViTConfig:
         num_heads: int, attention heads.
         pooling: what the head sees: the class "token", the "mean" or "max"
             of the patch tokens, attention pooling ("map"), class and
-            distillation token one after the other ("prefix"), or all tokens
-            ("none").
+            distillation token one after the other ("prefix") or their mean
+            ("prefix_mean"), or all tokens ("none").
         class_token: bool, whether there is a class token.
         distillation_token: bool, whether DeiT's distillation token follows
             the class token.
+        register_tokens: int, learned tokens after these that nothing is read
+            from ("Vision Transformers Need Registers", arXiv:2309.16588).
         position_embedding: "learned", or "sincos2d" for fixed sines and
             cosines.
         num_classes: int, 0 for features instead of a classification layer.
@@ -70,11 +77,15 @@ class ViTConfig:
         layer_norm_epsilon: float, added to the variance.
         layer_scale_init: float that the factors of `LayerScale` on the
             residual branches start at; None for no `LayerScale`.
+        patch_bias: bool, whether the projection of the patches has a bias.
+        qkv_bias: bool, whether query, key and value have biases.
+        norm_before_blocks: bool; True normalises the tokens before the first
+            block, as CLIP does (arXiv:2103.00020).
         norm_after_pooling: bool; True normalises the pooled token instead of
             all tokens before pooling, as timm's models with average pooling.
         activation: of the MLPs: "gelu_tanh" as in the original code, "gelu"
-            for the exact form as in Hugging Face and timm, or any activation
-            of Keras by name.
+            for the exact form as in Hugging Face and timm, "quick_gelu" as
+            in CLIP, or any activation of Keras by name.
         resnet_units: None, or for a hybrid the number of bottleneck units in
             each stage of its ResNet; () is the root block alone.
         resnet_width: int, channels of the ResNet's root block.
@@ -83,6 +94,10 @@ class ViTConfig:
         resnet_standardization_epsilon: float, that epsilon.
         resnet_group_norm_epsilon: float, added to the variance of a group.
         include_preprocessing: bool; True takes images in [0, 255].
+        pixel_mean: None, or the mean of each channel, 1 for white, that
+            `include_preprocessing` subtracts: (0.485, 0.456, 0.406) for most
+            models trained on ImageNet with torch. None scales to [-1, 1].
+        pixel_std: None, or the deviation of each channel that it divides by.
         flash_attention: None takes a fused attention kernel where it can be
             used, True demands one, False forbids it.
         rematerialize: bool, whether blocks compute their activations again in
@@ -102,6 +117,7 @@ class ViTConfig:
     pooling: str = "token"
     class_token: bool = True
     distillation_token: bool = False
+    register_tokens: int = 0
     position_embedding: str = "learned"
     num_classes: int = 1000
     classifier_activation: str | None = None
@@ -112,6 +128,9 @@ class ViTConfig:
     stochastic_depth_rate: float = 0.0
     layer_norm_epsilon: float = 1e-6
     layer_scale_init: float | None = None
+    patch_bias: bool = True
+    qkv_bias: bool = True
+    norm_before_blocks: bool = False
     norm_after_pooling: bool = False
     activation: str = "gelu_tanh"
     resnet_units: tuple | None = None
@@ -120,26 +139,36 @@ class ViTConfig:
     resnet_standardization_epsilon: float = 1e-5
     resnet_group_norm_epsilon: float = 1e-6
     include_preprocessing: bool = False
+    pixel_mean: tuple | None = None
+    pixel_std: tuple | None = None
     flash_attention: bool | None = None
     rematerialize: bool = False
 
     def __post_init__(self):
-        fields = {
+        fields: dict[str, tuple | None] = {
             "image_size": check_size("image_size", self.image_size),
             "patch_size": check_size("patch_size", self.patch_size),
         }
         if self.resnet_units is not None:
             fields["resnet_units"] = tuple(self.resnet_units)
+        for name in ("pixel_mean", "pixel_std"):
+            fields[name] = self._checked_pixels(name)
         for name, value in fields.items():
             object.__setattr__(self, name, value)
         check_choice("pooling", self.pooling, POOLINGS)
-        needs_token = self.pooling in ("token", "prefix")
+        needs_token = self.pooling in ("token", "prefix", "prefix_mean")
         if not self.class_token and (needs_token or self.distillation_token):
             raise ValueError(
                 f"pooling={self.pooling!r} with distillation_token="
                 f"{self.distillation_token} needs the class token. Received: "
                 "class_token=False. Use class_token=True or another pooling, "
                 'such as pooling="mean".'
+            )
+        if self.register_tokens and self.pooling.startswith("prefix"):
+            raise ValueError(
+                f"pooling={self.pooling!r} reads the class and distillation "
+                "tokens. Received: register_tokens="
+                f"{self.register_tokens}. Use another pooling."
             )
         check_heads(self.hidden_dim, self.num_heads)
         if self.resnet_units is None:
@@ -152,6 +181,7 @@ class ViTConfig:
                 f"The ResNet's feature maps (for images of {self.image_size})",
                 "cells",
             )
+        check_at_least(self, 0, "register_tokens")
         check_limits(
             self,
             1,
@@ -159,6 +189,20 @@ class ViTConfig:
             "attention_dropout_rate",
             "stochastic_depth_rate",
         )
+
+    def _checked_pixels(self, name):
+        """A number per channel, or None for both."""
+        if self.pixel_mean is None and self.pixel_std is None:
+            return None
+        values = getattr(self, name) or ()
+        wrong = len(values) != self.channels
+        if wrong or name == "pixel_std" and min(values) <= 0:
+            raise ValueError(
+                "pixel_mean and pixel_std must have a number for each of "
+                f"{self.channels} channels, and deviations above 0, or both "
+                f"be None. Received: {name}={values!r}."
+            )
+        return tuple(map(float, values))
 
     @property
     def grid(self) -> tuple:
@@ -169,7 +213,8 @@ class ViTConfig:
     @property
     def num_prefix_tokens(self) -> int:
         """Tokens in front of the patches."""
-        return int(self.class_token) + int(self.distillation_token)
+        tokens = int(self.class_token) + int(self.distillation_token)
+        return tokens + self.register_tokens
 
     @property
     def _patched_size(self):
@@ -225,10 +270,8 @@ def tokens(config: ViTConfig, images, dtype=None):
     x = preprocessing(config, images, dtype)
     if config.resnet_units is not None:
         x = hybrid_stem(config, x, dtype)
-    x = PatchEmbed(
-        config.hidden_dim, config.patch_size, dtype=dtype, name="patch_embed"
-    )(x)
-    if not config.class_token:
+    x = PatchEmbed.from_fields(vars(config), dtype=dtype, name="patch_embed")(x)
+    if not config.num_prefix_tokens:
         return x
     return ClassToken(
         config.num_prefix_tokens, dtype=dtype, name="class_token"
@@ -250,6 +293,7 @@ def encoder(config: ViTConfig, x, dtype=None):
     x = keras.layers.Dropout(config.dropout_rate, dtype=dtype, name="dropout")(
         x
     )
+    x = first_norm(config, x, dtype)
     for i in range(config.num_layers):
         x = block(config, i, dtype)(x)
     if config.norm_after_pooling:
@@ -257,10 +301,19 @@ def encoder(config: ViTConfig, x, dtype=None):
     return encoder_norm(config, dtype)(x)
 
 
-def encoder_norm(config: ViTConfig, dtype=None) -> keras.layers.Layer:
+def first_norm(config: ViTConfig, x, dtype=None):
+    """Normalises the tokens before the first block, where the config says."""
+    if not config.norm_before_blocks:
+        return x
+    return encoder_norm(config, dtype, "first_norm")(x)
+
+
+def encoder_norm(
+    config: ViTConfig, dtype=None, name: str = "encoder_norm"
+) -> keras.layers.Layer:
     """The layer normalisation after the last block (equation 4)."""
     return keras.layers.LayerNormalization(
-        epsilon=config.layer_norm_epsilon, dtype=dtype, name="encoder_norm"
+        epsilon=config.layer_norm_epsilon, dtype=dtype, name=name
     )
 
 
@@ -277,7 +330,10 @@ def pooled(config: ViTConfig, x, dtype=None):
         return x
     if config.pooling == "map":
         return AttentionPooling.from_fields(
-            vars(config), dtype=dtype, name="pool"
+            vars(config),
+            num_prefix_tokens=config.num_prefix_tokens,
+            dtype=dtype,
+            name="pool",
         )(x)
     return TokenPooling(
         config.pooling,

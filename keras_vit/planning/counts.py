@@ -77,7 +77,9 @@ def count(config: ViTConfig) -> Counts:
     tokens, dim = num_tokens(config), config.hidden_dim
     patch = math.prod(config.patch_size) * config.channels  # P
     kernels, vectors = block_parameters(config)
-    embedding = (patch + 1) * dim + config.num_prefix_tokens * dim
+    embedding = (patch + config.patch_bias) * dim
+    embedding += config.num_prefix_tokens * dim
+    norms = 1 + config.norm_before_blocks
     if config.position_embedding == "learned":
         embedding += tokens * dim
     head, head_products = _head(config)
@@ -86,7 +88,7 @@ def count(config: ViTConfig) -> Counts:
     return Counts(
         parameters=config.num_layers * (kernels + vectors)
         + embedding
-        + 2 * dim
+        + norms * 2 * dim
         + head,
         block_parameters=kernels + vectors,
         kernel_parameters=config.num_layers * kernels,

@@ -199,7 +199,8 @@ def encoder(config: VariantTransformerConfig, x, dtype=None):
     )
     for i, position in enumerate(position_layers(config, dtype)):
         x = position(x) if position and not relative else x
-        x = dropout(x) if i == 0 else x
+        if i == 0:
+            x = vit.first_norm(config, dropout(x), dtype)
         offsets = [position(x)] if relative else []
         x = block(config, i, dtype)(x, *offsets)
     if config.norm_after_pooling:

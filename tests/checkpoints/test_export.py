@@ -13,7 +13,7 @@ from keras_vit.training import run_folder
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 # Files that other names or layouts are also right for.
-OTHER_LAYOUT = ("linen", "root_only", "scan")
+OTHER_LAYOUT = ("linen", "root_only", "scan", "gammas")
 
 
 @pytest.mark.parametrize(

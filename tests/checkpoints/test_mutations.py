@@ -16,8 +16,7 @@ from mutations import Case, run
 from reference_cases import CASES, expected, options_of, path_of
 
 from keras_vit.checkpoints.formats.formats_table import FORMATS
-from keras_vit.checkpoints.formats.recognition import expression, recognise
-from keras_vit.checkpoints.loading import open_tensors
+from keras_vit.checkpoints.formats.recognition import expression
 
 # Golden cases that together hold most rows of the tables.
 GOLDEN = (
@@ -31,6 +30,10 @@ GOLDEN = (
     "timm_vit_tiny",
     "timm_vit_tiny_gap",
     "timm_vit_tiny_layer_scale",
+    "timm_vit_tiny_gammas",
+    "timm_vit_tiny_clip",
+    "timm_vit_tiny_registers",
+    "timm_vit_tiny_registers_gap",
     "timm_hybrid_tiny",
     "timm_mixer_tiny",
     "timm_resnetv2_bit_tiny",
@@ -100,8 +103,7 @@ def rows_of(format):
 def test_cases_reach_every_row():
     missing = {(x.name, x.family): rows_of(x) for x in FORMATS}
     for name in NAMES:
-        path = layout(name).path if name in MAKERS else path_of(name)
-        source = recognise(open_tensors(path))
+        source, _ = case_of(name).source()
         table = source.format.rows(source.features)
         for pattern, row in table.items():
             if any(expression(pattern).fullmatch(x) for x in source.rows):

@@ -55,9 +55,9 @@ HOSTILE_HEADERS = {
         lambda h: h.update({"../norm.bias": h.pop("norm.bias")}),
         "outside",
     ),
-    "register_tokens": (
-        lambda h: h.update({"reg_token": h.pop("norm.bias")}),
-        "register tokens",
+    "normalised_queries": (
+        lambda h: h.update({"blocks.0.attn.q_norm.bias": h.pop("norm.bias")}),
+        "normalised queries and keys",
     ),
 }
 

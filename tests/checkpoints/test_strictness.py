@@ -156,9 +156,10 @@ def test_guess_of_heads_is_told(tmp_path):
         factors = [4 if size in (32, 96) else 1 for size in x.shape]
         wide[name] = np.tile(x, factors)
     save_file(wide, tmp_path / "wide.safetensors")
-    model = load_checkpoint(tmp_path / "wide.safetensors")
+    # No published architecture is of this width.
+    with pytest.warns(UserWarning, match="num_heads=2 is taken, 64 features"):
+        model = load_checkpoint(tmp_path / "wide.safetensors")
     assert model.config.num_heads == 2
-    assert "num_heads=2 was taken as hidden_dim / 64" in str(model.load_report)
     with pytest.raises(ValueError, match="num_heads="):
         load_checkpoint(path_of("timm_vit_tiny"))
 

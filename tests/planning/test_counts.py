@@ -48,6 +48,8 @@ def test_parameters_are_as_published(name):
         ("ViT_S16", {"num_classes": 10, "representation_dim": 64}),
         ("ViT_S32", {"pooling": "mean", "class_token": False}),
         ("ViT_Ti16", {"layer_scale_init": 1e-5}),
+        ("ViT_Ti16", {"patch_bias": False, "norm_before_blocks": True}),
+        ("ViT_Ti16", {"qkv_bias": False, "register_tokens": 4}),
     ],
 )
 def test_counts_are_those_of_the_model(name, options):

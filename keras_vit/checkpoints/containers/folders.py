@@ -13,7 +13,7 @@ from keras_vit.checkpoints.containers.tensors import (
     refuse,
 )
 
-__all__ = ["open_folder"]
+__all__ = ["POOLINGS", "open_folder"]
 
 MAX_JSON_BYTES = 16 * 2**20
 MAX_FILES = 1000
@@ -24,6 +24,8 @@ ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "gelu_fast": "gelu_tanh",
+    "gelu_tanh": "gelu_tanh",
+    "quick_gelu": "quick_gelu",
     "relu": "relu",
     "silu": "silu",
     "swish": "silu",
@@ -44,6 +46,22 @@ def _read_json(path) -> dict:
 
 
 # What config.json calls our fields, by who wrote it.
+TIMM = {
+    "num_heads": "num_heads",
+    "img_size": "image_size",
+    "act_layer": "activation",
+    "global_pool": "pooling",
+}
+# Arguments of timm's models that show in the tensors, or that change nothing
+# in the output of a trained model.
+TIMM_SHOWN = {
+    *("embed_dim", "depth", "mlp_ratio", "patch_size", "in_chans"),
+    *("num_classes", "class_token", "no_embed_class", "reg_tokens"),
+    *("qkv_bias", "init_values", "pre_norm", "fc_norm", "final_norm"),
+    *("drop_rate", "pos_drop_rate", "patch_drop_rate", "proj_drop_rate"),
+    *("attn_drop_rate", "drop_path_rate", "weight_init", "fix_init"),
+    *("dynamic_img_size", "strict_img_size"),
+}
 HUGGING_FACE = {
     "hidden_size": "hidden_dim",
     "num_hidden_layers": "num_layers",
@@ -69,7 +87,11 @@ def open_folder(path) -> TensorFile:
         content = _read_json(config)
         if content.get("registered_name") == "keras_hub>ViTBackbone":
             return _open_keras_hub(path, content)
-        fields = _our_fields(config, content)
+        is_timm = isinstance(content.get("architecture"), str)
+        fields = (_timm_fields if is_timm else _our_fields)(config, content)
+        processor = path / "preprocessor_config.json"
+        if processor.is_file() and not is_timm:
+            fields |= _pixels(processor, _read_json(processor), "image_")
     tensors, metadata = {}, {}
     for name in _weight_files(path):
         part = open_safetensors(path / name)
@@ -123,10 +145,58 @@ def _our_fields(path, config) -> dict:
     if config.get("qkv_bias") is False:
         refuse(
             path,
-            "has qkv_bias=false, and the models here have these biases",
+            "has qkv_bias=false, which is read from timm's files alone",
             "Choose another file.",
         )
     return _converted(path, config, HUGGING_FACE)
+
+
+def _timm_fields(path, config) -> dict:
+    """What a config.json of timm says, in our names and types.
+
+    An argument of the model that is neither honoured nor visible in the
+    tensors is refused.
+    """
+    arguments = config.get("model_args") or {}
+    pretrained = config.get("pretrained_cfg") or {}
+    if not isinstance(arguments, dict) or not isinstance(pretrained, dict):
+        refuse(path, "has model_args that are no dictionary", DAMAGED)
+    unknown = sorted(set(arguments) - set(TIMM) - TIMM_SHOWN)
+    if unknown:
+        refuse(
+            path,
+            f"builds {config['architecture']!r} with {', '.join(unknown)}, "
+            "which the models here do not have",
+            "Choose another file.",
+        )
+    told = {**arguments}
+    told.setdefault("global_pool", config.get("global_pool"))
+    size = pretrained.get("input_size")
+    if isinstance(size, list) and len(size) == 3:
+        told.setdefault("img_size", size[1:])
+    fields = _converted(path, told, TIMM)
+    fields |= _pixels(path, pretrained)
+    return {**fields, "architecture": config["architecture"]}
+
+
+def _pixels(path, config, prefix="") -> dict:
+    """Mean and deviation of the pixels, unless they are those of [-1, 1]."""
+    found = {}
+    for name in ("mean", "std"):
+        values = config.get(f"{prefix}{name}")
+        if values is None:
+            return {}
+        numbers = isinstance(values, list) and all(
+            type(x) in (int, float) and 0 <= x < 100 for x in values
+        )
+        if not numbers or name == "std" and 0 in values:
+            refuse(
+                path,
+                f"has {prefix}{name}={values!r}"[:200],
+                "Expected a number for each channel.",
+            )
+        found[f"pixel_{name}"] = tuple(map(float, values))
+    return {} if {x for y in found.values() for x in y} == {0.5} else found
 
 
 def _converted(path, config, names) -> dict:
@@ -167,7 +237,26 @@ def _activation(path, name, value) -> str:
     return ACTIVATIONS[value]
 
 
+def _pooling(path, name, value) -> str:
+    if not isinstance(value, str) or value not in POOLINGS:
+        refuse(
+            path,
+            f"has global_pool={value!r}"[:200],
+            f"Expected one of {', '.join(map(repr, POOLINGS))}.",
+        )
+    return POOLINGS[value]
+
+
+# timm's words for what the head sees.
+POOLINGS = {
+    "token": "token",
+    "avg": "mean",
+    "max": "max",
+    "map": "map",
+    "": "none",
+}
 CONVERSIONS = {
+    "pooling": _pooling,
     "image_size": _pair,
     "layer_norm_epsilon": _epsilon,
     "activation": _activation,

@@ -29,6 +29,7 @@ FIELDS = {
     "num_heads": int,
     "image_size": list,
     "activation": str,
+    "pooling": str,
     "layer_norm_epsilon": float,
     "standardization_epsilon": float,
 }

@@ -2,8 +2,11 @@
 
 import math
 import re
+import warnings
+from typing import NoReturn
 
 from keras_vit.checkpoints.containers.tensors import DAMAGED, refuse
+from keras_vit.checkpoints.formats.architectures import fields_of_file
 from keras_vit.checkpoints.formats.recognition import Configured, Source
 from keras_vit.checkpoints.formats.transforms import Facts
 
@@ -11,28 +14,47 @@ __all__ = ["configure"]
 
 DEFAULT_IMAGE = 224
 # Widths of the papers whose heads are not of 64 features (So400m, H, g, G).
+PIXELS = ("pixel_mean", "pixel_std")
+UNTOLD = ("activation", "layer_norm_epsilon", "num_heads", "pooling")
 HEADS_OF_WIDTH = {1152: 16, 1280: 16, 1408: 16, 1664: 16}
 
 
 def configure(
-    source: Source, num_heads: int | None = None, image_size=None
+    source: Source,
+    num_heads: int | None = None,
+    image_size=None,
+    architecture: str | None = None,
+    given=(),
 ) -> Configured:
     """Derives the config of a model from the shapes of its weights.
+
+    What these cannot tell comes from the arguments, the config beside the
+    file, the name of the architecture, or from all published architectures
+    with the same tensors where they agree.
 
     Args:
         source: an opened file.
         num_heads: int, where the file cannot tell.
         image_size: (height, width) in pixels that the file is for, where its
-            number of patches is no square. A square number is taken for a
-            square grid, unless the file says otherwise.
+            number of patches is no square.
+        architecture: str, name of timm's architecture.
+        given: names of the fields of the config that the caller sets.
 
     Raises:
         ValueError: when weights are missing or of the wrong rank, or the
             file leaves open what only an argument can tell.
     """
-    configured = CONFIGURE[source.format.family](source, num_heads, image_size)
+    family = source.format.family
+    if family in ("vit", "variant"):
+        told = _told(source, num_heads, architecture, given)
+        configured = _configure_vit(source, told, image_size)
+    else:
+        configured = CONFIGURE[family](source, image_size)
     fields = configured.fields
     for name, value in source.file.config.items():
+        # A pooling of two tokens is one of the first in timm's words.
+        if name in given or name == "pooling":
+            continue
         if name in fields and fields[name] != value:
             refuse(
                 source.file.path,
@@ -43,40 +65,88 @@ def configure(
     return configured
 
 
-def _configure_vit(source, num_heads, image_size) -> Configured:
+def _told(source, num_heads, name, given) -> dict:
+    """The fields that no tensor tells: by argument, config, name or kin."""
+    width = _shape(source, "patch_embed/projection/kernel", 4)[3]
+    told = {}
+    if source.format.name == "timm":
+        known = {*given, *source.file.config}
+        known |= {"num_heads"} if num_heads else set()
+        told = fields_of_file(
+            source.file.path,
+            source.file.tensors,
+            width,
+            name or source.file.config.get("architecture"),
+            known,
+        )
+    elif name is not None:
+        raise ValueError(
+            "architecture is a name of timm's, and "
+            f"{source.file.path!r} is of the format {source.format.name}. "
+            f"Received: architecture={name!r}. Leave it out."
+        )
+    told |= {x: y for x, y in source.file.config.items() if x in UNTOLD}
+    heads = _heads(source, num_heads, told.get("num_heads"), width)
+    return {**told, "num_heads": heads}
+
+
+def _configure_vit(source, told, image_size) -> Configured:
     notes = []
     kernel = _shape(source, "patch_embed/projection/kernel", 4)
     root = "root_conv/kernel" in source.rows
-    hidden_dim = kernel[3]
-    num_heads = _heads(source, num_heads, hidden_dim, notes)
+    prefix, registers = _prefix_tokens(source)
+    facts = Facts(told["num_heads"], prefix)
     distilled = "distillation_token" in source.features
-    prefix = ("class_token/token" in source.rows) * (1 + distilled)
-    facts = Facts(num_heads, prefix)
     representation, classes = _dense_sizes(source, facts)
     fields = {
         "channels": kernel[2],
         "patch_size": kernel[:2],
-        "hidden_dim": hidden_dim,
+        "hidden_dim": kernel[3],
         "num_layers": _count(source, r"block_(\d+)/.*"),
         "mlp_dim": _shape(source, "block_0/mlp/dense/kernel", 2, facts)[1],
-        "num_heads": num_heads,
-        "pooling": _pooling(source, prefix),
-        "class_token": prefix > 0,
+        "num_heads": told["num_heads"],
+        "class_token": prefix > distilled + registers,
         "distillation_token": distilled,
+        "register_tokens": registers,
         "norm_after_pooling": "norm_after_pooling" in source.features,
+        "norm_before_blocks": "first_norm/gamma" in source.rows,
         "num_classes": classes,
         "representation_dim": representation,
-        **_constants(source),
+        **_constants(source, told),
+        **_biases(source),
     }
+    fields["pooling"] = _pooling(source, told, fields)
+    fields |= {x: y for x, y in source.file.config.items() if x in PIXELS}
     if root:
         width = _shape(source, "root_conv/kernel", 4)
         fields["channels"], fields["resnet_width"] = width[2], width[3]
         fields["resnet_units"] = _units(source)
-    grid, found = _position(source, fields, facts, image_size, notes)
+    grid, found = _position(source, fields, facts, image_size, notes, told)
     return Configured(fields | found, facts, grid, notes)
 
 
-def _configure_mixer(source, num_heads, image_size) -> Configured:
+def _prefix_tokens(source) -> tuple[int, int]:
+    """How many tokens stand before the patches, and how many are registers."""
+    path = "class_token/token"
+    prefix = _shape(source, path, 3)[1] if path in source.rows else 0
+    if "registers" in source.features:
+        return prefix, prefix - 1
+    return prefix, prefix if "registers_alone" in source.features else 0
+
+
+def _biases(source) -> dict:
+    """Which of the biases that the format may leave out are there."""
+    paths = {
+        "patch_bias": "patch_embed/projection/bias",
+        "qkv_bias": "block_0/attention/qkv/bias",
+    }
+    return {
+        name: name not in source.format.optional or path in source.rows
+        for name, path in paths.items()
+    }
+
+
+def _configure_mixer(source, image_size) -> Configured:
     facts = Facts()
     kernel = _shape(source, "patch_embed/projection/kernel", 4)
     tokens = _shape(source, "block_0/token_mixing/dense/kernel", 2)
@@ -91,12 +161,12 @@ def _configure_mixer(source, num_heads, image_size) -> Configured:
         "tokens_mlp_dim": tokens[1],
         "channels_mlp_dim": channels[1],
         "num_classes": _dense_sizes(source, facts)[1],
-        **_constants(source),
+        **_constants(source, {}),
     }
     return Configured(fields, facts, grid)
 
 
-def _configure_bit(source, num_heads, image_size) -> Configured:
+def _configure_bit(source, image_size) -> Configured:
     facts = Facts()
     kernel = _shape(source, "root_conv/kernel", 4)
     fields = {
@@ -105,17 +175,12 @@ def _configure_bit(source, num_heads, image_size) -> Configured:
         "units": _units(source),
         "width": kernel[3],
         "num_classes": _dense_sizes(source, facts)[1],
-        **_constants(source),
+        **_constants(source, {}),
     }
     return Configured(fields, facts)
 
 
-CONFIGURE = {
-    "vit": _configure_vit,
-    "mixer": _configure_mixer,
-    "bit": _configure_bit,
-    "variant": _configure_vit,
-}
+CONFIGURE = {"mixer": _configure_mixer, "bit": _configure_bit}
 
 
 def _shape(source, path, rank, facts=None) -> tuple:
@@ -175,7 +240,7 @@ def _units(source) -> tuple:
     return tuple(numbers)
 
 
-def _heads(source, num_heads, hidden_dim, notes) -> int:
+def _heads(source, num_heads, told, hidden_dim) -> int:
     """Attention heads: from the file, the argument, or the papers."""
     stored = _heads_of_file(source)
     if stored and num_heads and stored != num_heads:
@@ -184,7 +249,7 @@ def _heads(source, num_heads, hidden_dim, notes) -> int:
             f"has {stored} attention heads, but num_heads={num_heads}",
             "Leave out num_heads.",
         )
-    known = stored or num_heads or HEADS_OF_WIDTH.get(hidden_dim)
+    known = stored or num_heads or told or HEADS_OF_WIDTH.get(hidden_dim)
     if known:
         return known
     if hidden_dim % 64:
@@ -194,9 +259,11 @@ def _heads(source, num_heads, hidden_dim, notes) -> int:
             f"of {hidden_dim} is no multiple of 64",
             "Give num_heads=...",
         )
-    notes.append(
-        f"num_heads={hidden_dim // 64} was taken as hidden_dim / 64, which "
-        "the file cannot tell; give num_heads=... for another number"
+    warnings.warn(
+        f"{source.file.path!r} does not tell its number of attention heads: "
+        f"num_heads={hidden_dim // 64} is taken, 64 features per head. Give "
+        "num_heads=... for another number.",
+        stacklevel=2,
     )
     return hidden_dim // 64
 
@@ -212,18 +279,75 @@ def _heads_of_file(source) -> int | None:
     return source.file.config.get("num_heads")
 
 
-def _grid_of(source, length, cell, image_size) -> tuple:
-    """Rows and columns of so many patches.
+def _grid_with_prefix(
+    source, length, prefix, cell, image_size, told_size
+) -> tuple:
+    """The grid of the patches, and whether prefix tokens have positions.
 
-    What the file says of its image size comes first, then a square, then the
-    image size that the caller gives.
+    Formats that have no such variant give every token a position.
     """
-    side = math.isqrt(max(length, 0))
+    counts = {length - prefix: True}
+    if prefix and "prefix_without_position" in source.format.variants:
+        counts[length] = False
+    readings = {}
+    # Level by level: what is certain for one count rules out the other.
+    for level in zip(
+        *(_grids_of(source, x, cell, image_size, told_size) for x in counts),
+        strict=True,
+    ):
+        for prefixed, grids in zip(counts.values(), level, strict=True):
+            readings |= dict.fromkeys(grids, prefixed)
+        if readings:
+            break
+    if len(readings) == 1:
+        return next(iter(readings.items()))
+    if not readings:
+        _refuse_grid(source, length - prefix, cell)
+    shown = " or ".join(
+        f"{rows}x{columns} patches with{'' if prefixed else 'out'} positions "
+        f"of the {prefix} other tokens"
+        for (rows, columns), prefixed in readings.items()
+    )
+    refuse(
+        source.file.path,
+        f"holds {length} positions, which can be {shown}",
+        'Give architecture="..." in timm\'s words or the config.json that '
+        "belongs to the file; or load it at the size it was made for, without "
+        "input_shape, and save it as a .keras file.",
+    )
+
+
+def _grids_of(source, count, cell, image_size, told_size=None) -> list:
+    """The grids of so many patches, the most certain first.
+
+    A list per source: the file, its architecture, and then a square and what
+    the caller gives, of which neither is certain.
+    """
+    side = math.isqrt(max(count, 0))
     square = side * cell[0], side * cell[1]
-    for size in (source.file.config.get("image_size"), square, image_size):
-        grid = size and (size[0] // cell[0], size[1] // cell[1])
-        if grid and math.prod(grid) == length > 0:
-            return grid
+    levels = [(source.file.config.get("image_size"),), (told_size,)]
+    # The files of Google's code are of square images.
+    if source.format.container == "npz":
+        levels += [(square,), (image_size,)]
+    else:
+        levels += [(square, image_size)]
+    result = []
+    for sizes in levels:
+        grids = [(x[0] // cell[0], x[1] // cell[1]) for x in sizes if x]
+        fitting = [grid for grid in grids if math.prod(grid) == count > 0]
+        result.append(list(dict.fromkeys(fitting)))
+    return result
+
+
+def _grid_of(source, length, cell, image_size) -> tuple:
+    """Rows and columns of so many patches, which all have positions."""
+    for grids in _grids_of(source, length, cell, image_size):
+        if grids:
+            return grids[0]
+    _refuse_grid(source, length, cell)
+
+
+def _refuse_grid(source, length, cell) -> NoReturn:
     hint, token = "", source.format.table.get("class_token/token")
     if token and "class_token/token" not in source.rows:
         hint = f", and there is no class token ({token[0]} is missing)"
@@ -247,20 +371,26 @@ def _dense_sizes(source, facts) -> tuple:
     )
 
 
-def _pooling(source, prefix) -> str:
+def _pooling(source, told, fields) -> str:
     if "pool/probe" in source.rows:
         return "map"
     if "averaged_heads" in source.features:
         return "prefix"
+    timm = source.format.name == "timm"
+    if timm and fields["distillation_token"] and not fields["num_classes"]:
+        return "prefix_mean"
+    if told.get("pooling"):
+        return told["pooling"]
     after = "norm_after_pooling" in source.features
-    return "token" if prefix and not after else "mean"
+    return "token" if fields["class_token"] and not after else "mean"
 
 
-def _constants(source) -> dict:
-    """What the family fixes, unless the config beside the file has it."""
+def _constants(source, told) -> dict:
+    """What the family fixes, unless something tells it."""
     root = "root_conv/kernel" in source.rows
+    known = {**told, **source.file.config}
     fields = {
-        name: source.file.config.get(name, value)
+        name: known.get(name, value)
         for name, value in source.format.constants.items()
         if root or not name.startswith("resnet_")
     }
@@ -269,15 +399,27 @@ def _constants(source) -> dict:
     return fields
 
 
-def _position(source, fields, facts, image_size, notes) -> tuple:
+def _position(source, fields, facts, image_size, notes, told) -> tuple:
     """The grid of patches, and the fields that follow from it."""
     path = "position_embedding/embedding"
     stored = source.file.config.get("image_size")
     cell = _cell_size(fields)
     if path in source.rows:
-        length = _shape(source, path, 3, facts)[1] - facts.num_prefix_tokens
-        grid = _grid_of(source, length, cell, image_size)
+        prefix = facts.num_prefix_tokens
+        length = _shape(source, path, 3)[1]
+        grid, prefixed = _grid_with_prefix(
+            source, length, prefix, cell, image_size, told.get("image_size")
+        )
+        if prefix and not prefixed:
+            source.follow("prefix_without_position")
         return grid, {"image_size": stored or _times(grid, cell)}
+    if source.format.name == "timm":
+        refuse(
+            source.file.path,
+            "has no position embedding: its model has rotary positions or "
+            "none, which the models here do not have",
+            "Choose another file.",
+        )
     size = stored or image_size
     if size is None:
         size = tuple(max(x, DEFAULT_IMAGE // x * x) for x in cell)

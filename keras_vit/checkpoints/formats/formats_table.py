@@ -37,6 +37,7 @@ class Format:
             from elsewhere, so that any value can be written.
         unwritable: regular expressions of our paths that files have, but
             today's readers of the format do not take.
+        optional: fields of the config for biases that files may lack.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Format:
     container: str = "npz"
     settable: tuple = ()
     unwritable: tuple = ()
+    optional: tuple = ()
 
     def rows(self, features) -> dict:
         """The table with the rows of the given features."""
@@ -138,10 +140,8 @@ HUGGING_FACE_5 = (
 )
 
 TIMM_UNSUPPORTED = {
-    r"reg_token": "register tokens",
     r"blocks\.\d+\.attn\.[qk]_norm\..*": "normalised queries and keys",
     r"blocks\.\d+\.(attn|mlp)\.norm\..*": "norms inside attention or MLP",
-    r"norm_pre\..*": "a norm in front of the blocks (CLIP)",
     r"blocks\.\d+\.mlp\.(fc1_[gx]|w12)\..*": "gated MLPs (SwiGLU)",
     r"blocks\.\d+\.attn\.(rel_pos.*|relative_position.*)": (
         "relative position embeddings"
@@ -210,15 +210,18 @@ FORMATS = (
                 torch_table.TIMM_PREFIX_WITHOUT_POSITION
             ),
             "root_only": torch_table.TIMM_ROOT_ONLY,
+            "registers": torch_table.TIMM_REGISTERS,
+            "registers_alone": torch_table.TIMM_REGISTERS_ALONE,
+            "gammas": torch_table.TIMM_GAMMAS,
         },
         signs={
+            "registers": "reg_token",
+            "gammas": "blocks.0.gamma_1",
             "distillation_token": "dist_token",
             "averaged_heads": "head_dist.weight",
             "norm_after_pooling": "fc_norm.weight",
             "root_only": "patch_embed.backbone.conv.weight",
         },
-        # DeiT III's own files, which timm renames too.
-        aliases=((r"(blocks\.\d+)\.gamma_([12])", r"\1.ls\2.gamma"),),
         constants={**EXACT, **TORCH_RESNET},
         # What it started at no file tells, nor does it matter any more.
         implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1e-5}},
@@ -228,6 +231,7 @@ FORMATS = (
         settable=("activation", "layer_norm_epsilon"),
         # Old files have it; timm itself dropped the layer.
         unwritable=(r"pre_logits/.*",),
+        optional=("patch_bias", "qkv_bias"),
     ),
     Format(
         "timm",

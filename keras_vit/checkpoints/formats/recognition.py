@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 import re
 from collections.abc import Iterable
 
@@ -140,6 +139,14 @@ class Source:
     rows: dict
     dropped: list
     configured: Configured | None = None
+
+    def follow(self, feature: str) -> None:
+        """Takes the rows of one more variant of the format's table."""
+        self.features = self.features | {feature}
+        table = self.format.rows(self.features)
+        for path in self.format.variants[feature]:
+            if path in self.rows and (row := row_of(path, table)):
+                self.rows[path] = row
 
     def shape_of(self, path: str, facts: Facts) -> tuple:
         """Shape of one weight, in our layout, without reading it."""
@@ -325,15 +332,7 @@ def _features_of(tensors, format) -> set:
     features = {
         feature for feature, name in format.signs.items() if name in tensors
     }
-    position = format.table.get("position_embedding/embedding", ("", ""))[0]
     token = format.table.get("class_token/token", ("", ""))[0]
-    if position in tensors and token in tensors:
-        length = (*tensors[position].shape, 0, 0)[1]
-        prefix = 2 if "distillation_token" in features else 1
-        if not _is_square(length - prefix) and _is_square(length):
-            features.add("prefix_without_position")
+    if "registers" in features and token not in tensors:
+        features = features - {"registers"} | {"registers_alone"}
     return features
-
-
-def _is_square(number) -> bool:
-    return number > 0 and math.isqrt(number) ** 2 == number

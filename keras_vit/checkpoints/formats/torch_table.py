@@ -20,9 +20,12 @@ __all__ = [
     "TIMM_AVERAGED_HEADS",
     "TIMM_BIT",
     "TIMM_DISTILLED",
+    "TIMM_GAMMAS",
     "TIMM_MIXER",
     "TIMM_NORM_AFTER_POOLING",
     "TIMM_PREFIX_WITHOUT_POSITION",
+    "TIMM_REGISTERS",
+    "TIMM_REGISTERS_ALONE",
     "TIMM_ROOT_ONLY",
     "TORCHVISION",
 ]
@@ -55,6 +58,7 @@ TIMM = {
     ),
     "class_token/token": ("cls_token", "same"),
     "position_embedding/embedding": ("pos_embed", "same"),
+    **torch_norm("first_norm", "norm_pre"),
     **torch_norm("block_{i}/attention_norm", "blocks.{i}.norm1"),
     **torch_dense(
         "block_{i}/attention/qkv",
@@ -87,6 +91,18 @@ TIMM = {
 
 TIMM_DISTILLED = {
     "class_token/token": (("cls_token", "dist_token"), "tokens"),
+}
+
+TIMM_REGISTERS = {
+    "class_token/token": (("cls_token", "reg_token"), "token_and_registers"),
+}
+
+TIMM_REGISTERS_ALONE = {"class_token/token": ("reg_token", "same")}
+
+# DeiT III's own files.
+TIMM_GAMMAS = {
+    "block_{i}/attention_scale/gamma": ("blocks.{i}.gamma_1", "same"),
+    "block_{i}/mlp_scale/gamma": ("blocks.{i}.gamma_2", "same"),
 }
 
 TIMM_AVERAGED_HEADS = {

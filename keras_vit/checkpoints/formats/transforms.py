@@ -146,6 +146,10 @@ TRANSFORMS = {
         lambda arrays, facts: np.concatenate(arrays, axis=1),
         lambda array, facts: np.split(array, array.shape[1], axis=1),
     ),
+    "token_and_registers": Transform(
+        lambda arrays, facts: np.concatenate(arrays, axis=1),
+        lambda array, facts: np.split(array, [1], axis=1),
+    ),
     # (1, N, D) without prefix tokens to (1, P + N, D), zeros in front
     "behind_prefix": Transform(
         lambda arrays, facts: np.pad(

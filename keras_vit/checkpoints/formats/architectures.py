@@ -1,0 +1,219 @@
+"""What the architecture of a timm file tells, which its tensors do not.
+
+The activation, epsilon, heads and pooling of a model leave no trace in its
+weights, and some models with rotary positions have the tensors of plain ones.
+"""
+
+import csv
+import difflib
+import functools
+import os
+import pathlib
+import re
+from typing import NamedTuple
+
+from keras_vit.checkpoints.containers.folders import POOLINGS
+from keras_vit.checkpoints.containers.tensors import refuse
+
+__all__ = [
+    "MARKS",
+    "PLAIN",
+    "TABLE",
+    "Architecture",
+    "alike",
+    "fields_of_file",
+    "find",
+    "marks_of",
+]
+
+TABLE = pathlib.Path(__file__).with_name("timm_architectures.csv")
+
+# Tensors by which the architectures differ.
+MARKS = {
+    "class_token": "cls_token",
+    "distillation_token": "dist_token",
+    "registers": "reg_token",
+    "positions": "pos_embed",
+    "patch_bias": "patch_embed.proj.bias",
+    "resnet": "patch_embed.backbone.stem.conv.weight",
+    "first_norm": "norm_pre.weight",
+    "qkv_bias": "blocks.0.attn.qkv.bias",
+    "layer_scale": "blocks.0.ls1.gamma",
+    "gamma": "blocks.0.gamma_1",
+    "norm": "norm.weight",
+    "norm_after_pooling": "fc_norm.weight",
+    "attention_pooling": "attn_pool.latent",
+}
+PLAIN = "VisionTransformer"  # The kind that the models here compute.
+# What these have else shows in names or shapes of their tensors.
+VISIBLE = re.compile(r".*(GluMlp|SwiGLU|RmsNorm|DiffAttention)")
+
+
+class Architecture(NamedTuple):
+    """One of timm's architectures with the tensors of a Vision Transformer."""
+
+    kind: str
+    """`PLAIN`, or the class in timm that computes something else."""
+
+    width: int
+    num_heads: int
+    activation: str
+    layer_norm_epsilon: float
+    pooling: str
+    """In timm's words: "token", "avg", "map", "max", "avgmax" or ""."""
+
+    image_size: tuple
+    marks: tuple
+    """Keys of `MARKS` whose tensors it has."""
+
+    is_published: bool
+    """Whether there are weights of it."""
+
+
+@functools.cache
+def architectures() -> dict[str, Architecture]:
+    """All architectures by name, as `tools/make_timm_table.py` found them."""
+    with TABLE.open(newline="", encoding="utf-8") as file:
+        return {row.pop("name"): _parsed(row) for row in csv.DictReader(file)}
+
+
+def _parsed(row) -> Architecture:
+    return Architecture(
+        row["kind"],
+        int(row["width"]),
+        int(row["num_heads"]),
+        row["activation"],
+        float(row["layer_norm_epsilon"]),
+        row["pooling"],
+        tuple(map(int, row["image_size"].split("x"))),
+        tuple(row["marks"].split()),
+        row["is_published"] == "1",
+    )
+
+
+def find(name: str) -> Architecture | None:
+    """The architecture that a path or a name of timm names, or None.
+
+    Args:
+        name: such as "vit_base_patch16_224.augreg_in21k", a file with such a
+            name, or one in a folder with such a name.
+    """
+    for part in reversed(re.split(r"[/\\]|--", os.fspath(name))[-5:]):
+        found = architectures().get(part.partition(".")[0])
+        if found is not None:
+            return found
+    return None
+
+
+def marks_of(names) -> tuple:
+    """The keys of `MARKS` whose tensors are among the names."""
+    return tuple(mark for mark, name in MARKS.items() if name in names)
+
+
+def alike(marks: tuple, width: int) -> list[Architecture]:
+    """Published architectures with the same tensors.
+
+    Those of the same width, or of any where there is none of it.
+    """
+    found = [x for x in architectures().values() if x.marks == marks]
+    found = [x for x in found if x.is_published]
+    return [x for x in found if x.width == width] or found
+
+
+def fields_of_file(path, tensors, width, name: str | None, known) -> dict:
+    """What timm's architectures tell of a file: fields of a `ViTConfig`.
+
+    That of the name; or that which the path names, if the tensors are its;
+    or what all published ones with these tensors have in common.
+
+    Args:
+        path: str, the file.
+        tensors: names of its tensors.
+        width: int, D.
+        name: what somebody called the architecture, or None.
+        known: fields that are known otherwise, so that they may differ.
+
+    Raises:
+        ValueError: for an unknown name, an architecture that the models here
+            do not have, and where architectures with these tensors differ.
+    """
+    marks = marks_of(tensors)
+    found = _named(path, name)
+    if found is None:
+        found = find(path)
+        if found is not None and set(found.marks) != set(marks):
+            found = None  # The file only has the name of something else.
+    if found is not None:
+        _check_kind(path, name or path, found)
+        return {**_fields_of(found, width), "image_size": found.image_size}
+    return _in_common(path, alike(marks, width), width, known)
+
+
+def _in_common(path, architectures, width, known) -> dict:
+    """The fields in which all of some architectures agree."""
+    architectures = [x for x in architectures if not VISIBLE.match(x.kind)]
+    kinds = sorted({x.kind for x in architectures} - {PLAIN})
+    if kinds:
+        refuse(
+            path,
+            "has tensors that architectures of several kinds have: "
+            f"{', '.join([PLAIN, *kinds])} of timm, which "
+            "compute different things",
+            'Give architecture="..." in timm\'s words, or the config.json '
+            "that belongs to the file.",
+        )
+    readings = [_fields_of(x, width) for x in architectures]
+    for field, argument in {
+        "activation": 'activation="gelu", "gelu_tanh" or "quick_gelu"',
+        "num_heads": "num_heads=...",
+        "pooling": "pooling=...",
+        "layer_norm_epsilon": "layer_norm_epsilon=...",
+    }.items():
+        values = sorted({x[field] for x in readings if x.get(field)}, key=str)
+        if len(values) > 1 and field not in known:
+            refuse(
+                path,
+                f"does not tell its {field}, which is "
+                f"{' or '.join(map(repr, values))} in the architectures with "
+                "these tensors",
+                f'Give {argument}, or architecture="..." in timm\'s words.',
+            )
+    return readings[0] if readings else {}
+
+
+def _named(path, name) -> Architecture | None:
+    """The architecture of a name that somebody gave."""
+    if name is None:
+        return None
+    found = find(name)
+    if found is None:
+        near = difflib.get_close_matches(str(name), architectures(), n=1)
+        refuse(
+            path,
+            f"is of the architecture {str(name)[:100]!r}, which is no Vision "
+            "Transformer of timm that is known here",
+            f"Did you mean {near[0]!r}?" if near else "Choose another file.",
+        )
+    return found
+
+
+def _check_kind(path, name, found):
+    if found.kind != PLAIN:
+        refuse(
+            path,
+            f"is of the architecture {str(name)[-100:]!r}, {found.kind} in "
+            "timm, which computes something else than the models here",
+            "Choose another file.",
+        )
+
+
+def _fields_of(architecture, width) -> dict:
+    """The fields of an architecture; its heads for its own width alone."""
+    fields = {
+        "activation": architecture.activation,
+        "layer_norm_epsilon": architecture.layer_norm_epsilon,
+        "pooling": POOLINGS.get(architecture.pooling),
+    }
+    if architecture.width == width:
+        fields["num_heads"] = architecture.num_heads
+    return fields

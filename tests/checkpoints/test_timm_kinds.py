@@ -1,0 +1,274 @@
+"""timm's Vision Transformers give their outputs here, or are refused.
+
+Each is built by timm itself, narrow and of two blocks, with random weights.
+The activation, the epsilon, the heads and the pooling are in no tensor.
+"""
+
+import json
+import pathlib
+import warnings
+
+import keras
+import numpy as np
+import pytest
+from timm_stub import import_timm
+
+from keras_vit.checkpoints import load_checkpoint, read_info
+from keras_vit.checkpoints.formats import architectures
+
+pytest.importorskip("torch")
+SIZES = {"embed_dim": 128, "depth": 2, "num_heads": 2}
+SMALL = {"img_size": 64, "num_classes": 7}
+
+KINDS = {
+    "plain": ("vit_base_patch16_224", {}),
+    "no_qkv_bias": ("vit_base_patch16_224_miil", {}),
+    "clip": ("vit_base_patch16_clip_224", {}),
+    "clip_quickgelu": ("vit_base_patch16_clip_quickgelu_224", {}),
+    "dinov2": ("vit_base_patch14_dinov2", {"img_size": 56}),
+    "dinov2_registers": ("vit_base_patch14_reg4_dinov2", {"img_size": 56}),
+    "deit3": ("deit3_base_patch16_224", {}),
+    "siglip": ("vit_base_patch16_siglip_224", {}),
+    "siglip_tanh": ("vit_base_patch32_siglip_256", {"img_size": 96}),
+    "siglip_gap_tanh": ("vit_large_patch16_siglip_gap_512", {}),
+    "registers_gap": ("vit_medium_patch16_reg4_gap_256", {}),
+    "registers_gap_bias": ("vit_so150m2_patch16_reg1_gap_256", {}),
+    "registers_map": ("vit_so150m_patch16_reg4_map_256", {}),
+    "layer_scale_gap": ("vit_medium_patch16_gap_240", {}),
+    "distilled": ("deit_base_distilled_patch16_224", {}),
+    "distilled_features": (
+        "deit_base_distilled_patch16_224",
+        {"num_classes": 0},
+    ),
+    "norm_after_pooling": ("eva_large_patch14_196", {"img_size": 56}),
+    "rectangle": ("vit_base_patch16_224", {"img_size": (32, 80)}),
+}
+
+
+def built(name, **options):
+    """A narrow model of timm, no weight zero or one."""
+    import torch
+
+    model = import_timm().create_model(
+        name, pretrained=False, **{**SIZES, **SMALL, **options}
+    )
+    random = np.random.default_rng(0)
+    with torch.no_grad():
+        for key, tensor in model.state_dict().items():
+            scale = 0.3 if tensor.ndim < 2 else tensor[0].numel() ** -0.5
+            center = float("norm" in key and key.endswith("weight"))
+            drawn = random.normal(center, scale, tensor.shape)
+            tensor.copy_(torch.from_numpy(drawn).float())
+    return model.eval()
+
+
+def write(model, folder, stem="model", config=None):
+    """The file of a model, with a config.json where one is given."""
+    from safetensors.torch import save_file
+
+    path = pathlib.Path(folder) / f"{stem}.safetensors"
+    tensors = {k: x.contiguous() for k, x in model.state_dict().items()}
+    save_file(tensors, path)
+    if config is None:
+        return path
+    (path.parent / "config.json").write_text(json.dumps(config))
+    return path.parent
+
+
+def config_of(model, name, **arguments):
+    """The fields of timm's config.json that tell what is computed."""
+    size = list(model.patch_embed.img_size)
+    return {
+        "architecture": name,
+        "num_classes": model.num_classes,
+        "global_pool": model.global_pool,
+        "model_args": {**SIZES, "img_size": size, **arguments},
+        "pretrained_cfg": {"input_size": [3, *size]},
+    }
+
+
+def compare(model, path, **options):
+    import torch
+
+    height, width = model.patch_embed.img_size
+    images = np.random.default_rng(1).uniform(-1, 1, (2, height, width, 3))
+    images = images.astype("float32")
+    with torch.no_grad():
+        wanted = model(torch.tensor(np.moveaxis(images, -1, 1))).numpy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ours = load_checkpoint(path, **options)
+    found = keras.ops.convert_to_numpy(ours(images))
+    scale = max(1, np.abs(wanted).max())
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=5e-5 * scale)
+    return ours
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request):
+    name, options = KINDS[request.param]
+    return name, built(name, **options)
+
+
+def test_the_name_of_the_file_tells_the_architecture(kind, tmp_path):
+    name, model = kind
+    path = write(model, tmp_path, f"{name}.tag_in1k")
+    # The heads of the name are those of its own width.
+    size = (*model.patch_embed.img_size, 3)
+    square = size[0] == size[1]
+    options = {} if square else {"input_shape": size}
+    compare(model, path, num_heads=2, **options)
+
+
+def test_the_config_beside_the_file_tells_the_architecture(kind, tmp_path):
+    name, model = kind
+    folder = write(model, tmp_path, config=config_of(model, name))
+    compare(model, folder)
+
+
+AMBIGUOUS = {
+    "clip": "does not tell its activation, which is 'gelu' or 'quick_gelu'",
+    "siglip": "does not tell its activation, which is 'gelu' or 'gelu_tanh'",
+}
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_what_tensors_leave_open_is_an_error(name, tmp_path):
+    architecture, options = KINDS[name]
+    model = built(architecture, **options)
+    path = write(model, tmp_path, "weights")
+    with pytest.raises(ValueError, match=AMBIGUOUS[name]):
+        load_checkpoint(path, num_heads=2)
+    compare(model, path, num_heads=2, activation="gelu")
+    compare(model, path, num_heads=2, architecture=architecture)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vit_base_patch16_rope_224",
+        "vit_base_patch16_rope_ape_224",
+        "vit_pe_core_base_patch16_224",
+        "vit_base_patch16_rpn_224",
+        "vit_base_patch16_dinov3",
+        "beit_base_patch16_224",
+    ],
+)
+@pytest.mark.parametrize("carrier", ["name", "config", "bare"])
+def test_what_is_computed_otherwise_is_refused(name, carrier, tmp_path):
+    """Most of these have the tensors of a plain Vision Transformer."""
+    model = built(name)
+    config = config_of(model, name) if carrier == "config" else None
+    stem = {"name": name, "bare": "weights"}.get(carrier, "model")
+    path = write(model, tmp_path, stem, config)
+    with pytest.raises(ValueError) as refusal:
+        load_checkpoint(path, num_heads=2)
+    assert (
+        "fetch the file again" not in str(refusal.value) or name[:4] == "beit"
+    )
+
+
+def test_arguments_of_timm_that_are_not_honoured_are_named(tmp_path):
+    name, _ = KINDS["plain"]
+    model = built(name)
+    config = config_of(model, name, norm_layer="rmsnorm", qk_norm=True)
+    folder = write(model, tmp_path, config=config)
+    with pytest.raises(ValueError, match="with norm_layer, qk_norm, which"):
+        load_checkpoint(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"architecture": "vit_bass_patch16_224"}, "'vit_base_patch16_224'"),
+        ({"global_pool": "avgmax"}, "global_pool='avgmax'"),
+        ({"model_args": {**SIZES, "act_layer": "mish"}}, "activation 'mish'"),
+        ({"model_args": [1]}, "no dictionary"),
+        ({"model_args": {**SIZES, "num_heads": 4.5}}, "num_heads=4.5"),
+    ],
+)
+def test_a_config_that_does_not_fit_is_refused(tmp_path, change, message):
+    name, _ = KINDS["plain"]
+    model = built(name)
+    config = {**config_of(model, name), **change}
+    folder = write(model, tmp_path, config=config)
+    with pytest.raises(ValueError, match=message):
+        load_checkpoint(folder)
+
+
+@pytest.mark.parametrize(
+    ("act_layer", "global_pool"),
+    [("quick_gelu", "token"), ("gelu_tanh", "avg"), ("relu", "max")],
+)
+def test_options_of_the_config_are_honoured(tmp_path, act_layer, global_pool):
+    name, _ = KINDS["plain"]
+    options = {"act_layer": act_layer, "global_pool": global_pool}
+    model = built(name, **options, fc_norm=False)
+    config = config_of(model, name, **options, fc_norm=False)
+    compare(model, write(model, tmp_path, config=config))
+
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+@pytest.mark.parametrize("channels", [3, 1])
+def test_pixels_are_scaled_as_the_config_says(tmp_path, channels):
+    name, _ = KINDS["plain"]
+    model = built(name)
+    config = config_of(model, name)
+    config["pretrained_cfg"] |= {"mean": MEAN, "std": STD}
+    folder = write(model, tmp_path, config=config)
+    shape = (64, 64, channels)
+    ours = load_checkpoint(
+        folder, include_preprocessing=True, input_shape=shape
+    )
+    pixels = np.random.default_rng(2).integers(0, 256, (1, *shape))
+    pixels = pixels.astype("float32")
+    mean, std = (np.array(MEAN), np.array(STD))
+    if channels == 1:
+        mean, std = mean.mean(), std.mean()
+    plain = load_checkpoint(folder, input_shape=shape)
+    wanted = plain(((pixels / 255 - mean) / std).astype("float32"))
+    np.testing.assert_allclose(
+        *map(keras.ops.convert_to_numpy, (ours(pixels), wanted)),
+        rtol=0,
+        atol=1e-4,
+    )
+    again = type(ours).from_config(ours.get_config())
+    assert again.config == ours.config
+
+
+@pytest.mark.parametrize("size", [(48, 80), (256, 64)])
+def test_two_grids_that_fit_are_an_error_that_names_both(tmp_path, size):
+    """3x5 patches and a class token are as many as 4x4 patches."""
+    name, _ = KINDS["plain"]
+    model = built(name, img_size=size)
+    path = write(model, tmp_path, "weights")
+    grid = f"{size[0] // 16}x{size[1] // 16} patches with positions"
+    with pytest.raises(ValueError, match=f"can be .*{grid}"):
+        load_checkpoint(path, num_heads=2, input_shape=(*size, 3))
+    folder = write(model, tmp_path, config=config_of(model, name))
+    compare(model, folder)
+
+
+def test_an_unknown_architecture_is_an_error_with_the_nearest(tmp_path):
+    path = write(built("vit_base_patch16_224"), tmp_path, "weights")
+    with pytest.raises(ValueError, match="mean 'vit_base_patch16_clip_224'"):
+        load_checkpoint(path, architecture="vit_base_patch16_klip_224")
+
+
+def test_the_table_is_what_timm_has():
+    timm = import_timm()
+    published = {x.partition(".")[0] for x in timm.list_pretrained()}
+    known = architectures.architectures()
+    assert len(known) > 250
+    assert {x for x in known if known[x].is_published} == published & set(known)
+    assert set(known) <= set(timm.list_models())
+
+
+def test_info_of_a_folder_names_what_it_holds(tmp_path):
+    name, options = KINDS["dinov2_registers"]
+    model = built(name, **options)
+    info = read_info(write(model, tmp_path, config=config_of(model, name)))
+    assert info.fields["register_tokens"] == 4
+    assert info.fields["pooling"] == "token"

@@ -1,0 +1,220 @@
+"""Loads every Vision Transformer of timm, `python tools/make_coverage.py`.
+
+Each architecture that the installed timm has is built narrow and of two
+blocks with random weights, written as a file of its name, loaded here, and
+compared on one image. Writes docs/coverage.md: what loads with timm's output,
+what is refused and why, and what is wrong, which is to be nothing.
+"""
+
+import argparse
+import collections
+import pathlib
+import re
+import sys
+import tempfile
+import warnings
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+import keras_vit
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tests"))
+
+from timm_stub import import_timm  # noqa: E402
+
+PATH = ROOT / "docs" / "coverage.md"
+MODULES = (
+    "vision_transformer",
+    "deit",
+    "vision_transformer_hybrid",
+    "resnetv2",
+    "mlp_mixer",
+    "eva",
+    "naflexvit",
+    "beit",
+    "cait",
+    "vision_transformer_relpos",
+    "vision_transformer_sam",
+)
+SIZES = {"embed_dim": 128, "depth": 2, "num_heads": 2}
+OPTIONS = {
+    "mlp_mixer": {"embed_dim": 128, "num_blocks": 2},
+    "resnetv2": {},
+}
+TOLERANCE = 5e-5  # of the largest output, at least of 1
+VERDICTS = ("timm's output", "refused", "wrong", "not built")
+TEXT = """\
+# What loads of timm
+
+By `python tools/make_coverage.py` (timm {timm}, Keras {keras}, {backend}): each
+architecture is built by timm, 128 wide and of two blocks (ResNets as they are),
+with random weights and no weight zero or one. It is written as a file of the
+architecture's name, loaded by `keras_vit.load_checkpoint` and compared on one
+image of the size that timm gives. "timm's output" is within 5e-5 of the largest
+output in float32. Tags are the pretrained weights that timm lists; the weights
+themselves were not downloaded.
+
+{table}
+
+## Refused
+
+{refused}
+"""
+
+
+class Found(NamedTuple):
+    """What became of an architecture."""
+
+    name: str
+    module: str
+    verdict: str
+    reason: str
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Writes docs/coverage.md.")
+    parser.add_argument("--names", default="", help="regular expression")
+    parser.add_argument("--out", type=pathlib.Path, default=PATH)
+    options = parser.parse_args()
+    timm = import_timm()
+    tags = collections.Counter(
+        tag.partition(".")[0] for tag in timm.list_pretrained()
+    )
+    found = []
+    for module in MODULES:
+        for name in timm.list_models(module=module):
+            if re.search(options.names, name) and tags[name]:
+                found.append(examined(timm, module, name))
+                print(*found[-1], flush=True)
+                keras.utils.clear_session()
+    text = TEXT.format(
+        timm=timm.__version__,
+        keras=keras.__version__,
+        backend=keras.backend.backend(),
+        table=table(found, tags),
+        refused=refusals(found, tags),
+    )
+    options.out.write_text(text, encoding="utf-8")
+
+
+def examined(timm, module: str, name: str) -> Found:
+    """Builds, writes, loads and compares one architecture."""
+    try:
+        model = built(timm, module, name)
+    except (TypeError, ValueError, AssertionError, RuntimeError) as error:
+        return Found(name, module, "not built", str(error).split("\n")[0])
+    size = model.default_cfg["input_size"][1:]
+    images = np.random.default_rng(1).uniform(-1, 1, (1, *size, 3))
+    images = images.astype("float32")
+    with torch.no_grad():
+        wanted = model(torch.tensor(np.moveaxis(images, -1, 1))).numpy()
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / f"{name}.safetensors"
+        tensors = {k: x.contiguous() for k, x in model.state_dict().items()}
+        save_file(tensors, path)
+        try:
+            answer = outputs(path, images, narrow=bool(options_of(module)))
+        except ValueError as error:
+            reason = str(error).replace(folder, "").partition("': ")[2]
+            return Found(name, module, "refused", reason)
+    return Found(name, module, *compared(answer, wanted))
+
+
+def options_of(module):
+    return OPTIONS.get(module, SIZES)
+
+
+def built(timm, module, name):
+    """A model of timm with random weights."""
+    model = timm.create_model(name, pretrained=False, **options_of(module))
+    random = np.random.default_rng(0)
+    with torch.no_grad():
+        for key, tensor in model.state_dict().items():
+            if not tensor.is_floating_point():
+                continue
+            scale = 0.3 if tensor.ndim < 2 else tensor[0].numel() ** -0.5
+            center = float("norm" in key and key.endswith("weight"))
+            drawn = random.normal(center, scale, tensor.shape)
+            if "running_var" in key:
+                drawn = np.abs(drawn) + 0.5
+            tensor.copy_(torch.from_numpy(np.asarray(drawn)).float())
+    return model.eval()
+
+
+def outputs(path, images, *, narrow):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        heads = SIZES["num_heads"] if narrow else None
+        ours = keras_vit.load_checkpoint(path, num_heads=heads)
+    height, width = ours.config.image_size
+    # timm's patches leave out what they do not divide.
+    return keras.ops.convert_to_numpy(ours(images[:, :height, :width]))
+
+
+def compared(answer, wanted) -> tuple[str, str]:
+    if answer.shape != wanted.shape:
+        return "wrong", f"shape {answer.shape} in place of {wanted.shape}"
+    error = np.abs(answer - wanted).max() / max(1, np.abs(wanted).max())
+    verdict = "timm's output" if error <= TOLERANCE else "wrong"
+    return verdict, f"{error:.1e}"
+
+
+def table(found, tags) -> str:
+    """Tags per module of timm and verdict."""
+    from keras_vit.tables import markdown_table
+
+    counts = collections.Counter()
+    for x in found:
+        for module in (x.module, "together"):
+            counts[module, x.verdict] += tags[x.name]
+    rows = [
+        (module, *(counts[module, x] for x in VERDICTS))
+        for module in (*MODULES, "together")
+    ]
+    header = ["tags of timm's module", *VERDICTS]
+    return "\n".join(markdown_table(header, rows, VERDICTS))
+
+
+def refusals(found, tags) -> str:
+    """The tags that are refused, by what the message says first."""
+    groups = collections.defaultdict(list)
+    for x in found:
+        if x.verdict in ("refused", "wrong", "not built"):
+            groups[reason_of(x)].append(x.name)
+    lines = sorted(
+        (-sum(tags[x] for x in names), reason, names)
+        for reason, names in groups.items()
+    )
+    return "\n".join(
+        f"- {-number}: {reason} ({', '.join(names[:3])}"
+        f"{', ...' if len(names) > 3 else ''})"
+        for number, reason, names in lines
+    )
+
+
+def reason_of(found: Found) -> str:
+    """The reason without the names of tensors."""
+    if found.verdict != "refused":
+        return f"{found.verdict}: {found.reason}"
+    kind = re.search(r"', (\w.*?) in timm", found.reason)
+    if kind:
+        return f"{kind[1]} by its name"
+    text = re.sub(r"blocks\.\d+\.", "blocks.N.", found.reason)
+    for pattern in (
+        r"holds ([^(]+) \(",
+        r"(Unused: [^,. ]+)",
+        r"(Missing in the file: [^,. ]+)",
+        r"(is of no known format)",
+    ):
+        if match := re.search(pattern, text):
+            return match[1].strip()
+    return text[:60]
+
+
+if __name__ == "__main__":
+    main()
