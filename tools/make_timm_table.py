@@ -4,6 +4,7 @@ Builds each Vision Transformer of the installed timm without memory for its
 weights, and writes keras_vit/checkpoints/formats/timm_architectures.csv.
 """
 
+import collections
 import csv
 import pathlib
 import sys
@@ -44,7 +45,13 @@ ACTIVATIONS = {
 
 def main() -> None:
     timm = import_timm()
-    published = {x.partition(".")[0] for x in timm.list_pretrained()}
+    pixels = collections.defaultdict(set)
+    for tag in timm.list_pretrained():
+        config = timm.get_pretrained_cfg(tag)
+        pair = "|".join(
+            " ".join(map(str, x)) for x in (config.mean, config.std)
+        )
+        pixels[tag.partition(".")[0]].add(pair)
     with TABLE.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["name", *Architecture._fields])
@@ -53,8 +60,10 @@ def main() -> None:
                 with torch.device("meta"):
                     model = timm.create_model(name, pretrained=False)
                 if set(model.state_dict()) >= REQUIRED:
-                    row = (name, *row_of(model), int(name in published))
-                    writer.writerow(row)
+                    found = pixels[name]
+                    shared = found.pop() if len(found) == 1 else ""
+                    published = int(bool(found or shared))
+                    writer.writerow((name, *row_of(model), published, shared))
 
 
 def row_of(model) -> tuple:

@@ -238,10 +238,6 @@ def _wrong_layers(format, config) -> list:
         for name in ("patch_bias", "qkv_bias")
         if config.get(name) is False and name not in format.optional
     ]
-    if config["num_classes"] and config.get("classifier_activation"):
-        problems.append(
-            f"gives logits, the model {config['classifier_activation']}"
-        )
     sincos = config.get("position_embedding") == "sincos2d"
     if sincos and format.name != "big_vision":
         problems.append("needs learned position embeddings")

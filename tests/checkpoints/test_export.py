@@ -98,3 +98,13 @@ def test_the_model_of_a_run_is_written_as_what_it_started_from(tmp_path):
     assert set(after) == set(before)
     for key, value in before.items():
         np.testing.assert_array_equal(after[key], value, err_msg=key)
+
+
+@pytest.mark.parametrize("pixels", [None, ((0.5, 0.4, 0.3), (0.2, 0.3, 0.1))])
+def test_the_scale_of_pixels_comes_back(pixels, tmp_path):
+    mean, std = pixels or (None, None)
+    options = {"pixel_mean": mean, "pixel_std": std}
+    model = load("timm_vit_tiny", include_preprocessing=True, **options)
+    path = saved(model, tmp_path, "timm")
+    again = load_checkpoint(path, include_preprocessing=True)
+    assert again.config == model.config

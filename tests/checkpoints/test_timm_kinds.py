@@ -238,6 +238,18 @@ def test_pixels_are_scaled_as_the_config_says(tmp_path, channels):
     assert again.config == ours.config
 
 
+def test_pixels_of_the_architecture_where_all_its_weights_agree(tmp_path):
+    name, options = KINDS["dinov2"]
+    path = write(built(name, **options), tmp_path, name)
+    model = load_checkpoint(path, num_heads=2, include_preprocessing=True)
+    assert model.config.pixel_mean == MEAN
+    assert model.config.pixel_std == STD
+    # Of this one there are weights of both kinds.
+    path = write(built("vit_base_patch16_224"), tmp_path, "weights")
+    with pytest.warns(UserWarning, match="does not tell how pixels are"):
+        load_checkpoint(path, num_heads=2, include_preprocessing=True)
+
+
 @pytest.mark.parametrize("size", [(48, 80), (256, 64)])
 def test_two_grids_that_fit_are_an_error_that_names_both(tmp_path, size):
     """3x5 patches and a class token are as many as 4x4 patches."""

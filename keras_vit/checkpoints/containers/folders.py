@@ -180,7 +180,7 @@ def _timm_fields(path, config) -> dict:
 
 
 def _pixels(path, config, prefix="") -> dict:
-    """Mean and deviation of the pixels, unless they are those of [-1, 1]."""
+    """Mean and deviation of the pixels, both None for those of [-1, 1]."""
     found = {}
     for name in ("mean", "std"):
         values = config.get(f"{prefix}{name}")
@@ -196,7 +196,8 @@ def _pixels(path, config, prefix="") -> dict:
                 "Expected a number for each channel.",
             )
         found[f"pixel_{name}"] = tuple(map(float, values))
-    return {} if {x for y in found.values() for x in y} == {0.5} else found
+    halves = {x for values in found.values() for x in values} == {0.5}
+    return dict.fromkeys(found) if halves else found
 
 
 def _converted(path, config, names) -> dict:

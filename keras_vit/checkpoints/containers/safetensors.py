@@ -32,6 +32,8 @@ FIELDS = {
     "pooling": str,
     "layer_norm_epsilon": float,
     "standardization_epsilon": float,
+    "pixel_mean": list,
+    "pixel_std": list,
 }
 
 
@@ -176,7 +178,19 @@ def _fields_of(metadata) -> dict:
     size = fields.pop("image_size", [])
     if len(size) == 2 and all(type(x) is int and x > 0 for x in size):
         fields["image_size"] = tuple(size)
-    return fields
+    return fields | _pixels_of(fields, stored)
+
+
+def _pixels_of(fields, stored) -> dict:
+    """Mean and deviation of the pixels, both None where they are stored so."""
+    names = ("pixel_mean", "pixel_std")
+    found = {x: fields.pop(x) for x in names if x in fields}
+    if all(stored.get(name, ...) is None for name in names):
+        return dict.fromkeys(names)
+    numbers = [x for values in found.values() for x in values]
+    if len(found) == 2 and all(type(x) is float for x in numbers):
+        return {name: tuple(values) for name, values in found.items()}
+    return {}
 
 
 def write_safetensors(

@@ -44,6 +44,7 @@ MARKS = {
     "norm_after_pooling": "fc_norm.weight",
     "attention_pooling": "attn_pool.latent",
 }
+PIXELS = ("pixel_mean", "pixel_std")
 PLAIN = "VisionTransformer"  # The kind that the models here compute.
 # What these have else shows in names or shapes of their tensors.
 VISIBLE = re.compile(r".*(GluMlp|SwiGLU|RmsNorm|DiffAttention)")
@@ -69,6 +70,10 @@ class Architecture(NamedTuple):
     is_published: bool
     """Whether there are weights of it."""
 
+    pixels: tuple
+    """(mean, deviation) of the pixels in all weights of it; () if they differ
+    or there are none."""
+
 
 @functools.cache
 def architectures() -> dict[str, Architecture]:
@@ -88,6 +93,11 @@ def _parsed(row) -> Architecture:
         tuple(map(int, row["image_size"].split("x"))),
         tuple(row["marks"].split()),
         row["is_published"] == "1",
+        tuple(
+            tuple(map(float, part.split())) for part in row["pixels"].split("|")
+        )
+        if row["pixels"]
+        else (),
     )
 
 
@@ -163,6 +173,9 @@ def _in_common(path, architectures, width, known) -> dict:
             "that belongs to the file.",
         )
     readings = [_fields_of(x, width) for x in architectures]
+    common = readings[0] if readings else {}
+    if len({x.pixels for x in architectures}) > 1:
+        common = {k: x for k, x in common.items() if k not in PIXELS}
     for field, argument in {
         "activation": 'activation="gelu", "gelu_tanh" or "quick_gelu"',
         "num_heads": "num_heads=...",
@@ -178,7 +191,7 @@ def _in_common(path, architectures, width, known) -> dict:
                 "these tensors",
                 f'Give {argument}, or architecture="..." in timm\'s words.',
             )
-    return readings[0] if readings else {}
+    return common
 
 
 def _named(path, name) -> Architecture | None:
@@ -214,6 +227,10 @@ def _fields_of(architecture, width) -> dict:
         "layer_norm_epsilon": architecture.layer_norm_epsilon,
         "pooling": POOLINGS.get(architecture.pooling),
     }
+    if architecture.pixels:
+        same = {x for part in architecture.pixels for x in part} == {0.5}
+        found = (None, None) if same else architecture.pixels
+        fields |= zip(PIXELS, found, strict=True)
     if architecture.width == width:
         fields["num_heads"] = architecture.num_heads
     return fields

@@ -13,9 +13,10 @@ from keras_vit.checkpoints.formats.transforms import Facts
 __all__ = ["configure"]
 
 DEFAULT_IMAGE = 224
-# Widths of the papers whose heads are not of 64 features (So400m, H, g, G).
+# Fields of the config that no tensor tells.
 PIXELS = ("pixel_mean", "pixel_std")
-UNTOLD = ("activation", "layer_norm_epsilon", "num_heads", "pooling")
+UNTOLD = ("activation", "layer_norm_epsilon", "num_heads", "pooling", *PIXELS)
+# Widths of the papers whose heads are not of 64 features (So400m, H, g, G).
 HEADS_OF_WIDTH = {1152: 16, 1280: 16, 1408: 16, 1664: 16}
 
 
@@ -66,7 +67,7 @@ def configure(
 
 
 def _told(source, num_heads, name, given) -> dict:
-    """The fields that no tensor tells: by argument, config, name or kin."""
+    """The fields that no tensor tells, from what tells them."""
     width = _shape(source, "patch_embed/projection/kernel", 4)[3]
     told = {}
     if source.format.name == "timm":
@@ -86,6 +87,14 @@ def _told(source, num_heads, name, given) -> dict:
             f"Received: architecture={name!r}. Leave it out."
         )
     told |= {x: y for x, y in source.file.config.items() if x in UNTOLD}
+    wants_pixels = "include_preprocessing" in given
+    if source.format.name == "timm" and wants_pixels and PIXELS[0] not in told:
+        warnings.warn(
+            f"{source.file.path!r} does not tell how pixels are scaled: to "
+            "[-1, 1] is taken. Give pixel_mean and pixel_std, or load it "
+            "with the config.json that belongs to it.",
+            stacklevel=2,
+        )
     heads = _heads(source, num_heads, told.get("num_heads"), width)
     return {**told, "num_heads": heads}
 
@@ -116,7 +125,7 @@ def _configure_vit(source, told, image_size) -> Configured:
         **_biases(source),
     }
     fields["pooling"] = _pooling(source, told, fields)
-    fields |= {x: y for x, y in source.file.config.items() if x in PIXELS}
+    fields |= {x: told[x] for x in PIXELS if x in told}
     if root:
         width = _shape(source, "root_conv/kernel", 4)
         fields["channels"], fields["resnet_width"] = width[2], width[3]
