@@ -39,7 +39,7 @@ def configure(
         image_size: (height, width) in pixels that the file is for, where its
             number of patches is no square.
         architecture: str, name of timm's architecture.
-        given: names of the fields of the config that the caller sets.
+        given: dict, the fields of the config that the caller sets.
 
     Raises:
         ValueError: when weights are missing or of the wrong rank, or the
@@ -87,7 +87,7 @@ def _told(source, num_heads, name, given) -> dict:
             f"Received: architecture={name!r}. Leave it out."
         )
     told |= {x: y for x, y in source.file.config.items() if x in UNTOLD}
-    wants_pixels = "include_preprocessing" in given
+    wants_pixels = dict(given).get("include_preprocessing")
     if source.format.name == "timm" and wants_pixels and PIXELS[0] not in told:
         warnings.warn(
             f"{source.file.path!r} does not tell how pixels are scaled: to "
