@@ -17,6 +17,7 @@ from keras_vit.checkpoints.containers.tensors import refuse
 
 __all__ = [
     "MARKS",
+    "PIXELS",
     "PLAIN",
     "TABLE",
     "Architecture",

@@ -6,7 +6,7 @@ import warnings
 from typing import NoReturn
 
 from keras_vit.checkpoints.containers.tensors import DAMAGED, refuse
-from keras_vit.checkpoints.formats.architectures import fields_of_file
+from keras_vit.checkpoints.formats.architectures import PIXELS, fields_of_file
 from keras_vit.checkpoints.formats.recognition import Configured, Source
 from keras_vit.checkpoints.formats.transforms import Facts
 
@@ -14,7 +14,6 @@ __all__ = ["configure"]
 
 DEFAULT_IMAGE = 224
 # Fields of the config that no tensor tells.
-PIXELS = ("pixel_mean", "pixel_std")
 UNTOLD = ("activation", "layer_norm_epsilon", "num_heads", "pooling", *PIXELS)
 # Widths of the papers whose heads are not of 64 features (So400m, H, g, G).
 HEADS_OF_WIDTH = {1152: 16, 1280: 16, 1408: 16, 1664: 16}
