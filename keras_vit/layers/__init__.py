@@ -4,16 +4,22 @@ Each is a Keras layer that any model can use.
 """
 
 from keras_vit.layers.attention import SelfAttention
+from keras_vit.layers.attention_positions import (
+    RelativePositionBias,
+    RotaryEmbedding,
+)
 from keras_vit.layers.embedding import (
     AddPositionEmbedding,
     ClassToken,
     PatchEmbed,
 )
+from keras_vit.layers.kernels import TokenRMSNormalization
 from keras_vit.layers.mixer_block import MixerBlock
 from keras_vit.layers.pooling import AttentionPooling, TokenPooling
 from keras_vit.layers.standardized_conv import StandardizedConv2D
 from keras_vit.layers.transformer_block import (
     MLP,
+    GatedMLP,
     LayerScale,
     TransformerBlock,
 )
@@ -23,11 +29,15 @@ __all__ = [
     "AddPositionEmbedding",
     "AttentionPooling",
     "ClassToken",
+    "GatedMLP",
     "LayerScale",
     "MixerBlock",
     "PatchEmbed",
+    "RelativePositionBias",
+    "RotaryEmbedding",
     "SelfAttention",
     "StandardizedConv2D",
     "TokenPooling",
+    "TokenRMSNormalization",
     "TransformerBlock",
 ]

@@ -4,11 +4,13 @@ Axes: B batch, N query tokens, M key tokens, H heads, d head dimension,
 D = H * d hidden dimension.
 """
 
+import functools
+
 import keras
 from keras import ops
 
 from keras_vit.layers.configured_layer import ConfiguredLayer
-from keras_vit.layers.kernels import TokenDense
+from keras_vit.layers.kernels import NORMALIZATIONS, TokenDense
 from keras_vit.workarounds import backend_is
 
 __all__ = ["SelfAttention"]
@@ -35,6 +37,17 @@ class SelfAttention(ConfiguredLayer):
             weights. Above zero the weights are computed explicitly and no
             fused kernel is used, as these have no dropout in Keras.
         qkv_bias: bool, whether query, key and value have biases.
+        key_bias: bool, whether that of the key is learned; False keeps it at
+            zero, as BEiT (arXiv:2106.08254) does.
+        projection_bias: bool, whether the last projection has a bias.
+        qk_norm: bool, whether query and key are normalised in each head
+            (arXiv:2302.05442).
+        attention_inner_norm: bool, whether the heads are normalised together
+            before the last projection, as in BEiT-3 (arXiv:2208.10442).
+        normalization: "layer_norm" or "rms_norm", for both.
+        layer_norm_epsilon: float, added to the variance by both.
+        rotary: None, or a `RotaryEmbedding` for queries and keys.
+        position_bias: None, or a `RelativePositionBias` for the scores.
         flash_attention: None takes a fused kernel where it can be used (in
             float16 only if asked for) and `keras.config` does not disable
             it, True demands one, False forbids it.
@@ -64,6 +77,14 @@ class SelfAttention(ConfiguredLayer):
         *,
         attention_dropout_rate=0.0,
         qkv_bias=True,
+        key_bias=True,
+        projection_bias=True,
+        qk_norm=False,
+        attention_inner_norm=False,
+        normalization="layer_norm",
+        layer_norm_epsilon=1e-6,
+        rotary=None,
+        position_bias=None,
         flash_attention=None,
         **kwargs,
     ):
@@ -71,7 +92,18 @@ class SelfAttention(ConfiguredLayer):
         self.num_heads = num_heads
         self.attention_dropout_rate = attention_dropout_rate
         self.qkv_bias = qkv_bias
+        self.key_bias = key_bias
+        self.projection_bias = projection_bias
+        self.qk_norm = qk_norm
+        self.attention_inner_norm = attention_inner_norm
+        self.normalization = normalization
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.rotary = rotary
+        self.position_bias = position_bias
         self.flash_attention = flash_attention
+        self.query_norm = self._norm("query_norm", qk_norm)
+        self.key_norm = self._norm("key_norm", qk_norm)
+        self.inner_norm = self._norm("inner_norm", attention_inner_norm)
         self.dropout = keras.layers.Dropout(
             attention_dropout_rate, dtype=self.dtype_policy, name="dropout"
         )
@@ -85,11 +117,13 @@ class SelfAttention(ConfiguredLayer):
             use_bias=self.qkv_bias,
             kernel_initializer=projection_initializer(dim),
             bias_initializer="zeros",
+            bias_constraint=self._bias_constraint(),
             dtype=self.dtype_of("qkv"),
             name="qkv",
         )
         self.out = TokenDense(
             dim,
+            use_bias=self.projection_bias,
             kernel_initializer="glorot_uniform",
             bias_initializer="zeros",
             dtype=self.dtype_of("out"),
@@ -97,6 +131,16 @@ class SelfAttention(ConfiguredLayer):
         )
         self.qkv.build(input_shape)
         self.out.build(input_shape)
+        heads = (input_shape[0], self.num_heads, input_shape[1], self.head_dim)
+        if self.qk_norm:
+            self.query_norm.build(heads)
+            self.key_norm.build(heads)
+        if self.attention_inner_norm:
+            self.inner_norm.build(input_shape)
+        if self.rotary:
+            self.rotary.build(heads)
+        if self.position_bias:
+            self.position_bias.build((*heads[:3], heads[2]))
 
     def call(self, x, training=None):
         qkv = self._project(x)  # (B, N, H, 3, d)
@@ -104,7 +148,7 @@ class SelfAttention(ConfiguredLayer):
             x = self._attend_fused(qkv)  # (B, N, H, d)
         else:
             x = self._attend_explicitly(qkv, training)  # (B, N, H, d)
-        return self.out(merge_heads(x))  # (B, N, D)
+        return self.out(self.inner_norm(merge_heads(x)))  # (B, N, D)
 
     def attention_weights(self, x):
         """The softmax weights that `call` uses, computed explicitly.
@@ -117,7 +161,8 @@ class SelfAttention(ConfiguredLayer):
             each key (M); the last axis sums to 1.
         """
         query, key, _ = heads_first(self._project(x))
-        return softmax_of_heads(query, key)  # (B, H, N, M)
+        query, key = self._placed(query, key)
+        return self._weights(query, key)  # (B, H, N, M)
 
     def _project(self, x):
         shape = (*ops.shape(x)[:-1], self.num_heads, 3, self.head_dim)
@@ -134,19 +179,58 @@ class SelfAttention(ConfiguredLayer):
 
     def _attend_fused(self, qkv):
         query, key, value = (qkv[..., i, :] for i in range(3))
-        flash = self.flash_attention
+        query, key = self._placed(query, key, heads_first=False)
+        bias, flash = None, self.flash_attention
         if flash is None:
             flash = keras.config.is_flash_attention_enabled()
+        if self.position_bias is not None:
+            # Keras's flash attention takes none.
+            bias, flash = self.position_bias.bias()[None], False
         return ops.dot_product_attention(
-            query, key, value, flash_attention=flash
+            query, key, value, bias=bias, flash_attention=flash
         )  # (B, N, H, d)
 
     def _attend_explicitly(self, qkv, training):
         query, key, value = heads_first(qkv)
-        weights = softmax_of_heads(query, key)  # (B, H, N, M)
+        query, key = self._placed(query, key)
+        weights = self._weights(query, key)  # (B, H, N, M)
         weights = self.dropout(weights, training=training)
         x = ops.matmul(weights, value)  # (B, H, N, d)
         return ops.transpose(x, (0, 2, 1, 3))  # (B, N, H, d)
+
+    def _placed(self, query, key, heads_first=True):
+        """Query and key, normalised and rotated as the options say."""
+        query, key = self.query_norm(query), self.key_norm(key)
+        if self.rotary is None:
+            return query, key
+        return tuple(
+            self.rotary(x, heads_first=heads_first) for x in (query, key)
+        )
+
+    def _weights(self, query, key):
+        """The softmax weights of heads in front of the tokens."""
+        if self.position_bias is None:
+            return softmax_of_heads(query, key)
+        return precise_softmax(self.position_bias(scores_of_heads(query, key)))
+
+    def _norm(self, name, is_there):
+        if not is_there:
+            return keras.activations.linear  # Returns its input.
+        return NORMALIZATIONS[self.normalization](
+            epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name=name
+        )
+
+    def _bias_constraint(self):
+        if self.key_bias or not self.qkv_bias:
+            return None
+        return functools.partial(without_key, self.num_heads)
+
+
+def without_key(num_heads: int, bias):
+    """The bias (3 * D,) of query, key and value with zeros for the key."""
+    parts = ops.reshape(bias, (num_heads, 3, -1))  # (H, 3, d)
+    kept = ops.convert_to_tensor([[1.0], [0.0], [1.0]], dtype=bias.dtype)
+    return ops.reshape(parts * kept, bias.shape)  # (3 * D,)
 
 
 def has_fused_attention() -> bool:
@@ -171,9 +255,14 @@ def heads_first(qkv):
 
 def softmax_of_heads(query, key):
     """`softmax(q k^T / sqrt(d))` of (B, H, N, d) and (B, H, M, d)."""
+    return precise_softmax(scores_of_heads(query, key))  # (B, H, N, M)
+
+
+def scores_of_heads(query, key):
+    """`q k^T / sqrt(d)` of (B, H, N, d) and (B, H, M, d)."""
     scale = query.shape[-1] ** -0.5
     keys = ops.transpose(key, (0, 1, 3, 2))  # (B, H, d, M)
-    return precise_softmax(ops.matmul(query * scale, keys))  # (B, H, N, M)
+    return ops.matmul(query * scale, keys)  # (B, H, N, M)
 
 
 def precise_softmax(scores):

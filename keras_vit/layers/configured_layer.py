@@ -50,9 +50,22 @@ class ConfiguredLayer(keras.layers.Layer):
     def get_config(self):
         config = super().get_config()
         for name in self.argument_names():
-            config[name] = getattr(self, name)
+            value = getattr(self, name)
+            if isinstance(value, keras.layers.Layer):
+                value = keras.saving.serialize_keras_object(value)
+                value.pop("build_config", None)  # This layer builds it.
+            config[name] = value
         config["dtype"] = serialized_dtype(self)
         return config
+
+    @classmethod
+    def from_config(cls, config):
+        made = {
+            name: keras.saving.deserialize_keras_object(value)
+            for name, value in config.items()
+            if name != "dtype" and is_serialized(value)
+        }
+        return super().from_config(config | made)
 
     def dtype_of(self, name: str):
         """The dtype policy for a sub-layer that is made in `build`.
@@ -61,6 +74,11 @@ class ConfiguredLayer(keras.layers.Layer):
         own, not with a map of policies.
         """
         return resolved_policy(self.dtype_policy, f"{self.path}/{name}")
+
+
+def is_serialized(value) -> bool:
+    """Whether a value of a config is a layer as Keras writes it down."""
+    return isinstance(value, dict) and "class_name" in value
 
 
 def serialized_dtype(layer: keras.layers.Layer) -> dict:

@@ -159,7 +159,7 @@ class ClassToken(ConfiguredLayer):
         return (batch, tokens, dim)
 
 
-KINDS = ("learned", "sincos2d")
+KINDS = ("learned", "sincos2d", "none")
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -177,7 +177,7 @@ class AddPositionEmbedding(ConfiguredLayer):
         kind: "learned": a table with a vector per token (1-D, as in the paper).
             "sincos2d": fixed sines and cosines of row and column (as in
             "Better plain ViT baselines for ImageNet-1k", arXiv:2205.01580),
-            not a weight.
+            not a weight. "none" adds nothing.
         stddev: float, standard deviation of the normal distribution that a
             learned table starts from.
 
@@ -223,12 +223,16 @@ class AddPositionEmbedding(ConfiguredLayer):
                 shape=(1, *input_shape[1:]),
                 initializer=keras.initializers.RandomNormal(stddev=self.stddev),
             )
+        elif self.kind == "none":
+            self.embedding = None
         else:
             table = sine_cosine_table(self.grid, input_shape[-1])
             prefix = [(0, 0), (self.num_prefix_tokens, 0), (0, 0)]
             self.embedding = np.pad(table, prefix)  # (1, T, D)
 
     def call(self, x):
+        if self.embedding is None:
+            return x
         return x + ops.cast(self.embedding, x.dtype)
 
 

@@ -1,4 +1,4 @@
-"""Dense and normalisation layers with backward passes that suit CPUs.
+"""Dense and normalisation layers of tokens.
 
 Axes: B batch, N tokens, D features.
 """
@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_vit.workarounds import backend_is
 
-__all__ = ["TokenDense", "TokenNormalization"]
+__all__ = ["TokenDense", "TokenNormalization", "TokenRMSNormalization"]
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -107,6 +107,56 @@ class TokenNormalization(keras.layers.LayerNormalization):
         weights = (ops.cast(w, precise) for w in (self.gamma, self.beta))
         x = normalizing(self.epsilon)(ops.cast(inputs, precise), *weights)
         return ops.cast(x, self.compute_dtype)
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class TokenRMSNormalization(keras.layers.Layer):
+    """Divides each token by its root mean square, then scales its features.
+
+    Root mean square normalisation (arXiv:1910.07467): a layer normalisation
+    without mean and offset. That of Keras calls its weight `scale`; here it
+    has the name of the layer normalisation's, `gamma`.
+
+    Args:
+        epsilon: float, added to the mean square.
+
+    Input shape:
+        (B, N, D), or any shape that ends with D.
+
+    Output shape:
+        That of the input.
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 197, 768))
+    >>> TokenRMSNormalization(epsilon=1e-6)(tokens).shape
+    (2, 197, 768)
+    """
+
+    def __init__(self, *, epsilon=1e-6, **kwargs):
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
+
+    def build(self, input_shape):
+        self.gamma = self.add_weight(
+            name="gamma", shape=(input_shape[-1],), initializer="ones"
+        )
+
+    def call(self, inputs):
+        precise = keras.backend.result_type(inputs.dtype, "float32")
+        x = ops.cast(inputs, precise)
+        square = ops.mean(ops.square(x), axis=-1, keepdims=True)  # (B, N, 1)
+        x = x * ops.rsqrt(square + self.epsilon)
+        return ops.cast(x * ops.cast(self.gamma, precise), self.compute_dtype)
+
+    def get_config(self):
+        return super().get_config() | {"epsilon": self.epsilon}
+
+
+NORMALIZATIONS = {
+    "layer_norm": TokenNormalization,
+    "rms_norm": TokenRMSNormalization,
+}
 
 
 @functools.cache

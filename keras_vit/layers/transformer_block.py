@@ -8,12 +8,15 @@ import functools
 import keras
 from keras import ops
 
+from keras_vit.checks import check_choice
 from keras_vit.layers.attention import SelfAttention
 from keras_vit.layers.configured_layer import ConfiguredLayer
-from keras_vit.layers.kernels import TokenDense, TokenNormalization
+from keras_vit.layers.kernels import NORMALIZATIONS, TokenDense
 from keras_vit.workarounds import rematerialize
 
-__all__ = ["LayerScale", "MLP", "TransformerBlock"]
+__all__ = ["GatedMLP", "LayerScale", "MLP", "TransformerBlock"]
+
+NORM_PLACEMENTS = ("before", "after")
 
 # The originals use the tanh form of GELU; Hugging Face and timm the exact one,
 # and the first models of CLIP (arXiv:2103.00020) a sigmoid.
@@ -36,6 +39,11 @@ class MLP(ConfiguredLayer):
         dropout_rate: float in [0, 1).
         activation: "gelu_tanh" as in the original code, "gelu" for the exact
             form, "quick_gelu" as in CLIP, or any activation of Keras by name.
+        projection_bias: bool, whether the dense layers have biases.
+        mlp_inner_norm: bool, whether the hidden layer is normalised, as in
+            EVA-02 (arXiv:2303.11331) and BEiT-3 (arXiv:2208.10442).
+        normalization: "layer_norm" or "rms_norm", for that.
+        layer_norm_epsilon: float, added to the variance by that.
 
     Input shape:
         (B, N, D), or any shape that ends with D.
@@ -51,12 +59,32 @@ class MLP(ConfiguredLayer):
     """
 
     def __init__(
-        self, mlp_dim, *, dropout_rate=0.0, activation="gelu_tanh", **kwargs
+        self,
+        mlp_dim,
+        *,
+        dropout_rate=0.0,
+        activation="gelu_tanh",
+        projection_bias=True,
+        mlp_inner_norm=False,
+        normalization="layer_norm",
+        layer_norm_epsilon=1e-6,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         self.mlp_dim = mlp_dim
         self.dropout_rate = dropout_rate
         self.activation = activation
+        self.projection_bias = projection_bias
+        self.mlp_inner_norm = mlp_inner_norm
+        self.normalization = normalization
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.inner_norm = keras.activations.linear  # Returns its input.
+        if mlp_inner_norm:
+            self.inner_norm = NORMALIZATIONS[normalization](
+                epsilon=layer_norm_epsilon,
+                dtype=self.dtype_policy,
+                name="inner_norm",
+            )
         self._activate = GELUS.get(activation) or keras.activations.get(
             activation
         )
@@ -70,26 +98,70 @@ class MLP(ConfiguredLayer):
     def build(self, input_shape):
         # The GELU is in the layer: TensorFlow makes one operation of product,
         # bias and GELU of matrices, and between the layers it has a reshape.
-        self.dense = self._dense(self.mlp_dim, "dense", self._activate)
-        self.dense_1 = self._dense(input_shape[-1], "dense_1")
-        self.dense.build(input_shape)
-        self.dense_1.build((*input_shape[:-1], self.mlp_dim))
+        self._build(
+            input_shape, self._dense(self.mlp_dim, "dense", self._activate)
+        )
 
     def call(self, x, training=None):
         x = self.dense(x)  # (B, N, M)
         x = self.dropout(x, training=training)
-        x = self.dense_1(x)  # (B, N, D)
+        x = self.dense_1(self.inner_norm(x))  # (B, N, D)
         return self.dropout_1(x, training=training)
+
+    def _build(self, input_shape, first):
+        hidden_shape = (*input_shape[:-1], self.mlp_dim)
+        self.dense = first
+        self.dense_1 = self._dense(input_shape[-1], "dense_1")
+        self.dense.build(input_shape)
+        self.dense_1.build(hidden_shape)
+        if self.mlp_inner_norm:
+            self.inner_norm.build(hidden_shape)
 
     def _dense(self, units, name, activation=None):
         return TokenDense(
             units,
             activation,
+            use_bias=self.projection_bias,
             kernel_initializer="glorot_uniform",
             bias_initializer=keras.initializers.RandomNormal(stddev=1e-6),
             dtype=self.dtype_of(name),
             name=name,
         )
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class GatedMLP(MLP):
+    """An MLP whose hidden layer is multiplied by a gate.
+
+    With activation="silu" the SwiGLU of "GLU Variants Improve Transformer"
+    (arXiv:2002.05202). One dense layer makes gates and values, the M gates
+    first.
+
+    Args:
+        mlp_dim: int, size M of the hidden layer; this and all others as in
+            `MLP`. The activation is that of the gates.
+
+    Input shape:
+        (B, N, D), or any shape that ends with D.
+
+    Output shape:
+        That of the input.
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 197, 768))
+    >>> GatedMLP(mlp_dim=2048, activation="silu")(tokens).shape
+    (2, 197, 768)
+    """
+
+    def build(self, input_shape):
+        self._build(input_shape, self._dense(2 * self.mlp_dim, "dense"))
+
+    def call(self, x, training=None):
+        gates, values = ops.split(self.dense(x), 2, axis=-1)  # (B, N, M) each
+        x = self.dropout(self._activate(gates) * values, training=training)
+        x = self.dense_1(self.inner_norm(x))  # (B, N, D)
+        return self.dropout_1(x, training=training)
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -133,7 +205,7 @@ class LayerScale(ConfiguredLayer):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class TransformerBlock(ConfiguredLayer):
-    """Pre-norm encoder block: self-attention, then an MLP, each a residual.
+    """Encoder block: self-attention, then an MLP, each a residual.
 
     Equations 2 and 3 of "An Image Is Worth 16x16 Words" (arXiv:2010.11929).
 
@@ -153,6 +225,9 @@ class TransformerBlock(ConfiguredLayer):
         layer_scale_init: float that the factors of `LayerScale` on both
             residual branches start at; None for no `LayerScale`.
         qkv_bias: bool, whether query, key and value have biases.
+        normalization: "layer_norm", or "rms_norm" for `TokenRMSNormalization`.
+        norm_placement: "before" normalises what attention and MLP read,
+            "after" what they return.
         activation: of the MLP: "gelu_tanh" as in the original code, "gelu"
             for the exact form, "quick_gelu" as in CLIP, or any activation of
             Keras by name.
@@ -192,12 +267,16 @@ class TransformerBlock(ConfiguredLayer):
         layer_norm_epsilon=1e-6,
         layer_scale_init=None,
         qkv_bias=True,
+        normalization="layer_norm",
+        norm_placement="before",
         activation="gelu_tanh",
         flash_attention=None,
         rematerialize=False,
         **kwargs,
     ):
         super().__init__(**kwargs)
+        check_choice("normalization", normalization, NORMALIZATIONS)
+        check_choice("norm_placement", norm_placement, NORM_PLACEMENTS)
         self.num_heads = num_heads
         self.mlp_dim = mlp_dim
         self.dropout_rate = dropout_rate
@@ -206,6 +285,8 @@ class TransformerBlock(ConfiguredLayer):
         self.layer_norm_epsilon = layer_norm_epsilon
         self.layer_scale_init = layer_scale_init
         self.qkv_bias = qkv_bias
+        self.normalization = normalization
+        self.norm_placement = norm_placement
         self.activation = activation
         self.flash_attention = flash_attention
         self.rematerialize = rematerialize
@@ -214,7 +295,7 @@ class TransformerBlock(ConfiguredLayer):
             for name, part in {"attention": attention, "mlp": mlp}.items()
             if part is not None
         ]
-        self.attention_norm = self._norm("attention_norm")
+        self.attention_norm, self.attention_end = self._norms("attention_norm")
         self.attention = attention or SelfAttention.from_fields(
             vars(self), dtype=self.dtype_policy, name="attention"
         )
@@ -223,7 +304,7 @@ class TransformerBlock(ConfiguredLayer):
         )
         self.attention_scale = self._scale("attention_scale")
         self.attention_depth = self._depth("attention_depth")
-        self.mlp_norm = self._norm("mlp_norm")
+        self.mlp_norm, self.mlp_end = self._norms("mlp_norm")
         self.mlp = mlp or MLP.from_fields(
             vars(self), dtype=self.dtype_policy, name="mlp"
         )
@@ -231,9 +312,10 @@ class TransformerBlock(ConfiguredLayer):
         self.mlp_depth = self._depth("mlp_depth")
 
     def build(self, x_shape, context_shape=None):
-        self.attention_norm.build(x_shape)
+        placed = self.norm_placement == "before"
+        (self.attention_norm if placed else self.attention_end).build(x_shape)
         self.attention.build(x_shape)
-        self.mlp_norm.build(x_shape)
+        (self.mlp_norm if placed else self.mlp_end).build(x_shape)
         self.mlp.build(x_shape)
         if self.layer_scale_init is not None:
             self.attention_scale.build(x_shape)
@@ -251,23 +333,8 @@ class TransformerBlock(ConfiguredLayer):
 
     def get_config(self):
         config = super().get_config()
-        for name in ("attention", "mlp"):
-            if name not in self._handed:
-                config[name] = None
-                continue
-            part = keras.saving.serialize_keras_object(config[name])
-            part.pop("build_config", None)  # The block builds it.
-            config[name] = part
-        return config
-
-    @classmethod
-    def from_config(cls, config):
-        parts = {
-            name: keras.saving.deserialize_keras_object(config[name])
-            for name in ("attention", "mlp")
-            if name in config
-        }
-        return super().from_config(config | parts)
+        own = {"attention", "mlp"} - set(self._handed)
+        return config | dict.fromkeys(own)
 
     def _forward(self, inputs, training):
         x, *context = inputs
@@ -277,15 +344,18 @@ class TransformerBlock(ConfiguredLayer):
     def after_norm(self, x, normalized, *context, training=None):
         """Computes the block from its input and that input normalised."""
         y = self.attention(normalized, *context, training=training)
-        y = self.attention_scale(self.dropout(y, training=training))
-        x = x + self.attention_depth(y, training=training)
-        y = self.mlp_scale(self.mlp(self.mlp_norm(x), training=training))
-        return x + self.mlp_depth(y, training=training)
+        y = self.attention_end(self.dropout(y, training=training))
+        x = x + self.attention_depth(self.attention_scale(y), training=training)
+        y = self.mlp_end(self.mlp(self.mlp_norm(x), training=training))
+        return x + self.mlp_depth(self.mlp_scale(y), training=training)
 
-    def _norm(self, name):
-        return TokenNormalization(
+    def _norms(self, name):
+        """The norm before a layer and that after it, one of which is none."""
+        norm = NORMALIZATIONS[self.normalization](
             epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name=name
         )
+        pair = (norm, keras.activations.linear)  # which returns its input
+        return pair if self.norm_placement == "before" else pair[::-1]
 
     def _scale(self, name):
         if self.layer_scale_init is None:
@@ -315,11 +385,22 @@ def block_parameters(config) -> tuple[int, int]:
         The numbers in its kernels, and those in its biases and scales.
     """
     dim, mlp_dim = config.hidden_dim, config.mlp_dim
-    kernels = 4 * dim**2 + 2 * dim * mlp_dim
-    # Biases of out and both dense layers; two normalisations.
-    vectors = (1 + 1 + 4) * dim + mlp_dim
-    if config.qkv_bias:
-        vectors += 3 * dim
-    if config.layer_scale_init is not None:
-        vectors += 2 * dim
+    widths = (2 if config.gated_mlp else 1) * mlp_dim
+    kernels = 4 * dim**2 + dim * (widths + mlp_dim)
+    # A scale, and for layer normalisation an offset.
+    norm = 2 if config.normalization == "layer_norm" else 1
+    vectors = norm * 2 * dim
+    vectors += config.attention_inner_norm * norm * dim
+    vectors += config.mlp_inner_norm * norm * mlp_dim
+    vectors += config.qk_norm * norm * 2 * dim // config.num_heads
+    vectors += config.projection_bias * (2 * dim + widths)
+    vectors += config.qkv_bias * 3 * dim
+    vectors += (config.layer_scale_init is not None) * 2 * dim
+    if config.rope == "mixed":
+        vectors += dim
+    if config.relative_position_bias:
+        rows, columns = config.grid
+        distances = (2 * rows - 1) * (2 * columns - 1)
+        distances += 3 * config.num_prefix_tokens
+        vectors += distances * config.num_heads
     return kernels, vectors

@@ -17,13 +17,21 @@ from keras_vit.layers import (
     AddPositionEmbedding,
     AttentionPooling,
     ClassToken,
+    GatedMLP,
     PatchEmbed,
+    RelativePositionBias,
+    RotaryEmbedding,
+    SelfAttention,
     TokenPooling,
+    TokenRMSNormalization,
     TransformerBlock,
 )
 from keras_vit.layers.attention import check_heads
+from keras_vit.layers.attention_positions import AXES, PAIRS, ROPES
 from keras_vit.layers.configured_layer import resolved_policy
 from keras_vit.layers.embedding import check_divisible
+from keras_vit.layers.kernels import NORMALIZATIONS
+from keras_vit.layers.transformer_block import MLP, NORM_PLACEMENTS
 from keras_vit.models.configured_model import (
     ConfiguredModel,
     block_fields,
@@ -35,6 +43,20 @@ from keras_vit.models.resnet import check_width, hybrid_stem, stem_grid
 __all__ = ["ViTConfig", "VisionTransformer"]
 
 POOLINGS = ("token", "prefix", "prefix_mean", "mean", "max", "map", "none")
+CHOICES = {
+    "pooling": POOLINGS,
+    "rope": ROPES,
+    "rope_axes": AXES,
+    "rope_pairs": PAIRS,
+    "normalization": NORMALIZATIONS,
+    "norm_placement": NORM_PLACEMENTS,
+}
+# Options of the block that came after the paper.
+MODERN = (
+    *("rope", "relative_position_bias", "key_bias", "projection_bias"),
+    *("qk_norm", "attention_inner_norm", "mlp_inner_norm", "gated_mlp"),
+    *("normalization", "norm_placement"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +81,19 @@ class ViTConfig:
             the class token.
         register_tokens: int, learned tokens after these that nothing is read
             from ("Vision Transformers Need Registers", arXiv:2309.16588).
-        position_embedding: "learned", or "sincos2d" for fixed sines and
-            cosines.
+        position_embedding: "learned", "sincos2d" for fixed sines and
+            cosines, or "none".
+        rope: None, or rotary positions in the attention: "axial",
+            "centered" or "mixed", see `RotaryEmbedding` for this and the
+            other options of rope.
+        rope_temperature: float, how far its frequencies are apart.
+        rope_offset: float, added to rows and columns.
+        rope_axes: "row_first" or "column_first".
+        rope_reference_grid: None, or the (rows, columns) that other grids
+            are stretched to.
+        rope_pairs: "neighbors" or "halves".
+        relative_position_bias: bool, whether each block has a
+            `RelativePositionBias`, as BEiT has.
         num_classes: int, 0 for features instead of a classification layer.
         classifier_activation: activation of the classification layer, None
             for logits.
@@ -79,10 +112,30 @@ class ViTConfig:
             residual branches start at; None for no `LayerScale`.
         patch_bias: bool, whether the projection of the patches has a bias.
         qkv_bias: bool, whether query, key and value have biases.
+        key_bias: bool, whether that of the key is learned; False keeps it at
+            zero.
+        projection_bias: bool, whether the last projection of the attention
+            and the MLPs have biases.
+        qk_norm: bool, whether query and key are normalised in each head.
+        attention_inner_norm: bool, whether the attention normalises what its
+            last projection reads.
+        mlp_inner_norm: bool, whether the MLPs normalise their hidden layer.
+        gated_mlp: bool, whether the MLPs are `GatedMLP`s: SwiGLU with
+            activation="silu".
+        normalization: "layer_norm", or "rms_norm" everywhere in its place.
+        norm_placement: "before" normalises what attention and MLP read,
+            "after" what they return.
+        final_norm: bool; False leaves out the normalisation after the last
+            block.
         norm_before_blocks: bool; True normalises the tokens before the first
             block, as CLIP does (arXiv:2103.00020).
         norm_after_pooling: bool; True normalises the pooled token instead of
             all tokens before pooling, as timm's models with average pooling.
+        pool_prefix_tokens: bool, whether pooling by mean, maximum and
+            attention reads the tokens in front of the patches too.
+        pool_num_heads: int, heads of the attention pooling, 0 for those of
+            the blocks.
+        pool_mlp_dim: int, likewise its MLP.
         activation: of the MLPs: "gelu_tanh" as in the original code, "gelu"
             for the exact form as in Hugging Face and timm, "quick_gelu" as
             in CLIP, or any activation of Keras by name.
@@ -119,6 +172,13 @@ class ViTConfig:
     distillation_token: bool = False
     register_tokens: int = 0
     position_embedding: str = "learned"
+    rope: str | None = None
+    rope_temperature: float = 10_000.0
+    rope_offset: float = 0.0
+    rope_axes: str = "row_first"
+    rope_reference_grid: tuple | None = None
+    rope_pairs: str = "neighbors"
+    relative_position_bias: bool = False
     num_classes: int = 1000
     classifier_activation: str | None = None
     representation_dim: int = 0
@@ -130,8 +190,20 @@ class ViTConfig:
     layer_scale_init: float | None = None
     patch_bias: bool = True
     qkv_bias: bool = True
+    key_bias: bool = True
+    projection_bias: bool = True
+    qk_norm: bool = False
+    attention_inner_norm: bool = False
+    mlp_inner_norm: bool = False
+    gated_mlp: bool = False
+    normalization: str = "layer_norm"
+    norm_placement: str = "before"
+    final_norm: bool = True
     norm_before_blocks: bool = False
     norm_after_pooling: bool = False
+    pool_prefix_tokens: bool = False
+    pool_num_heads: int = 0
+    pool_mlp_dim: int = 0
     activation: str = "gelu_tanh"
     resnet_units: tuple | None = None
     resnet_width: int = 64
@@ -151,11 +223,15 @@ class ViTConfig:
         }
         if self.resnet_units is not None:
             fields["resnet_units"] = tuple(self.resnet_units)
+        if self.rope_reference_grid is not None:
+            fields["rope_reference_grid"] = tuple(self.rope_reference_grid)
         for name in ("pixel_mean", "pixel_std"):
             fields[name] = self._checked_pixels(name)
         for name, value in fields.items():
             object.__setattr__(self, name, value)
-        check_choice("pooling", self.pooling, POOLINGS)
+        for name, choices in CHOICES.items():
+            if getattr(self, name) is not None:
+                check_choice(name, getattr(self, name), choices)
         needs_token = self.pooling in ("token", "prefix", "prefix_mean")
         if not self.class_token and (needs_token or self.distillation_token):
             raise ValueError(
@@ -181,7 +257,14 @@ class ViTConfig:
                 f"The ResNet's feature maps (for images of {self.image_size})",
                 "cells",
             )
-        check_at_least(self, 0, "register_tokens")
+        if self.norm_after_pooling and not self.final_norm:
+            raise ValueError(
+                "norm_after_pooling=True is where the last normalisation is. "
+                "Received: final_norm=False. Set one of the two."
+            )
+        check_at_least(
+            self, 0, "register_tokens", "pool_num_heads", "pool_mlp_dim"
+        )
         check_limits(
             self,
             1,
@@ -283,22 +366,27 @@ def encoder(config: ViTConfig, x, dtype=None):
 
     They are layer-normalised unless that comes after pooling.
     """
-    x = AddPositionEmbedding(
-        config.grid,
-        num_prefix_tokens=config.num_prefix_tokens,
-        kind=config.position_embedding,
-        dtype=dtype,
-        name="position_embedding",
-    )(x)
+    x = positioned(config, x, dtype)
     x = keras.layers.Dropout(config.dropout_rate, dtype=dtype, name="dropout")(
         x
     )
     x = first_norm(config, x, dtype)
     for i in range(config.num_layers):
         x = block(config, i, dtype)(x)
-    if config.norm_after_pooling:
+    if config.norm_after_pooling or not config.final_norm:
         return x
     return encoder_norm(config, dtype)(x)
+
+
+def positioned(config: ViTConfig, x, dtype=None):
+    """Adds the position embedding, where the config has one."""
+    return AddPositionEmbedding(
+        config.grid,
+        num_prefix_tokens=config.num_prefix_tokens,
+        kind=config.position_embedding,
+        dtype=dtype,
+        name="position_embedding",
+    )(x)
 
 
 def first_norm(config: ViTConfig, x, dtype=None):
@@ -311,16 +399,67 @@ def first_norm(config: ViTConfig, x, dtype=None):
 def encoder_norm(
     config: ViTConfig, dtype=None, name: str = "encoder_norm"
 ) -> keras.layers.Layer:
-    """The layer normalisation after the last block (equation 4)."""
-    return keras.layers.LayerNormalization(
-        epsilon=config.layer_norm_epsilon, dtype=dtype, name=name
-    )
+    """The normalisation after the last block (equation 4)."""
+    make = keras.layers.LayerNormalization
+    if config.normalization == "rms_norm":
+        make = TokenRMSNormalization
+    return make(epsilon=config.layer_norm_epsilon, dtype=dtype, name=name)
 
 
 def block(config: ViTConfig, i: int, dtype=None) -> TransformerBlock:
     """Block i of the encoder, counted from 0."""
+    fields = block_fields(config, i)
+    parts = special_parts(config, fields, dtype)
     return TransformerBlock.from_fields(
-        block_fields(config, i), dtype=dtype, name=f"block_{i}"
+        fields, **parts, dtype=dtype, name=f"block_{i}"
+    )
+
+
+def modern_options(config: ViTConfig) -> dict:
+    """The options of the block that the paper does not have, if set."""
+    found = {name: getattr(config, name) for name in MODERN}
+    return {x: y for x, y in found.items() if y != getattr(ViTConfig, x)}
+
+
+def special_parts(config: ViTConfig, fields, dtype=None) -> dict:
+    """Attention and MLP in place of those that a block makes itself."""
+    if not modern_options(config):
+        return {}
+    attention = SelfAttention.from_fields(
+        fields,
+        rotary=rotary(config, dtype),
+        position_bias=position_bias(config, dtype),
+        dtype=dtype,
+        name="attention",
+    )
+    make = GatedMLP if config.gated_mlp else MLP
+    mlp = make.from_fields(fields, dtype=dtype, name="mlp")
+    return {"attention": attention, "mlp": mlp}
+
+
+def rotary(config: ViTConfig, dtype=None) -> RotaryEmbedding | None:
+    """The rotary positions of a block, where the config has them."""
+    if config.rope is None:
+        return None
+    return RotaryEmbedding.from_fields(
+        vars(config),
+        grid=config.grid,
+        num_prefix_tokens=config.num_prefix_tokens,
+        dtype=dtype,
+        name="rotary",
+    )
+
+
+def position_bias(config: ViTConfig, dtype=None) -> RelativePositionBias | None:
+    """The relative positions of a block, where the config has them."""
+    if not config.relative_position_bias:
+        return None
+    return RelativePositionBias(
+        config.grid,
+        config.num_heads,
+        num_prefix_tokens=config.num_prefix_tokens,
+        dtype=dtype,
+        name="position_bias",
     )
 
 
@@ -328,16 +467,21 @@ def pooled(config: ViTConfig, x, dtype=None):
     """From encoded tokens to what the head sees, (B, D) if it is pooled."""
     if config.pooling == "none":
         return x
+    left_out = 0 if config.pool_prefix_tokens else config.num_prefix_tokens
     if config.pooling == "map":
         return AttentionPooling.from_fields(
             vars(config),
-            num_prefix_tokens=config.num_prefix_tokens,
+            num_heads=config.pool_num_heads or config.num_heads,
+            mlp_dim=config.pool_mlp_dim or config.mlp_dim,
+            num_prefix_tokens=left_out,
             dtype=dtype,
             name="pool",
         )(x)
+    if config.pooling.startswith("prefix"):
+        left_out = config.num_prefix_tokens
     return TokenPooling(
         config.pooling,
-        num_prefix_tokens=config.num_prefix_tokens,
+        num_prefix_tokens=left_out,
         dtype=dtype,
         name="pool",
     )(x)

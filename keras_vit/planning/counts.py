@@ -79,7 +79,8 @@ def count(config: ViTConfig) -> Counts:
     kernels, vectors = block_parameters(config)
     embedding = (patch + config.patch_bias) * dim
     embedding += config.num_prefix_tokens * dim
-    norms = 1 + config.norm_before_blocks
+    norms = config.final_norm + config.norm_before_blocks
+    norms *= 2 if config.normalization == "layer_norm" else 1
     if config.position_embedding == "learned":
         embedding += tokens * dim
     head, head_products = _head(config)
@@ -88,7 +89,7 @@ def count(config: ViTConfig) -> Counts:
     return Counts(
         parameters=config.num_layers * (kernels + vectors)
         + embedding
-        + norms * 2 * dim
+        + norms * dim
         + head,
         block_parameters=kernels + vectors,
         kernel_parameters=config.num_layers * kernels,

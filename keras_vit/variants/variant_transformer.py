@@ -108,6 +108,15 @@ class VariantTransformerConfig(ViTConfig):
             )
         self._check_position()
         self._check_attention()
+        self._check_blocks()
+
+    def _check_blocks(self):
+        shown = vit.modern_options(self)
+        if shown:
+            raise ValueError(
+                "The variants are those of the paper, with its blocks. "
+                f"Received: {shown}. Leave these out, or use a ViTConfig."
+            )
 
     def _check_attention(self):
         if self.variant.attention != "axial":
