@@ -6,6 +6,7 @@ weights, and writes keras_vit/checkpoints/formats/timm_architectures.csv.
 
 import collections
 import csv
+import json
 import pathlib
 import sys
 
@@ -22,6 +23,7 @@ from keras_vit.checkpoints.formats.architectures import (  # noqa: E402
     Architecture,
     marks_of,
 )
+from keras_vit.models import ViTConfig  # noqa: E402
 
 MODULES = (
     "vision_transformer",
@@ -34,7 +36,9 @@ MODULES = (
     "vision_transformer_relpos",
     "vision_transformer_sam",
 )
-REQUIRED = {"patch_embed.proj.weight", "blocks.0.attn.qkv.weight"}
+# Of a Vision Transformer: its patches, and one of these.
+PATCHES = "patch_embed.proj.weight"
+PROJECTIONS = {"blocks.0.attn.qkv.weight", "blocks.0.attn.q_proj.weight"}
 ACTIVATIONS = {
     "GELU": "gelu",
     "GELUTanh": "gelu_tanh",
@@ -59,11 +63,14 @@ def main() -> None:
             for name in timm.list_models(module=module):
                 with torch.device("meta"):
                     model = timm.create_model(name, pretrained=False)
-                if set(model.state_dict()) >= REQUIRED:
+                names = set(model.state_dict())
+                if PATCHES in names and PROJECTIONS & names:
                     found = pixels[name]
                     shared = found.pop() if len(found) == 1 else ""
                     published = int(bool(found or shared))
-                    writer.writerow((name, *row_of(model), published, shared))
+                    row = (name, *row_of(model), published, shared)
+                    options = options_of(model)
+                    writer.writerow((*row, json.dumps(options) if options else ""))
 
 
 def row_of(model) -> tuple:
@@ -82,19 +89,74 @@ def row_of(model) -> tuple:
     )
 
 
+# The classes of timm that keras_vit computes.
+KNOWN = (
+    {"VisionTransformer", "VisionTransformerDistilled", "Eva", "Beit"},
+    {"Block", "EvaBlock", "EvaBlockPostNorm", "ResPostBlock"},
+    {"Attention", "EvaAttention", "AttentionRope"},
+    {"Mlp", "GluMlp", "SwiGLU"},
+    {"LayerNorm", "RmsNorm"},
+)
+AFTER = ("EvaBlockPostNorm", "ResPostBlock")
+
+
 def kind_of(model) -> str:
     """`PLAIN` for what keras_vit computes as timm does."""
     block = model.blocks[0]
     parts = (model, block, block.attn, block.mlp, block.norm1)
     names = [type(part).__name__ for part in parts]
-    names[0] = names[0].removesuffix("Distilled")
-    expected = [PLAIN, "Block", "Attention", "Mlp", "LayerNorm"]
-    other = [x for x, y in zip(names, expected, strict=True) if x != y]
-    if getattr(model, "pool_include_prefix", False):
-        other.append("pool_include_prefix")
-    if not other or names[0] != PLAIN:
-        return names[0]
-    return f"{PLAIN} with {' and '.join(other)}"
+    other = [x for x, y in zip(names, KNOWN, strict=True) if x not in y]
+    groups = {getattr(x.attn, "num_kv_groups", 1) for x in model.blocks}
+    if groups != {1}:
+        other.append("grouped queries")
+    if getattr(block, "gamma_1", None) is not None and block.gamma_2 is None:
+        other.append("LayerScale of the attention alone")
+    if getattr(model, "rel_pos_bias", None) is not None:
+        other.append("shared relative positions")
+    if not other:
+        return PLAIN
+    other = [x for x in other if x != names[0]]
+    return " with ".join([names[0], " and ".join(other)][: 1 + bool(other)])
+
+
+def options_of(model) -> dict:
+    """The fields of a `ViTConfig` that no tensor tells."""
+    options = rope_of(getattr(model, "rope", None))
+    if type(model.blocks[0]).__name__ in AFTER:
+        options["norm_placement"] = "after"
+    pool = getattr(model, "attn_pool", None)
+    prefix = getattr(model, "num_prefix_tokens", 0)
+    reads_all = pool is not None and type(model).__name__ == "Eva"
+    if getattr(model, "pool_include_prefix", False) or reads_all and prefix:
+        options["pool_prefix_tokens"] = True
+    if pool is not None and pool.num_heads != model.blocks[0].attn.num_heads:
+        options["pool_num_heads"] = pool.num_heads
+    return options
+
+
+ROPES = {
+    "RotaryEmbeddingCat": "axial",
+    "RotaryEmbeddingDinoV3": "centered",
+    "RotaryEmbeddingMixed": "mixed",
+}
+INDEXING = {"ij": "row_first", "xy": "column_first"}
+
+
+def rope_of(rope) -> dict:
+    """The options of rotary positions."""
+    if rope is None:
+        return {}
+    options = {
+        "rope": ROPES[type(rope).__name__],
+        "rope_temperature": float(rope.temperature),
+        "rope_offset": float(getattr(rope, "grid_offset", 0)),
+        "rope_axes": INDEXING[rope.grid_indexing],
+        "rope_reference_grid": getattr(rope, "ref_feat_shape", None),
+        "rope_pairs": "halves"
+        if getattr(rope, "rotate_half", False)
+        else "neighbors",
+    }
+    return {x: y for x, y in options.items() if y != getattr(ViTConfig, x)}
 
 
 if __name__ == "__main__":

@@ -129,6 +129,7 @@ def target_of(model: keras.Model) -> Target:
     facts = Facts(
         getattr(block, "num_heads", 1),
         getattr(position, "num_prefix_tokens", 0),
+        getattr(layers.get("pool"), "num_heads", 0),
     )
     config = getattr(model, "config", None)
     config = dataclasses.asdict(config) if config else {}

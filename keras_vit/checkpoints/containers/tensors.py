@@ -265,29 +265,44 @@ def is_stacked(file: TensorFile) -> bool:
 
 
 def unstacked(file: TensorFile, tensors: dict) -> dict:
-    """Splits blocks that are stacked along a first axis."""
+    """Splits blocks that are stacked along an axis."""
     result = {}
     for name, tensor in tensors.items():
-        match = re.fullmatch(STACKED, name)
-        if not match:
+        for pattern, (axis, part) in STACKS.items():
+            if match := re.fullmatch(pattern, name):
+                result |= _parts(file, name, tensor, axis, match.expand(part))
+                break
+        else:
             result[name] = tensor
-            continue
-        depth = (*tensor.shape, 0)[0]
-        if not 1 <= depth <= MAX_STACK:
-            refuse(file.path, f"stacks {depth} blocks", DAMAGED, name)
-        stack = _Stack(tensor, depth)
-        for i in range(depth):
-            result[f"Transformer/encoderblock_{i}/{match[1]}"] = Tensor(
-                tensor.shape[1:], tensor.dtype, stack.reader(i)
-            )
     return result
+
+
+# Tensors of all blocks: their axis, and what the part of block i is called.
+STACKS = {
+    STACKED: (0, r"Transformer/encoderblock_{i}/\1"),
+    # timm's frequencies of mixed rotary positions, (2, L, H, d / 2)
+    r"rope\.freqs": (1, "rope.freqs.{i}"),
+}
+
+
+def _parts(file, name, tensor, axis, part) -> dict:
+    depth = (*tensor.shape, 0, 0)[axis]
+    if not 1 <= depth <= MAX_STACK:
+        refuse(file.path, f"stacks {depth} blocks", DAMAGED, name)
+    stack = _Stack(tensor, depth, axis)
+    shape = (*tensor.shape[:axis], *tensor.shape[axis + 1 :])
+    return {
+        part.format(i=i): Tensor(shape, tensor.dtype, stack.reader(i))
+        for i in range(depth)
+    }
 
 
 class _Stack:
     """Reads a stacked tensor once for all blocks that take their part."""
 
-    def __init__(self, tensor, depth):
+    def __init__(self, tensor, depth, axis):
         self.tensor = tensor
+        self.axis = axis
         self.array = None
         self.waiting = set()
         self.depth = depth
@@ -297,7 +312,7 @@ class _Stack:
             if self.array is None:
                 self.array = self.tensor.read()
                 self.waiting = set(range(self.depth))
-            part = self.array[i].copy()
+            part = self.array.take(i, self.axis)
             self.waiting.discard(i)
             if not self.waiting:
                 self.array = None

@@ -7,6 +7,7 @@ weights, and some models with rotary positions have the tensors of plain ones.
 import csv
 import difflib
 import functools
+import json
 import os
 import pathlib
 import re
@@ -17,6 +18,7 @@ from keras_vit.checkpoints.containers.tensors import refuse
 
 __all__ = [
     "MARKS",
+    "OPTIONS",
     "PIXELS",
     "PLAIN",
     "TABLE",
@@ -41,14 +43,29 @@ MARKS = {
     "qkv_bias": "blocks.0.attn.qkv.bias",
     "layer_scale": "blocks.0.ls1.gamma",
     "gamma": "blocks.0.gamma_1",
+    "gamma_2": "blocks.0.gamma_2",
+    "separate_qkv": "blocks.0.attn.q_proj.weight",
+    "query_bias": "blocks.0.attn.q_bias",
+    "query_norm": "blocks.0.attn.q_norm.weight",
+    "attention_norm": "blocks.0.attn.norm.weight",
+    "relative_positions": "blocks.0.attn.relative_position_bias_table",
+    "projection_bias": "blocks.0.attn.proj.bias",
+    "gates": "blocks.0.mlp.fc1_g.weight",
+    "mlp_norm": "blocks.0.mlp.norm.weight",
+    "layer_norm": "blocks.0.norm1.bias",
+    "frequencies": "rope.freqs",
     "norm": "norm.weight",
     "norm_after_pooling": "fc_norm.weight",
     "attention_pooling": "attn_pool.latent",
 }
 PIXELS = ("pixel_mean", "pixel_std")
-PLAIN = "VisionTransformer"  # The kind that the models here compute.
-# What these have else shows in names or shapes of their tensors.
-VISIBLE = re.compile(r".*(GluMlp|SwiGLU|RmsNorm|DiffAttention)")
+# What else the architecture tells, as fields of a `ViTConfig`.
+OPTIONS = (
+    *("rope", "rope_temperature", "rope_offset", "rope_axes"),
+    *("rope_reference_grid", "rope_pairs", "norm_placement"),
+    *("pool_prefix_tokens", "pool_num_heads"),
+)
+PLAIN = "ViT"  # The kind that the models here compute.
 
 
 class Architecture(NamedTuple):
@@ -75,6 +92,9 @@ class Architecture(NamedTuple):
     """(mean, deviation) of the pixels in all weights of it; () if they differ
     or there are none."""
 
+    options: dict
+    """Those of `OPTIONS` that are not as in the paper."""
+
 
 @functools.cache
 def architectures() -> dict[str, Architecture]:
@@ -99,6 +119,7 @@ def _parsed(row) -> Architecture:
         )
         if row["pixels"]
         else (),
+        json.loads(row["options"] or "{}"),
     )
 
 
@@ -162,14 +183,15 @@ def fields_of_file(path, tensors, width, name: str | None, known) -> dict:
 
 def _in_common(path, architectures, width, known) -> dict:
     """The fields in which all of some architectures agree."""
-    architectures = [x for x in architectures if not VISIBLE.match(x.kind)]
-    kinds = sorted({x.kind for x in architectures} - {PLAIN})
-    if kinds:
+    kinds = sorted({x.kind for x in architectures})
+    different = {json.dumps(x.options) for x in architectures}
+    if kinds not in ([], [PLAIN]) or len(different) > 1:
+        shown = [f"{kind} of timm" for kind in kinds]
         refuse(
             path,
             "has tensors that architectures of several kinds have: "
-            f"{', '.join([PLAIN, *kinds])} of timm, which "
-            "compute different things",
+            f"{' and '.join([*shown, *sorted(different)])}, which compute "
+            "different things",
             'Give architecture="..." in timm\'s words, or the config.json '
             "that belongs to the file.",
         )
@@ -227,6 +249,7 @@ def _fields_of(architecture, width) -> dict:
         "activation": architecture.activation,
         "layer_norm_epsilon": architecture.layer_norm_epsilon,
         "pooling": POOLINGS.get(architecture.pooling),
+        **architecture.options,
     }
     if architecture.pixels:
         same = {x for part in architecture.pixels for x in part} == {0.5}

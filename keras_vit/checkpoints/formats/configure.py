@@ -6,7 +6,11 @@ import warnings
 from typing import NoReturn
 
 from keras_vit.checkpoints.containers.tensors import DAMAGED, refuse
-from keras_vit.checkpoints.formats.architectures import PIXELS, fields_of_file
+from keras_vit.checkpoints.formats.architectures import (
+    OPTIONS,
+    PIXELS,
+    fields_of_file,
+)
 from keras_vit.checkpoints.formats.recognition import Configured, Source
 from keras_vit.checkpoints.formats.transforms import Facts
 
@@ -103,7 +107,7 @@ def _configure_vit(source, told, image_size) -> Configured:
     kernel = _shape(source, "patch_embed/projection/kernel", 4)
     root = "root_conv/kernel" in source.rows
     prefix, registers = _prefix_tokens(source)
-    facts = Facts(told["num_heads"], prefix)
+    facts = Facts(told["num_heads"], prefix, told.get("pool_num_heads", 0))
     distilled = "distillation_token" in source.features
     representation, classes = _dense_sizes(source, facts)
     fields = {
@@ -111,7 +115,7 @@ def _configure_vit(source, told, image_size) -> Configured:
         "patch_size": kernel[:2],
         "hidden_dim": kernel[3],
         "num_layers": _count(source, r"block_(\d+)/.*"),
-        "mlp_dim": _shape(source, "block_0/mlp/dense/kernel", 2, facts)[1],
+        "mlp_dim": _shape(source, "block_0/mlp/dense_1/kernel", 2, facts)[0],
         "num_heads": told["num_heads"],
         "class_token": prefix > distilled + registers,
         "distillation_token": distilled,
@@ -122,9 +126,10 @@ def _configure_vit(source, told, image_size) -> Configured:
         "representation_dim": representation,
         **_constants(source, told),
         **_biases(source),
+        **_block_options(source, told, facts),
     }
     fields["pooling"] = _pooling(source, told, fields)
-    fields |= {x: told[x] for x in PIXELS if x in told}
+    fields |= {x: told[x] for x in (*PIXELS, *OPTIONS) if x in told}
     if root:
         width = _shape(source, "root_conv/kernel", 4)
         fields["channels"], fields["resnet_width"] = width[2], width[3]
@@ -147,11 +152,37 @@ def _biases(source) -> dict:
     paths = {
         "patch_bias": "patch_embed/projection/bias",
         "qkv_bias": "block_0/attention/qkv/bias",
+        "projection_bias": "block_0/attention/out/bias",
     }
     return {
         name: name not in source.format.optional or path in source.rows
         for name, path in paths.items()
     }
+
+
+def _block_options(source, told, facts) -> dict:
+    """The options of the block that its weights show."""
+    there = {
+        "attention_inner_norm": "block_0/attention/inner_norm/gamma",
+        "final_norm": "encoder_norm/gamma",
+        "mlp_inner_norm": "block_0/mlp/inner_norm/gamma",
+        "qk_norm": "block_0/attention/query_norm/gamma",
+        "relative_position_bias": "block_0/attention/position_bias/table",
+    }
+    fields: dict = {x: path in source.rows for x, path in there.items()}
+    hidden = _shape(source, "block_0/mlp/dense_1/kernel", 2, facts)[0]
+    first = _shape(source, "block_0/mlp/dense/kernel", 2, facts)[1]
+    fields["gated_mlp"] = first == 2 * hidden
+    if "block_0/attention_norm/beta" not in source.rows:
+        fields["normalization"] = "rms_norm"
+    if {"query_value_biases", "separate_qkv"} & source.features:
+        fields["key_bias"] = False
+    if "block_0/attention/rotary/frequencies" in source.rows:
+        fields["rope"] = "mixed"
+    if "pool/mlp/dense/kernel" in source.rows:
+        pooled = _shape(source, "pool/mlp/dense/kernel", 2, facts)[1]
+        fields["pool_mlp_dim"] = pooled if pooled != hidden else 0
+    return fields
 
 
 def _configure_mixer(source, image_size) -> Configured:
@@ -422,12 +453,7 @@ def _position(source, fields, facts, image_size, notes, told) -> tuple:
             source.follow("prefix_without_position")
         return grid, {"image_size": stored or _times(grid, cell)}
     if source.format.name == "timm":
-        refuse(
-            source.file.path,
-            "has no position embedding: its model has rotary positions or "
-            "none, which the models here do not have",
-            "Choose another file.",
-        )
+        return _without_positions(source, fields, image_size, cell, told)
     size = stored or image_size
     if size is None:
         size = tuple(max(x, DEFAULT_IMAGE // x * x) for x in cell)
@@ -437,6 +463,36 @@ def _position(source, fields, facts, image_size, notes, told) -> tuple:
         )
     grid = size[0] // cell[0], size[1] // cell[1]
     return grid, {"image_size": size, "position_embedding": "sincos2d"}
+
+
+def _without_positions(source, fields, image_size, cell, told) -> tuple:
+    """The same for a file without a position embedding."""
+    if not (fields.get("rope") or fields["relative_position_bias"]):
+        refuse(
+            source.file.path,
+            "has no position embedding: its model has rotary positions, or "
+            "none at all",
+            'Give architecture="..." in timm\'s words, or the config.json '
+            "that belongs to the file.",
+        )
+    size = source.file.config.get("image_size") or told.get("image_size")
+    size = size or image_size or (DEFAULT_IMAGE, DEFAULT_IMAGE)
+    if fields["relative_position_bias"]:
+        size = _times(_grid_of_distances(source, size, cell, fields), cell)
+    size = tuple(max(x // y * y, y) for x, y in zip(size, cell, strict=True))
+    grid = size[0] // cell[0], size[1] // cell[1]
+    return grid, {"image_size": size, "position_embedding": "none"}
+
+
+def _grid_of_distances(source, size, cell, fields) -> tuple:
+    """The grid whose distances a table of relative positions holds."""
+    path = "block_0/attention/position_bias/table"
+    count = _shape(source, path, 2)[0] - 3 * fields["class_token"]
+    side = (math.isqrt(max(count, 0)) + 1) // 2
+    for grid in ((size[0] // cell[0], size[1] // cell[1]), (side, side)):
+        if (2 * grid[0] - 1) * (2 * grid[1] - 1) == count:
+            return grid
+    _refuse_grid(source, count, cell)
 
 
 def _cell_size(fields) -> tuple:

@@ -140,9 +140,6 @@ HUGGING_FACE_5 = (
 )
 
 TIMM_UNSUPPORTED = {
-    r"blocks\.\d+\.attn\.[qk]_norm\..*": "normalised queries and keys",
-    r"blocks\.\d+\.(attn|mlp)\.norm\..*": "norms inside attention or MLP",
-    r"blocks\.\d+\.mlp\.(fc1_[gx]|w12)\..*": "gated MLPs (SwiGLU)",
     r"blocks\.\d+\.attn\.(rel_pos.*|relative_position.*)": (
         "relative position embeddings"
     ),
@@ -201,7 +198,10 @@ FORMATS = (
         "timm",
         "vit",
         torch_table.TIMM,
-        marks=(("patch_embed.proj.weight", "blocks.0.attn.qkv.weight"),),
+        marks=(
+            ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight"),
+            ("patch_embed.proj.weight", "blocks.0.attn.q_proj.weight"),
+        ),
         variants={
             "distillation_token": torch_table.TIMM_DISTILLED,
             "averaged_heads": torch_table.TIMM_AVERAGED_HEADS,
@@ -213,10 +213,16 @@ FORMATS = (
             "registers": torch_table.TIMM_REGISTERS,
             "registers_alone": torch_table.TIMM_REGISTERS_ALONE,
             "gammas": torch_table.TIMM_GAMMAS,
+            "query_value_biases": torch_table.TIMM_QUERY_VALUE_BIASES,
+            "separate_qkv": torch_table.TIMM_SEPARATE_QKV,
+            "separate_gates": torch_table.TIMM_SEPARATE_GATES,
         },
         signs={
             "registers": "reg_token",
             "gammas": "blocks.0.gamma_1",
+            "query_value_biases": "blocks.0.attn.q_bias",
+            "separate_qkv": "blocks.0.attn.q_proj.weight",
+            "separate_gates": "blocks.0.mlp.fc1_g.weight",
             "distillation_token": "dist_token",
             "averaged_heads": "head_dist.weight",
             "norm_after_pooling": "fc_norm.weight",
@@ -231,7 +237,7 @@ FORMATS = (
         settable=("activation", "layer_norm_epsilon"),
         # Old files have it; timm itself dropped the layer.
         unwritable=(r"pre_logits/.*",),
-        optional=("patch_bias", "qkv_bias"),
+        optional=("patch_bias", "qkv_bias", "projection_bias"),
     ),
     Format(
         "timm",

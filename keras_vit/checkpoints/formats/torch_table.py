@@ -25,8 +25,11 @@ __all__ = [
     "TIMM_NORM_AFTER_POOLING",
     "TIMM_PREFIX_WITHOUT_POSITION",
     "TIMM_REGISTERS",
+    "TIMM_QUERY_VALUE_BIASES",
     "TIMM_REGISTERS_ALONE",
     "TIMM_ROOT_ONLY",
+    "TIMM_SEPARATE_GATES",
+    "TIMM_SEPARATE_QKV",
     "TORCHVISION",
 ]
 
@@ -66,10 +69,19 @@ TIMM = {
         "torch_qkv_rows",
         "torch_qkv_rows",
     ),
+    **torch_norm("block_{i}/attention/query_norm", "blocks.{i}.attn.q_norm"),
+    **torch_norm("block_{i}/attention/key_norm", "blocks.{i}.attn.k_norm"),
+    "block_{i}/attention/rotary/frequencies": ("rope.freqs.{i}", "same"),
+    "block_{i}/attention/position_bias/table": (
+        "blocks.{i}.attn.relative_position_bias_table",
+        "same",
+    ),
+    **torch_norm("block_{i}/attention/inner_norm", "blocks.{i}.attn.norm"),
     **torch_dense("block_{i}/attention/out", "blocks.{i}.attn.proj"),
     "block_{i}/attention_scale/gamma": ("blocks.{i}.ls1.gamma", "same"),
     **torch_norm("block_{i}/mlp_norm", "blocks.{i}.norm2"),
     **torch_dense("block_{i}/mlp/dense", "blocks.{i}.mlp.fc1"),
+    **torch_norm("block_{i}/mlp/inner_norm", "blocks.{i}.mlp.norm"),
     **torch_dense("block_{i}/mlp/dense_1", "blocks.{i}.mlp.fc2"),
     "block_{i}/mlp_scale/gamma": ("blocks.{i}.ls2.gamma", "same"),
     **torch_norm("encoder_norm", "norm"),
@@ -103,6 +115,36 @@ TIMM_REGISTERS_ALONE = {"class_token/token": ("reg_token", "same")}
 TIMM_GAMMAS = {
     "block_{i}/attention_scale/gamma": ("blocks.{i}.gamma_1", "same"),
     "block_{i}/mlp_scale/gamma": ("blocks.{i}.gamma_2", "same"),
+}
+
+# EVA's and BEiT's, whose keys have no bias.
+TIMM_QUERY_VALUE_BIASES = {
+    "block_{i}/attention/qkv/bias": (
+        ("blocks.{i}.attn.q_bias", "blocks.{i}.attn.v_bias"),
+        "torch_query_value",
+    ),
+}
+
+TIMM_SEPARATE_QKV = {
+    "block_{i}/attention/qkv/kernel": (
+        tuple("blocks.{i}.attn." + f"{x}_proj.weight" for x in "qkv"),
+        "torch_qkv",
+    ),
+    "block_{i}/attention/qkv/bias": (
+        tuple("blocks.{i}.attn." + f"{x}_proj.bias" for x in "qv"),
+        "torch_query_value",
+    ),
+}
+
+TIMM_SEPARATE_GATES = {
+    "block_{i}/mlp/dense/kernel": (
+        ("blocks.{i}.mlp.fc1_g.weight", "blocks.{i}.mlp.fc1_x.weight"),
+        "gates_and_values",
+    ),
+    "block_{i}/mlp/dense/bias": (
+        ("blocks.{i}.mlp.fc1_g.bias", "blocks.{i}.mlp.fc1_x.bias"),
+        "gate_and_value_biases",
+    ),
 }
 
 TIMM_AVERAGED_HEADS = {

@@ -30,6 +30,13 @@ class Facts:
 
     num_heads: int = 1
     num_prefix_tokens: int = 0
+    pool_num_heads: int = 0  # of the attention pooling, 0 for num_heads
+
+    @property
+    def of_pool(self) -> "Facts":
+        """The facts of the attention pooling."""
+        heads = self.pool_num_heads or self.num_heads
+        return dataclasses.replace(self, num_heads=heads)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +102,24 @@ def torch_heads(count):
     return Transform(load, save)
 
 
+def without_key(load_all: Transform) -> Transform:
+    """Of the biases of query and value; that of the key is zero."""
+    return Transform(
+        lambda arrays, facts: load_all.load(
+            [arrays[0], np.zeros_like(arrays[0]), arrays[1]], facts
+        ),
+        lambda array, facts: load_all.save(array, facts)[::2],
+    )
+
+
+def of_pool(transform: Transform) -> Transform:
+    """The transform with the heads of the attention pooling."""
+    return Transform(
+        lambda arrays, facts: transform.load(arrays, facts.of_pool),
+        lambda array, facts: transform.save(array, facts.of_pool),
+    )
+
+
 def torch_rows(count):
     """One torch linear whose rows are `count` projections in turn."""
     separate = torch_heads(count)
@@ -141,7 +166,17 @@ TRANSFORMS = {
     "heads_kv": Transform(to_columns, from_columns(2)),
     "torch_qkv": torch_heads(3),
     "torch_qkv_rows": torch_rows(3),
-    "torch_kv_rows": torch_rows(2),
+    "torch_kv_rows": of_pool(torch_rows(2)),
+    "torch_query_value": without_key(torch_heads(3)),
+    # Gates (M, D) and values (M, D) to one kernel (D, 2 M)
+    "gates_and_values": Transform(
+        lambda arrays, facts: np.concatenate(arrays).T,
+        lambda array, facts: np.split(array.T, 2),
+    ),
+    "gate_and_value_biases": Transform(
+        lambda arrays, facts: np.concatenate(arrays),
+        lambda array, facts: np.split(array, 2),
+    ),
     "tokens": Transform(
         lambda arrays, facts: np.concatenate(arrays, axis=1),
         lambda array, facts: np.split(array, array.shape[1], axis=1),
