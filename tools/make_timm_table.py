@@ -70,13 +70,19 @@ def main() -> None:
                     published = int(bool(found or shared))
                     row = (name, *row_of(model), published, shared)
                     options = options_of(model)
-                    writer.writerow((*row, json.dumps(options) if options else ""))
+                    writer.writerow(
+                        (*row, json.dumps(options) if options else "")
+                    )
 
 
 def row_of(model) -> tuple:
     """What the table says of a model of timm."""
     block = model.blocks[0]
     activation = type(getattr(block.mlp, "act", None)).__name__
+    # Loading splits these into those of each block.
+    names = {
+        x.replace("rope.freqs", "rope.freqs.0") for x in model.state_dict()
+    }
     return (
         kind_of(model),
         model.embed_dim,
@@ -85,7 +91,7 @@ def row_of(model) -> tuple:
         getattr(block.norm1, "eps", 0.0),
         model.global_pool,
         "x".join(map(str, model.default_cfg["input_size"][1:])),
-        " ".join(marks_of(model.state_dict())),
+        " ".join(marks_of(names)),
     )
 
 

@@ -2,7 +2,8 @@
 
 from keras_vit.models.mixer import Mixer, MixerConfig
 from keras_vit.models.resnet import BiT, BiTConfig
-from keras_vit.models.vit import VisionTransformer, ViTConfig
+from keras_vit.models.vit import VisionTransformer
+from keras_vit.models.vit_config import ViTConfig
 
 __all__ = [
     "BiT",

@@ -1,18 +1,10 @@
-"""The Vision Transformer: its config and its model.
+"""The Vision Transformer.
 
 Axes: B batch, T tokens, D hidden dimension.
 """
 
-import dataclasses
-
 import keras
 
-from keras_vit.checks import (
-    check_at_least,
-    check_choice,
-    check_limits,
-    check_size,
-)
 from keras_vit.layers import (
     AddPositionEmbedding,
     AttentionPooling,
@@ -26,284 +18,18 @@ from keras_vit.layers import (
     TokenRMSNormalization,
     TransformerBlock,
 )
-from keras_vit.layers.attention import check_heads
-from keras_vit.layers.attention_positions import AXES, PAIRS, ROPES
 from keras_vit.layers.configured_layer import resolved_policy
-from keras_vit.layers.embedding import check_divisible
-from keras_vit.layers.kernels import NORMALIZATIONS
-from keras_vit.layers.transformer_block import MLP, NORM_PLACEMENTS
+from keras_vit.layers.transformer_block import MLP
 from keras_vit.models.configured_model import (
     ConfiguredModel,
     block_fields,
     head,
     preprocessing,
 )
-from keras_vit.models.resnet import check_width, hybrid_stem, stem_grid
+from keras_vit.models.resnet import hybrid_stem
+from keras_vit.models.vit_config import ViTConfig, modern_options
 
-__all__ = ["ViTConfig", "VisionTransformer"]
-
-POOLINGS = ("token", "prefix", "prefix_mean", "mean", "max", "map", "none")
-CHOICES = {
-    "pooling": POOLINGS,
-    "rope": ROPES,
-    "rope_axes": AXES,
-    "rope_pairs": PAIRS,
-    "normalization": NORMALIZATIONS,
-    "norm_placement": NORM_PLACEMENTS,
-}
-# Options of the block that came after the paper.
-MODERN = (
-    *("rope", "relative_position_bias", "key_bias", "projection_bias"),
-    *("qk_norm", "attention_inner_norm", "mlp_inner_norm", "gated_mlp"),
-    *("normalization", "norm_placement"),
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class ViTConfig:
-    """Everything that defines a Vision Transformer; the defaults are B/16.
-
-    Args:
-        image_size: int or (height, width) in pixels.
-        channels: int, channels of an image.
-        patch_size: int or (height, width), in pixels, or in cells of the
-            feature map for a hybrid.
-        hidden_dim: int, D, size of a token.
-        num_layers: int, number of blocks.
-        mlp_dim: int, hidden size of the MLPs.
-        num_heads: int, attention heads.
-        pooling: what the head sees: the class "token", the "mean" or "max"
-            of the patch tokens, attention pooling ("map"), class and
-            distillation token one after the other ("prefix") or their mean
-            ("prefix_mean"), or all tokens ("none").
-        class_token: bool, whether there is a class token.
-        distillation_token: bool, whether DeiT's distillation token follows
-            the class token.
-        register_tokens: int, learned tokens after these that nothing is read
-            from ("Vision Transformers Need Registers", arXiv:2309.16588).
-        position_embedding: "learned", "sincos2d" for fixed sines and
-            cosines, or "none".
-        rope: None, or rotary positions in the attention: "axial",
-            "centered" or "mixed", see `RotaryEmbedding` for this and the
-            other options of rope.
-        rope_temperature: float, how far its frequencies are apart.
-        rope_offset: float, added to rows and columns.
-        rope_axes: "row_first" or "column_first".
-        rope_reference_grid: None, or the (rows, columns) that other grids
-            are stretched to.
-        rope_pairs: "neighbors" or "halves".
-        relative_position_bias: bool, whether each block has a
-            `RelativePositionBias`, as BEiT has.
-        num_classes: int, 0 for features instead of a classification layer.
-        classifier_activation: activation of the classification layer, None
-            for logits.
-        representation_dim: int, size of a tanh layer before the
-            classification layer (the paper's pre-training head), 0 for none.
-        head_bias: float that the bias of the classification layer starts at;
-            -10 or -6.9 for sigmoid losses with many classes.
-        dropout_rate: float, after the position embedding, the attention and
-            each dense layer of the MLPs.
-        attention_dropout_rate: float, on the softmax weights.
-        stochastic_depth_rate: float, probability that a sample skips a
-            residual branch of the last block in training; it grows linearly
-            from 0 in the first block.
-        layer_norm_epsilon: float, added to the variance.
-        layer_scale_init: float that the factors of `LayerScale` on the
-            residual branches start at; None for no `LayerScale`.
-        patch_bias: bool, whether the projection of the patches has a bias.
-        qkv_bias: bool, whether query, key and value have biases.
-        key_bias: bool, whether that of the key is learned; False keeps it at
-            zero.
-        projection_bias: bool, whether the last projection of the attention
-            and the MLPs have biases.
-        qk_norm: bool, whether query and key are normalised in each head.
-        attention_inner_norm: bool, whether the attention normalises what its
-            last projection reads.
-        mlp_inner_norm: bool, whether the MLPs normalise their hidden layer.
-        gated_mlp: bool, whether the MLPs are `GatedMLP`s: SwiGLU with
-            activation="silu".
-        normalization: "layer_norm", or "rms_norm" everywhere in its place.
-        norm_placement: "before" normalises what attention and MLP read,
-            "after" what they return.
-        final_norm: bool; False leaves out the normalisation after the last
-            block.
-        norm_before_blocks: bool; True normalises the tokens before the first
-            block, as CLIP does (arXiv:2103.00020).
-        norm_after_pooling: bool; True normalises the pooled token instead of
-            all tokens before pooling, as timm's models with average pooling.
-        pool_prefix_tokens: bool, whether pooling by mean, maximum and
-            attention reads the tokens in front of the patches too.
-        pool_num_heads: int, heads of the attention pooling, 0 for those of
-            the blocks.
-        pool_mlp_dim: int, likewise its MLP.
-        activation: of the MLPs: "gelu_tanh" as in the original code, "gelu"
-            for the exact form as in Hugging Face and timm, "quick_gelu" as
-            in CLIP, or any activation of Keras by name.
-        resnet_units: None, or for a hybrid the number of bottleneck units in
-            each stage of its ResNet; () is the root block alone.
-        resnet_width: int, channels of the ResNet's root block.
-        resnet_standardization: where the epsilon of weight standardisation
-            goes, see `StandardizedConv2D`.
-        resnet_standardization_epsilon: float, that epsilon.
-        resnet_group_norm_epsilon: float, added to the variance of a group.
-        include_preprocessing: bool; True takes images in [0, 255].
-        pixel_mean: None, or the mean of each channel, 1 for white, that
-            `include_preprocessing` subtracts: (0.485, 0.456, 0.406) for most
-            models trained on ImageNet with torch. None scales to [-1, 1].
-        pixel_std: None, or the deviation of each channel that it divides by.
-        flash_attention: None takes a fused attention kernel where it can be
-            used, True demands one, False forbids it.
-        rematerialize: bool, whether blocks compute their activations again in
-            the backward pass to save memory.
-
-    Raises:
-        ValueError: for values that do not fit together, with what would.
-    """
-
-    image_size: tuple = (224, 224)
-    channels: int = 3
-    patch_size: tuple = (16, 16)
-    hidden_dim: int = 768
-    num_layers: int = 12
-    mlp_dim: int = 3072
-    num_heads: int = 12
-    pooling: str = "token"
-    class_token: bool = True
-    distillation_token: bool = False
-    register_tokens: int = 0
-    position_embedding: str = "learned"
-    rope: str | None = None
-    rope_temperature: float = 10_000.0
-    rope_offset: float = 0.0
-    rope_axes: str = "row_first"
-    rope_reference_grid: tuple | None = None
-    rope_pairs: str = "neighbors"
-    relative_position_bias: bool = False
-    num_classes: int = 1000
-    classifier_activation: str | None = None
-    representation_dim: int = 0
-    head_bias: float = 0.0
-    dropout_rate: float = 0.0
-    attention_dropout_rate: float = 0.0
-    stochastic_depth_rate: float = 0.0
-    layer_norm_epsilon: float = 1e-6
-    layer_scale_init: float | None = None
-    patch_bias: bool = True
-    qkv_bias: bool = True
-    key_bias: bool = True
-    projection_bias: bool = True
-    qk_norm: bool = False
-    attention_inner_norm: bool = False
-    mlp_inner_norm: bool = False
-    gated_mlp: bool = False
-    normalization: str = "layer_norm"
-    norm_placement: str = "before"
-    final_norm: bool = True
-    norm_before_blocks: bool = False
-    norm_after_pooling: bool = False
-    pool_prefix_tokens: bool = False
-    pool_num_heads: int = 0
-    pool_mlp_dim: int = 0
-    activation: str = "gelu_tanh"
-    resnet_units: tuple | None = None
-    resnet_width: int = 64
-    resnet_standardization: str = "deviation"
-    resnet_standardization_epsilon: float = 1e-5
-    resnet_group_norm_epsilon: float = 1e-6
-    include_preprocessing: bool = False
-    pixel_mean: tuple | None = None
-    pixel_std: tuple | None = None
-    flash_attention: bool | None = None
-    rematerialize: bool = False
-
-    def __post_init__(self):
-        fields: dict[str, tuple | None] = {
-            "image_size": check_size("image_size", self.image_size),
-            "patch_size": check_size("patch_size", self.patch_size),
-        }
-        if self.resnet_units is not None:
-            fields["resnet_units"] = tuple(self.resnet_units)
-        if self.rope_reference_grid is not None:
-            fields["rope_reference_grid"] = tuple(self.rope_reference_grid)
-        for name in ("pixel_mean", "pixel_std"):
-            fields[name] = self._checked_pixels(name)
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
-        for name, choices in CHOICES.items():
-            if getattr(self, name) is not None:
-                check_choice(name, getattr(self, name), choices)
-        needs_token = self.pooling in ("token", "prefix", "prefix_mean")
-        if not self.class_token and (needs_token or self.distillation_token):
-            raise ValueError(
-                f"pooling={self.pooling!r} with distillation_token="
-                f"{self.distillation_token} needs the class token. Received: "
-                "class_token=False. Use class_token=True or another pooling, "
-                'such as pooling="mean".'
-            )
-        if self.register_tokens and self.pooling.startswith("prefix"):
-            raise ValueError(
-                f"pooling={self.pooling!r} reads the class and distillation "
-                "tokens. Received: register_tokens="
-                f"{self.register_tokens}. Use another pooling."
-            )
-        check_heads(self.hidden_dim, self.num_heads)
-        if self.resnet_units is None:
-            check_divisible(self.image_size, self.patch_size)
-        else:
-            check_width(self.resnet_width)
-            check_divisible(
-                self._patched_size,
-                self.patch_size,
-                f"The ResNet's feature maps (for images of {self.image_size})",
-                "cells",
-            )
-        if self.norm_after_pooling and not self.final_norm:
-            raise ValueError(
-                "norm_after_pooling=True is where the last normalisation is. "
-                "Received: final_norm=False. Set one of the two."
-            )
-        check_at_least(
-            self, 0, "register_tokens", "pool_num_heads", "pool_mlp_dim"
-        )
-        check_limits(
-            self,
-            1,
-            "dropout_rate",
-            "attention_dropout_rate",
-            "stochastic_depth_rate",
-        )
-
-    def _checked_pixels(self, name):
-        """A number per channel, or None for both."""
-        if self.pixel_mean is None and self.pixel_std is None:
-            return None
-        values = getattr(self, name) or ()
-        wrong = len(values) != self.channels
-        if wrong or name == "pixel_std" and min(values) <= 0:
-            raise ValueError(
-                "pixel_mean and pixel_std must have a number for each of "
-                f"{self.channels} channels, and deviations above 0, or both "
-                f"be None. Received: {name}={values!r}."
-            )
-        return tuple(map(float, values))
-
-    @property
-    def grid(self) -> tuple:
-        """(rows, columns) of the patches."""
-        height, width = self._patched_size
-        return height // self.patch_size[0], width // self.patch_size[1]
-
-    @property
-    def num_prefix_tokens(self) -> int:
-        """Tokens in front of the patches."""
-        tokens = int(self.class_token) + int(self.distillation_token)
-        return tokens + self.register_tokens
-
-    @property
-    def _patched_size(self):
-        if self.resnet_units is None:
-            return self.image_size
-        return stem_grid(self.image_size, self.resnet_units)
+__all__ = ["VisionTransformer"]
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -354,6 +80,8 @@ def tokens(config: ViTConfig, images, dtype=None):
     if config.resnet_units is not None:
         x = hybrid_stem(config, x, dtype)
     x = PatchEmbed.from_fields(vars(config), dtype=dtype, name="patch_embed")(x)
+    if config.patch_norm:
+        x = encoder_norm(config, dtype, "patch_norm")(x)
     if not config.num_prefix_tokens:
         return x
     return ClassToken(
@@ -413,12 +141,6 @@ def block(config: ViTConfig, i: int, dtype=None) -> TransformerBlock:
     return TransformerBlock.from_fields(
         fields, **parts, dtype=dtype, name=f"block_{i}"
     )
-
-
-def modern_options(config: ViTConfig) -> dict:
-    """The options of the block that the paper does not have, if set."""
-    found = {name: getattr(config, name) for name in MODERN}
-    return {x: y for x, y in found.items() if y != getattr(ViTConfig, x)}
 
 
 def special_parts(config: ViTConfig, fields, dtype=None) -> dict:

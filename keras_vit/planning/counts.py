@@ -79,7 +79,7 @@ def count(config: ViTConfig) -> Counts:
     kernels, vectors = block_parameters(config)
     embedding = (patch + config.patch_bias) * dim
     embedding += config.num_prefix_tokens * dim
-    norms = config.final_norm + config.norm_before_blocks
+    norms = config.final_norm + config.norm_before_blocks + config.patch_norm
     norms *= 2 if config.normalization == "layer_norm" else 1
     if config.position_embedding == "learned":
         embedding += tokens * dim

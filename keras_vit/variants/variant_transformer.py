@@ -11,6 +11,7 @@ from keras_vit.checks import check_choice
 from keras_vit.layers import AddPositionEmbedding
 from keras_vit.models import ViTConfig, vit
 from keras_vit.models.configured_model import ConfiguredModel, block_fields
+from keras_vit.models.vit_config import modern_options
 from keras_vit.variants.position_2d import AddPositionEmbedding2D
 from keras_vit.variants.relative_attention import RelativePositionEmbedding
 from keras_vit.variants.variant_block import AxialBlock, VariantBlock
@@ -111,7 +112,7 @@ class VariantTransformerConfig(ViTConfig):
         self._check_blocks()
 
     def _check_blocks(self):
-        shown = vit.modern_options(self)
+        shown = modern_options(self)
         if shown:
             raise ValueError(
                 "The variants are those of the paper, with its blocks. "

@@ -121,6 +121,7 @@ def _configure_vit(source, told, image_size) -> Configured:
         "distillation_token": distilled,
         "register_tokens": registers,
         "norm_after_pooling": "norm_after_pooling" in source.features,
+        "patch_norm": "patch_norm/gamma" in source.rows,
         "norm_before_blocks": "first_norm/gamma" in source.rows,
         "num_classes": classes,
         "representation_dim": representation,

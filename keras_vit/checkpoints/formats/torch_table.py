@@ -59,6 +59,7 @@ TIMM = {
     **torch_dense(
         "patch_embed/projection", "patch_embed.proj", kernel="convolution"
     ),
+    **torch_norm("patch_norm", "patch_embed.norm"),
     "class_token/token": ("cls_token", "same"),
     "position_embedding/embedding": ("pos_embed", "same"),
     **torch_norm("first_norm", "norm_pre"),
