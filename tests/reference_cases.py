@@ -31,7 +31,8 @@ def options_of(name):
             options["activation"] = case["arguments"]["act_layer"]
     if "architecture" in case:
         options["architecture"] = case["architecture"]
-    if case.get("posemb") == "sincos2d":
+    rotary = case.get("arguments", {}).get("use_abs_pos_emb") is False
+    if case.get("posemb") == "sincos2d" or rotary:
         options["input_shape"] = (*case["image_size"], 3)
     return options
 

@@ -80,8 +80,9 @@ def row_of(model) -> tuple:
     block = model.blocks[0]
     activation = type(getattr(block.mlp, "act", None)).__name__
     # Loading splits these into those of each block.
-    names = {
-        x.replace("rope.freqs", "rope.freqs.0") for x in model.state_dict()
+    tensors = {
+        name.replace("rope.freqs", "rope.freqs.0"): tensor
+        for name, tensor in model.state_dict().items()
     }
     return (
         kind_of(model),
@@ -91,7 +92,7 @@ def row_of(model) -> tuple:
         getattr(block.norm1, "eps", 0.0),
         model.global_pool,
         "x".join(map(str, model.default_cfg["input_size"][1:])),
-        " ".join(marks_of(names)),
+        " ".join(marks_of(tensors)),
     )
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from keras_vit.checkpoints.containers.folders import POOLINGS
@@ -84,7 +85,7 @@ class Architecture(NamedTuple):
 
     image_size: tuple
     marks: tuple
-    """Keys of `MARKS` whose tensors it has."""
+    """What `marks_of` its tensors are."""
 
     is_published: bool
     """Whether there are weights of it."""
@@ -138,9 +139,18 @@ def find(name: str) -> Architecture | None:
     return None
 
 
-def marks_of(names) -> tuple:
-    """The keys of `MARKS` whose tensors are among the names."""
-    return tuple(mark for mark, name in MARKS.items() if name in names)
+def marks_of(tensors: Mapping) -> tuple:
+    """The keys of `MARKS` whose tensors are there, by name.
+
+    Also "packed_gates" where the first layer of the MLPs is twice as wide as
+    the second is deep. The values of `tensors` have a shape.
+    """
+    marks = [mark for mark, name in MARKS.items() if name in tensors]
+    first, second = (tensors.get(f"blocks.0.mlp.fc{i}.weight") for i in (1, 2))
+    if first is not None and second is not None:
+        if first.shape[0] == 2 * (*second.shape, 0, 0)[1]:
+            marks.append("packed_gates")
+    return tuple(marks)
 
 
 def alike(marks: tuple, width: int) -> list[Architecture]:
@@ -161,7 +171,7 @@ def fields_of_file(path, tensors, width, name: str | None, known) -> dict:
 
     Args:
         path: str, the file.
-        tensors: names of its tensors.
+        tensors: dict from the names of its tensors to what has their shape.
         width: int, D.
         name: what somebody called the architecture, or None.
         known: fields that are known otherwise, so that they may differ.

@@ -1,0 +1,211 @@
+"""Makes golden data of timm's kinds, `python tools/make_golden.py NAME ...`.
+
+Builds tiny models of timm with random weights, no weight zero or one, and
+writes for each into tests/reference/ its safetensors, the arguments that it
+was built with, what timm computes of two images, and its entry in cases.json.
+"""
+
+import argparse
+import importlib
+import json
+import pathlib
+import sys
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "tests" / "reference"
+sys.path.append(str(ROOT / "tests"))
+
+from timm_stub import import_timm  # noqa: E402
+
+VIT = "vision_transformer.VisionTransformer"
+EVA = "eva.Eva"
+TINY = {
+    **{"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 2},
+    **{"num_heads": 4, "mlp_ratio": 2.0, "num_classes": 10},
+}
+# By name: the class, its arguments, and the architecture that has them.
+CASES = {
+    "eva02": (
+        EVA,
+        {
+            **{"qkv_fused": False, "swiglu_mlp": True, "scale_mlp": True},
+            **{"scale_attn_inner": True, "use_rot_pos_emb": True},
+            **{"ref_feat_shape": (16, 16), "global_pool": "token"},
+        },
+        "eva02_base_patch16_clip_224",
+    ),
+    "dinov3": (
+        EVA,
+        {
+            **{"init_values": 1e-5, "num_reg_tokens": 4, "qkv_bias": False},
+            **{"rope_type": "dinov3", "rope_temperature": 100},
+            **{"rope_rotate_half": True, "use_rot_pos_emb": True},
+            **{"use_abs_pos_emb": False, "use_fc_norm": False},
+            "norm_layer": ("LayerNorm", 1e-5),
+        },
+        "vit_base_patch16_dinov3",
+    ),
+    "perception": (
+        EVA,
+        {
+            **{"attn_type": "rope", "global_pool": "map"},
+            **{"attn_pool_num_heads": 8, "attn_pool_mlp_ratio": 4.0},
+            **{"use_pre_transformer_norm": True, "use_rot_pos_emb": True},
+            **{"ref_feat_shape": (14, 14), "rope_grid_offset": 1.0},
+            **{"rope_grid_indexing": "xy", "norm_layer": ("LayerNorm", 1e-5)},
+        },
+        "vit_pe_core_base_patch16_224",
+    ),
+    "rope_mixed": (
+        EVA,
+        {
+            **{"attn_type": "rope", "init_values": 1e-5},
+            **{"global_pool": "token", "rope_type": "mixed"},
+            **{"rope_grid_indexing": "xy", "rope_temperature": 10.0},
+            **{"use_abs_pos_emb": False, "use_rot_pos_emb": True},
+        },
+        "vit_base_patch16_rope_mixed_224",
+    ),
+    "post_norm": (
+        EVA,
+        {"global_pool": "token", "use_post_norm": True},
+        "eva02_enormous_patch14_clip_224",
+    ),
+    "beit": (
+        "beit.Beit",
+        {
+            **{"use_abs_pos_emb": False, "use_rel_pos_bias": True},
+            "init_values": 0.1,
+        },
+        "beit_base_patch16_224",
+    ),
+    "aimv2": (
+        VIT,
+        {
+            **{"class_token": False, "global_pool": "avg", "fc_norm": False},
+            **{"qkv_bias": False, "proj_bias": False, "act_layer": "silu"},
+            **{"norm_layer": ("RmsNorm", 1e-5), "mlp_layer": "SwiGLU"},
+            "embed_norm_layer": ("RmsNorm", 1e-5),
+        },
+        "aimv2_large_patch14_224",
+    ),
+    "swiglu": (
+        VIT,
+        {"init_values": 1e-5, "mlp_layer": "SwiGLUPacked", "act_layer": "silu"},
+        "vit_giant_patch14_dinov2",
+    ),
+    "inner_norms": (
+        VIT,
+        {
+            **{"qk_norm": True, "scale_attn_norm": True},
+            **{"scale_mlp_norm": True, "global_pool": "avg"},
+            **{"fc_norm": False, "norm_layer": ("LayerNorm", 1e-5)},
+        },
+        "beit3_base_patch16_224",
+    ),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Makes golden data.")
+    parser.add_argument("names", nargs="*", default=list(CASES))
+    timm = import_timm()
+    timm.layers.set_fused_attn(False)
+    path = FOLDER / "cases.json"
+    cases = json.loads(path.read_text())
+    for name in parser.parse_args().names:
+        made = f"timm_vit_tiny_{name}"
+        cases[made] = write(made, *CASES[name])
+        print(made)
+    path.write_text(json.dumps(cases, indent=1) + "\n")
+
+
+def write(name, kind, extra, architecture) -> dict:
+    """Writes the files of a case; returns its entry in cases.json."""
+    model = built(kind, TINY | extra)
+    images = np.random.default_rng(1).uniform(-1, 1, (2, 32, 32, 3))
+    images = images.astype("float32")
+    state = {k: x.contiguous() for k, x in model.state_dict().items()}
+    save_file(state, FOLDER / f"{name}.safetensors")
+    arguments = {
+        "constructor": f"timm.models.{kind}",
+        "arguments": TINY | extra,
+    }
+    text = json.dumps(arguments, indent=1)
+    (FOLDER / f"{name}.json").write_text(text + "\n")
+    np.savez_compressed(
+        FOLDER / f"{name}.expected.npz", **expected(model, images)
+    )
+    return {
+        "checkpoint": f"{name}.safetensors",
+        "expected": f"{name}.expected.npz",
+        "family": "vit",
+        "format": "timm-safetensors",
+        "image_size": [32, 32],
+        "architecture": architecture,
+        **arguments,
+        "layer_norm_epsilon": extra.get("norm_layer", ("", 1e-6))[1],
+    }
+
+
+def built(kind, arguments) -> torch.nn.Module:
+    """The model, with random weights."""
+    module, name = kind.rsplit(".", 1)
+    layers = importlib.import_module("timm.layers")
+    arguments = dict(arguments)
+    for key in ("norm_layer", "embed_norm_layer"):
+        if key in arguments:
+            layer, epsilon = arguments[key]
+            arguments[key] = with_epsilon(getattr(layers, layer), epsilon)
+    if "mlp_layer" in arguments:
+        arguments["mlp_layer"] = getattr(layers, arguments["mlp_layer"])
+    if arguments.get("act_layer") == "silu":
+        arguments["act_layer"] = torch.nn.SiLU
+    made = getattr(importlib.import_module(f"timm.models.{module}"), name)
+    model = made(**arguments)
+    random = np.random.default_rng(0)
+    with torch.no_grad():
+        for key, tensor in model.state_dict().items():
+            if "num" in key:
+                continue
+            center = float("norm" in key and key.endswith("weight"))
+            scale = 0.3 if tensor.ndim < 2 else tensor[0].numel() ** -0.5
+            drawn = random.normal(center, max(scale, 0.1), tensor.shape)
+            tensor.copy_(torch.from_numpy(drawn).float())
+    return model.eval()
+
+
+def with_epsilon(layer, epsilon):
+    def made(*args, **kwargs):
+        return layer(*args, **{"eps": epsilon, **kwargs})
+
+    return made
+
+
+def expected(model, images) -> dict:
+    """What timm computes."""
+    attention = []
+    for block in model.blocks:
+        block.attn.attn_drop.register_forward_hook(
+            lambda module, inputs, output: attention.append(output.numpy())
+        )
+    with torch.no_grad():
+        features = model.forward_features(
+            torch.tensor(np.moveaxis(images, -1, 1))
+        )
+        found = {
+            "image": images,
+            "attention": np.stack(attention),
+            "logits": model.forward_head(features).numpy(),
+            "pre_logits": model.forward_head(features, pre_logits=True).numpy(),
+        }
+    is_normed = not isinstance(model.norm, torch.nn.Identity)
+    return {**found, "encoded" if is_normed else "features": features.numpy()}
+
+
+if __name__ == "__main__":
+    main()
