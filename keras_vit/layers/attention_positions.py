@@ -132,7 +132,8 @@ class RotaryEmbedding(ConfiguredLayer):
         if self.rope != "mixed":
             return ops.convert_to_tensor(self._angles)
         frequencies = ops.cast(self.frequencies, "float32")[:, :, None]
-        first, second = self._places.T[:, :, None]  # (T, 1) each
+        places = ops.convert_to_tensor(self._places)[..., None]  # (T, 2, 1)
+        first, second = places[:, 0], places[:, 1]  # (T, 1) each
         return first * frequencies[0] + second * frequencies[1]
 
 
@@ -188,14 +189,15 @@ def axial_angles(layer: RotaryEmbedding, dim: int) -> np.ndarray:
 def mixed_frequencies(temperature, shape, dtype=None):
     """Initial frequencies (2, H, d / 2): each head looks another way."""
     _, heads, dim = shape
-    magnitudes = temperature ** -(np.arange(dim // 2) / (dim // 2))
+    powers = np.arange(dim // 2) / (dim // 2)
+    magnitudes = ops.convert_to_tensor(temperature**-powers, "float32")
     turns = keras.random.uniform((heads, 1), 0, 2 * np.pi, dtype="float32")
-    first, second = (
-        [magnitudes * function(turns + shift) for shift in (0, np.pi / 2)]
-        for function in (ops.cos, ops.sin)
-    )
-    frequencies = [ops.concatenate(x, axis=-1) for x in (first, second)]
-    return ops.cast(ops.stack(frequencies), dtype or "float32")
+    # The second half of a head looks at a right angle to the first.
+    shifts = np.repeat([0, np.pi / 2], dim // 2).astype("float32")
+    turns = turns + ops.convert_to_tensor(shifts)  # (H, d / 2)
+    sizes = ops.concatenate([magnitudes, magnitudes])
+    frequencies = ops.stack([sizes * ops.cos(turns), sizes * ops.sin(turns)])
+    return ops.cast(frequencies, dtype or "float32")
 
 
 @keras.saving.register_keras_serializable("keras_vit")
