@@ -295,7 +295,7 @@ def _fresh_paths(source, configured, target) -> set:
         if HEAD[0] not in have or (
             classes != configured.fields.get("num_classes")
         ):
-            fresh |= set(HEAD)
+            fresh |= set(HEAD) & want
             # A pre-logits layer learns together with the head.
             if REPRESENTATION[0] not in have:
                 fresh |= set(REPRESENTATION) & want

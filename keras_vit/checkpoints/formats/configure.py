@@ -86,6 +86,15 @@ def _told(source, num_heads, name, given) -> dict:
             f"Received: architecture={name!r}. Leave it out."
         )
     told |= {x: y for x, y in source.file.config.items() if x in UNTOLD}
+    for field in source.format.untold:
+        if field not in {*told, *given}:
+            refuse(
+                source.file.path,
+                f"does not tell its {field}, in which files of the format "
+                f"{source.format.name} differ",
+                f"Put the config.json that belongs to it beside it, or give "
+                f"{field}=...",
+            )
     wants_pixels = dict(given).get("include_preprocessing")
     if source.format.name == "timm" and wants_pixels and PIXELS[0] not in told:
         warnings.warn(
@@ -137,18 +146,21 @@ def _prefix_tokens(source) -> tuple[int, int]:
     """How many tokens stand before the patches, and how many are registers."""
     path = "class_token/token"
     prefix = _shape(source, path, 3)[1] if path in source.rows else 0
-    if "registers" in source.features:
-        return prefix, prefix - 1
-    return prefix, prefix if "registers_alone" in source.features else 0
+    if "registers_alone" in source.features:
+        return prefix, prefix
+    others = 1 + ("distillation_token" in source.features)
+    return prefix, max(prefix - others, 0)
 
 
 def _biases(source) -> dict:
     """Which of the biases that the format may leave out are there."""
+    head = {"predictions/kernel", "predictions/bias"} & set(source.rows)
+    without = {"head_bias": None} if head == {"predictions/kernel"} else {}
     paths = {
         "patch_bias": "patch_embed/projection/bias",
         "qkv_bias": "block_0/attention/qkv/bias",
     }
-    return {
+    return without | {
         name: name not in source.format.optional or path in source.rows
         for name, path in paths.items()
     }
@@ -389,6 +401,9 @@ def _pooling(source, told, fields) -> str:
         return "prefix_mean"
     if told.get("pooling"):
         return told["pooling"]
+    path, wide = "predictions/kernel", 2 * fields["hidden_dim"]
+    if path in source.rows and _shape(source, path, 2)[0] == wide:
+        return "token_and_mean"  # as DINOv2's linear head
     after = "norm_after_pooling" in source.features
     return "token" if fields["class_token"] and not after else "mean"
 
@@ -414,10 +429,17 @@ def _position(source, fields, facts, image_size, notes, told) -> tuple:
     cell = _cell_size(fields)
     if path in source.rows:
         prefix = facts.num_prefix_tokens
-        length = _shape(source, path, 3)[1]
+        length = _shape(source, path, 3, facts)[1]
         grid, prefixed = _grid_with_prefix(
             source, length, prefix, cell, image_size, told.get("image_size")
         )
+        if stored and grid != (stored[0] // cell[0], stored[1] // cell[1]):
+            refuse(
+                source.file.path,
+                f"has positions of {grid[0]}x{grid[1]} patches by its tensors, "
+                f"but images of {stored[0]}x{stored[1]} pixels by its config",
+                "The two belong to different models: fetch both again.",
+            )
         if prefix and not prefixed:
             source.follow("prefix_without_position")
         return grid, {"image_size": stored or _times(grid, cell)}

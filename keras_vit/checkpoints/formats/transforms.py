@@ -109,6 +109,33 @@ def torch_rows(count):
     return Transform(load, save)
 
 
+def torch_part(start, count):
+    """`count` projections, from `start` thirds on, of one torch linear.
+
+    It has query, key and value under one another. Of what it is saved to a
+    part alone is known, so that it cannot be.
+    """
+    part = torch_heads(count)
+
+    def load(arrays, facts):
+        (rows,) = arrays
+        thirds = np.split(rows, 3)[start : start + count]
+        return part.load(thirds, facts)
+
+    def save(array, facts):
+        raise ValueError("A part of a tensor is not saved alone.")
+
+    return Transform(load, save)
+
+
+def around_registers(arrays, facts):
+    """(1, 1 + N, D) to (1, P + N, D), zeros after the first position."""
+    (table,) = arrays
+    zeros = np.zeros((1, max(facts.num_prefix_tokens - 1, 0), table.shape[2]))
+    parts = [table[:, :1], zeros.astype(table.dtype), table[:, 1:]]
+    return np.concatenate(parts, axis=1)
+
+
 TRANSFORMS = {
     "same": one(lambda x: x, lambda x: x),
     "vector": one(lambda x: x.reshape(-1), lambda x: x),
@@ -142,6 +169,11 @@ TRANSFORMS = {
     "torch_qkv": torch_heads(3),
     "torch_qkv_rows": torch_rows(3),
     "torch_kv_rows": torch_rows(2),
+    "torch_query_of_rows": torch_part(0, 1),
+    "torch_kv_of_rows": torch_part(1, 2),
+    "single_token": one(
+        lambda x: x.reshape(1, 1, x.shape[0]), lambda x: x.reshape(-1)
+    ),
     "tokens": Transform(
         lambda arrays, facts: np.concatenate(arrays, axis=1),
         lambda array, facts: np.split(array, array.shape[1], axis=1),
@@ -156,6 +188,12 @@ TRANSFORMS = {
             arrays[0], [(0, 0), (facts.num_prefix_tokens, 0), (0, 0)]
         ),
         lambda array, facts: [array[:, facts.num_prefix_tokens :]],
+    ),
+    "around_registers": Transform(
+        around_registers,
+        lambda array, facts: [
+            np.delete(array, np.arange(1, facts.num_prefix_tokens), axis=1)
+        ],
     ),
     # Two torch heads (K, D), averaged, to one kernel (2 D, K)
     "average_heads": Transform(
