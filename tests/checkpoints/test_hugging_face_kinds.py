@@ -144,7 +144,8 @@ def randomized(model):
         for key, tensor in model.state_dict().items():
             if tensor.dtype != torch.float32:
                 continue
-            scale = 0.3 if tensor.ndim < 2 else tensor[0].numel() ** -0.5
+            size = max(1, tensor[0].numel()) if tensor.ndim else 1
+            scale = 0.3 if tensor.ndim < 2 else size**-0.5
             center = float("norm" in key and key.endswith("weight"))
             drawn = random.normal(center, scale, tensor.shape)
             tensor.copy_(torch.from_numpy(np.asarray(drawn)).float())
@@ -283,16 +284,18 @@ def test_the_second_config_of_a_tower_counts(tmp_path):
     assert loaded(folder).config.num_heads == 4
 
 
+@pytest.mark.parametrize("size", [16, 48])
 @pytest.mark.parametrize(
-    "name", ["Dinov2WithRegistersModel", "CLIPVisionModel"]
+    "name",
+    ["Dinov2Model", "Dinov2WithRegistersModel", "CLIPVisionModel", "ViTModel"],
 )
-def test_positions_are_resampled_as_in_transformers(name, tmp_path):
+def test_positions_are_resampled_as_in_transformers(name, size, tmp_path):
     model = built(name, KINDS[name][0])
     folder = written(model, tmp_path)
-    images, theirs = drawn(48)
-    clip = name.startswith("CLIP")
-    options = {"interpolate_pos_encoding": True} if clip else {}
-    ours = loaded(folder, input_shape=(48, 48, 3))
+    images, theirs = drawn(size)
+    asked = not name.startswith("Dinov2")
+    options = {"interpolate_pos_encoding": True} if asked else {}
+    ours = loaded(folder, input_shape=(size, size, 3))
     with torch.no_grad():
         close(ours(images), model(theirs, **options).pooler_output)
 

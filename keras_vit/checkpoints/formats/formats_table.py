@@ -149,6 +149,9 @@ HUGGING_FACE_5 = (
     (r"(encoder\.layer\.\d+)\.norm2\.(\w+)", r"\1.layernorm_after.\2"),
 )
 TOWER = ((r"vision_model\.(.*)", r"\1"),)
+DINOV2_UNSUPPORTED = {
+    r"encoder\.layer\.\d+\.mlp\.weights_.*": "gated MLPs (SwiGLU)"
+}
 # What a file of Hugging Face may hold besides a vision encoder: what models
 # for masked images learn with, and the tower of the texts.
 MASKED_IMAGES = (r"embeddings\.mask_token", r"decoder\..*")
@@ -275,6 +278,24 @@ FORMATS = (
     Format(
         "hugging_face_dinov2",
         "vit",
+        hugging_face_table.HUGGING_FACE_REGISTERS,
+        marks=(
+            (
+                "embeddings.register_tokens",
+                "encoder.layer.0.layer_scale1.lambda1",
+            ),
+        ),
+        aliases=HUGGING_FACE_5,
+        constants=EXACT,
+        implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1.0}},
+        ignored=MASKED_IMAGES,
+        unsupported=DINOV2_UNSUPPORTED,
+        resampling="bicubic_antialiased",
+        container="",
+    ),
+    Format(
+        "hugging_face_dinov2",
+        "vit",
         hugging_face_table.HUGGING_FACE_DINOV2,
         marks=(
             (
@@ -282,15 +303,11 @@ FORMATS = (
                 "encoder.layer.0.layer_scale1.lambda1",
             ),
         ),
-        variants={"registers": hugging_face_table.HUGGING_FACE_REGISTERS},
-        signs={"registers": "embeddings.register_tokens"},
         aliases=HUGGING_FACE_5,
         constants=EXACT,
         implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1.0}},
         ignored=MASKED_IMAGES,
-        unsupported={
-            r"encoder\.layer\.\d+\.mlp\.weights_.*": "gated MLPs (SwiGLU)"
-        },
+        unsupported=DINOV2_UNSUPPORTED,
         resampling="bicubic",
         container="",
     ),

@@ -99,6 +99,7 @@ HUGGING_FACE_DINOV2 = {
 
 # Registers come after the positions have been added.
 HUGGING_FACE_REGISTERS = {
+    **HUGGING_FACE_DINOV2,
     "class_token/token": (
         ("embeddings.cls_token", "embeddings.register_tokens"),
         "token_and_registers",
