@@ -211,7 +211,9 @@ def plan_of(
     fresh = _fresh_paths(source, configured, target)
     dropped = _droppable(have, want, fresh) | (fresh & have)
     missing, unused = want - have - fresh, have - want - dropped
-    resampling = resampling or source.format.resampling
+    resampling = resampling or source.file.config.get(
+        "resampling", source.format.resampling
+    )
     steps, adapted, wrong = {}, {}, []
     for path in sorted((have & want) - fresh, key=_reading_order):
         shape = source.shape_of(path, configured.facts)

@@ -1,200 +1,38 @@
 """Vision encoders of transformers give their outputs here, or are refused.
 
-Each is built by transformers itself, narrow and of two blocks, with random
-weights, none of them zero or one.
+Each is built by transformers itself, see `transformers_models`.
 """
 
 import json
-import warnings
 
-import keras
 import numpy as np
 import pytest
 from timm_stub import import_timm
+from transformers_models import (
+    CLIP,
+    DINOV2,
+    GELU,
+    KINDS,
+    LABELS,
+    SIZE,
+    TEXTS,
+    VISION,
+    built,
+    change,
+    close,
+    drawn,
+    image_features,
+    loaded,
+    logits,
+    pooled,
+    randomized,
+    tokens,
+    torch,
+    transformers,
+    written,
+)
 
 from keras_vit.checkpoints import load_checkpoint, read_info
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-
-SIZE = 32
-VISION = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "image_size": SIZE,
-    "patch_size": 8,
-}
-DINOV2 = {**VISION, "mlp_ratio": 2}
-DINOV2.pop("intermediate_size")
-TEXTS = {
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "vocab_size": 8,
-    "max_position_embeddings": 4,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
-CLIP = {"text_config": TEXTS, "vision_config": VISION, "projection_dim": 12}
-DECODER = {
-    "mask_ratio": 0.0,
-    "decoder_hidden_size": 16,
-    "decoder_num_hidden_layers": 1,
-    "decoder_num_attention_heads": 2,
-    "decoder_intermediate_size": 32,
-}
-LABELS = {"num_labels": 5}
-GELU = {"hidden_act": "gelu"}
-
-
-def in_order(images):
-    """The noise with which ViTMAE leaves all patches where they are."""
-    count = (SIZE // 8) ** 2
-    return torch.arange(count).float().expand(len(images), count)
-
-
-def pooled(model, images):
-    return model(images).pooler_output
-
-
-def logits(model, images):
-    return model(images).logits
-
-
-def mean(model, images):
-    return model(images).last_hidden_state.mean(dim=1)
-
-
-def token_of_the_encoder(model, images):
-    return model.base_model(images).last_hidden_state[:, 0]
-
-
-def token_of_mae(model, images):
-    noise = in_order(images)
-    return model.base_model(images, noise=noise).last_hidden_state[:, 0]
-
-
-def embeddings(model, images):
-    return model(images).image_embeds
-
-
-def image_features(model, images):
-    return model.get_image_features(images).pooler_output
-
-
-# The class, its config, and what it computes that a model here computes too.
-KINDS = {
-    "Dinov2Model": (DINOV2, pooled),
-    "Dinov2ForImageClassification": ({**DINOV2, **LABELS}, logits),
-    "Dinov2WithRegistersModel": ({**DINOV2, "num_register_tokens": 3}, pooled),
-    "Dinov2WithRegistersForImageClassification": (
-        {**DINOV2, **LABELS, "hidden_act": "gelu_new"},
-        logits,
-    ),
-    "SiglipVisionModel": (VISION, pooled),
-    "SiglipModel": (CLIP, image_features),
-    "SiglipForImageClassification": ({**CLIP, **LABELS}, logits),
-    "CLIPVisionModel": (VISION, pooled),
-    "CLIPVisionModelWithProjection": (
-        {**VISION, **GELU, "projection_dim": 12},
-        embeddings,
-    ),
-    "CLIPModel": (CLIP, image_features),
-    "MetaClip2VisionModel": ({**VISION, **GELU}, pooled),
-    "MetaClip2VisionModelWithProjection": (
-        {**VISION, "projection_dim": 12},
-        embeddings,
-    ),
-    "MetaClip2Model": (CLIP, image_features),
-    "ViTMAEModel": ({**VISION, "mask_ratio": 0.0}, token_of_mae),
-    "ViTMAEForPreTraining": ({**VISION, **DECODER}, token_of_mae),
-    "IJepaModel": (VISION, mean),
-    "IJepaForImageClassification": ({**VISION, **LABELS}, logits),
-    "ViTModel": ({**VISION, "pooler_output_size": 24}, pooled),
-    "ViTForImageClassification": ({**VISION, **LABELS}, logits),
-    "ViTForMaskedImageModeling": (
-        {**VISION, "encoder_stride": 8},
-        token_of_the_encoder,
-    ),
-    "DeiTForMaskedImageModeling": (
-        {**VISION, "encoder_stride": 8},
-        token_of_the_encoder,
-    ),
-    "DeiTForImageClassification": ({**VISION, **LABELS}, logits),
-    "PixioModel": ({**DINOV2, "n_cls_tokens": 3}, pooled),
-    "ViTMSNModel": (VISION, token_of_the_encoder),
-    "ViTMSNForImageClassification": ({**VISION, **LABELS}, logits),
-    "DPTModel": (VISION, pooled),
-}
-
-
-def built(name, fields, **options):
-    """A model of transformers, no weight zero or one."""
-    model_class = getattr(transformers, name)
-    model = model_class(model_class.config_class(**fields), **options)
-    return randomized(model)
-
-
-def randomized(model):
-    random = np.random.default_rng(0)
-    with torch.no_grad():
-        for key, tensor in model.state_dict().items():
-            if tensor.dtype != torch.float32:
-                continue
-            size = max(1, tensor[0].numel()) if tensor.ndim else 1
-            scale = 0.3 if tensor.ndim < 2 else size**-0.5
-            center = float("norm" in key and key.endswith("weight"))
-            drawn = random.normal(center, scale, tensor.shape)
-            tensor.copy_(torch.from_numpy(np.asarray(drawn)).float())
-    return model.eval()
-
-
-def written(model, folder, **changes):
-    """The folder of a model, fields of its config.json changed."""
-    model.save_pretrained(folder)
-    change(folder, **changes)
-    return folder
-
-
-def change(folder, **changes):
-    path = folder / "config.json"
-    config = {**json.loads(path.read_text()), **changes}
-    path.write_text(json.dumps(config))
-
-
-def drawn(size=SIZE):
-    """(images here, images of torch)."""
-    images = np.random.default_rng(1).uniform(-1, 1, (2, size, size, 3))
-    images = images.astype("float32")
-    return images, torch.tensor(np.moveaxis(images, -1, 1))
-
-
-def loaded(folder, **options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return load_checkpoint(folder, **options)
-
-
-def close(found, wanted):
-    found = keras.ops.convert_to_numpy(found)
-    wanted = wanted.detach().numpy()
-    scale = max(1, np.abs(wanted).max())
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=5e-5 * scale)
-
-
-def tokens(model, images):
-    """All tokens after the last normalisation."""
-    for name in ("vision_model", "base_model"):
-        model = getattr(model, name, model)
-    mae = "MAE" in type(model).__name__
-    options = {"noise": in_order(images)} if mae else {}
-    x = model(images, **options).last_hidden_state
-    # CLIP normalises the class token alone, which it takes.
-    is_clip = "pre_layrnorm.weight" in model.state_dict()
-    return model.post_layernorm(x) if is_clip else x
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -216,6 +54,45 @@ def test_a_mask_token_changes_nothing(tmp_path):
     ours = loaded(folder)
     close(ours(images), pooled(model, theirs))
     assert "embeddings.mask_token" in ours.load_report.dropped
+
+
+SIGLIP2 = {**VISION, "num_patches": 16}
+
+
+def in_patches(images):
+    """What SigLIP 2 takes of square images, nothing padded."""
+    x = torch.tensor(images).unfold(1, 8, 8).unfold(2, 8, 8)
+    x = x.permute(0, 1, 2, 4, 5, 3).flatten(3).flatten(1, 2)  # (B, N, 192)
+    side = images.shape[1] // 8
+    return {
+        "pixel_values": x,
+        "pixel_attention_mask": torch.ones(x.shape[:2], dtype=torch.long),
+        "spatial_shapes": torch.tensor([[side, side]] * len(x)),
+    }
+
+
+@pytest.mark.parametrize("size", [16, 32, 48])
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("Siglip2VisionModel", SIGLIP2),
+        ("Siglip2Model", {"text_config": TEXTS, "vision_config": SIGLIP2}),
+        (
+            "Siglip2ForImageClassification",
+            {"text_config": TEXTS, "vision_config": SIGLIP2, **LABELS},
+        ),
+    ],
+)
+def test_siglip_2_of_square_images(name, fields, size, tmp_path):
+    model = built(name, fields)
+    folder = written(model, tmp_path)
+    images, _ = drawn(size)
+    take = getattr(model, "get_image_features", model)
+    with torch.no_grad():
+        found = take(**in_patches(images))
+    wanted = found.logits if "logits" in found else found.pooler_output
+    options = {"input_shape": (size, size, 3)} if size != SIZE else {}
+    close(loaded(folder, **options)(images), wanted)
 
 
 @pytest.mark.parametrize(
@@ -287,13 +164,17 @@ def test_the_second_config_of_a_tower_counts(tmp_path):
 @pytest.mark.parametrize("size", [16, 48])
 @pytest.mark.parametrize(
     "name",
-    ["Dinov2Model", "Dinov2WithRegistersModel", "CLIPVisionModel", "ViTModel"],
+    [
+        *("Dinov2Model", "Dinov2WithRegistersModel", "PixioModel"),
+        *("CLIPVisionModel", "SiglipVisionModel"),
+        *("ViTModel", "DPTModel"),
+    ],
 )
 def test_positions_are_resampled_as_in_transformers(name, size, tmp_path):
     model = built(name, KINDS[name][0])
     folder = written(model, tmp_path)
     images, theirs = drawn(size)
-    asked = not name.startswith("Dinov2")
+    asked = name in ("CLIPVisionModel", "SiglipVisionModel", "ViTModel")
     options = {"interpolate_pos_encoding": True} if asked else {}
     ours = loaded(folder, input_shape=(size, size, 3))
     with torch.no_grad():
@@ -306,7 +187,6 @@ REFUSED = {
     "BeitModel": {**VISION, "use_absolute_position_embeddings": True},
     "DINOv3ViTModel": VISION,
     "Data2VecVisionModel": {**VISION, "use_absolute_position_embeddings": True},
-    "Siglip2VisionModel": {**VISION, "num_patches": 16},
     "Tipsv2VisionModel": VISION,
     "YolosModel": {**VISION, "image_size": [SIZE, SIZE]},
     "CLIPTextModel": TEXTS,
@@ -339,6 +219,7 @@ BIT = {"embedding_size": 32, "hidden_sizes": [128, 256], "depths": [1, 1]}
         ("Dinov2Model", {**DINOV2, "use_swiglu_ffn": True}, {}),
         ("Dinov2Model", DINOV2, {"image_size": [16, 64]}),
         ("Dinov2Model", DINOV2, {"image_size": 64}),
+        ("Siglip2VisionModel", SIGLIP2, {"num_patches": 15}),
         ("CLIPModel", CLIP, {"vision_config": {**VISION, "qkv_bias": False}}),
         ("BitModel", BIT, {"num_groups": 16}),
         ("BitModel", BIT, {"global_padding": "SAME"}),
@@ -355,10 +236,37 @@ def test_a_field_that_is_not_honoured_is_named(name, fields, changes, tmp_path):
     words = {
         "hidden_act": "activation 'mish'|hidden_act='gelu'",
         "vision_config": "qkv_bias=False",
-        "image_size": r"image_size=\(16, 64\)|images of 64x64 pixels",
+        "image_size": r"image_size=\((16|64), 64\)",
     }
     with pytest.raises(ValueError, match=words.get(field, f"{field}=")):
         load_checkpoint(folder)
+
+
+def test_bit_is_that_of_transformers(tmp_path):
+    model = built("BitForImageClassification", {**BIT, **LABELS})
+    folder = written(model, tmp_path)
+    images, theirs = drawn()
+    with torch.no_grad():
+        close(loaded(folder)(images), logits(model, theirs))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"global_padding": None}, {"layer_type": "preactivation"}, {}],
+)
+def test_the_resnet_of_a_hybrid_is_held_to_what_is_here(change, tmp_path):
+    """Today's transformers has no such model."""
+    backbone = {
+        "layer_type": "bottleneck",
+        "global_padding": "SAME",
+        "embedding_dynamic_padding": True,
+        **change,
+    }
+    config = {"model_type": "vit-hybrid", "backbone_config": backbone}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (field,) = change or ("holds 0 .safetensors",)
+    with pytest.raises(ValueError, match=field):
+        load_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["CLIPForImageClassification"])

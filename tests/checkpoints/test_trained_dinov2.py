@@ -52,8 +52,9 @@ def tokens_of_onnxruntime(path, images):
 @pytest.mark.slow
 def test_tokens_of_photographs_are_those_of_onnxruntime(tmp_path):
     path, images = onnx_file(), photographs()
-    mean, std = np.float32((0.485, 0.456, 0.406)), (0.229, 0.224, 0.225)
-    scaled = ((images / 255 - mean) / np.float32(std)).astype("float32")
+    mean = np.array((0.485, 0.456, 0.406))
+    std = np.array((0.229, 0.224, 0.225))
+    scaled = ((images / 255 - mean) / std).astype("float32")
     wanted = tokens_of_onnxruntime(path, scaled)
     subprocess.run([sys.executable, TOOL, path, tmp_path], check=True)
     model = load_checkpoint(

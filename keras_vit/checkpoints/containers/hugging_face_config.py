@@ -4,6 +4,8 @@ Sources: the configuration_*.py of transformers 5.23.0, and of 4.40.2 for
 vit-hybrid.
 """
 
+import math
+
 from keras_vit.checkpoints.containers.config_fields import converted
 from keras_vit.checkpoints.containers.tensors import refuse
 
@@ -28,6 +30,8 @@ VIT = {
 DINOV2 = {**VIT, "layer_norm_eps": 1e-6}
 CLIP = {**VIT, "layer_norm_eps": 1e-5, "hidden_act": "quick_gelu"}
 SIGLIP = {**DINOV2, "hidden_act": "gelu_pytorch_tanh"}
+# Its images may be of any size and shape; it has positions of a square.
+SIGLIP2 = {**SIGLIP, "image_size": None, "num_patches": 256, "patch_size": 16}
 # What transformers takes where a config.json is silent, by its model_type.
 DEFAULTS = {
     "bit": {},
@@ -42,6 +46,8 @@ DEFAULTS = {
     "metaclip_2_vision_model": CLIP,
     "pixio": {**DINOV2, "num_attention_heads": 16, "image_size": 256},
     "siglip": SIGLIP,
+    "siglip2": SIGLIP2,
+    "siglip2_vision_model": SIGLIP2,
     "siglip_vision_model": SIGLIP,
     "vit": VIT,
     "vit-hybrid": {**VIT, "image_size": 384},
@@ -50,8 +56,14 @@ DEFAULTS = {
 }
 # These resample the positions of images that are no squares, from a square.
 SQUARE = ("dinov2", "dinov2_with_registers", "dpt", "pixio")
+# How positions are resampled, where the other models of a format do not so.
+RESAMPLINGS = {
+    "dpt": "linear",
+    "siglip2": "linear_antialiased",
+    "siglip2_vision_model": "linear_antialiased",
+}
 # Models of images and texts, whose vision tower has a config of its own.
-TOWERS = ("clip", "metaclip_2", "siglip")
+TOWERS = ("clip", "metaclip_2", "siglip", "siglip2")
 
 RESNET = {"num_groups": (32,), "hidden_act": ("relu",), "output_stride": (32,)}
 SWIGLU = {"use_swiglu_ffn": (False,)}
@@ -113,7 +125,10 @@ def fields_of_config(path, content: dict) -> dict:
         _check_fixed(path, backbone, BACKBONE)
     names = NAMES if DEFAULTS[kind] else {}
     told = {x: y for x, y in content.items() if y is not None}
-    fields = converted(path, {**DEFAULTS[kind], **told}, names)
+    told = {**DEFAULTS[kind], **told}
+    fields = converted(path, told, names)
+    if "num_patches" in DEFAULTS[kind]:
+        fields |= _size_of_patches(path, told)
     if kind in SQUARE and len(set(fields["image_size"])) > 1:
         refuse(
             path,
@@ -124,6 +139,8 @@ def fields_of_config(path, content: dict) -> dict:
     if kind == "pixio":
         # Its class tokens, a class token and registers here, are averaged.
         fields["pooling"] = "prefix_mean"
+    if kind in RESAMPLINGS:
+        fields["resampling"] = RESAMPLINGS[kind]
     return {**fields, "model_type": kind}
 
 
@@ -133,10 +150,22 @@ def _vision(path, content, kind) -> dict:
         return content
     vision = _dictionary(path, content, "vision_config")
     # CLIP's old files have a second one, which transformers takes as a whole.
-    if kind != "siglip" and content.get("vision_config_dict") is not None:
+    if "siglip" not in kind and content.get("vision_config_dict") is not None:
         whole = _dictionary(path, content, "vision_config_dict")
         vision = {**vision, **DEFAULTS[kind], **whole}
     return vision
+
+
+def _size_of_patches(path, content) -> dict:
+    """The images whose patches have the positions of SigLIP 2 as they are."""
+    count, patch = (
+        converted(path, {name: content[name]}, {name: name})[name]
+        for name in ("num_patches", "patch_size")
+    )
+    side = math.isqrt(count)
+    if side**2 != count:
+        refuse(path, f"has num_patches={count}", "Expected a square.")
+    return {"image_size": (side * patch,) * 2}
 
 
 def _dictionary(path, content, name) -> dict:

@@ -433,13 +433,7 @@ def _position(source, fields, facts, image_size, notes, told) -> tuple:
         grid, prefixed = _grid_with_prefix(
             source, length, prefix, cell, image_size, told.get("image_size")
         )
-        if stored and grid != (stored[0] // cell[0], stored[1] // cell[1]):
-            refuse(
-                source.file.path,
-                f"has positions of {grid[0]}x{grid[1]} patches by its tensors, "
-                f"but images of {stored[0]}x{stored[1]} pixels by its config",
-                "The two belong to different models: fetch both again.",
-            )
+        _check_stored_size(source, stored, grid, cell)
         if prefix and not prefixed:
             source.follow("prefix_without_position")
         return grid, {"image_size": stored or _times(grid, cell)}
@@ -459,6 +453,19 @@ def _position(source, fields, facts, image_size, notes, told) -> tuple:
         )
     grid = size[0] // cell[0], size[1] // cell[1]
     return grid, {"image_size": size, "position_embedding": "sincos2d"}
+
+
+def _check_stored_size(source, size, grid, cell) -> None:
+    """Refuses an image size that does not make the grid of the positions."""
+    if size is None or (size[0] // cell[0], size[1] // cell[1]) == grid:
+        return
+    refuse(
+        source.file.path,
+        f"has image_size={size} by its config, of which patches of {cell} "
+        f"pixels do not make the {grid[0]}x{grid[1]} positions in its tensors",
+        "Take the config.json that belongs to the file, or write the right "
+        "size into it; load_checkpoint(..., input_shape=...) resamples.",
+    )
 
 
 def _cell_size(fields) -> tuple:

@@ -148,7 +148,7 @@ SIGLIP = {
     **torch_dense(
         "patch_embed/projection",
         "embeddings.patch_embedding",
-        kernel="convolution",
+        kernel="patches",
     ),
     **TOWER,
 }

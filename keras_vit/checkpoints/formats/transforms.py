@@ -6,6 +6,7 @@ from 1, `{s0}` and `{u0}` the same from 0, `{uu}` a unit of two digits.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -136,6 +137,17 @@ def around_registers(arrays, facts):
     return np.concatenate(parts, axis=1)
 
 
+def patches(array):
+    """(D, P * P * 3) of a dense layer of patches, as in SigLIP 2, to a kernel.
+
+    Or a convolution (D, C, P, P), to (P, P, C, D).
+    """
+    if array.ndim == 4:
+        return array.transpose(2, 3, 1, 0)
+    side = math.isqrt(array.shape[1] // 3)
+    return array.T.reshape(side, side, 3, -1)
+
+
 TRANSFORMS = {
     "same": one(lambda x: x, lambda x: x),
     "vector": one(lambda x: x.reshape(-1), lambda x: x),
@@ -148,6 +160,7 @@ TRANSFORMS = {
     "convolution": one(
         lambda x: x.transpose(2, 3, 1, 0), lambda x: x.transpose(3, 2, 0, 1)
     ),
+    "patches": one(patches, lambda x: x.transpose(3, 2, 0, 1)),
     # 1x1 convolutions as dense layers
     "linear_1x1": one(
         lambda x: x.reshape(x.shape[:2]).T, lambda x: x.T[..., None, None]
