@@ -295,6 +295,7 @@ def reading_weights(config: ViTConfig) -> np.ndarray:
 
     The class token's row with pooling "token" (and with "none", where there
     is a class token), all prefix tokens alike with "prefix" and "prefix_mean",
+    half of it the class token's and half the patches' with "token_and_mean",
     otherwise all patch tokens alike: exact for "mean", and for "max" and "map"
     what can be said without an image. The sum is 1.
     """
@@ -308,6 +309,8 @@ def reading_weights(config: ViTConfig) -> np.ndarray:
     }.get(config.pooling, slice(prefix, None))
     weights = np.zeros(prefix + rows * columns, "float32")
     weights[read] = 1
+    if config.pooling == "token_and_mean":
+        weights[0] = rows * columns
     return weights / weights.sum()
 
 

@@ -89,10 +89,13 @@ def _head_fields(fields, classes, keep_representation) -> dict:
             "classes must be the number of classes, or 0 for features. "
             f"Received: classes={classes!r}."
         )
-    dropped = classes != fields["num_classes"] and not keep_representation
-    if dropped and fields.get("representation_dim"):
-        return {"num_classes": classes, "representation_dim": 0}
-    return {"num_classes": classes}
+    found: dict = {"num_classes": classes}
+    is_new = classes != fields["num_classes"]
+    if is_new and fields.get("head_bias", 0.0) is None:
+        found["head_bias"] = 0.0
+    if is_new and not keep_representation and fields.get("representation_dim"):
+        found["representation_dim"] = 0
+    return found
 
 
 def resize_patches(kernel: np.ndarray, patch_size: tuple) -> np.ndarray:

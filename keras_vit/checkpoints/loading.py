@@ -82,8 +82,8 @@ def load_checkpoint(
         num_heads: int, attention heads, where the file cannot tell.
         architecture: str, timm's name, such as "vit_base_patch16_clip_224",
             for files of timm without a config.json and of another name.
-        resampling: "linear_aligned", "linear", "bicubic" or
-            "bicubic_antialiased"; by default as the file's family does it.
+        resampling: "linear_aligned", "linear", "bicubic", "linear_antialiased"
+            or "bicubic_antialiased"; by default as the file's family does it.
         keep_representation: bool, whether a new number of classes keeps the
             pre-logits layer of the file.
         name: str, name of the model.

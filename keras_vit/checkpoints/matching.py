@@ -212,7 +212,9 @@ def plan_of(
     fresh = _fresh_paths(source, configured, target)
     dropped = _droppable(have, want, fresh) | (fresh & have)
     missing, unused = want - have - fresh, have - want - dropped
-    resampling = resampling or source.format.resampling
+    resampling = resampling or source.file.config.get(
+        "resampling", source.format.resampling
+    )
     steps, adapted, wrong = {}, {}, []
     for path in sorted((have & want) - fresh, key=_reading_order):
         shape = source.shape_of(path, configured.facts)
@@ -296,7 +298,7 @@ def _fresh_paths(source, configured, target) -> set:
         if HEAD[0] not in have or (
             classes != configured.fields.get("num_classes")
         ):
-            fresh |= set(HEAD)
+            fresh |= set(HEAD) & want
             # A pre-logits layer learns together with the head.
             if REPRESENTATION[0] not in have:
                 fresh |= set(REPRESENTATION) & want

@@ -35,6 +35,7 @@ def resample_position_embedding(
             code does it (`scipy.ndimage.zoom` of order 1). "bicubic": as
             Hugging Face does it. "bicubic_antialiased": as timm does it.
             "linear": linear between the centres of patches.
+            "linear_antialiased": as Hugging Face does it for SigLIP 2.
 
     Returns:
         float32 array (1, P + new rows * new columns, D).
@@ -125,6 +126,7 @@ def cubic(a: float) -> Callable:
 RESAMPLINGS = {
     "linear_aligned": _linear_aligned,
     "linear": _half_pixel(triangle, 1),
+    "linear_antialiased": _half_pixel(triangle, 1, antialias=True),
     "bicubic": _half_pixel(cubic(-0.75), 2),
     "bicubic_antialiased": _half_pixel(cubic(-0.5), 2, antialias=True),
 }

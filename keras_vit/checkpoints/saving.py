@@ -238,6 +238,8 @@ def _wrong_layers(format, config) -> list:
         for name in ("patch_bias", "qkv_bias")
         if config.get(name) is False and name not in format.optional
     ]
+    if config.get("num_classes") and config.get("head_bias", 0.0) is None:
+        problems.append("always has a bias of the classification layer")
     sincos = config.get("position_embedding") == "sincos2d"
     if sincos and format.name != "big_vision":
         problems.append("needs learned position embeddings")

@@ -26,6 +26,9 @@ POOLINGS = {
     "prefix_mean": lambda x, prefix: ops.mean(x[:, :prefix], axis=1),
     "mean": lambda x, prefix: ops.mean(x[:, prefix:], axis=1),
     "max": lambda x, prefix: ops.max(x[:, prefix:], axis=1),
+    "token_and_mean": lambda x, prefix: ops.concatenate(
+        [x[:, 0], ops.mean(x[:, prefix:], axis=1)], axis=-1
+    ),
 }
 
 
@@ -39,7 +42,9 @@ class TokenPooling(ConfiguredLayer):
     Args:
         pooling: "token", "mean", "max", "prefix" for all prefix tokens one
             after the other (a head on them is the average of DeiT's two
-            heads), or "prefix_mean" for their mean (DeiT's features in timm).
+            heads), "prefix_mean" for their mean (DeiT's features in timm), or
+            "token_and_mean" for the class token and the mean one after the
+            other (the linear head of DINOv2, arXiv:2304.07193).
         num_prefix_tokens: int, tokens in front of the patches (the class
             token), left out of mean and maximum.
 
@@ -47,7 +52,7 @@ class TokenPooling(ConfiguredLayer):
         (B, T, D).
 
     Output shape:
-        (B, D), or (B, P * D) with "prefix".
+        (B, D), (B, P * D) with "prefix", or (B, 2 * D) with "token_and_mean".
 
     Raises:
         ValueError: for an unknown pooling.
@@ -69,7 +74,8 @@ class TokenPooling(ConfiguredLayer):
         return POOLINGS[self.pooling](x, self.num_prefix_tokens)  # (B, D)
 
     def compute_output_shape(self, input_shape):
-        vectors = self.num_prefix_tokens if self.pooling == "prefix" else 1
+        parts = {"prefix": self.num_prefix_tokens, "token_and_mean": 2}
+        vectors = parts.get(self.pooling, 1)
         return (input_shape[0], vectors * input_shape[-1])
 
 

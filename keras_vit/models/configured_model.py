@@ -112,15 +112,16 @@ def head(config, features, dtype=None):
     """The classification layer, in float32 under mixed precision.
 
     Its kernel starts at zero, as in the original. Without classes the
-    features (batch, D) are returned.
+    features (batch, D) are returned. A head_bias of None is no bias.
     """
     if not config.num_classes:
         return features
     return keras.layers.Dense(
         config.num_classes,
         activation=config.classifier_activation,
+        use_bias=config.head_bias is not None,
         kernel_initializer="zeros",
-        bias_initializer=keras.initializers.Constant(config.head_bias),
+        bias_initializer=keras.initializers.Constant(config.head_bias or 0.0),
         dtype=_head_policy(dtype),
         name="predictions",
     )(features)

@@ -17,7 +17,9 @@ from keras_vit.models.resnet import check_width, stem_grid
 
 __all__ = ["ViTConfig", "modern_options"]
 
-POOLINGS = ("token", "prefix", "prefix_mean", "mean", "max", "map", "none")
+# Those that read the class token, and the others.
+TOKEN_POOLINGS = ("token", "prefix", "prefix_mean", "token_and_mean")
+POOLINGS = (*TOKEN_POOLINGS, "mean", "max", "map", "none")
 CHOICES = {
     "pooling": POOLINGS,
     "rope": ROPES,
@@ -49,13 +51,15 @@ class ViTConfig:
         num_heads: int, attention heads.
         pooling: what the head sees: the class "token", the "mean" or "max"
             of the patch tokens, attention pooling ("map"), class and
-            distillation token one after the other ("prefix") or their mean
-            ("prefix_mean"), or all tokens ("none").
+            distillation token one after the other ("prefix"), the mean of all
+            tokens before the patches ("prefix_mean"), class token and mean of
+            the patch tokens one after the other ("token_and_mean", as
+            DINOv2's linear head), or all tokens ("none").
         class_token: bool, whether there is a class token.
         distillation_token: bool, whether DeiT's distillation token follows
             the class token.
-        register_tokens: int, learned tokens after these that nothing is read
-            from ("Vision Transformers Need Registers", arXiv:2309.16588).
+        register_tokens: int, learned tokens after these ("Vision Transformers
+            Need Registers", arXiv:2309.16588), which "prefix_mean" alone reads.
         position_embedding: "learned", "sincos2d" for fixed sines and
             cosines, or "none".
         rope: None, or rotary positions in the attention: "axial",
@@ -75,7 +79,8 @@ class ViTConfig:
         representation_dim: int, size of a tanh layer before the
             classification layer (the paper's pre-training head), 0 for none.
         head_bias: float that the bias of the classification layer starts at;
-            -10 or -6.9 for sigmoid losses with many classes.
+            -10 or -6.9 for sigmoid losses with many classes. None for no bias,
+            as CLIP's projection.
         dropout_rate: float, after the position embedding, the attention and
             each dense layer of the MLPs.
         attention_dropout_rate: float, on the softmax weights.
@@ -159,7 +164,7 @@ class ViTConfig:
     num_classes: int = 1000
     classifier_activation: str | None = None
     representation_dim: int = 0
-    head_bias: float = 0.0
+    head_bias: float | None = 0.0
     dropout_rate: float = 0.0
     attention_dropout_rate: float = 0.0
     stochastic_depth_rate: float = 0.0
@@ -210,7 +215,7 @@ class ViTConfig:
         for name, choices in CHOICES.items():
             if getattr(self, name) is not None:
                 check_choice(name, getattr(self, name), choices)
-        needs_token = self.pooling in ("token", "prefix", "prefix_mean")
+        needs_token = self.pooling in TOKEN_POOLINGS
         if not self.class_token and (needs_token or self.distillation_token):
             raise ValueError(
                 f"pooling={self.pooling!r} with distillation_token="
@@ -218,7 +223,7 @@ class ViTConfig:
                 "class_token=False. Use class_token=True or another pooling, "
                 'such as pooling="mean".'
             )
-        if self.register_tokens and self.pooling.startswith("prefix"):
+        if self.register_tokens and self.pooling == "prefix":
             raise ValueError(
                 f"pooling={self.pooling!r} reads the class and distillation "
                 "tokens. Received: register_tokens="

@@ -112,11 +112,16 @@ def check_planned(config: ViTConfig) -> None:
 
 def _head(config):
     """Parameters and multiply-adds after the last normalisation."""
-    sizes = [config.hidden_dim, config.representation_dim, config.num_classes]
+    parts = {"prefix": config.num_prefix_tokens, "token_and_mean": 2}
+    pooled = parts.get(config.pooling, 1) * config.hidden_dim
+    sizes = [pooled, config.representation_dim, config.num_classes]
     sizes = [size for size in sizes if size]
     pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
     products = sum(i * j for i, j in pairs)
-    return products + sum(sizes[1:]), products
+    biases = sum(sizes[1:])
+    if config.head_bias is None:
+        biases -= config.num_classes
+    return products + biases, products
 
 
 def bit_multiply_adds(

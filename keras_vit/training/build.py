@@ -158,9 +158,10 @@ def _with_new_head(model, recipe):
     wanted = recipe.model.representation_dim or 0
     if getattr(model.config, "representation_dim", 0) != wanted:
         model = _with_representation(model, wanted)
-    kernel, bias = model.get_layer(HEAD).weights
+    kernel, *biases = model.get_layer(HEAD).weights
     kernel.assign(keras.ops.zeros(kernel.shape))
-    bias.assign(keras.ops.full(bias.shape, recipe.training.head_bias))
+    for bias in biases:
+        bias.assign(keras.ops.full(bias.shape, recipe.training.head_bias))
     return model
 
 

@@ -120,6 +120,7 @@ def test_rollout_is_that_of_the_original_attention(name):
         {"class_token": False, "pooling": "max"},
         {"distillation_token": True, "pooling": "prefix"},
         {"class_token": False, "pooling": "none"},
+        {"pooling": "token_and_mean", "register_tokens": 2},
         {"class_token": False, "pooling": "map", "norm_after_pooling": True},
     ],
     ids=lambda changes: "-".join(changes),
@@ -135,6 +136,8 @@ def test_any_model_that_is_not_square(changes):
     read[:, first.get(model.config.pooling, slice(None))] = 1
     if model.config.pooling == "map":
         read = pool_rows(model, images)
+    if model.config.pooling == "token_and_mean":
+        read[:] = [1, 0, 0, *(6 * [1 / 6])]
     read /= read.sum(axis=1, keepdims=True)
     wanted = rolled_out(maps, read)[:, prefix:].reshape(3, 2, 3)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)

@@ -19,6 +19,8 @@ CASES = [
     ({"dropout_rate": 1.0}, "dropout_rate=1.0"),
     ({"stochastic_depth_rate": -0.1}, "stochastic_depth_rate=-0.1"),
     ({"class_token": False, "pooling": "token"}, "class_token=True"),
+    ({"class_token": False, "pooling": "token_and_mean"}, "class_token=True"),
+    ({"register_tokens": 2, "pooling": "prefix"}, "register_tokens=2"),
     ({"input_tensor": np.zeros((1, 224, 224, 3))}, "ndarray"),
     ({"position_embedding": "rotary"}, "'rotary'.*'learned'"),
 ]

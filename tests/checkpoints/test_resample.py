@@ -25,6 +25,7 @@ def table(grid, prefix=1):
     ("method", "mode", "antialias"),
     [
         ("linear", "bilinear", False),
+        ("linear_antialiased", "bilinear", True),
         ("bicubic", "bicubic", False),
         ("bicubic_antialiased", "bicubic", True),
     ],

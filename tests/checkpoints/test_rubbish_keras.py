@@ -207,7 +207,7 @@ HOSTILE = {
     "classes": (field(num_classes=10**9), "num_classes=10 by its tensors"),
     "patches": (
         field(image_size=[80_000, 80_000]),
-        r"\(10000, 10000\) pat",
+        r"image_size=\(80000, 80000\) by its config",
     ),
     "stages": (field(resnet_units=[1] * 10_000), "cannot be cut"),
     "text": (field(hidden_dim="32"), "hidden_dim='32'"),

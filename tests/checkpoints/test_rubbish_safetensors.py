@@ -55,9 +55,11 @@ HOSTILE_HEADERS = {
         lambda h: h.update({"../norm.bias": h.pop("norm.bias")}),
         "outside",
     ),
-    "normalised_queries": (
-        lambda h: h.update({"blocks.0.attn.q_norm.bias": h.pop("norm.bias")}),
-        "normalised queries and keys",
+    "relative_positions": (
+        lambda h: h.update(
+            {"blocks.0.attn.rel_pos.mlp.fc1.bias": h.pop("norm.bias")}
+        ),
+        "relative position embeddings",
     ),
 }
 

@@ -172,6 +172,10 @@ def test_pooling_leaves_prefix_tokens_out():
         "mean": x[:, 2:].mean(axis=1),
         "max": x[:, 2:].max(axis=1),
         "prefix": x[:, :2].reshape(2, 16),
+        "prefix_mean": x[:, :2].mean(axis=1),
+        "token_and_mean": np.concatenate(
+            [x[:, 0], x[:, 2:].mean(axis=1)], axis=1
+        ),
     }
     for pooling, wanted in expected.items():
         layer = layers.TokenPooling(pooling, num_prefix_tokens=2)

@@ -176,6 +176,14 @@ CASES = {
         0,
         0,
     ),
+    "token_and_mean_pooling": (
+        layers.TokenPooling,
+        {"pooling": "token_and_mean", "num_prefix_tokens": 2},
+        TOKENS,
+        (2, 32),
+        0,
+        0,
+    ),
     "mixer_block": (
         layers.MixerBlock,
         {"tokens_mlp_dim": 8, "channels_mlp_dim": 32},

@@ -50,6 +50,8 @@ def test_parameters_are_as_published(name):
         ("ViT_Ti16", {"layer_scale_init": 1e-5}),
         ("ViT_Ti16", {"patch_bias": False, "norm_before_blocks": True}),
         ("ViT_Ti16", {"qkv_bias": False, "register_tokens": 4}),
+        ("ViT_Ti16", {"pooling": "token_and_mean", "head_bias": None}),
+        ("ViT_Ti16", {"pooling": "prefix", "distillation_token": True}),
     ],
 )
 def test_counts_are_those_of_the_model(name, options):

@@ -1,10 +1,20 @@
 """Folders of weights of Hugging Face and of keras-hub."""
 
-import json
 import re
 from pathlib import Path
 
+from keras_vit.checkpoints.containers.config_fields import (
+    POOLINGS,
+    converted,
+    pair,
+    pixels,
+    read_json,
+)
 from keras_vit.checkpoints.containers.hdf5 import datasets
+from keras_vit.checkpoints.containers.hugging_face_config import (
+    check_pooler,
+    fields_of_config,
+)
 from keras_vit.checkpoints.containers.safetensors import open_safetensors
 from keras_vit.checkpoints.containers.tensors import (
     DAMAGED,
@@ -15,36 +25,7 @@ from keras_vit.checkpoints.containers.tensors import (
 
 __all__ = ["POOLINGS", "open_folder"]
 
-MAX_JSON_BYTES = 16 * 2**20
 MAX_FILES = 1000
-# Others compute something else than the models here.
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_python": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "gelu_tanh": "gelu_tanh",
-    "quick_gelu": "quick_gelu",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
-
-
-def _read_json(path) -> dict:
-    """Reads a JSON object of a bounded size."""
-    if path.stat().st_size > MAX_JSON_BYTES:
-        refuse(path, f"is larger than {MAX_JSON_BYTES} bytes", DAMAGED)
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        refuse(path, f"is no JSON ({error})"[:300], DAMAGED)
-    if not isinstance(content, dict):
-        refuse(path, "is no JSON object", DAMAGED)
-    return content
-
-
 # What config.json calls our fields, by who wrote it.
 TIMM = {
     "num_heads": "num_heads",
@@ -62,15 +43,6 @@ TIMM_SHOWN = {
     *("attn_drop_rate", "drop_path_rate", "weight_init", "fix_init"),
     *("dynamic_img_size", "strict_img_size"),
 }
-HUGGING_FACE = {
-    "hidden_size": "hidden_dim",
-    "num_hidden_layers": "num_layers",
-    "num_attention_heads": "num_heads",
-    "intermediate_size": "mlp_dim",
-    "layer_norm_eps": "layer_norm_epsilon",
-    "hidden_act": "activation",
-    "image_size": "image_size",
-}
 
 
 def open_folder(path) -> TensorFile:
@@ -82,16 +54,15 @@ def open_folder(path) -> TensorFile:
         OSError: when a file cannot be opened.
     """
     path = Path(path)
-    config, fields = path / "config.json", {}
+    config, content, fields = path / "config.json", {}, {}
     if config.is_file():
-        content = _read_json(config)
+        content = read_json(config)
         if content.get("registered_name") == "keras_hub>ViTBackbone":
             return _open_keras_hub(path, content)
-        is_timm = isinstance(content.get("architecture"), str)
-        fields = (_timm_fields if is_timm else _our_fields)(config, content)
-        processor = path / "preprocessor_config.json"
-        if processor.is_file() and not is_timm:
-            fields |= _pixels(processor, _read_json(processor), "image_")
+        if isinstance(content.get("architecture"), str):
+            fields = _timm_fields(config, content)
+        else:
+            fields = fields_of_config(config, content) | _processor(path)
     tensors, metadata = {}, {}
     for name in _weight_files(path):
         part = open_safetensors(path / name)
@@ -101,7 +72,26 @@ def open_folder(path) -> TensorFile:
         tensors |= part.tensors
         metadata |= part.metadata
         fields = part.config | fields
+    check_pooler(config, content, tensors)
     return TensorFile(str(path), tensors, fields, metadata, "safetensors")
+
+
+def _processor(path) -> dict:
+    """How the image processor of a folder of Hugging Face scales pixels.
+
+    It has a file of its own, or since transformers 5 a part of the file of
+    the processor of images and texts.
+    """
+    for name, part in {
+        "processor_config.json": "image_processor",
+        "preprocessor_config.json": None,
+    }.items():
+        if (path / name).is_file():
+            content = read_json(path / name)
+            content = content.get(part) if part else content
+            if isinstance(content, dict):
+                return pixels(path / name, content, "image_")
+    return {}
 
 
 def _weight_files(path) -> list:
@@ -127,7 +117,7 @@ def _weight_files(path) -> list:
 
 
 def _indexed_files(index) -> list:
-    files = _read_json(index).get("weight_map")
+    files = read_json(index).get("weight_map")
     if not isinstance(files, dict):
         refuse(index, "has no weight_map", DAMAGED)
     names = sorted({str(name) for name in files.values()})
@@ -138,17 +128,6 @@ def _indexed_files(index) -> list:
         if not (index.parent / name).is_file():
             refuse(index, f"names {name!r}, which is not there", DAMAGED)
     return names
-
-
-def _our_fields(path, config) -> dict:
-    """What a config.json of Hugging Face says, in our names and types."""
-    if config.get("qkv_bias") is False:
-        refuse(
-            path,
-            "has qkv_bias=false, which is read from timm's files alone",
-            "Choose another file.",
-        )
-    return _converted(path, config, HUGGING_FACE)
 
 
 def _timm_fields(path, config) -> dict:
@@ -174,94 +153,9 @@ def _timm_fields(path, config) -> dict:
     size = pretrained.get("input_size")
     if isinstance(size, list) and len(size) == 3:
         told.setdefault("img_size", size[1:])
-    fields = _converted(path, told, TIMM)
-    fields |= _pixels(path, pretrained)
+    fields = converted(path, told, TIMM)
+    fields |= pixels(path, pretrained)
     return {**fields, "architecture": config["architecture"]}
-
-
-def _pixels(path, config, prefix="") -> dict:
-    """Mean and deviation of the pixels, both None for those of [-1, 1]."""
-    found = {}
-    for name in ("mean", "std"):
-        values = config.get(f"{prefix}{name}")
-        if values is None:
-            return {}
-        numbers = isinstance(values, list) and all(
-            type(x) in (int, float) and 0 <= x < 100 for x in values
-        )
-        if not numbers or name == "std" and 0 in values:
-            refuse(
-                path,
-                f"has {prefix}{name}={values!r}"[:200],
-                "Expected a number for each channel.",
-            )
-        found[f"pixel_{name}"] = tuple(map(float, values))
-    halves = {x for values in found.values() for x in values} == {0.5}
-    return dict.fromkeys(found) if halves else found
-
-
-def _converted(path, config, names) -> dict:
-    """The fields of a config that are there, under our names, checked."""
-    return {
-        ours: CONVERSIONS.get(ours, _positive)(path, ours, config[theirs])
-        for theirs, ours in names.items()
-        if config.get(theirs) is not None
-    }
-
-
-def _positive(path, name, value) -> int:
-    if type(value) is not int or not 0 < value < 10**6:
-        refuse(path, f"has {name}={value!r}"[:200], "Expected an integer.")
-    return value
-
-
-def _pair(path, name, value) -> tuple:
-    values = value if isinstance(value, list) else [value, value]
-    if len(values) != 2:
-        refuse(path, f"has {name}={value!r}"[:200], "Expected two integers.")
-    return tuple(_positive(path, name, x) for x in values)
-
-
-def _epsilon(path, name, value) -> float:
-    if type(value) not in (int, float) or not 0 <= value < 1:
-        refuse(path, f"has {name}={value!r}"[:200], "Expected 0 to 1.")
-    return float(value)
-
-
-def _activation(path, name, value) -> str:
-    if not isinstance(value, str) or value not in ACTIVATIONS:
-        refuse(
-            path,
-            f"has the activation {value!r}"[:200],
-            f"Expected one of {', '.join(ACTIVATIONS)}.",
-        )
-    return ACTIVATIONS[value]
-
-
-def _pooling(path, name, value) -> str:
-    if not isinstance(value, str) or value not in POOLINGS:
-        refuse(
-            path,
-            f"has global_pool={value!r}"[:200],
-            f"Expected one of {', '.join(map(repr, POOLINGS))}.",
-        )
-    return POOLINGS[value]
-
-
-# timm's words for what the head sees.
-POOLINGS = {
-    "token": "token",
-    "avg": "mean",
-    "max": "max",
-    "map": "map",
-    "": "none",
-}
-CONVERSIONS = {
-    "pooling": _pooling,
-    "image_size": _pair,
-    "layer_norm_epsilon": _epsilon,
-    "activation": _activation,
-}
 
 
 # keras-hub has our names.
@@ -288,7 +182,7 @@ def _open_keras_hub(path: Path, config: dict) -> TensorFile:
     }
     task = path / "task.json"
     if task.is_file() and (path / "task.weights.h5").is_file():
-        options = _read_json(task).get("config")
+        options = read_json(task).get("config")
         tensors |= _head_tensors(path, options, tensors)
     return TensorFile(str(path), tensors, fields, kind="keras_hub")
 
@@ -306,8 +200,8 @@ def _backbone_fields(path, config) -> dict:
     shape = config.get("image_shape")
     if not isinstance(shape, list) or len(shape) != 3:
         refuse(path, f"has image_shape={shape!r}"[:200], "Expected 3 sizes.")
-    size = _pair(path, "image_shape", shape[:2])
-    return {**_converted(path, config, KERAS_HUB), "image_size": size}
+    size = pair(path, "image_shape", shape[:2])
+    return {**converted(path, config, KERAS_HUB), "image_size": size}
 
 
 def _head_tensors(path, options, tensors) -> dict:

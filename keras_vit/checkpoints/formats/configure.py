@@ -1,9 +1,7 @@
 """The config of the model that a file holds, from its tensors."""
 
-import math
 import re
 import warnings
-from typing import NoReturn
 
 from keras_vit.checkpoints.containers.tensors import DAMAGED, refuse
 from keras_vit.checkpoints.formats.architectures import (
@@ -11,12 +9,16 @@ from keras_vit.checkpoints.formats.architectures import (
     PIXELS,
     fields_of_file,
 )
+from keras_vit.checkpoints.formats.grids import (
+    grid_of,
+    position_fields,
+    times,
+)
 from keras_vit.checkpoints.formats.recognition import Configured, Source
 from keras_vit.checkpoints.formats.transforms import Facts
 
 __all__ = ["configure"]
 
-DEFAULT_IMAGE = 224
 # Fields of the config that no tensor tells.
 UNTOLD = ("activation", "layer_norm_epsilon", "num_heads", "pooling", *PIXELS)
 # Widths of the papers whose heads are not of 64 features (So400m, H, g, G).
@@ -71,7 +73,7 @@ def configure(
 
 def _told(source, num_heads, name, given) -> dict:
     """The fields that no tensor tells, from what tells them."""
-    width = _shape(source, "patch_embed/projection/kernel", 4)[3]
+    width = source.checked_shape("patch_embed/projection/kernel", 4)[3]
     told = {}
     if source.format.name == "timm":
         known = {*given, *source.file.config}
@@ -90,6 +92,15 @@ def _told(source, num_heads, name, given) -> dict:
             f"Received: architecture={name!r}. Leave it out."
         )
     told |= {x: y for x, y in source.file.config.items() if x in UNTOLD}
+    for field in source.format.untold:
+        if field not in {*told, *given}:
+            refuse(
+                source.file.path,
+                f"does not tell its {field}, in which files of the format "
+                f"{source.format.name} differ",
+                f"Put the config.json that belongs to it beside it, or give "
+                f"{field}=...",
+            )
     wants_pixels = dict(given).get("include_preprocessing")
     if source.format.name == "timm" and wants_pixels and PIXELS[0] not in told:
         warnings.warn(
@@ -104,7 +115,7 @@ def _told(source, num_heads, name, given) -> dict:
 
 def _configure_vit(source, told, image_size) -> Configured:
     notes = []
-    kernel = _shape(source, "patch_embed/projection/kernel", 4)
+    kernel = source.checked_shape("patch_embed/projection/kernel", 4)
     root = "root_conv/kernel" in source.rows
     prefix, registers = _prefix_tokens(source)
     facts = Facts(told["num_heads"], prefix, told.get("pool_num_heads", 0))
@@ -115,7 +126,9 @@ def _configure_vit(source, told, image_size) -> Configured:
         "patch_size": kernel[:2],
         "hidden_dim": kernel[3],
         "num_layers": _count(source, r"block_(\d+)/.*"),
-        "mlp_dim": _shape(source, "block_0/mlp/dense_1/kernel", 2, facts)[0],
+        "mlp_dim": source.checked_shape("block_0/mlp/dense_1/kernel", 2, facts)[
+            0
+        ],
         "num_heads": told["num_heads"],
         "class_token": prefix > distilled + registers,
         "distillation_token": distilled,
@@ -132,30 +145,35 @@ def _configure_vit(source, told, image_size) -> Configured:
     fields["pooling"] = _pooling(source, told, fields)
     fields |= {x: told[x] for x in (*PIXELS, *OPTIONS) if x in told}
     if root:
-        width = _shape(source, "root_conv/kernel", 4)
+        width = source.checked_shape("root_conv/kernel", 4)
         fields["channels"], fields["resnet_width"] = width[2], width[3]
         fields["resnet_units"] = _units(source)
-    grid, found = _position(source, fields, facts, image_size, notes, told)
+    grid, found = position_fields(
+        source, fields, facts, image_size, notes, told
+    )
     return Configured(fields | found, facts, grid, notes)
 
 
 def _prefix_tokens(source) -> tuple[int, int]:
     """How many tokens stand before the patches, and how many are registers."""
     path = "class_token/token"
-    prefix = _shape(source, path, 3)[1] if path in source.rows else 0
-    if "registers" in source.features:
-        return prefix, prefix - 1
-    return prefix, prefix if "registers_alone" in source.features else 0
+    prefix = source.checked_shape(path, 3)[1] if path in source.rows else 0
+    if "registers_alone" in source.features:
+        return prefix, prefix
+    others = 1 + ("distillation_token" in source.features)
+    return prefix, max(prefix - others, 0)
 
 
 def _biases(source) -> dict:
     """Which of the biases that the format may leave out are there."""
+    head = {"predictions/kernel", "predictions/bias"} & set(source.rows)
+    without = {"head_bias": None} if head == {"predictions/kernel"} else {}
     paths = {
         "patch_bias": "patch_embed/projection/bias",
         "qkv_bias": "block_0/attention/qkv/bias",
         "projection_bias": "block_0/attention/out/bias",
     }
-    return {
+    return without | {
         name: name not in source.format.optional or path in source.rows
         for name, path in paths.items()
     }
@@ -171,8 +189,8 @@ def _block_options(source, told, facts) -> dict:
         "relative_position_bias": "block_0/attention/position_bias/table",
     }
     fields: dict = {x: path in source.rows for x, path in there.items()}
-    hidden = _shape(source, "block_0/mlp/dense_1/kernel", 2, facts)[0]
-    first = _shape(source, "block_0/mlp/dense/kernel", 2, facts)[1]
+    hidden = source.checked_shape("block_0/mlp/dense_1/kernel", 2, facts)[0]
+    first = source.checked_shape("block_0/mlp/dense/kernel", 2, facts)[1]
     fields["gated_mlp"] = first == 2 * hidden
     if "block_0/attention_norm/beta" not in source.rows:
         fields["normalization"] = "rms_norm"
@@ -181,19 +199,19 @@ def _block_options(source, told, facts) -> dict:
     if "block_0/attention/rotary/frequencies" in source.rows:
         fields["rope"] = "mixed"
     if "pool/mlp/dense/kernel" in source.rows:
-        pooled = _shape(source, "pool/mlp/dense/kernel", 2, facts)[1]
+        pooled = source.checked_shape("pool/mlp/dense/kernel", 2, facts)[1]
         fields["pool_mlp_dim"] = pooled if pooled != hidden else 0
     return fields
 
 
 def _configure_mixer(source, image_size) -> Configured:
     facts = Facts()
-    kernel = _shape(source, "patch_embed/projection/kernel", 4)
-    tokens = _shape(source, "block_0/token_mixing/dense/kernel", 2)
-    channels = _shape(source, "block_0/channel_mixing/dense/kernel", 2)
-    grid = _grid_of(source, tokens[0], kernel[:2], image_size)
+    kernel = source.checked_shape("patch_embed/projection/kernel", 4)
+    tokens = source.checked_shape("block_0/token_mixing/dense/kernel", 2)
+    channels = source.checked_shape("block_0/channel_mixing/dense/kernel", 2)
+    grid = grid_of(source, tokens[0], kernel[:2], image_size)
     fields = {
-        "image_size": _times(grid, kernel[:2]),
+        "image_size": times(grid, kernel[:2]),
         "channels": kernel[2],
         "patch_size": kernel[:2],
         "hidden_dim": kernel[3],
@@ -208,7 +226,7 @@ def _configure_mixer(source, image_size) -> Configured:
 
 def _configure_bit(source, image_size) -> Configured:
     facts = Facts()
-    kernel = _shape(source, "root_conv/kernel", 4)
+    kernel = source.checked_shape("root_conv/kernel", 4)
     fields = {
         "image_size": source.file.config.get("image_size", (None, None)),
         "channels": kernel[2],
@@ -221,25 +239,6 @@ def _configure_bit(source, image_size) -> Configured:
 
 
 CONFIGURE = {"mixer": _configure_mixer, "bit": _configure_bit}
-
-
-def _shape(source, path, rank, facts=None) -> tuple:
-    """The shape of a weight that must be there and be of a rank."""
-    if path not in source.rows:
-        refuse(
-            source.file.path,
-            f"has no weight for {path}",
-            DAMAGED,
-        )
-    found = source.shape_of(path, facts or Facts())
-    if len(found) != rank or 0 in found:
-        refuse(
-            source.file.path,
-            f"has shape {found} in our layout, expected {rank} sizes above 0",
-            DAMAGED,
-            ", ".join(source.rows[path].names),
-        )
-    return found
 
 
 def _count(source, pattern) -> int:
@@ -312,101 +311,17 @@ def _heads_of_file(source) -> int | None:
     """Heads by the rank 3 kernels of Flax, or by the config beside."""
     path = "block_0/attention/qkv/kernel"
     if path not in source.rows:
-        _shape(source, path, 2)  # says what is missing
+        source.checked_shape(path, 2)  # says what is missing
     row = source.rows[path]
     if row.transform == "heads_qkv":
         return (*source.file.tensors[row.names[0]].shape, 0, 0)[1]
     return source.file.config.get("num_heads")
 
 
-def _grid_with_prefix(
-    source, length, prefix, cell, image_size, told_size
-) -> tuple:
-    """The grid of the patches, and whether prefix tokens have positions.
-
-    Formats that have no such variant give every token a position.
-    """
-    counts = {length - prefix: True}
-    if prefix and "prefix_without_position" in source.format.variants:
-        counts[length] = False
-    readings = {}
-    # Level by level: what is certain for one count rules out the other.
-    for level in zip(
-        *(_grids_of(source, x, cell, image_size, told_size) for x in counts),
-        strict=True,
-    ):
-        for prefixed, grids in zip(counts.values(), level, strict=True):
-            readings |= dict.fromkeys(grids, prefixed)
-        if readings:
-            break
-    if len(readings) == 1:
-        return next(iter(readings.items()))
-    if not readings:
-        _refuse_grid(source, length - prefix, cell)
-    shown = " or ".join(
-        f"{rows}x{columns} patches with{'' if prefixed else 'out'} positions "
-        f"of the {prefix} other tokens"
-        for (rows, columns), prefixed in readings.items()
-    )
-    refuse(
-        source.file.path,
-        f"holds {length} positions, which can be {shown}",
-        'Give architecture="..." in timm\'s words or the config.json that '
-        "belongs to the file; or load it at the size it was made for, without "
-        "input_shape, and save it as a .keras file.",
-    )
-
-
-def _grids_of(source, count, cell, image_size, told_size=None) -> list:
-    """The grids of so many patches, the most certain first.
-
-    A list per source: the file, its architecture, and then a square and what
-    the caller gives, of which neither is certain.
-    """
-    side = math.isqrt(max(count, 0))
-    square = side * cell[0], side * cell[1]
-    levels = [(source.file.config.get("image_size"),), (told_size,)]
-    # The files of Google's code are of square images.
-    if source.format.container == "npz":
-        levels += [(square,), (image_size,)]
-    else:
-        levels += [(square, image_size)]
-    result = []
-    for sizes in levels:
-        grids = [(x[0] // cell[0], x[1] // cell[1]) for x in sizes if x]
-        fitting = [grid for grid in grids if math.prod(grid) == count > 0]
-        result.append(list(dict.fromkeys(fitting)))
-    return result
-
-
-def _grid_of(source, length, cell, image_size) -> tuple:
-    """Rows and columns of so many patches, which all have positions."""
-    for grids in _grids_of(source, length, cell, image_size):
-        if grids:
-            return grids[0]
-    _refuse_grid(source, length, cell)
-
-
-def _refuse_grid(source, length, cell) -> NoReturn:
-    hint, token = "", source.format.table.get("class_token/token")
-    if token and "class_token/token" not in source.rows:
-        hint = f", and there is no class token ({token[0]} is missing)"
-    refuse(
-        source.file.path,
-        f"holds positions of {length} patches, which are no square grid{hint}",
-        "Give input_shape=(height, width, channels) of the images that it "
-        f"was made for; a patch is {cell[0]}x{cell[1]} pixels.",
-    )
-
-
-def _times(pair, factors) -> tuple:
-    return pair[0] * factors[0], pair[1] * factors[1]
-
-
 def _dense_sizes(source, facts) -> tuple:
     """Outputs of the pre-logits layer and of the head, 0 where absent."""
     return tuple(
-        _shape(source, path, 2, facts)[1] if path in source.rows else 0
+        source.checked_shape(path, 2, facts)[1] if path in source.rows else 0
         for path in ("pre_logits/kernel", "predictions/kernel")
     )
 
@@ -421,6 +336,9 @@ def _pooling(source, told, fields) -> str:
         return "prefix_mean"
     if told.get("pooling"):
         return told["pooling"]
+    path, wide = "predictions/kernel", 2 * fields["hidden_dim"]
+    if path in source.rows and source.checked_shape(path, 2)[0] == wide:
+        return "token_and_mean"  # as DINOv2's linear head
     after = "norm_after_pooling" in source.features
     return "token" if fields["class_token"] and not after else "mean"
 
@@ -437,67 +355,3 @@ def _constants(source, told) -> dict:
     for path, implied in source.format.implied.items():
         fields |= implied if path in source.rows else {}
     return fields
-
-
-def _position(source, fields, facts, image_size, notes, told) -> tuple:
-    """The grid of patches, and the fields that follow from it."""
-    path = "position_embedding/embedding"
-    stored = source.file.config.get("image_size")
-    cell = _cell_size(fields)
-    if path in source.rows:
-        prefix = facts.num_prefix_tokens
-        length = _shape(source, path, 3)[1]
-        grid, prefixed = _grid_with_prefix(
-            source, length, prefix, cell, image_size, told.get("image_size")
-        )
-        if prefix and not prefixed:
-            source.follow("prefix_without_position")
-        return grid, {"image_size": stored or _times(grid, cell)}
-    if source.format.name == "timm":
-        return _without_positions(source, fields, image_size, cell, told)
-    size = stored or image_size
-    if size is None:
-        size = tuple(max(x, DEFAULT_IMAGE // x * x) for x in cell)
-        notes.append(
-            f"image_size={size} was assumed, which a file with fixed "
-            "position embeddings cannot tell; give input_shape=..."
-        )
-    grid = size[0] // cell[0], size[1] // cell[1]
-    return grid, {"image_size": size, "position_embedding": "sincos2d"}
-
-
-def _without_positions(source, fields, image_size, cell, told) -> tuple:
-    """The same for a file without a position embedding."""
-    if not (fields.get("rope") or fields["relative_position_bias"]):
-        refuse(
-            source.file.path,
-            "has no position embedding: its model has rotary positions, or "
-            "none at all",
-            'Give architecture="..." in timm\'s words, or the config.json '
-            "that belongs to the file.",
-        )
-    size = source.file.config.get("image_size") or told.get("image_size")
-    size = size or image_size or (DEFAULT_IMAGE, DEFAULT_IMAGE)
-    if fields["relative_position_bias"]:
-        size = _times(_grid_of_distances(source, size, cell, fields), cell)
-    size = tuple(max(x // y * y, y) for x, y in zip(size, cell, strict=True))
-    grid = size[0] // cell[0], size[1] // cell[1]
-    return grid, {"image_size": size, "position_embedding": "none"}
-
-
-def _grid_of_distances(source, size, cell, fields) -> tuple:
-    """The grid whose distances a table of relative positions holds."""
-    path = "block_0/attention/position_bias/table"
-    count = _shape(source, path, 2)[0] - 3 * fields["class_token"]
-    side = (math.isqrt(max(count, 0)) + 1) // 2
-    for grid in ((size[0] // cell[0], size[1] // cell[1]), (side, side)):
-        if (2 * grid[0] - 1) * (2 * grid[1] - 1) == count:
-            return grid
-    _refuse_grid(source, count, cell)
-
-
-def _cell_size(fields) -> tuple:
-    """Pixels that one token stands for."""
-    stages = fields.get("resnet_units")
-    stride = 1 if stages is None else 4 * 2 ** max(len(stages) - 1, 0)
-    return _times((stride, stride), fields["patch_size"])

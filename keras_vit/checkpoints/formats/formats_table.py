@@ -4,6 +4,7 @@ import dataclasses
 
 from keras_vit.checkpoints.formats import (
     google_table,
+    hugging_face_table,
     keras_hub_table,
     torch_table,
 )
@@ -38,6 +39,8 @@ class Format:
         unwritable: regular expressions of our paths that files have, but
             today's readers of the format do not take.
         optional: fields of the config for biases that files may lack.
+        untold: fields of the config that no tensor tells and in which
+            published files differ, so that something must tell them.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Format:
     settable: tuple = ()
     unwritable: tuple = ()
     optional: tuple = ()
+    untold: tuple = ()
 
     def rows(self, features) -> dict:
         """The table with the rows of the given features."""
@@ -115,7 +119,10 @@ OLD_MIXER = (
 )
 # transformers 5 renamed its modules; it still writes the old names.
 HUGGING_FACE_5 = (
-    (r"(?:vit|deit)\.(.*)", r"\1"),
+    (
+        r"(?:vit|deit|ijepa|pixio|dinov2(?:_with_registers)?)\.(.*)",
+        r"\1",
+    ),
     (r"(?:encoder\.)?layers?\.(\d+)\.(.*)", r"encoder.layer.\1.\2"),
     *(
         (
@@ -137,6 +144,20 @@ HUGGING_FACE_5 = (
         r"\1.intermediate.dense.\2",
     ),
     (r"(encoder\.layer\.\d+)\.mlp\.fc2\.(\w+)", r"\1.output.dense.\2"),
+    # Of DINOv2 and Pixio.
+    (r"(encoder\.layer\.\d+)\.norm1\.(\w+)", r"\1.layernorm_before.\2"),
+    (r"(encoder\.layer\.\d+)\.norm2\.(\w+)", r"\1.layernorm_after.\2"),
+)
+TOWER = ((r"vision_model\.(.*)", r"\1"),)
+DINOV2_UNSUPPORTED = {
+    r"encoder\.layer\.\d+\.mlp\.weights_.*": "gated MLPs (SwiGLU)"
+}
+# What a file of Hugging Face may hold besides a vision encoder: what models
+# for masked images learn with, and the tower of the texts.
+MASKED_IMAGES = (r"embeddings\.mask_token", r"decoder\..*")
+TEXTS = (
+    *(r"text_model\..*", r"text_projection\.weight", r"logit_(scale|bias)"),
+    r"embeddings\.position_ids",
 )
 
 TIMM_UNSUPPORTED = {
@@ -261,9 +282,91 @@ FORMATS = (
         settable=("standardization_epsilon",),
     ),
     Format(
+        "hugging_face_dinov2",
+        "vit",
+        hugging_face_table.HUGGING_FACE_REGISTERS,
+        marks=(
+            (
+                "embeddings.register_tokens",
+                "encoder.layer.0.layer_scale1.lambda1",
+            ),
+        ),
+        aliases=HUGGING_FACE_5,
+        constants=EXACT,
+        implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1.0}},
+        ignored=MASKED_IMAGES,
+        unsupported=DINOV2_UNSUPPORTED,
+        resampling="bicubic_antialiased",
+        container="",
+    ),
+    Format(
+        "hugging_face_dinov2",
+        "vit",
+        hugging_face_table.HUGGING_FACE_DINOV2,
+        marks=(
+            (
+                "embeddings.patch_embeddings.projection.weight",
+                "encoder.layer.0.layer_scale1.lambda1",
+            ),
+        ),
+        aliases=HUGGING_FACE_5,
+        constants=EXACT,
+        implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1.0}},
+        ignored=MASKED_IMAGES,
+        unsupported=DINOV2_UNSUPPORTED,
+        resampling="bicubic",
+        container="",
+    ),
+    Format(
+        "hugging_face_clip",
+        "vit",
+        hugging_face_table.HUGGING_FACE_CLIP,
+        marks=(("embeddings.class_embedding", "pre_layrnorm.weight"),),
+        aliases=TOWER,
+        constants={"activation": "quick_gelu", "layer_norm_epsilon": 1e-5},
+        ignored=TEXTS,
+        unsupported={
+            r"classifier\..*": (
+                "a classifier of tokens that are not normalised"
+            )
+        },
+        resampling="bicubic",
+        container="",
+        optional=("patch_bias",),
+        untold=("activation",),
+    ),
+    Format(
+        "hugging_face_siglip",
+        "vit",
+        hugging_face_table.HUGGING_FACE_SIGLIP_CLASSIFIER,
+        marks=(
+            (
+                "embeddings.patch_embedding.weight",
+                "post_layernorm.weight",
+                "classifier.weight",
+            ),
+        ),
+        aliases=TOWER,
+        constants=TANH,
+        ignored=(*TEXTS, r"head\..*"),
+        resampling="bicubic",
+        container="",
+    ),
+    Format(
+        "hugging_face_siglip",
+        "vit",
+        hugging_face_table.HUGGING_FACE_SIGLIP,
+        marks=(("embeddings.patch_embedding.weight", "post_layernorm.weight"),),
+        aliases=TOWER,
+        constants=TANH,
+        ignored=TEXTS,
+        resampling="bicubic",
+        container="",
+    ),
+    Format(
         "hugging_face",
         "vit",
-        torch_table.HUGGING_FACE,
+        hugging_face_table.HUGGING_FACE,
         marks=(
             (
                 "embeddings.patch_embeddings.projection.weight",
@@ -271,8 +374,8 @@ FORMATS = (
             ),
         ),
         variants={
-            "distillation_token": torch_table.HUGGING_FACE_DISTILLED,
-            "averaged_heads": torch_table.HUGGING_FACE_AVERAGED_HEADS,
+            "distillation_token": hugging_face_table.HUGGING_FACE_DISTILLED,
+            "averaged_heads": hugging_face_table.HUGGING_FACE_AVERAGED_HEADS,
         },
         signs={
             "distillation_token": "embeddings.distillation_token",
@@ -280,13 +383,8 @@ FORMATS = (
         },
         aliases=HUGGING_FACE_5,
         constants={**EXACT, "layer_norm_epsilon": 1e-12, **TORCH_RESNET},
-        ignored=(r"embeddings\.position_ids",),
-        unsupported={
-            r"decoder\..*|embeddings\.mask_token": (
-                "a decoder for masked images"
-            ),
-            r"encoder\.layer\.\d+\.lambda_.*": "LayerScale",
-        },
+        ignored=(r"embeddings\.position_ids", *MASKED_IMAGES),
+        unsupported={r"encoder\.layer\.\d+\.lambda_.*": "LayerScale"},
         resampling="bicubic",
         container="folder",
         settable=("activation", "layer_norm_epsilon"),
@@ -294,7 +392,7 @@ FORMATS = (
     Format(
         "hugging_face",
         "bit",
-        torch_table.HUGGING_FACE_BIT,
+        hugging_face_table.HUGGING_FACE_BIT,
         marks=(("embedder.convolution.weight", "norm.weight"),),
         aliases=((r"bit\.(.*)", r"\1"),),
         constants={

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from keras_vit.checkpoints.containers.tensors import (
+    DAMAGED,
     TensorFile,
     check_dtype,
     refuse,
@@ -58,20 +59,23 @@ def paths_of(names: Iterable, table: dict) -> tuple[dict, list]:
     """
     found, unknown = {}, []
     for name in names:
-        path = _path_of(name, table)
-        if path is None:
+        paths = _paths_of(name, table)
+        if not paths:
             unknown.append(name)
-        elif row := row_of(path, table):
-            found[path] = row
+        for path in paths:
+            if row := row_of(path, table):
+                found[path] = row
     return found, unknown
 
 
-def _path_of(name, table):
-    for ours, (theirs, _) in table.items():
-        for pattern in _as_tuple(theirs):
-            if match := expression(pattern).fullmatch(name):
-                return ours.format(**_numbers(match.groupdict()))
-    return None
+def _paths_of(name, table) -> list:
+    """Our weights that one tensor is for; of most there is one."""
+    return [
+        ours.format(**_numbers(match.groupdict()))
+        for ours, (theirs, _) in table.items()
+        for pattern in _as_tuple(theirs)
+        if (match := expression(pattern).fullmatch(name))
+    ]
 
 
 def _as_tuple(theirs):
@@ -158,6 +162,23 @@ class Source:
         ]
         return self._transformed(row, arrays, facts).shape
 
+    def checked_shape(
+        self, path: str, rank: int, facts: Facts | None = None
+    ) -> tuple:
+        """The shape of a weight that must be there and be of a rank."""
+        if path not in self.rows:
+            refuse(self.file.path, f"has no weight for {path}", DAMAGED)
+        found = self.shape_of(path, facts or Facts())
+        if len(found) != rank or 0 in found:
+            refuse(
+                self.file.path,
+                f"has shape {found} in our layout, expected {rank} sizes "
+                "above 0",
+                DAMAGED,
+                ", ".join(self.rows[path].names),
+            )
+        return found
+
     def read(self, path: str, facts: Facts) -> np.ndarray:
         """Reads one weight as float32, in our layout."""
         row = self.rows[path]
@@ -186,6 +207,7 @@ PREFIXES = (
     "_orig_mod.",
     "model.",
     "state_dict.",
+    "timm_model.",
 )
 
 
@@ -207,10 +229,12 @@ def recognise(file: TensorFile, subtree: str = "") -> Source:
         if any(set(mark) <= set(renamed) for mark in format.marks):
             return _source_of(file, unstacked(file, renamed), format, dropped)
     shown = ", ".join(list(file.tensors)[:5]) or "nothing"
+    kind = file.config.get("model_type") or file.config.get("architecture")
+    said = f"; by its config.json it is {kind!r}" if kind else ""
     refuse(
         file.path,
         f"is of no known format: it holds {len(file.tensors)} tensors "
-        f"({shown[:300]} ...)",
+        f"({shown[:300]} ...){said}",
         f"Known are {', '.join(sorted({x.name for x in FORMATS}))} and "
         "Keras's own files. Is it another model's, or a file of the "
         "optimiser?",
@@ -274,7 +298,7 @@ def _source_of(file, tensors, format, outside) -> Source:
         for name in row.names
         if name not in tensors
     ]
-    missing += _missing_of_pairs(rows)
+    missing += _missing_of_pairs(rows, format)
     _refuse_unsupported(file, format, unknown)
     unused = unknown + strangers
     if missing or unused:
@@ -292,10 +316,12 @@ def _source_of(file, tensors, format, outside) -> Source:
     return Source(inside, format, features, rows, dropped)
 
 
-def _missing_of_pairs(rows) -> list:
+def _missing_of_pairs(rows, format) -> list:
     """Kernels without bias, and biases without kernel, of optional layers."""
     missing = []
     for layer in ("predictions", "pre_logits"):
+        if f"{layer}/bias" not in format.table:
+            continue
         pair = {f"{layer}/kernel", f"{layer}/bias"}
         if len(pair & set(rows)) == 1:
             missing += [f"what is {path} here" for path in pair - set(rows)]

@@ -1,8 +1,7 @@
-"""Names in the files of timm, Hugging Face transformers and torchvision.
+"""Names in the files of timm and torchvision.
 
 Sources: timm 1.0.31 (models/vision_transformer.py, deit.py, mlp_mixer.py,
-resnetv2.py), transformers 5.23.0 (models/vit, deit, bit) and 4.40.2
-(vit_hybrid), torchvision (models/vision_transformer.py).
+resnetv2.py), torchvision (models/vision_transformer.py).
 """
 
 from keras_vit.checkpoints.formats.transforms import (
@@ -12,10 +11,6 @@ from keras_vit.checkpoints.formats.transforms import (
 )
 
 __all__ = [
-    "HUGGING_FACE",
-    "HUGGING_FACE_AVERAGED_HEADS",
-    "HUGGING_FACE_BIT",
-    "HUGGING_FACE_DISTILLED",
     "TIMM",
     "TIMM_AVERAGED_HEADS",
     "TIMM_BIT",
@@ -31,6 +26,8 @@ __all__ = [
     "TIMM_SEPARATE_GATES",
     "TIMM_SEPARATE_QKV",
     "TORCHVISION",
+    "preactivated_unit",
+    "unit",
 ]
 
 
@@ -59,7 +56,7 @@ TIMM = {
     **torch_dense(
         "patch_embed/projection", "patch_embed.proj", kernel="convolution"
     ),
-    **torch_norm("patch_norm", "patch_embed.norm"),
+    "patch_norm/gamma": ("patch_embed.norm.weight", "same"),  # of AIMv2, RMS
     "class_token/token": ("cls_token", "same"),
     "position_embedding/embedding": ("pos_embed", "same"),
     **torch_norm("first_norm", "norm_pre"),
@@ -190,67 +187,6 @@ TIMM_BIT = {
     **preactivated_unit("stages.{s0}.blocks.{u0}"),
     **torch_norm("encoder_norm", "norm"),
     **torch_dense("predictions", "head.fc", kernel="linear_1x1"),
-}
-
-LAYER = "encoder.layer.{i}"
-PROJECTIONS = ("query", "key", "value")
-BIT_BACKBONE = "embeddings.patch_embeddings.backbone.bit"
-
-HUGGING_FACE = {
-    **torch_dense(
-        "patch_embed/projection",
-        "embeddings.patch_embeddings.projection",
-        kernel="convolution",
-    ),
-    "class_token/token": ("embeddings.cls_token", "same"),
-    "position_embedding/embedding": (
-        "embeddings.position_embeddings",
-        "same",
-    ),
-    **torch_norm("block_{i}/attention_norm", f"{LAYER}.layernorm_before"),
-    "block_{i}/attention/qkv/kernel": (
-        tuple(f"{LAYER}.attention.attention.{x}.weight" for x in PROJECTIONS),
-        "torch_qkv",
-    ),
-    "block_{i}/attention/qkv/bias": (
-        tuple(f"{LAYER}.attention.attention.{x}.bias" for x in PROJECTIONS),
-        "torch_qkv",
-    ),
-    **torch_dense("block_{i}/attention/out", f"{LAYER}.attention.output.dense"),
-    **torch_norm("block_{i}/mlp_norm", f"{LAYER}.layernorm_after"),
-    **torch_dense("block_{i}/mlp/dense", f"{LAYER}.intermediate.dense"),
-    **torch_dense("block_{i}/mlp/dense_1", f"{LAYER}.output.dense"),
-    **torch_norm("encoder_norm", "layernorm"),
-    **torch_dense("pre_logits", "pooler.dense"),
-    **torch_dense("predictions", "classifier"),
-    **torch_convolution("root_conv", f"{BIT_BACKBONE}.embedder.convolution"),
-    **torch_norm("root_norm", f"{BIT_BACKBONE}.embedder.norm"),
-    **unit(BIT_BACKBONE + ".encoder.stages.{s0}.layers.{u0}"),
-}
-
-HUGGING_FACE_DISTILLED = {
-    "class_token/token": (
-        ("embeddings.cls_token", "embeddings.distillation_token"),
-        "tokens",
-    ),
-}
-
-HUGGING_FACE_AVERAGED_HEADS = {
-    "predictions/kernel": (
-        ("cls_classifier.weight", "distillation_classifier.weight"),
-        "average_heads",
-    ),
-    "predictions/bias": (
-        ("cls_classifier.bias", "distillation_classifier.bias"),
-        "average_biases",
-    ),
-}
-
-HUGGING_FACE_BIT = {
-    **torch_convolution("root_conv", "embedder.convolution"),
-    **preactivated_unit("encoder.stages.{s0}.layers.{u0}"),
-    **torch_norm("encoder_norm", "norm"),
-    **torch_dense("predictions", "classifier.1"),
 }
 
 ENCODER_LAYER = "encoder.layers.encoder_layer_{i}"

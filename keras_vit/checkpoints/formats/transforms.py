@@ -6,6 +6,7 @@ from 1, `{s0}` and `{u0}` the same from 0, `{uu}` a unit of two digits.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -134,6 +135,44 @@ def torch_rows(count):
     return Transform(load, save)
 
 
+def torch_part(start, count):
+    """`count` projections, from `start` thirds on, of one torch linear.
+
+    It has query, key and value under one another. Of what it is saved to a
+    part alone is known, so that it cannot be.
+    """
+    part = torch_heads(count)
+
+    def load(arrays, facts):
+        (rows,) = arrays
+        thirds = np.split(rows, 3)[start : start + count]
+        return part.load(thirds, facts)
+
+    def save(array, facts):
+        raise ValueError("A part of a tensor is not saved alone.")
+
+    return Transform(load, save)
+
+
+def around_registers(arrays, facts):
+    """(1, 1 + N, D) to (1, P + N, D), zeros after the first position."""
+    (table,) = arrays
+    zeros = np.zeros((1, max(facts.num_prefix_tokens - 1, 0), table.shape[2]))
+    parts = [table[:, :1], zeros.astype(table.dtype), table[:, 1:]]
+    return np.concatenate(parts, axis=1)
+
+
+def patches(array):
+    """(D, P * P * 3) of a dense layer of patches, as in SigLIP 2, to a kernel.
+
+    Or a convolution (D, C, P, P), to (P, P, C, D).
+    """
+    if array.ndim == 4:
+        return array.transpose(2, 3, 1, 0)
+    side = math.isqrt(array.shape[1] // 3)
+    return array.T.reshape(side, side, 3, -1)
+
+
 TRANSFORMS = {
     "same": one(lambda x: x, lambda x: x),
     "vector": one(lambda x: x.reshape(-1), lambda x: x),
@@ -146,6 +185,7 @@ TRANSFORMS = {
     "convolution": one(
         lambda x: x.transpose(2, 3, 1, 0), lambda x: x.transpose(3, 2, 0, 1)
     ),
+    "patches": one(patches, lambda x: x.transpose(3, 2, 0, 1)),
     # 1x1 convolutions as dense layers
     "linear_1x1": one(
         lambda x: x.reshape(x.shape[:2]).T, lambda x: x.T[..., None, None]
@@ -177,6 +217,11 @@ TRANSFORMS = {
         lambda arrays, facts: np.concatenate(arrays),
         lambda array, facts: np.split(array, 2),
     ),
+    "torch_query_of_rows": torch_part(0, 1),
+    "torch_kv_of_rows": torch_part(1, 2),
+    "single_token": one(
+        lambda x: x.reshape(1, 1, x.shape[0]), lambda x: x.reshape(-1)
+    ),
     "tokens": Transform(
         lambda arrays, facts: np.concatenate(arrays, axis=1),
         lambda array, facts: np.split(array, array.shape[1], axis=1),
@@ -191,6 +236,12 @@ TRANSFORMS = {
             arrays[0], [(0, 0), (facts.num_prefix_tokens, 0), (0, 0)]
         ),
         lambda array, facts: [array[:, facts.num_prefix_tokens :]],
+    ),
+    "around_registers": Transform(
+        around_registers,
+        lambda array, facts: [
+            np.delete(array, np.arange(1, facts.num_prefix_tokens), axis=1)
+        ],
     ),
     # Two torch heads (K, D), averaged, to one kernel (2 D, K)
     "average_heads": Transform(

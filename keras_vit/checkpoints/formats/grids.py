@@ -1,0 +1,172 @@
+"""The grid of patches that a file is for, from its positions."""
+
+import math
+from typing import NoReturn
+
+from keras_vit.checkpoints.containers.tensors import refuse
+
+__all__ = ["grid_of", "position_fields", "times"]
+
+DEFAULT_IMAGE = 224
+
+
+def position_fields(source, fields, facts, image_size, notes, told) -> tuple:
+    """The grid of patches, and the fields that follow from it."""
+    path = "position_embedding/embedding"
+    stored = source.file.config.get("image_size")
+    cell = _cell_size(fields)
+    if path in source.rows:
+        prefix = facts.num_prefix_tokens
+        length = source.checked_shape(path, 3, facts)[1]
+        grid, prefixed = _grid_with_prefix(
+            source, length, prefix, cell, image_size, told.get("image_size")
+        )
+        _check_stored_size(source, stored, grid, cell)
+        if prefix and not prefixed:
+            source.follow("prefix_without_position")
+        return grid, {"image_size": stored or times(grid, cell)}
+    if source.format.name == "timm":
+        return _without_positions(source, fields, image_size, cell, told)
+    size = stored or image_size
+    if size is None:
+        size = tuple(max(x, DEFAULT_IMAGE // x * x) for x in cell)
+        notes.append(
+            f"image_size={size} was assumed, which a file with fixed "
+            "position embeddings cannot tell; give input_shape=..."
+        )
+    grid = size[0] // cell[0], size[1] // cell[1]
+    return grid, {"image_size": size, "position_embedding": "sincos2d"}
+
+
+def _without_positions(source, fields, image_size, cell, told) -> tuple:
+    """The same for a file without a position embedding."""
+    if not (fields.get("rope") or fields["relative_position_bias"]):
+        refuse(
+            source.file.path,
+            "has no position embedding: its model has rotary positions, or "
+            "none at all",
+            'Give architecture="..." in timm\'s words, or the config.json '
+            "that belongs to the file.",
+        )
+    size = source.file.config.get("image_size") or told.get("image_size")
+    size = size or image_size or (DEFAULT_IMAGE, DEFAULT_IMAGE)
+    if fields["relative_position_bias"]:
+        size = times(_grid_of_distances(source, size, cell, fields), cell)
+    size = tuple(max(x // y * y, y) for x, y in zip(size, cell, strict=True))
+    grid = size[0] // cell[0], size[1] // cell[1]
+    return grid, {"image_size": size, "position_embedding": "none"}
+
+
+def _grid_of_distances(source, size, cell, fields) -> tuple:
+    """The grid whose distances a table of relative positions holds."""
+    path = "block_0/attention/position_bias/table"
+    count = source.checked_shape(path, 2)[0] - 3 * fields["class_token"]
+    side = (math.isqrt(max(count, 0)) + 1) // 2
+    for grid in ((size[0] // cell[0], size[1] // cell[1]), (side, side)):
+        if (2 * grid[0] - 1) * (2 * grid[1] - 1) == count:
+            return grid
+    _refuse_grid(source, count, cell)
+
+
+def _check_stored_size(source, size, grid, cell) -> None:
+    """Refuses an image size that does not make the grid of the positions."""
+    if size is None or (size[0] // cell[0], size[1] // cell[1]) == grid:
+        return
+    refuse(
+        source.file.path,
+        f"has image_size={size} by its config, of which patches of {cell} "
+        f"pixels do not make the {grid[0]}x{grid[1]} positions in its tensors",
+        "Take the config.json that belongs to the file, or write the right "
+        "size into it; load_checkpoint(..., input_shape=...) resamples.",
+    )
+
+
+def _grid_with_prefix(
+    source, length, prefix, cell, image_size, told_size
+) -> tuple:
+    """The grid of the patches, and whether prefix tokens have positions.
+
+    Formats that have no such variant give every token a position.
+    """
+    counts = {length - prefix: True}
+    if prefix and "prefix_without_position" in source.format.variants:
+        counts[length] = False
+    readings = {}
+    # Level by level: what is certain for one count rules out the other.
+    for level in zip(
+        *(_grids_of(source, x, cell, image_size, told_size) for x in counts),
+        strict=True,
+    ):
+        for prefixed, grids in zip(counts.values(), level, strict=True):
+            readings |= dict.fromkeys(grids, prefixed)
+        if readings:
+            break
+    if len(readings) == 1:
+        return next(iter(readings.items()))
+    if not readings:
+        _refuse_grid(source, length - prefix, cell)
+    shown = " or ".join(
+        f"{rows}x{columns} patches with{'' if prefixed else 'out'} positions "
+        f"of the {prefix} other tokens"
+        for (rows, columns), prefixed in readings.items()
+    )
+    refuse(
+        source.file.path,
+        f"holds {length} positions, which can be {shown}",
+        'Give architecture="..." in timm\'s words or the config.json that '
+        "belongs to the file; or load it at the size it was made for, without "
+        "input_shape, and save it as a .keras file.",
+    )
+
+
+def _grids_of(source, count, cell, image_size, told_size=None) -> list:
+    """The grids of so many patches, the most certain first.
+
+    A list per source: the file, its architecture, and then a square and what
+    the caller gives, of which neither is certain.
+    """
+    side = math.isqrt(max(count, 0))
+    square = side * cell[0], side * cell[1]
+    levels = [(source.file.config.get("image_size"),), (told_size,)]
+    # The files of Google's code are of square images.
+    if source.format.container == "npz":
+        levels += [(square,), (image_size,)]
+    else:
+        levels += [(square, image_size)]
+    result = []
+    for sizes in levels:
+        grids = [(x[0] // cell[0], x[1] // cell[1]) for x in sizes if x]
+        fitting = [grid for grid in grids if math.prod(grid) == count > 0]
+        result.append(list(dict.fromkeys(fitting)))
+    return result
+
+
+def grid_of(source, length, cell, image_size) -> tuple:
+    """Rows and columns of so many patches, which all have positions."""
+    for grids in _grids_of(source, length, cell, image_size):
+        if grids:
+            return grids[0]
+    _refuse_grid(source, length, cell)
+
+
+def _refuse_grid(source, length, cell) -> NoReturn:
+    hint, token = "", source.format.table.get("class_token/token")
+    if token and "class_token/token" not in source.rows:
+        hint = f", and there is no class token ({token[0]} is missing)"
+    refuse(
+        source.file.path,
+        f"holds positions of {length} patches, which are no square grid{hint}",
+        "Give input_shape=(height, width, channels) of the images that it "
+        f"was made for; a patch is {cell[0]}x{cell[1]} pixels.",
+    )
+
+
+def _cell_size(fields) -> tuple:
+    """Pixels that one token stands for."""
+    stages = fields.get("resnet_units")
+    stride = 1 if stages is None else 4 * 2 ** max(len(stages) - 1, 0)
+    return times((stride, stride), fields["patch_size"])
+
+
+def times(pair, factors) -> tuple:
+    return pair[0] * factors[0], pair[1] * factors[1]
