@@ -84,6 +84,7 @@ class Target:
         grid: (rows, columns) of the patches, or None.
         config: dict of the model's config; empty for a model that was built
             on an input tensor of its own.
+        defaults: dict of the config's fields to their defaults.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Target:
     facts: Facts
     grid: tuple | None
     config: dict
+    defaults: dict
 
     def shape(self, path: str) -> tuple:
         """Shape of one weight."""
@@ -131,11 +133,13 @@ def target_of(model: keras.Model) -> Target:
         getattr(position, "num_prefix_tokens", 0),
     )
     config = getattr(model, "config", None)
+    fields = dataclasses.fields(config) if config else ()
+    defaults = {field.name: field.default for field in fields}
     config = dataclasses.asdict(config) if config else {}
     if "variant" in config:  # which has the paths of a Vision Transformer
         family = "variant"
     grid = getattr(position, "grid", None)
-    return Target(model.name, family, variables, facts, grid, config)
+    return Target(model.name, family, variables, facts, grid, config, defaults)
 
 
 def _family_of(paths) -> str | None:

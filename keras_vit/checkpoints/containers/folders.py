@@ -100,8 +100,27 @@ def open_folder(path) -> TensorFile:
             refuse(path / name, "is in two files", DAMAGED, min(twice))
         tensors |= part.tensors
         metadata |= part.metadata
-        fields = part.config | fields
+        fields = _agreed(config, fields, part.config)
     return TensorFile(str(path), tensors, fields, metadata, "safetensors")
+
+
+def _agreed(path, fields, record) -> dict:
+    """The fields of a config.json with those of the record in the weights.
+
+    The record tells more. Where both tell, they have to agree, so that a
+    config.json that somebody edited is not ignored.
+    """
+    for name in ("num_heads", "activation", "layer_norm_epsilon"):
+        told = record.get(name, fields.get(name))
+        told = ACTIVATIONS.get(told, told) if name == "activation" else told
+        if name in fields and fields[name] != told:
+            refuse(
+                path,
+                f"has {name}={fields[name]}, but the weights beside it were "
+                f"written with {name}={told}",
+                "Restore it, or write the weights anew.",
+            )
+    return fields | record
 
 
 def _weight_files(path) -> list:
@@ -175,6 +194,9 @@ def _timm_fields(path, config) -> dict:
     if isinstance(size, list) and len(size) == 3:
         told.setdefault("img_size", size[1:])
     fields = _converted(path, told, TIMM)
+    if "distilled" in config["architecture"]:
+        # Of two tokens, the class token is what timm's word says.
+        fields.pop("pooling", None)
     fields |= _pixels(path, pretrained)
     return {**fields, "architecture": config["architecture"]}
 
