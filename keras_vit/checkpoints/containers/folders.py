@@ -1,5 +1,6 @@
-"""Folders of weights of Hugging Face and of keras-hub."""
+"""Folders of weights of Hugging Face, timm and keras-hub."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -13,10 +14,14 @@ from keras_vit.checkpoints.containers.tensors import (
     refuse,
 )
 
-__all__ = ["POOLINGS", "open_folder"]
+__all__ = ["POOLINGS", "open_file", "open_folder"]
 
 MAX_JSON_BYTES = 16 * 2**20
 MAX_FILES = 1000
+WEIGHT_FILES = ("model.safetensors", "pytorch_model.safetensors")
+CONFIG = "config.json"
+# Keys of a config.json that name the model, for messages.
+SAYS = ("architecture", "model_type", "architectures")
 # Others compute something else than the models here.
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -82,17 +87,10 @@ def open_folder(path) -> TensorFile:
         OSError: when a file cannot be opened.
     """
     path = Path(path)
-    config, fields = path / "config.json", {}
-    if config.is_file():
-        content = _read_json(config)
-        if content.get("registered_name") == "keras_hub>ViTBackbone":
-            return _open_keras_hub(path, content)
-        is_timm = isinstance(content.get("architecture"), str)
-        fields = (_timm_fields if is_timm else _our_fields)(config, content)
-        processor = path / "preprocessor_config.json"
-        if processor.is_file() and not is_timm:
-            fields |= _pixels(processor, _read_json(processor), "image_")
-    tensors, metadata = {}, {}
+    if _is_keras_hub(path):
+        return _open_keras_hub(path)
+    fields, says = _config_of(path)
+    tensors, metadata = {}, dict(says)
     for name in _weight_files(path):
         part = open_safetensors(path / name)
         twice = set(tensors) & set(part.tensors)
@@ -100,8 +98,44 @@ def open_folder(path) -> TensorFile:
             refuse(path / name, "is in two files", DAMAGED, min(twice))
         tensors |= part.tensors
         metadata |= part.metadata
-        fields = _agreed(config, fields, part.config)
+        fields = _agreed(path, fields, part.config)
     return TensorFile(str(path), tensors, fields, metadata, "safetensors")
+
+
+def open_file(path) -> TensorFile:
+    """Opens a `.safetensors` file, with the config.json that is beside it.
+
+    Only under a name that it has in such a folder: another may be of another
+    model than its neighbour.
+
+    Raises:
+        ValueError: when the header does not describe the file, or the config
+            does not describe a model.
+        OSError: when it cannot be opened.
+    """
+    path, file = Path(path), open_safetensors(path)
+    if path.name not in WEIGHT_FILES or _is_keras_hub(path.parent):
+        return file
+    fields, says = _config_of(path.parent)
+    fields = _agreed(path.parent, fields, file.config)
+    return dataclasses.replace(
+        file, config=fields, metadata={**says, **file.metadata}
+    )
+
+
+def _config_of(path) -> tuple[dict, dict]:
+    """(our fields, what it says in its own words) of a config.json."""
+    config = path / "config.json"
+    if not config.is_file():
+        return {}, {}
+    content = _read_json(config)
+    is_timm = isinstance(content.get("architecture"), str)
+    fields = (_timm_fields if is_timm else _our_fields)(config, content)
+    processor = path / "preprocessor_config.json"
+    if processor.is_file() and not is_timm:
+        fields |= _pixels(processor, _read_json(processor), "image_")
+    says = {x: str(content[x])[:100] for x in SAYS if content.get(x)}
+    return fields, {CONFIG: says} if says else {}
 
 
 def _agreed(path, fields, record) -> dict:
@@ -129,7 +163,7 @@ def _weight_files(path) -> list:
     if indices:
         return _indexed_files(indices[0])
     found = sorted(x.name for x in path.glob("*.safetensors"))
-    for name in ("model.safetensors", "pytorch_model.safetensors"):
+    for name in WEIGHT_FILES:
         if name in found:
             return [name]
     if len(found) != 1:
@@ -297,11 +331,27 @@ KERAS_HUB = {
         "layer_norm_epsilon",
     )
 }
+BACKBONE = "keras_hub>ViTBackbone"
 BIASES = ("use_mha_bias", "use_mlp_bias", "use_patch_bias")
 
 
-def _open_keras_hub(path: Path, config: dict) -> TensorFile:
+def _is_keras_hub(path: Path) -> bool:
+    """Whether a folder is a preset of keras-hub or of KerasCV."""
+    config = path / CONFIG
+    name = config.is_file() and _read_json(config).get("registered_name")
+    return isinstance(name, str)
+
+
+def _open_keras_hub(path: Path) -> TensorFile:
     """Opens a preset folder of a ViT of keras-hub with its config.json."""
+    config = _read_json(path / CONFIG)
+    if config["registered_name"] != BACKBONE:
+        refuse(
+            path,
+            f"is a preset of {config['registered_name'][:100]!r}, which is no "
+            f"Vision Transformer of keras-hub ({BACKBONE!r})",
+            "Choose a preset of keras_hub.models.ViTBackbone.",
+        )
     fields = _backbone_fields(path / "config.json", config.get("config"))
     # Keras leaves out the number of the first layer of a class.
     tensors = {
@@ -312,6 +362,7 @@ def _open_keras_hub(path: Path, config: dict) -> TensorFile:
     if task.is_file() and (path / "task.weights.h5").is_file():
         options = _read_json(task).get("config")
         tensors |= _head_tensors(path, options, tensors)
+        fields |= _head_fields(task, options)
     return TensorFile(str(path), tensors, fields, kind="keras_hub")
 
 
@@ -330,6 +381,22 @@ def _backbone_fields(path, config) -> dict:
         refuse(path, f"has image_shape={shape!r}"[:200], "Expected 3 sizes.")
     size = _pair(path, "image_shape", shape[:2])
     return {**_converted(path, config, KERAS_HUB), "image_size": size}
+
+
+def _head_fields(path, options) -> dict:
+    """The activation of the classification layer, where there is one."""
+    activation = options.get("activation")
+    if isinstance(activation, dict):  # as Keras serialises a function
+        activation = activation.get("config")
+    if activation in (None, "linear"):
+        return {"classifier_activation": None}
+    if activation not in ("softmax", "sigmoid"):
+        refuse(
+            path,
+            f"has activation={activation!r}"[:200],
+            "Expected None, 'linear', 'softmax' or 'sigmoid'.",
+        )
+    return {"classifier_activation": activation}
 
 
 def _head_tensors(path, options, tensors) -> dict:

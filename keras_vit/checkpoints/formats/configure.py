@@ -10,7 +10,7 @@ from keras_vit.checkpoints.formats.architectures import PIXELS, fields_of_file
 from keras_vit.checkpoints.formats.recognition import Configured, Source
 from keras_vit.checkpoints.formats.transforms import Facts
 
-__all__ = ["configure"]
+__all__ = ["UNTOLD", "configure"]
 
 DEFAULT_IMAGE = 224
 # Fields of the config that no tensor tells.
@@ -431,6 +431,7 @@ def _position(source, fields, facts, image_size, notes, told) -> tuple:
         grid, prefixed = _grid_with_prefix(
             source, length, prefix, cell, image_size, told.get("image_size")
         )
+        _check_stored_size(source, stored, grid, cell)
         if prefix and not prefixed:
             source.follow("prefix_without_position")
         return grid, {"image_size": stored or _times(grid, cell)}
@@ -450,6 +451,23 @@ def _position(source, fields, facts, image_size, notes, told) -> tuple:
         )
     grid = size[0] // cell[0], size[1] // cell[1]
     return grid, {"image_size": size, "position_embedding": "sincos2d"}
+
+
+def _check_stored_size(source, size, grid, cell) -> None:
+    """Refuses an image size that does not make the grid of the positions."""
+    if size is None:
+        return
+    cut = tuple(x // y for x, y in zip(size, cell, strict=True))
+    padded = tuple(-(-x // y) for x, y in zip(size, cell, strict=True))
+    if tuple(grid) in (cut, padded):  # A ResNet pads.
+        return
+    refuse(
+        source.file.path,
+        f"has image_size={size} by its config, of which patches of {cell} "
+        f"pixels do not make the {grid[0]}x{grid[1]} positions in its tensors",
+        "Take the config.json that belongs to the file, or write the right "
+        "size into it; load_checkpoint(..., input_shape=...) resamples.",
+    )
 
 
 def _cell_size(fields) -> tuple:

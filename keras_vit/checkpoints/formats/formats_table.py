@@ -139,6 +139,14 @@ HUGGING_FACE_5 = (
     (r"(encoder\.layer\.\d+)\.mlp\.fc2\.(\w+)", r"\1.output.dense.\2"),
 )
 
+BATCH_NORM = {
+    r".*\.(running_mean|running_var|num_batches_tracked)": (
+        "batch normalisation"
+    ),
+}
+# What stood for hidden patches in pre-training.
+MASK_TOKEN = r"(embeddings\.)?mask_token"
+
 TIMM_UNSUPPORTED = {
     r"blocks\.\d+\.attn\.[qk]_norm\..*": "normalised queries and keys",
     r"blocks\.\d+\.(attn|mlp)\.norm\..*": "norms inside attention or MLP",
@@ -146,7 +154,11 @@ TIMM_UNSUPPORTED = {
     r"blocks\.\d+\.attn\.(rel_pos.*|relative_position.*)": (
         "relative position embeddings"
     ),
-    r"decoder.*|mask_token": "a decoder for masked images (MAE)",
+    r"decoder.*": "a decoder for masked images (MAE)",
+    **BATCH_NORM,
+    r"blocks\.\d+\.attn\.[qv]_bias": (
+        "biases of queries and values alone (BEiT, EVA)"
+    ),
 }
 
 FORMATS = (
@@ -225,6 +237,7 @@ FORMATS = (
         constants={**EXACT, **TORCH_RESNET},
         # What it started at no file tells, nor does it matter any more.
         implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1e-5}},
+        ignored=(MASK_TOKEN,),
         unsupported=TIMM_UNSUPPORTED,
         resampling="bicubic_antialiased",
         container="safetensors",
@@ -251,6 +264,7 @@ FORMATS = (
             "standardization_epsilon": 1e-8,
             "group_norm_epsilon": 1e-5,
         },
+        unsupported=BATCH_NORM,
         container="safetensors",
         settable=("standardization_epsilon",),
     ),
@@ -274,11 +288,9 @@ FORMATS = (
         },
         aliases=HUGGING_FACE_5,
         constants={**EXACT, "layer_norm_epsilon": 1e-12, **TORCH_RESNET},
-        ignored=(r"embeddings\.position_ids",),
+        ignored=(r"embeddings\.position_ids", MASK_TOKEN),
         unsupported={
-            r"decoder\..*|embeddings\.mask_token": (
-                "a decoder for masked images"
-            ),
+            r"decoder\..*": "a decoder for masked images",
             r"encoder\.layer\.\d+\.lambda_.*": "LayerScale",
         },
         resampling="bicubic",
