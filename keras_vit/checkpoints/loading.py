@@ -60,7 +60,8 @@ def load_checkpoint(
     (ViT, hybrids, MLP-Mixer, BiT) and of big_vision, safetensors of Hugging
     Face, timm and torchvision, folders of Hugging Face and keras-hub, and
     Keras's `.keras`. GELU form, epsilons and class token follow the file's
-    family, so that its own numbers come out.
+    family, so that its own numbers come out. What `save_checkpoint` wrote
+    brings back softmax and scaling of pixels as well.
 
     Args:
         source: path of a file or folder, also of a run, `file.npz:part` for

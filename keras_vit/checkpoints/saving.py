@@ -50,12 +50,13 @@ def save_checkpoint(
             `config.json`, `preprocessor_config.json` and `model.safetensors`.
             "timm" writes a folder for `timm.create_model("local-dir:...")`
             when the path has no suffix, else a file for whoever builds the
-            model with arguments of their own.
+            model with arguments of their own; that config.json is in its
+            metadata as `timm_config`, where timm has such a model.
         format: "google" (ViT and hybrids for the original code), "mixer",
             "bit", "big_vision", "timm", "hugging_face", "torchvision", or
             "keras" (`.keras` or `.weights.h5`).
         class_names: sequence of str, the names of the classes, for the
-            config.json of a folder.
+            config.json of timm and transformers.
 
     Raises:
         ValueError: for an unknown format, or one that cannot hold the model
@@ -359,6 +360,9 @@ def _write_torch(path, format, target, features, class_names) -> None:
         for name, shape in _file_shapes(format, target, features).items()
     }
     metadata = {"format": "pt", KEY: write_record(target.config)}
+    if format.name == "timm" and not timm_problems(target):
+        # For whoever has the file alone, and wants the folder's config.json.
+        metadata["timm_config"] = json.dumps(timm_config(target, class_names))
     arrays = _file_arrays(format, target, features)
     with replacing(path) as temporary:
         write_safetensors(temporary, shapes, arrays, metadata)

@@ -9,6 +9,7 @@ import pytest
 from timm_stub import import_timm
 
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
+from keras_vit.checkpoints.loading import open_tensors
 from keras_vit.models import (
     BiT,
     BiTConfig,
@@ -121,6 +122,15 @@ def test_timm_builds_the_model_of_a_folder(name, tmp_path):
     np.testing.assert_allclose(
         keras.ops.convert_to_numpy(again(batch)), wanted, rtol=0, atol=1e-5
     )
+
+
+def test_a_file_holds_the_config_of_the_folder(tmp_path):
+    model = randomised(vit(pooling="mean", activation="quick_gelu"))
+    save_checkpoint(model, tmp_path / "x", format="timm")
+    save_checkpoint(model, tmp_path / "x.safetensors", format="timm")
+    metadata = open_tensors(tmp_path / "x.safetensors").metadata
+    content = json.loads((tmp_path / "x" / "config.json").read_text())
+    assert json.loads(metadata["timm_config"]) == content
 
 
 def test_timm_learns_pixels_and_class_names_from_the_folder(tmp_path):

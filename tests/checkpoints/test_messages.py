@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from typing import Any
 
 import h5py
 import keras
@@ -157,7 +158,7 @@ def test_info_and_load_weights_take_what_a_file_leaves_open(tmp_path):
             )
 
 
-def keras_hub_folder(folder, dtype="float32", **task):
+def keras_hub_folder(folder, dtype: Any = "float32", **task):
     """A preset of keras-hub of one block and three classes."""
     block = "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block"
     embedding = "layers/vi_t_patching_and_embedding"
