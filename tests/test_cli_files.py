@@ -113,3 +113,19 @@ def test_unknown_format_is_one_line(capsys, tmp_path):
 def test_offline_verify_says_what_to_fetch(capsys):
     error = fail(capsys, "verify", "ViT_Ti16/imagenet")
     assert catalog.find("ViT_Ti16", "imagenet").url in error
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--architecture", "vit_base_patch16_clip_quickgelu_224"),
+        ("--activation", "quick_gelu"),
+    ],
+)
+def test_what_a_file_leaves_open_can_be_said(capsys, tmp_path, option):
+    path = REFERENCE / "timm_vit_tiny.safetensors"
+    options = ("--num_heads", 4, *option)
+    assert "activation=quick_gelu" in run(capsys, "info", path, *options)
+    out = tmp_path / "out.safetensors"
+    run(capsys, "convert", path, out, "--format", "timm", *options)
+    assert load_checkpoint(out).config.activation == "quick_gelu"

@@ -1,11 +1,10 @@
 """Weights from and to files of every known format."""
 
+from keras_vit.checkpoints.description import Info, read_info
 from keras_vit.checkpoints.loading import (
-    Info,
     check_weights,
     load_checkpoint,
     load_weights,
-    read_info,
 )
 from keras_vit.checkpoints.matching import LoadReport
 from keras_vit.checkpoints.saving import save_checkpoint

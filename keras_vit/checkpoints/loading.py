@@ -1,8 +1,6 @@
 """Loads and describes files and folders of weights, whatever their format."""
 
-import dataclasses
 import difflib
-import math
 import os
 import zipfile
 from collections.abc import Callable
@@ -13,16 +11,15 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.adaptation import adapted_fields
-from keras_vit.checkpoints.containers.folders import open_folder
+from keras_vit.checkpoints.containers.folders import open_file, open_folder
 from keras_vit.checkpoints.containers.npz import open_npz
-from keras_vit.checkpoints.containers.safetensors import open_safetensors
 from keras_vit.checkpoints.containers.tensors import (
     TensorFile,
     is_stacked,
     refuse,
     refusing,
 )
-from keras_vit.checkpoints.formats.configure import configure
+from keras_vit.checkpoints.formats.configure import UNTOLD, configure
 from keras_vit.checkpoints.formats.recognition import Source, recognise
 from keras_vit.checkpoints.keras_files import (
     load_weights_h5,
@@ -33,9 +30,7 @@ from keras_vit.checkpoints.matching import Plan, build, plan_of, target_of
 from keras_vit.workarounds import set_initializer, taken_over
 
 __all__ = [
-    "Info",
     "check_weights",
-    "read_info",
     "kind_of",
     "load_checkpoint",
     "load_weights",
@@ -65,7 +60,8 @@ def load_checkpoint(
     (ViT, hybrids, MLP-Mixer, BiT) and of big_vision, safetensors of Hugging
     Face, timm and torchvision, folders of Hugging Face and keras-hub, and
     Keras's `.keras`. GELU form, epsilons and class token follow the file's
-    family, so that its own numbers come out.
+    family, so that its own numbers come out. What `save_checkpoint` wrote
+    brings back softmax and scaling of pixels as well.
 
     Args:
         source: path of a file or folder, also of a run, `file.npz:part` for
@@ -121,7 +117,8 @@ def load_checkpoint(
     )
 
     def planned(model):
-        return plan_of(source, configured, target_of(model), resampling)
+        target = target_of(model)
+        return plan_of(source, configured, target, resampling, is_built=True)
 
     def make():
         # A config that a file holds may be damaged, which Keras finds out.
@@ -140,7 +137,11 @@ def load_checkpoint(
 
 
 def load_weights(
-    model: keras.Model, source, *, resampling: str | None = None
+    model: keras.Model,
+    source,
+    *,
+    resampling: str | None = None,
+    architecture: str | None = None,
 ) -> keras.Model:
     """Fills a model with weights of any known format.
 
@@ -153,6 +154,8 @@ def load_weights(
         source: None, which leaves the model as it is, or a source as in
             `load_checkpoint`, or a `.weights.h5` file of this model.
         resampling: see `load_checkpoint`.
+        architecture: see `load_checkpoint`; what neither this nor the file
+            tells, such as the activation, is as in the model.
 
     Returns:
         The model. `model.load_report` says what was loaded, resampled,
@@ -176,83 +179,22 @@ def load_weights(
             return load_weights_h5(model, path)
         source = _opened(path, part, kind)
     target = target_of(model)
+    stored = source.file.config
     configured = source.configured or configure(
-        source, target.facts.num_heads, target.config.get("image_size")
+        source,
+        target.facts.num_heads,
+        target.config.get("image_size"),
+        architecture,
+        {
+            x: target.config[x]
+            for x in UNTOLD
+            if x in target.config.keys() - stored
+        },
     )
     plan = plan_of(source, configured, target, resampling)
     for read in plan.steps.values():
         read()  # Damage shows here, before anything is assigned.
     return _filled(model, plan)
-
-
-@dataclasses.dataclass(frozen=True)
-class Info:
-    """What a file of weights holds, as `read_info` returns it.
-
-    Args:
-        source: str, the file.
-        format: str, its format.
-        family: "vit", "mixer", "bit" or "variant".
-        fields: dict, the config of the model that it holds.
-        num_parameters: int, numbers in its weights.
-        shapes: dict from the file's names to shapes.
-        notes: what was assumed because the file cannot tell.
-    """
-
-    source: str
-    format: str
-    family: str
-    fields: dict
-    num_parameters: int
-    shapes: dict
-    notes: tuple
-
-    def __str__(self):
-        lines = [
-            f"{self.source}: {self.family} in {self.format} format, "
-            f"{self.num_parameters:,} parameters",
-            *(f"  {name}: {value}" for name, value in self.fields.items()),
-            *(f"note: {note}" for note in self.notes),
-        ]
-        return "\n".join(lines)
-
-
-def read_info(source, *, num_heads: int | None = None) -> Info:
-    """Describes what a file of weights holds, from its names and shapes.
-
-    Arrays are not read and no model is built.
-
-    Args:
-        source: see `load_checkpoint`.
-        num_heads: int, attention heads, where the file cannot tell.
-
-    Returns:
-        An `Info`; `print` shows it.
-
-    Raises:
-        ValueError: for a file that is damaged or of no known format.
-        OSError: when it cannot be read.
-
-    Example:
-
-    >>> print(keras_vit.checkpoints.read_info("ViT-B_16.npz"))
-    """
-    source = open_source(source)
-    configured = source.configured or configure(source, num_heads)
-    shapes = {name: x.shape for name, x in source.file.tensors.items()}
-    return Info(
-        source.file.path,
-        source.format.name,
-        source.format.family,
-        configured.fields,
-        sum(
-            math.prod(shapes[name])
-            for row in source.rows.values()
-            for name in row.names
-        ),
-        shapes,
-        tuple(configured.notes),
-    )
 
 
 def check_weights(weights, model: str | None = None) -> None:
@@ -314,8 +256,6 @@ def open_source(source) -> Source:
     Example:
 
     >>> source = open_source("ViT-B_16.npz")
-    >>> read_info(source).num_parameters
-    86567656
     >>> model = load_checkpoint(source)
     """
     if isinstance(source, Source):
@@ -337,7 +277,7 @@ def open_tensors(path) -> TensorFile:
 OPENERS = {
     "folder": open_folder,
     "npz": open_npz,
-    "safetensors": open_safetensors,
+    "safetensors": open_file,
 }
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "Plan",
     "Target",
     "build",
+    "checked_class",
     "plan_of",
     "target_of",
 ]
@@ -84,6 +85,7 @@ class Target:
         grid: (rows, columns) of the patches, or None.
         config: dict of the model's config; empty for a model that was built
             on an input tensor of its own.
+        defaults: dict of the config's fields to their defaults.
     """
 
     name: str
@@ -92,6 +94,7 @@ class Target:
     facts: Facts
     grid: tuple | None
     config: dict
+    defaults: dict
 
     def shape(self, path: str) -> tuple:
         """Shape of one weight."""
@@ -132,11 +135,13 @@ def target_of(model: keras.Model) -> Target:
         getattr(layers.get("pool"), "num_heads", 0),
     )
     config = getattr(model, "config", None)
+    fields = dataclasses.fields(config) if config else ()
+    defaults = {field.name: field.default for field in fields}
     config = dataclasses.asdict(config) if config else {}
     if "variant" in config:  # which has the paths of a Vision Transformer
         family = "variant"
     grid = getattr(position, "grid", None)
-    return Target(model.name, family, variables, facts, grid, config)
+    return Target(model.name, family, variables, facts, grid, config, defaults)
 
 
 def _family_of(paths) -> str | None:
@@ -158,15 +163,25 @@ def build(family: str, fields: dict, **kwargs) -> keras.Model:
         ValueError: for fields that the config does not have, or that do not
             fit together.
     """
+    model_class = checked_class(family, fields)
+    return model_class(model_class.config_class(**fields), **kwargs)
+
+
+def checked_class(family: str, names) -> type:
+    """The model of a family whose config has all the fields.
+
+    Raises:
+        ValueError: for fields that the config does not have.
+    """
     model_class = keras.saving.get_registered_object(REGISTERED_NAMES[family])
     known = [x.name for x in dataclasses.fields(model_class.config_class)]
-    strangers = sorted(set(fields) - set(known))
+    strangers = sorted(set(names) - set(known))
     if strangers:
         raise ValueError(
             f"Unknown arguments {strangers} for a {model_class.__name__}. "
             f"Expected some of {known}."
         )
-    return model_class(model_class.config_class(**fields), **kwargs)
+    return model_class
 
 
 HEAD = ("predictions/kernel", "predictions/bias")
@@ -188,11 +203,31 @@ class Plan:
     report: LoadReport
 
 
+# What to do about weights that do not fit, by whether the model was built for
+# the file.
+ADVICE = {
+    False: (
+        "Build the model for the file with "
+        "keras_vit.checkpoints.load_checkpoint, or with the arguments that "
+        "the file was made with (the size of the model, classes, pooling, "
+        "class_token, representation_dim)."
+    ),
+    True: (
+        "The model was built from the shapes in the file and the arguments "
+        "that were given: leave out what does not belong to the file. "
+        "Otherwise the file is of an architecture that the models here do "
+        "not have; choose another one."
+    ),
+}
+
+
 def plan_of(
     source: Source,
     configured: Configured,
     target: Target,
     resampling: str | None = None,
+    *,
+    is_built: bool = False,
 ) -> Plan:
     """Plans from names and shapes which weight is read from which tensors.
 
@@ -202,6 +237,7 @@ def plan_of(
         target: the model.
         resampling: how position embeddings are resampled; by default as the
             file's family does it.
+        is_built: bool, whether the model was built for the file.
 
     Raises:
         ValueError: one that lists all weights that are missing in the file,
@@ -231,10 +267,7 @@ def plan_of(
             f"The weights in {source.file.path!r} ({source.format.name}) do "
             f"not fit {target.name!r}. Missing in the file: {listed(missing)}. "
             f"Unused of the file: {listed(unused)}. Of another shape (file -> "
-            f"model): {listed(wrong)}. Build the model for the file with "
-            "keras_vit.checkpoints.load_checkpoint, or with the arguments "
-            "that the file was made with (the size of the model, classes, "
-            "pooling, class_token, representation_dim)."
+            f"model): {listed(wrong)}. {ADVICE[is_built]}"
         )
     names = [x for path in sorted(dropped) for x in source.rows[path].names]
     report = LoadReport(

@@ -1,5 +1,6 @@
 """Writes weights in the formats of others."""
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -8,10 +9,20 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.containers.npz import write_npz
-from keras_vit.checkpoints.containers.safetensors import (
-    our_metadata,
-    write_safetensors,
+from keras_vit.checkpoints.containers.record import (
+    KEY,
+    unrecorded,
+    write_record,
 )
+from keras_vit.checkpoints.containers.safetensors import write_safetensors
+from keras_vit.checkpoints.exported_config import (
+    HUGGING_FACE_ACTIVATIONS,
+    hugging_face_config,
+    processor_config,
+    timm_config,
+    timm_problems,
+)
+from keras_vit.checkpoints.formats.fields_table import EXPORTED
 from keras_vit.checkpoints.formats.formats_table import FORMATS, Format
 from keras_vit.checkpoints.formats.recognition import matches, row_of
 from keras_vit.checkpoints.formats.transforms import TRANSFORMS
@@ -21,29 +32,43 @@ from keras_vit.files import replacing
 __all__ = ["save_checkpoint"]
 
 
-def save_checkpoint(model: keras.Model, path, *, format: str) -> None:
+def save_checkpoint(
+    model: keras.Model, path, *, format: str, class_names=None
+) -> None:
     """Writes the weights of a model for the code of others to read.
 
-    The file appears under its name only when it is complete.
+    The file appears under its name only when it is complete, and
+    `load_checkpoint` builds the same model from it. What stands around the
+    model of the others' code stays with this package: their readers return
+    logits where the model has a softmax, and take scaled pixels where it
+    scales them itself (the config.json of timm and the preprocessor_config.json
+    of transformers tell them how).
 
     Args:
         model: a model of keras_vit.
         path: path of the file; of a folder for "hugging_face", which gets
-            `config.json` and `model.safetensors`.
+            `config.json`, `preprocessor_config.json` and `model.safetensors`.
+            "timm" writes a folder for `timm.create_model("local-dir:...")`
+            when the path has no suffix, else a file for whoever builds the
+            model with arguments of their own; that config.json is in its
+            metadata as `timm_config`, where timm has such a model.
         format: "google" (ViT and hybrids for the original code), "mixer",
             "bit", "big_vision", "timm", "hugging_face", "torchvision", or
             "keras" (`.keras` or `.weights.h5`).
+        class_names: sequence of str, the names of the classes, for the
+            config.json of timm and transformers.
 
     Raises:
         ValueError: for an unknown format, or one that cannot hold the model
-            without changing what it computes; the message names those that
-            can.
+            without changing what it computes; the message names the options
+            and the formats that can.
         OSError: when the file cannot be written.
 
     Example:
 
     >>> keras_vit.checkpoints.save_checkpoint(
-    ...     model, "vit_base.safetensors", format="timm")
+    ...     model, "vit_base", format="timm")
+    >>> theirs = timm.create_model("local-dir:vit_base", pretrained=True)
     """
     path = Path(path)
     if format == "keras":
@@ -52,104 +77,36 @@ def save_checkpoint(model: keras.Model, path, *, format: str) -> None:
             save(temporary)
         return
     target = target_of(model)
-    chosen = _choose(target, format)
+    chosen = _choose(target, format, path)
+    _check_names(class_names, target.config["num_classes"])
     features = _features_for(chosen, target.config)
-    WRITERS[chosen.container](path, chosen, target, features)
+    WRITERS[chosen.container](path, chosen, target, features, class_names)
 
 
-ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
-
-
-def _hugging_face_config(target: Target, features: set) -> dict:
-    """The `config.json` of transformers for a model."""
-    config = target.config
-    family = _bit_config if target.family == "bit" else _vit_config
-    labels = {str(i): f"LABEL_{i}" for i in range(config["num_classes"])}
-    return {
-        **family(config, features),
-        "id2label": labels,
-        "label2id": {label: int(i) for i, label in labels.items()},
-        "num_channels": config["channels"],
-        "torch_dtype": "float32",
-    }
-
-
-def _vit_config(config, features) -> dict:
-    name = "DeiT" if config["distillation_token"] else "ViT"
-    hybrid = config["resnet_units"] is not None
-    name = "ViTHybrid" if hybrid else name
-    head = "ForImageClassification" if config["num_classes"] else "Model"
-    if "averaged_heads" in features:
-        head += "WithTeacher"
-    fields = {
-        "architectures": [name + head],
-        "model_type": "vit-hybrid" if hybrid else name.lower(),
-        "hidden_size": config["hidden_dim"],
-        "num_hidden_layers": config["num_layers"],
-        "num_attention_heads": config["num_heads"],
-        "intermediate_size": config["mlp_dim"],
-        "image_size": _one_or_two(config["image_size"]),
-        "patch_size": _one_or_two(config["patch_size"]),
-        "layer_norm_eps": config["layer_norm_epsilon"],
-        "hidden_act": ACTIVATIONS.get(
-            config["activation"], config["activation"]
-        ),
-        "hidden_dropout_prob": config["dropout_rate"],
-        "attention_probs_dropout_prob": config["attention_dropout_rate"],
-        "qkv_bias": True,
-        "pooler_act": "tanh",
-        "pooler_output_size": config["representation_dim"]
-        or config["hidden_dim"],
-    }
-    if hybrid:
-        fields["backbone_config"] = _resnet_config(
-            config["resnet_width"],
-            config["resnet_units"],
-            layer_type="bottleneck",
-            global_padding="same",
-            embedding_dynamic_padding=True,
+def _check_names(names, num_classes) -> None:
+    if names is not None and len(set(names)) != num_classes:
+        raise ValueError(
+            "class_names must be a different name for each of "
+            f"{num_classes} classes. Received: {len(names)} names, "
+            f"{len(set(names))} of them different."
         )
-    return fields
 
 
-def _bit_config(config, features) -> dict:
-    return {
-        "architectures": ["BitForImageClassification"],
-        **_resnet_config(
-            config["width"],
-            config["units"],
-            layer_type="preactivation",
-            global_padding=None,
-            embedding_dynamic_padding=False,
-        ),
-    }
-
-
-def _resnet_config(width, units, **options) -> dict:
-    """Fields of transformers' BitConfig."""
-    sizes = [4 * width * 2**stage for stage in range(len(units))]
-    return {
-        "model_type": "bit",
-        "embedding_size": width,
-        "hidden_sizes": sizes,
-        "depths": list(units),
-        "num_groups": 32,
-        "hidden_act": "relu",
-        **options,
-    }
-
-
-def _one_or_two(size):
-    return size[0] if size[0] == size[1] else list(size)
-
-
-# Pooling that a model with a head gets when it is built from such a file.
+# How the format's own code pools. Encoded tokens are what it has in any case:
+# features without pooling can be written in all formats.
 POOLINGS = {
-    "google": ("token", "mean"),
-    "big_vision": ("token", "mean", "map"),
-    "hugging_face": ("token", "prefix"),
-    "timm": ("token", "mean", "map", "prefix"),
-    "torchvision": ("token",),
+    ("google", "vit"): ("token", "mean", "none"),
+    ("big_vision", "vit"): ("token", "mean", "map", "none"),
+    ("hugging_face", "vit"): ("token", "prefix"),
+    ("timm", "vit"): (
+        *("token", "mean", "max", "map", "prefix", "prefix_mean", "none"),
+    ),
+    ("torchvision", "vit"): ("token",),
+    ("mixer", "mixer"): ("mean",),
+    ("timm", "mixer"): ("mean", "none"),
+    ("bit", "bit"): ("mean",),
+    ("timm", "bit"): ("mean", "max", "none"),
+    ("hugging_face", "bit"): ("mean",),
 }
 
 
@@ -164,6 +121,11 @@ def _features_for(format: Format, config: dict) -> set:
         "root_only": config.get("resnet_units") == (),
         "registers": config.get("register_tokens") and class_token,
         "registers_alone": config.get("register_tokens") and not class_token,
+        # As EVA, BEiT and DINOv3 have them.
+        "query_value_biases": config.get("qkv_bias")
+        and config.get("key_bias") is False,
+        "gammas": config.get("layer_scale_init") is not None
+        and (config.get("rope") or config.get("key_bias") is False),
         "prefix_without_position": (class_token and format.name == "big_vision")
         or (config.get("register_tokens") and format.name == "timm"),
     }
@@ -176,13 +138,29 @@ def _objections(format: Format, target: Target) -> list:
         return ["needs a model that was not built on an input tensor"]
     features = _features_for(format, target.config)
     return [
+        *_unknown_fields(format, target),
         *_constants(format, target.config),
         *_missing_rows(format, target, features),
         *_missing_features(format, features),
         *_wrong_pooling(format, target.config),
         *_wrong_layers(format, target.config),
+        *_wrong_positions(format, target.config),
         *_wrong_grid(format, target.grid),
     ]
+
+
+def _unknown_fields(format, target) -> list:
+    """Fields that no row of the table knows, or that no record can tell."""
+    problems = [
+        f"has no words for {name}={target.config[name]!r}"
+        for name in unrecorded(target.config)
+    ]
+    for name, default in target.defaults.items():
+        row, value = EXPORTED[target.family].get(name), target.config[name]
+        known = row and (row.formats is None or format.name in row.formats)
+        if value != default and not known:
+            problems.append(f"has no place for {name}={value!r}")
+    return problems
 
 
 def _constants(format, config) -> list:
@@ -203,7 +181,28 @@ def _missing_rows(format, target, features) -> list:
         for path in target.variables
         if row_of(path, table) is None or matches(path, format.unwritable)
     ]
-    return [f"has no place for {', '.join(missing[:3])}"] if missing else []
+    if not missing:
+        return []
+    options = {y for x in missing for word, y in OPTIONS.items() if word in x}
+    named = f" ({', '.join(sorted(options))})" if options else ""
+    return [f"has no place for {', '.join(missing[:3])}{named}"]
+
+
+# The options that weights and variants of tables are there for.
+OPTIONS = {
+    "class_token/": "class_token",
+    "first_norm/": "norm_before_blocks",
+    "_scale/gamma": "layer_scale_init",
+    "pool/": "pooling",
+    "pre_logits/": "representation_dim",
+    "root_": "resnet_units",
+}
+FEATURES = {
+    "averaged_heads": "pooling='prefix'",
+    "registers": "register_tokens",
+    "registers_alone": "register_tokens",
+    "root_only": "resnet_units=()",
+}
 
 
 def _missing_features(format, features) -> list:
@@ -211,40 +210,72 @@ def _missing_features(format, features) -> list:
     if format.name == "google":
         allowed.add("root_only")  # named as in the others of its hybrids
     lacking = sorted(features - allowed)
-    return [f"has no {', '.join(lacking)}"] if lacking else []
+    return [f"has no {FEATURES.get(feature, feature)}" for feature in lacking]
 
 
 def _wrong_pooling(format, config) -> list:
-    pooling, allowed = config["pooling"], POOLINGS.get(format.name)
-    if not (allowed and "class_token" in config and config["num_classes"]):
-        return []
+    pooling, has_head = config["pooling"], config["num_classes"]
+    allowed = POOLINGS[format.name, format.family]
+    token = config.get("class_token")
+    if pooling == "none" and not has_head:
+        allowed = ("none",)
     if pooling not in allowed:
-        return [f"pools by {' or '.join(allowed)}, the model by {pooling}"]
-    flax = format.name in ("google", "big_vision")
-    if flax and pooling != "token" and config["class_token"]:
-        return [f"has no class token with pooling {pooling!r}"]
+        names = " or ".join(map(repr, allowed))
+        return [f"has pooling={names}, the model {pooling!r}"]
+    without = {"google": ("mean",), "big_vision": ("mean", "map", "none")}
+    if token and pooling in without.get(format.name, ()):
+        return [f"has no class_token with pooling={pooling!r}"]
+    deit = "prefix" if has_head else "prefix_mean"
+    if pooling.startswith("prefix") and not (
+        config["distillation_token"] and pooling == deit
+    ):
+        return [f"has pooling={deit!r} of a distillation_token only"]
+    timm = config.get("distillation_token") and format.name == "timm"
+    if timm and pooling not in (deit, "none"):
+        return [
+            f"has pooling={deit!r} beside a distillation_token, the model "
+            f"{pooling!r}"
+        ]
     return []
 
 
 def _wrong_layers(format, config) -> list:
     problems = []
+    activation = config.get("activation", "gelu")
+    if format.name == "hugging_face" and (
+        activation not in HUGGING_FACE_ACTIVATIONS
+    ):
+        problems.append(f"has no hidden_act for activation={activation!r}")
     both = config.get("representation_dim") and config["num_classes"]
     if format.name == "hugging_face" and both:
-        problems.append("has a pre-logits layer or a head, not both")
+        problems.append("has representation_dim or num_classes, not both")
     if format.name == "hugging_face" and config.get("class_token") is False:
-        problems.append("always has a class token")
+        problems.append("always has class_token=True")
     problems += [
-        f"always has the biases of {name}"
+        f"always has {name}=True"
         for name in ("patch_bias", "qkv_bias")
         if config.get(name) is False and name not in format.optional
     ]
     if config.get("num_classes") and config.get("head_bias", 0.0) is None:
         problems.append("always has a bias of the classification layer")
+    return problems
+
+
+def _wrong_positions(format, config) -> list:
+    problems = []
+    if config.get("rope") == "mixed":
+        problems.append("is not written with rope='mixed'")
+    placed = config.get("rope") or config.get("relative_position_bias")
+    none = config.get("position_embedding") == "none"
+    if none and not placed:
+        problems.append("needs position_embedding='learned'")
     sincos = config.get("position_embedding") == "sincos2d"
     if sincos and format.name != "big_vision":
-        problems.append("needs learned position embeddings")
+        problems.append("needs position_embedding='learned'")
     if sincos and config["class_token"]:
-        problems.append("has sincos2d positions without a class token only")
+        problems.append(
+            "has position_embedding='sincos2d' without class_token only"
+        )
     return problems
 
 
@@ -254,16 +285,18 @@ def _wrong_grid(format, grid) -> list:
         return []
     if math.isqrt(math.prod(grid)) ** 2 != math.prod(grid):
         return []
-    return [f"cannot tell a grid of {grid[0]}x{grid[1]} from a square one"]
+    return [
+        f"cannot tell a grid of {grid[0]}x{grid[1]} (image_size) from a square "
+        "one"
+    ]
 
 
-def _choose(target: Target, name: str) -> Format:
+def _choose(target: Target, name: str, path: Path) -> Format:
     """The format of a name for the family of a model, if it can hold it."""
-    reasons = {
-        x.name: _objections(x, target)
-        for x in FORMATS
-        if x.family == target.family and x.container
+    formats = {
+        x.name: x for x in FORMATS if x.container and x.family == target.family
     }
+    reasons = {x: _objections(y, target) for x, y in formats.items()}
     able = [x for x, objection in reasons.items() if not objection]
     known = sorted({x.name for x in FORMATS if x.container} | {"keras"})
     if name not in known:
@@ -273,15 +306,24 @@ def _choose(target: Target, name: str) -> Format:
         )
     other = f"is for other families than {target.family}"
     problems = reasons.get(name, [other])
+    is_folder = path.is_dir() or not path.suffix
+    hint = ""
+    if name == "timm" and is_folder and not problems:
+        problems = timm_problems(target)
+        hint = (
+            " 'timm' can in a file, such as "
+            f"{str(path.with_suffix('.safetensors'))!r}: whoever reads it "
+            "builds the model with arguments of their own."
+        )
     if problems:
         raise ValueError(
             f"The format {name!r} cannot hold {target.name!r}: it "
             f"{'; it '.join(problems)}. Formats that can: "
-            f"{[*able, 'keras']}."
+            f"{[*able, 'keras']}.{hint}"
         )
-    return next(
-        x for x in FORMATS if (x.name, x.family) == (name, target.family)
-    )
+    if name == "timm" and is_folder:
+        return dataclasses.replace(formats[name], container="timm_folder")
+    return formats[name]
 
 
 def _file_arrays(format: Format, target: Target, features: set):
@@ -303,7 +345,8 @@ def _folded_tokens(target, features) -> dict:
     Where a format has no positions for them; the model computes the same.
     """
     position, token = "position_embedding/embedding", "class_token/token"
-    if "prefix_without_position" not in features:
+    placed = position in target.variables
+    if "prefix_without_position" not in features or not placed:
         return {}
     table, tokens = target.read(position), target.read(token)
     prefix = tokens.shape[1]
@@ -324,18 +367,22 @@ def _file_shapes(format, target, features) -> dict:
     return shapes
 
 
-def _write_numpy(path, format, target, features) -> None:
+def _write_numpy(path, format, target, features, class_names) -> None:
+    record = write_record(target.config)
     with replacing(path) as temporary:
-        write_npz(temporary, _file_arrays(format, target, features))
+        write_npz(temporary, _file_arrays(format, target, features), record)
 
 
-def _write_torch(path, format, target, features) -> None:
+def _write_torch(path, format, target, features, class_names) -> None:
     rename = _renamer(format, target, features)
     shapes = {
         rename(name): shape
         for name, shape in _file_shapes(format, target, features).items()
     }
-    metadata = {"format": "pt", **our_metadata(target.config)}
+    metadata = {"format": "pt", KEY: write_record(target.config)}
+    if format.name == "timm" and not timm_problems(target):
+        # For whoever has the file alone, and wants the folder's config.json.
+        metadata["timm_config"] = json.dumps(timm_config(target, class_names))
     arrays = _file_arrays(format, target, features)
     with replacing(path) as temporary:
         write_safetensors(temporary, shapes, arrays, metadata)
@@ -351,17 +398,31 @@ def _renamer(format, target, features):
     return lambda name: name if "classifier" in name else prefix + name
 
 
-def _write_folder(path, format, target, features) -> None:
-    config = _hugging_face_config(target, features)
+def _write_hugging_face(path, format, target, features, class_names) -> None:
     path.mkdir(parents=True, exist_ok=True)
-    _write_torch(path / "model.safetensors", format, target, features)
-    text = json.dumps(config, indent=2, sort_keys=True)
-    with replacing(path / "config.json") as temporary:
+    file = path / "model.safetensors"
+    _write_torch(file, format, target, features, class_names)
+    config = hugging_face_config(target, features, class_names)
+    _write_json(path / "config.json", config)
+    _write_json(path / "preprocessor_config.json", processor_config(target))
+
+
+def _write_timm(path, format, target, features, class_names) -> None:
+    path.mkdir(parents=True, exist_ok=True)
+    file = path / "model.safetensors"
+    _write_torch(file, format, target, features, class_names)
+    _write_json(path / "config.json", timm_config(target, class_names))
+
+
+def _write_json(path, content) -> None:
+    text = json.dumps(content, indent=2, sort_keys=True)
+    with replacing(path) as temporary:
         temporary.write_text(text + "\n")
 
 
 WRITERS = {
     "npz": _write_numpy,
     "safetensors": _write_torch,
-    "folder": _write_folder,
+    "folder": _write_hugging_face,
+    "timm_folder": _write_timm,
 }

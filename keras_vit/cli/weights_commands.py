@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from keras_vit.checkpoints.keras_files import class_names_of
 from keras_vit.checkpoints.loading import split_subtree
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.checkpoints.public.download import file_digest
@@ -41,26 +42,41 @@ def weights(parser):
     added = command("info", _info, "Describe weights without loading them.")
     added.add_argument("source", help=SOURCE)
     added.add_argument("--format", choices=("text", "json"), default="text")
-    _add_num_heads(added)
+    _add_untold(added)
 
     added = command("verify", _verify, "Check the hash and every tensor.")
     added.add_argument("source", help=SOURCE)
-    _add_num_heads(added)
+    _add_untold(added)
 
     added = command("convert", _convert, "Write weights in another format.")
     added.add_argument("source", help=SOURCE)
     added.add_argument("out", type=Path, help="path to write")
     added.add_argument("--format", required=True, help="of the new file")
     added.add_argument("--overwrite", action="store_true")
-    _add_num_heads(added)
+    _add_untold(added)
 
 
-def _add_num_heads(parser):
+def _add_untold(parser):
+    """Adds the options for what a file may leave open."""
     parser.add_argument(
         "--num_heads",
         type=int,
         help="attention heads, where the file cannot tell",
     )
+    parser.add_argument(
+        "--architecture",
+        help="timm's name, such as vit_base_patch16_clip_224, likewise",
+    )
+    parser.add_argument(
+        "--activation",
+        help="of the MLPs, such as gelu or quick_gelu, likewise",
+    )
+
+
+def _untold(arguments) -> dict:
+    names = ("num_heads", "architecture", "activation")
+    given = {name: getattr(arguments, name) for name in names}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _list(arguments):
@@ -121,7 +137,7 @@ def _info(arguments):
     described = {} if entry is None else _published(entry)
     # What is not on this machine is not fetched only to be described.
     if path is not None:
-        described |= _contents(path, arguments.num_heads)
+        described |= _contents(path, _untold(arguments))
     if arguments.format == "json":
         print(json.dumps(described, indent=2, default=str))
         return
@@ -176,10 +192,10 @@ def _published(entry):
     }
 
 
-def _contents(path, num_heads):
+def _contents(path, untold):
     from keras_vit.checkpoints import read_info
 
-    info = read_info(path, num_heads=num_heads)
+    info = read_info(path, **untold)
     fields = dataclasses.asdict(info)
     shapes = fields.pop("shapes")
     return {
@@ -222,7 +238,7 @@ def _verify(arguments):
     for file in _files(path):
         digest = file_digest(file)
         print(f"{file}\n  SHA-256 {digest}: {_verdict(entry, file, digest)}")
-    model = load_checkpoint(path, num_heads=arguments.num_heads)
+    model = load_checkpoint(path, **_untold(arguments))
     print(model.load_report)
     print("Every tensor of the model is there, fits and is finite.")
 
@@ -254,6 +270,11 @@ def _convert(arguments):
         raise ValueError(
             f"{arguments.out} exists. Give another path, or --overwrite."
         )
-    model = load_checkpoint(arguments.source, num_heads=arguments.num_heads)
-    save_checkpoint(model, arguments.out, format=arguments.format)
+    model = load_checkpoint(arguments.source, **_untold(arguments))
+    save_checkpoint(
+        model,
+        arguments.out,
+        format=arguments.format,
+        class_names=class_names_of(arguments.source),
+    )
     print(f"{arguments.source} -> {arguments.out} ({arguments.format})")

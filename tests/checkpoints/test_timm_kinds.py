@@ -202,9 +202,9 @@ def test_what_is_computed_otherwise_is_refused(name, carrier, tmp_path):
 def test_arguments_of_timm_that_are_not_honoured_are_named(tmp_path):
     name, _ = KINDS["plain"]
     model = built(name)
-    config = config_of(model, name, norm_layer="rmsnorm", qk_norm=True)
+    config = config_of(model, name, norm_layer="rmsnorm", block_fn="x")
     folder = write(model, tmp_path, config=config)
-    with pytest.raises(ValueError, match="with norm_layer, qk_norm, which"):
+    with pytest.raises(ValueError, match="with block_fn, norm_layer, which"):
         load_checkpoint(folder)
 
 

@@ -86,6 +86,18 @@ def _epsilon(path, name, value) -> float:
     return float(value)
 
 
+def _number(path, name, value) -> float:
+    if type(value) not in (int, float) or not abs(value) < 1e9:
+        refuse(path, f"has {name}={value!r}"[:200], "Expected a number.")
+    return float(value)
+
+
+def _flag(path, name, value) -> bool:
+    if type(value) is not bool:
+        refuse(path, f"has {name}={value!r}"[:200], "Expected true or false.")
+    return value
+
+
 def _activation(path, name, value) -> str:
     if not isinstance(value, str) or value not in ACTIVATIONS:
         refuse(
@@ -119,4 +131,8 @@ CONVERSIONS = {
     "image_size": pair,
     "layer_norm_epsilon": _epsilon,
     "activation": _activation,
+    "rope_temperature": _number,
+    "rope_offset": _number,
+    "rope_reference_grid": pair,
+    "pool_prefix_tokens": _flag,
 }

@@ -1,9 +1,11 @@
-"""Folders of weights of Hugging Face and of keras-hub."""
+"""Folders of weights of Hugging Face, timm and keras-hub."""
 
+import dataclasses
 import re
 from pathlib import Path
 
 from keras_vit.checkpoints.containers.config_fields import (
+    ACTIVATIONS,
     POOLINGS,
     converted,
     pair,
@@ -23,15 +25,24 @@ from keras_vit.checkpoints.containers.tensors import (
     refuse,
 )
 
-__all__ = ["POOLINGS", "open_folder"]
+__all__ = ["POOLINGS", "open_file", "open_folder"]
 
 MAX_FILES = 1000
+WEIGHT_FILES = ("model.safetensors", "pytorch_model.safetensors")
+CONFIG = "config.json"
+# Keys of a config.json that name the model, for messages.
+SAYS = ("architecture", "model_type", "architectures")
 # What config.json calls our fields, by who wrote it.
 TIMM = {
     "num_heads": "num_heads",
     "img_size": "image_size",
     "act_layer": "activation",
     "global_pool": "pooling",
+    "pool_include_prefix": "pool_prefix_tokens",
+    "attn_pool_num_heads": "pool_num_heads",
+    "rope_temperature": "rope_temperature",
+    "rope_grid_offset": "rope_offset",
+    "ref_feat_shape": "rope_reference_grid",
 }
 # Arguments of timm's models that show in the tensors, or that change nothing
 # in the output of a trained model.
@@ -39,6 +50,11 @@ TIMM_SHOWN = {
     *("embed_dim", "depth", "mlp_ratio", "patch_size", "in_chans"),
     *("num_classes", "class_token", "no_embed_class", "reg_tokens"),
     *("qkv_bias", "init_values", "pre_norm", "fc_norm", "final_norm"),
+    *("proj_bias", "qk_norm", "scale_attn_norm", "scale_mlp_norm"),
+    # Of Eva and Beit.
+    *("num_reg_tokens", "use_abs_pos_emb", "qkv_fused", "swiglu_mlp"),
+    *("scale_mlp", "scale_attn_inner", "use_pre_transformer_norm"),
+    *("use_fc_norm", "use_post_transformer_norm", "attn_pool_mlp_ratio"),
     *("drop_rate", "pos_drop_rate", "patch_drop_rate", "proj_drop_rate"),
     *("attn_drop_rate", "drop_path_rate", "weight_init", "fix_init"),
     *("dynamic_img_size", "strict_img_size"),
@@ -54,16 +70,10 @@ def open_folder(path) -> TensorFile:
         OSError: when a file cannot be opened.
     """
     path = Path(path)
-    config, content, fields = path / "config.json", {}, {}
-    if config.is_file():
-        content = read_json(config)
-        if content.get("registered_name") == "keras_hub>ViTBackbone":
-            return _open_keras_hub(path, content)
-        if isinstance(content.get("architecture"), str):
-            fields = _timm_fields(config, content)
-        else:
-            fields = fields_of_config(config, content) | _processor(path)
-    tensors, metadata = {}, {}
+    if _is_keras_hub(path):
+        return _open_keras_hub(path)
+    fields, content = _config_of(path)
+    tensors, metadata = {}, _said(content)
     for name in _weight_files(path):
         part = open_safetensors(path / name)
         twice = set(tensors) & set(part.tensors)
@@ -71,9 +81,48 @@ def open_folder(path) -> TensorFile:
             refuse(path / name, "is in two files", DAMAGED, min(twice))
         tensors |= part.tensors
         metadata |= part.metadata
-        fields = part.config | fields
-    check_pooler(config, content, tensors)
+        fields = _agreed(path, fields, part.config)
+    check_pooler(path / CONFIG, content, tensors)
     return TensorFile(str(path), tensors, fields, metadata, "safetensors")
+
+
+def open_file(path) -> TensorFile:
+    """Opens a `.safetensors` file, with the config.json that is beside it.
+
+    Only under a name that it has in such a folder: another may be of another
+    model than its neighbour.
+
+    Raises:
+        ValueError: when the header does not describe the file, or the config
+            does not describe a model.
+        OSError: when it cannot be opened.
+    """
+    path, file = Path(path), open_safetensors(path)
+    if path.name not in WEIGHT_FILES or _is_keras_hub(path.parent):
+        return file
+    fields, content = _config_of(path.parent)
+    fields = _agreed(path.parent, fields, file.config)
+    check_pooler(path.parent / CONFIG, content, file.tensors)
+    return dataclasses.replace(
+        file, config=fields, metadata={**_said(content), **file.metadata}
+    )
+
+
+def _config_of(path) -> tuple[dict, dict]:
+    """(our fields, what it holds in its own words) of a config.json."""
+    config = path / CONFIG
+    if not config.is_file():
+        return {}, {}
+    content = read_json(config)
+    if isinstance(content.get("architecture"), str):
+        return _timm_fields(config, content), content
+    return fields_of_config(config, content) | _processor(path), content
+
+
+def _said(content) -> dict:
+    """What a config.json calls its model, for messages."""
+    says = {x: str(content[x])[:100] for x in SAYS if content.get(x)}
+    return {CONFIG: says} if says else {}
 
 
 def _processor(path) -> dict:
@@ -94,13 +143,32 @@ def _processor(path) -> dict:
     return {}
 
 
+def _agreed(path, fields, record) -> dict:
+    """The fields of a config.json with those of the record in the weights.
+
+    The record tells more. Where both tell, they have to agree, so that a
+    config.json that somebody edited is not ignored.
+    """
+    for name in ("num_heads", "activation", "layer_norm_epsilon"):
+        told = record.get(name, fields.get(name))
+        told = ACTIVATIONS.get(told, told) if name == "activation" else told
+        if name in fields and fields[name] != told:
+            refuse(
+                path,
+                f"has {name}={fields[name]}, but the weights beside it were "
+                f"written with {name}={told}",
+                "Restore it, or write the weights anew.",
+            )
+    return fields | record
+
+
 def _weight_files(path) -> list:
     """Names of the safetensors in a folder, those of an index if any."""
     indices = sorted(path.glob("*.safetensors.index.json"))
     if indices:
         return _indexed_files(indices[0])
     found = sorted(x.name for x in path.glob("*.safetensors"))
-    for name in ("model.safetensors", "pytorch_model.safetensors"):
+    for name in WEIGHT_FILES:
         if name in found:
             return [name]
     if len(found) != 1:
@@ -154,6 +222,9 @@ def _timm_fields(path, config) -> dict:
     if isinstance(size, list) and len(size) == 3:
         told.setdefault("img_size", size[1:])
     fields = converted(path, told, TIMM)
+    if "distilled" in config["architecture"]:
+        # Of two tokens, the class token is what timm's word says.
+        fields.pop("pooling", None)
     fields |= pixels(path, pretrained)
     return {**fields, "architecture": config["architecture"]}
 
@@ -169,11 +240,27 @@ KERAS_HUB = {
         "layer_norm_epsilon",
     )
 }
+BACKBONE = "keras_hub>ViTBackbone"
 BIASES = ("use_mha_bias", "use_mlp_bias", "use_patch_bias")
 
 
-def _open_keras_hub(path: Path, config: dict) -> TensorFile:
+def _is_keras_hub(path: Path) -> bool:
+    """Whether a folder is a preset of keras-hub or of KerasCV."""
+    config = path / CONFIG
+    name = config.is_file() and read_json(config).get("registered_name")
+    return isinstance(name, str)
+
+
+def _open_keras_hub(path: Path) -> TensorFile:
     """Opens a preset folder of a ViT of keras-hub with its config.json."""
+    config = read_json(path / CONFIG)
+    if config["registered_name"] != BACKBONE:
+        refuse(
+            path,
+            f"is a preset of {config['registered_name'][:100]!r}, which is no "
+            f"Vision Transformer of keras-hub ({BACKBONE!r})",
+            "Choose a preset of keras_hub.models.ViTBackbone.",
+        )
     fields = _backbone_fields(path / "config.json", config.get("config"))
     # Keras leaves out the number of the first layer of a class.
     tensors = {
@@ -184,6 +271,7 @@ def _open_keras_hub(path: Path, config: dict) -> TensorFile:
     if task.is_file() and (path / "task.weights.h5").is_file():
         options = read_json(task).get("config")
         tensors |= _head_tensors(path, options, tensors)
+        fields |= _head_fields(task, options)
     return TensorFile(str(path), tensors, fields, kind="keras_hub")
 
 
@@ -202,6 +290,22 @@ def _backbone_fields(path, config) -> dict:
         refuse(path, f"has image_shape={shape!r}"[:200], "Expected 3 sizes.")
     size = pair(path, "image_shape", shape[:2])
     return {**converted(path, config, KERAS_HUB), "image_size": size}
+
+
+def _head_fields(path, options) -> dict:
+    """The activation of the classification layer, where there is one."""
+    activation = options.get("activation")
+    if isinstance(activation, dict):  # as Keras serialises a function
+        activation = activation.get("config")
+    if activation in (None, "linear"):
+        return {"classifier_activation": None}
+    if activation not in ("softmax", "sigmoid"):
+        refuse(
+            path,
+            f"has activation={activation!r}"[:200],
+            "Expected None, 'linear', 'softmax' or 'sigmoid'.",
+        )
+    return {"classifier_activation": activation}
 
 
 def _head_tensors(path, options, tensors) -> dict:

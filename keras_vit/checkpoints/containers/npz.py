@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_vit.checkpoints.containers.record import read_record
 from keras_vit.checkpoints.containers.tensors import (
     HARMFUL,
     MAX_TENSORS,
@@ -31,7 +32,8 @@ CHUNK = 2**18  # bytes, which stay in the cache of a core
 def open_npz(path) -> TensorFile:
     """Lists the arrays of an `.npz` file; each is read on demand.
 
-    bfloat16, which NumPy writes as void of 2 bytes, is read as bfloat16.
+    bfloat16, which NumPy writes as void of 2 bytes, is read as bfloat16. The
+    comment of the archive may hold a record, see `record.py`.
 
     Raises:
         ValueError: for a file that is damaged, too good to be true, or holds
@@ -51,7 +53,9 @@ def open_npz(path) -> TensorFile:
         # Closed with the last of the readers, even where they are garbage in
         # a cycle, in which Python may find the file before the archive.
         weakref.finalize(archive, stack.pop_all().close)
-    return TensorFile(str(path), tensors, kind="npz")
+    return TensorFile(
+        str(path), tensors, read_record(archive.comment), kind="npz"
+    )
 
 
 def _check_members(path, members) -> None:
@@ -128,9 +132,14 @@ def _read_array(file, shape, fortran_order, dtype) -> np.ndarray:
     return array.view(as_bfloat16(dtype)) if dtype.kind == "V" else array
 
 
-def write_npz(path, arrays: Iterable) -> None:
-    """Writes pairs of name and array as an uncompressed `.npz` file."""
+def write_npz(path, arrays: Iterable, record: str = "") -> None:
+    """Writes pairs of name and array as an uncompressed `.npz` file.
+
+    The record becomes the comment of the archive, which `numpy.load` does not
+    look at.
+    """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        archive.comment = record.encode()
         for name, array in arrays:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                 np.lib.format.write_array(

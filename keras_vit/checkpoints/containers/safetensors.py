@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_vit.checkpoints.containers.record import KEY, read_record
 from keras_vit.checkpoints.containers.tensors import (
     DAMAGED,
     MAX_TENSORS,
@@ -22,20 +23,7 @@ from keras_vit.checkpoints.containers.tensors import (
     refusing,
 )
 
-__all__ = ["open_safetensors", "our_metadata", "write_safetensors"]
-
-# What the tensors of a file do not tell.
-FIELDS = {
-    "num_heads": int,
-    "image_size": list,
-    "activation": str,
-    "pooling": str,
-    "layer_norm_epsilon": float,
-    "standardization_epsilon": float,
-    "pixel_mean": list,
-    "pixel_std": list,
-}
-
+__all__ = ["open_safetensors", "write_safetensors"]
 
 DTYPES = {
     "F64": "float64",
@@ -70,7 +58,7 @@ def open_safetensors(path) -> TensorFile:
         }
     if not isinstance(metadata, dict):
         refuse(path, "has metadata that are no dictionary", DAMAGED)
-    fields = _fields_of(metadata)
+    fields = read_record(metadata.get(KEY))
     return TensorFile(str(path), tensors, fields, metadata, "safetensors")
 
 
@@ -154,43 +142,6 @@ def _tensor_of(path, start, entry) -> Tensor:
         return array.reshape(shape)
 
     return Tensor(shape, dtype, read)
-
-
-def our_metadata(config: dict) -> dict:
-    """Metadata of a safetensors file: what its tensors do not tell."""
-    fields = {x: config[x] for x in FIELDS if x in config}
-    return {"keras_vit": json.dumps(fields)}
-
-
-def _fields_of(metadata) -> dict:
-    """Reads what `our_metadata` wrote; what is not of its kind is ignored."""
-    try:
-        stored = json.loads(metadata.get("keras_vit", "{}"))
-    except (ValueError, TypeError, RecursionError):
-        return {}
-    if not isinstance(stored, dict):
-        return {}
-    fields = {
-        name: value
-        for name, value in stored.items()
-        if type(value) is FIELDS.get(name)
-    }
-    size = fields.pop("image_size", [])
-    if len(size) == 2 and all(type(x) is int and x > 0 for x in size):
-        fields["image_size"] = tuple(size)
-    return fields | _pixels_of(fields, stored)
-
-
-def _pixels_of(fields, stored) -> dict:
-    """Mean and deviation of the pixels, both None where they are stored so."""
-    names = ("pixel_mean", "pixel_std")
-    found = {x: fields.pop(x) for x in names if x in fields}
-    if all(stored.get(name, ...) is None for name in names):
-        return dict.fromkeys(names)
-    numbers = [x for values in found.values() for x in values]
-    if len(found) == 2 and all(type(x) is float for x in numbers):
-        return {name: tuple(values) for name, values in found.items()}
-    return {}
 
 
 def write_safetensors(

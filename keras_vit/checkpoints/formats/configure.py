@@ -17,10 +17,15 @@ from keras_vit.checkpoints.formats.grids import (
 from keras_vit.checkpoints.formats.recognition import Configured, Source
 from keras_vit.checkpoints.formats.transforms import Facts
 
-__all__ = ["configure"]
+__all__ = ["UNTOLD", "configure"]
 
 # Fields of the config that no tensor tells.
-UNTOLD = ("activation", "layer_norm_epsilon", "num_heads", "pooling", *PIXELS)
+UNTOLD = (
+    *("activation", "layer_norm_epsilon", "num_heads", "pooling"),
+    *(*PIXELS, *OPTIONS),
+)
+# Fields of what stands around the original's model, from a record.
+AROUND = ("classifier_activation", "include_preprocessing")
 # Widths of the papers whose heads are not of 64 features (So400m, H, g, G).
 HEADS_OF_WIDTH = {1152: 16, 1280: 16, 1408: 16, 1664: 16}
 
@@ -57,6 +62,7 @@ def configure(
     else:
         configured = CONFIGURE[family](source, image_size)
     fields = configured.fields
+    fields |= {x: y for x, y in source.file.config.items() if x in AROUND}
     for name, value in source.file.config.items():
         # A pooling of two tokens is one of the first in timm's words.
         if name in given or name == "pooling":
@@ -75,17 +81,20 @@ def _told(source, num_heads, name, given) -> dict:
     """The fields that no tensor tells, from what tells them."""
     width = source.checked_shape("patch_embed/projection/kernel", 4)[3]
     told = {}
-    if source.format.name == "timm":
+    name = name or source.file.config.get("architecture")
+    # What only a record of ours tells: the model is known, and is ours.
+    is_ours = AROUND[0] in source.file.config
+    if source.format.name == "timm" and not (is_ours and name is None):
         known = {*given, *source.file.config}
         known |= {"num_heads"} if num_heads else set()
         told = fields_of_file(
             source.file.path,
             source.file.tensors,
             width,
-            name or source.file.config.get("architecture"),
+            name,
             known,
         )
-    elif name is not None:
+    elif source.format.name != "timm" and name is not None:
         raise ValueError(
             "architecture is a name of timm's, and "
             f"{source.file.path!r} is of the format {source.format.name}. "
@@ -133,7 +142,9 @@ def _configure_vit(source, told, image_size) -> Configured:
         "class_token": prefix > distilled + registers,
         "distillation_token": distilled,
         "register_tokens": registers,
-        "norm_after_pooling": "norm_after_pooling" in source.features,
+        "norm_after_pooling": source.file.config.get(
+            "norm_after_pooling", "norm_after_pooling" in source.features
+        ),
         "patch_norm": "patch_norm/gamma" in source.rows,
         "norm_before_blocks": "first_norm/gamma" in source.rows,
         "num_classes": classes,
@@ -218,6 +229,7 @@ def _configure_mixer(source, image_size) -> Configured:
         "num_layers": _count(source, r"block_(\d+)/.*"),
         "tokens_mlp_dim": tokens[1],
         "channels_mlp_dim": channels[1],
+        "pooling": source.file.config.get("pooling", "mean"),
         "num_classes": _dense_sizes(source, facts)[1],
         **_constants(source, {}),
     }
@@ -232,6 +244,7 @@ def _configure_bit(source, image_size) -> Configured:
         "channels": kernel[2],
         "units": _units(source),
         "width": kernel[3],
+        "pooling": source.file.config.get("pooling", "mean"),
         "num_classes": _dense_sizes(source, facts)[1],
         **_constants(source, {}),
     }
@@ -331,6 +344,8 @@ def _pooling(source, told, fields) -> str:
         return "map"
     if "averaged_heads" in source.features:
         return "prefix"
+    if source.file.config.get("pooling"):
+        return source.file.config["pooling"]
     timm = source.format.name == "timm"
     if timm and fields["distillation_token"] and not fields["num_classes"]:
         return "prefix_mean"
@@ -353,5 +368,6 @@ def _constants(source, told) -> dict:
         if root or not name.startswith("resnet_")
     }
     for path, implied in source.format.implied.items():
-        fields |= implied if path in source.rows else {}
+        if path in source.rows:
+            fields |= {x: known.get(x) or y for x, y in implied.items()}
     return fields

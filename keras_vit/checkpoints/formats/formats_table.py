@@ -160,11 +160,23 @@ TEXTS = (
     r"embeddings\.position_ids",
 )
 
+BATCH_NORM = {
+    r".*\.(running_mean|running_var|num_batches_tracked)": (
+        "batch normalisation"
+    ),
+}
+# What stood for hidden patches in pre-training.
+MASK_TOKEN = r"(embeddings\.)?mask_token"
+
 TIMM_UNSUPPORTED = {
     r"blocks\.\d+\.attn\.(rel_pos.*|relative_position.*)": (
         "relative position embeddings"
     ),
-    r"decoder.*|mask_token": "a decoder for masked images (MAE)",
+    r"decoder.*": "a decoder for masked images (MAE)",
+    **BATCH_NORM,
+    r"blocks\.\d+\.attn\.[qv]_bias": (
+        "biases of queries and values alone (BEiT, EVA)"
+    ),
 }
 
 FORMATS = (
@@ -252,6 +264,7 @@ FORMATS = (
         constants={**EXACT, **TORCH_RESNET},
         # What it started at no file tells, nor does it matter any more.
         implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1e-5}},
+        ignored=(MASK_TOKEN,),
         unsupported=TIMM_UNSUPPORTED,
         resampling="bicubic_antialiased",
         container="safetensors",
@@ -278,6 +291,7 @@ FORMATS = (
             "standardization_epsilon": 1e-8,
             "group_norm_epsilon": 1e-5,
         },
+        unsupported=BATCH_NORM,
         container="safetensors",
         settable=("standardization_epsilon",),
     ),

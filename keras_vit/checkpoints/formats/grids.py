@@ -70,7 +70,11 @@ def _grid_of_distances(source, size, cell, fields) -> tuple:
 
 def _check_stored_size(source, size, grid, cell) -> None:
     """Refuses an image size that does not make the grid of the positions."""
-    if size is None or (size[0] // cell[0], size[1] // cell[1]) == grid:
+    if size is None:
+        return
+    cut = tuple(x // y for x, y in zip(size, cell, strict=True))
+    padded = tuple(-(-x // y) for x, y in zip(size, cell, strict=True))
+    if tuple(grid) in (cut, padded):  # A ResNet pads.
         return
     refuse(
         source.file.path,

@@ -229,12 +229,12 @@ def recognise(file: TensorFile, subtree: str = "") -> Source:
         if any(set(mark) <= set(renamed) for mark in format.marks):
             return _source_of(file, unstacked(file, renamed), format, dropped)
     shown = ", ".join(list(file.tensors)[:5]) or "nothing"
-    kind = file.config.get("model_type") or file.config.get("architecture")
-    said = f"; by its config.json it is {kind!r}" if kind else ""
+    says = file.metadata.get("config.json")
     refuse(
         file.path,
         f"is of no known format: it holds {len(file.tensors)} tensors "
-        f"({shown[:300]} ...){said}",
+        f"({shown[:300]} ...)"
+        + (f", and its config.json says {says}" if says else ""),
         f"Known are {', '.join(sorted({x.name for x in FORMATS}))} and "
         "Keras's own files. Is it another model's, or a file of the "
         "optimiser?",
@@ -299,15 +299,14 @@ def _source_of(file, tensors, format, outside) -> Source:
         if name not in tensors
     ]
     missing += _missing_of_pairs(rows, format)
-    _refuse_unsupported(file, format, unknown)
-    unused = unknown + strangers
-    if missing or unused:
+    _refuse_unsupported(file, format, unknown + strangers)
+    if missing or strangers or unknown:
         refuse(
             file.path,
             f"does not fit as a {format.name} file. Missing: "
-            f"{listed(missing)}. Unused: {listed(unused)}",
+            f"{listed(missing)}. Unused: {listed(unknown + strangers)}",
             "Loading it in part would give a model that looks right and is "
-            "not: fetch the file again, or use one of this architecture.",
+            f"not. {_taken_for(format, tensors)}; {_cure(file, missing)}",
         )
     for row in rows.values():
         for name in row.names:
@@ -328,17 +327,59 @@ def _missing_of_pairs(rows, format) -> list:
     return missing
 
 
+FAMILIES = {
+    "vit": "a Vision Transformer",
+    "mixer": "an MLP-Mixer",
+    "bit": "a BiT",
+}
+
+
+def _taken_for(format, tensors) -> str:
+    marks = next(x for x in format.marks if set(x) <= set(tensors))
+    return (
+        f"It is taken for {FAMILIES[format.family]} in {format.name} format "
+        f"because it holds {' and '.join(marks)}"
+    )
+
+
+def _cure(file, missing) -> str:
+    says = file.metadata.get("config.json")
+    other = "the file may be in order and of an architecture that the models "
+    other += "here do not have" + (
+        f" (its config.json says {says})" * bool(says)
+    )
+    if missing:
+        return f"{other}, or cut off: choose another, or fetch the file again."
+    return f"{other}: choose another one."
+
+
 def _refuse_unsupported(file, format, unknown):
+    """Names all that the models here do not have, not only the first."""
+    found = {}
     for pattern, what in format.unsupported.items():
-        found = [name for name in unknown if re.fullmatch(pattern, name)]
-        if found:
-            refuse(
-                file.path,
-                f"holds {what} ({listed(found)}), which the models here do "
-                "not have",
-                "Without it the file's numbers would not come out, so it is "
-                "not loaded: choose another file.",
-            )
+        names = [name for name in unknown if re.fullmatch(pattern, name)]
+        if names:
+            found.setdefault(what, []).extend(names)
+    if not found:
+        return
+    named = [name for names in found.values() for name in names]
+    rest = [name for name in unknown if name not in named]
+    if rest:
+        found["tensors of unknown use"] = rest
+    obstacles = [f"{what} ({_shortly(x)})" for what, x in found.items()]
+    refuse(
+        file.path,
+        f"holds {'; '.join(obstacles)}, which the models here do not have",
+        "Without it the file's numbers would not come out, so it is not "
+        "loaded: choose another file.",
+    )
+
+
+def _shortly(names) -> str:
+    """One name for what is alike in all blocks."""
+    alike = {re.sub(r"\d+", "*", name): name for name in reversed(names)}
+    shown = [x if len(names) == len(alike) else y for y, x in alike.items()]
+    return listed(shown)
 
 
 def listed(names) -> str:

@@ -1,0 +1,370 @@
+"""The `config.json` that timm and transformers build a model from."""
+
+from keras_vit.checkpoints.formats.fields_table import EXPORTED
+from keras_vit.checkpoints.matching import Target
+
+__all__ = [
+    "HUGGING_FACE_ACTIVATIONS",
+    "hugging_face_config",
+    "processor_config",
+    "timm_config",
+    "timm_problems",
+]
+
+# An architecture of timm whose arguments can all be given, by its epsilon.
+# Only the epsilon has no words in JSON.
+EPSILONS = {1e-6: "vit_base_patch16_224", 1e-5: "vit_base_patch16_clip_224"}
+DISTILLED = "deit_base_distilled_patch16_224"
+# Architectures that fix their sizes: by the units of the ResNet ...
+HYBRIDS = {
+    (): "vit_tiny_r_s16_p8_224",
+    (2, 2, 2, 2): "vit_small_r26_s32_224",
+    (3, 4, 9): "vit_base_r50_s16_224",
+    (3, 4, 6, 3): "vit_large_r50_s32_224",
+}
+# ... by patch size, blocks and width ...
+MIXERS = {
+    (32, 8, 512): "mixer_s32_224",
+    (16, 8, 512): "mixer_s16_224",
+    (32, 12, 768): "mixer_b32_224",
+    (16, 12, 768): "mixer_b16_224",
+    (32, 24, 1024): "mixer_l32_224",
+    (16, 24, 1024): "mixer_l16_224",
+}
+# ... and by units and width.
+BITS = {
+    ((3, 4, 6, 3), 64): "resnetv2_50x1_bit",
+    ((3, 4, 6, 3), 192): "resnetv2_50x3_bit",
+    ((3, 4, 23, 3), 64): "resnetv2_101x1_bit",
+    ((3, 4, 23, 3), 192): "resnetv2_101x3_bit",
+    ((3, 8, 36, 3), 128): "resnetv2_152x2_bit",
+    ((3, 8, 36, 3), 256): "resnetv2_152x4_bit",
+}
+
+TIMM_ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_tanh": "gelu_tanh",
+    "quick_gelu": "quick_gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+TIMM_POOLINGS = {
+    "token": "token",
+    "prefix": "token",
+    "prefix_mean": "token",
+    "mean": "avg",
+    "max": "max",
+    "map": "map",
+    "none": "",
+}
+HUGGING_FACE_ACTIVATIONS = {
+    **TIMM_ACTIVATIONS,
+    "gelu_tanh": "gelu_pytorch_tanh",
+}
+ANY_IMAGE = (224, 224)  # of a model that takes any size
+BILINEAR = 2  # in Pillow's numbers
+
+
+def timm_problems(target: Target) -> list:
+    """Why timm cannot build a model from a config.json; follows "it "."""
+    return PROBLEMS[target.family](target.config, target.defaults)
+
+
+# Arguments that older versions of timm do not have, by their defaults.
+LATER = {
+    **{"proj_bias": True, "qk_norm": False, "pool_include_prefix": False},
+    **{"scale_attn_norm": False, "scale_mlp_norm": False, "final_norm": True},
+}
+# Options that timm's config.json has no words for in a Vision Transformer.
+UNSPOKEN = (
+    *("rope", "relative_position_bias", "key_bias", "gated_mlp"),
+    *("normalization", "norm_placement", "patch_norm"),
+    *("pool_num_heads", "pool_mlp_dim"),
+)
+
+
+def _vit_problems(config, defaults) -> list:
+    problems = [
+        f"has no words for {name}={config[name]!r}"
+        for name in UNSPOKEN
+        if config[name] != defaults[name]
+    ]
+    if config["position_embedding"] == "none":
+        problems.append("has no words for position_embedding='none'")
+    if not config["final_norm"] and config["pooling"] == "mean":
+        problems.append("has no words for final_norm=False with a mean")
+    if config["patch_bias"] == config["norm_before_blocks"]:
+        problems.append(
+            "has either patch_bias or norm_before_blocks, the model "
+            f"{'both' if config['patch_bias'] else 'neither'}"
+        )
+    if config["distillation_token"] and config["pooling"] == "none":
+        problems.append(
+            "pools by prefix_mean beside a distillation_token, the model not"
+        )
+    units, width = config["resnet_units"], config["resnet_width"]
+    if units is not None and (units not in HYBRIDS or width != 64):
+        problems.append(
+            f"has no architecture of resnet_units={units} and resnet_width="
+            f"{width}"
+        )
+    if config["activation"] not in TIMM_ACTIVATIONS:
+        problems.append(
+            f"has no act_layer for activation={config['activation']!r}"
+        )
+    fixed = units is not None or config["distillation_token"]
+    allowed = [1e-6] if fixed else list(EPSILONS)
+    if config["layer_norm_epsilon"] not in allowed:
+        problems.append(
+            f"has layer_norm_epsilon={' or '.join(map(str, allowed))}, the "
+            f"model {config['layer_norm_epsilon']}"
+        )
+    return problems
+
+
+def _mixer_problems(config, defaults) -> list:
+    problems = []
+    if _mixer_key(config) not in MIXERS:
+        problems.append(
+            "has no Mixer of patch_size="
+            f"{config['patch_size']}, num_layers={config['num_layers']} and "
+            f"hidden_dim={config['hidden_dim']}"
+        )
+    if config["activation"] != "gelu":
+        problems.append(
+            "has activation='gelu' in its Mixers, the model "
+            f"{config['activation']!r}"
+        )
+    if config["layer_norm_epsilon"] != 1e-6:
+        problems.append("has layer_norm_epsilon=1e-06 in its Mixers")
+    return problems
+
+
+def _mixer_key(config) -> tuple:
+    height, width = config["patch_size"]
+    size = height if height == width else None
+    return size, config["num_layers"], config["hidden_dim"]
+
+
+def _bit_problems(config, defaults) -> list:
+    problems = []
+    if (tuple(config["units"]), config["width"]) not in BITS:
+        problems.append(
+            f"has no BiT of units={config['units']} and width={config['width']}"
+        )
+    if config["standardization_epsilon"] != 1e-8:
+        problems.append(
+            "has standardization_epsilon=1e-08 in its BiTs, the model "
+            f"{config['standardization_epsilon']}"
+        )
+    return problems
+
+
+PROBLEMS = {
+    "vit": _vit_problems,
+    "mixer": _mixer_problems,
+    "bit": _bit_problems,
+}
+
+
+def timm_config(target: Target, class_names=None) -> dict:
+    """timm's config.json of a model without `timm_problems`."""
+    config = target.config
+    architecture, classifier, arguments = ARGUMENTS[target.family](config)
+    height, width = _image_size(config)
+    mean, deviation = _pixels(config)
+    pooling = TIMM_POOLINGS[config["pooling"]]
+    content = {
+        "architecture": architecture,
+        "num_classes": config["num_classes"],
+        "num_features": config.get("hidden_dim") or _bit_features(config),
+        "global_pool": pooling,
+        "model_args": {**arguments, "global_pool": pooling},
+        "pretrained_cfg": {
+            "custom_load": False,
+            "input_size": [config["channels"], height, width],
+            "fixed_input_size": target.family != "bit",
+            "interpolation": "bilinear",
+            "crop_pct": 1.0,
+            "mean": mean,
+            "std": deviation,
+            "num_classes": config["num_classes"],
+            "pool_size": None,
+            "classifier": classifier,
+        },
+    }
+    if class_names:
+        content["label_names"] = list(class_names)
+    return content
+
+
+def _vit_arguments(config) -> tuple:
+    named = {
+        row.timm: config[name]
+        for name, row in EXPORTED["vit"].items()
+        if row.timm
+        and config.get(name) is not None
+        and not (row.timm in LATER and config[name] == LATER[row.timm])
+    }
+    arguments = {
+        **named,
+        "img_size": list(config["image_size"]),
+        "patch_size": list(config["patch_size"]),
+        "act_layer": TIMM_ACTIVATIONS[config["activation"]],
+        "mlp_ratio": _ratio(config["mlp_dim"], config["hidden_dim"]),
+        "no_embed_class": bool(config["register_tokens"]),
+    }
+    del arguments["num_classes"]
+    if config["distillation_token"]:
+        return DISTILLED, ["head", "head_dist"], arguments
+    if config["resnet_units"] is not None:
+        return HYBRIDS[tuple(config["resnet_units"])], "head", arguments
+    return EPSILONS[config["layer_norm_epsilon"]], "head", arguments
+
+
+def _mixer_arguments(config) -> tuple:
+    dims = (config["tokens_mlp_dim"], config["channels_mlp_dim"])
+    arguments = {
+        "img_size": list(config["image_size"]),
+        "in_chans": config["channels"],
+        "mlp_ratio": [_ratio(x, config["hidden_dim"]) for x in dims],
+    }
+    return MIXERS[_mixer_key(config)], "head", arguments
+
+
+def _bit_arguments(config) -> tuple:
+    architecture = BITS[tuple(config["units"]), config["width"]]
+    return architecture, "head.fc", {"in_chans": config["channels"]}
+
+
+ARGUMENTS = {
+    "vit": _vit_arguments,
+    "mixer": _mixer_arguments,
+    "bit": _bit_arguments,
+}
+
+
+def _ratio(size, hidden_dim) -> float:
+    """The ratio that timm multiplies the width by and then cuts off."""
+    ratio = size / hidden_dim
+    return (
+        ratio if int(hidden_dim * ratio) == size else (size + 0.5) / hidden_dim
+    )
+
+
+def _bit_features(config) -> int:
+    return 4 * config["width"] * 2 ** (len(config["units"]) - 1)
+
+
+def _image_size(config) -> tuple:
+    size = config["image_size"]
+    return ANY_IMAGE if None in size else size
+
+
+def _pixels(config) -> tuple[list, list]:
+    """Mean and deviation of the pixels, which [-1, 1] has as well."""
+    halves = (0.5,) * config["channels"]
+    return (
+        list(config.get("pixel_mean") or halves),
+        list(config.get("pixel_std") or halves),
+    )
+
+
+def processor_config(target: Target) -> dict:
+    """The `preprocessor_config.json` of transformers for a model."""
+    height, width = _image_size(target.config)
+    mean, deviation = _pixels(target.config)
+    return {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "size": {"height": height, "width": width},
+        "resample": BILINEAR,
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": mean,
+        "image_std": deviation,
+    }
+
+
+def hugging_face_config(
+    target: Target, features: set, class_names=None
+) -> dict:
+    """The `config.json` of transformers for a model."""
+    config = target.config
+    family = _bit_config if target.family == "bit" else _vit_config
+    names = class_names or [f"LABEL_{i}" for i in range(config["num_classes"])]
+    return {
+        **family(config, features),
+        "id2label": {str(i): name for i, name in enumerate(names)},
+        "label2id": {name: i for i, name in enumerate(names)},
+        "num_channels": config["channels"],
+        "torch_dtype": "float32",
+    }
+
+
+def _vit_config(config, features) -> dict:
+    name = "DeiT" if config["distillation_token"] else "ViT"
+    hybrid = config["resnet_units"] is not None
+    name = "ViTHybrid" if hybrid else name
+    head = "ForImageClassification" if config["num_classes"] else "Model"
+    if "averaged_heads" in features:
+        head += "WithTeacher"
+    named = {
+        row.hugging_face: config[field]
+        for field, row in EXPORTED["vit"].items()
+        if row.hugging_face
+    }
+    fields = {
+        **named,
+        "architectures": [name + head],
+        "model_type": "vit-hybrid" if hybrid else name.lower(),
+        "image_size": _one_or_two(config["image_size"]),
+        "patch_size": _one_or_two(config["patch_size"]),
+        "hidden_act": HUGGING_FACE_ACTIVATIONS[config["activation"]],
+        "pooler_act": "tanh",
+        "pooler_output_size": config["representation_dim"]
+        or config["hidden_dim"],
+    }
+    if hybrid:
+        fields["backbone_config"] = _resnet_config(
+            config["resnet_width"],
+            config["resnet_units"],
+            layer_type="bottleneck",
+            global_padding="same",
+            embedding_dynamic_padding=True,
+        )
+    return fields
+
+
+def _bit_config(config, features) -> dict:
+    head = "ForImageClassification" if config["num_classes"] else "Model"
+    return {
+        "architectures": [f"Bit{head}"],
+        **_resnet_config(
+            config["width"],
+            config["units"],
+            layer_type="preactivation",
+            global_padding=None,
+            embedding_dynamic_padding=False,
+        ),
+    }
+
+
+def _resnet_config(width, units, **options) -> dict:
+    """Fields of transformers' BitConfig."""
+    sizes = [4 * width * 2**stage for stage in range(len(units))]
+    return {
+        "model_type": "bit",
+        "embedding_size": width,
+        "hidden_sizes": sizes,
+        "depths": list(units),
+        "num_groups": 32,
+        "hidden_act": "relu",
+        **options,
+    }
+
+
+def _one_or_two(size):
+    return size[0] if size[0] == size[1] else list(size)

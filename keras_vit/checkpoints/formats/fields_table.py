@@ -1,0 +1,123 @@
+"""Where the formats have each field of a config, and what they call it.
+
+A field without a row is refused when a model is written, unless it has its
+default: `tests/checkpoints/test_save_every_option.py` finds those.
+"""
+
+import dataclasses
+
+__all__ = ["EXPORTED", "RECORD", "TENSORS", "TRAINING", "Exported"]
+
+TENSORS = "tensors"  # Its value shows in the names or shapes of the tensors.
+RECORD = "record"  # No tensor tells it; see `containers/record.py`.
+TRAINING = "training"  # It changes nothing in the outputs of a trained model.
+
+
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """How files hold one field of a config.
+
+    Args:
+        place: `TENSORS`, `RECORD` or `TRAINING`.
+        timm: str, the argument of timm's model in its config.json.
+        hugging_face: str, the key in config.json of transformers.
+        formats: names of the formats whose own code can compute other values
+            than the default; None for all, or where the tensors or the
+            constants of a format decide.
+    """
+
+    place: str
+    timm: str = ""
+    hugging_face: str = ""
+    formats: tuple | None = None
+
+
+TIMM = ("timm",)
+
+COMMON = {
+    "image_size": Exported(RECORD, "img_size", "image_size"),
+    "channels": Exported(TENSORS, "in_chans", "num_channels"),
+    "pooling": Exported(RECORD, "global_pool"),
+    "num_classes": Exported(TENSORS, "num_classes"),
+    "classifier_activation": Exported(RECORD),
+    "head_bias": Exported(TRAINING),
+    "include_preprocessing": Exported(RECORD),
+}
+TOKENS = {
+    "patch_size": Exported(TENSORS, "patch_size", "patch_size"),
+    "hidden_dim": Exported(TENSORS, "embed_dim", "hidden_size"),
+    "stochastic_depth_rate": Exported(TRAINING),
+    "layer_norm_epsilon": Exported(RECORD, "", "layer_norm_eps"),
+    "activation": Exported(RECORD, "act_layer", "hidden_act"),
+}
+
+EXPORTED: dict[str, dict[str, Exported]] = {
+    "vit": {
+        **COMMON,
+        **TOKENS,
+        "num_layers": Exported(TENSORS, "depth", "num_hidden_layers"),
+        "mlp_dim": Exported(TENSORS, "", "intermediate_size"),
+        "num_heads": Exported(RECORD, "num_heads", "num_attention_heads"),
+        "class_token": Exported(TENSORS, "class_token"),
+        "distillation_token": Exported(TENSORS),
+        "register_tokens": Exported(TENSORS, "reg_tokens"),
+        "position_embedding": Exported(TENSORS),
+        "representation_dim": Exported(TENSORS),
+        "dropout_rate": Exported(TRAINING, "", "hidden_dropout_prob"),
+        "attention_dropout_rate": Exported(
+            TRAINING, "", "attention_probs_dropout_prob"
+        ),
+        "layer_scale_init": Exported(RECORD, "init_values"),
+        "patch_bias": Exported(TENSORS),
+        "qkv_bias": Exported(TENSORS, "qkv_bias", "qkv_bias"),
+        "rope": Exported(RECORD, formats=TIMM),
+        "rope_temperature": Exported(RECORD, formats=TIMM),
+        "rope_offset": Exported(RECORD, formats=TIMM),
+        "rope_axes": Exported(RECORD, formats=TIMM),
+        "rope_reference_grid": Exported(RECORD, formats=TIMM),
+        "rope_pairs": Exported(RECORD, formats=TIMM),
+        "relative_position_bias": Exported(TENSORS, formats=TIMM),
+        "key_bias": Exported(TENSORS, formats=TIMM),
+        "projection_bias": Exported(TENSORS, "proj_bias", formats=TIMM),
+        "qk_norm": Exported(TENSORS, "qk_norm", formats=TIMM),
+        "attention_inner_norm": Exported(
+            TENSORS, "scale_attn_norm", formats=TIMM
+        ),
+        "mlp_inner_norm": Exported(TENSORS, "scale_mlp_norm", formats=TIMM),
+        "gated_mlp": Exported(TENSORS, formats=TIMM),
+        "normalization": Exported(TENSORS, formats=TIMM),
+        "norm_placement": Exported(RECORD, formats=TIMM),
+        "final_norm": Exported(TENSORS, "final_norm", formats=TIMM),
+        "patch_norm": Exported(TENSORS, formats=TIMM),
+        "pool_prefix_tokens": Exported(
+            RECORD, "pool_include_prefix", formats=TIMM
+        ),
+        "pool_num_heads": Exported(RECORD, formats=TIMM),
+        "pool_mlp_dim": Exported(TENSORS, formats=TIMM),
+        "norm_before_blocks": Exported(TENSORS, "pre_norm"),
+        "norm_after_pooling": Exported(RECORD, "fc_norm", formats=("timm",)),
+        "resnet_units": Exported(TENSORS),
+        "resnet_width": Exported(TENSORS),
+        "resnet_standardization": Exported(RECORD),
+        "resnet_standardization_epsilon": Exported(RECORD),
+        "resnet_group_norm_epsilon": Exported(RECORD),
+        "pixel_mean": Exported(RECORD),
+        "pixel_std": Exported(RECORD),
+        "flash_attention": Exported(TRAINING),
+        "rematerialize": Exported(TRAINING),
+    },
+    "mixer": {
+        **COMMON,
+        **TOKENS,
+        "num_layers": Exported(TENSORS),
+        "tokens_mlp_dim": Exported(TENSORS),
+        "channels_mlp_dim": Exported(TENSORS),
+    },
+    "bit": {
+        **COMMON,
+        "units": Exported(TENSORS, "", "depths"),
+        "width": Exported(TENSORS, "", "embedding_size"),
+        "standardization_epsilon": Exported(RECORD),
+        "group_norm_epsilon": Exported(RECORD),
+    },
+}

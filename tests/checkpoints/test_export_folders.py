@@ -1,0 +1,249 @@
+"""timm and transformers build what a folder of ours says, with our outputs."""
+
+import json
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from timm_stub import import_timm
+
+from keras_vit.checkpoints import load_checkpoint, save_checkpoint
+from keras_vit.checkpoints.loading import open_tensors
+from keras_vit.models import (
+    BiT,
+    BiTConfig,
+    Mixer,
+    MixerConfig,
+    VisionTransformer,
+    ViTConfig,
+)
+
+pytest.importorskip("torch")
+MODELS = {ViTConfig: VisionTransformer, MixerConfig: Mixer, BiTConfig: BiT}
+PIXELS: dict[str, Any] = {
+    "pixel_mean": (0.5, 0.4, 0.3),
+    "pixel_std": (0.2, 0.3, 0.1),
+}
+
+
+def vit(**options):
+    tiny: dict[str, Any] = {
+        **{"image_size": 32, "patch_size": 8, "hidden_dim": 16, "mlp_dim": 25},
+        **{"num_layers": 2, "num_heads": 2, "num_classes": 5},
+        "activation": "gelu",
+    }
+    return ViTConfig(**{**tiny, **options})
+
+
+def randomised(config):
+    model = MODELS[type(config)](config)
+    random = np.random.default_rng(0)
+    for weight in model.weights:
+        scale = 0.3 if len(weight.shape) < 2 else 0.3
+        center = float(weight.path.endswith("gamma"))
+        weight.assign(random.normal(center, scale, weight.shape))
+    return model
+
+
+def images(model):
+    config = model.config
+    size = [x or 40 for x in config.image_size]
+    random = np.random.default_rng(1)
+    batch = random.uniform(-1, 1, (2, *size, config.channels))
+    return batch.astype("float32")
+
+
+HYBRID: dict[str, Any] = {"resnet_standardization": "variance"}
+HYBRID |= {"patch_size": 1}
+HYBRID |= {"resnet_standardization_epsilon": 1e-8}
+HYBRID |= {"resnet_group_norm_epsilon": 1e-5}
+BIT: dict[str, Any] = {"num_classes": 3, "standardization_epsilon": 1e-8}
+MIXER: dict[str, Any] = {"patch_size": 32, "hidden_dim": 512, "num_layers": 8}
+MIXER |= {"image_size": 64, "num_classes": 3, "activation": "gelu"}
+FOR_TIMM = {
+    "token": vit(),
+    "tanh": vit(activation="gelu_tanh"),
+    "quick": vit(activation="quick_gelu"),
+    "swish": vit(activation="swish"),
+    "epsilon": vit(layer_norm_epsilon=1e-5),
+    "clip": vit(
+        norm_before_blocks=True, patch_bias=False, layer_norm_epsilon=1e-5
+    ),
+    "clip_of_small_epsilon": vit(norm_before_blocks=True, patch_bias=False),
+    "mean": vit(pooling="mean", class_token=False),
+    "mean_beside_the_token": vit(pooling="mean"),
+    "mean_then_norm": vit(pooling="mean", norm_after_pooling=True),
+    "token_then_norm": vit(norm_after_pooling=True),
+    "max": vit(pooling="max"),
+    "map": vit(pooling="map", class_token=False),
+    "map_beside_the_token": vit(pooling="map", activation="gelu_tanh"),
+    "tokens": vit(pooling="none", num_classes=0),
+    "features": vit(pooling="mean", num_classes=0),
+    "head_on_tokens": vit(pooling="none"),
+    "registers": vit(register_tokens=3),
+    "registers_alone": vit(
+        register_tokens=2, class_token=False, pooling="mean"
+    ),
+    "layer_scale": vit(layer_scale_init=0.1),
+    "no_qkv_bias": vit(qkv_bias=False),
+    "rectangle": vit(image_size=(24, 40)),
+    "flat_patches": vit(image_size=(16, 48), patch_size=(4, 8)),
+    "grey": vit(channels=1),
+    "distilled": vit(distillation_token=True, pooling="prefix"),
+    "distilled_features": vit(
+        distillation_token=True, pooling="prefix_mean", num_classes=0
+    ),
+    "root": vit(image_size=64, resnet_units=(), **{**HYBRID, "patch_size": 8}),
+    "hybrid": vit(image_size=64, resnet_units=(2, 2, 2, 2), **HYBRID),
+    "mixer": MixerConfig(**MIXER),
+    "mixer_tokens": MixerConfig(**{**MIXER, "num_classes": 0}, pooling="none"),
+    "bit": BiTConfig(**BIT, image_size=(40, 40)),
+    "bit_of_any_size": BiTConfig(**BIT, image_size=(None, None), pooling="max"),
+}
+
+
+@pytest.mark.parametrize("name", FOR_TIMM)
+def test_timm_builds_the_model_of_a_folder(name, tmp_path):
+    import torch
+
+    timm = import_timm()
+    model = randomised(FOR_TIMM[name])
+    save_checkpoint(model, tmp_path / "saved", format="timm")
+    theirs = timm.create_model(f"local-dir:{tmp_path}/saved", pretrained=True)
+    batch = images(model)
+    with torch.no_grad():
+        found = theirs.eval()(torch.tensor(np.moveaxis(batch, -1, 1))).numpy()
+    wanted = keras.ops.convert_to_numpy(model(batch))
+    np.testing.assert_allclose(
+        found, wanted, rtol=0, atol=5e-5 * max(1, np.abs(wanted).max())
+    )
+    again = load_checkpoint(tmp_path / "saved")
+    np.testing.assert_allclose(
+        keras.ops.convert_to_numpy(again(batch)), wanted, rtol=0, atol=1e-5
+    )
+
+
+def test_a_file_holds_the_config_of_the_folder(tmp_path):
+    model = randomised(vit(pooling="mean", activation="quick_gelu"))
+    save_checkpoint(model, tmp_path / "x", format="timm")
+    save_checkpoint(model, tmp_path / "x.safetensors", format="timm")
+    metadata = open_tensors(tmp_path / "x.safetensors").metadata
+    content = json.loads((tmp_path / "x" / "config.json").read_text())
+    assert json.loads(metadata["timm_config"]) == content
+
+
+def test_timm_learns_pixels_and_class_names_from_the_folder(tmp_path):
+    timm = import_timm()
+    model = randomised(vit(**PIXELS))
+    names = ["ant", "bee", "cat", "dog", "eel"]
+    save_checkpoint(model, tmp_path / "x", format="timm", class_names=names)
+    theirs = timm.create_model(f"local-dir:{tmp_path}/x", pretrained=True)
+    settings = theirs.pretrained_cfg
+    assert tuple(settings["mean"]) == PIXELS["pixel_mean"]
+    assert tuple(settings["std"]) == PIXELS["pixel_std"]
+    assert tuple(settings["input_size"]) == (3, 32, 32)
+    assert settings["label_names"] == names
+    # A head of another size is left out, which timm does by these names.
+    other = timm.create_model(
+        f"local-dir:{tmp_path}/x", pretrained=True, num_classes=2
+    )
+    assert other.head.weight.shape == (2, 16)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (vit(layer_norm_epsilon=1e-12), "layer_norm_epsilon=1e-06 or 1e-05"),
+        (vit(activation="tanh"), "act_layer for activation='tanh'"),
+        (vit(patch_bias=False), "patch_bias or norm_before_blocks"),
+        (vit(norm_before_blocks=True), "patch_bias or norm_before_blocks"),
+        (
+            vit(image_size=64, resnet_units=(1,), **HYBRID),
+            r"no architecture of resnet_units=\(1,\)",
+        ),
+        (MixerConfig(**{**MIXER, "num_layers": 2}), "no Mixer of .*layers=2"),
+        (
+            MixerConfig(**{**MIXER, "activation": "gelu_tanh"}),
+            "activation='gelu' in its Mixers",
+        ),
+        (BiTConfig(**BIT, units=(1,)), r"no BiT of units=\(1,\)"),
+        (BiTConfig(num_classes=3), "standardization_epsilon=1e-08"),
+    ],
+)
+def test_what_timm_cannot_build_is_refused_as_a_folder(
+    config, reason, tmp_path
+):
+    model = randomised(config)
+    with pytest.raises(ValueError, match=rf"{reason}.*can in a file"):
+        save_checkpoint(model, tmp_path / "saved", format="timm")
+    assert not list(tmp_path.iterdir())
+    save_checkpoint(model, tmp_path / "saved.safetensors", format="timm")
+    again = load_checkpoint(tmp_path / "saved.safetensors")
+    assert again.config == model.config
+
+
+FOR_TRANSFORMERS = {
+    "vit": vit(layer_norm_epsilon=1e-12),
+    "rectangle": vit(image_size=(24, 40)),
+    "pixels": vit(**PIXELS),
+    "softmax": vit(classifier_activation="softmax"),
+    "scaled_inside": vit(**PIXELS, include_preprocessing=True),
+    "deit": vit(distillation_token=True),
+    "deit_of_two_heads": vit(distillation_token=True, pooling="prefix"),
+    "bit": BiTConfig(**BIT, image_size=(40, 40)),
+}
+
+
+@pytest.mark.parametrize("name", FOR_TRANSFORMERS)
+def test_the_pipeline_of_transformers_classifies_a_photo(name, tmp_path):
+    """Its scores are ours for a photo of the model's size."""
+    transformers = pytest.importorskip("transformers")
+    from PIL import Image
+
+    model = randomised(FOR_TRANSFORMERS[name])
+    config = model.config
+    names = [f"name_{i}" for i in range(config.num_classes)]
+    save_checkpoint(
+        model, tmp_path / "x", format="hugging_face", class_names=names
+    )
+    random = np.random.default_rng(3)
+    pixels = random.integers(0, 256, (*config.image_size, 3), dtype="uint8")
+    pipeline = transformers.pipeline(
+        "image-classification", model=str(tmp_path / "x"), device="cpu"
+    )
+    found = pipeline(Image.fromarray(pixels), top_k=config.num_classes)
+    found = {x["label"]: x["score"] for x in found}
+    ours = keras.ops.convert_to_numpy(model(prepared(config, pixels)))[0]
+    if config.classifier_activation is None:
+        ours = np.exp(ours - ours.max()) / np.exp(ours - ours.max()).sum()
+    np.testing.assert_allclose(
+        [found[x] for x in names], ours, rtol=0, atol=1e-5
+    )
+
+
+def prepared(config, pixels):
+    batch = pixels[None].astype("float32")
+    if config.include_preprocessing:
+        return batch
+    mean = np.array(getattr(config, "pixel_mean", None) or (0.5,) * 3)
+    deviation = np.array(getattr(config, "pixel_std", None) or (0.5,) * 3)
+    return ((batch / 255 - mean) / deviation).astype("float32")
+
+
+def test_a_config_json_that_was_edited_is_not_ignored(tmp_path):
+    model = randomised(vit())
+    save_checkpoint(model, tmp_path / "x", format="hugging_face")
+    path = tmp_path / "x" / "config.json"
+    content = json.loads(path.read_text()) | {"hidden_act": "quick_gelu"}
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="activation=quick_gelu, but .*gelu"):
+        load_checkpoint(tmp_path / "x")
+
+
+@pytest.mark.parametrize("names", [["a", "b"], ["a"] * 5])
+def test_class_names_are_as_many_as_classes(names, tmp_path):
+    with pytest.raises(ValueError, match="for each of 5 classes"):
+        save_checkpoint(
+            randomised(vit()), tmp_path / "x", format="timm", class_names=names
+        )

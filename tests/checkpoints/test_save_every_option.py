@@ -1,0 +1,323 @@
+"""What is written comes back as the same model, or is refused by name.
+
+Every field of every config, alone and with every pooling, in every format
+that is written. Both ends are tested: no field without values to try, and no
+field that the table of the formats does not know.
+"""
+
+import dataclasses
+import functools
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit.checkpoints import load_checkpoint, save_checkpoint
+from keras_vit.checkpoints.containers import record
+from keras_vit.checkpoints.formats.fields_table import (
+    EXPORTED,
+    RECORD,
+    TRAINING,
+)
+from keras_vit.checkpoints.formats.formats_table import FORMATS
+from keras_vit.models import (
+    BiT,
+    BiTConfig,
+    Mixer,
+    MixerConfig,
+    VisionTransformer,
+    ViTConfig,
+)
+
+MODELS = {"vit": VisionTransformer, "mixer": Mixer, "bit": BiT}
+CONFIGS = {"vit": ViTConfig, "mixer": MixerConfig, "bit": BiTConfig}
+IMAGE = {"image_size": 16, "num_classes": 3}
+TINY = {
+    "vit": {
+        **IMAGE,
+        **{"patch_size": 4, "hidden_dim": 8, "num_heads": 2},
+        **{"num_layers": 1, "mlp_dim": 12},
+    },
+    "mixer": {
+        **IMAGE,
+        **{"patch_size": 4, "hidden_dim": 8, "num_layers": 1},
+        **{"tokens_mlp_dim": 6, "channels_mlp_dim": 12},
+    },
+    "bit": {**IMAGE, "units": (1,), "width": 32},
+}
+# What some formats fix, so that they are tried as well.
+STYLES = {
+    "vit": [
+        {"activation": "gelu_tanh"},
+        {"activation": "gelu"},
+        {"activation": "gelu", "layer_norm_epsilon": 1e-12},
+    ],
+    "mixer": [{"activation": "gelu_tanh"}, {"activation": "gelu"}],
+    "bit": [{}, {"standardization_epsilon": 1e-8}],
+}
+SIZE = {
+    # 3 x 5 patches are a square with the class token, 2 x 8 without.
+    "image_size": [(12, 20), (8, 32), (16, 16)],
+    "channels": [1],
+    "num_classes": [0, 1],
+    "classifier_activation": ["softmax", "sigmoid"],
+    "head_bias": [-6.0],
+    "include_preprocessing": [True],
+}
+TOKENS = {
+    "patch_size": [8, (4, 8)],
+    "hidden_dim": [16],
+    "num_layers": [2],
+    "stochastic_depth_rate": [0.5],
+    "layer_norm_epsilon": [1e-5, 0.3],
+    "activation": ["gelu", "gelu_tanh", "quick_gelu", "swish", "tanh"],
+}
+HYBRID = {"image_size": 32, "patch_size": 2, "resnet_width": 32}
+OPTIONS = {
+    "vit": {
+        **SIZE,
+        **TOKENS,
+        "mlp_dim": [13],
+        "num_heads": [4],
+        "class_token": [False],
+        "distillation_token": [True],
+        "register_tokens": [1, 3],
+        "position_embedding": [
+            "sincos2d",
+            {"position_embedding": "none", "rope": "axial"},
+            {"position_embedding": "none", "relative_position_bias": True},
+        ],
+        "rope": ["axial", "centered", "mixed"],
+        "rope_temperature": [{"rope": "axial", "rope_temperature": 100.0}],
+        "rope_offset": [{"rope": "axial", "rope_offset": 1.0}],
+        "rope_axes": [{"rope": "axial", "rope_axes": "column_first"}],
+        "rope_reference_grid": [
+            {"rope": "axial", "rope_reference_grid": (16, 16)}
+        ],
+        "rope_pairs": [{"rope": "axial", "rope_pairs": "halves"}],
+        "relative_position_bias": [True],
+        "key_bias": [False],
+        "projection_bias": [False],
+        "qk_norm": [True],
+        "attention_inner_norm": [True],
+        "mlp_inner_norm": [True],
+        "gated_mlp": [{"gated_mlp": True, "activation": "silu"}],
+        "normalization": ["rms_norm"],
+        "norm_placement": ["after"],
+        "final_norm": [False],
+        "patch_norm": [{"patch_norm": True, "normalization": "rms_norm"}],
+        "pool_prefix_tokens": [{"pool_prefix_tokens": True, "pooling": "mean"}],
+        "pool_num_heads": [{"pool_num_heads": 4, "pooling": "map"}],
+        "pool_mlp_dim": [{"pool_mlp_dim": 16, "pooling": "map"}],
+        "representation_dim": [5],
+        "dropout_rate": [0.5],
+        "attention_dropout_rate": [0.5],
+        "layer_scale_init": [0.1],
+        "patch_bias": [False],
+        "qkv_bias": [False],
+        "norm_before_blocks": [True],
+        "norm_after_pooling": [True],
+        "resnet_units": [
+            {**HYBRID, "resnet_units": ()},
+            {**HYBRID, "resnet_units": (1,)},
+        ],
+        "resnet_width": [{**HYBRID, "resnet_units": (), "resnet_width": 64}],
+        "resnet_standardization": [
+            {
+                **HYBRID,
+                **{"resnet_units": (), "resnet_group_norm_epsilon": 1e-5},
+                **{"resnet_standardization": "variance"},
+                "resnet_standardization_epsilon": 1e-8,
+            }
+        ],
+        "resnet_standardization_epsilon": [
+            {
+                **HYBRID,
+                "resnet_units": (),
+                "resnet_standardization_epsilon": 0.1,
+            }
+        ],
+        "resnet_group_norm_epsilon": [
+            {**HYBRID, "resnet_units": (), "resnet_group_norm_epsilon": 0.1}
+        ],
+        "pixel_mean": [
+            {
+                "pixel_mean": (0.5, 0.4, 0.3),
+                "pixel_std": (0.2, 0.3, 0.1),
+                "include_preprocessing": True,
+            }
+        ],
+        "pixel_std": [{"pixel_mean": (0.1,) * 3, "pixel_std": (0.5,) * 3}],
+        "flash_attention": [False],
+        "rematerialize": [True],
+    },
+    "mixer": {
+        **SIZE,
+        **TOKENS,
+        "tokens_mlp_dim": [7],
+        "channels_mlp_dim": [13],
+    },
+    "bit": {
+        **SIZE,
+        "image_size": [(12, 20), (None, None)],
+        "units": [(1, 2)],
+        "width": [64],
+        "standardization_epsilon": [1e-8, 0.1],
+        "group_norm_epsilon": [0.1],
+    },
+}
+POOLINGS = {
+    "vit": ("token", "prefix", "prefix_mean", "mean", "max", "map", "none"),
+    "mixer": ("mean", "max", "none"),
+    "bit": ("mean", "max", "none"),
+}
+CASES = [
+    (family, name)
+    for family, options in OPTIONS.items()
+    for name in ("nothing", *options)
+]
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_every_field_is_tried_and_has_a_row(family):
+    names = {field.name for field in dataclasses.fields(CONFIGS[family])}
+    assert set(OPTIONS[family]) | {"pooling"} == names
+    assert set(EXPORTED[family]) == names
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_the_record_has_what_no_tensor_tells(family):
+    rows = EXPORTED[family]
+    recorded = {name for name, row in rows.items() if row.place == RECORD}
+    assert recorded == set(record.FIELDS) & set(rows)
+
+
+def configs(family, name, poolings):
+    """Configs with values of one field, and each pooling and style."""
+    for value in OPTIONS[family].get(name, [{}]):
+        fields = value if isinstance(value, dict) else {name: value}
+        for pooling in poolings:
+            for style in STYLES[family]:
+                made = {"pooling": pooling, **TINY[family], **style, **fields}
+                yield from possible(family, made)
+
+
+def possible(family, fields):
+    """The config, with and without class token where that can be."""
+    choices = [{}]
+    if family == "vit" and fields["pooling"] not in ("token", "prefix"):
+        choices += [{"class_token": False}]
+    for choice in choices:
+        try:
+            yield CONFIGS[family](**{**fields, **choice})
+        except ValueError:
+            pass
+
+
+def randomised(config, family):
+    model = MODELS[family](config)
+    random = np.random.default_rng(0)
+    for weight in model.weights:
+        scale = 0.3 if len(weight.shape) < 2 else 0.5
+        center = float(weight.path.endswith("gamma"))
+        values = random.normal(center, scale, weight.shape)
+        if weight.path.endswith("qkv/bias") and not config.key_bias:
+            values = values.reshape(config.num_heads, 3, -1)
+            values = (values * [[1], [0], [1]]).reshape(-1)
+        weight.assign(values)
+    return model
+
+
+@functools.cache
+def images(shape, scaled):
+    random = np.random.default_rng(1)
+    low, high = (-1, 1) if scaled else (0, 255)
+    return random.uniform(low, high, (2, *shape)).astype("float32")
+
+
+def outputs(model):
+    config = model.config
+    size = [x or 24 for x in config.image_size]
+    scaled = not config.include_preprocessing
+    batch = images((*size, config.channels), scaled)
+    return keras.ops.convert_to_numpy(model(batch, training=False))
+
+
+def written(model, path, format):
+    """Whether a model was written; its refusal must name an option."""
+    try:
+        save_checkpoint(model, path, format=format)
+    except ValueError as error:
+        names = [x.name for x in dataclasses.fields(model.config)]
+        assert "Formats that can: [" in str(error)
+        assert any(name in str(error) for name in names), error
+        return False
+    return True
+
+
+def formats(family):
+    found = [x.name for x in FORMATS if x.family == family and x.container]
+    return [*found, "timm folder"]
+
+
+def check(model, family, format, folder):
+    """Whether a model is written as a format, where it comes back the same."""
+    suffix = {"timm": ".safetensors", "torchvision": ".safetensors"}
+    is_folder = format in ("hugging_face", "timm folder")
+    ending = "" if is_folder else suffix.get(format, ".npz")
+    path = folder / f"{format.split()[-1]}{ending}"
+    if not written(model, path, format.split()[0]):
+        assert not path.exists()
+        return False
+    again = load_checkpoint(path)
+    label = f"{format}: {model.config}"
+    training = [x for x, y in EXPORTED[family].items() if y.place == TRAINING]
+    defaults = {x: getattr(model.config, x) for x in training}
+    assert dataclasses.replace(again.config, **defaults) == model.config, label
+    np.testing.assert_allclose(
+        outputs(again), outputs(model), rtol=0, atol=1e-5, err_msg=label
+    )
+    return True
+
+
+# No format but Keras's own has other values.
+NEVER_WRITTEN = {"resnet_standardization_epsilon", "group_norm_epsilon"}
+NEVER_WRITTEN |= {"resnet_group_norm_epsilon"}
+
+
+def walk(family, name, poolings, tmp_path):
+    count = 0
+    for i, config in enumerate(configs(family, name, poolings)):
+        model = randomised(config, family)
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        done = [check(model, family, x, folder) for x in formats(family)]
+        count += sum(done)
+    assert bool(count) == (name not in NEVER_WRITTEN)
+
+
+@pytest.mark.parametrize(("family", "name"), CASES)
+def test_what_is_written_comes_back(family, name, tmp_path):
+    poolings = {"class_token": ["mean"], "position_embedding": ["mean"]}
+    walk(family, name, poolings.get(name, POOLINGS[family][:1]), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "name"), CASES)
+def test_what_is_written_with_any_pooling_comes_back(family, name, tmp_path):
+    walk(family, name, POOLINGS[family], tmp_path)
+
+
+def test_a_field_that_no_row_knows_is_refused(tmp_path, monkeypatch):
+    model = randomised(ViTConfig(**TINY["vit"], rematerialize=True), "vit")
+    monkeypatch.delitem(EXPORTED["vit"], "rematerialize")
+    with pytest.raises(ValueError, match="no place for rematerialize=True"):
+        save_checkpoint(model, tmp_path / "x.npz", format="google")
+
+
+def test_a_function_as_activation_is_refused(tmp_path):
+    config = ViTConfig(**TINY["vit"], classifier_activation=keras.ops.tanh)
+    with pytest.raises(ValueError, match="words for classifier_activation"):
+        save_checkpoint(
+            VisionTransformer(config), tmp_path / "x.npz", format="google"
+        )
