@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 from pathlib import Path
+from typing import NoReturn
 
 import keras
 import numpy as np
@@ -214,10 +215,9 @@ def _missing_features(format, features) -> list:
 
 
 def _wrong_pooling(format, config) -> list:
-    pooling, has_head = config["pooling"], config["num_classes"]
+    pooling, token = config["pooling"], config.get("class_token")
     allowed = POOLINGS[format.name, format.family]
-    token = config.get("class_token")
-    if pooling == "none" and not has_head:
+    if pooling == "none" and not config["num_classes"]:
         allowed = ("none",)
     if pooling not in allowed:
         names = " or ".join(map(repr, allowed))
@@ -225,12 +225,16 @@ def _wrong_pooling(format, config) -> list:
     without = {"google": ("mean",), "big_vision": ("mean", "map", "none")}
     if token and pooling in without.get(format.name, ()):
         return [f"has no class_token with pooling={pooling!r}"]
-    deit = "prefix" if has_head else "prefix_mean"
-    if pooling.startswith("prefix") and not (
-        config["distillation_token"] and pooling == deit
-    ):
+    return _wrong_for_two_tokens(format, config)
+
+
+def _wrong_for_two_tokens(format, config) -> list:
+    """DeiT's two tokens are pooled in one way, by two heads or without one."""
+    pooling, distilled = config["pooling"], config.get("distillation_token")
+    deit = "prefix" if config["num_classes"] else "prefix_mean"
+    if pooling.startswith("prefix") and not (distilled and pooling == deit):
         return [f"has pooling={deit!r} of a distillation_token only"]
-    timm = config.get("distillation_token") and format.name == "timm"
+    timm = distilled and format.name == "timm"
     if timm and pooling not in (deit, "none"):
         return [
             f"has pooling={deit!r} beside a distillation_token, the model "
@@ -297,18 +301,10 @@ def _choose(target: Target, name: str, path: Path) -> Format:
         x.name: x for x in FORMATS if x.container and x.family == target.family
     }
     reasons = {x: _objections(y, target) for x, y in formats.items()}
-    able = [x for x, objection in reasons.items() if not objection]
-    known = sorted({x.name for x in FORMATS if x.container} | {"keras"})
-    if name not in known:
-        raise ValueError(
-            f"Unknown format: {name!r}. Expected one of {known}; "
-            f"{target.name!r} can be written as {[*able, 'keras']}."
-        )
-    other = f"is for other families than {target.family}"
-    problems = reasons.get(name, [other])
-    is_folder = path.is_dir() or not path.suffix
-    hint = ""
-    if name == "timm" and is_folder and not problems:
+    other = [f"is for other families than {target.family}"]
+    problems, hint = reasons.get(name, other), ""
+    is_folder = name == "timm" and (path.is_dir() or not path.suffix)
+    if is_folder and not problems:
         problems = timm_problems(target)
         hint = (
             " 'timm' can in a file, such as "
@@ -316,14 +312,24 @@ def _choose(target: Target, name: str, path: Path) -> Format:
             "builds the model with arguments of their own."
         )
     if problems:
-        raise ValueError(
-            f"The format {name!r} cannot hold {target.name!r}: it "
-            f"{'; it '.join(problems)}. Formats that can: "
-            f"{[*able, 'keras']}.{hint}"
-        )
-    if name == "timm" and is_folder:
+        able = [x for x, objections in reasons.items() if not objections]
+        _refuse(target.name, name, problems, [*able, "keras"], hint)
+    if is_folder:
         return dataclasses.replace(formats[name], container="timm_folder")
     return formats[name]
+
+
+def _refuse(model, name, problems, able, hint) -> NoReturn:
+    known = sorted({x.name for x in FORMATS if x.container} | {"keras"})
+    if name not in known:
+        raise ValueError(
+            f"Unknown format: {name!r}. Expected one of {known}; {model!r} can "
+            f"be written as {able}."
+        )
+    raise ValueError(
+        f"The format {name!r} cannot hold {model!r}: it "
+        f"{'; it '.join(problems)}. Formats that can: {able}.{hint}"
+    )
 
 
 def _file_arrays(format: Format, target: Target, features: set):

@@ -344,13 +344,14 @@ def _taken_for(format, tensors) -> str:
 
 def _cure(file, missing) -> str:
     says = file.metadata.get("config.json")
-    other = "the file may be in order and of an architecture that the models "
-    other += "here do not have" + (
-        f" (its config.json says {says})" * bool(says)
+    quoted = f" (its config.json says {says})" if says else ""
+    cause = (
+        "the file may be in order and of an architecture that the models here "
+        f"do not have{quoted}"
     )
     if missing:
-        return f"{other}, or cut off: choose another, or fetch the file again."
-    return f"{other}: choose another one."
+        return f"{cause}, or cut off: choose another, or fetch the file again."
+    return f"{cause}: choose another one."
 
 
 def _refuse_unsupported(file, format, unknown):
