@@ -153,12 +153,14 @@ def test_what_a_config_leaves_out_is_what_transformers_takes(
 
 def test_the_second_config_of_a_tower_counts(tmp_path):
     """CLIP's old files have it; transformers takes it as a whole."""
-    folder = written(built("CLIPModel", CLIP), tmp_path)
+    gelu = {**CLIP, "vision_config": {**VISION, **GELU}}
+    folder = written(built("CLIPModel", gelu), tmp_path)
     change(folder, vision_config_dict={**VISION, "num_attention_heads": 4})
     model = transformers.CLIPModel.from_pretrained(folder).eval()
     images, theirs = drawn()
     close(loaded(folder)(images), image_features(model, theirs))
     assert loaded(folder).config.num_heads == 4
+    assert loaded(folder).config.activation == "quick_gelu"
 
 
 @pytest.mark.parametrize("size", [16, 48])
