@@ -1,7 +1,9 @@
-"""Writes what timm's architectures are, `python tools/make_timm_table.py`.
+"""Writes what timm says of its models, `python tools/make_timm_table.py`.
 
 Builds each Vision Transformer of the installed timm without memory for its
-weights, and writes keras_vit/checkpoints/formats/timm_architectures.csv.
+weights, and writes keras_vit/checkpoints/formats/timm_architectures.csv; and
+what timm says of the weights that have a name in the catalogue,
+keras_vit/checkpoints/public/timm_weights.csv.
 """
 
 import collections
@@ -23,6 +25,8 @@ from keras_vit.checkpoints.formats.architectures import (  # noqa: E402
     Architecture,
     marks_of,
 )
+from keras_vit.checkpoints.public.catalog import WEIGHTS  # noqa: E402
+from keras_vit.checkpoints.public.catalog_table import MODERN  # noqa: E402
 from keras_vit.models import ViTConfig  # noqa: E402
 
 MODULES = (
@@ -49,6 +53,37 @@ ACTIVATIONS = {
 
 def main() -> None:
     timm = import_timm()
+    write_weights(timm)
+    write_architectures(timm)
+
+
+def write_weights(timm) -> None:
+    """What timm says of the weights of the catalogue."""
+    tags = {tag for models in MODERN.values() for tag in models.values()}
+    with WEIGHTS.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(WEIGHTS_HEADER)
+        for tag in sorted(tags):
+            config = timm.get_pretrained_cfg(tag)
+            mean, std = (
+                " ".join(map(str, x)) for x in (config.mean, config.std)
+            )
+            writer.writerow(
+                (
+                    *(tag, config.hf_hub_id, config.input_size[1]),
+                    *(config.num_classes, config.interpolation),
+                    *(config.crop_pct, mean, std, config.license),
+                )
+            )
+
+
+WEIGHTS_HEADER = (
+    *("name", "repository", "image_size", "classes", "interpolation"),
+    *("crop_fraction", "mean", "std", "licence"),
+)
+
+
+def write_architectures(timm) -> None:
     pixels = collections.defaultdict(set)
     for tag in timm.list_pretrained():
         config = timm.get_pretrained_cfg(tag)

@@ -75,6 +75,10 @@ def _mlp(layer, shape):
     return 2 * math.prod(shape) * layer.mlp_dim
 
 
+def _gated_mlp(layer, shape):
+    return 3 * math.prod(shape) * layer.mlp_dim
+
+
 def _relative_attention(layer, shape):
     tokens, dim = shape
     offsets = tokens * (2 * tokens - 1) * dim  # a logit for each offset
@@ -122,6 +126,7 @@ COUNTERS = {
     keras.layers.Conv2D: _conv,
     keras.layers.Dense: _dense,
     layers.AttentionPooling: _attention_pooling,
+    layers.GatedMLP: _gated_mlp,
     layers.MLP: _mlp,
     layers.MixerBlock: _mixer_block,
     layers.PatchEmbed: _patch_embed,

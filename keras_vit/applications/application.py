@@ -21,7 +21,6 @@ from keras_vit.checkpoints.formats.configure import configure
 from keras_vit.checkpoints.formats.recognition import Configured, Source
 from keras_vit.checkpoints.formats.transforms import Facts
 from keras_vit.checkpoints.loading import open_source
-from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.models.configured_model import ConfiguredModel
 from keras_vit.models.sizes import BIT, MIXER, VIT
@@ -51,7 +50,10 @@ NO_OPTIONS = re.compile(
     "image_size|channels|num_classes|"
     "patch_size|hidden_dim|num_layers|num_heads|.*mlp_dim|units|width|"
     "resnet_.*|standardization_.*|group_norm_.*|"
-    "distillation_token|norm_after_pooling"
+    "distillation_token|norm_after_pooling|"
+    "rope.*|relative_position_bias|key_bias|projection_bias|qk_norm|"
+    ".*_inner_norm|gated_mlp|normalization|norm_placement|final_norm|"
+    "patch_norm|pool_(prefix_tokens|num_heads|mlp_dim)"
 )
 
 REFERENCES = {
@@ -321,9 +323,9 @@ def _loaded(variant, family, arguments, options):
     model_class, sizes, _ = FAMILIES[family]
     source = arguments.weights
     if not isinstance(source, Source):
-        source = open_source(resolve(source, variant))
+        source = open_source(source, variant)
     shape = _input_shape(arguments)
-    _check_architecture(source, variant, sizes[variant], shape)
+    _check_architecture(source, variant, sizes[variant], shape, options)
     model = load_checkpoint(
         source,
         classes=arguments.classes,
@@ -373,13 +375,14 @@ def _input_shape(arguments):
     return tuple(tensor.shape[1:])
 
 
-def _check_architecture(source, variant, sizes, shape):
+def _check_architecture(source, variant, sizes, shape, given):
     image_size = shape and tuple(shape[:2])
     heads = sizes.get("num_heads")
+    told = {"image_size": image_size, "given": given}
     try:
-        found = source.configured or configure(source, heads, image_size)
+        found = source.configured or configure(source, heads, **told)
     except ValueError:  # The file says another number of heads.
-        found = configure(source, None, image_size)
+        found = configure(source, None, **told)
     fields = found.fields
     wrong = [
         f"{name}={fields.get(name)} instead of {expected}"

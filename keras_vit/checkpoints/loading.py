@@ -243,11 +243,13 @@ def _missing_file(path) -> ValueError:
     )
 
 
-def open_source(source) -> Source:
+def open_source(source, model: str | None = None) -> Source:
     """Opens a source of weights and recognises its format; reads no arrays.
 
     Args:
         source: see `load_checkpoint`; an opened source is returned as it is.
+        model: str, the application that a name of the catalogue is of, where
+            the name does not say it.
 
     Raises:
         ValueError: for a file that is damaged or unknown.
@@ -260,8 +262,14 @@ def open_source(source) -> Source:
     """
     if isinstance(source, Source):
         return source
-    path, part = _located(source)
-    return _opened(path, part, kind_of(path))
+    path, part = _located(source, model)
+    opened = _opened(path, part, kind_of(path))
+    if not os.path.exists(source):
+        from keras_vit.checkpoints.public.fetch import architecture_of
+
+        architecture = architecture_of(source, model)
+        opened.file.config.update(architecture)
+    return opened
 
 
 def open_tensors(path) -> TensorFile:
@@ -294,7 +302,7 @@ def _opened(path, part, kind) -> Source:
     return recognise(OPENERS[kind](path), part)
 
 
-def _located(source) -> tuple[str, str]:
+def _located(source, model=None) -> tuple[str, str]:
     """(path on this machine, part of the file) of what a user names."""
     if not isinstance(source, (str, os.PathLike)):
         raise ValueError(
@@ -306,7 +314,7 @@ def _located(source) -> tuple[str, str]:
         return located(path), part
     from keras_vit.checkpoints.public.fetch import resolve
 
-    return split_subtree(resolve(source))
+    return split_subtree(resolve(source, model))
 
 
 def split_subtree(source) -> tuple[str, str]:

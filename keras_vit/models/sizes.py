@@ -44,15 +44,20 @@ def _hybrid(size, resnet_units, patch_size=1):
 
 VIT: dict[str, dict[str, Any]] = {
     "ViT_Ti16": _vit("Ti", 16),
+    "ViT_S8": _vit("S", 8),
+    "ViT_S14": _vit("S", 14),
     "ViT_S16": _vit("S", 16),
     "ViT_S32": _vit("S", 32),
     "ViT_B8": _vit("B", 8),
+    "ViT_B14": _vit("B", 14),
     "ViT_B16": _vit("B", 16),
     "ViT_B32": _vit("B", 32),
+    "ViT_L14": _vit("L", 14),
     "ViT_L16": _vit("L", 16),
     "ViT_L32": _vit("L", 32),
     "ViT_H14": _vit("H", 14),
     "ViT_So400m14": _vit("So400m", 14),
+    "ViT_So400m16": _vit("So400m", 16),
     "ViT_g14": _vit("g", 14),
     "ViT_G14": _vit("G", 14),
     # Called R+Ti/16, but one token stands for 32x32 pixels: the root divides

@@ -4,21 +4,18 @@ Each is built by timm itself, narrow and of two blocks, with random weights.
 The activation, the epsilon, the heads and the pooling are in no tensor.
 """
 
-import json
-import pathlib
 import warnings
 
 import keras
 import numpy as np
 import pytest
+from timm_models import SIZES, built, config_of, write
 from timm_stub import import_timm
 
 from keras_vit.checkpoints import load_checkpoint, read_info
 from keras_vit.checkpoints.formats import architectures
 
 pytest.importorskip("torch")
-SIZES = {"embed_dim": 128, "depth": 2, "num_heads": 2}
-SMALL = {"img_size": 64, "num_classes": 7}
 
 KINDS = {
     "plain": ("vit_base_patch16_224", {}),
@@ -69,48 +66,6 @@ KINDS = {
         {"img_size": 256},
     ),
 }
-
-
-def built(name, **options):
-    """A narrow model of timm, no weight zero or one."""
-    import torch
-
-    model = import_timm().create_model(
-        name, pretrained=False, **{**SIZES, **SMALL, **options}
-    )
-    random = np.random.default_rng(0)
-    with torch.no_grad():
-        for key, tensor in model.state_dict().items():
-            scale = 0.3 if tensor.ndim < 2 else tensor[0].numel() ** -0.5
-            center = float("norm" in key and key.endswith("weight"))
-            drawn = random.normal(center, scale, tensor.shape)
-            tensor.copy_(torch.from_numpy(drawn).float())
-    return model.eval()
-
-
-def write(model, folder, stem="model", config=None):
-    """The file of a model, with a config.json where one is given."""
-    from safetensors.torch import save_file
-
-    path = pathlib.Path(folder) / f"{stem}.safetensors"
-    tensors = {k: x.contiguous() for k, x in model.state_dict().items()}
-    save_file(tensors, path)
-    if config is None:
-        return path
-    (path.parent / "config.json").write_text(json.dumps(config))
-    return path.parent
-
-
-def config_of(model, name, **arguments):
-    """The fields of timm's config.json that tell what is computed."""
-    size = list(model.patch_embed.img_size)
-    return {
-        "architecture": name,
-        "num_classes": model.num_classes,
-        "global_pool": model.global_pool,
-        "model_args": {**SIZES, "img_size": size, **arguments},
-        "pretrained_cfg": {"input_size": [3, *size]},
-    }
 
 
 def compare(model, path, **options):

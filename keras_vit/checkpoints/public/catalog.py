@@ -13,6 +13,7 @@ huggingface.co are names as well.
 | `augreg_...` | "How to train your ViT?" (arXiv:2106.10270) |
 | `sam_...`, `gsam_...` | arXiv:2106.01548, arXiv:2203.08065 |
 | `big_vision_...` | "Better plain ViT baselines" (arXiv:2205.01580) |
+| `dinov2`, `dinov3`, `clip_openai`, `siglip2`, `deit3`, ... | timm's of them |
 
 Case does not matter, and `+` and `-` are `_`: `imagenet21k+imagenet2012` works
 as in vit-keras. timm's names without `timm/` mean the original file of the
@@ -29,8 +30,10 @@ size follows from there being one of each. Licences are those of the
 repositories that publish the files.
 """
 
+import csv
 import dataclasses
 import difflib
+import pathlib
 import re
 
 from keras_vit.checkpoints.public import catalog_table as table
@@ -52,6 +55,9 @@ class Preprocessing:
         antialias: bool, whether a smaller image is low-pass filtered.
         crop_fraction: float, of the resized image.
         value_range: (float, float), what [0, 255] becomes.
+        mean: None, or the mean of each channel, 1 for white, that is
+            subtracted instead.
+        std: None, or the deviation of each channel that divides then.
 
     Example:
         >>> Preprocessing("squash", "bilinear").describe(384)
@@ -63,12 +69,20 @@ class Preprocessing:
     antialias: bool = False
     crop_fraction: float = 1.0
     value_range: tuple[float, float] = (-1.0, 1.0)
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
 
     def describe(self, image_size: int | None) -> str:
         """One line for a person; image_size is None where any will do."""
         how = self.interpolation + (", antialiased" if self.antialias else "")
         low, high = self.value_range
         scaling = f"[0, 255] to [{low:g}, {high:g}]"
+        if self.mean and self.std:
+            mean, std = (
+                ", ".join(f"{x:.3f}" for x in values)
+                for values in (self.mean, self.std)
+            )
+            scaling = f"mean ({mean}), deviation ({std})"
         if image_size is None:
             return f"any size ({how}), {scaling}"
         if self.resize == "squash":
@@ -99,6 +113,7 @@ class Entry:
         head_is_zero: bool, the classification layer was set to zero before
             publication, so that its logits tell nothing.
         same_weights_as: str, name of the original file of these weights.
+        architecture: str, timm's name of the model, or None.
         address_verified: bool, False where the address follows a documented
             rule but nobody was seen to load it.
         aliases: tuple of str, other names.
@@ -123,13 +138,14 @@ class Entry:
     sha256: str | None = None
     head_is_zero: bool = False
     same_weights_as: str | None = None
+    architecture: str | None = None
     address_verified: bool = True
     aliases: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
         """Name that tells the model too, such as "ViT_B16/imagenet21k"."""
-        return self.name if self.is_repository else f"{self.model}/{self.name}"
+        return self.name if "/" in self.name else f"{self.model}/{self.name}"
 
     @property
     def is_repository(self) -> bool:
@@ -338,6 +354,52 @@ def _repositories():
         )
 
 
+# What timm says of the weights of `table.MODERN`.
+WEIGHTS = pathlib.Path(__file__).with_name("timm_weights.csv")
+
+
+def _modern():
+    with WEIGHTS.open(newline="", encoding="utf-8") as file:
+        rows = {row["name"]: row for row in csv.DictReader(file)}
+    for name, models in table.MODERN.items():
+        for model, timm_name in models.items():
+            row = rows[timm_name]
+            yield Entry(
+                model=model,
+                name=name,
+                url=f"{HUB}/{row['repository']}",
+                classes=int(row["classes"]),
+                labels="imagenet" if row["classes"] == "1000" else None,
+                image_size=int(row["image_size"]),
+                preprocessing=_preprocessing_of_row(row),
+                licence=LICENCES.get(row["licence"], row["licence"]),
+                architecture=timm_name.partition(".")[0],
+                aliases=(f"timm/{timm_name}",),
+            )
+
+
+# SPDX, where there is one. The others restrict what the weights may be used
+# for: read them before you do.
+LICENCES = {
+    "apache-2.0": "Apache-2.0",
+    "mit": "MIT",
+    "cc-by-nc-4.0": "CC-BY-NC-4.0",
+}
+
+
+def _preprocessing_of_row(row) -> Preprocessing:
+    mean, std = (tuple(map(float, row[x].split())) for x in ("mean", "std"))
+    plain = set(mean + std) == {0.5}
+    return Preprocessing(
+        "shorter_side",
+        row["interpolation"],
+        True,
+        float(row["crop_fraction"]),
+        mean=None if plain else mean,
+        std=None if plain else std,
+    )
+
+
 def _storage(path):
     return f"{STORAGE}/{path.replace('+', '%2B')}"
 
@@ -366,7 +428,7 @@ TIMM_NAMES = {
 
 ENTRIES = {
     entry.key: entry
-    for family in (_augreg, _originals, _others, _repositories)
+    for family in (_augreg, _originals, _others, _repositories, _modern)
     for entry in family()
 }
 

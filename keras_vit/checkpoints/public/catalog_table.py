@@ -7,6 +7,7 @@ __all__ = [
     "AUGREG_MODELS",
     "BIT_SIZES",
     "HUGGING_FACE",
+    "MODERN",
     "ORIGINAL_21K",
     "ORIGINAL_FINE_TUNED",
     "OTHERS",
@@ -666,9 +667,137 @@ WITHOUT_WEIGHTS = (
     "Mixer_H14",
     "Mixer_L32",
     "ViT_G14",
-    "ViT_So400m14",
     "ViT_g14",
 )
+
+# Weights that came after the paper, in repositories of timm: name, and for
+# each model timm's name. What timm says of them is in timm_weights.csv, by
+# `python tools/make_timm_table.py`.
+MODERN = {
+    "dino": {
+        "ViT_S8": "vit_small_patch8_224.dino",
+        "ViT_S16": "vit_small_patch16_224.dino",
+        "ViT_B8": "vit_base_patch8_224.dino",
+        "ViT_B16": "vit_base_patch16_224.dino",
+    },
+    "dinov2": {
+        "ViT_S14": "vit_small_patch14_dinov2.lvd142m",
+        "ViT_B14": "vit_base_patch14_dinov2.lvd142m",
+        "ViT_L14": "vit_large_patch14_dinov2.lvd142m",
+    },
+    "dinov2_registers": {
+        "ViT_S14": "vit_small_patch14_reg4_dinov2.lvd142m",
+        "ViT_B14": "vit_base_patch14_reg4_dinov2.lvd142m",
+        "ViT_L14": "vit_large_patch14_reg4_dinov2.lvd142m",
+    },
+    "dinov3": {
+        "ViT_S16": "vit_small_patch16_dinov3.lvd1689m",
+        "ViT_B16": "vit_base_patch16_dinov3.lvd1689m",
+        "ViT_L16": "vit_large_patch16_dinov3.lvd1689m",
+    },
+    "dinov3_satellite": {"ViT_L16": "vit_large_patch16_dinov3.sat493m"},
+    "mae": {
+        "ViT_B16": "vit_base_patch16_224.mae",
+        "ViT_L16": "vit_large_patch16_224.mae",
+        "ViT_H14": "vit_huge_patch14_224.mae",
+    },
+    "clip_openai": {
+        "ViT_B32": "vit_base_patch32_clip_quickgelu_224.openai",
+        "ViT_B16": "vit_base_patch16_clip_quickgelu_224.openai",
+        "ViT_L14": "vit_large_patch14_clip_quickgelu_224.openai",
+    },
+    "clip_openai_336": {
+        "ViT_L14": "vit_large_patch14_clip_quickgelu_336.openai",
+    },
+    "clip_laion2b": {
+        "ViT_B32": "vit_base_patch32_clip_224.laion2b",
+        "ViT_B16": "vit_base_patch16_clip_224.laion2b",
+        "ViT_L14": "vit_large_patch14_clip_224.laion2b",
+        "ViT_H14": "vit_huge_patch14_clip_224.laion2b",
+    },
+    "clip_datacomp": {
+        "ViT_B32": "vit_base_patch32_clip_224.datacompxl",
+        "ViT_B16": "vit_base_patch16_clip_224.datacompxl",
+        "ViT_L14": "vit_large_patch14_clip_224.datacompxl",
+    },
+    "metaclip": {
+        "ViT_B32": "vit_base_patch32_clip_quickgelu_224.metaclip_2pt5b",
+        "ViT_B16": "vit_base_patch16_clip_quickgelu_224.metaclip_2pt5b",
+        "ViT_L14": "vit_large_patch14_clip_quickgelu_224.metaclip_2pt5b",
+    },
+    "siglip": {
+        "ViT_B16": "vit_base_patch16_siglip_224.webli",
+        "ViT_L16": "vit_large_patch16_siglip_256.webli",
+        "ViT_So400m14": "vit_so400m_patch14_siglip_224.webli",
+    },
+    "siglip_384": {
+        "ViT_B16": "vit_base_patch16_siglip_384.webli",
+        "ViT_L16": "vit_large_patch16_siglip_384.webli",
+        "ViT_So400m14": "vit_so400m_patch14_siglip_384.webli",
+    },
+    "siglip2": {
+        "ViT_B32": "vit_base_patch32_siglip_256.v2_webli",
+        "ViT_B16": "vit_base_patch16_siglip_224.v2_webli",
+        "ViT_L16": "vit_large_patch16_siglip_256.v2_webli",
+        "ViT_So400m14": "vit_so400m_patch14_siglip_224.v2_webli",
+        "ViT_So400m16": "vit_so400m_patch16_siglip_256.v2_webli",
+    },
+    "siglip2_384": {
+        "ViT_B16": "vit_base_patch16_siglip_384.v2_webli",
+        "ViT_L16": "vit_large_patch16_siglip_384.v2_webli",
+        "ViT_So400m16": "vit_so400m_patch16_siglip_384.v2_webli",
+    },
+    "siglip2_512": {
+        "ViT_B16": "vit_base_patch16_siglip_512.v2_webli",
+        "ViT_L16": "vit_large_patch16_siglip_512.v2_webli",
+        "ViT_So400m16": "vit_so400m_patch16_siglip_512.v2_webli",
+    },
+    "deit": {
+        "ViT_Ti16": "deit_tiny_patch16_224.fb_in1k",
+        "ViT_S16": "deit_small_patch16_224.fb_in1k",
+        "ViT_B16": "deit_base_patch16_224.fb_in1k",
+    },
+    "deit_384": {"ViT_B16": "deit_base_patch16_384.fb_in1k"},
+    "deit3": {
+        "ViT_S16": "deit3_small_patch16_224.fb_in22k_ft_in1k",
+        "ViT_B16": "deit3_base_patch16_224.fb_in22k_ft_in1k",
+        "ViT_L16": "deit3_large_patch16_224.fb_in22k_ft_in1k",
+        "ViT_H14": "deit3_huge_patch14_224.fb_in22k_ft_in1k",
+    },
+    "deit3_384": {
+        "ViT_S16": "deit3_small_patch16_384.fb_in22k_ft_in1k",
+        "ViT_B16": "deit3_base_patch16_384.fb_in22k_ft_in1k",
+        "ViT_L16": "deit3_large_patch16_384.fb_in22k_ft_in1k",
+    },
+    "beit": {
+        "ViT_B16": "beit_base_patch16_224.in22k_ft_in22k_in1k",
+        "ViT_L16": "beit_large_patch16_224.in22k_ft_in22k_in1k",
+    },
+    "beit_384": {
+        "ViT_B16": "beit_base_patch16_384.in22k_ft_in22k_in1k",
+        "ViT_L16": "beit_large_patch16_384.in22k_ft_in22k_in1k",
+    },
+    "beitv2": {
+        "ViT_B16": "beitv2_base_patch16_224.in1k_ft_in22k_in1k",
+        "ViT_L16": "beitv2_large_patch16_224.in1k_ft_in22k_in1k",
+    },
+    "beit3": {
+        "ViT_B16": "beit3_base_patch16_224.in22k_ft_in1k",
+        "ViT_L16": "beit3_large_patch16_224.in22k_ft_in1k",
+    },
+    "perception_core": {
+        "ViT_Ti16": "vit_pe_core_tiny_patch16_384.fb",
+        "ViT_S16": "vit_pe_core_small_patch16_384.fb",
+        "ViT_B16": "vit_pe_core_base_patch16_224.fb",
+        "ViT_L14": "vit_pe_core_large_patch14_336.fb",
+    },
+    "perception_spatial": {
+        "ViT_Ti16": "vit_pe_spatial_tiny_patch16_512.fb",
+        "ViT_S16": "vit_pe_spatial_small_patch16_512.fb",
+        "ViT_B16": "vit_pe_spatial_base_patch16_512.fb",
+        "ViT_L14": "vit_pe_spatial_large_patch14_448.fb",
+    },
+}
 
 # File names of AugReg: model.
 AUGREG_MODELS = {

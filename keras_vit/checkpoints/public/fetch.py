@@ -9,7 +9,13 @@ from pathlib import Path
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.download import Download, is_offline
 
-__all__ = ["SHIPPED", "cached_path", "resolve", "shipped_path"]
+__all__ = [
+    "SHIPPED",
+    "architecture_of",
+    "cached_path",
+    "resolve",
+    "shipped_path",
+]
 
 # Weights that come with the package; the README there says how they were made.
 FOLDER = Path(__file__).parents[2] / "weights"
@@ -70,6 +76,21 @@ def resolve(source: str | os.PathLike, model: str | None = None) -> str:
     if text.startswith(PATH_BEGINNINGS):
         return os.path.expanduser(text)
     return _fetch_name(text, model)
+
+
+def architecture_of(source, model: str | None = None) -> dict:
+    """What the catalogue says of a name beside its address.
+
+    Some repositories serve two architectures: CLIP's with two activations.
+
+    Returns:
+        {"architecture": timm's name}, or {} where the catalogue has none.
+    """
+    try:
+        entry = catalog.find(model, os.fspath(source))
+    except ValueError:
+        return {}
+    return {"architecture": entry.architecture} if entry.architecture else {}
 
 
 def shipped_path(name: str, model: str | None = None) -> str | None:
