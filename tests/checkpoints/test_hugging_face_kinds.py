@@ -278,6 +278,20 @@ def test_a_classifier_of_tokens_that_are_not_normalised(name, tmp_path):
         load_checkpoint(folder)
 
 
+def test_a_pooler_of_the_first_patch_is_refused(tmp_path):
+    model = built("IJepaModel", VISION, add_pooling_layer=True)
+    with pytest.raises(ValueError, match="takes the first patch"):
+        load_checkpoint(written(model, tmp_path))
+
+
+def test_siglip_without_its_head_gives_the_same_tokens(tmp_path):
+    model = built("SiglipVisionModel", {**VISION, "vision_use_head": False})
+    images, theirs = drawn()
+    ours = loaded(written(model, tmp_path), include_top=False)
+    with torch.no_grad():
+        close(ours(images), tokens(model, theirs))
+
+
 def test_a_pooler_that_is_not_there_may_have_any_activation(tmp_path):
     name, fields = "ViTForImageClassification", {**VISION, **LABELS}
     folder = written(built(name, fields), tmp_path, pooler_act="gelu")

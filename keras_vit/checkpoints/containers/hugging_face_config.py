@@ -56,11 +56,15 @@ DEFAULTS = {
 }
 # These resample the positions of images that are no squares, from a square.
 SQUARE = ("dinov2", "dinov2_with_registers", "dpt", "pixio")
-# How positions are resampled, where the other models of a format do not so.
-RESAMPLINGS = {
-    "dpt": "linear",
-    "siglip2": "linear_antialiased",
-    "siglip2_vision_model": "linear_antialiased",
+ANTIALIASED = {"resampling": "linear_antialiased"}
+# Fields that no config.json has: how a model_type resamples positions where the
+# others of its format do it otherwise, and what Pixio averages: its class
+# tokens, which are a class token and registers here.
+IMPLIED = {
+    "dpt": {"resampling": "linear"},
+    "pixio": {"pooling": "prefix_mean"},
+    "siglip2": ANTIALIASED,
+    "siglip2_vision_model": ANTIALIASED,
 }
 # Models of images and texts, whose vision tower has a config of its own.
 TOWERS = ("clip", "metaclip_2", "siglip", "siglip2")
@@ -123,10 +127,15 @@ def fields_of_config(path, content: dict) -> dict:
     if kind == "vit-hybrid":
         backbone = _dictionary(path, content, "backbone_config")
         _check_fixed(path, backbone, BACKBONE)
-    names = NAMES if DEFAULTS[kind] else {}
+    fields = _fields_of_kind(path, content, kind)
+    return {**fields, **IMPLIED.get(kind, {}), "model_type": kind}
+
+
+def _fields_of_kind(path, content, kind) -> dict:
+    """The fields that a config.json tells, or else its model_type."""
     told = {x: y for x, y in content.items() if y is not None}
     told = {**DEFAULTS[kind], **told}
-    fields = converted(path, told, names)
+    fields = converted(path, told, NAMES if DEFAULTS[kind] else {})
     if "num_patches" in DEFAULTS[kind]:
         fields |= _size_of_patches(path, told)
     if kind in SQUARE and len(set(fields["image_size"])) > 1:
@@ -136,12 +145,7 @@ def fields_of_config(path, content: dict) -> dict:
             "whose positions transformers resamples from a square",
             "Choose another file.",
         )
-    if kind == "pixio":
-        # Its class tokens, a class token and registers here, are averaged.
-        fields["pooling"] = "prefix_mean"
-    if kind in RESAMPLINGS:
-        fields["resampling"] = RESAMPLINGS[kind]
-    return {**fields, "model_type": kind}
+    return fields
 
 
 def _vision(path, content, kind) -> dict:

@@ -349,6 +349,15 @@ def _pooling(source, told, fields) -> str:
     timm = source.format.name == "timm"
     if timm and fields["distillation_token"] and not fields["num_classes"]:
         return "prefix_mean"
+    if source.format.name == "hugging_face" and (
+        fields["representation_dim"] and not fields["class_token"]
+    ):
+        refuse(
+            source.file.path,
+            "has a pooler and no class token: it takes the first patch, which "
+            "the models here do not",
+            "Choose another file.",
+        )
     if told.get("pooling"):
         return told["pooling"]
     path, wide = "predictions/kernel", 2 * fields["hidden_dim"]
