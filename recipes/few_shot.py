@@ -29,7 +29,7 @@ from keras_vit.evaluation.few_shot import (
     summarise_shots,
 )
 from keras_vit.files import write_csv
-from keras_vit.prediction.classifier import load_model
+from keras_vit.prediction.networks import load_model
 from keras_vit.runs.reporting import save_figure
 from keras_vit.runs.script import exit_code, parse
 from keras_vit.runs.smoke import smoke_dir, tiny_model

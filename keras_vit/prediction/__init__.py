@@ -5,12 +5,12 @@ from keras_vit.prediction.classifier import (
     Prediction,
     as_classifier,
     load_classifier,
-    load_network,
     most_probable,
     predict,
     predictions,
 )
 from keras_vit.prediction.images import images_of
+from keras_vit.prediction.networks import load_network
 
 __all__ = [
     "Classifier",
