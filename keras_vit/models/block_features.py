@@ -81,7 +81,7 @@ class BlockFeatures(keras.Model):
         return ops.cast(x, "float32")
 
 
-def check_blocks(model: keras.Model, blocks: Sequence[int]) -> list[int]:
+def check_blocks(model: keras.Model, blocks: int | Sequence[int]) -> list[int]:
     """The numbers of blocks from 0; negative ones count from the end.
 
     Raises:

@@ -298,7 +298,7 @@ def _from_array(array, channels):
 
 def read_batches(
     read: Callable[[Any], np.ndarray], images: Iterable[Any], batch_size: int
-) -> Iterator[tuple[list[tuple[str | int, str | None]], np.ndarray | None]]:
+) -> Iterator[tuple[list[tuple[str | int, str | None]], np.ndarray]]:
     """Reads images in threads, one batch at a time, past those that are broken.
 
     Args:
@@ -309,7 +309,7 @@ def read_batches(
     Yields:
         For each image of a batch its name (the path, or its position among
         all images) and None, or why it cannot be read; and those that can as
-        an array (B, H, W, C), filled up with zeros, None where there is none.
+        an array (B, H, W, C), filled up with zeros; an empty one of none.
     """
     numbered = enumerate(images)
     rows = 0
@@ -335,6 +335,6 @@ def _read(read, numbered):
 
 def _filled(pixels, rows):
     if not pixels:
-        return None
+        return np.zeros((0, 0, 0, 0), "uint8")
     padding = [(0, rows - len(pixels)), (0, 0), (0, 0), (0, 0)]
     return np.pad(np.stack(pixels), padding)  # (B, H, W, C)
