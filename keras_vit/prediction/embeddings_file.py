@@ -97,7 +97,7 @@ def embed_files(
     *,
     batch_size: int = 32,
     seconds: float = SECONDS,
-) -> Iterator[tuple[str, str | None]]:
+) -> Iterator[tuple[str | int, str | None]]:
     """Embeds image files into a file, those that it does not hold yet.
 
     Where it was interrupted, it continues; new files are added to those of

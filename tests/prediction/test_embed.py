@@ -145,7 +145,7 @@ def test_mixed_precision_gives_float32(make_vit):
         found = embed(half, images, **options)
         assert found.dtype == "float32"
         np.testing.assert_allclose(
-            found, embed(model, images, **options), atol=0.1
+            found, embed(model, images, **options), atol=0.25
         )
 
 
