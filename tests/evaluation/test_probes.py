@@ -131,9 +131,9 @@ def test_options_that_are_not_above_zero(options):
 
 
 EXPECTED = {
-    "least_squares": lambda *known: fit_probe(*known, CLASSES).scores,
-    "linear": lambda *known: newton(*known, 2.0),
-    "knn": lambda *known: lambda asked: votes_of(*known, asked, 5, 0.1),
+    "least_squares": lambda x, y, asked: fit_probe(x, y, CLASSES).scores(asked),
+    "linear": lambda x, y, asked: newton(x, y, 2.0)(asked),
+    "knn": lambda x, y, asked: votes_of(x, y, asked, 5, 0.1),
 }
 
 
@@ -164,7 +164,7 @@ def test_accuracy_of_all_images_is_that_of_the_definition(
         for part in (train, test)
     )
     known, asked = known.astype("float64"), asked.astype("float64")
-    scores = EXPECTED[probe](known, train.labels)(asked)
+    scores = EXPECTED[probe](known, train.labels, asked)
     right = np.mean(scores.argmax(axis=1) == test.labels)
     assert rows[1]["accuracy"] == pytest.approx(right, abs=1 / len(test))
     assert [row["num_train"] for row in rows] == [CLASSES, len(train)]
