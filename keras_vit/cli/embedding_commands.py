@@ -1,6 +1,8 @@
 """`keras-vit embed` and `keras-vit search`."""
 
+import contextlib
 import pathlib
+import sys
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from keras_vit.cli.terminal import (
 __all__ = ["embed", "search"]
 
 DOTS_PER_INCH = 150
+INTERRUPTED = 130  # The exit code of a program that Ctrl-C ended.
 
 
 def embed(parser):
@@ -78,18 +81,23 @@ def _embed(arguments):
         blocks=arguments.blocks,
         image_size=arguments.image_size,
     )
-    found = embed_files(
-        encoder,
-        images_of(paths_of(arguments.paths)),
-        path,
-        batch_size=arguments.batch,
-    )
     known = known_files(path)
     total = counted(arguments.paths, lambda x: x not in known)
-    found = with_progress(found, total)
-    with skipping(found, lambda image: image[1]) as readable:
-        count = sum(1 for _ in readable)
-        print(f"{path}: {count} new images")
+    files = images_of(paths_of(arguments.paths))
+    found = embed_files(encoder, files, path, batch_size=arguments.batch)
+    try:
+        # Closed, it writes what it has, wherever it is interrupted.
+        with contextlib.closing(found):
+            shown = with_progress(found, total)
+            with skipping(shown, lambda image: image[1]) as readable:
+                count = sum(1 for _ in readable)
+                print(f"{path}: {count} new images")
+    except KeyboardInterrupt:
+        print(
+            "keras-vit: interrupted; the same command continues.",
+            file=sys.stderr,
+        )
+        raise SystemExit(INTERRUPTED) from None
 
 
 def _search(arguments):

@@ -15,7 +15,7 @@ import os
 import pathlib
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -97,7 +97,7 @@ def embed_files(
     *,
     batch_size: int = 32,
     seconds: float = SECONDS,
-) -> Iterator[tuple[str | int, str | None]]:
+) -> Generator[tuple[str | int, str | None]]:
     """Embeds image files into a file, those that it does not hold yet.
 
     Where it was interrupted, it continues; new files are added to those of

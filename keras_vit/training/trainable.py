@@ -98,7 +98,7 @@ def add_lora(
         >>> model = keras_vit.ViT_B16(classes=10)
         >>> add_lora(model, rank=8)
         >>> count_parameters(model)
-        (1334794, 87133460)
+        (1187338, 86985994)
     """
     freeze(model, "head", also=also)
     blocks = [x for x in model.layers if _is_block(x) and x.name not in also]

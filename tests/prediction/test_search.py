@@ -11,6 +11,7 @@ import keras_vit
 from keras_vit.cli import main
 from keras_vit.prediction import (
     Embeddings,
+    Encoder,
     as_encoder,
     encoder_of,
     load_embeddings,
@@ -98,6 +99,29 @@ def test_broken_images_are_listed_and_the_others_embedded(
     assert lines[1] == "There is no file 'nowhere.png'."
     assert lines[2].endswith("2 images could not be read, see above.")
     assert len(load_embeddings(path).files) == 3
+
+
+def test_an_interrupted_command_says_that_it_continues(
+    run_folder, photos, tmp_path, run, capsys, monkeypatch
+):
+    path = tmp_path / "a.npz"
+    command = ["embed", run_folder, photos, "-o", path, "--batch", "1"]
+    read, names = Encoder.read, []
+
+    def interrupted(self, image):
+        names.append(image)
+        if len(names) == 3:
+            raise KeyboardInterrupt
+        return read(self, image)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Encoder, "read", interrupted)
+        with pytest.raises(SystemExit, match="130"):
+            main([str(x) for x in command])
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert "the same command continues" in printed.err
+    assert run(*command).endswith(": 1 new images\n")
 
 
 def test_wrong_files_are_one_line_before_the_model_is_loaded(fail, tmp_path):
