@@ -20,6 +20,7 @@ from keras_vit import (
     models,
     variants,
 )
+from keras_vit.analysis.feature_maps import features
 from keras_vit.checkpoints import (
     load_checkpoint,
     load_weights,
@@ -33,7 +34,9 @@ __all__ = [
     "analysis",
     "checkpoints",
     "decode_predictions",
+    "embed",
     "explain",
+    "features",
     "layers",
     "load_checkpoint",
     "load_weights",
@@ -49,7 +52,11 @@ globals().update(applications.APPLICATIONS)
 
 
 # On demand: they take as long to import as everything else.
-LATE = {"predict": "keras_vit.prediction", "explain": "keras_vit.explanation"}
+LATE = {
+    "embed": "keras_vit.prediction",
+    "explain": "keras_vit.explanation",
+    "predict": "keras_vit.prediction",
+}
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +64,7 @@ if TYPE_CHECKING:
     import keras
 
     from keras_vit.explanation import explain
-    from keras_vit.prediction import predict
+    from keras_vit.prediction import embed, predict
 
     def __getattr__(name: str) -> Callable[..., keras.Model]: ...
 

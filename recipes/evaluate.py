@@ -28,7 +28,7 @@ from keras_vit.analysis.report import explain_run, write_report
 from keras_vit.checkpoints.keras_files import class_names_of
 from keras_vit.data import DataConfig, PreprocessingConfig
 from keras_vit.evaluation.config import Evaluation
-from keras_vit.prediction.classifier import load_model, weights_path
+from keras_vit.prediction.networks import load_model, weights_path
 from keras_vit.runs.script import exit_code, parse
 from keras_vit.runs.smoke import tiny_model
 from keras_vit.training import run_folder

@@ -1,14 +1,18 @@
-"""Few-shot accuracy of a model: linear classifiers on few images per class.
+"""Few-shot accuracy of a model: simple classifiers on few images per class.
 
     python recipes/few_shot.py --model.weights runs/quickstart --crop squash
     python recipes/few_shot.py --model.name ViT_B16 \
         --model.weights imagenet21k --data.name cifar100
+    python recipes/few_shot.py --model.weights runs/quickstart --crop squash \
+        --probe knn --shots "[null]" --num_seeds 1
 
 The measure with which "An Image Is Worth 16x16 Words" compares pre-training
 (sections 4.1 and 4.3, figure 4): a classifier of the frozen features, fitted by
 regularised least squares in closed form to 1, 5, 10 and 25 training images of
 each class, and its accuracy on all test images, for three choices of images.
-Nothing is trained, so it takes one pass over the test images.
+Nothing is trained, so it takes one pass over the test images. `--probe knn`
+lets the nearest images vote instead (DINO's protocol), `--probe linear` is
+logistic regression; `--shots "[null]"` takes all training images.
 
 The run folder then holds the config, the environment, result.json,
 few_shot.csv and few_shot.png.
@@ -29,7 +33,7 @@ from keras_vit.evaluation.few_shot import (
     summarise_shots,
 )
 from keras_vit.files import write_csv
-from keras_vit.prediction.classifier import load_model
+from keras_vit.prediction.networks import load_model
 from keras_vit.runs.reporting import save_figure
 from keras_vit.runs.script import exit_code, parse
 from keras_vit.runs.smoke import smoke_dir, tiny_model
@@ -87,7 +91,7 @@ def evaluate(recipe: FewShot) -> dict:
         ),
         shots=recipe.shots,
         seeds=range(recipe.seed, recipe.seed + recipe.num_seeds),
-        l2=recipe.l2,
+        fit=recipe.fit,
     )
     seconds = time.perf_counter() - begin
     result = {
@@ -95,6 +99,7 @@ def evaluate(recipe: FewShot) -> dict:
         "data": dataset.name,
         "num_classes": len(dataset.class_names),
         "num_features": features.output_shape[-1],
+        "probe": recipe.probe,
         "summary": summarise_shots(rows),
         "rows": rows,
         "seconds": seconds,
@@ -125,11 +130,15 @@ def plot(result: dict):
     figure = new_figure(5.2, 3.6)
     axis = figure.subplots()
     summary, rows = result["summary"], result["rows"]
-    shots = [row["shots"] for row in summary]
+    per_class = {
+        row["shots"]: row["shots"] or row["num_train"] / result["num_classes"]
+        for row in rows
+    }
+    shots = [per_class[row["shots"]] for row in summary]
     means = [row["mean"] for row in summary]
     axis.plot(shots, means, "-", color=BLUE, label="mean")
     axis.plot(
-        [row["shots"] for row in rows],
+        [per_class[row["shots"]] for row in rows],
         [row["accuracy"] for row in rows],
         "o",
         color=BLUE,
@@ -139,7 +148,7 @@ def plot(result: dict):
     chance = 1 / result["num_classes"]
     axis.axhline(chance, color="grey", linestyle=":", label="chance")
     axis.set_xscale("log")
-    axis.set_xticks(shots, list(map(str, shots)))
+    axis.set_xticks(shots, [f"{count:.4g}" for count in shots])
     axis.xaxis.set_minor_formatter(NullFormatter())
     axis.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     axis.set(xlabel="training images per class", ylabel="test accuracy")
@@ -153,7 +162,7 @@ def plot(result: dict):
 def summary(result: dict) -> str:
     columns = ("images per class", "accuracy", "spread")
     rows = [
-        (row["shots"], f"{row['mean']:.2%}", f"{row['std']:.2%}")
+        (row["shots"] or "all", f"{row['mean']:.2%}", f"{row['std']:.2%}")
         for row in result["summary"]
     ]
     count = result["rows"][0]["num_test"]

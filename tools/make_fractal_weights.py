@@ -17,7 +17,7 @@ import yaml
 
 from keras_vit import save_checkpoint
 from keras_vit.evaluation.config import ModelSource
-from keras_vit.prediction.classifier import load_model
+from keras_vit.prediction.networks import load_model
 
 FOLDER = Path(__file__).resolve().parents[1] / "keras_vit" / "weights"
 MODEL_FIELDS = (

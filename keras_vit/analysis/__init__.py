@@ -13,6 +13,11 @@ from keras_vit.analysis.attention_weights import (
     to_pixels,
 )
 from keras_vit.analysis.compute import multiply_adds
+from keras_vit.analysis.feature_maps import patch_pca
+from keras_vit.analysis.feature_plots import (
+    plot_neighbours,
+    plot_patch_pca,
+)
 from keras_vit.analysis.features import embeddings, evolution, projection
 from keras_vit.analysis.inspection import (
     attention_distance,
@@ -42,6 +47,7 @@ __all__ = [
     "multiply_adds",
     "overlay",
     "patch_filters",
+    "patch_pca",
     "plot_attention_distance",
     "plot_attention_maps",
     "plot_attention_rollout",
@@ -50,7 +56,9 @@ __all__ = [
     "plot_evolution",
     "plot_gradient_cam",
     "plot_images",
+    "plot_neighbours",
     "plot_patch_filters",
+    "plot_patch_pca",
     "plot_position_similarity",
     "plot_saliency",
     "position_similarity",

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from keras_vit.cli.embedding_commands import embed, search
 from keras_vit.cli.image_commands import explain, predict
 from keras_vit.cli.model_commands import benchmark, plan, summary
 from keras_vit.cli.weights_commands import weights
@@ -14,7 +15,16 @@ __all__ = ["main"]
 
 # Each adds its arguments to a parser and sets the default `run` to a function
 # of the parsed arguments. The first line of its docstring is the help.
-COMMANDS = (benchmark, explain, plan, predict, summary, weights)
+COMMANDS = (
+    benchmark,
+    embed,
+    explain,
+    plan,
+    predict,
+    search,
+    summary,
+    weights,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

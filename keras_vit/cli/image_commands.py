@@ -4,11 +4,15 @@ import csv
 import json
 import sys
 
-from keras_vit.cli.terminal import print_table
+from keras_vit.cli.terminal import (
+    counted,
+    paths_of,
+    print_table,
+    skipping,
+    with_progress,
+)
 
 __all__ = ["explain", "predict"]
-
-STANDARD_INPUT = "-"
 
 
 def predict(parser):
@@ -86,57 +90,14 @@ def _predict(arguments):
     classifier = load_classifier(arguments.model, arguments.image_size)
     found = predictions(
         classifier,
-        images_of(_paths(arguments.paths)),
+        images_of(paths_of(arguments.paths)),
         top=arguments.top,
         batch_size=arguments.batch,
     )
-    total = None
-    if STANDARD_INPUT not in arguments.paths:
-        total = sum(1 for _ in images_of(arguments.paths))
-    broken: list[str] = []
+    found = with_progress(found, counted(arguments.paths))
     write = FORMATS[arguments.format]
-    write(_readable(_with_progress(found, total), broken))
-    if len(broken) > 1:
-        print(*broken, sep="\n", file=sys.stderr)
-        raise ValueError(f"{len(broken)} images could not be read, see above.")
-    if broken:
-        raise ValueError(broken[0])
-
-
-def _paths(paths):
-    for path in paths:
-        if path != STANDARD_INPUT:
-            yield path
-            continue
-        for line in sys.stdin:
-            if name := line.rstrip("\r\n"):
-                yield name
-
-
-def _with_progress(found, total):
-    """The same, with a progress bar on a terminal."""
-    if not sys.stderr.isatty():
-        yield from found
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    bar = Progress(
-        console=Console(stderr=True),
-        transient=True,
-        redirect_stdout=False,  # which has the predictions.
-    )
-    with bar:
-        yield from bar.track(found, total=total, description="Images")
-
-
-def _readable(found, broken):
-    """The predictions; errors are appended to `broken` instead."""
-    for prediction in found:
-        if prediction.error is None:
-            yield prediction
-        else:
-            broken.append(prediction.error)
+    with skipping(found, lambda prediction: prediction.error) as readable:
+        write(readable)
 
 
 def _print_table(found):

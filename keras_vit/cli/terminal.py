@@ -1,10 +1,21 @@
-"""Tables on the terminal."""
+"""What the commands share on the terminal: tables, paths, progress."""
 
+import contextlib
 import io
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
-__all__ = ["print_table"]
+__all__ = [
+    "STANDARD_INPUT",
+    "counted",
+    "paths_of",
+    "print_table",
+    "skipping",
+    "with_progress",
+]
+
+STANDARD_INPUT = "-"
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -22,3 +33,73 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     width = None if on_terminal else 200
     Console(file=output, width=width, force_terminal=on_terminal).print(table)
     print(output.getvalue(), end="")
+
+
+def paths_of(paths: Iterable[str]) -> Iterator[str]:
+    """The paths of a command line, those of standard input in place of "-"."""
+    for path in paths:
+        if path != STANDARD_INPUT:
+            yield path
+            continue
+        for line in sys.stdin:
+            if name := line.rstrip("\r\n"):
+                yield name
+
+
+def counted(
+    paths: Sequence[str], wanted: Callable[[Any], bool] = lambda image: True
+) -> int | None:
+    """How many images paths lead to, None where that is not known yet."""
+    from keras_vit.prediction import images_of
+
+    if STANDARD_INPUT in paths:
+        return None
+    return sum(map(wanted, images_of(paths)))
+
+
+def with_progress(found: Iterable, total: int | None) -> Iterator:
+    """The same, with a progress bar on a terminal."""
+    if not sys.stderr.isatty():
+        yield from found
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    bar = Progress(
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=False,  # which has the predictions.
+    )
+    with bar:
+        yield from bar.track(found, total=total, description="Images")
+
+
+@contextlib.contextmanager
+def skipping(
+    found: Iterable, error_of: Callable[[Any], str | None]
+) -> Iterator[Iterator]:
+    """What is found of the images that can be read, then what is not.
+
+    Args:
+        found: something for each image.
+        error_of: from it to None, or why the image cannot be read.
+
+    Raises:
+        ValueError: at the end, where an image cannot be read. Of several the
+            reasons are printed first.
+    """
+    broken: list[str] = []
+    yield _readable(found, error_of, broken)
+    if len(broken) > 1:
+        print(*broken, sep="\n", file=sys.stderr)
+        raise ValueError(f"{len(broken)} images could not be read, see above.")
+    if broken:
+        raise ValueError(broken[0])
+
+
+def _readable(found, error_of, broken):
+    for one in found:
+        if (error := error_of(one)) is None:
+            yield one
+        else:
+            broken.append(error)

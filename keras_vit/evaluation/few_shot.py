@@ -1,4 +1,4 @@
-"""Few-shot evaluation: linear classifiers of a model's features.
+"""Few-shot evaluation: simple classifiers of a model's features.
 
 "An Image Is Worth 16x16 Words" (arXiv:2010.11929), section 4.1 and figure 4,
 as big_vision's `evaluators/fewshot_lsr.py` computes it.
@@ -11,6 +11,7 @@ Axes: N images, B images of a batch, D features, K classes, R probes.
 """
 
 import dataclasses
+import functools
 import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -19,32 +20,49 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.checks import check_at_least, check_choice
+from keras_vit.checks import (
+    check_at_least,
+    check_choice,
+    check_positive,
+)
 from keras_vit.data import DataConfig
 from keras_vit.data.dataset import Subset
 from keras_vit.evaluation.config import DISTRIBUTIONS, ModelSource
+from keras_vit.evaluation.probes import (
+    fit_linear,
+    fit_neighbours,
+    fit_probe,
+)
 
 __all__ = [
     "FewShot",
-    "Probe",
+    "PROBES",
     "SHOTS",
     "choose_shots",
     "feature_model",
     "few_shot",
-    "fit_probe",
     "summarise_shots",
 ]
 
 SHOTS = (1, 5, 10, 25)
-TINY = 1e-5  # Added to each standard deviation.
 HEAD = "predictions"
 BATCHES_AT_ONCE = 64
 CROPS = ("resize_central_crop", "resize_small_central_crop", "squash")
+# From the options to what fits to (features, labels, number of classes).
+PROBES: dict[str, Callable] = {
+    "least_squares": lambda x: functools.partial(fit_probe, l2=x.l2),
+    "linear": lambda x: functools.partial(fit_linear, l2=x.linear_l2),
+    "knn": lambda x: functools.partial(
+        fit_neighbours,
+        num_neighbours=x.num_neighbours,
+        temperature=x.temperature,
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class FewShot:
-    """Linear classifiers of a model's features, fitted to few images per class.
+    """Simple classifiers of a model's features, fitted to few images per class.
 
     The defaults are those of big_vision's `evaluators/fewshot_lsr.py`.
 
@@ -77,14 +95,29 @@ class FewShot:
     overwrite: bool = False
     """Whether a finished run in run_dir may be replaced."""
 
-    shots: tuple[int, ...] = SHOTS
-    """Images of each class to fit to."""
+    shots: tuple[int | None, ...] = SHOTS
+    """Images of each class to fit to; null for all, as in [null]."""
 
     num_seeds: int = 3
     """How many choices of images the accuracy is averaged over."""
 
+    probe: str = "least_squares"
+    """Classifier of the features: regularised "least_squares" (the ViT
+    paper), "knn", the nearest neighbours vote (DINO), or "linear", logistic
+    regression."""
+
     l2: float = 1024.0
-    """Strength of the regularisation."""
+    """Strength of the regularisation of least_squares."""
+
+    linear_l2: float = 1.0
+    """Strength of the regularisation of linear: half of it times the squared
+    weights is added to the summed cross-entropy."""
+
+    num_neighbours: int = 20
+    """Nearest images that vote in knn; all, where there are fewer."""
+
+    temperature: float = 0.07
+    """What the cosine similarity is divided by in the votes of knn."""
 
     layer: str | None = None
     """Layer whose output the features are; null is what the classification
@@ -101,110 +134,36 @@ class FewShot:
         check_choice("distribution", self.distribution, DISTRIBUTIONS)
         check_choice("crop", self.crop, CROPS)
         check_at_least(self, 0, "seed")
-        check_at_least(self, 1, "num_seeds", "batch_size")
-        if not self.shots or min(self.shots) < 1 or not self.l2 > 0:
-            raise ValueError(
-                "shots must be numbers above 0, and l2 above 0. Received: "
-                f"shots={self.shots}, l2={self.l2}."
-            )
+        check_at_least(self, 1, "num_seeds", "batch_size", "num_neighbours")
+        check_choice("probe", self.probe, PROBES)
+        check_positive(self, "l2", "linear_l2", "temperature")
+        _check_shots(self.shots)
         if self.model.weights is None and not self.smoke:
             raise ValueError(
                 "There is no model. Give --model.weights: a run folder, a "
                 "file, or a name of `keras-vit weights list`."
             )
 
-
-@dataclasses.dataclass(frozen=True)
-class Probe:
-    """A linear classifier, made by `fit_probe`.
-
-    Args:
-        kernel: float64 array of shape (D, K).
-        bias: float64 array of shape (K,).
-    """
-
-    kernel: np.ndarray
-    bias: np.ndarray
-
-    def scores(self, features: np.ndarray) -> np.ndarray:
-        """Scores (N, K) of features (N, D), near 1 for yes and -1 for no."""
-        return features.astype(np.float64) @ self.kernel + self.bias
+    @property
+    def fit(self) -> Callable:
+        """What fits the probe, see `few_shot`."""
+        return PROBES[self.probe](self)
 
 
-def fit_probe(
-    features: np.ndarray,
-    labels: np.ndarray,
-    num_classes: int,
-    *,
-    l2: float = 1024.0,
-    constant: float = 100.0,
-) -> Probe:
-    """Fits a linear classifier by regularised least squares.
-
-    Features are whitened one by one with their mean and standard deviation,
-    a constant feature is added, large so that it is hardly regularised, and
-    the targets are 1 for the class and -1 for all others. Of the two equal
-    forms of the solution, (X'X + l2 I)^-1 X'Y and X'(XX' + l2 I)^-1 Y, the one
-    with the smaller matrix is solved, in float64.
-
-    Args:
-        features: float array of shape (N, D).
-        labels: int array of shape (N,).
-        num_classes: int, K.
-        l2: float, strength of the regularisation, above 0.
-        constant: float, value of the constant feature.
-
-    Returns:
-        A `Probe` of the features as they were given.
-
-    Raises:
-        ValueError: when there are no images, features and labels do not
-            fit, a label is no class, or l2 is not above 0.
-
-    Example:
-        >>> features = np.array([[0.0], [1.0]])
-        >>> probe = fit_probe(features, np.array([0, 1]), 2, l2=1.0)
-        >>> probe.scores(features).argmax(axis=1).tolist()
-        [0, 1]
-    """
-    _check(features, labels, num_classes, l2)
-    features = features.astype(np.float64)
-    mean, deviation = features.mean(axis=0), features.std(axis=0) + TINY
-    x = (features - mean) / deviation
-    x = np.pad(x, ((0, 0), (0, 1)), constant_values=constant)  # (N, D + 1)
-    targets = 2.0 * np.eye(num_classes)[labels] - 1.0  # (N, K)
-    images, width = x.shape
-    if images >= width:
-        solved = np.linalg.solve(x.T @ x + l2 * np.eye(width), x.T @ targets)
-    else:
-        solved = x.T @ np.linalg.solve(x @ x.T + l2 * np.eye(images), targets)
-    kernel = solved[:-1] / deviation[:, None]  # (D, K)
-    return Probe(kernel, constant * solved[-1] - mean @ kernel)
-
-
-def _check(features, labels, num_classes: int, l2: float) -> None:
-    if features.ndim != 2 or labels.shape != features.shape[:1]:
+def _check_shots(shots):
+    if not shots or any(count is not None and count < 1 for count in shots):
         raise ValueError(
-            "There must be a row of features and a label for each image. "
-            f"Received: features of shape {features.shape}, labels of shape "
-            f"{labels.shape}."
-        )
-    if not len(labels) or labels.min() < 0 or labels.max() >= num_classes:
-        raise ValueError(
-            f"There must be labels, from 0 to {num_classes - 1}. Received: "
-            f"{np.unique(labels).tolist()}."
-        )
-    if not l2 > 0:
-        raise ValueError(f"l2 must be above 0. Received: l2={l2}.")
-    if not np.isfinite(features).all():
-        raise ValueError(
-            "The model gives features that are not finite. See the weights "
-            "and the images."
+            "shots must be numbers above 0, or None for all images. Received: "
+            f"shots={list(shots)}."
         )
 
 
 def choose_shots(
-    labels: np.ndarray, num_classes: int, *, shots: Sequence[int], seed: int
+    labels: np.ndarray,
+    num_classes: int,
+    *,
+    shots: Sequence[int | None],
+    seed: int,
 ) -> list[np.ndarray]:
     """Chooses images of each class at random, as big_vision does.
 
@@ -213,8 +172,8 @@ def choose_shots(
     Args:
         labels: int array of shape (N,).
         num_classes: int, K.
-        shots: images of each class to choose; a class that has fewer gives
-            all it has.
+        shots: images of each class to choose, None for all; a class that has
+            fewer gives all it has.
         seed: int; another one chooses other images.
 
     Returns:
@@ -230,10 +189,7 @@ def choose_shots(
         ...     labels, 2, shots=[1, 2], seed=0)]
         [2, 4]
     """
-    if min(shots, default=0) < 1:
-        raise ValueError(
-            f"shots must be numbers above 0. Received: shots={list(shots)}."
-        )
+    _check_shots(shots)
     random = np.random.default_rng(seed)
     counts = np.bincount(labels, minlength=num_classes)
     by_class = np.split(np.argsort(labels, kind="stable"), np.cumsum(counts))
@@ -286,11 +242,11 @@ def few_shot(
     *,
     num_classes: int,
     batches: Callable,
-    shots: Sequence[int] = SHOTS,
+    shots: Sequence[int | None] = SHOTS,
     seeds: Sequence[int] = (0, 1, 2),
-    l2: float = 1024.0,
+    fit: Callable = fit_probe,
 ) -> list[dict[str, Any]]:
-    """Fits linear classifiers to few images per class and tests them.
+    """Fits simple classifiers to few images per class and tests them.
 
     Args:
         features: a Keras model from images to features (B, D), see
@@ -300,9 +256,12 @@ def few_shot(
         num_classes: int, K.
         batches: function from examples to batches, such as
             `keras_vit.data.evaluation_batches` with all its options.
-        shots: images of each class to fit to.
+        shots: images of each class to fit to, None for all.
         seeds: one choice of images for each.
-        l2: float, strength of the regularisation.
+        fit: function of features (N, D), labels (N,) and the number of
+            classes K to an object whose `scores` of features are (N, K):
+            `fit_probe`, `fit_neighbours` or `fit_linear` of
+            `keras_vit.evaluation.probes` with its options.
 
     Returns:
         A dictionary for each number of shots and seed: "shots", "seed",
@@ -339,8 +298,7 @@ def few_shot(
     for row, images in trials:
         rows = np.searchsorted(used, images)
         rows = rows[readable[rows]]
-        probe = fit_probe(known[rows], labels[used[rows]], num_classes, l2=l2)
-        probes.append(probe)
+        probes.append(fit(known[rows], labels[used[rows]], num_classes))
         row["num_train"] = len(rows)
     right, count = _count_right(stream, batches(test), probes)
     return [
@@ -363,7 +321,7 @@ def summarise_shots(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         >>> summarise_shots([{"shots": 5, "accuracy": 0.5}])
         [{'shots': 5, 'mean': 0.5, 'std': 0.0, 'seeds': 1}]
     """
-    grouped: dict[int, list[float]] = {}
+    grouped: dict[int | None, list[float]] = {}
     for row in rows:
         grouped.setdefault(row["shots"], []).append(row["accuracy"])
     return [
@@ -373,7 +331,10 @@ def summarise_shots(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             "std": float(np.std(found, ddof=1)) if len(found) > 1 else 0.0,
             "seeds": len(found),
         }
-        for shots, found in sorted(grouped.items())
+        # All images are the most.
+        for shots, found in sorted(
+            grouped.items(), key=lambda item: item[0] or np.inf
+        )
     ]
 
 
@@ -428,15 +389,12 @@ class _FeatureStream(keras.Model):
 
 def _count_right(stream: _FeatureStream, batches, probes):
     """How many images each probe classifies rightly, (R,), of how many."""
-    kernels = np.concatenate([probe.kernel for probe in probes], axis=1)
-    biases = np.concatenate([probe.bias for probe in probes])
     right, count = np.zeros(len(probes), int), 0
     for part in stream.parts_of(batches):
         features = part["features"][part["mask"]].astype(np.float64)
-        scores = features @ kernels + biases  # (N, R * K)
-        scores = scores.reshape(len(features), len(probes), -1)
         labels = part["labels"][part["mask"]]
-        right += (scores.argmax(axis=-1) == labels[:, None]).sum(axis=0)
+        for i, probe in enumerate(probes):
+            right[i] += np.sum(probe.scores(features).argmax(axis=1) == labels)
         count += len(labels)
     if not count:
         raise ValueError("There is no image to test on that can be read.")

@@ -14,14 +14,17 @@ import numpy as np
 
 from keras_vit.analysis import (
     overlay,
+    patch_pca,
     plot_attention_distance,
     plot_attention_maps,
     plot_images,
+    plot_patch_pca,
     plot_position_similarity,
     report,
     to_pixels,
 )
 from keras_vit.analysis.attention_weights import check_model, grid_window
+from keras_vit.analysis.feature_maps import features
 from keras_vit.analysis.rollout import attention_overview
 from keras_vit.data import PreprocessingConfig
 from keras_vit.files import replacing
@@ -36,6 +39,7 @@ from keras_vit.prediction import (
 __all__ = ["check_folder", "explain"]
 
 MAX_IMAGES = 32  # of B/16 at 224 pixels 60 kB each in the page
+FEWEST, COMPONENTS = 4, 3  # patches and features that have colours
 SMALLEST = 224  # pixels of the shorter side of an overlay
 DOTS_PER_INCH = 120
 
@@ -57,7 +61,8 @@ def explain(
     Writes index.html, a page that works offline and switches between layers
     and heads; per image the attention rollout over it, the attention of each
     layer over it, and the map of each head; and figures of the attention
-    distance in these images and of the similarity of positions.
+    distance in these images, of the similarity of positions and of what the
+    features of the patches have in common.
 
     Args:
         model: see `keras_vit.predict`; a `VisionTransformer`.
@@ -113,6 +118,7 @@ def explain(
         name = pathlib.Path(name).resolve().name
     folder.mkdir(parents=True, exist_ok=True)
     _write_pictures(folder, network, overview, arrays)
+    _write_colours(folder, network, images, classifier.inputs(images))
     path = folder / "index.html"
     with replacing(path) as temporary:
         temporary.write_text(_page(name, classifier, arrays), encoding="utf-8")
@@ -218,6 +224,15 @@ def _write_pictures(folder, model, overview, arrays):
     _save(
         plot_position_similarity(similarity), folder / "position_similarity.png"
     )
+
+
+def _write_colours(folder, model, images, inputs):
+    """Draws the first principal components of the patches of all images."""
+    (maps,) = features(model, inputs)  # (M, rows, columns, D)
+    if np.prod(maps.shape[:3]) >= FEWEST and maps.shape[-1] >= COMPONENTS:
+        colours, _ = patch_pca(maps)
+        pixels = np.rint(images).astype("uint8")
+        _save(plot_patch_pca(pixels, colours), folder / "patch_pca.png")
 
 
 def _save(figure, path):

@@ -3,9 +3,11 @@
 Axes: B images, H and W height and width, C channels.
 """
 
+import concurrent.futures
+import itertools
 import os
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import keras
@@ -19,6 +21,7 @@ from keras_vit.data.sources import SUFFIXES as READ_SUFFIXES
 __all__ = [
     "evaluation_crop",
     "images_of",
+    "read_batches",
     "read_pixels",
     "resize",
 ]
@@ -291,3 +294,47 @@ def _from_array(array, channels):
         if channels == 1
         else np.broadcast_to(pixels, (*pixels.shape[:2], 3))
     )
+
+
+def read_batches(
+    read: Callable[[Any], np.ndarray], images: Iterable[Any], batch_size: int
+) -> Iterator[tuple[list[tuple[str | int, str | None]], np.ndarray]]:
+    """Reads images in threads, one batch at a time, past those that are broken.
+
+    Args:
+        read: from what `images_of` yields to an array (H, W, C).
+        images: what `images_of` yields, any number.
+        batch_size: int, B.
+
+    Yields:
+        For each image of a batch its name (the path, or its position among
+        all images) and None, or why it cannot be read; and those that can as
+        an array (B, H, W, C), filled up with zeros; an empty one of none.
+    """
+    numbered = enumerate(images)
+    rows = 0
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        while chunk := list(itertools.islice(numbered, batch_size)):
+            # Every size of a batch is compiled anew: the last is filled up.
+            rows = max(rows, len(chunk))
+            found = list(threads.map(_read, itertools.repeat(read), chunk))
+            pixels = [content for _, content, error in found if error is None]
+            yield [(x, error) for x, _, error in found], _filled(pixels, rows)
+
+
+def _read(read, numbered):
+    """Name, pixels and error of one image."""
+    number, image = numbered
+    is_path = isinstance(image, str)
+    name = image if is_path else number
+    try:
+        return name, read(image), None
+    except ValueError as error:
+        return name, None, str(error) if is_path else f"Image {number}: {error}"
+
+
+def _filled(pixels, rows):
+    if not pixels:
+        return np.zeros((0, 0, 0, 0), "uint8")
+    padding = [(0, rows - len(pixels)), (0, 0), (0, 0), (0, 0)]
+    return np.pad(np.stack(pixels), padding)  # (B, H, W, C)

@@ -20,6 +20,12 @@ from keras_vit.training.model_config import (
     family_of,
     options_of,
 )
+from keras_vit.training.trainable import (
+    HEAD,
+    check_lora,
+    freeze,
+    make_trainable,
+)
 from keras_vit.variants import VariantConfig
 from keras_vit.workarounds import backend_is
 
@@ -36,8 +42,6 @@ __all__ = [
     "validation_batches",
 ]
 
-HEAD = "predictions"  # The classification layer of every model.
-
 
 def make_model(recipe, class_names) -> keras.Model:
     """Builds the model of a recipe, with its first weights.
@@ -49,7 +53,8 @@ def make_model(recipe, class_names) -> keras.Model:
 
     Returns:
         A Keras model from images in [0, 255] to logits, not compiled, with
-        the layers frozen that `recipe.training.trainable` leaves out.
+        the layers frozen that `recipe.training` leaves out, and LoRA added
+        where it has a rank.
 
     Raises:
         ValueError: for options that the model, its weights or the backend
@@ -64,7 +69,7 @@ def make_model(recipe, class_names) -> keras.Model:
     _check_steps_per_execution(recipe.training.steps_per_execution)
     make = _fresh if recipe.model.weights is None else _loaded
     model = make(recipe, class_names)
-    freeze(model, recipe.training.trainable)
+    make_trainable(model, recipe.training)
     return model
 
 
@@ -77,12 +82,6 @@ def _check_steps_per_execution(steps):
         )
 
 
-def freeze(model, trainable: str) -> None:
-    """Leaves "all" layers of a model trainable, or the "head" alone."""
-    for layer in model.layers:
-        layer.trainable = trainable == "all" or layer.name == HEAD
-
-
 def _fresh(recipe, class_names):
     family = family_of(recipe.model.name, recipe.model.variant)
     config = config_of(
@@ -91,6 +90,7 @@ def _fresh(recipe, class_names):
         head_bias=recipe.training.head_bias,
         **_memory(recipe.training, family),
     )
+    check_lora(recipe.training.lora_rank, family, vars(config))
     return family(config, dtype=recipe.training.precision)
 
 
@@ -122,6 +122,7 @@ def _loaded(recipe, class_names):
 def _asked(recipe, info) -> dict:
     """The options of a recipe for weights, as arguments of an application."""
     family = _family_of_weights(recipe.model, info)
+    check_lora(recipe.training.lora_rank, family, info.fields)
     options = options_of(recipe.model, family)
     size = options.pop("image_size", info.fields["image_size"])
     height, width = (size, size) if isinstance(size, int) else size

@@ -72,6 +72,20 @@ class TrainingConfig:
     trainable: str = "all"
     """"all" layers, or only the classification "head" (a linear probe)."""
 
+    lora_rank: int = 0
+    """Rank of low-rank adaptations (LoRA), 4 to 16 as a rule: the dense layers
+    of the blocks stay as they are and learn an added product of two matrices
+    of that rank. Besides them, only the head is trained. The saved model has
+    the products in its weights. 0 for none."""
+
+    lora_alpha: float | None = None
+    """The product is multiplied by lora_alpha / lora_rank; null is
+    lora_rank."""
+
+    also_train: tuple[str, ...] = ()
+    """Layers to train besides the head, where trainable is "head" or with
+    LoRA, such as ["encoder_norm"]."""
+
     precision: str = "float32"
     """"float32", "mixed_bfloat16" or "mixed_float16"; the weights, the
     classification layer and the loss stay in float32."""
@@ -137,6 +151,33 @@ class TrainingConfig:
         check_multiple(self, "evaluate_every_steps", "checkpoint_every_steps")
         check_limits(self, 1, "ema_decay", "label_smoothing")
         self._check_sizes()
+        self._check_lora()
+
+    def _check_lora(self):
+        rank = self.lora_rank
+        if not isinstance(rank, int) or isinstance(rank, bool) or rank < 0:
+            raise ValueError(
+                "lora_rank must be an int, above 0 for LoRA. Received: "
+                f"lora_rank={rank!r}."
+            )
+        check_positive(self, "lora_alpha")
+        if rank and self.trainable == "head":
+            raise ValueError(
+                'LoRA trains the blocks, and with trainable="head" they are '
+                f"left as they are. Received: lora_rank={rank}, trainable="
+                '"head". Leave one of them out.'
+            )
+        if self.lora_alpha is not None and not rank:
+            raise ValueError(
+                "lora_alpha scales LoRA, of which there is none. Received: "
+                f"lora_alpha={self.lora_alpha}, lora_rank=0. Give a rank."
+            )
+        if self.also_train and self.trainable == "all" and not rank:
+            raise ValueError(
+                "All layers are trained already. Received: also_train="
+                f'{list(self.also_train)}. Set trainable to "head", or give '
+                "a lora_rank."
+            )
 
     def _check_sizes(self):
         sizes = list(self.image_sizes)

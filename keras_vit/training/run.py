@@ -18,6 +18,7 @@ from keras_vit.training.distribution import processes
 from keras_vit.training.distribution.processes import explain_lost_process
 from keras_vit.training.loop import Loop
 from keras_vit.training.stages import begin_stage, make_stages, remaining
+from keras_vit.training.trainable import count_parameters, merged
 
 __all__ = ["Run", "train"]
 
@@ -36,8 +37,8 @@ class Run:
         seconds: wall time of the training, compilation and validation
             included.
         folder: the run folder.
-        network: what was fitted: the model itself, or what a `Task` made of
-            its layers.
+        network: what was fitted: the model itself, what a `Task` made of its
+            layers, or with LoRA the model before it was merged.
     """
 
     model: keras.Model
@@ -126,6 +127,9 @@ def _train(recipe, dataset, callbacks, share, task):
     keras.utils.set_random_seed(recipe.seed)
     model = task.make_model(recipe, dataset.class_names)
     stages = make_stages(recipe, task, dataset, model, share)
+    trained, total = count_parameters(stages[-1].network)
+    if trained < total and processes.is_first():
+        print(f"Training {trained:,} of {total:,} parameters", flush=True)
     folder, checkpoint = resume.open_run(recipe)
     names = dataset.class_names if task.names_classes else None
     with explain_full_disk(folder):
@@ -154,6 +158,7 @@ def _train(recipe, dataset, callbacks, share, task):
             )
             if stage is not stages[-1]:
                 checkpoint = resume.reopen(folder)
+        model = merged(model)
         run_folder.save_model(model, names, folder / "model.keras")
     columns = dict.fromkeys(name for row in rows for name in row)
     history = {

@@ -245,7 +245,7 @@ def write_yaml(path: pathlib.Path, content: dict) -> None:
 
 
 def save_model(model, class_names, path: str | os.PathLike) -> None:
-    """Saves a model with its class names, and without the optimizer.
+    """Saves a model with its class names, without optimizer, LoRA merged.
 
     Of several processes, which all call it, the first one writes.
 
@@ -262,6 +262,7 @@ def save_model(model, class_names, path: str | os.PathLike) -> None:
         >>> save_model(model, ["cat", "dog"], "model.keras")
     """
     from keras_vit.training.distribution.processes import gathered, is_first
+    from keras_vit.training.trainable import merged
 
     names = class_names
     if names is not None and len(names) != model.output_shape[-1]:
@@ -270,6 +271,7 @@ def save_model(model, class_names, path: str | os.PathLike) -> None:
             f"{len(class_names)} class names."
         )
     path = pathlib.Path(path)
+    model = merged(model)
     with gathered(model):
         if not is_first():
             return

@@ -183,11 +183,13 @@ def _make_model(recipe, class_names):
 
 
 def _check(recipe):
-    if recipe.training.trainable != "all":
+    training = recipe.training
+    if training.trainable != "all" or training.lora_rank:
         raise ValueError(
             "The head is new for each target, so the model must learn with "
-            f"it. Received: training.trainable={recipe.training.trainable!r}. "
-            'Set it to "all".'
+            f"it. Received: training.trainable={training.trainable!r}, "
+            f'training.lora_rank={training.lora_rank}. Set them to "all" and '
+            "0."
         )
     metric = recipe.training.best_metric
     if recipe.masked_patch.target == "pixels" and metric == "val_accuracy":

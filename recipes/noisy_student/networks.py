@@ -14,8 +14,9 @@ from keras import layers
 from keras_vit.checks import check_choice
 from keras_vit.preprocessing import MID_GREY
 from keras_vit.training import Recipe
-from keras_vit.training.build import CLASSIFICATION, Task, freeze
+from keras_vit.training.build import CLASSIFICATION, Task
 from keras_vit.training.config import ModelConfig
+from keras_vit.training.trainable import make_trainable
 
 __all__ = [
     "EFFICIENTNETS",
@@ -119,7 +120,7 @@ def _efficientnet(
     # The same layer as in the models of keras_vit.
     x = keras.layers.Dense(num_classes, dtype="float32", name="predictions")(x)
     model = keras.Model(network.input, x, name=name.lower())
-    freeze(model, recipe.training.trainable)
+    make_trainable(model, recipe.training)
     return model
 
 

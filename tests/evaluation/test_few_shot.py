@@ -9,9 +9,9 @@ from keras_vit.evaluation import few_shot as module
 from keras_vit.evaluation.few_shot import (
     choose_shots,
     few_shot,
-    fit_probe,
     summarise_shots,
 )
+from keras_vit.evaluation.probes import fit_probe
 
 
 def lstsq_scores(train, labels, test, *, l2=1024.0, constant=100.0):

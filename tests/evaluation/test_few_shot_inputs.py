@@ -1,5 +1,7 @@
 """Which images and models a few-shot evaluation takes, and what it refuses."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -9,9 +11,9 @@ from keras_vit import data
 from keras_vit.evaluation.few_shot import (
     feature_model,
     few_shot,
-    fit_probe,
     summarise_shots,
 )
+from keras_vit.evaluation.probes import fit_probe
 
 
 def test_images_that_are_not_chosen_are_not_looked_at(features, train, test):
@@ -122,7 +124,7 @@ def test_summary_is_mean_and_spread_of_the_seeds():
     [
         ({"shots": [0]}, "shots must be numbers above 0"),
         ({"num_classes": 3}, "from 0 to 2"),
-        ({"l2": 0.0}, "l2 must be above 0"),
+        ({"fit": functools.partial(fit_probe, l2=0.0)}, "l2 must be above 0"),
     ],
 )
 def test_wrong_options_are_explained(options, message, features, train, test):

@@ -35,7 +35,11 @@ def test_pictures_and_page(run, run_folder, photos, tmp_path):
         for name in "abc"
         for what in ("heads", "layers", "rollout")
     ]
-    figures = ["attention_distance.png", "position_similarity.png"]
+    figures = [
+        "attention_distance.png",
+        "patch_pca.png",
+        "position_similarity.png",
+    ]
     assert sorted(path.name for path in out.iterdir()) == sorted(
         [*images, *figures, "index.html"]
     )

@@ -12,7 +12,12 @@ from keras_vit.checkpoints import loading
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.data import PreprocessingConfig
 from keras_vit.evaluation.config import ModelSource
-from keras_vit.prediction import classifier, load_classifier, load_network
+from keras_vit.prediction import (
+    classifier,
+    load_classifier,
+    load_network,
+    networks,
+)
 from keras_vit.training.run_folder import load_model
 
 NAMES = ("cat", "dog", "owl")
@@ -138,7 +143,7 @@ def test_public_weights_ask_for_how_they_were_measured(tmp_path, monkeypatch):
 
     def asked(name, image_size=None):
         entry = catalog.find(None, name)
-        return classifier._preprocessing(entry, {}, image_size)
+        return networks.preprocessing_of(entry, {}, image_size)
 
     google = asked("ViT_B16/imagenet21k_imagenet2012")
     assert (google.evaluation, google.resize_method) == ("squash", "bilinear")
@@ -270,7 +275,7 @@ def test_weights_of_an_application_are_opened_once(tmp_path, counts):
     keras_vit.save_checkpoint(model, path, format="google")
     counts.update(opened=0, models=0)
     source = ModelSource(str(path), name="ViT_Ti16", image_size=48)
-    loaded = classifier.load_model(source)
+    loaded = networks.load_model(source)
     assert loaded.input_shape == (None, 48, 48, 3)
     assert loaded.output_shape == (None, 3)
     assert counts == {"opened": 1, "models": 1}

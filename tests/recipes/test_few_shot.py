@@ -125,6 +125,22 @@ def test_trial_needs_no_weights(tmp_path, capsys):
     assert f"| 5 | {result['summary'][1]['mean']:.2%} |" in printed
 
 
+@pytest.mark.parametrize("probe", ["knn", "linear"])
+def test_another_probe_of_all_images(probe, model_path, tmp_path, capsys):
+    folder = tmp_path / "run"
+    options = ["--model.weights", str(model_path), "--run_dir", str(folder)]
+    options += ["--crop", "squash", "--probe", probe, "--num_seeds", "1"]
+    options += ["--shots", "[5, null]", "--data.max_examples", "200"]
+    assert script("few_shot").main(options) == 0
+    result = json.loads((folder / "result.json").read_text())
+    assert result["probe"] == probe
+    assert [row["shots"] for row in result["rows"]] == [5, None]
+    few, all_of_them = result["rows"]
+    assert few["num_train"] == 50 < all_of_them["num_train"]
+    assert all_of_them["accuracy"] > 0.2
+    assert "| all | " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -132,6 +148,7 @@ def test_trial_needs_no_weights(tmp_path, capsys):
         (["--model.weights", "nowhere.npz"], "nowhere.npz"),
         (["--smoke", "true", "--shots", "[0]"], "shots must be numbers above"),
         (["--smoke", "true", "--crop", "none"], "Unknown crop"),
+        (["--smoke", "true", "--probe", "svm"], "Unknown probe"),
         (["--smoke", "true", "--shot", "[1]"], "Did you mean --shots"),
     ],
 )

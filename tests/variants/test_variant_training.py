@@ -12,7 +12,7 @@ from recipe_scripts import TINY, script
 
 import keras_vit
 from keras_vit.evaluation.config import ModelSource
-from keras_vit.prediction.classifier import load_model
+from keras_vit.prediction.networks import load_model
 from keras_vit.runs.script import parse
 from keras_vit.runs.smoke import smoke
 from keras_vit.training import ModelConfig, Recipe, build, run_folder, train

@@ -1,0 +1,267 @@
+"""Simple classifiers of frozen features, which tell what features are worth.
+
+Axes: N images to fit to, M images to classify, D features, K classes.
+"""
+
+import dataclasses
+
+import numpy as np
+
+__all__ = ["Neighbours", "Probe", "fit_linear", "fit_neighbours", "fit_probe"]
+
+TINY = 1e-5  # Added to each standard deviation.
+NUMBERS = 2**25  # similarities at a time: 128 MiB in float32
+# Of L-BFGS: as scikit-learn has them for logistic regression, the gradient
+# smaller.
+STOP = {"maxiter": 1000, "gtol": 1e-6, "ftol": 64 * np.finfo(float).eps}
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """A linear classifier, made by `fit_probe` or `fit_linear`.
+
+    Args:
+        kernel: float64 array of shape (D, K).
+        bias: float64 array of shape (K,).
+    """
+
+    kernel: np.ndarray
+    bias: np.ndarray
+
+    def scores(self, features: np.ndarray) -> np.ndarray:
+        """Scores (N, K) of features (N, D): of least squares near 1 for yes
+        and -1 for no, of logistic regression logits."""
+        return features.astype(np.float64) @ self.kernel + self.bias
+
+
+def fit_probe(
+    features: np.ndarray,
+    labels: np.ndarray,
+    num_classes: int,
+    *,
+    l2: float = 1024.0,
+    constant: float = 100.0,
+) -> Probe:
+    """Fits a linear classifier by regularised least squares.
+
+    Features are whitened one by one with their mean and standard deviation,
+    a constant feature is added, large so that it is hardly regularised, and
+    the targets are 1 for the class and -1 for all others. Of the two equal
+    forms of the solution, (X'X + l2 I)^-1 X'Y and X'(XX' + l2 I)^-1 Y, the one
+    with the smaller matrix is solved, in float64.
+
+    Args:
+        features: float array of shape (N, D).
+        labels: int array of shape (N,).
+        num_classes: int, K.
+        l2: float, strength of the regularisation, above 0.
+        constant: float, value of the constant feature.
+
+    Returns:
+        A `Probe` of the features as they were given.
+
+    Raises:
+        ValueError: when there are no images, features and labels do not
+            fit, a label is no class, or l2 is not above 0.
+
+    Example:
+        >>> features = np.array([[0.0], [1.0]])
+        >>> probe = fit_probe(features, np.array([0, 1]), 2, l2=1.0)
+        >>> probe.scores(features).argmax(axis=1).tolist()
+        [0, 1]
+    """
+    _check(features, labels, num_classes, l2=l2)
+    x, mean, deviation = _whitened(features)
+    x = np.pad(x, ((0, 0), (0, 1)), constant_values=constant)  # (N, D + 1)
+    targets = 2.0 * np.eye(num_classes)[labels] - 1.0  # (N, K)
+    images, width = x.shape
+    if images >= width:
+        solved = np.linalg.solve(x.T @ x + l2 * np.eye(width), x.T @ targets)
+    else:
+        solved = x.T @ np.linalg.solve(x @ x.T + l2 * np.eye(images), targets)
+    kernel = solved[:-1] / deviation[:, None]  # (D, K)
+    return Probe(kernel, constant * solved[-1] - mean @ kernel)
+
+
+def fit_linear(
+    features: np.ndarray,
+    labels: np.ndarray,
+    num_classes: int,
+    *,
+    l2: float = 1.0,
+) -> Probe:
+    """Fits a linear classifier by logistic regression, a linear probe.
+
+    Minimises the summed softmax cross-entropy plus l2 / 2 times the sum of
+    the squared weights, biases left out, by L-BFGS in float64, as "Learning
+    Transferable Visual Models From Natural Language Supervision"
+    (arXiv:2103.00020), appendix A.3, does with scikit-learn, where l2 is 1 / C.
+    Features are whitened one by one with their mean and standard deviation.
+
+    Args:
+        features: float array of shape (N, D).
+        labels: int array of shape (N,).
+        num_classes: int, K.
+        l2: float, strength of the regularisation, above 0.
+
+    Returns:
+        A `Probe` of the features as they were given; its scores are logits.
+
+    Raises:
+        ValueError: see `fit_probe`.
+
+    Example:
+        >>> features = np.array([[0.0], [1.0]])
+        >>> probe = fit_linear(features, np.array([0, 1]), 2)
+        >>> probe.scores(features).argmax(axis=1).tolist()
+        [0, 1]
+    """
+    from scipy.optimize import minimize
+
+    _check(features, labels, num_classes, l2=l2)
+    x, mean, deviation = _whitened(features)
+    targets = np.eye(num_classes)[labels]  # (N, K)
+    images, width = x.shape
+
+    def loss_and_gradient(flat):
+        weights = flat.reshape(width + 1, num_classes)
+        kernel, bias = weights[:-1], weights[-1]  # (D, K), (K,)
+        logits = x @ kernel + bias  # (N, K)
+        logits = logits - logits.max(axis=1, keepdims=True)
+        log_sum = np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        loss = np.sum(targets * (log_sum - logits))
+        loss = loss + l2 / 2 * np.sum(kernel**2)
+        error = np.exp(logits - log_sum) - targets  # (N, K)
+        gradient = np.vstack([x.T @ error + l2 * kernel, error.sum(axis=0)])
+        return loss / images, gradient.ravel() / images
+
+    start = np.zeros((width + 1) * num_classes)
+    found = minimize(
+        loss_and_gradient, start, jac=True, method="L-BFGS-B", options=STOP
+    )
+    weights = found.x.reshape(width + 1, num_classes)
+    kernel = weights[:-1] / deviation[:, None]  # (D, K)
+    return Probe(kernel, weights[-1] - mean @ kernel)
+
+
+@dataclasses.dataclass(frozen=True)
+class Neighbours:
+    """A classifier by nearest neighbours, made by `fit_neighbours`.
+
+    Args:
+        features: float32 array of shape (N, D), rows of length 1.
+        labels: int array of shape (N,).
+        num_classes: int, K.
+        num_neighbours: int, how many of them vote.
+        temperature: float, what similarities are divided by.
+    """
+
+    features: np.ndarray
+    labels: np.ndarray
+    num_classes: int
+    num_neighbours: int
+    temperature: float
+
+    def scores(self, features: np.ndarray) -> np.ndarray:
+        """The votes (M, K) for each class, of features (M, D)."""
+        rows = max(1, NUMBERS // len(self.features))
+        asked = _unit(features)
+        parts = [
+            self._votes(asked[i : i + rows]) for i in range(0, len(asked), rows)
+        ]
+        return np.concatenate([np.zeros((0, self.num_classes)), *parts])
+
+    def _votes(self, asked):
+        similarity = asked @ self.features.T  # (M, N)
+        count = min(self.num_neighbours, similarity.shape[1])
+        found = np.argpartition(-similarity, count - 1, axis=1)[:, :count]
+        cosines = np.take_along_axis(similarity, found, axis=1)
+        weights = np.exp(cosines.astype(np.float64) / self.temperature)
+        votes = np.zeros((len(asked), self.num_classes))
+        rows = np.arange(len(asked))[:, None]
+        np.add.at(votes, (rows, self.labels[found]), weights)
+        return votes  # (M, K)
+
+
+def fit_neighbours(
+    features: np.ndarray,
+    labels: np.ndarray,
+    num_classes: int,
+    *,
+    num_neighbours: int = 20,
+    temperature: float = 0.07,
+) -> Neighbours:
+    """Makes a classifier by nearest neighbours; nothing is fitted.
+
+    "Emerging Properties in Self-Supervised Vision Transformers" (DINO,
+    arXiv:2104.14294), section 4.1 and `eval_knn.py`: of the num_neighbours
+    images with the largest cosine similarity each votes for its class with
+    exp(similarity / temperature).
+
+    Args:
+        features: float array of shape (N, D).
+        labels: int array of shape (N,).
+        num_classes: int, K.
+        num_neighbours: int above 0; all images, where there are fewer.
+        temperature: float above 0.
+
+    Returns:
+        `Neighbours`, whose scores are the votes.
+
+    Raises:
+        ValueError: see `fit_probe`, or for numbers that are not above 0.
+
+    Example:
+        >>> features = np.array([[0.0, 1.0], [1.0, 0.0]])
+        >>> votes = fit_neighbours(features, np.array([0, 1]), 2)
+        >>> votes.scores(features).argmax(axis=1).tolist()
+        [0, 1]
+    """
+    _check(
+        features,
+        labels,
+        num_classes,
+        num_neighbours=num_neighbours,
+        temperature=temperature,
+    )
+    return Neighbours(
+        _unit(features), labels, num_classes, num_neighbours, temperature
+    )
+
+
+def _unit(features):
+    """Features as float32 rows of length 1; zeros stay zeros."""
+    lengths = np.linalg.norm(features, axis=1, keepdims=True)
+    unit = features / np.maximum(lengths, np.finfo("float32").tiny)
+    return unit.astype("float32")
+
+
+def _whitened(features):
+    """Features with mean 0 and deviation 1, and what these were."""
+    features = features.astype(np.float64)
+    mean, deviation = features.mean(axis=0), features.std(axis=0) + TINY
+    return (features - mean) / deviation, mean, deviation
+
+
+def _check(features, labels, num_classes: int, **above_zero: float) -> None:
+    if features.ndim != 2 or labels.shape != features.shape[:1]:
+        raise ValueError(
+            "There must be a row of features and a label for each image. "
+            f"Received: features of shape {features.shape}, labels of shape "
+            f"{labels.shape}."
+        )
+    if not len(labels) or labels.min() < 0 or labels.max() >= num_classes:
+        raise ValueError(
+            f"There must be labels, from 0 to {num_classes - 1}. Received: "
+            f"{np.unique(labels).tolist()}."
+        )
+    for name, value in above_zero.items():
+        if not value > 0:
+            raise ValueError(
+                f"{name} must be above 0. Received: {name}={value}."
+            )
+    if not np.isfinite(features).all():
+        raise ValueError(
+            "The model gives features that are not finite. See the weights "
+            "and the images."
+        )

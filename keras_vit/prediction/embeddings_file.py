@@ -1,0 +1,383 @@
+"""Embeddings on disk: a file, and the parts that it is made of.
+
+What was computed is kept in small parts beside the file, `FILE.parts/`, each
+written whole, until all images are done; then the parts become one file. So a
+command that was interrupted continues with the images that are missing.
+
+Axes: N images; the embedding of one image has any axes.
+"""
+
+import dataclasses
+import io
+import itertools
+import json
+import os
+import pathlib
+import time
+import zipfile
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from keras_vit.files import PARTIAL, replacing
+from keras_vit.prediction.encoder import Encoder, check_batch_size
+from keras_vit.prediction.images import read_batches
+
+__all__ = [
+    "Embeddings",
+    "check_file",
+    "embed_files",
+    "known_files",
+    "load_embeddings",
+]
+
+PARTS = ".parts"  # follows the name of the file
+PART = "part-*.npz"
+SECONDS = 10.0  # between two parts; an interruption costs that much at most
+COLUMNS = ["file", "embedding"]
+KEY = b"keras_vit"  # of the metadata in the schema of a Parquet file
+# What reading such a file of another kind, or a damaged one, ends in.
+DAMAGE = (
+    AttributeError,
+    EOFError,
+    KeyError,
+    OSError,
+    TypeError,
+    ValueError,
+    zipfile.BadZipFile,
+)
+# What two encoders must share for their embeddings to be compared.
+SAME = ("weights_crc32", "kind", "blocks", "image_size", "preprocessing")
+
+
+@dataclasses.dataclass(frozen=True)
+class Embeddings:
+    """The embeddings of N images.
+
+    Attributes:
+        files: N paths, as they were given.
+        vectors: float32 array (N, ...), see `keras_vit.embed`.
+        metadata: see `Encoder`.
+
+    Example:
+        >>> load_embeddings("embeddings.npz").vectors.shape
+        (12, 768)
+    """
+
+    files: tuple[str, ...]
+    vectors: np.ndarray
+    metadata: dict[str, Any]
+
+    def check_same(self, metadata: dict[str, Any], source: object) -> None:
+        """Raises a ValueError unless an encoder gives such embeddings.
+
+        Args:
+            metadata: of the encoder.
+            source: the file, for the message.
+        """
+        changed = [
+            f"{name}: {self.metadata.get(name)!r} there, {metadata[name]!r} now"
+            for name in SAME
+            if self.metadata.get(name) != metadata[name]
+        ]
+        if changed:
+            raise ValueError(
+                f"{str(source)!r} holds embeddings of another kind: of the "
+                f"model {self.metadata.get('model')!r}, and not of "
+                f"{metadata['model']!r} in this way ({'; '.join(changed)}). "
+                "Give the same model and options, or another file."
+            )
+
+
+def embed_files(
+    encoder: Encoder,
+    files: Iterable[str],
+    path: str | os.PathLike,
+    *,
+    batch_size: int = 32,
+    seconds: float = SECONDS,
+) -> Generator[tuple[str | int, str | None]]:
+    """Embeds image files into a file, those that it does not hold yet.
+
+    Where it was interrupted, it continues; new files are added to those of
+    the file. Use up the iterator: the file is written at its end.
+
+    Args:
+        encoder: what `keras_vit.prediction.as_encoder` returned.
+        files: paths of images, any number; one batch is in memory.
+        path: the file to write, .npz or .parquet.
+        batch_size: int, images per step.
+        seconds: float, between two parts on the disk.
+
+    Yields:
+        For each new image its path and None, or why it cannot be read; such
+        an image is left out.
+
+    Raises:
+        ValueError: for another kind of file, one that holds embeddings of
+            another model or something else, an image in memory, or no int
+            above 0.
+        OSError: when it cannot be written. What is there stays.
+
+    Example:
+        >>> encoder = as_encoder("ViT_B16/imagenet21k")
+        >>> for name, error in embed_files(encoder, ["a.jpg"], "photos.npz"):
+        ...     print(name, error or "done")
+    """
+    check_batch_size(batch_size)
+    store = _Store(check_file(path), encoder.metadata)
+    return _embed(encoder, store, files, batch_size, seconds)
+
+
+def _embed(encoder, store, files, batch_size, seconds):
+    begin = time.monotonic()
+    try:
+        for read, batch in read_batches(
+            encoder.read, store.missing(files), batch_size
+        ):
+            names = [name for name, error in read if error is None]
+            if names:
+                store.add(names, encoder.vectors(batch)[: len(names)])
+            if time.monotonic() - begin >= seconds:
+                store.flush()
+                begin = time.monotonic()
+            yield from read
+    finally:
+        store.flush()
+    store.finish()
+
+
+def check_file(path: str | os.PathLike) -> pathlib.Path:
+    """The path of a file of embeddings, of a kind that can be written here.
+
+    Raises:
+        ValueError: for another ending, no folder, or Parquet without PyArrow.
+    """
+    path = pathlib.Path(path).expanduser()
+    if path.suffix not in WRITERS:
+        raise ValueError(
+            "Embeddings are written to a file that ends in .npz or .parquet. "
+            f"Received: {str(path)!r}."
+        )
+    if not path.parent.is_dir() or path.is_dir():
+        raise ValueError(
+            f"{str(path)!r} cannot be written: it is a folder, or its folder "
+            "does not exist. Make the folder, or give another path."
+        )
+    if path.suffix == ".parquet":
+        _pyarrow()
+    return path
+
+
+def load_embeddings(path: str | os.PathLike) -> Embeddings:
+    """Reads what `embed_files` and `keras-vit embed` write.
+
+    Args:
+        path: the file, .npz or .parquet.
+
+    Raises:
+        ValueError: when it is missing, or no such file.
+
+    Example:
+        >>> load_embeddings("embeddings.npz").files[:2]
+        ('photos/a.jpg', 'photos/b.jpg')
+    """
+    return _load(pathlib.Path(path).expanduser())
+
+
+def known_files(path: pathlib.Path) -> set[str]:
+    """The images that a file of embeddings, or a part of it, holds by now."""
+    return {
+        x for part in _files_of(path) for x in _load(part, vectors=False).files
+    }
+
+
+def _files_of(path):
+    """The file, if there is one, and its parts in their order."""
+    parts = sorted(_folder_of(path).glob(PART))
+    return [path, *parts] if path.exists() else parts
+
+
+def _folder_of(path):
+    return path.with_name(f"{path.name}{PARTS}")
+
+
+def _load(path, *, vectors=True) -> Embeddings:
+    """Reads a file; without vectors the names and the metadata alone."""
+    if path.suffix not in READERS:
+        raise ValueError(
+            "A file of embeddings ends in .npz or .parquet. Received: "
+            f"{str(path)!r}."
+        )
+    if not path.is_file():
+        raise ValueError(f"There is no file {str(path)!r}.")
+    try:
+        return READERS[path.suffix](path, vectors)
+    except DAMAGE as error:
+        raise ValueError(
+            f"{str(path)!r} is not a file of embeddings: {error}. Write one "
+            "with `keras-vit embed`."
+        ) from error
+
+
+class _Store:
+    """What is known of the embeddings of a file, and what is new."""
+
+    def __init__(self, path, metadata):
+        self.path = path
+        self.metadata = metadata
+        self.folder = _folder_of(path)
+        self.seen = set()
+        self.new = ([], [])
+        for part in _files_of(path):
+            known = _load(part, vectors=False)
+            known.check_same(metadata, path)
+            self.seen.update(known.files)
+
+    def parts(self) -> list[pathlib.Path]:
+        return sorted(self.folder.glob(PART))
+
+    def missing(self, files: Iterable[str]) -> Iterator[str]:
+        """The files that are not there, each once."""
+        for file in files:
+            if not isinstance(file, str):
+                raise ValueError(
+                    "A file of embeddings names image files. Received: an "
+                    f"image in memory, a {type(file).__name__}. Use "
+                    "keras_vit.embed for it."
+                )
+            if file not in self.seen:
+                self.seen.add(file)
+                yield file
+
+    def add(self, names, vectors):
+        self.new[0].extend(names)
+        self.new[1].append(vectors)
+
+    def flush(self):
+        """Writes what is new as one more part."""
+        names, vectors = self.new
+        if not names:
+            return
+        self.folder.mkdir(exist_ok=True)
+        number = len(self.parts())
+        part = Embeddings(tuple(names), np.concatenate(vectors), self.metadata)
+        with replacing(self.folder / f"part-{number:06d}.npz") as temporary:
+            _write_npz(temporary, part.files, [part.vectors], self.metadata)
+        self.new = ([], [])
+
+    def finish(self):
+        """Makes one file of all parts, and removes them."""
+        if parts := self.parts():
+            files = [file for names, _ in self._pieces() for file in names]
+            vectors = (found[1] for found in self._pieces())
+            write = WRITERS[self.path.suffix]
+            with replacing(self.path) as temporary:
+                write(temporary, tuple(files), vectors, self.metadata)
+        for file in (*parts, *self.folder.glob(f"{PARTIAL}*")):
+            file.unlink()
+        if self.folder.is_dir():
+            self.folder.rmdir()
+
+    def _pieces(self):
+        """Names and vectors of the old file and of each part, each once."""
+        # A run that ended before it removed its parts has them in its file.
+        done = set()
+        for part in _files_of(self.path):
+            found = _load(part)
+            rows = [i for i, x in enumerate(found.files) if x not in done]
+            done.update(found.files)
+            if rows:
+                yield [found.files[i] for i in rows], found.vectors[rows]
+
+
+def _write_npz(path, files, vectors, metadata):
+    """Writes an archive for NumPy, the vectors one piece after the other."""
+    pieces = iter(vectors)
+    first = next(pieces)
+    header = {
+        "descr": np.lib.format.dtype_to_descr(np.dtype("<f4")),
+        "fortran_order": False,
+        "shape": (len(files), *first.shape[1:]),
+    }
+    with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
+        _write_array(archive, "files", np.array(files))
+        _write_array(archive, "metadata", np.array(json.dumps(metadata)))
+        with archive.open("vectors.npy", "w", force_zip64=True) as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            for piece in itertools.chain([first], pieces):
+                file.write(np.ascontiguousarray(piece, "<f4").tobytes())
+
+
+def _write_array(archive, name, array):
+    content = io.BytesIO()
+    np.lib.format.write_array(content, array, allow_pickle=False)
+    archive.writestr(f"{name}.npy", content.getvalue())
+
+
+def _read_npz(path, vectors) -> Embeddings:
+    with np.load(path, allow_pickle=False) as arrays:
+        files = tuple(arrays["files"].tolist())
+        metadata = json.loads(arrays["metadata"].item())
+        found = arrays["vectors"] if vectors else np.zeros(len(files), "f4")
+    if len(files) != len(found):
+        raise ValueError(f"{len(files)} files and {len(found)} vectors")
+    return Embeddings(files, found, metadata)
+
+
+def _write_parquet(path, files, vectors, metadata):
+    """Writes a table of the files and their flat vectors."""
+    pa = _pyarrow()
+    from pyarrow import parquet
+
+    begin, writer = 0, None
+    for piece in vectors:
+        shape = piece.shape[1:]
+        flat = pa.array(piece.astype("float32").ravel())
+        rows = pa.FixedSizeListArray.from_arrays(flat, int(np.prod(shape)))
+        names = pa.array(files[begin : begin + len(piece)], pa.string())
+        about = json.dumps({**metadata, "shape": shape})
+        table = pa.table([names, rows], names=COLUMNS)
+        table = table.replace_schema_metadata({KEY: about})
+        writer = writer or parquet.ParquetWriter(path, table.schema)
+        writer.write_table(table)
+        begin += len(piece)
+    if writer is not None:
+        writer.close()
+
+
+def _read_parquet(path, vectors) -> Embeddings:
+    _pyarrow()
+    from pyarrow import parquet
+
+    table = parquet.read_table(path, columns=COLUMNS[: 1 + vectors])
+    metadata = json.loads((table.schema.metadata or {})[KEY])
+    shape = metadata.pop("shape")
+    files = tuple(table.column(COLUMNS[0]).to_pylist())
+    found = np.zeros(len(files), "float32")
+    if vectors:
+        flat = table.column(COLUMNS[1]).combine_chunks().flatten()
+        found = flat.to_numpy(zero_copy_only=False).reshape(-1, *shape)
+    return Embeddings(files, found, metadata)
+
+
+def _pyarrow():
+    try:
+        import pyarrow
+    except ImportError:
+        raise ValueError(
+            "Parquet files need PyArrow. Run `pip install pyarrow`, or give a "
+            "file that ends in .npz."
+        ) from None
+    return pyarrow
+
+
+WRITERS: dict[str, Callable] = {
+    ".npz": _write_npz,
+    ".parquet": _write_parquet,
+}
+READERS: dict[str, Callable] = {
+    ".npz": _read_npz,
+    ".parquet": _read_parquet,
+}

@@ -1,0 +1,279 @@
+"""Embeddings of images, with the preprocessing of the weights.
+
+Axes: N images, B images of a batch, H and W height and width, C channels,
+T tokens, D hidden dimension, L blocks that were asked for.
+"""
+
+import dataclasses
+import os
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit.checks import check_choice, check_size
+from keras_vit.data import PreprocessingConfig
+from keras_vit.data.image_reader import Geometry
+from keras_vit.evaluation.few_shot import feature_model
+from keras_vit.models import BiT
+from keras_vit.models.block_features import BlockFeatures, check_blocks
+from keras_vit.prediction.classifier import Classifier
+from keras_vit.prediction.images import (
+    evaluation_crop,
+    images_of,
+    read_batches,
+    read_pixels,
+)
+from keras_vit.prediction.networks import (
+    check_network,
+    load_prepared,
+    scaled,
+)
+from keras_vit.version import __version__
+
+__all__ = ["Encoder", "as_encoder", "embed"]
+
+KINDS = ("pooled", "tokens")
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoder:
+    """A model without its head, with its preprocessing; see `as_encoder`.
+
+    Attributes:
+        model: the Keras model of keras_vit, with its head if it has one.
+        network: a Keras model from (B, H, W, C) to features, or to a list of
+            them, one of each block.
+        geometry: a `Geometry`, how images are resized and cropped.
+        metadata: plain values that say what the embeddings are: of which
+            "model" and weights ("weights_crc32"), their "kind" and "blocks",
+            the "image_size" in pixels, the "preprocessing".
+
+    Example:
+        >>> as_encoder("ViT_B16/imagenet21k").metadata["image_size"]
+        [224, 224]
+    """
+
+    model: keras.Model
+    network: keras.Model
+    geometry: Geometry
+    metadata: dict[str, Any]
+
+    def read(self, image: Any) -> np.ndarray:
+        """Reads, resizes and crops an image as for the model's evaluation.
+
+        Args:
+            image: a path, a Pillow image or an array (H, W[, C]).
+
+        Raises:
+            ValueError: when it cannot be read.
+        """
+        pixels = read_pixels(image, self.geometry.channels)
+        return evaluation_crop(pixels, self.geometry)
+
+    def vectors(self, images: np.ndarray) -> np.ndarray:
+        """Computes the embeddings of a batch.
+
+        Args:
+            images: array (B, H, W, C) in [0, 255], of what `read` returns.
+
+        Returns:
+            float32 array (B, ...), see `embed`.
+
+        Raises:
+            ValueError: when they are not finite.
+        """
+        inputs = scaled(self.model.config, images)
+        found = self.network.predict_on_batch(inputs)
+        # NumPy has no bfloat16, which a model may compute in.
+        blocks = found if isinstance(found, list) else [found]
+        arrays = [np.asarray(x).astype("float32") for x in blocks]
+        several = self.metadata["blocks"] is not None
+        vectors = np.stack(arrays, axis=1) if several else arrays[0]
+        if not np.isfinite(vectors).all():
+            raise ValueError(
+                "The model returns features that are not finite. Check its "
+                "weights."
+            )
+        return vectors
+
+
+def embed(
+    model: str | os.PathLike | keras.Model | Classifier | Encoder,
+    images: Any,
+    *,
+    kind: str = "pooled",
+    blocks: int | Sequence[int] | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    preprocessing: PreprocessingConfig | None = None,
+    batch_size: int = 32,
+) -> np.ndarray:
+    """Computes embeddings of images, resized and cropped as for evaluation.
+
+    Args:
+        model: a name of `keras-vit weights list` such as
+            "ViT_B16/imagenet21k", a run folder, a file or folder of weights
+            with or without classification layer; a model of keras_vit; what
+            `keras_vit.prediction.load_classifier` returns; or, to embed more
+            than once, what `keras_vit.prediction.as_encoder` returns, whose
+            own options then hold.
+        images: path of an image, or of a folder for all images below it; a
+            Pillow image; an array or tensor (H, W), (H, W, C) or
+            (N, H, W, C) in [0, 255], of any size; or a list of all these.
+        kind: "pooled" for one vector per image, what the classification
+            layer sees; "tokens" for all tokens as the model pools them:
+            class token, distillation token and registers, then the patches
+            row by row.
+        blocks: None for the output of the model; or numbers of blocks, from
+            0, negative ones from the end, for the features after each of
+            them, normalised and pooled as those of the last block.
+        image_size: pixels, one side or (height, width), where it is not that
+            of the weights; with a model only where it takes any size.
+        preprocessing: how images are resized and cropped, where it is not as
+            the weights were evaluated: `keras_vit.data.PreprocessingConfig`.
+        batch_size: int, images per step.
+
+    Returns:
+        float32 array (N, D) of kind "pooled", (N, T, D) of kind "tokens";
+        with blocks (N, L, D) and (N, L, T, D).
+
+    Raises:
+        ValueError: when there is no such model, it has no such features, an
+            image cannot be read, there is none, or an argument is out of
+            range.
+        OSError: when weights cannot be fetched.
+
+    Example:
+        >>> vectors = keras_vit.embed("ViT_B16/imagenet21k", "photos")
+        >>> vectors.shape
+        (12, 768)
+    """
+    check_batch_size(batch_size)
+    encoder = as_encoder(
+        model,
+        kind=kind,
+        blocks=blocks,
+        image_size=image_size,
+        preprocessing=preprocessing,
+    )
+    parts = []
+    for read, batch in read_batches(
+        encoder.read, images_of(images), batch_size
+    ):
+        for _, error in read:
+            if error is not None:
+                raise ValueError(error)
+        parts.append(encoder.vectors(batch)[: len(read)])
+    if not parts:
+        raise ValueError(f"There is no image. Received: images={images!r}.")
+    return np.concatenate(parts)
+
+
+def check_batch_size(batch_size: Any) -> None:
+    """Raises a ValueError unless this is a positive int."""
+    known = isinstance(batch_size, int) and not isinstance(batch_size, bool)
+    if not known or batch_size < 1:
+        raise ValueError(
+            "batch_size must be an int above 0. Received: batch_size="
+            f"{batch_size!r}."
+        )
+
+
+def as_encoder(
+    model: str | os.PathLike | keras.Model | Classifier | Encoder,
+    *,
+    kind: str = "pooled",
+    blocks: int | Sequence[int] | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    preprocessing: PreprocessingConfig | None = None,
+) -> Encoder:
+    """Makes an `Encoder` of what `embed` takes as a model.
+
+    Args:
+        model, kind, blocks, image_size, preprocessing: see `embed`.
+
+    Raises:
+        ValueError: when there is no such model, or it has no such features.
+        OSError: when weights cannot be fetched.
+
+    Example:
+        >>> encoder = as_encoder("runs/flowers", kind="tokens")
+        >>> keras_vit.embed(encoder, "photos").shape
+        (12, 197, 768)
+    """
+    if isinstance(model, Encoder):
+        return model
+    check_choice("kind", kind, KINDS)
+    name, network, prepared = _resolved(model, image_size)
+    config = preprocessing or prepared or PreprocessingConfig()
+    height, width = _size_of(network, image_size)
+    channels = network.input_shape[3]
+    numbers = None if blocks is None else check_blocks(network, blocks)
+    features = _features(network, kind, numbers)
+    return Encoder(
+        network,
+        features,
+        Geometry((height, width), channels, config),
+        {
+            "keras_vit": __version__,
+            "model": name,
+            "weights_crc32": fingerprint(network),
+            "kind": kind,
+            "blocks": numbers,
+            "image_size": [height, width],
+            "preprocessing": dataclasses.asdict(config),
+        },
+    )
+
+
+def _resolved(model, image_size):
+    """Name of a model, the model, and its preprocessing if there is one."""
+    if isinstance(model, (str, os.PathLike)):
+        source = os.fspath(model)
+        loaded = load_prepared(source, image_size, needs_head=False)
+        return source, loaded.model, loaded.preprocessing
+    if isinstance(model, Classifier):
+        return None, model.model, model.geometry.config
+    check_network(model)
+    return None, model, None
+
+
+def _size_of(network, image_size) -> tuple[int, int]:
+    """(height, width) of the images of a model, which may leave it open."""
+    known = network.input_shape[1:3]
+    if image_size is None and None not in known:
+        return known
+    height, width = check_size("image_size", image_size or 0)
+    if None not in known and (height, width) != known:
+        raise ValueError(
+            f"The model takes images of {known[0]}x{known[1]}. Received: "
+            f"image_size={image_size!r}. Leave it out, or give the name or "
+            "path of the weights instead of a model."
+        )
+    return height, width
+
+
+def _features(model, kind, blocks) -> keras.Model:
+    """The network from images to the features that were asked for."""
+    if kind == "pooled" and blocks is None:
+        return feature_model(model)
+    if isinstance(model, BiT):
+        raise ValueError(
+            "A BiT has neither tokens nor transformer blocks. Received: "
+            f'kind={kind!r}, blocks={blocks!r}. Use kind="pooled" without '
+            "blocks."
+        )
+    numbers = check_blocks(model, -1) if blocks is None else blocks
+    return BlockFeatures(model, numbers, pool=kind == "pooled")
+
+
+def fingerprint(model: keras.Model) -> int:
+    """A checksum of the weights of a model: other weights have another one."""
+    found = 0
+    for weight in model.weights:
+        if weight.name != "seed_generator_state":
+            value = keras.ops.convert_to_numpy(weight)
+            found = zlib.crc32(value.tobytes(), found)
+    return found

@@ -1,0 +1,241 @@
+"""Models with the preprocessing of their weights, by name, folder or file."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+
+from keras_vit import applications
+from keras_vit.checkpoints.formats.configure import configure
+from keras_vit.checkpoints.keras_files import class_names_of
+from keras_vit.checkpoints.loading import load_checkpoint, open_source
+from keras_vit.checkpoints.public import catalog
+from keras_vit.checkpoints.public.fetch import resolve
+from keras_vit.data import PreprocessingConfig
+from keras_vit.models import BiT, Mixer, VisionTransformer
+from keras_vit.preprocessing import rescale
+from keras_vit.variants import VariantTransformer
+
+if TYPE_CHECKING:
+    from keras_vit.evaluation.config import ModelSource
+
+__all__ = [
+    "LoadedNetwork",
+    "check_network",
+    "load_model",
+    "load_network",
+    "load_prepared",
+    "preprocessing_of",
+    "scaled",
+    "weights_path",
+]
+
+MODELS = (BiT, Mixer, VisionTransformer, VariantTransformer)
+# Resizing in an entry of the catalogue -> in `PreprocessingConfig`.
+RESIZES = {"squash": "squash", "shorter_side": "resize_small_central_crop"}
+HEAD_OF_ZEROS = "The classification layer in"  # begins a warning.
+ANY_SIZE = (
+    "{} takes images of any size. Give one, such as 224: image_size= in "
+    "Python, --image_size of a command, --model.image_size of a recipe."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadedNetwork:
+    """A model that was loaded, and what its weights say besides.
+
+    Attributes:
+        model: a Keras model from images in [0, 255].
+        path: the file or folder of its weights.
+        class_names: the names that a run or a file has, or None.
+        run: the config of a run, {} where there is none.
+        preprocessing: how images are resized and cropped.
+    """
+
+    model: keras.Model
+    path: str
+    class_names: tuple[str, ...] | None
+    run: dict[str, Any]
+    preprocessing: PreprocessingConfig
+
+
+def load_prepared(
+    source: str | os.PathLike,
+    image_size: int | tuple[int, int] | None = None,
+    *,
+    needs_head: bool = True,
+) -> LoadedNetwork:
+    """Loads a model and how its images are to be resized and cropped.
+
+    Args:
+        source: see `keras_vit.prediction.load_classifier`.
+        image_size: see `keras_vit.prediction.load_classifier`.
+        needs_head: bool, whether a classification layer of zeros is refused.
+
+    Raises:
+        ValueError: when there are no such weights or they cannot be loaded.
+        OSError: when they cannot be fetched.
+    """
+    entry, opened = _opened(os.fspath(source), image_size)
+    path = opened.file.path
+    names = class_names_of(path)
+    run = {} if names is None else _run_config(path)
+    with warnings.catch_warnings():
+        action = "error" if needs_head else "ignore"
+        warnings.filterwarnings(action, HEAD_OF_ZEROS)
+        try:
+            model = _load(opened, entry and entry.model, image_size)
+        except UserWarning as warning:
+            raise ValueError(str(warning)) from None
+    preprocessing = preprocessing_of(entry, run, image_size)
+    return LoadedNetwork(model, path, names, run, preprocessing)
+
+
+def check_network(model: Any) -> None:
+    """Raises a ValueError unless this is a model of keras_vit."""
+    if not isinstance(model, MODELS):
+        raise ValueError(
+            "A model is the name or path of its weights, or a model of "
+            f"keras_vit. Received: {model!r} of type {type(model).__name__}."
+        )
+
+
+def scaled(config: Any, images: np.ndarray) -> np.ndarray:
+    """The float32 input of a model with this config, of images in [0, 255].
+
+    To [-1, 1], or to the mean and deviation that its weights were trained on,
+    unless the model scales them itself.
+    """
+    images = images.astype("float32")
+    if config.include_preprocessing:
+        return images
+    mean = getattr(config, "pixel_mean", None)
+    if mean is None:
+        return rescale(images)
+    deviation = np.asarray(config.pixel_std, "float32")
+    return (images / 255 - np.asarray(mean, "float32")) / deviation
+
+
+def load_network(
+    source: str,
+    *,
+    image_size: int | tuple[int, int] | None = None,
+    precision: str = "float32",
+) -> keras.Model:
+    """Loads a model from images in [0, 255], with classes or without.
+
+    Args:
+        source: see `load_classifier`; or the name of an application alone,
+            such as "ViT_B16", for random weights.
+        image_size: see `load_classifier`.
+        precision: "float32", "mixed_bfloat16" or "mixed_float16".
+
+    Returns:
+        A Keras model from images in [0, 255].
+
+    Raises:
+        ValueError: when there are no such weights.
+        OSError: when they cannot be fetched.
+    """
+    if source not in applications.__all__ or os.path.exists(source):
+        entry, opened = _opened(source, image_size)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", HEAD_OF_ZEROS)
+            return _load(opened, entry and entry.model, image_size, precision)
+    size = image_size or 224
+    sides = (size, size) if isinstance(size, int) else tuple(size)
+    return getattr(applications, source)(
+        weights=None,
+        input_shape=(*sides, 3),
+        include_preprocessing=True,
+        dtype=precision,
+    )
+
+
+def _opened(source, image_size):
+    """The entry of a source in the catalogue, or None, and its weights."""
+    entry = None
+    if not os.path.exists(source):
+        with contextlib.suppress(ValueError):  # Opening it raises the error.
+            entry = catalog.find(None, source)
+    if entry is not None and entry.image_size is None and image_size is None:
+        raise ValueError(ANY_SIZE.format(entry.key))
+    return entry, open_source(source)
+
+
+def _run_config(path):
+    """config.yaml beside a model, {} where there is none."""
+    import yaml
+
+    config = pathlib.Path(path).parent / "config.yaml"
+    text = config.read_text(encoding="utf-8") if config.is_file() else ""
+    return yaml.safe_load(text) or {}
+
+
+def preprocessing_of(entry, run, image_size) -> PreprocessingConfig:
+    """How a run, or public weights, were evaluated."""
+    if "preprocessing" in run:
+        return PreprocessingConfig(**run["preprocessing"])
+    if entry is None:
+        return PreprocessingConfig()
+    asked, size = entry.preprocessing, entry.image_size
+    resize_size = None
+    # At another size than its own the crop is left to PreprocessingConfig.
+    if asked.resize == "shorter_side" and size and image_size in (None, size):
+        resize_size = int(size / asked.crop_fraction)
+    return PreprocessingConfig(
+        evaluation=RESIZES[asked.resize],
+        resize_size=resize_size,
+        resize_method=asked.interpolation,
+        antialias=asked.antialias,
+        rounding="float32",
+    )
+
+
+def load_model(source: "ModelSource", *, with_head: bool = True) -> keras.Model:
+    """Loads a model with its own classification layer.
+
+    Args:
+        source: a `ModelSource`: the weights and how to read them.
+        with_head: bool, whether to warn of a classification layer of zeros.
+
+    Returns:
+        A Keras model from images in [0, 255] to logits.
+
+    Raises:
+        ValueError: when there are no such weights, or they have no image
+            size and none is given.
+        OSError: when they cannot be fetched.
+    """
+    opened = open_source(weights_path(source))
+    with warnings.catch_warnings():
+        if not with_head:
+            warnings.filterwarnings("ignore", HEAD_OF_ZEROS)
+        return _load(opened, source.name, source.image_size, source.precision)
+
+
+def weights_path(source: "ModelSource") -> str:
+    """The file or folder of weights, downloaded if need be."""
+    return resolve(str(source.weights), source.name)
+
+
+def _load(opened, name, image_size, precision="float32"):
+    fields = (opened.configured or configure(opened)).fields
+    size = image_size or fields["image_size"]
+    if size is None or None in np.atleast_1d(size):
+        raise ValueError(ANY_SIZE.format(opened.file.path))
+    height, width = (size, size) if isinstance(size, int) else size
+    options = {
+        "input_shape": (height, width, fields["channels"]),
+        "classifier_activation": None,
+        "include_preprocessing": True,
+        "dtype": precision,
+    }
+    if name is None:
+        return load_checkpoint(opened, **options)
+    return getattr(applications, name)(weights=opened, classes=None, **options)

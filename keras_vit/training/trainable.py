@@ -1,0 +1,220 @@
+"""Which weights are trained: all, the head, or low-rank adaptations (LoRA).
+
+Axes: D input features of a dense layer, M its output features, r the rank.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit.training.distribution.processes import to_numpy
+from keras_vit.workarounds import set_initializer, sublayers
+
+__all__ = [
+    "HEAD",
+    "add_lora",
+    "check_lora",
+    "count_parameters",
+    "freeze",
+    "make_trainable",
+    "merged",
+]
+
+HEAD = "predictions"  # The classification layer of every model.
+BLOCK = "block_"
+SEED = "seed_generator_state"
+LORA = ("lora_kernel_a", "lora_kernel_b")  # Keras's names of A and B
+
+
+def make_trainable(model: keras.Model, training) -> None:
+    """Leaves those weights of a model trainable that a recipe trains.
+
+    Args:
+        model: a built Keras model.
+        training: a `TrainingConfig`.
+
+    Raises:
+        ValueError: when there is no such layer, or LoRA does not fit.
+    """
+    if training.lora_rank:
+        add_lora(
+            model,
+            training.lora_rank,
+            alpha=training.lora_alpha,
+            also=training.also_train,
+        )
+    else:
+        freeze(model, training.trainable, also=training.also_train)
+
+
+def freeze(
+    model: keras.Model, trainable: str, *, also: Sequence[str] = ()
+) -> None:
+    """Leaves "all" layers of a model trainable, or the "head" alone.
+
+    Args:
+        model: a Keras model.
+        trainable: "all" or "head".
+        also: names of layers that are trained besides the head.
+
+    Raises:
+        ValueError: when there is no such layer.
+    """
+    _check_layers(model, also)
+    for layer in model.layers:
+        chosen = layer.name == HEAD or layer.name in also
+        layer.trainable = trainable == "all" or chosen
+
+
+def add_lora(
+    model: keras.Model,
+    rank: int,
+    *,
+    alpha: float | None = None,
+    also: Sequence[str] = (),
+) -> None:
+    """Adds low-rank adaptations to the dense layers of all blocks.
+
+    "LoRA: Low-Rank Adaptation of Large Language Models" (arXiv:2106.09685),
+    section 4.1, by Keras's own `enable_lora`: the kernel W (D, M) of a layer
+    stays as it is, and W + alpha / rank * A B takes its place, with A (D, r)
+    and B (r, M). B starts at zero, so the model starts as it was. It holds for
+    query, key and value (one layer), the output of the attention, and both
+    layers of the MLP. Only A, B and the head are trained.
+
+    Args:
+        model: a built model of keras_vit with blocks.
+        rank: int, r.
+        alpha: float; None for the rank.
+        also: names of further layers to train as they are; a block among them
+            gets no adaptation.
+
+    Raises:
+        ValueError: when the model has no blocks, or no such layer.
+
+    Example:
+        >>> model = keras_vit.ViT_B16(classes=10)
+        >>> add_lora(model, rank=8)
+        >>> count_parameters(model)
+        (1187338, 86985994)
+    """
+    freeze(model, "head", also=also)
+    blocks = [x for x in model.layers if _is_block(x) and x.name not in also]
+    if not blocks:
+        check_lora(rank, type(model), {})
+    for block in blocks:
+        block.trainable = True
+        for variable in block.variables:
+            variable.trainable = False
+        for layer in filter(_is_dense, sublayers(block)):
+            layer.enable_lora(rank, lora_alpha=alpha)
+
+
+def check_lora(rank: int, family: type, fields: Mapping[str, Any]) -> None:
+    """Refuses a rank that a model of these fields cannot have.
+
+    Args:
+        rank: int, 0 for no LoRA.
+        family: the class of the model.
+        fields: of its config.
+
+    Raises:
+        ValueError: for a model without blocks, or a rank that is not below
+            the hidden dimension, where nothing is saved.
+    """
+    if not rank:
+        return
+    dim = fields.get("hidden_dim")
+    if dim is None:
+        raise ValueError(
+            f"LoRA adapts the blocks of a model, and a {family.__name__} has "
+            f"none. Received: training.lora_rank={rank}. Set it to 0."
+        )
+    if rank >= dim:
+        raise ValueError(
+            f"The rank of LoRA must be below the hidden dimension, {dim}. "
+            f"Received: training.lora_rank={rank}. 4 to 16 are usual."
+        )
+
+
+def merged(model: Any) -> Any:
+    """The same model without LoRA: products are added to their kernels.
+
+    They are added in float32, whatever the precision of the model: Keras
+    itself rounds a kernel that it saves to bfloat16 under mixed_bfloat16.
+
+    Args:
+        model: a model of keras_vit.
+
+    Returns:
+        A new model, all of it trainable; the model itself if it has no LoRA.
+    """
+    if not any(_has_lora(x) for x in sublayers(model)):
+        return model
+    products = {
+        f"{layer.path}/kernel": _product(layer)
+        for layer in sublayers(model)
+        if _has_lora(layer)
+    }
+    values = [
+        to_numpy(x) + products.get(x.path, 0)
+        for x in model.variables
+        if x.name not in LORA
+    ]
+    # What is made in the scope starts as its value: nothing is drawn.
+    with keras.StatelessScope():
+        found = type(model)(
+            model.config, name=model.name, dtype=model.dtype_policy
+        )
+        for variable, value in zip(found.variables, values, strict=True):
+            set_initializer(variable, _constant(value))
+    return found
+
+
+def count_parameters(model: keras.Model) -> tuple[int, int]:
+    """How many parameters are trained, and how many there are.
+
+    Example:
+        >>> count_parameters(keras_vit.ViT_Ti16(weights=None))
+        (5717416, 5717416)
+    """
+    weights = [x for x in model.weights if x.name != SEED]
+    sizes = [(int(np.prod(x.shape)), x.trainable) for x in weights]
+    trained = sum(size for size, trainable in sizes if trainable)
+    return trained, sum(size for size, _ in sizes)
+
+
+def _constant(value):
+    return lambda shape, dtype=None: value.astype(dtype)
+
+
+def _product(layer):
+    """alpha / rank * A B, float32 (D, M)."""
+    by_name = {x.name: to_numpy(x) for x in layer.variables if x.name in LORA}
+    a, b = (by_name[name].astype("float32") for name in LORA)
+    return np.float32(layer.lora_alpha / layer.lora_rank) * (a @ b)
+
+
+def _is_block(layer):
+    return layer.name.startswith(BLOCK)
+
+
+def _is_dense(layer):
+    return isinstance(layer, keras.layers.Dense)
+
+
+def _has_lora(layer):
+    return _is_dense(layer) and layer.lora_enabled
+
+
+def _check_layers(model, names):
+    known = [x.name for x in model.layers if x.weights]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(
+            f"The model has no layers {', '.join(map(repr, unknown))} with "
+            f"weights. Received: training.also_train={list(names)}. It has "
+            f"{', '.join(known)}."
+        )
