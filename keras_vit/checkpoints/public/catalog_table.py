@@ -653,13 +653,14 @@ BIT_SIZES = ("R50x1", "R50x3", "R101x1", "R101x3", "R152x2", "R152x4")
 PLAIN_BASELINES = {90: 76.5, 150: 78.5, 300: 80.0}
 
 # What weights="imagenet" is: AugReg where it has the model, then the paper's
-# own, then SAM, then GSAM.
+# own, then SAM, then GSAM, then DeiT III.
 RECOMMENDED = (
     AUGREG_FINE_TUNED,
     "imagenet21k_imagenet2012",
     "imagenet2012",
     "sam_imagenet2012",
     "gsam_imagenet2012",
+    "deit3",
 )
 
 # Applications of which nothing is public in these collections.
