@@ -4,6 +4,7 @@ Axes: C channels, D hidden dimension, h and w height and width of a patch.
 """
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable
 
@@ -153,7 +154,8 @@ def adapter(path, shape, configured, target, resampling) -> Adapter | None:
     None when the shapes cannot be brought together.
     """
     # A table before a later block is one like that before the first.
-    adapt = ADAPTERS.get(re.sub(r"^position_embedding_\d+/", POSITION, path))
+    named = re.sub(r"^position_embedding_\d+/", POSITION, path)
+    adapt = ADAPTERS.get(re.sub(r"^block_\d+/", "", named))
     if adapt is not None:
         found = adapt(shape, configured, target, path, resampling)
         if found is not None:
@@ -215,6 +217,30 @@ def _adapt_offsets(shape, configured, target, path, resampling):
     )
 
 
+def _adapt_distances(shape, configured, target, path, resampling):
+    """A number for each distance in rows and columns; those of tokens stay."""
+    old, new = tuple(configured.grid), tuple(target.grid)
+    spans = [tuple(2 * x - 1 for x in grid) for grid in (old, new)]
+    extra = shape[0] - math.prod(spans[0])
+    wanted = (math.prod(spans[1]) + extra, shape[1])
+    if old == new or target.shape(path) != wanted:
+        return None
+    rows, columns = (
+        resize_matrix(x, y, "bicubic") for x, y in zip(*spans, strict=True)
+    )
+
+    def function(table):
+        patches = table[: math.prod(spans[0])].reshape(*spans[0], -1)
+        patches = np.einsum("rR,cC,RCh->rch", rows, columns, patches)
+        patches = patches.reshape(-1, table.shape[1]).astype("float32")
+        return np.concatenate([patches, table[math.prod(spans[0]) :]])
+
+    return Adapter(
+        function,
+        f"distances in {old[0]}x{old[1]} -> {new[0]}x{new[1]} (bicubic)",
+    )
+
+
 def _adapt_patches(shape, configured, target, path, resampling):
     """Channels first, then the patch size."""
     wanted = target.shape(path)
@@ -260,6 +286,7 @@ ADAPTERS = {
     f"{POSITION}rows": _adapt_axis,
     f"{POSITION}columns": _adapt_axis,
     f"{POSITION}offsets": _adapt_offsets,
+    "attention/position_bias/table": _adapt_distances,
     "patch_embed/projection/kernel": _adapt_patches,
     "root_conv/kernel": _adapt_root,
 }

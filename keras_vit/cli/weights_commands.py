@@ -18,7 +18,10 @@ from keras_vit.tables import markdown_table
 
 __all__ = ["as_markdown", "weights"]
 
-COLUMNS = ("weights", "classes", "pixels", "MiB", "top-1 %", "measured by")
+COLUMNS = (
+    *("weights", "classes", "pixels", "MiB", "top-1 %", "measured by"),
+    "licence",
+)
 WEIGHTS = (".safetensors", ".h5", ".keras")
 SOURCE = (
     "a name that `keras-vit weights list` shows, a path, an https:// address, "
@@ -128,6 +131,7 @@ def _cells(entry, name):
         "" if size is None else f"{size:.0f}",
         "" if entry.top1 is None else f"{entry.top1:g}",
         "; ".join(note for note in notes if note),
+        entry.licence,
     )
 
 

@@ -165,3 +165,32 @@ def test_biases_of_which_outputs_show_the_sum_alone(name, unit):
                 keras.ops.convert_to_numpy(beta),
                 file.read(unit.format(stage - timm, theirs)).ravel(),
             )
+
+
+def test_distances_of_another_grid_are_interpolated():
+    """A table that grows linearly with the distance goes on to do so."""
+    name = "timm_vit_tiny_beit"
+    small = load(name)
+    tables = [x for x in small.weights if x.path.endswith("bias/table")]
+    assert len(tables) == 2
+    large = load(name, input_shape=(48, 32, 3))
+    assert "distances in 4x4 -> 6x4 (bicubic)" in str(large.load_report)
+    for table in tables:
+        (grown,) = (x for x in large.weights if x.path == table.path)
+        old, new = map(keras.ops.convert_to_numpy, (table, grown))
+        assert new.shape == (11 * 7 + 3, 4)
+        np.testing.assert_array_equal(new[-3:], old[-3:])
+        # The distance 0, 0 is in the middle of both.
+        np.testing.assert_allclose(new[38], old[24], atol=1e-6)
+        old, new = old[:-3].reshape(7, 7, 4), new[:-3].reshape(11, 7, 4)
+        points = (np.arange(11) + 0.5) * 7 / 11 - 0.5
+        linear = np.stack(
+            [
+                np.interp(points, np.arange(7), old[:, i, j])
+                for i in range(7)
+                for j in range(4)
+            ],
+            axis=-1,
+        ).reshape(11, 7, 4)
+        # Cubic and linear differ by less than the table does.
+        assert np.abs(new - linear).mean() < 0.5 * np.abs(old).mean()
