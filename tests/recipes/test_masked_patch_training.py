@@ -140,7 +140,8 @@ def replaced(made, **groups):
             "multiple of 4 pixels",
         ),
         ({"masked_patch": {"target": "pixels"}}, "Set it to val_loss"),
-        ({"training": {"trainable": "head"}}, 'Set it to "all"'),
+        ({"training": {"trainable": "head"}}, 'Set them to "all" and 0'),
+        ({"training": {"lora_rank": 2}}, "lora_rank=2"),
     ],
 )
 def test_what_cannot_be_masked_is_refused(tmp_path, groups, message):

@@ -22,7 +22,7 @@ from noisy_student.networks import (
 from PIL import Image
 
 from keras_vit import data
-from keras_vit.training import DataConfig, Recipe
+from keras_vit.training import DataConfig, Recipe, TrainingConfig
 
 SHARES = np.array(
     [
@@ -186,6 +186,14 @@ def test_wrong_settings_are_named(fields, message):
 def test_wrong_networks_are_named(network, message):
     with pytest.raises(ValueError, match=message):
         network_task(Recipe(), network)
+
+
+def test_an_efficientnet_has_no_blocks_for_lora():
+    training = TrainingConfig(lora_rank=2)
+    network = {"name": "EfficientNetB0", "image_size": 32}
+    recipe, task = network_task(Recipe(training=training), network)
+    with pytest.raises(ValueError, match="has none.*lora_rank=2"):
+        task.make_model(recipe, ["cat", "dog"])
 
 
 def trainable(model):
