@@ -116,7 +116,7 @@ def test_message_of_many_lines_becomes_one(capsys, monkeypatch):
     ("source", "message"),
     [
         ("imagenet21k", "ViT_B16/imagenet21k"),
-        ("ViT_H14/imagenet", "imagenet21k"),
+        ("ViT_R26_B32/imagenet", "imagenet21k"),
         ("./missing.npz", "missing.npz"),
         ("missing.npz", "missing.npz"),
         (__file__, "test_cli.py"),

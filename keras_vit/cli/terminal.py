@@ -19,7 +19,7 @@ STANDARD_INPUT = "-"
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Prints a table as wide as the terminal, or 200 into a file or a pipe."""
+    """Prints a table as wide as the terminal, or as a pipe needs it."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -30,7 +30,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         table.add_row(*map(Text, row))
     on_terminal = sys.stdout.isatty()
     output = io.StringIO()
-    width = None if on_terminal else 200
+    width = None if on_terminal else 1000
     Console(file=output, width=width, force_terminal=on_terminal).print(table)
     print(output.getvalue(), end="")
 

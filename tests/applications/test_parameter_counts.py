@@ -60,6 +60,12 @@ REASONS = {
     "ViT_So400m14": "published for the encoder, see PUBLISHED_ENCODERS",
     "ViT_g14": "published for the encoder, see PUBLISHED_ENCODERS",
     "ViT_G14": "published for the encoder, see PUBLISHED_ENCODERS",
+    # Other patches of sizes that have a number.
+    "ViT_S8": "the encoder of ViT_S16",
+    "ViT_S14": "the encoder of ViT_S16",
+    "ViT_B14": "the encoder of ViT_B16",
+    "ViT_L14": "the encoder of ViT_L16",
+    "ViT_So400m16": "the encoder of ViT_So400m14",
 }
 # The original's gap models, without class token.
 WITHOUT_CLASS_TOKEN = {

@@ -62,8 +62,8 @@ def test_other_schemes_are_refused(source):
 
 
 def test_unknown_name_lists_what_there_is():
-    with pytest.raises(ValueError, match=r"ViT_H14.*imagenet21k.*Nor is there"):
-        fetch.resolve("imagenet", "ViT_H14")
+    with pytest.raises(ValueError, match=r"R26_B32.*imagenet21k.*Nor is there"):
+        fetch.resolve("imagenet", "ViT_R26_B32")
 
 
 def test_addresses_of_one_basename_have_two_names_in_the_cache(monkeypatch):

@@ -270,3 +270,30 @@ def test_info_of_a_folder_names_what_it_holds(tmp_path):
     info = read_info(write(model, tmp_path, config=config_of(model, name)))
     assert info.fields["register_tokens"] == 4
     assert info.fields["pooling"] == "token"
+
+
+@pytest.mark.parametrize(
+    ("left_out", "field"),
+    [("norm.weight norm.bias", "final_norm"), ("norm1.bias", "normalization")],
+)
+def test_a_file_without_a_norm_is_not_taken_for_one_that_has_none(
+    tmp_path, left_out, field
+):
+    from safetensors.torch import save_file
+
+    name, options = KINDS["plain"]
+    model = built(name, **options)
+    tensors = {k: x.contiguous() for k, x in model.state_dict().items()}
+    kept = {
+        key: tensor
+        for key, tensor in tensors.items()
+        if not key.endswith(("norm1.bias", "norm2.bias"))
+        and field == "normalization"
+        or key not in left_out.split()
+        and field == "final_norm"
+    }
+    path = tmp_path / "weights.safetensors"
+    save_file(kept, path)
+    for extra in ({}, {"architecture": name}):
+        with pytest.raises(ValueError, match=f"give {field}="):
+            load_checkpoint(path, num_heads=2, **extra)

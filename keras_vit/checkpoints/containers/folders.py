@@ -39,6 +39,8 @@ TIMM = {
     "act_layer": "activation",
     "global_pool": "pooling",
     "pool_include_prefix": "pool_prefix_tokens",
+    "final_norm": "final_norm",
+    "use_post_transformer_norm": "final_norm",
     "attn_pool_num_heads": "pool_num_heads",
     "rope_temperature": "rope_temperature",
     "rope_grid_offset": "rope_offset",
@@ -49,12 +51,12 @@ TIMM = {
 TIMM_SHOWN = {
     *("embed_dim", "depth", "mlp_ratio", "patch_size", "in_chans"),
     *("num_classes", "class_token", "no_embed_class", "reg_tokens"),
-    *("qkv_bias", "init_values", "pre_norm", "fc_norm", "final_norm"),
+    *("qkv_bias", "init_values", "pre_norm", "fc_norm"),
     *("proj_bias", "qk_norm", "scale_attn_norm", "scale_mlp_norm"),
     # Of Eva and Beit.
     *("num_reg_tokens", "use_abs_pos_emb", "qkv_fused", "swiglu_mlp"),
     *("scale_mlp", "scale_attn_inner", "use_pre_transformer_norm"),
-    *("use_fc_norm", "use_post_transformer_norm", "attn_pool_mlp_ratio"),
+    *("use_fc_norm", "attn_pool_mlp_ratio"),
     *("drop_rate", "pos_drop_rate", "patch_drop_rate", "proj_drop_rate"),
     *("attn_drop_rate", "drop_path_rate", "weight_init", "fix_init"),
     *("dynamic_img_size", "strict_img_size"),

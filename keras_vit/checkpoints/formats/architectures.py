@@ -186,10 +186,36 @@ def fields_of_file(path, tensors, width, name: str | None, known) -> dict:
         found = find(path)
         if found is not None and set(found.marks) != set(marks):
             found = None  # The file only has the name of something else.
+    likely = alike(marks, width) if found is None else [found]
+    _check_norms(path, marks, likely, known)
     if found is not None:
         _check_kind(path, name or path, found)
         return {**_fields_of(found, width), "image_size": found.image_size}
-    return _in_common(path, alike(marks, width), width, known)
+    return _in_common(path, likely, width, known)
+
+
+def _check_norms(path, marks, architectures, known) -> None:
+    """Refuses norms that are missing where no architecture is without them."""
+    expected = {mark for x in architectures for mark in x.marks}
+    last = {"norm", "norm_after_pooling"}
+    missing = {
+        "final_norm": not last & {*marks}
+        and bool(last & expected or not architectures),
+        "normalization": "layer_norm" not in marks
+        and ("layer_norm" in expected or not architectures),
+    }
+    lacking = [x for x, y in missing.items() if y and x not in known]
+    if lacking:
+        weight = {
+            "final_norm": "encoder_norm/gamma, the last normalisation",
+            "normalization": "block_0/attention_norm/beta, its offset",
+        }
+        refuse(
+            path,
+            f"has no weight for {' and '.join(weight[x] for x in lacking)}",
+            "It is of an architecture that the models here do not have, or "
+            f"was cut off; if it is meant so, give {lacking[0]}=...",
+        )
 
 
 def _in_common(path, architectures, width, known) -> dict:
