@@ -10,6 +10,7 @@ import collections
 import csv
 import json
 import pathlib
+import re
 import sys
 
 import torch
@@ -24,6 +25,9 @@ from keras_vit.checkpoints.formats.architectures import (  # noqa: E402
     TABLE,
     Architecture,
     marks_of,
+)
+from keras_vit.checkpoints.formats.formats_table import (  # noqa: E402
+    TIMM_NAFLEX,
 )
 from keras_vit.checkpoints.public.catalog import WEIGHTS  # noqa: E402
 from keras_vit.checkpoints.public.catalog_table import MODERN  # noqa: E402
@@ -41,7 +45,7 @@ MODULES = (
     "vision_transformer_sam",
 )
 # Of a Vision Transformer: its patches, and one of these.
-PATCHES = "patch_embed.proj.weight"
+PATCHES = {"patch_embed.proj.weight", "patch_embed.flat.weight"}
 PROJECTIONS = {"blocks.0.attn.qkv.weight", "blocks.0.attn.q_proj.weight"}
 ACTIVATIONS = {
     "GELU": "gelu",
@@ -98,8 +102,8 @@ def write_architectures(timm) -> None:
             for name in timm.list_models(module=module):
                 with torch.device("meta"):
                     model = timm.create_model(name, pretrained=False)
-                names = set(model.state_dict())
-                if PATCHES in names and PROJECTIONS & names:
+                names = set(tensors_of(model))
+                if PATCHES & names and PROJECTIONS & names:
                     found = pixels[name]
                     shared = found.pop() if len(found) == 1 else ""
                     published = int(bool(found or shared))
@@ -114,11 +118,6 @@ def row_of(model) -> tuple:
     """What the table says of a model of timm."""
     block = model.blocks[0]
     activation = type(getattr(block.mlp, "act", None)).__name__
-    # Loading splits these into those of each block.
-    tensors = {
-        name.replace("rope.freqs", "rope.freqs.0"): tensor
-        for name, tensor in model.state_dict().items()
-    }
     return (
         kind_of(model),
         model.embed_dim,
@@ -127,13 +126,28 @@ def row_of(model) -> tuple:
         getattr(block.norm1, "eps", 0.0),
         model.global_pool,
         "x".join(map(str, model.default_cfg["input_size"][1:])),
-        " ".join(marks_of(tensors)),
+        " ".join(marks_of(tensors_of(model))),
     )
+
+
+def tensors_of(model) -> dict:
+    """The tensors of a model under the names that loading gives them."""
+    found = {}
+    for name, tensor in model.state_dict().items():
+        for pattern, replacement in TIMM_NAFLEX:
+            if match := re.fullmatch(pattern, name):
+                name = match.expand(replacement)
+        # Split into those of each block.
+        found[name.replace("rope.freqs", "rope.freqs.0")] = tensor
+    return found
 
 
 # The classes of timm that keras_vit computes.
 KNOWN = (
-    {"VisionTransformer", "VisionTransformerDistilled", "Eva", "Beit"},
+    {
+        *("VisionTransformer", "VisionTransformerDistilled"),
+        *("Eva", "Beit", "NaFlexVit"),
+    },
     {"Block", "EvaBlock", "EvaBlockPostNorm", "ResPostBlock"},
     {"Attention", "EvaAttention", "AttentionRope"},
     {"Mlp", "GluMlp", "SwiGLU"},
@@ -169,6 +183,7 @@ def options_of(model) -> dict:
     pool = getattr(model, "attn_pool", None)
     prefix = getattr(model, "num_prefix_tokens", 0)
     reads_all = pool is not None and type(model).__name__ == "Eva"
+    options |= resampling_of(getattr(model, "embeds", None))
     if getattr(model, "pool_include_prefix", False) or reads_all and prefix:
         options["pool_prefix_tokens"] = True
     if pool is not None and pool.num_heads != model.blocks[0].attn.num_heads:
@@ -176,6 +191,28 @@ def options_of(model) -> dict:
     return options
 
 
+def resampling_of(embeds) -> dict:
+    """How a NaFlexViT resamples its positions."""
+    if embeds is None:
+        return {}
+    method = "linear"
+    if embeds.pos_embed_type == "learned":
+        how = (
+            embeds.pos_embed_interp_mode,
+            embeds.pos_embed_antialias,
+            embeds.pos_embed_align_corners,
+        )
+        method = RESAMPLINGS[how]
+    square = "_square" if embeds.pos_embed_ar_preserving else ""
+    return {"resampling": method + square}
+
+
+RESAMPLINGS = {
+    ("bicubic", True, False): "bicubic_antialiased",
+    ("bilinear", True, False): "linear_antialiased",
+    ("bilinear", False, False): "linear",
+    ("bilinear", False, True): "linear_aligned",
+}
 ROPES = {
     "RotaryEmbeddingCat": "axial",
     "RotaryEmbeddingDinoV3": "centered",

@@ -36,6 +36,8 @@ def resample_position_embedding(
             Hugging Face does it. "bicubic_antialiased": as timm does it.
             "linear": linear between the centres of patches.
             "linear_antialiased": as Hugging Face does it for SigLIP 2.
+            Each with "_square": to a square grid as large as the longer side,
+            of which the upper left is taken, as timm's NaFlexViTs do it.
 
     Returns:
         float32 array (1, P + new rows * new columns, D).
@@ -44,15 +46,17 @@ def resample_position_embedding(
         ValueError: for an unknown method, or a table without the rows of the
             grid.
     """
-    check_choice("resampling", method, RESAMPLINGS)
+    check_choice("resampling", method.removesuffix(SQUARE), RESAMPLINGS)
     prefix = table.shape[1] - old_grid[0] * old_grid[1]
     if prefix < 0:
         raise ValueError(
             f"A position embedding of shape {table.shape} is too short for a "
             f"grid of {old_grid[0]}x{old_grid[1]} patches."
         )
+    side = max(new_grid) if method.endswith(SQUARE) else None
+    method = method.removesuffix(SQUARE)
     rows, columns = (
-        resize_matrix(old, new, method)
+        resize_matrix(old, side or new, method)[:new]
         for old, new in zip(old_grid, new_grid, strict=True)
     )
     grid = table[0, prefix:].reshape(*old_grid, -1)  # (R, C, D)
@@ -122,6 +126,7 @@ def cubic(a: float) -> Callable:
     return kernel
 
 
+SQUARE = "_square"
 # torch's bicubic has a = -0.75; antialiased, like Pillow's, -0.5.
 RESAMPLINGS = {
     "linear_aligned": _linear_aligned,

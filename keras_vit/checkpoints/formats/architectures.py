@@ -39,6 +39,9 @@ MARKS = {
     "registers": "reg_token",
     "positions": "pos_embed",
     "patch_bias": "patch_embed.proj.bias",
+    "flat_patches": "patch_embed.flat.weight",
+    "position_grid": "pos_grid",
+    "position_axes": "pos_y",
     "patch_norm": "patch_embed.norm.weight",
     "resnet": "patch_embed.backbone.stem.conv.weight",
     "first_norm": "norm_pre.weight",
@@ -95,7 +98,8 @@ class Architecture(NamedTuple):
     or there are none."""
 
     options: dict
-    """Those of `OPTIONS` that are not as in the paper."""
+    """Those of `OPTIONS` that are not as in the paper, and "resampling" where
+    it is not timm's usual."""
 
 
 @functools.cache

@@ -118,6 +118,8 @@ def _told(source, num_heads, name, given) -> dict:
             "with the config.json that belongs to it.",
             stacklevel=2,
         )
+    if "resampling" in told:
+        source.file.config.setdefault("resampling", told["resampling"])
     heads = _heads(source, num_heads, told.get("num_heads"), width)
     return {**told, "num_heads": heads}
 

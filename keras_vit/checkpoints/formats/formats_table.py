@@ -168,6 +168,15 @@ BATCH_NORM = {
 # What stood for hidden patches in pre-training.
 MASK_TOKEN = r"(embeddings\.)?mask_token"
 
+# NaFlexViT, whose patches are a dense layer and whose positions are a grid.
+TIMM_NAFLEX = (
+    (r"embeds\.(cls_token|reg_token)", r"\1"),
+    (r"embeds\.proj\.weight", "patch_embed.flat.weight"),
+    (r"embeds\.proj\.bias", "patch_embed.proj.bias"),
+    (r"embeds\.pos_embed", "pos_grid"),
+    (r"embeds\.pos_embed_([xy])", r"pos_\1"),
+)
+
 TIMM_UNSUPPORTED = {
     r"blocks\.\d+\.attn\.(rel_pos.*|relative_position.*)": (
         "relative position embeddings"
@@ -234,7 +243,9 @@ FORMATS = (
         marks=(
             ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight"),
             ("patch_embed.proj.weight", "blocks.0.attn.q_proj.weight"),
+            ("patch_embed.flat.weight", "blocks.0.attn.qkv.weight"),
         ),
+        aliases=TIMM_NAFLEX,
         variants={
             "distillation_token": torch_table.TIMM_DISTILLED,
             "averaged_heads": torch_table.TIMM_AVERAGED_HEADS,
@@ -249,6 +260,9 @@ FORMATS = (
             "query_value_biases": torch_table.TIMM_QUERY_VALUE_BIASES,
             "separate_qkv": torch_table.TIMM_SEPARATE_QKV,
             "separate_gates": torch_table.TIMM_SEPARATE_GATES,
+            "flat_patches": torch_table.TIMM_FLAT_PATCHES,
+            "position_grid": torch_table.TIMM_POSITION_GRID,
+            "position_axes": torch_table.TIMM_POSITION_AXES,
         },
         signs={
             "registers": "reg_token",
@@ -256,6 +270,9 @@ FORMATS = (
             "query_value_biases": "blocks.0.attn.q_bias",
             "separate_qkv": "blocks.0.attn.q_proj.weight",
             "separate_gates": "blocks.0.mlp.fc1_g.weight",
+            "flat_patches": "patch_embed.flat.weight",
+            "position_grid": "pos_grid",
+            "position_axes": "pos_y",
             "distillation_token": "dist_token",
             "averaged_heads": "head_dist.weight",
             "norm_after_pooling": "fc_norm.weight",

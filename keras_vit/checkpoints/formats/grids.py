@@ -15,6 +15,10 @@ def position_fields(source, fields, facts, image_size, notes, told) -> tuple:
     path = "position_embedding/embedding"
     stored = source.file.config.get("image_size")
     cell = _cell_size(fields)
+    if {"position_grid", "position_axes"} & source.features:
+        grid = _shown_grid(source)
+        size = stored or told.get("image_size") or times(grid, cell)
+        return grid, {"image_size": size}
     if path in source.rows:
         prefix = facts.num_prefix_tokens
         length = source.checked_shape(path, 3, facts)[1]
@@ -36,6 +40,22 @@ def position_fields(source, fields, facts, image_size, notes, told) -> tuple:
         )
     grid = size[0] // cell[0], size[1] // cell[1]
     return grid, {"image_size": size, "position_embedding": "sincos2d"}
+
+
+def _shown_grid(source) -> tuple:
+    """The grid of positions that are stored as a grid, or for each axis."""
+    tensors = source.file.tensors
+    if "position_grid" in source.features:
+        found = tensors["pos_grid"].shape[1:3]
+    else:
+        found = tuple((*tensors[x].shape, 0, 0)[1] for x in ("pos_y", "pos_x"))
+    if len(found) != 2 or 0 in found:
+        refuse(
+            source.file.path,
+            f"holds positions of {found} patches",
+            "Expected rows and columns: the file is damaged, fetch it again.",
+        )
+    return found
 
 
 def _without_positions(source, fields, image_size, cell, told) -> tuple:

@@ -15,9 +15,12 @@ __all__ = [
     "TIMM_AVERAGED_HEADS",
     "TIMM_BIT",
     "TIMM_DISTILLED",
+    "TIMM_FLAT_PATCHES",
     "TIMM_GAMMAS",
     "TIMM_MIXER",
     "TIMM_NORM_AFTER_POOLING",
+    "TIMM_POSITION_AXES",
+    "TIMM_POSITION_GRID",
     "TIMM_PREFIX_WITHOUT_POSITION",
     "TIMM_REGISTERS",
     "TIMM_QUERY_VALUE_BIASES",
@@ -113,6 +116,20 @@ TIMM_REGISTERS_ALONE = {"class_token/token": ("reg_token", "same")}
 TIMM_GAMMAS = {
     "block_{i}/attention_scale/gamma": ("blocks.{i}.gamma_1", "same"),
     "block_{i}/mlp_scale/gamma": ("blocks.{i}.gamma_2", "same"),
+}
+
+# NaFlexViT's: a dense layer of patches, and a grid of positions, or one for the
+# rows and one for the columns.
+TIMM_FLAT_PATCHES = {
+    "patch_embed/projection/kernel": ("patch_embed.flat.weight", "patches"),
+}
+
+TIMM_POSITION_GRID = {
+    "position_embedding/embedding": ("pos_grid", "grid_behind_prefix"),
+}
+
+TIMM_POSITION_AXES = {
+    "position_embedding/embedding": (("pos_y", "pos_x"), "axes_behind_prefix"),
 }
 
 # EVA's and BEiT's, whose keys have no bias.

@@ -173,6 +173,16 @@ def patches(array):
     return array.T.reshape(side, side, 3, -1)
 
 
+def read_only(array, facts):
+    raise ValueError("Such tensors are read and not written.")
+
+
+def behind_prefix(table, facts):
+    """(1, R, C, D) to (1, P + R * C, D), zeros in front."""
+    flat = table.reshape(1, -1, table.shape[-1])
+    return np.pad(flat, [(0, 0), (facts.num_prefix_tokens, 0), (0, 0)])
+
+
 TRANSFORMS = {
     "same": one(lambda x: x, lambda x: x),
     "vector": one(lambda x: x.reshape(-1), lambda x: x),
@@ -236,6 +246,16 @@ TRANSFORMS = {
             arrays[0], [(0, 0), (facts.num_prefix_tokens, 0), (0, 0)]
         ),
         lambda array, facts: [array[:, facts.num_prefix_tokens :]],
+    ),
+    "grid_behind_prefix": Transform(
+        lambda arrays, facts: behind_prefix(arrays[0], facts), read_only
+    ),
+    # (1, R, D) and (1, C, D), to be added
+    "axes_behind_prefix": Transform(
+        lambda arrays, facts: behind_prefix(
+            arrays[0][:, :, None] + arrays[1][:, None], facts
+        ),
+        read_only,
     ),
     "around_registers": Transform(
         around_registers,
