@@ -32,7 +32,8 @@ def options_of(name):
     if "architecture" in case:
         options["architecture"] = case["architecture"]
     rotary = case.get("arguments", {}).get("use_abs_pos_emb") is False
-    if case.get("posemb") == "sincos2d" or rotary:
+    naflex = "model" in case.get("arguments", {})
+    if case.get("posemb") == "sincos2d" or rotary or naflex:
         options["input_shape"] = (*case["image_size"], 3)
     return options
 

@@ -14,9 +14,9 @@ def built(name, **options):
     """A narrow model of timm, no weight zero or one."""
     import torch
 
-    model = import_timm().create_model(
-        name, pretrained=False, **{**SIZES, **SMALL, **options}
-    )
+    options = {**SIZES, **SMALL, **options}
+    options = {x: y for x, y in options.items() if y is not None}
+    model = import_timm().create_model(name, pretrained=False, **options)
     random = np.random.default_rng(0)
     with torch.no_grad():
         for key, tensor in model.state_dict().items():

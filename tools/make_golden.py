@@ -23,6 +23,7 @@ from timm_stub import import_timm  # noqa: E402
 
 VIT = "vision_transformer.VisionTransformer"
 EVA = "eva.Eva"
+NAFLEX = "naflexvit.NaFlexVit"  # made by name
 TINY = {
     **{"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 2},
     **{"num_heads": 4, "mlp_ratio": 2.0, "num_classes": 10},
@@ -98,6 +99,16 @@ CASES = {
         {"init_values": 1e-5, "mlp_layer": "SwiGLUPacked", "act_layer": "silu"},
         "vit_giant_patch14_dinov2",
     ),
+    "naflex": (
+        NAFLEX,
+        {"model": "naflexvit_base_patch16_par_gap"},
+        "naflexvit_base_patch16_par_gap",
+    ),
+    "naflex_axes": (
+        NAFLEX,
+        {"model": "naflexvit_base_patch16_parfac_gap"},
+        "naflexvit_base_patch16_parfac_gap",
+    ),
     "inner_norms": (
         VIT,
         {
@@ -154,6 +165,8 @@ def write(name, kind, extra, architecture) -> dict:
 
 def built(kind, arguments) -> torch.nn.Module:
     """The model, with random weights."""
+    if kind == NAFLEX:
+        return randomised(made_by_name(dict(arguments)))
     module, name = kind.rsplit(".", 1)
     layers = importlib.import_module("timm.layers")
     arguments = dict(arguments)
@@ -166,7 +179,16 @@ def built(kind, arguments) -> torch.nn.Module:
     if arguments.get("act_layer") == "silu":
         arguments["act_layer"] = torch.nn.SiLU
     made = getattr(importlib.import_module(f"timm.models.{module}"), name)
-    model = made(**arguments)
+    return randomised(made(**arguments))
+
+
+def made_by_name(arguments) -> torch.nn.Module:
+    name = arguments.pop("model")
+    del arguments["img_size"]
+    return import_timm().create_model(name, pretrained=False, **arguments)
+
+
+def randomised(model) -> torch.nn.Module:
     random = np.random.default_rng(0)
     with torch.no_grad():
         for key, tensor in model.state_dict().items():

@@ -17,7 +17,7 @@ READ_ALONE = ("hf_dinov2", "hf_clip", "hf_siglip")
 OTHER_LAYOUT = (
     *("linen", "root_only", "scan", "gammas", *READ_ALONE),
     # Separate projections are written as one; of these rows are stacked.
-    *("eva02", "aimv2", "rope_mixed"),
+    *("eva02", "aimv2", "rope_mixed", "naflex"),
 )
 
 

@@ -44,6 +44,8 @@ GOLDEN = (
     "timm_vit_tiny_aimv2",
     "timm_vit_tiny_swiglu",
     "timm_vit_tiny_inner_norms",
+    "timm_vit_tiny_naflex",
+    "timm_vit_tiny_naflex_axes",
     "timm_hybrid_tiny",
     "timm_mixer_tiny",
     "timm_resnetv2_bit_tiny",

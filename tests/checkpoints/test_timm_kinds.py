@@ -297,3 +297,29 @@ def test_a_file_without_a_norm_is_not_taken_for_one_that_has_none(
     for extra in ({}, {"architecture": name}):
         with pytest.raises(ValueError, match=f"give {field}="):
             load_checkpoint(path, num_heads=2, **extra)
+
+
+@pytest.mark.parametrize("size", [(64, 64), (48, 96)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "naflexvit_base_patch16_gap",
+        "naflexvit_base_patch16_par_gap",
+        "naflexvit_base_patch16_parfac_gap",
+        "naflexvit_base_patch16_siglip",
+        "naflexvit_base_patch16_radio_v3",
+    ],
+)
+def test_naflexvit_of_one_size_of_images(name, size, tmp_path):
+    import torch
+
+    model = built(name, img_size=None)
+    path = write(model, tmp_path, name)
+    images = np.random.default_rng(1).uniform(-1, 1, (2, *size, 3))
+    images = images.astype("float32")
+    with torch.no_grad():
+        wanted = model(torch.tensor(np.moveaxis(images, -1, 1))).numpy()
+    ours = load_checkpoint(path, num_heads=2, input_shape=(*size, 3))
+    found = keras.ops.convert_to_numpy(ours(images))
+    scale = max(1, np.abs(wanted).max())
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=5e-5 * scale)
