@@ -165,6 +165,8 @@ def hidden_part(path, value, heads):
         return value.reshape(heads, 2, -1)[:, 0].ravel()
     if re.fullmatch(r"stage\d+_unit\d+_(norm3|shortcut_norm)/beta", path):
         return value
+    if re.fullmatch(r"block_\d+/attention/key_norm/beta", path):
+        return value
     if re.fullmatch(r"block_\d+/token_mixing/dense_1/bias", path):
         return value
     return np.zeros(0)

@@ -46,9 +46,9 @@ CASES = {
             **{"rope_type": "dinov3", "rope_temperature": 100},
             **{"rope_rotate_half": True, "use_rot_pos_emb": True},
             **{"use_abs_pos_emb": False, "use_fc_norm": False},
-            "norm_layer": ("LayerNorm", 1e-5),
+            **{"norm_layer": ("LayerNorm", 1e-5), "global_pool": "token"},
         },
-        "vit_base_patch16_dinov3",
+        "vit_base_patch16_lingbot",  # DINOv3 that reads the class token
     ),
     "perception": (
         EVA,

@@ -73,7 +73,9 @@ Reference:
 - {reference}
 
 Images are channels last and scaled to [-1, 1]: pass them through
-`keras_vit.preprocess_input` first, or give `include_preprocessing=True`.
+`keras_vit.preprocess_input` first, or give `include_preprocessing=True`. Some
+weights, such as `"dinov2"`, were trained on pixels of another mean and
+deviation: for these give `include_preprocessing=True`.
 
 Args:
     include_top: whether to include the classification layer. Defaults to
@@ -98,7 +100,7 @@ Args:
     classifier_activation: activation of the classification layer; `None`
         returns the logits. Defaults to `"softmax"`.
     include_preprocessing: whether the model itself scales images from
-        [0, 255] to [-1, 1]. Defaults to `False`.
+        [0, 255], as its weights were trained. Defaults to `False`.
     name: name of the model. Defaults to `"{default_name}"`.
 {options}
     dtype: dtype policy of all layers, such as `"mixed_bfloat16"`. The
