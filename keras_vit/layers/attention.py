@@ -59,7 +59,8 @@ class SelfAttention(ConfiguredLayer):
         (B, N, D).
 
     Raises:
-        ValueError: when built on a D that num_heads does not divide.
+        ValueError: when built on a D that num_heads does not divide, or with
+            flash_attention=True and a position_bias.
 
     Example:
 
@@ -111,6 +112,11 @@ class SelfAttention(ConfiguredLayer):
     def build(self, input_shape):
         dim = input_shape[-1]
         check_heads(dim, self.num_heads)
+        if self.position_bias is not None and self.flash_attention:
+            raise ValueError(
+                "Keras's fused kernels add nothing to the scores. Received: "
+                "flash_attention=True with a position_bias. Set it to None."
+            )
         self.head_dim = dim // self.num_heads
         self.qkv = TokenDense(
             3 * dim,

@@ -220,3 +220,13 @@ def test_attention_with_every_option_comes_back_from_its_config():
     again.set_weights([random(*w.shape) for w in again.weights])
     block.set_weights(again.get_weights())
     np.testing.assert_array_equal(numpy_of(block(x)), numpy_of(again(x)))
+
+
+def test_a_fused_kernel_with_relative_positions_is_refused():
+    attention = layers.SelfAttention(
+        HEADS,
+        flash_attention=True,
+        position_bias=layers.RelativePositionBias(GRID, HEADS),
+    )
+    with pytest.raises(ValueError, match="flash_attention=True with a pos"):
+        attention.build((None, 12, DIM))
