@@ -128,6 +128,17 @@ KINDS = {
     "DPTModel": (VISION, pooled),
 }
 
+SWIGLU = {"use_swiglu_ffn": True, **DINOV2}
+# The same with fields that make other tensors of it.
+OPTIONS = {
+    "swiglu": ("Dinov2Model", SWIGLU, pooled),
+    "swiglu with registers": (
+        "Dinov2WithRegistersForImageClassification",
+        {**SWIGLU, **LABELS},
+        logits,
+    ),
+}
+
 
 def built(name, fields, **options):
     """A model of transformers, no weight zero or one."""

@@ -14,6 +14,7 @@ from transformers_models import (
     GELU,
     KINDS,
     LABELS,
+    OPTIONS,
     SIZE,
     TEXTS,
     VISION,
@@ -35,9 +36,9 @@ from transformers_models import (
 from keras_vit.checkpoints import load_checkpoint, read_info
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", [*KINDS, *OPTIONS])
 def test_the_outputs_are_those_of_transformers(name, tmp_path):
-    fields, outputs = KINDS[name]
+    name, fields, outputs = OPTIONS.get(name) or (name, *KINDS[name])
     model = built(name, fields)
     folder = written(model, tmp_path)
     images, theirs = drawn()
@@ -218,7 +219,7 @@ BIT = {"embedding_size": 32, "hidden_sizes": [128, 256], "depths": [1, 1]}
         ("ViTModel", VISION, {"qkv_bias": False}),
         ("ViTModel", VISION, {"hidden_act": "mish"}),
         ("DPTModel", VISION, {"is_hybrid": True}),
-        ("Dinov2Model", {**DINOV2, "use_swiglu_ffn": True}, {}),
+        ("Dinov2Model", DINOV2, {"use_swiglu_ffn": True}),
         ("Dinov2Model", DINOV2, {"image_size": [16, 64]}),
         ("Dinov2Model", DINOV2, {"image_size": 64}),
         ("Siglip2VisionModel", SIGLIP2, {"num_patches": 15}),
@@ -234,11 +235,12 @@ BIT = {"embedding_size": 32, "hidden_sizes": [128, 256], "depths": [1, 1]}
 )
 def test_a_field_that_is_not_honoured_is_named(name, fields, changes, tmp_path):
     folder = written(built(name, fields), tmp_path, **changes)
-    (field,) = changes or ("use_swiglu_ffn",)
+    (field,) = changes
     words = {
         "hidden_act": "activation 'mish'|hidden_act='gelu'",
         "vision_config": "qkv_bias=False",
         "image_size": r"image_size=\((16|64), 64\)",
+        "use_swiglu_ffn": "gated_mlp=False by its tensors",
     }
     with pytest.raises(ValueError, match=words.get(field, f"{field}=")):
         load_checkpoint(folder)
@@ -301,6 +303,7 @@ def test_a_pooler_that_is_not_there_may_have_any_activation(tmp_path):
 def test_without_a_config_the_activation_of_clip_is_asked_for(tmp_path):
     model = built("CLIPVisionModel", {**VISION, **GELU})
     folder = written(model, tmp_path)
+    (folder / "config.json").unlink()
     path = folder / "model.safetensors"
     with pytest.raises(ValueError, match="does not tell its activation"):
         load_checkpoint(path, num_heads=2)

@@ -51,6 +51,7 @@ GOLDEN = (
     "hf_vit_tiny_in21k",
     "hf_dinov2_tiny",
     "hf_dinov2_registers_tiny",
+    "hf_dinov2_swiglu_tiny",
     "hf_clip_tiny",
     "hf_siglip_tiny",
     "hf_siglip_classifier_tiny",

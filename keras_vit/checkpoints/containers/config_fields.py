@@ -135,4 +135,5 @@ CONVERSIONS = {
     "rope_offset": _number,
     "rope_reference_grid": pair,
     "pool_prefix_tokens": _flag,
+    "gated_mlp": _flag,
 }

@@ -19,6 +19,7 @@ NAMES = {
     "layer_norm_eps": "layer_norm_epsilon",
     "hidden_act": "activation",
     "image_size": "image_size",
+    "use_swiglu_ffn": "gated_mlp",
 }
 
 VIT = {
@@ -70,7 +71,6 @@ IMPLIED = {
 TOWERS = ("clip", "metaclip_2", "siglip", "siglip2")
 
 RESNET = {"num_groups": (32,), "hidden_act": ("relu",), "output_stride": (32,)}
-SWIGLU = {"use_swiglu_ffn": (False,)}
 # The values of fields that change what is computed and that the models here
 # have; any other is refused.
 FIXED = {
@@ -81,8 +81,6 @@ FIXED = {
         "embedding_dynamic_padding": (False,),
         "width_factor": (1,),
     },
-    "dinov2": SWIGLU,
-    "dinov2_with_registers": SWIGLU,
     "dpt": {"is_hybrid": (False,), "backbone_config": (None,)},
 }
 FIXED_EVERYWHERE = {"qkv_bias": (True,)}
@@ -136,6 +134,8 @@ def _fields_of_kind(path, content, kind) -> dict:
     told = {x: y for x, y in content.items() if y is not None}
     told = {**DEFAULTS[kind], **told}
     fields = converted(path, told, NAMES if DEFAULTS[kind] else {})
+    if told.get("use_swiglu_ffn"):  # It has no other activation.
+        fields["activation"] = "silu"
     if "num_patches" in DEFAULTS[kind]:
         fields |= _size_of_patches(path, told)
     if kind in SQUARE and len(set(fields["image_size"])) > 1:

@@ -377,6 +377,6 @@ def _constants(source, told) -> dict:
         if root or not name.startswith("resnet_")
     }
     for path, implied in source.format.implied.items():
-        if path in source.rows:
+        if path in source.rows or path in source.features:
             fields |= {x: known.get(x) or y for x, y in implied.items()}
     return fields

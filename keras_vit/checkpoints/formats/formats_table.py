@@ -26,8 +26,8 @@ class Format:
         aliases: pairs of a regular expression and what names in the file
             that match are to be read as.
         constants: dict, fields of the config that the family fixes.
-        implied: dict from one of our paths to the fields of the config that
-            a file with this weight has.
+        implied: dict from one of our paths, or a feature, to the fields of
+            the config that a file with this weight or feature has.
         ignored: regular expressions of names without influence.
         unsupported: dict from a regular expression of names to what they
             belong to that the models here do not have.
@@ -149,8 +149,11 @@ HUGGING_FACE_5 = (
     (r"(encoder\.layer\.\d+)\.norm2\.(\w+)", r"\1.layernorm_after.\2"),
 )
 TOWER = ((r"vision_model\.(.*)", r"\1"),)
-DINOV2_UNSUPPORTED = {
-    r"encoder\.layer\.\d+\.mlp\.weights_.*": "gated MLPs (SwiGLU)"
+GATES = {"gates": hugging_face_table.HUGGING_FACE_GATES}
+DINOV2_SIGNS = {"gates": "encoder.layer.0.mlp.weights_in.weight"}
+DINOV2_IMPLIED = {
+    "block_0/attention_scale/gamma": {"layer_scale_init": 1.0},
+    "gates": {"activation": "silu"},
 }
 # What a file of Hugging Face may hold besides a vision encoder: what models
 # for masked images learn with, and the tower of the texts.
@@ -305,11 +308,12 @@ FORMATS = (
                 "encoder.layer.0.layer_scale1.lambda1",
             ),
         ),
+        variants=GATES,
+        signs=DINOV2_SIGNS,
         aliases=HUGGING_FACE_5,
         constants=EXACT,
-        implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1.0}},
+        implied=DINOV2_IMPLIED,
         ignored=MASKED_IMAGES,
-        unsupported=DINOV2_UNSUPPORTED,
         resampling="bicubic_antialiased",
         container="",
     ),
@@ -323,11 +327,12 @@ FORMATS = (
                 "encoder.layer.0.layer_scale1.lambda1",
             ),
         ),
+        variants=GATES,
+        signs=DINOV2_SIGNS,
         aliases=HUGGING_FACE_5,
         constants=EXACT,
-        implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1.0}},
+        implied=DINOV2_IMPLIED,
         ignored=MASKED_IMAGES,
-        unsupported=DINOV2_UNSUPPORTED,
         resampling="bicubic",
         container="",
     ),

@@ -18,6 +18,7 @@ __all__ = [
     "HUGGING_FACE_CLIP",
     "HUGGING_FACE_DINOV2",
     "HUGGING_FACE_DISTILLED",
+    "HUGGING_FACE_GATES",
     "HUGGING_FACE_REGISTERS",
     "HUGGING_FACE_SIGLIP",
     "HUGGING_FACE_SIGLIP_CLASSIFIER",
@@ -95,6 +96,12 @@ HUGGING_FACE_DINOV2 = {
         "same",
     ),
     "block_{i}/mlp_scale/gamma": (f"{LAYER}.layer_scale2.lambda1", "same"),
+}
+
+# SwiGLU of DINOv2, gates before values in one tensor.
+HUGGING_FACE_GATES = {
+    **torch_dense("block_{i}/mlp/dense", f"{LAYER}.mlp.weights_in"),
+    **torch_dense("block_{i}/mlp/dense_1", f"{LAYER}.mlp.weights_out"),
 }
 
 # Registers come after the positions have been added.
