@@ -92,6 +92,7 @@ KINDS = {
         {**DINOV2, **LABELS, "hidden_act": "gelu_new"},
         logits,
     ),
+    "DINOv3ViTModel": ({**VISION, "num_register_tokens": 3}, pooled),
     "SiglipVisionModel": (VISION, pooled),
     "SiglipModel": (CLIP, image_features),
     "SiglipForImageClassification": ({**CLIP, **LABELS}, logits),
@@ -136,6 +137,28 @@ OPTIONS = {
         "Dinov2WithRegistersForImageClassification",
         {**SWIGLU, **LABELS},
         logits,
+    ),
+    "dinov3 without registers": (
+        "DINOv3ViTModel",
+        {**VISION, "rope_theta": 50.0, "layer_norm_eps": 1e-3},
+        pooled,
+    ),
+    "dinov3 of 7B": (
+        "DINOv3ViTModel",
+        {
+            **VISION,
+            "num_register_tokens": 4,
+            "use_gated_mlp": True,
+            "hidden_act": "silu",
+            "query_bias": False,
+            "value_bias": False,
+        },
+        pooled,
+    ),
+    "dinov3 of rectangles": (
+        "DINOv3ViTModel",
+        {**VISION, "patch_size": [8, 4], "use_gated_mlp": True},
+        pooled,
     ),
 }
 
@@ -197,7 +220,9 @@ def close(found, wanted):
 def tokens(model, images):
     """All tokens after the last normalisation."""
     for name in ("vision_model", "base_model"):
-        model = getattr(model, name, model)
+        inner = getattr(model, name, model)
+        # The base model of DINOv3 is its encoder alone.
+        model = inner if "embeddings" in dict(inner.named_children()) else model
     mae = "MAE" in type(model).__name__
     options = {"noise": in_order(images)} if mae else {}
     x = model(images, **options).last_hidden_state

@@ -169,6 +169,7 @@ def test_the_second_config_of_a_tower_counts(tmp_path):
     "name",
     [
         *("Dinov2Model", "Dinov2WithRegistersModel", "PixioModel"),
+        "DINOv3ViTModel",
         *("CLIPVisionModel", "SiglipVisionModel"),
         *("ViTModel", "DPTModel"),
     ],
@@ -188,7 +189,6 @@ REFUSED = {
     "ASTModel": {**VISION, "num_mel_bins": 32, "max_length": 48},
     "Aimv2VisionModel": VISION,
     "BeitModel": {**VISION, "use_absolute_position_embeddings": True},
-    "DINOv3ViTModel": VISION,
     "Data2VecVisionModel": {**VISION, "use_absolute_position_embeddings": True},
     "Tipsv2VisionModel": VISION,
     "YolosModel": {**VISION, "image_size": [SIZE, SIZE]},
@@ -223,6 +223,11 @@ BIT = {"embedding_size": 32, "hidden_sizes": [128, 256], "depths": [1, 1]}
         ("Dinov2Model", DINOV2, {"image_size": [16, 64]}),
         ("Dinov2Model", DINOV2, {"image_size": 64}),
         ("Siglip2VisionModel", SIGLIP2, {"num_patches": 15}),
+        ("DINOv3ViTModel", VISION, {"key_bias": True}),
+        ("DINOv3ViTModel", VISION, {"proj_bias": False}),
+        ("DINOv3ViTModel", VISION, {"mlp_bias": False}),
+        ("DINOv3ViTModel", VISION, {"query_bias": False}),
+        ("DINOv3ViTModel", VISION, {"use_gated_mlp": True}),
         ("CLIPModel", CLIP, {"vision_config": {**VISION, "qkv_bias": False}}),
         ("BitModel", BIT, {"num_groups": 16}),
         ("BitModel", BIT, {"global_padding": "SAME"}),
@@ -240,6 +245,8 @@ def test_a_field_that_is_not_honoured_is_named(name, fields, changes, tmp_path):
         "hidden_act": "activation 'mish'|hidden_act='gelu'",
         "vision_config": "qkv_bias=False",
         "image_size": r"image_size=\((16|64), 64\)",
+        "query_bias": "qkv_bias=True by its tensors",
+        "use_gated_mlp": "gated_mlp=False by its tensors",
         "use_swiglu_ffn": "gated_mlp=False by its tensors",
     }
     with pytest.raises(ValueError, match=words.get(field, f"{field}=")):
@@ -284,6 +291,13 @@ def test_a_pooler_of_the_first_patch_is_refused(tmp_path):
     model = built("IJepaModel", VISION, add_pooling_layer=True)
     with pytest.raises(ValueError, match="takes the first patch"):
         load_checkpoint(written(model, tmp_path))
+
+
+@pytest.mark.parametrize("bias", ["query_bias", "value_bias"])
+def test_one_bias_of_two_is_refused(bias, tmp_path):
+    folder = written(built("DINOv3ViTModel", {**VISION, bias: False}), tmp_path)
+    with pytest.raises(ValueError, match=f"{bias[0]}_proj.bias|qkv_bias=False"):
+        load_checkpoint(folder)
 
 
 def test_siglip_without_its_head_gives_the_same_tokens(tmp_path):

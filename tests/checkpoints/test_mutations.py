@@ -52,6 +52,8 @@ GOLDEN = (
     "hf_dinov2_tiny",
     "hf_dinov2_registers_tiny",
     "hf_dinov2_swiglu_tiny",
+    "hf_dinov3_tiny",
+    "hf_dinov3_gated_tiny",
     "hf_clip_tiny",
     "hf_siglip_tiny",
     "hf_siglip_classifier_tiny",

@@ -136,4 +136,5 @@ CONVERSIONS = {
     "rope_reference_grid": pair,
     "pool_prefix_tokens": _flag,
     "gated_mlp": _flag,
+    "qkv_bias": _flag,
 }

@@ -20,6 +20,9 @@ NAMES = {
     "hidden_act": "activation",
     "image_size": "image_size",
     "use_swiglu_ffn": "gated_mlp",
+    "use_gated_mlp": "gated_mlp",
+    "query_bias": "qkv_bias",
+    "rope_theta": "rope_temperature",
 }
 
 VIT = {
@@ -29,6 +32,12 @@ VIT = {
     "image_size": 224,
 }
 DINOV2 = {**VIT, "layer_norm_eps": 1e-6}
+DINOV3 = {
+    **VIT,
+    "num_attention_heads": 6,
+    "layer_norm_eps": 1e-5,
+    "rope_theta": 100.0,
+}
 CLIP = {**VIT, "layer_norm_eps": 1e-5, "hidden_act": "quick_gelu"}
 SIGLIP = {**DINOV2, "hidden_act": "gelu_pytorch_tanh"}
 # Its images may be of any size and shape; it has positions of a square.
@@ -41,6 +50,7 @@ DEFAULTS = {
     "deit": VIT,
     "dinov2": DINOV2,
     "dinov2_with_registers": DINOV2,
+    "dinov3_vit": DINOV3,
     "dpt": {**VIT, "image_size": 384},
     "ijepa": VIT,
     "metaclip_2": CLIP,
@@ -80,6 +90,11 @@ FIXED = {
         "global_padding": (None,),
         "embedding_dynamic_padding": (False,),
         "width_factor": (1,),
+    },
+    "dinov3_vit": {
+        "key_bias": (False,),
+        "proj_bias": (True,),
+        "mlp_bias": (True,),
     },
     "dpt": {"is_hybrid": (False,), "backbone_config": (None,)},
 }

@@ -299,6 +299,36 @@ FORMATS = (
         settable=("standardization_epsilon",),
     ),
     Format(
+        "hugging_face_dinov3",
+        "vit",
+        hugging_face_table.HUGGING_FACE_DINOV3,
+        marks=(
+            (
+                "embeddings.patch_embeddings.weight",
+                "layer.0.layer_scale1.lambda1",
+            ),
+        ),
+        variants={"gates": hugging_face_table.HUGGING_FACE_DINOV3_GATES},
+        signs={"gates": "layer.0.mlp.gate_proj.weight"},
+        constants={
+            "activation": "gelu",
+            "layer_norm_epsilon": 1e-5,
+            "rope": "centered",
+            "rope_pairs": "halves",
+            "rope_temperature": 100.0,
+        },
+        implied={
+            "block_0/attention_scale/gamma": {"layer_scale_init": 1.0},
+            "gates": {"activation": "silu"},
+        },
+        ignored=(r"embeddings\.mask_token",),
+        unsupported={
+            r"layer\.\d+\.attention\.k_proj\.bias": "a learned bias of keys"
+        },
+        container="",
+        optional=("qkv_bias",),
+    ),
+    Format(
         "hugging_face_dinov2",
         "vit",
         hugging_face_table.HUGGING_FACE_REGISTERS,

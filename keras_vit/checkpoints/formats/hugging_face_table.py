@@ -1,7 +1,7 @@
 """Names in the files of Hugging Face transformers.
 
 Sources: transformers 5.23.0 (models/vit, deit, bit, dinov2,
-dinov2_with_registers, clip, siglip) and 4.40.2 (vit_hybrid).
+dinov2_with_registers, dinov3_vit, clip, siglip) and 4.40.2 (vit_hybrid).
 """
 
 from keras_vit.checkpoints.formats.torch_table import preactivated_unit, unit
@@ -17,6 +17,8 @@ __all__ = [
     "HUGGING_FACE_BIT",
     "HUGGING_FACE_CLIP",
     "HUGGING_FACE_DINOV2",
+    "HUGGING_FACE_DINOV3",
+    "HUGGING_FACE_DINOV3_GATES",
     "HUGGING_FACE_DISTILLED",
     "HUGGING_FACE_GATES",
     "HUGGING_FACE_REGISTERS",
@@ -115,6 +117,54 @@ HUGGING_FACE_REGISTERS = {
         "embeddings.position_embeddings",
         "around_registers",
     ),
+}
+
+DINOV3_LAYER = "layer.{i}"
+HUGGING_FACE_DINOV3 = {
+    **torch_dense(
+        "patch_embed/projection",
+        "embeddings.patch_embeddings",
+        kernel="convolution",
+    ),
+    "class_token/token": (
+        ("embeddings.cls_token", "embeddings.register_tokens"),
+        "token_and_registers",
+    ),
+    **torch_norm("block_{i}/attention_norm", f"{DINOV3_LAYER}.norm1"),
+    "block_{i}/attention/qkv/kernel": (
+        tuple(f"{DINOV3_LAYER}.attention.{x}_proj.weight" for x in "qkv"),
+        "torch_qkv",
+    ),
+    "block_{i}/attention/qkv/bias": (
+        tuple(f"{DINOV3_LAYER}.attention.{x}_proj.bias" for x in "qv"),
+        "torch_query_value",
+    ),
+    **torch_dense(
+        "block_{i}/attention/out", f"{DINOV3_LAYER}.attention.o_proj"
+    ),
+    "block_{i}/attention_scale/gamma": (
+        f"{DINOV3_LAYER}.layer_scale1.lambda1",
+        "same",
+    ),
+    **torch_norm("block_{i}/mlp_norm", f"{DINOV3_LAYER}.norm2"),
+    **torch_dense("block_{i}/mlp/dense", f"{DINOV3_LAYER}.mlp.up_proj"),
+    **torch_dense("block_{i}/mlp/dense_1", f"{DINOV3_LAYER}.mlp.down_proj"),
+    "block_{i}/mlp_scale/gamma": (
+        f"{DINOV3_LAYER}.layer_scale2.lambda1",
+        "same",
+    ),
+    **torch_norm("encoder_norm", "norm"),
+}
+
+HUGGING_FACE_DINOV3_GATES = {
+    f"block_{{i}}/mlp/dense/{ours}": (
+        tuple(f"{DINOV3_LAYER}.mlp.{x}_proj.{theirs}" for x in ("gate", "up")),
+        transform,
+    )
+    for ours, theirs, transform in (
+        ("kernel", "weight", "gates_and_values"),
+        ("bias", "bias", "gate_and_value_biases"),
+    )
 }
 
 TOWER_LAYER = "encoder.layers.{i}"
