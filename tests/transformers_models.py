@@ -26,6 +26,8 @@ VISION = {
 }
 DINOV2 = {**VISION, "mlp_ratio": 2}
 DINOV2.pop("intermediate_size")
+BEIT = {**VISION, "use_relative_position_bias": True}
+AIMV2 = {**VISION, "use_head": False}
 TEXTS = {
     "hidden_size": 16,
     "num_hidden_layers": 1,
@@ -93,6 +95,11 @@ KINDS = {
         logits,
     ),
     "DINOv3ViTModel": ({**VISION, "num_register_tokens": 3}, pooled),
+    "Aimv2VisionModel": (AIMV2, mean),
+    "BeitModel": (BEIT, pooled),
+    "BeitForImageClassification": ({**BEIT, **LABELS}, logits),
+    "Data2VecVisionModel": (BEIT, token_of_the_encoder),
+    "Data2VecVisionForImageClassification": ({**BEIT, **LABELS}, logits),
     "SiglipVisionModel": (VISION, pooled),
     "SiglipModel": (CLIP, image_features),
     "SiglipForImageClassification": ({**CLIP, **LABELS}, logits),
@@ -154,6 +161,26 @@ OPTIONS = {
             "value_bias": False,
         },
         pooled,
+    ),
+    "beit with a class token": (
+        "BeitForImageClassification",
+        {
+            **{**BEIT, **LABELS},
+            "use_mean_pooling": False,
+            "use_absolute_position_embeddings": True,
+            "use_mask_token": True,
+        },
+        logits,
+    ),
+    "beit without relative positions": (
+        "BeitModel",
+        {**VISION, "use_absolute_position_embeddings": True},
+        pooled,
+    ),
+    "data2vec without scales": (
+        "Data2VecVisionModel",
+        {**BEIT, "layer_scale_init_value": 0.0, "use_mean_pooling": False},
+        token_of_the_encoder,
     ),
     "dinov3 of rectangles": (
         "DINOv3ViTModel",
@@ -228,4 +255,6 @@ def tokens(model, images):
     x = model(images, **options).last_hidden_state
     # CLIP normalises the class token alone, which it takes.
     is_clip = "pre_layrnorm.weight" in model.state_dict()
+    if "pooler.layernorm.weight" in model.state_dict():  # BEiT's mean alone
+        return model.pooler.layernorm(x)
     return model.post_layernorm(x) if is_clip else x

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from timm_stub import import_timm
 from transformers_models import (
+    AIMV2,
+    BEIT,
     CLIP,
     DINOV2,
     GELU,
@@ -187,9 +189,6 @@ def test_positions_are_resampled_as_in_transformers(name, size, tmp_path):
 
 REFUSED = {
     "ASTModel": {**VISION, "num_mel_bins": 32, "max_length": 48},
-    "Aimv2VisionModel": VISION,
-    "BeitModel": {**VISION, "use_absolute_position_embeddings": True},
-    "Data2VecVisionModel": {**VISION, "use_absolute_position_embeddings": True},
     "Tipsv2VisionModel": VISION,
     "YolosModel": {**VISION, "image_size": [SIZE, SIZE]},
     "CLIPTextModel": TEXTS,
@@ -223,6 +222,18 @@ BIT = {"embedding_size": 32, "hidden_sizes": [128, 256], "depths": [1, 1]}
         ("Dinov2Model", DINOV2, {"image_size": [16, 64]}),
         ("Dinov2Model", DINOV2, {"image_size": 64}),
         ("Siglip2VisionModel", SIGLIP2, {"num_patches": 15}),
+        ("Aimv2VisionModel", AIMV2, {"use_head": True}),
+        ("Aimv2VisionModel", AIMV2, {"is_native": True}),
+        ("Aimv2VisionModel", AIMV2, {"qkv_bias": True}),
+        ("Aimv2VisionModel", AIMV2, {"mlp_bias": True}),
+        ("BeitModel", BEIT, {"use_shared_relative_position_bias": True}),
+        ("BeitModel", BEIT, {"use_relative_position_bias": False}),
+        ("BeitModel", BEIT, {"image_size": [16, 64]}),
+        (
+            "Data2VecVisionModel",
+            BEIT,
+            {"use_shared_relative_position_bias": True},
+        ),
         ("DINOv3ViTModel", VISION, {"key_bias": True}),
         ("DINOv3ViTModel", VISION, {"proj_bias": False}),
         ("DINOv3ViTModel", VISION, {"mlp_bias": False}),
@@ -245,6 +256,7 @@ def test_a_field_that_is_not_honoured_is_named(name, fields, changes, tmp_path):
         "hidden_act": "activation 'mish'|hidden_act='gelu'",
         "vision_config": "qkv_bias=False",
         "image_size": r"image_size=\((16|64), 64\)",
+        "use_relative_position_bias": "relative_position_bias=True by",
         "query_bias": "qkv_bias=True by its tensors",
         "use_gated_mlp": "gated_mlp=False by its tensors",
         "use_swiglu_ffn": "gated_mlp=False by its tensors",

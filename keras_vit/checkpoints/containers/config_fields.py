@@ -137,4 +137,5 @@ CONVERSIONS = {
     "pool_prefix_tokens": _flag,
     "gated_mlp": _flag,
     "qkv_bias": _flag,
+    "relative_position_bias": _flag,
 }

@@ -155,6 +155,10 @@ DINOV2_IMPLIED = {
     "block_0/attention_scale/gamma": {"layer_scale_init": 1.0},
     "gates": {"activation": "silu"},
 }
+BEIT_TABLE = (
+    "encoder.layer.{}.attention.attention.relative_position_bias"
+    ".relative_position_bias_table"
+)
 # What a file of Hugging Face may hold besides a vision encoder: what models
 # for masked images learn with, and the tower of the texts.
 MASKED_IMAGES = (r"embeddings\.mask_token", r"decoder\..*")
@@ -367,6 +371,49 @@ FORMATS = (
         container="",
     ),
     Format(
+        "hugging_face_aimv2",
+        "vit",
+        hugging_face_table.HUGGING_FACE_AIMV2,
+        marks=(
+            ("embeddings.patch_embed.weight", "embeddings.rms_norm.weight"),
+        ),
+        constants={"activation": "silu", "layer_norm_epsilon": 1e-5},
+        unsupported={r"head\..*": "an attention pooling without an MLP"},
+        resampling="bicubic",
+        container="",
+        optional=("qkv_bias", "projection_bias"),
+    ),
+    Format(
+        "hugging_face_beit",
+        "vit",
+        hugging_face_table.HUGGING_FACE_BEIT,
+        marks=(
+            ("embeddings.cls_token", "encoder.layer.0.lambda_1"),
+            ("embeddings.cls_token", BEIT_TABLE.format(0)),
+        ),
+        variants={
+            "norm_after_pooling": (
+                hugging_face_table.HUGGING_FACE_NORM_AFTER_POOLING
+            )
+        },
+        signs={"norm_after_pooling": "pooler.layernorm.weight"},
+        aliases=((r"(?:beit|data2vec_vision)\.(.*)", r"\1"), *HUGGING_FACE_5),
+        constants={**EXACT, "layer_norm_epsilon": 1e-12},
+        implied={"block_0/attention_scale/gamma": {"layer_scale_init": 0.1}},
+        ignored=(
+            r"embeddings\.mask_token",
+            r".*\.relative_position_index",
+        ),
+        unsupported={
+            r"encoder\.relative_position_bias\..*": (
+                "relative positions that all blocks share"
+            ),
+            r"lm_head\..*": "a head that predicts visual tokens",
+        },
+        resampling="bicubic",
+        container="",
+    ),
+    Format(
         "hugging_face_clip",
         "vit",
         hugging_face_table.HUGGING_FACE_CLIP,
@@ -433,7 +480,6 @@ FORMATS = (
         aliases=HUGGING_FACE_5,
         constants={**EXACT, "layer_norm_epsilon": 1e-12, **TORCH_RESNET},
         ignored=(r"embeddings\.position_ids", *MASKED_IMAGES),
-        unsupported={r"encoder\.layer\.\d+\.lambda_.*": "LayerScale"},
         resampling="bicubic",
         container="folder",
         settable=("activation", "layer_norm_epsilon"),
