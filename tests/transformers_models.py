@@ -26,6 +26,8 @@ VISION = {
 }
 DINOV2 = {**VISION, "mlp_ratio": 2}
 DINOV2.pop("intermediate_size")
+BEIT = {**VISION, "use_relative_position_bias": True}
+AIMV2 = {**VISION, "use_head": False}
 TEXTS = {
     "hidden_size": 16,
     "num_hidden_layers": 1,
@@ -92,6 +94,12 @@ KINDS = {
         {**DINOV2, **LABELS, "hidden_act": "gelu_new"},
         logits,
     ),
+    "DINOv3ViTModel": ({**VISION, "num_register_tokens": 3}, pooled),
+    "Aimv2VisionModel": (AIMV2, mean),
+    "BeitModel": (BEIT, pooled),
+    "BeitForImageClassification": ({**BEIT, **LABELS}, logits),
+    "Data2VecVisionModel": (BEIT, token_of_the_encoder),
+    "Data2VecVisionForImageClassification": ({**BEIT, **LABELS}, logits),
     "SiglipVisionModel": (VISION, pooled),
     "SiglipModel": (CLIP, image_features),
     "SiglipForImageClassification": ({**CLIP, **LABELS}, logits),
@@ -126,6 +134,59 @@ KINDS = {
     "ViTMSNModel": (VISION, token_of_the_encoder),
     "ViTMSNForImageClassification": ({**VISION, **LABELS}, logits),
     "DPTModel": (VISION, pooled),
+}
+
+SWIGLU = {"use_swiglu_ffn": True, **DINOV2}
+# The same with fields that make other tensors of it.
+OPTIONS = {
+    "swiglu": ("Dinov2Model", SWIGLU, pooled),
+    "swiglu with registers": (
+        "Dinov2WithRegistersForImageClassification",
+        {**SWIGLU, **LABELS},
+        logits,
+    ),
+    "dinov3 without registers": (
+        "DINOv3ViTModel",
+        {**VISION, "rope_theta": 50.0, "layer_norm_eps": 1e-3},
+        pooled,
+    ),
+    "dinov3 of 7B": (
+        "DINOv3ViTModel",
+        {
+            **VISION,
+            "num_register_tokens": 4,
+            "use_gated_mlp": True,
+            "hidden_act": "silu",
+            "query_bias": False,
+            "value_bias": False,
+        },
+        pooled,
+    ),
+    "beit with a class token": (
+        "BeitForImageClassification",
+        {
+            **{**BEIT, **LABELS},
+            "use_mean_pooling": False,
+            "use_absolute_position_embeddings": True,
+            "use_mask_token": True,
+        },
+        logits,
+    ),
+    "beit without relative positions": (
+        "BeitModel",
+        {**VISION, "use_absolute_position_embeddings": True},
+        pooled,
+    ),
+    "data2vec without scales": (
+        "Data2VecVisionModel",
+        {**BEIT, "layer_scale_init_value": 0.0, "use_mean_pooling": False},
+        token_of_the_encoder,
+    ),
+    "dinov3 of rectangles": (
+        "DINOv3ViTModel",
+        {**VISION, "patch_size": [8, 4], "use_gated_mlp": True},
+        pooled,
+    ),
 }
 
 
@@ -186,10 +247,14 @@ def close(found, wanted):
 def tokens(model, images):
     """All tokens after the last normalisation."""
     for name in ("vision_model", "base_model"):
-        model = getattr(model, name, model)
+        inner = getattr(model, name, model)
+        # The base model of DINOv3 is its encoder alone.
+        model = inner if "embeddings" in dict(inner.named_children()) else model
     mae = "MAE" in type(model).__name__
     options = {"noise": in_order(images)} if mae else {}
     x = model(images, **options).last_hidden_state
     # CLIP normalises the class token alone, which it takes.
     is_clip = "pre_layrnorm.weight" in model.state_dict()
+    if "pooler.layernorm.weight" in model.state_dict():  # BEiT's mean alone
+        return model.pooler.layernorm(x)
     return model.post_layernorm(x) if is_clip else x

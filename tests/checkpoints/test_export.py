@@ -12,7 +12,9 @@ from keras_vit.training import run_folder
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-READ_ALONE = ("hf_dinov2", "hf_clip", "hf_siglip")
+READ_ALONE = (
+    *("hf_dinov2", "hf_dinov3", "hf_aimv2", "hf_beit", "hf_clip", "hf_siglip"),
+)
 # Files that other names or layouts are also right for, and that are only read.
 OTHER_LAYOUT = (
     *("linen", "root_only", "scan", "gammas", *READ_ALONE),

@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 from timm_stub import import_timm
 from transformers_models import (
+    AIMV2,
+    BEIT,
     CLIP,
     DINOV2,
     GELU,
     KINDS,
     LABELS,
+    OPTIONS,
     SIZE,
     TEXTS,
     VISION,
@@ -35,9 +38,9 @@ from transformers_models import (
 from keras_vit.checkpoints import load_checkpoint, read_info
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", [*KINDS, *OPTIONS])
 def test_the_outputs_are_those_of_transformers(name, tmp_path):
-    fields, outputs = KINDS[name]
+    name, fields, outputs = OPTIONS.get(name) or (name, *KINDS[name])
     model = built(name, fields)
     folder = written(model, tmp_path)
     images, theirs = drawn()
@@ -168,6 +171,7 @@ def test_the_second_config_of_a_tower_counts(tmp_path):
     "name",
     [
         *("Dinov2Model", "Dinov2WithRegistersModel", "PixioModel"),
+        "DINOv3ViTModel",
         *("CLIPVisionModel", "SiglipVisionModel"),
         *("ViTModel", "DPTModel"),
     ],
@@ -185,10 +189,6 @@ def test_positions_are_resampled_as_in_transformers(name, size, tmp_path):
 
 REFUSED = {
     "ASTModel": {**VISION, "num_mel_bins": 32, "max_length": 48},
-    "Aimv2VisionModel": VISION,
-    "BeitModel": {**VISION, "use_absolute_position_embeddings": True},
-    "DINOv3ViTModel": VISION,
-    "Data2VecVisionModel": {**VISION, "use_absolute_position_embeddings": True},
     "Tipsv2VisionModel": VISION,
     "YolosModel": {**VISION, "image_size": [SIZE, SIZE]},
     "CLIPTextModel": TEXTS,
@@ -218,10 +218,27 @@ BIT = {"embedding_size": 32, "hidden_sizes": [128, 256], "depths": [1, 1]}
         ("ViTModel", VISION, {"qkv_bias": False}),
         ("ViTModel", VISION, {"hidden_act": "mish"}),
         ("DPTModel", VISION, {"is_hybrid": True}),
-        ("Dinov2Model", {**DINOV2, "use_swiglu_ffn": True}, {}),
+        ("Dinov2Model", DINOV2, {"use_swiglu_ffn": True}),
         ("Dinov2Model", DINOV2, {"image_size": [16, 64]}),
         ("Dinov2Model", DINOV2, {"image_size": 64}),
         ("Siglip2VisionModel", SIGLIP2, {"num_patches": 15}),
+        ("Aimv2VisionModel", AIMV2, {"use_head": True}),
+        ("Aimv2VisionModel", AIMV2, {"is_native": True}),
+        ("Aimv2VisionModel", AIMV2, {"qkv_bias": True}),
+        ("Aimv2VisionModel", AIMV2, {"mlp_bias": True}),
+        ("BeitModel", BEIT, {"use_shared_relative_position_bias": True}),
+        ("BeitModel", BEIT, {"use_relative_position_bias": False}),
+        ("BeitModel", BEIT, {"image_size": [16, 64]}),
+        (
+            "Data2VecVisionModel",
+            BEIT,
+            {"use_shared_relative_position_bias": True},
+        ),
+        ("DINOv3ViTModel", VISION, {"key_bias": True}),
+        ("DINOv3ViTModel", VISION, {"proj_bias": False}),
+        ("DINOv3ViTModel", VISION, {"mlp_bias": False}),
+        ("DINOv3ViTModel", VISION, {"query_bias": False}),
+        ("DINOv3ViTModel", VISION, {"use_gated_mlp": True}),
         ("CLIPModel", CLIP, {"vision_config": {**VISION, "qkv_bias": False}}),
         ("BitModel", BIT, {"num_groups": 16}),
         ("BitModel", BIT, {"global_padding": "SAME"}),
@@ -234,11 +251,15 @@ BIT = {"embedding_size": 32, "hidden_sizes": [128, 256], "depths": [1, 1]}
 )
 def test_a_field_that_is_not_honoured_is_named(name, fields, changes, tmp_path):
     folder = written(built(name, fields), tmp_path, **changes)
-    (field,) = changes or ("use_swiglu_ffn",)
+    (field,) = changes
     words = {
         "hidden_act": "activation 'mish'|hidden_act='gelu'",
         "vision_config": "qkv_bias=False",
         "image_size": r"image_size=\((16|64), 64\)",
+        "use_relative_position_bias": "relative_position_bias=True by",
+        "query_bias": "qkv_bias=True by its tensors",
+        "use_gated_mlp": "gated_mlp=False by its tensors",
+        "use_swiglu_ffn": "gated_mlp=False by its tensors",
     }
     with pytest.raises(ValueError, match=words.get(field, f"{field}=")):
         load_checkpoint(folder)
@@ -284,6 +305,13 @@ def test_a_pooler_of_the_first_patch_is_refused(tmp_path):
         load_checkpoint(written(model, tmp_path))
 
 
+@pytest.mark.parametrize("bias", ["query_bias", "value_bias"])
+def test_one_bias_of_two_is_refused(bias, tmp_path):
+    folder = written(built("DINOv3ViTModel", {**VISION, bias: False}), tmp_path)
+    with pytest.raises(ValueError, match=f"{bias[0]}_proj.bias|qkv_bias=False"):
+        load_checkpoint(folder)
+
+
 def test_siglip_without_its_head_gives_the_same_tokens(tmp_path):
     model = built("SiglipVisionModel", {**VISION, "vision_use_head": False})
     images, theirs = drawn()
@@ -301,7 +329,8 @@ def test_a_pooler_that_is_not_there_may_have_any_activation(tmp_path):
 def test_without_a_config_the_activation_of_clip_is_asked_for(tmp_path):
     model = built("CLIPVisionModel", {**VISION, **GELU})
     folder = written(model, tmp_path)
-    path = (folder / "model.safetensors").rename(tmp_path / "clip.safetensors")
+    (folder / "config.json").unlink()
+    path = folder / "model.safetensors"
     with pytest.raises(ValueError, match="does not tell its activation"):
         load_checkpoint(path, num_heads=2)
     images, theirs = drawn()

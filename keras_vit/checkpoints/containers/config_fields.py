@@ -136,4 +136,7 @@ CONVERSIONS = {
     "rope_reference_grid": pair,
     "pool_prefix_tokens": _flag,
     "final_norm": _flag,
+    "gated_mlp": _flag,
+    "qkv_bias": _flag,
+    "relative_position_bias": _flag,
 }

@@ -17,8 +17,14 @@ NAMES = {
     "num_attention_heads": "num_heads",
     "intermediate_size": "mlp_dim",
     "layer_norm_eps": "layer_norm_epsilon",
+    "rms_norm_eps": "layer_norm_epsilon",
     "hidden_act": "activation",
     "image_size": "image_size",
+    "use_swiglu_ffn": "gated_mlp",
+    "use_gated_mlp": "gated_mlp",
+    "use_relative_position_bias": "relative_position_bias",
+    "query_bias": "qkv_bias",
+    "rope_theta": "rope_temperature",
 }
 
 VIT = {
@@ -28,18 +34,35 @@ VIT = {
     "image_size": 224,
 }
 DINOV2 = {**VIT, "layer_norm_eps": 1e-6}
+AIMV2 = {
+    "num_attention_heads": 8,
+    "rms_norm_eps": 1e-5,
+    "hidden_act": "silu",
+    "image_size": 224,
+}
+BEIT = {**VIT, "use_relative_position_bias": False}
+DINOV3 = {
+    **VIT,
+    "num_attention_heads": 6,
+    "layer_norm_eps": 1e-5,
+    "rope_theta": 100.0,
+}
 CLIP = {**VIT, "layer_norm_eps": 1e-5, "hidden_act": "quick_gelu"}
 SIGLIP = {**DINOV2, "hidden_act": "gelu_pytorch_tanh"}
 # Its images may be of any size and shape; it has positions of a square.
 SIGLIP2 = {**SIGLIP, "image_size": None, "num_patches": 256, "patch_size": 16}
 # What transformers takes where a config.json is silent, by its model_type.
 DEFAULTS = {
+    "aimv2_vision_model": AIMV2,
+    "beit": BEIT,
     "bit": {},
     "clip": CLIP,
     "clip_vision_model": CLIP,
+    "data2vec-vision": BEIT,
     "deit": VIT,
     "dinov2": DINOV2,
     "dinov2_with_registers": DINOV2,
+    "dinov3_vit": DINOV3,
     "dpt": {**VIT, "image_size": 384},
     "ijepa": VIT,
     "metaclip_2": CLIP,
@@ -55,7 +78,10 @@ DEFAULTS = {
     "vit_msn": DINOV2,
 }
 # These resample the positions of images that are no squares, from a square.
-SQUARE = ("dinov2", "dinov2_with_registers", "dpt", "pixio")
+SQUARE = (
+    *("aimv2_vision_model", "beit", "data2vec-vision"),
+    *("dinov2", "dinov2_with_registers", "dpt", "pixio"),
+)
 ANTIALIASED = {"resampling": "linear_antialiased"}
 # Fields that no config.json has: how a model_type resamples positions where the
 # others of its format do it otherwise, and what Pixio averages: its class
@@ -70,10 +96,18 @@ IMPLIED = {
 TOWERS = ("clip", "metaclip_2", "siglip", "siglip2")
 
 RESNET = {"num_groups": (32,), "hidden_act": ("relu",), "output_stride": (32,)}
-SWIGLU = {"use_swiglu_ffn": (False,)}
 # The values of fields that change what is computed and that the models here
 # have; any other is refused.
+SHARED_POSITIONS = {"use_shared_relative_position_bias": (False,)}
 FIXED = {
+    "aimv2_vision_model": {
+        "use_head": (False,),
+        "is_native": (False,),
+        "qkv_bias": (False,),
+        "mlp_bias": (False,),
+    },
+    "beit": SHARED_POSITIONS,
+    "data2vec-vision": SHARED_POSITIONS,
     "bit": {
         **RESNET,
         "layer_type": ("preactivation",),
@@ -81,8 +115,11 @@ FIXED = {
         "embedding_dynamic_padding": (False,),
         "width_factor": (1,),
     },
-    "dinov2": SWIGLU,
-    "dinov2_with_registers": SWIGLU,
+    "dinov3_vit": {
+        "key_bias": (False,),
+        "proj_bias": (True,),
+        "mlp_bias": (True,),
+    },
     "dpt": {"is_hybrid": (False,), "backbone_config": (None,)},
 }
 FIXED_EVERYWHERE = {"qkv_bias": (True,)}
@@ -136,6 +173,8 @@ def _fields_of_kind(path, content, kind) -> dict:
     told = {x: y for x, y in content.items() if y is not None}
     told = {**DEFAULTS[kind], **told}
     fields = converted(path, told, NAMES if DEFAULTS[kind] else {})
+    if told.get("use_swiglu_ffn"):  # It has no other activation.
+        fields["activation"] = "silu"
     if "num_patches" in DEFAULTS[kind]:
         fields |= _size_of_patches(path, told)
     if kind in SQUARE and len(set(fields["image_size"])) > 1:

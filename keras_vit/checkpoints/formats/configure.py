@@ -207,7 +207,9 @@ def _block_options(source, told, facts) -> dict:
     fields["gated_mlp"] = first == 2 * hidden
     if "block_0/attention_norm/beta" not in source.rows:
         fields["normalization"] = "rms_norm"
-    if {"query_value_biases", "separate_qkv"} & source.features:
+    row = source.rows.get("block_0/attention/qkv/bias")
+    keyless = row is not None and row.transform == "torch_query_value"
+    if keyless or "separate_qkv" in source.features:
         fields["key_bias"] = False
     if "block_0/attention/rotary/frequencies" in source.rows:
         fields["rope"] = "mixed"
@@ -379,6 +381,6 @@ def _constants(source, told) -> dict:
         if root or not name.startswith("resnet_")
     }
     for path, implied in source.format.implied.items():
-        if path in source.rows:
+        if path in source.rows or path in source.features:
             fields |= {x: known.get(x) or y for x, y in implied.items()}
     return fields

@@ -26,8 +26,8 @@ class Format:
         aliases: pairs of a regular expression and what names in the file
             that match are to be read as.
         constants: dict, fields of the config that the family fixes.
-        implied: dict from one of our paths to the fields of the config that
-            a file with this weight has.
+        implied: dict from one of our paths, or a feature, to the fields of
+            the config that a file with this weight or feature has.
         ignored: regular expressions of names without influence.
         unsupported: dict from a regular expression of names to what they
             belong to that the models here do not have.
@@ -149,9 +149,16 @@ HUGGING_FACE_5 = (
     (r"(encoder\.layer\.\d+)\.norm2\.(\w+)", r"\1.layernorm_after.\2"),
 )
 TOWER = ((r"vision_model\.(.*)", r"\1"),)
-DINOV2_UNSUPPORTED = {
-    r"encoder\.layer\.\d+\.mlp\.weights_.*": "gated MLPs (SwiGLU)"
+GATES = {"gates": hugging_face_table.HUGGING_FACE_GATES}
+DINOV2_SIGNS = {"gates": "encoder.layer.0.mlp.weights_in.weight"}
+DINOV2_IMPLIED = {
+    "block_0/attention_scale/gamma": {"layer_scale_init": 1.0},
+    "gates": {"activation": "silu"},
 }
+BEIT_TABLE = (
+    "encoder.layer.{}.attention.attention.relative_position_bias"
+    ".relative_position_bias_table"
+)
 # What a file of Hugging Face may hold besides a vision encoder: what models
 # for masked images learn with, and the tower of the texts.
 MASKED_IMAGES = (r"embeddings\.mask_token", r"decoder\..*")
@@ -313,6 +320,36 @@ FORMATS = (
         settable=("standardization_epsilon",),
     ),
     Format(
+        "hugging_face_dinov3",
+        "vit",
+        hugging_face_table.HUGGING_FACE_DINOV3,
+        marks=(
+            (
+                "embeddings.patch_embeddings.weight",
+                "layer.0.layer_scale1.lambda1",
+            ),
+        ),
+        variants={"gates": hugging_face_table.HUGGING_FACE_DINOV3_GATES},
+        signs={"gates": "layer.0.mlp.gate_proj.weight"},
+        constants={
+            "activation": "gelu",
+            "layer_norm_epsilon": 1e-5,
+            "rope": "centered",
+            "rope_pairs": "halves",
+            "rope_temperature": 100.0,
+        },
+        implied={
+            "block_0/attention_scale/gamma": {"layer_scale_init": 1.0},
+            "gates": {"activation": "silu"},
+        },
+        ignored=(r"embeddings\.mask_token",),
+        unsupported={
+            r"layer\.\d+\.attention\.k_proj\.bias": "a learned bias of keys"
+        },
+        container="",
+        optional=("qkv_bias",),
+    ),
+    Format(
         "hugging_face_dinov2",
         "vit",
         hugging_face_table.HUGGING_FACE_REGISTERS,
@@ -322,11 +359,12 @@ FORMATS = (
                 "encoder.layer.0.layer_scale1.lambda1",
             ),
         ),
+        variants=GATES,
+        signs=DINOV2_SIGNS,
         aliases=HUGGING_FACE_5,
         constants=EXACT,
-        implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1.0}},
+        implied=DINOV2_IMPLIED,
         ignored=MASKED_IMAGES,
-        unsupported=DINOV2_UNSUPPORTED,
         resampling="bicubic_antialiased",
         container="",
     ),
@@ -340,11 +378,55 @@ FORMATS = (
                 "encoder.layer.0.layer_scale1.lambda1",
             ),
         ),
+        variants=GATES,
+        signs=DINOV2_SIGNS,
         aliases=HUGGING_FACE_5,
         constants=EXACT,
-        implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1.0}},
+        implied=DINOV2_IMPLIED,
         ignored=MASKED_IMAGES,
-        unsupported=DINOV2_UNSUPPORTED,
+        resampling="bicubic",
+        container="",
+    ),
+    Format(
+        "hugging_face_aimv2",
+        "vit",
+        hugging_face_table.HUGGING_FACE_AIMV2,
+        marks=(
+            ("embeddings.patch_embed.weight", "embeddings.rms_norm.weight"),
+        ),
+        constants={"activation": "silu", "layer_norm_epsilon": 1e-5},
+        unsupported={r"head\..*": "an attention pooling without an MLP"},
+        resampling="bicubic",
+        container="",
+        optional=("qkv_bias", "projection_bias"),
+    ),
+    Format(
+        "hugging_face_beit",
+        "vit",
+        hugging_face_table.HUGGING_FACE_BEIT,
+        marks=(
+            ("embeddings.cls_token", "encoder.layer.0.lambda_1"),
+            ("embeddings.cls_token", BEIT_TABLE.format(0)),
+        ),
+        variants={
+            "norm_after_pooling": (
+                hugging_face_table.HUGGING_FACE_NORM_AFTER_POOLING
+            )
+        },
+        signs={"norm_after_pooling": "pooler.layernorm.weight"},
+        aliases=((r"(?:beit|data2vec_vision)\.(.*)", r"\1"), *HUGGING_FACE_5),
+        constants={**EXACT, "layer_norm_epsilon": 1e-12},
+        implied={"block_0/attention_scale/gamma": {"layer_scale_init": 0.1}},
+        ignored=(
+            r"embeddings\.mask_token",
+            r".*\.relative_position_index",
+        ),
+        unsupported={
+            r"encoder\.relative_position_bias\..*": (
+                "relative positions that all blocks share"
+            ),
+            r"lm_head\..*": "a head that predicts visual tokens",
+        },
         resampling="bicubic",
         container="",
     ),
@@ -415,7 +497,6 @@ FORMATS = (
         aliases=HUGGING_FACE_5,
         constants={**EXACT, "layer_norm_epsilon": 1e-12, **TORCH_RESNET},
         ignored=(r"embeddings\.position_ids", *MASKED_IMAGES),
-        unsupported={r"encoder\.layer\.\d+\.lambda_.*": "LayerScale"},
         resampling="bicubic",
         container="folder",
         settable=("activation", "layer_norm_epsilon"),

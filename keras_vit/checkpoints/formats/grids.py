@@ -29,7 +29,8 @@ def position_fields(source, fields, facts, image_size, notes, told) -> tuple:
         if prefix and not prefixed:
             source.follow("prefix_without_position")
         return grid, {"image_size": stored or times(grid, cell)}
-    if source.format.name == "timm":
+    placed = fields.get("rope") or fields["relative_position_bias"]
+    if source.format.name == "timm" or placed:
         return _without_positions(source, fields, image_size, cell, told)
     size = stored or image_size
     if size is None:

@@ -1,7 +1,8 @@
 """Names in the files of Hugging Face transformers.
 
 Sources: transformers 5.23.0 (models/vit, deit, bit, dinov2,
-dinov2_with_registers, clip, siglip) and 4.40.2 (vit_hybrid).
+dinov2_with_registers, dinov3_vit, aimv2, beit, data2vec, clip, siglip) and
+4.40.2 (vit_hybrid).
 """
 
 from keras_vit.checkpoints.formats.torch_table import preactivated_unit, unit
@@ -13,11 +14,17 @@ from keras_vit.checkpoints.formats.transforms import (
 
 __all__ = [
     "HUGGING_FACE",
+    "HUGGING_FACE_AIMV2",
     "HUGGING_FACE_AVERAGED_HEADS",
+    "HUGGING_FACE_BEIT",
     "HUGGING_FACE_BIT",
     "HUGGING_FACE_CLIP",
     "HUGGING_FACE_DINOV2",
+    "HUGGING_FACE_DINOV3",
+    "HUGGING_FACE_DINOV3_GATES",
     "HUGGING_FACE_DISTILLED",
+    "HUGGING_FACE_GATES",
+    "HUGGING_FACE_NORM_AFTER_POOLING",
     "HUGGING_FACE_REGISTERS",
     "HUGGING_FACE_SIGLIP",
     "HUGGING_FACE_SIGLIP_CLASSIFIER",
@@ -97,6 +104,12 @@ HUGGING_FACE_DINOV2 = {
     "block_{i}/mlp_scale/gamma": (f"{LAYER}.layer_scale2.lambda1", "same"),
 }
 
+# SwiGLU of DINOv2, gates before values in one tensor.
+HUGGING_FACE_GATES = {
+    **torch_dense("block_{i}/mlp/dense", f"{LAYER}.mlp.weights_in"),
+    **torch_dense("block_{i}/mlp/dense_1", f"{LAYER}.mlp.weights_out"),
+}
+
 # Registers come after the positions have been added.
 HUGGING_FACE_REGISTERS = {
     **HUGGING_FACE_DINOV2,
@@ -108,6 +121,74 @@ HUGGING_FACE_REGISTERS = {
         "embeddings.position_embeddings",
         "around_registers",
     ),
+}
+
+# Of Data2Vec as well. The keys have no bias.
+HUGGING_FACE_BEIT = {
+    **ENCODER,
+    "block_{i}/attention/qkv/bias": (
+        tuple(
+            f"{LAYER}.attention.attention.{x}.bias" for x in PROJECTIONS[::2]
+        ),
+        "torch_query_value",
+    ),
+    "block_{i}/attention/position_bias/table": (
+        f"{LAYER}.attention.attention.relative_position_bias"
+        ".relative_position_bias_table",
+        "same",
+    ),
+    "block_{i}/attention_scale/gamma": (f"{LAYER}.lambda_1", "same"),
+    "block_{i}/mlp_scale/gamma": (f"{LAYER}.lambda_2", "same"),
+}
+
+HUGGING_FACE_NORM_AFTER_POOLING = torch_norm("encoder_norm", "pooler.layernorm")
+
+DINOV3_LAYER = "layer.{i}"
+HUGGING_FACE_DINOV3 = {
+    **torch_dense(
+        "patch_embed/projection",
+        "embeddings.patch_embeddings",
+        kernel="convolution",
+    ),
+    "class_token/token": (
+        ("embeddings.cls_token", "embeddings.register_tokens"),
+        "token_and_registers",
+    ),
+    **torch_norm("block_{i}/attention_norm", f"{DINOV3_LAYER}.norm1"),
+    "block_{i}/attention/qkv/kernel": (
+        tuple(f"{DINOV3_LAYER}.attention.{x}_proj.weight" for x in "qkv"),
+        "torch_qkv",
+    ),
+    "block_{i}/attention/qkv/bias": (
+        tuple(f"{DINOV3_LAYER}.attention.{x}_proj.bias" for x in "qv"),
+        "torch_query_value",
+    ),
+    **torch_dense(
+        "block_{i}/attention/out", f"{DINOV3_LAYER}.attention.o_proj"
+    ),
+    "block_{i}/attention_scale/gamma": (
+        f"{DINOV3_LAYER}.layer_scale1.lambda1",
+        "same",
+    ),
+    **torch_norm("block_{i}/mlp_norm", f"{DINOV3_LAYER}.norm2"),
+    **torch_dense("block_{i}/mlp/dense", f"{DINOV3_LAYER}.mlp.up_proj"),
+    **torch_dense("block_{i}/mlp/dense_1", f"{DINOV3_LAYER}.mlp.down_proj"),
+    "block_{i}/mlp_scale/gamma": (
+        f"{DINOV3_LAYER}.layer_scale2.lambda1",
+        "same",
+    ),
+    **torch_norm("encoder_norm", "norm"),
+}
+
+HUGGING_FACE_DINOV3_GATES = {
+    f"block_{{i}}/mlp/dense/{ours}": (
+        tuple(f"{DINOV3_LAYER}.mlp.{x}_proj.{theirs}" for x in ("gate", "up")),
+        transform,
+    )
+    for ours, theirs, transform in (
+        ("kernel", "weight", "gates_and_values"),
+        ("bias", "bias", "gate_and_value_biases"),
+    )
 }
 
 TOWER_LAYER = "encoder.layers.{i}"
@@ -134,6 +215,40 @@ TOWER = {
     **torch_dense("block_{i}/mlp/dense", f"{TOWER_LAYER}.mlp.fc1"),
     **torch_dense("block_{i}/mlp/dense_1", f"{TOWER_LAYER}.mlp.fc2"),
     **torch_norm("encoder_norm", "post_layernorm"),
+}
+
+AIMV2_LAYER = "encoder.layers.{i}"
+HUGGING_FACE_AIMV2 = {
+    **torch_dense(
+        "patch_embed/projection", "embeddings.patch_embed", kernel="convolution"
+    ),
+    "patch_norm/gamma": ("embeddings.rms_norm.weight", "same"),
+    "position_embedding/embedding": (
+        "embeddings.position_embedding.weight",
+        "rows",
+    ),
+    "block_{i}/attention_norm/gamma": (
+        f"{AIMV2_LAYER}.rms_norm1.weight",
+        "same",
+    ),
+    "block_{i}/attention/qkv/kernel": (
+        tuple(f"{AIMV2_LAYER}.attention.{x}_proj.weight" for x in "qkv"),
+        "torch_qkv",
+    ),
+    "block_{i}/attention/out/kernel": (
+        f"{AIMV2_LAYER}.attention.out_proj.weight",
+        "linear",
+    ),
+    "block_{i}/mlp_norm/gamma": (f"{AIMV2_LAYER}.rms_norm2.weight", "same"),
+    "block_{i}/mlp/dense/kernel": (
+        tuple(f"{AIMV2_LAYER}.ffn.{x}_proj.weight" for x in ("gate", "up")),
+        "gates_and_values",
+    ),
+    "block_{i}/mlp/dense_1/kernel": (
+        f"{AIMV2_LAYER}.ffn.down_proj.weight",
+        "linear",
+    ),
+    "encoder_norm/gamma": ("rms_norm.weight", "same"),
 }
 
 HUGGING_FACE_CLIP = {
