@@ -312,6 +312,26 @@ def test_one_bias_of_two_is_refused(bias, tmp_path):
         load_checkpoint(folder)
 
 
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("BeitModel", VISION),
+        ("Aimv2VisionModel", {**AIMV2, "is_native": True}),
+    ],
+)
+def test_no_positions_are_made_up(name, fields, tmp_path):
+    folder = written(built(name, fields), tmp_path)
+    (folder / "config.json").unlink()
+    with pytest.raises(ValueError, match="has no position embedding"):
+        load_checkpoint(folder, num_heads=2)
+
+
+def test_relative_positions_are_not_resampled(tmp_path):
+    folder = written(built("BeitModel", BEIT), tmp_path)
+    with pytest.raises(ValueError, match="position_bias"):
+        load_checkpoint(folder, input_shape=(48, 48, 3))
+
+
 def test_siglip_without_its_head_gives_the_same_tokens(tmp_path):
     model = built("SiglipVisionModel", {**VISION, "vision_use_head": False})
     images, theirs = drawn()

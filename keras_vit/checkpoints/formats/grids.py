@@ -30,7 +30,9 @@ def position_fields(source, fields, facts, image_size, notes, told) -> tuple:
             source.follow("prefix_without_position")
         return grid, {"image_size": stored or times(grid, cell)}
     placed = fields.get("rope") or fields["relative_position_bias"]
-    if source.format.name == "timm" or placed:
+    # Only Google's code has fixed positions of which a file shows nothing.
+    learned = source.format.name.startswith(("timm", "hugging_face"))
+    if learned or placed:
         return _without_positions(source, fields, image_size, cell, told)
     size = stored or image_size
     if size is None:
@@ -67,7 +69,9 @@ def _without_positions(source, fields, image_size, cell, told) -> tuple:
             "has no position embedding: its model has rotary positions, or "
             "none at all",
             'Give architecture="..." in timm\'s words, or the config.json '
-            "that belongs to the file.",
+            "that belongs to the file."
+            if source.format.name == "timm"
+            else "Choose another file.",
         )
     size = source.file.config.get("image_size") or told.get("image_size")
     size = size or image_size or (DEFAULT_IMAGE, DEFAULT_IMAGE)
