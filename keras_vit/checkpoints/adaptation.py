@@ -225,8 +225,10 @@ def _adapt_distances(shape, configured, target, path, resampling):
     wanted = (math.prod(spans[1]) + extra, shape[1])
     if old == new or target.shape(path) != wanted:
         return None
+    # transformers, which resamples positions bicubically, does it linearly.
+    method = "linear" if resampling == "bicubic" else "bicubic"
     rows, columns = (
-        resize_matrix(x, y, "bicubic") for x, y in zip(*spans, strict=True)
+        resize_matrix(x, y, method) for x, y in zip(*spans, strict=True)
     )
 
     def function(table):
@@ -237,7 +239,7 @@ def _adapt_distances(shape, configured, target, path, resampling):
 
     return Adapter(
         function,
-        f"distances in {old[0]}x{old[1]} -> {new[0]}x{new[1]} (bicubic)",
+        f"distances in {old[0]}x{old[1]} -> {new[0]}x{new[1]} ({method})",
     )
 
 

@@ -326,10 +326,19 @@ def test_no_positions_are_made_up(name, fields, tmp_path):
         load_checkpoint(folder, num_heads=2)
 
 
-def test_relative_positions_are_not_resampled(tmp_path):
-    folder = written(built("BeitModel", BEIT), tmp_path)
-    with pytest.raises(ValueError, match="position_bias"):
-        load_checkpoint(folder, input_shape=(48, 48, 3))
+def test_relative_positions_are_resampled_as_in_transformers(tmp_path):
+    model = built("BeitModel", {**BEIT, "use_mean_pooling": False})
+    folder = written(model, tmp_path)
+    ours = load_checkpoint(folder, input_shape=(48, 48, 3), include_top=False)
+    assert "distances in 4x4 -> 6x6 (linear)" in str(ours.load_report)
+    images = np.random.default_rng(1).uniform(-1, 1, (2, 48, 48, 3))
+    images = images.astype("float32")
+    with torch.no_grad():
+        theirs = model(
+            torch.tensor(np.moveaxis(images, -1, 1)),
+            interpolate_pos_encoding=True,
+        ).last_hidden_state
+    close(ours(images), theirs)
 
 
 def test_siglip_without_its_head_gives_the_same_tokens(tmp_path):
