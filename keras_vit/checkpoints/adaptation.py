@@ -217,6 +217,11 @@ def _adapt_offsets(shape, configured, target, path, resampling):
     )
 
 
+# How distances are resampled where it is not bicubically: transformers, which
+# resamples positions bicubically, does it linearly.
+DISTANCES = {"bicubic": "linear", "linear": "linear"}
+
+
 def _adapt_distances(shape, configured, target, path, resampling):
     """A number for each distance in rows and columns; those of tokens stay."""
     old, new = tuple(configured.grid), tuple(target.grid)
@@ -225,8 +230,7 @@ def _adapt_distances(shape, configured, target, path, resampling):
     wanted = (math.prod(spans[1]) + extra, shape[1])
     if old == new or target.shape(path) != wanted:
         return None
-    # transformers, which resamples positions bicubically, does it linearly.
-    method = "linear" if resampling == "bicubic" else "bicubic"
+    method = DISTANCES.get(resampling, "bicubic")
     rows, columns = (
         resize_matrix(x, y, method) for x, y in zip(*spans, strict=True)
     )
