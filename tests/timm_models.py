@@ -12,18 +12,27 @@ SMALL = {"img_size": 64, "num_classes": 7}
 
 def built(name, **options):
     """A narrow model of timm, no weight zero or one."""
-    import torch
-
     options = {**SIZES, **SMALL, **options}
     options = {x: y for x, y in options.items() if y is not None}
     model = import_timm().create_model(name, pretrained=False, **options)
+    return randomised(model)
+
+
+def randomised(model, least_scale=0.0):
+    """The model of timm with random weights, none of them zero or one."""
+    import torch
+
     random = np.random.default_rng(0)
     with torch.no_grad():
         for key, tensor in model.state_dict().items():
+            if not tensor.is_floating_point():
+                continue
             scale = 0.3 if tensor.ndim < 2 else tensor[0].numel() ** -0.5
             center = float("norm" in key and key.endswith("weight"))
-            drawn = random.normal(center, scale, tensor.shape)
-            tensor.copy_(torch.from_numpy(drawn).float())
+            drawn = random.normal(center, max(scale, least_scale), tensor.shape)
+            if "running_var" in key:
+                drawn = np.abs(drawn) + 0.5
+            tensor.copy_(torch.from_numpy(np.asarray(drawn)).float())
     return model.eval()
 
 

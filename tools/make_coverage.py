@@ -25,6 +25,7 @@ import keras_vit
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests"))
 
+from timm_models import SIZES, randomised  # noqa: E402
 from timm_stub import import_timm  # noqa: E402
 
 PATH = ROOT / "docs" / "coverage.md"
@@ -41,7 +42,6 @@ MODULES = (
     "vision_transformer_relpos",
     "vision_transformer_sam",
 )
-SIZES = {"embed_dim": 128, "depth": 2, "num_heads": 2}
 OPTIONS = {"mlp_mixer": {}, "resnetv2": {}}  # These are as they are.
 TOLERANCE = 5e-5  # of the largest output, at least of 1
 VERDICTS = ("timm's output", "refused", "wrong", "not built")
@@ -131,18 +131,7 @@ def options_of(module):
 def built(timm, module, name):
     """A model of timm with random weights."""
     model = timm.create_model(name, pretrained=False, **options_of(module))
-    random = np.random.default_rng(0)
-    with torch.no_grad():
-        for key, tensor in model.state_dict().items():
-            if not tensor.is_floating_point():
-                continue
-            scale = 0.3 if tensor.ndim < 2 else tensor[0].numel() ** -0.5
-            center = float("norm" in key and key.endswith("weight"))
-            drawn = random.normal(center, scale, tensor.shape)
-            if "running_var" in key:
-                drawn = np.abs(drawn) + 0.5
-            tensor.copy_(torch.from_numpy(np.asarray(drawn)).float())
-    return model.eval()
+    return randomised(model)
 
 
 def outputs(path, images, *, narrow):

@@ -19,8 +19,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "tests" / "reference"
 sys.path.append(str(ROOT / "tests"))
 
+from timm_models import randomised  # noqa: E402
 from timm_stub import import_timm  # noqa: E402
 
+LEAST_SCALE = 0.1  # of the weights, so that each shows in the outputs
 VIT = "vision_transformer.VisionTransformer"
 EVA = "eva.Eva"
 NAFLEX = "naflexvit.NaFlexVit"  # made by name
@@ -166,7 +168,7 @@ def write(name, kind, extra, architecture) -> dict:
 def built(kind, arguments) -> torch.nn.Module:
     """The model, with random weights."""
     if kind == NAFLEX:
-        return randomised(made_by_name(dict(arguments)))
+        return randomised(made_by_name(dict(arguments)), LEAST_SCALE)
     module, name = kind.rsplit(".", 1)
     layers = importlib.import_module("timm.layers")
     arguments = dict(arguments)
@@ -179,26 +181,13 @@ def built(kind, arguments) -> torch.nn.Module:
     if arguments.get("act_layer") == "silu":
         arguments["act_layer"] = torch.nn.SiLU
     made = getattr(importlib.import_module(f"timm.models.{module}"), name)
-    return randomised(made(**arguments))
+    return randomised(made(**arguments), LEAST_SCALE)
 
 
 def made_by_name(arguments) -> torch.nn.Module:
     name = arguments.pop("model")
     del arguments["img_size"]
     return import_timm().create_model(name, pretrained=False, **arguments)
-
-
-def randomised(model) -> torch.nn.Module:
-    random = np.random.default_rng(0)
-    with torch.no_grad():
-        for key, tensor in model.state_dict().items():
-            if "num" in key:
-                continue
-            center = float("norm" in key and key.endswith("weight"))
-            scale = 0.3 if tensor.ndim < 2 else tensor[0].numel() ** -0.5
-            drawn = random.normal(center, max(scale, 0.1), tensor.shape)
-            tensor.copy_(torch.from_numpy(drawn).float())
-    return model.eval()
 
 
 def with_epsilon(layer, epsilon):
