@@ -73,7 +73,9 @@ def _explain(arguments):
 
     check_folder(arguments.out)
     page = explain(
-        load_classifier(arguments.model, arguments.image_size),
+        load_classifier(
+            arguments.model, arguments.image_size, needs_classes=False
+        ),
         arguments.images,
         arguments.out,
         top=arguments.top,

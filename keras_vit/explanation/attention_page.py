@@ -65,7 +65,8 @@ def explain(
     features of the patches have in common.
 
     Args:
-        model: see `keras_vit.predict`; a `VisionTransformer`.
+        model: see `keras_vit.predict`; a `VisionTransformer`, with
+            classes or, as DINOv2, without.
         source: images, see `keras_vit.predict`; 32 at most.
         folder: where to write; files of the same names are replaced.
         top: int, how many classes to list per image; all of a model that has
@@ -93,7 +94,9 @@ def explain(
     folder = check_folder(folder)
     if isinstance(top, bool) or not isinstance(top, int) or top < 1:
         raise ValueError(f"top must be an int above 0. Received: top={top!r}.")
-    classifier = as_classifier(model, class_names, preprocessing)
+    classifier = as_classifier(
+        model, class_names, preprocessing, needs_classes=False
+    )
     network = classifier.model
     _check_attention(network)
     titles, images = _read(classifier, source)

@@ -46,7 +46,7 @@ class Classifier:
 
     Attributes:
         model: a Keras model from (B, H, W, C) to scores (B, K).
-        class_names: K names.
+        class_names: K names; none of an encoder without classes.
         geometry: a `Geometry`, how images are resized and cropped.
         activation: str, from scores to probabilities: "softmax", "sigmoid",
             or "linear" where the model itself returns probabilities.
@@ -89,6 +89,8 @@ class Classifier:
         Raises:
             ValueError: when the model returns NaN.
         """
+        if not self.class_names:
+            return np.zeros((len(images), 0), "float32")
         scores = self.model.predict_on_batch(self.inputs(images))
         scores = keras.ops.cast(scores, "float32")
         found = keras.activations.get(self.activation)(scores)
@@ -231,32 +233,39 @@ def as_classifier(
     model: str | os.PathLike | keras.Model | Classifier,
     class_names: tuple[str, ...] | None = None,
     preprocessing: PreprocessingConfig | None = None,
+    *,
+    needs_classes: bool = True,
 ) -> Classifier:
     """Makes a `Classifier` of what `predict` takes as a model."""
     if isinstance(model, (str, os.PathLike)):
-        model = load_classifier(model)
+        model = load_classifier(model, needs_classes=needs_classes)
     if not isinstance(model, Classifier):
-        return _classifier(model, class_names, preprocessing)
+        return _classifier(model, class_names, preprocessing, needs_classes)
     changed = _classifier(
         model.model,
         class_names or model.class_names,
         preprocessing or model.geometry.config,
+        needs_classes,
     )
     return dataclasses.replace(changed, activation=model.activation)
 
 
-def _classifier(model, class_names, preprocessing) -> Classifier:
+def _classifier(model, class_names, preprocessing, needs_classes) -> Classifier:
     check_network(model)
     config = model.config
-    if not config.num_classes or None in model.input_shape[1:]:
+    # A last layer without bias is a projection, as CLIP's: not of classes.
+    projects = class_names is None and _head_bias(config) is None
+    num_classes = 0 if projects else config.num_classes
+    if needs_classes and not num_classes or None in model.input_shape[1:]:
+        found = "a projection" if projects else f"num_classes={num_classes}"
         raise ValueError(
             "A model needs a classification layer and a size of images. "
-            f"Received: num_classes={config.num_classes} and "
-            f"input_shape={model.input_shape}. Load it with other arguments."
+            f"Received: {found} and input_shape={model.input_shape}. Load it "
+            "with other arguments, or embed images with `keras_vit.embed`."
         )
     return Classifier(
         model,
-        _checked_names(class_names, config.num_classes),
+        _checked_names(class_names, num_classes),
         Geometry(
             model.input_shape[1:3],
             model.input_shape[3],
@@ -264,6 +273,11 @@ def _classifier(model, class_names, preprocessing) -> Classifier:
         ),
         "linear" if config.classifier_activation else "softmax",
     )
+
+
+def _head_bias(config):
+    """What the bias of the last layer starts at; None if it has no bias."""
+    return getattr(config, "head_bias", 0.0)
 
 
 def _checked_names(class_names, num_classes):
@@ -280,7 +294,10 @@ def _checked_names(class_names, num_classes):
 
 
 def load_classifier(
-    source: str | os.PathLike, image_size: int | tuple[int, int] | None = None
+    source: str | os.PathLike,
+    image_size: int | tuple[int, int] | None = None,
+    *,
+    needs_classes: bool = True,
 ) -> Classifier:
     """Loads a model with the preprocessing and the class names of its weights.
 
@@ -293,6 +310,8 @@ def load_classifier(
             a run folder, or a file or folder of weights.
         image_size: pixels, one side or (height, width), where it is not that
             of the weights.
+        needs_classes: bool; False takes an encoder without classification
+            layer as a `Classifier` of no classes.
 
     Returns:
         A `Classifier`.
@@ -307,6 +326,7 @@ def load_classifier(
         loaded.model,
         loaded.class_names or _labels(loaded.path),
         loaded.preprocessing,
+        needs_classes,
     )
     loss = loaded.run.get("training", {}).get("loss", classifier.activation)
     return dataclasses.replace(classifier, activation=loss)

@@ -26,6 +26,22 @@ def pixels_of(image):
     return np.asarray(Image.open(io.BytesIO(decoded(image)[1])))
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"num_classes": 0}, {"num_classes": 3, "head_bias": None}],
+    ids=["without head", "projection"],
+)
+def test_an_encoder_is_explained_without_classes(options, photos, tmp_path):
+    model = keras_vit.models.VisionTransformer(
+        keras_vit.models.ViTConfig(**{**PATCHED, "num_heads": 2, **options})
+    )
+    page = opened(keras_vit.explain(model, photos, tmp_path / "out"))
+    assert len(page.all("h3", part="attention")) == 3
+    assert not page.all("li", **{"class": "bar"})
+    with pytest.raises(ValueError, match="needs a classification layer"):
+        keras_vit.predict(model, photos)
+
+
 def test_pictures_and_page(run, run_folder, photos, tmp_path):
     out = tmp_path / "new" / "out"
     printed = run("explain", run_folder, photos, "-o", out)
