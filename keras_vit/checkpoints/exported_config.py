@@ -1,12 +1,12 @@
-"""The `config.json` that timm and transformers build a model from."""
+"""The `config.json` that timm builds a model from."""
 
 from keras_vit.checkpoints.formats.fields_table import EXPORTED
 from keras_vit.checkpoints.matching import Target
 
 __all__ = [
-    "HUGGING_FACE_ACTIVATIONS",
-    "hugging_face_config",
-    "processor_config",
+    "TIMM_ACTIVATIONS",
+    "image_size",
+    "pixels",
     "timm_config",
     "timm_problems",
 ]
@@ -58,12 +58,7 @@ TIMM_POOLINGS = {
     "map": "map",
     "none": "",
 }
-HUGGING_FACE_ACTIVATIONS = {
-    **TIMM_ACTIVATIONS,
-    "gelu_tanh": "gelu_pytorch_tanh",
-}
 ANY_IMAGE = (224, 224)  # of a model that takes any size
-BILINEAR = 2  # in Pillow's numbers
 
 
 def timm_problems(target: Target) -> list:
@@ -172,8 +167,8 @@ def timm_config(target: Target, class_names=None) -> dict:
     """timm's config.json of a model without `timm_problems`."""
     config = target.config
     architecture, classifier, arguments = ARGUMENTS[target.family](config)
-    height, width = _image_size(config)
-    mean, deviation = _pixels(config)
+    height, width = image_size(config)
+    mean, deviation = pixels(config)
     pooling = TIMM_POOLINGS[config["pooling"]]
     content = {
         "architecture": architecture,
@@ -257,114 +252,15 @@ def _bit_features(config) -> int:
     return 4 * config["width"] * 2 ** (len(config["units"]) - 1)
 
 
-def _image_size(config) -> tuple:
+def image_size(config) -> tuple:
     size = config["image_size"]
     return ANY_IMAGE if None in size else size
 
 
-def _pixels(config) -> tuple[list, list]:
+def pixels(config) -> tuple[list, list]:
     """Mean and deviation of the pixels, which [-1, 1] has as well."""
     halves = (0.5,) * config["channels"]
     return (
         list(config.get("pixel_mean") or halves),
         list(config.get("pixel_std") or halves),
     )
-
-
-def processor_config(target: Target) -> dict:
-    """The `preprocessor_config.json` of transformers for a model."""
-    height, width = _image_size(target.config)
-    mean, deviation = _pixels(target.config)
-    return {
-        "image_processor_type": "ViTImageProcessor",
-        "do_resize": True,
-        "size": {"height": height, "width": width},
-        "resample": BILINEAR,
-        "do_rescale": True,
-        "rescale_factor": 1 / 255,
-        "do_normalize": True,
-        "image_mean": mean,
-        "image_std": deviation,
-    }
-
-
-def hugging_face_config(
-    target: Target, features: set, class_names=None
-) -> dict:
-    """The `config.json` of transformers for a model."""
-    config = target.config
-    family = _bit_config if target.family == "bit" else _vit_config
-    names = class_names or [f"LABEL_{i}" for i in range(config["num_classes"])]
-    return {
-        **family(config, features),
-        "id2label": {str(i): name for i, name in enumerate(names)},
-        "label2id": {name: i for i, name in enumerate(names)},
-        "num_channels": config["channels"],
-        "torch_dtype": "float32",
-    }
-
-
-def _vit_config(config, features) -> dict:
-    name = "DeiT" if config["distillation_token"] else "ViT"
-    hybrid = config["resnet_units"] is not None
-    name = "ViTHybrid" if hybrid else name
-    head = "ForImageClassification" if config["num_classes"] else "Model"
-    if "averaged_heads" in features:
-        head += "WithTeacher"
-    named = {
-        row.hugging_face: config[field]
-        for field, row in EXPORTED["vit"].items()
-        if row.hugging_face
-    }
-    fields = {
-        **named,
-        "architectures": [name + head],
-        "model_type": "vit-hybrid" if hybrid else name.lower(),
-        "image_size": _one_or_two(config["image_size"]),
-        "patch_size": _one_or_two(config["patch_size"]),
-        "hidden_act": HUGGING_FACE_ACTIVATIONS[config["activation"]],
-        "pooler_act": "tanh",
-        "pooler_output_size": config["representation_dim"]
-        or config["hidden_dim"],
-    }
-    if hybrid:
-        fields["backbone_config"] = _resnet_config(
-            config["resnet_width"],
-            config["resnet_units"],
-            layer_type="bottleneck",
-            global_padding="same",
-            embedding_dynamic_padding=True,
-        )
-    return fields
-
-
-def _bit_config(config, features) -> dict:
-    head = "ForImageClassification" if config["num_classes"] else "Model"
-    return {
-        "architectures": [f"Bit{head}"],
-        **_resnet_config(
-            config["width"],
-            config["units"],
-            layer_type="preactivation",
-            global_padding=None,
-            embedding_dynamic_padding=False,
-        ),
-    }
-
-
-def _resnet_config(width, units, **options) -> dict:
-    """Fields of transformers' BitConfig."""
-    sizes = [4 * width * 2**stage for stage in range(len(units))]
-    return {
-        "model_type": "bit",
-        "embedding_size": width,
-        "hidden_sizes": sizes,
-        "depths": list(units),
-        "num_groups": 32,
-        "hidden_act": "relu",
-        **options,
-    }
-
-
-def _one_or_two(size):
-    return size[0] if size[0] == size[1] else list(size)

@@ -1,5 +1,6 @@
 """Writes weights in the formats of others."""
 
+import collections
 import dataclasses
 import json
 import math
@@ -16,17 +17,20 @@ from keras_vit.checkpoints.containers.record import (
     write_record,
 )
 from keras_vit.checkpoints.containers.safetensors import write_safetensors
-from keras_vit.checkpoints.exported_config import (
-    HUGGING_FACE_ACTIVATIONS,
-    hugging_face_config,
-    processor_config,
-    timm_config,
-    timm_problems,
-)
+from keras_vit.checkpoints.exported_config import timm_config, timm_problems
 from keras_vit.checkpoints.formats.fields_table import EXPORTED
 from keras_vit.checkpoints.formats.formats_table import FORMATS, Format
 from keras_vit.checkpoints.formats.recognition import matches, row_of
 from keras_vit.checkpoints.formats.transforms import TRANSFORMS
+from keras_vit.checkpoints.hugging_face_export import (
+    HUGGING_FACE_ACTIVATIONS,
+    NO_PLACE,
+    companions,
+    hugging_face_config,
+    kind_problems,
+    processor_config,
+    renamer,
+)
 from keras_vit.checkpoints.matching import Target, target_of
 from keras_vit.files import replacing
 
@@ -48,7 +52,9 @@ def save_checkpoint(
     Args:
         model: a model of keras_vit.
         path: path of the file; of a folder for "hugging_face", which gets
-            `config.json`, `preprocessor_config.json` and `model.safetensors`.
+            `config.json`, `preprocessor_config.json` and `model.safetensors`
+            of the class of transformers that computes the same: ViT, DeiT,
+            BiT, DINOv2, DINOv3, SigLIP, CLIP, BEiT or AIMv2.
             "timm" writes a folder for `timm.create_model("local-dir:...")`
             when the path has no suffix, else a file for whoever builds the
             model with arguments of their own; that config.json is in its
@@ -130,7 +136,12 @@ def _features_for(format: Format, config: dict) -> set:
         "prefix_without_position": (class_token and format.name == "big_vision")
         or (config.get("register_tokens") and format.name == "timm"),
     }
-    return {feature for feature, on in wanted.items() if on}
+    found = {feature for feature, on in wanted.items() if on}
+    if not format.kind:
+        return found
+    # What else differs shows when the folder is read again.
+    found |= {"gates"} if config["gated_mlp"] else set()
+    return found & set(format.variants)
 
 
 def _objections(format: Format, target: Target) -> list:
@@ -138,6 +149,8 @@ def _objections(format: Format, target: Target) -> list:
     if not target.config:
         return ["needs a model that was not built on an input tensor"]
     features = _features_for(format, target.config)
+    if format.kind:
+        return _objections_of_kind(format, target, features)
     return [
         *_unknown_fields(format, target),
         *_constants(format, target.config),
@@ -150,12 +163,29 @@ def _objections(format: Format, target: Target) -> list:
     ]
 
 
-def _unknown_fields(format, target) -> list:
-    """Fields that no row of the table knows, or that no record can tell."""
+def _objections_of_kind(format, target, features) -> list:
+    """Those of a folder that is read again before it is written."""
     problems = [
+        *_unspoken(target),
+        *_missing_rows(format, target, features),
+        *_wrong_positions(format, target.config),
+    ]
+    if problems:
+        return problems
+    return kind_problems(format, target, _shapes(format, target, features))
+
+
+def _unspoken(target) -> list:
+    """Fields that no record can tell."""
+    return [
         f"has no words for {name}={target.config[name]!r}"
         for name in unrecorded(target.config)
     ]
+
+
+def _unknown_fields(format, target) -> list:
+    """Fields that no row of the table knows, or that no record can tell."""
+    problems = _unspoken(target)
     for name, default in target.defaults.items():
         row, value = EXPORTED[target.family].get(name), target.config[name]
         known = row and (row.formats is None or format.name in row.formats)
@@ -186,7 +216,7 @@ def _missing_rows(format, target, features) -> list:
         return []
     options = {y for x in missing for word, y in OPTIONS.items() if word in x}
     named = f" ({', '.join(sorted(options))})" if options else ""
-    return [f"has no place for {', '.join(missing[:3])}{named}"]
+    return [f"{NO_PLACE} {', '.join(missing[:3])}{named}"]
 
 
 # The options that weights and variants of tables are there for.
@@ -194,8 +224,14 @@ OPTIONS = {
     "class_token/": "class_token",
     "first_norm/": "norm_before_blocks",
     "_scale/gamma": "layer_scale_init",
+    "attention/inner_norm": "attention_inner_norm",
+    "attention/position_bias": "relative_position_bias",
+    "attention/query_norm": "qk_norm",
+    "attention/rotary": "rope",
+    "mlp/inner_norm": "mlp_inner_norm",
     "pool/": "pooling",
     "pre_logits/": "representation_dim",
+    "predictions/": "num_classes",
     "root_": "resnet_units",
 }
 FEATURES = {
@@ -297,13 +333,18 @@ def _wrong_grid(format, grid) -> list:
 
 def _choose(target: Target, name: str, path: Path) -> Format:
     """The format of a name for the family of a model, if it can hold it."""
-    formats = {
-        x.name: x for x in FORMATS if x.container and x.family == target.family
-    }
-    reasons = {x: _objections(y, target) for x, y in formats.items()}
-    other = [f"is for other families than {target.family}"]
-    problems, hint = reasons.get(name, other), ""
+    formats = [x for x in FORMATS if x.container and x.family == target.family]
+    reasons = [(_objections(x, target), x) for x in formats]
+    named = [x for x in reasons if x[1].public_name == name]
+    if not named:
+        named = [([f"is for other families than {target.family}"], FORMATS[0])]
+    # Of several classes, the one that the model is nearest to.
+    problems, chosen = min(
+        named,
+        key=lambda x: (NO_PLACE in "".join(x[0]), len(x[0]), bool(x[1].kind)),
+    )
     is_folder = name == "timm" and (path.is_dir() or not path.suffix)
+    hint = ""
     if is_folder and not problems:
         problems = timm_problems(target)
         hint = (
@@ -312,15 +353,16 @@ def _choose(target: Target, name: str, path: Path) -> Format:
             "builds the model with arguments of their own."
         )
     if problems:
-        able = [x for x, objections in reasons.items() if not objections]
+        able = {x.public_name: None for wrong, x in reasons if not wrong}
         _refuse(target.name, name, problems, [*able, "keras"], hint)
     if is_folder:
-        return dataclasses.replace(formats[name], container="timm_folder")
-    return formats[name]
+        return dataclasses.replace(chosen, container="timm_folder")
+    return chosen
 
 
 def _refuse(model, name, problems, able, hint) -> NoReturn:
-    known = sorted({x.name for x in FORMATS if x.container} | {"keras"})
+    known = {x.public_name for x in FORMATS if x.container}
+    known = sorted(known | {"keras"})
     if name not in known:
         raise ValueError(
             f"Unknown format: {name!r}. Expected one of {known}; {model!r} can "
@@ -334,25 +376,43 @@ def _refuse(model, name, problems, able, hint) -> NoReturn:
 
 def _file_arrays(format: Format, target: Target, features: set):
     """Pairs of name and array in the layout of a format, one at a time."""
+    folded = _folded_tokens(format, target, features)
+    yield from _tensors(
+        format,
+        target,
+        features,
+        lambda path: folded[path] if path in folded else target.read(path),
+    )
+
+
+def _tensors(format, target, features, read):
+    """Pairs of name and array; what several weights are parts of is joined."""
     table = format.rows(features)
-    folded = _folded_tokens(target, features)
-    for path in target.variables:
-        row = row_of(path, table)
+    rows = {path: row_of(path, table) for path in target.variables}
+    names = [name for row in rows.values() if row for name in row.names]
+    awaited, parts = collections.Counter(names), collections.defaultdict(list)
+    for path, row in rows.items():
         if row is None:  # `_choose` has made sure of it
             raise ValueError(f"{format.name} has no row for {path}.")
-        array = folded[path] if path in folded else target.read(path)
-        parts = TRANSFORMS[row.transform].save(array, target.facts)
-        yield from zip(row.names, parts, strict=True)
+        saved = TRANSFORMS[row.transform].save(read(path), target.facts)
+        for name, part in zip(row.names, saved, strict=True):
+            parts[name].append(part)
+            if len(parts[name]) == awaited[name]:
+                found = parts.pop(name)
+                yield name, np.concatenate(found) if found[1:] else found[0]
+    yield from companions(format, target).items()
 
 
-def _folded_tokens(target, features) -> dict:
+def _folded_tokens(format, target, features) -> dict:
     """Adds the positions of prefix tokens to the tokens themselves.
 
     Where a format has no positions for them; the model computes the same.
     """
     position, token = "position_embedding/embedding", "class_token/token"
-    placed = position in target.variables
-    if "prefix_without_position" not in features or not placed:
+    row = format.rows(features).get(position, ("", ""))
+    without = {"prefix_without_position"} & features
+    without = without or row[1] == "around_registers"
+    if not without or position not in target.variables:
         return {}
     table, tokens = target.read(position), target.read(token)
     prefix = tokens.shape[1]
@@ -361,16 +421,15 @@ def _folded_tokens(target, features) -> dict:
     return {position: table, token: tokens}
 
 
-def _file_shapes(format, target, features) -> dict:
-    """Shapes of `_file_arrays`, without the arrays."""
-    table, shapes = format.rows(features), {}
-    for path in target.variables:
-        if row := row_of(path, table):
-            array = np.broadcast_to(np.uint8(0), target.shape(path))
-            parts = TRANSFORMS[row.transform].save(array, target.facts)
-            for name, part in zip(row.names, parts, strict=True):
-                shapes[name] = part.shape
-    return shapes
+def _shapes(format, target, features) -> dict:
+    """The shapes of all tensors that are written, by their names."""
+    rename = renamer(format, target, features)
+
+    def read(path):  # One byte repeated: it takes no memory.
+        return np.broadcast_to(np.uint8(0), target.shape(path))
+
+    found = _tensors(format, target, features, read)
+    return {rename(name): array.shape for name, array in found}
 
 
 def _write_numpy(path, format, target, features, class_names) -> None:
@@ -380,11 +439,7 @@ def _write_numpy(path, format, target, features, class_names) -> None:
 
 
 def _write_torch(path, format, target, features, class_names) -> None:
-    rename = _renamer(format, target, features)
-    shapes = {
-        rename(name): shape
-        for name, shape in _file_shapes(format, target, features).items()
-    }
+    shapes = _shapes(format, target, features)
     metadata = {"format": "pt", KEY: write_record(target.config)}
     if format.name == "timm" and not timm_problems(target):
         # For whoever has the file alone, and wants the folder's config.json.
@@ -394,21 +449,11 @@ def _write_torch(path, format, target, features, class_names) -> None:
         write_safetensors(temporary, shapes, arrays, metadata)
 
 
-def _renamer(format, target, features):
-    """Hugging Face puts the model in front of all names but the heads'."""
-    if format.name != "hugging_face" or not target.config["num_classes"]:
-        return lambda name: name
-    distilled = "distillation_token" in features
-    prefix = {"vit": "deit." if distilled else "vit.", "bit": "bit."}
-    prefix = prefix[target.family]
-    return lambda name: name if "classifier" in name else prefix + name
-
-
 def _write_hugging_face(path, format, target, features, class_names) -> None:
     path.mkdir(parents=True, exist_ok=True)
     file = path / "model.safetensors"
     _write_torch(file, format, target, features, class_names)
-    config = hugging_face_config(target, features, class_names)
+    config = hugging_face_config(format, target, features, class_names)
     _write_json(path / "config.json", config)
     _write_json(path / "preprocessor_config.json", processor_config(target))
 

@@ -81,9 +81,9 @@ def test_numpy_forward_reads_google_weights_in_big_vision_layout(
         ("timm_vit_tiny_gap", "hugging_face", "norm_after_pooling"),
         ("hybrid_tiny_google", "timm", "standardization"),
         (
-            "timm_vit_tiny_layer_scale",
+            "timm_vit_tiny_inner_norms",
             "hugging_face",
-            "no place for block_0/attention_scale/gamma.*'timm'",
+            "no place for .*attention_inner_norm.*'timm'",
         ),
         ("mixer_tiny_google", "bit", "other families"),
         ("mixer_tiny_google", "gogle", "Unknown format"),

@@ -238,6 +238,96 @@ def prepared(config, pixels):
     return ((batch / 255 - mean) / deviation).astype("float32")
 
 
+# The kinds of transformers_models that a model is written back as, and the
+# class that it is then of, where it is another.
+WRITTEN_BACK = {
+    **dict.fromkeys(
+        (
+            "Dinov2Model",
+            "Dinov2ForImageClassification",
+            "Dinov2WithRegistersModel",
+            "Dinov2WithRegistersForImageClassification",
+            "DINOv3ViTModel",
+            "Aimv2VisionModel",
+            "BeitModel",
+            "BeitForImageClassification",
+            "SiglipVisionModel",
+            "SiglipForImageClassification",
+            "CLIPVisionModel",
+            "CLIPVisionModelWithProjection",
+            "swiglu",
+            "swiglu with registers",
+            "dinov3 without registers",
+            "dinov3 of 7B",
+            "beit with a class token",
+            "beit without relative positions",
+        )
+    ),
+    "data2vec without scales": "BeitModel",
+    "MetaClip2VisionModelWithProjection": "CLIPVisionModelWithProjection",
+    "SiglipModel": "SiglipVisionModel",
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_BACK)
+def test_a_kind_of_transformers_is_written_back(name, tmp_path):
+    """Its own class reads the folder, every tensor of it, with our outputs."""
+    transformers = pytest.importorskip("transformers")
+    import transformers_models as kinds
+
+    class_name, fields, outputs = kinds.OPTIONS.get(name) or (
+        name,
+        *kinds.KINDS[name],
+    )
+    model = kinds.built(class_name, fields)
+    ours = kinds.loaded(kinds.written(model, tmp_path / "theirs"))
+    move_positions_of_prefix_tokens(ours)
+    save_checkpoint(ours, tmp_path / "ours", format="hugging_face")
+    content = json.loads((tmp_path / "ours" / "config.json").read_text())
+    (found,) = content["architectures"]
+    assert found == (WRITTEN_BACK[name] or class_name)
+    again, report = getattr(transformers, found).from_pretrained(
+        tmp_path / "ours", output_loading_info=True
+    )
+    assert not any(report.values()), report
+    images, theirs = kinds.drawn()
+    outputs = kinds.pooled if name == "SiglipModel" else outputs
+    with kinds.torch.no_grad():
+        kinds.close(ours(images), outputs(again.eval(), theirs))
+    kinds.close(
+        kinds.loaded(tmp_path / "ours")(images),
+        kinds.torch.tensor(keras.ops.convert_to_numpy(ours(images))),
+    )
+
+
+def test_what_no_class_of_transformers_computes_is_refused(tmp_path):
+    scaled = {"layer_scale_init": 0.1, "patch_size": 8}
+    for options, reason in (
+        ({"mlp_dim": 25}, "has no mlp_ratio for mlp_dim=25"),
+        (
+            {"class_token": False, "pooling": "mean"},
+            "no place for class_token=False in a Dinov2",
+        ),
+        ({"pooling": "max"}, "pooling='token' in place of 'max'"),
+        ({"qk_norm": True}, "has no place for .*query_norm"),
+    ):
+        config = vit(**{**scaled, "mlp_dim": 32, **options})
+        with pytest.raises(ValueError, match=reason):
+            save_checkpoint(
+                randomised(config), tmp_path / "x", format="hugging_face"
+            )
+        assert not list(tmp_path.iterdir())
+
+
+def move_positions_of_prefix_tokens(model):
+    """As training does, to those of registers too."""
+    tables = [x for x in model.weights if x.path.startswith("position_")]
+    for table in tables if model.config.class_token else ():
+        values = keras.ops.convert_to_numpy(table).copy()
+        values[:, : model.config.num_prefix_tokens] += 0.1
+        table.assign(values)
+
+
 def test_a_config_json_that_was_edited_is_not_ignored(tmp_path):
     model = randomised(vit())
     save_checkpoint(model, tmp_path / "x", format="hugging_face")

@@ -256,8 +256,8 @@ def written(model, path, format):
 
 
 def formats(family):
-    found = [x.name for x in FORMATS if x.family == family and x.container]
-    return [*found, "timm folder"]
+    found = [x for x in FORMATS if x.family == family and x.container]
+    return [*dict.fromkeys(x.public_name for x in found), "timm folder"]
 
 
 def check(model, family, format, folder):
@@ -308,6 +308,67 @@ def test_what_is_written_comes_back(family, name, tmp_path):
 @pytest.mark.parametrize(("family", "name"), CASES)
 def test_what_is_written_with_any_pooling_comes_back(family, name, tmp_path):
     walk(family, name, POOLINGS[family], tmp_path)
+
+
+# What the classes of transformers fix that are not plain Vision Transformers.
+SCALED = {"activation": "gelu", "layer_scale_init": 0.1}
+KEYLESS = {**SCALED, "key_bias": False}
+WITHOUT_TOKEN = {"class_token": False, "activation": "gelu"}
+KINDS = {
+    "dinov2": {**SCALED, "num_classes": 0, "mlp_dim": 16},
+    "dinov2_classifier": {
+        **{**SCALED, "pooling": "token_and_mean", "mlp_dim": 16},
+        "register_tokens": 2,
+    },
+    "dinov3": {
+        **{**KEYLESS, "num_classes": 0, "position_embedding": "none"},
+        **{"rope": "centered", "rope_pairs": "halves"},
+        "register_tokens": 1,
+    },
+    "beit": {
+        **{**KEYLESS, "position_embedding": "none", "pooling": "mean"},
+        **{"relative_position_bias": True, "norm_after_pooling": True},
+    },
+    "clip": {
+        **{"activation": "quick_gelu", "patch_bias": False},
+        **{"norm_before_blocks": True, "head_bias": None},
+    },
+    "siglip": {**WITHOUT_TOKEN, "pooling": "map", "num_classes": 0},
+    "siglip_classifier": {**WITHOUT_TOKEN, "pooling": "mean"},
+    "aimv2": {
+        **{**WITHOUT_TOKEN, "normalization": "rms_norm", "pooling": "mean"},
+        **{"gated_mlp": True, "activation": "silu", "num_classes": 0},
+        **{"patch_norm": True, "qkv_bias": False, "projection_bias": False},
+    },
+}
+
+
+def written_as(kind, name, tmp_path):
+    """How many models of a kind were written, with values of one field."""
+    count = 0
+    for value in OPTIONS["vit"].get(name, [{}]):
+        changes = value if isinstance(value, dict) else {name: value}
+        try:
+            config = ViTConfig(**{**TINY["vit"], **KINDS[kind], **changes})
+            model = randomised(config, "vit")
+        except ValueError:  # They exclude one another.
+            continue
+        folder = tmp_path / str(count)
+        folder.mkdir(exist_ok=True)
+        count += check(model, "vit", "hugging_face", folder)
+    return count
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_of_transformers_comes_back(kind, tmp_path):
+    assert written_as(kind, "nothing", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPTIONS["vit"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_with_any_option_comes_back(kind, name, tmp_path):
+    written_as(kind, name, tmp_path)
 
 
 def test_a_field_that_no_row_knows_is_refused(tmp_path, monkeypatch):

@@ -41,6 +41,8 @@ class Format:
         optional: fields of the config for biases that files may lack.
         untold: fields of the config that no tensor tells and in which
             published files differ, so that something must tell them.
+        kind: str, the class of transformers that such a folder is for, see
+            `hugging_face_export.KINDS`; "" for those of plain models.
     """
 
     name: str
@@ -60,6 +62,12 @@ class Format:
     unwritable: tuple = ()
     optional: tuple = ()
     untold: tuple = ()
+    kind: str = ""
+
+    @property
+    def public_name(self) -> str:
+        """What `save_checkpoint` calls it."""
+        return "hugging_face" if self.kind else self.name
 
     def rows(self, features) -> dict:
         """The table with the rows of the given features."""
@@ -118,7 +126,7 @@ OLD_MIXER = (
     ),
 )
 # transformers 5 renamed its modules; it still writes the old names.
-HUGGING_FACE_5 = (
+RENAMED_ATTENTION = (
     (
         r"(?:vit|deit|ijepa|pixio|dinov2(?:_with_registers)?)\.(.*)",
         r"\1",
@@ -139,12 +147,15 @@ HUGGING_FACE_5 = (
         r"(encoder\.layer\.\d+)\.attention\.(?:o_proj|out_proj)\.(\w+)",
         r"\1.attention.output.dense.\2",
     ),
+)
+HUGGING_FACE_5 = (
+    *RENAMED_ATTENTION,
     (
         r"(encoder\.layer\.\d+)\.mlp\.fc1\.(\w+)",
         r"\1.intermediate.dense.\2",
     ),
     (r"(encoder\.layer\.\d+)\.mlp\.fc2\.(\w+)", r"\1.output.dense.\2"),
-    # Of DINOv2 and Pixio.
+    # Of Pixio.
     (r"(encoder\.layer\.\d+)\.norm1\.(\w+)", r"\1.layernorm_before.\2"),
     (r"(encoder\.layer\.\d+)\.norm2\.(\w+)", r"\1.layernorm_after.\2"),
 )
@@ -346,7 +357,8 @@ FORMATS = (
         unsupported={
             r"layer\.\d+\.attention\.k_proj\.bias": "a learned bias of keys"
         },
-        container="",
+        container="folder",
+        kind="dinov3",
         optional=("qkv_bias",),
     ),
     Format(
@@ -361,12 +373,13 @@ FORMATS = (
         ),
         variants=GATES,
         signs=DINOV2_SIGNS,
-        aliases=HUGGING_FACE_5,
+        aliases=RENAMED_ATTENTION,
         constants=EXACT,
         implied=DINOV2_IMPLIED,
         ignored=MASKED_IMAGES,
         resampling="bicubic_antialiased",
-        container="",
+        container="folder",
+        kind="dinov2_with_registers",
     ),
     Format(
         "hugging_face_dinov2",
@@ -380,12 +393,13 @@ FORMATS = (
         ),
         variants=GATES,
         signs=DINOV2_SIGNS,
-        aliases=HUGGING_FACE_5,
+        aliases=RENAMED_ATTENTION,
         constants=EXACT,
         implied=DINOV2_IMPLIED,
         ignored=MASKED_IMAGES,
         resampling="bicubic",
-        container="",
+        container="folder",
+        kind="dinov2",
     ),
     Format(
         "hugging_face_aimv2",
@@ -397,7 +411,8 @@ FORMATS = (
         constants={"activation": "silu", "layer_norm_epsilon": 1e-5},
         unsupported={r"head\..*": "an attention pooling without an MLP"},
         resampling="bicubic",
-        container="",
+        container="folder",
+        kind="aimv2",
         optional=("qkv_bias", "projection_bias"),
     ),
     Format(
@@ -428,7 +443,8 @@ FORMATS = (
             r"lm_head\..*": "a head that predicts visual tokens",
         },
         resampling="bicubic",
-        container="",
+        container="folder",
+        kind="beit",
     ),
     Format(
         "hugging_face_clip",
@@ -444,7 +460,8 @@ FORMATS = (
             )
         },
         resampling="bicubic",
-        container="",
+        container="folder",
+        kind="clip",
         optional=("patch_bias",),
         untold=("activation",),
     ),
@@ -463,7 +480,8 @@ FORMATS = (
         constants=TANH,
         ignored=(*TEXTS, r"head\..*"),
         resampling="bicubic",
-        container="",
+        container="folder",
+        kind="siglip_classifier",
     ),
     Format(
         "hugging_face_siglip",
@@ -474,7 +492,8 @@ FORMATS = (
         constants=TANH,
         ignored=TEXTS,
         resampling="bicubic",
-        container="",
+        container="folder",
+        kind="siglip",
     ),
     Format(
         "hugging_face",

@@ -97,6 +97,10 @@ HUGGING_FACE_BIT = {
 
 HUGGING_FACE_DINOV2 = {
     **ENCODER,
+    **torch_norm("block_{i}/attention_norm", f"{LAYER}.norm1"),
+    **torch_norm("block_{i}/mlp_norm", f"{LAYER}.norm2"),
+    **torch_dense("block_{i}/mlp/dense", f"{LAYER}.mlp.fc1"),
+    **torch_dense("block_{i}/mlp/dense_1", f"{LAYER}.mlp.fc2"),
     "block_{i}/attention_scale/gamma": (
         f"{LAYER}.layer_scale1.lambda1",
         "same",

@@ -138,8 +138,8 @@ def torch_rows(count):
 def torch_part(start, count):
     """`count` projections, from `start` thirds on, of one torch linear.
 
-    It has query, key and value under one another. Of what it is saved to a
-    part alone is known, so that it cannot be.
+    It has query, key and value under one another. What is saved is the part,
+    to be joined with the others in their order.
     """
     part = torch_heads(count)
 
@@ -149,7 +149,7 @@ def torch_part(start, count):
         return part.load(thirds, facts)
 
     def save(array, facts):
-        raise ValueError("A part of a tensor is not saved alone.")
+        return [np.concatenate(part.save(array, facts))]
 
     return Transform(load, save)
 
