@@ -324,7 +324,8 @@ def move_positions_of_prefix_tokens(model):
     tables = [x for x in model.weights if x.path.startswith("position_")]
     for table in tables if model.config.class_token else ():
         values = keras.ops.convert_to_numpy(table).copy()
-        values[:, : model.config.num_prefix_tokens] += 0.1
+        prefix = values[:, : model.config.num_prefix_tokens]
+        prefix += np.random.default_rng(2).normal(0, 0.1, prefix.shape)
         table.assign(values)
 
 
