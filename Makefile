@@ -34,7 +34,7 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		paper_sections.py reproduce.py small_scale.py sweep.py vtab.py \
 		vtab_table.py) \
 	$(addprefix training/test_, \
-		config.py plan.py run_folder.py tensorboard.py) \
+		config.py plan.py run_folder.py run_lock.py tensorboard.py) \
 	$(addprefix test_, \
 		architecture.py cli_files.py decode_predictions.py files.py \
 		labels.py packaging.py readme.py speed_results.py tables.py))

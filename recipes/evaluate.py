@@ -62,8 +62,9 @@ def evaluate(recipe: Evaluation) -> dict:
     class_names = class_names or dataset.class_names
     class_map = evaluation.match_classes(dataset.class_names, class_names)
     batches = make_batches(recipe, dataset, model.input_shape)
-    folder = run_folder.check(recipe.run_dir, overwrite=recipe.overwrite)
-    run_folder.begin(folder, dataclasses.asdict(recipe), environment())
+    taken = run_folder.taken(recipe.run_dir, overwrite=recipe.overwrite)
+    with taken as folder:
+        run_folder.begin(folder, dataclasses.asdict(recipe), environment())
     run_folder.write_json(folder / "class_names.json", list(class_names))
     begin = time.perf_counter()
     predictions = evaluation.predict_classes(

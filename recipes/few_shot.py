@@ -74,8 +74,9 @@ def evaluate(recipe: FewShot) -> dict:
     dataset = data.open_dataset(recipe.data)
     if dataset.test is None:
         raise ValueError(f"{dataset.name} has no test images.")
-    folder = run_folder.check(recipe.run_dir, overwrite=recipe.overwrite)
-    run_folder.begin(folder, dataclasses.asdict(recipe), environment())
+    taken = run_folder.taken(recipe.run_dir, overwrite=recipe.overwrite)
+    with taken as folder:
+        run_folder.begin(folder, dataclasses.asdict(recipe), environment())
     begin = time.perf_counter()
     rows = few_shot(
         features,

@@ -17,6 +17,7 @@ from keras_vit.training.distribution.processes import (
     leave,
     start,
 )
+from keras_vit.training.run_lock import kept
 
 __all__ = ["exit_code", "fail", "parse", "run_script"]
 
@@ -155,7 +156,8 @@ def exit_code(work: Callable[[], object], interrupted: str) -> int:
         SystemExit: with exit code 2 after a wrong use.
     """
     try:
-        work()
+        with kept():
+            work()
     except LostProcessError as error:
         leave(str(error))
     except (ValueError, OSError, FloatingPointError) as error:

@@ -8,11 +8,13 @@ Numbers, not names: Keras numbers names anew in each process. The checksums of
 zip verify the file when it is read.
 """
 
+import contextlib
 import dataclasses
 import datetime
 import json
 import pathlib
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -228,31 +230,37 @@ FREE = (
 )
 
 
-def open_run(recipe: Recipe) -> tuple[pathlib.Path, tuple[dict, dict] | None]:
+@contextlib.contextmanager
+def open_run(
+    recipe: Recipe,
+) -> Iterator[tuple[pathlib.Path, tuple[dict, dict] | None]]:
     """Prepares the run folder of a recipe, or finds where to resume.
 
-    Of several processes, the first one decides; all read the checkpoint.
+    Of several processes, the first one decides and holds the lock of the
+    folder; all read the checkpoint.
 
-    Returns:
+    Yields:
         The folder, and the newest whole checkpoint as `read_newest` returns
         it: None for a new run.
 
     Raises:
         ValueError: when the folder holds a finished run that may not be
             replaced, an unfinished one of another config, something else, or
-            checkpoints that are all broken; or when a process does not find
-            the checkpoint of the first.
+            checkpoints that are all broken; when another run has it; or when
+            a process does not find the checkpoint of the first.
     """
     opened = []
+    folder = pathlib.Path(recipe.run_dir)
+    with contextlib.ExitStack() as stack:
 
-    def open_first():
-        opened.extend(_open_first(recipe))
-        return _step(opened[1])
+        def open_first():
+            taken = run_folder.taken(folder, overwrite=recipe.overwrite)
+            stack.enter_context(taken)
+            opened.append(_open_first(folder, recipe))
+            return _step(opened[0])
 
-    step = agreed(open_first)
-    if not opened:
-        opened = [pathlib.Path(recipe.run_dir), _read_same(recipe, step)]
-    return opened[0], opened[1]
+        step = agreed(open_first)
+        yield folder, opened[0] if opened else _read_same(recipe, step)
 
 
 def reopen(folder: pathlib.Path) -> tuple[dict, dict] | None:
@@ -280,17 +288,16 @@ def _read_same(recipe, step):
     return checkpoint
 
 
-def _open_first(recipe):
-    folder = run_folder.check(recipe.run_dir, overwrite=recipe.overwrite)
+def _open_first(folder, recipe):
     finished = (folder / run_folder.RESULT).exists()
     if finished or not _is_unfinished(folder, recipe):
         config = dataclasses.asdict(recipe)
         run_folder.begin(folder, config, environment())
-        return folder, None
+        return None
     _check_same(folder, recipe)
     checkpoint = read_newest(folder / FOLDER)
     _note_continuation(folder, checkpoint)
-    return folder, checkpoint
+    return checkpoint
 
 
 def _is_unfinished(folder, recipe):

@@ -130,9 +130,11 @@ def _train(recipe, dataset, callbacks, share, task):
     trained, total = count_parameters(stages[-1].network)
     if trained < total and processes.is_first():
         print(f"Training {trained:,} of {total:,} parameters", flush=True)
-    folder, checkpoint = resume.open_run(recipe)
     names = dataset.class_names if task.names_classes else None
-    with explain_full_disk(folder):
+    with (
+        resume.open_run(recipe) as (folder, checkpoint),
+        explain_full_disk(folder),
+    ):
         if processes.is_first():
             run_folder.write_json(
                 folder / "class_names.json", list(dataset.class_names)

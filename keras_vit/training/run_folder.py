@@ -16,12 +16,14 @@ import pathlib
 import re
 import shutil
 import zipfile
+from collections.abc import Iterator
 
 import keras
 
 import keras_vit.models  # noqa: F401 - registers the classes to load
 from keras_vit.checkpoints.keras_files import CLASS_NAMES
 from keras_vit.files import PARTIAL, replacing
+from keras_vit.training.run_lock import LOCK, locked
 from keras_vit.version import __version__
 from keras_vit.workarounds import without_optimizer
 
@@ -36,6 +38,7 @@ __all__ = [
     "load_model",
     "read_config",
     "save_model",
+    "taken",
     "write_examples",
     "write_json",
     "write_result",
@@ -77,6 +80,24 @@ FILES = (
 EXAMPLE = re.compile(rf"{EXAMPLES}/[^/\\*?\[]+\.png")
 
 
+@contextlib.contextmanager
+def taken(
+    path: str | os.PathLike, *, overwrite: bool
+) -> Iterator[pathlib.Path]:
+    """Locks a folder that a run may use: until the end no other process may.
+
+    Raises:
+        ValueError: as `check` does, and when another process has the folder.
+
+    Example:
+        >>> with taken("runs/digits", overwrite=False) as folder:
+        ...     begin(folder, config, environment)
+    """
+    with locked(check(path, overwrite=overwrite)):
+        # Another process may have ended between the two.
+        yield check(path, overwrite=overwrite)
+
+
 def check(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
     """Checks that a run may use a folder, which need not exist.
 
@@ -91,7 +112,9 @@ def check(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
         )
     found = list(folder.iterdir()) if folder.exists() else []
     # A run that is killed in its first moment leaves only these.
-    found = [file for file in found if not file.name.startswith(PARTIAL)]
+    found = [
+        file for file in found if not file.name.startswith((PARTIAL, LOCK))
+    ]
     if found and _listed(folder) is None:
         raise ValueError(
             f"The folder {str(folder)!r} holds files that are not of a run: "

@@ -134,11 +134,16 @@ def test_the_same_command_continues(run, tmp_path):
 BEGUN = {RUN, "environment.json", "config.yaml"}
 
 
+def opened(folder, **options):
+    """The checkpoint that a run would continue from."""
+    with resume.open_run(recipe(folder, **options)) as (_, checkpoint):
+        return checkpoint
+
+
 def test_killed_before_anything_was_written_it_begins(tmp_path):
     (tmp_path / ".partial-keras_vit_run.json").write_text("{")
-    folder, checkpoint = resume.open_run(recipe(tmp_path))
-    assert checkpoint is None
-    assert files(folder) == BEGUN
+    assert opened(tmp_path) is None
+    assert files(tmp_path) == BEGUN
 
 
 @pytest.mark.parametrize("missing", [["config.yaml"], BEGUN - {RUN}])
@@ -146,9 +151,8 @@ def test_killed_before_the_config_was_written_it_begins(tmp_path, missing):
     run_folder.begin(tmp_path, {}, {})
     for name in missing:
         (tmp_path / name).unlink()
-    folder, checkpoint = resume.open_run(recipe(tmp_path))
-    assert checkpoint is None
-    assert files(folder) == BEGUN
+    assert opened(tmp_path) is None
+    assert files(tmp_path) == BEGUN
 
 
 def test_a_run_whose_config_is_gone_is_kept(tmp_path):
@@ -158,8 +162,7 @@ def test_a_run_whose_config_is_gone_is_kept(tmp_path):
     with pytest.raises(ValueError, match="config.yaml' is gone.*--overwrite"):
         train(recipe(tmp_path), dataset=DATASET)
     assert files(tmp_path) == before
-    _, checkpoint = resume.open_run(recipe(tmp_path, overwrite=True))
-    assert checkpoint is None
+    assert opened(tmp_path, overwrite=True) is None
     assert files(tmp_path) == BEGUN
 
 
@@ -167,7 +170,6 @@ def test_a_run_whose_config_is_gone_is_kept(tmp_path):
 def test_a_damaged_environment_does_not_end_a_run(tmp_path, text):
     interrupted(tmp_path)
     (tmp_path / "environment.json").write_text(text)
-    _, checkpoint = resume.open_run(recipe(tmp_path))
-    assert checkpoint is not None
+    assert opened(tmp_path) is not None
     environment = json.loads((tmp_path / "environment.json").read_text())
     assert [x["step"] for x in environment["continued"]] == [5]
