@@ -36,6 +36,19 @@ def randomised(model, least_scale=0.0):
     return model.eval()
 
 
+def built_mixer(name, **options):
+    """Two blocks of a Mixer of timm, as wide as its name says."""
+    model = import_timm().create_model(name, pretrained=False, **SMALL)
+    model.blocks = model.blocks[: SIZES["depth"]]
+    return randomised(model)
+
+
+def size_of(model):
+    """(height, width) in pixels of the images of a model of timm."""
+    patches = "patch_embed" if hasattr(model, "patch_embed") else "stem"
+    return getattr(model, patches).img_size
+
+
 def write(model, folder, stem="model", config=None):
     """The file of a model, with a config.json where one is given."""
     from safetensors.torch import save_file
@@ -51,11 +64,12 @@ def write(model, folder, stem="model", config=None):
 
 def config_of(model, name, **arguments):
     """The fields of timm's config.json that tell what is computed."""
-    size = list(model.patch_embed.img_size)
+    size = list(size_of(model))
+    sizes = SIZES if hasattr(model, "patch_embed") else {}
     return {
         "architecture": name,
         "num_classes": model.num_classes,
         "global_pool": model.global_pool,
-        "model_args": {**SIZES, "img_size": size, **arguments},
+        "model_args": {**sizes, "img_size": size, **arguments},
         "pretrained_cfg": {"input_size": [3, *size]},
     }

@@ -42,20 +42,20 @@ MODULES = (
     "vision_transformer_relpos",
     "vision_transformer_sam",
 )
-OPTIONS = {"mlp_mixer": {}, "resnetv2": {}}  # These are as they are.
+OPTIONS = {"mlp_mixer": {}, "resnetv2": {}}  # These have their own sizes.
 TOLERANCE = 5e-5  # of the largest output, at least of 1
 VERDICTS = ("timm's output", "refused", "wrong", "not built")
 TEXT = """\
 # What loads of timm
 
 By `python tools/make_coverage.py` (timm {timm}, Keras {keras}, {backend}): each
-architecture is built by timm, 128 wide and of two blocks (those of resnetv2 and
-mlp_mixer as they are), with random weights and no weight zero or one. It is
-written as a file of the architecture's name, loaded by
-`keras_vit.load_checkpoint` and compared on one image of the size that timm
-gives. "timm's output" is within 5e-5 of the largest output in float32. Tags are
-the pretrained weights that timm lists; the weights
-themselves were not downloaded.
+architecture is built by timm, 128 wide and of two blocks (those of resnetv2 as
+they are, the two blocks of mlp_mixer as wide as they are), with random weights
+and no weight zero or one. It is written as a file of the architecture's name,
+loaded by `keras_vit.load_checkpoint` and compared on one image of the size that
+timm gives. "timm's output" is within 5e-5 of the largest output in float32.
+Tags are the pretrained weights that timm lists; the weights themselves were not
+downloaded.
 
 {table}
 
@@ -131,6 +131,8 @@ def options_of(module):
 def built(timm, module, name):
     """A model of timm with random weights."""
     model = timm.create_model(name, pretrained=False, **options_of(module))
+    if module == "mlp_mixer":
+        model.blocks = model.blocks[: SIZES["depth"]]
     return randomised(model)
 
 

@@ -26,12 +26,38 @@ LEAST_SCALE = 0.1  # of the weights, so that each shows in the outputs
 VIT = "vision_transformer.VisionTransformer"
 EVA = "eva.Eva"
 NAFLEX = "naflexvit.NaFlexVit"  # made by name
+MIXER = "mlp_mixer.MlpMixer"
 TINY = {
     **{"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 2},
     **{"num_heads": 4, "mlp_ratio": 2.0, "num_classes": 10},
 }
+TINY_MIXER = {
+    **{"img_size": 32, "patch_size": 8, "embed_dim": 32, "num_blocks": 2},
+    "num_classes": 10,
+}
 # By name: the class, its arguments, and the architecture that has them.
 CASES = {
+    "resmlp": (
+        MIXER,
+        {"mlp_ratio": 2, "block_layer": "ResBlock", "norm_layer": "Affine"},
+        "resmlp_12_224",
+    ),
+    "gmlp": (
+        MIXER,
+        {
+            **{"mlp_ratio": 3, "block_layer": "SpatialGatingBlock"},
+            "mlp_layer": "GatedMlp",
+        },
+        "gmlp_ti16_224",
+    ),
+    "gmixer": (
+        MIXER,
+        {
+            **{"mlp_ratio": [1.0, 2.0], "mlp_layer": "GluMlp"},
+            "act_layer": "silu",
+        },
+        "gmixer_12_224",
+    ),
     "eva02": (
         EVA,
         {
@@ -131,24 +157,23 @@ def main() -> None:
     path = FOLDER / "cases.json"
     cases = json.loads(path.read_text())
     for name in parser.parse_args().names:
-        made = f"timm_vit_tiny_{name}"
-        cases[made] = write(made, *CASES[name])
+        family = "mixer" if CASES[name][0] == MIXER else "vit"
+        made = f"timm_{family}_tiny_{name}"
+        cases[made] = write(made, family, *CASES[name])
         print(made)
     path.write_text(json.dumps(cases, indent=1) + "\n")
 
 
-def write(name, kind, extra, architecture) -> dict:
+def write(name, family, kind, extra, architecture) -> dict:
     """Writes the files of a case; returns its entry in cases.json."""
-    model = built(kind, TINY | extra)
+    arguments = (TINY_MIXER if family == "mixer" else TINY) | extra
+    model = built(kind, arguments)
     images = np.random.default_rng(1).uniform(-1, 1, (2, 32, 32, 3))
     images = images.astype("float32")
     state = {k: x.contiguous() for k, x in model.state_dict().items()}
     save_file(state, FOLDER / f"{name}.safetensors")
-    arguments = {
-        "constructor": f"timm.models.{kind}",
-        "arguments": TINY | extra,
-    }
-    text = json.dumps(arguments, indent=1)
+    entry = {"constructor": f"timm.models.{kind}", "arguments": arguments}
+    text = json.dumps(entry, indent=1)
     (FOLDER / f"{name}.json").write_text(text + "\n")
     np.savez_compressed(
         FOLDER / f"{name}.expected.npz", **expected(model, images)
@@ -156,12 +181,12 @@ def write(name, kind, extra, architecture) -> dict:
     return {
         "checkpoint": f"{name}.safetensors",
         "expected": f"{name}.expected.npz",
-        "family": "vit",
+        "family": family,
         "format": "timm-safetensors",
         "image_size": [32, 32],
         "architecture": architecture,
-        **arguments,
-        "layer_norm_epsilon": extra.get("norm_layer", ("", 1e-6))[1],
+        **entry,
+        "layer_norm_epsilon": epsilon_of(extra),
     }
 
 
@@ -172,15 +197,17 @@ def built(kind, arguments) -> torch.nn.Module:
     module, name = kind.rsplit(".", 1)
     layers = importlib.import_module("timm.layers")
     arguments = dict(arguments)
+    models = importlib.import_module(f"timm.models.{module}")
     for key in ("norm_layer", "embed_norm_layer"):
-        if key in arguments:
+        if isinstance(arguments.get(key), tuple):
             layer, epsilon = arguments[key]
             arguments[key] = with_epsilon(getattr(layers, layer), epsilon)
-    if "mlp_layer" in arguments:
-        arguments["mlp_layer"] = getattr(layers, arguments["mlp_layer"])
+    for key in ("mlp_layer", "block_layer", "norm_layer"):
+        if isinstance(word := arguments.get(key), str):
+            arguments[key] = getattr(models, word, getattr(layers, word, None))
     if arguments.get("act_layer") == "silu":
         arguments["act_layer"] = torch.nn.SiLU
-    made = getattr(importlib.import_module(f"timm.models.{module}"), name)
+    made = getattr(models, name)
     return randomised(made(**arguments), LEAST_SCALE)
 
 
@@ -197,10 +224,16 @@ def with_epsilon(layer, epsilon):
     return made
 
 
+def epsilon_of(arguments) -> float:
+    told = arguments.get("norm_layer")
+    return told[1] if isinstance(told, tuple) else 1e-6
+
+
 def expected(model, images) -> dict:
     """What timm computes."""
     attention = []
-    for block in model.blocks:
+    has_attention = hasattr(model.blocks[0], "attn")
+    for block in model.blocks if has_attention else ():
         block.attn.attn_drop.register_forward_hook(
             lambda module, inputs, output: attention.append(output.numpy())
         )
@@ -210,10 +243,10 @@ def expected(model, images) -> dict:
         )
         found = {
             "image": images,
-            "attention": np.stack(attention),
             "logits": model.forward_head(features).numpy(),
             "pre_logits": model.forward_head(features, pre_logits=True).numpy(),
         }
+    found |= {"attention": np.stack(attention)} if attention else {}
     is_normed = not isinstance(model.norm, torch.nn.Identity)
     return {**found, "encoded" if is_normed else "features": features.numpy()}
 

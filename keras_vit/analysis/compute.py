@@ -108,7 +108,18 @@ def _axial_block(layer, shape):
 
 
 def _mixer_block(layer, shape):
-    return _mlp(layer.token_mixing, shape) + _mlp(layer.channel_mixing, shape)
+    if layer.mixing == "linear":
+        tokens = shape[0] * math.prod(shape)
+    else:
+        tokens = COUNTERS[type(layer.token_mixing)](layer.token_mixing, shape)
+    channels = COUNTERS[type(layer.channel_mixing)]
+    return tokens + channels(layer.channel_mixing, shape)
+
+
+def _spatial_gating_block(layer, shape):
+    tokens, dim = shape
+    gate_dim = layer.channels_mlp_dim // 2
+    return tokens * gate_dim * (3 * dim + tokens)
 
 
 def _attention_pooling(layer, shape):
@@ -129,6 +140,7 @@ COUNTERS = {
     layers.GatedMLP: _gated_mlp,
     layers.MLP: _mlp,
     layers.MixerBlock: _mixer_block,
+    layers.SpatialGatingBlock: _spatial_gating_block,
     layers.PatchEmbed: _patch_embed,
     layers.SelfAttention: _self_attention,
     layers.StandardizedConv2D: _conv,

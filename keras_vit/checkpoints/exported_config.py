@@ -22,14 +22,30 @@ HYBRIDS = {
     (3, 4, 9): "vit_base_r50_s16_224",
     (3, 4, 6, 3): "vit_large_r50_s32_224",
 }
-# ... by patch size, blocks and width ...
+# ... by how they mix tokens, patch size, blocks, width, and gates; all but the
+# first six fix the sizes of their MLPs ...
 MIXERS = {
-    (32, 8, 512): "mixer_s32_224",
-    (16, 8, 512): "mixer_s16_224",
-    (32, 12, 768): "mixer_b32_224",
-    (16, 12, 768): "mixer_b16_224",
-    (32, 24, 1024): "mixer_l32_224",
-    (16, 24, 1024): "mixer_l16_224",
+    ("mlp", 32, 8, 512, False): "mixer_s32_224",
+    ("mlp", 16, 8, 512, False): "mixer_s16_224",
+    ("mlp", 32, 12, 768, False): "mixer_b32_224",
+    ("mlp", 16, 12, 768, False): "mixer_b16_224",
+    ("mlp", 32, 24, 1024, False): "mixer_l32_224",
+    ("mlp", 16, 24, 1024, False): "mixer_l16_224",
+    ("mlp", 16, 12, 384, True): "gmixer_12_224",
+    ("mlp", 16, 24, 384, True): "gmixer_24_224",
+    ("linear", 16, 12, 384, False): "resmlp_12_224",
+    ("linear", 16, 24, 384, False): "resmlp_24_224",
+    ("linear", 16, 36, 384, False): "resmlp_36_224",
+    ("linear", 8, 24, 768, False): "resmlp_big_24_224",
+    ("spatial_gating", 16, 30, 128, False): "gmlp_ti16_224",
+    ("spatial_gating", 16, 30, 256, False): "gmlp_s16_224",
+    ("spatial_gating", 16, 30, 512, False): "gmlp_b16_224",
+}
+MIXER_RATIOS = {
+    ("mlp", False): None,
+    ("mlp", True): (1.0, 4.0),
+    ("linear", False): (0.0, 4.0),
+    ("spatial_gating", False): (0.0, 6.0),
 }
 # ... and by units and width.
 BITS = {
@@ -119,19 +135,45 @@ def _vit_problems(config, defaults) -> list:
 
 
 def _mixer_problems(config, defaults) -> list:
+    return [*_mixer_sizes(config), *_mixer_layers(config)]
+
+
+def _mixer_sizes(config) -> list:
     problems = []
     if _mixer_key(config) not in MIXERS:
         problems.append(
-            "has no Mixer of patch_size="
+            f"has no Mixer of mixing={config['mixing']!r}, gated_mlp="
+            f"{config['gated_mlp']}, patch_size="
             f"{config['patch_size']}, num_layers={config['num_layers']} and "
             f"hidden_dim={config['hidden_dim']}"
         )
-    if config["activation"] != "gelu":
+    fixed = MIXER_RATIOS.get((config["mixing"], config["gated_mlp"]))
+    if fixed and _mixer_ratios(config) != fixed:
         problems.append(
-            "has activation='gelu' in its Mixers, the model "
+            "has other MLPs in such Mixers than of tokens_mlp_dim="
+            f"{config['tokens_mlp_dim']} and channels_mlp_dim="
+            f"{config['channels_mlp_dim']}"
+        )
+    return problems
+
+
+def _mixer_layers(config) -> list:
+    problems = []
+    activations = ("silu", "swish") if config["gated_mlp"] else ("gelu",)
+    if config["activation"] not in activations:
+        problems.append(
+            f"has activation={activations[0]!r} in its Mixers, the model "
             f"{config['activation']!r}"
         )
-    if config["layer_norm_epsilon"] != 1e-6:
+    is_linear = config["mixing"] == "linear"
+    has_affine = config["normalization"] == "affine"
+    has_scale = config["layer_scale_init"] is not None
+    if {has_affine, has_scale} != {is_linear}:
+        problems.append(
+            "has normalization='affine' and layer_scale_init with "
+            "mixing='linear' and nowhere else"
+        )
+    if config["layer_norm_epsilon"] != 1e-6 and not has_affine:
         problems.append("has layer_norm_epsilon=1e-06 in its Mixers")
     return problems
 
@@ -139,7 +181,10 @@ def _mixer_problems(config, defaults) -> list:
 def _mixer_key(config) -> tuple:
     height, width = config["patch_size"]
     size = height if height == width else None
-    return size, config["num_layers"], config["hidden_dim"]
+    return (
+        *(config["mixing"], size, config["num_layers"], config["hidden_dim"]),
+        config["gated_mlp"],
+    )
 
 
 def _bit_problems(config, defaults) -> list:
@@ -219,13 +264,22 @@ def _vit_arguments(config) -> tuple:
 
 
 def _mixer_arguments(config) -> tuple:
-    dims = (config["tokens_mlp_dim"], config["channels_mlp_dim"])
-    arguments = {
+    arguments: dict = {
         "img_size": list(config["image_size"]),
         "in_chans": config["channels"],
-        "mlp_ratio": [_ratio(x, config["hidden_dim"]) for x in dims],
     }
+    if not MIXER_RATIOS[config["mixing"], config["gated_mlp"]]:
+        arguments["mlp_ratio"] = list(_mixer_ratios(config))
     return MIXERS[_mixer_key(config)], "head", arguments
+
+
+def _mixer_ratios(config) -> tuple:
+    """timm's mlp_ratio; of a gated MLP it counts gates and values."""
+    parts = 2 if config["gated_mlp"] else 1
+    return tuple(
+        _ratio(parts * config[name], config["hidden_dim"])
+        for name in ("tokens_mlp_dim", "channels_mlp_dim")
+    )
 
 
 def _bit_arguments(config) -> tuple:

@@ -147,7 +147,7 @@ def target_of(model: keras.Model) -> Target:
 def _family_of(paths) -> str | None:
     """The family of a model by the paths of its weights."""
     for family, path in {
-        "mixer": "block_0/token_norm/gamma",
+        "mixer": "block_0/channel_norm/gamma",
         "vit": "patch_embed/projection/kernel",
         "bit": "root_conv/kernel",
     }.items():

@@ -136,6 +136,13 @@ def _features_for(format: Format, config: dict) -> set:
         "prefix_without_position": (class_token and format.name == "big_vision")
         or (config.get("register_tokens") and format.name == "timm"),
     }
+    if format.family == "mixer":
+        wanted |= {
+            "affine": config["normalization"] == "affine",
+            "gates_last": config["gated_mlp"],
+            "spatial_gating": config["mixing"] == "spatial_gating",
+            "gammas": False,
+        }
     found = {feature for feature, on in wanted.items() if on}
     if not format.kind:
         return found
@@ -205,13 +212,17 @@ def _constants(format, config) -> list:
     ]
 
 
-def _missing_rows(format, target, features) -> list:
+def _missing_paths(format, target, features) -> list:
     table = format.rows(features)
-    missing = [
+    return [
         path
         for path in target.variables
         if row_of(path, table) is None or matches(path, format.unwritable)
     ]
+
+
+def _missing_rows(format, target, features) -> list:
+    missing = _missing_paths(format, target, features)
     if not missing:
         return []
     options = {y for x in missing for word, y in OPTIONS.items() if word in x}
@@ -221,6 +232,8 @@ def _missing_rows(format, target, features) -> list:
 
 # The options that weights and variants of tables are there for.
 OPTIONS = {
+    "/gate/": "mixing",
+    "/token_mixing/": "mixing",
     "class_token/": "class_token",
     "first_norm/": "norm_before_blocks",
     "_scale/gamma": "layer_scale_init",
@@ -238,6 +251,9 @@ FEATURES = {
     "averaged_heads": "pooling='prefix'",
     "registers": "register_tokens",
     "registers_alone": "register_tokens",
+    "affine": "normalization='affine'",
+    "gates_last": "gated_mlp",
+    "spatial_gating": "mixing='spatial_gating'",
     "root_only": "resnet_units=()",
 }
 
@@ -338,11 +354,7 @@ def _choose(target: Target, name: str, path: Path) -> Format:
     named = [x for x in reasons if x[1].public_name == name]
     if not named:
         named = [([f"is for other families than {target.family}"], FORMATS[0])]
-    # Of several classes, the one that the model is nearest to.
-    problems, chosen = min(
-        named,
-        key=lambda x: (NO_PLACE in "".join(x[0]), len(x[0]), bool(x[1].kind)),
-    )
+    problems, chosen = min(named, key=lambda x: _distance(*x, target))
     is_folder = name == "timm" and (path.is_dir() or not path.suffix)
     hint = ""
     if is_folder and not problems:
@@ -358,6 +370,15 @@ def _choose(target: Target, name: str, path: Path) -> Format:
     if is_folder:
         return dataclasses.replace(chosen, container="timm_folder")
     return chosen
+
+
+def _distance(problems, format, target) -> tuple:
+    """How far a model is from a format; of several classes one is nearest."""
+    lacks = problems and target.config and target.family == format.family
+    features = _features_for(format, target.config) if lacks else set()
+    missing = _missing_paths(format, target, features) if lacks else []
+    has_no_place = NO_PLACE in "".join(problems)
+    return len(missing), has_no_place, len(problems), bool(format.kind)
 
 
 def _refuse(model, name, problems, able, hint) -> NoReturn:

@@ -14,7 +14,12 @@ from keras_vit.layers.embedding import (
     PatchEmbed,
 )
 from keras_vit.layers.kernels import TokenRMSNormalization
-from keras_vit.layers.mixer_block import MixerBlock
+from keras_vit.layers.mixer_block import (
+    Affine,
+    MixerBlock,
+    SpatialGatingBlock,
+    SpatialGatingUnit,
+)
 from keras_vit.layers.pooling import AttentionPooling, TokenPooling
 from keras_vit.layers.standardized_conv import StandardizedConv2D
 from keras_vit.layers.transformer_block import (
@@ -25,17 +30,20 @@ from keras_vit.layers.transformer_block import (
 )
 
 __all__ = [
-    "MLP",
     "AddPositionEmbedding",
+    "Affine",
     "AttentionPooling",
     "ClassToken",
     "GatedMLP",
     "LayerScale",
+    "MLP",
     "MixerBlock",
     "PatchEmbed",
     "RelativePositionBias",
     "RotaryEmbedding",
     "SelfAttention",
+    "SpatialGatingBlock",
+    "SpatialGatingUnit",
     "StandardizedConv2D",
     "TokenPooling",
     "TokenRMSNormalization",

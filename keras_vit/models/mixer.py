@@ -8,8 +8,15 @@ import dataclasses
 import keras
 
 from keras_vit.checks import check_choice, check_limits, check_size
-from keras_vit.layers import MixerBlock, PatchEmbed, TokenPooling
+from keras_vit.layers import (
+    Affine,
+    MixerBlock,
+    PatchEmbed,
+    SpatialGatingBlock,
+    TokenPooling,
+)
 from keras_vit.layers.embedding import check_divisible
+from keras_vit.layers.mixer_block import MIXER_NORMALIZATIONS, MIXINGS
 from keras_vit.models.configured_model import (
     ConfiguredModel,
     block_fields,
@@ -20,11 +27,19 @@ from keras_vit.models.configured_model import (
 __all__ = ["Mixer", "MixerConfig"]
 
 POOLINGS = ("mean", "max", "none")
+BLOCKS = {
+    "mlp": MixerBlock,
+    "linear": MixerBlock,
+    "spatial_gating": SpatialGatingBlock,
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class MixerConfig:
     """Everything that defines an MLP-Mixer; the defaults are B/16.
+
+    With other options ResMLP (arXiv:2105.03404), gMLP (arXiv:2105.08050) and
+    gMixer of timm.
 
     Args:
         image_size: int or (height, width) in pixels. The number of patches
@@ -33,8 +48,18 @@ class MixerConfig:
         patch_size: int or (height, width) in pixels.
         hidden_dim: int, D, size of a token.
         num_layers: int, number of blocks.
-        tokens_mlp_dim: int, hidden size of the MLPs across tokens.
-        channels_mlp_dim: int, hidden size of the MLPs across channels.
+        tokens_mlp_dim: int, hidden size of the MLPs across tokens; 0 with
+            another mixing than "mlp".
+        channels_mlp_dim: int, hidden size of the MLPs across channels; with
+            mixing="spatial_gating" half of it is the gate.
+        mixing: how tokens are mixed: by an "mlp"; by a "linear" layer, as in
+            ResMLP; or by "spatial_gating" inside the MLP across channels, as
+            in gMLP.
+        gated_mlp: bool, whether the MLPs are `GatedMLP`s, as in gMixer.
+        normalization: "layer_norm", or "affine" for `Affine` in its place, as
+            in ResMLP.
+        layer_scale_init: float that the factors of `LayerScale` on the
+            residual branches start at; None for no `LayerScale`.
         pooling: "mean" or "max" of the tokens, or "none" for all tokens.
         num_classes: int, 0 for features instead of a classification layer.
         classifier_activation: activation of the classification layer, None
@@ -60,6 +85,10 @@ class MixerConfig:
     num_layers: int = 12
     tokens_mlp_dim: int = 384
     channels_mlp_dim: int = 3072
+    mixing: str = "mlp"
+    gated_mlp: bool = False
+    normalization: str = "layer_norm"
+    layer_scale_init: float | None = None
     pooling: str = "mean"
     num_classes: int = 1000
     classifier_activation: str | None = None
@@ -74,8 +103,35 @@ class MixerConfig:
             size = check_size(name, getattr(self, name))
             object.__setattr__(self, name, size)
         check_choice("pooling", self.pooling, POOLINGS)
+        check_choice("mixing", self.mixing, MIXINGS)
+        check_choice("normalization", self.normalization, MIXER_NORMALIZATIONS)
+        self._check_mixing()
         check_divisible(self.image_size, self.patch_size)
         check_limits(self, 1, "stochastic_depth_rate")
+
+    def _check_mixing(self):
+        if (self.mixing == "mlp") != (self.tokens_mlp_dim > 0):
+            raise ValueError(
+                "tokens_mlp_dim is the size of the MLPs across tokens that "
+                'mixing="mlp" has, and 0 with another. Received: '
+                f"mixing={self.mixing!r} and "
+                f"tokens_mlp_dim={self.tokens_mlp_dim!r}."
+            )
+        if self.mixing != "spatial_gating":
+            return
+        others = {
+            "gated_mlp": self.gated_mlp,
+            "layer_scale_init": self.layer_scale_init is not None,
+            "normalization": self.normalization != "layer_norm",
+            "channels_mlp_dim": self.channels_mlp_dim % 2,
+        }
+        wrong = [x for x, is_wrong in others.items() if is_wrong]
+        if wrong:
+            raise ValueError(
+                'mixing="spatial_gating" goes with LayerNorm, no gates of '
+                "another kind, no LayerScale and an even channels_mlp_dim. "
+                f"Received: {wrong[0]}={getattr(self, wrong[0])!r}."
+            )
 
     @property
     def grid(self) -> tuple:
@@ -123,12 +179,19 @@ class Mixer(ConfiguredModel):
             name="patch_embed",
         )(x)
         for i in range(config.num_layers):
-            x = MixerBlock.from_fields(
+            x = BLOCKS[config.mixing].from_fields(
                 block_fields(config, i), dtype=dtype, name=f"block_{i}"
             )(x)
-        x = keras.layers.LayerNormalization(
-            epsilon=config.layer_norm_epsilon, dtype=dtype, name="encoder_norm"
-        )(x)
+        x = encoder_norm(config, dtype)(x)
         if config.pooling != "none":
             x = TokenPooling(config.pooling, dtype=dtype, name="pool")(x)
         return head(config, x, dtype)
+
+
+def encoder_norm(config, dtype):
+    """What comes after the last block."""
+    if config.normalization == "affine":
+        return Affine(dtype=dtype, name="encoder_norm")
+    return keras.layers.LayerNormalization(
+        epsilon=config.layer_norm_epsilon, dtype=dtype, name="encoder_norm"
+    )

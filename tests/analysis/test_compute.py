@@ -5,6 +5,7 @@ import pytest
 
 import keras_vit
 from keras_vit.analysis.compute import multiply_adds
+from keras_vit.models import Mixer, MixerConfig
 
 # 10^9 at 224 pixels: timm's benchmark tables. They add norms and the
 # standardisation of weights, which come to 3 % in the smallest hybrid.
@@ -21,6 +22,27 @@ PUBLISHED = {
     "ViT_R50_B16": 21.7,
     "ViT_R50_L32": 19.6,
     "Mixer_B16": 12.6,
+}
+
+
+# 10^9 and 10^6 of parameters in timm's tables, by the options of a Mixer.
+MIXERS = {
+    "resmlp_12": (
+        *(3.01, 15.35),
+        {"hidden_dim": 384, "num_layers": 12, "mixing": "linear"},
+        {"channels_mlp_dim": 1536, "normalization": "affine"},
+        {"layer_scale_init": 1e-4, "tokens_mlp_dim": 0},
+    ),
+    "gmlp_s16": (
+        *(4.42, 19.42),
+        {"hidden_dim": 256, "num_layers": 30, "mixing": "spatial_gating"},
+        {"channels_mlp_dim": 1536, "tokens_mlp_dim": 0},
+    ),
+    "gmixer_24": (
+        *(5.28, 24.72),
+        {"hidden_dim": 384, "num_layers": 24, "gated_mlp": True},
+        {"tokens_mlp_dim": 192, "channels_mlp_dim": 768},
+    ),
 }
 
 
@@ -47,6 +69,17 @@ def test_multiply_adds_at_384_pixels():
     assert billions("ViT_B16", input_shape=(384, 384, 3)) == pytest.approx(
         55.54, rel=0.01
     )
+
+
+@pytest.mark.parametrize("name", MIXERS)
+def test_mixers_of_other_kinds_are_as_published(name):
+    multiplications, parameters, *options = MIXERS[name]
+    fields = {x: y for part in options for x, y in part.items()}
+    with keras.StatelessScope(initialize_variables=False):
+        model = Mixer(MixerConfig(**fields))
+    found = sum(multiply_adds(model).values()) / 1e9
+    assert found == pytest.approx(multiplications, rel=0.01)
+    assert model.count_params() / 1e6 == pytest.approx(parameters, abs=0.01)
 
 
 def test_block_by_hand():

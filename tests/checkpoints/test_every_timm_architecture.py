@@ -10,7 +10,7 @@ from timm_stub import import_timm
 
 TOOLS = pathlib.Path(__file__).parents[2] / "tools"
 # These are not narrowed, and some of them take 14 GB.
-LARGE = ("resnetv2", "mlp_mixer")
+LARGE = ("resnetv2",)
 
 
 @pytest.mark.slow

@@ -73,6 +73,8 @@ TOKENS = {
     "activation": ["gelu", "gelu_tanh", "quick_gelu", "swish", "tanh"],
 }
 HYBRID = {"image_size": 32, "patch_size": 2, "resnet_width": 32}
+LINEAR = {"mixing": "linear", "tokens_mlp_dim": 0}
+GATING = {"mixing": "spatial_gating", "tokens_mlp_dim": 0}
 OPTIONS = {
     "vit": {
         **SIZE,
@@ -156,6 +158,13 @@ OPTIONS = {
         **TOKENS,
         "tokens_mlp_dim": [7],
         "channels_mlp_dim": [13],
+        "mixing": [LINEAR, GATING],
+        "gated_mlp": [{"gated_mlp": True, "activation": "silu"}],
+        "normalization": [{**LINEAR, "normalization": "affine"}],
+        "layer_scale_init": [
+            {"layer_scale_init": 0.1},
+            {**LINEAR, "layer_scale_init": 0.1},
+        ],
     },
     "bit": {
         **SIZE,

@@ -9,7 +9,7 @@ import warnings
 import keras
 import numpy as np
 import pytest
-from timm_models import SIZES, built, config_of, write
+from timm_models import SIZES, built, built_mixer, config_of, size_of, write
 from timm_stub import import_timm
 
 from keras_vit.checkpoints import load_checkpoint, read_info
@@ -71,7 +71,7 @@ KINDS = {
 def compare(model, path, **options):
     import torch
 
-    height, width = model.patch_embed.img_size
+    height, width = size_of(model)
     images = np.random.default_rng(1).uniform(-1, 1, (2, height, width, 3))
     images = images.astype("float32")
     with torch.no_grad():
@@ -297,6 +297,24 @@ def test_a_file_without_a_norm_is_not_taken_for_one_that_has_none(
     for extra in ({}, {"architecture": name}):
         with pytest.raises(ValueError, match=f"give {field}="):
             load_checkpoint(path, num_heads=2, **extra)
+
+
+MIXERS = ("mixer_s32_224", "gmixer_12_224", "gmlp_ti16_224", "resmlp_12_224")
+
+
+@pytest.mark.parametrize("name", MIXERS)
+def test_mixers_of_other_kinds(name, tmp_path):
+    model = built_mixer(name)
+    compare(model, write(model, tmp_path, f"{name}.tag_in1k"))
+    config = config_of(model, name, num_blocks=2)
+    compare(model, write(model, tmp_path, config=config))
+    path = write(model, tmp_path, "weights")
+    if name != "gmixer_12_224":
+        compare(model, path)
+        return
+    with pytest.raises(ValueError, match="gated MLPs and does not tell their"):
+        load_checkpoint(path)
+    compare(model, path, activation="silu")
 
 
 @pytest.mark.parametrize("size", [(64, 64), (48, 96)])

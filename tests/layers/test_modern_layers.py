@@ -149,6 +149,73 @@ def test_gated_mlp_multiplies_by_silu_of_the_gates():
     np.testing.assert_allclose(numpy_of(layer(x)), expected, atol=1e-4)
 
 
+def drawn(layer, shape):
+    """The float64 values of the weights of a layer, by their names."""
+    layer.build(shape)
+    for i, weight in enumerate(layer.weights):
+        values = np.random.default_rng(i).normal(size=weight.shape)
+        weight.assign(values.astype("float32"))
+    return {
+        w.path.split("/", 1)[1] if "/" in w.path else w.path: numpy_of(
+            w
+        ).astype("float64")
+        for w in layer.weights
+    }
+
+
+def test_affine_takes_no_statistics():
+    layer = layers.Affine()
+    gamma, beta = drawn(layer, (2, 5, 4)).values()
+    x = random(2, 5, 4)
+    np.testing.assert_allclose(numpy_of(layer(x)), x * gamma + beta, atol=1e-5)
+
+
+def test_spatial_gating_mixes_the_normalised_half_across_tokens():
+    layer = layers.SpatialGatingUnit()
+    x = random(2, 5, 8)
+    weights = drawn(layer, x.shape)
+    values, gates = np.split(x.astype("float64"), 2, axis=-1)
+    centered = gates - gates.mean(-1, keepdims=True)
+    normed = centered / np.sqrt(gates.var(-1, keepdims=True) + 1e-5)
+    normed = normed * weights["norm/gamma"] + weights["norm/beta"]
+    mixed = np.einsum("bnc,nm->bmc", normed, weights["dense/kernel"])
+    expected = values * (mixed + weights["dense/bias"][:, None])
+    np.testing.assert_allclose(numpy_of(layer(x)), expected, atol=1e-5)
+
+
+def test_a_new_spatial_gate_is_open():
+    """Section 2.1 of arXiv:2105.08050: W close to 0, b = 1."""
+    x = random(2, 5, 8)
+    found = numpy_of(layers.SpatialGatingUnit()(x))
+    np.testing.assert_allclose(found, x[..., :4], atol=1e-4)
+
+
+def test_resmlp_is_two_linear_residuals():
+    """Equations 2 and 3 of arXiv:2105.03404 with its factors."""
+    block = layers.MixerBlock(
+        *(0, 6),
+        **{"mixing": "linear", "normalization": "affine"},
+        **{"layer_scale_init": 0.1, "activation": "relu"},
+    )
+    x = random(2, 5, 4)
+    weights = drawn(block, x.shape)
+
+    def affine(name, y):
+        return y * weights[f"{name}/gamma"] + weights[f"{name}/beta"]
+
+    def dense(name, y):
+        return y @ weights[f"{name}/kernel"] + weights[f"{name}/bias"]
+
+    y = np.swapaxes(affine("token_norm", x), 1, 2)
+    y = np.swapaxes(dense("token_mixing", y), 1, 2)
+    x = x + y * weights["token_scale/gamma"]
+    y = np.maximum(dense("channel_mixing/dense", affine("channel_norm", x)), 0)
+    y = dense("channel_mixing/dense_1", y)
+    expected = x + y * weights["channel_scale/gamma"]
+    found = numpy_of(block(random(2, 5, 4)))
+    np.testing.assert_allclose(found, expected, atol=2e-4)
+
+
 def test_rms_normalization_keeps_the_mean():
     layer = layers.TokenRMSNormalization(epsilon=0.1)
     x = random(2, 3, 4) + 1

@@ -49,7 +49,7 @@ def test_file_holds_what_embed_returns(
     np.testing.assert_allclose(
         embeddings.vectors,
         keras_vit.embed(run_folder, photos, **options),
-        atol=1e-6,
+        atol=1e-5,  # other batches add up in another order
     )
     about = embeddings.metadata
     assert about["model"] == str(run_folder)
@@ -130,7 +130,7 @@ def test_new_images_are_added_and_old_ones_stay(
     found = load_embeddings(path)
     assert found.files == (str(photos / "b.png"), *new)
     expected = keras_vit.embed(encoder, list(found.files))
-    np.testing.assert_allclose(found.vectors, expected, atol=1e-6)
+    np.testing.assert_allclose(found.vectors, expected, atol=1e-5)
     before = path.stat().st_mtime_ns
     assert write(encoder, photos, path) == []
     assert path.stat().st_mtime_ns == before

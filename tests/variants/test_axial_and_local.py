@@ -102,6 +102,10 @@ def test_a_patch_reaches_its_neighbours_through_the_mlp():
     np.testing.assert_array_equal(moved, [0, 1, 4, 5])
 
 
+@pytest.mark.skipif(
+    keras.backend.backend() != "jax",
+    reason="A convolution of the backend adds up as the processor lets it.",
+)
 def test_the_convolution_adds_up_in_float32():
     layer = LocalMLP(1, (3, 3), activation="linear", dtype="mixed_bfloat16")
     layer.build((None, 9, 1))

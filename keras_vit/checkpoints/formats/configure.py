@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from pathlib import Path
 
 from keras_vit.checkpoints.containers.tensors import DAMAGED, refuse
 from keras_vit.checkpoints.formats.architectures import (
@@ -60,7 +61,9 @@ def configure(
         told = _told(source, num_heads, architecture, given)
         configured = _configure_vit(source, told, image_size)
     else:
-        configured = CONFIGURE[family](source, image_size)
+        told = {**source.file.config, **dict(given)}
+        told |= {"architecture": architecture} if architecture else {}
+        configured = CONFIGURE[family](source, image_size, told)
     fields = configured.fields
     fields |= {x: y for x, y in source.file.config.items() if x in AROUND}
     for name, value in source.file.config.items():
@@ -219,11 +222,21 @@ def _block_options(source, told, facts) -> dict:
     return fields
 
 
-def _configure_mixer(source, image_size) -> Configured:
+def _configure_mixer(source, image_size, told) -> Configured:
     facts = Facts()
     kernel = source.checked_shape("patch_embed/projection/kernel", 4)
-    tokens = source.checked_shape("block_0/token_mixing/dense/kernel", 2)
+    mixing, path = next((x, y) for x, y in MIXINGS if y in source.rows)
+    tokens = source.checked_shape(path, 2)
+    hidden = {
+        name: source.checked_shape(f"block_0/{name}_mixing/dense_1/kernel", 2)[
+            0
+        ]
+        for name in ("token", "channel")
+        if mixing == "mlp" or name == "channel"
+    }
     channels = source.checked_shape("block_0/channel_mixing/dense/kernel", 2)
+    gates = mixing == "spatial_gating"
+    gated = not gates and channels[1] == 2 * hidden["channel"]
     grid = grid_of(source, tokens[0], kernel[:2], image_size)
     fields = {
         "image_size": times(grid, kernel[:2]),
@@ -231,16 +244,45 @@ def _configure_mixer(source, image_size) -> Configured:
         "patch_size": kernel[:2],
         "hidden_dim": kernel[3],
         "num_layers": _count(source, r"block_(\d+)/.*"),
-        "tokens_mlp_dim": tokens[1],
-        "channels_mlp_dim": channels[1],
+        "tokens_mlp_dim": hidden.get("token", 0),
+        "channels_mlp_dim": channels[1] if gates else hidden["channel"],
+        "mixing": mixing,
+        "gated_mlp": gated,
         "pooling": source.file.config.get("pooling", "mean"),
         "num_classes": _dense_sizes(source, facts)[1],
         **_constants(source, {}),
     }
+    if "affine" in source.features:
+        fields["normalization"] = "affine"
+    if gated:
+        source.follow("gates_last")
+        fields["activation"] = _activation_of_gates(source, told)
     return Configured(fields, facts, grid)
 
 
-def _configure_bit(source, image_size) -> Configured:
+# How a Mixer mixes tokens, and a kernel over all of them that shows it.
+MIXINGS = (
+    ("spatial_gating", "block_0/channel_mixing/gate/dense/kernel"),
+    ("linear", "block_0/token_mixing/kernel"),
+    ("mlp", "block_0/token_mixing/dense/kernel"),
+)
+
+
+def _activation_of_gates(source, told) -> str:
+    """That of a gMixer, of which timm has two, or what something tells."""
+    names = (told.get("architecture"), Path(source.file.path).name)
+    is_gmixer = any("gmixer_" in (x or "") for x in names)
+    if told.get("activation") is None and not is_gmixer:
+        refuse(
+            source.file.path,
+            "has gated MLPs and does not tell their activation",
+            "Put the config.json that belongs to it beside it, or give "
+            'activation="silu", as timm\'s gMixers have it.',
+        )
+    return told.get("activation") or "silu"
+
+
+def _configure_bit(source, image_size, told) -> Configured:
     facts = Facts()
     kernel = source.checked_shape("root_conv/kernel", 4)
     fields = {

@@ -112,6 +112,10 @@ EXPORTED: dict[str, dict[str, Exported]] = {
         "num_layers": Exported(TENSORS),
         "tokens_mlp_dim": Exported(TENSORS),
         "channels_mlp_dim": Exported(TENSORS),
+        "mixing": Exported(TENSORS, formats=TIMM),
+        "gated_mlp": Exported(TENSORS, formats=TIMM),
+        "normalization": Exported(TENSORS, formats=TIMM),
+        "layer_scale_init": Exported(RECORD, formats=TIMM),
     },
     "bit": {
         **COMMON,

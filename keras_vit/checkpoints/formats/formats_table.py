@@ -312,8 +312,22 @@ FORMATS = (
         "timm",
         "mixer",
         torch_table.TIMM_MIXER,
-        marks=(("stem.proj.weight", "blocks.0.mlp_tokens.fc1.weight"),),
+        marks=(
+            ("stem.proj.weight", "blocks.0.mlp_tokens.fc1.weight"),
+            ("stem.proj.weight", "blocks.0.linear_tokens.weight"),
+            ("stem.proj.weight", "blocks.0.mlp_channels.gate.proj.weight"),
+        ),
+        variants={
+            "affine": torch_table.TIMM_AFFINE,
+            "spatial_gating": torch_table.TIMM_SPATIAL_GATING,
+            "gates_last": torch_table.TIMM_GATES_LAST,
+        },
+        signs={
+            "affine": "norm.alpha",
+            "spatial_gating": "blocks.0.mlp_channels.gate.proj.weight",
+        },
         constants=EXACT,
+        implied={"block_0/token_scale/gamma": {"layer_scale_init": 1e-4}},
         container="safetensors",
         settable=("activation", "layer_norm_epsilon"),
     ),

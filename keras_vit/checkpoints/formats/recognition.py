@@ -148,8 +148,8 @@ class Source:
         """Takes the rows of one more variant of the format's table."""
         self.features = self.features | {feature}
         table = self.format.rows(self.features)
-        for path in self.format.variants[feature]:
-            if path in self.rows and (row := row_of(path, table)):
+        for path in self.rows:
+            if row := row_of(path, table):
                 self.rows[path] = row
 
     def shape_of(self, path: str, facts: Facts) -> tuple:

@@ -12,11 +12,13 @@ from keras_vit.checkpoints.formats.transforms import (
 
 __all__ = [
     "TIMM",
+    "TIMM_AFFINE",
     "TIMM_AVERAGED_HEADS",
     "TIMM_BIT",
     "TIMM_DISTILLED",
     "TIMM_FLAT_PATCHES",
     "TIMM_GAMMAS",
+    "TIMM_GATES_LAST",
     "TIMM_MIXER",
     "TIMM_NORM_AFTER_POOLING",
     "TIMM_POSITION_AXES",
@@ -28,6 +30,7 @@ __all__ = [
     "TIMM_ROOT_ONLY",
     "TIMM_SEPARATE_GATES",
     "TIMM_SEPARATE_QKV",
+    "TIMM_SPATIAL_GATING",
     "TORCHVISION",
     "preactivated_unit",
     "unit",
@@ -197,6 +200,49 @@ TIMM_MIXER = {
     ),
     **torch_norm("encoder_norm", "norm"),
     **torch_dense("predictions", "head"),
+    # Of ResMLP.
+    **torch_dense("block_{i}/token_mixing", "blocks.{i}.linear_tokens"),
+    "block_{i}/token_scale/gamma": ("blocks.{i}.ls1", "same"),
+    "block_{i}/channel_scale/gamma": ("blocks.{i}.ls2", "same"),
+}
+
+TIMM_AFFINE = {
+    f"{ours}/{weight}": (f"{theirs}.{name}", "vector_3d")
+    for ours, theirs in (
+        ("block_{i}/token_norm", "blocks.{i}.norm1"),
+        ("block_{i}/channel_norm", "blocks.{i}.norm2"),
+        ("encoder_norm", "norm"),
+    )
+    for weight, name in (("gamma", "alpha"), ("beta", "beta"))
+}
+
+# Of gMLP.
+TIMM_SPATIAL_GATING = {
+    **torch_norm("block_{i}/channel_norm", "blocks.{i}.norm"),
+    **torch_norm(
+        "block_{i}/channel_mixing/gate/norm",
+        "blocks.{i}.mlp_channels.gate.norm",
+    ),
+    **torch_dense(
+        "block_{i}/channel_mixing/gate/dense",
+        "blocks.{i}.mlp_channels.gate.proj",
+    ),
+}
+
+# Of gMixer, whose gates come after the values.
+TIMM_GATES_LAST = {
+    **torch_dense(
+        "block_{i}/token_mixing/dense",
+        "blocks.{i}.mlp_tokens.fc1",
+        "gates_last",
+        "gates_last_biases",
+    ),
+    **torch_dense(
+        "block_{i}/channel_mixing/dense",
+        "blocks.{i}.mlp_channels.fc1",
+        "gates_last",
+        "gates_last_biases",
+    ),
 }
 
 TIMM_BIT = {

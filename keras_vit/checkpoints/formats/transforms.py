@@ -186,6 +186,7 @@ def behind_prefix(table, facts):
 TRANSFORMS = {
     "same": one(lambda x: x, lambda x: x),
     "vector": one(lambda x: x.reshape(-1), lambda x: x),
+    "vector_3d": one(lambda x: x.reshape(-1), lambda x: x.reshape(1, 1, -1)),
     "vector_4d": one(lambda x: x.reshape(-1), lambda x: x.reshape(1, 1, 1, -1)),
     "matrix": one(lambda x: x.reshape(x.shape[-2:]), lambda x: x),
     # A table of embeddings without the axis of the batch.
@@ -226,6 +227,14 @@ TRANSFORMS = {
     "gate_and_value_biases": Transform(
         lambda arrays, facts: np.concatenate(arrays),
         lambda array, facts: np.split(array, 2),
+    ),
+    # Values and gates (2 M, D), in this order, to a kernel with gates first
+    "gates_last": one(
+        lambda x: np.roll(x, len(x) // 2, axis=0).T,
+        lambda x: np.roll(x.T, len(x.T) // 2, axis=0),
+    ),
+    "gates_last_biases": one(
+        lambda x: np.roll(x, len(x) // 2), lambda x: np.roll(x, len(x) // 2)
     ),
     "torch_query_of_rows": torch_part(0, 1),
     "torch_kv_of_rows": torch_part(1, 2),
