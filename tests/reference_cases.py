@@ -31,9 +31,11 @@ def options_of(name):
             options["activation"] = case["arguments"]["act_layer"]
     if "architecture" in case:
         options["architecture"] = case["architecture"]
-    rotary = case.get("arguments", {}).get("use_abs_pos_emb") is False
-    naflex = "model" in case.get("arguments", {})
-    if case.get("posemb") == "sincos2d" or rotary or naflex:
+    arguments = case.get("arguments", {})
+    rotary = arguments.get("use_abs_pos_emb") is False
+    # NaFlexViT, and relative positions that an MLP computes for any grid.
+    any_grid = "model" in arguments or "rel_pos_dim" in arguments
+    if case.get("posemb") == "sincos2d" or rotary or any_grid:
         options["input_shape"] = (*case["image_size"], 3)
     return options
 

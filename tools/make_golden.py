@@ -27,6 +27,7 @@ VIT = "vision_transformer.VisionTransformer"
 EVA = "eva.Eva"
 NAFLEX = "naflexvit.NaFlexVit"  # made by name
 MIXER = "mlp_mixer.MlpMixer"
+RELPOS = "vision_transformer_relpos.VisionTransformerRelPos"
 TINY = {
     **{"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 2},
     **{"num_heads": 4, "mlp_ratio": 2.0, "num_classes": 10},
@@ -137,6 +138,56 @@ CASES = {
         {"model": "naflexvit_base_patch16_parfac_gap"},
         "naflexvit_base_patch16_parfac_gap",
     ),
+    "relpos": (
+        RELPOS,
+        {
+            **{"class_token": True, "fc_norm": True, "init_values": 1e-5},
+            **{"qkv_bias": False, "rel_pos_type": "mlp", "rel_pos_dim": 16},
+        },
+        "vit_relpos_base_patch16_clsgap_224",
+    ),
+    "relpos_shared": (
+        RELPOS,
+        {
+            # Only beside a class token does the last bias show.
+            **{"class_token": True, "init_values": 1e-5},
+            **{"shared_rel_pos": True, "qkv_bias": False},
+            **{"rel_pos_type": "mlp", "rel_pos_dim": 16},
+        },
+        "vit_srelpos_small_patch16_224",
+    ),
+    "relpos_swin": (
+        RELPOS,
+        {
+            **{"block_fn": "ResPostRelPosBlock", "qkv_bias": False},
+            **{"rel_pos_type": "mlp_swin", "rel_pos_dim": 16},
+        },
+        "vit_relpos_small_patch16_rpn_224",
+    ),
+    "relpos_shared_swin": (
+        RELPOS,
+        {
+            **{"block_fn": "ResPostRelPosBlock", "shared_rel_pos": True},
+            **{"rel_pos_type": "mlp_swin", "rel_pos_dim": 16},
+        },
+        "vit_relpos_base_patch32_plus_rpn_256",
+    ),
+    "relpos_table": (
+        RELPOS,
+        {
+            **{"class_token": True, "global_pool": "token"},
+            **{"qkv_bias": False, "rel_pos_type": "bias"},
+        },
+        "vit_relpos_base_patch16_cls_224",
+    ),
+    "relpos_shared_table": (
+        RELPOS,
+        {
+            **{"shared_rel_pos": True, "class_token": True},
+            **{"qkv_bias": False, "rel_pos_type": "bias", "fc_norm": True},
+        },
+        "vit_relpos_base_patch16_clsgap_224",
+    ),
     "inner_norms": (
         VIT,
         {
@@ -202,7 +253,7 @@ def built(kind, arguments) -> torch.nn.Module:
         if isinstance(arguments.get(key), tuple):
             layer, epsilon = arguments[key]
             arguments[key] = with_epsilon(getattr(layers, layer), epsilon)
-    for key in ("mlp_layer", "block_layer", "norm_layer"):
+    for key in ("mlp_layer", "block_layer", "block_fn", "norm_layer"):
         if isinstance(word := arguments.get(key), str):
             arguments[key] = getattr(models, word, getattr(layers, word, None))
     if arguments.get("act_layer") == "silu":

@@ -146,14 +146,17 @@ def tensors_of(model) -> dict:
 KNOWN = (
     {
         *("VisionTransformer", "VisionTransformerDistilled"),
-        *("Eva", "Beit", "NaFlexVit"),
+        *("Eva", "Beit", "NaFlexVit", "VisionTransformerRelPos"),
     },
-    {"Block", "EvaBlock", "EvaBlockPostNorm", "ResPostBlock"},
-    {"Attention", "EvaAttention", "AttentionRope"},
+    {
+        *("Block", "EvaBlock", "EvaBlockPostNorm", "ResPostBlock"),
+        *("RelPosBlock", "ResPostRelPosBlock"),
+    },
+    {"Attention", "EvaAttention", "AttentionRope", "RelPosAttention"},
     {"Mlp", "GluMlp", "SwiGLU"},
     {"LayerNorm", "RmsNorm"},
 )
-AFTER = ("EvaBlockPostNorm", "ResPostBlock")
+AFTER = ("EvaBlockPostNorm", "ResPostBlock", "ResPostRelPosBlock")
 
 
 def kind_of(model) -> str:

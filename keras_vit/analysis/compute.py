@@ -8,6 +8,7 @@ import math
 import keras
 
 from keras_vit import layers, variants
+from keras_vit.layers.attention_positions import bias_multiply_adds
 
 __all__ = ["multiply_adds"]
 
@@ -68,6 +69,8 @@ def _patch_embed(layer, shape):
 def _self_attention(layer, shape):
     tokens, dim = shape
     products = 2 * tokens * tokens * dim
+    if getattr(layer, "position_bias", None):
+        products += bias_multiply_adds(layer.position_bias)
     return _dense(layer.qkv, shape) + products + _dense(layer.out, shape)
 
 

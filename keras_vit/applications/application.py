@@ -51,7 +51,7 @@ NO_OPTIONS = re.compile(
     "patch_size|hidden_dim|num_layers|num_heads|.*mlp_dim|units|width|"
     "resnet_.*|standardization_.*|group_norm_.*|"
     "distillation_token|norm_after_pooling|"
-    "rope.*|relative_position_bias|key_bias|projection_bias|qk_norm|"
+    "rope.*|relative_position.*|key_bias|projection_bias|qk_norm|"
     ".*_inner_norm|gated_mlp|normalization|norm_placement|final_norm|"
     "patch_norm|pool_(prefix_tokens|num_heads|mlp_dim)"
 )

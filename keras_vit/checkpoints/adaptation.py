@@ -12,6 +12,8 @@ import numpy as np
 
 from keras_vit.checkpoints.formats.recognition import Configured
 from keras_vit.checkpoints.resampling import (
+    RESAMPLINGS,
+    geometric_matrix,
     resample_position_embedding,
     resize_matrix,
 )
@@ -217,9 +219,10 @@ def _adapt_offsets(shape, configured, target, path, resampling):
     )
 
 
-# How distances are resampled where it is not bicubically: transformers, which
-# resamples positions bicubically, does it linearly.
-DISTANCES = {"bicubic": "linear", "linear": "linear"}
+# How distances are resampled: by timm, which resamples positions so, between
+# points that lie geometrically, by transformers linearly.
+DISTANCES = {"bicubic_antialiased": ("geometric", geometric_matrix)}
+LINEARLY = ("linear", RESAMPLINGS["linear"])
 
 
 def _adapt_distances(shape, configured, target, path, resampling):
@@ -230,10 +233,9 @@ def _adapt_distances(shape, configured, target, path, resampling):
     wanted = (math.prod(spans[1]) + extra, shape[1])
     if old == new or target.shape(path) != wanted:
         return None
-    method = DISTANCES.get(resampling, "bicubic")
-    rows, columns = (
-        resize_matrix(x, y, method) for x, y in zip(*spans, strict=True)
-    )
+    # Also of a span that stays as it is, as timm does it.
+    method, matrix = DISTANCES.get(resampling, LINEARLY)
+    rows, columns = (matrix(x, y) for x, y in zip(*spans, strict=True))
 
     def function(table):
         patches = table[: math.prod(spans[0])].reshape(*spans[0], -1)
@@ -293,6 +295,7 @@ ADAPTERS = {
     f"{POSITION}columns": _adapt_axis,
     f"{POSITION}offsets": _adapt_offsets,
     "attention/position_bias/table": _adapt_distances,
+    "position_bias/table": _adapt_distances,
     "patch_embed/projection/kernel": _adapt_patches,
     "root_conv/kernel": _adapt_root,
 }

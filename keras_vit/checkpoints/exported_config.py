@@ -1,6 +1,10 @@
 """The `config.json` that timm builds a model from."""
 
-from keras_vit.checkpoints.formats.fields_table import EXPORTED
+from keras_vit.checkpoints.formats.fields_table import (
+    COMMON,
+    EXPORTED,
+    TRAINING,
+)
 from keras_vit.checkpoints.matching import Target
 
 __all__ = [
@@ -14,6 +18,12 @@ __all__ = [
 # An architecture of timm whose arguments can all be given, by its epsilon.
 # Only the epsilon has no words in JSON.
 EPSILONS = {1e-6: "vit_base_patch16_224", 1e-5: "vit_base_patch16_clip_224"}
+# Of its models with relative positions, by where the norms are.
+RELATIVE = {
+    "before": "vit_relpos_base_patch16_224",
+    "after": "vit_relpos_base_patch16_rpn_224",
+}
+RELATIVE_KINDS = {"table": "bias", "mlp": "mlp", "mlp_swin": "mlp_swin"}
 DISTILLED = "deit_base_distilled_patch16_224"
 # Architectures that fix their sizes: by the units of the ResNet ...
 HYBRIDS = {
@@ -95,7 +105,50 @@ UNSPOKEN = (
 )
 
 
+# What a model with relative positions may choose beside its sizes.
+RELATIVE_OPTIONS = (
+    *("relative_position_bias", "relative_position_kind"),
+    *("relative_position_dim", "relative_positions_shared"),
+    *("class_token", "qkv_bias", "qk_norm", "norm_after_pooling"),
+    *("norm_placement", "layer_scale_init", "pixel_mean", "pixel_std"),
+)
+RELATIVE_SIZES = (
+    *("patch_size", "hidden_dim", "num_layers", "mlp_dim", "num_heads"),
+)
+RELATIVE_POOLINGS = ("token", "mean", "none")
+
+
+def _relative_problems(config, defaults) -> list:
+    """Those of a model with relative positions that is no BEiT."""
+    fixed = defaults | {
+        "activation": "gelu",
+        "position_embedding": "none",
+    }
+    free = {*RELATIVE_OPTIONS, *RELATIVE_SIZES, *COMMON}
+    problems = [
+        f"has {name}={fixed[name]!r} beside relative positions, the model "
+        f"{config[name]!r}"
+        for name, row in EXPORTED["vit"].items()
+        if row.place != TRAINING
+        and name not in free
+        and config[name] != fixed[name]
+    ]
+    if config["pooling"] not in RELATIVE_POOLINGS:
+        problems.append(f"has no pooling={config['pooling']!r} there")
+    after = config["norm_placement"] == "after"
+    if after and config["layer_scale_init"] is not None:
+        problems.append("has no layer_scale_init with norm_placement='after'")
+    return problems
+
+
+def _has_relative_positions(config) -> bool:
+    """Whether it is one of timm's relpos models; BEiT has keys without bias."""
+    return config["relative_position_bias"] and config["key_bias"]
+
+
 def _vit_problems(config, defaults) -> list:
+    if _has_relative_positions(config):
+        return _relative_problems(config, defaults)
     problems = [
         f"has no words for {name}={config[name]!r}"
         for name in UNSPOKEN
@@ -239,7 +292,35 @@ def timm_config(target: Target, class_names=None) -> dict:
     return content
 
 
+def _relative_arguments(config) -> tuple:
+    names = ("qkv_bias", "qk_norm", "class_token")
+    arguments = {
+        **_sizes(config),
+        **{name: config[name] for name in names},
+        "in_chans": config["channels"],
+        "embed_dim": config["hidden_dim"],
+        "depth": config["num_layers"],
+        "num_heads": config["num_heads"],
+        "init_values": config["layer_scale_init"],
+        "fc_norm": config["norm_after_pooling"],
+        "rel_pos_type": RELATIVE_KINDS[config["relative_position_kind"]],
+        "rel_pos_dim": config["relative_position_dim"],
+        "shared_rel_pos": config["relative_positions_shared"],
+    }
+    return RELATIVE[config["norm_placement"]], "head", arguments
+
+
+def _sizes(config) -> dict:
+    return {
+        "img_size": list(config["image_size"]),
+        "patch_size": list(config["patch_size"]),
+        "mlp_ratio": _ratio(config["mlp_dim"], config["hidden_dim"]),
+    }
+
+
 def _vit_arguments(config) -> tuple:
+    if _has_relative_positions(config):
+        return _relative_arguments(config)
     named = {
         row.timm: config[name]
         for name, row in EXPORTED["vit"].items()
@@ -249,10 +330,8 @@ def _vit_arguments(config) -> tuple:
     }
     arguments = {
         **named,
-        "img_size": list(config["image_size"]),
-        "patch_size": list(config["patch_size"]),
+        **_sizes(config),
         "act_layer": TIMM_ACTIVATIONS[config["activation"]],
-        "mlp_ratio": _ratio(config["mlp_dim"], config["hidden_dim"]),
         "no_embed_class": bool(config["register_tokens"]),
     }
     del arguments["num_classes"]

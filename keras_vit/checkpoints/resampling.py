@@ -12,6 +12,7 @@ from keras_vit.checks import check_choice
 __all__ = [
     "RESAMPLINGS",
     "cubic",
+    "geometric_matrix",
     "resample_position_embedding",
     "resize_matrix",
     "triangle",
@@ -75,6 +76,33 @@ def resize_matrix(old: int, new: int, method: str) -> np.ndarray:
     if old == new:
         return np.eye(old)
     return RESAMPLINGS[method](old, new)
+
+
+def geometric_matrix(old: int, new: int) -> np.ndarray:
+    """The linear map of distances along one axis, as BEiT and timm do it.
+
+    The old distances are put at 0, 1, 1 + q, 1 + q + q^2, ... to both sides,
+    with a q above 1.01 by which the last one gets as far as the new ones go,
+    and interpolated linearly: close to a token they stay as they are.
+
+    Args:
+        old: int, odd: the distances from -(old // 2) to old // 2.
+        new: int, odd, likewise.
+
+    Returns:
+        float64 array (new, old) whose rows sum to 1.
+    """
+    left, right = 1.01, 1.5
+    ratio = left
+    while right - left > 1e-6:
+        ratio = (left + right) / 2
+        reach = (ratio ** (old // 2) - 1) / (ratio - 1)
+        left, right = (left, ratio) if reach > new // 2 else (ratio, right)
+    points = np.cumsum(ratio ** np.arange(old // 2))
+    points = np.concatenate([-points[::-1], [0], points])
+    wanted = np.arange(new) - new // 2
+    each = np.eye(old)
+    return np.stack([np.interp(wanted, points, x) for x in each], axis=1)
 
 
 def _linear_aligned(old, new):

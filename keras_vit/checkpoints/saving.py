@@ -131,6 +131,10 @@ def _features_for(format: Format, config: dict) -> set:
         # As EVA, BEiT and DINOv3 have them.
         "query_value_biases": config.get("qkv_bias")
         and config.get("key_bias") is False,
+        "relative_tables": config.get("relative_position_bias")
+        and config["relative_position_kind"] == "table"
+        and config["key_bias"]
+        and format.name == "timm",
         "gammas": config.get("layer_scale_init") is not None
         and (config.get("rope") or config.get("key_bias") is False),
         "prefix_without_position": (class_token and format.name == "big_vision")
@@ -238,7 +242,7 @@ OPTIONS = {
     "first_norm/": "norm_before_blocks",
     "_scale/gamma": "layer_scale_init",
     "attention/inner_norm": "attention_inner_norm",
-    "attention/position_bias": "relative_position_bias",
+    "position_bias/": "relative_position_bias",
     "attention/query_norm": "qk_norm",
     "attention/rotary": "rope",
     "mlp/inner_norm": "mlp_inner_norm",

@@ -145,7 +145,8 @@ class SelfAttention(ConfiguredLayer):
             self.inner_norm.build(input_shape)
         if self.rotary:
             self.rotary.build(heads)
-        if self.position_bias:
+        # One that blocks share is built by then.
+        if self.position_bias and not self.position_bias.built:
             self.position_bias.build((*heads[:3], heads[2]))
 
     def call(self, x, training=None):

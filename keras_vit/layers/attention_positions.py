@@ -204,14 +204,22 @@ def mixed_frequencies(temperature, shape, dtype=None):
 class RelativePositionBias(ConfiguredLayer):
     """What is added to the scores for each distance between two tokens.
 
-    A learned number for each head and each distance in rows and columns, as
-    in BEiT (arXiv:2106.08254), and with a class token three more: from it to
-    patches, from patches to it, and to itself.
+    A number for each head and each distance in rows and columns: learned one
+    by one in a table, as in BEiT (arXiv:2106.08254), or computed from the
+    distance by an MLP of two layers, as in Swin Transformer V2
+    (arXiv:2111.09883, section 3.3). The table has three more for a class
+    token: from it to patches, from patches to it, and to itself; the MLP adds
+    nothing for tokens in front of the patches.
 
     Args:
         grid: (R, C), rows and columns of patches.
         num_heads: int, H.
-        num_prefix_tokens: int, 0 or 1 for the class token.
+        num_prefix_tokens: int; for a table 0, or 1 for the class token.
+        relative_position_kind: "table"; "mlp" reads the logarithm of the
+            distance in patches, as timm's relpos models; "mlp_swin" that of
+            the distance as a share of the grid and gives numbers from 0 to
+            16, as in Swin Transformer V2.
+        relative_position_dim: int, M, hidden size of the MLP.
 
     Input shape:
         (B, H, T, T), the scores of each query (first) and key.
@@ -220,7 +228,8 @@ class RelativePositionBias(ConfiguredLayer):
         That of the input.
 
     Raises:
-        ValueError: for more than one token in front of the patches.
+        ValueError: for an unknown kind, or a table for more than one token in
+            front of the patches.
 
     Example:
 
@@ -230,9 +239,22 @@ class RelativePositionBias(ConfiguredLayer):
     (2, 12, 197, 197)
     """
 
-    def __init__(self, grid, num_heads, *, num_prefix_tokens=0, **kwargs):
+    def __init__(
+        self,
+        grid,
+        num_heads,
+        *,
+        num_prefix_tokens=0,
+        relative_position_kind="table",
+        relative_position_dim=128,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
-        if num_prefix_tokens not in (0, 1):
+        check_choice(
+            "relative_position_kind", relative_position_kind, BIAS_KINDS
+        )
+        self._of_table = relative_position_kind == "table"
+        if self._of_table and num_prefix_tokens not in (0, 1):
             raise ValueError(
                 "Relative positions are those of patches and of a class token. "
                 f"Received: num_prefix_tokens={num_prefix_tokens}. Leave out "
@@ -241,16 +263,32 @@ class RelativePositionBias(ConfiguredLayer):
         self.grid = tuple(grid)
         self.num_heads = num_heads
         self.num_prefix_tokens = num_prefix_tokens
+        self.relative_position_kind = relative_position_kind
+        self.relative_position_dim = relative_position_dim
 
     def build(self, input_shape):
         rows, columns = self.grid
         distances = (2 * rows - 1) * (2 * columns - 1)
-        self.table = self.add_weight(
-            name="table",
-            shape=(distances + 3 * self.num_prefix_tokens, self.num_heads),
-            initializer="zeros",
-        )
-        self._index = distance_index(self.grid, self.num_prefix_tokens)
+        index = distance_index(self.grid)
+        if self._of_table:
+            self.table = self.add_weight(
+                name="table",
+                shape=(distances + 3 * self.num_prefix_tokens, self.num_heads),
+                initializer="zeros",
+            )
+            self._index = with_class_token(index, self.num_prefix_tokens)
+            return
+        # The row after those of the distances is of zeros.
+        prefix = [(self.num_prefix_tokens, 0)] * 2
+        self._index = np.pad(index, prefix, constant_values=distances)
+        self._logarithms = BIAS_KINDS[self.relative_position_kind](self.grid)
+        # Not dense layers: LoRA and quantization are for those of tokens.
+        dim, heads = self.relative_position_dim, self.num_heads
+        self.hidden_weight = self._weight("hidden_weight", (2, dim))
+        self.hidden_bias = self._weight("hidden_bias", (dim,))
+        self.head_weight = self._weight("head_weight", (dim, heads))
+        if self.relative_position_kind == "mlp":
+            self.head_bias = self._weight("head_bias", (heads,))
 
     def call(self, scores):
         return scores + ops.cast(self.bias(), scores.dtype)
@@ -258,21 +296,97 @@ class RelativePositionBias(ConfiguredLayer):
     def bias(self):
         """What is added, a tensor (H, T, T)."""
         tokens = len(self._index)
-        bias = ops.take(self.table, self._index.reshape(-1), axis=0)
+        rows = self.table if self._of_table else self._computed()
+        bias = ops.take(rows, self._index.reshape(-1), axis=0)
         bias = ops.reshape(bias, (tokens, tokens, self.num_heads))
         return ops.transpose(bias, (2, 0, 1))  # (H, T, T)
 
+    def _computed(self):
+        """A row for each distance and one of zeros, in float32 at least."""
+        precise = keras.backend.result_type(self.compute_dtype, "float32")
+        x = ops.cast(self._logarithms, precise)  # ((2R - 1) (2C - 1), 2)
+        x = ops.matmul(x, ops.cast(self.hidden_weight, precise))
+        x = ops.relu(x + ops.cast(self.hidden_bias, precise))  # (..., M)
+        x = ops.matmul(x, ops.cast(self.head_weight, precise))  # (..., H)
+        if self.relative_position_kind == "mlp_swin":
+            x = 16 * ops.sigmoid(x)
+        else:
+            x = x + ops.cast(self.head_bias, precise)
+        return ops.cast(ops.pad(x, [(0, 1), (0, 0)]), self.compute_dtype)
 
-def distance_index(grid: tuple, num_prefix_tokens: int) -> np.ndarray:
-    """(T, T): the row of the table for each query and key."""
+    def _weight(self, name, shape):
+        start = "zeros" if name.endswith("bias") else "glorot_uniform"
+        return self.add_weight(name=name, shape=shape, initializer=start)
+
+
+def distance_index(grid: tuple) -> np.ndarray:
+    """(R * C, R * C): the number of the distance of each query and key."""
     rows, columns = np.mgrid[: grid[0], : grid[1]].reshape(2, -1)
     down = rows[:, None] - rows + grid[0] - 1  # (R * C, R * C), from 0
     right = columns[:, None] - columns + grid[1] - 1
-    index = down * (2 * grid[1] - 1) + right
+    return down * (2 * grid[1] - 1) + right
+
+
+def with_class_token(index: np.ndarray, num_prefix_tokens: int) -> np.ndarray:
+    """(T, T): the index with the three distances of a class token."""
     if not num_prefix_tokens:
         return index
-    distances = (2 * grid[0] - 1) * (2 * grid[1] - 1)
+    distances = index.max() + 1
     index = np.pad(index, [(1, 0), (1, 0)])
     index[0, :], index[:, 0] = distances, distances + 1
     index[0, 0] = distances + 2
     return index
+
+
+def distances_of(grid: tuple) -> np.ndarray:
+    """((2R - 1) (2C - 1), 2): rows down and columns right, in patches."""
+    down, right = np.mgrid[1 - grid[0] : grid[0], 1 - grid[1] : grid[1]]
+    return np.stack([down, right], axis=-1).reshape(-1, 2)
+
+
+def logarithms(distances: np.ndarray) -> np.ndarray:
+    """Those of 1 + each distance, with its sign."""
+    return np.sign(distances) * np.log1p(np.abs(distances))
+
+
+def logarithms_in_grid(grid: tuple) -> np.ndarray:
+    """Those of the distances in patches."""
+    return logarithms(distances_of(grid))
+
+
+def logarithms_of_shares(grid: tuple) -> np.ndarray:
+    """To the base of 8, of distances of which the longest is 8."""
+    longest = np.maximum(np.subtract(grid, 1), 1)
+    return logarithms(8 * distances_of(grid) / longest) / np.log(8)
+
+
+# By kind, what the MLP reads.
+BIAS_KINDS = {
+    "table": None,
+    "mlp": logarithms_in_grid,
+    "mlp_swin": logarithms_of_shares,
+}
+
+
+def bias_parameters(config) -> int:
+    """How many weights a `RelativePositionBias` of a config's fields has."""
+    rows, columns = config.grid
+    distances = (2 * rows - 1) * (2 * columns - 1)
+    if config.relative_position_kind == "table":
+        return (distances + 3 * config.num_prefix_tokens) * config.num_heads
+    heads, dim = config.num_heads, config.relative_position_dim
+    head_bias = heads if config.relative_position_kind == "mlp" else 0
+    return 3 * dim + dim * heads + head_bias
+
+
+def bias_multiply_adds(config) -> int:
+    """Multiply-adds of the MLP of a `RelativePositionBias`, 0 for a table.
+
+    Args:
+        config: the layer, or the config of a model.
+    """
+    if config.relative_position_kind == "table":
+        return 0
+    rows, columns = config.grid
+    distances = (2 * rows - 1) * (2 * columns - 1)
+    return distances * config.relative_position_dim * (2 + config.num_heads)

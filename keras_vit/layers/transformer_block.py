@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_vit.checks import check_choice
 from keras_vit.layers.attention import SelfAttention
+from keras_vit.layers.attention_positions import bias_parameters
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.kernels import NORMALIZATIONS, TokenDense
 from keras_vit.workarounds import rematerialize
@@ -398,9 +399,6 @@ def block_parameters(config) -> tuple[int, int]:
     vectors += (config.layer_scale_init is not None) * 2 * dim
     if config.rope == "mixed":
         vectors += dim
-    if config.relative_position_bias:
-        rows, columns = config.grid
-        distances = (2 * rows - 1) * (2 * columns - 1)
-        distances += 3 * config.num_prefix_tokens
-        vectors += distances * config.num_heads
+    if config.relative_position_bias and not config.relative_positions_shared:
+        vectors += bias_parameters(config)
     return kernels, vectors

@@ -3,6 +3,8 @@
 Axes: B batch, T tokens, D hidden dimension.
 """
 
+import math
+
 import keras
 
 from keras_vit.layers import (
@@ -99,8 +101,9 @@ def encoder(config: ViTConfig, x, dtype=None):
         x
     )
     x = first_norm(config, x, dtype)
+    shared = shared_positions(config, dtype)
     for i in range(config.num_layers):
-        x = block(config, i, dtype)(x)
+        x = block(config, i, dtype, shared)(x)
     if config.norm_after_pooling or not config.final_norm:
         return x
     return encoder_norm(config, dtype)(x)
@@ -134,23 +137,28 @@ def encoder_norm(
     return make(epsilon=config.layer_norm_epsilon, dtype=dtype, name=name)
 
 
-def block(config: ViTConfig, i: int, dtype=None) -> TransformerBlock:
+def block(
+    config: ViTConfig, i: int, dtype=None, shared=None
+) -> TransformerBlock:
     """Block i of the encoder, counted from 0."""
     fields = block_fields(config, i)
-    parts = special_parts(config, fields, dtype)
+    parts = special_parts(config, fields, dtype, shared)
     return TransformerBlock.from_fields(
         fields, **parts, dtype=dtype, name=f"block_{i}"
     )
 
 
-def special_parts(config: ViTConfig, fields, dtype=None) -> dict:
-    """Attention and MLP in place of those that a block makes itself."""
+def special_parts(config: ViTConfig, fields, dtype=None, shared=None) -> dict:
+    """Attention and MLP in place of those that a block makes itself.
+
+    `shared` are the relative positions of all blocks, where they share them.
+    """
     if not modern_options(config):
         return {}
     attention = SelfAttention.from_fields(
         fields,
         rotary=rotary(config, dtype),
-        position_bias=position_bias(config, dtype),
+        position_bias=shared or position_bias(config, dtype),
         dtype=dtype,
         name="attention",
     )
@@ -176,13 +184,29 @@ def position_bias(config: ViTConfig, dtype=None) -> RelativePositionBias | None:
     """The relative positions of a block, where the config has them."""
     if not config.relative_position_bias:
         return None
-    return RelativePositionBias(
-        config.grid,
-        config.num_heads,
+    return RelativePositionBias.from_fields(
+        vars(config),
+        grid=config.grid,
         num_prefix_tokens=config.num_prefix_tokens,
         dtype=dtype,
         name="position_bias",
     )
+
+
+def shared_positions(
+    config: ViTConfig, dtype=None
+) -> RelativePositionBias | None:
+    """The relative positions of all blocks, where they share them.
+
+    Built here, so that its weights are those of the model and of no block.
+    """
+    if not config.relative_positions_shared:
+        return None
+    layer = position_bias(config, dtype)
+    if layer is not None:
+        tokens = math.prod(config.grid) + config.num_prefix_tokens
+        layer.build((None, config.num_heads, tokens, tokens))
+    return layer
 
 
 def pooled(config: ViTConfig, x, dtype=None):

@@ -9,7 +9,12 @@ from keras_vit.checks import (
     check_size,
 )
 from keras_vit.layers.attention import check_heads
-from keras_vit.layers.attention_positions import AXES, PAIRS, ROPES
+from keras_vit.layers.attention_positions import (
+    AXES,
+    BIAS_KINDS,
+    PAIRS,
+    ROPES,
+)
 from keras_vit.layers.embedding import check_divisible
 from keras_vit.layers.kernels import NORMALIZATIONS
 from keras_vit.layers.transformer_block import NORM_PLACEMENTS
@@ -25,6 +30,7 @@ CHOICES = {
     "rope": ROPES,
     "rope_axes": AXES,
     "rope_pairs": PAIRS,
+    "relative_position_kind": BIAS_KINDS,
     "normalization": NORMALIZATIONS,
     "norm_placement": NORM_PLACEMENTS,
 }
@@ -73,6 +79,11 @@ class ViTConfig:
         rope_pairs: "neighbors" or "halves".
         relative_position_bias: bool, whether each block has a
             `RelativePositionBias`, as BEiT has.
+        relative_position_kind: "table", "mlp" or "mlp_swin", what it is
+            computed by, see `RelativePositionBias`.
+        relative_position_dim: int, hidden size of that MLP.
+        relative_positions_shared: bool, whether all blocks have the same one,
+            as timm's srelpos models.
         num_classes: int, 0 for features instead of a classification layer.
         classifier_activation: activation of the classification layer, None
             for logits.
@@ -161,6 +172,9 @@ class ViTConfig:
     rope_reference_grid: tuple | None = None
     rope_pairs: str = "neighbors"
     relative_position_bias: bool = False
+    relative_position_kind: str = "table"
+    relative_position_dim: int = 128
+    relative_positions_shared: bool = False
     num_classes: int = 1000
     classifier_activation: str | None = None
     representation_dim: int = 0
@@ -248,6 +262,7 @@ class ViTConfig:
         check_at_least(
             self, 0, "register_tokens", "pool_num_heads", "pool_mlp_dim"
         )
+        check_at_least(self, 1, "relative_position_dim")
         check_limits(
             self,
             1,

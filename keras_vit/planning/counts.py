@@ -8,6 +8,10 @@ import dataclasses
 import math
 
 from keras_vit.checks import check_choice
+from keras_vit.layers.attention_positions import (
+    bias_multiply_adds,
+    bias_parameters,
+)
 from keras_vit.layers.transformer_block import block_parameters
 from keras_vit.models import ViTConfig
 from keras_vit.models.sizes import VIT
@@ -25,7 +29,7 @@ class Counts:
     """Of the whole model."""
 
     block_parameters: int
-    """Of one block."""
+    """Of one block, without relative positions that all blocks share."""
 
     kernel_parameters: int
     """In the kernels of the blocks, which devices can share."""
@@ -85,6 +89,10 @@ def count(config: ViTConfig) -> Counts:
         embedding += tokens * dim
     head, head_products = _head(config)
     products = tokens * kernels + 2 * tokens**2 * dim
+    if config.relative_position_bias:
+        products += bias_multiply_adds(config)
+        if config.relative_positions_shared:
+            embedding += bias_parameters(config)
     blocks = config.num_layers * products
     return Counts(
         parameters=config.num_layers * (kernels + vectors)

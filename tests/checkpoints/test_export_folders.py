@@ -59,6 +59,10 @@ HYBRID |= {"patch_size": 1}
 HYBRID |= {"resnet_standardization_epsilon": 1e-8}
 HYBRID |= {"resnet_group_norm_epsilon": 1e-5}
 BIT: dict[str, Any] = {"num_classes": 3, "standardization_epsilon": 1e-8}
+RELATIVE: dict[str, Any] = {
+    **{"relative_position_bias": True, "position_embedding": "none"},
+    **{"class_token": False, "pooling": "mean"},
+}
 MIXER: dict[str, Any] = {"patch_size": 32, "hidden_dim": 512, "num_layers": 8}
 MIXER |= {"image_size": 64, "num_classes": 3, "activation": "gelu"}
 IN_TIMM: dict[str, Any] = {"hidden_dim": 384, "activation": "gelu"}
@@ -98,6 +102,32 @@ FOR_TIMM = {
     ),
     "root": vit(image_size=64, resnet_units=(), **{**HYBRID, "patch_size": 8}),
     "hybrid": vit(image_size=64, resnet_units=(2, 2, 2, 2), **HYBRID),
+    "relative_table": vit(**RELATIVE),
+    "relative_table_beside_the_token": vit(
+        **{**RELATIVE, "class_token": True, "pooling": "token"}
+    ),
+    "relative_mlp": vit(
+        **RELATIVE,
+        relative_position_kind="mlp",
+        relative_position_dim=6,
+        layer_scale_init=0.1,
+        qkv_bias=False,
+    ),
+    "relative_swin_rectangle": vit(
+        **RELATIVE,
+        relative_position_kind="mlp_swin",
+        norm_placement="after",
+        image_size=(24, 40),
+        num_classes=0,
+    ),
+    "shared_mlp": vit(
+        **{**RELATIVE, "pooling": "none"},
+        relative_position_kind="mlp",
+        relative_positions_shared=True,
+        qk_norm=True,
+        norm_after_pooling=True,
+    ),
+    "shared_table": vit(**RELATIVE, relative_positions_shared=True),
     "mixer": MixerConfig(**MIXER),
     "resmlp": MixerConfig(
         **{**IN_TIMM, "num_layers": 12, "channels_mlp_dim": 1536},

@@ -46,8 +46,8 @@ ONE = np.ones(3, "float32")
 
 def test_a_refusal_lists_every_obstacle(tmp_path):
     strangers = {
-        "blocks__0__attn__rel_pos__mlp__fc1__bias": ONE,
-        "blocks__1__attn__rel_pos__mlp__fc1__bias": ONE,
+        "blocks__0__attn__rel_pos__lookup": ONE,
+        "blocks__1__attn__rel_pos__lookup": ONE,
         "decoder__weight": ONE,
         "rope__periods": ONE,
     }

@@ -15,6 +15,7 @@ from reference_cases import (
     outputs,
     path_of,
 )
+from timm_stub import import_timm
 
 from keras_vit.checkpoints.loading import open_tensors
 
@@ -167,23 +168,29 @@ def test_biases_of_which_outputs_show_the_sum_alone(name, unit):
             )
 
 
-def test_distances_of_another_grid_are_interpolated():
-    """As torch interpolates bicubically; those of the class token stay."""
+@pytest.mark.filterwarnings(  # both in timm
+    "ignore:Using a non-tuple sequence", "ignore:torch.searchsorted"
+)
+@pytest.mark.parametrize("grid", [(6, 4), (3, 7), (9, 9), (1, 2)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "timm_vit_tiny_beit",
+        "timm_vit_tiny_relpos_table",
+        "timm_vit_tiny_relpos_shared_table",
+    ],
+)
+def test_distances_of_another_grid_are_resampled_as_timm_does(name, grid):
     torch = pytest.importorskip("torch")
-    name = "timm_vit_tiny_beit"
+    resize = import_timm().layers.resize_rel_pos_bias_table
     small = load(name)
     tables = [x for x in small.weights if x.path.endswith("bias/table")]
-    assert len(tables) == 2
-    large = load(name, input_shape=(48, 32, 3))
-    assert "distances in 4x4 -> 6x4 (bicubic)" in str(large.load_report)
+    assert len(tables) == (1 if "shared" in name else 2)
+    large = load(name, input_shape=(8 * grid[0], 8 * grid[1], 3))
+    moved = f"distances in 4x4 -> {grid[0]}x{grid[1]} (geometric)"
+    assert moved in str(large.load_report)
     for table in tables:
         (grown,) = (x for x in large.weights if x.path == table.path)
         old, new = map(keras.ops.convert_to_numpy, (table, grown))
-        np.testing.assert_array_equal(new[-3:], old[-3:])
-        patches = torch.tensor(old[:-3].reshape(1, 7, 7, 4))
-        wanted = torch.nn.functional.interpolate(
-            patches.permute(0, 3, 1, 2), size=(11, 7), mode="bicubic"
-        ).permute(0, 2, 3, 1)
-        np.testing.assert_allclose(
-            new[:-3], wanted.reshape(-1, 4).numpy(), rtol=0, atol=1e-6
-        )
+        wanted = resize(torch.tensor(old), grid, new.shape)
+        np.testing.assert_allclose(new, wanted.numpy(), rtol=0, atol=1e-5)

@@ -75,6 +75,7 @@ TOKENS = {
 HYBRID = {"image_size": 32, "patch_size": 2, "resnet_width": 32}
 LINEAR = {"mixing": "linear", "tokens_mlp_dim": 0}
 GATING = {"mixing": "spatial_gating", "tokens_mlp_dim": 0}
+RELATIVE = {"position_embedding": "none", "relative_position_bias": True}
 OPTIONS = {
     "vit": {
         **SIZE,
@@ -87,7 +88,7 @@ OPTIONS = {
         "position_embedding": [
             "sincos2d",
             {"position_embedding": "none", "rope": "axial"},
-            {"position_embedding": "none", "relative_position_bias": True},
+            RELATIVE,
         ],
         "rope": ["axial", "centered", "mixed"],
         "rope_temperature": [{"rope": "axial", "rope_temperature": 100.0}],
@@ -97,7 +98,30 @@ OPTIONS = {
             {"rope": "axial", "rope_reference_grid": (16, 16)}
         ],
         "rope_pairs": [{"rope": "axial", "rope_pairs": "halves"}],
-        "relative_position_bias": [True],
+        "relative_position_bias": [
+            True,
+            {**RELATIVE, "pooling": "mean"},
+            {**RELATIVE, "key_bias": False},
+        ],
+        "relative_position_kind": [
+            {**RELATIVE, "relative_position_kind": "mlp"},
+            {**RELATIVE, "relative_position_kind": "mlp_swin"},
+        ],
+        "relative_position_dim": [
+            {
+                **RELATIVE,
+                "relative_position_kind": "mlp",
+                "relative_position_dim": 7,
+            }
+        ],
+        "relative_positions_shared": [
+            {
+                **RELATIVE,
+                "relative_position_kind": kind,
+                "relative_positions_shared": True,
+            }
+            for kind in ("table", "mlp", "mlp_swin")
+        ],
         "key_bias": [False],
         "projection_bias": [False],
         "qk_norm": [True],

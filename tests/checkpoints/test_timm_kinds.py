@@ -45,6 +45,18 @@ KINDS = {
     "aimv2": ("aimv2_large_patch14_224", {"img_size": 56}),
     "inner_norms": ("beit3_base_patch16_224", {}),
     "beit": ("beit_base_patch16_224", {}),
+    "relpos": ("vit_relpos_medium_patch16_224", {"img_size": 224}),
+    "relpos_token": ("vit_relpos_medium_patch16_cls_224", {"img_size": 224}),
+    "relpos_mean": ("vit_relpos_base_patch16_clsgap_224", {"img_size": 224}),
+    "relpos_post_norm": (
+        "vit_relpos_base_patch32_plus_rpn_256",
+        {"img_size": 256},
+    ),
+    "relpos_shared": ("vit_srelpos_small_patch16_224", {"img_size": 224}),
+    "relpos_rectangle": (
+        "vit_relpos_small_patch16_224",
+        {"img_size": (32, 80)},
+    ),
     "eva": ("eva_giant_patch14_224", {"img_size": 56}),
     "eva_post_norm": ("eva02_enormous_patch14_clip_224", {"img_size": 56}),
     "eva02": ("eva02_base_patch14_224", {"img_size": 56}),
@@ -140,7 +152,6 @@ def test_a_bare_file_gives_the_output_of_timm_or_is_refused(kind, tmp_path):
     "name",
     [
         "cait_xxs24_224",
-        "vit_relpos_small_patch16_224",
         "vit_dlittle_patch16_reg1_gap_256",
     ],
 )
@@ -315,6 +326,39 @@ def test_mixers_of_other_kinds(name, tmp_path):
     with pytest.raises(ValueError, match="gated MLPs and does not tell their"):
         load_checkpoint(path)
     compare(model, path, activation="silu")
+
+
+RELATIVE = [
+    *({"rel_pos_type": x} for x in ("bias", "mlp", "mlp_swin")),
+    *(
+        {"rel_pos_type": x, "shared_rel_pos": True, "rel_pos_dim": 16}
+        for x in ("bias", "mlp", "mlp_swin")
+    ),
+]
+
+
+@pytest.mark.parametrize("token", [{}, {"class_token": True, "fc_norm": True}])
+@pytest.mark.parametrize("options", RELATIVE)
+def test_relative_positions_of_the_config(options, token, tmp_path):
+    name = "vit_relpos_base_patch16_224"
+    arguments = {**options, **token, "qkv_bias": True, "qk_norm": True}
+    model = built(name, img_size=(48, 80), **arguments)
+    config = config_of(model, name, **arguments)
+    compare(model, write(model, tmp_path, config=config))
+
+
+@pytest.mark.filterwarnings(  # both in timm
+    "ignore:Using a non-tuple sequence", "ignore:torch.searchsorted"
+)
+@pytest.mark.parametrize("size", [(96, 96), (32, 80)])
+@pytest.mark.parametrize("options", RELATIVE)
+def test_relative_positions_at_another_image_size(options, size, tmp_path):
+    name = "vit_relpos_base_patch16_cls_224"
+    model = built(name, **options)
+    config = config_of(model, name, **options)
+    folder = write(model, tmp_path, config=config)
+    model.set_input_size(size)
+    compare(model, folder, input_shape=(*size, 3))
 
 
 @pytest.mark.parametrize("size", [(64, 64), (48, 96)])

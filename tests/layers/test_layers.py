@@ -112,6 +112,17 @@ CASES = {
         1,
         0,
     ),
+    "relative_position_mlp": (
+        layers.RelativePositionBias,
+        {
+            **{"grid": (4, 4), "num_heads": 4, "num_prefix_tokens": 2},
+            **{"relative_position_kind": "mlp", "relative_position_dim": 8},
+        },
+        (2, 4, 18, 18),
+        (2, 4, 18, 18),
+        4,
+        0,
+    ),
     "layer_scale": (
         layers.LayerScale,
         {"initial_value": 0.5},

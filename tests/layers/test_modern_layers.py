@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit import layers
+from keras_vit import layers, models
 
 GRID, PREFIX, HEADS, DIM = (3, 4), 2, 2, 8
 TOKENS = GRID[0] * GRID[1] + PREFIX
@@ -124,6 +124,80 @@ def test_relative_position_bias_is_that_of_the_distance(prefix):
         np.testing.assert_array_equal(found[:, 0, 1:].T, [table[35]] * 12)
         np.testing.assert_array_equal(found[:, 1:, 0].T, [table[36]] * 12)
         np.testing.assert_array_equal(found[:, 0, 0], table[37])
+
+
+LOGARITHMS = {
+    "mlp": lambda x, longest: np.sign(x) * np.log(1 + abs(x)),
+    "mlp_swin": lambda x, longest: (
+        np.sign(x) * np.log2(1 + abs(8 * x / longest)) / 3
+    ),
+}
+
+
+@pytest.mark.parametrize("prefix", [0, 1, 3])
+@pytest.mark.parametrize("kind", LOGARITHMS)
+def test_relative_positions_are_an_mlp_of_the_distance(kind, prefix):
+    layer = layers.RelativePositionBias(
+        GRID,
+        HEADS,
+        num_prefix_tokens=prefix,
+        relative_position_kind=kind,
+        relative_position_dim=5,
+    )
+    tokens = 12 + prefix
+    layer.build((None, HEADS, tokens, tokens))
+    shapes = [(2, 5), (5,), (5, HEADS), (HEADS,)]
+    values = [random(*x) * (i + 1) for i, x in enumerate(shapes)]
+    layer.set_weights(values[: len(layer.weights)])
+    assert len(layer.weights) == (4 if kind == "mlp" else 3)
+    found = numpy_of(layer(np.ones((1, HEADS, tokens, tokens), "float32")))[0]
+    patches = [(i, j) for i in range(3) for j in range(4)]
+    for query, (i, j) in enumerate(patches, prefix):
+        for key, (k, m) in enumerate(patches, prefix):
+            x = [LOGARITHMS[kind](i - k, 2), LOGARITHMS[kind](j - m, 3)]
+            hidden = np.maximum(x @ values[0] + values[1], 0) @ values[2]
+            expected = hidden + values[3]
+            if kind == "mlp_swin":
+                expected = 16 / (1 + np.exp(-hidden))
+            np.testing.assert_allclose(
+                found[:, query, key], 1 + expected, rtol=0, atol=2e-5
+            )
+    np.testing.assert_array_equal(found[:, :prefix], 1)
+    np.testing.assert_array_equal(found[:, :, :prefix], 1)
+
+
+@pytest.mark.parametrize("kind", ["table", "mlp", "mlp_swin"])
+def test_all_blocks_learn_the_positions_that_they_share(kind, tmp_path):
+    config = models.ViTConfig(
+        **{"image_size": (12, 16), "patch_size": 4, "hidden_dim": DIM},
+        **{"num_layers": 3, "mlp_dim": 8, "num_heads": HEADS},
+        **{"position_embedding": "none", "relative_position_bias": True},
+        relative_position_kind=kind,
+        relative_position_dim=4,
+        relative_positions_shared=True,
+        num_classes=2,
+    )
+    model = models.VisionTransformer(config)
+    shared = [x for x in model.weights if "position_bias" in x.path]
+    assert {x.path.split("/")[0] for x in shared} == {"position_bias"}
+    assert len(shared) == {"table": 1, "mlp": 4, "mlp_swin": 3}[kind]
+    layers_of_blocks = {
+        id(model.get_layer(f"block_{i}").attention.position_bias)
+        for i in range(3)
+    }
+    assert len(layers_of_blocks) == 1
+    model.get_layer("predictions").kernel.assign(random(DIM, 2))
+    before = [numpy_of(x).copy() for x in shared]
+    model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
+    images = random(4, 12, 16, 3)
+    model.fit(images, random(4, 2), epochs=2, verbose=0)
+    for weight, old in zip(shared, before, strict=True):
+        assert np.abs(numpy_of(weight) - old).max() > 0
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(
+        model.predict(images, verbose=0), again.predict(images, verbose=0)
+    )
 
 
 def test_gated_mlp_multiplies_by_silu_of_the_gates():
@@ -263,6 +337,11 @@ def test_rotations_of_another_grid_are_refused():
 def test_relative_positions_of_registers_are_refused():
     with pytest.raises(ValueError, match="num_prefix_tokens=5"):
         layers.RelativePositionBias(GRID, 2, num_prefix_tokens=5)
+
+
+def test_an_unknown_kind_of_relative_positions_is_refused():
+    with pytest.raises(ValueError, match="relative_position_kind: .mlp_cr"):
+        layers.RelativePositionBias(GRID, 2, relative_position_kind="mlp_cr")
 
 
 def test_attention_with_every_option_comes_back_from_its_config():

@@ -54,6 +54,7 @@ TIMM_SHOWN = {
     *("qkv_bias", "init_values", "pre_norm", "fc_norm"),
     *("proj_bias", "qk_norm", "scale_attn_norm", "scale_mlp_norm"),
     "num_blocks",  # of a Mixer
+    *("rel_pos_type", "rel_pos_dim", "shared_rel_pos"),
     # Of Eva and Beit.
     *("num_reg_tokens", "use_abs_pos_emb", "qkv_fused", "swiglu_mlp"),
     *("scale_mlp", "scale_attn_inner", "use_pre_transformer_norm"),

@@ -11,6 +11,7 @@ from keras_vit.checkpoints.formats.architectures import (
     fields_of_file,
 )
 from keras_vit.checkpoints.formats.grids import (
+    RELATIVE_POSITIONS,
     grid_of,
     position_fields,
     times,
@@ -202,9 +203,9 @@ def _block_options(source, told, facts) -> dict:
         "final_norm": "encoder_norm/gamma",
         "mlp_inner_norm": "block_0/mlp/inner_norm/gamma",
         "qk_norm": "block_0/attention/query_norm/gamma",
-        "relative_position_bias": "block_0/attention/position_bias/table",
     }
     fields: dict = {x: path in source.rows for x, path in there.items()}
+    fields |= _relative_positions(source)
     hidden = source.checked_shape("block_0/mlp/dense_1/kernel", 2, facts)[0]
     first = source.checked_shape("block_0/mlp/dense/kernel", 2, facts)[1]
     fields["gated_mlp"] = first == 2 * hidden
@@ -220,6 +221,24 @@ def _block_options(source, told, facts) -> dict:
         pooled = source.checked_shape("pool/mlp/dense/kernel", 2, facts)[1]
         fields["pool_mlp_dim"] = pooled if pooled != hidden else 0
     return fields
+
+
+def _relative_positions(source) -> dict:
+    """Whether each block or all have relative positions, and of which kind."""
+    for place in RELATIVE_POSITIONS:
+        shared = {} if "/" in place else {"relative_positions_shared": True}
+        if f"{place}/table" in source.rows:
+            return {"relative_position_bias": True, **shared}
+        path = f"{place}/hidden_weight"
+        if path in source.rows:
+            has_bias = f"{place}/head_bias" in source.rows
+            return {
+                "relative_position_bias": True,
+                "relative_position_kind": "mlp" if has_bias else "mlp_swin",
+                "relative_position_dim": source.checked_shape(path, 2)[1],
+                **shared,
+            }
+    return {"relative_position_bias": False}
 
 
 def _configure_mixer(source, image_size, told) -> Configured:

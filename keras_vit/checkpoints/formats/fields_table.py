@@ -6,7 +6,7 @@ default: `tests/checkpoints/test_save_every_option.py` finds those.
 
 import dataclasses
 
-__all__ = ["EXPORTED", "RECORD", "TENSORS", "TRAINING", "Exported"]
+__all__ = ["COMMON", "EXPORTED", "RECORD", "TENSORS", "TRAINING", "Exported"]
 
 TENSORS = "tensors"  # Its value shows in the names or shapes of the tensors.
 RECORD = "record"  # No tensor tells it; see `containers/record.py`.
@@ -77,6 +77,9 @@ EXPORTED: dict[str, dict[str, Exported]] = {
         "rope_reference_grid": Exported(RECORD, formats=TIMM),
         "rope_pairs": Exported(RECORD, formats=TIMM),
         "relative_position_bias": Exported(TENSORS, formats=TIMM),
+        "relative_position_kind": Exported(TENSORS, formats=TIMM),
+        "relative_position_dim": Exported(TENSORS, formats=TIMM),
+        "relative_positions_shared": Exported(TENSORS, formats=TIMM),
         "key_bias": Exported(TENSORS, formats=TIMM),
         "projection_bias": Exported(TENSORS, "proj_bias", formats=TIMM),
         "qk_norm": Exported(TENSORS, "qk_norm", formats=TIMM),

@@ -276,6 +276,7 @@ FORMATS = (
             "registers_alone": torch_table.TIMM_REGISTERS_ALONE,
             "gammas": torch_table.TIMM_GAMMAS,
             "query_value_biases": torch_table.TIMM_QUERY_VALUE_BIASES,
+            "relative_tables": torch_table.TIMM_RELATIVE_TABLES,
             "separate_qkv": torch_table.TIMM_SEPARATE_QKV,
             "separate_gates": torch_table.TIMM_SEPARATE_GATES,
             "flat_patches": torch_table.TIMM_FLAT_PATCHES,
@@ -286,6 +287,9 @@ FORMATS = (
             "registers": "reg_token",
             "gammas": "blocks.0.gamma_1",
             "query_value_biases": "blocks.0.attn.q_bias",
+            "relative_tables": (
+                "blocks.0.attn.rel_pos.relative_position_bias_table"
+            ),
             "separate_qkv": "blocks.0.attn.q_proj.weight",
             "separate_gates": "blocks.0.mlp.fc1_g.weight",
             "flat_patches": "patch_embed.flat.weight",

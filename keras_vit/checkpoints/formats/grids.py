@@ -5,9 +5,11 @@ from typing import NoReturn
 
 from keras_vit.checkpoints.containers.tensors import refuse
 
-__all__ = ["grid_of", "position_fields", "times"]
+__all__ = ["RELATIVE_POSITIONS", "grid_of", "position_fields", "times"]
 
 DEFAULT_IMAGE = 224
+# Where those of each block are, and those that all blocks share.
+RELATIVE_POSITIONS = ("block_0/attention/position_bias", "position_bias")
 
 
 def position_fields(source, fields, facts, image_size, notes, told) -> tuple:
@@ -75,16 +77,17 @@ def _without_positions(source, fields, image_size, cell, told) -> tuple:
         )
     size = source.file.config.get("image_size") or told.get("image_size")
     size = size or image_size or (DEFAULT_IMAGE, DEFAULT_IMAGE)
-    if fields["relative_position_bias"]:
-        size = times(_grid_of_distances(source, size, cell, fields), cell)
+    for table in (f"{x}/table" for x in RELATIVE_POSITIONS):
+        if table in source.rows:
+            grid = _grid_of_distances(source, table, size, cell, fields)
+            size = times(grid, cell)
     size = tuple(max(x // y * y, y) for x, y in zip(size, cell, strict=True))
     grid = size[0] // cell[0], size[1] // cell[1]
     return grid, {"image_size": size, "position_embedding": "none"}
 
 
-def _grid_of_distances(source, size, cell, fields) -> tuple:
+def _grid_of_distances(source, path, size, cell, fields) -> tuple:
     """The grid whose distances a table of relative positions holds."""
-    path = "block_0/attention/position_bias/table"
     count = source.checked_shape(path, 2)[0] - 3 * fields["class_token"]
     side = (math.isqrt(max(count, 0)) + 1) // 2
     for grid in ((size[0] // cell[0], size[1] // cell[1]), (side, side)):

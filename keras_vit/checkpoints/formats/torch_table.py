@@ -25,6 +25,7 @@ __all__ = [
     "TIMM_POSITION_GRID",
     "TIMM_PREFIX_WITHOUT_POSITION",
     "TIMM_REGISTERS",
+    "TIMM_RELATIVE_TABLES",
     "TIMM_QUERY_VALUE_BIASES",
     "TIMM_REGISTERS_ALONE",
     "TIMM_ROOT_ONLY",
@@ -44,6 +45,16 @@ def unit(theirs):
         **preactivated_unit(theirs),
         **torch_norm(shortcut, f"{theirs}.downsample.norm"),
     }
+
+
+def position_mlp(ours, theirs):
+    """Rows of relative positions that an MLP computes."""
+    layers = {"hidden": "fc1", "head": "fc2"}
+    rows = {}
+    for name, linear in layers.items():
+        rows[f"{ours}/{name}_weight"] = f"{theirs}.{linear}.weight", "linear"
+        rows[f"{ours}/{name}_bias"] = f"{theirs}.{linear}.bias", "same"
+    return rows
 
 
 def preactivated_unit(theirs):
@@ -80,6 +91,14 @@ TIMM = {
         "blocks.{i}.attn.relative_position_bias_table",
         "same",
     ),
+    **position_mlp(
+        "block_{i}/attention/position_bias", "blocks.{i}.attn.rel_pos.mlp"
+    ),
+    "position_bias/table": (
+        "shared_rel_pos.relative_position_bias_table",
+        "same",
+    ),
+    **position_mlp("position_bias", "shared_rel_pos.mlp"),
     **torch_norm("block_{i}/attention/inner_norm", "blocks.{i}.attn.norm"),
     **torch_dense("block_{i}/attention/out", "blocks.{i}.attn.proj"),
     "block_{i}/attention_scale/gamma": ("blocks.{i}.ls1.gamma", "same"),
@@ -140,6 +159,14 @@ TIMM_QUERY_VALUE_BIASES = {
     "block_{i}/attention/qkv/bias": (
         ("blocks.{i}.attn.q_bias", "blocks.{i}.attn.v_bias"),
         "torch_query_value",
+    ),
+}
+
+# Those of relpos models, in a module of their own.
+TIMM_RELATIVE_TABLES = {
+    "block_{i}/attention/position_bias/table": (
+        "blocks.{i}.attn.rel_pos.relative_position_bias_table",
+        "same",
     ),
 }
 
