@@ -18,7 +18,12 @@ from keras_vit.checkpoints.containers.record import (
 )
 from keras_vit.checkpoints.containers.safetensors import write_safetensors
 from keras_vit.checkpoints.exported_config import timm_config, timm_problems
-from keras_vit.checkpoints.formats.fields_table import EXPORTED
+from keras_vit.checkpoints.formats.fields_table import (
+    EXPORTED,
+    FEATURES,
+    OPTIONS,
+    POOLINGS,
+)
 from keras_vit.checkpoints.formats.formats_table import FORMATS, Format
 from keras_vit.checkpoints.formats.recognition import matches, row_of
 from keras_vit.checkpoints.formats.transforms import TRANSFORMS
@@ -97,24 +102,6 @@ def _check_names(names, num_classes) -> None:
             f"{num_classes} classes. Received: {len(names)} names, "
             f"{len(set(names))} of them different."
         )
-
-
-# How the format's own code pools. Encoded tokens are what it has in any case:
-# features without pooling can be written in all formats.
-POOLINGS = {
-    ("google", "vit"): ("token", "mean", "none"),
-    ("big_vision", "vit"): ("token", "mean", "map", "none"),
-    ("hugging_face", "vit"): ("token", "prefix"),
-    ("timm", "vit"): (
-        *("token", "mean", "max", "map", "prefix", "prefix_mean", "none"),
-    ),
-    ("torchvision", "vit"): ("token",),
-    ("mixer", "mixer"): ("mean",),
-    ("timm", "mixer"): ("mean", "none"),
-    ("bit", "bit"): ("mean",),
-    ("timm", "bit"): ("mean", "max", "none"),
-    ("hugging_face", "bit"): ("mean",),
-}
 
 
 def _features_for(format: Format, config: dict) -> set:
@@ -232,34 +219,6 @@ def _missing_rows(format, target, features) -> list:
     options = {y for x in missing for word, y in OPTIONS.items() if word in x}
     named = f" ({', '.join(sorted(options))})" if options else ""
     return [f"{NO_PLACE} {', '.join(missing[:3])}{named}"]
-
-
-# The options that weights and variants of tables are there for.
-OPTIONS = {
-    "/gate/": "mixing",
-    "/token_mixing/": "mixing",
-    "class_token/": "class_token",
-    "first_norm/": "norm_before_blocks",
-    "_scale/gamma": "layer_scale_init",
-    "attention/inner_norm": "attention_inner_norm",
-    "position_bias/": "relative_position_bias",
-    "attention/query_norm": "qk_norm",
-    "attention/rotary": "rope",
-    "mlp/inner_norm": "mlp_inner_norm",
-    "pool/": "pooling",
-    "pre_logits/": "representation_dim",
-    "predictions/": "num_classes",
-    "root_": "resnet_units",
-}
-FEATURES = {
-    "averaged_heads": "pooling='prefix'",
-    "registers": "register_tokens",
-    "registers_alone": "register_tokens",
-    "affine": "normalization='affine'",
-    "gates_last": "gated_mlp",
-    "spatial_gating": "mixing='spatial_gating'",
-    "root_only": "resnet_units=()",
-}
 
 
 def _missing_features(format, features) -> list:

@@ -6,7 +6,17 @@ default: `tests/checkpoints/test_save_every_option.py` finds those.
 
 import dataclasses
 
-__all__ = ["COMMON", "EXPORTED", "RECORD", "TENSORS", "TRAINING", "Exported"]
+__all__ = [
+    "COMMON",
+    "EXPORTED",
+    "FEATURES",
+    "OPTIONS",
+    "POOLINGS",
+    "RECORD",
+    "TENSORS",
+    "TRAINING",
+    "Exported",
+]
 
 TENSORS = "tensors"  # Its value shows in the names or shapes of the tensors.
 RECORD = "record"  # No tensor tells it; see `containers/record.py`.
@@ -127,4 +137,48 @@ EXPORTED: dict[str, dict[str, Exported]] = {
         "standardization_epsilon": Exported(RECORD),
         "group_norm_epsilon": Exported(RECORD),
     },
+}
+
+# How the format's own code pools. Encoded tokens are what it has in any case:
+# features without pooling can be written in all formats.
+POOLINGS = {
+    ("google", "vit"): ("token", "mean", "none"),
+    ("big_vision", "vit"): ("token", "mean", "map", "none"),
+    ("hugging_face", "vit"): ("token", "prefix"),
+    ("timm", "vit"): (
+        *("token", "mean", "max", "map", "prefix", "prefix_mean", "none"),
+    ),
+    ("torchvision", "vit"): ("token",),
+    ("mixer", "mixer"): ("mean",),
+    ("timm", "mixer"): ("mean", "none"),
+    ("bit", "bit"): ("mean",),
+    ("timm", "bit"): ("mean", "max", "none"),
+    ("hugging_face", "bit"): ("mean",),
+}
+
+# The options that weights and variants of tables are there for.
+OPTIONS = {
+    "/gate/": "mixing",
+    "/token_mixing/": "mixing",
+    "class_token/": "class_token",
+    "first_norm/": "norm_before_blocks",
+    "_scale/gamma": "layer_scale_init",
+    "attention/inner_norm": "attention_inner_norm",
+    "position_bias/": "relative_position_bias",
+    "attention/query_norm": "qk_norm",
+    "attention/rotary": "rope",
+    "mlp/inner_norm": "mlp_inner_norm",
+    "pool/": "pooling",
+    "pre_logits/": "representation_dim",
+    "predictions/": "num_classes",
+    "root_": "resnet_units",
+}
+FEATURES = {
+    "averaged_heads": "pooling='prefix'",
+    "registers": "register_tokens",
+    "registers_alone": "register_tokens",
+    "affine": "normalization='affine'",
+    "gates_last": "gated_mlp",
+    "spatial_gating": "mixing='spatial_gating'",
+    "root_only": "resnet_units=()",
 }
