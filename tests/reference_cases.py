@@ -61,7 +61,8 @@ def outputs(model, images):
     """Every array of `expected` that a model can be asked for."""
     names = [layer.name for layer in model.layers]
     blocks = [x for x in names if x.startswith("block_")]
-    last = "pre_logits" if "pre_logits" in names else "pool"
+    # Without pooling the head reads the tokens.
+    last = next(x for x in ("pre_logits", "pool", "encoder_norm") if x in names)
     tensors = {
         "pre_logits": model.get_layer(last).output,
         "output": model.output,

@@ -1,8 +1,11 @@
-"""Makes golden data of timm's kinds, `python tools/make_golden.py NAME ...`.
+"""Makes golden data, `python tools/make_golden.py NAME ...`.
 
-Builds tiny models of timm with random weights, no weight zero or one, and
-writes for each into tests/reference/ its safetensors, the arguments that it
-was built with, what timm computes of two images, and its entry in cases.json.
+Builds tiny models of timm and keras-hub with random weights, no weight zero or
+one, and writes for each into tests/reference/ its file or folder, what the
+original computes of two images, and its entry in cases.json, which has the
+arguments that it was built with. Those named hub_* need keras-hub, which is no
+dependency: `pip install --target FOLDER keras-hub`, with the folder in
+PYTHONPATH.
 """
 
 import argparse
@@ -19,6 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "tests" / "reference"
 sys.path.append(str(ROOT / "tests"))
 
+import golden_keras_hub  # noqa: E402
 from timm_models import randomised  # noqa: E402
 from timm_stub import import_timm  # noqa: E402
 
@@ -208,6 +212,9 @@ def main() -> None:
     path = FOLDER / "cases.json"
     cases = json.loads(path.read_text())
     for name in parser.parse_args().names:
+        if name in golden_keras_hub.CASES:
+            cases[name] = golden_keras_hub.write(name)
+            continue
         family = "mixer" if CASES[name][0] == MIXER else "vit"
         made = f"timm_{family}_tiny_{name}"
         cases[made] = write(made, family, *CASES[name])

@@ -187,6 +187,16 @@ def test_positions_are_resampled_as_in_transformers(name, size, tmp_path):
         close(ours(images), model(theirs, **options).pooler_output)
 
 
+def test_pixels_beside_the_patches_are_not_read(tmp_path):
+    """As in SigLIP's So400m, which takes 384 pixels for 27 patches of 14."""
+    model = built("SiglipVisionModel", {**VISION, "image_size": SIZE + 5})
+    images, theirs = drawn(SIZE + 5)
+    ours = loaded(written(model, tmp_path))
+    assert f"image_size=({SIZE}, {SIZE}) of" in str(ours.load_report)
+    with torch.no_grad():
+        close(ours(images[:, :SIZE, :SIZE]), pooled(model, theirs))
+
+
 REFUSED = {
     "ASTModel": {**VISION, "num_mel_bins": 32, "max_length": 48},
     "Tipsv2VisionModel": VISION,

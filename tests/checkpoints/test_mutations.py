@@ -70,6 +70,16 @@ GOLDEN = (
     "hf_clip_tiny",
     "hf_siglip_tiny",
     "hf_siglip_classifier_tiny",
+    "hub_vit_tiny",
+    "hub_deit_tiny",
+    "hub_dinov2_tiny",
+    "hub_dinov2_swiglu_tiny",
+    "hub_dinov3_tiny",
+    "hub_dinov3_gated_tiny",
+    "hub_clip_tiny",
+    "hub_metaclip_2_tiny",
+    "hub_siglip_tiny",
+    "hub_pali_gemma_tiny",
 )
 NAMES = (*GOLDEN, *MAKERS)
 # One of each file's writer; the others take their time.
@@ -82,6 +92,7 @@ QUICK = (
     "timm_deit",
     "hugging_face_deit_teacher",
     "keras_hub",
+    "hub_dinov3_gated_tiny",
 )
 
 

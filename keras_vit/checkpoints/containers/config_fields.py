@@ -15,6 +15,7 @@ ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu_tanh",
     "gelu_fast": "gelu_tanh",
     "gelu_tanh": "gelu_tanh",
+    "gelu_approximate": "gelu_tanh",
     "quick_gelu": "quick_gelu",
     "relu": "relu",
     "silu": "silu",
@@ -71,6 +72,10 @@ def _positive(path, name, value) -> int:
     if type(value) is not int or not 0 < value < 10**6:
         refuse(path, f"has {name}={value!r}"[:200], "Expected an integer.")
     return value
+
+
+def _count(path, name, value) -> int:
+    return 0 if value == 0 else _positive(path, name, value)
 
 
 def pair(path, name, value) -> tuple:
@@ -138,5 +143,6 @@ CONVERSIONS = {
     "final_norm": _flag,
     "gated_mlp": _flag,
     "qkv_bias": _flag,
+    "register_tokens": _count,
     "relative_position_bias": _flag,
 }

@@ -1,21 +1,22 @@
 """Folders of weights of Hugging Face, timm and keras-hub."""
 
 import dataclasses
-import re
 from pathlib import Path
 
 from keras_vit.checkpoints.containers.config_fields import (
     ACTIVATIONS,
     POOLINGS,
     converted,
-    pair,
     pixels,
     read_json,
 )
-from keras_vit.checkpoints.containers.hdf5 import datasets
 from keras_vit.checkpoints.containers.hugging_face_config import (
     check_pooler,
     fields_of_config,
+)
+from keras_vit.checkpoints.containers.keras_hub import (
+    is_keras_hub,
+    open_keras_hub,
 )
 from keras_vit.checkpoints.containers.safetensors import open_safetensors
 from keras_vit.checkpoints.containers.tensors import (
@@ -74,8 +75,8 @@ def open_folder(path) -> TensorFile:
         OSError: when a file cannot be opened.
     """
     path = Path(path)
-    if _is_keras_hub(path):
-        return _open_keras_hub(path)
+    if is_keras_hub(path):
+        return open_keras_hub(path)
     fields, content = _config_of(path)
     tensors, metadata = {}, _said(content)
     for name in _weight_files(path):
@@ -102,7 +103,7 @@ def open_file(path) -> TensorFile:
         OSError: when it cannot be opened.
     """
     path, file = Path(path), open_safetensors(path)
-    if path.name not in WEIGHT_FILES or _is_keras_hub(path.parent):
+    if path.name not in WEIGHT_FILES or is_keras_hub(path.parent):
         return file
     fields, content = _config_of(path.parent)
     fields = _agreed(path.parent, fields, file.config)
@@ -231,108 +232,3 @@ def _timm_fields(path, config) -> dict:
         fields.pop("pooling", None)
     fields |= pixels(path, pretrained)
     return {**fields, "architecture": config["architecture"]}
-
-
-# keras-hub has our names.
-KERAS_HUB = {
-    name: name
-    for name in (
-        "num_heads",
-        "hidden_dim",
-        "num_layers",
-        "mlp_dim",
-        "layer_norm_epsilon",
-    )
-}
-BACKBONE = "keras_hub>ViTBackbone"
-BIASES = ("use_mha_bias", "use_mlp_bias", "use_patch_bias")
-
-
-def _is_keras_hub(path: Path) -> bool:
-    """Whether a folder is a preset of keras-hub or of KerasCV."""
-    config = path / CONFIG
-    name = config.is_file() and read_json(config).get("registered_name")
-    return isinstance(name, str)
-
-
-def _open_keras_hub(path: Path) -> TensorFile:
-    """Opens a preset folder of a ViT of keras-hub with its config.json."""
-    config = read_json(path / CONFIG)
-    if config["registered_name"] != BACKBONE:
-        refuse(
-            path,
-            f"is a preset of {config['registered_name'][:100]!r}, which is no "
-            f"Vision Transformer of keras-hub ({BACKBONE!r})",
-            "Choose a preset of keras_hub.models.ViTBackbone.",
-        )
-    fields = _backbone_fields(path / "config.json", config.get("config"))
-    # Keras leaves out the number of the first layer of a class.
-    tensors = {
-        re.sub(r"(vi_t_encoder_block)(?=/)", r"\1_0", name): tensor
-        for name, tensor in datasets(path / "model.weights.h5").items()
-    }
-    task = path / "task.json"
-    if task.is_file() and (path / "task.weights.h5").is_file():
-        options = read_json(task).get("config")
-        tensors |= _head_tensors(path, options, tensors)
-        fields |= _head_fields(task, options)
-    return TensorFile(str(path), tensors, fields, kind="keras_hub")
-
-
-def _backbone_fields(path, config) -> dict:
-    if not isinstance(config, dict):
-        refuse(path, "has no config of a model", DAMAGED)
-    absent = [name for name in BIASES if config.get(name) is False]
-    if absent:
-        refuse(
-            path,
-            f"has {absent[0]}=false, and the models here have these biases",
-            "Choose another preset.",
-        )
-    shape = config.get("image_shape")
-    if not isinstance(shape, list) or len(shape) != 3:
-        refuse(path, f"has image_shape={shape!r}"[:200], "Expected 3 sizes.")
-    size = pair(path, "image_shape", shape[:2])
-    return {**converted(path, config, KERAS_HUB), "image_size": size}
-
-
-def _head_fields(path, options) -> dict:
-    """The activation of the classification layer, where there is one."""
-    activation = options.get("activation")
-    if isinstance(activation, dict):  # as Keras serialises a function
-        activation = activation.get("config")
-    if activation in (None, "linear"):
-        return {"classifier_activation": None}
-    if activation not in ("softmax", "sigmoid"):
-        refuse(
-            path,
-            f"has activation={activation!r}"[:200],
-            "Expected None, 'linear', 'softmax' or 'sigmoid'.",
-        )
-    return {"classifier_activation": activation}
-
-
-def _head_tensors(path, options, tensors) -> dict:
-    """The weights of the task, under the names of their layers."""
-    if not isinstance(options, dict):
-        refuse(path / "task.json", "has no config", DAMAGED)
-    token = "layers/vi_t_patching_and_embedding/vars/0" in tensors
-    pooling = options.get("pooling")
-    if pooling != ("token" if token else "gap"):
-        refuse(
-            path / "task.json",
-            f"has pooling={pooling!r} {'with' if token else 'without'} a "
-            "class token, which the models here do not pool so",
-            "Leave the task's files out of the folder, and train a head.",
-        )
-    hidden = options.get("intermediate_dim") is not None
-    names = {"dense": "pre_logits", "dense_1": "predictions"}
-    names = names if hidden else {"dense": "predictions"}
-    found = {}
-    for name, tensor in datasets(path / "task.weights.h5").items():
-        match = re.fullmatch(r"layers/(\w+)/(vars/\d)", name)
-        if match and match[1] in names:
-            found[f"{names[match[1]]}/{match[2]}"] = tensor
-        elif not name.startswith("optimizer/"):
-            found[f"task/{name}"] = tensor
-    return found

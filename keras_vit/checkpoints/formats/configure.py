@@ -212,7 +212,7 @@ def _block_options(source, told, facts) -> dict:
     if "block_0/attention_norm/beta" not in source.rows:
         fields["normalization"] = "rms_norm"
     row = source.rows.get("block_0/attention/qkv/bias")
-    keyless = row is not None and row.transform == "torch_query_value"
+    keyless = row is not None and row.transform.endswith("query_value")
     if keyless or "separate_qkv" in source.features:
         fields["key_bias"] = False
     if "block_0/attention/rotary/frequencies" in source.rows:

@@ -573,4 +573,108 @@ FORMATS = (
         resampling="bicubic",
         container="",
     ),
+    Format(
+        "keras_hub",
+        "vit",
+        keras_hub_table.KERAS_HUB_DEIT,
+        marks=(("layers/dei_t_encoder/layer_norm/vars/0",),),
+        signs={"distillation_token": "layers/dei_t_embeddings/vars/1"},
+        constants=EXACT,
+        resampling="bicubic",
+        container="",
+    ),
+    Format(
+        "keras_hub",
+        "vit",
+        keras_hub_table.KERAS_HUB_DINOV2,
+        marks=(("layers/dinov2_embedding/positions",),),
+        variants={
+            "registers": keras_hub_table.KERAS_HUB_REGISTERS,
+            "gates": keras_hub_table.KERAS_HUB_GATES,
+        },
+        signs={
+            "registers": "layers/dinov2_embedding/register_tokens",
+            "gates": keras_hub_table.DINOV2_BLOCK.format(i=0)
+            + "/mlp/weights_in/vars/0",
+        },
+        constants=EXACT,
+        implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1.0}},
+        ignored=(r"layers/dinov2_embedding/(mask_token|unused)",),
+        resampling="bicubic",
+        container="",
+    ),
+    Format(
+        "keras_hub",
+        "vit",
+        keras_hub_table.KERAS_HUB_DINOV3,
+        marks=(("layers/dinov3_embedding/cls_token",),),
+        variants={
+            "registers": keras_hub_table.KERAS_HUB_DINOV3_REGISTERS,
+            "gates": keras_hub_table.KERAS_HUB_DINOV3_GATES,
+            "key_bias": keras_hub_table.KERAS_HUB_DINOV3_KEY_BIAS,
+        },
+        signs={
+            "registers": "layers/dinov3_embedding/register_tokens",
+            "gates": keras_hub_table.DINOV3_BLOCK.format(i=0)
+            + "/mlp/gate_proj/vars/0",
+            "key_bias": keras_hub_table.DINOV3_BLOCK.format(i=0)
+            + "/attention/key_dense/vars/1",
+        },
+        constants={
+            "activation": "gelu",
+            "layer_norm_epsilon": 1e-5,
+            "rope": "centered",
+            "rope_pairs": "halves",
+            "rope_temperature": 100.0,
+        },
+        implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1.0}},
+        ignored=(r"layers/dinov3_embedding/mask_token",),
+        container="",
+        optional=("qkv_bias", "projection_bias"),
+    ),
+    *(
+        Format(
+            "keras_hub",
+            "vit",
+            table,
+            marks=((f"layers/{name}_vision_embedding/vars/0",),),
+            constants={"activation": "quick_gelu", "layer_norm_epsilon": 1e-5},
+            ignored=(
+                rf"layers/{name}_vision_embedding/vars/1",
+                rf"outer/({name}_text_encoder|{name}_head|dense_1)/.*",
+            ),
+            resampling="bicubic",
+            container="",
+            optional=("patch_bias",),
+        )
+        for name, table in (
+            ("clip", keras_hub_table.KERAS_HUB_CLIP),
+            ("meta_clip2", keras_hub_table.KERAS_HUB_METACLIP_2),
+        )
+    ),
+    Format(
+        "keras_hub",
+        "vit",
+        keras_hub_table.KERAS_HUB_SIGLIP,
+        marks=(("layers/sig_lip_vision_embedding/position_embedding/vars/0",),),
+        constants=TANH,
+        ignored=(
+            # Numbers of the positions.
+            r"layers/sig_lip_vision_embedding/vars/0",
+            r"outer/(sig_lip_text_encoder|sig_lip_head)/.*",
+        ),
+        resampling="bicubic",
+        container="",
+    ),
+    Format(
+        "keras_hub",
+        "vit",
+        keras_hub_table.KERAS_HUB_PALI_GEMMA,
+        marks=(("layers/pali_gemma_vit_encoder/encoder_layer_norm/vars/0",),),
+        constants=TANH,
+        # The language model.
+        ignored=(r"outer/.*",),
+        resampling="bicubic",
+        container="",
+    ),
 )

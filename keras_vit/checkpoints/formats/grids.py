@@ -30,7 +30,10 @@ def position_fields(source, fields, facts, image_size, notes, told) -> tuple:
         _check_stored_size(source, stored, grid, cell)
         if prefix and not prefixed:
             source.follow("prefix_without_position")
-        return grid, {"image_size": stored or times(grid, cell)}
+        size = _whole_size(stored or times(grid, cell), grid, cell, notes)
+        if stored:
+            source.file.config["image_size"] = size
+        return grid, {"image_size": size}
     placed = fields.get("rope") or fields["relative_position_bias"]
     # Only Google's code has fixed positions of which a file shows nothing.
     learned = source.format.name.startswith(("timm", "hugging_face"))
@@ -111,6 +114,22 @@ def _check_stored_size(source, size, grid, cell) -> None:
         "Take the config.json that belongs to the file, or write the right "
         "size into it; load_checkpoint(..., input_shape=...) resamples.",
     )
+
+
+def _whole_size(size, grid, cell, notes) -> tuple:
+    """The size of images of which patches leave nothing out.
+
+    SigLIP's So400m cuts images of 384 pixels into 27 patches of 14.
+    """
+    whole = times(grid, cell)
+    if all(x <= y for x, y in zip(size, whole, strict=True)):
+        return size  # All of it is read, or a ResNet pads it.
+    notes.append(
+        f"image_size={tuple(whole)} of {tuple(size)}: the original does not "
+        "read what is left at the right and at the bottom beside patches of "
+        f"{tuple(cell)} pixels; cut images so, or resize them to this"
+    )
+    return whole
 
 
 def _grid_with_prefix(

@@ -103,6 +103,18 @@ def torch_heads(count):
     return Transform(load, save)
 
 
+def dense_heads(count):
+    """`count` dense layers of Keras, kernels (D, D) or biases (D,)."""
+    return Transform(
+        lambda arrays, facts: to_columns(
+            [split_heads(x, facts) for x in arrays], facts
+        ),
+        lambda array, facts: [
+            join_heads(part) for part in from_columns(count)(array, facts)
+        ],
+    )
+
+
 def without_key(load_all: Transform) -> Transform:
     """Of the biases of query and value; that of the key is zero."""
     return Transform(
@@ -219,6 +231,13 @@ TRANSFORMS = {
     "torch_qkv_rows": torch_rows(3),
     "torch_kv_rows": of_pool(torch_rows(2)),
     "torch_query_value": without_key(torch_heads(3)),
+    "dense_qkv": dense_heads(3),
+    "dense_query_value": without_key(dense_heads(3)),
+    # Gates (D, M) and values (D, M), or (M,) of both, side by side
+    "columns": Transform(
+        lambda arrays, facts: np.concatenate(arrays, axis=-1),
+        lambda array, facts: np.split(array, 2, axis=-1),
+    ),
     # Gates (M, D) and values (M, D) to one kernel (D, 2 M)
     "gates_and_values": Transform(
         lambda arrays, facts: np.concatenate(arrays).T,
