@@ -16,11 +16,14 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.interrupts import interrupt_behind
+
 __all__ = [
     "backend_is",
     "draw_own_masks",
     "has_strategy",
     "jax_store",
+    "keeping_variables",
     "layout_of",
     "leave_out_tpu_attention",
     "loop_reduction",
@@ -111,6 +114,32 @@ def without_optimizer(model: keras.Model) -> Iterator[None]:
         model.compiled, model.optimizer = compiled, optimizer
 
 
+@contextlib.contextmanager
+def keeping_variables(model: keras.Model) -> Iterator[None]:
+    """Leaves a model its variables when `fit` or `predict` ends in an error.
+
+    On JAX, Keras takes them out before the first step, and not always puts
+    them back (docs/keras-reports.md). Here they stay: the first step donates
+    what they hold, so that they take no memory. Until
+    `test_an_error_in_predict_takes_the_variables`.
+    """
+    if not backend_is("jax") or "_purge_model_variables" in vars(model):
+        yield
+        return
+    model._purge_model_variables = lambda **asked: None
+    try:
+        yield
+    except BaseException as error:
+        with contextlib.suppress(RuntimeError):  # Lost in a step.
+            model.jax_state_sync()
+        model._jax_state = None
+        if (interrupt := interrupt_behind(error)) is not error:
+            raise interrupt from None
+        raise
+    finally:
+        del model._purge_model_variables
+
+
 def taken_over(array: np.ndarray):
     """The array as a tensor of the backend, in the memory that it has.
 
@@ -133,7 +162,7 @@ def _taken_by_jax(array):
 def _taken_by_tensorflow(array):
     import tensorflow as tf
 
-    # DLPack knows no dtype of ml_dtypes, as bfloat16, and TensorFlow aborts at
+    # DLPack and torch know no dtype of ml_dtypes, and TensorFlow aborts at
     # memory that its vector instructions cannot read.
     if array.dtype.isbuiltin != 1 or array.ctypes.data % ALIGNMENT:
         return array
@@ -143,7 +172,6 @@ def _taken_by_tensorflow(array):
 def _taken_by_torch(array):
     import torch
 
-    # Nor does torch know a dtype of ml_dtypes.
     return array if array.dtype.isbuiltin != 1 else torch.from_numpy(array)
 
 
@@ -282,11 +310,8 @@ def sum_gradients_first(optimizer: keras.optimizers.Optimizer) -> None:
 
     Under tf.distribute, Keras clips the share of each replica, looks for an
     overflow on the first one alone, and cannot accumulate. Until
-    tests/training/test_distribution_mends.py.
-
-    Args:
-        optimizer: a Keras optimizer, made in the scope in which it is used.
-            Without a strategy of tf.distribute it stays as it is.
+    tests/training/test_distribution_mends.py. The optimizer is made in the
+    scope in which it is used; without a strategy it stays as it is.
     """
     if not has_strategy():
         return
@@ -378,11 +403,8 @@ def draw_own_masks(model: keras.Model) -> None:
     Keras gives all replicas the seeds of one, so that they drop the same
     places of their shares of a batch. The first replica draws what one device
     draws, and the variables of the generators stay the same on all. Until
-    tests/training/test_distribution_mends.py.
-
-    Args:
-        model: a Keras model, made in the scope in which it is used. Without
-            a strategy of tf.distribute it stays as it is.
+    tests/training/test_distribution_mends.py. The model is made in the scope
+    in which it is used; without a strategy of tf.distribute it stays as it is.
     """
     if not has_strategy():
         return
@@ -440,8 +462,7 @@ def mend_reduce(strategy) -> None:
 
 def _is_number(value):
     """Whether it has no axis, on each replica."""
-    first = getattr(value, "values", [value])[0]
-    return len(first.shape) == 0
+    return len(getattr(value, "values", [value])[0].shape) == 0
 
 
 def jax_store() -> Any:
@@ -467,10 +488,9 @@ def leave_out_tpu_attention(devices: list[str]) -> None:
 
 
 def torch_devices() -> list[str]:
-    """Names torch's devices, as `keras.distribution.list_devices` does.
+    """Names torch's devices, as `keras.distribution.list_devices` of others.
 
-    Keras has no distribution for torch (keras#23418). Until
-    `test_torch_has_no_distribution`.
+    Until `test_torch_has_no_distribution` (keras#23418).
     """
     import torch
 

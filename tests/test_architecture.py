@@ -20,7 +20,14 @@ DOCUMENT = ROOT / "docs" / "architecture.md"
 
 # The lowest and the highest rooms: all may import the first, the last may
 # import all.
-GROUND = ("version", "files", "tables", "checks", "workarounds")
+GROUND = (
+    "version",
+    "files",
+    "tables",
+    "checks",
+    "interrupts",
+    "workarounds",
+)
 TOP = ("__init__", "cli")
 
 AT_IMPORT = {"keras", "numpy", *sys.stdlib_module_names}

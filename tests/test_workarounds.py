@@ -137,3 +137,13 @@ def test_torch_has_no_distribution(backend):
     only_on(backend, "torch")
     with pytest.raises(AttributeError):
         keras.distribution.list_devices()
+
+
+def test_an_error_in_predict_takes_the_variables(backend):
+    """Keras's own models; ours are in tests/models/test_after_errors.py."""
+    only_on(backend, "jax")
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    with pytest.raises(ValueError, match="incompatible"):
+        model.predict(np.ones((2, 5)), verbose=0)
+    with pytest.raises(TypeError, match="'NoneType' object is not callable"):
+        model.predict(np.ones((2, 4)), verbose=0)

@@ -9,6 +9,7 @@ from keras_vit.cli.embedding_commands import embed, search
 from keras_vit.cli.image_commands import explain, predict
 from keras_vit.cli.model_commands import benchmark, plan, summary
 from keras_vit.cli.weights_commands import weights
+from keras_vit.interrupts import ended, tidy_up_on_sigterm
 from keras_vit.version import __version__
 
 __all__ = ["main"]
@@ -34,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: what follows `keras-vit`, by default on the command line.
 
     Returns:
-        0, or 2 after one line on standard error where the input is wrong.
+        0; 2 after one line on standard error where the input is wrong; 130
+        after Ctrl-C, 143 after SIGTERM.
 
     Raises:
         SystemExit: argparse's own, with 2 for wrong arguments.
@@ -43,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         >>> main(["weights", "list", "--model", "ViT_R26_B32"])
     """
     parsed = _parser().parse_args(arguments)
+    tidy_up_on_sigterm()
     try:
         parsed.run(parsed)
         sys.stdout.flush()
@@ -52,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = " ".join(str(error).split())
         print(f"keras-vit: error: {message}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt as interrupt:
+        return ended(interrupt, "files that were begun are not there.")
     return 0
 
 

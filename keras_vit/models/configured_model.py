@@ -1,6 +1,7 @@
 """What the models share: one frozen config is the whole record of a model."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import keras
@@ -8,7 +9,7 @@ import numpy as np
 
 from keras_vit.layers.configured_layer import resolved_policy, serialized_dtype
 from keras_vit.preprocessing import MID_GREY
-from keras_vit.workarounds import sublayers
+from keras_vit.workarounds import keeping_variables, sublayers
 
 __all__ = [
     "ConfiguredModel",
@@ -16,6 +17,18 @@ __all__ = [
     "head",
     "preprocessing",
 ]
+
+
+def _keeping(name):
+    """A method of Keras after whose errors the model has its variables."""
+    method = getattr(keras.Model, name)
+
+    @functools.wraps(method)
+    def call(self, *arguments, **options):
+        with keeping_variables(self):
+            return method(self, *arguments, **options)
+
+    return call
 
 
 class ConfiguredModel(keras.Model):
@@ -59,6 +72,8 @@ class ConfiguredModel(keras.Model):
     def outputs_of(config, images, dtype=None):
         """The output of the model for a Keras tensor of images."""
         raise NotImplementedError
+
+    fit, evaluate, predict = map(_keeping, ("fit", "evaluate", "predict"))
 
     def get_config(self):
         return {

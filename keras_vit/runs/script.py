@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
+from keras_vit.interrupts import ended, tidy_up_on_sigterm
 from keras_vit.runs.smoke import smoke
 from keras_vit.training import Recipe
 from keras_vit.training.distribution.processes import (
@@ -24,7 +25,6 @@ __all__ = ["exit_code", "fail", "parse", "run_script"]
 Record = TypeVar("Record")
 
 USAGE_ERROR = 2  # The exit code of argparse for it.
-INTERRUPTED = 130  # The exit code of a program that Ctrl-C ended.
 
 # Groups of a config file that one recipe reads and the others skip, so that
 # sweep.py and finetune.py take the same file.
@@ -61,8 +61,8 @@ def run_script(
         shrink: what makes a trial of a record for `--smoke true`.
 
     Returns:
-        The exit code: 0, or 130 after Ctrl-C. Where another process of the
-        run is lost, this one ends at once, with 1.
+        The exit code: 0, 130 after Ctrl-C, or 143 after SIGTERM. Where another
+        process of the run is lost, this one ends at once, with 1.
 
     Raises:
         SystemExit: with exit code 2 and one line of reason when the recipe,
@@ -147,14 +147,15 @@ def exit_code(work: Callable[[], object], interrupted: str) -> int:
 
     Args:
         work: what the program does.
-        interrupted: what a user has to know after Ctrl-C.
+        interrupted: what a user has to know after Ctrl-C or SIGTERM.
 
     Returns:
-        0, or 130 after Ctrl-C.
+        0, 130 after Ctrl-C, or 143 after SIGTERM.
 
     Raises:
         SystemExit: with exit code 2 after a wrong use.
     """
+    tidy_up_on_sigterm()
     try:
         with kept():
             work()
@@ -162,9 +163,8 @@ def exit_code(work: Callable[[], object], interrupted: str) -> int:
         leave(str(error))
     except (ValueError, OSError, FloatingPointError) as error:
         fail(str(error))
-    except KeyboardInterrupt:
-        print(f"\nInterrupted; {interrupted}", file=sys.stderr)
-        return INTERRUPTED
+    except KeyboardInterrupt as interrupt:
+        return ended(interrupt, interrupted)
     return 0
 
 

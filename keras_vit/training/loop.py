@@ -24,7 +24,11 @@ from keras_vit.training.metrics_log import (
     event_writer,
 )
 from keras_vit.training.stages import Plan
-from keras_vit.workarounds import draw_own_masks, sum_gradients_first
+from keras_vit.workarounds import (
+    draw_own_masks,
+    keeping_variables,
+    sum_gradients_first,
+)
 
 __all__ = [
     "AverageInEvaluation",
@@ -117,17 +121,18 @@ class Loop:
             listeners=[event_writer(self.folder, step)] if is_first() else [],
         )
         all_callbacks = self._callbacks(log, checkpoint, callbacks)
-        model.fit(
-            self._batches(stream, step),
-            steps_per_epoch=self.plan.batches,
-            initial_epoch=interval,
-            epochs=interval if begin["ended"] else self.plan.intervals,
-            validation_data=placed(validation),
-            validation_freq=self.plan.evaluations,
-            shuffle=False,
-            verbose=_verbose(),
-            callbacks=all_callbacks,
-        )
+        with keeping_variables(model):
+            model.fit(
+                self._batches(stream, step),
+                steps_per_epoch=self.plan.batches,
+                initial_epoch=interval,
+                epochs=interval if begin["ended"] else self.plan.intervals,
+                validation_data=placed(validation),
+                validation_freq=self.plan.evaluations,
+                shuffle=False,
+                verbose=_verbose(),
+                callbacks=all_callbacks,
+            )
         if has_average(model.optimizer):
             _take_average(model)
         return log.history, all_callbacks[-1].record["seconds"]

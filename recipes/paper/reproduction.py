@@ -21,7 +21,8 @@ from keras_vit.data.tfds import PRESETS, Preset, named_builder
 from keras_vit.data.vtab_table import TASKS
 from keras_vit.evaluation.config import Evaluation
 from keras_vit.evaluation.few_shot import FewShot
-from keras_vit.runs.script import INTERRUPTED, parse
+from keras_vit.interrupts import INTERRUPTED, TERMINATED
+from keras_vit.runs.script import parse
 from keras_vit.training import Recipe
 from paper.cells import REFERENCE, Cell, Command, Place
 from paper.figures import FIGURES
@@ -196,7 +197,7 @@ def execute(words: list[str]) -> int:
         KeyboardInterrupt: when Ctrl-C ended it.
     """
     code = subprocess.run([sys.executable, *words]).returncode
-    if code == INTERRUPTED:
+    if code in (INTERRUPTED, TERMINATED):
         raise KeyboardInterrupt
     return code
 
