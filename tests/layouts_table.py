@@ -163,6 +163,10 @@ def hidden_part(path, value, heads):
         return value.reshape(heads, 3, -1)[:, 1].ravel()
     if path == "pool/key_value/bias":
         return value.reshape(heads, 2, -1)[:, 0].ravel()
+    if re.fullmatch(r"class_block_\d+/attention/key_value/bias", path):
+        return value.reshape(heads, 2, -1)[:, 0].ravel()
+    if re.fullmatch(r"block_\d+/attention/logits_projection/bias", path):
+        return value.ravel()
     if re.fullmatch(r"stage\d+_unit\d+_(norm3|shortcut_norm)/beta", path):
         return value
     if re.fullmatch(r"block_\d+/attention/key_norm/beta", path):

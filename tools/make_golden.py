@@ -192,6 +192,11 @@ CASES = {
         },
         "vit_relpos_base_patch16_clsgap_224",
     ),
+    "cait": (
+        "cait.Cait",
+        {"depth_token_only": 2, "mlp_ratio_token_only": 2.0},
+        "cait_xxs24_224",
+    ),
     "inner_norms": (
         VIT,
         {
@@ -287,14 +292,20 @@ def epsilon_of(arguments) -> float:
     return told[1] if isinstance(told, tuple) else 1e-6
 
 
-def expected(model, images) -> dict:
-    """What timm computes."""
+def kept_weights(blocks) -> list:
+    """A list that gets the weights of each block when it computes."""
     attention = []
-    has_attention = hasattr(model.blocks[0], "attn")
-    for block in model.blocks if has_attention else ():
+    for block in blocks if hasattr(blocks[0], "attn") else ():
         block.attn.attn_drop.register_forward_hook(
             lambda module, inputs, output: attention.append(output.numpy())
         )
+    return attention
+
+
+def expected(model, images) -> dict:
+    """What timm computes."""
+    attention = kept_weights(model.blocks)
+    late = kept_weights(getattr(model, "blocks_token_only", [None]))
     with torch.no_grad():
         features = model.forward_features(
             torch.tensor(np.moveaxis(images, -1, 1))
@@ -305,6 +316,8 @@ def expected(model, images) -> dict:
             "pre_logits": model.forward_head(features, pre_logits=True).numpy(),
         }
     found |= {"attention": np.stack(attention)} if attention else {}
+    if late:
+        found["class_attention"] = np.stack(late)[:, :, :, 0]
     is_normed = not isinstance(model.norm, torch.nn.Identity)
     return {**found, "encoded" if is_normed else "features": features.numpy()}
 

@@ -146,13 +146,16 @@ def tensors_of(model) -> dict:
 KNOWN = (
     {
         *("VisionTransformer", "VisionTransformerDistilled"),
-        *("Eva", "Beit", "NaFlexVit", "VisionTransformerRelPos"),
+        *("Eva", "Beit", "NaFlexVit", "VisionTransformerRelPos", "Cait"),
     },
     {
         *("Block", "EvaBlock", "EvaBlockPostNorm", "ResPostBlock"),
-        *("RelPosBlock", "ResPostRelPosBlock"),
+        *("RelPosBlock", "ResPostRelPosBlock", "LayerScaleBlock"),
     },
-    {"Attention", "EvaAttention", "AttentionRope", "RelPosAttention"},
+    {
+        *("Attention", "EvaAttention", "AttentionRope", "RelPosAttention"),
+        "TalkingHeadAttn",
+    },
     {"Mlp", "GluMlp", "SwiGLU"},
     {"LayerNorm", "RmsNorm"},
 )

@@ -10,6 +10,7 @@ from keras_vit.analysis.attention_plots import (
 from keras_vit.analysis.attention_weights import (
     attention_grids,
     attention_maps,
+    class_attention_maps,
     to_pixels,
 )
 from keras_vit.analysis.compute import multiply_adds
@@ -41,6 +42,7 @@ __all__ = [
     "attention_grids",
     "attention_maps",
     "attention_rollout",
+    "class_attention_maps",
     "embeddings",
     "evolution",
     "gradient_cam",

@@ -24,6 +24,8 @@ __all__ = [
     "check_block",
     "check_images",
     "check_model",
+    "class_attention_maps",
+    "class_rows",
     "grid_window",
     "on_grid",
     "patch_pixels",
@@ -51,9 +53,11 @@ def attention_maps(
 
     Returns:
         float32 array of shape (L, B, H, T, T), class token first; the last
-        axis (keys) sums to 1. B/16 at 224 pixels has 22 MB per image, at 384
-        pixels 192 MB; `attention_rollout` and `attention_distance` do not
-        keep them all.
+        axis (keys) sums to 1. With talking heads (CaiT) it is what the values
+        are multiplied by, of any sign; what a class token reads that comes
+        after the blocks is in `class_attention_maps`. B/16 at 224 pixels has
+        22 MB per image, at 384 pixels 192 MB; `attention_rollout` and
+        `attention_distance` do not keep them all.
 
     Raises:
         ValueError: for anything but a `VisionTransformer`, or images that it
@@ -76,12 +80,49 @@ def attention_maps(
     return maps
 
 
+def class_attention_maps(
+    model: VisionTransformer, images: Any, *, batch_size: int = 32
+) -> np.ndarray:
+    """Computes what the class token reads in each class-attention block.
+
+    Figure 6 of "Going deeper with Image Transformers" (arXiv:2103.17239).
+
+    Args:
+        model: a `VisionTransformer` with `class_attention_layers`, K.
+        images: array (B, height, width, channels), as the model takes them.
+        batch_size: int, images at a time.
+
+    Returns:
+        float32 array of shape (K, B, H, 1 + R * C), not negative, the class
+        token first; the last axis sums to 1.
+
+    Raises:
+        ValueError: for a model without such blocks, or images that it does
+            not take.
+
+    Example:
+        >>> maps = class_attention_maps(model, images)
+        >>> maps[0, 0, :, 1:].reshape(-1, *model.config.grid)
+    """
+    check_model(model)
+    if not model.config.class_attention_layers:
+        raise ValueError(
+            "The model has no blocks of class attention. Received: the model "
+            f"{model.name!r}. Use attention_maps."
+        )
+    found = [
+        np.stack(rows)
+        for _, rows in walk(model, images, KeepClassRows(), batch_size)
+    ]  # each (K, B, H, T)
+    return np.concatenate(found, axis=1)
+
+
 def attention_grids(model: VisionTransformer, maps: Any) -> np.ndarray:
     """Maps of what the model's head attends to in each block and head.
 
     The rows of the class token, as in the pictures of DINO
-    (arXiv:2104.14294); where the head reads the mean of the patches, the mean
-    of their rows.
+    (arXiv:2104.14294); where the head reads the mean of the patches, or the
+    class token comes after the blocks, the mean of the patches' rows.
 
     Args:
         model: a `VisionTransformer`, hybrids included.
@@ -89,7 +130,7 @@ def attention_grids(model: VisionTransformer, maps: Any) -> np.ndarray:
 
     Returns:
         Array of shape (L, B, H, R, C), not negative; with what goes to the
-        class token it sums to 1.
+        class token it sums to 1. Of talking heads the magnitudes are taken.
 
     Raises:
         ValueError: when the maps are not of this model.
@@ -105,6 +146,8 @@ def attention_grids(model: VisionTransformer, maps: Any) -> np.ndarray:
             f"{np.shape(maps)}. Give attention_maps(model, images) of the "
             "same model."
         )
+    if model.config.talking_heads:
+        maps = ops.convert_to_numpy(shares(maps))
     return on_grid(model.config, weights @ maps)
 
 
@@ -204,12 +247,17 @@ class _Walker(keras.Model):
 
     def call(self, images):
         x = self.stem(images)  # (B, T, D)
+        keeps_all = isinstance(self.analysis, KeepAll)
+        signed = self.model.config.talking_heads and not keeps_all
         carry = None
         for block in self.blocks:
             weights = block.attention.attention_weights(
                 block.attention_norm(x)
             )  # (B, H, T, T)
-            carry = self.analysis.step(carry, ops.cast(weights, "float32"))
+            weights = ops.cast(weights, "float32")
+            if signed:
+                weights = shares(weights)
+            carry = self.analysis.step(carry, weights)
             x = block(x)  # (B, T, D)
         return self.analysis.finish(carry, x, self.model)
 
@@ -290,6 +338,44 @@ class KeepAll:
         return carry
 
 
+@dataclasses.dataclass(frozen=True)
+class KeepClassRows:
+    """Keeps what the class token reads after the blocks."""
+
+    def step(self, carry, weights):
+        return carry
+
+    def finish(self, carry, x, model):
+        return class_rows(model, x)
+
+
+def class_rows(model: VisionTransformer, x: Any) -> list:
+    """What the class token takes from each token after the blocks.
+
+    Args:
+        model: a `VisionTransformer`.
+        x: the patch tokens (B, R * C, D) after the last block.
+
+    Returns:
+        For each class-attention block a float32 tensor (B, H, 1 + R * C).
+    """
+    count, found = model.config.class_attention_layers, []
+    for name in ["class_token", *(f"class_block_{i}" for i in range(count))]:
+        layer = model.get_layer(name)
+        if found or name != "class_token":
+            normalized = layer.attention_norm(x)  # (B, T, D)
+            rows = layer.attention.attention_weights(normalized)[:, :, 0]
+            found.append(ops.cast(rows, "float32"))  # (B, H, T)
+        x = layer(x)  # (B, T, D)
+    return found
+
+
+def shares(weights: Any) -> Any:
+    """The magnitudes of weights of any sign, which sum to 1 over the keys."""
+    sizes = ops.abs(weights)
+    return sizes / ops.sum(sizes, axis=-1, keepdims=True)
+
+
 def reading_weights(config: ViTConfig) -> np.ndarray:
     """How much the model's pooling takes from each token, float32 (T,).
 
@@ -297,7 +383,8 @@ def reading_weights(config: ViTConfig) -> np.ndarray:
     is a class token), all prefix tokens alike with "prefix" and "prefix_mean",
     half of it the class token's and half the patches' with "token_and_mean",
     otherwise all patch tokens alike: exact for "mean", and for "max" and "map"
-    what can be said without an image. The sum is 1.
+    what can be said without an image. Where the class token comes after the
+    blocks, T are the patches alone, all alike. The sum is 1.
     """
     rows, columns = config.grid
     prefix = config.num_prefix_tokens
@@ -307,9 +394,11 @@ def reading_weights(config: ViTConfig) -> np.ndarray:
         "prefix_mean": slice(0, prefix),
         "none": slice(0, 1) if config.class_token else slice(prefix, None),
     }.get(config.pooling, slice(prefix, None))
+    if config.class_attention_layers:
+        read = slice(None)
     weights = np.zeros(prefix + rows * columns, "float32")
     weights[read] = 1
-    if config.pooling == "token_and_mean":
+    if config.pooling == "token_and_mean" and prefix:
         weights[0] = rows * columns
     return weights / weights.sum()
 

@@ -71,7 +71,19 @@ def _self_attention(layer, shape):
     products = 2 * tokens * tokens * dim
     if getattr(layer, "position_bias", None):
         products += bias_multiply_adds(layer.position_bias)
+    if layer.talking_heads:
+        products += 2 * (layer.num_heads * tokens) ** 2
     return _dense(layer.qkv, shape) + products + _dense(layer.out, shape)
+
+
+def _class_attention(layer, shape):
+    tokens, dim = shape
+    return (
+        _dense(layer.query, (1, dim))
+        + _dense(layer.key_value, shape)
+        + 2 * tokens * dim
+        + _dense(layer.out, (1, dim))
+    )
 
 
 def _mlp(layer, shape):
@@ -105,6 +117,12 @@ def _transformer_block(layer, shape):
     return sum(COUNTERS[type(part)](part, shape) for part in parts)
 
 
+def _class_attention_block(layer, shape):
+    token = (1, shape[-1])
+    attention = _class_attention(layer.attention, shape)
+    return attention + COUNTERS[type(layer.mlp)](layer.mlp, token)
+
+
 def _axial_block(layer, shape):
     parts = (layer.rows, layer.columns)
     return sum(_transformer_block(part, shape) for part in parts)
@@ -126,20 +144,14 @@ def _spatial_gating_block(layer, shape):
 
 
 def _attention_pooling(layer, shape):
-    tokens, dim = shape
-    return (
-        _dense(layer.query, (1, dim))
-        + _dense(layer.key_value, shape)
-        + 2 * tokens * dim
-        + _dense(layer.out, (1, dim))
-        + _mlp(layer.mlp, (1, dim))
-    )
+    return _class_attention(layer, shape) + _mlp(layer.mlp, (1, shape[-1]))
 
 
 COUNTERS = {
     keras.layers.Conv2D: _conv,
     keras.layers.Dense: _dense,
     layers.AttentionPooling: _attention_pooling,
+    layers.ClassAttentionBlock: _class_attention_block,
     layers.GatedMLP: _gated_mlp,
     layers.MLP: _mlp,
     layers.MixerBlock: _mixer_block,

@@ -12,6 +12,7 @@ from keras import ops
 
 from keras_vit.analysis.attention_weights import (
     check_model,
+    class_rows,
     on_grid,
     reading_weights,
     walk,
@@ -27,6 +28,8 @@ __all__ = [
     "attention_rollout",
 ]
 
+# Poolings of models with class attention that take the class token.
+OF_CLASS_TOKEN = ("token", "prefix", "prefix_mean", "none")
 FUSIONS = {
     "mean": lambda weights: ops.mean(weights, axis=1),
     "max": lambda weights: ops.max(weights, axis=1),
@@ -50,8 +53,9 @@ def attention_rollout(
     added for the residual connection, rows are divided by their sum, and
     the matrices of all blocks are multiplied. What is shown is the row of the
     class token; of models that pool the patches, the mean of their rows, with
-    pooling "map" weighted by what the pooling attends to. The weights of one
-    block are in memory at a time.
+    pooling "map" weighted by what the pooling attends to, and with class
+    attention after the blocks by what the class token takes from them. The
+    weights of one block are in memory at a time.
 
     Args:
         model: a `VisionTransformer`, hybrids included.
@@ -88,7 +92,9 @@ class AttentionOverview:
     """What `attention_overview` finds.
 
     Attributes:
-        grids: float32 array of shape (L, B, H, R, C), see `attention_grids`.
+        grids: float32 array of shape (L, B, H, R, C), see `attention_grids`;
+            of a model with class attention (L + K, B, H, R, C), the rows of
+            the class token in its K last blocks.
         rollout: float32 array of shape (B, R, C), see `attention_rollout`.
         distances: float32 array of shape (L, H), see `attention_distance`.
     """
@@ -173,8 +179,12 @@ class Rollout:
         return fused if carry is None else ops.matmul(fused, carry)
 
     def finish(self, carry, x, model):
-        if model.config.pooling != "map":
-            read = reading_weights(model.config)
+        config = model.config
+        if config.class_attention_layers and config.pooling in OF_CLASS_TOKEN:
+            read = self._read_by_class(class_rows(model, x))  # (B, T)
+            return ops.einsum("bq,bqk->bk", read, carry)  # (B, T)
+        if config.pooling != "map":
+            read = reading_weights(config)
             return ops.einsum("q,bqk->bk", read, carry)  # (B, T)
         if not model.config.norm_after_pooling:
             x = model.get_layer("encoder_norm")(x)
@@ -183,6 +193,17 @@ class Rollout:
         read = ops.cast(read, "float32")
         read = read / ops.sum(read, axis=-1, keepdims=True)
         return ops.einsum("bq,bqk->bk", read, carry)  # (B, T)
+
+    def _read_by_class(self, layers):
+        """What a class token that comes after the blocks takes of patches."""
+        read = None
+        for rows in layers:  # (B, H, 1 + T)
+            fused = FUSIONS[self.head_fusion](rows)  # (B, 1 + T)
+            own, taken = fused[:, :1] + 1, fused[:, 1:]
+            total = ops.sum(fused, axis=-1, keepdims=True) + 1
+            before = 0 if read is None else own * read
+            read = (before + taken) / total  # (B, T)
+        return read
 
 
 def _discard(fused, ratio, num_prefix_tokens):
@@ -213,7 +234,9 @@ class _Rows:
         return [*(carry or []), rows]
 
     def finish(self, carry, x, model):
-        return carry
+        if not self.config.class_attention_layers:
+            return carry
+        return [*carry, *(rows[..., 1:] for rows in class_rows(model, x))]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -52,6 +52,7 @@ NO_OPTIONS = re.compile(
     "resnet_.*|standardization_.*|group_norm_.*|"
     "distillation_token|norm_after_pooling|"
     "rope.*|relative_position.*|key_bias|projection_bias|qk_norm|"
+    "talking_heads|class_attention_layers|"
     ".*_inner_norm|gated_mlp|normalization|norm_placement|final_norm|"
     "patch_norm|pool_(prefix_tokens|num_heads|mlp_dim)"
 )

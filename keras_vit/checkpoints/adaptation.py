@@ -54,6 +54,7 @@ def adapted_fields(
         fields.get("pooling") == "token"
         and overrides.get("pooling") in ("mean", "max")
         and not fields.get("register_tokens")
+        and not fields.get("class_attention_layers")
     ):
         # As the original does it: what pools patches has no class token.
         fields["class_token"] = False

@@ -3,12 +3,14 @@
 from keras_vit.checkpoints.formats.fields_table import (
     COMMON,
     EXPORTED,
+    TOKENS,
     TRAINING,
 )
 from keras_vit.checkpoints.matching import Target
 
 __all__ = [
     "TIMM_ACTIVATIONS",
+    "class_attention_problems",
     "image_size",
     "pixels",
     "timm_config",
@@ -146,9 +148,58 @@ def _has_relative_positions(config) -> bool:
     return config["relative_position_bias"] and config["key_bias"]
 
 
+# Options of the blocks that timm's models with class attention have, ...
+OF_CAIT = (
+    *("talking_heads", "class_attention_layers", "layer_scale_init"),
+    "qkv_bias",
+)
+# ... and where these pool.
+CAIT_POOLINGS = ("token", "mean", "none")
+
+
+def class_attention_problems(format, target: Target) -> list:
+    """Why timm has no model with class attention or talking heads like it."""
+    config = target.config
+    layers = config.get("class_attention_layers")
+    if format.name != "timm" or not (layers or config.get("talking_heads")):
+        return []
+    if not layers or not config["talking_heads"]:
+        return ["has talking_heads and class_attention_layers together only"]
+    problems = [
+        f"has no {name}={config[name]!r} beside class_attention_layers"
+        for name, row in EXPORTED["vit"].items()
+        if row.place != TRAINING
+        and name not in {*OF_CAIT, *COMMON, *TOKENS}
+        and name not in ("num_layers", "mlp_dim", "num_heads")
+        and not name.startswith("pixel_")
+        and config[name] != target.defaults[name]
+    ]
+    if config["layer_scale_init"] is None:
+        problems.append("needs layer_scale_init beside class_attention_layers")
+    if config["pooling"] not in CAIT_POOLINGS:
+        problems.append(
+            f"has no pooling={config['pooling']!r} beside "
+            "class_attention_layers"
+        )
+    return problems
+
+
+def _cait_problems(config) -> list:
+    """What the config.json of such a model cannot say."""
+    fixed = {"activation": "gelu", "layer_norm_epsilon": 1e-6}
+    return [
+        f"has {name}={value!r} beside class_attention_layers, the model "
+        f"{config[name]!r}"
+        for name, value in fixed.items()
+        if config[name] != value
+    ]
+
+
 def _vit_problems(config, defaults) -> list:
     if _has_relative_positions(config):
         return _relative_problems(config, defaults)
+    if config["class_attention_layers"]:
+        return _cait_problems(config)
     problems = [
         f"has no words for {name}={config[name]!r}"
         for name in UNSPOKEN
@@ -318,9 +369,31 @@ def _sizes(config) -> dict:
     }
 
 
+# An architecture of timm with class attention; all its arguments are given.
+CAIT = "cait_xxs24_224"
+
+
+def _cait_arguments(config) -> tuple:
+    sizes = _sizes(config)
+    arguments = {
+        **sizes,
+        "in_chans": config["channels"],
+        "embed_dim": config["hidden_dim"],
+        "depth": config["num_layers"],
+        "depth_token_only": config["class_attention_layers"],
+        "num_heads": config["num_heads"],
+        "mlp_ratio_token_only": sizes["mlp_ratio"],
+        "qkv_bias": config["qkv_bias"],
+        "init_values": config["layer_scale_init"],
+    }
+    return CAIT, "head", arguments
+
+
 def _vit_arguments(config) -> tuple:
     if _has_relative_positions(config):
         return _relative_arguments(config)
+    if config["class_attention_layers"]:
+        return _cait_arguments(config)
     named = {
         row.timm: config[name]
         for name, row in EXPORTED["vit"].items()

@@ -17,7 +17,11 @@ from keras_vit.checkpoints.containers.record import (
     write_record,
 )
 from keras_vit.checkpoints.containers.safetensors import write_safetensors
-from keras_vit.checkpoints.exported_config import timm_config, timm_problems
+from keras_vit.checkpoints.exported_config import (
+    class_attention_problems,
+    timm_config,
+    timm_problems,
+)
 from keras_vit.checkpoints.formats.fields_table import (
     EXPORTED,
     FEATURES,
@@ -123,7 +127,11 @@ def _features_for(format: Format, config: dict) -> set:
         and config["key_bias"]
         and format.name == "timm",
         "gammas": config.get("layer_scale_init") is not None
-        and (config.get("rope") or config.get("key_bias") is False),
+        and (
+            config.get("rope")
+            or config.get("key_bias") is False
+            or config.get("class_attention_layers")
+        ),
         "prefix_without_position": (class_token and format.name == "big_vision")
         or (config.get("register_tokens") and format.name == "timm"),
     }
@@ -158,6 +166,7 @@ def _objections(format: Format, target: Target) -> list:
         *_wrong_layers(format, target.config),
         *_wrong_positions(format, target.config),
         *_wrong_grid(format, target.grid),
+        *class_attention_problems(format, target),
     ]
 
 

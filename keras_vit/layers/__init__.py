@@ -20,7 +20,12 @@ from keras_vit.layers.mixer_block import (
     SpatialGatingBlock,
     SpatialGatingUnit,
 )
-from keras_vit.layers.pooling import AttentionPooling, TokenPooling
+from keras_vit.layers.pooling import (
+    AttentionPooling,
+    ClassAttention,
+    ClassAttentionBlock,
+    TokenPooling,
+)
 from keras_vit.layers.standardized_conv import StandardizedConv2D
 from keras_vit.layers.transformer_block import (
     MLP,
@@ -33,6 +38,8 @@ __all__ = [
     "AddPositionEmbedding",
     "Affine",
     "AttentionPooling",
+    "ClassAttention",
+    "ClassAttentionBlock",
     "ClassToken",
     "GatedMLP",
     "LayerScale",

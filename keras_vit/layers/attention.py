@@ -44,6 +44,10 @@ class SelfAttention(ConfiguredLayer):
             (arXiv:2302.05442).
         attention_inner_norm: bool, whether the heads are normalised together
             before the last projection, as in BEiT-3 (arXiv:2208.10442).
+        talking_heads: bool, whether the heads exchange their scores before
+            the softmax and their weights after it, each by a learned (H, H)
+            matrix and bias ("Talking-Heads Attention", arXiv:2003.02436), as
+            in CaiT (arXiv:2103.17239). There is no fused kernel for it.
         normalization: "layer_norm" or "rms_norm", for both.
         layer_norm_epsilon: float, added to the variance by both.
         rotary: None, or a `RotaryEmbedding` for queries and keys.
@@ -60,7 +64,7 @@ class SelfAttention(ConfiguredLayer):
 
     Raises:
         ValueError: when built on a D that num_heads does not divide, or with
-            flash_attention=True and a position_bias.
+            flash_attention=True and a position_bias or talking_heads.
 
     Example:
 
@@ -82,6 +86,7 @@ class SelfAttention(ConfiguredLayer):
         projection_bias=True,
         qk_norm=False,
         attention_inner_norm=False,
+        talking_heads=False,
         normalization="layer_norm",
         layer_norm_epsilon=1e-6,
         rotary=None,
@@ -97,6 +102,7 @@ class SelfAttention(ConfiguredLayer):
         self.projection_bias = projection_bias
         self.qk_norm = qk_norm
         self.attention_inner_norm = attention_inner_norm
+        self.talking_heads = talking_heads
         self.normalization = normalization
         self.layer_norm_epsilon = layer_norm_epsilon
         self.rotary = rotary
@@ -112,11 +118,7 @@ class SelfAttention(ConfiguredLayer):
     def build(self, input_shape):
         dim = input_shape[-1]
         check_heads(dim, self.num_heads)
-        if self.position_bias is not None and self.flash_attention:
-            raise ValueError(
-                "Keras's fused kernels add nothing to the scores. Received: "
-                "flash_attention=True with a position_bias. Set it to None."
-            )
+        check_fused(self)
         self.head_dim = dim // self.num_heads
         self.qkv = TokenDense(
             3 * dim,
@@ -137,7 +139,12 @@ class SelfAttention(ConfiguredLayer):
         )
         self.qkv.build(input_shape)
         self.out.build(input_shape)
+        self._build_parts(input_shape)
+
+    def _build_parts(self, input_shape):
+        """Builds what the options add."""
         heads = (input_shape[0], self.num_heads, input_shape[1], self.head_dim)
+        scores = (*heads[:3], heads[2])
         if self.qk_norm:
             self.query_norm.build(heads)
             self.key_norm.build(heads)
@@ -147,7 +154,12 @@ class SelfAttention(ConfiguredLayer):
             self.rotary.build(heads)
         # One that blocks share is built by then.
         if self.position_bias and not self.position_bias.built:
-            self.position_bias.build((*heads[:3], heads[2]))
+            self.position_bias.build(scores)
+        if self.talking_heads:
+            self.logits_projection = self._across_heads("logits_projection")
+            self.weights_projection = self._across_heads("weights_projection")
+            self.logits_projection.build(scores)
+            self.weights_projection.build(scores)
 
     def call(self, x, training=None):
         qkv = self._project(x)  # (B, N, H, 3, d)
@@ -165,7 +177,8 @@ class SelfAttention(ConfiguredLayer):
 
         Returns:
             Tensor of shape (B, H, N, M): how much each query (N) takes from
-            each key (M); the last axis sums to 1.
+            each key (M); the last axis sums to 1. With `talking_heads` what
+            the values are multiplied by, of any sign and sum.
         """
         query, key, _ = heads_first(self._project(x))
         query, key = self._placed(query, key)
@@ -176,7 +189,7 @@ class SelfAttention(ConfiguredLayer):
         return ops.reshape(self.qkv(x), shape)  # (B, N, H, 3, d)
 
     def _may_be_fused(self):
-        if self.attention_dropout_rate:
+        if self.attention_dropout_rate or self.talking_heads:
             return False
         if self.flash_attention:
             return True  # Keras says so where it cannot
@@ -216,9 +229,23 @@ class SelfAttention(ConfiguredLayer):
 
     def _weights(self, query, key):
         """The softmax weights of heads in front of the tokens."""
-        if self.position_bias is None:
-            return softmax_of_heads(query, key)
-        return precise_softmax(self.position_bias(scores_of_heads(query, key)))
+        scores = scores_of_heads(query, key)  # (B, H, N, M)
+        if self.position_bias is not None:
+            scores = self.position_bias(scores)
+        if not self.talking_heads:
+            return precise_softmax(scores)
+        weights = precise_softmax(self.logits_projection(scores))
+        return self.weights_projection(weights)  # (B, H, N, M)
+
+    def _across_heads(self, name):
+        """A dense layer from all heads (h) to all heads (g)."""
+        return keras.layers.EinsumDense(
+            "bhnm,hg->bgnm",
+            output_shape=(self.num_heads, None, None),
+            bias_axes="g",
+            dtype=self.dtype_of(name),
+            name=name,
+        )
 
     def _norm(self, name, is_there):
         if not is_there:
@@ -231,6 +258,21 @@ class SelfAttention(ConfiguredLayer):
         if self.key_bias or not self.qkv_bias:
             return None
         return functools.partial(without_key, self.num_heads)
+
+
+def check_fused(attention) -> None:
+    """Refuses a fused kernel where scores or weights are changed."""
+    changed = {
+        "a position_bias": attention.position_bias is not None,
+        "talking_heads=True": attention.talking_heads,
+    }
+    found = [name for name, is_there in changed.items() if is_there]
+    if found and attention.flash_attention:
+        raise ValueError(
+            "Keras's fused kernels add nothing to the scores and change no "
+            f"weights. Received: flash_attention=True with {found[0]}. Set "
+            "it to None."
+        )
 
 
 def without_key(num_heads: int, bias):

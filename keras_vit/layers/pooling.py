@@ -14,9 +14,15 @@ from keras_vit.layers.attention import (
     softmax_weights,
 )
 from keras_vit.layers.configured_layer import ConfiguredLayer
-from keras_vit.layers.transformer_block import MLP
+from keras_vit.layers.kernels import TokenDense
+from keras_vit.layers.transformer_block import MLP, TransformerBlock
 
-__all__ = ["AttentionPooling", "TokenPooling"]
+__all__ = [
+    "AttentionPooling",
+    "ClassAttention",
+    "ClassAttentionBlock",
+    "TokenPooling",
+]
 
 POOLINGS = {
     "token": lambda x, prefix: x[:, 0],
@@ -182,16 +188,9 @@ class AttentionPooling(ConfiguredLayer):
     def _project(self, x):
         if self.num_prefix_tokens:
             x = x[:, self.num_prefix_tokens :]
-        batch, tokens, dim = ops.shape(x)
-        heads, head_dim = self.num_heads, x.shape[-1] // self.num_heads
+        batch, _, dim = ops.shape(x)
         probe = ops.broadcast_to(self.probe, (batch, 1, dim))  # (B, 1, D)
-        query = ops.reshape(
-            self.query(probe), (batch, 1, heads, head_dim)
-        )  # (B, 1, H, d)
-        pair = ops.reshape(
-            self.key_value(x), (batch, tokens, heads, 2, head_dim)
-        )  # (B, T, H, 2, d)
-        return query, pair[..., 0, :], pair[..., 1, :]
+        return query_key_value(self, probe, x)
 
     def _projection(self, units, name):
         dim = self.probe.shape[-1]
@@ -202,3 +201,154 @@ class AttentionPooling(ConfiguredLayer):
             dtype=self.dtype_of(name),
             name=name,
         )
+
+
+def query_key_value(layer, token, x):
+    """The query of one token (B, 1, D), keys and values of all (B, T, D).
+
+    Returns:
+        (query of shape (B, 1, H, d), key and value of shape (B, T, H, d)).
+    """
+    batch, tokens, dim = ops.shape(x)
+    heads, head_dim = layer.num_heads, x.shape[-1] // layer.num_heads
+    query = ops.reshape(
+        layer.query(token), (batch, 1, heads, head_dim)
+    )  # (B, 1, H, d)
+    pair = ops.reshape(
+        layer.key_value(x), (batch, tokens, heads, 2, head_dim)
+    )  # (B, T, H, 2, d)
+    return query, pair[..., 0, :], pair[..., 1, :]
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class ClassAttention(ConfiguredLayer):
+    """Attention whose only query is the class token.
+
+    Equations 5 to 7 of "Going deeper with Image Transformers"
+    (arXiv:2103.17239): the class token reads itself and all patches, which
+    stay as they are.
+
+    Args:
+        num_heads: int, H; it divides D.
+        attention_dropout_rate: float in [0, 1), dropout on the softmax
+            weights.
+        qkv_bias: bool, whether query, key and value have biases.
+        projection_bias: bool, whether the last projection has a bias.
+
+    Input shape:
+        (B, T, D), the class token first.
+
+    Output shape:
+        (B, 1, D).
+
+    Raises:
+        ValueError: when built on a D that num_heads does not divide.
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 197, 768))
+    >>> ClassAttention(num_heads=12)(tokens).shape
+    (2, 1, 768)
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        *,
+        attention_dropout_rate=0.0,
+        qkv_bias=True,
+        projection_bias=True,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.attention_dropout_rate = attention_dropout_rate
+        self.qkv_bias = qkv_bias
+        self.projection_bias = projection_bias
+        self.dropout = keras.layers.Dropout(
+            attention_dropout_rate, dtype=self.dtype_policy, name="dropout"
+        )
+
+    def build(self, input_shape):
+        dim = input_shape[-1]
+        check_heads(dim, self.num_heads)
+        self.query = self._projection(dim, "query", self.qkv_bias)
+        self.key_value = self._projection(2 * dim, "key_value", self.qkv_bias)
+        self.out = self._projection(dim, "out", self.projection_bias)
+        for layer in (self.query, self.key_value, self.out):
+            layer.build((*input_shape[:-1], dim))
+
+    def call(self, x, training=None):
+        query, key, value = query_key_value(self, x[:, :1], x)
+        weights = softmax_weights(query, key)  # (B, H, 1, T)
+        weights = self.dropout(weights, training=training)
+        y = ops.einsum("bhnm,bmhd->bnhd", weights, value)  # (B, 1, H, d)
+        return self.out(merge_heads(y))  # (B, 1, D)
+
+    def attention_weights(self, x):
+        """How much the class token takes from each token.
+
+        Args:
+            x: tokens of shape (B, T, D), the class token first.
+
+        Returns:
+            Tensor of shape (B, H, 1, T); the last axis sums to 1.
+        """
+        query, key, _ = query_key_value(self, x[:, :1], x)
+        return softmax_weights(query, key)
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], 1, input_shape[-1])
+
+    def _projection(self, units, name, use_bias):
+        # As the fused projection of `SelfAttention` is initialised.
+        dim = self.num_heads * (units // self.num_heads)
+        return TokenDense(
+            units,
+            use_bias=use_bias,
+            kernel_initializer=projection_initializer(dim),
+            bias_initializer="zeros",
+            dtype=self.dtype_of(name),
+            name=name,
+        )
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class ClassAttentionBlock(TransformerBlock):
+    """Block that changes the class token alone, which reads all tokens.
+
+    A layer of the class-attention stage of "Going deeper with Image
+    Transformers" (arXiv:2103.17239, section 3.2): `ClassAttention`, then an
+    MLP on the class token.
+
+    Args:
+        num_heads: int, attention heads; it divides D.
+        mlp_dim: int, hidden size of the MLP.
+        attention: layer in place of `ClassAttention`, with its own options;
+            this and all others as in `TransformerBlock`.
+
+    Input shape:
+        (B, T, D), the class token first.
+
+    Output shape:
+        (B, T, D); all but the first token as they were.
+
+    Raises:
+        ValueError: when built on a D that num_heads does not divide.
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 197, 768))
+    >>> ClassAttentionBlock(num_heads=12, mlp_dim=3072)(tokens).shape
+    (2, 197, 768)
+    """
+
+    attention_class = ClassAttention
+
+    def _forward(self, inputs, training):
+        (x,) = inputs
+        normalized = self.attention_norm(x)  # (B, T, D)
+        token = self.after_norm(
+            x[:, :1], normalized, training=training
+        )  # (B, 1, D)
+        return ops.concatenate([token, x[:, 1:]], axis=1)  # (B, T, D)

@@ -10,7 +10,6 @@ from keras import ops
 
 from keras_vit.checks import check_choice
 from keras_vit.layers.attention import SelfAttention
-from keras_vit.layers.attention_positions import bias_parameters
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.kernels import NORMALIZATIONS, TokenDense
 from keras_vit.workarounds import rematerialize
@@ -255,6 +254,8 @@ class TransformerBlock(ConfiguredLayer):
     (2, 197, 768)
     """
 
+    attention_class = SelfAttention
+
     def __init__(
         self,
         num_heads,
@@ -297,7 +298,7 @@ class TransformerBlock(ConfiguredLayer):
             if part is not None
         ]
         self.attention_norm, self.attention_end = self._norms("attention_norm")
-        self.attention = attention or SelfAttention.from_fields(
+        self.attention = attention or self.attention_class.from_fields(
             vars(self), dtype=self.dtype_policy, name="attention"
         )
         self.dropout = keras.layers.Dropout(
@@ -374,31 +375,3 @@ class TransformerBlock(ConfiguredLayer):
 def stochastic_depth(rate: float, **kwargs) -> keras.layers.Dropout:
     """Dropout of whole samples of a (B, N, D) tensor, rescaled."""
     return keras.layers.Dropout(rate, noise_shape=(None, 1, 1), **kwargs)
-
-
-def block_parameters(config) -> tuple[int, int]:
-    """Counts the weights of a block without building it.
-
-    Args:
-        config: with the options of the block, and hidden_dim, D.
-
-    Returns:
-        The numbers in its kernels, and those in its biases and scales.
-    """
-    dim, mlp_dim = config.hidden_dim, config.mlp_dim
-    widths = (2 if config.gated_mlp else 1) * mlp_dim
-    kernels = 4 * dim**2 + dim * (widths + mlp_dim)
-    # A scale, and for layer normalisation an offset.
-    norm = 2 if config.normalization == "layer_norm" else 1
-    vectors = norm * 2 * dim
-    vectors += config.attention_inner_norm * norm * dim
-    vectors += config.mlp_inner_norm * norm * mlp_dim
-    vectors += config.qk_norm * norm * 2 * dim // config.num_heads
-    vectors += config.projection_bias * (2 * dim + widths)
-    vectors += config.qkv_bias * 3 * dim
-    vectors += (config.layer_scale_init is not None) * 2 * dim
-    if config.rope == "mixed":
-        vectors += dim
-    if config.relative_position_bias and not config.relative_positions_shared:
-        vectors += bias_parameters(config)
-    return kernels, vectors

@@ -11,7 +11,8 @@ from keras import ops
 __all__ = ["BlockFeatures", "check_blocks"]
 
 BLOCK = "block_"
-NORM, POOL = "encoder_norm", "pool"  # What may follow the last block.
+NORM, POOL = "encoder_norm", "pool"  # What may follow the last block, and
+CLASS = ("class_token", "class_block_")  # what reads all patches then.
 
 
 class BlockFeatures(keras.Model):
@@ -21,6 +22,8 @@ class BlockFeatures(keras.Model):
     treated as the model treats those of its last block: normalised by its
     final layer normalisation, and pooled as its head does, in its own order.
     A model that normalises after pooling leaves single tokens as they are.
+    Of a model with class attention the tokens are those of the patches, which
+    its class token reads where they are pooled.
 
     Args:
         model: a model of keras_vit with blocks: a Vision Transformer, a
@@ -55,7 +58,7 @@ class BlockFeatures(keras.Model):
         pool: bool = False,
     ):
         super().__init__(name="block_features")
-        names = [x.name for x in model.layers if x.name in (NORM, POOL)]
+        names = _names_after_blocks(model, pool)
         if pool and POOL not in names:
             raise ValueError(
                 f"The model {model.name!r} does not pool its tokens. Received: "
@@ -79,6 +82,14 @@ class BlockFeatures(keras.Model):
         for layer in self.after:
             x = layer(x)
         return ops.cast(x, "float32")
+
+
+def _names_after_blocks(model, pool) -> list:
+    """The layers of a model that follow its last block, up to the pooling."""
+    names = [x.name for x in model.layers]
+    last = max(i for i, x in enumerate(names) if x.startswith(BLOCK))
+    kept = (NORM, POOL, *CLASS) if pool else (NORM, POOL)
+    return [x for x in names[last + 1 :] if x.startswith(kept)]
 
 
 def check_blocks(model: keras.Model, blocks: int | Sequence[int]) -> list[int]:

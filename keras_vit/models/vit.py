@@ -10,6 +10,7 @@ import keras
 from keras_vit.layers import (
     AddPositionEmbedding,
     AttentionPooling,
+    ClassAttentionBlock,
     ClassToken,
     GatedMLP,
     PatchEmbed,
@@ -40,7 +41,8 @@ class VisionTransformer(ConfiguredModel):
 
     Equations 1 to 4 of "An Image Is Worth 16x16 Words" (arXiv:2010.11929).
     Its blocks are the layers `block_0`, `block_1`, ...; the output of each is
-    `model.get_layer("block_0").output`.
+    `model.get_layer("block_0").output`. Those of `class_attention_layers` are
+    `class_block_0`, ...
 
     Args:
         config: a `ViTConfig`, which defines the whole model.
@@ -84,11 +86,13 @@ def tokens(config: ViTConfig, images, dtype=None):
     x = PatchEmbed.from_fields(vars(config), dtype=dtype, name="patch_embed")(x)
     if config.patch_norm:
         x = encoder_norm(config, dtype, "patch_norm")(x)
-    if not config.num_prefix_tokens:
-        return x
-    return ClassToken(
-        config.num_prefix_tokens, dtype=dtype, name="class_token"
-    )(x)
+    return prefixed(config, x, dtype) if config.num_prefix_tokens else x
+
+
+def prefixed(config: ViTConfig, x, dtype=None):
+    """Puts class token, distillation token and registers in front."""
+    count = config.num_pooled_prefix_tokens
+    return ClassToken(count, dtype=dtype, name="class_token")(x)
 
 
 def encoder(config: ViTConfig, x, dtype=None):
@@ -104,9 +108,23 @@ def encoder(config: ViTConfig, x, dtype=None):
     shared = shared_positions(config, dtype)
     for i in range(config.num_layers):
         x = block(config, i, dtype, shared)(x)
+    if config.class_attention_layers:
+        x = class_stage(config, x, dtype)
     if config.norm_after_pooling or not config.final_norm:
         return x
     return encoder_norm(config, dtype)(x)
+
+
+def class_stage(config: ViTConfig, x, dtype=None):
+    """From patches to a class token that has read them, and the patches."""
+    x = prefixed(config, x, dtype)
+    fields = {**vars(config), "stochastic_depth_rate": 0.0}
+    for i in range(config.class_attention_layers):
+        mlp = mlp_of(config, fields, dtype)
+        x = ClassAttentionBlock.from_fields(
+            fields, mlp=mlp, dtype=dtype, name=f"class_block_{i}"
+        )(x)
+    return x
 
 
 def positioned(config: ViTConfig, x, dtype=None):
@@ -162,9 +180,13 @@ def special_parts(config: ViTConfig, fields, dtype=None, shared=None) -> dict:
         dtype=dtype,
         name="attention",
     )
+    return {"attention": attention, "mlp": mlp_of(config, fields, dtype)}
+
+
+def mlp_of(config: ViTConfig, fields, dtype=None) -> MLP:
+    """The MLP of a block."""
     make = GatedMLP if config.gated_mlp else MLP
-    mlp = make.from_fields(fields, dtype=dtype, name="mlp")
-    return {"attention": attention, "mlp": mlp}
+    return make.from_fields(fields, dtype=dtype, name="mlp")
 
 
 def rotary(config: ViTConfig, dtype=None) -> RotaryEmbedding | None:
@@ -213,7 +235,8 @@ def pooled(config: ViTConfig, x, dtype=None):
     """From encoded tokens to what the head sees, (B, D) if it is pooled."""
     if config.pooling == "none":
         return x
-    left_out = 0 if config.pool_prefix_tokens else config.num_prefix_tokens
+    prefix = config.num_pooled_prefix_tokens
+    left_out = 0 if config.pool_prefix_tokens else prefix
     if config.pooling == "map":
         return AttentionPooling.from_fields(
             vars(config),
@@ -224,7 +247,7 @@ def pooled(config: ViTConfig, x, dtype=None):
             name="pool",
         )(x)
     if config.pooling.startswith("prefix"):
-        left_out = config.num_prefix_tokens
+        left_out = prefix
     return TokenPooling(
         config.pooling,
         num_prefix_tokens=left_out,

@@ -38,8 +38,14 @@ CHOICES = {
 MODERN = (
     *("rope", "relative_position_bias", "key_bias", "projection_bias"),
     *("qk_norm", "attention_inner_norm", "mlp_inner_norm", "gated_mlp"),
-    *("normalization", "norm_placement"),
+    *("talking_heads", "normalization", "norm_placement"),
+    "class_attention_layers",
 )
+# What the blocks may have that class attention has not.
+NOT_OF_CLASS_ATTENTION = {
+    **{"distillation_token": False, "register_tokens": 0},
+    **{"key_bias": True, "qk_norm": False, "attention_inner_norm": False},
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +68,10 @@ class ViTConfig:
             the patch tokens one after the other ("token_and_mean", as
             DINOv2's linear head), or all tokens ("none").
         class_token: bool, whether there is a class token.
+        class_attention_layers: int, number of `ClassAttentionBlock`s after
+            the other blocks. The class token is put in front of the patches
+            between the two, as in CaiT (arXiv:2103.17239), so that the other
+            blocks and the position embedding are of patches alone.
         distillation_token: bool, whether DeiT's distillation token follows
             the class token.
         register_tokens: int, learned tokens after these ("Vision Transformers
@@ -110,6 +120,8 @@ class ViTConfig:
         qk_norm: bool, whether query and key are normalised in each head.
         attention_inner_norm: bool, whether the attention normalises what its
             last projection reads.
+        talking_heads: bool, whether the heads exchange their scores and
+            their weights, see `SelfAttention`.
         mlp_inner_norm: bool, whether the MLPs normalise their hidden layer.
         gated_mlp: bool, whether the MLPs are `GatedMLP`s: SwiGLU with
             activation="silu".
@@ -162,6 +174,7 @@ class ViTConfig:
     num_heads: int = 12
     pooling: str = "token"
     class_token: bool = True
+    class_attention_layers: int = 0
     distillation_token: bool = False
     register_tokens: int = 0
     position_embedding: str = "learned"
@@ -190,6 +203,7 @@ class ViTConfig:
     projection_bias: bool = True
     qk_norm: bool = False
     attention_inner_norm: bool = False
+    talking_heads: bool = False
     mlp_inner_norm: bool = False
     gated_mlp: bool = False
     normalization: str = "layer_norm"
@@ -263,6 +277,7 @@ class ViTConfig:
             self, 0, "register_tokens", "pool_num_heads", "pool_mlp_dim"
         )
         check_at_least(self, 1, "relative_position_dim")
+        self._check_class_attention()
         check_limits(
             self,
             1,
@@ -270,6 +285,23 @@ class ViTConfig:
             "attention_dropout_rate",
             "stochastic_depth_rate",
         )
+
+    def _check_class_attention(self):
+        check_at_least(self, 0, "class_attention_layers")
+        wanted = {"class_token": True, **NOT_OF_CLASS_ATTENTION}
+        wrong = [x for x, y in wanted.items() if getattr(self, x) != y]
+        if self.class_attention_layers and self.pooling == "map":
+            raise ValueError(
+                "The class token reads all patches itself. Received: "
+                f"class_attention_layers={self.class_attention_layers} with "
+                'pooling="map". Use pooling="token".'
+            )
+        if self.class_attention_layers and wrong:
+            raise ValueError(
+                f"class_attention_layers={self.class_attention_layers} needs "
+                f"{wrong[0]}={wanted[wrong[0]]}. Received: {wrong[0]}="
+                f"{getattr(self, wrong[0])}. Change one of the two."
+            )
 
     def _checked_pixels(self, name):
         """A number per channel, or None for both."""
@@ -293,7 +325,14 @@ class ViTConfig:
 
     @property
     def num_prefix_tokens(self) -> int:
-        """Tokens in front of the patches."""
+        """Tokens in front of the patches in the blocks."""
+        if self.class_attention_layers:
+            return 0
+        return self.num_pooled_prefix_tokens
+
+    @property
+    def num_pooled_prefix_tokens(self) -> int:
+        """Tokens in front of the patches where they are pooled."""
         tokens = int(self.class_token) + int(self.distillation_token)
         return tokens + self.register_tokens
 

@@ -12,7 +12,6 @@ from keras_vit.layers.attention_positions import (
     bias_multiply_adds,
     bias_parameters,
 )
-from keras_vit.layers.transformer_block import block_parameters
 from keras_vit.models import ViTConfig
 from keras_vit.models.sizes import VIT
 
@@ -61,7 +60,7 @@ def vit_config(model: str, **options) -> ViTConfig:
 
 
 def num_tokens(config: ViTConfig) -> int:
-    """T, patches and the class token."""
+    """T, patches and the tokens in front of them, in the blocks."""
     return math.prod(config.grid) + config.num_prefix_tokens
 
 
@@ -82,7 +81,7 @@ def count(config: ViTConfig) -> Counts:
     patch = math.prod(config.patch_size) * config.channels  # P
     kernels, vectors = block_parameters(config)
     embedding = (patch + config.patch_bias) * dim
-    embedding += config.num_prefix_tokens * dim
+    embedding += config.num_pooled_prefix_tokens * dim
     norms = config.final_norm + config.norm_before_blocks + config.patch_norm
     norms *= 2 if config.normalization == "layer_norm" else 1
     if config.position_embedding == "learned":
@@ -93,19 +92,72 @@ def count(config: ViTConfig) -> Counts:
         products += bias_multiply_adds(config)
         if config.relative_positions_shared:
             embedding += bias_parameters(config)
+    if config.talking_heads:  # Of each pair of tokens, not of each token.
+        products += 2 * config.num_heads**2 * (tokens**2 - tokens)
     blocks = config.num_layers * products
+    late_parameters, late_products = class_stage(config)
     return Counts(
         parameters=config.num_layers * (kernels + vectors)
         + embedding
         + norms * dim
+        + late_parameters
         + head,
         block_parameters=kernels + vectors,
         kernel_parameters=config.num_layers * kernels,
         multiply_adds=math.prod(config.grid) * patch * dim
         + blocks
+        + late_products
         + head_products,
         block_multiply_adds=blocks,
     )
+
+
+def block_parameters(config) -> tuple[int, int]:
+    """Counts the weights of a block without building it.
+
+    Args:
+        config: with the options of the block, and hidden_dim, D.
+
+    Returns:
+        The numbers in its kernels, and those in its biases and scales.
+    """
+    dim, mlp_dim = config.hidden_dim, config.mlp_dim
+    widths = (2 if config.gated_mlp else 1) * mlp_dim
+    kernels = 4 * dim**2 + dim * (widths + mlp_dim)
+    # A scale, and for layer normalisation an offset.
+    norm = 2 if config.normalization == "layer_norm" else 1
+    vectors = norm * 2 * dim
+    vectors += config.attention_inner_norm * norm * dim
+    vectors += config.mlp_inner_norm * norm * mlp_dim
+    vectors += config.qk_norm * norm * 2 * dim // config.num_heads
+    vectors += config.projection_bias * (2 * dim + widths)
+    vectors += config.qkv_bias * 3 * dim
+    vectors += (config.layer_scale_init is not None) * 2 * dim
+    if config.talking_heads:
+        kernels += 2 * config.num_heads**2
+        vectors += 2 * config.num_heads
+    if config.rope == "mixed":
+        vectors += dim
+    if config.relative_position_bias and not config.relative_positions_shared:
+        vectors += bias_parameters(config)
+    return kernels, vectors
+
+
+def class_stage(config: ViTConfig) -> tuple[int, int]:
+    """Parameters and multiply-adds of all class-attention blocks.
+
+    Each has a plain attention and MLP; keys and values are those of all
+    tokens, everything else that of the class token.
+    """
+    plain = dataclasses.replace(
+        config, talking_heads=False, rope=None, relative_position_bias=False
+    )
+    kernels, vectors = block_parameters(plain)
+    dim, tokens = config.hidden_dim, math.prod(config.grid) + 1
+    of_tokens = 2 * dim**2 * tokens + 2 * tokens * dim
+    of_token = kernels - 2 * dim**2
+    layers = config.class_attention_layers
+    return layers * (kernels + vectors), layers * (of_tokens + of_token)
 
 
 def check_planned(config: ViTConfig) -> None:
@@ -120,7 +172,7 @@ def check_planned(config: ViTConfig) -> None:
 
 def _head(config):
     """Parameters and multiply-adds after the last normalisation."""
-    parts = {"prefix": config.num_prefix_tokens, "token_and_mean": 2}
+    parts = {"prefix": config.num_pooled_prefix_tokens, "token_and_mean": 2}
     pooled = parts.get(config.pooling, 1) * config.hidden_dim
     sizes = [pooled, config.representation_dim, config.num_classes]
     sizes = [size for size in sizes if size]

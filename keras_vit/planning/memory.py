@@ -110,10 +110,27 @@ def kept_by_block(config: ViTConfig, settings: Settings) -> list[Kept]:
             Kept("normalised", 2 * stream, compute),
             Kept("before GELU, its tanh, after it", 3 * mlp, compute, True),
         ]
+    if config.talking_heads:  # Scores and weights of both sides of a mixture.
+        both = 2 * config.num_heads * tokens**2
+        kept.append(Kept("mixed scores and weights", both, compute))
     if settings.attention == "flash":
         sums = config.num_heads * tokens  # Their logarithms.
         return [*kept, Kept("sums of the softmax", sums, FLOAT32, True)]
     return [*kept, Kept("softmax", softmax, compute, True)]
+
+
+def kept_by_class_block(config: ViTConfig, settings: Settings) -> list[Kept]:
+    """What one block of class attention keeps, but for its single token."""
+    stream = (num_tokens(config) + 1) * config.hidden_dim
+    compute = PRECISIONS[settings.precision]
+    kept = [Kept("keys, values", 2 * stream, compute)]
+    if settings.compiler == "fusing":
+        return [*kept, Kept("input of the normalisation", stream, compute)]
+    return [
+        *kept,
+        Kept("input of the normalisation", stream, FLOAT32),
+        Kept("normalised", stream, compute),
+    ]
 
 
 def activation_bytes(
@@ -129,8 +146,12 @@ def activation_bytes(
         kept.values * kept.size / (shares if kept.divided else 1)
         for kept in kept_by_block(config, settings)
     )
-    # Embedded patches; the last normalisation.
+    # Embedded patches; the last normalisation; class attention.
     ends = tokens * dim * (compute + 3 * FLOAT32 + compute)
+    ends += config.class_attention_layers * sum(
+        kept.values * kept.size
+        for kept in kept_by_class_block(config, settings)
+    )
     is_explicit = settings.attention == "explicit"
     scores = config.num_heads * tokens if is_explicit else 0
     # The gradients of the stream and of the widest tensors beside it.

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 HEAD = "predictions"  # The classification layer of every model.
-BLOCK = "block_"
+BLOCKS = ("block_", "class_block_")
 SEED = "seed_generator_state"
 LORA = ("lora_kernel_a", "lora_kernel_b")  # Keras's names of A and B
 
@@ -198,7 +198,7 @@ def _product(layer):
 
 
 def _is_block(layer):
-    return layer.name.startswith(BLOCK)
+    return layer.name.startswith(BLOCKS)
 
 
 def _is_dense(layer):

@@ -45,6 +45,21 @@ def test_heads_that_do_not_divide_the_width():
         ViTConfig(num_heads=5)
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"class_token": False, "pooling": "mean"}, "needs class_token=True"),
+        ({"register_tokens": 2}, "needs register_tokens=0"),
+        ({"qk_norm": True}, "needs qk_norm=False. Received: qk_norm=True"),
+        ({"pooling": "map"}, 'Use pooling="token"'),
+        ({"class_attention_layers": -1}, "at least 0"),
+    ],
+)
+def test_class_attention_that_does_not_fit(fields, message):
+    with pytest.raises(ValueError, match=message):
+        ViTConfig(**{"class_attention_layers": 2, **fields})
+
+
 def test_width_that_groups_do_not_divide():
     with pytest.raises(ValueError, match="multiple of 32.*48"):
         BiTConfig(width=48)

@@ -97,6 +97,14 @@ FOR_TIMM = {
     "flat_patches": vit(image_size=(16, 48), patch_size=(4, 8)),
     "grey": vit(channels=1),
     "distilled": vit(distillation_token=True, pooling="prefix"),
+    "class_attention": vit(
+        **{"talking_heads": True, "class_attention_layers": 3},
+        **{"layer_scale_init": 0.1, "image_size": (24, 40)},
+    ),
+    "class_attention_mean": vit(
+        **{"talking_heads": True, "class_attention_layers": 1},
+        **{"layer_scale_init": 0.1, "qkv_bias": False, "pooling": "mean"},
+    ),
     "distilled_features": vit(
         distillation_token=True, pooling="prefix_mean", num_classes=0
     ),

@@ -49,6 +49,7 @@ GOLDEN = (
     "timm_vit_tiny_aimv2",
     "timm_vit_tiny_swiglu",
     "timm_vit_tiny_inner_norms",
+    "timm_vit_tiny_cait",
     "timm_vit_tiny_naflex",
     "timm_vit_tiny_naflex_axes",
     "timm_hybrid_tiny",

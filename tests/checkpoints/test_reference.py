@@ -136,6 +136,30 @@ def test_key_bias_of_attention_pooling():
     np.testing.assert_array_equal(ours, file[name])
 
 
+@pytest.mark.parametrize("i", [0, 1])
+def test_biases_of_cait_which_no_output_shows(i):
+    """Softmax cancels what all keys have in common."""
+    name = "timm_vit_tiny_cait"
+    model, file = load(name), open_tensors(path_of(name))
+    heads = model.get_layer(f"block_{i}").attention
+    late = model.get_layer(f"class_block_{i}").attention
+    for bias, theirs in (
+        (heads.qkv.bias, file.read(f"blocks.{i}.attn.qkv.bias")[32:64]),
+        (
+            heads.logits_projection.bias,
+            file.read(f"blocks.{i}.attn.proj_l.bias"),
+        ),
+        (
+            late.key_value.bias,
+            file.read(f"blocks_token_only.{i}.attn.k.bias"),
+        ),
+    ):
+        ours = keras.ops.convert_to_numpy(bias)
+        parts = ours.size // theirs.size
+        ours = ours.reshape(4, parts, -1)[:, 1 if parts == 3 else 0]
+        np.testing.assert_array_equal(ours.ravel(), theirs)
+
+
 def test_mixer_bias_which_no_output_shows():
     model = load("mixer_tiny_google")
     file = read_arrays(path_of("mixer_tiny_google"))

@@ -72,6 +72,10 @@ TOKENS = {
     "layer_norm_epsilon": [1e-5, 0.3],
     "activation": ["gelu", "gelu_tanh", "quick_gelu", "swish", "tanh"],
 }
+CAIT = {
+    **{"talking_heads": True, "class_attention_layers": 2},
+    **{"layer_scale_init": 0.1, "pooling": "token"},
+}
 HYBRID = {"image_size": 32, "patch_size": 2, "resnet_width": 32}
 LINEAR = {"mixing": "linear", "tokens_mlp_dim": 0}
 GATING = {"mixing": "spatial_gating", "tokens_mlp_dim": 0}
@@ -127,6 +131,8 @@ OPTIONS = {
         "qk_norm": [True],
         "attention_inner_norm": [True],
         "mlp_inner_norm": [True],
+        "talking_heads": [True, {**CAIT, "qkv_bias": False}],
+        "class_attention_layers": [2, CAIT, {**CAIT, "patch_norm": True}],
         "gated_mlp": [{"gated_mlp": True, "activation": "silu"}],
         "normalization": ["rms_norm"],
         "norm_placement": ["after"],

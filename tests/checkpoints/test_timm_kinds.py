@@ -73,6 +73,7 @@ KINDS = {
     "rope": ("vit_base_patch16_rope_224", {"img_size": 224}),
     "rope_and_positions": ("vit_base_patch16_rope_ape_224", {}),
     "rope_mixed": ("vit_base_patch16_rope_mixed_ape_224", {}),
+    "cait": ("cait_xxs24_224", {}),
     "rope_registers": (
         "vit_medium_patch16_rope_reg1_gap_256",
         {"img_size": 256},
@@ -151,7 +152,6 @@ def test_a_bare_file_gives_the_output_of_timm_or_is_refused(kind, tmp_path):
 @pytest.mark.parametrize(
     "name",
     [
-        "cait_xxs24_224",
         "vit_dlittle_patch16_reg1_gap_256",
     ],
 )
@@ -359,6 +359,29 @@ def test_relative_positions_at_another_image_size(options, size, tmp_path):
     folder = write(model, tmp_path, config=config)
     model.set_input_size(size)
     compare(model, folder, input_shape=(*size, 3))
+
+
+def test_positions_of_cait_have_no_class_token_at_another_size(tmp_path):
+    import torch
+
+    timm = import_timm()
+    name, size = KINDS["cait"][0], (48, 96)
+    path = write(built(name), tmp_path, name)
+    larger = built(name, img_size=size)
+    small = built(name).state_dict()
+    small["pos_embed"] = timm.layers.resample_abs_pos_embed(
+        small["pos_embed"], new_size=[3, 6], num_prefix_tokens=0
+    )
+    larger.load_state_dict(small)
+    images = np.random.default_rng(1).uniform(-1, 1, (2, *size, 3))
+    images = images.astype("float32")
+    with torch.no_grad():
+        wanted = larger(torch.tensor(np.moveaxis(images, -1, 1))).numpy()
+    ours = load_checkpoint(path, input_shape=(*size, 3))
+    assert ours.config.num_heads == 2  # As its tensors tell.
+    found = keras.ops.convert_to_numpy(ours(images))
+    scale = max(1, np.abs(wanted).max())
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=5e-5 * scale)
 
 
 @pytest.mark.parametrize("size", [(64, 64), (48, 96)])

@@ -290,6 +290,79 @@ def test_resmlp_is_two_linear_residuals():
     np.testing.assert_allclose(found, expected, atol=2e-4)
 
 
+def softmax(scores):
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def test_talking_heads_mix_scores_and_weights():
+    """Head by head, as in the pseudo-code of arXiv:2003.02436."""
+    layer = layers.SelfAttention(HEADS, talking_heads=True)
+    x = random(2, 5, DIM)
+    w = drawn(layer, x.shape)
+    qkv = x @ w["qkv/kernel"] + w["qkv/bias"]  # by head, then q, k, v
+    query, key, value = qkv.reshape(2, 5, HEADS, 3, -1).transpose(3, 2, 0, 1, 4)
+    scores = query @ key.swapaxes(-1, -2) / np.sqrt(DIM / HEADS)  # (H, B, N, M)
+    logits, last = w["logits_projection/kernel"], w["weights_projection/kernel"]
+    biases = [w[f"{x}_projection/bias"].ravel() for x in ("logits", "weights")]
+    before = [
+        softmax(
+            sum(logits[h, g] * scores[h] for h in range(HEADS)) + biases[0][g]
+        )
+        for g in range(HEADS)
+    ]
+    after = [
+        sum(last[h, g] * before[h] for h in range(HEADS)) + biases[1][g]
+        for g in range(HEADS)
+    ]
+    heads = [weights @ value[g] for g, weights in enumerate(after)]
+    expected = np.concatenate(heads, axis=-1) @ w["out/kernel"] + w["out/bias"]
+    np.testing.assert_allclose(numpy_of(layer(x)), expected, atol=2e-4)
+    found = numpy_of(layer.attention_weights(x))
+    np.testing.assert_allclose(found, np.stack(after, axis=1), atol=2e-4)
+
+
+def test_talking_heads_have_no_fused_kernel():
+    layer = layers.SelfAttention(
+        HEADS, talking_heads=True, flash_attention=True
+    )
+    with pytest.raises(ValueError, match="True with talking_heads=True"):
+        layer.build((None, 12, DIM))
+
+
+def test_class_attention_asks_for_the_class_token_alone():
+    layer = layers.ClassAttention(HEADS)
+    x = random(2, 5, DIM)
+    w = drawn(layer, x.shape)
+    query = (x[:, :1] @ w["query/kernel"] + w["query/bias"]).reshape(
+        2, HEADS, -1
+    )
+    both = x @ w["key_value/kernel"] + w["key_value/bias"]
+    both = both.reshape(2, 5, HEADS, 2, -1)
+    key, value = both[..., 0, :], both[..., 1, :]
+    scores = np.einsum("bhd,bmhd->bhm", query, key) / np.sqrt(DIM / HEADS)
+    weights = softmax(scores)
+    heads = np.einsum("bhm,bmhd->bhd", weights, value).reshape(2, 1, DIM)
+    expected = heads @ w["out/kernel"] + w["out/bias"]
+    np.testing.assert_allclose(numpy_of(layer(x)), expected, atol=1e-4)
+    found = numpy_of(layer.attention_weights(x))
+    np.testing.assert_allclose(found[:, :, 0], weights, atol=1e-5)
+
+
+def test_a_class_attention_block_leaves_the_patches_as_they_are():
+    layer = layers.ClassAttentionBlock(HEADS, 16, layer_scale_init=0.5)
+    x = random(2, 5, DIM)
+    drawn(layer, x.shape)
+    found = numpy_of(layer(x))
+    np.testing.assert_array_equal(found[:, 1:], x[:, 1:])
+    token = x[:, :1]
+    scale = numpy_of(layer.attention_scale.gamma)
+    token = token + scale * numpy_of(layer.attention(layer.attention_norm(x)))
+    scale = numpy_of(layer.mlp_scale.gamma)
+    token = token + scale * numpy_of(layer.mlp(layer.mlp_norm(token)))
+    np.testing.assert_allclose(found[:, :1], token, atol=1e-4)
+
+
 def test_rms_normalization_keeps_the_mean():
     layer = layers.TokenRMSNormalization(epsilon=0.1)
     x = random(2, 3, 4) + 1

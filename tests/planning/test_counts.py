@@ -74,6 +74,14 @@ def test_parameters_are_as_published(name):
                 "relative_positions_shared": True,
             },
         ),
+        (
+            "ViT_Ti16",
+            {
+                "talking_heads": True,
+                "class_attention_layers": 2,
+                "layer_scale_init": 1e-5,
+            },
+        ),
     ],
 )
 def test_counts_are_those_of_the_model(name, options):
@@ -90,6 +98,7 @@ def test_counts_are_those_of_the_model(name, options):
     own = [x for x in block.weights if x.path.startswith("block_0/")]
     assert counts.block_parameters == sum(math.prod(x.shape) for x in own)
     kernels = [x for x in block.weights if x.name == "kernel"]
+    assert all(len(x.shape) == 2 for x in kernels)
     assert counts.kernel_parameters == config.num_layers * sum(
         x.shape[0] * x.shape[1] for x in kernels
     )

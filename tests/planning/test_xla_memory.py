@@ -51,8 +51,10 @@ def case(fields, batch, **options):
     }
 
 
+CAIT = {"talking_heads": True, "class_attention_layers": 2}
 SMALL = {
     "four blocks": case(FOUR_BLOCKS, 32),
+    "class attention": case({**FOUR_BLOCKS, **CAIT}, 32),
     "fsdp": case(
         {**FOUR_BLOCKS, "hidden_dim": 128}, 64, devices=8, layout="fsdp"
     ),

@@ -60,6 +60,8 @@ TIMM_SHOWN = {
     *("num_reg_tokens", "use_abs_pos_emb", "qkv_fused", "swiglu_mlp"),
     *("scale_mlp", "scale_attn_inner", "use_pre_transformer_norm"),
     *("use_fc_norm", "attn_pool_mlp_ratio"),
+    # Of Cait.
+    *("depth_token_only", "mlp_ratio_token_only"),
     *("drop_rate", "pos_drop_rate", "patch_drop_rate", "proj_drop_rate"),
     *("attn_drop_rate", "drop_path_rate", "weight_init", "fix_init"),
     *("dynamic_img_size", "strict_img_size"),

@@ -53,6 +53,8 @@ MARKS = {
     "query_bias": "blocks.0.attn.q_bias",
     "query_norm": "blocks.0.attn.q_norm.weight",
     "attention_norm": "blocks.0.attn.norm.weight",
+    "talking_heads": "blocks.0.attn.proj_l.weight",
+    "class_attention": "blocks_token_only.0.attn.q.weight",
     "relative_positions": "blocks.0.attn.relative_position_bias_table",
     "relative_tables": "blocks.0.attn.rel_pos.relative_position_bias_table",
     "relative_mlp": "blocks.0.attn.rel_pos.mlp.fc1.weight",

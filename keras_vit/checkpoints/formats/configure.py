@@ -133,7 +133,10 @@ def _configure_vit(source, told, image_size) -> Configured:
     kernel = source.checked_shape("patch_embed/projection/kernel", 4)
     root = "root_conv/kernel" in source.rows
     prefix, registers = _prefix_tokens(source)
-    facts = Facts(told["num_heads"], prefix, told.get("pool_num_heads", 0))
+    late = _class_blocks(source)
+    facts = Facts(
+        told["num_heads"], 0 if late else prefix, told.get("pool_num_heads", 0)
+    )
     distilled = "distillation_token" in source.features
     representation, classes = _dense_sizes(source, facts)
     fields = {
@@ -146,6 +149,7 @@ def _configure_vit(source, told, image_size) -> Configured:
         ],
         "num_heads": told["num_heads"],
         "class_token": prefix > distilled + registers,
+        "class_attention_layers": late,
         "distillation_token": distilled,
         "register_tokens": registers,
         "norm_after_pooling": source.file.config.get(
@@ -181,6 +185,13 @@ def _prefix_tokens(source) -> tuple[int, int]:
     return prefix, max(prefix - others, 0)
 
 
+def _class_blocks(source) -> int:
+    """How many blocks there are of class attention."""
+    if not any(path.startswith("class_block_") for path in source.rows):
+        return 0
+    return _count(source, r"class_block_(\d+)/.*")
+
+
 def _biases(source) -> dict:
     """Which of the biases that the format may leave out are there."""
     head = {"predictions/kernel", "predictions/bias"} & set(source.rows)
@@ -203,6 +214,7 @@ def _block_options(source, told, facts) -> dict:
         "final_norm": "encoder_norm/gamma",
         "mlp_inner_norm": "block_0/mlp/inner_norm/gamma",
         "qk_norm": "block_0/attention/query_norm/gamma",
+        "talking_heads": "block_0/attention/logits_projection/kernel",
     }
     fields: dict = {x: path in source.rows for x, path in there.items()}
     fields |= _relative_positions(source)
@@ -386,13 +398,16 @@ def _heads(source, num_heads, told, hidden_dim) -> int:
 
 
 def _heads_of_file(source) -> int | None:
-    """Heads by the rank 3 kernels of Flax, or by the config beside."""
+    """Heads by kernels of rank 3 or across heads, or by the config beside."""
     path = "block_0/attention/qkv/kernel"
     if path not in source.rows:
         source.checked_shape(path, 2)  # says what is missing
     row = source.rows[path]
     if row.transform == "heads_qkv":
         return (*source.file.tensors[row.names[0]].shape, 0, 0)[1]
+    talking = "block_0/attention/logits_projection/kernel"
+    if talking in source.rows:
+        return source.checked_shape(talking, 2)[0]
     return source.file.config.get("num_heads")
 
 

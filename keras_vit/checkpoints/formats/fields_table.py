@@ -14,6 +14,7 @@ __all__ = [
     "POOLINGS",
     "RECORD",
     "TENSORS",
+    "TOKENS",
     "TRAINING",
     "Exported",
 ]
@@ -96,6 +97,8 @@ EXPORTED: dict[str, dict[str, Exported]] = {
         "attention_inner_norm": Exported(
             TENSORS, "scale_attn_norm", formats=TIMM
         ),
+        "talking_heads": Exported(TENSORS, formats=TIMM),
+        "class_attention_layers": Exported(TENSORS, formats=TIMM),
         "mlp_inner_norm": Exported(TENSORS, "scale_mlp_norm", formats=TIMM),
         "gated_mlp": Exported(TENSORS, formats=TIMM),
         "normalization": Exported(TENSORS, formats=TIMM),
@@ -167,6 +170,8 @@ OPTIONS = {
     "position_bias/": "relative_position_bias",
     "attention/query_norm": "qk_norm",
     "attention/rotary": "rope",
+    "attention/logits_projection": "talking_heads",
+    "class_block_": "class_attention_layers",
     "mlp/inner_norm": "mlp_inner_norm",
     "pool/": "pooling",
     "pre_logits/": "representation_dim",

@@ -67,6 +67,33 @@ def preactivated_unit(theirs):
     return rows
 
 
+def heads_dense(ours, theirs):
+    """Rows of a linear layer from heads to heads."""
+    return torch_dense(ours, theirs, bias="heads_bias")
+
+
+def class_block(ours, theirs):
+    """Rows of a class-attention block of CaiT."""
+    key_value = {
+        f"{ours}/attention/key_value/{weight}": (
+            (f"{theirs}.attn.k.{name}", f"{theirs}.attn.v.{name}"),
+            "torch_kv",
+        )
+        for weight, name in {"kernel": "weight", "bias": "bias"}.items()
+    }
+    return {
+        **torch_norm(f"{ours}/attention_norm", f"{theirs}.norm1"),
+        **torch_dense(f"{ours}/attention/query", f"{theirs}.attn.q"),
+        **key_value,
+        **torch_dense(f"{ours}/attention/out", f"{theirs}.attn.proj"),
+        f"{ours}/attention_scale/gamma": (f"{theirs}.gamma_1", "same"),
+        **torch_norm(f"{ours}/mlp_norm", f"{theirs}.norm2"),
+        **torch_dense(f"{ours}/mlp/dense", f"{theirs}.mlp.fc1"),
+        **torch_dense(f"{ours}/mlp/dense_1", f"{theirs}.mlp.fc2"),
+        f"{ours}/mlp_scale/gamma": (f"{theirs}.gamma_2", "same"),
+    }
+
+
 BACKBONE = "patch_embed.backbone"
 
 TIMM = {
@@ -100,6 +127,12 @@ TIMM = {
     ),
     **position_mlp("position_bias", "shared_rel_pos.mlp"),
     **torch_norm("block_{i}/attention/inner_norm", "blocks.{i}.attn.norm"),
+    **heads_dense(
+        "block_{i}/attention/logits_projection", "blocks.{i}.attn.proj_l"
+    ),
+    **heads_dense(
+        "block_{i}/attention/weights_projection", "blocks.{i}.attn.proj_w"
+    ),
     **torch_dense("block_{i}/attention/out", "blocks.{i}.attn.proj"),
     "block_{i}/attention_scale/gamma": ("blocks.{i}.ls1.gamma", "same"),
     **torch_norm("block_{i}/mlp_norm", "blocks.{i}.norm2"),
@@ -107,6 +140,7 @@ TIMM = {
     **torch_norm("block_{i}/mlp/inner_norm", "blocks.{i}.mlp.norm"),
     **torch_dense("block_{i}/mlp/dense_1", "blocks.{i}.mlp.fc2"),
     "block_{i}/mlp_scale/gamma": ("blocks.{i}.ls2.gamma", "same"),
+    **class_block("class_block_{i}", "blocks_token_only.{i}"),
     **torch_norm("encoder_norm", "norm"),
     "pool/probe": ("attn_pool.latent", "same"),
     **torch_dense("pool/query", "attn_pool.q"),

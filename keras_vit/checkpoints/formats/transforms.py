@@ -228,6 +228,8 @@ TRANSFORMS = {
     "heads_qkv": Transform(to_columns, from_columns(3)),
     "heads_kv": Transform(to_columns, from_columns(2)),
     "torch_qkv": torch_heads(3),
+    "torch_kv": torch_heads(2),
+    "heads_bias": one(lambda x: x.reshape(-1, 1, 1), lambda x: x.reshape(-1)),
     "torch_qkv_rows": torch_rows(3),
     "torch_kv_rows": of_pool(torch_rows(2)),
     "torch_query_value": without_key(torch_heads(3)),
