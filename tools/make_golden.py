@@ -31,6 +31,7 @@ VIT = "vision_transformer.VisionTransformer"
 EVA = "eva.Eva"
 NAFLEX = "naflexvit.NaFlexVit"  # made by name
 MIXER = "mlp_mixer.MlpMixer"
+RESNET = "resnetv2.ResNetV2"
 RELPOS = "vision_transformer_relpos.VisionTransformerRelPos"
 TINY = {
     **{"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 2},
@@ -40,8 +41,32 @@ TINY_MIXER = {
     **{"img_size": 32, "patch_size": 8, "embed_dim": 32, "num_blocks": 2},
     "num_classes": 10,
 }
+TINY_RESNET = {
+    **{"layers": [2, 1], "num_classes": 10, "stem_chs": 16},
+    **{"channels": [64, 128], "conv_layer": "create_conv2d"},
+    "norm_layer": "BatchNormAct2d",
+}
 # By name: the class, its arguments, and the architecture that has them.
 CASES = {
+    "basic": (
+        RESNET,
+        {"basic": True, "bottle_ratio": 1.0, "channels": [16, 32]},
+        "resnetv2_18",
+    ),
+    "tiered": (
+        RESNET,
+        {"stem_type": "tiered", "avg_down": True},
+        "resnetv2_50t",
+    ),
+    "evolved": (
+        RESNET,
+        {
+            **{"stem_type": "deep", "avg_down": True, "stem_chs": 64},
+            **{"norm_layer": "EvoNorm2dS0", "layers": [1]},
+            "channels": [256],
+        },
+        "resnetv2_50d_evos",
+    ),
     "resmlp": (
         MIXER,
         {"mlp_ratio": 2, "block_layer": "ResBlock", "norm_layer": "Affine"},
@@ -209,6 +234,13 @@ CASES = {
 }
 
 
+# Of kinds that are no Vision Transformers: family, word in the name, sizes.
+FAMILIES = {
+    MIXER: ("mixer", "mixer", TINY_MIXER),
+    RESNET: ("bit_resnet_v2", "resnetv2", TINY_RESNET),
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Makes golden data.")
     parser.add_argument("names", nargs="*", default=list(CASES))
@@ -220,8 +252,8 @@ def main() -> None:
         if name in golden_keras_hub.CASES:
             cases[name] = golden_keras_hub.write(name)
             continue
-        family = "mixer" if CASES[name][0] == MIXER else "vit"
-        made = f"timm_{family}_tiny_{name}"
+        family, word, _ = FAMILIES.get(CASES[name][0], ("vit", "vit", TINY))
+        made = f"timm_{word}_tiny_{name}"
         cases[made] = write(made, family, *CASES[name])
         print(made)
     path.write_text(json.dumps(cases, indent=1) + "\n")
@@ -229,7 +261,7 @@ def main() -> None:
 
 def write(name, family, kind, extra, architecture) -> dict:
     """Writes the files of a case; returns its entry in cases.json."""
-    arguments = (TINY_MIXER if family == "mixer" else TINY) | extra
+    arguments = FAMILIES.get(kind, ("", "", TINY))[2] | extra
     model = built(kind, arguments)
     images = np.random.default_rng(1).uniform(-1, 1, (2, 32, 32, 3))
     images = images.astype("float32")
@@ -253,6 +285,12 @@ def write(name, family, kind, extra, architecture) -> dict:
     }
 
 
+# Arguments that are classes.
+LAYERS = (
+    *("mlp_layer", "block_layer", "block_fn", "norm_layer", "conv_layer"),
+)
+
+
 def built(kind, arguments) -> torch.nn.Module:
     """The model, with random weights."""
     if kind == NAFLEX:
@@ -265,7 +303,7 @@ def built(kind, arguments) -> torch.nn.Module:
         if isinstance(arguments.get(key), tuple):
             layer, epsilon = arguments[key]
             arguments[key] = with_epsilon(getattr(layers, layer), epsilon)
-    for key in ("mlp_layer", "block_layer", "block_fn", "norm_layer"):
+    for key in LAYERS:
         if isinstance(word := arguments.get(key), str):
             arguments[key] = getattr(models, word, getattr(layers, word, None))
     if arguments.get("act_layer") == "silu":
@@ -304,7 +342,7 @@ def kept_weights(blocks) -> list:
 
 def expected(model, images) -> dict:
     """What timm computes."""
-    attention = kept_weights(model.blocks)
+    attention = kept_weights(getattr(model, "blocks", [None]))
     late = kept_weights(getattr(model, "blocks_token_only", [None]))
     with torch.no_grad():
         features = model.forward_features(
@@ -318,6 +356,8 @@ def expected(model, images) -> dict:
     found |= {"attention": np.stack(attention)} if attention else {}
     if late:
         found["class_attention"] = np.stack(late)[:, :, :, 0]
+    if not hasattr(model, "blocks"):
+        return found
     is_normed = not isinstance(model.norm, torch.nn.Identity)
     return {**found, "encoded" if is_normed else "features": features.numpy()}
 

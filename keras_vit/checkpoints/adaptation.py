@@ -299,4 +299,5 @@ ADAPTERS = {
     "position_bias/table": _adapt_distances,
     "patch_embed/projection/kernel": _adapt_patches,
     "root_conv/kernel": _adapt_root,
+    "root_conv1/kernel": _adapt_root,
 }

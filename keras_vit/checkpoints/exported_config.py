@@ -59,7 +59,7 @@ MIXER_RATIOS = {
     ("linear", False): (0.0, 4.0),
     ("spatial_gating", False): (0.0, 6.0),
 }
-# ... and by units and width.
+# ... by units and width ...
 BITS = {
     ((3, 4, 6, 3), 64): "resnetv2_50x1_bit",
     ((3, 4, 6, 3), 192): "resnetv2_50x3_bit",
@@ -67,6 +67,27 @@ BITS = {
     ((3, 4, 23, 3), 192): "resnetv2_101x3_bit",
     ((3, 8, 36, 3), 128): "resnetv2_152x2_bit",
     ((3, 8, 36, 3), 256): "resnetv2_152x4_bit",
+}
+BIT_STYLE = (
+    *("unit", "stem", "root_padding", "downsampling", "normalization"),
+    "standardization",
+)
+RESNET_KEY = ("unit", "stem", "normalization")
+# ... and without weight standardisation, of width 64.
+RESNETS = {
+    ((2, 2, 2, 2), "basic", "single", "batch_norm"): "resnetv2_18",
+    ((2, 2, 2, 2), "basic", "deep", "batch_norm"): "resnetv2_18d",
+    ((3, 4, 6, 3), "basic", "single", "batch_norm"): "resnetv2_34",
+    ((3, 4, 6, 3), "basic", "deep", "batch_norm"): "resnetv2_34d",
+    ((3, 4, 6, 3), "bottleneck", "single", "batch_norm"): "resnetv2_50",
+    ((3, 4, 6, 3), "bottleneck", "deep", "batch_norm"): "resnetv2_50d",
+    ((3, 4, 6, 3), "bottleneck", "tiered", "batch_norm"): "resnetv2_50t",
+    ((3, 4, 6, 3), "bottleneck", "deep", "group_norm"): "resnetv2_50d_gn",
+    ((3, 4, 6, 3), "bottleneck", "deep", "evolved"): "resnetv2_50d_evos",
+    ((3, 4, 23, 3), "bottleneck", "single", "batch_norm"): "resnetv2_101",
+    ((3, 4, 23, 3), "bottleneck", "deep", "batch_norm"): "resnetv2_101d",
+    ((3, 8, 36, 3), "bottleneck", "single", "batch_norm"): "resnetv2_152",
+    ((3, 8, 36, 3), "bottleneck", "deep", "batch_norm"): "resnetv2_152d",
 }
 
 TIMM_ACTIVATIONS = {
@@ -292,12 +313,35 @@ def _mixer_key(config) -> tuple:
 
 
 def _bit_problems(config, defaults) -> list:
-    problems = []
-    if (tuple(config["units"]), config["width"]) not in BITS:
+    plain = config["standardization"] is None
+    key, known = _bit_key(config), RESNETS if plain else BITS
+    expected = {name: defaults[name] for name in BIT_STYLE}
+    if plain:
+        expected = {
+            "standardization": None,
+            "root_padding": "lowest",
+            "downsampling": "convolution"
+            if config["stem"] == "single"
+            else "average",
+        }
+    problems = [
+        f"has {name}={value!r} with standardization="
+        f"{config['standardization']!r}, the model {config[name]!r}"
+        for name, value in expected.items()
+        if config[name] != value
+    ]
+    if key not in known or plain and config["width"] != 64:
         problems.append(
-            f"has no BiT of units={config['units']} and width={config['width']}"
+            f"has no ResNet of units={config['units']}, width="
+            f"{config['width']}, unit={config['unit']!r}, stem="
+            f"{config['stem']!r}, normalization={config['normalization']!r} "
+            f"and standardization={config['standardization']!r}"
         )
-    if config["standardization_epsilon"] != 1e-8:
+    if config["activation"] not in TIMM_ACTIVATIONS:
+        problems.append(
+            f"has no act_layer for activation={config['activation']!r}"
+        )
+    if not plain and config["standardization_epsilon"] != 1e-8:
         problems.append(
             "has standardization_epsilon=1e-08 in its BiTs, the model "
             f"{config['standardization_epsilon']}"
@@ -435,8 +479,11 @@ def _mixer_ratios(config) -> tuple:
 
 
 def _bit_arguments(config) -> tuple:
-    architecture = BITS[tuple(config["units"]), config["width"]]
-    return architecture, "head.fc", {"in_chans": config["channels"]}
+    arguments = {"in_chans": config["channels"]}
+    if config["activation"] != "relu":
+        arguments["act_layer"] = TIMM_ACTIVATIONS[config["activation"]]
+    architecture = {**BITS, **RESNETS}[_bit_key(config)]
+    return architecture, "head.fc", arguments
 
 
 ARGUMENTS = {
@@ -455,7 +502,15 @@ def _ratio(size, hidden_dim) -> float:
 
 
 def _bit_features(config) -> int:
-    return 4 * config["width"] * 2 ** (len(config["units"]) - 1)
+    last = config["width"] * 2 ** (len(config["units"]) - 1)
+    return last if config["unit"] == "basic" else 4 * last
+
+
+def _bit_key(config) -> tuple:
+    units = tuple(config["units"])
+    if config["standardization"] is None:
+        return (units, *(config[name] for name in RESNET_KEY))
+    return units, config["width"]
 
 
 def image_size(config) -> tuple:

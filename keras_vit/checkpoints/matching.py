@@ -146,10 +146,11 @@ def target_of(model: keras.Model) -> Target:
 
 def _family_of(paths) -> str | None:
     """The family of a model by the paths of its weights."""
-    for family, path in {
-        "mixer": "block_0/channel_norm/gamma",
-        "vit": "patch_embed/projection/kernel",
-        "bit": "root_conv/kernel",
+    for path, family in {
+        "block_0/channel_norm/gamma": "mixer",
+        "patch_embed/projection/kernel": "vit",
+        "root_conv/kernel": "bit",
+        "root_conv1/kernel": "bit",
     }.items():
         if path in paths:
             return family

@@ -26,7 +26,10 @@ from keras_vit.layers.pooling import (
     ClassAttentionBlock,
     TokenPooling,
 )
-from keras_vit.layers.standardized_conv import StandardizedConv2D
+from keras_vit.layers.standardized_conv import (
+    EvolvedNormalization,
+    StandardizedConv2D,
+)
 from keras_vit.layers.transformer_block import (
     MLP,
     GatedMLP,
@@ -41,6 +44,7 @@ __all__ = [
     "ClassAttention",
     "ClassAttentionBlock",
     "ClassToken",
+    "EvolvedNormalization",
     "GatedMLP",
     "LayerScale",
     "MLP",

@@ -1,11 +1,15 @@
-"""Convolution with standardised weights."""
+"""What ResNets have beside Keras's layers.
+
+Axes: B batch, h and w height and width of a feature map, C channels, G groups.
+"""
 
 import keras
 from keras import ops
 
 from keras_vit.checks import check_choice
+from keras_vit.layers.configured_layer import ConfiguredLayer
 
-__all__ = ["StandardizedConv2D"]
+__all__ = ["EvolvedNormalization", "StandardizedConv2D"]
 
 # (w - mean) / ..., over all axes but the output channels.
 STANDARDIZATIONS = {
@@ -73,3 +77,72 @@ class StandardizedConv2D(keras.layers.Conv2D):
         config["standardization"] = self.standardization
         config["epsilon"] = self.epsilon
         return config
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class EvolvedNormalization(ConfiguredLayer):
+    """Normalisation by groups with its own activation, found by evolution.
+
+    EvoNorm-S0 of "Evolving Normalization-Activation Layers"
+    (arXiv:2004.02967, table 2): `x sigmoid(v x)` divided by the deviation of
+    x in its group of channels, then scaled and shifted. Channels last.
+
+    Args:
+        groups: int, G; it divides C.
+        epsilon: float, added to the variance.
+
+    Input shape:
+        (B, h, w, C).
+
+    Output shape:
+        That of the input.
+
+    Raises:
+        ValueError: when built on channels that the groups do not divide.
+
+    Example:
+
+    >>> maps = keras.random.normal((2, 14, 14, 64))
+    >>> EvolvedNormalization(groups=32)(maps).shape
+    (2, 14, 14, 64)
+    """
+
+    def __init__(self, *, groups=32, epsilon=1e-5, **kwargs):
+        super().__init__(**kwargs)
+        self.groups = groups
+        self.epsilon = epsilon
+
+    def build(self, input_shape):
+        channels = input_shape[-1]
+        if channels % self.groups:
+            raise ValueError(
+                "The groups of a normalisation must divide the channels. "
+                f"Received: groups={self.groups}, {channels} channels."
+            )
+        shape = (channels,)
+        self.gamma = self.add_weight(
+            name="gamma", shape=shape, initializer="ones"
+        )
+        self.beta = self.add_weight(
+            name="beta", shape=shape, initializer="zeros"
+        )
+        self.gate = self.add_weight(
+            name="gate", shape=shape, initializer="ones"
+        )
+
+    def call(self, x):
+        shape = ops.shape(x)
+        precise = keras.backend.result_type(x.dtype, "float32")
+        gamma, beta, gate = (
+            ops.cast(y, precise) for y in (self.gamma, self.beta, self.gate)
+        )
+        y = ops.cast(x, precise)
+        grouped = (shape[0], -1, self.groups, shape[-1] // self.groups)
+        groups = ops.reshape(y, grouped)  # (B, h * w, G, C / G)
+        mean = ops.mean(groups, axis=(1, 3), keepdims=True)  # (B, 1, G, 1)
+        variance = ops.mean(
+            ops.square(groups - mean), axis=(1, 3), keepdims=True
+        )
+        gated = ops.reshape(y * ops.sigmoid(y * gate), ops.shape(groups))
+        y = ops.reshape(gated / ops.sqrt(variance + self.epsilon), shape)
+        return ops.cast(y * gamma + beta, x.dtype)

@@ -1,16 +1,20 @@
-"""ResNets with group normalisation and weight standardisation.
+"""ResNets: BiT with its relatives, and the trunk of the hybrids.
 
-What BiT and the hybrids share, and the post-activation trunk of the hybrids.
+With group normalisation and weight standardisation, or as BiT's relatives
+have it.
 
 Axes: B batch, h and w height and width of a feature map, C channels.
 """
 
 import dataclasses
+import functools
 
 import keras
+from keras import ops
 
 from keras_vit.checks import check_choice, check_size
-from keras_vit.layers import StandardizedConv2D
+from keras_vit.layers import EvolvedNormalization, StandardizedConv2D
+from keras_vit.layers.standardized_conv import STANDARDIZATIONS
 from keras_vit.models.configured_model import (
     ConfiguredModel,
     head,
@@ -27,6 +31,16 @@ __all__ = [
 ]
 
 GROUPS = 32
+NORMALIZATIONS = {
+    "group_norm": functools.partial(
+        keras.layers.GroupNormalization, groups=GROUPS
+    ),
+    # The momentum that torch calls 0.1.
+    "batch_norm": functools.partial(
+        keras.layers.BatchNormalization, momentum=0.9
+    ),
+    "evolved": functools.partial(EvolvedNormalization, groups=GROUPS),
+}
 
 
 def hybrid_stem(config, x, dtype=None):
@@ -100,31 +114,55 @@ def check_width(width: int) -> None:
 class Builder:
     """Makes the layers of a ResNet with the constants of its family."""
 
-    standardization: str
+    standardization: str | None
     standardization_epsilon: float
     group_norm_epsilon: float
     dtype: object = None
+    normalization: str = "group_norm"
+    activation: str = "relu"
 
     def conv(self, x, filters, kernel_size, name, strides=1, padding="same"):
-        return StandardizedConv2D(
+        return self._make_conv()(
             filters,
             kernel_size,
             strides=strides,
             padding=padding,
-            standardization=self.standardization,
-            epsilon=self.standardization_epsilon,
             dtype=self.dtype,
             name=name,
         )(x)
 
-    def norm(self, x, name, gamma_initializer="ones"):
-        return keras.layers.GroupNormalization(
-            groups=GROUPS,
+    def _make_conv(self):
+        if self.standardization is None:
+            return functools.partial(
+                keras.layers.Conv2D,
+                use_bias=False,
+                data_format="channels_last",
+                kernel_initializer=keras.initializers.VarianceScaling(
+                    2.0, "fan_out", "untruncated_normal"
+                ),
+            )
+        return functools.partial(
+            StandardizedConv2D,
+            standardization=self.standardization,
+            epsilon=self.standardization_epsilon,
+        )
+
+    def norm(self, x, name, **options):
+        return NORMALIZATIONS[self.normalization](
             epsilon=self.group_norm_epsilon,
-            gamma_initializer=gamma_initializer,
             dtype=self.dtype,
             name=name,
+            **options,
         )(x)
+
+    def activated_norm(self, x, name):
+        """The normalisation and what follows it before a convolution."""
+        x = self.norm(x, name)
+        if self.normalization == "evolved":
+            return x  # It has an activation inside.
+        if self.activation == "relu":
+            return self.relu(x)
+        return keras.layers.Activation(self.activation, dtype=self.dtype)(x)
 
     def relu(self, x):
         return keras.layers.ReLU(dtype=self.dtype)(x)
@@ -132,6 +170,21 @@ class Builder:
     def pad(self, x, pixels):
         return keras.layers.ZeroPadding2D(
             pixels, data_format="channels_last", dtype=self.dtype
+        )(x)
+
+    def pad_lowest(self, x, pixels):
+        around = (pixels, pixels)
+        return ops.pad(
+            x, [(0, 0), around, around, (0, 0)], constant_values=-float("inf")
+        )
+
+    def mean_pool(self, x):
+        """Halves height and width; of an odd one, the last stays alone."""
+        return keras.layers.AveragePooling2D(
+            2,
+            padding="same",
+            data_format="channels_last",
+            dtype=self.dtype,
         )(x)
 
     def max_pool(self, x, padding):
@@ -148,12 +201,27 @@ class Builder:
 class BiTConfig:
     """Everything that defines a BiT ResNet; the defaults are R50x1.
 
+    Its relatives in timm are ResNets of the same units in the same order,
+    without weight standardisation and with other normalisations.
+
     Args:
         image_size: int or (height, width) in pixels, or (None, None) for
             any size.
         channels: int, channels of an image.
-        units: tuple of int, bottleneck units of each stage.
+        units: tuple of int, units of each stage.
         width: int, channels of the root block: 64 times the width factor.
+        unit: "bottleneck", or "basic" for two convolutions of 3x3.
+        stem: "single" for one convolution of 7x7, "deep" for three of 3x3,
+            or "tiered" for three that grow ("Bag of Tricks",
+            arXiv:1812.01187).
+        root_padding: what surrounds the map that the root's max pool reads:
+            "zeros" as in BiT, "lowest" for nothing that could be the maximum.
+        downsampling: how the shortcut of a stage gets its size: by the
+            stride of its "convolution", or by the "average" of 2x2 before.
+        normalization: "group_norm"; "batch_norm", whose statistics training
+            updates; "evolved", see `EvolvedNormalization`.
+        activation: after each normalisation, by Keras's name; "evolved" has
+            its own.
         pooling: "mean" or "max" over the image, or "none" for the feature
             map.
         num_classes: int, 0 for features instead of a classification layer.
@@ -161,8 +229,10 @@ class BiTConfig:
             for logits.
         head_bias: float that the bias of the classification layer starts at;
             -10 or -6.9 for sigmoid losses with many classes.
-        standardization_epsilon: float, added to the variance of a kernel.
-        group_norm_epsilon: float, added to the variance of a group.
+        standardization: None for kernels as they are, or where the epsilon
+            of weight standardisation goes, see `StandardizedConv2D`.
+        standardization_epsilon: float, that epsilon.
+        group_norm_epsilon: float, added to the variance of a group or batch.
         include_preprocessing: bool; True takes images in [0, 255].
 
     Raises:
@@ -173,10 +243,17 @@ class BiTConfig:
     channels: int = 3
     units: tuple = (3, 4, 6, 3)
     width: int = 64
+    unit: str = "bottleneck"
+    stem: str = "single"
+    root_padding: str = "zeros"
+    downsampling: str = "convolution"
+    normalization: str = "group_norm"
+    activation: str = "relu"
     pooling: str = "mean"
     num_classes: int = 1000
     classifier_activation: str | None = None
     head_bias: float = 0.0
+    standardization: str | None = "variance"
     standardization_epsilon: float = 1e-10
     group_norm_epsilon: float = 1e-5
     include_preprocessing: bool = False
@@ -187,8 +264,19 @@ class BiTConfig:
             size = check_size("image_size", size)
         object.__setattr__(self, "image_size", size)
         object.__setattr__(self, "units", tuple(self.units))
-        check_choice("pooling", self.pooling, POOLINGS)
-        check_width(self.width)
+        for name, choices in CHOICES.items():
+            if getattr(self, name) is not None:
+                check_choice(name, getattr(self, name), choices)
+        self._check_width()
+
+    def _check_width(self):
+        if self.normalization != "batch_norm":
+            check_width(self.width // (1 if self.stem == "single" else 2))
+        elif self.width < 8 or self.width % 8:
+            raise ValueError(
+                "The width of a ResNet must be a multiple of 8. Received: "
+                f"width={self.width}. The published models have 64."
+            )
 
     @property
     def _any_size(self):
@@ -229,17 +317,19 @@ class BiT(ConfiguredModel):
     @staticmethod
     def outputs_of(config, images, dtype=None):
         build = Builder(
-            "variance",
+            config.standardization,
             config.standardization_epsilon,
             config.group_norm_epsilon,
             dtype,
+            config.normalization,
+            config.activation,
         )
         x = preprocessing(config, images, dtype)
-        x = bit_root(build, x, config.width)
+        x = bit_root(build, x, config)
         for stage, units in enumerate(config.units, 1):
             for unit in range(1, units + 1):
-                x = bit_unit(build, x, config.width, stage, unit)
-        x = build.relu(build.norm(x, "encoder_norm"))
+                x = bit_unit(build, x, config, stage, unit)
+        x = build.activated_norm(x, "encoder_norm")
         x = POOLINGS[config.pooling](dtype)(x)
         return head(config, x, dtype)
 
@@ -255,24 +345,73 @@ POOLINGS = {
 }
 
 
-def bit_root(build, x, width):
-    """Convolution and max pool before the stages of BiT; no norm, no ReLU."""
-    x = build.pad(x, 3)
-    x = build.conv(x, width, 7, "root_conv", strides=2, padding="valid")
-    return build.max_pool(build.pad(x, 1), "valid")
+# The channels of the convolutions of a stem, as eighths of its width; the
+# first has a stride of 2.
+STEMS = {"single": (8,), "deep": (4, 4, 8), "tiered": (3, 4, 8)}
+# The convolutions of a unit: (channels, size, stride).
+UNITS = {
+    "bottleneck": lambda filters, stride: (
+        (filters, 1, 1),
+        (filters, 3, stride),
+        (4 * filters, 1, 1),
+    ),
+    "basic": lambda filters, stride: ((filters, 3, stride), (filters, 3, 1)),
+}
+ROOT_PADDINGS = {"zeros": Builder.pad, "lowest": Builder.pad_lowest}
+CHOICES = {
+    "pooling": POOLINGS,
+    "unit": UNITS,
+    "stem": STEMS,
+    "root_padding": ROOT_PADDINGS,
+    "downsampling": ("convolution", "average"),
+    "normalization": NORMALIZATIONS,
+    "standardization": STANDARDIZATIONS,
+}
 
 
-def bit_unit(build, x, width, stage, unit):
-    """Pre-activation bottleneck; the first of a stage projects the shortcut."""
-    name, filters, stride = unit_sizes(width, stage, unit)
-    y = build.relu(build.norm(x, f"{name}_norm1"))
-    if unit == 1:
-        x = build.conv(y, 4 * filters, 1, f"{name}_shortcut", strides=stride)
-    y = build.conv(y, filters, 1, f"{name}_conv1")
-    y = build.pad(build.relu(build.norm(y, f"{name}_norm2")), 1)
-    y = build.conv(
-        y, filters, 3, f"{name}_conv2", strides=stride, padding="valid"
-    )
-    y = build.relu(build.norm(y, f"{name}_norm3"))
-    y = build.conv(y, 4 * filters, 1, f"{name}_conv3")
+def bit_root(build, x, config):
+    """Convolutions and max pool before the stages; no norm after the last."""
+    eighths = STEMS[config.stem]
+    size = 7 if len(eighths) == 1 else 3
+    for i, eighth in enumerate(eighths, 1):
+        number = "" if len(eighths) == 1 else i
+        x = build.conv(
+            build.pad(x, size // 2),
+            eighth * config.width // 8,
+            size,
+            f"root_conv{number}",
+            strides=2 if i == 1 else 1,
+            padding="valid",
+        )
+        if i < len(eighths):
+            x = build.activated_norm(x, f"root_norm{number}")
+    x = ROOT_PADDINGS[config.root_padding](build, x, 1)
+    return build.max_pool(x, "valid")
+
+
+def bit_unit(build, x, config, stage, unit):
+    """Pre-activation unit; the first of a stage projects the shortcut.
+
+    Unless that has the size that the unit returns.
+    """
+    name, filters, stride = unit_sizes(config.width, stage, unit)
+    convolutions = UNITS[config.unit](filters, stride)
+    y = build.activated_norm(x, f"{name}_norm1")
+    if unit == 1 and (config.unit == "bottleneck" or stage > 1):
+        x = shortcut(build, y, config, convolutions[-1][0], stride, name)
+    for i, (filters, size, stride) in enumerate(convolutions, 1):
+        if i > 1:
+            y = build.activated_norm(y, f"{name}_norm{i}")
+        padding = "same" if size == 1 else "valid"
+        y = build.pad(y, 1) if size > 1 else y
+        y = build.conv(
+            y, filters, size, f"{name}_conv{i}", strides=stride, padding=padding
+        )
     return keras.layers.Add(dtype=build.dtype, name=f"{name}_add")([x, y])
+
+
+def shortcut(build, x, config, filters, stride, name):
+    """What the first unit of a stage is added to."""
+    if config.downsampling == "average" and stride > 1:
+        x, stride = build.mean_pool(x), 1
+    return build.conv(x, filters, 1, f"{name}_shortcut", strides=stride)

@@ -13,6 +13,7 @@ from keras_vit.layers.attention_positions import (
     bias_parameters,
 )
 from keras_vit.models import ViTConfig
+from keras_vit.models.resnet import STEMS, UNITS
 from keras_vit.models.sizes import VIT
 
 __all__ = ["Counts", "bit_multiply_adds", "count", "num_tokens", "vit_config"]
@@ -185,7 +186,13 @@ def _head(config):
 
 
 def bit_multiply_adds(
-    units: tuple, width: int, image_size: int, classes: int
+    units: tuple,
+    width: int,
+    image_size: int,
+    classes: int,
+    *,
+    unit: str = "bottleneck",
+    stem: str = "single",
 ) -> int:
     """Multiply-adds of a BiT ResNet, the paper's baseline, per image.
 
@@ -194,21 +201,28 @@ def bit_multiply_adds(
         width: int, channels of the root.
         image_size: int, pixels, a multiple of 32.
         classes: int, outputs of the classification layer.
+        unit: see `BiTConfig`.
+        stem: see `BiTConfig`.
 
     Example:
         >>> round(bit_multiply_adds((3, 4, 6, 3), 64, 224, 1000) / 1e9, 1)
         4.1
     """
-    total = (image_size // 2) ** 2 * 7 * 7 * 3 * width
+    eighths = [x * width // 8 for x in STEMS[stem]]
+    size = 7 if len(eighths) == 1 else 3
+    pairs = zip([3, *eighths[:-1]], eighths, strict=True)
+    total = (image_size // 2) ** 2 * size**2 * sum(i * j for i, j in pairs)
     side, channels = image_size // 4, width
     for stage, number in enumerate(units):
         filters = width * 2**stage
-        for unit in range(number):
-            before = side
-            if unit == 0:
-                side //= 2 if stage else 1
-                total += side**2 * channels * 4 * filters  # the shortcut
-            total += before**2 * channels * filters
-            total += side**2 * (9 * filters**2 + 4 * filters**2)
-            channels = 4 * filters
+        for i in range(number):
+            stride = 2 if stage and i == 0 else 1
+            convolutions = UNITS[unit](filters, stride)
+            outputs = convolutions[-1][0]
+            if i == 0 and (stage or unit == "bottleneck"):  # the shortcut
+                total += (side // stride) ** 2 * channels * outputs
+            for made, size, stride in convolutions:
+                side //= stride
+                total += side**2 * size**2 * channels * made
+                channels = made
     return total + channels * classes

@@ -40,9 +40,14 @@ def randomised(config):
     model = MODELS[type(config)](config)
     random = np.random.default_rng(0)
     for weight in model.weights:
-        scale = 0.3 if len(weight.shape) < 2 else 0.3
+        scale = 0.3
+        if len(weight.shape) == 4:
+            scale = np.prod(weight.shape[:3]) ** -0.5
         center = float(weight.path.endswith("gamma"))
-        weight.assign(random.normal(center, scale, weight.shape))
+        values = random.normal(center, scale, weight.shape)
+        if "moving_variance" in weight.path:
+            values = np.abs(values) + 0.5
+        weight.assign(values)
     return model
 
 
@@ -59,6 +64,11 @@ HYBRID |= {"patch_size": 1}
 HYBRID |= {"resnet_standardization_epsilon": 1e-8}
 HYBRID |= {"resnet_group_norm_epsilon": 1e-5}
 BIT: dict[str, Any] = {"num_classes": 3, "standardization_epsilon": 1e-8}
+PLAIN_RESNET: dict[str, Any] = {
+    **{"normalization": "batch_norm", "standardization": None},
+    **{"root_padding": "lowest", "image_size": (None, None)},
+    "num_classes": 3,
+}
 RELATIVE: dict[str, Any] = {
     **{"relative_position_bias": True, "position_embedding": "none"},
     **{"class_token": False, "pooling": "mean"},
@@ -154,6 +164,30 @@ FOR_TIMM = {
     ),
     "mixer_tokens": MixerConfig(**{**MIXER, "num_classes": 0}, pooling="none"),
     "bit": BiTConfig(**BIT, image_size=(40, 40)),
+    "resnet_basic": BiTConfig(
+        **{**PLAIN_RESNET, "units": (2, 2, 2, 2), "unit": "basic"}
+    ),
+    "resnet_basic_deep": BiTConfig(
+        **{**PLAIN_RESNET, "units": (2, 2, 2, 2), "unit": "basic"},
+        stem="deep",
+        downsampling="average",
+        activation="silu",
+        channels=1,
+    ),
+    "resnet": BiTConfig(**{**PLAIN_RESNET, "num_classes": 0}),
+    "resnet_tiered": BiTConfig(
+        **PLAIN_RESNET, stem="tiered", downsampling="average"
+    ),
+    "resnet_deep_groups": BiTConfig(
+        **{**PLAIN_RESNET, "normalization": "group_norm"},
+        stem="deep",
+        downsampling="average",
+    ),
+    "resnet_deep_evolved": BiTConfig(
+        **{**PLAIN_RESNET, "normalization": "evolved"},
+        stem="deep",
+        downsampling="average",
+    ),
     "bit_of_any_size": BiTConfig(**BIT, image_size=(None, None), pooling="max"),
 }
 
@@ -174,6 +208,7 @@ def test_timm_builds_the_model_of_a_folder(name, tmp_path):
     with torch.no_grad():
         found = theirs.eval()(torch.tensor(np.moveaxis(batch, -1, 1))).numpy()
     wanted = keras.ops.convert_to_numpy(model(batch))
+    assert np.isfinite(wanted).all()
     np.testing.assert_allclose(
         found, wanted, rtol=0, atol=5e-5 * max(1, np.abs(wanted).max())
     )
@@ -229,7 +264,7 @@ def test_timm_learns_pixels_and_class_names_from_the_folder(tmp_path):
             MixerConfig(**{**MIXER, "activation": "gelu_tanh"}),
             "activation='gelu' in its Mixers",
         ),
-        (BiTConfig(**BIT, units=(1,)), r"no BiT of units=\(1,\)"),
+        (BiTConfig(**BIT, units=(1,)), r"no ResNet of units=\(1,\)"),
         (BiTConfig(num_classes=3), "standardization_epsilon=1e-08"),
     ],
 )

@@ -79,6 +79,10 @@ CAIT = {
 HYBRID = {"image_size": 32, "patch_size": 2, "resnet_width": 32}
 LINEAR = {"mixing": "linear", "tokens_mlp_dim": 0}
 GATING = {"mixing": "spatial_gating", "tokens_mlp_dim": 0}
+BATCH_NORM = {
+    **{"normalization": "batch_norm", "standardization": None},
+    "root_padding": "lowest",
+}
 RELATIVE = {"position_embedding": "none", "relative_position_bias": True}
 OPTIONS = {
     "vit": {
@@ -201,6 +205,23 @@ OPTIONS = {
         "image_size": [(12, 20), (None, None)],
         "units": [(1, 2)],
         "width": [64],
+        "unit": ["basic", {**BATCH_NORM, "unit": "basic"}],
+        "stem": [
+            {"stem": "deep", "width": 64},
+            {**BATCH_NORM, "stem": "tiered", "downsampling": "average"},
+        ],
+        "root_padding": ["lowest", {**BATCH_NORM, "root_padding": "zeros"}],
+        "downsampling": ["average", {**BATCH_NORM, "units": (1, 1)}],
+        "normalization": [
+            BATCH_NORM,
+            {**BATCH_NORM, "normalization": "evolved"},
+        ],
+        "activation": ["silu", {**BATCH_NORM, "activation": "tanh"}],
+        "standardization": [
+            None,
+            "deviation",
+            {**BATCH_NORM, "standardization": "variance"},
+        ],
         "standardization_epsilon": [1e-8, 0.1],
         "group_norm_epsilon": [0.1],
     },
@@ -263,6 +284,8 @@ def randomised(config, family):
         if weight.path.endswith("qkv/bias") and not config.key_bias:
             values = values.reshape(config.num_heads, 3, -1)
             values = (values * [[1], [0], [1]]).reshape(-1)
+        if "moving_variance" in weight.path:
+            values = np.abs(values) + 0.5
         weight.assign(values)
     return model
 
@@ -314,6 +337,7 @@ def check(model, family, format, folder):
     defaults = {x: getattr(model.config, x) for x in training}
     assert dataclasses.replace(again.config, **defaults) == model.config, label
     wanted = outputs(model)
+    assert np.isfinite(wanted).all()
     scale = max(1, np.abs(wanted).max())
     np.testing.assert_allclose(
         outputs(again), wanted, rtol=0, atol=1e-5 * scale, err_msg=label

@@ -9,7 +9,15 @@ import warnings
 import keras
 import numpy as np
 import pytest
-from timm_models import SIZES, built, built_mixer, config_of, size_of, write
+from timm_models import (
+    SIZES,
+    built,
+    built_mixer,
+    config_of,
+    randomised,
+    size_of,
+    write,
+)
 from timm_stub import import_timm
 
 from keras_vit.checkpoints import load_checkpoint, read_info
@@ -308,6 +316,44 @@ def test_a_file_without_a_norm_is_not_taken_for_one_that_has_none(
     for extra in ({}, {"architecture": name}):
         with pytest.raises(ValueError, match=f"give {field}="):
             load_checkpoint(path, num_heads=2, **extra)
+
+
+RESNETS = {
+    "resnetv2_18": (65, 47),
+    "resnetv2_18d": (54, 39),
+    "resnetv2_50": (33, 64),
+    "resnetv2_50t": (50, 39),
+    "resnetv2_50d_gn": (64, 64),
+    "resnetv2_50d_evos": (50, 39),
+}
+
+
+@pytest.mark.parametrize("name", RESNETS)
+def test_resnets_of_other_normalisations(name, tmp_path):
+    import torch
+
+    made = import_timm().create_model(name, pretrained=False, num_classes=7)
+    model = randomised(made)
+    images = np.random.default_rng(1).uniform(-1, 1, (2, *RESNETS[name], 3))
+    images = images.astype("float32")
+    with torch.no_grad():
+        wanted = model(torch.tensor(np.moveaxis(images, -1, 1))).numpy()
+    ours = load_checkpoint(write(model, tmp_path, "weights"))
+    found = keras.ops.convert_to_numpy(ours(images))
+    scale = max(1, np.abs(wanted).max())
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=5e-5 * scale)
+
+
+def test_a_resnet_without_a_last_normalisation_is_refused(tmp_path):
+    """As timm's backbones of hybrids have none, which compute otherwise."""
+    from safetensors.torch import save_file
+
+    model = import_timm().create_model("resnetv2_18", pretrained=False)
+    tensors = model.state_dict()
+    kept = {x: y for x, y in tensors.items() if not x.startswith("norm.")}
+    save_file(kept, tmp_path / "weights.safetensors")
+    with pytest.raises(ValueError, match="encoder_norm"):
+        load_checkpoint(tmp_path / "weights.safetensors")
 
 
 MIXERS = ("mixer_s32_224", "gmixer_12_224", "gmlp_ti16_224", "resmlp_12_224")

@@ -136,6 +136,14 @@ CASES = {
         1,
         0,
     ),
+    "evolved_normalization": (
+        layers.EvolvedNormalization,
+        {"groups": 2, "epsilon": 1e-3},
+        (2, 3, 5, 8),
+        (2, 3, 5, 8),
+        3,
+        0,
+    ),
     "relative_position_mlp": (
         layers.RelativePositionBias,
         {

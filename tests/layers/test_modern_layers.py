@@ -363,6 +363,29 @@ def test_a_class_attention_block_leaves_the_patches_as_they_are():
     np.testing.assert_allclose(found[:, :1], token, atol=1e-4)
 
 
+def test_evolved_normalization_divides_by_the_deviation_of_the_group():
+    layer = layers.EvolvedNormalization(groups=2, epsilon=0.1)
+    x = random(2, 3, 4, 6) + 1
+    layer.build(x.shape)
+    gamma, beta, gate = (random(6) * i for i in (1, 2, 3))
+    for weight, value in {"gamma": gamma, "beta": beta, "gate": gate}.items():
+        getattr(layer, weight).assign(value)
+    expected = np.empty(x.shape)
+    for image in range(2):
+        for group in (slice(0, 3), slice(3, 6)):
+            y = x[image, ..., group].astype("float64")
+            gated = y / (1 + np.exp(-gate[group] * y))
+            expected[image, ..., group] = (
+                gated / np.sqrt(y.var() + 0.1) * gamma[group] + beta[group]
+            )
+    np.testing.assert_allclose(numpy_of(layer(x)), expected, atol=1e-5)
+
+
+def test_groups_that_do_not_divide_the_channels_are_refused():
+    with pytest.raises(ValueError, match="groups=4, 6 channels"):
+        layers.EvolvedNormalization(groups=4).build((None, 3, 4, 6))
+
+
 def test_rms_normalization_keeps_the_mean():
     layer = layers.TokenRMSNormalization(epsilon=0.1)
     x = random(2, 3, 4) + 1

@@ -7,6 +7,7 @@ import pytest
 
 import keras_vit
 from keras_vit.analysis import multiply_adds
+from keras_vit.models import BiTConfig
 from keras_vit.models.sizes import BIT
 from keras_vit.planning import count
 from keras_vit.planning.counts import bit_multiply_adds, vit_config
@@ -109,6 +110,26 @@ def test_products_of_bit_are_those_of_the_model(name):
     size = BIT[name]
     found = bit_multiply_adds(size["units"], size["width"], 224, 1000)
     assert found == sum(multiply_adds(built(name)).values())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"unit": "basic", "units": (2, 1, 1)},
+        {"stem": "deep", "downsampling": "average", "units": (1, 2)},
+        {"stem": "tiered", "unit": "basic", "units": (1, 2)},
+    ],
+)
+def test_products_of_resnets_are_those_of_the_model(options):
+    config = BiTConfig(
+        **{"image_size": 64, "width": 16, "num_classes": 5},
+        normalization="batch_norm",
+        **options,
+    )
+    model = keras_vit.models.BiT(config)
+    names = {x: y for x, y in options.items() if x in ("unit", "stem")}
+    found = bit_multiply_adds(options["units"], 16, 64, 5, **names)
+    assert found == sum(multiply_adds(model).values())
 
 
 def test_unknown_model_is_told_the_nearest():

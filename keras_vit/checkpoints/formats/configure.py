@@ -315,17 +315,38 @@ def _activation_of_gates(source, told) -> str:
 
 def _configure_bit(source, image_size, told) -> Configured:
     facts = Facts()
-    kernel = source.checked_shape("root_conv/kernel", 4)
+    deep = "root_conv1/kernel" in source.rows
+    first, last = ("root_conv1", "root_conv3") if deep else ("root_conv",) * 2
+    channels = source.checked_shape(f"{first}/kernel", 4)[2]
+    width = source.checked_shape(f"{last}/kernel", 4)[3]
     fields = {
         "image_size": source.file.config.get("image_size", (None, None)),
-        "channels": kernel[2],
+        "channels": channels,
         "units": _units(source),
-        "width": kernel[3],
+        "width": width,
+        **_resnet_options(source, width),
         "pooling": source.file.config.get("pooling", "mean"),
         "num_classes": _dense_sizes(source, facts)[1],
         **_constants(source, {}),
     }
     return Configured(fields, facts)
+
+
+def _resnet_options(source, width) -> dict:
+    """Unit, stem and normalisation of a ResNet, by its weights."""
+    fields = {}
+    if "stage1_unit1_conv3/kernel" not in source.rows:
+        fields["unit"] = "basic"
+    if "root_conv1/kernel" in source.rows:
+        shape = source.checked_shape("root_conv1/kernel", 4)
+        fields["stem"] = "deep" if 2 * shape[3] == width else "tiered"
+    for weight, normalization in {
+        "moving_mean": "batch_norm",
+        "gate": "evolved",
+    }.items():
+        if f"encoder_norm/{weight}" in source.rows:
+            fields["normalization"] = normalization
+    return fields
 
 
 CONFIGURE = {"mixer": _configure_mixer, "bit": _configure_bit}

@@ -94,6 +94,15 @@ TORCH_RESNET = {
     "resnet_group_norm_epsilon": 1e-5,
 }
 
+TIMM_BIT = {
+    **{"standardization": "variance", "standardization_epsilon": 1e-8},
+    **{"group_norm_epsilon": 1e-5, "root_padding": "zeros"},
+    **{"downsampling": "convolution", "activation": "relu"},
+}
+# timm's ResNets of BiT's units without its weight standardisation: those with
+# another normalisation, and those with a deep stem.
+PLAIN_RESNET = {"standardization": None, "root_padding": "lowest"}
+
 BLOCK = r"(Transformer/encoderblock(?:_\d+)?)"
 PRE_LINEN = (
     (r"Transformer/pos_embedding", "Transformer/posembed_input/pos_embedding"),
@@ -339,14 +348,19 @@ FORMATS = (
         "timm",
         "bit",
         torch_table.TIMM_BIT,
-        marks=(("stem.conv.weight", "stages.0.blocks.0.conv1.weight"),),
-        constants={
-            "standardization_epsilon": 1e-8,
-            "group_norm_epsilon": 1e-5,
+        marks=(
+            ("stem.conv.weight", "stages.0.blocks.0.conv1.weight"),
+            ("stem.conv1.weight", "stages.0.blocks.0.conv1.weight"),
+        ),
+        constants=TIMM_BIT,
+        implied={
+            "encoder_norm/moving_mean": PLAIN_RESNET,
+            "encoder_norm/gate": PLAIN_RESNET,
+            "root_conv1/kernel": {**PLAIN_RESNET, "downsampling": "average"},
         },
-        unsupported=BATCH_NORM,
+        ignored=(r".*\.num_batches_tracked",),
         container="safetensors",
-        settable=("standardization_epsilon",),
+        settable=tuple(x for x in TIMM_BIT if x != "group_norm_epsilon"),
     ),
     Format(
         "hugging_face_dinov3",

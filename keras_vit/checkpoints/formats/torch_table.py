@@ -306,10 +306,30 @@ TIMM_GATES_LAST = {
     ),
 }
 
+
+def resnet_norm(ours, theirs):
+    """Rows of a normalisation of ResNets, whichever it is."""
+    return {
+        **torch_norm(ours, theirs),
+        f"{ours}/moving_mean": (f"{theirs}.running_mean", "same"),
+        f"{ours}/moving_variance": (f"{theirs}.running_var", "same"),
+        f"{ours}/gate": (f"{theirs}.v", "same"),
+    }
+
+
+RESNET_UNIT = "stages.{s0}.blocks.{u0}"
 TIMM_BIT = {
     **torch_convolution("root_conv", "stem.conv"),
-    **preactivated_unit("stages.{s0}.blocks.{u0}"),
-    **torch_norm("encoder_norm", "norm"),
+    **torch_convolution("root_conv1", "stem.conv1"),
+    **resnet_norm("root_norm1", "stem.norm1"),
+    **torch_convolution("root_conv2", "stem.conv2"),
+    **resnet_norm("root_norm2", "stem.norm2"),
+    **torch_convolution("root_conv3", "stem.conv3"),
+    **preactivated_unit(RESNET_UNIT),
+    **resnet_norm("stage{s}_unit{u}_norm1", f"{RESNET_UNIT}.norm1"),
+    **resnet_norm("stage{s}_unit{u}_norm2", f"{RESNET_UNIT}.norm2"),
+    **resnet_norm("stage{s}_unit{u}_norm3", f"{RESNET_UNIT}.norm3"),
+    **resnet_norm("encoder_norm", "norm"),
     **torch_dense("predictions", "head.fc", kernel="linear_1x1"),
 }
 
