@@ -1,0 +1,79 @@
+"""Which of timm's architectures has the sizes and options of a model."""
+
+__all__ = [
+    "BITS",
+    "DISTILLED",
+    "EPSILONS",
+    "HYBRIDS",
+    "MIXERS",
+    "MIXER_RATIOS",
+    "RELATIVE",
+    "RESNETS",
+]
+
+# An architecture of timm whose arguments can all be given, by its epsilon.
+# Only the epsilon has no words in JSON.
+EPSILONS = {1e-6: "vit_base_patch16_224", 1e-5: "vit_base_patch16_clip_224"}
+# Of its models with relative positions, by where the norms are.
+RELATIVE = {
+    "before": "vit_relpos_base_patch16_224",
+    "after": "vit_relpos_base_patch16_rpn_224",
+}
+DISTILLED = "deit_base_distilled_patch16_224"
+# Architectures that fix their sizes: by the units of the ResNet ...
+HYBRIDS = {
+    (): "vit_tiny_r_s16_p8_224",
+    (2, 2, 2, 2): "vit_small_r26_s32_224",
+    (3, 4, 9): "vit_base_r50_s16_224",
+    (3, 4, 6, 3): "vit_large_r50_s32_224",
+}
+# ... by how they mix tokens, patch size, blocks, width, and gates; all but the
+# first six fix the sizes of their MLPs ...
+MIXERS = {
+    ("mlp", 32, 8, 512, False): "mixer_s32_224",
+    ("mlp", 16, 8, 512, False): "mixer_s16_224",
+    ("mlp", 32, 12, 768, False): "mixer_b32_224",
+    ("mlp", 16, 12, 768, False): "mixer_b16_224",
+    ("mlp", 32, 24, 1024, False): "mixer_l32_224",
+    ("mlp", 16, 24, 1024, False): "mixer_l16_224",
+    ("mlp", 16, 12, 384, True): "gmixer_12_224",
+    ("mlp", 16, 24, 384, True): "gmixer_24_224",
+    ("linear", 16, 12, 384, False): "resmlp_12_224",
+    ("linear", 16, 24, 384, False): "resmlp_24_224",
+    ("linear", 16, 36, 384, False): "resmlp_36_224",
+    ("linear", 8, 24, 768, False): "resmlp_big_24_224",
+    ("spatial_gating", 16, 30, 128, False): "gmlp_ti16_224",
+    ("spatial_gating", 16, 30, 256, False): "gmlp_s16_224",
+    ("spatial_gating", 16, 30, 512, False): "gmlp_b16_224",
+}
+MIXER_RATIOS = {
+    ("mlp", False): None,
+    ("mlp", True): (1.0, 4.0),
+    ("linear", False): (0.0, 4.0),
+    ("spatial_gating", False): (0.0, 6.0),
+}
+# ... by units and width ...
+BITS = {
+    ((3, 4, 6, 3), 64): "resnetv2_50x1_bit",
+    ((3, 4, 6, 3), 192): "resnetv2_50x3_bit",
+    ((3, 4, 23, 3), 64): "resnetv2_101x1_bit",
+    ((3, 4, 23, 3), 192): "resnetv2_101x3_bit",
+    ((3, 8, 36, 3), 128): "resnetv2_152x2_bit",
+    ((3, 8, 36, 3), 256): "resnetv2_152x4_bit",
+}
+# ... and without weight standardisation, of width 64.
+RESNETS = {
+    ((2, 2, 2, 2), "basic", "single", "batch_norm"): "resnetv2_18",
+    ((2, 2, 2, 2), "basic", "deep", "batch_norm"): "resnetv2_18d",
+    ((3, 4, 6, 3), "basic", "single", "batch_norm"): "resnetv2_34",
+    ((3, 4, 6, 3), "basic", "deep", "batch_norm"): "resnetv2_34d",
+    ((3, 4, 6, 3), "bottleneck", "single", "batch_norm"): "resnetv2_50",
+    ((3, 4, 6, 3), "bottleneck", "deep", "batch_norm"): "resnetv2_50d",
+    ((3, 4, 6, 3), "bottleneck", "tiered", "batch_norm"): "resnetv2_50t",
+    ((3, 4, 6, 3), "bottleneck", "deep", "group_norm"): "resnetv2_50d_gn",
+    ((3, 4, 6, 3), "bottleneck", "deep", "evolved"): "resnetv2_50d_evos",
+    ((3, 4, 23, 3), "bottleneck", "single", "batch_norm"): "resnetv2_101",
+    ((3, 4, 23, 3), "bottleneck", "deep", "batch_norm"): "resnetv2_101d",
+    ((3, 8, 36, 3), "bottleneck", "single", "batch_norm"): "resnetv2_152",
+    ((3, 8, 36, 3), "bottleneck", "deep", "batch_norm"): "resnetv2_152d",
+}
