@@ -11,8 +11,8 @@ from keras_vit.checkpoints.formats.timm_names_table import (
     DISTILLED,
     EPSILONS,
     HYBRIDS,
-    MIXERS,
     MIXER_RATIOS,
+    MIXERS,
     RELATIVE,
     RESNETS,
 )
