@@ -8,7 +8,10 @@ Axes: H and W height and width, C channels.
 """
 
 import dataclasses
+import io
 from collections.abc import Callable
+
+import numpy as np
 
 from keras_vit.data.config import PreprocessingConfig
 from keras_vit.data.seeds import key
@@ -17,6 +20,7 @@ __all__ = [
     "Geometry",
     "crop_window",
     "decode",
+    "from_pillow",
     "image_reader",
     "is_readable",
 ]
@@ -26,6 +30,19 @@ AREA_RANGE = (0.05, 1.0)
 ASPECT_RATIO_RANGE = (0.75, 1.33)
 # The other methods give means of pixels, which need no clipping.
 OVERSHOOTING = ("bicubic", "lanczos3")
+# Where EXIF data begin in a JPEG or PNG file, and what stands before the value
+# of the orientation: tag, kind and count, in either order of bytes.
+HEADER_BYTES = 4096
+BEFORE_ORIENTATION = (
+    r"\C*?(?:Exif\x00\x00|eXIf)\C*?(?:\x12\x01\x03\x00\x01\x00\x00\x00|"
+    r"\x01\x12\x00\x03\x00\x00\x00\x01\x00)"
+)
+# What TensorFlow would decode as something else: a BMP of one byte per pixel,
+# which has a palette, and an image that is to be turned.
+SPECIAL = rf"(?s)BM\C{{26}}\x08\x00\C*|(?s){BEFORE_ORIENTATION}[\x02-\x08]\C*"
+# What Pillow raises for broken files; SyntaxError is that of PNG.
+BROKEN = (OSError, SyntaxError, ValueError)
+MODES = {1: "L", 3: "RGB"}  # Pillow's name for an image of so many channels
 # What the originals scale to before they crop; else 8/7 of the crop.
 RESIZE_SIZES = {224: 256, 384: 448}
 
@@ -167,7 +184,7 @@ def _pixel_reader(kind: str, cropped: bool, geometry: Geometry) -> Callable:
         if not cropped:
             return decode(data, channels)
         return tf.cond(
-            tf.io.is_jpeg(data),
+            tf.io.is_jpeg(data) & ~_is_special(data, channels),
             lambda: _decode_jpeg_and_inception_crop(data, crop_key, channels),
             lambda: _inception_crop(decode(data, channels), crop_key),
         )
@@ -205,7 +222,7 @@ def is_readable(content, from_path: bool) -> bool:
 
     try:
         decode(tf.io.read_file(content) if from_path else content, 3)
-    except tf.errors.OpError:
+    except (tf.errors.OpError, *BROKEN):
         return False
     return True
 
@@ -213,7 +230,9 @@ def is_readable(content, from_path: bool) -> bool:
 def decode(data, channels: int):
     """Decodes a JPEG, PNG, GIF (first frame) or BMP image.
 
-    As `decode` in big_vision's `pp/ops_image.py`, with more kinds of BMP.
+    As `decode` in big_vision's `pp/ops_image.py`, with more kinds of BMP, the
+    orientation in EXIF data, and CMYK for grey models: Pillow reads what
+    TensorFlow would read as something else.
 
     Args:
         data: string scalar, the bytes of the file.
@@ -222,6 +241,17 @@ def decode(data, channels: int):
     Returns:
         uint8 tensor of shape (H, W, C).
     """
+    import tensorflow as tf
+
+    image = tf.cond(
+        _is_special(data, channels),
+        lambda: _decode_special(data, channels),
+        lambda: _decode_plain(data, channels),
+    )
+    return tf.ensure_shape(image, [None, None, channels])
+
+
+def _decode_plain(data, channels: int):
     import tensorflow as tf
 
     def as_stored():
@@ -235,8 +265,55 @@ def decode(data, channels: int):
     # refuses to for the others.
     start = tf.strings.substr(data, 0, 2)
     stored = (start == b"BM") | (start == b"GI")
-    image = tf.cond(stored, as_stored, converted)
-    return tf.ensure_shape(image, [None, None, channels])
+    return tf.cond(stored, as_stored, converted)
+
+
+def _is_special(data, channels: int):
+    """Whether TensorFlow would decode it as something else, or not at all."""
+    import tensorflow as tf
+
+    header = tf.strings.substr(data, 0, HEADER_BYTES)
+    special = tf.strings.regex_full_match(header, SPECIAL)
+    if channels == 3:
+        return special
+    # TensorFlow has no grey of CMYK.
+    return special | tf.cond(
+        tf.io.is_jpeg(data),
+        lambda: tf.io.extract_jpeg_shape(data)[2] == 4,
+        lambda: tf.constant(False),
+    )
+
+
+def _decode_special(data, channels: int):
+    """Decodes with Pillow, in Python."""
+    import tensorflow as tf
+
+    def pixels(content):
+        from PIL import Image
+
+        with Image.open(io.BytesIO(content)) as image:
+            return from_pillow(image, channels)
+
+    return tf.numpy_function(pixels, [data], tf.uint8, stateful=False)
+
+
+def from_pillow(image, channels: int) -> np.ndarray:
+    """The pixels of a Pillow image as it is seen.
+
+    Turned as its EXIF data says, without transparency.
+
+    Returns:
+        uint8 array of shape (H, W, channels).
+    """
+    from PIL import Image, ImageOps
+
+    image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I;16"):  # Pillow would clip it at 255.
+        image = Image.fromarray((np.asarray(image) // 257).astype(np.uint8))
+    if "transparency" in image.info:  # Pillow warns of other ways to drop it.
+        image = image.convert("RGBA")
+    pixels = np.asarray(image.convert(MODES[channels]))
+    return pixels.reshape(*pixels.shape[:2], channels)
 
 
 def _to_channels(image, channels: int):

@@ -15,7 +15,7 @@ import numpy as np
 
 from keras_vit import preprocessing
 from keras_vit.checkpoints.resampling import cubic, triangle
-from keras_vit.data.image_reader import Geometry
+from keras_vit.data.image_reader import Geometry, from_pillow
 from keras_vit.data.sources import SUFFIXES as READ_SUFFIXES
 
 __all__ = [
@@ -166,7 +166,6 @@ EVALUATION_CROPS = {
 
 # Training reads with TensorFlow; Pillow knows more kinds.
 SUFFIXES = (*READ_SUFFIXES, ".webp", ".tif", ".tiff")
-MODES = {1: "L", 3: "RGB"}  # Pillow's name for an image of so many channels
 # Of red, green and blue in grey, ITU-R BT.601, as in JPEG and in Pillow.
 LUMA = np.array([0.299, 0.587, 0.114], "float32")
 
@@ -234,7 +233,7 @@ def read_pixels(image: Any, channels: int) -> np.ndarray:
         return _read_file(image, channels)
     if isinstance(image, np.ndarray):
         return _from_array(image, channels)
-    return _from_pillow(image, channels)
+    return from_pillow(image, channels)
 
 
 def _read_file(path, channels):
@@ -246,7 +245,7 @@ def _read_file(path, channels):
         )
     try:
         with Image.open(path) as image:
-            return _from_pillow(image, channels)
+            return from_pillow(image, channels)
     except FileNotFoundError:
         raise ValueError(f"There is no file {path!r}.") from None
     except Image.UnidentifiedImageError:
@@ -260,18 +259,6 @@ def _read_file(path, channels):
         raise ValueError(
             f"{path!r} cannot be read as an image: {error}"
         ) from None
-
-
-def _from_pillow(image, channels):
-    from PIL import Image, ImageOps
-
-    image = ImageOps.exif_transpose(image)
-    if image.mode.startswith("I;16"):  # Pillow would clip it at 255.
-        image = Image.fromarray((np.asarray(image) // 257).astype(np.uint8))
-    if "transparency" in image.info:  # Pillow warns of other ways to drop it.
-        image = image.convert("RGBA")
-    pixels = np.asarray(image.convert(MODES[channels]))
-    return pixels.reshape(*pixels.shape[:2], channels)
 
 
 def _from_array(array, channels):
