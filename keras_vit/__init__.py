@@ -41,6 +41,7 @@ __all__ = [
     "load_checkpoint",
     "load_weights",
     "models",
+    "patch_sequences",
     "predict",
     "preprocess_input",
     "save_checkpoint",
@@ -55,6 +56,7 @@ globals().update(applications.APPLICATIONS)
 LATE = {
     "embed": "keras_vit.prediction",
     "explain": "keras_vit.explanation",
+    "patch_sequences": "keras_vit.prediction",
     "predict": "keras_vit.prediction",
 }
 
@@ -64,7 +66,7 @@ if TYPE_CHECKING:
     import keras
 
     from keras_vit.explanation import explain
-    from keras_vit.prediction import embed, predict
+    from keras_vit.prediction import embed, patch_sequences, predict
 
     def __getattr__(name: str) -> Callable[..., keras.Model]: ...
 

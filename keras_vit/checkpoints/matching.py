@@ -42,6 +42,9 @@ class LoadReport:
         fresh: paths of weights that the file has nothing for; they were left
             as they were.
         notes: what was assumed, or differs from the file's family.
+        resampling: str, how positions of the file are resampled to another
+            size; None for a file without.
+        grid: (rows, columns) of the patches that the file is for, or None.
     """
 
     source: str
@@ -51,6 +54,8 @@ class LoadReport:
     dropped: tuple = ()
     fresh: tuple = ()
     notes: tuple = ()
+    resampling: str | None = None
+    grid: tuple | None = None
 
     def __str__(self):
         lines = [
@@ -279,6 +284,8 @@ def plan_of(
         tuple(names + source.dropped),
         tuple(sorted(fresh)),
         (*configured.notes, *_differences(configured, target)),
+        resampling,
+        configured.grid,
     )
     return Plan(steps, report)
 

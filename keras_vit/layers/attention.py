@@ -57,7 +57,8 @@ class SelfAttention(ConfiguredLayer):
             it, True demands one, False forbids it.
 
     Input shape:
-        (B, N, D).
+        (B, N, D), and None or a bool tensor (B, N) that is False for tokens
+        that no other may read: padding.
 
     Output shape:
         (B, N, D).
@@ -115,8 +116,8 @@ class SelfAttention(ConfiguredLayer):
             attention_dropout_rate, dtype=self.dtype_policy, name="dropout"
         )
 
-    def build(self, input_shape):
-        dim = input_shape[-1]
+    def build(self, x_shape, valid_shape=None):
+        dim = x_shape[-1]
         check_heads(dim, self.num_heads)
         check_fused(self)
         self.head_dim = dim // self.num_heads
@@ -137,19 +138,19 @@ class SelfAttention(ConfiguredLayer):
             dtype=self.dtype_of("out"),
             name="out",
         )
-        self.qkv.build(input_shape)
-        self.out.build(input_shape)
-        self._build_parts(input_shape)
+        self.qkv.build(x_shape)
+        self.out.build(x_shape)
+        self._build_parts(x_shape)
 
-    def _build_parts(self, input_shape):
+    def _build_parts(self, x_shape):
         """Builds what the options add."""
-        heads = (input_shape[0], self.num_heads, input_shape[1], self.head_dim)
+        heads = (x_shape[0], self.num_heads, x_shape[1], self.head_dim)
         scores = (*heads[:3], heads[2])
         if self.qk_norm:
             self.query_norm.build(heads)
             self.key_norm.build(heads)
         if self.attention_inner_norm:
-            self.inner_norm.build(input_shape)
+            self.inner_norm.build(x_shape)
         if self.rotary:
             self.rotary.build(heads)
         # One that blocks share is built by then.
@@ -161,19 +162,23 @@ class SelfAttention(ConfiguredLayer):
             self.logits_projection.build(scores)
             self.weights_projection.build(scores)
 
-    def call(self, x, training=None):
+    def call(self, x, valid=None, training=None):
         qkv = self._project(x)  # (B, N, H, 3, d)
         if self._may_be_fused():
-            x = self._attend_fused(qkv)  # (B, N, H, d)
+            x = self._attend_fused(qkv, valid)  # (B, N, H, d)
         else:
-            x = self._attend_explicitly(qkv, training)  # (B, N, H, d)
+            x = self._attend_explicitly(qkv, valid, training)  # (B, N, H, d)
         return self.out(self.inner_norm(merge_heads(x)))  # (B, N, D)
 
-    def attention_weights(self, x):
+    def compute_output_shape(self, x_shape, valid_shape=None):
+        return x_shape
+
+    def attention_weights(self, x, valid=None):
         """The softmax weights that `call` uses, computed explicitly.
 
         Args:
             x: tokens of shape (B, N, D).
+            valid: None, or bool of shape (B, N) as for `call`.
 
         Returns:
             Tensor of shape (B, H, N, M): how much each query (N) takes from
@@ -182,7 +187,7 @@ class SelfAttention(ConfiguredLayer):
         """
         query, key, _ = heads_first(self._project(x))
         query, key = self._placed(query, key)
-        return self._weights(query, key)  # (B, H, N, M)
+        return self._weights(query, key, valid)  # (B, H, N, M)
 
     def _project(self, x):
         shape = (*ops.shape(x)[:-1], self.num_heads, 3, self.head_dim)
@@ -197,23 +202,24 @@ class SelfAttention(ConfiguredLayer):
         # fused attention asks for.
         return self.compute_dtype != "float16" and has_fused_attention()
 
-    def _attend_fused(self, qkv):
+    def _attend_fused(self, qkv, valid):
         query, key, value = (qkv[..., i, :] for i in range(3))
         query, key = self._placed(query, key, heads_first=False)
         bias, flash = None, self.flash_attention
+        mask = None if valid is None else valid[:, None, None]
         if flash is None:
             flash = keras.config.is_flash_attention_enabled()
         if self.position_bias is not None:
             # Keras's flash attention takes none.
             bias, flash = self.position_bias.bias()[None], False
         return ops.dot_product_attention(
-            query, key, value, bias=bias, flash_attention=flash
+            query, key, value, bias=bias, mask=mask, flash_attention=flash
         )  # (B, N, H, d)
 
-    def _attend_explicitly(self, qkv, training):
+    def _attend_explicitly(self, qkv, valid, training):
         query, key, value = heads_first(qkv)
         query, key = self._placed(query, key)
-        weights = self._weights(query, key)  # (B, H, N, M)
+        weights = self._weights(query, key, valid)  # (B, H, N, M)
         weights = self.dropout(weights, training=training)
         x = ops.matmul(weights, value)  # (B, H, N, d)
         return ops.transpose(x, (0, 2, 1, 3))  # (B, N, H, d)
@@ -227,14 +233,15 @@ class SelfAttention(ConfiguredLayer):
             self.rotary(x, heads_first=heads_first) for x in (query, key)
         )
 
-    def _weights(self, query, key):
+    def _weights(self, query, key, valid):
         """The softmax weights of heads in front of the tokens."""
         scores = scores_of_heads(query, key)  # (B, H, N, M)
         if self.position_bias is not None:
             scores = self.position_bias(scores)
         if not self.talking_heads:
-            return precise_softmax(scores)
-        weights = precise_softmax(self.logits_projection(scores))
+            return precise_softmax(masked(scores, valid))
+        scores = masked(self.logits_projection(scores), valid)
+        weights = precise_softmax(scores)
         return self.weights_projection(weights)  # (B, H, N, M)
 
     def _across_heads(self, name):
@@ -302,9 +309,17 @@ def heads_first(qkv):
     return ops.unstack(ops.transpose(qkv, (3, 0, 2, 1, 4)), 3, axis=0)
 
 
-def softmax_of_heads(query, key):
+def softmax_of_heads(query, key, valid=None):
     """`softmax(q k^T / sqrt(d))` of (B, H, N, d) and (B, H, M, d)."""
-    return precise_softmax(scores_of_heads(query, key))  # (B, H, N, M)
+    scores = masked(scores_of_heads(query, key), valid)
+    return precise_softmax(scores)  # (B, H, N, M)
+
+
+def masked(scores, valid):
+    """The scores (B, H, N, M) without those of keys that are not valid."""
+    if valid is None:
+        return scores
+    return ops.where(valid[:, None, None], scores, float("-inf"))
 
 
 def scores_of_heads(query, key):
@@ -321,10 +336,10 @@ def precise_softmax(scores):
     return ops.cast(weights, scores.dtype)
 
 
-def softmax_weights(query, key):
+def softmax_weights(query, key, valid=None):
     """`softmax_of_heads` of query (B, N, H, d) and key (B, M, H, d)."""
     query = ops.transpose(query, (0, 2, 1, 3))  # (B, H, N, d)
-    return softmax_of_heads(query, ops.transpose(key, (0, 2, 1, 3)))
+    return softmax_of_heads(query, ops.transpose(key, (0, 2, 1, 3)), valid)
 
 
 def merge_heads(x):

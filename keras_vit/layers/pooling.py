@@ -25,17 +25,34 @@ __all__ = [
 ]
 
 POOLINGS = {
-    "token": lambda x, prefix: x[:, 0],
-    "prefix": lambda x, prefix: ops.reshape(
+    "token": lambda x, prefix, valid: x[:, 0],
+    "prefix": lambda x, prefix, valid: ops.reshape(
         x[:, :prefix], (-1, prefix * x.shape[-1])
     ),
-    "prefix_mean": lambda x, prefix: ops.mean(x[:, :prefix], axis=1),
-    "mean": lambda x, prefix: ops.mean(x[:, prefix:], axis=1),
-    "max": lambda x, prefix: ops.max(x[:, prefix:], axis=1),
-    "token_and_mean": lambda x, prefix: ops.concatenate(
-        [x[:, 0], ops.mean(x[:, prefix:], axis=1)], axis=-1
+    "prefix_mean": lambda x, prefix, valid: ops.mean(x[:, :prefix], axis=1),
+    "mean": lambda x, prefix, valid: mean_of(x, prefix, valid),
+    "max": lambda x, prefix, valid: max_of(x, prefix, valid),
+    "token_and_mean": lambda x, prefix, valid: ops.concatenate(
+        [x[:, 0], mean_of(x, prefix, valid)], axis=-1
     ),
 }
+
+
+def mean_of(x, prefix, valid):
+    """The mean of the tokens behind the prefix that are valid."""
+    x = x[:, prefix:]
+    if valid is None:
+        return ops.mean(x, axis=1)
+    share = ops.cast(valid[:, prefix:], x.dtype)[..., None]  # (B, N, 1)
+    return ops.sum(x * share, axis=1) / ops.sum(share, axis=1)
+
+
+def max_of(x, prefix, valid):
+    """The maximum of the tokens behind the prefix that are valid."""
+    x = x[:, prefix:]
+    if valid is not None:
+        x = ops.where(valid[:, prefix:, None], x, float("-inf"))
+    return ops.max(x, axis=1)
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -55,7 +72,8 @@ class TokenPooling(ConfiguredLayer):
             token), left out of mean and maximum.
 
     Input shape:
-        (B, T, D).
+        (B, T, D), and None or a bool tensor (B, T) that is False for tokens
+        that mean and maximum leave out: padding.
 
     Output shape:
         (B, D), (B, P * D) with "prefix", or (B, 2 * D) with "token_and_mean".
@@ -76,13 +94,14 @@ class TokenPooling(ConfiguredLayer):
         self.pooling = pooling
         self.num_prefix_tokens = num_prefix_tokens
 
-    def call(self, x):
-        return POOLINGS[self.pooling](x, self.num_prefix_tokens)  # (B, D)
+    def call(self, x, valid=None):
+        prefix = self.num_prefix_tokens
+        return POOLINGS[self.pooling](x, prefix, valid)  # (B, D)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, x_shape, valid_shape=None):
         parts = {"prefix": self.num_prefix_tokens, "token_and_mean": 2}
         vectors = parts.get(self.pooling, 1)
-        return (input_shape[0], vectors * input_shape[-1])
+        return (x_shape[0], vectors * x_shape[-1])
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -102,7 +121,8 @@ class AttentionPooling(ConfiguredLayer):
             read (as in timm).
 
     Input shape:
-        (B, T, D).
+        (B, T, D), and None or a bool tensor (B, T) that is False for tokens
+        that are not read: padding.
 
     Output shape:
         (B, D).
@@ -143,8 +163,8 @@ class AttentionPooling(ConfiguredLayer):
             name="mlp",
         )
 
-    def build(self, input_shape):
-        dim = input_shape[-1]
+    def build(self, x_shape, valid_shape=None):
+        dim = x_shape[-1]
         check_heads(dim, self.num_heads)
         limit = (6 / (1 + dim)) ** 0.5  # Xavier uniform of a (1, D) matrix
         self.probe = self.add_weight(
@@ -156,13 +176,15 @@ class AttentionPooling(ConfiguredLayer):
         self.key_value = self._projection(2 * dim, "key_value")
         self.out = self._projection(dim, "out")
         for layer in (self.query, self.key_value, self.out):
-            layer.build(input_shape)
-        self.norm.build((input_shape[0], 1, dim))
-        self.mlp.build((input_shape[0], 1, dim))
+            layer.build(x_shape)
+        self.norm.build((x_shape[0], 1, dim))
+        self.mlp.build((x_shape[0], 1, dim))
 
-    def call(self, x):
+    def call(self, x, valid=None):
         query, key, value = self._project(x)
-        weights = softmax_weights(query, key)  # (B, H, 1, T)
+        if valid is not None:
+            valid = valid[:, self.num_prefix_tokens :]
+        weights = softmax_weights(query, key, valid)  # (B, H, 1, T)
         y = ops.einsum("bhnm,bmhd->bnhd", weights, value)  # (B, 1, H, d)
         y = self.out(merge_heads(y))  # (B, 1, D)
         y = y + self.mlp(self.norm(y))
@@ -182,8 +204,8 @@ class AttentionPooling(ConfiguredLayer):
         weights = softmax_weights(query, key)
         return ops.pad(weights, [(0, 0)] * 3 + [(self.num_prefix_tokens, 0)])
 
-    def compute_output_shape(self, input_shape):
-        return (input_shape[0], input_shape[-1])
+    def compute_output_shape(self, x_shape, valid_shape=None):
+        return (x_shape[0], x_shape[-1])
 
     def _project(self, x):
         if self.num_prefix_tokens:

@@ -17,6 +17,7 @@ from keras_vit.prediction.embeddings_file import (
 from keras_vit.prediction.encoder import Encoder, as_encoder, embed
 from keras_vit.prediction.images import images_of
 from keras_vit.prediction.networks import load_network
+from keras_vit.prediction.patch_sequences import patch_sequences
 from keras_vit.prediction.search import encoder_of, nearest
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "load_network",
     "most_probable",
     "nearest",
+    "patch_sequences",
     "predict",
     "predictions",
 ]

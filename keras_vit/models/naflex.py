@@ -1,0 +1,267 @@
+"""Images of any aspect ratio in one batch, as sequences of their patches.
+
+Axes: B batch, N patches of the longest sequence, P prefix tokens, T = P + N
+tokens, R and C rows and columns of the table of positions, D hidden dimension.
+"""
+
+import functools
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.checks import check_choice
+from keras_vit.models.vit import VisionTransformer
+
+__all__ = ["NaFlexTransformer", "RESAMPLINGS"]
+
+# Options that are not run here, most of them as they are of one grid of patches,
+# and what they are in other models.
+NEEDED = {
+    "class_attention_layers": 0,
+    "resnet_units": None,
+    "rope": None,
+    "relative_position_bias": False,
+}
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class NaFlexTransformer(keras.Model):
+    """Runs a Vision Transformer on images of any aspect ratio and size.
+
+    Each image is a sequence of its patches with their rows and columns, padded
+    to the longest of the batch, as in NaViT (arXiv:2307.06304) and the NaFlex
+    models of SigLIP 2 (arXiv:2502.14786, section 2.4.2). The positions of the
+    model are resampled to the grid of each image; attention and pooling leave
+    out the padding. The weights are those of the given model and not a copy:
+    training one trains the other.
+
+    Args:
+        encoder: a built `VisionTransformer` with a position per patch, no
+            rotary or relative positions and no ResNet.
+        resampling: how positions are resampled: "linear_aligned", "linear",
+            "linear_antialiased", "bicubic" or "bicubic_antialiased", each
+            with "_square" for that of a square grid as large as the longer
+            side. None takes what the loaded file says
+            (`encoder.load_report`), or "bicubic_antialiased".
+        name: str, name of the model.
+
+    Input shape:
+        A dict, as `keras_vit.patch_sequences` makes it:
+        "patches" (B, N, patch height * patch width * channels), scaled as the
+        model wants its images, row by row with the channels last;
+        "coordinates" (B, N, 2), row and column of each patch, from 0;
+        "valid" (B, N), bool or 0 and 1, 0 for padding.
+
+    Output shape:
+        That of the model; with pooling "none" (B, T, ...), the tokens of
+        padding among them.
+
+    Raises:
+        ValueError: for a model with other options, or whose positions were
+            resampled to another grid on loading, and for an unknown
+            resampling.
+
+    Example:
+
+    >>> encoder = keras_vit.ViT_B16(weights="augreg_imagenet21k_imagenet2012")
+    >>> model = keras_vit.models.NaFlexTransformer(encoder)
+    >>> photos = [np.zeros((480, 640, 3), "uint8"), np.zeros((90, 300, 3))]
+    >>> inputs = keras_vit.patch_sequences(photos, 16, max_patches=196)
+    >>> model(inputs).shape
+    (2, 1000)
+    """
+
+    def __init__(self, encoder, *, resampling=None, name=None, **kwargs):
+        report = getattr(encoder, "load_report", None)
+        check_encoder(encoder, report)
+        super().__init__(name=name, dtype=encoder.dtype_policy, **kwargs)
+        told = getattr(report, "resampling", None) or "bicubic_antialiased"
+        self.resampling = resampling or told
+        check_choice(
+            "resampling", self.resampling.removesuffix(SQUARE), RESAMPLINGS
+        )
+        self.encoder = encoder
+        self.config = encoder.config
+
+    def build(self, input_shape):
+        self.built = True  # The encoder has all weights.
+
+    def call(self, inputs, training=None):
+        config, layer = self.config, self.encoder.get_layer
+        valid = ops.cast(inputs["valid"], "bool")  # (B, N)
+        x = self._embedded(inputs["patches"])  # (B, N, D)
+        if config.num_prefix_tokens:
+            x = layer("class_token")(x)  # (B, T, D)
+        if config.position_embedding != "none":
+            positions = self._positions(inputs["coordinates"], valid)
+            x = x + ops.cast(positions, x.dtype)
+        valid = ops.pad(
+            valid, [(0, 0), (config.num_prefix_tokens, 0)], constant_values=True
+        )  # (B, T)
+        x = layer("dropout")(x, training=training)
+        if config.norm_before_blocks:
+            x = layer("first_norm")(x)
+        for i in range(config.num_layers):
+            x = layer(f"block_{i}")(x, valid, training=training)
+        return self._classified(x, valid)
+
+    def get_config(self):
+        encoder = keras.saving.serialize_keras_object(self.encoder)
+        return {
+            "name": self.name,
+            "trainable": self.trainable,
+            "encoder": encoder,
+            "resampling": self.resampling,
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        encoder = keras.saving.deserialize_keras_object(config["encoder"])
+        return cls(**{**config, "encoder": encoder})
+
+    def compute_output_shape(self, input_shape):
+        batch, tokens, _ = input_shape["patches"]
+        output = self.encoder.output_shape
+        if self.config.pooling != "none":
+            return (batch, *output[1:])
+        if tokens is not None:
+            tokens += self.config.num_prefix_tokens
+        return (batch, tokens, *output[2:])
+
+    def _embedded(self, patches):
+        """The tokens of patches without positions."""
+        config, layer = self.config, self.encoder.get_layer
+        x = ops.cast(patches, self.compute_dtype)  # (B, N, h * w * channels)
+        pixels = (*ops.shape(x)[:2], *config.patch_size, config.channels)
+        if config.include_preprocessing:
+            x = layer("rescaling")(ops.reshape(x, pixels))
+            x = ops.reshape(x, (*pixels[:2], -1))
+        projection = layer("patch_embed").projection
+        kernel = ops.reshape(projection.kernel, (-1, config.hidden_dim))
+        x = ops.matmul(x, ops.cast(kernel, x.dtype))  # (B, N, D)
+        if config.patch_bias:
+            x = x + ops.cast(projection.bias, x.dtype)
+        return layer("patch_norm")(x) if config.patch_norm else x
+
+    def _positions(self, coordinates, valid):
+        """Those of all tokens, (B, T, D)."""
+        table = self.encoder.get_layer("position_embedding").embedding
+        table = ops.cast(table, "float32")  # (1, P + R * C, D)
+        places = ops.cast(coordinates, "float32")  # (B, N, 2)
+        sides = ops.max(
+            ops.where(valid[..., None], places + 1, 1.0), axis=1, keepdims=True
+        )  # (B, 1, 2)
+        method = self.resampling
+        if method.endswith(SQUARE):
+            method = method.removesuffix(SQUARE)
+            sides = ops.max(sides, axis=-1, keepdims=True) + 0 * sides
+        rows, columns = (
+            axis_weights(places[..., i], sides[..., i], old, method)
+            for i, old in enumerate(self.config.grid)
+        )  # (B, N, R), (B, N, C)
+        shares = rows[..., :, None] * columns[..., None, :]  # (B, N, R, C)
+        length = self.config.grid[0] * self.config.grid[1]
+        shares = ops.reshape(shares, (*ops.shape(places)[:2], length))
+        patches = ops.matmul(shares, table[0, -length:])  # (B, N, D)
+        prefix = table[:, : table.shape[1] - length]  # (1, P, D)
+        prefix = ops.repeat(prefix, ops.shape(patches)[0], axis=0)
+        return ops.concatenate([prefix, patches], axis=1)
+
+    def _classified(self, x, valid):
+        """What the model computes of encoded tokens."""
+        config, layer = self.config, self.encoder.get_layer
+        normed = config.final_norm and not config.norm_after_pooling
+        x = layer("encoder_norm")(x) if normed else x
+        x = x if config.pooling == "none" else layer("pool")(x, valid)
+        x = layer("encoder_norm")(x) if config.norm_after_pooling else x
+        x = layer("pre_logits")(x) if config.representation_dim else x
+        return layer("predictions")(x) if config.num_classes else x
+
+
+def check_encoder(encoder, report) -> None:
+    """Raises a ValueError for a model that is of one grid of patches alone.
+
+    Args:
+        encoder: the model.
+        report: its `load_report`, or None.
+    """
+    if not isinstance(encoder, VisionTransformer):
+        raise ValueError(
+            "NaFlexTransformer runs a VisionTransformer. Received: "
+            f"{type(encoder).__name__}."
+        )
+    config = vars(encoder.config)
+    wrong = [x for x, value in NEEDED.items() if config[x] != value]
+    if wrong:
+        raise ValueError(
+            f"NaFlexTransformer needs a model with {wrong[0]}="
+            f"{NEEDED[wrong[0]]!r}. Received: {wrong[0]}="
+            f"{config[wrong[0]]!r}."
+        )
+    if report and "position_embedding/embedding" in report.resampled:
+        sides = zip(report.grid, encoder.config.patch_size, strict=True)
+        shape = (*(x * y for x, y in sides), encoder.config.channels)
+        raise ValueError(
+            "The positions were resampled on loading, and would be a second "
+            f"time. Received: a model of {encoder.config.image_size} pixels. "
+            f"Load {report.source!r} with input_shape={shape}."
+        )
+
+
+def axis_weights(places, sides, old: int, method: str):
+    """The weights of `old` positions at places of an axis of another length.
+
+    Args:
+        places: float32 tensor (B, N), rows or columns from 0.
+        sides: float32 tensor (B, 1), how many there are in the image.
+        old: int, how many positions the model has on this axis.
+        method: one of `RESAMPLINGS`.
+
+    Returns:
+        float32 tensor (B, N, old) whose last axis sums to 1.
+    """
+    kernel, antialias = RESAMPLINGS[method]
+    scale = old / sides
+    points = (places + 0.5) * scale - 0.5  # (B, N), centre on centre
+    if method == "linear_aligned":
+        points = places * (old - 1) / ops.maximum(sides - 1, 1)
+    width = ops.maximum(scale, 1.0) if antialias else ops.ones_like(scale)
+    # Without antialias the edge is repeated as far as a kernel reaches.
+    reach = 0 if antialias else 2
+    sources = np.arange(-reach, old + reach, dtype="float32")
+    offsets = points[..., None] - ops.convert_to_tensor(sources)
+    weights = kernel(offsets / width[..., None])
+    weights = ops.matmul(weights, clipped(sources, old))  # (B, N, old)
+    return weights / ops.sum(weights, axis=-1, keepdims=True)
+
+
+def clipped(sources, old: int) -> np.ndarray:
+    """Sums what lies outside of the positions into the first and the last."""
+    nearest = np.clip(sources, 0, old - 1)
+    return (nearest[:, None] == np.arange(old)).astype("float32")
+
+
+def triangle(x):
+    """The kernel of linear interpolation; x is in positions."""
+    return ops.maximum(1 - ops.abs(x), 0.0)
+
+
+def cubic(x, a: float):
+    """The cubic convolution kernel of Keys (1981) with parameter a."""
+    x = ops.abs(x)
+    near = ((a + 2) * x - (a + 3)) * x**2 + 1
+    far = a * (((x - 5) * x + 8) * x - 4)
+    return ops.where(x <= 1, near, ops.where(x < 2, far, 0.0))
+
+
+SQUARE = "_square"
+# The kernel, and whether it grows where the grid shrinks: those of
+# `keras_vit.checkpoints.resampling`, for grids that the graph does not know.
+RESAMPLINGS = {
+    "linear_aligned": (triangle, False),
+    "linear": (triangle, False),
+    "linear_antialiased": (triangle, True),
+    "bicubic": (functools.partial(cubic, a=-0.75), False),
+    "bicubic_antialiased": (functools.partial(cubic, a=-0.5), True),
+}
