@@ -15,8 +15,8 @@ from keras_vit.models.vit import VisionTransformer
 
 __all__ = ["NaFlexTransformer", "RESAMPLINGS"]
 
-# Options that are not run here, most of them as they are of one grid of patches,
-# and what they are in other models.
+# Options that are not run here, most of them as they are of one grid, and what
+# they are in other models.
 NEEDED = {
     "class_attention_layers": 0,
     "resnet_units": None,
@@ -149,9 +149,8 @@ class NaFlexTransformer(keras.Model):
         table = self.encoder.get_layer("position_embedding").embedding
         table = ops.cast(table, "float32")  # (1, P + R * C, D)
         places = ops.cast(coordinates, "float32")  # (B, N, 2)
-        sides = ops.max(
-            ops.where(valid[..., None], places + 1, 1.0), axis=1, keepdims=True
-        )  # (B, 1, 2)
+        places = ops.where(valid[..., None], places, 0.0)
+        sides = ops.max(places, axis=1, keepdims=True) + 1  # (B, 1, 2)
         method = self.resampling
         if method.endswith(SQUARE):
             method = method.removesuffix(SQUARE)
