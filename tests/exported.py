@@ -11,6 +11,7 @@ PUBLIC = {
     "big_vision-npz": "big_vision",
     "huggingface": "hugging_face",
     "timm-safetensors": "timm",
+    "keras-hub": "",  # is only read
 }
 SUFFIXES = {"hugging_face": "", "timm": ".safetensors"}
 

@@ -39,6 +39,10 @@ TEXTS = {
     "eos_token_id": 2,
 }
 CLIP = {"text_config": TEXTS, "vision_config": VISION, "projection_dim": 12}
+TIPSV2 = {
+    "text_config": {**TEXTS, "hidden_size": VISION["hidden_size"]},
+    "vision_config": DINOV2,
+}
 DECODER = {
     "mask_ratio": 0.0,
     "decoder_hidden_size": 16,
@@ -96,6 +100,7 @@ KINDS = {
     ),
     "DINOv3ViTModel": ({**VISION, "num_register_tokens": 3}, pooled),
     "Aimv2VisionModel": (AIMV2, mean),
+    "Aimv2Model": (CLIP, image_features),
     "BeitModel": (BEIT, pooled),
     "BeitForImageClassification": ({**BEIT, **LABELS}, logits),
     "Data2VecVisionModel": (BEIT, token_of_the_encoder),
@@ -115,6 +120,8 @@ KINDS = {
         embeddings,
     ),
     "MetaClip2Model": (CLIP, image_features),
+    "Tipsv2VisionModel": ({**DINOV2, "num_register_tokens": 3}, pooled),
+    "Tipsv2Model": (TIPSV2, image_features),
     "ViTMAEModel": ({**VISION, "mask_ratio": 0.0}, token_of_mae),
     "ViTMAEForPreTraining": ({**VISION, **DECODER}, token_of_mae),
     "IJepaModel": (VISION, mean),
@@ -140,6 +147,8 @@ SWIGLU = {"use_swiglu_ffn": True, **DINOV2}
 # The same with fields that make other tensors of it.
 OPTIONS = {
     "swiglu": ("Dinov2Model", SWIGLU, pooled),
+    "aimv2 with its head": ("Aimv2VisionModel", VISION, pooled),
+    "tipsv2 with swiglu": ("Tipsv2VisionModel", SWIGLU, pooled),
     "swiglu with registers": (
         "Dinov2WithRegistersForImageClassification",
         {**SWIGLU, **LABELS},
@@ -244,14 +253,14 @@ def close(found, wanted):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=5e-5 * scale)
 
 
-def tokens(model, images):
+def tokens(model, images, **options):
     """All tokens after the last normalisation."""
     for name in ("vision_model", "base_model"):
         inner = getattr(model, name, model)
         # The base model of DINOv3 is its encoder alone.
         model = inner if "embeddings" in dict(inner.named_children()) else model
-    mae = "MAE" in type(model).__name__
-    options = {"noise": in_order(images)} if mae else {}
+    if "MAE" in type(model).__name__:
+        options["noise"] = in_order(images)
     x = model(images, **options).last_hidden_state
     # CLIP normalises the class token alone, which it takes.
     is_clip = "pre_layrnorm.weight" in model.state_dict()

@@ -1,11 +1,11 @@
 """Makes golden data, `python tools/make_golden.py NAME ...`.
 
-Builds tiny models of timm and keras-hub with random weights, no weight zero or
-one, and writes for each into tests/reference/ its file or folder, what the
-original computes of two images, and its entry in cases.json, which has the
-arguments that it was built with. Those named hub_* need keras-hub, which is no
-dependency: `pip install --target FOLDER keras-hub`, with the folder in
-PYTHONPATH.
+Builds tiny models of timm, transformers and keras-hub with random weights, no
+weight zero or one, and writes for each into tests/reference/ its file or
+folder, what the original computes of two images, and its entry in cases.json,
+which has the arguments that it was built with. Those named hub_* need
+keras-hub, which is no dependency: `pip install --target FOLDER keras-hub`, with
+the folder in PYTHONPATH.
 """
 
 import argparse
@@ -22,10 +22,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "tests" / "reference"
 sys.path.append(str(ROOT / "tests"))
 
+import golden_hugging_face  # noqa: E402
 import golden_keras_hub  # noqa: E402
 from timm_models import randomised  # noqa: E402
 from timm_stub import import_timm  # noqa: E402
 
+MODULES = (golden_hugging_face, golden_keras_hub)
 LEAST_SCALE = 0.1  # of the weights, so that each shows in the outputs
 VIT = "vision_transformer.VisionTransformer"
 EVA = "eva.Eva"
@@ -249,8 +251,8 @@ def main() -> None:
     path = FOLDER / "cases.json"
     cases = json.loads(path.read_text())
     for name in parser.parse_args().names:
-        if name in golden_keras_hub.CASES:
-            cases[name] = golden_keras_hub.write(name)
+        if module := next((x for x in MODULES if name in x.CASES), None):
+            cases[name] = module.write(name)
             continue
         family, word, _ = FAMILIES.get(CASES[name][0], ("vit", "vit", TINY))
         made = f"timm_{word}_tiny_{name}"

@@ -382,9 +382,9 @@ def reading_weights(config: ViTConfig) -> np.ndarray:
     The class token's row with pooling "token" (and with "none", where there
     is a class token), all prefix tokens alike with "prefix" and "prefix_mean",
     half of it the class token's and half the patches' with "token_and_mean",
-    otherwise all patch tokens alike: exact for "mean", and for "max" and "map"
-    what can be said without an image. Where the class token comes after the
-    blocks, T are the patches alone, all alike. The sum is 1.
+    otherwise all patch tokens alike: exact for "mean", and for "max", "map" and
+    "attention" what can be said without an image. Where the class token comes
+    after the blocks, T are the patches alone, all alike. The sum is 1.
     """
     rows, columns = config.grid
     prefix = config.num_prefix_tokens

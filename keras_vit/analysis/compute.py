@@ -144,7 +144,12 @@ def _spatial_gating_block(layer, shape):
 
 
 def _attention_pooling(layer, shape):
-    return _class_attention(layer, shape) + _mlp(layer.mlp, (1, shape[-1]))
+    tokens, dim = shape
+    one = (1, dim)
+    query = _dense(layer.query, one) if layer.project_query else 0
+    mlp = 0 if layer.mlp_dim is None else _mlp(layer.mlp, one)
+    products = _dense(layer.key_value, shape) + 2 * tokens * dim
+    return query + products + _dense(layer.out, one) + mlp
 
 
 COUNTERS = {

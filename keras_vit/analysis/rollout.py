@@ -20,6 +20,7 @@ from keras_vit.analysis.attention_weights import (
 from keras_vit.analysis.inspection import distance_of
 from keras_vit.checks import check_choice, check_limits
 from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.models.vit_config import ATTENTION_POOLINGS
 
 __all__ = [
     "AttentionOverview",
@@ -53,9 +54,9 @@ def attention_rollout(
     added for the residual connection, rows are divided by their sum, and
     the matrices of all blocks are multiplied. What is shown is the row of the
     class token; of models that pool the patches, the mean of their rows, with
-    pooling "map" weighted by what the pooling attends to, and with class
-    attention after the blocks by what the class token takes from them. The
-    weights of one block are in memory at a time.
+    attention pooling weighted by what it attends to, and with class attention
+    after the blocks by what the class token takes from them. The weights of
+    one block are in memory at a time.
 
     Args:
         model: a `VisionTransformer`, hybrids included.
@@ -183,7 +184,7 @@ class Rollout:
         if config.class_attention_layers and config.pooling in OF_CLASS_TOKEN:
             read = self._read_by_class(class_rows(model, x))  # (B, T)
             return ops.einsum("bq,bqk->bk", read, carry)  # (B, T)
-        if config.pooling != "map":
+        if config.pooling not in ATTENTION_POOLINGS:
             read = reading_weights(config)
             return ops.einsum("q,bqk->bk", read, carry)  # (B, T)
         if not model.config.norm_after_pooling:

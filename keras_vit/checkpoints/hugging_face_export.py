@@ -124,7 +124,8 @@ def _aimv2_fields(config) -> dict:
     return {
         "rms_norm_eps": config["layer_norm_epsilon"],
         "layer_norm_eps": None,
-        **dict.fromkeys(("use_head", "qkv_bias", "mlp_bias"), False),
+        "use_head": config["pooling"] == "attention",
+        **dict.fromkeys(("qkv_bias", "mlp_bias"), False),
     }
 
 

@@ -114,7 +114,10 @@ class AttentionPooling(ConfiguredLayer):
 
     Args:
         num_heads: int, H; it divides D.
-        mlp_dim: int, hidden size of the MLP.
+        mlp_dim: int, hidden size of the MLP; None for neither norm nor MLP.
+        project_query: bool; False takes the learned query as it is, as AIMv2
+            does (arXiv:2411.14402).
+        key_value_bias: bool, whether key and value have biases.
         layer_norm_epsilon: float, added to the variance.
         activation: of the MLP, see `MLP`.
         num_prefix_tokens: int, tokens in front of the patches, which are not
@@ -142,6 +145,8 @@ class AttentionPooling(ConfiguredLayer):
         num_heads,
         mlp_dim,
         *,
+        project_query=True,
+        key_value_bias=True,
         layer_norm_epsilon=1e-6,
         activation="gelu_tanh",
         num_prefix_tokens=0,
@@ -150,18 +155,22 @@ class AttentionPooling(ConfiguredLayer):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.mlp_dim = mlp_dim
+        self.project_query = project_query
+        self.key_value_bias = key_value_bias
         self.layer_norm_epsilon = layer_norm_epsilon
         self.activation = activation
         self.num_prefix_tokens = num_prefix_tokens
-        self.norm = keras.layers.LayerNormalization(
-            epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm"
-        )
-        self.mlp = MLP(
-            mlp_dim,
-            activation=activation,
-            dtype=self.dtype_policy,
-            name="mlp",
-        )
+        self.query = keras.activations.linear  # Returns its input.
+        if mlp_dim is not None:
+            self.norm = keras.layers.LayerNormalization(
+                epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm"
+            )
+            self.mlp = MLP(
+                mlp_dim,
+                activation=activation,
+                dtype=self.dtype_policy,
+                name="mlp",
+            )
 
     def build(self, x_shape, valid_shape=None):
         dim = x_shape[-1]
@@ -172,13 +181,18 @@ class AttentionPooling(ConfiguredLayer):
             shape=(1, 1, dim),
             initializer=keras.initializers.RandomUniform(-limit, limit),
         )
-        self.query = self._projection(dim, "query")
-        self.key_value = self._projection(2 * dim, "key_value")
+        if self.project_query:
+            self.query = self._projection(dim, "query")
+            self.query.build(x_shape)
+        self.key_value = self._projection(
+            2 * dim, "key_value", self.key_value_bias
+        )
         self.out = self._projection(dim, "out")
-        for layer in (self.query, self.key_value, self.out):
+        for layer in (self.key_value, self.out):
             layer.build(x_shape)
-        self.norm.build((x_shape[0], 1, dim))
-        self.mlp.build((x_shape[0], 1, dim))
+        if self.mlp_dim is not None:
+            self.norm.build((x_shape[0], 1, dim))
+            self.mlp.build((x_shape[0], 1, dim))
 
     def call(self, x, valid=None):
         query, key, value = self._project(x)
@@ -187,7 +201,8 @@ class AttentionPooling(ConfiguredLayer):
         weights = softmax_weights(query, key, valid)  # (B, H, 1, T)
         y = ops.einsum("bhnm,bmhd->bnhd", weights, value)  # (B, 1, H, d)
         y = self.out(merge_heads(y))  # (B, 1, D)
-        y = y + self.mlp(self.norm(y))
+        if self.mlp_dim is not None:
+            y = y + self.mlp(self.norm(y))
         return y[:, 0]  # (B, D)
 
     def attention_weights(self, x):
@@ -214,10 +229,11 @@ class AttentionPooling(ConfiguredLayer):
         probe = ops.broadcast_to(self.probe, (batch, 1, dim))  # (B, 1, D)
         return query_key_value(self, probe, x)
 
-    def _projection(self, units, name):
+    def _projection(self, units, name, use_bias=True):
         dim = self.probe.shape[-1]
         return keras.layers.Dense(
             units,
+            use_bias=use_bias,
             kernel_initializer=projection_initializer(dim),
             bias_initializer="zeros",
             dtype=self.dtype_of(name),

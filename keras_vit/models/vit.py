@@ -30,7 +30,11 @@ from keras_vit.models.configured_model import (
     preprocessing,
 )
 from keras_vit.models.resnet import hybrid_stem
-from keras_vit.models.vit_config import ViTConfig, modern_options
+from keras_vit.models.vit_config import (
+    ATTENTION_POOLINGS,
+    ViTConfig,
+    modern_options,
+)
 
 __all__ = ["VisionTransformer"]
 
@@ -237,11 +241,11 @@ def pooled(config: ViTConfig, x, dtype=None):
         return x
     prefix = config.num_pooled_prefix_tokens
     left_out = 0 if config.pool_prefix_tokens else prefix
-    if config.pooling == "map":
+    if config.pooling in ATTENTION_POOLINGS:
         return AttentionPooling.from_fields(
             vars(config),
+            **attention_pooling(config),
             num_heads=config.pool_num_heads or config.num_heads,
-            mlp_dim=config.pool_mlp_dim or config.mlp_dim,
             num_prefix_tokens=left_out,
             dtype=dtype,
             name="pool",
@@ -254,6 +258,17 @@ def pooled(config: ViTConfig, x, dtype=None):
         dtype=dtype,
         name="pool",
     )(x)
+
+
+def attention_pooling(config: ViTConfig) -> dict:
+    """What the two kinds of attention pooling have otherwise."""
+    if config.pooling == "map":
+        return {"mlp_dim": config.pool_mlp_dim or config.mlp_dim}
+    return {
+        "mlp_dim": None,
+        "project_query": False,
+        "key_value_bias": config.qkv_bias,
+    }
 
 
 def classified(config: ViTConfig, x, dtype=None):

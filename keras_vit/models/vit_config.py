@@ -20,11 +20,13 @@ from keras_vit.layers.kernels import NORMALIZATIONS
 from keras_vit.layers.transformer_block import NORM_PLACEMENTS
 from keras_vit.models.resnet import check_width, stem_grid
 
-__all__ = ["ViTConfig", "modern_options"]
+__all__ = ["ATTENTION_POOLINGS", "ViTConfig", "modern_options"]
 
 # Those that read the class token, and the others.
 TOKEN_POOLINGS = ("token", "prefix", "prefix_mean", "token_and_mean")
-POOLINGS = (*TOKEN_POOLINGS, "mean", "max", "map", "none")
+# Those by a learned query that attends to the tokens.
+ATTENTION_POOLINGS = ("map", "attention")
+POOLINGS = (*TOKEN_POOLINGS, *ATTENTION_POOLINGS, "mean", "max", "none")
 CHOICES = {
     "pooling": POOLINGS,
     "rope": ROPES,
@@ -62,7 +64,8 @@ class ViTConfig:
         mlp_dim: int, hidden size of the MLPs.
         num_heads: int, attention heads.
         pooling: what the head sees: the class "token", the "mean" or "max"
-            of the patch tokens, attention pooling ("map"), class and
+            of the patch tokens, attention pooling ("map", or "attention" for
+            that of AIMv2, arXiv:2411.14402, without MLP), class and
             distillation token one after the other ("prefix"), the mean of all
             tokens before the patches ("prefix_mean"), class token and mean of
             the patch tokens one after the other ("token_and_mean", as

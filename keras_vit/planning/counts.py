@@ -15,6 +15,7 @@ from keras_vit.layers.attention_positions import (
 from keras_vit.models import ViTConfig
 from keras_vit.models.resnet import STEMS, UNITS
 from keras_vit.models.sizes import VIT
+from keras_vit.models.vit_config import ATTENTION_POOLINGS
 
 __all__ = ["Counts", "bit_multiply_adds", "count", "num_tokens", "vit_config"]
 
@@ -163,7 +164,10 @@ def class_stage(config: ViTConfig) -> tuple[int, int]:
 
 def check_planned(config: ViTConfig) -> None:
     """Raises a ValueError for parts whose memory is not modelled."""
-    if config.resnet_units is not None or config.pooling in ("map", "none"):
+    if config.resnet_units is not None or config.pooling in (
+        *ATTENTION_POOLINGS,
+        "none",
+    ):
         raise ValueError(
             "Vision Transformers without a ResNet that classify the class "
             "token or a mean are planned. Received: resnet_units="

@@ -122,6 +122,7 @@ def test_rollout_is_that_of_the_original_attention(name):
         {"class_token": False, "pooling": "none"},
         {"pooling": "token_and_mean", "register_tokens": 2},
         {"class_token": False, "pooling": "map", "norm_after_pooling": True},
+        {"pooling": "attention"},
     ],
     ids=lambda changes: "-".join(changes),
 )
@@ -134,7 +135,7 @@ def test_any_model_that_is_not_square(changes):
     read = np.zeros((3, prefix + 6))
     first = {"prefix": slice(0, 2), "token": slice(0, 1)}
     read[:, first.get(model.config.pooling, slice(None))] = 1
-    if model.config.pooling == "map":
+    if model.config.pooling in ("map", "attention"):
         read = pool_rows(model, images)
     if model.config.pooling == "token_and_mean":
         read[:] = [1, 0, 0, *(6 * [1 / 6])]

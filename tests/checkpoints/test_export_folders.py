@@ -347,6 +347,7 @@ WRITTEN_BACK = {
             "CLIPVisionModelWithProjection",
             "swiglu",
             "swiglu with registers",
+            "aimv2 with its head",
             "dinov3 without registers",
             "dinov3 of 7B",
             "beit with a class token",

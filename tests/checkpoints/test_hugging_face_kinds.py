@@ -171,7 +171,7 @@ def test_the_second_config_of_a_tower_counts(tmp_path):
     "name",
     [
         *("Dinov2Model", "Dinov2WithRegistersModel", "PixioModel"),
-        "DINOv3ViTModel",
+        *("Tipsv2VisionModel", "DINOv3ViTModel"),
         *("CLIPVisionModel", "SiglipVisionModel"),
         *("ViTModel", "DPTModel"),
     ],
@@ -199,7 +199,6 @@ def test_pixels_beside_the_patches_are_not_read(tmp_path):
 
 REFUSED = {
     "ASTModel": {**VISION, "num_mel_bins": 32, "max_length": 48},
-    "Tipsv2VisionModel": VISION,
     "YolosModel": {**VISION, "image_size": [SIZE, SIZE]},
     "CLIPTextModel": TEXTS,
 }
@@ -233,6 +232,10 @@ BIT = {"embedding_size": 32, "hidden_sizes": [128, 256], "depths": [1, 1]}
         ("Dinov2Model", DINOV2, {"image_size": 64}),
         ("Siglip2VisionModel", SIGLIP2, {"num_patches": 15}),
         ("Aimv2VisionModel", AIMV2, {"use_head": True}),
+        ("Aimv2VisionModel", VISION, {"use_head": False}),
+        ("Aimv2Model", CLIP, {"vision_config": {**VISION, "use_head": False}}),
+        ("Tipsv2VisionModel", DINOV2, {"qkv_bias": False}),
+        ("Tipsv2VisionModel", DINOV2, {"use_swiglu_ffn": True}),
         ("Aimv2VisionModel", AIMV2, {"is_native": True}),
         ("Aimv2VisionModel", AIMV2, {"qkv_bias": True}),
         ("Aimv2VisionModel", AIMV2, {"mlp_bias": True}),
@@ -264,7 +267,7 @@ def test_a_field_that_is_not_honoured_is_named(name, fields, changes, tmp_path):
     (field,) = changes
     words = {
         "hidden_act": "activation 'mish'|hidden_act='gelu'",
-        "vision_config": "qkv_bias=False",
+        "vision_config": "(qkv_bias|use_head)=False",
         "image_size": r"image_size=\((16|64), 64\)",
         "use_relative_position_bias": "relative_position_bias=True by",
         "query_bias": "qkv_bias=True by its tensors",

@@ -227,7 +227,10 @@ OPTIONS = {
     },
 }
 POOLINGS = {
-    "vit": ("token", "prefix", "prefix_mean", "mean", "max", "map", "none"),
+    "vit": (
+        *("token", "prefix", "prefix_mean", "mean", "max", "map"),
+        *("attention", "none"),
+    ),
     "mixer": ("mean", "max", "none"),
     "bit": ("mean", "max", "none"),
 }
@@ -402,6 +405,12 @@ KINDS = {
         **{**WITHOUT_TOKEN, "normalization": "rms_norm", "pooling": "mean"},
         **{"gated_mlp": True, "activation": "silu", "num_classes": 0},
         **{"patch_norm": True, "qkv_bias": False, "projection_bias": False},
+    },
+    "aimv2_head": {
+        **{**WITHOUT_TOKEN, "normalization": "rms_norm"},
+        **{"pooling": "attention", "gated_mlp": True, "activation": "silu"},
+        **{"patch_norm": True, "qkv_bias": False, "projection_bias": False},
+        "num_classes": 0,
     },
 }
 

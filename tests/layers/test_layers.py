@@ -202,6 +202,17 @@ CASES = {
         13,
         0,
     ),
+    "attention_pooling_alone": (
+        layers.AttentionPooling,
+        {
+            **{"num_heads": 4, "mlp_dim": None},
+            **{"project_query": False, "key_value_bias": False},
+        },
+        TOKENS,
+        (2, 16),
+        4,
+        0,
+    ),
     "token_pooling": (layers.TokenPooling, {}, TOKENS, (2, 16), 0, 0),
     "mean_pooling": (
         layers.TokenPooling,

@@ -49,10 +49,12 @@ DINOV3 = {
 }
 CLIP = {**VIT, "layer_norm_eps": 1e-5, "hidden_act": "quick_gelu"}
 SIGLIP = {**DINOV2, "hidden_act": "gelu_pytorch_tanh"}
+TIPSV2 = {**DINOV2, "image_size": 448}
 # Its images may be of any size and shape; it has positions of a square.
 SIGLIP2 = {**SIGLIP, "image_size": None, "num_patches": 256, "patch_size": 16}
 # What transformers takes where a config.json is silent, by its model_type.
 DEFAULTS = {
+    "aimv2": AIMV2,
     "aimv2_vision_model": AIMV2,
     "beit": BEIT,
     "bit": {},
@@ -72,6 +74,8 @@ DEFAULTS = {
     "siglip2": SIGLIP2,
     "siglip2_vision_model": SIGLIP2,
     "siglip_vision_model": SIGLIP,
+    "tipsv2": TIPSV2,
+    "tipsv2_vision_model": TIPSV2,
     "vit": VIT,
     "vit-hybrid": {**VIT, "image_size": 384},
     "vit_mae": VIT,
@@ -79,8 +83,9 @@ DEFAULTS = {
 }
 # These resample the positions of images that are no squares, from a square.
 SQUARE = (
-    *("aimv2_vision_model", "beit", "data2vec-vision"),
+    *("aimv2", "aimv2_vision_model", "beit", "data2vec-vision"),
     *("dinov2", "dinov2_with_registers", "dpt", "pixio"),
+    *("tipsv2", "tipsv2_vision_model"),
 )
 ANTIALIASED = {"resampling": "linear_antialiased"}
 # Fields that no config.json has: how a model_type resamples positions where the
@@ -93,19 +98,16 @@ IMPLIED = {
     "siglip2_vision_model": ANTIALIASED,
 }
 # Models of images and texts, whose vision tower has a config of its own.
-TOWERS = ("clip", "metaclip_2", "siglip", "siglip2")
+TOWERS = ("aimv2", "clip", "metaclip_2", "siglip", "siglip2", "tipsv2")
 
 RESNET = {"num_groups": (32,), "hidden_act": ("relu",), "output_stride": (32,)}
 # The values of fields that change what is computed and that the models here
 # have; any other is refused.
 SHARED_POSITIONS = {"use_shared_relative_position_bias": (False,)}
+AIMV2_FIXED = {x: (False,) for x in ("is_native", "qkv_bias", "mlp_bias")}
 FIXED = {
-    "aimv2_vision_model": {
-        "use_head": (False,),
-        "is_native": (False,),
-        "qkv_bias": (False,),
-        "mlp_bias": (False,),
-    },
+    "aimv2": AIMV2_FIXED,
+    "aimv2_vision_model": AIMV2_FIXED,
     "beit": SHARED_POSITIONS,
     "data2vec-vision": SHARED_POSITIONS,
     "bit": {
@@ -193,7 +195,11 @@ def _vision(path, content, kind) -> dict:
         return content
     vision = _dictionary(path, content, "vision_config")
     # CLIP's old files have a second one, which transformers takes as a whole.
-    if "siglip" not in kind and content.get("vision_config_dict") is not None:
+    if (
+        "clip" in kind
+        and "siglip" not in kind
+        and content.get("vision_config_dict") is not None
+    ):
         whole = _dictionary(path, content, "vision_config_dict")
         vision = {**vision, **DEFAULTS[kind], **whole}
     return vision
@@ -234,7 +240,7 @@ def _check_fixed(path, content, fixed) -> None:
 
 
 def check_pooler(path, content: dict, tensors) -> None:
-    """Refuses an activation of the pooler that is not tanh.
+    """Refuses an activation of the pooler that is not tanh, or no pooler.
 
     Args:
         path: of the config.json.
@@ -243,7 +249,14 @@ def check_pooler(path, content: dict, tensors) -> None:
             activation does not matter.
 
     Raises:
-        ValueError: for another activation.
+        ValueError: for another activation, and for a config that says the
+            opposite of an AIMv2's pooling.
     """
+    if "aimv2" in str(content.get("model_type")):
+        content = _vision(path, content, content["model_type"])
+        pools = any(name.endswith("head.cls_token") for name in tensors)
+        _check_fixed(
+            path, {"use_head": True, **content}, {"use_head": (pools,)}
+        )
     if any(name.endswith("pooler.dense.weight") for name in tensors):
         _check_fixed(path, content, {"pooler_act": ("tanh",)})

@@ -442,7 +442,8 @@ def _dense_sizes(source, facts) -> tuple:
 
 def _pooling(source, told, fields) -> str:
     if "pool/probe" in source.rows:
-        return "map"
+        whole = "pool/mlp/dense/kernel" in source.rows
+        return "map" if whole else "attention"
     if "averaged_heads" in source.features:
         return "prefix"
     if source.file.config.get("pooling"):

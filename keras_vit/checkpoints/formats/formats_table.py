@@ -169,6 +169,7 @@ HUGGING_FACE_5 = (
     (r"(encoder\.layer\.\d+)\.norm2\.(\w+)", r"\1.layernorm_after.\2"),
 )
 TOWER = ((r"vision_model\.(.*)", r"\1"),)
+AIMV2 = {"activation": "silu", "layer_norm_epsilon": 1e-5}
 GATES = {"gates": hugging_face_table.HUGGING_FACE_GATES}
 DINOV2_SIGNS = {"gates": "encoder.layer.0.mlp.weights_in.weight"}
 DINOV2_IMPLIED = {
@@ -262,6 +263,24 @@ FORMATS = (
             "group_norm_epsilon": 1e-5,
         },
         ignored=FLAX_COMPANIONS,
+    ),
+    # Before timm, whose names it has but for some.
+    Format(
+        "hugging_face_tipsv2",
+        "vit",
+        hugging_face_table.HUGGING_FACE_TIPSV2,
+        marks=(
+            ("register_tokens", "blocks.0.mlp.c_fc.weight"),
+            ("register_tokens", "blocks.0.mlp.w12.weight"),
+        ),
+        variants={"gates": hugging_face_table.HUGGING_FACE_TIPSV2_GATES},
+        signs={"gates": "blocks.0.mlp.w12.weight"},
+        aliases=((r"vision_encoder\.(.*)", r"\1"),),
+        constants=EXACT,
+        implied=DINOV2_IMPLIED,
+        ignored=(r"mask_token", r"text_encoder\..*", r"temperature"),
+        resampling="linear_antialiased",
+        container="",
     ),
     Format(
         "timm",
@@ -436,12 +455,23 @@ FORMATS = (
     Format(
         "hugging_face_aimv2",
         "vit",
+        hugging_face_table.HUGGING_FACE_AIMV2_PROJECTED,
+        marks=(("embeddings.patch_embed.weight", "visual_projection.weight"),),
+        aliases=TOWER,
+        constants=AIMV2,
+        ignored=TEXTS,
+        resampling="bicubic",
+        container="",
+        optional=("qkv_bias", "projection_bias"),
+    ),
+    Format(
+        "hugging_face_aimv2",
+        "vit",
         hugging_face_table.HUGGING_FACE_AIMV2,
         marks=(
             ("embeddings.patch_embed.weight", "embeddings.rms_norm.weight"),
         ),
-        constants={"activation": "silu", "layer_norm_epsilon": 1e-5},
-        unsupported={r"head\..*": "an attention pooling without an MLP"},
+        constants=AIMV2,
         resampling="bicubic",
         container="folder",
         kind="aimv2",

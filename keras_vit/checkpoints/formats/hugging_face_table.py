@@ -1,8 +1,8 @@
 """Names in the files of Hugging Face transformers.
 
 Sources: transformers 5.23.0 (models/vit, deit, bit, dinov2,
-dinov2_with_registers, dinov3_vit, aimv2, beit, data2vec, clip, siglip) and
-4.40.2 (vit_hybrid).
+dinov2_with_registers, dinov3_vit, aimv2, beit, data2vec, clip, siglip,
+tipsv2) and 4.40.2 (vit_hybrid).
 """
 
 from keras_vit.checkpoints.formats.torch_table import preactivated_unit, unit
@@ -15,6 +15,7 @@ from keras_vit.checkpoints.formats.transforms import (
 __all__ = [
     "HUGGING_FACE",
     "HUGGING_FACE_AIMV2",
+    "HUGGING_FACE_AIMV2_PROJECTED",
     "HUGGING_FACE_AVERAGED_HEADS",
     "HUGGING_FACE_BEIT",
     "HUGGING_FACE_BIT",
@@ -28,6 +29,8 @@ __all__ = [
     "HUGGING_FACE_REGISTERS",
     "HUGGING_FACE_SIGLIP",
     "HUGGING_FACE_SIGLIP_CLASSIFIER",
+    "HUGGING_FACE_TIPSV2",
+    "HUGGING_FACE_TIPSV2_GATES",
 ]
 
 LAYER = "encoder.layer.{i}"
@@ -253,6 +256,48 @@ HUGGING_FACE_AIMV2 = {
         "linear",
     ),
     "encoder_norm/gamma": ("rms_norm.weight", "same"),
+    "pool/probe": ("head.cls_token", "same"),
+    "pool/key_value/kernel": (
+        ("head.k_proj.weight", "head.v_proj.weight"),
+        "torch_kv",
+    ),
+    **torch_dense("pool/out", "head.output_proj"),
+}
+# Of the model of images and texts.
+HUGGING_FACE_AIMV2_PROJECTED = {
+    **HUGGING_FACE_AIMV2,
+    "predictions/kernel": ("visual_projection.weight", "linear"),
+}
+
+# transformers writes TIPSv2 under the names of its authors, not its own.
+TIPSV2_BLOCK = "blocks.{i}"
+HUGGING_FACE_TIPSV2 = {
+    **torch_dense(
+        "patch_embed/projection", "patch_embed.proj", kernel="convolution"
+    ),
+    "class_token/token": (
+        ("cls_token", "register_tokens"),
+        "token_and_registers",
+    ),
+    "position_embedding/embedding": ("pos_embed", "around_registers"),
+    **torch_norm("block_{i}/attention_norm", f"{TIPSV2_BLOCK}.norm1"),
+    **torch_dense(
+        "block_{i}/attention/qkv",
+        f"{TIPSV2_BLOCK}.attn.qkv",
+        "torch_qkv_rows",
+        "torch_qkv_rows",
+    ),
+    **torch_dense("block_{i}/attention/out", f"{TIPSV2_BLOCK}.attn.proj"),
+    "block_{i}/attention_scale/gamma": (f"{TIPSV2_BLOCK}.ls1.gamma", "same"),
+    **torch_norm("block_{i}/mlp_norm", f"{TIPSV2_BLOCK}.norm2"),
+    **torch_dense("block_{i}/mlp/dense", f"{TIPSV2_BLOCK}.mlp.c_fc"),
+    **torch_dense("block_{i}/mlp/dense_1", f"{TIPSV2_BLOCK}.mlp.c_proj"),
+    "block_{i}/mlp_scale/gamma": (f"{TIPSV2_BLOCK}.ls2.gamma", "same"),
+    **torch_norm("encoder_norm", "norm"),
+}
+HUGGING_FACE_TIPSV2_GATES = {
+    **torch_dense("block_{i}/mlp/dense", f"{TIPSV2_BLOCK}.mlp.w12"),
+    **torch_dense("block_{i}/mlp/dense_1", f"{TIPSV2_BLOCK}.mlp.w3"),
 }
 
 HUGGING_FACE_CLIP = {
