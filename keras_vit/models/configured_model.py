@@ -15,11 +15,12 @@ __all__ = [
     "ConfiguredModel",
     "block_fields",
     "head",
+    "keeping",
     "preprocessing",
 ]
 
 
-def _keeping(name):
+def keeping(name):
     """A method of Keras after whose errors the model has its variables."""
     method = getattr(keras.Model, name)
 
@@ -73,7 +74,7 @@ class ConfiguredModel(keras.Model):
         """The output of the model for a Keras tensor of images."""
         raise NotImplementedError
 
-    fit, evaluate, predict = map(_keeping, ("fit", "evaluate", "predict"))
+    fit, evaluate, predict = map(keeping, ("fit", "evaluate", "predict"))
 
     def get_config(self):
         return {

@@ -11,6 +11,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.checks import check_choice
+from keras_vit.models.configured_model import keeping
 from keras_vit.models.vit import VisionTransformer
 
 __all__ = ["NaFlexTransformer", "RESAMPLINGS"]
@@ -83,6 +84,8 @@ class NaFlexTransformer(keras.Model):
         )
         self.encoder = encoder
         self.config = encoder.config
+
+    fit, evaluate, predict = map(keeping, ("fit", "evaluate", "predict"))
 
     def build(self, input_shape):
         self.built = True  # The encoder has all weights.
