@@ -43,6 +43,8 @@ MODULES = (
     "vision_transformer_sam",
 )
 OPTIONS = {"mlp_mixer": {}, "resnetv2": {}}  # These have their own sizes.
+# Whose stem has the width that the name says.
+WIDE = {"vit_base_mci_224": {"depth": 2}}
 TOLERANCE = 5e-5  # of the largest output, at least of 1
 VERDICTS = ("timm's output", "refused", "wrong", "not built")
 TEXT = """\
@@ -116,7 +118,9 @@ def examined(timm, module: str, name: str) -> Found:
         tensors = {k: x.contiguous() for k, x in model.state_dict().items()}
         save_file(tensors, path)
         try:
-            answer = outputs(path, images, narrow=bool(options_of(module)))
+            answer = outputs(
+                path, images, narrow=options_of(module, name) == SIZES
+            )
         except ValueError as error:
             text = str(error).replace(folder, "")
             reason = text.partition("': ")[2] or text
@@ -124,13 +128,15 @@ def examined(timm, module: str, name: str) -> Found:
     return Found(name, module, *compared(answer, wanted))
 
 
-def options_of(module):
-    return OPTIONS.get(module, SIZES)
+def options_of(module, name):
+    return WIDE.get(name, OPTIONS.get(module, SIZES))
 
 
 def built(timm, module, name):
     """A model of timm with random weights."""
-    model = timm.create_model(name, pretrained=False, **options_of(module))
+    model = timm.create_model(
+        name, pretrained=False, **options_of(module, name)
+    )
     if module == "mlp_mixer":
         model.blocks = model.blocks[: SIZES["depth"]]
     return randomised(model)

@@ -9,6 +9,7 @@ the folder in PYTHONPATH.
 """
 
 import argparse
+import functools
 import importlib
 import json
 import pathlib
@@ -34,6 +35,7 @@ EVA = "eva.Eva"
 NAFLEX = "naflexvit.NaFlexVit"  # made by name
 MIXER = "mlp_mixer.MlpMixer"
 RESNET = "resnetv2.ResNetV2"
+STEM = "vision_transformer_hybrid.ConvStem"  # before a VisionTransformer
 RELPOS = "vision_transformer_relpos.VisionTransformerRelPos"
 TINY = {
     **{"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 2},
@@ -224,6 +226,17 @@ CASES = {
         {"depth_token_only": 2, "mlp_ratio_token_only": 2.0},
         "cait_xxs24_224",
     ),
+    "patch_stem": (
+        STEM,
+        {
+            **{"patch_size": 1, "no_embed_class": True},
+            "stem": {
+                **{"channels": [8, 8, 32], "stride": [2, 2, 2]},
+                **{"kernel_size": [2, 2, 2], "padding": 0},
+            },
+        },
+        "vit_base_mci_224",
+    ),
     "inner_norms": (
         VIT,
         {
@@ -297,6 +310,8 @@ def built(kind, arguments) -> torch.nn.Module:
     """The model, with random weights."""
     if kind == NAFLEX:
         return randomised(made_by_name(dict(arguments)), LEAST_SCALE)
+    if kind == STEM:
+        return randomised(made_with_stem(dict(arguments)), LEAST_SCALE)
     module, name = kind.rsplit(".", 1)
     layers = importlib.import_module("timm.layers")
     arguments = dict(arguments)
@@ -318,6 +333,18 @@ def made_by_name(arguments) -> torch.nn.Module:
     name = arguments.pop("model")
     del arguments["img_size"]
     return import_timm().create_model(name, pretrained=False, **arguments)
+
+
+def made_with_stem(arguments) -> torch.nn.Module:
+    """A model whose patches are made by convolutions, as MobileCLIP's."""
+    hybrid = importlib.import_module("timm.models.vision_transformer_hybrid")
+    stem = {
+        name: tuple(x) if isinstance(x, list) else x
+        for name, x in arguments.pop("stem").items()
+    }
+    backbone = hybrid.ConvStem(**stem, act_layer=torch.nn.GELU)
+    embed = functools.partial(hybrid.HybridEmbed, backbone=backbone, proj=False)
+    return hybrid.VisionTransformer(**arguments, embed_layer=embed)
 
 
 def with_epsilon(layer, epsilon):

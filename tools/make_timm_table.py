@@ -45,7 +45,11 @@ MODULES = (
     "vision_transformer_sam",
 )
 # Of a Vision Transformer: its patches, and one of these.
-PATCHES = {"patch_embed.proj.weight", "patch_embed.flat.weight"}
+PATCHES = {
+    "patch_embed.proj.weight",
+    "patch_embed.flat.weight",
+    "patch_embed.backbone.2.conv.weight",
+}
 PROJECTIONS = {"blocks.0.attn.qkv.weight", "blocks.0.attn.q_proj.weight"}
 ACTIVATIONS = {
     "GELU": "gelu",

@@ -56,12 +56,7 @@ def patch_filters(
         (28, 32, 32, 3)
     """
     check_model(model)
-    layer = (
-        model.get_layer("patch_embed").projection
-        if model.config.resnet_units is None
-        else model.get_layer("root_conv")
-    )
-    kernel = np.asarray(ops.convert_to_numpy(layer.kernel), "float32")
+    kernel = np.asarray(ops.convert_to_numpy(_first(model).kernel), "float32")
     filters = kernel.reshape(-1, kernel.shape[-1]).T  # (D, h * w * C)
     available = min(filters.shape)
     if not 1 <= num_components <= available:
@@ -76,6 +71,15 @@ def patch_filters(
     peaks = np.abs(components).argmax(axis=1)[:, None]
     components *= np.sign(np.take_along_axis(components, peaks, axis=1))
     return components.reshape(num_components, *kernel.shape[:-1])
+
+
+def _first(model):
+    """The convolution that reads the image."""
+    if model.config.resnet_units is not None:
+        return model.get_layer("root_conv")
+    if model.config.patch_stem:
+        return model.get_layer("stem_conv1")
+    return model.get_layer("patch_embed").projection
 
 
 def position_similarity(model: VisionTransformer) -> np.ndarray:

@@ -49,7 +49,7 @@ class Arguments:
 NO_OPTIONS = re.compile(
     "image_size|channels|num_classes|"
     "patch_size|hidden_dim|num_layers|num_heads|.*mlp_dim|units|width|"
-    "resnet_.*|standardization.*|group_norm_.*|unit|stem|root_padding|"
+    "resnet_.*|standardization.*|group_norm_.*|unit|stem|patch_stem.*|root_padding|"
     "downsampling|"
     "distillation_token|norm_after_pooling|"
     "rope.*|relative_position.*|key_bias|projection_bias|qk_norm|"

@@ -300,4 +300,5 @@ ADAPTERS = {
     "patch_embed/projection/kernel": _adapt_patches,
     "root_conv/kernel": _adapt_root,
     "root_conv1/kernel": _adapt_root,
+    "stem_conv1/kernel": _adapt_root,
 }

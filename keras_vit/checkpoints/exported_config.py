@@ -68,7 +68,7 @@ LATER = {
 UNSPOKEN = (
     *("rope", "relative_position_bias", "key_bias", "gated_mlp"),
     *("normalization", "norm_placement", "patch_norm"),
-    *("pool_num_heads", "pool_mlp_dim"),
+    *("pool_num_heads", "pool_mlp_dim", "patch_stem"),
 )
 
 

@@ -289,7 +289,7 @@ def _check_numbers(path, config_class, fields) -> None:
     for name, value in fields.items():
         default = getattr(config_class, name, None)
         numbers = value if isinstance(value, (list, tuple)) else [value]
-        if name in ("units", "resnet_units", "image_size"):
+        if name in ("units", "resnet_units", "patch_stem", "image_size"):
             numbers = [x for x in numbers if x is not None]
         elif type(default) not in (int, tuple):
             continue

@@ -117,6 +117,7 @@ def _features_for(format: Format, config: dict) -> set:
         "averaged_heads": pooling == "prefix" and config["num_classes"],
         "norm_after_pooling": config.get("norm_after_pooling"),
         "root_only": config.get("resnet_units") == (),
+        "patch_stem": config.get("patch_stem"),
         "registers": config.get("register_tokens") and class_token,
         "registers_alone": config.get("register_tokens") and not class_token,
         # As EVA, BEiT and DINOv3 have them.
@@ -274,6 +275,11 @@ def _wrong_layers(format, config) -> list:
         activation not in HUGGING_FACE_ACTIVATIONS
     ):
         problems.append(f"has no hidden_act for activation={activation!r}")
+    if len(config.get("patch_stem") or (0, 0)) != 2:
+        problems.append(
+            "has a patch_stem of two convolutions, the model "
+            f"{len(config['patch_stem'])}"
+        )
     both = config.get("representation_dim") and config["num_classes"]
     if format.name == "hugging_face" and both:
         problems.append("has representation_dim or num_classes, not both")

@@ -22,14 +22,14 @@ from keras_vit.layers import (
     TransformerBlock,
 )
 from keras_vit.layers.configured_layer import resolved_policy
-from keras_vit.layers.transformer_block import MLP
+from keras_vit.layers.transformer_block import GELUS, MLP
 from keras_vit.models.configured_model import (
     ConfiguredModel,
     block_fields,
     head,
     preprocessing,
 )
-from keras_vit.models.resnet import hybrid_stem
+from keras_vit.models.resnet import NORMALIZATIONS, hybrid_stem
 from keras_vit.models.vit_config import (
     ATTENTION_POOLINGS,
     ViTConfig,
@@ -87,10 +87,38 @@ def tokens(config: ViTConfig, images, dtype=None):
     x = preprocessing(config, images, dtype)
     if config.resnet_units is not None:
         x = hybrid_stem(config, x, dtype)
-    x = PatchEmbed.from_fields(vars(config), dtype=dtype, name="patch_embed")(x)
+    x = PatchEmbed.from_fields(
+        vars(config),
+        patch_size=config.projected_size,
+        dtype=dtype,
+        name="patch_embed",
+    )(patch_stem(config, x, dtype))
     if config.patch_norm:
         x = encoder_norm(config, dtype, "patch_norm")(x)
     return prefixed(config, x, dtype) if config.num_prefix_tokens else x
+
+
+def patch_stem(config: ViTConfig, x, dtype=None):
+    """Convolutions before the projection of the patches, where it has some."""
+    for i, stride in enumerate(config.patch_stem or (), 1):
+        x = keras.layers.Conv2D(
+            config.patch_stem_dim,
+            stride,
+            strides=stride,
+            use_bias=False,
+            data_format="channels_last",
+            dtype=dtype,
+            name=f"stem_conv{i}",
+        )(x)
+        x = NORMALIZATIONS["batch_norm"](
+            epsilon=1e-5, dtype=dtype, name=f"stem_norm{i}"
+        )(x)
+        x = keras.layers.Activation(
+            GELUS.get(config.activation, config.activation),
+            dtype=dtype,
+            name=f"stem_activation{i}",
+        )(x)
+    return x
 
 
 def prefixed(config: ViTConfig, x, dtype=None):

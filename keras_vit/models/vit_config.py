@@ -1,6 +1,7 @@
 """What defines a Vision Transformer."""
 
 import dataclasses
+import math
 
 from keras_vit.checks import (
     check_at_least,
@@ -147,6 +148,12 @@ class ViTConfig:
         activation: of the MLPs: "gelu_tanh" as in the original code, "gelu"
             for the exact form as in Hugging Face and timm, "quick_gelu" as
             in CLIP, or any activation of Keras by name.
+        patch_stem: None, or the strides of convolutions that read the image
+            before the projection of the patches, each as large as its stride
+            and followed by batch normalisation and the activation; (4, 2) in
+            MobileCLIP (arXiv:2311.17049). They divide patch_size, which is
+            that of the image.
+        patch_stem_dim: int, channels that these make.
         resnet_units: None, or for a hybrid the number of bottleneck units in
             each stage of its ResNet; () is the root block alone.
         resnet_width: int, channels of the ResNet's root block.
@@ -219,6 +226,8 @@ class ViTConfig:
     pool_num_heads: int = 0
     pool_mlp_dim: int = 0
     activation: str = "gelu_tanh"
+    patch_stem: tuple | None = None
+    patch_stem_dim: int = 192
     resnet_units: tuple | None = None
     resnet_width: int = 64
     resnet_standardization: str = "deviation"
@@ -239,6 +248,8 @@ class ViTConfig:
             fields["resnet_units"] = tuple(self.resnet_units)
         if self.rope_reference_grid is not None:
             fields["rope_reference_grid"] = tuple(self.rope_reference_grid)
+        if self.patch_stem is not None:
+            fields["patch_stem"] = tuple(self.patch_stem)
         for name in ("pixel_mean", "pixel_std"):
             fields[name] = self._checked_pixels(name)
         for name, value in fields.items():
@@ -271,6 +282,7 @@ class ViTConfig:
                 f"The ResNet's feature maps (for images of {self.image_size})",
                 "cells",
             )
+        self._check_stem()
         if self.norm_after_pooling and not self.final_norm:
             raise ValueError(
                 "norm_after_pooling=True is where the last normalisation is. "
@@ -319,6 +331,24 @@ class ViTConfig:
                 f"be None. Received: {name}={values!r}."
             )
         return tuple(map(float, values))
+
+    def _check_stem(self):
+        stride = math.prod(self.patch_stem or ())
+        wrong = stride < 1 or any(x % stride for x in self.patch_size)
+        if wrong or self.patch_stem is not None and self.resnet_units:
+            raise ValueError(
+                "patch_stem must be strides whose product divides patch_size, "
+                "in a model without a ResNet. Received: patch_stem="
+                f"{self.patch_stem}, patch_size={self.patch_size}, "
+                f"resnet_units={self.resnet_units}. MobileCLIP has (4, 2) for "
+                "patches of 16 pixels."
+            )
+
+    @property
+    def projected_size(self) -> tuple:
+        """(height, width) of the kernel that projects a patch."""
+        stride = math.prod(self.patch_stem or ())
+        return tuple(x // stride for x in self.patch_size)
 
     @property
     def grid(self) -> tuple:

@@ -164,14 +164,13 @@ def class_stage(config: ViTConfig) -> tuple[int, int]:
 
 def check_planned(config: ViTConfig) -> None:
     """Raises a ValueError for parts whose memory is not modelled."""
-    if config.resnet_units is not None or config.pooling in (
-        *ATTENTION_POOLINGS,
-        "none",
-    ):
+    stem = config.resnet_units is not None or config.patch_stem
+    if stem or config.pooling in (*ATTENTION_POOLINGS, "none"):
         raise ValueError(
-            "Vision Transformers without a ResNet that classify the class "
-            "token or a mean are planned. Received: resnet_units="
-            f"{config.resnet_units}, pooling={config.pooling!r}."
+            "Vision Transformers without a ResNet or stem that classify the "
+            "class token or a mean are planned. Received: resnet_units="
+            f"{config.resnet_units}, patch_stem={config.patch_stem}, pooling="
+            f"{config.pooling!r}."
         )
 
 

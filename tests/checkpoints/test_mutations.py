@@ -46,6 +46,7 @@ GOLDEN = (
     "timm_vit_tiny_relpos_swin",
     "timm_vit_tiny_relpos_table",
     "timm_vit_tiny_relpos_shared_table",
+    "timm_vit_tiny_patch_stem",
     "timm_vit_tiny_aimv2",
     "timm_vit_tiny_swiglu",
     "timm_vit_tiny_inner_norms",

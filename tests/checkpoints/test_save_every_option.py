@@ -153,6 +153,8 @@ OPTIONS = {
         "qkv_bias": [False],
         "norm_before_blocks": [True],
         "norm_after_pooling": [True],
+        "patch_stem": [(2, 2), (2, 1), (4,)],
+        "patch_stem_dim": [{"patch_stem": (2, 2), "patch_stem_dim": 6}],
         "resnet_units": [
             {**HYBRID, "resnet_units": ()},
             {**HYBRID, "resnet_units": (1,)},

@@ -318,6 +318,23 @@ def test_a_file_without_a_norm_is_not_taken_for_one_that_has_none(
             load_checkpoint(path, num_heads=2, **extra)
 
 
+@pytest.mark.parametrize("size", [(64, 64), (32, 96)])
+def test_mobileclip_has_convolutions_before_its_patches(size, tmp_path):
+    name = "vit_base_mci_224"
+    wide = {"embed_dim": None, "num_heads": None}
+    model = built(name, img_size=size, **wide)
+    config = {
+        "architecture": name,
+        "num_classes": model.num_classes,
+        "model_args": {"img_size": list(size), "depth": 2},
+    }
+    ours = compare(model, write(model, tmp_path, config=config))
+    assert ours.config.patch_stem == (4, 2)
+    assert ours.config.pixel_mean == (0, 0, 0)
+    named = write(model, tmp_path, f"{name}.apple_mclip")
+    compare(model, named, input_shape=(*size, 3))
+
+
 RESNETS = {
     "resnetv2_18": (65, 47),
     "resnetv2_18d": (54, 39),

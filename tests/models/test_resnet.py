@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.models import BiT, BiTConfig
+from keras_vit.analysis import attention_maps, patch_filters
+from keras_vit.models import BiT, BiTConfig, VisionTransformer, ViTConfig
 
 TINY = {
     **{"image_size": (33, 47), "units": (1, 2), "width": 8, "num_classes": 3},
@@ -106,3 +107,43 @@ def test_statistics_are_saved(tmp_path):
 def test_what_does_not_fit_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         BiTConfig(**{**TINY, **changes})
+
+
+STEM = {
+    **{"image_size": 32, "patch_size": 16, "hidden_dim": 8, "mlp_dim": 8},
+    **{"num_layers": 1, "num_heads": 2, "num_classes": 3},
+    **{"patch_stem": (4, 2), "patch_stem_dim": 6},
+}
+
+
+def test_a_stem_before_the_patches_learns_its_statistics():
+    model = VisionTransformer(ViTConfig(**STEM))
+    assert model.get_layer("patch_embed").projection.kernel.shape == (
+        2,
+        2,
+        6,
+        8,
+    )
+    assert patch_filters(model, 3).shape == (3, 4, 4, 3)
+    x = images()[:, :32, :32]
+    assert attention_maps(model, x).shape == (1, 6, 2, 5, 5)
+    norm = model.get_layer("stem_norm1")
+    maps = keras.Model(model.input, norm.input)(x)
+    mean = keras.ops.convert_to_numpy(maps).astype("float64").mean((0, 1, 2))
+    model.compile(optimizer=keras.optimizers.SGD(0.0), loss="mse")
+    model.fit(x, np.zeros((6, 3)), batch_size=6, verbose=0)
+    moved = keras.ops.convert_to_numpy(norm.moving_mean)
+    np.testing.assert_allclose(moved, 0.1 * mean, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"patch_stem": (4, 3)},
+        {"patch_stem": (0,)},
+        {"resnet_units": (1,), "patch_size": 8},
+    ],
+)
+def test_a_stem_that_does_not_fit_is_refused(changes):
+    with pytest.raises(ValueError, match="patch_stem must be strides"):
+        ViTConfig(**{**STEM, **changes})

@@ -138,8 +138,13 @@ def test_unknown_model_is_told_the_nearest():
 
 
 @pytest.mark.parametrize(
-    "options", [{"resnet_units": (2, 2)}, {"pooling": "map"}]
+    "options",
+    [
+        {"resnet_units": (2, 2), "patch_size": 1},
+        {"pooling": "map"},
+        {"patch_stem": (4, 2)},
+    ],
 )
 def test_what_is_not_planned_is_refused(options):
     with pytest.raises(ValueError, match="without a ResNet"):
-        count(vit_config("ViT_B16", **options, patch_size=(1, 1)))
+        count(vit_config("ViT_B16", **options))

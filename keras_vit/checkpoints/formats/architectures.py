@@ -44,6 +44,7 @@ MARKS = {
     "position_axes": "pos_y",
     "patch_norm": "patch_embed.norm.weight",
     "resnet": "patch_embed.backbone.stem.conv.weight",
+    "patch_stem": "patch_embed.backbone.2.conv.weight",
     "first_norm": "norm_pre.weight",
     "qkv_bias": "blocks.0.attn.qkv.bias",
     "layer_scale": "blocks.0.ls1.gamma",

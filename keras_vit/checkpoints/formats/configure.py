@@ -1,5 +1,6 @@
 """The config of the model that a file holds, from its tensors."""
 
+import math
 import re
 import warnings
 from pathlib import Path
@@ -163,6 +164,7 @@ def _configure_vit(source, told, image_size) -> Configured:
         **_biases(source),
         **_block_options(source, told, facts),
     }
+    fields |= _patch_stem(source, kernel[:2])
     fields["pooling"] = _pooling(source, told, fields)
     fields |= {x: told[x] for x in (*PIXELS, *OPTIONS) if x in told}
     if root:
@@ -173,6 +175,24 @@ def _configure_vit(source, told, image_size) -> Configured:
         source, fields, facts, image_size, notes, told
     )
     return Configured(fields | found, facts, grid, notes)
+
+
+def _patch_stem(source, projected) -> dict:
+    """The convolutions before the projection of the patches."""
+    kernels = [
+        source.checked_shape(path, 4)
+        for path in ("stem_conv1/kernel", "stem_conv2/kernel")
+        if path in source.rows
+    ]
+    if not kernels:
+        return {}
+    strides = tuple(kernel[0] for kernel in kernels)
+    return {
+        "channels": kernels[0][2],
+        "patch_size": times(projected, (math.prod(strides),) * 2),
+        "patch_stem": strides,
+        "patch_stem_dim": kernels[0][3],
+    }
 
 
 def _prefix_tokens(source) -> tuple[int, int]:

@@ -112,6 +112,8 @@ EXPORTED: dict[str, dict[str, Exported]] = {
         "pool_mlp_dim": Exported(TENSORS, formats=TIMM),
         "norm_before_blocks": Exported(TENSORS, "pre_norm"),
         "norm_after_pooling": Exported(RECORD, "fc_norm", formats=("timm",)),
+        "patch_stem": Exported(TENSORS, formats=TIMM),
+        "patch_stem_dim": Exported(TENSORS, formats=TIMM),
         "resnet_units": Exported(TENSORS),
         "resnet_width": Exported(TENSORS),
         "resnet_standardization": Exported(RECORD),
@@ -183,6 +185,7 @@ OPTIONS = {
     "pool/": "pooling",
     "pre_logits/": "representation_dim",
     "predictions/": "num_classes",
+    "stem_": "patch_stem",
     "root_conv1/": "stem",
     "root_norm1/": "stem",
     "/moving_": "normalization",
@@ -197,4 +200,5 @@ FEATURES = {
     "gates_last": "gated_mlp",
     "spatial_gating": "mixing='spatial_gating'",
     "root_only": "resnet_units=()",
+    "patch_stem": "patch_stem",
 }

@@ -290,6 +290,7 @@ FORMATS = (
             ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight"),
             ("patch_embed.proj.weight", "blocks.0.attn.q_proj.weight"),
             ("patch_embed.flat.weight", "blocks.0.attn.qkv.weight"),
+            ("patch_embed.backbone.2.conv.weight", "blocks.0.attn.qkv.weight"),
         ),
         aliases=TIMM_NAFLEX,
         variants={
@@ -300,6 +301,7 @@ FORMATS = (
                 torch_table.TIMM_PREFIX_WITHOUT_POSITION
             ),
             "root_only": torch_table.TIMM_ROOT_ONLY,
+            "patch_stem": torch_table.TIMM_PATCH_STEM,
             "registers": torch_table.TIMM_REGISTERS,
             "registers_alone": torch_table.TIMM_REGISTERS_ALONE,
             "gammas": torch_table.TIMM_GAMMAS,
@@ -327,11 +329,15 @@ FORMATS = (
             "averaged_heads": "head_dist.weight",
             "norm_after_pooling": "fc_norm.weight",
             "root_only": "patch_embed.backbone.conv.weight",
+            "patch_stem": "patch_embed.backbone.2.conv.weight",
         },
         constants={**EXACT, **TORCH_RESNET},
         # What it started at no file tells, nor does it matter any more.
         implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1e-5}},
-        ignored=(MASK_TOKEN,),
+        ignored=(
+            MASK_TOKEN,
+            r"patch_embed\.backbone\.\d\.bn\.num_batches_tracked",
+        ),
         unsupported=TIMM_UNSUPPORTED,
         resampling="bicubic_antialiased",
         container="safetensors",

@@ -21,6 +21,7 @@ __all__ = [
     "TIMM_GATES_LAST",
     "TIMM_MIXER",
     "TIMM_NORM_AFTER_POOLING",
+    "TIMM_PATCH_STEM",
     "TIMM_POSITION_AXES",
     "TIMM_POSITION_GRID",
     "TIMM_PREFIX_WITHOUT_POSITION",
@@ -55,6 +56,23 @@ def position_mlp(ours, theirs):
         rows[f"{ours}/{name}_weight"] = f"{theirs}.{linear}.weight", "linear"
         rows[f"{ours}/{name}_bias"] = f"{theirs}.{linear}.bias", "same"
     return rows
+
+
+def batch_norm(ours, theirs):
+    """Rows of a batch normalisation."""
+    return {
+        **torch_norm(ours, theirs),
+        f"{ours}/moving_mean": (f"{theirs}.running_mean", "same"),
+        f"{ours}/moving_variance": (f"{theirs}.running_var", "same"),
+    }
+
+
+def resnet_norm(ours, theirs):
+    """Rows of a normalisation of ResNets, whichever it is."""
+    return {
+        **batch_norm(ours, theirs),
+        f"{ours}/gate": (f"{theirs}.v", "same"),
+    }
 
 
 def preactivated_unit(theirs):
@@ -101,6 +119,10 @@ TIMM = {
         "patch_embed/projection", "patch_embed.proj", kernel="convolution"
     ),
     "patch_norm/gamma": ("patch_embed.norm.weight", "same"),  # of AIMv2, RMS
+    **torch_convolution("stem_conv1", f"{BACKBONE}.0.conv"),
+    **batch_norm("stem_norm1", f"{BACKBONE}.0.bn"),
+    **torch_convolution("stem_conv2", f"{BACKBONE}.1.conv"),
+    **batch_norm("stem_norm2", f"{BACKBONE}.1.bn"),
     "class_token/token": ("cls_token", "same"),
     "position_embedding/embedding": ("pos_embed", "same"),
     **torch_norm("first_norm", "norm_pre"),
@@ -161,6 +183,11 @@ TIMM = {
 TIMM_DISTILLED = {
     "class_token/token": (("cls_token", "dist_token"), "tokens"),
 }
+
+# MobileCLIP's, whose last convolution is the projection.
+TIMM_PATCH_STEM = torch_dense(
+    "patch_embed/projection", f"{BACKBONE}.2.conv", kernel="convolution"
+)
 
 TIMM_REGISTERS = {
     "class_token/token": (("cls_token", "reg_token"), "token_and_registers"),
@@ -305,16 +332,6 @@ TIMM_GATES_LAST = {
         "gates_last_biases",
     ),
 }
-
-
-def resnet_norm(ours, theirs):
-    """Rows of a normalisation of ResNets, whichever it is."""
-    return {
-        **torch_norm(ours, theirs),
-        f"{ours}/moving_mean": (f"{theirs}.running_mean", "same"),
-        f"{ours}/moving_variance": (f"{theirs}.running_var", "same"),
-        f"{ours}/gate": (f"{theirs}.v", "same"),
-    }
 
 
 RESNET_UNIT = "stages.{s0}.blocks.{u0}"
