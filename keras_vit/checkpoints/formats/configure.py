@@ -12,9 +12,9 @@ from keras_vit.checkpoints.formats.architectures import (
     fields_of_file,
 )
 from keras_vit.checkpoints.formats.grids import (
-    RELATIVE_POSITIONS,
     grid_of,
     position_fields,
+    relative_positions,
     times,
 )
 from keras_vit.checkpoints.formats.recognition import Configured, Source
@@ -237,7 +237,7 @@ def _block_options(source, told, facts) -> dict:
         "talking_heads": "block_0/attention/logits_projection/kernel",
     }
     fields: dict = {x: path in source.rows for x, path in there.items()}
-    fields |= _relative_positions(source)
+    fields |= relative_positions(source)
     hidden = source.checked_shape("block_0/mlp/dense_1/kernel", 2, facts)[0]
     first = source.checked_shape("block_0/mlp/dense/kernel", 2, facts)[1]
     fields["gated_mlp"] = first == 2 * hidden
@@ -253,24 +253,6 @@ def _block_options(source, told, facts) -> dict:
         pooled = source.checked_shape("pool/mlp/dense/kernel", 2, facts)[1]
         fields["pool_mlp_dim"] = pooled if pooled != hidden else 0
     return fields
-
-
-def _relative_positions(source) -> dict:
-    """Whether each block or all have relative positions, and of which kind."""
-    for place in RELATIVE_POSITIONS:
-        shared = {} if "/" in place else {"relative_positions_shared": True}
-        if f"{place}/table" in source.rows:
-            return {"relative_position_bias": True, **shared}
-        path = f"{place}/hidden_weight"
-        if path in source.rows:
-            has_bias = f"{place}/head_bias" in source.rows
-            return {
-                "relative_position_bias": True,
-                "relative_position_kind": "mlp" if has_bias else "mlp_swin",
-                "relative_position_dim": source.checked_shape(path, 2)[1],
-                **shared,
-            }
-    return {"relative_position_bias": False}
 
 
 def _configure_mixer(source, image_size, told) -> Configured:

@@ -5,7 +5,7 @@ from typing import NoReturn
 
 from keras_vit.checkpoints.containers.tensors import refuse
 
-__all__ = ["RELATIVE_POSITIONS", "grid_of", "position_fields", "times"]
+__all__ = ["grid_of", "position_fields", "relative_positions", "times"]
 
 DEFAULT_IMAGE = 224
 # Where those of each block are, and those that all blocks share.
@@ -221,3 +221,21 @@ def _cell_size(fields) -> tuple:
 
 def times(pair, factors) -> tuple:
     return pair[0] * factors[0], pair[1] * factors[1]
+
+
+def relative_positions(source) -> dict:
+    """Whether each block or all have relative positions, and of which kind."""
+    for place in RELATIVE_POSITIONS:
+        shared = {} if "/" in place else {"relative_positions_shared": True}
+        if f"{place}/table" in source.rows:
+            return {"relative_position_bias": True, **shared}
+        path = f"{place}/hidden_weight"
+        if path in source.rows:
+            has_bias = f"{place}/head_bias" in source.rows
+            return {
+                "relative_position_bias": True,
+                "relative_position_kind": "mlp" if has_bias else "mlp_swin",
+                "relative_position_dim": source.checked_shape(path, 2)[1],
+                **shared,
+            }
+    return {"relative_position_bias": False}
