@@ -7,6 +7,7 @@ from keras_vit.checkpoints.formats.fields_table import (
     TRAINING,
 )
 from keras_vit.checkpoints.formats.timm_names_table import (
+    BEIT,
     BITS,
     DISTILLED,
     EPSILONS,
@@ -91,10 +92,30 @@ def _relative_problems(config, defaults) -> list:
         "activation": "gelu",
         "position_embedding": "none",
     }
-    free = {*RELATIVE_OPTIONS, *RELATIVE_SIZES, *COMMON}
+    problems = _unlike(config, fixed, RELATIVE_OPTIONS, "relative positions")
+    after = config["norm_placement"] == "after"
+    if after and config["layer_scale_init"] is not None:
+        problems.append("has no layer_scale_init with norm_placement='after'")
+    return problems
+
+
+# What a BEiT may choose.
+BEIT_OPTIONS = (
+    *("relative_position_bias", "position_embedding", "key_bias"),
+    *("norm_after_pooling", "layer_scale_init", "pixel_mean", "pixel_std"),
+)
+
+
+def _beit_problems(config, defaults) -> list:
+    fixed = defaults | {"activation": "gelu"}
+    return _unlike(config, fixed, BEIT_OPTIONS, "keys without bias")
+
+
+def _unlike(config, fixed, options, what) -> list:
+    """Options that such a model does not have, and another pooling."""
+    free = {*options, *RELATIVE_SIZES, *COMMON}
     problems = [
-        f"has {name}={fixed[name]!r} beside relative positions, the model "
-        f"{config[name]!r}"
+        f"has {name}={fixed[name]!r} beside {what}, the model {config[name]!r}"
         for name, row in EXPORTED["vit"].items()
         if row.place != TRAINING
         and name not in free
@@ -102,10 +123,12 @@ def _relative_problems(config, defaults) -> list:
     ]
     if config["pooling"] not in RELATIVE_POOLINGS:
         problems.append(f"has no pooling={config['pooling']!r} there")
-    after = config["norm_placement"] == "after"
-    if after and config["layer_scale_init"] is not None:
-        problems.append("has no layer_scale_init with norm_placement='after'")
     return problems
+
+
+def _is_beit(config) -> bool:
+    """Whether it is of timm's BEiTs and not of its rotary models."""
+    return not config["key_bias"] and config["rope"] is None
 
 
 def _has_relative_positions(config) -> bool:
@@ -113,13 +136,11 @@ def _has_relative_positions(config) -> bool:
     return config["relative_position_bias"] and config["key_bias"]
 
 
-# Options of the blocks that timm's models with class attention have, ...
+# Options of the blocks that timm's models with class attention have.
 OF_CAIT = (
     *("talking_heads", "class_attention_layers", "layer_scale_init"),
-    "qkv_bias",
+    *("qkv_bias", "pixel_mean", "pixel_std"),
 )
-# ... and where these pool.
-CAIT_POOLINGS = ("token", "mean", "none")
 
 
 def class_attention_problems(format, target: Target) -> list:
@@ -130,22 +151,10 @@ def class_attention_problems(format, target: Target) -> list:
         return []
     if not layers or not config["talking_heads"]:
         return ["has talking_heads and class_attention_layers together only"]
-    problems = [
-        f"has no {name}={config[name]!r} beside class_attention_layers"
-        for name, row in EXPORTED["vit"].items()
-        if row.place != TRAINING
-        and name not in {*OF_CAIT, *COMMON, *TOKENS}
-        and name not in ("num_layers", "mlp_dim", "num_heads")
-        and not name.startswith("pixel_")
-        and config[name] != target.defaults[name]
-    ]
+    options = (*OF_CAIT, *TOKENS)
+    problems = _unlike(config, target.defaults, options, OF_CAIT[1])
     if config["layer_scale_init"] is None:
         problems.append("needs layer_scale_init beside class_attention_layers")
-    if config["pooling"] not in CAIT_POOLINGS:
-        problems.append(
-            f"has no pooling={config['pooling']!r} beside "
-            "class_attention_layers"
-        )
     return problems
 
 
@@ -163,6 +172,8 @@ def _cait_problems(config) -> list:
 def _vit_problems(config, defaults) -> list:
     if _has_relative_positions(config):
         return _relative_problems(config, defaults)
+    if _is_beit(config):
+        return _beit_problems(config, defaults)
     if config["class_attention_layers"]:
         return _cait_problems(config)
     problems = [
@@ -335,11 +346,8 @@ def _relative_arguments(config) -> tuple:
     names = ("qkv_bias", "qk_norm", "class_token")
     arguments = {
         **_sizes(config),
+        **_widths(config),
         **{name: config[name] for name in names},
-        "in_chans": config["channels"],
-        "embed_dim": config["hidden_dim"],
-        "depth": config["num_layers"],
-        "num_heads": config["num_heads"],
         "init_values": config["layer_scale_init"],
         "fc_norm": config["norm_after_pooling"],
         "rel_pos_type": RELATIVE_KINDS[config["relative_position_kind"]],
@@ -347,6 +355,27 @@ def _relative_arguments(config) -> tuple:
         "shared_rel_pos": config["relative_positions_shared"],
     }
     return RELATIVE[config["norm_placement"]], "head", arguments
+
+
+def _beit_arguments(config) -> tuple:
+    arguments = {
+        **_sizes(config),
+        **_widths(config),
+        "init_values": config["layer_scale_init"],
+        "use_abs_pos_emb": config["position_embedding"] == "learned",
+        "use_rel_pos_bias": config["relative_position_bias"],
+        "use_fc_norm": config["norm_after_pooling"],
+    }
+    return BEIT, "head", arguments
+
+
+def _widths(config) -> dict:
+    return {
+        "in_chans": config["channels"],
+        "embed_dim": config["hidden_dim"],
+        "depth": config["num_layers"],
+        "num_heads": config["num_heads"],
+    }
 
 
 def _sizes(config) -> dict:
@@ -365,11 +394,8 @@ def _cait_arguments(config) -> tuple:
     sizes = _sizes(config)
     arguments = {
         **sizes,
-        "in_chans": config["channels"],
-        "embed_dim": config["hidden_dim"],
-        "depth": config["num_layers"],
+        **_widths(config),
         "depth_token_only": config["class_attention_layers"],
-        "num_heads": config["num_heads"],
         "mlp_ratio_token_only": sizes["mlp_ratio"],
         "qkv_bias": config["qkv_bias"],
         "init_values": config["layer_scale_init"],
@@ -380,6 +406,8 @@ def _cait_arguments(config) -> tuple:
 def _vit_arguments(config) -> tuple:
     if _has_relative_positions(config):
         return _relative_arguments(config)
+    if _is_beit(config):
+        return _beit_arguments(config)
     if config["class_attention_layers"]:
         return _cait_arguments(config)
     named = {

@@ -305,11 +305,11 @@ class ViTConfig:
         check_at_least(self, 0, "class_attention_layers")
         wanted = {"class_token": True, **NOT_OF_CLASS_ATTENTION}
         wrong = [x for x, y in wanted.items() if getattr(self, x) != y]
-        if self.class_attention_layers and self.pooling == "map":
+        if self.class_attention_layers and self.pooling in ATTENTION_POOLINGS:
             raise ValueError(
                 "The class token reads all patches itself. Received: "
                 f"class_attention_layers={self.class_attention_layers} with "
-                'pooling="map". Use pooling="token".'
+                f'pooling={self.pooling!r}. Use pooling="token".'
             )
         if self.class_attention_layers and wrong:
             raise ValueError(

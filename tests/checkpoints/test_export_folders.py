@@ -69,6 +69,10 @@ PLAIN_RESNET: dict[str, Any] = {
     **{"root_padding": "lowest", "image_size": (None, None)},
     "num_classes": 3,
 }
+BEIT: dict[str, Any] = {
+    **{"relative_position_bias": True, "position_embedding": "none"},
+    **{"key_bias": False, "layer_scale_init": 0.1},
+}
 RELATIVE: dict[str, Any] = {
     **{"relative_position_bias": True, "position_embedding": "none"},
     **{"class_token": False, "pooling": "mean"},
@@ -146,6 +150,14 @@ FOR_TIMM = {
         norm_after_pooling=True,
     ),
     "shared_table": vit(**RELATIVE, relative_positions_shared=True),
+    "beit": vit(**BEIT, pooling="mean", norm_after_pooling=True),
+    "beit_rectangle": vit(**BEIT, image_size=(24, 40), num_classes=0),
+    "beit_without_scales": vit(
+        **{**BEIT, "layer_scale_init": None, "position_embedding": "learned"},
+    ),
+    "beit_without_relative_positions": vit(
+        key_bias=False, layer_scale_init=0.1, pooling="mean"
+    ),
     "mixer": MixerConfig(**MIXER),
     "resmlp": MixerConfig(
         **{**IN_TIMM, "num_layers": 12, "channels_mlp_dim": 1536},

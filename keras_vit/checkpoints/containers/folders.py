@@ -57,7 +57,13 @@ TIMM_SHOWN = {
     "num_blocks",  # of a Mixer
     *("rel_pos_type", "rel_pos_dim", "shared_rel_pos"),
     # Of Eva and Beit.
-    *("num_reg_tokens", "use_abs_pos_emb", "qkv_fused", "swiglu_mlp"),
+    *(
+        "num_reg_tokens",
+        "use_abs_pos_emb",
+        "use_rel_pos_bias",
+        "qkv_fused",
+        "swiglu_mlp",
+    ),
     *("scale_mlp", "scale_attn_inner", "use_pre_transformer_norm"),
     *("use_fc_norm", "attn_pool_mlp_ratio"),
     # Of Cait.

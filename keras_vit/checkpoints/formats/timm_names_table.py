@@ -1,6 +1,7 @@
 """Which of timm's architectures has the sizes and options of a model."""
 
 __all__ = [
+    "BEIT",
     "BITS",
     "DISTILLED",
     "EPSILONS",
@@ -19,6 +20,7 @@ RELATIVE = {
     "before": "vit_relpos_base_patch16_224",
     "after": "vit_relpos_base_patch16_rpn_224",
 }
+BEIT = "beit_base_patch16_224"
 DISTILLED = "deit_base_distilled_patch16_224"
 # Architectures that fix their sizes: by the units of the ResNet ...
 HYBRIDS = {
