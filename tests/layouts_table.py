@@ -167,6 +167,8 @@ def hidden_part(path, value, heads):
         return value.reshape(heads, 2, -1)[:, 0].ravel()
     if re.fullmatch(r"block_\d+/attention/logits_projection/bias", path):
         return value.ravel()
+    if re.fullmatch(r"block_\d+/attention/lambdas", path):
+        return value.ravel()  # Products of pairs show.
     if re.fullmatch(r"stage\d+_unit\d+_(norm3|shortcut_norm)/beta", path):
         return value
     if re.fullmatch(r"block_\d+/attention/key_norm/beta", path):

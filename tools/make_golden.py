@@ -50,6 +50,10 @@ TINY_RESNET = {
     **{"channels": [64, 128], "conv_layer": "create_conv2d"},
     "norm_layer": "BatchNormAct2d",
 }
+GAP = {
+    **{"class_token": False, "no_embed_class": True, "reg_tokens": 1},
+    **{"global_pool": "avg", "init_values": 1e-5},
+}
 # By name: the class, its arguments, and the architecture that has them.
 CASES = {
     "basic": (
@@ -237,6 +241,29 @@ CASES = {
         },
         "vit_base_mci_224",
     ),
+    "differential": (
+        VIT,
+        {**GAP, "attn_layer": "diff"},
+        "vit_dwee_patch16_reg1_gap_256",
+    ),
+    "parallel": (
+        VIT,
+        {**GAP, "block_fn": "ParallelScalingBlock"},
+        "vit_pwee_patch16_reg1_gap_256",
+    ),
+    "parallel_differential": (
+        VIT,
+        {**GAP, "block_fn": "DiffParallelScalingBlock"},
+        "vit_dpwee_patch16_reg1_gap_256",
+    ),
+    "parallel_query_norm": (
+        VIT,
+        {
+            **{"block_fn": "ParallelScalingBlock", "qkv_bias": False},
+            **{"qk_norm": True, "global_pool": "avg", "fc_norm": False},
+        },
+        "vit_pwee_patch16_reg1_gap_256",
+    ),
     "inner_norms": (
         VIT,
         {
@@ -362,10 +389,19 @@ def epsilon_of(arguments) -> float:
 def kept_weights(blocks) -> list:
     """A list that gets the weights of each block when it computes."""
     attention = []
-    for block in blocks if hasattr(blocks[0], "attn") else ():
-        block.attn.attn_drop.register_forward_hook(
-            lambda module, inputs, output: attention.append(output.numpy())
-        )
+
+    def keep(module, inputs, output, layer):
+        weights = output
+        if hasattr(layer, "lambda_q1"):  # Each head has two, in turn.
+            factor = layer._compute_lambda()
+            weights = output[:, ::2] - factor * output[:, 1::2]
+        attention.append(weights.detach().numpy())
+
+    for block in blocks:
+        layer = getattr(block, "attn", block)  # Of parallel blocks its own.
+        if hasattr(layer, "attn_drop"):
+            hook = functools.partial(keep, layer=layer)
+            layer.attn_drop.register_forward_hook(hook)
     return attention
 
 

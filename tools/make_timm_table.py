@@ -50,7 +50,10 @@ PATCHES = {
     "patch_embed.flat.weight",
     "patch_embed.backbone.2.conv.weight",
 }
-PROJECTIONS = {"blocks.0.attn.qkv.weight", "blocks.0.attn.q_proj.weight"}
+PROJECTIONS = {
+    *("blocks.0.attn.qkv.weight", "blocks.0.attn.q_proj.weight"),
+    "blocks.0.in_proj.weight",
+}
 ACTIVATIONS = {
     "GELU": "gelu",
     "GELUTanh": "gelu_tanh",
@@ -121,13 +124,18 @@ def write_architectures(timm) -> None:
 def row_of(model) -> tuple:
     """What the table says of a model of timm."""
     block = model.blocks[0]
-    activation = type(getattr(block.mlp, "act", None)).__name__
+    if hasattr(block, "in_proj"):  # The parts of parallel blocks are its own.
+        attention, norm, act = block, block.in_norm, block.mlp_act
+    else:
+        attention, norm = block.attn, block.norm1
+        act = getattr(block.mlp, "act", None)
+    activation = type(act).__name__
     return (
         kind_of(model),
         model.embed_dim,
-        block.attn.num_heads,
+        attention.num_heads,
         ACTIVATIONS.get(activation, activation),
-        getattr(block.norm1, "eps", 0.0),
+        getattr(norm, "eps", 0.0),
         model.global_pool,
         "x".join(map(str, model.default_cfg["input_size"][1:])),
         " ".join(marks_of(tensors_of(model))),
@@ -146,6 +154,7 @@ def tensors_of(model) -> dict:
     return found
 
 
+PARALLEL = ("ParallelScalingBlock", "DiffParallelScalingBlock")
 # The classes of timm that keras_vit computes.
 KNOWN = (
     {
@@ -155,10 +164,11 @@ KNOWN = (
     {
         *("Block", "EvaBlock", "EvaBlockPostNorm", "ResPostBlock"),
         *("RelPosBlock", "ResPostRelPosBlock", "LayerScaleBlock"),
+        *PARALLEL,
     },
     {
         *("Attention", "EvaAttention", "AttentionRope", "RelPosAttention"),
-        "TalkingHeadAttn",
+        *("TalkingHeadAttn", "DiffAttention"),
     },
     {"Mlp", "GluMlp", "SwiGLU"},
     {"LayerNorm", "RmsNorm"},
@@ -169,6 +179,8 @@ AFTER = ("EvaBlockPostNorm", "ResPostBlock", "ResPostRelPosBlock")
 def kind_of(model) -> str:
     """`PLAIN` for what keras_vit computes as timm does."""
     block = model.blocks[0]
+    if type(block).__name__ in PARALLEL:
+        return PLAIN
     parts = (model, block, block.attn, block.mlp, block.norm1)
     names = [type(part).__name__ for part in parts]
     other = [x for x, y in zip(names, KNOWN, strict=True) if x not in y]

@@ -53,9 +53,10 @@ def attention_maps(
 
     Returns:
         float32 array of shape (L, B, H, T, T), class token first; the last
-        axis (keys) sums to 1. With talking heads (CaiT) it is what the values
-        are multiplied by, of any sign; what a class token reads that comes
-        after the blocks is in `class_attention_maps`. B/16 at 224 pixels has
+        axis (keys) sums to 1. With talking heads (CaiT) and differential
+        attention it is what the values are multiplied by, of any sign; what a
+        class token reads that comes after the blocks is in
+        `class_attention_maps`. B/16 at 224 pixels has
         22 MB per image, at 384 pixels 192 MB; `attention_rollout` and
         `attention_distance` do not keep them all.
 
@@ -146,7 +147,7 @@ def attention_grids(model: VisionTransformer, maps: Any) -> np.ndarray:
             f"{np.shape(maps)}. Give attention_maps(model, images) of the "
             "same model."
         )
-    if model.config.talking_heads:
+    if is_signed(model.config):
         maps = ops.convert_to_numpy(shares(maps))
     return on_grid(model.config, weights @ maps)
 
@@ -248,7 +249,7 @@ class _Walker(keras.Model):
     def call(self, images):
         x = self.stem(images)  # (B, T, D)
         keeps_all = isinstance(self.analysis, KeepAll)
-        signed = self.model.config.talking_heads and not keeps_all
+        signed = is_signed(self.model.config) and not keeps_all
         carry = None
         for block in self.blocks:
             weights = block.attention.attention_weights(
@@ -368,6 +369,11 @@ def class_rows(model: VisionTransformer, x: Any) -> list:
             found.append(ops.cast(rows, "float32"))  # (B, H, T)
         x = layer(x)  # (B, T, D)
     return found
+
+
+def is_signed(config: ViTConfig) -> bool:
+    """Whether attention weights are of any sign and sum."""
+    return config.talking_heads or config.differential_attention
 
 
 def shares(weights: Any) -> Any:

@@ -161,6 +161,7 @@ COUNTERS = {
     layers.MLP: _mlp,
     layers.MixerBlock: _mixer_block,
     layers.SpatialGatingBlock: _spatial_gating_block,
+    layers.ParallelBlock: _transformer_block,
     layers.PatchEmbed: _patch_embed,
     layers.SelfAttention: _self_attention,
     layers.StandardizedConv2D: _conv,

@@ -9,13 +9,16 @@ from keras_vit.checkpoints.formats.fields_table import (
 from keras_vit.checkpoints.formats.timm_names_table import (
     BEIT,
     BITS,
+    CAIT,
     DISTILLED,
     EPSILONS,
     HYBRIDS,
     MIXER_RATIOS,
     MIXERS,
+    PARALLEL,
     RELATIVE,
     RESNETS,
+    TIMM_POOLINGS,
 )
 from keras_vit.checkpoints.matching import Target
 
@@ -23,6 +26,7 @@ __all__ = [
     "TIMM_ACTIVATIONS",
     "class_attention_problems",
     "image_size",
+    "parallel_problems",
     "pixels",
     "timm_config",
     "timm_problems",
@@ -42,15 +46,6 @@ TIMM_ACTIVATIONS = {
     "relu": "relu",
     "silu": "silu",
     "swish": "silu",
-}
-TIMM_POOLINGS = {
-    "token": "token",
-    "prefix": "token",
-    "prefix_mean": "token",
-    "mean": "avg",
-    "max": "max",
-    "map": "map",
-    "none": "",
 }
 ANY_IMAGE = (224, 224)  # of a model that takes any size
 
@@ -158,6 +153,33 @@ def class_attention_problems(format, target: Target) -> list:
     return problems
 
 
+# What timm's parallel blocks, and its differential attention, have not.
+NOT_BESIDE = {
+    **{"gated_mlp": False, "attention_inner_norm": False},
+    **{"mlp_inner_norm": False, "distillation_token": False},
+    **{"key_bias": True, "rope": None, "relative_position_bias": False},
+}
+NOT_DIFFERENTIAL = {"key_bias": True, "distillation_token": False}
+
+
+def parallel_problems(format, target: Target) -> list:
+    """Why timm has no model with parallel blocks or differential attention."""
+    config = target.config
+    if format.name != "timm" or target.family != "vit":
+        return []
+    excluded = {}
+    if config["differential_attention"]:
+        excluded["differential_attention=True"] = NOT_DIFFERENTIAL
+    if config["mlp_placement"] == "beside":
+        excluded["mlp_placement='beside'"] = NOT_BESIDE
+    return [
+        f"has {name}={value!r} beside {option}, the model {config[name]!r}"
+        for option, others in excluded.items()
+        for name, value in others.items()
+        if config[name] != value
+    ]
+
+
 def _cait_problems(config) -> list:
     """What the config.json of such a model cannot say."""
     fixed = {"activation": "gelu", "layer_norm_epsilon": 1e-6}
@@ -205,6 +227,7 @@ def _vit_problems(config, defaults) -> list:
             f"has no act_layer for activation={config['activation']!r}"
         )
     fixed = units is not None or config["distillation_token"]
+    fixed = fixed or config["mlp_placement"] == "beside"
     allowed = [1e-6] if fixed else list(EPSILONS)
     if config["layer_norm_epsilon"] not in allowed:
         problems.append(
@@ -386,10 +409,6 @@ def _sizes(config) -> dict:
     }
 
 
-# An architecture of timm with class attention; all its arguments are given.
-CAIT = "cait_xxs24_224"
-
-
 def _cait_arguments(config) -> tuple:
     sizes = _sizes(config)
     arguments = {
@@ -426,6 +445,12 @@ def _vit_arguments(config) -> tuple:
     del arguments["num_classes"]
     if config["distillation_token"]:
         return DISTILLED, ["head", "head_dist"], arguments
+    if config["mlp_placement"] == "beside":
+        arguments["init_values"] = config["layer_scale_init"]
+        architecture = PARALLEL[config["differential_attention"]]
+        return architecture, "head", arguments
+    if config["differential_attention"]:
+        arguments["attn_layer"] = "diff"
     if config["resnet_units"] is not None:
         return HYBRIDS[tuple(config["resnet_units"])], "head", arguments
     return EPSILONS[config["layer_norm_epsilon"]], "head", arguments

@@ -138,6 +138,7 @@ def target_of(model: keras.Model) -> Target:
         getattr(block, "num_heads", 1),
         getattr(position, "num_prefix_tokens", 0),
         getattr(layers.get("pool"), "num_heads", 0),
+        _hidden_dim(variables),
     )
     config = getattr(model, "config", None)
     fields = dataclasses.fields(config) if config else ()
@@ -147,6 +148,12 @@ def target_of(model: keras.Model) -> Target:
         family = "variant"
     grid = getattr(position, "grid", None)
     return Target(model.name, family, variables, facts, grid, config, defaults)
+
+
+def _hidden_dim(variables) -> int:
+    """D, or 0 for a model without patches."""
+    kernel = variables.get("patch_embed/projection/kernel")
+    return 0 if kernel is None else kernel.shape[-1]
 
 
 def _family_of(paths) -> str | None:

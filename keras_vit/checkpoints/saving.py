@@ -19,6 +19,7 @@ from keras_vit.checkpoints.containers.record import (
 from keras_vit.checkpoints.containers.safetensors import write_safetensors
 from keras_vit.checkpoints.exported_config import (
     class_attention_problems,
+    parallel_problems,
     timm_config,
     timm_problems,
 )
@@ -133,6 +134,11 @@ def _features_for(format: Format, config: dict) -> set:
             or config.get("key_bias") is False
             or config.get("class_attention_layers")
         ),
+        "parallel": config.get("mlp_placement") == "beside",
+        "mlp_bias": config.get("mlp_placement") == "beside"
+        and not config["qkv_bias"],
+        "fused_output": config.get("mlp_placement") == "beside"
+        and config["differential_attention"],
         "prefix_without_position": (class_token and format.name == "big_vision")
         or (config.get("register_tokens") and format.name == "timm"),
     }
@@ -168,6 +174,7 @@ def _objections(format: Format, target: Target) -> list:
         *_wrong_positions(format, target.config),
         *_wrong_grid(format, target.grid),
         *class_attention_problems(format, target),
+        *parallel_problems(format, target),
     ]
 
 
@@ -393,13 +400,19 @@ def _tensors(format, target, features, read):
     for path, row in rows.items():
         if row is None:  # `_choose` has made sure of it
             raise ValueError(f"{format.name} has no row for {path}.")
-        saved = TRANSFORMS[row.transform].save(read(path), target.facts)
+        transform = TRANSFORMS[row.transform]
+        saved = transform.save(read(path), target.facts)
         for name, part in zip(row.names, saved, strict=True):
-            parts[name].append(part)
+            parts[name].append((transform.place, part))
             if len(parts[name]) == awaited[name]:
-                found = parts.pop(name)
-                yield name, np.concatenate(found) if found[1:] else found[0]
+                yield name, _joined(parts.pop(name), transform.axis)
     yield from companions(format, target).items()
+
+
+def _joined(parts, axis) -> np.ndarray:
+    """The parts of a tensor, pairs of place and array, in their places."""
+    found = [array for _, array in sorted(parts, key=lambda x: x[0])]
+    return np.concatenate(found, axis) if found[1:] else found[0]
 
 
 def _folded_tokens(format, target, features) -> dict:

@@ -34,6 +34,7 @@ from keras_vit.layers.transformer_block import (
     MLP,
     GatedMLP,
     LayerScale,
+    ParallelBlock,
     TransformerBlock,
 )
 
@@ -49,6 +50,7 @@ __all__ = [
     "LayerScale",
     "MLP",
     "MixerBlock",
+    "ParallelBlock",
     "PatchEmbed",
     "RelativePositionBias",
     "RotaryEmbedding",

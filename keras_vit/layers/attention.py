@@ -5,15 +5,22 @@ D = H * d hidden dimension.
 """
 
 import functools
+import math
 
 import keras
 from keras import ops
 
 from keras_vit.layers.configured_layer import ConfiguredLayer
-from keras_vit.layers.kernels import NORMALIZATIONS, TokenDense
+from keras_vit.layers.kernels import (
+    NORMALIZATIONS,
+    TokenDense,
+    TokenRMSNormalization,
+)
 from keras_vit.workarounds import backend_is
 
 __all__ = ["SelfAttention"]
+
+HEADS_EPSILON = 1e-5  # of the normalisation in differential attention
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -48,6 +55,11 @@ class SelfAttention(ConfiguredLayer):
             the softmax and their weights after it, each by a learned (H, H)
             matrix and bias ("Talking-Heads Attention", arXiv:2003.02436), as
             in CaiT (arXiv:2103.17239). There is no fused kernel for it.
+        differential_lambda: None, or the lambda_init of "Differential
+            Transformer" (arXiv:2410.05258): each head has two softmaxes, of
+            the first and of the second half of query and key, and the second,
+            times a learned lambda, is taken from the first; the heads are
+            normalised. See `lambda_of_block`; it has no fused kernel.
         normalization: "layer_norm" or "rms_norm", for both.
         layer_norm_epsilon: float, added to the variance by both.
         rotary: None, or a `RotaryEmbedding` for queries and keys.
@@ -65,7 +77,9 @@ class SelfAttention(ConfiguredLayer):
 
     Raises:
         ValueError: when built on a D that num_heads does not divide, or with
-            flash_attention=True and a position_bias or talking_heads.
+            flash_attention=True and a position_bias, talking_heads or
+            differential_lambda; for differential_lambda with another option
+            of queries, keys and scores.
 
     Example:
 
@@ -88,6 +102,7 @@ class SelfAttention(ConfiguredLayer):
         qk_norm=False,
         attention_inner_norm=False,
         talking_heads=False,
+        differential_lambda=None,
         normalization="layer_norm",
         layer_norm_epsilon=1e-6,
         rotary=None,
@@ -104,6 +119,7 @@ class SelfAttention(ConfiguredLayer):
         self.qk_norm = qk_norm
         self.attention_inner_norm = attention_inner_norm
         self.talking_heads = talking_heads
+        self.differential_lambda = differential_lambda
         self.normalization = normalization
         self.layer_norm_epsilon = layer_norm_epsilon
         self.rotary = rotary
@@ -112,6 +128,12 @@ class SelfAttention(ConfiguredLayer):
         self.query_norm = self._norm("query_norm", qk_norm)
         self.key_norm = self._norm("key_norm", qk_norm)
         self.inner_norm = self._norm("inner_norm", attention_inner_norm)
+        if differential_lambda is not None:
+            self.heads_norm = TokenRMSNormalization(
+                epsilon=HEADS_EPSILON,
+                dtype=self.dtype_policy,
+                name="heads_norm",
+            )
         self.dropout = keras.layers.Dropout(
             attention_dropout_rate, dtype=self.dtype_policy, name="dropout"
         )
@@ -120,6 +142,7 @@ class SelfAttention(ConfiguredLayer):
         dim = x_shape[-1]
         check_heads(dim, self.num_heads)
         check_fused(self)
+        check_differential(self, dim)
         self.head_dim = dim // self.num_heads
         self.qkv = TokenDense(
             3 * dim,
@@ -161,6 +184,13 @@ class SelfAttention(ConfiguredLayer):
             self.weights_projection = self._across_heads("weights_projection")
             self.logits_projection.build(scores)
             self.weights_projection.build(scores)
+        if self.differential_lambda is not None:
+            self.lambdas = self.add_weight(
+                name="lambdas",
+                shape=(4, self.head_dim // 2),
+                initializer=keras.initializers.RandomNormal(stddev=0.1),
+            )
+            self.heads_norm.build(heads)
 
     def call(self, x, valid=None, training=None):
         qkv = self._project(x)  # (B, N, H, 3, d)
@@ -182,8 +212,9 @@ class SelfAttention(ConfiguredLayer):
 
         Returns:
             Tensor of shape (B, H, N, M): how much each query (N) takes from
-            each key (M); the last axis sums to 1. With `talking_heads` what
-            the values are multiplied by, of any sign and sum.
+            each key (M); the last axis sums to 1. With `talking_heads` and
+            `differential_lambda` what the values are multiplied by, of any
+            sign and sum.
         """
         query, key, _ = heads_first(self._project(x))
         query, key = self._placed(query, key)
@@ -195,6 +226,8 @@ class SelfAttention(ConfiguredLayer):
 
     def _may_be_fused(self):
         if self.attention_dropout_rate or self.talking_heads:
+            return False
+        if self.differential_lambda is not None:
             return False
         if self.flash_attention:
             return True  # Keras says so where it cannot
@@ -222,6 +255,8 @@ class SelfAttention(ConfiguredLayer):
         weights = self._weights(query, key, valid)  # (B, H, N, M)
         weights = self.dropout(weights, training=training)
         x = ops.matmul(weights, value)  # (B, H, N, d)
+        if self.differential_lambda is not None:
+            x = self.heads_norm(x) * (1 - self.differential_lambda)
         return ops.transpose(x, (0, 2, 1, 3))  # (B, N, H, d)
 
     def _placed(self, query, key, heads_first=True):
@@ -235,6 +270,8 @@ class SelfAttention(ConfiguredLayer):
 
     def _weights(self, query, key, valid):
         """The softmax weights of heads in front of the tokens."""
+        if self.differential_lambda is not None:
+            return self._difference(query, key)
         scores = scores_of_heads(query, key)  # (B, H, N, M)
         if self.position_bias is not None:
             scores = self.position_bias(scores)
@@ -243,6 +280,24 @@ class SelfAttention(ConfiguredLayer):
         scores = masked(self.logits_projection(scores), valid)
         weights = precise_softmax(scores)
         return self.weights_projection(weights)  # (B, H, N, M)
+
+    def _difference(self, query, key):
+        """Equations 1 and 2 of arXiv:2410.05258, of heads in front."""
+        first, second = (
+            softmax_of_heads(*halves)
+            for halves in zip(
+                ops.split(query, 2, axis=-1),
+                ops.split(key, 2, axis=-1),
+                strict=True,
+            )
+        )  # (B, H, N, M) each
+        lambdas = ops.cast(self.lambdas, "float32")  # q1, k1, q2, k2
+        factor = (
+            ops.exp(ops.sum(lambdas[0] * lambdas[1]))
+            - ops.exp(ops.sum(lambdas[2] * lambdas[3]))
+            + self.differential_lambda
+        )
+        return first - ops.cast(factor, second.dtype) * second
 
     def _across_heads(self, name):
         """A dense layer from all heads (h) to all heads (g)."""
@@ -272,6 +327,7 @@ def check_fused(attention) -> None:
     changed = {
         "a position_bias": attention.position_bias is not None,
         "talking_heads=True": attention.talking_heads,
+        "a differential_lambda": attention.differential_lambda is not None,
     }
     found = [name for name, is_there in changed.items() if is_there]
     if found and attention.flash_attention:
@@ -280,6 +336,38 @@ def check_fused(attention) -> None:
             f"weights. Received: flash_attention=True with {found[0]}. Set "
             "it to None."
         )
+
+
+def check_differential(attention, dim: int) -> None:
+    """Refuses what two softmaxes of half a head each cannot have."""
+    if attention.differential_lambda is None:
+        return
+    others = {
+        "qk_norm": attention.qk_norm,
+        "talking_heads": attention.talking_heads,
+        "rotary": attention.rotary,
+        "position_bias": attention.position_bias,
+    }
+    found = [name for name, value in others.items() if value]
+    half = dim / attention.num_heads / 2
+    if found or half != int(half):
+        raise ValueError(
+            "Differential attention has neither of "
+            f"{', '.join(others)}, and an even number of features per head. "
+            f"Received: {', '.join(found) or 'none of them'}, and "
+            f"{2 * half:g} features per head. Leave it out."
+        )
+
+
+def lambda_of_block(i: int) -> float:
+    """The lambda_init of block i, counted from 0 (arXiv:2410.05258, 2.1).
+
+    Example:
+
+    >>> lambda_of_block(0)
+    0.2
+    """
+    return 0.8 - 0.6 * math.exp(-0.3 * i)
 
 
 def without_key(num_heads: int, bias):

@@ -14,9 +14,16 @@ from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.kernels import NORMALIZATIONS, TokenDense
 from keras_vit.workarounds import rematerialize
 
-__all__ = ["GatedMLP", "LayerScale", "MLP", "TransformerBlock"]
+__all__ = [
+    "GatedMLP",
+    "LayerScale",
+    "MLP",
+    "ParallelBlock",
+    "TransformerBlock",
+]
 
 NORM_PLACEMENTS = ("before", "after")
+MLP_PLACEMENTS = ("after", "beside")
 
 # The originals use the tanh form of GELU; Hugging Face and timm the exact one,
 # and the first models of CLIP (arXiv:2103.00020) a sigmoid.
@@ -40,6 +47,7 @@ class MLP(ConfiguredLayer):
         activation: "gelu_tanh" as in the original code, "gelu" for the exact
             form, "quick_gelu" as in CLIP, or any activation of Keras by name.
         projection_bias: bool, whether the dense layers have biases.
+        output_bias: bool, whether the last of them has, if so.
         mlp_inner_norm: bool, whether the hidden layer is normalised, as in
             EVA-02 (arXiv:2303.11331) and BEiT-3 (arXiv:2208.10442).
         normalization: "layer_norm" or "rms_norm", for that.
@@ -65,6 +73,7 @@ class MLP(ConfiguredLayer):
         dropout_rate=0.0,
         activation="gelu_tanh",
         projection_bias=True,
+        output_bias=True,
         mlp_inner_norm=False,
         normalization="layer_norm",
         layer_norm_epsilon=1e-6,
@@ -75,6 +84,7 @@ class MLP(ConfiguredLayer):
         self.dropout_rate = dropout_rate
         self.activation = activation
         self.projection_bias = projection_bias
+        self.output_bias = output_bias
         self.mlp_inner_norm = mlp_inner_norm
         self.normalization = normalization
         self.layer_norm_epsilon = layer_norm_epsilon
@@ -111,17 +121,19 @@ class MLP(ConfiguredLayer):
     def _build(self, input_shape, first):
         hidden_shape = (*input_shape[:-1], self.mlp_dim)
         self.dense = first
-        self.dense_1 = self._dense(input_shape[-1], "dense_1")
+        self.dense_1 = self._dense(
+            input_shape[-1], "dense_1", use_bias=self.output_bias
+        )
         self.dense.build(input_shape)
         self.dense_1.build(hidden_shape)
         if self.mlp_inner_norm:
             self.inner_norm.build(hidden_shape)
 
-    def _dense(self, units, name, activation=None):
+    def _dense(self, units, name, activation=None, use_bias=True):
         return TokenDense(
             units,
             activation,
-            use_bias=self.projection_bias,
+            use_bias=self.projection_bias and use_bias,
             kernel_initializer="glorot_uniform",
             bias_initializer=keras.initializers.RandomNormal(stddev=1e-6),
             dtype=self.dtype_of(name),
@@ -255,6 +267,8 @@ class TransformerBlock(ConfiguredLayer):
     """
 
     attention_class = SelfAttention
+    mlp_options: dict = {}
+    left_out: tuple = ()
 
     def __init__(
         self,
@@ -308,7 +322,7 @@ class TransformerBlock(ConfiguredLayer):
         self.attention_depth = self._depth("attention_depth")
         self.mlp_norm, self.mlp_end = self._norms("mlp_norm")
         self.mlp = mlp or MLP.from_fields(
-            vars(self), dtype=self.dtype_policy, name="mlp"
+            vars(self), **self.mlp_options, dtype=self.dtype_policy, name="mlp"
         )
         self.mlp_scale = self._scale("mlp_scale")
         self.mlp_depth = self._depth("mlp_depth")
@@ -353,14 +367,17 @@ class TransformerBlock(ConfiguredLayer):
 
     def _norms(self, name):
         """The norm before a layer and that after it, one of which is none."""
+        none = keras.activations.linear  # Returns its input.
+        if name in self.left_out:
+            return none, none
         norm = NORMALIZATIONS[self.normalization](
             epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name=name
         )
-        pair = (norm, keras.activations.linear)  # which returns its input
+        pair = (norm, none)
         return pair if self.norm_placement == "before" else pair[::-1]
 
     def _scale(self, name):
-        if self.layer_scale_init is None:
+        if self.layer_scale_init is None or name in self.left_out:
             return keras.activations.linear  # Returns its input.
         return LayerScale(
             self.layer_scale_init, dtype=self.dtype_policy, name=name
@@ -369,6 +386,67 @@ class TransformerBlock(ConfiguredLayer):
     def _depth(self, name):
         return stochastic_depth(
             self.stochastic_depth_rate, dtype=self.dtype_policy, name=name
+        )
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class ParallelBlock(TransformerBlock):
+    """Encoder block whose attention and MLP stand beside each other.
+
+    "Scaling Vision Transformers to 22 Billion Parameters" (arXiv:2302.05442,
+    section 2.1): both read the same normalised tokens, and their sum is one
+    residual. The last projections of both are added, so that one has a bias.
+
+    Args:
+        num_heads: int, attention heads; it divides D.
+        mlp_dim: int, hidden size of the MLP; this and all others as in
+            `TransformerBlock`, but that the norm is before both.
+
+    Input shape:
+        (B, N, D).
+
+    Output shape:
+        (B, N, D).
+
+    Raises:
+        ValueError: for norm_placement="after", or when built on a D that
+            num_heads does not divide.
+
+    Example:
+
+    >>> tokens = keras.random.normal((2, 197, 768))
+    >>> ParallelBlock(num_heads=12, mlp_dim=3072)(tokens).shape
+    (2, 197, 768)
+    """
+
+    mlp_options = {"output_bias": False}
+    left_out = ("mlp_norm", "mlp_scale")
+
+    def __init__(
+        self, num_heads, mlp_dim, *, norm_placement="before", **kwargs
+    ):
+        if norm_placement != "before":
+            raise ValueError(
+                "Attention and MLP of a parallel block have one normalisation "
+                f"before both. Received: norm_placement={norm_placement!r}. "
+                'Use "before".'
+            )
+        super().__init__(num_heads, mlp_dim, **kwargs)
+
+    def build(self, x_shape, context_shape=None):
+        self.attention_norm.build(x_shape)
+        self.attention.build(x_shape)
+        self.mlp.build(x_shape)
+        if self.layer_scale_init is not None:
+            self.attention_scale.build(x_shape)
+
+    def after_norm(self, x, normalized, *context, training=None):
+        """Computes the block from its input and that input normalised."""
+        y = self.attention(normalized, *context, training=training)
+        y = self.dropout(y, training=training)
+        y = y + self.mlp(normalized, training=training)
+        return x + self.attention_depth(
+            self.attention_scale(y), training=training
         )
 
 

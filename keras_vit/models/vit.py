@@ -13,6 +13,7 @@ from keras_vit.layers import (
     ClassAttentionBlock,
     ClassToken,
     GatedMLP,
+    ParallelBlock,
     PatchEmbed,
     RelativePositionBias,
     RotaryEmbedding,
@@ -21,6 +22,7 @@ from keras_vit.layers import (
     TokenRMSNormalization,
     TransformerBlock,
 )
+from keras_vit.layers.attention import lambda_of_block
 from keras_vit.layers.configured_layer import resolved_policy
 from keras_vit.layers.transformer_block import GELUS, MLP
 from keras_vit.models.configured_model import (
@@ -192,10 +194,12 @@ def block(
 ) -> TransformerBlock:
     """Block i of the encoder, counted from 0."""
     fields = block_fields(config, i)
+    if config.differential_attention:
+        fields["differential_lambda"] = lambda_of_block(i)
     parts = special_parts(config, fields, dtype, shared)
-    return TransformerBlock.from_fields(
-        fields, **parts, dtype=dtype, name=f"block_{i}"
-    )
+    beside = config.mlp_placement == "beside"
+    make = ParallelBlock if beside else TransformerBlock
+    return make.from_fields(fields, **parts, dtype=dtype, name=f"block_{i}")
 
 
 def special_parts(config: ViTConfig, fields, dtype=None, shared=None) -> dict:
@@ -218,7 +222,8 @@ def special_parts(config: ViTConfig, fields, dtype=None, shared=None) -> dict:
 def mlp_of(config: ViTConfig, fields, dtype=None) -> MLP:
     """The MLP of a block."""
     make = GatedMLP if config.gated_mlp else MLP
-    return make.from_fields(fields, dtype=dtype, name="mlp")
+    bias = config.mlp_placement == "after"
+    return make.from_fields(fields, output_bias=bias, dtype=dtype, name="mlp")
 
 
 def rotary(config: ViTConfig, dtype=None) -> RotaryEmbedding | None:

@@ -18,7 +18,7 @@ from keras_vit.layers.attention_positions import (
 )
 from keras_vit.layers.embedding import check_divisible
 from keras_vit.layers.kernels import NORMALIZATIONS
-from keras_vit.layers.transformer_block import NORM_PLACEMENTS
+from keras_vit.layers.transformer_block import MLP_PLACEMENTS, NORM_PLACEMENTS
 from keras_vit.models.resnet import check_width, stem_grid
 
 __all__ = ["ATTENTION_POOLINGS", "ViTConfig", "modern_options"]
@@ -36,18 +36,31 @@ CHOICES = {
     "relative_position_kind": BIAS_KINDS,
     "normalization": NORMALIZATIONS,
     "norm_placement": NORM_PLACEMENTS,
+    "mlp_placement": MLP_PLACEMENTS,
 }
 # Options of the block that came after the paper.
 MODERN = (
     *("rope", "relative_position_bias", "key_bias", "projection_bias"),
     *("qk_norm", "attention_inner_norm", "mlp_inner_norm", "gated_mlp"),
     *("talking_heads", "normalization", "norm_placement"),
-    "class_attention_layers",
+    *("class_attention_layers", "differential_attention", "mlp_placement"),
 )
+# What an option of the blocks excludes.
+EXCLUDED = {
+    "differential_attention": {
+        **{"qk_norm": False, "talking_heads": False, "rope": None},
+        "relative_position_bias": False,
+    },
+    "mlp_placement": {
+        **{"norm_placement": "before", "projection_bias": True},
+        "class_attention_layers": 0,
+    },
+}
 # What the blocks may have that class attention has not.
 NOT_OF_CLASS_ATTENTION = {
     **{"distillation_token": False, "register_tokens": 0},
     **{"key_bias": True, "qk_norm": False, "attention_inner_norm": False},
+    "differential_attention": False,
 }
 
 
@@ -126,6 +139,10 @@ class ViTConfig:
             last projection reads.
         talking_heads: bool, whether the heads exchange their scores and
             their weights, see `SelfAttention`.
+        differential_attention: bool, whether each head takes the difference
+            of two softmaxes, see `SelfAttention`.
+        mlp_placement: "after" the attention, or "beside" it: a
+            `ParallelBlock`.
         mlp_inner_norm: bool, whether the MLPs normalise their hidden layer.
         gated_mlp: bool, whether the MLPs are `GatedMLP`s: SwiGLU with
             activation="silu".
@@ -214,6 +231,8 @@ class ViTConfig:
     qk_norm: bool = False
     attention_inner_norm: bool = False
     talking_heads: bool = False
+    differential_attention: bool = False
+    mlp_placement: str = "after"
     mlp_inner_norm: bool = False
     gated_mlp: bool = False
     normalization: str = "layer_norm"
@@ -293,6 +312,7 @@ class ViTConfig:
         )
         check_at_least(self, 1, "relative_position_dim")
         self._check_class_attention()
+        self._check_excluded()
         check_limits(
             self,
             1,
@@ -300,6 +320,18 @@ class ViTConfig:
             "attention_dropout_rate",
             "stochastic_depth_rate",
         )
+
+    def _check_excluded(self):
+        for option, others in EXCLUDED.items():
+            if getattr(self, option) == getattr(ViTConfig, option):
+                continue
+            for name, value in others.items():
+                if getattr(self, name) != value:
+                    raise ValueError(
+                        f"{option}={getattr(self, option)!r} needs {name}="
+                        f"{value!r}. Received: {name}="
+                        f"{getattr(self, name)!r}. Change one of the two."
+                    )
 
     def _check_class_attention(self):
         check_at_least(self, 0, "class_attention_layers")

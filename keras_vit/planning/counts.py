@@ -135,6 +135,11 @@ def block_parameters(config) -> tuple[int, int]:
     vectors += config.projection_bias * (2 * dim + widths)
     vectors += config.qkv_bias * 3 * dim
     vectors += (config.layer_scale_init is not None) * 2 * dim
+    if config.mlp_placement == "beside":  # One norm, one bias, one scale.
+        vectors -= norm * dim + dim
+        vectors -= (config.layer_scale_init is not None) * dim
+    if config.differential_attention:
+        vectors += 3 * dim // config.num_heads
     if config.talking_heads:
         kernels += 2 * config.num_heads**2
         vectors += 2 * config.num_heads

@@ -113,6 +113,10 @@ def kept_by_block(config: ViTConfig, settings: Settings) -> list[Kept]:
     if config.talking_heads:  # Scores and weights of both sides of a mixture.
         both = 2 * config.num_heads * tokens**2
         kept.append(Kept("mixed scores and weights", both, compute))
+    if config.differential_attention:  # The second softmax, the difference.
+        kept.append(Kept("second softmax", softmax, compute))
+        difference = config.num_heads * tokens**2
+        kept.append(Kept("difference", difference, compute))
     if settings.attention == "flash":
         sums = config.num_heads * tokens  # Their logarithms.
         return [*kept, Kept("sums of the softmax", sums, FLOAT32, True)]

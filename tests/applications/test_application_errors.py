@@ -60,6 +60,29 @@ def test_class_attention_that_does_not_fit(fields, message):
         ViTConfig(**{"class_attention_layers": 2, **fields})
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"differential_attention": True, "rope": "axial"},
+            "True needs rope=None. Received: rope='axial'",
+        ),
+        (
+            {"mlp_placement": "beside", "norm_placement": "after"},
+            "'beside' needs norm_placement='before'",
+        ),
+        (
+            {"mlp_placement": "beside", "class_attention_layers": 1},
+            "needs class_attention_layers=0",
+        ),
+        ({"mlp_placement": "before"}, "mlp_placement: 'before'"),
+    ],
+)
+def test_options_of_blocks_that_exclude_each_other(fields, message):
+    with pytest.raises(ValueError, match=message):
+        ViTConfig(**fields)
+
+
 def test_width_that_groups_do_not_divide():
     with pytest.raises(ValueError, match="multiple of 32.*48"):
         BiTConfig(width=48)

@@ -111,6 +111,16 @@ FOR_TIMM = {
     "flat_patches": vit(image_size=(16, 48), patch_size=(4, 8)),
     "grey": vit(channels=1),
     "distilled": vit(distillation_token=True, pooling="prefix"),
+    "differential": vit(differential_attention=True, qkv_bias=False),
+    "parallel": vit(mlp_placement="beside", image_size=(24, 40)),
+    "parallel_scaled": vit(
+        **{"mlp_placement": "beside", "layer_scale_init": 0.1},
+        **{"qkv_bias": False, "qk_norm": True, "register_tokens": 2},
+    ),
+    "parallel_differential": vit(
+        **{"mlp_placement": "beside", "differential_attention": True},
+        **{"pooling": "mean", "class_token": False},
+    ),
     "class_attention": vit(
         **{"talking_heads": True, "class_attention_layers": 3},
         **{"layer_scale_init": 0.1, "image_size": (24, 40)},
@@ -215,7 +225,9 @@ def test_timm_builds_the_model_of_a_folder(name, tmp_path):
     if isinstance(model.config, ViTConfig):
         # Two epsilons differ by less than the tolerance.
         epsilon = model.config.layer_norm_epsilon
-        assert theirs.blocks[0].norm1.eps == pytest.approx(epsilon)
+        block = theirs.blocks[0]
+        norm = getattr(block, "norm1", None) or block.in_norm
+        assert norm.eps == pytest.approx(epsilon)
     batch = images(model)
     with torch.no_grad():
         found = theirs.eval()(torch.tensor(np.moveaxis(batch, -1, 1))).numpy()

@@ -136,6 +136,21 @@ def test_key_bias_of_attention_pooling():
     np.testing.assert_array_equal(ours, file[name])
 
 
+@pytest.mark.parametrize("place", ["differential", "parallel_differential"])
+def test_lambdas_of_which_outputs_show_products(place):
+    name = f"timm_vit_tiny_{place}"
+    model, file = load(name), open_tensors(path_of(name))
+    part = "attn." if place == "differential" else ""
+    for i in range(2):
+        attention = model.get_layer(f"block_{i}").attention
+        theirs = [
+            file.read(f"blocks.{i}.{part}lambda_{x}")
+            for x in ("q1", "k1", "q2", "k2")
+        ]
+        ours = keras.ops.convert_to_numpy(attention.lambdas)
+        np.testing.assert_array_equal(ours, theirs)
+
+
 @pytest.mark.parametrize("i", [0, 1])
 def test_biases_of_cait_which_no_output_shows(i):
     """Softmax cancels what all keys have in common."""

@@ -76,6 +76,10 @@ CAIT = {
     **{"talking_heads": True, "class_attention_layers": 2},
     **{"layer_scale_init": 0.1, "pooling": "token"},
 }
+GAP = {
+    **{"register_tokens": 1, "pooling": "mean", "class_token": False},
+    "layer_scale_init": 0.1,
+}
 HYBRID = {"image_size": 32, "patch_size": 2, "resnet_width": 32}
 LINEAR = {"mixing": "linear", "tokens_mlp_dim": 0}
 GATING = {"mixing": "spatial_gating", "tokens_mlp_dim": 0}
@@ -135,6 +139,15 @@ OPTIONS = {
         "qk_norm": [True],
         "attention_inner_norm": [True],
         "mlp_inner_norm": [True],
+        "differential_attention": [
+            True,
+            {**GAP, "differential_attention": True, "qkv_bias": False},
+        ],
+        "mlp_placement": [
+            "beside",
+            {**GAP, "mlp_placement": "beside", "differential_attention": True},
+            {"mlp_placement": "beside", "qkv_bias": False, "qk_norm": True},
+        ],
         "talking_heads": [True, {**CAIT, "qkv_bias": False}],
         "class_attention_layers": [2, CAIT, {**CAIT, "patch_norm": True}],
         "gated_mlp": [{"gated_mlp": True, "activation": "silu"}],

@@ -82,6 +82,9 @@ KINDS = {
     "rope_and_positions": ("vit_base_patch16_rope_ape_224", {}),
     "rope_mixed": ("vit_base_patch16_rope_mixed_ape_224", {}),
     "cait": ("cait_xxs24_224", {}),
+    "differential": ("vit_dwee_patch16_reg1_gap_256", {}),
+    "parallel": ("vit_pwee_patch16_reg1_gap_256", {}),
+    "parallel_differential": ("vit_dpwee_patch16_reg1_gap_256", {}),
     "rope_registers": (
         "vit_medium_patch16_rope_reg1_gap_256",
         {"img_size": 256},
@@ -160,7 +163,7 @@ def test_a_bare_file_gives_the_output_of_timm_or_is_refused(kind, tmp_path):
 @pytest.mark.parametrize(
     "name",
     [
-        "vit_dlittle_patch16_reg1_gap_256",
+        "vit_small_patch16_18x2_224",
     ],
 )
 @pytest.mark.parametrize("carrier", ["name", "config", "bare"])

@@ -79,6 +79,22 @@ CASES = {
         8,
         0,
     ),
+    "differential_attention": (
+        layers.SelfAttention,
+        {"num_heads": 4, "differential_lambda": 0.2},
+        TOKENS,
+        TOKENS,
+        6,
+        0,
+    ),
+    "parallel_block": (
+        layers.ParallelBlock,
+        {"num_heads": 4, "mlp_dim": 32, "layer_scale_init": 0.1},
+        TOKENS,
+        TOKENS,
+        10,
+        0,
+    ),
     "class_attention": (
         layers.ClassAttention,
         {"num_heads": 4, "qkv_bias": False},

@@ -75,6 +75,15 @@ def test_parameters_are_as_published(name):
                 "relative_positions_shared": True,
             },
         ),
+        ("ViT_Ti16", {"differential_attention": True}),
+        ("ViT_Ti16", {"mlp_placement": "beside", "layer_scale_init": 1.0}),
+        (
+            "ViT_Ti16",
+            {
+                "mlp_placement": "beside",
+                **{"differential_attention": True, "qkv_bias": False},
+            },
+        ),
         (
             "ViT_Ti16",
             {

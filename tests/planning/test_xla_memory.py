@@ -55,6 +55,8 @@ CAIT = {"talking_heads": True, "class_attention_layers": 2}
 SMALL = {
     "four blocks": case(FOUR_BLOCKS, 32),
     "class attention": case({**FOUR_BLOCKS, **CAIT}, 32),
+    "differential": case({**FOUR_BLOCKS, "differential_attention": True}, 32),
+    "parallel": case({**FOUR_BLOCKS, "mlp_placement": "beside"}, 32),
     "fsdp": case(
         {**FOUR_BLOCKS, "hidden_dim": 128}, 64, devices=8, layout="fsdp"
     ),

@@ -47,6 +47,8 @@ TIMM = {
     "rope_grid_offset": "rope_offset",
     "ref_feat_shape": "rope_reference_grid",
 }
+# The values of attn_layer that show in the tensors.
+SHOWN_ATTENTION = ("", "attn", "diff")
 # Arguments of timm's models that show in the tensors, or that change nothing
 # in the output of a trained model.
 TIMM_SHOWN = {
@@ -222,6 +224,8 @@ def _timm_fields(path, config) -> dict:
     if not isinstance(arguments, dict) or not isinstance(pretrained, dict):
         refuse(path, "has model_args that are no dictionary", DAMAGED)
     unknown = sorted(set(arguments) - set(TIMM) - TIMM_SHOWN)
+    if arguments.get("attn_layer") in SHOWN_ATTENTION:
+        unknown = [x for x in unknown if x != "attn_layer"]
     if unknown:
         refuse(
             path,

@@ -136,7 +136,10 @@ def _configure_vit(source, told, image_size) -> Configured:
     prefix, registers = _prefix_tokens(source)
     late = _class_blocks(source)
     facts = Facts(
-        told["num_heads"], 0 if late else prefix, told.get("pool_num_heads", 0)
+        told["num_heads"],
+        0 if late else prefix,
+        told.get("pool_num_heads", 0),
+        kernel[3],
     )
     distilled = "distillation_token" in source.features
     representation, classes = _dense_sizes(source, facts)
@@ -235,6 +238,7 @@ def _block_options(source, told, facts) -> dict:
         "mlp_inner_norm": "block_0/mlp/inner_norm/gamma",
         "qk_norm": "block_0/attention/query_norm/gamma",
         "talking_heads": "block_0/attention/logits_projection/kernel",
+        "differential_attention": "block_0/attention/lambdas",
     }
     fields: dict = {x: path in source.rows for x, path in there.items()}
     fields |= relative_positions(source)
@@ -247,6 +251,8 @@ def _block_options(source, told, facts) -> dict:
     keyless = row is not None and row.transform.endswith("query_value")
     if keyless or "separate_qkv" in source.features:
         fields["key_bias"] = False
+    if "parallel" in source.features:
+        fields["mlp_placement"] = "beside"
     if "block_0/attention/rotary/frequencies" in source.rows:
         fields["rope"] = "mixed"
     if "pool/mlp/dense/kernel" in source.rows:

@@ -98,6 +98,8 @@ EXPORTED: dict[str, dict[str, Exported]] = {
             TENSORS, "scale_attn_norm", formats=TIMM
         ),
         "talking_heads": Exported(TENSORS, formats=TIMM),
+        "differential_attention": Exported(TENSORS, formats=TIMM),
+        "mlp_placement": Exported(TENSORS, formats=TIMM),
         "class_attention_layers": Exported(TENSORS, formats=TIMM),
         "mlp_inner_norm": Exported(TENSORS, "scale_mlp_norm", formats=TIMM),
         "gated_mlp": Exported(TENSORS, formats=TIMM),
@@ -180,6 +182,8 @@ OPTIONS = {
     "attention/query_norm": "qk_norm",
     "attention/rotary": "rope",
     "attention/logits_projection": "talking_heads",
+    "attention/lambdas": "differential_attention",
+    "attention/heads_norm": "differential_attention",
     "class_block_": "class_attention_layers",
     "mlp/inner_norm": "mlp_inner_norm",
     "pool/": "pooling",

@@ -291,6 +291,7 @@ FORMATS = (
             ("patch_embed.proj.weight", "blocks.0.attn.q_proj.weight"),
             ("patch_embed.flat.weight", "blocks.0.attn.qkv.weight"),
             ("patch_embed.backbone.2.conv.weight", "blocks.0.attn.qkv.weight"),
+            ("patch_embed.proj.weight", "blocks.0.in_proj.weight"),
         ),
         aliases=TIMM_NAFLEX,
         variants={
@@ -305,6 +306,9 @@ FORMATS = (
             "registers": torch_table.TIMM_REGISTERS,
             "registers_alone": torch_table.TIMM_REGISTERS_ALONE,
             "gammas": torch_table.TIMM_GAMMAS,
+            "parallel": torch_table.TIMM_PARALLEL,
+            "mlp_bias": torch_table.TIMM_MLP_BIAS,
+            "fused_output": torch_table.TIMM_FUSED_OUTPUT,
             "query_value_biases": torch_table.TIMM_QUERY_VALUE_BIASES,
             "relative_tables": torch_table.TIMM_RELATIVE_TABLES,
             "separate_qkv": torch_table.TIMM_SEPARATE_QKV,
@@ -316,6 +320,9 @@ FORMATS = (
         signs={
             "registers": "reg_token",
             "gammas": "blocks.0.gamma_1",
+            "parallel": "blocks.0.in_proj.weight",
+            "mlp_bias": "blocks.0.mlp_bias",
+            "fused_output": "blocks.0.out_proj.weight",
             "query_value_biases": "blocks.0.attn.q_bias",
             "relative_tables": (
                 "blocks.0.attn.rel_pos.relative_position_bias_table"

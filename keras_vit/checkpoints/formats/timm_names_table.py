@@ -3,13 +3,16 @@
 __all__ = [
     "BEIT",
     "BITS",
+    "CAIT",
     "DISTILLED",
     "EPSILONS",
     "HYBRIDS",
     "MIXERS",
     "MIXER_RATIOS",
+    "PARALLEL",
     "RELATIVE",
     "RESNETS",
+    "TIMM_POOLINGS",
 ]
 
 # An architecture of timm whose arguments can all be given, by its epsilon.
@@ -22,6 +25,13 @@ RELATIVE = {
 }
 BEIT = "beit_base_patch16_224"
 DISTILLED = "deit_base_distilled_patch16_224"
+# With class attention.
+CAIT = "cait_xxs24_224"
+# With parallel blocks, by whether their attention is differential.
+PARALLEL = {
+    False: "vit_pwee_patch16_reg1_gap_256",
+    True: "vit_dpwee_patch16_reg1_gap_256",
+}
 # Architectures that fix their sizes: by the units of the ResNet ...
 HYBRIDS = {
     (): "vit_tiny_r_s16_p8_224",
@@ -78,4 +88,15 @@ RESNETS = {
     ((3, 4, 23, 3), "bottleneck", "deep", "batch_norm"): "resnetv2_101d",
     ((3, 8, 36, 3), "bottleneck", "single", "batch_norm"): "resnetv2_152",
     ((3, 8, 36, 3), "bottleneck", "deep", "batch_norm"): "resnetv2_152d",
+}
+
+# timm's words for what the head sees.
+TIMM_POOLINGS = {
+    "token": "token",
+    "prefix": "token",
+    "prefix_mean": "token",
+    "mean": "avg",
+    "max": "max",
+    "map": "map",
+    "none": "",
 }

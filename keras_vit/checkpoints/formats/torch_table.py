@@ -17,10 +17,13 @@ __all__ = [
     "TIMM_BIT",
     "TIMM_DISTILLED",
     "TIMM_FLAT_PATCHES",
+    "TIMM_FUSED_OUTPUT",
     "TIMM_GAMMAS",
     "TIMM_GATES_LAST",
     "TIMM_MIXER",
+    "TIMM_MLP_BIAS",
     "TIMM_NORM_AFTER_POOLING",
+    "TIMM_PARALLEL",
     "TIMM_PATCH_STEM",
     "TIMM_POSITION_AXES",
     "TIMM_POSITION_GRID",
@@ -113,6 +116,7 @@ def class_block(ours, theirs):
 
 
 BACKBONE = "patch_embed.backbone"
+LAMBDAS = ("q1", "k1", "q2", "k2")  # of differential attention
 
 TIMM = {
     **torch_dense(
@@ -155,6 +159,14 @@ TIMM = {
     **heads_dense(
         "block_{i}/attention/weights_projection", "blocks.{i}.attn.proj_w"
     ),
+    "block_{i}/attention/lambdas": (
+        tuple("blocks.{i}.attn.lambda_" + x for x in LAMBDAS),
+        "stacked_vectors",
+    ),
+    "block_{i}/attention/heads_norm/gamma": (
+        "blocks.{i}.attn.sub_norm.weight",
+        "same",
+    ),
     **torch_dense("block_{i}/attention/out", "blocks.{i}.attn.proj"),
     "block_{i}/attention_scale/gamma": ("blocks.{i}.ls1.gamma", "same"),
     **torch_norm("block_{i}/mlp_norm", "blocks.{i}.norm2"),
@@ -178,6 +190,59 @@ TIMM = {
     **torch_convolution("root_conv", f"{BACKBONE}.stem.conv"),
     **torch_norm("root_norm", f"{BACKBONE}.stem.norm"),
     **unit(BACKBONE + ".stages.{s0}.blocks.{u0}"),
+}
+
+# Blocks whose attention and MLP share their first projection ...
+TIMM_PARALLEL = {
+    **torch_norm("block_{i}/attention_norm", "blocks.{i}.in_norm"),
+    **{
+        f"block_{{i}}/{ours}/{weight}": (f"blocks.{{i}}.in_proj.{name}", part)
+        for ours, part in (
+            ("attention/qkv", "qkv_behind_mlp"),
+            ("mlp/dense", "mlp_before_qkv"),
+        )
+        for weight, name in (("kernel", "weight"), ("bias", "bias"))
+    },
+    **torch_norm("block_{i}/attention/query_norm", "blocks.{i}.q_norm"),
+    **torch_norm("block_{i}/attention/key_norm", "blocks.{i}.k_norm"),
+    "block_{i}/attention/lambdas": (
+        tuple("blocks.{i}.lambda_" + x for x in LAMBDAS),
+        "stacked_vectors",
+    ),
+    "block_{i}/attention/heads_norm/gamma": (
+        "blocks.{i}.sub_norm.weight",
+        "same",
+    ),
+    "block_{i}/attention/out/kernel": (
+        "blocks.{i}.attn_out_proj.weight",
+        "linear",
+    ),
+    "block_{i}/attention/out/bias": (
+        (
+            "blocks.{i}.attn_out_proj.bias",
+            "blocks.{i}.mlp_out_proj.bias",
+        ),
+        "summed",
+    ),
+    "block_{i}/mlp/dense_1/kernel": (
+        "blocks.{i}.mlp_out_proj.weight",
+        "linear",
+    ),
+    "block_{i}/attention_scale/gamma": ("blocks.{i}.ls.gamma", "same"),
+}
+# ... without biases for query, key and value ...
+TIMM_MLP_BIAS = {"block_{i}/mlp/dense/bias": ("blocks.{i}.mlp_bias", "same")}
+# ... and the last projection.
+TIMM_FUSED_OUTPUT = {
+    "block_{i}/attention/out/kernel": (
+        "blocks.{i}.out_proj.weight",
+        "out_before_mlp",
+    ),
+    "block_{i}/attention/out/bias": ("blocks.{i}.out_proj.bias", "same"),
+    "block_{i}/mlp/dense_1/kernel": (
+        "blocks.{i}.out_proj.weight",
+        "mlp_behind_out",
+    ),
 }
 
 TIMM_DISTILLED = {

@@ -32,6 +32,7 @@ class Facts:
     num_heads: int = 1
     num_prefix_tokens: int = 0
     pool_num_heads: int = 0  # of the attention pooling, 0 for num_heads
+    hidden_dim: int = 0  # 0 where no transform asks for it
 
     @property
     def of_pool(self) -> "Facts":
@@ -47,10 +48,15 @@ class Transform:
     Args:
         load: from a list of the file's arrays and `Facts` to our array.
         save: from our array and `Facts` to the list of the file's arrays.
+        place: int, the place of what is saved among the parts of a tensor,
+            which are otherwise in the order of our weights.
+        axis: int, along which such parts are joined.
     """
 
     load: Callable[[list, Facts], np.ndarray]
     save: Callable[[np.ndarray, Facts], list]
+    place: int = 0
+    axis: int = 0
 
 
 def one(load: Callable, save: Callable) -> Transform:
@@ -166,6 +172,34 @@ def torch_part(start, count):
     return Transform(load, save)
 
 
+def fused_with_mlp(of_qkv: bool) -> Transform:
+    """Rows of a torch linear of an MLP (M), then query, key, value (3 D)."""
+    separate = torch_rows(3)
+
+    def load(arrays, facts):
+        (rows,) = arrays
+        hidden, qkv = np.split(rows, [len(rows) - 3 * facts.hidden_dim])
+        return separate.load([qkv], facts) if of_qkv else hidden.T
+
+    def save(array, facts):
+        return separate.save(array, facts) if of_qkv else [array.T]
+
+    return Transform(load, save, place=int(of_qkv))
+
+
+def fused_output(of_mlp: bool) -> Transform:
+    """Columns of a torch linear of the attention (D), then of an MLP (M)."""
+
+    def load(arrays, facts):
+        (weight,) = arrays
+        return np.split(weight, [facts.hidden_dim], axis=1)[of_mlp].T
+
+    def save(array, facts):
+        return [array.T]
+
+    return Transform(load, save, place=int(of_mlp), axis=1)
+
+
 def around_registers(arrays, facts):
     """(1, 1 + N, D) to (1, P + N, D), zeros after the first position."""
     (table,) = arrays
@@ -229,6 +263,19 @@ TRANSFORMS = {
     "heads_kv": Transform(to_columns, from_columns(2)),
     "torch_qkv": torch_heads(3),
     "torch_kv": torch_heads(2),
+    "mlp_before_qkv": fused_with_mlp(of_qkv=False),
+    "qkv_behind_mlp": fused_with_mlp(of_qkv=True),
+    "out_before_mlp": fused_output(of_mlp=False),
+    "mlp_behind_out": fused_output(of_mlp=True),
+    # Two biases that are added up
+    "summed": Transform(
+        lambda arrays, facts: arrays[0] + arrays[1],
+        lambda array, facts: [array, np.zeros_like(array)],
+    ),
+    "stacked_vectors": Transform(
+        lambda arrays, facts: np.stack(arrays),
+        lambda array, facts: list(array),
+    ),
     "heads_bias": one(lambda x: x.reshape(-1, 1, 1), lambda x: x.reshape(-1)),
     "torch_qkv_rows": torch_rows(3),
     "torch_kv_rows": of_pool(torch_rows(2)),
