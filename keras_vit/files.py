@@ -7,7 +7,7 @@ import pathlib
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["PARTIAL", "replacing", "write_csv"]
+__all__ = ["PARTIAL", "check_regular", "printable", "replacing", "write_csv"]
 
 PARTIAL = ".partial-"  # Begins the name of a file that is being written.
 
@@ -39,6 +39,26 @@ def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
         _flush(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_regular(path: str | os.PathLike) -> None:
+    """Raises a ValueError for what is there and neither file nor folder.
+
+    To open a FIFO waits for who writes into it, without end.
+    """
+    path = pathlib.Path(path)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ValueError(
+            f"{str(path)!r} is no regular file. Copy its content into one."
+        )
+
+
+def printable(text: str) -> str:
+    r"""A text with what moves the cursor of a terminal as \x1b.
+
+    Names of files and classes may have any character.
+    """
+    return "".join(x if x.isprintable() else ascii(x)[1:-1] for x in text)
 
 
 def write_csv(path: pathlib.Path, rows: Sequence[Mapping]) -> None:

@@ -45,6 +45,7 @@ __all__ = [
     "load_weights_h5",
     "located",
     "open_keras",
+    "read_class_names",
 ]
 
 CONFIG, METADATA = "config.json", "metadata.json"
@@ -56,6 +57,7 @@ WEIGHTS = "model.weights.h5"
 MAX_RATIO = 20
 MAX_EXTRA_BYTES = 2**24
 MAX_CONFIG_BYTES = 2**20
+MAX_NAMES_BYTES = 2**24  # 21,843 names take 0.4 MB.
 # Of a model's own config; its dtype policy is the one object within.
 KEYS = {"name", "trainable", "dtype", "config", "frozen"}
 POLICIES = {"DTypePolicy", "DTypePolicyMap", "QuantizedDTypePolicy"}
@@ -206,7 +208,37 @@ def class_names_of(source: str) -> tuple[str, ...] | None:
     with zipfile.ZipFile(path) as archive:
         if CLASS_NAMES not in archive.namelist():
             return None
-        return tuple(json.loads(archive.read(CLASS_NAMES)))
+        return read_class_names(path, archive)
+
+
+def read_class_names(path, archive: zipfile.ZipFile) -> tuple[str, ...]:
+    """The class names in a `.keras` file.
+
+    Raises:
+        KeyError: when it has none.
+        ValueError: when they are no list of texts, or too long.
+    """
+    size = archive.getinfo(CLASS_NAMES).file_size
+    if size > MAX_NAMES_BYTES:
+        refuse(
+            path,
+            f"has class names of {size:,} bytes",
+            f"There are {MAX_NAMES_BYTES:,} at most.",
+        )
+    with refusing(path, "the class names"):
+        names = json.loads(archive.read(CLASS_NAMES))
+    if not isinstance(names, list) or not all(map(_is_text, names)):
+        refuse(
+            path,
+            "has class names that are not a list of texts",
+            "Save it with keras_vit.training.run_folder.save_model.",
+        )
+    return tuple(names)
+
+
+def _is_text(name) -> bool:
+    """Whether it is a str that UTF-8 can hold."""
+    return isinstance(name, str) and not re.search("[\ud800-\udfff]", name)
 
 
 def _paths_of(file, shapes: dict) -> dict:

@@ -27,6 +27,7 @@ from keras_vit.checkpoints.keras_files import (
     open_keras,
 )
 from keras_vit.checkpoints.matching import Plan, build, plan_of, target_of
+from keras_vit.files import check_regular
 from keras_vit.workarounds import set_initializer, taken_over
 
 __all__ = [
@@ -217,6 +218,7 @@ def check_weights(weights, model: str | None = None) -> None:
         )
     text = os.fspath(weights)
     path, _ = split_subtree(text)
+    check_regular(path)
     if Path(path).exists():
         kind_of(path)
     elif "://" in text or text.startswith("timm/"):
@@ -310,6 +312,7 @@ def _located(source, model=None) -> tuple[str, str]:
             f"{source!r} of type {type(source).__name__}."
         )
     path, part = split_subtree(source)
+    check_regular(path)
     if Path(path).exists():
         return located(path), part
     from keras_vit.checkpoints.public.fetch import resolve

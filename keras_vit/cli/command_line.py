@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from keras_vit.cli.embedding_commands import embed, search
 from keras_vit.cli.image_commands import explain, predict
 from keras_vit.cli.model_commands import benchmark, plan, summary
+from keras_vit.cli.terminal import say_what_it_can
 from keras_vit.cli.weights_commands import weights
+from keras_vit.files import printable
 from keras_vit.interrupts import ended, tidy_up_on_sigterm
 from keras_vit.version import __version__
 
@@ -47,12 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     tidy_up_on_sigterm()
     try:
+        say_what_it_can()
         parsed.run(parsed)
         sys.stdout.flush()
     except BrokenPipeError:  # The reader has enough, as head does.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError) as error:
-        message = " ".join(str(error).split())
+        message = printable(" ".join(str(error).split()))
         print(f"keras-vit: error: {message}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as interrupt:

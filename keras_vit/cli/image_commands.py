@@ -11,6 +11,7 @@ from keras_vit.cli.terminal import (
     skipping,
     with_progress,
 )
+from keras_vit.files import printable
 
 __all__ = ["explain", "predict"]
 
@@ -132,7 +133,8 @@ def _print_csv(found):
     writer.writerow(("image", "rank", "class", "probability"))
     for prediction in found:
         for rank, (name, probability) in enumerate(prediction.classes, 1):
-            writer.writerow((prediction.image, rank, name, probability))
+            image, name = printable(prediction.image), printable(name)
+            writer.writerow((image, rank, name, probability))
 
 
 FORMATS = {"table": _print_table, "json": _print_json, "csv": _print_csv}

@@ -6,11 +6,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from keras_vit.files import printable
+
 __all__ = [
     "STANDARD_INPUT",
     "counted",
     "paths_of",
     "print_table",
+    "say_what_it_can",
     "skipping",
     "with_progress",
 ]
@@ -27,12 +30,25 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     table = Table(*header)
     for row in rows:
         # As text: a name in square brackets is no markup.
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     on_terminal = sys.stdout.isatty()
     output = io.StringIO()
     width = None if on_terminal else 1000
     Console(file=output, width=width, force_terminal=on_terminal).print(table)
     print(output.getvalue(), end="")
+
+
+def say_what_it_can() -> None:
+    r"""Lets output of another encoding, as ASCII, have \xe9 for its letters.
+
+    Raises:
+        ValueError: when standard output is closed.
+    """
+    if sys.stdout is None:
+        raise ValueError("standard output is closed.")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def paths_of(paths: Iterable[str]) -> Iterator[str]:
@@ -41,6 +57,8 @@ def paths_of(paths: Iterable[str]) -> Iterator[str]:
         if path != STANDARD_INPUT:
             yield path
             continue
+        if sys.stdin is None:
+            raise ValueError("standard input is closed, and - reads it.")
         for line in sys.stdin:
             if name := line.rstrip("\r\n"):
                 yield name

@@ -103,6 +103,7 @@ EVALUATION_CROPS = (
     "squash",
 )
 METHODS = ("bilinear", "bicubic", "area", "lanczos3", "nearest")
+MAX_SIDE = 16_384  # pixels; an image of that takes 3 GB
 ROUNDINGS = ("uint8", "float32")
 
 
@@ -197,6 +198,12 @@ class DataConfig:
                 "Give one of name, folder and csv. Received: "
                 f"name={self.name!r}, folder={self.folder!r}, csv={self.csv!r}."
             )
+        if "" in sources:
+            raise ValueError(
+                "name, folder and csv are not empty; an unset variable of the "
+                f"shell is. Received: name={self.name!r}, folder="
+                f"{self.folder!r}, csv={self.csv!r}."
+            )
         if not any(sources):
             object.__setattr__(self, "name", "digits")
         check_fraction(self, "validation_fraction", "test_fraction")
@@ -266,3 +273,8 @@ class PreprocessingConfig:
         check_choice("resize_method", self.resize_method, (None, *METHODS))
         check_choice("rounding", self.rounding, ROUNDINGS)
         check_at_least(self, 1, "resize_size")
+        if self.resize_size is not None and self.resize_size > MAX_SIDE:
+            raise ValueError(
+                f"resize_size is at most {MAX_SIDE:,} pixels. Received: "
+                f"resize_size={self.resize_size!r}."
+            )

@@ -43,6 +43,9 @@ SPLITS = {
     "test": ("test", "testing"),
 }
 THREADS = 16
+# ImageNet-21k has 21,843. A class takes memory in the last layer, used or not.
+MAX_CLASSES = 1_000_000
+LONGEST_LABEL = 20  # digits, of which some may be zeros in front
 NUM_NAMED = 5  # Broken images that a message names.
 # How the files of a kind begin, and how they end unless they are cut off.
 ENDS = {
@@ -356,11 +359,24 @@ def _csv_labels(rows, config: DataConfig, path: pathlib.Path):
             f"{str(path)!r} is {values[0]!r}."
         )
     if all(value.isdecimal() for value in values):
+        _check_largest(values, path)
         labels = np.array([int(value) for value in values], np.int32)
         return tuple(map(str, range(labels.max() + 1))), labels
     names = tuple(sorted(set(values)))
     number = {name: label for label, name in enumerate(names)}
     return names, np.array([number[value] for value in values], np.int32)
+
+
+def _check_largest(values, path):
+    """Raises a ValueError for numbers that are no classes, as keys of rows."""
+    # By their lengths first: Python reads no number of thousands of digits.
+    largest = max(values, key=lambda x: (len(x.lstrip("0")), x.lstrip("0")))
+    if len(largest) > LONGEST_LABEL or int(largest) >= MAX_CLASSES:
+        raise ValueError(
+            f"{str(path)!r} has the label {largest!r} in line "
+            f"{values.index(largest) + 2}: numbers of classes count from 0, "
+            f"and there are {MAX_CLASSES:,} at most. Give names in their place."
+        )
 
 
 def _csv_images(rows, config: DataConfig, path: pathlib.Path) -> list[str]:

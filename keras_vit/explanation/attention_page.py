@@ -3,8 +3,8 @@
 Axes: M images, H and W height and width, C channels, L layers, N heads.
 """
 
-import collections
 import dataclasses
+import itertools
 import os
 import pathlib
 from typing import Any
@@ -258,10 +258,12 @@ def _overlays(model, pictures, maps):
 
 def _file_names(titles):
     """Names of files without their ending, each once."""
-    met: collections.Counter = collections.Counter()
-    names = []
+    names: list[str] = []
     for title in titles:
-        name = pathlib.Path(str(title)).stem.replace(" ", "_")
-        met[name] += 1
-        names.append(f"{name}_{met[name]}" if met[name] > 1 else name)
+        stem = pathlib.Path(str(title)).stem.replace(" ", "_")
+        # Of at most 200 bytes, and what UTF-8 cannot hold as "?".
+        stem = stem.encode(errors="replace")[:200].decode(errors="ignore")
+        numbered = (f"{stem}_{n}" for n in itertools.count(2))
+        free = itertools.chain([stem], numbered)
+        names.append(next(name for name in free if name not in names))
     return names

@@ -76,6 +76,11 @@ class ConfiguredModel(keras.Model):
 
     fit, evaluate, predict = map(keeping, ("fit", "evaluate", "predict"))
 
+    def call(self, inputs, training=None, mask=None):
+        # On JAX, Keras's `predict` asks no layer whether a shape fits.
+        check_sides(self.config.image_size, keras.tree.flatten(inputs)[0].shape)
+        return super().call(inputs, training=training, mask=mask)
+
     def get_config(self):
         return {
             "name": self.name,
@@ -100,6 +105,22 @@ class ConfiguredModel(keras.Model):
             if layer.path in frozen:
                 layer.trainable = False
         return model
+
+
+def check_sides(image_size: tuple[int, int], shape) -> None:
+    """Raises a ValueError where a batch (B, H, W, C) is of another size.
+
+    Sides that are not known yet are left to Keras, and other ranks as well.
+    """
+    if getattr(shape, "rank", len(image_size) + 2) is None or len(shape) != 4:
+        return
+    known = zip(shape[1:3], image_size, strict=True)
+    if any(side not in (None, expected) for side, expected in known):
+        raise ValueError(
+            f"The model is for images of {image_size[0]}x{image_size[1]} "
+            f"pixels. Received: images of shape {tuple(shape)}. Resize them, "
+            "or make the model with their input_shape."
+        )
 
 
 def check_channels_last() -> None:

@@ -17,6 +17,7 @@ from keras_vit import preprocessing
 from keras_vit.checkpoints.resampling import cubic, triangle
 from keras_vit.data.image_reader import Geometry, from_pillow
 from keras_vit.data.sources import SUFFIXES as READ_SUFFIXES
+from keras_vit.files import check_regular
 
 __all__ = [
     "evaluation_crop",
@@ -208,7 +209,12 @@ def _files(path):
     found = []
     if os.path.isdir(path):
         below = pathlib.Path(path).rglob("*")
-        found = [str(x) for x in below if x.suffix.lower() in SUFFIXES]
+        found = [
+            str(x)
+            for x in below
+            # macOS puts "._photo.jpg" beside photos on disks of others.
+            if x.suffix.lower() in SUFFIXES and not x.name.startswith("._")
+        ]
     return sorted(found) or [path]
 
 
@@ -243,6 +249,7 @@ def _read_file(path, channels):
         raise ValueError(
             f"There are no images ({', '.join(SUFFIXES)}) in {path!r}."
         )
+    check_regular(path)
     try:
         with Image.open(path) as image:
             return from_pillow(image, channels)

@@ -173,14 +173,29 @@ def _run_config(path):
     import yaml
 
     config = pathlib.Path(path).parent / "config.yaml"
-    text = config.read_text(encoding="utf-8") if config.is_file() else ""
-    return yaml.safe_load(text) or {}
+    if not config.is_file():
+        return {}
+    try:
+        content = yaml.safe_load(config.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError, yaml.YAMLError):
+        content = None
+    if isinstance(content, dict):
+        return content
+    raise ValueError(
+        f"{str(config)!r} is damaged, so that it is unknown how images are "
+        "prepared for the model beside it. Put the file back."
+    )
 
 
 def preprocessing_of(entry, run, image_size) -> PreprocessingConfig:
     """How a run, or public weights, were evaluated."""
     if "preprocessing" in run:
-        return PreprocessingConfig(**run["preprocessing"])
+        try:
+            return PreprocessingConfig(**run["preprocessing"])
+        except TypeError as error:
+            raise ValueError(
+                f"preprocessing in the config.yaml of the run: {error}"
+            ) from None
     if entry is None:
         return PreprocessingConfig()
     asked, size = entry.preprocessing, entry.image_size

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
+from keras_vit.files import printable
 from keras_vit.interrupts import ended, tidy_up_on_sigterm
 from keras_vit.runs.smoke import smoke
 from keras_vit.training import Recipe
@@ -138,7 +139,8 @@ def fail(message: str) -> NoReturn:
         >>> fail("There is no file 'x.png'.")
     """
     program = pathlib.Path(sys.argv[0]).name
-    print(f"{program}: error: {' '.join(message.split())}", file=sys.stderr)
+    line = printable(" ".join(message.split()))
+    print(f"{program}: error: {line}", file=sys.stderr)
     raise SystemExit(USAGE_ERROR)
 
 

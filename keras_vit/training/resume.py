@@ -13,6 +13,7 @@ import dataclasses
 import datetime
 import json
 import pathlib
+import re
 import warnings
 from collections.abc import Iterator
 
@@ -50,6 +51,7 @@ __all__ = [
 ]
 
 FOLDER = "checkpoints"
+NAME = re.compile(r"step-(\d{9,15})\.npz")  # and not "step-...(copy).npz"
 RECORD = "record"
 GENERATOR = "generator/"
 
@@ -60,10 +62,8 @@ def _path_of(folder: pathlib.Path, step: int) -> pathlib.Path:
 
 def checkpoint_steps(folder: pathlib.Path) -> list[int]:
     """The steps of the checkpoints in a folder, in ascending order."""
-    return sorted(
-        int(file.stem.removeprefix("step-"))
-        for file in folder.glob("step-*.npz")
-    )
+    names = (NAME.fullmatch(file.name) for file in folder.glob("step-*.npz"))
+    return sorted(int(name[1]) for name in names if name)
 
 
 def write_checkpoint(
@@ -140,7 +140,27 @@ def _read(path):
     with refusing(path, "the checkpoint"):
         tensors = open_npz(path).tensors
         arrays = {name: tensor.read() for name, tensor in tensors.items()}
-        return arrays, json.loads(arrays.pop(RECORD).tobytes())
+        record = json.loads(arrays.pop(RECORD).tobytes())
+        _check_record(record)
+        return arrays, record
+
+
+# What a checkpoint holds beside the variables.
+KINDS = {
+    "step": int,
+    "interval": int,
+    "ended": bool,
+    "seconds": (int, float),
+    "callbacks": list,
+}
+
+
+def _check_record(record):
+    for name, kind in KINDS.items():
+        if not isinstance(record[name], kind):
+            raise ValueError(f"Its {name} is {record[name]!r}.")
+    if min(record["step"], record["interval"]) < 0:
+        raise ValueError(f"Its step is {record['step']}.")
 
 
 def restore(model, arrays: dict) -> None:

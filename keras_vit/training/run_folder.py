@@ -21,7 +21,7 @@ from collections.abc import Iterator
 import keras
 
 import keras_vit.models  # noqa: F401 - registers the classes to load
-from keras_vit.checkpoints.keras_files import CLASS_NAMES
+from keras_vit.checkpoints.keras_files import CLASS_NAMES, read_class_names
 from keras_vit.files import PARTIAL, replacing
 from keras_vit.training.run_lock import LOCK, locked
 from keras_vit.version import __version__
@@ -322,7 +322,7 @@ def load_model(path: str | os.PathLike) -> tuple[keras.Model, tuple[str, ...]]:
     path = pathlib.Path(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            class_names = tuple(json.loads(archive.read(CLASS_NAMES)))
+            class_names = read_class_names(path, archive)
     except FileNotFoundError:
         raise ValueError(f"There is no file {str(path)!r}.") from None
     except zipfile.BadZipFile:
