@@ -264,7 +264,8 @@ def _block_options(source, told, facts) -> dict:
 def _configure_mixer(source, image_size, told) -> Configured:
     facts = Facts()
     kernel = source.checked_shape("patch_embed/projection/kernel", 4)
-    mixing, path = next((x, y) for x, y in MIXINGS if y in source.rows)
+    found = [(x, y) for x, y in MIXINGS if y in source.rows]
+    mixing, path = (found or MIXINGS[-1:])[0]  # What is missing is told next.
     tokens = source.checked_shape(path, 2)
     hidden = {
         name: source.checked_shape(f"block_0/{name}_mixing/dense_1/kernel", 2)[
