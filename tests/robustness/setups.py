@@ -1,0 +1,163 @@
+"""What the cases of the table find in their folder."""
+
+import json
+import os
+import pathlib
+import shutil
+import zipfile
+
+import keras
+import numpy as np
+from PIL import Image
+
+from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.training import run_folder
+
+NAMES = "class_names.json"
+BYTES_OF_A_BOMB = 512 * 2**20
+
+
+def base(folder: pathlib.Path) -> None:
+    """A model, an image, images of two classes: what every case starts from."""
+    keras.utils.set_random_seed(0)
+    config = ViTConfig(
+        image_size=(8, 8),
+        patch_size=(4, 4),
+        hidden_dim=8,
+        num_layers=1,
+        mlp_dim=8,
+        num_heads=2,
+        num_classes=3,
+    )
+    model = VisionTransformer(config)
+    head = model.get_layer("predictions")
+    head.kernel.assign(keras.random.normal(head.kernel.shape))
+    run_folder.save_model(model, ["a", "b", "c"], folder / "model.keras")
+    pixels = np.random.default_rng(0).integers(0, 255, (20, 16, 16, 3), "uint8")
+    Image.fromarray(pixels[0]).save(folder / "good.png")
+    for number, image in enumerate(pixels):
+        name = folder / "data" / "ab"[number % 2] / f"{number}.png"
+        name.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(name)
+
+
+def make(name: str, folder: pathlib.Path) -> None:
+    """Makes what a row names, with the words that follow as arguments."""
+    if name:
+        function, *arguments = name.split()
+        for prefix, maker in PREFIXES.items():
+            if function.startswith(prefix):
+                return maker(folder, function.removeprefix(prefix))
+        MAKERS[function](folder, *arguments)
+    return None
+
+
+def _copied(folder, target):
+    (folder / target).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(folder / "good.png", folder / target)
+
+
+def fifo(folder):
+    os.mkfifo(folder / "fifo.png")
+    os.mkfifo(folder / "fifo.npz")
+
+
+def apple_double(folder):
+    _copied(folder, "photos/a.png")
+    (folder / "photos" / "._a.png").write_bytes(b"\0\5\x16\7")
+
+
+def undecodable_name(folder):
+    _copied(folder, "photos/a.png")
+    os.rename(
+        os.fsencode(folder / "photos" / "a.png"),
+        os.fsencode(folder / "photos") + b"/\xff.png",
+    )
+
+
+def escape_in_name(folder):
+    _copied(folder, "photos/\x1b[31mred.png")
+
+
+def same_stems(folder):
+    _copied(folder, "a.png")
+    _copied(folder, "a_2.png")
+    Image.open(folder / "good.png").save(folder / "a.jpg")
+
+
+def long_name(folder):
+    _copied(folder, f"photos/{'x' * 250}.png")
+
+
+def _with_entry(folder, name, content, target):
+    """The model with another file in its archive."""
+    with (
+        zipfile.ZipFile(folder / "model.keras") as source,
+        zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
+        for entry in source.namelist():
+            given = content if entry == name else source.read(entry)
+            archive.writestr(entry, given)
+
+
+CLASS_NAMES = {
+    "a_string": json.dumps("abc"),
+    "an_object": json.dumps({"a": 1, "b": 2, "c": 3}),
+    "numbers": json.dumps([1, 2, 3]),
+    "surrogates": r'["a", "b", "\ud800"]',
+    "escapes": json.dumps(["\x1b]0;owned\x07"] * 3),
+    "unicode": json.dumps(["caf\u00e9", "\u4e2d", "c"]),
+    "bomb": " " * BYTES_OF_A_BOMB + '["a", "b", "c"]',
+}
+
+
+def class_names(folder, kind):
+    name = "bomb.keras" if kind == "bomb" else "odd.keras"
+    _with_entry(folder, NAMES, CLASS_NAMES[kind], folder / name)
+
+
+def not_a_zip(folder):
+    (folder / "odd.keras").write_bytes(b"PK\x03\x04 but not for long")
+
+
+def _run(folder):
+    run = folder / "run"
+    run_folder.begin(run, {"preprocessing": {}}, {})
+    run_folder.write_result(run, {})
+    shutil.copy(folder / "model.keras", run / "model.keras")
+    return run
+
+
+def run_not_a_zip(folder):
+    (_run(folder) / "model.keras").write_bytes(b"nothing")
+
+
+DAMAGED = {
+    "garbage": b"a: [",
+    "binary": b"\xff\x00\x01",
+    "list": b"- 1",
+    "empty": b"",
+}
+
+
+def run_config(folder, kind):
+    (_run(folder) / "config.yaml").write_bytes(DAMAGED[kind])
+
+
+def run_resize_size(folder):
+    run = _run(folder)
+    config = {"preprocessing": {"resize_size": 100_000}}
+    run_folder.write_yaml(run / "config.yaml", config)
+
+
+PREFIXES = {
+    "class_names_": class_names,
+    "run_config_": run_config,
+}
+MAKERS = {
+    function.__name__: function
+    for function in (
+        *(fifo, apple_double, undecodable_name, escape_in_name, same_stems),
+        *(long_name, not_a_zip, run_not_a_zip, run_resize_size),
+    )
+}
