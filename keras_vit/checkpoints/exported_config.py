@@ -13,17 +13,25 @@ from keras_vit.checkpoints.formats.timm_names_table import (
     DISTILLED,
     EPSILONS,
     HYBRIDS,
+    LATER,
     MIXER_RATIOS,
     MIXERS,
+    NOT_BESIDE,
+    NOT_DIFFERENTIAL,
+    OF_CAIT,
     PARALLEL,
     RELATIVE,
+    RELATIVE_OPTIONS,
+    RELATIVE_POOLINGS,
+    RELATIVE_SIZES,
     RESNETS,
+    TIMM_ACTIVATIONS,
     TIMM_POOLINGS,
+    UNSPOKEN,
 )
 from keras_vit.checkpoints.matching import Target
 
 __all__ = [
-    "TIMM_ACTIVATIONS",
     "class_attention_problems",
     "image_size",
     "parallel_problems",
@@ -39,46 +47,12 @@ BIT_STYLE = (
 RESNET_KEY = ("unit", "stem", "normalization")
 RELATIVE_KINDS = {"table": "bias", "mlp": "mlp", "mlp_swin": "mlp_swin"}
 
-TIMM_ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_tanh": "gelu_tanh",
-    "quick_gelu": "quick_gelu",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
 ANY_IMAGE = (224, 224)  # of a model that takes any size
 
 
 def timm_problems(target: Target) -> list:
     """Why timm cannot build a model from a config.json; follows "it "."""
     return PROBLEMS[target.family](target.config, target.defaults)
-
-
-# Arguments that older versions of timm do not have, by their defaults.
-LATER = {
-    **{"proj_bias": True, "qk_norm": False, "pool_include_prefix": False},
-    **{"scale_attn_norm": False, "scale_mlp_norm": False, "final_norm": True},
-}
-# Options that timm's config.json has no words for in a Vision Transformer.
-UNSPOKEN = (
-    *("rope", "relative_position_bias", "key_bias", "gated_mlp"),
-    *("normalization", "norm_placement", "patch_norm"),
-    *("pool_num_heads", "pool_mlp_dim", "patch_stem"),
-)
-
-
-# What a model with relative positions may choose beside its sizes.
-RELATIVE_OPTIONS = (
-    *("relative_position_bias", "relative_position_kind"),
-    *("relative_position_dim", "relative_positions_shared"),
-    *("class_token", "qkv_bias", "qk_norm", "norm_after_pooling"),
-    *("norm_placement", "layer_scale_init", "pixel_mean", "pixel_std"),
-)
-RELATIVE_SIZES = (
-    *("patch_size", "hidden_dim", "num_layers", "mlp_dim", "num_heads"),
-)
-RELATIVE_POOLINGS = ("token", "mean", "none")
 
 
 def _relative_problems(config, defaults) -> list:
@@ -131,13 +105,6 @@ def _has_relative_positions(config) -> bool:
     return config["relative_position_bias"] and config["key_bias"]
 
 
-# Options of the blocks that timm's models with class attention have.
-OF_CAIT = (
-    *("talking_heads", "class_attention_layers", "layer_scale_init"),
-    *("qkv_bias", "pixel_mean", "pixel_std"),
-)
-
-
 def class_attention_problems(format, target: Target) -> list:
     """Why timm has no model with class attention or talking heads like it."""
     config = target.config
@@ -151,15 +118,6 @@ def class_attention_problems(format, target: Target) -> list:
     if config["layer_scale_init"] is None:
         problems.append("needs layer_scale_init beside class_attention_layers")
     return problems
-
-
-# What timm's parallel blocks, and its differential attention, have not.
-NOT_BESIDE = {
-    **{"gated_mlp": False, "attention_inner_norm": False},
-    **{"mlp_inner_norm": False, "distillation_token": False},
-    **{"key_bias": True, "rope": None, "relative_position_bias": False},
-}
-NOT_DIFFERENTIAL = {"key_bias": True, "distillation_token": False}
 
 
 def parallel_problems(format, target: Target) -> list:

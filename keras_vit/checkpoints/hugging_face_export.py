@@ -14,15 +14,12 @@ from keras_vit.checkpoints.containers.hugging_face_config import (
     fields_of_config,
 )
 from keras_vit.checkpoints.containers.tensors import Tensor, TensorFile
-from keras_vit.checkpoints.exported_config import (
-    TIMM_ACTIVATIONS,
-    image_size,
-    pixels,
-)
+from keras_vit.checkpoints.exported_config import image_size, pixels
 from keras_vit.checkpoints.formats.configure import AROUND, configure
 from keras_vit.checkpoints.formats.fields_table import EXPORTED, TRAINING
 from keras_vit.checkpoints.formats.formats_table import Format
 from keras_vit.checkpoints.formats.recognition import recognise
+from keras_vit.checkpoints.formats.timm_names_table import TIMM_ACTIVATIONS
 from keras_vit.checkpoints.matching import Target
 
 __all__ = [

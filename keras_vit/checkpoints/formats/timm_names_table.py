@@ -13,6 +13,15 @@ __all__ = [
     "RELATIVE",
     "RESNETS",
     "TIMM_POOLINGS",
+    "TIMM_ACTIVATIONS",
+    "OF_CAIT",
+    "NOT_BESIDE",
+    "NOT_DIFFERENTIAL",
+    "RELATIVE_OPTIONS",
+    "RELATIVE_SIZES",
+    "RELATIVE_POOLINGS",
+    "LATER",
+    "UNSPOKEN",
 ]
 
 # An architecture of timm whose arguments can all be given, by its epsilon.
@@ -100,3 +109,54 @@ TIMM_POOLINGS = {
     "map": "map",
     "none": "",
 }
+
+TIMM_ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_tanh": "gelu_tanh",
+    "quick_gelu": "quick_gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+
+# Arguments that older versions of timm do not have, by their defaults.
+LATER = {
+    **{"proj_bias": True, "qk_norm": False, "pool_include_prefix": False},
+    **{"scale_attn_norm": False, "scale_mlp_norm": False, "final_norm": True},
+}
+
+# Options that timm's config.json has no words for in a Vision Transformer.
+UNSPOKEN = (
+    *("rope", "relative_position_bias", "key_bias", "gated_mlp"),
+    *("normalization", "norm_placement", "patch_norm"),
+    *("pool_num_heads", "pool_mlp_dim", "patch_stem"),
+)
+
+# What a model with relative positions may choose beside its sizes.
+RELATIVE_OPTIONS = (
+    *("relative_position_bias", "relative_position_kind"),
+    *("relative_position_dim", "relative_positions_shared"),
+    *("class_token", "qkv_bias", "qk_norm", "norm_after_pooling"),
+    *("norm_placement", "layer_scale_init", "pixel_mean", "pixel_std"),
+)
+
+RELATIVE_SIZES = (
+    *("patch_size", "hidden_dim", "num_layers", "mlp_dim", "num_heads"),
+)
+
+RELATIVE_POOLINGS = ("token", "mean", "none")
+
+# Options of the blocks that timm's models with class attention have.
+OF_CAIT = (
+    *("talking_heads", "class_attention_layers", "layer_scale_init"),
+    *("qkv_bias", "pixel_mean", "pixel_std"),
+)
+
+# What timm's parallel blocks, and its differential attention, have not.
+NOT_BESIDE = {
+    **{"gated_mlp": False, "attention_inner_norm": False},
+    **{"mlp_inner_norm": False, "distillation_token": False},
+    **{"key_bias": True, "rope": None, "relative_position_bias": False},
+}
+
+NOT_DIFFERENTIAL = {"key_bias": True, "distillation_token": False}
