@@ -24,6 +24,7 @@ from keras_vit.checkpoints.containers.tensors import (
     DAMAGED,
     HARMFUL,
     TensorFile,
+    check_dtype,
     check_name,
     refuse,
     refusing,
@@ -162,6 +163,7 @@ class _Archive:
                     "Save the weights before model.quantize(...).",
                     name,
                 )
+            check_dtype(self.path, name, found[name].dtype)
         unknown = [name for name in names if name not in paths]
         if unknown or len(set(paths.values())) < len(paths):
             refuse(

@@ -7,7 +7,12 @@ import dataclasses
 
 import keras
 
-from keras_vit.checks import check_choice, check_limits, check_size
+from keras_vit.checks import (
+    check_choice,
+    check_fraction,
+    check_limits,
+    check_size,
+)
 from keras_vit.layers import (
     Affine,
     MixerBlock,
@@ -107,6 +112,7 @@ class MixerConfig:
         check_choice("normalization", self.normalization, MIXER_NORMALIZATIONS)
         self._check_mixing()
         check_divisible(self.image_size, self.patch_size)
+        check_fraction(self, "layer_norm_epsilon")
         check_limits(self, 1, "stochastic_depth_rate")
 
     def _check_mixing(self):

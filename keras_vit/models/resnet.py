@@ -12,7 +12,7 @@ import functools
 import keras
 from keras import ops
 
-from keras_vit.checks import check_choice, check_size
+from keras_vit.checks import check_choice, check_fraction, check_size
 from keras_vit.layers import EvolvedNormalization, StandardizedConv2D
 from keras_vit.layers.standardized_conv import STANDARDIZATIONS
 from keras_vit.models.configured_model import (
@@ -267,6 +267,7 @@ class BiTConfig:
         for name, choices in CHOICES.items():
             if getattr(self, name) is not None:
                 check_choice(name, getattr(self, name), choices)
+        check_fraction(self, "standardization_epsilon", "group_norm_epsilon")
         self._check_width()
 
     def _check_width(self):

@@ -6,6 +6,7 @@ import math
 from keras_vit.checks import (
     check_at_least,
     check_choice,
+    check_fraction,
     check_limits,
     check_size,
 )
@@ -313,6 +314,12 @@ class ViTConfig:
         check_at_least(self, 1, "relative_position_dim")
         self._check_class_attention()
         self._check_excluded()
+        check_fraction(
+            self,
+            "layer_norm_epsilon",
+            "resnet_standardization_epsilon",
+            "resnet_group_norm_epsilon",
+        )
         check_limits(
             self,
             1,

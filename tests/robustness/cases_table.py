@@ -165,4 +165,35 @@ CASES = (
         2,
         ("folder=''",),
     ),
+    *(
+        Case(
+            f"the label {label} in a CSV file",
+            f"csv_label {label}",
+            TRAIN + "--data.csv=data.csv",
+            2,
+            (f"'{label}'", "data.csv"),
+        )
+        for label in (10**9, 10**12, 10**30)
+    ),
+    # --- Weights ---
+    *(
+        Case(
+            f"weights of {dtype} in a .keras file",
+            f"weights_{dtype}",
+            "keras-vit weights info odd.keras",
+            2,
+            ("dtype",),
+        )
+        for dtype in ("complex64", "int8", "bool")
+    ),
+    *(
+        Case(
+            f"a layer_norm_epsilon of {value}",
+            f"epsilon {value}",
+            "keras-vit weights info odd.keras",
+            2,
+            ("layer_norm_epsilon",),
+        )
+        for value in ("NaN", "-5", "1e308")
+    ),
 )

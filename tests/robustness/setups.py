@@ -1,5 +1,6 @@
 """What the cases of the table find in their folder."""
 
+import io
 import json
 import os
 import pathlib
@@ -150,14 +151,50 @@ def run_resize_size(folder):
     run_folder.write_yaml(run / "config.yaml", config)
 
 
+def csv_label(folder, label):
+    lines = ["image,label"]
+    lines += [f"data/a/{n}.png,{n // 2 % 2}" for n in range(0, 20, 2)]
+    lines += [f"data/b/1.png,{label}"]
+    (folder / "data.csv").write_text("\n".join(lines) + "\n")
+
+
+def weights(folder, dtype):
+    import h5py
+
+    with zipfile.ZipFile(folder / "model.keras") as archive:
+        content = archive.read("model.weights.h5")
+    file = io.BytesIO(content)
+    with h5py.File(file, "r+") as h5:
+        found = []
+        h5.visititems(
+            lambda name, x: found.append(name) if hasattr(x, "shape") else None
+        )
+        name = max(found, key=lambda name: h5[name].size)
+        values = h5[name][()].astype(dtype)
+        del h5[name]
+        h5[name] = values
+    _with_entry(
+        folder, "model.weights.h5", file.getvalue(), folder / "odd.keras"
+    )
+
+
+def epsilon(folder, value):
+    with zipfile.ZipFile(folder / "model.keras") as archive:
+        config = json.loads(archive.read("config.json"))
+    config["config"]["config"]["layer_norm_epsilon"] = float(value)
+    _with_entry(folder, "config.json", json.dumps(config), folder / "odd.keras")
+
+
 PREFIXES = {
     "class_names_": class_names,
     "run_config_": run_config,
+    "weights_": weights,
 }
 MAKERS = {
     function.__name__: function
     for function in (
         *(fifo, apple_double, undecodable_name, escape_in_name, same_stems),
-        *(long_name, not_a_zip, run_not_a_zip, run_resize_size),
+        *(long_name, not_a_zip, run_not_a_zip, run_resize_size, csv_label),
+        epsilon,
     )
 }
