@@ -419,12 +419,41 @@ def expected(model, images) -> dict:
             "pre_logits": model.forward_head(features, pre_logits=True).numpy(),
         }
     found |= {"attention": np.stack(attention)} if attention else {}
+    if hasattr(model, "embeds"):
+        found |= of_several_ratios(model)
     if late:
         found["class_attention"] = np.stack(late)[:, :, :, 0]
     if not hasattr(model, "blocks"):
         return found
     is_normed = not isinstance(model.norm, torch.nn.Identity)
     return {**found, "encoded" if is_normed else "features": features.numpy()}
+
+
+# (rows, columns) of the patches of a batch of several aspect ratios.
+GRIDS = ((3, 5), (6, 2), (1, 4))
+
+
+def of_several_ratios(model) -> dict:
+    """What a NaFlexViT computes of patches with their coordinates."""
+    random = np.random.default_rng(2)
+    longest = max(rows * columns for rows, columns in GRIDS)
+    patches = random.uniform(-1, 1, (len(GRIDS), longest, 192))
+    places = np.zeros((len(GRIDS), longest, 2), "int64")
+    valid = np.zeros((len(GRIDS), longest), "bool")
+    for i, grid in enumerate(GRIDS):
+        count = grid[0] * grid[1]
+        places[i, :count] = np.indices(grid).reshape(2, -1).T
+        valid[i, :count] = True
+    batch = {"patches": patches.astype("float32")}
+    batch |= {"patch_coord": places, "patch_valid": valid}
+    with torch.no_grad():
+        logits = model({x: torch.tensor(y) for x, y in batch.items()})
+    return {
+        "sequence_patches": batch["patches"],
+        "sequence_coordinates": places,
+        "sequence_valid": valid,
+        "sequence_logits": logits.numpy(),
+    }
 
 
 if __name__ == "__main__":

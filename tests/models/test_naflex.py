@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 from PIL import Image
+from reference_cases import TOLERANCE, expected, load
 
 import keras_vit
 from keras_vit.checkpoints import load_checkpoint
@@ -123,6 +124,16 @@ def test_transformers_has_the_outputs_of_siglip_2(tmp_path):
     np.testing.assert_allclose(
         numpy_of(model(batch)), wanted, rtol=0, atol=5e-5 * scale
     )
+
+
+@pytest.mark.parametrize("name", ["naflex", "naflex_axes"])
+def test_golden_sequences(name):
+    wanted = expected(f"timm_vit_tiny_{name}")
+    encoder = load(f"timm_vit_tiny_{name}", input_shape=(128, 128, 3))
+    names = ("patches", "coordinates", "valid")
+    batch = {x: wanted[f"sequence_{x}"] for x in names}
+    found = numpy_of(NaFlexTransformer(encoder)(batch))
+    np.testing.assert_allclose(found, wanted["sequence_logits"], **TOLERANCE)
 
 
 MODELS: dict[str, dict[str, Any]] = {
