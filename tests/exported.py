@@ -30,4 +30,8 @@ def saved(model, folder, format):
 
 def arrays(path):
     file = open_tensors(path)
-    return {name: file.read(name) for name in file.tensors}
+    return {
+        name: file.read(name)
+        for name in file.tensors
+        if not name.endswith("num_batches_tracked")  # no weight
+    }

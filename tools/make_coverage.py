@@ -43,8 +43,18 @@ MODULES = (
     "vision_transformer_sam",
 )
 OPTIONS = {"mlp_mixer": {}, "resnetv2": {}}  # These have their own sizes.
-# Whose stem has the width that the name says.
-WIDE = {"vit_base_mci_224": {"depth": 2}}
+# Whose stem has the width that the name says, and whose blocks have fewer heads
+# of keys and values from the second on.
+OWN = {
+    "vit_base_mci_224": {"depth": 2},
+    **dict.fromkeys(
+        [
+            f"vit_{x}_patch16_sapiens2"
+            for x in ("base", "large", "huge", "giant", "5b")
+        ],
+        {**SIZES, "num_kv_heads": (2, 1)},
+    ),
+}
 TOLERANCE = 5e-5  # of the largest output, at least of 1
 VERDICTS = ("timm's output", "refused", "wrong", "not built")
 TEXT = """\
@@ -129,7 +139,7 @@ def examined(timm, module: str, name: str) -> Found:
 
 
 def options_of(module, name):
-    return WIDE.get(name, OPTIONS.get(module, SIZES))
+    return OWN.get(name, OPTIONS.get(module, SIZES))
 
 
 def built(timm, module, name):

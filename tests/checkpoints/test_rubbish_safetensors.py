@@ -56,9 +56,7 @@ HOSTILE_HEADERS = {
         "outside",
     ),
     "relative_positions": (
-        lambda h: h.update(
-            {"blocks.0.attn.rel_pos.mlp.fc1.bias": h.pop("norm.bias")}
-        ),
+        lambda h: h.update({"blocks.0.attn.rel_pos_h": h.pop("norm.bias")}),
         "relative position embeddings",
     ),
 }

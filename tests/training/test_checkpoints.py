@@ -13,7 +13,10 @@ import tiny_training as tiny
 from keras_vit.training import resume
 from keras_vit.training.run import explain_full_disk
 
-RECORD = {"step": 7, "callbacks": []}
+RECORD = {
+    **{"step": 7, "interval": 1, "ended": False, "seconds": 0.5},
+    "callbacks": [],
+}
 
 
 def compiled(**options):
@@ -101,13 +104,13 @@ DAMAGES = (truncate, flip_a_bit, empty)
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_broken_one_falls_back_with_a_warning(model, tmp_path, damage):
-    resume.write_checkpoint(tmp_path, 5, model, {"step": 5})
-    resume.write_checkpoint(tmp_path, 10, model, {"step": 10})
+    resume.write_checkpoint(tmp_path, 5, model, {**RECORD, "step": 5})
+    resume.write_checkpoint(tmp_path, 10, model, {**RECORD, "step": 10})
     newest = tmp_path / "step-000000010.npz"
     newest.write_bytes(damage(newest.read_bytes()))
     with pytest.warns(UserWarning, match="step-000000010.npz.*is broken"):
         arrays, record = tiny.newest(tmp_path)
-    assert record == {"step": 5}
+    assert record == {**RECORD, "step": 5}
     resume.restore(model, arrays)
 
 

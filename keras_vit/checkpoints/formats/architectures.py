@@ -77,6 +77,7 @@ MARKS = {
     "norm_after_pooling": "fc_norm.weight",
     "attention_pooling": "attn_pool.latent",
 }
+GAMMAS = {"gamma", "gamma_2"}
 PIXELS = ("pixel_mean", "pixel_std")
 # What else the architecture tells, as fields of a `ViTConfig`.
 OPTIONS = (
@@ -176,7 +177,11 @@ def alike(marks: tuple, width: int) -> list[Architecture]:
 
     Those of the same width, or of any where there is none of it.
     """
-    found = [x for x in architectures().values() if x.marks == marks]
+    named = {frozenset(marks)}
+    if GAMMAS <= set(marks):
+        # DeiT-III's own files have the names of timm's rotary models.
+        named.add(frozenset({*marks, "layer_scale"} - GAMMAS))
+    found = [x for x in architectures().values() if frozenset(x.marks) in named]
     found = [x for x in found if x.is_published]
     return [x for x in found if x.width == width] or found
 

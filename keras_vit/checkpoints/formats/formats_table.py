@@ -214,6 +214,10 @@ TIMM_UNSUPPORTED = {
     r"blocks\.\d+\.attn\.[qv]_bias": (
         "biases of queries and values alone (BEiT, EVA)"
     ),
+    r"blocks\.\d+\.attn\.k_proj\.bias": (
+        "biases of keys in a layer of their own (Sapiens2)"
+    ),
+    r"neck\..*": "convolutions after the blocks (SAM)",
 }
 
 FORMATS = (
