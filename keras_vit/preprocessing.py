@@ -74,6 +74,17 @@ def rescale(pixels):
     return pixels / MID_GREY - 1.0
 
 
+def standardize(pixels, mean=None, deviation=None):
+    """Scales float32 pixels in [0, 255] to a mean and deviation of channels.
+
+    Both are of pixels in [0, 1]; without them the result is in [-1, 1].
+    """
+    if mean is None:
+        return rescale(pixels)
+    mean, deviation = (np.array(x, "float32") for x in (mean, deviation))
+    return (pixels / 255 - mean) / deviation
+
+
 def decode_predictions(
     predictions: Any, top: int = 5, class_names: Sequence[str] | None = None
 ) -> list[list[tuple[str, str, float]]]:

@@ -271,20 +271,21 @@ class SelfAttention(ConfiguredLayer):
     def _weights(self, query, key, valid):
         """The softmax weights of heads in front of the tokens."""
         if self.differential_lambda is not None:
-            return self._difference(query, key)
+            return self._difference(query, key, valid)
         scores = scores_of_heads(query, key)  # (B, H, N, M)
         if self.position_bias is not None:
             scores = self.position_bias(scores)
         if not self.talking_heads:
             return precise_softmax(masked(scores, valid))
         scores = masked(self.logits_projection(scores), valid)
-        weights = precise_softmax(scores)
-        return self.weights_projection(weights)  # (B, H, N, M)
+        weights = self.weights_projection(precise_softmax(scores))
+        # Its bias reaches padding as well.
+        return masked(weights, valid, 0.0)  # (B, H, N, M)
 
-    def _difference(self, query, key):
+    def _difference(self, query, key, valid):
         """Equations 1 and 2 of arXiv:2410.05258, of heads in front."""
         first, second = (
-            softmax_of_heads(*halves)
+            softmax_of_heads(*halves, valid)
             for halves in zip(
                 ops.split(query, 2, axis=-1),
                 ops.split(key, 2, axis=-1),
@@ -403,11 +404,11 @@ def softmax_of_heads(query, key, valid=None):
     return precise_softmax(scores)  # (B, H, N, M)
 
 
-def masked(scores, valid):
+def masked(scores, valid, nothing=float("-inf")):
     """The scores (B, H, N, M) without those of keys that are not valid."""
     if valid is None:
         return scores
-    return ops.where(valid[:, None, None], scores, float("-inf"))
+    return ops.where(valid[:, None, None], scores, nothing)
 
 
 def scores_of_heads(query, key):

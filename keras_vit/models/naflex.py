@@ -20,6 +20,7 @@ __all__ = ["NaFlexTransformer", "RESAMPLINGS"]
 # they are in other models.
 NEEDED = {
     "class_attention_layers": 0,
+    "patch_stem": None,
     "resnet_units": None,
     "rope": None,
     "relative_position_bias": False,

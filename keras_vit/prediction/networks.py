@@ -18,7 +18,7 @@ from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.data import PreprocessingConfig
 from keras_vit.models import BiT, Mixer, VisionTransformer
-from keras_vit.preprocessing import rescale
+from keras_vit.preprocessing import standardize
 from keras_vit.variants import VariantTransformer
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ __all__ = [
     "weights_path",
 ]
 
+PIXELS = ("pixel_mean", "pixel_std")
 MODELS = (BiT, Mixer, VisionTransformer, VariantTransformer)
 # Resizing in an entry of the catalogue -> in `PreprocessingConfig`.
 RESIZES = {"squash": "squash", "shorter_side": "resize_small_central_crop"}
@@ -114,11 +115,8 @@ def scaled(config: Any, images: np.ndarray) -> np.ndarray:
     images = images.astype("float32")
     if config.include_preprocessing:
         return images
-    mean = getattr(config, "pixel_mean", None)
-    if mean is None:
-        return rescale(images)
-    deviation = np.asarray(config.pixel_std, "float32")
-    return (images / 255 - np.asarray(mean, "float32")) / deviation
+    mean, deviation = (getattr(config, x, None) for x in PIXELS)
+    return standardize(images, mean, deviation)
 
 
 def load_network(

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_vit.checks import check_size
 from keras_vit.prediction.images import read_pixels, resize
-from keras_vit.preprocessing import MID_GREY
+from keras_vit.preprocessing import standardize
 
 __all__ = ["fitting_size", "patch_sequences"]
 
@@ -73,7 +73,7 @@ def patch_sequences(
         size = fitting_size(pixels.shape[:2], patch, max_patches)
         pixels = resize(pixels, size, antialias=True, rounding="float32")
         if scale:
-            pixels = _scaled(pixels, mean, std)
+            pixels = standardize(pixels, mean, std)
         patches, coordinates = _cut(pixels, patch)
         batch["patches"][i, : len(patches)] = patches
         batch["coordinates"][i, : len(patches)] = coordinates
@@ -106,13 +106,6 @@ def fitting_size(
     )
     rows, columns = next(x for x in counts if math.prod(x) <= max_patches)
     return rows * patch_size[0], columns * patch_size[1]
-
-
-def _scaled(pixels, mean, std):
-    if mean is None:
-        return pixels / np.float32(MID_GREY) - 1
-    mean, std = (np.array(x, "float32") for x in (mean, std))
-    return (pixels / 255 - mean) / std
 
 
 def _cut(pixels, patch_size):

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from arrays import drawn
 
 from keras_vit import layers, models
 
@@ -221,20 +222,6 @@ def test_gated_mlp_multiplies_by_silu_of_the_gates():
     normed = centered / np.sqrt(hidden.var(-1, keepdims=True) + 1e-6)
     expected = (normed * scale + offset) @ last + last_bias
     np.testing.assert_allclose(numpy_of(layer(x)), expected, atol=1e-4)
-
-
-def drawn(layer, shape):
-    """The float64 values of the weights of a layer, by their names."""
-    layer.build(shape)
-    for i, weight in enumerate(layer.weights):
-        values = np.random.default_rng(i).normal(size=weight.shape)
-        weight.assign(values.astype("float32"))
-    return {
-        w.path.split("/", 1)[1] if "/" in w.path else w.path: numpy_of(
-            w
-        ).astype("float64")
-        for w in layer.weights
-    }
 
 
 def test_affine_takes_no_statistics():

@@ -6,6 +6,7 @@ Against NumPy, from the equations of their papers.
 import keras
 import numpy as np
 import pytest
+from arrays import drawn
 
 from keras_vit import layers, models
 
@@ -18,20 +19,6 @@ def random(*shape):
 
 def numpy_of(x):
     return keras.ops.convert_to_numpy(x)
-
-
-def drawn(layer, shape):
-    """The float64 values of the weights of a layer, by their names."""
-    layer.build(shape)
-    for i, weight in enumerate(layer.weights):
-        values = np.random.default_rng(i).normal(size=weight.shape)
-        weight.assign(values.astype("float32"))
-    return {
-        w.path.split("/", 1)[1] if "/" in w.path else w.path: numpy_of(
-            w
-        ).astype("float64")
-        for w in layer.weights
-    }
 
 
 def softmax(scores):

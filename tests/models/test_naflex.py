@@ -143,6 +143,10 @@ MODELS: dict[str, dict[str, Any]] = {
     "map": {"pooling": "map", "register_tokens": 2},
     "tokens": {"pooling": "none", "position_embedding": "sincos2d"},
     "both": {"pooling": "token_and_mean", "representation_dim": 5},
+    "head": {"pooling": "attention", "class_token": False},
+    "talking": {"talking_heads": True},
+    "differential": {"differential_attention": True},
+    "beside": {"mlp_placement": "beside"},
     "clip": {"norm_before_blocks": True, "patch_bias": False},
     "scaled": {"include_preprocessing": True, "pixel_mean": (0.5, 0.4, 0.3)},
 }
@@ -224,6 +228,10 @@ def test_mixed_precision_is_close():
     [
         (lambda: Mixer(MixerConfig(**{x: TINY[x] for x in MIXED})), "Mixer"),
         (lambda: model_of(rope="axial"), "rope='axial'"),
+        (
+            lambda: model_of(patch_stem=(4, 2), patch_stem_dim=8),
+            r"patch_stem=\(4, 2\)",
+        ),
         (
             lambda: model_of(relative_position_bias=True),
             "relative_position_bias=True",
