@@ -1,4 +1,8 @@
-"""Keras's own files: `.keras` of one of our models, and `.weights.h5`."""
+"""Keras's own files: `.keras` of one of our models, and `.weights.h5`.
+
+A folder with what is in a `.keras` file, as Keras writes it to the Hugging Face
+Hub, is read like that file.
+"""
 
 import dataclasses
 import functools
@@ -14,18 +18,23 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from keras_vit.checkpoints.containers.config_fields import read_json
 from keras_vit.checkpoints.containers.hdf5 import (
     check_heaps,
     datasets,
     list_datasets,
     read_dataset,
 )
+from keras_vit.checkpoints.containers.keras_parts import (
+    CONFIG,
+    WEIGHTS,
+    FolderParts,
+    ZipParts,
+)
 from keras_vit.checkpoints.containers.tensors import (
     DAMAGED,
-    HARMFUL,
     TensorFile,
     check_dtype,
-    check_name,
     refuse,
     refusing,
 )
@@ -43,21 +52,15 @@ from keras_vit.checkpoints.matching import REGISTERED_NAMES, LoadReport
 __all__ = [
     "CLASS_NAMES",
     "class_names_of",
+    "is_keras_folder",
     "load_weights_h5",
     "located",
     "open_keras",
     "read_class_names",
 ]
 
-CONFIG, METADATA = "config.json", "metadata.json"
 CLASS_NAMES = "class_names.json"  # What a run of keras_vit adds.
 RUN_MODEL = "model.keras"  # in the folder of a run
-WEIGHTS = "model.weights.h5"
-# What is unpacked may be this many times the file, and this much more: its
-# weights barely compress and Keras stores them as they are.
-MAX_RATIO = 20
-MAX_EXTRA_BYTES = 2**24
-MAX_CONFIG_BYTES = 2**20
 MAX_NAMES_BYTES = 2**24  # 21,843 names take 0.4 MB.
 # Of a model's own config; its dtype policy is the one object within.
 KEYS = {"name", "trainable", "dtype", "config", "frozen"}
@@ -82,7 +85,7 @@ ALLOWANCE = 2**20
 
 
 def open_keras(path) -> Source:
-    """Opens a `.keras` file of one of our models, without building it.
+    """Opens a `.keras` file or folder of one of our models; builds nothing.
 
     Nothing that its config names is imported, and a config of other sizes
     than those of the file's weights is refused.
@@ -90,10 +93,10 @@ def open_keras(path) -> Source:
     Raises:
         ValueError: for a damaged file, or another model.
     """
-    archive = _Archive(path)
+    stored = _Stored(path)
     with refusing(path, "the file"):
-        family, record = _checked_record(path, archive.read_config())
-        tensors = archive.list_weights()
+        family, record = _checked_record(path, stored.read_config())
+        tensors = stored.list_weights()
         config = dataclasses.asdict(record)
         facts = Facts(
             config.get("num_heads", 1), getattr(record, "num_prefix_tokens", 0)
@@ -110,37 +113,18 @@ def open_keras(path) -> Source:
     return source
 
 
-class _Archive:
-    """The parts of a `.keras` file, checked before they are read."""
+class _Stored:
+    """The parts of a saved model, checked before they are read."""
 
     def __init__(self, path):
         self.path = path
-        with refusing(path, "the file"), zipfile.ZipFile(path) as archive:
-            self._check_members(archive.infolist())
-
-    def _check_members(self, members):
-        names = sorted(member.filename for member in members)
-        for name in names:
-            check_name(self.path, name)
-        known = {CONFIG, WEIGHTS, METADATA, CLASS_NAMES}
-        if not {CONFIG, WEIGHTS} <= set(names) <= known:
-            refuse(
-                self.path,
-                f"holds the members {listed(names)}",
-                f"Expected {CONFIG}, {METADATA} and {WEIGHTS} alone.",
-            )
-        if len(set(names)) < len(names):
-            refuse(self.path, "holds a member twice", HARMFUL)
-        sizes = {member.filename: member.file_size for member in members}
-        size, unpacked = Path(self.path).stat().st_size, sum(sizes.values())
-        if unpacked > MAX_RATIO * size + MAX_EXTRA_BYTES:
-            refuse(self.path, f"unpacks {size} bytes to {unpacked}", HARMFUL)
-        if sizes[CONFIG] > MAX_CONFIG_BYTES:
-            refuse(self.path, "has an oversized config.json", HARMFUL)
+        is_folder = Path(path).is_dir()
+        self.parts = (
+            FolderParts(path) if is_folder else ZipParts(path, {CLASS_NAMES})
+        )
 
     def read_config(self):
-        with zipfile.ZipFile(self.path) as archive:
-            return json.loads(archive.read(CONFIG))
+        return json.loads(self.parts.read(CONFIG))
 
     def list_weights(self) -> dict:
         """The weights by our paths, such as block_0/mlp/dense/kernel."""
@@ -148,8 +132,7 @@ class _Archive:
 
         self._check_heaps()
         with (
-            zipfile.ZipFile(self.path) as archive,
-            archive.open(WEIGHTS) as content,
+            self.parts.opened(WEIGHTS) as content,
             h5py.File(content, "r") as file,
         ):
             found = list_datasets(self.path, file, self._reader)
@@ -175,13 +158,7 @@ class _Archive:
         return {paths[name]: found[name] for name in names}
 
     def _check_heaps(self):
-        with zipfile.ZipFile(self.path) as archive:
-            stored = (
-                archive.getinfo(WEIGHTS).compress_type == zipfile.ZIP_STORED
-            )
-            content = None if stored else io.BytesIO(archive.read(WEIGHTS))
-        # As Keras writes it, the weights stand in the file as they are.
-        with content or Path(self.path).open("rb") as file:
+        with self.parts.around(WEIGHTS) as file:
             check_heaps(self.path, file)
 
     def _reader(self, name):
@@ -192,8 +169,16 @@ class _Archive:
         """All weights in memory, their checksum compared."""
         import h5py
 
-        with zipfile.ZipFile(self.path) as archive:
-            return h5py.File(io.BytesIO(archive.read(WEIGHTS)), "r")
+        return h5py.File(io.BytesIO(self.parts.read(WEIGHTS)), "r")
+
+
+def is_keras_folder(path) -> bool:
+    """Whether Keras wrote one of our models into a folder, unzipped."""
+    config, weights = Path(path, CONFIG), Path(path, WEIGHTS)
+    if not (config.is_file() and weights.is_file()):
+        return False
+    name = read_json(config).get("registered_name")
+    return name in REGISTERED_NAMES.values()
 
 
 def located(source: str) -> str:

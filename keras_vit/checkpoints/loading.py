@@ -22,6 +22,7 @@ from keras_vit.checkpoints.containers.tensors import (
 from keras_vit.checkpoints.formats.configure import UNTOLD, configure
 from keras_vit.checkpoints.formats.recognition import Source, recognise
 from keras_vit.checkpoints.keras_files import (
+    is_keras_folder,
     load_weights_h5,
     located,
     open_keras,
@@ -299,7 +300,7 @@ def _opened(path, part, kind) -> Source:
             "Build the model, such as keras_vit.ViT_B16(...), and call "
             "keras_vit.checkpoints.load_weights(model, path).",
         )
-    if kind == "keras":
+    if kind == "keras" or kind == "folder" and is_keras_folder(path):
         return open_keras(path)
     return recognise(OPENERS[kind](path), part)
 
@@ -317,7 +318,8 @@ def _located(source, model=None) -> tuple[str, str]:
         return located(path), part
     from keras_vit.checkpoints.public.fetch import resolve
 
-    return split_subtree(resolve(source, model))
+    path, part = split_subtree(resolve(source, model))
+    return located(path), part
 
 
 def split_subtree(source) -> tuple[str, str]:

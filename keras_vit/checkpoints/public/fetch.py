@@ -31,7 +31,10 @@ REPOSITORY = re.compile(
 PATH_BEGINNINGS = (".", "~", os.sep)
 PATH_SUFFIXES = (".npz", ".safetensors", ".h5", ".keras", ".json")
 # All that the formats are made of; no pickles.
-REPOSITORY_FILES = ("*.json", "model*.safetensors", "*.weights.h5")
+REPOSITORY_FILES = (
+    *("*.json", "model*.safetensors", "*.weights.h5"),
+    "model.keras",
+)
 TENSORS = ("*.safetensors", "*.h5", "*.keras")
 
 
@@ -194,8 +197,8 @@ def _fetch_repository(name, revision):
         ) from error
     if not any(path for kind in TENSORS for path in Path(folder).glob(kind)):
         raise ValueError(
-            f"The repository {name!r} holds no *.safetensors or *.h5 in its "
-            "main folder. Pickles (*.bin, *.pth) are not opened."
+            f"The repository {name!r} holds no *.safetensors, *.h5 or *.keras "
+            "in its main folder. Pickles (*.bin, *.pth) are not opened."
             f"{_instead(name)}"
         )
     return folder
