@@ -116,6 +116,20 @@ CASES = {
         },
         "vit_base_patch16_lingbot",  # DINOv3 that reads the class token
     ),
+    "sapiens2": (
+        EVA,
+        {
+            **{"attn_type": "rope", "qkv_fused": False, "qk_norm": True},
+            **{"num_kv_heads": (4, 2), "swiglu_mlp": True},
+            **{"init_values": 1.0, "attn_only_layer_scale": True},
+            **{"rope_type": "dinov3", "rope_temperature": 100},
+            **{"rope_rotate_half": True, "use_rot_pos_emb": True},
+            **{"use_abs_pos_emb": False, "num_reg_tokens": 4},
+            **{"norm_layer": ("RmsNorm", 1e-6), "global_pool": "token"},
+            "use_fc_norm": False,
+        },
+        "vit_base_patch16_sapiens2",
+    ),
     "perception": (
         EVA,
         {

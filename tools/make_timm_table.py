@@ -184,11 +184,6 @@ def kind_of(model) -> str:
     parts = (model, block, block.attn, block.mlp, block.norm1)
     names = [type(part).__name__ for part in parts]
     other = [x for x, y in zip(names, KNOWN, strict=True) if x not in y]
-    groups = {getattr(x.attn, "num_kv_groups", 1) for x in model.blocks}
-    if groups != {1}:
-        other.append("grouped queries")
-    if getattr(block, "gamma_1", None) is not None and block.gamma_2 is None:
-        other.append("LayerScale of the attention alone")
     if getattr(model, "rel_pos_bias", None) is not None:
         other.append("shared relative positions")
     if not other:

@@ -54,7 +54,7 @@ NO_OPTIONS = re.compile(
     "distillation_token|norm_after_pooling|"
     "rope.*|relative_position.*|key_bias|projection_bias|qk_norm|"
     "talking_heads|class_attention_layers|"
-    "differential_attention|mlp_placement|"
+    "differential_attention|mlp_placement|key_value_heads|mlp_layer_scale|"
     ".*_inner_norm|gated_mlp|normalization|norm_placement|final_norm|"
     "patch_norm|pool_(prefix_tokens|num_heads|mlp_dim)"
 )

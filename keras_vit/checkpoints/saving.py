@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import json
-import math
 from pathlib import Path
 from typing import NoReturn
 
@@ -11,11 +10,7 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.containers.npz import write_npz
-from keras_vit.checkpoints.containers.record import (
-    KEY,
-    unrecorded,
-    write_record,
-)
+from keras_vit.checkpoints.containers.record import KEY, write_record
 from keras_vit.checkpoints.containers.safetensors import write_safetensors
 from keras_vit.checkpoints.exported_config import (
     class_attention_problems,
@@ -23,17 +18,10 @@ from keras_vit.checkpoints.exported_config import (
     timm_config,
     timm_problems,
 )
-from keras_vit.checkpoints.formats.fields_table import (
-    EXPORTED,
-    FEATURES,
-    OPTIONS,
-    POOLINGS,
-)
 from keras_vit.checkpoints.formats.formats_table import FORMATS, Format
-from keras_vit.checkpoints.formats.recognition import matches, row_of
+from keras_vit.checkpoints.formats.recognition import row_of
 from keras_vit.checkpoints.formats.transforms import TRANSFORMS
 from keras_vit.checkpoints.hugging_face_export import (
-    HUGGING_FACE_ACTIVATIONS,
     NO_PLACE,
     companions,
     hugging_face_config,
@@ -42,6 +30,19 @@ from keras_vit.checkpoints.hugging_face_export import (
     renamer,
 )
 from keras_vit.checkpoints.matching import Target, target_of
+from keras_vit.checkpoints.objections import (
+    missing_features,
+    missing_paths,
+    missing_rows,
+    other_constants,
+    unknown_fields,
+    unspoken,
+    wrong_grid,
+    wrong_groups,
+    wrong_layers,
+    wrong_pooling,
+    wrong_positions,
+)
 from keras_vit.files import replacing
 
 __all__ = ["save_checkpoint"]
@@ -128,9 +129,12 @@ def _features_for(format: Format, config: dict) -> set:
         and config["relative_position_kind"] == "table"
         and config["key_bias"]
         and format.name == "timm",
+        "grouped_qkv": config.get("key_value_heads"),
         "gammas": config.get("layer_scale_init") is not None
         and (
             config.get("rope")
+            or config.get("key_value_heads")
+            or not config.get("mlp_layer_scale", True)
             or config.get("key_bias") is False
             or config.get("class_attention_layers")
         ),
@@ -165,14 +169,15 @@ def _objections(format: Format, target: Target) -> list:
     if format.kind:
         return _objections_of_kind(format, target, features)
     return [
-        *_unknown_fields(format, target),
-        *_constants(format, target.config),
-        *_missing_rows(format, target, features),
-        *_missing_features(format, features),
-        *_wrong_pooling(format, target.config),
-        *_wrong_layers(format, target.config),
-        *_wrong_positions(format, target.config),
-        *_wrong_grid(format, target.grid),
+        *unknown_fields(format, target),
+        *other_constants(format, target.config),
+        *missing_rows(format, target, features),
+        *missing_features(format, features),
+        *wrong_pooling(format, target.config),
+        *wrong_layers(format, target.config),
+        *wrong_groups(format, target.config),
+        *wrong_positions(format, target.config),
+        *wrong_grid(format, target.grid),
         *class_attention_problems(format, target),
         *parallel_problems(format, target),
     ]
@@ -181,155 +186,14 @@ def _objections(format: Format, target: Target) -> list:
 def _objections_of_kind(format, target, features) -> list:
     """Those of a folder that is read again before it is written."""
     problems = [
-        *_unspoken(target),
-        *_missing_rows(format, target, features),
-        *_wrong_positions(format, target.config),
+        *unspoken(target),
+        *missing_rows(format, target, features),
+        *wrong_positions(format, target.config),
+        *wrong_groups(format, target.config),
     ]
     if problems:
         return problems
     return kind_problems(format, target, _shapes(format, target, features))
-
-
-def _unspoken(target) -> list:
-    """Fields that no record can tell."""
-    return [
-        f"has no words for {name}={target.config[name]!r}"
-        for name in unrecorded(target.config)
-    ]
-
-
-def _unknown_fields(format, target) -> list:
-    """Fields that no row of the table knows, or that no record can tell."""
-    problems = _unspoken(target)
-    for name, default in target.defaults.items():
-        row, value = EXPORTED[target.family].get(name), target.config[name]
-        known = row and (row.formats is None or format.name in row.formats)
-        if value != default and not known:
-            problems.append(f"has no place for {name}={value!r}")
-    return problems
-
-
-def _constants(format, config) -> list:
-    hybrid = config.get("resnet_units") is not None
-    return [
-        f"fixes {name}={value!r}, the model has {config[name]!r}"
-        for name, value in format.constants.items()
-        if name not in format.settable
-        and (hybrid or not name.startswith("resnet_"))
-        and config[name] != value
-    ]
-
-
-def _missing_paths(format, target, features) -> list:
-    table = format.rows(features)
-    return [
-        path
-        for path in target.variables
-        if row_of(path, table) is None or matches(path, format.unwritable)
-    ]
-
-
-def _missing_rows(format, target, features) -> list:
-    missing = _missing_paths(format, target, features)
-    if not missing:
-        return []
-    options = {y for x in missing for word, y in OPTIONS.items() if word in x}
-    named = f" ({', '.join(sorted(options))})" if options else ""
-    return [f"{NO_PLACE} {', '.join(missing[:3])}{named}"]
-
-
-def _missing_features(format, features) -> list:
-    allowed = set(format.variants)
-    if format.name == "google":
-        allowed.add("root_only")  # named as in the others of its hybrids
-    lacking = sorted(features - allowed)
-    return [f"has no {FEATURES.get(feature, feature)}" for feature in lacking]
-
-
-def _wrong_pooling(format, config) -> list:
-    pooling, token = config["pooling"], config.get("class_token")
-    allowed = POOLINGS[format.name, format.family]
-    if pooling == "none" and not config["num_classes"]:
-        allowed = ("none",)
-    if pooling not in allowed:
-        names = " or ".join(map(repr, allowed))
-        return [f"has pooling={names}, the model {pooling!r}"]
-    without = {"google": ("mean",), "big_vision": ("mean", "map", "none")}
-    if token and pooling in without.get(format.name, ()):
-        return [f"has no class_token with pooling={pooling!r}"]
-    return _wrong_for_two_tokens(format, config)
-
-
-def _wrong_for_two_tokens(format, config) -> list:
-    """DeiT's two tokens are pooled in one way, by two heads or without one."""
-    pooling, distilled = config["pooling"], config.get("distillation_token")
-    deit = "prefix" if config["num_classes"] else "prefix_mean"
-    if pooling.startswith("prefix") and not (distilled and pooling == deit):
-        return [f"has pooling={deit!r} of a distillation_token only"]
-    timm = distilled and format.name == "timm"
-    if timm and pooling not in (deit, "none"):
-        return [
-            f"has pooling={deit!r} beside a distillation_token, the model "
-            f"{pooling!r}"
-        ]
-    return []
-
-
-def _wrong_layers(format, config) -> list:
-    problems = []
-    activation = config.get("activation", "gelu")
-    if format.name == "hugging_face" and (
-        activation not in HUGGING_FACE_ACTIVATIONS
-    ):
-        problems.append(f"has no hidden_act for activation={activation!r}")
-    if len(config.get("patch_stem") or (0, 0)) != 2:
-        problems.append(
-            "has a patch_stem of two convolutions, the model "
-            f"{len(config['patch_stem'])}"
-        )
-    both = config.get("representation_dim") and config["num_classes"]
-    if format.name == "hugging_face" and both:
-        problems.append("has representation_dim or num_classes, not both")
-    if format.name == "hugging_face" and config.get("class_token") is False:
-        problems.append("always has class_token=True")
-    problems += [
-        f"always has {name}=True"
-        for name in ("patch_bias", "qkv_bias")
-        if config.get(name) is False and name not in format.optional
-    ]
-    if config.get("num_classes") and config.get("head_bias", 0.0) is None:
-        problems.append("always has a bias of the classification layer")
-    return problems
-
-
-def _wrong_positions(format, config) -> list:
-    problems = []
-    if config.get("rope") == "mixed":
-        problems.append("is not written with rope='mixed'")
-    placed = config.get("rope") or config.get("relative_position_bias")
-    none = config.get("position_embedding") == "none"
-    if none and not placed:
-        problems.append("needs position_embedding='learned'")
-    sincos = config.get("position_embedding") == "sincos2d"
-    if sincos and format.name != "big_vision":
-        problems.append("needs position_embedding='learned'")
-    if sincos and config["class_token"]:
-        problems.append(
-            "has position_embedding='sincos2d' without class_token only"
-        )
-    return problems
-
-
-def _wrong_grid(format, grid) -> list:
-    """Readers of these files take a square number for a square grid."""
-    if format.container != "npz" or not grid or grid[0] == grid[1]:
-        return []
-    if math.isqrt(math.prod(grid)) ** 2 != math.prod(grid):
-        return []
-    return [
-        f"cannot tell a grid of {grid[0]}x{grid[1]} (image_size) from a square "
-        "one"
-    ]
 
 
 def _choose(target: Target, name: str, path: Path) -> Format:
@@ -361,7 +225,7 @@ def _distance(problems, format, target) -> tuple:
     """How far a model is from a format; of several classes one is nearest."""
     lacks = problems and target.config and target.family == format.family
     features = _features_for(format, target.config) if lacks else set()
-    missing = _missing_paths(format, target, features) if lacks else []
+    missing = missing_paths(format, target, features) if lacks else []
     has_no_place = NO_PLACE in "".join(problems)
     return len(missing), has_no_place, len(problems), bool(format.kind)
 

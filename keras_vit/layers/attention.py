@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.configured_layer import ConfiguredLayer
+from keras_vit.layers.grouped_queries import check_groups, with_repeated_keys
 from keras_vit.layers.kernels import (
     NORMALIZATIONS,
     TokenDense,
@@ -36,10 +37,14 @@ class SelfAttention(ConfiguredLayer):
 
     The columns of the kernel of `qkv`, shape (D, 3 * D), are ordered by head,
     then query, key, value, then feature, so that a slice of columns holds
-    whole heads.
+    whole heads. With `key_value_heads` they are ordered by these, then the
+    queries that read it, key, value.
 
     Args:
         num_heads: int, H; it divides D.
+        key_value_heads: None, or the number of heads of keys and values, each
+            of which as many heads of queries read in turn ("GQA",
+            arXiv:2305.13245); it divides H.
         attention_dropout_rate: float in [0, 1), dropout on the softmax
             weights. Above zero the weights are computed explicitly and no
             fused kernel is used, as these have no dropout in Keras.
@@ -79,7 +84,8 @@ class SelfAttention(ConfiguredLayer):
         ValueError: when built on a D that num_heads does not divide, or with
             flash_attention=True and a position_bias, talking_heads or
             differential_lambda; for differential_lambda with another option
-            of queries, keys and scores.
+            of queries, keys and scores; for key_value_heads that do not
+            divide num_heads, or with key_bias=False.
 
     Example:
 
@@ -95,6 +101,7 @@ class SelfAttention(ConfiguredLayer):
         self,
         num_heads,
         *,
+        key_value_heads=None,
         attention_dropout_rate=0.0,
         qkv_bias=True,
         key_bias=True,
@@ -112,6 +119,7 @@ class SelfAttention(ConfiguredLayer):
     ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
+        self.key_value_heads = key_value_heads
         self.attention_dropout_rate = attention_dropout_rate
         self.qkv_bias = qkv_bias
         self.key_bias = key_bias
@@ -143,9 +151,16 @@ class SelfAttention(ConfiguredLayer):
         check_heads(dim, self.num_heads)
         check_fused(self)
         check_differential(self, dim)
+        check_groups(self)
         self.head_dim = dim // self.num_heads
+        groups = self.key_value_heads or self.num_heads  # G
+        # Each with its queries, key and value.
+        self._groups = (groups, self.num_heads // groups + 2, self.head_dim)
+        self._with_all_heads = keras.activations.linear  # Returns its input.
+        if groups < self.num_heads:
+            self._with_all_heads = with_repeated_keys
         self.qkv = TokenDense(
-            3 * dim,
+            math.prod(self._groups),
             use_bias=self.qkv_bias,
             kernel_initializer=projection_initializer(dim),
             bias_initializer="zeros",
@@ -221,8 +236,8 @@ class SelfAttention(ConfiguredLayer):
         return self._weights(query, key, valid)  # (B, H, N, M)
 
     def _project(self, x):
-        shape = (*ops.shape(x)[:-1], self.num_heads, 3, self.head_dim)
-        return ops.reshape(self.qkv(x), shape)  # (B, N, H, 3, d)
+        qkv = ops.reshape(self.qkv(x), (*ops.shape(x)[:-1], *self._groups))
+        return self._with_all_heads(qkv)  # (B, N, H, 3, d)
 
     def _may_be_fused(self):
         if self.attention_dropout_rate or self.talking_heads:

@@ -236,6 +236,7 @@ class TransformerBlock(ConfiguredLayer):
         layer_norm_epsilon: float, added to the variance.
         layer_scale_init: float that the factors of `LayerScale` on both
             residual branches start at; None for no `LayerScale`.
+        mlp_layer_scale: bool, whether the branch of the MLP has them too.
         qkv_bias: bool, whether query, key and value have biases.
         normalization: "layer_norm", or "rms_norm" for `TokenRMSNormalization`.
         norm_placement: "before" normalises what attention and MLP read,
@@ -282,6 +283,7 @@ class TransformerBlock(ConfiguredLayer):
         stochastic_depth_rate=0.0,
         layer_norm_epsilon=1e-6,
         layer_scale_init=None,
+        mlp_layer_scale=True,
         qkv_bias=True,
         normalization="layer_norm",
         norm_placement="before",
@@ -300,12 +302,15 @@ class TransformerBlock(ConfiguredLayer):
         self.stochastic_depth_rate = stochastic_depth_rate
         self.layer_norm_epsilon = layer_norm_epsilon
         self.layer_scale_init = layer_scale_init
+        self.mlp_layer_scale = mlp_layer_scale
         self.qkv_bias = qkv_bias
         self.normalization = normalization
         self.norm_placement = norm_placement
         self.activation = activation
         self.flash_attention = flash_attention
         self.rematerialize = rematerialize
+        if not mlp_layer_scale:
+            self.left_out = (*self.left_out, "mlp_scale")
         self._handed = [
             name
             for name, part in {"attention": attention, "mlp": mlp}.items()
@@ -335,7 +340,8 @@ class TransformerBlock(ConfiguredLayer):
         self.mlp.build(x_shape)
         if self.layer_scale_init is not None:
             self.attention_scale.build(x_shape)
-            self.mlp_scale.build(x_shape)
+            if "mlp_scale" not in self.left_out:
+                self.mlp_scale.build(x_shape)
 
     def call(self, x, context=None, training=None):
         forward = functools.partial(self._forward, training=training)

@@ -196,6 +196,8 @@ def block(
     fields = block_fields(config, i)
     if config.differential_attention:
         fields["differential_lambda"] = lambda_of_block(i)
+    if config.key_value_heads is not None:
+        fields["key_value_heads"] = config.key_value_heads[i]
     parts = special_parts(config, fields, dtype, shared)
     beside = config.mlp_placement == "beside"
     make = ParallelBlock if beside else TransformerBlock

@@ -43,8 +43,9 @@ CHOICES = {
 MODERN = (
     *("rope", "relative_position_bias", "key_bias", "projection_bias"),
     *("qk_norm", "attention_inner_norm", "mlp_inner_norm", "gated_mlp"),
-    *("talking_heads", "normalization", "norm_placement"),
+    *("talking_heads", "normalization", "norm_placement", "key_value_heads"),
     *("class_attention_layers", "differential_attention", "mlp_placement"),
+    "mlp_layer_scale",
 )
 # What an option of the blocks excludes.
 EXCLUDED = {
@@ -55,6 +56,14 @@ EXCLUDED = {
     "mlp_placement": {
         **{"norm_placement": "before", "projection_bias": True},
         "class_attention_layers": 0,
+    },
+    "key_value_heads": {
+        **{"key_bias": True, "talking_heads": False},
+        **{"differential_attention": False, "mlp_placement": "after"},
+        "class_attention_layers": 0,
+    },
+    "mlp_layer_scale": {
+        **{"mlp_placement": "after", "class_attention_layers": 0},
     },
 }
 # What the blocks may have that class attention has not.
@@ -78,6 +87,9 @@ class ViTConfig:
         num_layers: int, number of blocks.
         mlp_dim: int, hidden size of the MLPs.
         num_heads: int, attention heads.
+        key_value_heads: None, or the number of heads of keys and values in
+            each block, see `SelfAttention`; Sapiens2 (arXiv:2604.21681) has
+            fewer in the blocks between its first and last eight.
         pooling: what the head sees: the class "token", the "mean" or "max"
             of the patch tokens, attention pooling ("map", or "attention" for
             that of AIMv2, arXiv:2411.14402, without MLP), class and
@@ -129,6 +141,7 @@ class ViTConfig:
         layer_norm_epsilon: float, added to the variance.
         layer_scale_init: float that the factors of `LayerScale` on the
             residual branches start at; None for no `LayerScale`.
+        mlp_layer_scale: bool, whether the branches of the MLPs have them too.
         patch_bias: bool, whether the projection of the patches has a bias.
         qkv_bias: bool, whether query, key and value have biases.
         key_bias: bool, whether that of the key is learned; False keeps it at
@@ -200,6 +213,7 @@ class ViTConfig:
     num_layers: int = 12
     mlp_dim: int = 3072
     num_heads: int = 12
+    key_value_heads: tuple | None = None
     pooling: str = "token"
     class_token: bool = True
     class_attention_layers: int = 0
@@ -225,6 +239,7 @@ class ViTConfig:
     stochastic_depth_rate: float = 0.0
     layer_norm_epsilon: float = 1e-6
     layer_scale_init: float | None = None
+    mlp_layer_scale: bool = True
     patch_bias: bool = True
     qkv_bias: bool = True
     key_bias: bool = True
@@ -270,6 +285,8 @@ class ViTConfig:
             fields["rope_reference_grid"] = tuple(self.rope_reference_grid)
         if self.patch_stem is not None:
             fields["patch_stem"] = tuple(self.patch_stem)
+        if self.key_value_heads is not None:
+            fields["key_value_heads"] = self._checked_groups()
         for name in ("pixel_mean", "pixel_std"):
             fields[name] = self._checked_pixels(name)
         for name, value in fields.items():
@@ -314,6 +331,12 @@ class ViTConfig:
         check_at_least(self, 1, "relative_position_dim")
         self._check_class_attention()
         self._check_excluded()
+        if not self.mlp_layer_scale and self.layer_scale_init is None:
+            raise ValueError(
+                "mlp_layer_scale=False leaves out one of two LayerScales. "
+                "Received: layer_scale_init=None. Set layer_scale_init, or "
+                "mlp_layer_scale=True."
+            )
         check_fraction(
             self,
             "layer_norm_epsilon",
@@ -356,6 +379,19 @@ class ViTConfig:
                 f"{wrong[0]}={wanted[wrong[0]]}. Received: {wrong[0]}="
                 f"{getattr(self, wrong[0])}. Change one of the two."
             )
+
+    def _checked_groups(self):
+        """A number per block that divides the heads, None for the heads."""
+        groups = tuple(self.key_value_heads or ())
+        right = [x > 0 and self.num_heads % x == 0 for x in groups]
+        if len(groups) != self.num_layers or not all(right):
+            raise ValueError(
+                "key_value_heads must have a number for each of "
+                f"{self.num_layers} blocks that divides num_heads="
+                f"{self.num_heads}, or be None. Received: key_value_heads="
+                f"{self.key_value_heads}."
+            )
+        return None if set(groups) == {self.num_heads} else groups
 
     def _checked_pixels(self, name):
         """A number per channel, or None for both."""

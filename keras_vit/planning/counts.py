@@ -134,7 +134,8 @@ def block_parameters(config) -> tuple[int, int]:
     vectors += config.qk_norm * norm * 2 * dim // config.num_heads
     vectors += config.projection_bias * (2 * dim + widths)
     vectors += config.qkv_bias * 3 * dim
-    vectors += (config.layer_scale_init is not None) * 2 * dim
+    scales = 1 + config.mlp_layer_scale
+    vectors += (config.layer_scale_init is not None) * scales * dim
     if config.mlp_placement == "beside":  # One norm, one bias, one scale.
         vectors -= norm * dim + dim
         vectors -= (config.layer_scale_init is not None) * dim
@@ -169,13 +170,15 @@ def class_stage(config: ViTConfig) -> tuple[int, int]:
 
 def check_planned(config: ViTConfig) -> None:
     """Raises a ValueError for parts whose memory is not modelled."""
-    stem = config.resnet_units is not None or config.patch_stem
-    if stem or config.pooling in (*ATTENTION_POOLINGS, "none"):
+    unplanned = ("resnet_units", "patch_stem", "key_value_heads")
+    found = {x: getattr(config, x) for x in unplanned}
+    unpooled = config.pooling in (*ATTENTION_POOLINGS, "none")
+    if unpooled or any(x is not None for x in found.values()):
+        shown = ", ".join(f"{x}={y}" for x, y in found.items())
         raise ValueError(
-            "Vision Transformers without a ResNet or stem that classify the "
-            "class token or a mean are planned. Received: resnet_units="
-            f"{config.resnet_units}, patch_stem={config.patch_stem}, pooling="
-            f"{config.pooling!r}."
+            "Vision Transformers without a ResNet or stem, of blocks that are "
+            "alike, that classify the class token or a mean are planned. "
+            f"Received: {shown}, pooling={config.pooling!r}."
         )
 
 

@@ -76,6 +76,14 @@ def test_class_attention_that_does_not_fit(fields, message):
             "needs class_attention_layers=0",
         ),
         ({"mlp_placement": "before"}, "mlp_placement: 'before'"),
+        (
+            {"key_value_heads": (3,) * 12, "key_bias": False},
+            r"True. Received: key_bias=False",
+        ),
+        ({"key_value_heads": (3,) * 11}, "number for each of 12 blocks"),
+        ({"key_value_heads": (5,) * 12}, "divides num_heads=12"),
+        ({"key_value_heads": (0,) * 12}, "divides num_heads=12"),
+        ({"mlp_layer_scale": False}, "Received: layer_scale_init=None"),
     ],
 )
 def test_options_of_blocks_that_exclude_each_other(fields, message):

@@ -51,6 +51,7 @@ GOLDEN = (
     "timm_vit_tiny_swiglu",
     "timm_vit_tiny_inner_norms",
     "timm_vit_tiny_cait",
+    "timm_vit_tiny_sapiens2",
     "timm_vit_tiny_differential",
     "timm_vit_tiny_parallel",
     "timm_vit_tiny_parallel_differential",

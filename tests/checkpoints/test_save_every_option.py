@@ -80,6 +80,10 @@ GAP = {
     **{"register_tokens": 1, "pooling": "mean", "class_token": False},
     "layer_scale_init": 0.1,
 }
+GROUPED = {
+    **{"num_heads": 4, "num_layers": 2, "key_value_heads": (2, 2)},
+    "hidden_dim": 16,
+}
 HYBRID = {"image_size": 32, "patch_size": 2, "resnet_width": 32}
 LINEAR = {"mixing": "linear", "tokens_mlp_dim": 0}
 GATING = {"mixing": "spatial_gating", "tokens_mlp_dim": 0}
@@ -94,6 +98,12 @@ OPTIONS = {
         **TOKENS,
         "mlp_dim": [13],
         "num_heads": [4],
+        "key_value_heads": [
+            {**GROUPED, "key_value_heads": (2, 1)},
+            {**GROUPED, "rope": "axial", "layer_scale_init": 0.1},
+            {**GROUPED, "num_layers": 3, "key_value_heads": (2, 1, 4)},
+            {**GROUPED, "qkv_bias": False},
+        ],
         "class_token": [False],
         "distillation_token": [True],
         "register_tokens": [1, 3],
@@ -162,6 +172,9 @@ OPTIONS = {
         "dropout_rate": [0.5],
         "attention_dropout_rate": [0.5],
         "layer_scale_init": [0.1],
+        "mlp_layer_scale": [
+            {"layer_scale_init": 0.1, "mlp_layer_scale": False}
+        ],
         "patch_bias": [False],
         "qkv_bias": [False],
         "norm_before_blocks": [True],

@@ -82,6 +82,10 @@ KINDS = {
     "rope_and_positions": ("vit_base_patch16_rope_ape_224", {}),
     "rope_mixed": ("vit_base_patch16_rope_mixed_ape_224", {}),
     "cait": ("cait_xxs24_224", {}),
+    "grouped_queries": (
+        "vit_large_patch16_sapiens2",
+        {"img_size": (64, 48), "num_kv_heads": (2, 1)},
+    ),
     "differential": ("vit_dwee_patch16_reg1_gap_256", {}),
     "parallel": ("vit_pwee_patch16_reg1_gap_256", {}),
     "parallel_differential": ("vit_dpwee_patch16_reg1_gap_256", {}),

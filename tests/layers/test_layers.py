@@ -71,6 +71,14 @@ CASES = {
         4,
         1,
     ),
+    "grouped_queries": (
+        layers.SelfAttention,
+        {"num_heads": 4, "key_value_heads": 2},
+        TOKENS,
+        TOKENS,
+        4,
+        0,
+    ),
     "talking_heads": (
         layers.SelfAttention,
         {"num_heads": 4, "talking_heads": True},

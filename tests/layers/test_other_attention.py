@@ -1,4 +1,5 @@
-"""Talking heads, class attention, differential attention, parallel blocks.
+"""Talking heads, grouped queries, class and differential attention, parallel
+blocks.
 
 Against NumPy, from the equations of their papers.
 """
@@ -51,6 +52,63 @@ def test_talking_heads_mix_scores_and_weights():
     np.testing.assert_allclose(numpy_of(layer(x)), expected, atol=2e-4)
     found = numpy_of(layer.attention_weights(x))
     np.testing.assert_allclose(found, np.stack(after, axis=1), atol=2e-4)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_queries_of_a_group_read_the_same_key_and_value(groups):
+    """Figure 2 of arXiv:2305.13245, head by head."""
+    heads, dim = 4, 16
+    layer = layers.SelfAttention(heads, key_value_heads=groups)
+    x = random(2, 5, dim)
+    w = drawn(layer, x.shape)
+    queries = heads // groups
+    assert layer.qkv.units == dim + 2 * groups * 4
+    columns = (x @ w["qkv/kernel"] + w["qkv/bias"]).reshape(2, 5, groups, -1, 4)
+    found, maps = [], []
+    for group in range(groups):
+        *asked, key, value = np.moveaxis(columns[:, :, group], 2, 0)
+        assert len(asked) == queries
+        for query in asked:
+            maps.append(softmax(query @ key.swapaxes(1, 2) / 2))
+            found.append(maps[-1] @ value)
+    expected = np.concatenate(found, axis=-1) @ w["out/kernel"] + w["out/bias"]
+    np.testing.assert_allclose(numpy_of(layer(x)), expected, atol=2e-4)
+    weights = numpy_of(layer.attention_weights(x))
+    np.testing.assert_allclose(weights, np.stack(maps, axis=1), atol=1e-4)
+
+
+@pytest.mark.parametrize("flash_attention", [None, False])
+def test_grouped_queries_with_and_without_a_fused_kernel(flash_attention):
+    options = {"key_value_heads": 2, "qk_norm": True}
+    layer = layers.SelfAttention(4, flash_attention=flash_attention, **options)
+    explicit = layers.SelfAttention(4, attention_dropout_rate=0.5, **options)
+    x = random(2, 5, 16)
+    drawn(layer, x.shape)
+    drawn(explicit, x.shape)
+    np.testing.assert_allclose(
+        numpy_of(layer(x)), numpy_of(explicit(x, training=False)), atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("groups", [0, 3, 8])
+def test_groups_of_different_sizes_are_refused(groups):
+    layer = layers.SelfAttention(4, key_value_heads=groups)
+    with pytest.raises(ValueError, match=r"Choose one of \[1, 2, 4\]"):
+        layer.build((None, 5, 16))
+
+
+def test_the_mlp_alone_may_have_no_layer_scale():
+    layer = layers.TransformerBlock(
+        2, 16, layer_scale_init=0.5, mlp_layer_scale=False
+    )
+    x = random(2, 5, DIM)
+    drawn(layer, x.shape)
+    gammas = [w.path for w in layer.weights if "scale/gamma" in w.path]
+    assert [x.split("/")[-2] for x in gammas] == ["attention_scale"]
+    y = numpy_of(layer.attention(layer.attention_norm(x)))
+    y = x + numpy_of(layer.attention_scale.gamma) * y
+    expected = y + numpy_of(layer.mlp(layer.mlp_norm(y)))
+    np.testing.assert_allclose(numpy_of(layer(x)), expected, atol=1e-4)
 
 
 def test_talking_heads_have_no_fused_kernel():

@@ -76,6 +76,7 @@ def test_parameters_are_as_published(name):
             },
         ),
         ("ViT_Ti16", {"differential_attention": True}),
+        ("ViT_Ti16", {"layer_scale_init": 0.1, "mlp_layer_scale": False}),
         ("ViT_Ti16", {"mlp_placement": "beside", "layer_scale_init": 1.0}),
         (
             "ViT_Ti16",
@@ -152,6 +153,7 @@ def test_unknown_model_is_told_the_nearest():
         {"resnet_units": (2, 2), "patch_size": 1},
         {"pooling": "map"},
         {"patch_stem": (4, 2)},
+        {"key_value_heads": (6,) * 12},
     ],
 )
 def test_what_is_not_planned_is_refused(options):

@@ -51,6 +51,7 @@ MARKS = {
     "gamma": "blocks.0.gamma_1",
     "gamma_2": "blocks.0.gamma_2",
     "separate_qkv": "blocks.0.attn.q_proj.weight",
+    "key_bias": "blocks.0.attn.k_proj.bias",
     "query_bias": "blocks.0.attn.q_bias",
     "query_norm": "blocks.0.attn.q_norm.weight",
     "attention_norm": "blocks.0.attn.norm.weight",

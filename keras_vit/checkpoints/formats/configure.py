@@ -1,6 +1,5 @@
 """The config of the model that a file holds, from its tensors."""
 
-import math
 import re
 import warnings
 from pathlib import Path
@@ -11,10 +10,17 @@ from keras_vit.checkpoints.formats.architectures import (
     PIXELS,
     fields_of_file,
 )
+from keras_vit.checkpoints.formats.block_options import (
+    biases,
+    block_options,
+    class_blocks,
+    count,
+    patch_stem,
+    prefix_tokens,
+)
 from keras_vit.checkpoints.formats.grids import (
     grid_of,
     position_fields,
-    relative_positions,
     times,
 )
 from keras_vit.checkpoints.formats.recognition import Configured, Source
@@ -133,8 +139,8 @@ def _configure_vit(source, told, image_size) -> Configured:
     notes = []
     kernel = source.checked_shape("patch_embed/projection/kernel", 4)
     root = "root_conv/kernel" in source.rows
-    prefix, registers = _prefix_tokens(source)
-    late = _class_blocks(source)
+    prefix, registers = prefix_tokens(source)
+    late = class_blocks(source)
     facts = Facts(
         told["num_heads"],
         0 if late else prefix,
@@ -147,7 +153,7 @@ def _configure_vit(source, told, image_size) -> Configured:
         "channels": kernel[2],
         "patch_size": kernel[:2],
         "hidden_dim": kernel[3],
-        "num_layers": _count(source, r"block_(\d+)/.*"),
+        "num_layers": count(source, r"block_(\d+)/.*"),
         "mlp_dim": source.checked_shape("block_0/mlp/dense_1/kernel", 2, facts)[
             0
         ],
@@ -164,10 +170,10 @@ def _configure_vit(source, told, image_size) -> Configured:
         "num_classes": classes,
         "representation_dim": representation,
         **_constants(source, told),
-        **_biases(source),
-        **_block_options(source, told, facts),
+        **biases(source),
+        **block_options(source, told, facts),
     }
-    fields |= _patch_stem(source, kernel[:2])
+    fields |= patch_stem(source, kernel[:2])
     fields["pooling"] = _pooling(source, told, fields)
     fields |= {x: told[x] for x in (*PIXELS, *OPTIONS) if x in told}
     if root:
@@ -178,87 +184,6 @@ def _configure_vit(source, told, image_size) -> Configured:
         source, fields, facts, image_size, notes, told
     )
     return Configured(fields | found, facts, grid, notes)
-
-
-def _patch_stem(source, projected) -> dict:
-    """The convolutions before the projection of the patches."""
-    kernels = [
-        source.checked_shape(path, 4)
-        for path in ("stem_conv1/kernel", "stem_conv2/kernel")
-        if path in source.rows
-    ]
-    if not kernels:
-        return {}
-    strides = tuple(kernel[0] for kernel in kernels)
-    return {
-        "channels": kernels[0][2],
-        "patch_size": times(projected, (math.prod(strides),) * 2),
-        "patch_stem": strides,
-        "patch_stem_dim": kernels[0][3],
-    }
-
-
-def _prefix_tokens(source) -> tuple[int, int]:
-    """How many tokens stand before the patches, and how many are registers."""
-    path = "class_token/token"
-    prefix = source.checked_shape(path, 3)[1] if path in source.rows else 0
-    if "registers_alone" in source.features:
-        return prefix, prefix
-    others = 1 + ("distillation_token" in source.features)
-    return prefix, max(prefix - others, 0)
-
-
-def _class_blocks(source) -> int:
-    """How many blocks there are of class attention."""
-    if not any(path.startswith("class_block_") for path in source.rows):
-        return 0
-    return _count(source, r"class_block_(\d+)/.*")
-
-
-def _biases(source) -> dict:
-    """Which of the biases that the format may leave out are there."""
-    head = {"predictions/kernel", "predictions/bias"} & set(source.rows)
-    without = {"head_bias": None} if head == {"predictions/kernel"} else {}
-    paths = {
-        "patch_bias": "patch_embed/projection/bias",
-        "qkv_bias": "block_0/attention/qkv/bias",
-        "projection_bias": "block_0/attention/out/bias",
-    }
-    return without | {
-        name: name not in source.format.optional or path in source.rows
-        for name, path in paths.items()
-    }
-
-
-def _block_options(source, told, facts) -> dict:
-    """The options of the block that its weights show."""
-    there = {
-        "attention_inner_norm": "block_0/attention/inner_norm/gamma",
-        "final_norm": "encoder_norm/gamma",
-        "mlp_inner_norm": "block_0/mlp/inner_norm/gamma",
-        "qk_norm": "block_0/attention/query_norm/gamma",
-        "talking_heads": "block_0/attention/logits_projection/kernel",
-        "differential_attention": "block_0/attention/lambdas",
-    }
-    fields: dict = {x: path in source.rows for x, path in there.items()}
-    fields |= relative_positions(source)
-    hidden = source.checked_shape("block_0/mlp/dense_1/kernel", 2, facts)[0]
-    first = source.checked_shape("block_0/mlp/dense/kernel", 2, facts)[1]
-    fields["gated_mlp"] = first == 2 * hidden
-    if "block_0/attention_norm/beta" not in source.rows:
-        fields["normalization"] = "rms_norm"
-    row = source.rows.get("block_0/attention/qkv/bias")
-    keyless = row is not None and row.transform.endswith("query_value")
-    if keyless or "separate_qkv" in source.features:
-        fields["key_bias"] = False
-    if "parallel" in source.features:
-        fields["mlp_placement"] = "beside"
-    if "block_0/attention/rotary/frequencies" in source.rows:
-        fields["rope"] = "mixed"
-    if "pool/mlp/dense/kernel" in source.rows:
-        pooled = source.checked_shape("pool/mlp/dense/kernel", 2, facts)[1]
-        fields["pool_mlp_dim"] = pooled if pooled != hidden else 0
-    return fields
 
 
 def _configure_mixer(source, image_size, told) -> Configured:
@@ -283,7 +208,7 @@ def _configure_mixer(source, image_size, told) -> Configured:
         "channels": kernel[2],
         "patch_size": kernel[:2],
         "hidden_dim": kernel[3],
-        "num_layers": _count(source, r"block_(\d+)/.*"),
+        "num_layers": count(source, r"block_(\d+)/.*"),
         "tokens_mlp_dim": hidden.get("token", 0),
         "channels_mlp_dim": channels[1] if gates else hidden["channel"],
         "mixing": mixing,
@@ -359,21 +284,6 @@ def _resnet_options(source, width) -> dict:
 
 
 CONFIGURE = {"mixer": _configure_mixer, "bit": _configure_bit}
-
-
-def _count(source, pattern) -> int:
-    """How many blocks or units there are, numbered without a gap from 0."""
-    found = {
-        int(match[1]) for x in source.rows if (match := re.match(pattern, x))
-    }
-    missing = set(range(max(found, default=0) + 1)) - found
-    if missing:
-        refuse(
-            source.file.path,
-            f"lacks numbers {sorted(missing)[:20]} of its blocks",
-            DAMAGED,
-        )
-    return len(found)
 
 
 def _units(source) -> tuple:

@@ -69,6 +69,7 @@ EXPORTED: dict[str, dict[str, Exported]] = {
         "num_layers": Exported(TENSORS, "depth", "num_hidden_layers"),
         "mlp_dim": Exported(TENSORS, "", "intermediate_size"),
         "num_heads": Exported(RECORD, "num_heads", "num_attention_heads"),
+        "key_value_heads": Exported(TENSORS, formats=TIMM),
         "class_token": Exported(TENSORS, "class_token"),
         "distillation_token": Exported(TENSORS),
         "register_tokens": Exported(TENSORS, "reg_tokens"),
@@ -79,6 +80,7 @@ EXPORTED: dict[str, dict[str, Exported]] = {
             TRAINING, "", "attention_probs_dropout_prob"
         ),
         "layer_scale_init": Exported(RECORD, "init_values"),
+        "mlp_layer_scale": Exported(TENSORS, formats=TIMM),
         "patch_bias": Exported(TENSORS),
         "qkv_bias": Exported(TENSORS, "qkv_bias", "qkv_bias"),
         "rope": Exported(RECORD, formats=TIMM),

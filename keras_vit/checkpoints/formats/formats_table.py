@@ -205,6 +205,18 @@ TIMM_NAFLEX = (
     (r"embeds\.pos_embed_([xy])", r"pos_\1"),
 )
 
+# Sapiens2 in Meta's own names, which timm's repositories of it have.
+SAPIENS2 = (
+    (r"storage_tokens", "reg_token"),
+    (r"patch_embed\.projection\.(.*)", r"patch_embed.proj.\1"),
+    (r"(blocks\.\d+\.attn)\.w([qkv])\.(.*)", r"\1.\2_proj.\3"),
+    (r"(blocks\.\d+)\.attn\.gamma\.weight", r"\1.gamma_1"),
+    (r"(blocks\.\d+)\.ffn\.w12\.(.*)", r"\1.mlp.fc1.\2"),
+    (r"(blocks\.\d+)\.ffn\.w3\.(.*)", r"\1.mlp.fc2.\2"),
+    (r"(blocks\.\d+)\.ln([12])\.(.*)", r"\1.norm\2.\3"),
+    (r"ln1\.(.*)", r"norm.\1"),
+)
+
 TIMM_UNSUPPORTED = {
     r"blocks\.\d+\.attn\.(rel_pos.*|relative_position.*)": (
         "relative position embeddings"
@@ -213,9 +225,6 @@ TIMM_UNSUPPORTED = {
     **BATCH_NORM,
     r"blocks\.\d+\.attn\.[qv]_bias": (
         "biases of queries and values alone (BEiT, EVA)"
-    ),
-    r"blocks\.\d+\.attn\.k_proj\.bias": (
-        "biases of keys in a layer of their own (Sapiens2)"
     ),
     r"neck\..*": "convolutions after the blocks (SAM)",
 }
@@ -297,7 +306,7 @@ FORMATS = (
             ("patch_embed.backbone.2.conv.weight", "blocks.0.attn.qkv.weight"),
             ("patch_embed.proj.weight", "blocks.0.in_proj.weight"),
         ),
-        aliases=TIMM_NAFLEX,
+        aliases=(*TIMM_NAFLEX, *SAPIENS2),
         variants={
             "distillation_token": torch_table.TIMM_DISTILLED,
             "averaged_heads": torch_table.TIMM_AVERAGED_HEADS,
@@ -316,6 +325,7 @@ FORMATS = (
             "query_value_biases": torch_table.TIMM_QUERY_VALUE_BIASES,
             "relative_tables": torch_table.TIMM_RELATIVE_TABLES,
             "separate_qkv": torch_table.TIMM_SEPARATE_QKV,
+            "grouped_qkv": torch_table.TIMM_GROUPED_QKV,
             "separate_gates": torch_table.TIMM_SEPARATE_GATES,
             "flat_patches": torch_table.TIMM_FLAT_PATCHES,
             "position_grid": torch_table.TIMM_POSITION_GRID,
@@ -332,6 +342,7 @@ FORMATS = (
                 "blocks.0.attn.rel_pos.relative_position_bias_table"
             ),
             "separate_qkv": "blocks.0.attn.q_proj.weight",
+            "grouped_qkv": "blocks.0.attn.k_proj.bias",
             "separate_gates": "blocks.0.mlp.fc1_g.weight",
             "flat_patches": "patch_embed.flat.weight",
             "position_grid": "pos_grid",
@@ -347,6 +358,7 @@ FORMATS = (
         implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1e-5}},
         ignored=(
             MASK_TOKEN,
+            r"rope_embed\.periods",
             r"patch_embed\.backbone\.\d\.bn\.num_batches_tracked",
         ),
         unsupported=TIMM_UNSUPPORTED,

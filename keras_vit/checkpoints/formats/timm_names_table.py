@@ -130,6 +130,7 @@ UNSPOKEN = (
     *("rope", "relative_position_bias", "key_bias", "gated_mlp"),
     *("normalization", "norm_placement", "patch_norm"),
     *("pool_num_heads", "pool_mlp_dim", "patch_stem"),
+    *("key_value_heads", "mlp_layer_scale"),
 )
 
 # What a model with relative positions may choose beside its sizes.

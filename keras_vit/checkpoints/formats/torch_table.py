@@ -20,6 +20,7 @@ __all__ = [
     "TIMM_FUSED_OUTPUT",
     "TIMM_GAMMAS",
     "TIMM_GATES_LAST",
+    "TIMM_GROUPED_QKV",
     "TIMM_MIXER",
     "TIMM_MLP_BIAS",
     "TIMM_NORM_AFTER_POOLING",
@@ -305,6 +306,15 @@ TIMM_SEPARATE_QKV = {
         tuple("blocks.{i}.attn." + f"{x}_proj.bias" for x in "qv"),
         "torch_query_value",
     ),
+}
+
+# Sapiens2's, whose keys have a bias and may have fewer heads.
+TIMM_GROUPED_QKV = {
+    f"block_{{i}}/attention/qkv/{weight}": (
+        tuple(f"blocks.{{i}}.attn.{x}_proj.{name}" for x in "qkv"),
+        "torch_grouped_qkv",
+    )
+    for weight, name in {"kernel": "weight", "bias": "bias"}.items()
 }
 
 TIMM_SEPARATE_GATES = {

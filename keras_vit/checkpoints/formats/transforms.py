@@ -121,6 +121,33 @@ def dense_heads(count):
     )
 
 
+def grouped_heads() -> Transform:
+    """torch linears of queries, and of keys and values with fewer heads.
+
+    Weights (D, D) and twice (G * d, D), or biases, to columns by group: its
+    queries, key, value.
+    """
+
+    def load(arrays, facts):
+        heads = split_heads(arrays[0].T, facts)  # (D, H, d)
+        dim = heads.shape[-1]
+        parts = [x.T.reshape(*x.T.shape[:-1], -1, dim) for x in arrays[1:]]
+        groups = parts[0].shape[-2]
+        shape = (*heads.shape[:-2], groups, -1, dim)
+        parts = [heads.reshape(shape), *(x[..., None, :] for x in parts)]
+        joined = np.concatenate(parts, axis=-2)  # (D, G, Q + 2, d)
+        return joined.reshape(*joined.shape[:-3], -1)
+
+    def save(array, facts):
+        dim = facts.hidden_dim // facts.num_heads
+        groups = (array.shape[-1] - facts.hidden_dim) // (2 * dim)
+        split = array.reshape(*array.shape[:-1], groups, -1, dim)
+        parts = split[..., :-2, :], split[..., -2, :], split[..., -1, :]
+        return [x.reshape(*array.shape[:-1], -1).T for x in parts]
+
+    return Transform(load, save)
+
+
 def without_key(load_all: Transform) -> Transform:
     """Of the biases of query and value; that of the key is zero."""
     return Transform(
@@ -263,6 +290,7 @@ TRANSFORMS = {
     "heads_kv": Transform(to_columns, from_columns(2)),
     "torch_qkv": torch_heads(3),
     "torch_kv": torch_heads(2),
+    "torch_grouped_qkv": grouped_heads(),
     "mlp_before_qkv": fused_with_mlp(of_qkv=False),
     "qkv_behind_mlp": fused_with_mlp(of_qkv=True),
     "out_before_mlp": fused_output(of_mlp=False),
