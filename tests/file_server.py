@@ -44,26 +44,33 @@ class Handler(BaseHTTPRequestHandler):
         fault = self.server.faults.pop(0) if self.server.faults else ""
         if fault.isdigit():
             return self.send_error(int(fault))
+        if fault.startswith("to "):
+            return self._answer(302, b"", {"Location": fault[3:]})
         content, start = self.server.content, 0
         if asked and self.server.gives_ranges:
             start = int(re.findall(r"bytes=(\d+)-", asked)[0])
             if start >= len(content):
-                return self._answer(416, b"", f"bytes */{len(content)}")
+                return self._answer(
+                    416, b"", {"Content-Range": f"bytes */{len(content)}"}
+                )
         if fault == "wrong range":
             start += 1
         body = content[start:]
         status = 206 if asked and self.server.gives_ranges else 200
         found = f"bytes {start}-{len(content) - 1}/{len(content)}"
-        kept = len(body) // 2 if fault == "cut" else len(body)
-        self._answer(status, body, found if status == 206 else None, kept)
+        ranged = status == 206 and fault != "no range"
+        headers = {"Content-Range": found} if ranged else {}
+        if "without length" in fault:
+            headers["Content-Length"] = ""
+        kept = len(body) // 2 if fault.startswith("cut") else len(body)
+        return self._answer(status, body, headers, kept)
 
-    def _answer(self, status, body, content_range=None, kept=None):
+    def _answer(self, status, body, headers, kept=None):
         self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        if content_range:
-            self.send_header("Content-Range", content_range)
-        for name, value in self.server.headers.items():
-            self.send_header(name, value)
+        length = {"Content-Length": str(len(body))}
+        for name, value in {**length, **headers, **self.server.headers}.items():
+            if value:
+                self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body[:kept])
 

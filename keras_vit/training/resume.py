@@ -315,6 +315,7 @@ def _open_first(folder, recipe):
         run_folder.begin(folder, config, environment())
         return None
     _check_same(folder, recipe)
+    run_folder.remove_partial(folder)
     checkpoint = read_newest(folder / FOLDER)
     _note_continuation(folder, checkpoint)
     return checkpoint

@@ -37,6 +37,7 @@ __all__ = [
     "is_begun",
     "load_model",
     "read_config",
+    "remove_partial",
     "save_model",
     "taken",
     "write_examples",
@@ -141,6 +142,11 @@ def begin(folder: pathlib.Path, config: dict, environment: dict) -> None:
     )
     write_json(folder / ENVIRONMENT, environment)
     write_yaml(folder / CONFIG, config)
+
+
+def remove_partial(folder: pathlib.Path) -> None:
+    """Removes what a killed process of a run had begun to write."""
+    _remove(folder, [x for x in FILES if PARTIAL in x])
 
 
 def write_result(folder: pathlib.Path, result: dict) -> None:

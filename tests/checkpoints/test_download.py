@@ -1,17 +1,24 @@
 """Downloads from a server of our own: nothing leaves the machine."""
 
 import errno
+import gzip
 import hashlib
+import io
 import resource
 import threading
 import types
+import urllib.request
+from http.client import HTTPMessage
 from pathlib import Path
 
+import h5py
 import keras
+import numpy as np
 import pytest
 from file_server import Server, npz
 
-from keras_vit.checkpoints.public import download
+from keras_vit.checkpoints.public import address, download
+from keras_vit.checkpoints.public.completeness import is_whole
 from keras_vit.checkpoints.public.download import Download
 
 
@@ -110,6 +117,135 @@ def test_answer_with_another_range_is_refused(server, home):
     assert Path(path).read_bytes() == server.content
 
 
+def test_part_without_a_range_is_fetched_as_a_whole(server, home):
+    (home / "models").mkdir(parents=True)
+    (home / "models" / "one.npz.part").write_bytes(server.content[:1000])
+    server.faults = ["no range"]
+    path = Download(server.url, "one.npz").fetch()
+    assert server.ranges == ["bytes=1000-", None]
+    assert Path(path).read_bytes() == server.content
+
+
+def test_file_of_unknown_length_arrives(server):
+    server.faults = ["without length"]
+    path = Download(server.url, "one.npz").fetch()
+    assert Path(path).read_bytes() == server.content
+
+
+@pytest.mark.parametrize("gives_ranges", [True, False])
+def test_cut_download_of_unknown_length_goes_on(server, gives_ranges):
+    server.gives_ranges = gives_ranges
+    server.faults = ["cut without length"] * 2
+    path = Download(server.url, "one.npz").fetch()
+    assert Path(path).read_bytes() == server.content
+    assert len(server.ranges) == 3
+
+
+def test_download_of_unknown_length_that_is_always_cut_is_not_kept(
+    server, home
+):
+    server.gives_ranges = False
+    server.faults = ["cut without length"] * 20
+    with pytest.raises(OSError, match="bytes came, and no end"):
+        Download(server.url, "one.npz").fetch()
+    assert files(home) == ["one.npz.part"]
+
+
+def test_file_that_was_cut_before_it_came_to_the_server_is_not_kept(
+    server, home
+):
+    server.content = server.content[:-100]
+    with pytest.raises(ValueError, match="its end is missing"):
+        Download(server.url, "one.npz").fetch()
+    assert files(home) == []
+
+
+def hdf5(path: Path) -> bytes:
+    with h5py.File(path, "w") as file:
+        file["weights"] = np.zeros(1000)
+    return path.read_bytes()
+
+
+def safetensors() -> bytes:
+    header = b'{"a":{"dtype":"F32","shape":[9],"data_offsets":[0,36]}}'
+    return len(header).to_bytes(8, "little") + header + bytes(36)
+
+
+@pytest.mark.parametrize("kind", ["npz", "keras", "h5", "safetensors"])
+def test_every_kind_of_file_says_where_it_ends(tmp_path, kind):
+    whole = {
+        "h5": lambda: hdf5(tmp_path / "a.h5"),
+        "safetensors": safetensors,
+    }.get(kind, npz)()
+    path = tmp_path / f"part.{kind}"
+    path.write_bytes(whole)
+    assert is_whole(path)
+    for size in (len(whole) - 1, len(whole) // 2, 10, 0):
+        path.write_bytes(whole[:size])
+        assert not is_whole(path)
+
+
+@pytest.mark.parametrize("length", ["many", "-5", "1e3", "0x10"])
+def test_odd_length_is_no_length(server, length):
+    server.headers = {"Content-Length": length, "Connection": "close"}
+    path = Download(server.url, "one.npz").fetch()
+    assert Path(path).read_bytes() == server.content
+
+
+@pytest.mark.parametrize(
+    "date", ["yesterday", "Fri, 99 Foo 2100", "Mon, 01 Jan 99999 00:00:00 GMT"]
+)
+def test_odd_date_is_no_date(server, home, date):
+    server.headers = {"Last-Modified": date}
+    server.faults = ["cut"]
+    path = Download(server.url, "one.npz").fetch()
+    assert Path(path).read_bytes() == server.content
+
+
+def test_odd_hash_is_no_hash(server):
+    server.headers = {"x-goog-hash": "md5=what, md5=, crc32c=AAAAAA=="}
+    assert Download(server.url, "one.npz").fetch()
+
+
+def test_redirect_out_of_the_web_is_not_followed(server, home):
+    server.faults = ["to ftp://127.0.0.1:9/a"]
+    with pytest.raises(ValueError, match="redirects to"):
+        Download(server.url, "one.npz").fetch()
+    assert files(home) == []
+
+
+@pytest.mark.parametrize("scheme", ["http", "ftp", "file"])
+def test_redirect_from_https_to_less_is_not_followed(scheme):
+    request = urllib.request.Request("https://me:secret@host/a?token=secret")
+    with pytest.raises(ValueError, match="only addresses") as caught:
+        address._Redirects().redirect_request(
+            request, io.BytesIO(), 302, "", HTTPMessage(), f"{scheme}://other/a"
+        )
+    assert "secret" not in str(caught.value)
+
+
+def test_redirect_is_followed_where_it_may_be(server):
+    server.faults = [f"to {server.url}"]
+    path = Download(server.url, "one.npz").fetch()
+    assert Path(path).read_bytes() == server.content
+
+
+def test_address_of_any_letters_is_asked_for(server):
+    url = server.url.replace("ViT-B_16", "caf\u00e9 1")
+    assert Download(url, "one.npz").fetch()
+
+
+def test_what_opens_a_file_is_not_printed(server, capfd):
+    keras.config.enable_interactive_logging()
+    server.faults = ["404"]
+    url = f"{server.url}?token=secret"
+    with pytest.raises(OSError, match="answers 404") as caught:
+        Download(url, "one.npz").fetch()
+    printed = "".join(capfd.readouterr())
+    assert server.url in printed
+    assert "secret" not in f"{printed}{caught.value}"
+
+
 def test_server_without_ranges_sends_all_again(server):
     server.gives_ranges = False
     server.faults = ["cut"]
@@ -170,6 +306,13 @@ def test_web_page_does_not_cost_the_part(server, home):
     with pytest.raises(ValueError, match="web page"):
         Download(server.url, "one.npz").fetch()
     assert part.read_bytes() == beginning
+
+
+def test_what_is_packed_by_gzip_is_called_that(server, home):
+    server.content = gzip.compress(server.content)
+    with pytest.raises(ValueError, match="packed by gzip: unpack it"):
+        Download(server.url, "one.npz").fetch()
+    assert files(home) == []
 
 
 @pytest.mark.parametrize("name", ["a.npz", "a.h5", "a.safetensors", "a.keras"])

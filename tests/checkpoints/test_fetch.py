@@ -9,7 +9,8 @@ import pytest
 from file_server import npz
 
 from keras_vit.checkpoints.public import catalog, fetch
-from keras_vit.checkpoints.public.download import Download, check_beginning
+from keras_vit.checkpoints.public.completeness import check_beginning
+from keras_vit.checkpoints.public.download import Download
 
 ENTRY = catalog.find("ViT_B16", "imagenet21k")
 
@@ -58,6 +59,23 @@ def test_existing_path_goes_before_a_name(tmp_path, monkeypatch):
 )
 def test_other_schemes_are_refused(source):
     with pytest.raises(ValueError, match="https://"):
+        fetch.resolve(source)
+
+
+@pytest.mark.parametrize(
+    "source", ["https://me:secret@host/a.npz", "https://secret@host/a.npz"]
+)
+def test_address_with_a_password_is_refused_and_not_printed(source):
+    with pytest.raises(ValueError, match="has a password") as caught:
+        fetch.resolve(source)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "source", ["https:///a.npz", "https://host:port/a.npz", "https://[a/b.npz"]
+)
+def test_address_without_a_host_is_refused(source):
+    with pytest.raises(ValueError, match="no address"):
         fetch.resolve(source)
 
 

@@ -117,6 +117,7 @@ def test_the_same_command_continues(run, tmp_path):
     interrupted(tmp_path)
     with pytest.raises(FileNotFoundError):
         (tmp_path / "model.keras").stat()
+    (tmp_path / ".partial-history-1.csv").touch()  # of a killed process
     # What is shown and kept may change; the run is the same.
     other = {"log_every_steps": 1, "keep_checkpoints": 1}
     continued = train(recipe(tmp_path, training=other), dataset=DATASET)
@@ -129,6 +130,7 @@ def test_the_same_command_continues(run, tmp_path):
     (part,) = environment["continued"]
     assert part["step"] == 5
     assert part["backend"] == keras.backend.backend()
+    assert not list(tmp_path.glob(".partial*"))
 
 
 BEGUN = {RUN, "environment.json", "config.yaml"}

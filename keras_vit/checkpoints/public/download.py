@@ -18,17 +18,20 @@ import ssl
 import tempfile
 import time
 import urllib.error
-import urllib.request
 from email.message import Message
 from pathlib import Path
 
 import keras
 
-__all__ = ["Download", "check_beginning", "file_digest", "is_offline"]
+from keras_vit.checkpoints.public.address import open_address, shown
+from keras_vit.checkpoints.public.completeness import check_beginning, is_whole
+
+__all__ = ["Download", "file_digest", "is_offline"]
 
 CHUNK = 1 << 20  # bytes
 ATTEMPTS = 4
-TIMEOUT = 60  # seconds without a byte
+MD5_BYTES = 16
+LENGTH = re.compile("[0-9]{1,18}")
 RETRIED_STATUS = {408, 416, 425, 429, 500, 502, 503, 504}
 NETWORK_ERRORS = (
     urllib.error.URLError,
@@ -101,13 +104,13 @@ class Download:
         expected += [f"SHA-256 {self.sha256}"] if self.sha256 else []
         what = f" ({', '.join(expected)})" if expected else ""
         return (
-            f"Fetch {self.url}{what} on a machine with a network and put it at "
-            f"{self.path}, or pass the path of your copy as weights."
+            f"Fetch {shown(self.url)}{what} on a machine with a network and "
+            f"put it at {self.path}, or pass the path of your copy as weights."
         )
 
     def _receive(self):
         if keras.config.is_interactive_logging_enabled():
-            print(f"Downloading {self.url} to {self.path}")
+            print(f"Downloading {shown(self.url)} to {self.path}")
         self.part.touch()
         try:
             headers = _receive(
@@ -117,6 +120,7 @@ class Download:
                 num_bytes=self.num_bytes,
             )
             self._check_digests(_digests_of_server(headers))
+            self._check_end()
         except (ValueError, OSError) as error:
             kind = ValueError if isinstance(error, ValueError) else OSError
             raise kind(f"{error} {self._by_hand()}") from error
@@ -133,9 +137,17 @@ class Download:
             if found != digest:
                 os.truncate(self.part, 0)
                 raise ValueError(
-                    f"The {algorithm} of {self.url} is {found}, and {digest} "
-                    "is expected: the file is damaged or another one."
+                    f"The {algorithm} of {shown(self.url)} is {found}, and "
+                    f"{digest} is expected: the file is damaged or another one."
                 )
+
+    def _check_end(self):
+        if not is_whole(self.part):
+            os.truncate(self.part, 0)
+            raise ValueError(
+                f"{shown(self.url)} is damaged, or was cut off before it came "
+                "to the server: its end is missing."
+            )
 
 
 def is_offline() -> bool:
@@ -164,37 +176,17 @@ def _digests_of_server(headers):
     """The MD5 that Google's storage sends along; its CRC32C is not used."""
     items = ",".join(headers.get_all("x-goog-hash", [])).split(",")
     pairs = (item.strip().partition("=") for item in items)
-    return {
-        algorithm: base64.b64decode(value).hex()
-        for algorithm, _, value in pairs
-        if algorithm == "md5"
-    }
+    found = {kind: _decoded(value) for kind, _, value in pairs}
+    known = len(found.get("md5", b"")) == MD5_BYTES
+    return {"md5": found["md5"].hex()} if known else {}
 
 
-ZIP = rb"PK\x03\x04"
-HDF5 = rb"\x89HDF\r\n\x1a\n"
-# Eight bytes that are the length of the header, which is JSON.
-SAFETENSORS = rb".{6}\x00\x00\{"
-BEGINNINGS = {
-    ".npz": ZIP,
-    ".keras": ZIP,
-    ".h5": HDF5,
-    ".safetensors": SAFETENSORS,
-}
-
-
-def check_beginning(beginning: bytes, file_name: str) -> None:
-    """Raises a ValueError unless a file begins as its kind does.
-
-    Of an unknown suffix any kind of weights is right.
-    """
-    every = b"|".join(BEGINNINGS.values())
-    expected = BEGINNINGS.get(Path(file_name).suffix, every)
-    if not re.match(expected, beginning, re.DOTALL):
-        raise ValueError(
-            f"{file_name} is no file of weights: it begins with "
-            f"{beginning[:16]!r}. Is it a web page, for signing in perhaps?"
-        )
+def _decoded(value: str) -> bytes:
+    """Base64; nothing where it is none."""
+    try:
+        return base64.b64decode(value, validate=True)
+    except ValueError:
+        return b""
 
 
 def _receive(
@@ -212,6 +204,8 @@ def _receive(
         try:
             return _receive_once(url, part, file_name, num_bytes)
         except NETWORK_ERRORS as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
             if _is_complete(error, before):
                 return error.headers  # pyright: ignore[reportAttributeAccessIssue]
             _raise_if_final(error, url)
@@ -221,7 +215,9 @@ def _receive(
             failures = 1 if _size(part) > most else failures + 1
             most = max(most, _size(part))
             if failures == ATTEMPTS:
-                raise OSError(f"{url} did not arrive: {error}") from error
+                raise OSError(
+                    f"{shown(url)} did not arrive: {error}"
+                ) from error
             time.sleep(2 ** (failures - 1))
 
 
@@ -240,55 +236,62 @@ def _raise_if_final(error, url):
     reason = getattr(error, "reason", None)
     code = getattr(error, "code", None)
     if isinstance(reason, ssl.SSLCertVerificationError):
-        raise OSError(f"The certificate of {url}: {reason}") from error
+        raise OSError(f"The certificate of {shown(url)}: {reason}") from error
     if code and code not in RETRIED_STATUS:
-        message = f"The server answers {code} for {url}: {reason}."
+        message = f"The server answers {code} for {shown(url)}: {reason}."
         raise OSError(message) from error
 
 
 def _receive_once(url, part, file_name, num_bytes):
     start = _size(part)
     headers = {"Range": f"bytes={start}-"} if start else {}
-    request = urllib.request.Request(url, headers=headers)
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-        if url.startswith("https:") > response.url.startswith("https:"):
-            raise ValueError(f"{url} redirects to {response.url}.")
+    with open_address(url, headers) as response:
         if response.status != 206:
             start = 0  # The server gives no ranges.
         elif _is_another_file(response.headers, part, start):
             os.truncate(part, 0)
             raise ConnectionError("The file changed during the download.")
-        length = response.headers["Content-Length"]
-        total = None if length is None else start + int(length)
+        total = _total(response.headers, start)
         _check_total(url, part, total, start, num_bytes)
         size = _write(response, part, start, total, file_name)
         if total is not None and size < total:
             raise ConnectionError(f"{size:,} of {total:,} bytes came.")
+        if total is None and not is_whole(part):
+            raise ConnectionError(f"{size:,} bytes came, and no end.")
         return response.headers
+
+
+def _total(headers, start) -> int | None:
+    """The size of the whole file; None where the server does not say it."""
+    length = headers.get("Content-Length", "")
+    return start + int(length) if LENGTH.fullmatch(length) else None
 
 
 def _is_another_file(headers, part, start):
     """Whether these bytes do not go on where the part ends."""
-    changed = email.utils.parsedate_to_datetime(
-        headers.get("Last-Modified") or email.utils.formatdate(0)
-    )
-    ours = f"bytes {start}-"
-    return (
-        not headers.get("Content-Range", ours).startswith(ours)
-        or changed.timestamp() > part.stat().st_mtime
-    )
+    begins = headers.get("Content-Range", "").startswith(f"bytes {start}-")
+    return not begins or _changed(headers) > part.stat().st_mtime
+
+
+def _changed(headers) -> float:
+    """When the server's file was changed; 0 where that is not known."""
+    try:
+        time = email.utils.parsedate_to_datetime(headers["Last-Modified"])
+        return time.timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
 
 
 def _check_total(url, part, total, start, num_bytes):
     if None not in (total, num_bytes) and total != num_bytes:
         raise ValueError(
-            f"{url} has {total:,} bytes, and {num_bytes:,} are expected: it "
-            "is not the published file."
+            f"{shown(url)} has {total:,} bytes, and {num_bytes:,} are "
+            "expected: it is not the published file."
         )
     free = shutil.disk_usage(part.parent).free
     if total is not None and total - start > free:
         raise OSError(
-            f"{part.parent} has {free:,} bytes left, and {url} needs "
+            f"{part.parent} has {free:,} bytes left, and {shown(url)} needs "
             f"{total - start:,}. Make space, or set KERAS_HOME to a folder on "
             "another disk."
         )

@@ -7,6 +7,7 @@ import urllib.parse
 from pathlib import Path
 
 from keras_vit.checkpoints.public import catalog
+from keras_vit.checkpoints.public.address import check_address, shown
 from keras_vit.checkpoints.public.download import Download, is_offline
 
 __all__ = [
@@ -160,9 +161,10 @@ def _fetch_address(address):
     if not address.startswith("https://"):
         raise ValueError(
             f"Expected an address that starts with https:// or hf://user/name. "
-            f"Received: {address!r}. (gs://bucket/file is "
+            f"Received: {shown(address)!r}. (gs://bucket/file is "
             "https://storage.googleapis.com/bucket/file.)"
         )
+    check_address(address)
     # Many files share a basename: the digest tells their addresses apart.
     digest = hashlib.sha256(address.encode()).hexdigest()[:16]
     path = urllib.parse.unquote(urllib.parse.urlsplit(address).path)

@@ -1,0 +1,217 @@
+"""Kills a tiny training at random moments and gives the same command again.
+
+    KERAS_BACKEND=jax python tests/robustness/random_kills.py FOLDER \\
+        --processes 2 --kills 25
+
+A run is killed up to five times, then it may end, and the next one begins: at
+the end each has to have the bits of a run that nobody killed. Half of the
+moments are drawn from the seconds that a run takes, half from the files that
+it writes: as one of them is begun. Of two processes one is killed, or the
+other, or both; what is left has some seconds, as where a machine dies.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import random
+import sys
+import time
+import zipfile
+
+import numpy as np
+import several_processes as several
+
+from keras_vit.files import PARTIAL
+from keras_vit.training.run_folder import MANIFEST
+
+ROOT = pathlib.Path(__file__).parents[2]
+OF_THE_MACHINE = ("images_per_second", "peak_memory")
+KILLS_OF_A_RUN = 5
+SECONDS = 300  # in which a process ends or has reached its moment
+GRACE = 5  # seconds for those that are left
+POLL = 0.001
+COMMAND = (
+    ROOT / "recipes" / "finetune.py",
+    *("--data.name=digits", "--data.max_examples=200", "--model.channels=1"),
+    *("--model.image_size=8", "--model.patch_size=4", "--model.hidden_dim=8"),
+    *("--model.num_layers=1", "--model.mlp_dim=8", "--model.num_heads=2"),
+    *("--model.dropout_rate=0.1", "--training.steps=60"),
+    *("--training.batch_size=8", "--training.checkpoint_every_steps=5"),
+    *("--training.log_every_steps=2", "--training.ema_decay=0.9"),
+    *("--optimizer.warmup_steps=2", "--preprocessing.evaluation=squash"),
+)
+
+
+def start(folder, count):
+    return several.start([*COMMAND, f"--run_dir={folder}"], count=count)
+
+
+def begun(folder, since) -> bool:
+    """Whether the lock is that of a process that is younger than `since`."""
+    with contextlib.suppress(OSError):
+        return any(
+            path.stat().st_mtime >= since
+            for path in folder.glob(".keras_vit_lock.json")
+        )
+    return False
+
+
+def partial_files(folder) -> set[str]:
+    found = set()
+    for inside in (folder, folder / "checkpoints", folder / "examples"):
+        with contextlib.suppress(OSError):
+            found |= {x for x in os.listdir(inside) if x.startswith(PARTIAL)}
+    return found
+
+
+def wait(processes, reached) -> bool:
+    """Whether a moment came before all processes had ended."""
+    end = time.monotonic() + SECONDS
+    while not reached():
+        if all(process.poll() is not None for process in processes):
+            return False
+        if time.monotonic() > end:
+            raise TimeoutError("Nothing ended, and no moment came.")
+        time.sleep(POLL)
+    return True
+
+
+def at_a_time(draw, folder, seconds):
+    """A moment of the seconds that a run takes."""
+    end = time.monotonic() + draw.uniform(0, seconds)
+    return lambda: time.monotonic() >= end
+
+
+def at_a_file(draw, folder, seconds):
+    """The moment in which one of the next files is begun."""
+    count, seen = draw.randint(1, 12), partial_files(folder)
+
+    def reached():
+        seen.update(partial_files(folder))
+        return len(seen) >= count
+
+    return reached
+
+
+def killed(draw, folder, count, seconds) -> bool:
+    """Starts a run and kills it; False where it ended before that."""
+    since = time.time()
+    processes = start(folder, count)
+    try:
+        if not wait(processes, lambda: begun(folder, since)):
+            raise RuntimeError(f"It did not begin: {several.ended(processes)}")
+        moment = draw.choice((at_a_time, at_a_file))
+        if not wait(processes, moment(draw, folder, seconds)):
+            check_ended(several.ended(processes))
+            return False
+        victims = draw.choice([[0], [count - 1], range(count)])
+        for victim in victims:
+            processes[victim].kill()
+        end = time.monotonic() + GRACE
+        while time.monotonic() < end and any(
+            process.poll() is None for process in processes
+        ):
+            time.sleep(0.05)
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    return True
+
+
+def check_ended(found):
+    for code, _, errors in found:
+        assert code == 0, errors[-3000:]
+        assert "Traceback" not in errors, errors[-3000:]
+
+
+def contents(folder) -> dict:
+    """What a run leaves but the clock: equal to the bit in all."""
+    found = {}
+    with (
+        zipfile.ZipFile(folder / "model.keras") as archive,
+        archive.open("model.weights.h5") as file,
+    ):
+        import h5py
+
+        with h5py.File(file) as h5:
+            h5.visititems(
+                lambda name, x: (
+                    found.update({name: np.array(x).tobytes()})
+                    if hasattr(x, "shape")
+                    else None
+                )
+            )
+    with np.load(folder / "checkpoints" / "step-000000060.npz") as arrays:
+        found |= {x: arrays[x].tobytes() for x in arrays if x != "record"}
+    with np.load(folder / "predictions.npz") as arrays:
+        found |= {x: arrays[x].tobytes() for x in arrays}
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    found["lines"] = [
+        {name: row[name] for name in row if name not in OF_THE_MACHINE}
+        for row in rows
+    ]
+    result = json.loads((folder / "result.json").read_text())
+    found["top1"] = result["top1"]
+    manifest = json.loads((folder / MANIFEST).read_text())
+    found["listed"] = sorted(manifest["files"])
+    found["files"] = sorted(
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if "tfevents" not in path.name
+    )
+    return found
+
+
+def compare(one: dict, other: dict) -> None:
+    assert one.keys() == other.keys()
+    different = [name for name in one if one[name] != other[name]]
+    assert not different, {
+        name: (one[name], other[name]) for name in different[:3]
+    }
+
+
+def kill_runs(folder, count, kills, seed=0) -> dict:
+    """Kills runs until there were as many kills; how many, in how many runs."""
+    folder, draw = pathlib.Path(folder), random.Random(seed)
+    reference = folder / "reference"
+    since = time.time()
+    processes = start(reference, count)
+    wait(processes, lambda: begun(reference, since))
+    begin = time.monotonic()
+    check_ended(several.ended(processes))
+    seconds = time.monotonic() - begin
+    expected = contents(reference)
+    total = runs = 0
+    while total < kills:
+        run, ended = folder / f"run-{runs}", False
+        for _ in range(min(KILLS_OF_A_RUN, kills - total)):
+            if not killed(draw, run, count, seconds):
+                ended = True
+                break
+            total += 1
+            print(f"{count} processes: kill {total}", flush=True)
+        if not ended:
+            check_ended(several.ended(start(run, count)))
+        compare(expected, contents(run))
+        runs += 1
+        print(f"{count} processes: run {runs} is the same", flush=True)
+    return {"kills": total, "runs": runs}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--kills", type=int, default=25)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    found = kill_runs(asked.folder, asked.processes, asked.kills, asked.seed)
+    print(json.dumps(found), file=sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
