@@ -44,6 +44,7 @@ __all__ = [
     "patch_sequences",
     "predict",
     "preprocess_input",
+    "push_to_hub",
     "save_checkpoint",
     "variants",
 ]
@@ -58,6 +59,7 @@ LATE = {
     "explain": "keras_vit.explanation",
     "patch_sequences": "keras_vit.prediction",
     "predict": "keras_vit.prediction",
+    "push_to_hub": "keras_vit.sharing",
 }
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
 
     from keras_vit.explanation import explain
     from keras_vit.prediction import embed, patch_sequences, predict
+    from keras_vit.sharing import push_to_hub
 
     def __getattr__(name: str) -> Callable[..., keras.Model]: ...
 

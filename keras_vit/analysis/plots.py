@@ -184,10 +184,18 @@ def curves(series: dict, *, xlabel: str, ylabel: str, percent: bool = False):
         >>> steps, losses = [0, 100, 200], [2.3, 1.1, 0.4]
         >>> curves({"training": (steps, losses)}, xlabel="step", ylabel="loss")
     """
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
-
     figure = new_figure(4.6, 3)
     axis = figure.subplots()
+    draw_curves(axis, series, xlabel=xlabel, ylabel=ylabel, percent=percent)
+    return figure
+
+
+def draw_curves(
+    axis, series: dict, *, xlabel: str, ylabel: str, percent: bool = False
+) -> None:
+    """Draws what `curves` does on an axis of a figure with several."""
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
+
     styles = zip(COLOURS, LINES, strict=False)
     for (name, (x, y)), style in zip(series.items(), styles, strict=False):
         colour, line = style
@@ -202,7 +210,6 @@ def curves(series: dict, *, xlabel: str, ylabel: str, percent: bool = False):
         axis.legend(frameon=False)
     if percent:
         axis.yaxis.set_major_formatter(PercentFormatter(xmax=1))
-    return figure
 
 
 def plot_attention_distance(distances: Any):

@@ -51,6 +51,7 @@ from keras_vit.checkpoints.matching import REGISTERED_NAMES, LoadReport
 
 __all__ = [
     "CLASS_NAMES",
+    "RUN_MODEL",
     "class_names_of",
     "is_keras_folder",
     "load_weights_h5",

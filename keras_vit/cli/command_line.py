@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from keras_vit.cli.embedding_commands import embed, search
 from keras_vit.cli.image_commands import explain, predict
 from keras_vit.cli.model_commands import benchmark, plan, summary
+from keras_vit.cli.sharing_commands import push
 from keras_vit.cli.terminal import say_what_it_can
 from keras_vit.cli.weights_commands import weights
 from keras_vit.files import printable
@@ -24,6 +25,7 @@ COMMANDS = (
     explain,
     plan,
     predict,
+    push,
     search,
     summary,
     weights,

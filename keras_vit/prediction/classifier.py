@@ -33,8 +33,10 @@ __all__ = [
     "Classifier",
     "Prediction",
     "as_classifier",
+    "labels_of",
     "load_classifier",
     "most_probable",
+    "names_of",
     "predict",
     "predictions",
 ]
@@ -253,8 +255,7 @@ def as_classifier(
 def _classifier(model, class_names, preprocessing, needs_classes) -> Classifier:
     check_network(model)
     config = model.config
-    # A last layer without bias is a projection, as CLIP's: not of classes.
-    projects = class_names is None and _head_bias(config) is None
+    projects = _projects(config, class_names)
     num_classes = 0 if projects else config.num_classes
     if needs_classes and not num_classes or None in model.input_shape[1:]:
         found = "a projection" if projects else f"num_classes={num_classes}"
@@ -265,7 +266,7 @@ def _classifier(model, class_names, preprocessing, needs_classes) -> Classifier:
         )
     return Classifier(
         model,
-        _checked_names(class_names, num_classes),
+        names_of(config, class_names),
         Geometry(
             model.input_shape[1:3],
             model.input_shape[3],
@@ -275,12 +276,27 @@ def _classifier(model, class_names, preprocessing, needs_classes) -> Classifier:
     )
 
 
-def _head_bias(config):
-    """What the bias of the last layer starts at; None if it has no bias."""
-    return getattr(config, "head_bias", 0.0)
+def _projects(config, class_names) -> bool:
+    """Whether the last layer is a projection, as CLIP's: not of classes.
+
+    Then it has no bias.
+    """
+    return class_names is None and getattr(config, "head_bias", 0.0) is None
 
 
-def _checked_names(class_names, num_classes):
+def names_of(config: Any, class_names=None) -> tuple[str, ...]:
+    """The names of the classes of a model, () of one without classes.
+
+    Args:
+        config: the config of a model of keras_vit.
+        class_names: sequence of str, or None for those of ImageNet where
+            there are as many, else for numbers.
+
+    Raises:
+        ValueError: when there is not one name per class.
+    """
+    projects = _projects(config, class_names)
+    num_classes = 0 if projects else config.num_classes
     if class_names is None and num_classes in LABEL_FILES:
         return public_class_names(num_classes)
     if class_names is None:
@@ -324,7 +340,7 @@ def load_classifier(
     loaded = load_prepared(source, image_size)
     classifier = _classifier(
         loaded.model,
-        loaded.class_names or _labels(loaded.path),
+        loaded.class_names or labels_of(loaded.path),
         loaded.preprocessing,
         needs_classes,
     )
@@ -332,10 +348,14 @@ def load_classifier(
     return dataclasses.replace(classifier, activation=loss)
 
 
-def _labels(path):
-    """The class names in a folder of Hugging Face."""
+def labels_of(path: str | os.PathLike) -> tuple[str, ...] | None:
+    """The class names in the config.json of a folder of others, or None."""
     config = pathlib.Path(path, "config.json")
     if not config.is_file():
         return None
-    labels = json.loads(config.read_text(encoding="utf-8")).get("id2label")
-    return labels and tuple(labels[key] for key in sorted(labels, key=int))
+    content = json.loads(config.read_text(encoding="utf-8"))
+    labels = content.get("id2label")  # of Hugging Face
+    if labels:
+        return tuple(labels[key] for key in sorted(labels, key=int))
+    names = content.get("label_names")  # of timm
+    return tuple(map(str, names)) if isinstance(names, list) else None

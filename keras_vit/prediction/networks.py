@@ -18,6 +18,7 @@ from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.data import PreprocessingConfig
 from keras_vit.models import BiT, Mixer, VisionTransformer
+from keras_vit.prediction.shared_record import read_shared
 from keras_vit.preprocessing import standardize
 from keras_vit.variants import VariantTransformer
 
@@ -54,7 +55,8 @@ class LoadedNetwork:
         model: a Keras model from images in [0, 255].
         path: the file or folder of its weights.
         class_names: the names that a run or a file has, or None.
-        run: the config of a run, {} where there is none.
+        run: the config of a run, or what a shared folder has of it; {} where
+            there is none.
         preprocessing: how images are resized and cropped.
     """
 
@@ -85,7 +87,10 @@ def load_prepared(
     entry, opened = _opened(os.fspath(source), image_size)
     path = opened.file.path
     names = class_names_of(path)
-    run = {} if names is None else _run_config(path)
+    run = read_shared(path)
+    if not run and names is not None:
+        run = _run_config(path)
+    names = names or run.get("class_names")
     with warnings.catch_warnings():
         action = "error" if needs_head else "ignore"
         warnings.filterwarnings(action, HEAD_OF_ZEROS)

@@ -223,9 +223,9 @@ def test_application_alone_is_a_model_of_random_weights():
 def test_classes_of_a_folder_are_those_of_its_config(tmp_path):
     labels = {"10": "owl", "2": "dog", "0": "cat"}
     (tmp_path / "config.json").write_text(json.dumps({"id2label": labels}))
-    assert classifier._labels(str(tmp_path)) == ("cat", "dog", "owl")
+    assert classifier.labels_of(str(tmp_path)) == ("cat", "dog", "owl")
     (tmp_path / "config.json").write_text("{}")
-    assert classifier._labels(str(tmp_path)) is None
+    assert classifier.labels_of(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize("load", [load_classifier, load_network])

@@ -8,7 +8,7 @@ import numpy as np
 from keras_vit.analysis import plots
 from keras_vit.analysis.report import pictures
 
-__all__ = ["charts"]
+__all__ = ["charts", "learning_curves"]
 
 MAX_POINTS = 400  # More cannot be told apart in a figure of this size.
 
@@ -53,30 +53,65 @@ def charts(metrics: list[dict], history: list[dict]) -> list[dict]:
         Dicts of "title", "source" (a data URI) and "text", the curves in
         words.
     """
-    axis = (
-        "step" if any("step" in row for row in metrics + history) else "epoch"
-    )
+    axis = _axis(metrics, history)
     drawn = []
     for chart in CHARTS:
-        series = {
-            name: points
-            for name, column in chart.columns.items()
-            if (points := _points(metrics, axis, column, chart.factor))
-            or (points := _points(history, axis, column, chart.factor))
-        }
-        if series:
+        if series := _series(chart, axis, metrics, history):
             drawn.append(_draw(chart, series, axis))
     return drawn
 
 
+def learning_curves(metrics: list[dict], history: list[dict]):
+    """Draws loss and accuracy beside each other, as far as there are numbers.
+
+    Args:
+        metrics: lines of metrics.jsonl.
+        history: lines of history.csv, used where the first have no values.
+
+    Returns:
+        matplotlib Figure; None where there are no numbers.
+    """
+    axis = _axis(metrics, history)
+    found = [
+        (chart, series)
+        for chart in CHARTS[:2]
+        if (series := _series(chart, axis, metrics, history))
+    ]
+    if not found:
+        return None
+    figure = plots.new_figure(4.6 * len(found), 3)
+    places = figure.subplots(1, len(found), squeeze=False)[0]
+    for place, (chart, series) in zip(places, found, strict=True):
+        plots.draw_curves(place, **_drawing(chart, series, axis))
+    return figure
+
+
+def _axis(metrics, history) -> str:
+    by_step = any("step" in row for row in metrics + history)
+    return "step" if by_step else "epoch"
+
+
+def _series(chart, axis, metrics, history) -> dict:
+    return {
+        name: points
+        for name, column in chart.columns.items()
+        if (points := _points(metrics, axis, column, chart.factor))
+        or (points := _points(history, axis, column, chart.factor))
+    }
+
+
+def _drawing(chart, series, axis) -> dict:
+    """The arguments of `plots.curves`."""
+    return {
+        "series": {name: _thin(*points) for name, points in series.items()},
+        "xlabel": axis,
+        "ylabel": chart.unit or chart.title.lower(),
+        "percent": chart.percent,
+    }
+
+
 def _draw(chart, series, axis):
-    thinned = {name: _thin(*points) for name, points in series.items()}
-    figure = plots.curves(
-        thinned,
-        xlabel=axis,
-        ylabel=chart.unit or chart.title.lower(),
-        percent=chart.percent,
-    )
+    figure = plots.curves(**_drawing(chart, series, axis))
     form = "{:.2%}" if chart.percent else "{:.4g}"
     sentences = [
         _in_words(name, points, axis, form) for name, points in series.items()

@@ -9,6 +9,7 @@ from pathlib import Path
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.address import check_address, shown
 from keras_vit.checkpoints.public.download import Download, is_offline
+from keras_vit.checkpoints.public.hub_errors import attempted
 
 __all__ = [
     "SHIPPED",
@@ -36,6 +37,7 @@ REPOSITORY_FILES = (
     *("*.json", "model*.safetensors", "*.weights.h5"),
     "model.keras",
 )
+ATTEMPTS = 10  # What came stays: each goes on where the last one failed.
 TENSORS = ("*.safetensors", "*.h5", "*.keras")
 
 
@@ -183,11 +185,14 @@ def _fetch_repository(name, revision):
             "folder and pass its path."
         ) from error
     try:
-        folder = huggingface_hub.snapshot_download(
-            name,
-            revision=revision,
-            allow_patterns=list(REPOSITORY_FILES),
-            local_files_only=is_offline(),
+        folder = attempted(
+            lambda: huggingface_hub.snapshot_download(
+                name,
+                revision=revision,
+                allow_patterns=list(REPOSITORY_FILES),
+                local_files_only=is_offline(),
+            ),
+            ATTEMPTS,
         )
     except Exception as error:  # Its errors differ between its versions.
         page = f"https://huggingface.co/{name}/tree/{revision or 'main'}"

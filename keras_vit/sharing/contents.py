@@ -1,0 +1,224 @@
+"""What is shared: a model, and what its run or its weights say of it."""
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from keras_vit.checkpoints.keras_files import RUN_MODEL, class_names_of
+from keras_vit.checkpoints.loading import (
+    check_weights,
+    load_checkpoint,
+    open_source,
+)
+from keras_vit.checkpoints.public import catalog
+from keras_vit.checkpoints.public.catalog_entry import HUB
+from keras_vit.data import PreprocessingConfig
+from keras_vit.prediction import Classifier
+from keras_vit.prediction.classifier import labels_of, names_of
+from keras_vit.prediction.networks import check_network, preprocessing_of
+from keras_vit.prediction.shared_record import LOSSES, read_shared
+from keras_vit.training import run_folder
+from keras_vit.training.trainable import merged
+
+__all__ = ["Origin", "Shared", "check_source", "open_shared"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """The weights that a model was made from.
+
+    Attributes:
+        name: str, as a reader finds them; without paths of this machine.
+        address: str, of their page or file, or None.
+        repository: str, their name on huggingface.co, or None.
+        licence: str, what their publisher says, or None if that is unknown.
+    """
+
+    name: str
+    address: str | None = None
+    repository: str | None = None
+    licence: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Shared:
+    """A model with what others need to use it and to know of it.
+
+    Attributes:
+        model: the Keras model, without LoRA.
+        class_names: K names; none of a model without classes.
+        preprocessing: how images are resized and cropped.
+        loss: str, what makes probabilities of the logits: "softmax" or
+            "sigmoid".
+        run: dict, the config of the run; {} of what is no run.
+        result: dict, its result.json; {} where there is none.
+        folder: the folder of the run, or None.
+        origin: the weights that a run started from, or that the model is.
+        is_copy: bool, whether the model is those weights, unchanged.
+    """
+
+    model: keras.Model
+    class_names: tuple[str, ...]
+    preprocessing: PreprocessingConfig
+    loss: str = "softmax"
+    run: dict[str, Any] = dataclasses.field(default_factory=dict)
+    result: dict[str, Any] = dataclasses.field(default_factory=dict)
+    folder: pathlib.Path | None = None
+    origin: Origin | None = None
+    is_copy: bool = False
+
+
+def check_source(source) -> None:
+    """Raises a ValueError unless `open_shared` can find a model.
+
+    Reads no weights and needs no network.
+    """
+    if isinstance(source, Classifier):
+        return
+    if not isinstance(source, (str, os.PathLike)):
+        check_network(source)
+        return
+    path = pathlib.Path(source)
+    if (path / run_folder.MANIFEST).is_file():
+        if not (path / RUN_MODEL).is_file():
+            raise ValueError(
+                f"The run in {str(path)!r} has no {RUN_MODEL} yet. Finish it "
+                "with the command that began it, or give a file in its folder "
+                "'checkpoints'."
+            )
+        return
+    check_weights(source)
+
+
+def open_shared(
+    source: str | os.PathLike | keras.Model | Classifier,
+    class_names: Sequence[str] | None = None,
+    preprocessing: PreprocessingConfig | None = None,
+) -> Shared:
+    """Loads a model and what is known of it.
+
+    Args:
+        source: a run folder, a file, folder or name of weights, a model of
+            keras_vit, or a `keras_vit.prediction.Classifier`.
+        class_names: sequence of str, where they are not those of the source.
+        preprocessing: how images are resized and cropped, likewise.
+
+    Raises:
+        ValueError: when there is no such model, or not one name per class.
+        OSError: when weights cannot be fetched or read.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        return _of_weights(os.fspath(source), class_names, preprocessing)
+    loss, model = "softmax", source
+    if isinstance(source, Classifier):
+        class_names = class_names or source.class_names
+        preprocessing = preprocessing or source.geometry.config
+        loss = source.activation if source.activation in LOSSES else loss
+        model = source.model
+    check_network(model)
+    model = merged(model)
+    return Shared(
+        model,
+        names_of(model.config, class_names),
+        preprocessing or PreprocessingConfig(),
+        loss,
+    )
+
+
+def _of_weights(source, class_names, preprocessing) -> Shared:
+    folder, entry = _run_of(source), _entry_of(source)
+    is_here = os.path.exists(source)
+    origin = None if is_here else _origin(source, entry)
+    opened = open_source(source)
+    path = opened.file.path
+    known = read_shared(path)
+    run = run_folder.read_config(folder) if folder else known
+    names = class_names or class_names_of(path) or known.get("class_names")
+    model = load_checkpoint(opened)
+    return Shared(
+        model,
+        names_of(model.config, names or labels_of(path)),
+        preprocessing or preprocessing_of(entry, run, None),
+        run.get("training", {}).get("loss", "softmax"),
+        run if folder else {},
+        _result_of(folder),
+        folder,
+        _origin_of_run(run) if folder else origin,
+        not is_here,
+    )
+
+
+def _run_of(source) -> pathlib.Path | None:
+    """The folder of the run whose model this is."""
+    path = pathlib.Path(source)
+    folder = path.parent if path.name == RUN_MODEL else path
+    files = (run_folder.MANIFEST, run_folder.CONFIG)
+    return folder if all((folder / x).is_file() for x in files) else None
+
+
+def _result_of(folder) -> dict:
+    path = folder and folder / run_folder.RESULT
+    if not path or not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        content = None
+    if isinstance(content, dict):
+        return content
+    raise ValueError(
+        f"{str(path)!r} is damaged, so that it is unknown what the run "
+        "measured. Put the file back, or remove it to share no result."
+    )
+
+
+def _entry_of(source, model=None) -> catalog.Entry | None:
+    """The public weights that a name is of."""
+    if os.path.exists(source):
+        return None
+    try:
+        return catalog.find(model, source)
+    except ValueError:
+        return None
+
+
+def _origin_of_run(run) -> Origin | None:
+    """The weights that a run started from."""
+    options = run.get("model") or {}
+    weights = options.get("weights")
+    if not isinstance(weights, str):
+        return None
+    if weights.lower() == "fractals":
+        name = "fractals, which come with keras_vit"
+        return Origin(name, licence="Apache-2.0")
+    return _origin(weights, _entry_of(weights, options.get("name")))
+
+
+def _origin(weights, entry) -> Origin | None:
+    """Of a path only that it is one: it tells of the machine, not the model."""
+    if entry is not None:
+        return Origin(
+            entry.key, entry.url, _repository_of(entry), entry.licence
+        )
+    for start in ("hf://", f"{HUB}/"):
+        if weights.startswith(start):
+            name = weights.removeprefix(start).partition("@")[0].strip("/")
+            return Origin(name, f"{HUB}/{name}", name)
+    if weights.startswith("timm/") and not os.path.exists(weights):
+        return Origin(weights, f"{HUB}/{weights}", weights)
+    if "://" in weights:
+        return Origin("a file that was downloaded")
+    return Origin("a file of weights")
+
+
+def _repository_of(entry) -> str | None:
+    """The repository of these weights, also where they are a copy of a file."""
+    if entry.is_repository:
+        return entry.url.removeprefix(f"{HUB}/")
+    copies = [f"timm/{name}" for name in entry.aliases]
+    return next((name for name in copies if name in catalog.ENTRIES), None)

@@ -1,0 +1,377 @@
+"""What stands in a folder that is shared."""
+
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+import shared_models as shared
+from shared_models import NAMES, build, output, run
+
+import keras_vit
+from keras_vit.cli import main
+from keras_vit.data import PreprocessingConfig
+from keras_vit.models import BiT, Mixer
+from keras_vit.prediction.shared_record import read_shared
+from keras_vit.sharing.shared_folder import distinct
+
+__all__ = ["run"]  # a fixture
+
+yaml = pytest.importorskip("yaml")
+
+
+def pushed(model, folder, name="me/shapes", **options):
+    keras_vit.push_to_hub(model, name, dry_run=folder, **options)
+    return {path.name: path for path in folder.iterdir()}
+
+
+def metadata(files):
+    _, block, body = files["README.md"].read_text().split("---\n", 2)
+    return yaml.safe_load(block), body
+
+
+def content(files, name):
+    return json.loads(files[name].read_text())
+
+
+def test_the_card_of_a_run_has_what_it_measured(run, tmp_path):
+    files = pushed(run, tmp_path / "out")
+    result = json.loads((run / "result.json").read_text())
+    fields, body = metadata(files)
+    (found,) = fields["model-index"]
+    (task,) = found["results"]
+    assert task["dataset"] == {
+        "name": "digits",
+        "type": "digits",
+        "split": "test",
+    }
+    (metric,) = task["metrics"]
+    assert (metric["type"], metric["value"]) == ("accuracy", result["top1"])
+    assert f"| accuracy | {result['top1']:.2%} |" in body
+    assert "images per step | 8 |" in body
+    assert "![Learning curves](training.png)" in body
+    assert files["training.png"].read_bytes().startswith(b"\x89PNG")
+
+
+def test_metadata_are_those_of_the_hub(run, tmp_path):
+    files = pushed(run, tmp_path / "out", license="Apache-2.0")
+    fields, _ = metadata(files)
+    assert fields["library_name"] == "transformers"
+    assert fields["pipeline_tag"] == "image-classification"
+    assert fields["license"] == "apache-2.0"
+    assert "keras" in fields["tags"]
+
+
+def test_a_licence_that_the_hub_has_no_word_for_has_a_name(tmp_path):
+    files = pushed(build(), tmp_path / "out", license="dinov3-license")
+    fields, _ = metadata(files)
+    assert fields["license"] == "other"
+    assert fields["license_name"] == "dinov3-license"
+
+
+def test_public_weights_have_their_licence_and_their_name(tmp_path):
+    files = pushed("fractals", tmp_path / "out")
+    assert "license" not in metadata(files)[0]
+    files["README.md"].unlink()
+
+
+def test_no_path_of_this_machine_is_in_any_file(run, tmp_path):
+    files = pushed(run, tmp_path / "out")
+    secret = str(run.parent).encode()
+    assert secret in (run / "config.yaml").read_bytes()
+    assert not [x for x, y in files.items() if secret in y.read_bytes()]
+
+
+def test_weights_of_a_path_are_called_a_file(run, tmp_path):
+    first = tmp_path / "run"
+    first.mkdir()
+    for path in run.iterdir():
+        if path.is_file():
+            (first / path.name).write_bytes(path.read_bytes())
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    config["model"]["weights"] = "/home/somebody/secret.npz"
+    config["data"] |= {"name": None, "folder": "/home/somebody/patients"}
+    (first / "config.yaml").write_text(yaml.safe_dump(config))
+    files = pushed(first, tmp_path / "out")
+    body = files["README.md"].read_text()
+    assert "somebody" not in body
+    assert "a folder of images" in body and "a file of weights" in body
+
+
+def test_source_weights_are_named_with_their_licence(run, tmp_path):
+    first = tmp_path / "run"
+    first.mkdir()
+    for path in run.iterdir():
+        if path.is_file():
+            (first / path.name).write_bytes(path.read_bytes())
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    config["model"] |= {"name": "ViT_S16", "weights": "dinov3"}
+    config["data"]["name"] = "cifar10"
+    (first / "config.yaml").write_text(yaml.safe_dump(config))
+    fields, body = metadata(pushed(first, tmp_path / "out"))
+    assert fields["base_model"].startswith("timm/vit_small_patch16_dinov3")
+    assert fields["datasets"] == "uoft-cs/cifar10"
+    assert "dinov3-license" in body
+
+
+@pytest.mark.parametrize("format", ["hugging_face", "timm", "keras"])
+def test_every_format_has_the_names_and_the_preprocessing(tmp_path, format):
+    rule = PreprocessingConfig(
+        evaluation="resize_central_crop", resize_size=20, antialias=True
+    )
+    model = build(activation="gelu", layer_norm_epsilon=1e-6)
+    folder = tmp_path / "out"
+    files = pushed(
+        model, folder, class_names=NAMES, preprocessing=rule, format=format
+    )
+    classifier = keras_vit.prediction.load_classifier(folder)
+    assert classifier.class_names == NAMES
+    assert classifier.geometry.config == rule
+    assert "preprocessor_config.json" in files
+    names = content(files, "config.json")
+    names = names.get("label_names") or list(names["id2label"].values())
+    assert names == list(NAMES)
+
+
+def test_probabilities_of_a_sigmoid_stay_those(tmp_path):
+    model = build(include_preprocessing=True)
+    classifier = keras_vit.prediction.Classifier(
+        model,
+        NAMES,
+        keras_vit.prediction.as_classifier(model).geometry,
+        "sigmoid",
+    )
+    files = pushed(classifier, tmp_path / "out")
+    kind = content(files, "config.json")["problem_type"]
+    assert kind == "multi_label_classification"
+    image = np.random.default_rng(0).integers(0, 256, (16, 16, 3), "uint8")
+    (expected,) = keras_vit.predict(classifier, image)
+    (found,) = keras_vit.predict(tmp_path / "out", image)
+    assert dict(found.classes) == pytest.approx(dict(expected.classes))
+    assert sum(dict(found.classes).values()) != pytest.approx(1, abs=1e-3)
+
+
+PROCESSORS = {
+    "squash": {"height": 16, "width": 16},
+    "resize_small_central_crop": {"shortest_edge": 18},
+    "resize_central_crop": {"height": 18, "width": 18},
+}
+
+
+@pytest.mark.parametrize("crop", PROCESSORS)
+def test_transformers_crops_as_the_evaluation_does(tmp_path, crop):
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("torch")
+    image_module = pytest.importorskip("PIL.Image")
+    folder = tmp_path / "out"
+    rule = PreprocessingConfig(evaluation=crop, antialias=True)
+    files = pushed(build(), folder, preprocessing=rule)
+    found = content(files, "preprocessor_config.json")
+    assert found["size"] == PROCESSORS[crop]
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
+    # Each half of one colour: what is cut off shows.
+    pixels = np.zeros((36, 72, 3), "uint8")
+    pixels[:, 36:] = 255
+    image = image_module.fromarray(pixels)
+    (values,) = processor(image, return_tensors="np")["pixel_values"]
+    assert values.shape == (3, 16, 16)
+    classifier = keras_vit.prediction.load_classifier(folder)
+    ours = classifier.read(image) / 127.5 - 1
+    np.testing.assert_allclose(np.moveaxis(values, 0, -1), ours, atol=0.01)
+
+
+FORMATS = {
+    "a plain model": (lambda: build(), "hugging_face"),
+    "a pooling that transformers has not": (
+        lambda: build(
+            pooling="max", activation="gelu", layer_norm_epsilon=1e-6
+        ),
+        "timm",
+    ),
+    "a layer that neither has": (
+        lambda: build(representation_dim=4),
+        "keras",
+    ),
+    "an MLP-Mixer of timm's": (
+        lambda: shared.random(
+            Mixer,
+            image_size=32,
+            patch_size=32,
+            num_layers=8,
+            hidden_dim=512,
+            tokens_mlp_dim=256,
+            channels_mlp_dim=2048,
+            activation="gelu",
+            num_classes=3,
+        ),
+        "timm",
+    ),
+    "another MLP-Mixer": (
+        lambda: shared.random(
+            Mixer,
+            **shared.SIZES,
+            tokens_mlp_dim=4,
+            channels_mlp_dim=8,
+            num_classes=3,
+        ),
+        "keras",
+    ),
+    "a hybrid, whose class transformers dropped": (
+        lambda: build(resnet_units=(1,), resnet_width=32, patch_size=2),
+        "keras",
+    ),
+    "a BiT": (
+        lambda: shared.random(
+            BiT,
+            units=(1, 1),
+            width=32,
+            image_size=(None, None),
+            num_classes=3,
+            standardization_epsilon=1e-8,
+        ),
+        "hugging_face",
+    ),
+    "an encoder": (lambda: build(num_classes=0), "hugging_face"),
+}
+LIBRARIES = {"hugging_face": "transformers", "timm": "timm"}
+
+
+@pytest.mark.parametrize("case", FORMATS)
+def test_the_format_is_the_first_that_holds_the_model(tmp_path, case):
+    make, format = FORMATS[case]
+    model = make()
+    files = pushed(model, tmp_path / "out")
+    fields, body = metadata(files)
+    assert fields["library_name"] == LIBRARIES.get(format, "keras-vit")
+    assert ("model.keras" in files) == (format == "keras")
+    assert ("In transformers" in body) == (format == "hugging_face")
+    assert ("In timm" in body) == (format == "timm")
+    found = keras_vit.load_checkpoint(tmp_path / "out")
+    assert found.config == model.config
+
+
+SNIPPET = re.compile(r"```python\n(.*?)```", re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("format", "options"),
+    [
+        ("hugging_face", {}),
+        ("hugging_face", {"num_classes": 0}),
+        ("hugging_face", {"channels": 1}),
+        ("timm", {"activation": "gelu", "layer_norm_epsilon": 1e-6}),
+        ("keras", {}),
+    ],
+)
+def test_snippets_of_the_card_run(
+    tmp_path, monkeypatch, format, options, request
+):
+    pytest.importorskip("torch")
+    pytest.importorskip(LIBRARIES.get(format, "keras"))
+    image_module = pytest.importorskip("PIL.Image")
+    folder = tmp_path / "me" / "shapes"
+    folder.parent.mkdir()
+    model = build(include_preprocessing=True, **options)
+    files = pushed(model, folder, format=format)
+    (tmp_path / "photos").mkdir()
+    image = image_module.new("RGB", (20, 20), (200, 30, 30))
+    image.save(tmp_path / "photos" / "photo.jpg")
+    image.save(tmp_path / "photo.jpg")
+    monkeypatch.chdir(tmp_path)
+    # A folder stands for the repository, which transformers takes as well.
+    monkeypatch.setattr(
+        "huggingface_hub.snapshot_download", lambda *_, **__: str(folder)
+    )
+    monkeypatch.setattr(
+        "huggingface_hub.hf_hub_download", lambda _, file: str(folder / file)
+    )
+    snippets = SNIPPET.findall(files["README.md"].read_text())
+    assert len(snippets) > 1
+    for snippet in snippets:
+        snippet = snippet.replace("hf-hub:", "local-dir:")
+        if "timm.data.create_transform" in snippet:  # It needs torchvision.
+            snippet = snippet.rpartition("transform =")[0]
+        exec(compile(snippet, "README.md", "exec"), {})
+
+
+def test_names_that_occur_twice_are_told_apart():
+    names = keras_vit.preprocessing.class_names(1000)
+    found = distinct(names)
+    assert len(set(found)) == 1000
+    # The bird and the machine, as the labels of ImageNet number them.
+    assert (found[134], found[517]) == ("crane", "crane (517)")
+
+
+def test_a_name_cannot_change_the_card(tmp_path):
+    names = ("a|b", "<script>x</script>", "# no\n\n---\n[x](http://y)")
+    files = pushed(build(), tmp_path / "out", class_names=names)
+    _, body = metadata(files)
+    assert "<script>" not in body and "\n# no" not in body
+    assert r"\[x\]" in body
+    assert (
+        keras_vit.prediction.load_classifier(tmp_path / "out").class_names
+        == names
+    )
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"loss": "exec"},
+        {"preprocessing": {"train": "squash"}},
+        {"preprocessing": [1]},
+        {"class_names": "abc"},
+        {"class_names": [1, 2, 3]},
+    ],
+)
+def test_a_damaged_record_is_refused(tmp_path, field):
+    folder = tmp_path / "out"
+    files = pushed(build(), folder)
+    record = content(files, "keras_vit.json") | field
+    files["keras_vit.json"].write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=r"keras_vit\.json.*damaged"):
+        read_shared(folder)
+    with pytest.raises(ValueError, match=r"keras_vit\.json.*damaged"):
+        keras_vit.prediction.load_classifier(folder)
+
+
+def test_an_unfinished_run_is_refused(tmp_path, run, capsys):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    manifest = (run / "keras_vit_run.json").read_text()
+    (folder / "keras_vit_run.json").write_text(manifest)
+    words = ["push", str(folder), "me/x", "--dry_run", str(tmp_path / "out")]
+    assert main(words) == 2
+    assert "has no model.keras yet" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_path_that_is_none_is_refused(tmp_path, capsys):
+    words = ["push", str(tmp_path / "nothing.keras"), "me/x"]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert "is no file" in error and error.count("\n") == 1
+
+
+def test_a_format_that_cannot_hold_the_model_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="'hugging_face' cannot hold"):
+        pushed(build(pooling="max"), tmp_path / "out", format="hugging_face")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_huggingface_hub_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(ValueError, match=r"keras-vision-transformer\[hub\]"):
+        pushed(build(), tmp_path / "out")
+
+
+def test_low_rank_adaptations_are_merged(tmp_path):
+    model = build()
+    model.get_layer("block_0").mlp.dense.enable_lora(2)
+    for weight in model.trainable_weights:
+        if "lora" in weight.name:
+            weight.assign(np.ones(weight.shape))
+    pushed(model, tmp_path / "out")
+    found = keras_vit.load_checkpoint(tmp_path / "out")
+    np.testing.assert_allclose(output(found), output(model), atol=1e-5)

@@ -1,0 +1,271 @@
+"""What is uploaded to the hub, and loaded from it: on a server of this machine.
+
+The server speaks the hub's API as huggingface_hub asks for it; the clients are
+huggingface_hub itself, transformers and timm.
+"""
+
+import re
+
+import numpy as np
+import pytest
+import shared_models as shared
+from hub_server import TOKEN
+from shared_models import IMAGES, NAMES, build, hub, output, run
+
+import keras_vit
+from keras_vit.cli import main
+from keras_vit.data import PreprocessingConfig
+
+__all__ = ["hub", "run"]  # fixtures
+
+pytestmark = pytest.mark.filterwarnings(
+    # huggingface_hub 2.4.0 and its client.
+    "ignore:Use 'content=:DeprecationWarning"
+)
+
+
+def test_a_model_comes_back_from_the_hub(hub):
+    model = build(classifier_activation="softmax")
+    address = keras_vit.push_to_hub(model, "me/shapes", class_names=NAMES)
+    assert address == f"{hub.url}/me/shapes"
+    found = keras_vit.load_checkpoint("hf://me/shapes")
+    assert found.config == model.config
+    np.testing.assert_allclose(output(found), output(model), atol=1e-6)
+
+
+# transformers remembers the newest commit of a name: each test has another.
+def test_transformers_gives_its_logits(hub):
+    model = build()
+    keras_vit.push_to_hub(model, "me/logits", class_names=NAMES)
+    found = shared.in_transformers("me/logits")
+    np.testing.assert_allclose(found, output(model), atol=1e-5)
+
+
+def test_the_pipeline_of_transformers_names_what_predict_names(hub, tmp_path):
+    pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    image_module = pytest.importorskip("PIL.Image")
+    pixels = np.random.default_rng(5).integers(0, 256, (16, 16, 3), "uint8")
+    image = image_module.fromarray(pixels)
+    model = build(include_preprocessing=True)
+    rule = PreprocessingConfig(evaluation="squash")
+    keras_vit.push_to_hub(
+        model, "me/pipeline", class_names=NAMES, preprocessing=rule
+    )
+    classify = transformers.pipeline("image-classification", "me/pipeline")
+    theirs = {x["label"]: x["score"] for x in classify(image)}
+    (ours,) = keras_vit.predict("hf://me/pipeline", image, top=3)
+    assert theirs == pytest.approx(dict(ours.classes), abs=1e-5)
+
+
+def test_a_run_predicts_from_the_hub_as_from_its_folder(hub, run):
+    keras_vit.push_to_hub(run, "me/shapes")
+    image = np.random.default_rng(5).integers(0, 256, (30, 20, 3), "uint8")
+    (expected,) = keras_vit.predict(run, image)
+    (found,) = keras_vit.predict("hf://me/shapes", image)
+    assert dict(found.classes) == pytest.approx(
+        dict(expected.classes), abs=1e-6
+    )
+
+
+def test_a_keras_file_predicts_alike(hub, run):
+    keras_vit.push_to_hub(run, "me/shapes", format="keras")
+    assert "model.keras" in hub.files("me/shapes")
+    image = np.random.default_rng(5).integers(0, 256, (30, 20, 3), "uint8")
+    (expected,) = keras_vit.predict(run, image)
+    assert keras_vit.predict("hf://me/shapes", image)[0] == expected
+
+
+def test_timm_builds_what_transformers_has_no_class_for(hub):
+    timm = pytest.importorskip("timm")
+    torch = pytest.importorskip("torch")
+    model = build(qkv_bias=False, activation="gelu", layer_norm_epsilon=1e-6)
+    keras_vit.push_to_hub(model, "me/shapes", class_names=NAMES, format="timm")
+    theirs = timm.create_model("hf-hub:me/shapes", pretrained=True).eval()
+    pixels = torch.from_numpy(np.moveaxis(IMAGES, -1, 1).copy())
+    with torch.no_grad():
+        found = theirs(pixels).numpy()
+    np.testing.assert_allclose(found, output(model), atol=1e-5)
+    ours = keras_vit.load_checkpoint("hf://me/shapes")
+    np.testing.assert_allclose(output(ours), output(model), atol=1e-6)
+
+
+def test_a_branch_is_made_and_read(hub):
+    first, second = build(), build(num_layers=2)
+    keras_vit.push_to_hub(first, "me/branches")
+    keras_vit.push_to_hub(second, "me/branches", revision="deeper")
+    assert keras_vit.load_checkpoint("hf://me/branches").config == first.config
+    deeper = keras_vit.load_checkpoint("hf://me/branches@deeper")
+    assert deeper.config == second.config
+    found = shared.in_transformers("me/branches", revision="deeper")
+    np.testing.assert_allclose(found, output(second), atol=1e-5)
+
+
+def test_private_and_the_message_are_passed_on(hub):
+    keras_vit.push_to_hub(
+        build(), "me/shapes", private=True, commit_message="The first shapes"
+    )
+    assert hub.private["me/shapes"]
+    assert hub.messages == ["The first shapes"]
+
+
+def test_what_is_there_of_others_stays(hub):
+    hub.make("me/shapes", {"notes.txt": b"mine", "README.md": b"# My card"})
+    keras_vit.push_to_hub(build(), "me/shapes")
+    files = hub.files("me/shapes")
+    assert (files["notes.txt"], files["README.md"]) == (b"mine", b"# My card")
+
+
+def test_the_model_of_others_is_not_replaced(hub, capsys):
+    hub.make("me/shapes", {"model.safetensors": b"theirs"})
+    with pytest.raises(ValueError, match=r"model\.safetensors.*--overwrite"):
+        keras_vit.push_to_hub(build(), "me/shapes")
+    assert hub.files("me/shapes")["model.safetensors"] == b"theirs"
+    keras_vit.push_to_hub(build(), "me/shapes", overwrite=True)
+    assert hub.files("me/shapes")["model.safetensors"] != b"theirs"
+
+
+def test_a_second_upload_leaves_no_weights_of_the_first(hub):
+    keras_vit.push_to_hub(build(), "me/shapes", format="keras")
+    second = build(num_layers=2)
+    keras_vit.push_to_hub(second, "me/shapes")
+    files = hub.files("me/shapes")
+    assert "model.keras" not in files and "model.safetensors" in files
+    assert keras_vit.load_checkpoint("hf://me/shapes").config == second.config
+
+
+def test_a_card_that_was_edited_stays_and_one_of_ours_is_renewed(hub):
+    keras_vit.push_to_hub(build(), "me/shapes", class_names=NAMES)
+    keras_vit.push_to_hub(build(), "me/shapes", class_names=("a", "b", "c"))
+    card = hub.files("me/shapes")["README.md"].decode()
+    assert "circle" not in card
+    hub.write("me/shapes", "main", {"README.md": card.encode() + b"More."})
+    keras_vit.push_to_hub(build(), "me/shapes", class_names=NAMES)
+    assert hub.files("me/shapes")["README.md"].endswith(b"More.")
+
+
+def test_the_same_again_makes_no_commit(hub):
+    for _ in range(2):
+        keras_vit.push_to_hub(build(), "me/shapes")
+    assert len(hub.messages) == 1
+
+
+@pytest.mark.parametrize("faults", [{"fails_every": 3}, {"fails_first": True}])
+def test_requests_of_an_upload_may_fail(hub, faults):
+    vars(hub).update(faults)
+    model = build()
+    keras_vit.push_to_hub(model, "me/shapes", class_names=NAMES)
+    assert len(hub.messages) == 1
+    hub.fails_every = None
+    found = keras_vit.load_checkpoint("hf://me/shapes")
+    np.testing.assert_allclose(output(found), output(model), atol=1e-6)
+
+
+def test_each_request_of_a_download_may_fail_at_first(hub):
+    model = build()
+    keras_vit.push_to_hub(model, "me/shapes", class_names=NAMES)
+    hub.requests.clear()
+    hub.fails_first = True
+    found = keras_vit.load_checkpoint("hf://me/shapes")
+    np.testing.assert_allclose(output(found), output(model), atol=1e-6)
+
+
+def test_a_commit_whose_answer_is_lost_is_not_made_again(hub):
+    hub.loses_commits = 1
+    keras_vit.push_to_hub(build(), "me/shapes")
+    assert len(hub.messages) == 1
+
+
+def test_nothing_is_uploaded_of_a_model_that_does_not_come_back(hub):
+    model = build()
+    model.weights[0].assign(np.full(model.weights[0].shape, np.nan))
+    with pytest.raises(ValueError, match="NaN"):
+        keras_vit.push_to_hub(model, "me/shapes")
+    assert hub.repositories == {}
+
+
+REFUSALS = {
+    "no permission": ({"/preupload/": 403}, "me/shapes", "403.*may write"),
+    "a token that is not valid": (
+        {"whoami": 401},
+        "me/shapes",
+        "401.*hf auth login",
+    ),
+    "somebody else's name": (
+        {},
+        "you/shapes",
+        "you may not make it.*me/shapes",
+    ),
+    "no name": ({}, "shapes", "Expected user/name"),
+    "a name that is none": ({}, "me/sha--pes", "twice in a row"),
+    "a server that stays broken": ({"whoami": 500}, "me/shapes", "500"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refusals_are_one_line_without_the_token(hub, run, capfd, case):
+    hub.refuses, name, message = REFUSALS[case]
+    assert main(["push", str(run), name]) == 2
+    out, error = capfd.readouterr()
+    lines = [x for x in error.splitlines() if x.startswith("keras-vit: ")]
+    assert len(lines) == 1
+    assert re.search(message, lines[0])
+    assert TOKEN not in out + error
+    assert hub.messages == []
+
+
+def test_a_server_that_is_not_there_is_one_line(hub, run, capfd):
+    hub.shutdown()
+    hub.server_close()
+    assert main(["push", str(run), "me/shapes"]) == 2
+    assert "Check the network" in capfd.readouterr().err
+
+
+def test_without_a_token_it_says_how_to_get_one(hub, run, capfd, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    assert main(["push", str(run), "me/shapes"]) == 2
+    error = capfd.readouterr().err
+    assert "hf auth login" in error and error.count("\n") == 1
+    assert hub.requests == []
+
+
+def test_a_token_that_may_only_read_is_refused(hub, run, capfd):
+    hub.role = "read"
+    assert main(["push", str(run), "me/shapes"]) == 2
+    assert "may only read" in capfd.readouterr().err
+
+
+def test_it_is_refused_before_a_model_is_loaded(hub, monkeypatch, tmp_path):
+    hub.refuses = {"whoami": 403}
+    model = build()
+    model.save(tmp_path / "model.keras")
+    monkeypatch.setattr(
+        "keras_vit.sharing.push.open_shared", lambda *_: pytest.fail("loaded")
+    )
+    with pytest.raises(OSError, match="403"):
+        keras_vit.push_to_hub(tmp_path / "model.keras", "me/shapes")
+
+
+def test_the_token_is_in_no_output_and_in_no_file(hub, run, tmp_path, capfd):
+    assert main(["push", str(run), "me/shapes", "--private"]) == 0
+    out, error = capfd.readouterr()
+    assert out == f"{hub.url}/me/shapes\n"
+    assert TOKEN not in out + error
+    contents = list(hub.files("me/shapes").values())
+    contents += [x.read_bytes() for x in tmp_path.rglob("*") if x.is_file()]
+    assert len(contents) > 5
+    assert not [x for x in contents if TOKEN.encode() in x]
+
+
+def test_the_command_writes_a_folder_and_needs_no_hub(
+    hub, run, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.delenv("HF_TOKEN")
+    target = tmp_path / "folder"
+    words = ["push", str(run), "me/shapes", "--dry_run", str(target)]
+    assert main(words) == 0
+    assert capsys.readouterr().out == f"{target}\n"
+    assert hub.requests == []
+    assert keras_vit.load_checkpoint(target).config.num_classes == 3
+    assert main(words) == 2
+    assert "exists" in capsys.readouterr().err
