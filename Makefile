@@ -8,8 +8,8 @@ OLDEST_VENV := .venv-oldest
 BACKENDS := $(or $(BACKEND),tensorflow jax torch)
 QUICKSTART_BACKEND := $(or $(KERAS_BACKEND),$(BACKEND),jax)
 
-EXTRAS := data,cv,plots,explain,tensorboard,recipes,export,hub
-OLDEST_EXTRAS := jax,plots,tensorboard,recipes,hub
+EXTRAS := data,cv,plots,explain,tensorboard,recipes,export,hub,serve
+OLDEST_EXTRAS := jax,plots,tensorboard,recipes,hub,serve
 
 # Two workers, each with a file of tests at a time.
 PYTEST_FLAGS := --numprocesses 2 --dist loadfile \
@@ -33,6 +33,7 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		noisy_student.py paper_cells.py paper_configs.py \
 		paper_sections.py reproduce.py small_scale.py sweep.py vtab.py \
 		vtab_table.py) \
+	tests/serving/test_stopping.py \
 	$(addprefix training/test_, \
 		config.py plan.py run_folder.py run_lock.py tensorboard.py) \
 	$(addprefix test_, \

@@ -35,6 +35,7 @@ EXTRAS = {
     },
     "export": {"onnx", "onnxruntime", "onnxscript", "tf2onnx"},
     "hub": {"huggingface-hub", "kagglehub", "safetensors"},
+    "serve": {"pillow", "python-multipart", "pyyaml", "starlette", "uvicorn"},
 }
 
 

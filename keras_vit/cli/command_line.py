@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from keras_vit.cli.embedding_commands import embed, search
 from keras_vit.cli.image_commands import explain, predict
 from keras_vit.cli.model_commands import benchmark, plan, summary
+from keras_vit.cli.serving_command import serve
 from keras_vit.cli.sharing_commands import push
 from keras_vit.cli.terminal import say_what_it_can
 from keras_vit.cli.weights_commands import weights
@@ -27,6 +28,7 @@ COMMANDS = (
     predict,
     push,
     search,
+    serve,
     summary,
     weights,
 )
@@ -40,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         0; 2 after one line on standard error where the input is wrong; 130
-        after Ctrl-C, 143 after SIGTERM.
+        after Ctrl-C, 143 after SIGTERM; of `serve`, which is ended by them, 0.
 
     Raises:
         SystemExit: argparse's own, with 2 for wrong arguments.

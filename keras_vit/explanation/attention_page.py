@@ -36,7 +36,7 @@ from keras_vit.prediction import (
     most_probable,
 )
 
-__all__ = ["check_folder", "explain"]
+__all__ = ["check_attention", "check_folder", "explain", "overlays"]
 
 MAX_IMAGES = 32  # of B/16 at 224 pixels 60 kB each in the page
 FEWEST, COMPONENTS = 4, 3  # patches and features that have colours
@@ -98,7 +98,7 @@ def explain(
         model, class_names, preprocessing, needs_classes=False
     )
     network = classifier.model
-    _check_attention(network)
+    check_attention(network)
     titles, images = _read(classifier, source)
     overview = attention_overview(
         network,
@@ -146,7 +146,8 @@ def check_folder(folder: str | os.PathLike) -> pathlib.Path:
     return path
 
 
-def _check_attention(model):
+def check_attention(model: keras.Model) -> None:
+    """Raises a ValueError unless a model has attention to show."""
     if not isinstance(model, VisionTransformer):
         raise ValueError(
             "Only a Vision Transformer has attention to show. Received: a "
@@ -209,11 +210,11 @@ def _write_pictures(folder, model, overview, arrays):
     from PIL import Image
 
     pictures = _enlarged(arrays["pictures"])  # (M, H, W, C)
-    rollouts = _overlays(model, pictures, overview.rollout)  # (M, H, W, 3)
+    rollouts = overlays(model, pictures, overview.rollout)  # (M, H, W, 3)
     for i, name in enumerate(_file_names(arrays["titles"])):
         Image.fromarray(rollouts[i]).save(folder / f"{name}_rollout.png")
         grids = overview.grids[:, i]  # (L, N, rows, columns)
-        layers = _overlays(
+        layers = overlays(
             model, pictures[[i] * len(grids)], grids.mean(axis=1)
         )  # (L, H, W, 3)
         titles = [f"layer {layer}" for layer in range(len(layers))]
@@ -248,7 +249,20 @@ def _enlarged(pictures):
     return pictures.repeat(factor, axis=1).repeat(factor, axis=2)
 
 
-def _overlays(model, pictures, maps):
+def overlays(
+    model: VisionTransformer, pictures: np.ndarray, maps: np.ndarray
+) -> np.ndarray:
+    """Darkens pictures where maps on the model's grid of patches are low.
+
+    Args:
+        model: the `VisionTransformer` that the maps are of.
+        pictures: array (B, H, W, C) in [0, 255], what the model sees; or its
+            pixels repeated.
+        maps: array (B, rows, columns), not negative.
+
+    Returns:
+        uint8 array of shape (B, H, W, 3).
+    """
     config = model.config
     if grid_window(config) == (0, 0, *config.image_size):
         return overlay(pictures, maps, blur=1)

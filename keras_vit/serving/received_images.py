@@ -1,0 +1,215 @@
+"""Images in the body of a request, read within limits.
+
+Nothing of an image is decoded before its header says how large it is, and only
+formats are opened whose decoders are meant for files of strangers.
+
+Axes: H and W height and width, C channels.
+"""
+
+import base64
+import io
+import json
+from collections.abc import AsyncGenerator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_vit.data.image_reader import from_pillow
+
+__all__ = ["Received", "Refusal", "read_image", "received_images"]
+
+# Pillow's names. It knows others, of which some start programs (EPS).
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
+# Scaled by its shorter side an image becomes as long as this at most: one of
+# 1x10000 pixels, 70 bytes as a PNG, would take 8 GB.
+LONGEST = 32
+RAW = "application/octet-stream"
+MAX_FIELDS = 16  # of a form, besides its files
+
+
+class Refusal(Exception):
+    """An answer other than 200.
+
+    Args:
+        status: int, of HTTP.
+        message: what is wrong, and how to mend it.
+        images: for each image that is wrong its number, its name and what is
+            wrong with it.
+        retry: bool, whether the same request may be answered a little later.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        images: tuple[dict, ...] = (),
+        retry: bool = False,
+    ):
+        super().__init__(message)
+        self.status, self.images, self.retry = status, images, retry
+
+    def content(self) -> dict:
+        """The body of the answer, for JSON."""
+        error: dict[str, Any] = {"status": self.status, "message": str(self)}
+        if self.images:
+            error["images"] = list(self.images)
+        return {"error": error}
+
+
+class Received(NamedTuple):
+    """An encoded image, and the name of its file where one is given."""
+
+    content: bytes
+    name: str | None
+
+
+async def received_images(
+    headers: Any, body: bytes, most: int
+) -> list[Received]:
+    """The images of a request, still encoded.
+
+    Args:
+        headers: those of the request, a mapping with names in lower case.
+        body: what follows them: an image alone (`image/*`), a form with
+            files (`multipart/form-data`), or the JSON object {"images":
+            [base64, ...]}.
+        most: int, how many are taken.
+
+    Raises:
+        Refusal: 400 when there is none or the body is damaged, 413 for too
+            many, 415 for another type.
+    """
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        found = await _of_form(headers, body, most)
+    elif kind == "application/json":
+        found = _of_json(body)
+    elif kind.startswith("image/") or kind == RAW:
+        found = [Received(body, None)] if body else []
+    else:
+        raise Refusal(
+            415,
+            "Content-Type must be image/*, application/octet-stream, "
+            f"multipart/form-data or application/json. Received: {kind!r}.",
+        )
+    if not found:
+        raise Refusal(400, "There is no image in the request.")
+    if len(found) > most:
+        raise Refusal(
+            413,
+            f"A request has {most} images at most. Received: {len(found)}. "
+            "Send them in several requests.",
+        )
+    return found
+
+
+async def _of_form(headers, body, most):
+    from starlette.formparsers import MultiPartException, MultiPartParser
+
+    parser = MultiPartParser(
+        headers, _once(body), max_files=most + 1, max_fields=MAX_FIELDS
+    )
+    # Nothing is written to disk: the body is in memory, and it is limited.
+    parser.spool_max_size = len(body) + 1
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise Refusal(400, f"The form is damaged: {error.message}") from None
+    try:
+        return [
+            Received(await value.read(), value.filename)
+            for _, value in form.multi_items()
+            if not isinstance(value, str)
+        ]
+    finally:
+        await form.close()
+
+
+async def _once(body) -> AsyncGenerator[bytes, None]:
+    yield body
+
+
+def _of_json(body):
+    try:
+        content = json.loads(body)
+        encoded = content["images"]
+        if isinstance(encoded, str) or not all(
+            isinstance(x, str) for x in encoded
+        ):
+            raise TypeError
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Refusal(
+            400,
+            'JSON must be an object {"images": [base64, ...]} of strings.',
+        ) from None
+    wrong, found = [], []
+    for number, text in enumerate(encoded):
+        try:
+            found.append(Received(base64.b64decode(text, validate=True), None))
+        except ValueError as error:
+            wrong.append((number, None, f"is not base64: {error}"))
+    if wrong:
+        raise refused_images(400, wrong)
+    return found
+
+
+def refused_images(status: int, wrong: list[tuple]) -> Refusal:
+    """The refusal of a request for its images (number, name, what is wrong)."""
+    images = tuple(
+        {"image": number, "name": name, "message": message}
+        for number, name, message in wrong
+    )
+    told = "; ".join(
+        f"image {number}{'' if name is None else f' ({name})'} {message}"
+        for number, name, message in wrong
+    )
+    return Refusal(status, f"Nothing was classified: {told}", images=images)
+
+
+def read_image(content: bytes, classifier: Any, max_pixels: int) -> np.ndarray:
+    """Decodes an image, and resizes and crops it for a classifier.
+
+    Args:
+        content: an encoded image.
+        classifier: a `keras_vit.prediction.Classifier`, or what reads as one.
+        max_pixels: int, pixels of the image as it is stored.
+
+    Returns:
+        Array (H, W, C) in [0, 255].
+
+    Raises:
+        Refusal: 400 when it cannot be decoded, 413 when it is too large.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+            _check_size(*image.size, max_pixels)
+            pixels = from_pillow(image, classifier.geometry.channels)
+    except Refusal:
+        raise
+    except Image.DecompressionBombError:
+        told = f"has far more than the {max_pixels} pixels that are allowed."
+        raise Refusal(413, told) from None
+    except Image.UnidentifiedImageError:
+        names = ", ".join(FORMATS)
+        raise Refusal(400, f"is no image that is read here: {names}.") from None
+    except Exception as error:  # Decoders raise anything for broken files.
+        raise Refusal(400, f"cannot be decoded: {error}") from None
+    return classifier.read(pixels)
+
+
+def _check_size(width, height, max_pixels):
+    if width * height > max_pixels:
+        raise Refusal(
+            413,
+            f"has {width}x{height} pixels. {max_pixels} are allowed; scale it "
+            "down.",
+        )
+    if max(width, height) > LONGEST * min(width, height):
+        raise Refusal(
+            400,
+            f"has {width}x{height} pixels. The longer side may have "
+            f"{LONGEST} times the pixels of the shorter; crop it.",
+        )

@@ -1,0 +1,198 @@
+"""A server process: its port, its signals and its end."""
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import pathlib
+import signal
+import socket
+import sys
+import warnings
+from typing import Any
+
+import keras
+
+from keras_vit.interrupts import INTERRUPTED, TERMINATED
+from keras_vit.prediction import as_classifier, load_classifier
+from keras_vit.serving.service import READY, Service, ServingLimits
+from keras_vit.serving.web_application import web_application
+
+__all__ = ["check_installed", "serve"]
+
+NEEDED = {
+    "starlette": "starlette",
+    "uvicorn": "uvicorn",
+    "python_multipart": "python-multipart",
+    "PIL": "pillow",
+}
+SIGNALS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
+GRACE = 5  # seconds to send answers, after the last may have been computed
+KEEP_ALIVE = 75  # seconds; longer than the 60 of most load balancers
+
+
+def serve(
+    model: str | os.PathLike | keras.Model | Any,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    limits: ServingLimits | None = None,
+    image_size: int | None = None,
+    name: str | None = None,
+) -> int:
+    """Serves a model over HTTP, until Ctrl-C or SIGTERM.
+
+    Prints a line once the model is warmed up. On a signal what was taken is
+    answered and everything else refused.
+
+    Args:
+        model: see `keras_vit.predict`, or an object with the interface of a
+            `keras_vit.prediction.Classifier`.
+        host: the address to listen on; "0.0.0.0" for all of this machine.
+        port: int; 0 for a free one.
+        limits: a `ServingLimits`.
+        image_size: pixels, where it is not that of the weights.
+        name: str, what answers call the model; by default as it was given.
+
+    Returns:
+        0 when everything that was taken has been answered; after a second
+        signal, or where time ran out, what a shell has for that signal, 130 or
+        143.
+
+    Raises:
+        ValueError: when there is no such model, it does not classify, a
+            package is missing, or the port is taken.
+        OSError: when weights cannot be fetched.
+    """
+    check_installed()
+    with contextlib.closing(_bound(host, port)) as listener:
+        classifier = _classifier(model, image_size)
+        service = Service(classifier, name or _name(model), limits)
+        return _run(service, listener)
+
+
+def check_installed() -> None:
+    """Raises a ValueError, which says what to install, where that is needed."""
+    missing = [
+        package
+        for module, package in NEEDED.items()
+        if importlib.util.find_spec(module) is None
+    ]
+    if missing:
+        raise ValueError(
+            f"Serving needs {', '.join(missing)}. Install it: pip install "
+            '"keras-vision-transformer[serve]".'
+        )
+
+
+def _bound(host, port):
+    """A socket that has its port; it does not listen yet."""
+    if not 0 <= port < 2**16:
+        raise ValueError(f"port must be in [0, 65535]. Received: port={port}.")
+    try:
+        family, kind, *_, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with contextlib.ExitStack() as undoing:
+            listener = undoing.enter_context(socket.socket(family, kind))
+            if os.name == "posix":  # Elsewhere two servers would share it.
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            undoing.pop_all()
+    except OSError as error:
+        raise ValueError(
+            f"Cannot listen on {host}, port {port}: {error.strerror}. Choose "
+            "another with --host and --port."
+        ) from None
+    return listener
+
+
+def _classifier(model, image_size):
+    if isinstance(model, (str, os.PathLike)):
+        return load_classifier(model, image_size)
+    return as_classifier(model) if isinstance(model, keras.Model) else model
+
+
+def _name(model):
+    if not isinstance(model, (str, os.PathLike)):
+        return str(getattr(model, "name", "model"))
+    # Of a path its end: where files lie is nobody's business.
+    exists = os.path.exists(model)
+    return pathlib.Path(model).resolve().name if exists else str(model)
+
+
+def _run(service, listener):
+    server = _server(service)
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+
+    def on_change():
+        if service.failure is not None:
+            server.should_exit = True
+        elif service.state == READY:
+            print(
+                f"Serving {service.name} at http://{shown}:{port}", flush=True
+            )
+
+    service.on_change = on_change
+    # Large images are refused, with the limit of the server.
+    warnings.filterwarnings("ignore", "Image size .* decompression bomb")
+    server.run(sockets=[listener])
+    if service.failure is not None:
+        raise ValueError(f"The model cannot be served: {service.failure}")
+    if not service.unanswered:
+        return 0
+    print(f"{service.unanswered} requests were not answered.", file=sys.stderr)
+    return server.code
+
+
+def _server(service):
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        """Stops on a signal, and at once on a second."""
+
+        code = 0
+
+        async def startup(self, sockets=None):
+            self.loop = asyncio.get_running_loop()
+            await super().startup(sockets)
+
+        @contextlib.contextmanager
+        def capture_signals(self):
+            # uvicorn's own would raise the signal again at the end, so that
+            # nothing could be told from a server that answered everything.
+            before = {x: signal.signal(x, self.handle_exit) for x in SIGNALS}
+            try:
+                yield
+            finally:
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+
+        def handle_exit(self, sig, frame):
+            self.code = SIGNALS[signal.Signals(sig)]
+            if self.should_exit:
+                self.loop.call_soon_threadsafe(self.cut_off)
+            self.should_exit = True
+            service.stop()
+
+        def cut_off(self):
+            # Each still answers that the server stopped.
+            for task in self.server_state.tasks:
+                task.cancel()
+
+    return Server(
+        uvicorn.Config(
+            web_application(service),
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            lifespan="on",
+            log_level="error",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE,
+            timeout_graceful_shutdown=int(service.limits.timeout) + GRACE,
+        )
+    )

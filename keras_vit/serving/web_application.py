@@ -1,0 +1,258 @@
+"""The server's addresses: what is asked for, and how it is answered."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from keras_vit.serving.classification_page import PAGE_HEADERS, page
+from keras_vit.serving.openapi import openapi_document
+from keras_vit.serving.received_images import Refusal, received_images
+from keras_vit.serving.service import READY, STOPPING, Service
+from keras_vit.version import __version__
+
+__all__ = ["web_application"]
+
+TOP = 5
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+RETRY = {"Retry-After": "1"}
+
+
+class Answer(NamedTuple):
+    """What a request is answered with; dictionaries become JSON."""
+
+    content: Any
+    status: int = 200
+    headers: dict[str, str] | None = None
+    type: str | None = None
+
+
+def web_application(service: Service) -> Callable[..., Awaitable[None]]:
+    """The ASGI application of a service, for uvicorn or any other server.
+
+    Args:
+        service: a `Service`; it runs as long as the application does.
+
+    Returns:
+        A function of scope, receive and send.
+
+    Example:
+        >>> classifier = load_classifier("runs/flowers")
+        >>> app = web_application(Service(classifier, "flowers"))
+    """
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.routing import Route
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app):
+        async with service.running():
+            yield
+
+    routes = [
+        Route(path, _endpoint(answer, service), methods=[method])
+        for path, (method, answer) in ROUTES.items()
+    ]
+    application = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _other, Exception: _broken},
+    )
+    return _measured(application, service)
+
+
+def _endpoint(answer, service):
+    from starlette.requests import ClientDisconnect
+
+    async def endpoint(request):
+        try:
+            found = await answer(service, request)
+        except Refusal as refusal:
+            found = _refused(refusal)
+        except ClientDisconnect:  # Nobody reads the answer.
+            found = Answer({}, 400)
+        except asyncio.CancelledError:
+            if service.state != STOPPING:
+                raise
+            service.unanswered += 1
+            found = _refused(Refusal(503, "The server stopped.", retry=True))
+        return _response(found)
+
+    return endpoint
+
+
+def _response(answer):
+    from starlette.responses import JSONResponse, Response
+
+    headers = {"X-Content-Type-Options": "nosniff", **(answer.headers or {})}
+    if answer.type is None:
+        return JSONResponse(answer.content, answer.status, headers)
+    return Response(answer.content, answer.status, headers, answer.type)
+
+
+def _refused(refusal):
+    headers = RETRY if refusal.retry else None
+    return Answer(refusal.content(), refusal.status, headers)
+
+
+def _other(request, error):
+    """No such address, or not with this method."""
+    paths = ", ".join(ROUTES)
+    message = f"{error.detail}: {request.method} {request.url.path}. "
+    refusal = Refusal(error.status_code, f"{message}There are {paths}.")
+    return _response(Answer(refusal.content(), refusal.status, error.headers))
+
+
+def _broken(request, error):
+    """A defect, whose traceback the server prints."""
+    refusal = Refusal(500, "The server failed; its log says why.")
+    return _response(Answer(refusal.content(), refusal.status))
+
+
+def _measured(application, service):
+    """The application, with each request in the metrics."""
+
+    async def measured(scope, receive, send):
+        if scope["type"] != "http":
+            return await application(scope, receive, send)
+        start, status = time.perf_counter(), None
+
+        async def noting(message):
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await application(scope, receive, noting)
+        finally:
+            path = scope["path"] if scope["path"] in ROUTES else "other"
+            seconds = time.perf_counter() - start
+            service.metrics.note_request(path, status or 500)
+            if path in ROUTES and ROUTES[path][0] == "POST":
+                service.metrics.latency.observe(seconds)
+
+    return measured
+
+
+async def _predict(service, request):
+    async with _received(service, request, service.limits.queue) as received:
+        images = await service.read(received)
+        found = await service.classify(images, _top(service, request))
+    predictions = [
+        {"image": number, "name": one.name, "classes": classes}
+        for number, (one, classes) in enumerate(
+            zip(received, found, strict=True)
+        )
+    ]
+    return Answer({"model": service.name, "predictions": predictions})
+
+
+async def _explain(service, request):
+    if service.unexplained is not None:
+        raise Refusal(501, service.unexplained)
+    async with _received(service, request, 1) as received:
+        images = await service.read(received)
+        (classes,) = await service.classify(images, _top(service, request))
+        explained = await service.explain(images[0])
+    return Answer({"model": service.name, "classes": classes, **explained})
+
+
+@contextlib.asynccontextmanager
+async def _received(service, request, most):
+    """The images of a request, with the time and the places they may take."""
+    limits, whole = service.limits, False
+    _top(service, request)  # It is checked before anything is read.
+    try:
+        with service.taking(1):
+            async with asyncio.timeout(limits.timeout):
+                body = await _body(request, limits)
+                whole = True
+                received = await received_images(request.headers, body, most)
+                with service.taking_more(len(received) - 1):
+                    yield received
+    except TimeoutError:
+        seconds = f"{limits.timeout:g} seconds"
+        if whole:
+            message = f"There was no answer within {seconds}. Try again later."
+            raise Refusal(504, message, retry=True) from None
+        message = f"The request was not here within {seconds}."
+        raise Refusal(408, message) from None
+
+
+async def _body(request, limits):
+    refusal = Refusal(
+        413,
+        f"A request has {limits.body_mb:g} MiB at most. Send fewer or smaller "
+        "images.",
+    )
+    length = request.headers.get("content-length", "")
+    too_large = length.isdigit() and int(length) > limits.body
+    if too_large and "expect" in request.headers:
+        raise refusal  # The client waits with the body for a yes.
+    # Read to its end all the same, without keeping it: a client that is cut
+    # off while it sends does not see the answer.
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        too_large = too_large or size > limits.body
+        chunks.append(chunk)
+        if too_large:
+            chunks.clear()
+    if too_large:
+        raise refusal
+    return b"".join(chunks)
+
+
+def _top(service, request):
+    text = request.query_params.get("top", str(TOP))
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:9])):
+        raise Refusal(400, f"top must be a number above 0. Received: {text!r}.")
+    return min(int(text[:9]), len(service.classifier.class_names))
+
+
+async def _health(service, request):
+    status = 200 if service.state == READY else 503
+    headers = None if service.state == READY else RETRY
+    return Answer({"status": service.state}, status, headers)
+
+
+async def _model(service, request):
+    geometry, limits = service.classifier.geometry, service.limits
+    return Answer(
+        {
+            "model": service.name,
+            "image_size": list(geometry.image_size),
+            "channels": geometry.channels,
+            "num_classes": len(service.classifier.class_names),
+            "explains": service.unexplained is None,
+            "images_per_request": limits.queue,
+            "bytes_per_request": limits.body,
+            "pixels_per_image": limits.pixels,
+            "version": __version__,
+        }
+    )
+
+
+async def _metrics(service, request):
+    return Answer(service.metrics.text(), type=METRICS_TYPE)
+
+
+async def _openapi(service, request):
+    return Answer(openapi_document(service.name, service.limits))
+
+
+async def _page(service, request):
+    return Answer(page(), headers=PAGE_HEADERS, type="text/html")
+
+
+ROUTES = {
+    "/": ("GET", _page),
+    "/predict": ("POST", _predict),
+    "/explain": ("POST", _explain),
+    "/model": ("GET", _model),
+    "/health": ("GET", _health),
+    "/metrics": ("GET", _metrics),
+    "/openapi.json": ("GET", _openapi),
+}
