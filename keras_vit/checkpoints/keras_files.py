@@ -51,6 +51,7 @@ from keras_vit.checkpoints.matching import REGISTERED_NAMES, LoadReport
 
 __all__ = [
     "CLASS_NAMES",
+    "RECORD",
     "RUN_MODEL",
     "class_names_of",
     "is_keras_folder",
@@ -62,6 +63,7 @@ __all__ = [
 
 CLASS_NAMES = "class_names.json"  # What a run of keras_vit adds.
 RUN_MODEL = "model.keras"  # in the folder of a run
+RECORD = "keras_vit.json"  # in a folder that was shared
 MAX_NAMES_BYTES = 2**24  # 21,843 names take 0.4 MB.
 # Of a model's own config; its dtype policy is the one object within.
 KEYS = {"name", "trainable", "dtype", "config", "frozen"}
@@ -189,7 +191,14 @@ def located(source: str) -> str:
 
 
 def class_names_of(source: str) -> tuple[str, ...] | None:
-    """The class names in a run folder or its `.keras` file, None elsewhere."""
+    """The class names in a run folder, its `.keras` file or a shared folder.
+
+    None elsewhere.
+    """
+    record = Path(source, RECORD)
+    if record.is_file():
+        names = read_json(record).get("class_names")
+        return names if names is None else _texts(record, names)
     path = located(source)
     if not zipfile.is_zipfile(path):
         return None
@@ -215,6 +224,10 @@ def read_class_names(path, archive: zipfile.ZipFile) -> tuple[str, ...]:
         )
     with refusing(path, "the class names"):
         names = json.loads(archive.read(CLASS_NAMES))
+    return _texts(path, names)
+
+
+def _texts(path, names) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(map(_is_text, names)):
         refuse(
             path,

@@ -25,7 +25,8 @@ COLUMNS = (
 WEIGHTS = (".safetensors", ".h5", ".keras")
 SOURCE = (
     "a name that `keras-vit weights list` shows, a path, an https:// address, "
-    "hf://user/name[@revision] or timm/name"
+    "hf://user/name[@revision], kaggle://user/model/framework/variation or "
+    "timm/name"
 )
 
 

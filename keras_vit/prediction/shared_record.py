@@ -11,11 +11,11 @@ import os
 import pathlib
 
 from keras_vit.checkpoints.containers.config_fields import read_json
+from keras_vit.checkpoints.keras_files import RECORD, class_names_of
 from keras_vit.data import PreprocessingConfig
 
 __all__ = ["LOSSES", "RECORD", "evaluation_fields", "read_shared"]
 
-RECORD = "keras_vit.json"
 # Names of weights in such a folder; another file may be of another model.
 WEIGHTS = ("model.keras", "model.safetensors")
 LOSSES = ("softmax", "sigmoid")
@@ -50,12 +50,10 @@ def read_shared(path: str | os.PathLike) -> dict:
     if not file.is_file():
         return {}
     content = read_json(file)
-    names = content.get("class_names")
     fields = content.get("preprocessing", {})
     loss = content.get("loss", "softmax")
     if not (
-        (names is None or _are_texts(names))
-        and isinstance(fields, dict)
+        isinstance(fields, dict)
         and fields.keys() <= set(FIELDS)
         and loss in LOSSES
     ):
@@ -64,11 +62,7 @@ def read_shared(path: str | os.PathLike) -> dict:
             "prepared for the model beside it. Fetch it again, or remove it."
         )
     return {
-        "class_names": names and tuple(names),
+        "class_names": class_names_of(str(file.parent)),
         "preprocessing": fields,
         "training": {"loss": loss},
     }
-
-
-def _are_texts(names) -> bool:
-    return isinstance(names, list) and all(isinstance(x, str) for x in names)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import shared_models as shared
 from shared_models import NAMES, build, output, run
+from timm_stub import import_timm
 
 import keras_vit
 from keras_vit.cli import main
@@ -268,7 +269,10 @@ def test_snippets_of_the_card_run(
     tmp_path, monkeypatch, format, options, request
 ):
     pytest.importorskip("torch")
-    pytest.importorskip(LIBRARIES.get(format, "keras"))
+    if format == "timm":
+        import_timm()
+    else:
+        pytest.importorskip(LIBRARIES.get(format, "keras"))
     image_module = pytest.importorskip("PIL.Image")
     folder = tmp_path / "me" / "shapes"
     folder.parent.mkdir()
@@ -321,8 +325,6 @@ def test_a_name_cannot_change_the_card(tmp_path):
         {"loss": "exec"},
         {"preprocessing": {"train": "squash"}},
         {"preprocessing": [1]},
-        {"class_names": "abc"},
-        {"class_names": [1, 2, 3]},
     ],
 )
 def test_a_damaged_record_is_refused(tmp_path, field):
@@ -333,6 +335,16 @@ def test_a_damaged_record_is_refused(tmp_path, field):
     with pytest.raises(ValueError, match=r"keras_vit\.json.*damaged"):
         read_shared(folder)
     with pytest.raises(ValueError, match=r"keras_vit\.json.*damaged"):
+        keras_vit.prediction.load_classifier(folder)
+
+
+@pytest.mark.parametrize("names", ["abc", [1, 2, 3], ["\ud800", "b", "c"]])
+def test_names_that_are_no_texts_are_refused(tmp_path, names):
+    folder = tmp_path / "out"
+    files = pushed(build(), folder)
+    record = content(files, "keras_vit.json") | {"class_names": names}
+    files["keras_vit.json"].write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=r"keras_vit\.json.*texts"):
         keras_vit.prediction.load_classifier(folder)
 
 

@@ -4,17 +4,26 @@ The server speaks the hub's API as huggingface_hub asks for it; the clients are
 huggingface_hub itself, transformers and timm.
 """
 
+import dataclasses
+import os
+import pathlib
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import shared_models as shared
+import tiny_runs
 from hub_server import TOKEN
 from shared_models import IMAGES, NAMES, build, hub, output, run
+from timm_stub import import_timm
 
 import keras_vit
+from keras_vit import data
 from keras_vit.cli import main
 from keras_vit.data import PreprocessingConfig
+from keras_vit.training import ModelConfig, train
 
 __all__ = ["hub", "run"]  # fixtures
 
@@ -77,8 +86,8 @@ def test_a_keras_file_predicts_alike(hub, run):
 
 
 def test_timm_builds_what_transformers_has_no_class_for(hub):
-    timm = pytest.importorskip("timm")
     torch = pytest.importorskip("torch")
+    timm = import_timm()
     model = build(qkv_bias=False, activation="gelu", layer_norm_epsilon=1e-6)
     keras_vit.push_to_hub(model, "me/shapes", class_names=NAMES, format="timm")
     theirs = timm.create_model("hf-hub:me/shapes", pretrained=True).eval()
@@ -269,3 +278,68 @@ def test_the_command_writes_a_folder_and_needs_no_hub(
     assert keras_vit.load_checkpoint(target).config.num_classes == 3
     assert main(words) == 2
     assert "exists" in capsys.readouterr().err
+
+
+ELSEWHERE = """
+import sys
+
+import keras_vit
+from keras_vit.cli import main
+
+run, photo = sys.argv[1:]
+code = main(["push", run, "me/shapes", "--private"])
+print(code, dict(keras_vit.predict("hf://me/shapes", photo)[0].classes))
+"""
+
+
+def test_another_process_takes_the_server_and_the_token_from_its_settings(
+    hub, run, tmp_path
+):
+    image_module = pytest.importorskip("PIL.Image")
+    pixels = np.random.default_rng(5).integers(0, 256, (8, 8), "uint8")
+    image_module.fromarray(pixels).save(tmp_path / "photo.png")
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": hub.url,
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HOME": str(tmp_path / "home"),
+        "HF_TOKEN": TOKEN,
+        "PYTHONPATH": str(pathlib.Path(__file__).parents[2]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE, run, tmp_path / "photo.png"],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    address, answer = done.stdout.splitlines()
+    (expected,) = keras_vit.predict(run, tmp_path / "photo.png")
+    assert address == f"{hub.url}/me/shapes"
+    assert answer.startswith("0 {") and expected.classes[0][0] in answer
+    assert hub.private["me/shapes"]
+    written = [x.read_bytes() for x in tmp_path.rglob("*") if x.is_file()]
+    assert len(written) > 4
+    assert not [x for x in written if TOKEN.encode() in x]
+    assert TOKEN not in done.stdout + done.stderr
+
+
+def test_a_run_starts_from_a_shared_model(hub, run, tmp_path):
+    keras_vit.push_to_hub(run, "me/shapes")
+    recipe = dataclasses.replace(
+        tiny_runs.recipe(tmp_path / "next", training={"epochs": 1}),
+        model=ModelConfig(weights="hf://me/shapes", head="keep"),
+    )
+    trained = train(recipe, dataset=tiny_runs.DATASET)
+    first = keras_vit.load_checkpoint(run)
+    assert trained.model.config.hidden_dim == first.config.hidden_dim
+    turned = data.Dataset(
+        tiny_runs.DATASET.train,
+        tiny_runs.DATASET.validation,
+        tiny_runs.DATASET.test,
+        tiny_runs.DATASET.class_names[::-1],
+    )
+    again = dataclasses.replace(recipe, run_dir=str(tmp_path / "turned"))
+    with pytest.raises(ValueError, match="in another order"):
+        train(again, dataset=turned)

@@ -9,7 +9,10 @@ from pathlib import Path
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.address import check_address, shown
 from keras_vit.checkpoints.public.download import Download, is_offline
-from keras_vit.checkpoints.public.hub_errors import attempted
+from keras_vit.checkpoints.public.hub_errors import (
+    attempted,
+    without_secrets,
+)
 
 __all__ = [
     "SHIPPED",
@@ -30,6 +33,7 @@ REPOSITORY = re.compile(
     r"(?:hf://|https://huggingface\.co/)(?P<name>[\w.-]+/[\w.-]+)"
     r"(?:@|/tree/|/?$)(?P<revision>[^@]*)"
 )
+KAGGLE = re.compile(r"kaggle://(?P<handle>[\w-]+/[\w-]+(?:/[\w.-]+){2,3})")
 PATH_BEGINNINGS = (".", "~", os.sep)
 PATH_SUFFIXES = (".npz", ".safetensors", ".h5", ".keras", ".json")
 # All that the formats are made of; no pickles.
@@ -54,7 +58,9 @@ def resolve(source: str | os.PathLike, model: str | None = None) -> str:
             - the `https://` address of a file;
             - `hf://user/repository[@revision]`, or the `https://` address of
               its page, or `timm/name` for a repository of timm's; these need
-              huggingface_hub.
+              huggingface_hub;
+            - `kaggle://user/model/framework/variation[/version]`, which needs
+              kagglehub.
         model: str, the application that the weights are for, or None.
 
     Returns:
@@ -160,9 +166,12 @@ def _fetch_address(address):
         return _fetch_repository(
             repository["name"], repository["revision"] or None
         )
+    if kaggle := KAGGLE.fullmatch(address):
+        return _fetch_from_kaggle(kaggle["handle"])
     if not address.startswith("https://"):
         raise ValueError(
-            f"Expected an address that starts with https:// or hf://user/name. "
+            "Expected an address that starts with https:// or hf://user/name, "
+            "or kaggle://user/model/framework/variation. "
             f"Received: {shown(address)!r}. (gs://bucket/file is "
             "https://storage.googleapis.com/bucket/file.)"
         )
@@ -197,11 +206,42 @@ def _fetch_repository(name, revision):
     except Exception as error:  # Its errors differ between its versions.
         page = f"https://huggingface.co/{name}/tree/{revision or 'main'}"
         raise OSError(
-            f"The repository {name!r} could not be fetched: {error} Put "
+            f"The repository {name!r} could not be fetched: "
+            f"{without_secrets(str(error), None)} Put "
             f"config.json and model*.safetensors of {page} into a folder and "
             "pass the folder's path, or put the repository into the cache of "
             f"huggingface_hub: hf download {name}"
         ) from error
+    return _with_weights(folder, name)
+
+
+def _fetch_from_kaggle(handle):
+    try:
+        import kagglehub
+    except ImportError as error:
+        raise ValueError(
+            f"kagglehub, which downloads {handle!r}, is not installed. "
+            'Install it: pip install "keras-vision-transformer[hub]". Or '
+            "download the files of the model into a folder and pass its path."
+        ) from error
+    if is_offline():
+        raise OSError(
+            f"HF_HUB_OFFLINE is set: kaggle://{handle} is not downloaded. "
+            "Pass the path of a folder with its files."
+        )
+    try:
+        folder = kagglehub.model_download(handle)
+    except Exception as error:  # Of several kinds, one of them its own.
+        words = without_secrets(" ".join(str(error).split()), None)
+        raise OSError(
+            f"kaggle://{handle} could not be fetched: {words} Download the "
+            "files of the model into a folder and pass its path."
+        ) from error
+    return _with_weights(folder, handle)
+
+
+def _with_weights(folder, name):
+    """The folder of a repository, if it holds weights that are opened."""
     if not any(path for kind in TENSORS for path in Path(folder).glob(kind)):
         raise ValueError(
             f"The repository {name!r} holds no *.safetensors, *.h5 or *.keras "
