@@ -33,7 +33,7 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		noisy_student.py paper_cells.py paper_configs.py \
 		paper_sections.py reproduce.py small_scale.py sweep.py vtab.py \
 		vtab_table.py) \
-	tests/serving/test_stopping.py \
+	$(addprefix serving/test_, docker.py page.py stopping.py) \
 	$(addprefix training/test_, \
 		config.py plan.py run_folder.py run_lock.py tensorboard.py) \
 	$(addprefix test_, \

@@ -28,6 +28,10 @@ NEEDED = {
 }
 SIGNALS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 GRACE = 5  # seconds to send answers, after the last may have been computed
+# Seconds that a thread computes in Python before the one that answers gets a
+# turn. With Python's 0.005 200 clients got 83 and 87 images per second, with
+# this one 112 and 106.
+SWITCH = 0.0005
 KEEP_ALIVE = 75  # seconds; longer than the 60 of most load balancers
 
 
@@ -137,7 +141,12 @@ def _run(service, listener):
     service.on_change = on_change
     # Large images are refused, with the limit of the server.
     warnings.filterwarnings("ignore", "Image size .* decompression bomb")
-    server.run(sockets=[listener])
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH)
+    try:
+        server.run(sockets=[listener])
+    finally:
+        sys.setswitchinterval(before)
     if service.failure is not None:
         raise ValueError(f"The model cannot be served: {service.failure}")
     if not service.unanswered:
