@@ -4,12 +4,23 @@ import contextlib
 import csv
 import os
 import pathlib
+import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-__all__ = ["PARTIAL", "check_regular", "printable", "replacing", "write_csv"]
+__all__ = [
+    "PARTIAL",
+    "as_cell",
+    "check_regular",
+    "of_cell",
+    "printable",
+    "replacing",
+    "write_csv",
+]
 
 PARTIAL = ".partial-"  # Begins the name of a file that is being written.
+FORMULAS = re.compile("['=+@\\t\\r-]")  # What spreadsheets compute begins so.
 
 
 @contextlib.contextmanager
@@ -61,6 +72,26 @@ def printable(text: str) -> str:
     return "".join(x if x.isprintable() else ascii(x)[1:-1] for x in text)
 
 
+def as_cell(value: Any) -> Any:
+    """A value of a CSV file that no spreadsheet takes for a formula.
+
+    Texts that begin as one does get an apostrophe in front, which spreadsheets
+    do not show; numbers stay numbers.
+
+    Example:
+        >>> as_cell("=1+1"), as_cell(-1), as_cell("cat")
+        ("'=1+1", -1, 'cat')
+    """
+    is_text = isinstance(value, str) and FORMULAS.match(value)
+    return f"'{value}" if is_text else value
+
+
+def of_cell(text: str) -> str:
+    """The text that `as_cell` made a cell of."""
+    marked = text.startswith("'") and FORMULAS.match(text[1:])
+    return text[1:] if marked else text
+
+
 def write_csv(path: pathlib.Path, rows: Sequence[Mapping]) -> None:
     """Writes rows under the names of their values, whole or not at all.
 
@@ -76,7 +107,10 @@ def write_csv(path: pathlib.Path, rows: Sequence[Mapping]) -> None:
     ):
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(
+            {name: as_cell(value) for name, value in row.items()}
+            for row in rows
+        )
 
 
 def _flush(path: pathlib.Path) -> None:

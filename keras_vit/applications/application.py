@@ -16,7 +16,10 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_vit.checkpoints import check_weights, load_checkpoint, load_weights
-from keras_vit.checkpoints.adaptation import adapted_fields
+from keras_vit.checkpoints.adaptation import (
+    adapted_fields,
+    check_input_shape,
+)
 from keras_vit.checkpoints.formats.configure import configure
 from keras_vit.checkpoints.formats.recognition import Configured, Source
 from keras_vit.checkpoints.formats.transforms import Facts
@@ -330,6 +333,8 @@ def _loaded(variant, family, arguments, options):
     if not isinstance(source, Source):
         source = open_source(source, variant)
     shape = _input_shape(arguments)
+    if shape is not None:
+        shape = check_input_shape(shape, family)
     _check_architecture(source, variant, sizes[variant], shape, options)
     model = load_checkpoint(
         source,
@@ -381,7 +386,7 @@ def _input_shape(arguments):
 
 
 def _check_architecture(source, variant, sizes, shape, given):
-    image_size = shape and tuple(shape[:2])
+    image_size = shape and shape[:2]
     heads = sizes.get("num_heads")
     told = {"image_size": image_size, "given": given}
     try:

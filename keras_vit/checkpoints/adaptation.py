@@ -23,6 +23,7 @@ __all__ = [
     "adapt_channels",
     "adapted_fields",
     "adapter",
+    "check_input_shape",
     "resize_patches",
 ]
 
@@ -40,7 +41,8 @@ def adapted_fields(
     """The fields of a config with what the user of `load_checkpoint` asks."""
     fields = dict(configured.fields)
     if input_shape is not None:
-        fields |= _input_fields(input_shape, family)
+        height, width, channels = check_input_shape(input_shape, family)
+        fields |= {"image_size": (height, width), "channels": channels}
         fields |= _pixel_fields(fields)
     if classes is not None:
         fields |= _head_fields(fields, classes, keep_representation)
@@ -64,17 +66,28 @@ def adapted_fields(
     return fields | overrides
 
 
-def _input_fields(input_shape, family) -> dict:
-    shape = tuple(input_shape)
-    sizes = shape[2:] if family == "bit" else shape
-    if len(shape) != 3 or not all(type(x) is int and x > 0 for x in sizes):
+def check_input_shape(input_shape, family: str) -> tuple:
+    """(height, width, channels) of what users give as a shape.
+
+    Args:
+        input_shape: what was given.
+        family: of the models, of which "bit" takes None as a side.
+
+    Raises:
+        ValueError: when it is none, or a side is unknown or not above 0.
+    """
+    is_shape = isinstance(input_shape, (tuple, list)) and len(input_shape) == 3
+    sizes = tuple(input_shape) if is_shape else ()
+    if family == "bit":  # It takes images of any size.
+        sizes = (*(x for x in sizes[:2] if x is not None), *sizes[2:])
+    if not is_shape or not all(type(x) is int and x > 0 for x in sizes):
         raise ValueError(
             "input_shape must be (height, width, channels), all known and "
             "channels last: patches and position embeddings depend on it. "
             f"Received: input_shape={input_shape!r}. Give for example "
             "input_shape=(384, 384, 3)."
         )
-    return {"image_size": shape[:2], "channels": shape[2]}
+    return tuple(input_shape)
 
 
 def _pixel_fields(fields) -> dict:

@@ -10,7 +10,10 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.adaptation import adapted_fields
+from keras_vit.checkpoints.adaptation import (
+    adapted_fields,
+    check_input_shape,
+)
 from keras_vit.checkpoints.containers.folders import open_file, open_folder
 from keras_vit.checkpoints.containers.npz import open_npz
 from keras_vit.checkpoints.containers.tensors import (
@@ -104,7 +107,10 @@ def load_checkpoint(
     >>> print(model.load_report)
     """
     source = open_source(source)
-    image_size = tuple(input_shape[:2]) if input_shape else None
+    image_size = None
+    if input_shape is not None:
+        shape = check_input_shape(input_shape, source.format.family)
+        image_size = shape[:2]
     configured = source.configured or configure(
         source, num_heads, image_size, architecture, config_overrides
     )

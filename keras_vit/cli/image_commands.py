@@ -11,7 +11,7 @@ from keras_vit.cli.terminal import (
     skipping,
     with_progress,
 )
-from keras_vit.files import printable
+from keras_vit.files import as_cell, printable
 
 __all__ = ["explain", "predict"]
 
@@ -133,8 +133,8 @@ def _print_csv(found):
     writer.writerow(("image", "rank", "class", "probability"))
     for prediction in found:
         for rank, (name, probability) in enumerate(prediction.classes, 1):
-            image, name = printable(prediction.image), printable(name)
-            writer.writerow((image, rank, name, probability))
+            cells = (printable(prediction.image), rank, printable(name))
+            writer.writerow((*map(as_cell, cells), probability))
 
 
 FORMATS = {"table": _print_table, "json": _print_json, "csv": _print_csv}

@@ -19,15 +19,17 @@ __all__ = [
 ]
 
 STANDARD_INPUT = "-"
+LINES = "\u2502\u2501"
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Prints a table as wide as the terminal, or as a pipe needs it."""
+    from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*header)
+    table = Table(*header, box=box.HEAVY_HEAD if _has_lines() else box.ASCII2)
     for row in rows:
         # As text: a name in square brackets is no markup.
         table.add_row(*(Text(printable(cell)) for cell in row))
@@ -36,6 +38,15 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     width = None if on_terminal else 1000
     Console(file=output, width=width, force_terminal=on_terminal).print(table)
     print(output.getvalue(), end="")
+
+
+def _has_lines() -> bool:
+    """Whether the encoding of standard output has the lines of a table."""
+    try:
+        LINES.encode(sys.stdout.encoding or "ascii")
+    except (LookupError, UnicodeError):
+        return False
+    return True
 
 
 def say_what_it_can() -> None:

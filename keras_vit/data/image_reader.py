@@ -22,6 +22,7 @@ __all__ = [
     "decode",
     "from_pillow",
     "image_reader",
+    "is_coloured",
     "is_readable",
 ]
 
@@ -42,6 +43,7 @@ BEFORE_ORIENTATION = (
 SPECIAL = rf"(?s)BM\C{{26}}\x08\x00\C*|(?s){BEFORE_ORIENTATION}[\x02-\x08]\C*"
 # What Pillow raises for broken files; SyntaxError is that of PNG.
 BROKEN = (OSError, SyntaxError, ValueError)
+COLOURED = 32  # of 255; JPEG makes smaller differences of grey
 MODES = {1: "L", 3: "RGB"}  # Pillow's name for an image of so many channels
 # What the originals scale to before they crop; else 8/7 of the crop.
 RESIZE_SIZES = {224: 256, 384: 448}
@@ -225,6 +227,38 @@ def is_readable(content, from_path: bool) -> bool:
     except (tf.errors.OpError, *BROKEN):
         return False
     return True
+
+
+def is_coloured(examples, count: int = 8) -> bool:
+    """Whether one of the first images has colours.
+
+    Grey photographs in files of three channels have none. Of images that
+    cannot be read, or whose contents are not at hand, nothing is known.
+    """
+    contents = getattr(examples, "contents", None)
+    if contents is None:
+        return False
+    from PIL import Image
+
+    for content in contents[:count]:
+        if examples.kind == "array":
+            pixels = content
+        else:
+            is_path = examples.kind == "path"
+            try:
+                source = content if is_path else io.BytesIO(content)
+                with Image.open(source) as image:
+                    pixels = from_pillow(image, 3)
+            except BROKEN:
+                continue
+        if pixels.shape[-1] == 3 and _spread(pixels) > COLOURED:
+            return True
+    return False
+
+
+def _spread(pixels) -> int:
+    """The largest difference of the channels of a pixel."""
+    return int((pixels.max(axis=-1) - pixels.min(axis=-1)).max())
 
 
 def decode(data, channels: int):

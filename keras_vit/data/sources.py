@@ -22,6 +22,7 @@ from keras_vit.data.image_reader import is_readable
 from keras_vit.data.seeds import order
 from keras_vit.data.tfds import open_tfds
 from keras_vit.data.vtab import open_vtab
+from keras_vit.files import printable
 
 __all__ = [
     "SUFFIXES",
@@ -83,9 +84,32 @@ def open_dataset(config: DataConfig) -> Dataset:
     else:
         base = (config.name or "").split("/")[0]
         dataset = OWN_NAMES.get(base, open_tfds)(config)
+    _check_names(dataset)
     _check_classes(dataset)
     dataset = without_broken_images(dataset, config.check_images)
     return _limited(dataset, config)
+
+
+def _check_names(dataset: Dataset) -> None:
+    """Raises a ValueError for paths that TensorFlow cannot open."""
+    for part in (dataset.train, dataset.validation, dataset.test):
+        if getattr(part, "kind", None) != "path" or part.labels is None:
+            continue
+        odd = [x for x in part.contents if not _is_utf8(x)]
+        if odd:
+            raise ValueError(
+                f"{len(odd)} file(s) have names that are no UTF-8: "
+                f"{', '.join(map(printable, odd[:NUM_NAMED]))}. Rename them, "
+                "or their folders."
+            )
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_classes(dataset: Dataset) -> None:
@@ -229,7 +253,25 @@ def _open_folder(config: DataConfig) -> Dataset:
         folder and _read_folder(folder, names, config)
         for folder in (train or root, validation, test)
     ]
+    _say_what_is_left_out(root)
     return Dataset(*complete(parts, config), class_names=names, name=root.name)
+
+
+def _say_what_is_left_out(root: pathlib.Path) -> None:
+    left = sorted(
+        str(path.relative_to(root))
+        for path in root.rglob("*")
+        if not path.name.startswith(".")
+        and path.suffix.lower() not in SUFFIXES
+        and path.is_file()
+    )
+    if left:
+        LOGGER.warning(
+            "%s in %r are left out: images are %s.",
+            _listing(left),
+            str(root),
+            ", ".join(SUFFIXES),
+        )
 
 
 def _subfolders(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -361,10 +403,26 @@ def _csv_labels(rows, config: DataConfig, path: pathlib.Path):
     if all(value.isdecimal() for value in values):
         _check_largest(values, path)
         labels = np.array([int(value) for value in values], np.int32)
+        _say_what_is_empty(labels, path)
         return tuple(map(str, range(labels.max() + 1))), labels
     names = tuple(sorted(set(values)))
     number = {name: label for label, name in enumerate(names)}
     return names, np.array([number[value] for value in values], np.int32)
+
+
+def _say_what_is_empty(labels, path):
+    empty = np.setdiff1d(np.arange(labels.max()), labels)
+    if len(empty):
+        more = " ..." if len(empty) > NUM_NAMED else ""
+        LOGGER.warning(
+            "%r has no images of %d of %d classes: %s%s. Each takes a place in "
+            "the last layer: give names in place of numbers to leave them out.",
+            str(path),
+            len(empty),
+            labels.max() + 1,
+            ", ".join(map(str, empty[:NUM_NAMED])),
+            more,
+        )
 
 
 def _check_largest(values, path):

@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import os
 import pathlib
+import re
 from typing import Any
 
 import keras
@@ -27,7 +28,7 @@ from keras_vit.analysis.attention_weights import check_model, grid_window
 from keras_vit.analysis.feature_maps import features
 from keras_vit.analysis.rollout import attention_overview
 from keras_vit.data import PreprocessingConfig
-from keras_vit.files import replacing
+from keras_vit.files import printable, replacing
 from keras_vit.models import VisionTransformer
 from keras_vit.prediction import (
     Classifier,
@@ -119,12 +120,13 @@ def explain(
     name = str(name or network.name)
     if os.path.exists(name):  # a run folder or a file
         name = pathlib.Path(name).resolve().name
+    page = _page(printable(name), classifier, arrays)
     folder.mkdir(parents=True, exist_ok=True)
     _write_pictures(folder, network, overview, arrays)
     _write_colours(folder, network, images, classifier.inputs(images))
     path = folder / "index.html"
     with replacing(path) as temporary:
-        temporary.write_text(_page(name, classifier, arrays), encoding="utf-8")
+        temporary.write_text(page, encoding="utf-8")
     return path
 
 
@@ -168,7 +170,9 @@ def _read(classifier, source):
             )
         in_memory = not isinstance(image, str)
         titles.append(
-            f"image {number}" if in_memory else pathlib.Path(image).name
+            f"image {number}"
+            if in_memory
+            else printable(pathlib.Path(image).name)
         )
         images.append(classifier.read(image))
     if not images:
@@ -274,7 +278,8 @@ def _file_names(titles):
     """Names of files without their ending, each once."""
     names: list[str] = []
     for title in titles:
-        stem = pathlib.Path(str(title)).stem.replace(" ", "_")
+        stem = pathlib.Path(str(title)).stem
+        stem = re.sub(r"[ \\]", "_", stem)
         # Of at most 200 bytes, and what UTF-8 cannot hold as "?".
         stem = stem.encode(errors="replace")[:200].decode(errors="ignore")
         numbered = (f"{stem}_{n}" for n in itertools.count(2))

@@ -187,11 +187,11 @@ def images_of(source: Any) -> Iterator[Any]:
     """
     if isinstance(source, (str, os.PathLike)):
         yield from _files(os.fspath(source))
-    elif isinstance(source, np.ndarray) or keras.ops.is_tensor(source):
-        array = keras.ops.convert_to_numpy(source)
-        yield from array if array.ndim == 4 else [array]
     elif hasattr(source, "convert"):  # Pillow's, which may not be installed.
         yield source
+    elif keras.ops.is_tensor(source) or hasattr(source, "__array__"):
+        array = _to_numpy(source)
+        yield from array if array.ndim == 4 else [array]
     elif isinstance(source, Iterable):
         for part in source:
             yield from images_of(part)
@@ -201,6 +201,15 @@ def images_of(source: Any) -> Iterator[Any]:
             f"(H, W, C) or (B, H, W, C). Received: {source!r} of type "
             f"{type(source).__name__}."
         )
+
+
+def _to_numpy(source):
+    """The array of a tensor, of another framework than Keras's too."""
+    if keras.ops.is_tensor(source):
+        return keras.ops.convert_to_numpy(source)
+    if hasattr(source, "detach"):  # torch's, on any device
+        source = source.detach().cpu()
+    return np.asarray(source)
 
 
 def _files(path):

@@ -16,8 +16,10 @@ from keras_vit.checkpoints.keras_files import class_names_of
 from keras_vit.checkpoints.loading import load_checkpoint, open_source
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import resolve
+from keras_vit.checks import check_size
 from keras_vit.data import PreprocessingConfig
 from keras_vit.models import BiT, Mixer, VisionTransformer
+from keras_vit.prediction.capacity import check_image_size
 from keras_vit.prediction.shared_record import read_shared
 from keras_vit.preprocessing import standardize
 from keras_vit.variants import VariantTransformer
@@ -150,8 +152,7 @@ def load_network(
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", HEAD_OF_ZEROS)
             return _load(opened, entry and entry.model, image_size, precision)
-    size = image_size or 224
-    sides = (size, size) if isinstance(size, int) else tuple(size)
+    sides = check_size("image_size", 224 if image_size is None else image_size)
     return getattr(applications, source)(
         weights=None,
         input_shape=(*sides, 3),
@@ -244,10 +245,10 @@ def weights_path(source: "ModelSource") -> str:
 
 def _load(opened, name, image_size, precision="float32"):
     fields = (opened.configured or configure(opened)).fields
-    size = image_size or fields["image_size"]
+    size = fields["image_size"] if image_size is None else image_size
     if size is None or None in np.atleast_1d(size):
         raise ValueError(ANY_SIZE.format(opened.file.path))
-    height, width = (size, size) if isinstance(size, int) else size
+    height, width = check_image_size(fields, size)
     options = {
         "input_shape": (height, width, fields["channels"]),
         "classifier_activation": None,

@@ -52,7 +52,7 @@ def finished(recipe: Recipe, part: str, dataset=None) -> dict:
     known = agreed(lambda: result_of(recipe))
     if known is not None:
         return known
-    run = train(recipe, dataset=dataset)
+    run = train(recipe, dataset=dataset, needs=(part,))
     return agreed(lambda: finish(run, recipe, evaluated(run, recipe, part)))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import keras
 
 from keras_vit import data
+from keras_vit.data.image_reader import is_coloured
 from keras_vit.training import distribution, resume, run_folder
 from keras_vit.training.build import CLASSIFICATION, Task
 from keras_vit.training.config import Recipe
@@ -60,6 +61,7 @@ def train(
     dataset=None,
     callbacks=(),
     task: Task = CLASSIFICATION,
+    needs: tuple[str, ...] = (),
 ) -> Run:
     """Trains a model from a recipe, or resumes a run that was stopped.
 
@@ -80,6 +82,8 @@ def train(
         callbacks: further Keras callbacks. The states of `EarlyStopping` and
             `ReduceLROnPlateau` are resumed; others start anew.
         task: what is learned, by default to classify images.
+        needs: parts of the data, "validation" or "test", of which the data
+            must have one: what the result is computed on.
 
     Returns:
         A `Run`.
@@ -106,7 +110,7 @@ def train(
     parent = pathlib.Path(recipe.run_dir).parent
     with explain_lost_process(recipe.run_dir):
         with distribution.compilation_cache_in(parent), chosen.scope():
-            run = _train(recipe, dataset, callbacks, share, task)
+            run = _train(recipe, dataset, callbacks, share, task, needs)
         if chosen.native is not None:
             distribution.collect(run.network, run.model)
     return run
@@ -121,11 +125,13 @@ def _check_tpu(chosen, precision):
         )
 
 
-def _train(recipe, dataset, callbacks, share, task):
+def _train(recipe, dataset, callbacks, share, task, needs):
     # A mistake in the recipe shows before an earlier run is replaced.
     dataset = dataset or data.open_dataset(recipe.data)
+    _check_parts(dataset, needs)
     keras.utils.set_random_seed(recipe.seed)
     model = task.make_model(recipe, dataset.class_names)
+    _check_colours(recipe, dataset, model)
     stages = make_stages(recipe, task, dataset, model, share)
     trained, total = count_parameters(stages[-1].network)
     if trained < total and processes.is_first():
@@ -167,6 +173,28 @@ def _train(recipe, dataset, callbacks, share, task):
         name: [row.get(name, math.nan) for row in rows] for name in columns
     }
     return Run(model, dataset, history, seconds, folder, stages[-1].network)
+
+
+def _check_colours(recipe, dataset, model):
+    """Raises a ValueError where a model would drop colours without a word."""
+    channels = model.input_shape[-1]
+    if recipe.model.channels is not None or channels != 1:
+        return
+    if is_coloured(dataset.train):
+        raise ValueError(
+            f"The images of {dataset.name} have colours, and the model is for "
+            "grey images. Give --model.channels 3 to train in colour, or "
+            "--model.channels 1 to drop the colours."
+        )
+
+
+def _check_parts(dataset, needs):
+    if needs and not any(getattr(dataset, part) for part in needs):
+        raise ValueError(
+            f"{dataset.name} has no {' and no '.join(needs)} images, and the "
+            f"result is computed on them. Give --data.{needs[0]}_split or "
+            f"--data.{needs[0]}_fraction above 0."
+        )
 
 
 @contextlib.contextmanager

@@ -367,7 +367,8 @@ def write_examples(folder: pathlib.Path, images, labels, class_names) -> None:
         if name in listed or not (folder / name).exists()
     }
     # Before they are there: what is not listed is never removed.
-    content = {"keras_vit": __version__, "files": [*listed, *named]}
+    files = list(dict.fromkeys([*listed, *named]))
+    content = {"keras_vit": __version__, "files": files}
     write_json(folder / MANIFEST, content)
     (folder / EXAMPLES).mkdir(exist_ok=True)
     for name, image in named.items():

@@ -185,7 +185,8 @@ def _finished(stage, task, dataset, more):
     """The result of a round, which is trained unless it is finished."""
     known = agreed(lambda: result_of(stage))
     if known is None:
-        run = train(stage, dataset=dataset, task=task)
+        parts = ("test", "validation")
+        run = train(stage, dataset=dataset, task=task, needs=parts)
         part = "test" if dataset.test else "validation"
         known = agreed(
             lambda: finish(

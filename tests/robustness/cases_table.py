@@ -5,7 +5,7 @@ command, its exit code, and words of the one line of reason, or of the output
 where the exit code is 0. Files that are there before are the same afterwards.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Case(NamedTuple):
@@ -16,6 +16,13 @@ class Case(NamedTuple):
     words: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
     """What may not be printed."""
+
+
+class Finding(NamedTuple):
+    """What `fuzz.py` found."""
+
+    target: str
+    given: Any
 
 
 PREDICT = "keras-vit predict model.keras "
@@ -84,6 +91,27 @@ CASES = (
         EXPLAIN + "photos -o out",
         0,
     ),
+    Case(
+        "a page of names that are no UTF-8",
+        "undecodable_name",
+        EXPLAIN + "photos -o out",
+        0,
+        ("index.html",),
+    ),
+    *(
+        Case(
+            f"images of {size} pixels a side",
+            "",
+            PREDICT + f"good.png --image_size {size}",
+            2,
+            words,
+        )
+        for size, words in {
+            0: ("image_size=0", "positive"),
+            -8: ("image_size=-8", "positive"),
+            400_000: ("no room", "400000x400000", "GB are free"),
+        }.items()
+    ),
     # --- Models ---
     Case(
         "class names that unpack to 512 MB",
@@ -101,6 +129,21 @@ CASES = (
             ("class names", "list of"),
         )
         for kind in ("a string", "an object", "numbers", "surrogates")
+    ),
+    Case(
+        "class names that are nested deeply",
+        "class_names_nested",
+        "keras-vit predict odd.keras good.png",
+        2,
+        ("odd.keras", "class names"),
+    ),
+    Case(
+        "class names that are formulas",
+        "class_names_formulas",
+        "keras-vit predict odd.keras good.png --format csv",
+        0,
+        ("'=1+1", "'@a", "'+b"),
+        (",=1+1", ",@a", ",+b"),
     ),
     Case(
         "class names that move the cursor",
@@ -175,7 +218,134 @@ CASES = (
         )
         for label in (10**9, 10**12, 10**30)
     ),
+    Case(
+        "colours for a grey model that nobody chose",
+        "",
+        TRAIN + "--data.folder=data --model.channels=null",
+        2,
+        ("have colours", "--model.channels 3"),
+    ),
+    Case(
+        "nothing to compute a result on",
+        "",
+        TRAIN + "--data.folder=data --data.validation_fraction=0 "
+        "--data.test_fraction=0",
+        2,
+        ("no test and no validation images", "--data.test_fraction"),
+        ("Epoch",),
+    ),
+    Case(
+        "images of kinds that training does not read",
+        "webp_beside_png",
+        TRAIN + "--data.folder=data",
+        0,
+        ("2 file(s): 'a/more.webp', 'notes.txt'", "are left out"),
+    ),
+    Case(
+        "labels with gaps",
+        "csv_gaps",
+        TRAIN + "--data.csv=data.csv",
+        0,
+        ("no images of 6 of 8 classes: 1, 2, 3, 4, 5 ...",),
+    ),
+    Case(
+        "a class whose name is no UTF-8",
+        "undecodable_class",
+        TRAIN + "--data.folder=data",
+        2,
+        ("names that are no UTF-8", "\\udcff"),
+    ),
+    Case(
+        "a class of 245 characters",
+        "long_class",
+        TRAIN + "--data.folder=data",
+        0,
+        ("images are right",),
+    ),
+    Case(
+        "an image that is damaged in its midst",
+        "damaged_image",
+        TRAIN + "--data.folder=data",
+        2,
+        ("damaged.png",),
+    ),
+    Case(
+        "CMYK on a grey model",
+        "cmyk",
+        TRAIN + "--data.folder=cmyk",
+        0,
+        ("images are right",),
+    ),
+    # --- Run folders ---
+    Case(
+        "a begun run without its config",
+        "begun_without_config",
+        TRAIN + "--data.folder=data --run_dir=run",
+        2,
+        ("config.yaml' is gone",),
+    ),
+    *(
+        Case(
+            f"a begun run whose config is {kind}",
+            f"begun_config_{kind}",
+            TRAIN + "--data.folder=data --run_dir=run",
+            2,
+            ("config.yaml' is damaged",),
+        )
+        for kind in ("garbage", "binary", "list", "empty")
+    ),
+    Case(
+        "somebody's own folder",
+        "own_folder",
+        TRAIN + "--data.folder=data --run_dir=own --overwrite=true",
+        2,
+        ("files that are not of a run",),
+    ),
+    Case(
+        "own files in the examples of a run that is replaced",
+        "own_examples",
+        TRAIN + "--data.folder=data --run_dir=run --overwrite=true",
+        0,
+        ("images are right",),
+    ),
+    Case(
+        "a run folder that is a file",
+        "",
+        TRAIN + "--data.folder=data --run_dir=good.png",
+        2,
+        ("not a folder",),
+    ),
     # --- Weights ---
+    Case(
+        "a header of 11 MB",
+        "long_header",
+        "keras-vit weights info odd.safetensors",
+        2,
+        ("header of 11,000,000 bytes", "at most 10,000,000"),
+    ),
+    Case(
+        "an archive of 99,000 arrays",
+        "many_arrays",
+        "keras-vit weights info odd.npz",
+        2,
+        ("99,000 arrays", "at most 20,000"),
+    ),
+    *(
+        Case(
+            f"the address {address}",
+            "",
+            f"keras-vit predict {address} good.png",
+            2,
+            (words,),
+            ("secret",),
+        )
+        for address, words in {
+            "http://host/a.npz?token=secret": "starts with https://",
+            "ftp://host/a.npz": "starts with https://",
+            "https://me:secret@host/a.npz": "has a password",
+            "https://host:port/a.npz": "no address",
+        }.items()
+    ),
     *(
         Case(
             f"weights of {dtype} in a .keras file",
@@ -197,3 +367,5 @@ CASES = (
         for value in ("NaN", "-5", "1e308")
     ),
 )
+
+FUZZED = ()

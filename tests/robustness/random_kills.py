@@ -24,7 +24,8 @@ import numpy as np
 import several_processes as several
 
 from keras_vit.files import PARTIAL
-from keras_vit.training.run_folder import MANIFEST
+from keras_vit.training.run_folder import MANIFEST, RESULT
+from keras_vit.training.run_lock import LOCK
 
 ROOT = pathlib.Path(__file__).parents[2]
 OF_THE_MACHINE = ("images_per_second", "peak_memory")
@@ -51,10 +52,7 @@ def start(folder, count):
 def begun(folder, since) -> bool:
     """Whether the lock is that of a process that is younger than `since`."""
     with contextlib.suppress(OSError):
-        return any(
-            path.stat().st_mtime >= since
-            for path in folder.glob(".keras_vit_lock.json")
-        )
+        return any(path.stat().st_mtime >= since for path in folder.glob(LOCK))
     return False
 
 
@@ -154,14 +152,14 @@ def contents(folder) -> dict:
         {name: row[name] for name in row if name not in OF_THE_MACHINE}
         for row in rows
     ]
-    result = json.loads((folder / "result.json").read_text())
+    result = json.loads((folder / RESULT).read_text())
     found["top1"] = result["top1"]
     manifest = json.loads((folder / MANIFEST).read_text())
     found["listed"] = sorted(manifest["files"])
     found["files"] = sorted(
         str(path.relative_to(folder))
         for path in folder.rglob("*")
-        if "tfevents" not in path.name
+        if "tfevents" not in path.name and path.name != LOCK
     )
     return found
 
@@ -193,7 +191,11 @@ def kill_runs(folder, count, kills, seed=0) -> dict:
                 ended = True
                 break
             total += 1
+            # Killed after its last file: there is nothing left to do.
+            ended = (run / RESULT).exists()
             print(f"{count} processes: kill {total}", flush=True)
+            if ended:
+                break
         if not ended:
             check_ended(several.ended(start(run, count)))
         compare(expected, contents(run))

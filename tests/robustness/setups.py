@@ -108,6 +108,8 @@ CLASS_NAMES = {
     "surrogates": r'["a", "b", "\ud800"]',
     "escapes": json.dumps(["\x1b]0;owned\x07"] * 3),
     "unicode": json.dumps(["caf\u00e9", "\u4e2d", "c"]),
+    "nested": "[" * 100_000 + "]" * 100_000,
+    "formulas": json.dumps(["=1+1", "@a", "+b"]),
     "bomb": " " * BYTES_OF_A_BOMB + '["a", "b", "c"]',
 }
 
@@ -158,6 +160,83 @@ def csv_label(folder, label):
     (folder / "data.csv").write_text("\n".join(lines) + "\n")
 
 
+def webp_beside_png(folder):
+    Image.open(folder / "good.png").save(folder / "data" / "a" / "more.webp")
+    (folder / "data" / "notes.txt").write_text("What these are.")
+
+
+def csv_gaps(folder):
+    lines = [f"data/{'ab'[n % 2]}/{n}.png,{7 * (n % 2)}\n" for n in range(20)]
+    (folder / "data.csv").write_text("".join(["image,label\n", *lines]))
+
+
+def undecodable_class(folder):
+    data = os.fsencode(folder / "data")
+    os.rename(data + b"/b", data + b"/\xff")
+
+
+def long_class(folder):
+    (folder / "data" / "b").rename(folder / "data" / ("x" * 245))
+
+
+def damaged_image(folder):
+    """Whole at its beginning and its end."""
+    content = bytearray((folder / "good.png").read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 50] = bytes(50)
+    for name in "ab":
+        path = folder / "data" / name / "damaged.png"
+        path.write_bytes(content)
+
+
+def cmyk(folder):
+    pixels = np.random.default_rng(0).integers(0, 255, (20, 16, 16, 4), "uint8")
+    for number, image in enumerate(pixels):
+        path = folder / "cmyk" / "ab"[number % 2] / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image, "CMYK").save(path)
+
+
+def begun_without_config(folder):
+    run = folder / "run"
+    run_folder.begin(run, {"seed": 0}, {})
+    (run / "config.yaml").unlink()
+    (run / "metrics.jsonl").write_text("{}\n")
+
+
+def begun_config(folder, kind):
+    begun_without_config(folder)
+    (folder / "run" / "config.yaml").write_bytes(DAMAGED[kind])
+
+
+def own_folder(folder):
+    for name in ("environment.json", "examples/a.png", "checkpoints/mine.npz"):
+        path = folder / "own" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+
+
+def own_examples(folder):
+    run_folder.begin(folder / "run", {"seed": 0}, {})
+    run_folder.write_result(folder / "run", {})
+    _copied(folder, "run/examples/mine.png")
+    _copied(folder, "run/mine.txt")
+
+
+def long_header(folder):
+    length = 11_000_000
+    path = folder / "odd.safetensors"
+    path.write_bytes(length.to_bytes(8, "little") + b"{" * length)
+
+
+def many_arrays(folder):
+    content = io.BytesIO()
+    np.save(content, np.zeros(1, "float32"))
+    with zipfile.ZipFile(folder / "odd.npz", "w") as archive:
+        for number in range(99_000):
+            archive.writestr(f"{number}.npy", content.getvalue())
+
+
 def weights(folder, dtype):
     import h5py
 
@@ -186,6 +265,7 @@ def epsilon(folder, value):
 
 
 PREFIXES = {
+    "begun_config_": begun_config,
     "class_names_": class_names,
     "run_config_": run_config,
     "weights_": weights,
@@ -195,6 +275,8 @@ MAKERS = {
     for function in (
         *(fifo, apple_double, undecodable_name, escape_in_name, same_stems),
         *(long_name, not_a_zip, run_not_a_zip, run_resize_size, csv_label),
-        epsilon,
+        *(epsilon, webp_beside_png, csv_gaps, undecodable_class, long_class),
+        *(damaged_image, cmyk, begun_without_config, own_folder, own_examples),
+        *(long_header, many_arrays),
     )
 }

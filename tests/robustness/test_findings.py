@@ -11,17 +11,26 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import keras_vit
+from keras_vit.checkpoints import load_checkpoint, save_checkpoint
 from keras_vit.checkpoints.keras_files import class_names_of
 from keras_vit.checkpoints.loading import open_source
 from keras_vit.cli import main
 from keras_vit.cli.terminal import paths_of
-from keras_vit.data import DataConfig, PreprocessingConfig, open_dataset
+from keras_vit.data import (
+    DataConfig,
+    Examples,
+    PreprocessingConfig,
+    open_dataset,
+)
+from keras_vit.data.image_reader import is_coloured
 from keras_vit.explanation.attention_page import _file_names
-from keras_vit.files import printable
+from keras_vit.files import as_cell, of_cell, printable, write_csv
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.prediction.images import images_of, read_pixels
-from keras_vit.prediction.networks import _run_config
-from keras_vit.training import resume
+from keras_vit.prediction.networks import _run_config, load_prepared
+from keras_vit.training import resume, run_folder
+from keras_vit.training.distribution import machine
 
 
 def test_an_unset_variable_is_no_choice_of_the_digits():
@@ -228,3 +237,161 @@ def test_images_of_another_size_are_refused_and_not_cropped(size, call):
         getattr(model, call)(images)
     images = np.zeros((2, 8, 8, 3), "float32")
     assert model.predict(images, verbose=0).shape == (2, 3)
+
+
+@pytest.mark.parametrize("input_shape", [224, "224", (224,), (8, 8, 0), 2.5])
+def test_an_input_shape_is_three_sizes(tmp_path, input_shape):
+    path = saved(tmp_path)
+    for call in (
+        lambda: keras_vit.ViT_Ti16(weights=None, input_shape=input_shape),
+        lambda: keras_vit.ViT_Ti16(weights=path, input_shape=input_shape),
+        lambda: load_checkpoint(path, input_shape=input_shape),
+    ):
+        with pytest.raises(ValueError, match=r"\(height, width, channels\)"):
+            call()
+
+
+def tiny_model():
+    config = ViTConfig(
+        image_size=(8, 8),
+        patch_size=(4, 4),
+        hidden_dim=8,
+        num_layers=1,
+        mlp_dim=8,
+        num_heads=2,
+        num_classes=0,
+    )
+    return VisionTransformer(config)
+
+
+def saved(tmp_path):
+    path = tmp_path / "model.keras"
+    tiny_model().save(path)
+    return str(path)
+
+
+@pytest.mark.parametrize("image_size", [0, -8, (0, 8)])
+def test_an_image_size_is_above_zero(tmp_path, image_size):
+    with pytest.raises(ValueError, match="image_size must be a positive"):
+        load_prepared(saved(tmp_path), image_size)
+
+
+def test_a_model_without_room_is_not_made(tmp_path, monkeypatch):
+    path = saved(tmp_path)
+    monkeypatch.setattr(machine, "available_memory", lambda: 10**6)
+    assert load_prepared(path, 8).model.input_shape == (None, 8, 8, 3)
+    # 62,500 tokens of queries, keys and values of 8 numbers are 8 MB.
+    with pytest.raises(ValueError, match="no room.*1000x1000.*0.0 GB are free"):
+        load_prepared(path, 1000)
+    monkeypatch.setattr(machine, "available_memory", lambda: None)
+    assert load_prepared(path, 16).model.input_shape == (None, 16, 16, 3)
+
+
+def test_memory_is_what_a_limit_leaves():
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    used = machine._kilobytes("/proc/self/status", "VmSize")
+    if used is None:
+        pytest.skip("This system has no /proc.")
+    resource.setrlimit(resource.RLIMIT_AS, (used + 10**9, before[1]))
+    try:
+        left = machine.available_memory()
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert left is not None and 0 < left <= 10**9
+
+
+class OtherTensor:
+    """A tensor of a framework that is not Keras's backend: torch's here."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def detach(self):
+        return self
+
+    def cpu(self):
+        return self
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+    def __iter__(self):
+        return map(OtherTensor, self.array)
+
+
+def test_tensors_of_other_frameworks_are_arrays():
+    pixels = np.arange(2 * 4 * 4 * 3, dtype="uint8").reshape(2, 4, 4, 3)
+    for given in (OtherTensor(pixels), [OtherTensor(x) for x in pixels]):
+        found = list(images_of(given))
+        np.testing.assert_array_equal(found, pixels)
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+1", "'+1"),
+        ("-1", "'-1"),
+        ("@a", "'@a"),
+        ("\t=1", "'\t=1"),
+        ("'=1", "''=1"),
+        ("a=1", "a=1"),
+        ("", ""),
+    ],
+)
+def test_a_cell_is_no_formula_and_can_be_read_back(value, cell):
+    assert as_cell(value) == cell
+    assert of_cell(cell) == value
+
+
+def test_numbers_of_a_csv_file_stay_numbers(tmp_path):
+    write_csv(tmp_path / "a.csv", [{"class": "-a", "loss": -1.5, "none": None}])
+    assert (tmp_path / "a.csv").read_text() == "class,loss,none\n'-a,-1.5,\n"
+
+
+def colour_of(value, count=2):
+    return np.full((count, 4, 4, 3), value, "uint8")
+
+
+def test_grey_images_of_three_channels_have_no_colours(tmp_path):
+    labels = np.zeros(2, "int32")
+    grey, red = colour_of([90, 95, 90]), colour_of([200, 0, 0])
+    assert not is_coloured(Examples(grey, labels))
+    assert is_coloured(Examples(red, labels))
+    assert not is_coloured(Examples(red[..., :1], labels))
+    paths = []
+    for name, pixels in (("a.jpg", grey), ("b.jpg", red), ("c.jpg", None)):
+        path = tmp_path / name
+        if pixels is None:
+            path.write_bytes(b"broken")
+        else:
+            Image.fromarray(pixels[0]).save(path)
+        paths.append(str(path))
+    found = [
+        is_coloured(Examples(np.array([x], object), labels[:1], kind="path"))
+        for x in paths
+    ]
+    assert found == [False, True, False]
+
+
+def test_examples_of_a_run_that_goes_on_are_listed_once(tmp_path):
+    run_folder.begin(tmp_path, {}, {})
+    for _ in range(2):
+        run_folder.write_examples(tmp_path, colour_of(0), [0, 0], ["a"])
+    content = json.loads((tmp_path / run_folder.MANIFEST).read_text())
+    assert len(content["files"]) == len(set(content["files"]))
+
+
+def test_weights_are_as_readable_as_other_files(tmp_path):
+    model = tiny_model()
+    before = os.umask(0o027)
+    try:
+        targets = {"a.keras": "keras", "a.weights.h5": "keras"}
+        targets |= {"a.safetensors": "timm", "a.npz": "google"}
+        for name, format_ in targets.items():
+            save_checkpoint(model, tmp_path / name, format=format_)
+            mode = (tmp_path / name).stat().st_mode & 0o777
+            assert oct(mode) == oct(0o640), name
+    finally:
+        os.umask(before)

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.files import of_cell
+
 __all__ = [
     "FILES",
     "FilesInMemory",
@@ -141,7 +143,7 @@ def _class_table(path):
     """As `_csv`, but the name of a class stays a name if it is a number."""
     with open(path, newline="", encoding="utf-8") as file:
         return [
-            {"class": row.pop("class", "")}
+            {"class": of_cell(row.pop("class", ""))}
             | {name: _number(value) for name, value in row.items()}
             for row in csv.DictReader(file)
         ]

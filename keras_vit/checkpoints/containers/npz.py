@@ -63,8 +63,15 @@ def _check_members(path, members) -> None:
     names = [member.filename for member in members]
     packed = sum(member.compress_size for member in members)
     size = path.stat().st_size
-    if len(set(names)) < len(names) or len(names) > MAX_TENSORS:
-        refuse(path, "holds the same name twice or too many", HARMFUL)
+    if len(names) > MAX_TENSORS:
+        refuse(
+            path,
+            f"holds {len(names):,} arrays, where at most {MAX_TENSORS:,} are "
+            "read",
+            HARMFUL,
+        )
+    if len(set(names)) < len(names):
+        refuse(path, "holds the same name twice", HARMFUL)
     if packed > size:
         refuse(path, f"packs {packed} bytes into {size}", HARMFUL)
     check_unpacked(path, size, sum(member.file_size for member in members))

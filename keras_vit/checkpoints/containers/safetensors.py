@@ -14,6 +14,7 @@ import numpy as np
 from keras_vit.checkpoints.containers.record import KEY, read_record
 from keras_vit.checkpoints.containers.tensors import (
     DAMAGED,
+    HARMFUL,
     MAX_TENSORS,
     Tensor,
     TensorFile,
@@ -37,7 +38,7 @@ DTYPES = {
     "U8": "uint8",
     "BOOL": "bool",
 }
-MAX_HEADER_BYTES = 100_000_000  # as in the format's own reader
+MAX_HEADER_BYTES = 10_000_000  # 500 for each of MAX_TENSORS
 
 
 def open_safetensors(path) -> TensorFile:
@@ -67,6 +68,13 @@ def _read_header(path) -> tuple:
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
+        if size > 8 and MAX_HEADER_BYTES < length <= size - 8:
+            refuse(
+                path,
+                f"has a header of {length:,} bytes, where at most "
+                f"{MAX_HEADER_BYTES:,} are read",
+                HARMFUL,
+            )
         if size < 8 or not 2 <= length <= min(size - 8, MAX_HEADER_BYTES):
             refuse(
                 path,

@@ -56,7 +56,7 @@ DAMAGE = (
     OSError,
 )
 
-MAX_TENSORS = 100_000
+MAX_TENSORS = 20_000  # The largest published models have some 1,000.
 MAX_DIMENSIONS = 8
 MAX_STACK = 1000  # blocks
 # Weights barely compress, but heads of zeros do: what is unpacked may be this
