@@ -17,6 +17,10 @@ CASES = json.loads((FOLDER / "cases.json").read_text())
 TOLERANCE = {"rtol": 0, "atol": 5e-5}
 
 
+# The layer whose output the head reads, if there is one.
+LAST = ("pre_logits", "pool", "neck", "encoder_norm")
+
+
 def path_of(name):
     return FOLDER / CASES[name]["checkpoint"]
 
@@ -62,13 +66,14 @@ def outputs(model, images):
     names = [layer.name for layer in model.layers]
     blocks = [x for x in names if x.startswith("block_")]
     # Without pooling the head reads the tokens.
-    last = next(x for x in ("pre_logits", "pool", "encoder_norm") if x in names)
+    last = next(x for x in LAST if x in names)
     tensors = {
         "pre_logits": model.get_layer(last).output,
         "output": model.output,
     }
     for key, name in (
         ("patch_embedding", "patch_embed"),
+        ("neck", "neck"),
         ("encoded", "encoder_norm"),
     ):
         if name in names:

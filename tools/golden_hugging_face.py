@@ -80,6 +80,14 @@ CASES = {
         "CLIPVisionModelWithProjection",
         {**SIZES, "projection_dim": 10},
     ),
+    "hf_sam_tiny": (
+        "SamVisionModel",
+        {
+            **{x: y for x, y in SIZES.items() if x != "intermediate_size"},
+            **{"mlp_dim": 32, "output_channels": 8, "window_size": 3},
+            "global_attn_indexes": [1],
+        },
+    ),
     "hf_siglip_tiny": ("SiglipVisionModel", SIZES),
     "hf_siglip_classifier_tiny": (
         "SiglipForImageClassification",
@@ -120,6 +128,10 @@ def write(name) -> dict:
 def outputs(model, size, **options) -> dict:
     """What transformers computes of two images."""
     images, theirs = drawn(size)
+    if hasattr(model, "vision_encoder"):  # SAM's, of features (B, K, R, C)
+        found = model(theirs).last_hidden_state.flatten(2).transpose(1, 2)
+        found = found.numpy()
+        return {"image": images, "neck": found, "pre_logits": found}
     encoded = tokens(model, theirs, **options)
     arrays = {
         "image": images,

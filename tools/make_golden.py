@@ -32,6 +32,7 @@ MODULES = (golden_hugging_face, golden_keras_hub)
 LEAST_SCALE = 0.1  # of the weights, so that each shows in the outputs
 VIT = "vision_transformer.VisionTransformer"
 EVA = "eva.Eva"
+SAM = "vision_transformer_sam.VisionTransformerSAM"
 NAFLEX = "naflexvit.NaFlexVit"  # made by name
 MIXER = "mlp_mixer.MlpMixer"
 RESNET = "resnetv2.ResNetV2"
@@ -129,6 +130,15 @@ CASES = {
             "use_fc_norm": False,
         },
         "vit_base_patch16_sapiens2",
+    ),
+    "sam": (
+        SAM,
+        {
+            **{"window_size": 3, "global_attn_indexes": (1,)},
+            **{"use_rel_pos": True, "neck_chans": 16},
+            "norm_layer": ("LayerNorm", 1e-5),
+        },
+        "samvit_base_patch16",
     ),
     "perception": (
         EVA,
@@ -432,6 +442,18 @@ def expected(model, images) -> dict:
             "logits": model.forward_head(features).numpy(),
             "pre_logits": model.forward_head(features, pre_logits=True).numpy(),
         }
+    if hasattr(model, "neck"):
+        found["attention"] = np.stack(
+            [
+                of_all_patches(weights, block.window_size, len(images))
+                for weights, block in zip(attention, model.blocks, strict=True)
+            ]
+        )
+        channels_last = np.moveaxis(features.numpy(), 1, -1)
+        found["neck"] = channels_last.reshape(
+            len(images), -1, features.shape[1]
+        )
+        return found
     found |= {"attention": np.stack(attention)} if attention else {}
     if hasattr(model, "embeds"):
         found |= of_several_ratios(model)
@@ -441,6 +463,26 @@ def expected(model, images) -> dict:
         return found
     is_normed = not isinstance(model.norm, torch.nn.Identity)
     return {**found, "encoded" if is_normed else "features": features.numpy()}
+
+
+SIDE = TINY["img_size"] // TINY["patch_size"]
+
+
+def of_all_patches(weights, window, batch) -> np.ndarray:
+    """Weights (B, H, T, T) of those within windows, (B * W * H, P, P)."""
+    size = window or SIDE
+    across = -(-SIDE // size)  # windows beside each other
+    places = [divmod(i, SIDE) for i in range(SIDE**2)]
+    weights = weights.reshape(batch, across**2, -1, *weights.shape[1:])
+    found = np.zeros((batch, weights.shape[2], SIDE**2, SIDE**2), "float32")
+    for i, (row, column) in enumerate(places):
+        number = row // size * across + column // size
+        query = row % size * size + column % size
+        for j, (y, x) in enumerate(places):
+            if y // size * across + x // size == number:
+                key = y % size * size + x % size
+                found[:, :, i, j] = weights[:, number, :, query, key]
+    return found
 
 
 # (rows, columns) of the patches of a batch of several aspect ratios.

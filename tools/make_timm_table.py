@@ -160,6 +160,7 @@ KNOWN = (
     {
         *("VisionTransformer", "VisionTransformerDistilled"),
         *("Eva", "Beit", "NaFlexVit", "VisionTransformerRelPos", "Cait"),
+        "VisionTransformerSAM",
     },
     {
         *("Block", "EvaBlock", "EvaBlockPostNorm", "ResPostBlock"),
@@ -184,6 +185,8 @@ def kind_of(model) -> str:
     parts = (model, block, block.attn, block.mlp, block.norm1)
     names = [type(part).__name__ for part in parts]
     other = [x for x, y in zip(names, KNOWN, strict=True) if x not in y]
+    if type(getattr(model, "neck", None)).__name__ == "LayerNorm2d":
+        other.append("a last normalisation of its own epsilon")
     if getattr(model, "rel_pos_bias", None) is not None:
         other.append("shared relative positions")
     if not other:

@@ -70,10 +70,30 @@ def _self_attention(layer, shape):
     tokens, dim = shape
     products = 2 * tokens * tokens * dim
     if getattr(layer, "position_bias", None):
-        products += bias_multiply_adds(layer.position_bias)
+        products += POSITIONS[type(layer.position_bias)](layer)
     if layer.talking_heads:
         products += 2 * (layer.num_heads * tokens) ** 2
     return _dense(layer.qkv, shape) + products + _dense(layer.out, shape)
+
+
+POSITIONS = {
+    layers.RelativePositionBias: lambda layer: bias_multiply_adds(
+        layer.position_bias
+    ),
+    layers.DecomposedPositionBias: lambda layer: (
+        layer.position_bias.multiply_adds(layer.num_heads)
+    ),
+}
+
+
+def _window_attention(layer, shape):
+    window = (layer.window_size**2, shape[-1])
+    return math.prod(layer.window_grid) * _self_attention(layer, window)
+
+
+def _neck(layer, shape):
+    kernel = math.prod(layer.convolution.kernel.shape)
+    return _dense(layer.projection, shape) + shape[0] * kernel
 
 
 def _class_attention(layer, shape):
@@ -161,11 +181,13 @@ COUNTERS = {
     layers.MLP: _mlp,
     layers.MixerBlock: _mixer_block,
     layers.SpatialGatingBlock: _spatial_gating_block,
+    layers.Neck: _neck,
     layers.ParallelBlock: _transformer_block,
     layers.PatchEmbed: _patch_embed,
     layers.SelfAttention: _self_attention,
     layers.StandardizedConv2D: _conv,
     layers.TransformerBlock: _transformer_block,
+    layers.WindowAttention: _window_attention,
     variants.AxialAttention: _axial_attention,
     variants.AxialBlock: _axial_block,
     variants.LocalMLP: _local_mlp,

@@ -187,8 +187,11 @@ class Rollout:
         if config.pooling not in ATTENTION_POOLINGS:
             read = reading_weights(config)
             return ops.einsum("q,bqk->bk", read, carry)  # (B, T)
-        if not model.config.norm_after_pooling:
-            x = model.get_layer("encoder_norm")(x)
+        names = [layer.name for layer in model.layers]
+        before = names[: names.index("pool")]
+        for name in ("encoder_norm", "neck"):
+            if name in before:
+                x = model.get_layer(name)(x)
         pool = model.get_layer("pool").attention_weights(x)  # (B, H, 1, T)
         read = FUSIONS[self.head_fusion](pool)[:, 0]  # (B, T)
         read = ops.cast(read, "float32")

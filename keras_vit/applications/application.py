@@ -58,6 +58,7 @@ NO_OPTIONS = re.compile(
     "rope.*|relative_position.*|key_bias|projection_bias|qk_norm|"
     "talking_heads|class_attention_layers|"
     "differential_attention|mlp_placement|key_value_heads|mlp_layer_scale|"
+    "window_size|global_attention_blocks|neck_dim|"
     ".*_inner_norm|gated_mlp|normalization|norm_placement|final_norm|"
     "patch_norm|pool_(prefix_tokens|num_heads|mlp_dim)"
 )

@@ -213,7 +213,7 @@ def _adapt_axis(shape, configured, target, path, resampling):
     matrix = resize_matrix(old, new, resampling)  # (new, old)
     return Adapter(
         lambda table: (matrix @ table).astype("float32"),
-        f"{path.split('/')[1]} {old} -> {new} ({resampling})",
+        f"{path.split('/')[-1]} {old} -> {new} ({resampling})",
     )
 
 
@@ -263,6 +263,11 @@ def _adapt_distances(shape, configured, target, path, resampling):
     )
 
 
+def _adapt_span(shape, configured, target, path, resampling):
+    """A vector for each distance along an axis, linearly whatever it is."""
+    return _adapt_axis(shape, configured, target, path, "linear")
+
+
 def _adapt_patches(shape, configured, target, path, resampling):
     """Channels first, then the patch size."""
     wanted = target.shape(path)
@@ -310,6 +315,8 @@ ADAPTERS = {
     f"{POSITION}offsets": _adapt_offsets,
     "attention/position_bias/table": _adapt_distances,
     "position_bias/table": _adapt_distances,
+    "attention/position_bias/rows": _adapt_span,
+    "attention/position_bias/columns": _adapt_span,
     "patch_embed/projection/kernel": _adapt_patches,
     "root_conv/kernel": _adapt_root,
     "root_conv1/kernel": _adapt_root,

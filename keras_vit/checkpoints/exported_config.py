@@ -8,14 +8,11 @@ from keras_vit.checkpoints.formats.fields_table import (
 )
 from keras_vit.checkpoints.formats.timm_names_table import (
     BEIT,
-    BITS,
     CAIT,
     DISTILLED,
     EPSILONS,
     HYBRIDS,
     LATER,
-    MIXER_RATIOS,
-    MIXERS,
     NOT_BESIDE,
     NOT_DIFFERENTIAL,
     OF_CAIT,
@@ -24,12 +21,21 @@ from keras_vit.checkpoints.formats.timm_names_table import (
     RELATIVE_OPTIONS,
     RELATIVE_POOLINGS,
     RELATIVE_SIZES,
-    RESNETS,
+    SAM,
+    SAM_OPTIONS,
     TIMM_ACTIVATIONS,
     TIMM_POOLINGS,
     UNSPOKEN,
 )
 from keras_vit.checkpoints.matching import Target
+from keras_vit.checkpoints.timm_mixers_and_resnets import (
+    bit_arguments,
+    bit_features,
+    bit_problems,
+    mixer_arguments,
+    mixer_problems,
+    ratio_of,
+)
 
 __all__ = [
     "class_attention_problems",
@@ -40,11 +46,6 @@ __all__ = [
     "timm_problems",
 ]
 
-BIT_STYLE = (
-    *("unit", "stem", "root_padding", "downsampling", "normalization"),
-    "standardization",
-)
-RESNET_KEY = ("unit", "stem", "normalization")
 RELATIVE_KINDS = {"table": "bias", "mlp": "mlp", "mlp_swin": "mlp_swin"}
 
 ANY_IMAGE = (224, 224)  # of a model that takes any size
@@ -149,7 +150,23 @@ def _cait_problems(config) -> list:
     ]
 
 
+def _sam_problems(config, defaults) -> list:
+    fixed = defaults | {
+        **{"activation": "gelu", "layer_norm_epsilon": 1e-5},
+        **{"class_token": False, "final_norm": False},
+        "relative_position_kind": "decomposed"
+        if config["relative_position_bias"]
+        else config["relative_position_kind"],
+    }
+    problems = _unlike(config, fixed, SAM_OPTIONS, "a neck")
+    if config["pooling"] == "none":
+        problems.append("has no pooling='none' of tokens with a neck")
+    return problems
+
+
 def _vit_problems(config, defaults) -> list:
+    if config["neck_dim"]:
+        return _sam_problems(config, defaults)
     if _has_relative_positions(config):
         return _relative_problems(config, defaults)
     if _is_beit(config):
@@ -195,100 +212,10 @@ def _vit_problems(config, defaults) -> list:
     return problems
 
 
-def _mixer_problems(config, defaults) -> list:
-    return [*_mixer_sizes(config), *_mixer_layers(config)]
-
-
-def _mixer_sizes(config) -> list:
-    problems = []
-    if _mixer_key(config) not in MIXERS:
-        problems.append(
-            f"has no Mixer of mixing={config['mixing']!r}, gated_mlp="
-            f"{config['gated_mlp']}, patch_size="
-            f"{config['patch_size']}, num_layers={config['num_layers']} and "
-            f"hidden_dim={config['hidden_dim']}"
-        )
-    fixed = MIXER_RATIOS.get((config["mixing"], config["gated_mlp"]))
-    if fixed and _mixer_ratios(config) != fixed:
-        problems.append(
-            "has other MLPs in such Mixers than of tokens_mlp_dim="
-            f"{config['tokens_mlp_dim']} and channels_mlp_dim="
-            f"{config['channels_mlp_dim']}"
-        )
-    return problems
-
-
-def _mixer_layers(config) -> list:
-    problems = []
-    activations = ("silu", "swish") if config["gated_mlp"] else ("gelu",)
-    if config["activation"] not in activations:
-        problems.append(
-            f"has activation={activations[0]!r} in its Mixers, the model "
-            f"{config['activation']!r}"
-        )
-    is_linear = config["mixing"] == "linear"
-    has_affine = config["normalization"] == "affine"
-    has_scale = config["layer_scale_init"] is not None
-    if {has_affine, has_scale} != {is_linear}:
-        problems.append(
-            "has normalization='affine' and layer_scale_init with "
-            "mixing='linear' and nowhere else"
-        )
-    if config["layer_norm_epsilon"] != 1e-6 and not has_affine:
-        problems.append("has layer_norm_epsilon=1e-06 in its Mixers")
-    return problems
-
-
-def _mixer_key(config) -> tuple:
-    height, width = config["patch_size"]
-    size = height if height == width else None
-    return (
-        *(config["mixing"], size, config["num_layers"], config["hidden_dim"]),
-        config["gated_mlp"],
-    )
-
-
-def _bit_problems(config, defaults) -> list:
-    plain = config["standardization"] is None
-    key, known = _bit_key(config), RESNETS if plain else BITS
-    expected = {name: defaults[name] for name in BIT_STYLE}
-    if plain:
-        expected = {
-            "standardization": None,
-            "root_padding": "lowest",
-            "downsampling": "convolution"
-            if config["stem"] == "single"
-            else "average",
-        }
-    problems = [
-        f"has {name}={value!r} with standardization="
-        f"{config['standardization']!r}, the model {config[name]!r}"
-        for name, value in expected.items()
-        if config[name] != value
-    ]
-    if key not in known or plain and config["width"] != 64:
-        problems.append(
-            f"has no ResNet of units={config['units']}, width="
-            f"{config['width']}, unit={config['unit']!r}, stem="
-            f"{config['stem']!r}, normalization={config['normalization']!r} "
-            f"and standardization={config['standardization']!r}"
-        )
-    if config["activation"] not in TIMM_ACTIVATIONS:
-        problems.append(
-            f"has no act_layer for activation={config['activation']!r}"
-        )
-    if not plain and config["standardization_epsilon"] != 1e-8:
-        problems.append(
-            "has standardization_epsilon=1e-08 in its BiTs, the model "
-            f"{config['standardization_epsilon']}"
-        )
-    return problems
-
-
 PROBLEMS = {
     "vit": _vit_problems,
-    "mixer": _mixer_problems,
-    "bit": _bit_problems,
+    "mixer": mixer_problems,
+    "bit": bit_problems,
 }
 
 
@@ -302,7 +229,7 @@ def timm_config(target: Target, class_names=None) -> dict:
     content = {
         "architecture": architecture,
         "num_classes": config["num_classes"],
-        "num_features": config.get("hidden_dim") or _bit_features(config),
+        "num_features": config.get("hidden_dim") or bit_features(config),
         "global_pool": pooling,
         "model_args": {**arguments, "global_pool": pooling},
         "pretrained_cfg": {
@@ -363,7 +290,7 @@ def _sizes(config) -> dict:
     return {
         "img_size": list(config["image_size"]),
         "patch_size": list(config["patch_size"]),
-        "mlp_ratio": _ratio(config["mlp_dim"], config["hidden_dim"]),
+        "mlp_ratio": ratio_of(config["mlp_dim"], config["hidden_dim"]),
     }
 
 
@@ -380,7 +307,23 @@ def _cait_arguments(config) -> tuple:
     return CAIT, "head", arguments
 
 
+def _sam_arguments(config) -> tuple:
+    arguments = {
+        **_sizes(config),
+        **_widths(config),
+        "qkv_bias": config["qkv_bias"],
+        "window_size": config["window_size"],
+        "global_attn_indexes": list(config["global_attention_blocks"]),
+        "use_abs_pos": config["position_embedding"] == "learned",
+        "use_rel_pos": config["relative_position_bias"],
+        "neck_chans": config["neck_dim"],
+    }
+    return SAM, "head.fc", arguments
+
+
 def _vit_arguments(config) -> tuple:
+    if config["neck_dim"]:
+        return _sam_arguments(config)
     if _has_relative_positions(config):
         return _relative_arguments(config)
     if _is_beit(config):
@@ -414,58 +357,11 @@ def _vit_arguments(config) -> tuple:
     return EPSILONS[config["layer_norm_epsilon"]], "head", arguments
 
 
-def _mixer_arguments(config) -> tuple:
-    arguments: dict = {
-        "img_size": list(config["image_size"]),
-        "in_chans": config["channels"],
-    }
-    if not MIXER_RATIOS[config["mixing"], config["gated_mlp"]]:
-        arguments["mlp_ratio"] = list(_mixer_ratios(config))
-    return MIXERS[_mixer_key(config)], "head", arguments
-
-
-def _mixer_ratios(config) -> tuple:
-    """timm's mlp_ratio; of a gated MLP it counts gates and values."""
-    parts = 2 if config["gated_mlp"] else 1
-    return tuple(
-        _ratio(parts * config[name], config["hidden_dim"])
-        for name in ("tokens_mlp_dim", "channels_mlp_dim")
-    )
-
-
-def _bit_arguments(config) -> tuple:
-    arguments = {"in_chans": config["channels"]}
-    if config["activation"] != "relu":
-        arguments["act_layer"] = TIMM_ACTIVATIONS[config["activation"]]
-    architecture = {**BITS, **RESNETS}[_bit_key(config)]
-    return architecture, "head.fc", arguments
-
-
 ARGUMENTS = {
     "vit": _vit_arguments,
-    "mixer": _mixer_arguments,
-    "bit": _bit_arguments,
+    "mixer": mixer_arguments,
+    "bit": bit_arguments,
 }
-
-
-def _ratio(size, hidden_dim) -> float:
-    """The ratio that timm multiplies the width by and then cuts off."""
-    ratio = size / hidden_dim
-    return (
-        ratio if int(hidden_dim * ratio) == size else (size + 0.5) / hidden_dim
-    )
-
-
-def _bit_features(config) -> int:
-    last = config["width"] * 2 ** (len(config["units"]) - 1)
-    return last if config["unit"] == "basic" else 4 * last
-
-
-def _bit_key(config) -> tuple:
-    units = tuple(config["units"])
-    if config["standardization"] is None:
-        return (units, *(config[name] for name in RESNET_KEY))
-    return units, config["width"]
 
 
 def image_size(config) -> tuple:

@@ -134,11 +134,13 @@ def target_of(model: keras.Model) -> Target:
                 "weights before model.quantize(...)."
             )
     block, position = layers.get("block_0"), layers.get("position_embedding")
+    grid = getattr(position, "grid", None)
     facts = Facts(
         getattr(block, "num_heads", 1),
         getattr(position, "num_prefix_tokens", 0),
         getattr(layers.get("pool"), "num_heads", 0),
         _hidden_dim(variables),
+        grid,
     )
     config = getattr(model, "config", None)
     fields = dataclasses.fields(config) if config else ()
@@ -146,7 +148,6 @@ def target_of(model: keras.Model) -> Target:
     config = dataclasses.asdict(config) if config else {}
     if "variant" in config:  # which has the paths of a Vision Transformer
         family = "variant"
-    grid = getattr(position, "grid", None)
     return Target(model.name, family, variables, facts, grid, config, defaults)
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "wrong_grid",
     "wrong_groups",
     "wrong_layers",
+    "wrong_neck",
     "wrong_pooling",
     "wrong_positions",
 ]
@@ -149,6 +150,16 @@ def wrong_groups(format, config) -> list:
         return [f"has no place for key_value_heads={groups}"]
     if groups and not config["qkv_bias"]:
         return [f"has qkv_bias=True with key_value_heads={groups}"]
+    return []
+
+
+def wrong_neck(format, config) -> list:
+    """Windows and a neck are those of SAM, which is another model of timm."""
+    lacking = [x for x in format.needs if not config.get(x)]
+    if lacking:
+        return [f"has no model without {', '.join(lacking)}"]
+    if config.get("window_size") and not format.needs:
+        return [f"has no place for window_size={config['window_size']}"]
     return []
 
 

@@ -40,6 +40,7 @@ from keras_vit.checkpoints.objections import (
     wrong_grid,
     wrong_groups,
     wrong_layers,
+    wrong_neck,
     wrong_pooling,
     wrong_positions,
 )
@@ -176,6 +177,7 @@ def _objections(format: Format, target: Target) -> list:
         *wrong_pooling(format, target.config),
         *wrong_layers(format, target.config),
         *wrong_groups(format, target.config),
+        *wrong_neck(format, target.config),
         *wrong_positions(format, target.config),
         *wrong_grid(format, target.grid),
         *class_attention_problems(format, target),
@@ -190,6 +192,7 @@ def _objections_of_kind(format, target, features) -> list:
         *missing_rows(format, target, features),
         *wrong_positions(format, target.config),
         *wrong_groups(format, target.config),
+        *wrong_neck(format, target.config),
     ]
     if problems:
         return problems

@@ -20,6 +20,7 @@ from keras_vit.layers.mixer_block import (
     SpatialGatingBlock,
     SpatialGatingUnit,
 )
+from keras_vit.layers.neck import Neck
 from keras_vit.layers.pooling import (
     AttentionPooling,
     ClassAttention,
@@ -37,6 +38,10 @@ from keras_vit.layers.transformer_block import (
     ParallelBlock,
     TransformerBlock,
 )
+from keras_vit.layers.window_attention import (
+    DecomposedPositionBias,
+    WindowAttention,
+)
 
 __all__ = [
     "AddPositionEmbedding",
@@ -45,11 +50,13 @@ __all__ = [
     "ClassAttention",
     "ClassAttentionBlock",
     "ClassToken",
+    "DecomposedPositionBias",
     "EvolvedNormalization",
     "GatedMLP",
     "LayerScale",
     "MLP",
     "MixerBlock",
+    "Neck",
     "ParallelBlock",
     "PatchEmbed",
     "RelativePositionBias",
@@ -61,4 +68,5 @@ __all__ = [
     "TokenPooling",
     "TokenRMSNormalization",
     "TransformerBlock",
+    "WindowAttention",
 ]

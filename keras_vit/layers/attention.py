@@ -68,7 +68,8 @@ class SelfAttention(ConfiguredLayer):
         normalization: "layer_norm" or "rms_norm", for both.
         layer_norm_epsilon: float, added to the variance by both.
         rotary: None, or a `RotaryEmbedding` for queries and keys.
-        position_bias: None, or a `RelativePositionBias` for the scores.
+        position_bias: None, or a `RelativePositionBias` or
+            `DecomposedPositionBias` for the scores.
         flash_attention: None takes a fused kernel where it can be used (in
             float16 only if asked for) and `keras.config` does not disable
             it, True demands one, False forbids it.
@@ -259,7 +260,7 @@ class SelfAttention(ConfiguredLayer):
             flash = keras.config.is_flash_attention_enabled()
         if self.position_bias is not None:
             # Keras's flash attention takes none.
-            bias, flash = self.position_bias.bias()[None], False
+            bias, flash = self.position_bias.fused_bias(query), False
         return ops.dot_product_attention(
             query, key, value, bias=bias, mask=mask, flash_attention=flash
         )  # (B, N, H, d)
@@ -289,7 +290,7 @@ class SelfAttention(ConfiguredLayer):
             return self._difference(query, key, valid)
         scores = scores_of_heads(query, key)  # (B, H, N, M)
         if self.position_bias is not None:
-            scores = self.position_bias(scores)
+            scores = self.position_bias(scores, query)
         if not self.talking_heads:
             return precise_softmax(masked(scores, valid))
         scores = masked(self.logits_projection(scores), valid)

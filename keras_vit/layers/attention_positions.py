@@ -290,8 +290,12 @@ class RelativePositionBias(ConfiguredLayer):
         if self.relative_position_kind == "mlp":
             self.head_bias = self._weight("head_bias", (heads,))
 
-    def call(self, scores):
+    def call(self, scores, query=None):
         return scores + ops.cast(self.bias(), scores.dtype)
+
+    def fused_bias(self, query):
+        """What is added for any queries, a tensor (1, H, T, T)."""
+        return self.bias()[None]
 
     def bias(self):
         """What is added, a tensor (H, T, T)."""

@@ -3,6 +3,7 @@
 Axes: B batch, T tokens, D hidden dimension.
 """
 
+import itertools
 from collections.abc import Sequence
 
 import keras
@@ -11,7 +12,8 @@ from keras import ops
 __all__ = ["BlockFeatures", "check_blocks"]
 
 BLOCK = "block_"
-NORM, POOL = "encoder_norm", "pool"  # What may follow the last block, and
+# What may follow the last block, and
+NORM, NECK, POOL = "encoder_norm", "neck", "pool"
 CLASS = ("class_token", "class_block_")  # what reads all patches then.
 
 
@@ -20,7 +22,8 @@ class BlockFeatures(keras.Model):
 
     It shares the layers of the model, which stays as it is. Features are
     treated as the model treats those of its last block: normalised by its
-    final layer normalisation, and pooled as its head does, in its own order.
+    final layer normalisation, projected by its neck, and pooled as its head
+    does, in its own order.
     A model that normalises after pooling leaves single tokens as they are.
     Of a model with class attention the tokens are those of the patches, which
     its class token reads where they are pooled.
@@ -29,7 +32,7 @@ class BlockFeatures(keras.Model):
         model: a model of keras_vit with blocks: a Vision Transformer, a
             variant of it, or a Mixer.
         blocks: numbers of blocks, as `check_blocks` returns them.
-        norm: bool, whether the final normalisation is applied.
+        norm: bool, whether the final normalisation and the neck are applied.
         pool: bool, whether tokens are pooled to one vector.
 
     Input shape:
@@ -65,8 +68,8 @@ class BlockFeatures(keras.Model):
                 "pooled features of its blocks. Ask for its tokens."
             )
         if not pool:
-            names = [] if names[:1] == [POOL] else names[:1]
-        names = [x for x in names if norm or x != NORM]
+            names = list(itertools.takewhile(lambda x: x != POOL, names))
+        names = [x for x in names if norm or x not in (NORM, NECK)]
         self.after = [model.get_layer(x) for x in names]
         outputs = [model.get_layer(f"{BLOCK}{i}").output for i in blocks]
         self.states = keras.Model(model.input, outputs)
@@ -88,7 +91,7 @@ def _names_after_blocks(model, pool) -> list:
     """The layers of a model that follow its last block, up to the pooling."""
     names = [x.name for x in model.layers]
     last = max(i for i, x in enumerate(names) if x.startswith(BLOCK))
-    kept = (NORM, POOL, *CLASS) if pool else (NORM, POOL)
+    kept = (NORM, NECK, POOL, *CLASS) if pool else (NORM, NECK, POOL)
     return [x for x in names[last + 1 :] if x.startswith(kept)]
 
 

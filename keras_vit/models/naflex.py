@@ -23,7 +23,7 @@ NEEDED = {
     "patch_stem": None,
     "resnet_units": None,
     "rope": None,
-    "relative_position_bias": False,
+    **{"relative_position_bias": False, "window_size": 0, "neck_dim": 0},
 }
 
 

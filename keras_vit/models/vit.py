@@ -12,7 +12,9 @@ from keras_vit.layers import (
     AttentionPooling,
     ClassAttentionBlock,
     ClassToken,
+    DecomposedPositionBias,
     GatedMLP,
+    Neck,
     ParallelBlock,
     PatchEmbed,
     RelativePositionBias,
@@ -21,6 +23,7 @@ from keras_vit.layers import (
     TokenPooling,
     TokenRMSNormalization,
     TransformerBlock,
+    WindowAttention,
 )
 from keras_vit.layers.attention import lambda_of_block
 from keras_vit.layers.configured_layer import resolved_policy
@@ -132,7 +135,8 @@ def prefixed(config: ViTConfig, x, dtype=None):
 def encoder(config: ViTConfig, x, dtype=None):
     """From tokens (B, T, D) to encoded tokens (equations 1 to 3).
 
-    They are layer-normalised unless that comes after pooling.
+    They are layer-normalised unless that comes after pooling, and have the
+    channels of the neck where there is one.
     """
     x = positioned(config, x, dtype)
     x = keras.layers.Dropout(config.dropout_rate, dtype=dtype, name="dropout")(
@@ -144,9 +148,11 @@ def encoder(config: ViTConfig, x, dtype=None):
         x = block(config, i, dtype, shared)(x)
     if config.class_attention_layers:
         x = class_stage(config, x, dtype)
-    if config.norm_after_pooling or not config.final_norm:
+    if config.final_norm and not config.norm_after_pooling:
+        x = encoder_norm(config, dtype)(x)
+    if not config.neck_dim:
         return x
-    return encoder_norm(config, dtype)(x)
+    return Neck(config.neck_dim, config.grid, dtype=dtype, name="neck")(x)
 
 
 def class_stage(config: ViTConfig, x, dtype=None):
@@ -198,6 +204,8 @@ def block(
         fields["differential_lambda"] = lambda_of_block(i)
     if config.key_value_heads is not None:
         fields["key_value_heads"] = config.key_value_heads[i]
+    if i in config.global_attention_blocks:
+        fields["window_size"] = 0
     parts = special_parts(config, fields, dtype, shared)
     beside = config.mlp_placement == "beside"
     make = ParallelBlock if beside else TransformerBlock
@@ -211,10 +219,15 @@ def special_parts(config: ViTConfig, fields, dtype=None, shared=None) -> dict:
     """
     if not modern_options(config):
         return {}
-    attention = SelfAttention.from_fields(
+    fields = {**fields, "grid": config.grid}
+    make, window = SelfAttention, fields["window_size"]
+    if window:
+        make = WindowAttention
+    attention = make.from_fields(
         fields,
         rotary=rotary(config, dtype),
-        position_bias=shared or position_bias(config, dtype),
+        position_bias=shared
+        or position_bias(config, dtype, (window, window) if window else None),
         dtype=dtype,
         name="attention",
     )
@@ -241,10 +254,22 @@ def rotary(config: ViTConfig, dtype=None) -> RotaryEmbedding | None:
     )
 
 
-def position_bias(config: ViTConfig, dtype=None) -> RelativePositionBias | None:
-    """The relative positions of a block, where the config has them."""
+def position_bias(
+    config: ViTConfig, dtype=None, grid=None
+) -> RelativePositionBias | DecomposedPositionBias | None:
+    """The relative positions of a block, where the config has them.
+
+    In the grid that its attention is within, which is all patches with None.
+    """
     if not config.relative_position_bias:
         return None
+    if config.relative_position_kind == "decomposed":
+        return DecomposedPositionBias(
+            grid or config.grid,
+            config.hidden_dim // config.num_heads,
+            dtype=dtype,
+            name="position_bias",
+        )
     return RelativePositionBias.from_fields(
         vars(config),
         grid=config.grid,

@@ -34,7 +34,7 @@ CHOICES = {
     "rope": ROPES,
     "rope_axes": AXES,
     "rope_pairs": PAIRS,
-    "relative_position_kind": BIAS_KINDS,
+    "relative_position_kind": (*BIAS_KINDS, "decomposed"),
     "normalization": NORMALIZATIONS,
     "norm_placement": NORM_PLACEMENTS,
     "mlp_placement": MLP_PLACEMENTS,
@@ -45,7 +45,7 @@ MODERN = (
     *("qk_norm", "attention_inner_norm", "mlp_inner_norm", "gated_mlp"),
     *("talking_heads", "normalization", "norm_placement", "key_value_heads"),
     *("class_attention_layers", "differential_attention", "mlp_placement"),
-    "mlp_layer_scale",
+    *("mlp_layer_scale", "window_size", "neck_dim"),
 )
 # What an option of the blocks excludes.
 EXCLUDED = {
@@ -65,6 +65,15 @@ EXCLUDED = {
     "mlp_layer_scale": {
         **{"mlp_placement": "after", "class_attention_layers": 0},
     },
+    "window_size": {"class_token": False, "register_tokens": 0, "rope": None},
+    "neck_dim": {
+        **{"class_token": False, "register_tokens": 0},
+        "norm_after_pooling": False,
+    },
+}
+DECOMPOSED = {
+    **{"class_token": False, "register_tokens": 0},
+    "relative_positions_shared": False,
 }
 # What the blocks may have that class attention has not.
 NOT_OF_CLASS_ATTENTION = {
@@ -120,10 +129,15 @@ class ViTConfig:
         relative_position_bias: bool, whether each block has a
             `RelativePositionBias`, as BEiT has.
         relative_position_kind: "table", "mlp" or "mlp_swin", what it is
-            computed by, see `RelativePositionBias`.
+            computed by, see `RelativePositionBias`; "decomposed" for a
+            `DecomposedPositionBias`, which the queries are multiplied with.
         relative_position_dim: int, hidden size of that MLP.
         relative_positions_shared: bool, whether all blocks have the same one,
             as timm's srelpos models.
+        window_size: int, patches on a side of the windows that attention is
+            within, see `WindowAttention`; 0 for attention to all tokens.
+        global_attention_blocks: numbers of the blocks, from 0, that attend to
+            all tokens beside a window_size.
         num_classes: int, 0 for features instead of a classification layer.
         classifier_activation: activation of the classification layer, None
             for logits.
@@ -167,6 +181,8 @@ class ViTConfig:
             block.
         patch_norm: bool, whether each patch is normalised after its
             projection, as in AIMv2 (arXiv:2411.14402).
+        neck_dim: int, channels of the `Neck` that follows, as in SAM
+            (arXiv:2304.02643), 0 for none.
         norm_before_blocks: bool; True normalises the tokens before the first
             block, as CLIP does (arXiv:2103.00020).
         norm_after_pooling: bool; True normalises the pooled token instead of
@@ -230,6 +246,8 @@ class ViTConfig:
     relative_position_kind: str = "table"
     relative_position_dim: int = 128
     relative_positions_shared: bool = False
+    window_size: int = 0
+    global_attention_blocks: tuple = ()
     num_classes: int = 1000
     classifier_activation: str | None = None
     representation_dim: int = 0
@@ -255,6 +273,7 @@ class ViTConfig:
     norm_placement: str = "before"
     final_norm: bool = True
     patch_norm: bool = False
+    neck_dim: int = 0
     norm_before_blocks: bool = False
     norm_after_pooling: bool = False
     pool_prefix_tokens: bool = False
@@ -279,14 +298,12 @@ class ViTConfig:
             "image_size": check_size("image_size", self.image_size),
             "patch_size": check_size("patch_size", self.patch_size),
         }
-        if self.resnet_units is not None:
-            fields["resnet_units"] = tuple(self.resnet_units)
-        if self.rope_reference_grid is not None:
-            fields["rope_reference_grid"] = tuple(self.rope_reference_grid)
-        if self.patch_stem is not None:
-            fields["patch_stem"] = tuple(self.patch_stem)
+        for name in ("resnet_units", "rope_reference_grid", "patch_stem"):
+            if getattr(self, name) is not None:
+                fields[name] = tuple(getattr(self, name))
         if self.key_value_heads is not None:
             fields["key_value_heads"] = self._checked_groups()
+        fields["global_attention_blocks"] = self._checked_blocks()
         for name in ("pixel_mean", "pixel_std"):
             fields[name] = self._checked_pixels(name)
         for name, value in fields.items():
@@ -326,7 +343,10 @@ class ViTConfig:
                 "Received: final_norm=False. Set one of the two."
             )
         check_at_least(
-            self, 0, "register_tokens", "pool_num_heads", "pool_mlp_dim"
+            self,
+            0,
+            *("register_tokens", "pool_num_heads", "pool_mlp_dim"),
+            *("window_size", "neck_dim"),
         )
         check_at_least(self, 1, "relative_position_dim")
         self._check_class_attention()
@@ -352,9 +372,7 @@ class ViTConfig:
         )
 
     def _check_excluded(self):
-        for option, others in EXCLUDED.items():
-            if getattr(self, option) == getattr(ViTConfig, option):
-                continue
+        for option, others in self._exclusions():
             for name, value in others.items():
                 if getattr(self, name) != value:
                     raise ValueError(
@@ -362,6 +380,17 @@ class ViTConfig:
                         f"{value!r}. Received: {name}="
                         f"{getattr(self, name)!r}. Change one of the two."
                     )
+
+    def _exclusions(self):
+        """Pairs of an option that is set and the values of others with it."""
+        for option, others in EXCLUDED.items():
+            if getattr(self, option) != getattr(ViTConfig, option):
+                yield option, others
+        kind = "relative_position_kind"
+        if self.relative_position_bias and self.window_size:
+            yield "window_size", {kind: "decomposed"}
+        if self.relative_position_bias and getattr(self, kind) == "decomposed":
+            yield kind, DECOMPOSED
 
     def _check_class_attention(self):
         check_at_least(self, 0, "class_attention_layers")
@@ -392,6 +421,20 @@ class ViTConfig:
                 f"{self.key_value_heads}."
             )
         return None if set(groups) == {self.num_heads} else groups
+
+    def _checked_blocks(self):
+        """Numbers of blocks in their order, none without windows."""
+        blocks = tuple(sorted(set(self.global_attention_blocks)))
+        if blocks and not (
+            self.window_size and 0 <= blocks[0] <= blocks[-1] < self.num_layers
+        ):
+            raise ValueError(
+                "global_attention_blocks are numbers of blocks, from 0 to "
+                f"{self.num_layers - 1}, beside a window_size. Received: "
+                f"global_attention_blocks={self.global_attention_blocks}, "
+                f"window_size={self.window_size}."
+            )
+        return blocks
 
     def _checked_pixels(self, name):
         """A number per channel, or None for both."""

@@ -168,17 +168,25 @@ def class_stage(config: ViTConfig) -> tuple[int, int]:
     return layers * (kernels + vectors), layers * (of_tokens + of_token)
 
 
+UNPLANNED = (
+    *("resnet_units", "patch_stem", "key_value_heads"),
+    *("window_size", "neck_dim"),
+)
+
+
 def check_planned(config: ViTConfig) -> None:
     """Raises a ValueError for parts whose memory is not modelled."""
-    unplanned = ("resnet_units", "patch_stem", "key_value_heads")
-    found = {x: getattr(config, x) for x in unplanned}
+    found = {x: getattr(config, x) for x in UNPLANNED}
+    found = {x: y for x, y in found.items() if y != getattr(ViTConfig, x)}
+    if config.relative_position_kind == "decomposed":
+        found["relative_position_kind"] = "decomposed"
     unpooled = config.pooling in (*ATTENTION_POOLINGS, "none")
-    if unpooled or any(x is not None for x in found.values()):
-        shown = ", ".join(f"{x}={y}" for x, y in found.items())
+    if unpooled or found:
+        shown = "".join(f"{x}={y}, " for x, y in found.items())
         raise ValueError(
             "Vision Transformers without a ResNet or stem, of blocks that are "
             "alike, that classify the class token or a mean are planned. "
-            f"Received: {shown}, pooling={config.pooling!r}."
+            f"Received: {shown}pooling={config.pooling!r}."
         )
 
 

@@ -73,6 +73,11 @@ BEIT: dict[str, Any] = {
     **{"relative_position_bias": True, "position_embedding": "none"},
     **{"key_bias": False, "layer_scale_init": 0.1},
 }
+SAM: dict[str, Any] = {
+    **{"relative_position_bias": True, "relative_position_kind": "decomposed"},
+    **{"class_token": False, "pooling": "mean", "final_norm": False},
+    **{"neck_dim": 6, "layer_norm_epsilon": 1e-5},
+}
 RELATIVE: dict[str, Any] = {
     **{"relative_position_bias": True, "position_embedding": "none"},
     **{"class_token": False, "pooling": "mean"},
@@ -121,6 +126,8 @@ FOR_TIMM = {
         **{"mlp_placement": "beside", "differential_attention": True},
         **{"pooling": "mean", "class_token": False},
     ),
+    "sam": vit(**SAM, image_size=(24, 40), window_size=2),
+    "sam_of_the_image": vit(**SAM, qkv_bias=False),
     "class_attention": vit(
         **{"talking_heads": True, "class_attention_layers": 3},
         **{"layer_scale_init": 0.1, "image_size": (24, 40)},

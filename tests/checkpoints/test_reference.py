@@ -24,6 +24,7 @@ KEYS = (
     "pre_logits",
     "encoded",
     "features",
+    "neck",
     "patch_embedding",
     "attention",
 )

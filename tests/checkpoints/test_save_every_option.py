@@ -80,9 +80,15 @@ GAP = {
     **{"register_tokens": 1, "pooling": "mean", "class_token": False},
     "layer_scale_init": 0.1,
 }
-GROUPED = {
-    **{"num_heads": 4, "num_layers": 2, "key_value_heads": (2, 2)},
-    "hidden_dim": 16,
+GROUPED = {"num_heads": 4, "num_layers": 2, "key_value_heads": (2, 1)}
+GROUPED |= {"hidden_dim": 16}
+SCALED = {"activation": "gelu", "layer_scale_init": 0.1}
+MEAN = {"class_token": False, "pooling": "mean"}
+SAM = {
+    **{**MEAN, "window_size": 3, "neck_dim": 5, "final_norm": False},
+    "relative_position_bias": True,
+    **{"relative_position_kind": "decomposed", "activation": "gelu"},
+    "layer_norm_epsilon": 1e-5,
 }
 HYBRID = {"image_size": 32, "patch_size": 2, "resnet_width": 32}
 LINEAR = {"mixing": "linear", "tokens_mlp_dim": 0}
@@ -99,8 +105,7 @@ OPTIONS = {
         "mlp_dim": [13],
         "num_heads": [4],
         "key_value_heads": [
-            {**GROUPED, "key_value_heads": (2, 1)},
-            {**GROUPED, "rope": "axial", "layer_scale_init": 0.1},
+            {**GROUPED, "rope": "axial"},
             {**GROUPED, "num_layers": 3, "key_value_heads": (2, 1, 4)},
             {**GROUPED, "qkv_bias": False},
         ],
@@ -144,6 +149,13 @@ OPTIONS = {
             }
             for kind in ("table", "mlp", "mlp_swin")
         ],
+        "window_size": [
+            {**SAM, "image_size": (12, 20), "position_embedding": "none"},
+            {**MEAN, "window_size": 2},
+        ],
+        "global_attention_blocks": [
+            {**SAM, "num_layers": 3, "global_attention_blocks": (0, 2)},
+        ],
         "key_bias": [False],
         "projection_bias": [False],
         "qk_norm": [True],
@@ -164,6 +176,11 @@ OPTIONS = {
         "normalization": ["rms_norm"],
         "norm_placement": ["after"],
         "final_norm": [False],
+        "neck_dim": [
+            {**SAM, "neck_dim": 3, "qkv_bias": False},
+            {**SAM, "window_size": 0},
+            {**MEAN, "neck_dim": 3},
+        ],
         "patch_norm": [{"patch_norm": True, "normalization": "rms_norm"}],
         "pool_prefix_tokens": [{"pool_prefix_tokens": True, "pooling": "mean"}],
         "pool_num_heads": [{"pool_num_heads": 4, "pooling": "map"}],
@@ -172,9 +189,7 @@ OPTIONS = {
         "dropout_rate": [0.5],
         "attention_dropout_rate": [0.5],
         "layer_scale_init": [0.1],
-        "mlp_layer_scale": [
-            {"layer_scale_init": 0.1, "mlp_layer_scale": False}
-        ],
+        "mlp_layer_scale": [{**SCALED, "mlp_layer_scale": False}],
         "patch_bias": [False],
         "qkv_bias": [False],
         "norm_before_blocks": [True],
@@ -405,7 +420,6 @@ def test_what_is_written_with_any_pooling_comes_back(family, name, tmp_path):
 
 
 # What the classes of transformers fix that are not plain Vision Transformers.
-SCALED = {"activation": "gelu", "layer_scale_init": 0.1}
 KEYLESS = {**SCALED, "key_bias": False}
 WITHOUT_TOKEN = {"class_token": False, "activation": "gelu"}
 KINDS = {

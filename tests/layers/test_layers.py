@@ -79,6 +79,22 @@ CASES = {
         4,
         0,
     ),
+    "window_attention": (
+        layers.WindowAttention,
+        {"num_heads": 4, "grid": (TOKENS[1], 1), "window_size": 2},
+        TOKENS,
+        TOKENS,
+        4,
+        0,
+    ),
+    "neck": (
+        layers.Neck,
+        {"neck_dim": 6, "grid": (1, TOKENS[1])},
+        TOKENS,
+        (*TOKENS[:2], 6),
+        6,
+        0,
+    ),
     "talking_heads": (
         layers.SelfAttention,
         {"num_heads": 4, "talking_heads": True},

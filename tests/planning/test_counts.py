@@ -154,6 +154,9 @@ def test_unknown_model_is_told_the_nearest():
         {"pooling": "map"},
         {"patch_stem": (4, 2)},
         {"key_value_heads": (6,) * 12},
+        {"window_size": 7, "class_token": False, "pooling": "mean"},
+        {"neck_dim": 7, "class_token": False, "pooling": "mean"},
+        {"relative_position_kind": "decomposed"},
     ],
 )
 def test_what_is_not_planned_is_refused(options):

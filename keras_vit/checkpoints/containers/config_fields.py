@@ -85,6 +85,13 @@ def pair(path, name, value) -> tuple:
     return tuple(_positive(path, name, x) for x in values)
 
 
+def _blocks(path, name, value) -> tuple:
+    values = value if isinstance(value, list) else [value]
+    if len(values) > 10**4:
+        refuse(path, f"has {len(values)} {name}", "Expected one per block.")
+    return tuple(_count(path, name, x) for x in values)
+
+
 def _epsilon(path, name, value) -> float:
     if type(value) not in (int, float) or not 0 <= value < 1:
         refuse(path, f"has {name}={value!r}"[:200], "Expected 0 to 1.")
@@ -139,6 +146,8 @@ CONVERSIONS = {
     "rope_temperature": _number,
     "rope_offset": _number,
     "rope_reference_grid": pair,
+    "window_size": _count,
+    "global_attention_blocks": _blocks,
     "pool_prefix_tokens": _flag,
     "final_norm": _flag,
     "gated_mlp": _flag,

@@ -46,6 +46,8 @@ TIMM = {
     "rope_temperature": "rope_temperature",
     "rope_grid_offset": "rope_offset",
     "ref_feat_shape": "rope_reference_grid",
+    "window_size": "window_size",
+    "global_attn_indexes": "global_attention_blocks",
 }
 # The values of attn_layer that show in the tensors.
 SHOWN_ATTENTION = ("", "attn", "diff")
@@ -68,6 +70,8 @@ TIMM_SHOWN = {
     ),
     *("scale_mlp", "scale_attn_inner", "use_pre_transformer_norm"),
     *("use_fc_norm", "attn_pool_mlp_ratio"),
+    # Of VisionTransformerSAM.
+    *("use_rel_pos", "use_abs_pos", "neck_chans"),
     # Of Cait.
     *("depth_token_only", "mlp_ratio_token_only"),
     *("drop_rate", "pos_drop_rate", "patch_drop_rate", "proj_drop_rate"),

@@ -25,6 +25,8 @@ NAMES = {
     "use_relative_position_bias": "relative_position_bias",
     "query_bias": "qkv_bias",
     "rope_theta": "rope_temperature",
+    "window_size": "window_size",
+    "global_attn_indexes": "global_attention_blocks",
 }
 
 VIT = {
@@ -50,6 +52,10 @@ DINOV3 = {
 CLIP = {**VIT, "layer_norm_eps": 1e-5, "hidden_act": "quick_gelu"}
 SIGLIP = {**DINOV2, "hidden_act": "gelu_pytorch_tanh"}
 TIPSV2 = {**DINOV2, "image_size": 448}
+SAM = {
+    **{**DINOV2, "image_size": 1024, "window_size": 14},
+    "global_attn_indexes": [2, 5, 8, 11],
+}
 # Its images may be of any size and shape; it has positions of a square.
 SIGLIP2 = {**SIGLIP, "image_size": None, "num_patches": 256, "patch_size": 16}
 # What transformers takes where a config.json is silent, by its model_type.
@@ -70,6 +76,8 @@ DEFAULTS = {
     "metaclip_2": CLIP,
     "metaclip_2_vision_model": CLIP,
     "pixio": {**DINOV2, "num_attention_heads": 16, "image_size": 256},
+    "sam": SAM,
+    "sam_vision_model": SAM,
     "siglip": SIGLIP,
     "siglip2": SIGLIP2,
     "siglip2_vision_model": SIGLIP2,
@@ -98,7 +106,9 @@ IMPLIED = {
     "siglip2_vision_model": ANTIALIASED,
 }
 # Models of images and texts, whose vision tower has a config of its own.
-TOWERS = ("aimv2", "clip", "metaclip_2", "siglip", "siglip2", "tipsv2")
+TOWERS = (
+    *("aimv2", "clip", "metaclip_2", "sam", "siglip", "siglip2", "tipsv2"),
+)
 
 RESNET = {"num_groups": (32,), "hidden_act": ("relu",), "output_stride": (32,)}
 # The values of fields that change what is computed and that the models here

@@ -23,6 +23,10 @@ def _are_numbers(value) -> bool:
     return all(type(x) is float for x in value)
 
 
+def _are_blocks(value) -> bool:
+    return all(type(x) is int and x >= 0 for x in value)
+
+
 # The types of each field, and what a list must be.
 FIELDS = {
     "num_heads": (int,),
@@ -37,6 +41,8 @@ FIELDS = {
     "rope_reference_grid": (list, type(None), _is_size),
     "rope_pairs": (str,),
     "norm_placement": (str,),
+    "window_size": (int,),
+    "global_attention_blocks": (list, _are_blocks),
     "pool_prefix_tokens": (bool,),
     "pool_num_heads": (int,),
     "layer_norm_epsilon": (float,),

@@ -96,6 +96,9 @@ def block_options(source, told, facts) -> dict:
         fields["mlp_layer_scale"] = False
     if "block_0/attention/rotary/frequencies" in source.rows:
         fields["rope"] = "mixed"
+    if "neck/projection/kernel" in source.rows:
+        neck = source.checked_shape("neck/projection/kernel", 2)
+        fields["neck_dim"] = neck[1]
     if "pool/mlp/dense/kernel" in source.rows:
         pooled = source.checked_shape("pool/mlp/dense/kernel", 2, facts)[1]
         fields["pool_mlp_dim"] = pooled if pooled != hidden else 0

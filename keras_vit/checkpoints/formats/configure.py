@@ -22,6 +22,7 @@ from keras_vit.checkpoints.formats.grids import (
     grid_of,
     position_fields,
     times,
+    windows,
 )
 from keras_vit.checkpoints.formats.recognition import Configured, Source
 from keras_vit.checkpoints.formats.transforms import Facts
@@ -183,6 +184,7 @@ def _configure_vit(source, told, image_size) -> Configured:
     grid, found = position_fields(
         source, fields, facts, image_size, notes, told
     )
+    found |= windows(source, fields["num_layers"], tuple(grid))
     return Configured(fields | found, facts, grid, notes)
 
 
@@ -348,6 +350,10 @@ def _heads_of_file(source) -> int | None:
     talking = "block_0/attention/logits_projection/kernel"
     if talking in source.rows:
         return source.checked_shape(talking, 2)[0]
+    distances = "block_0/attention/position_bias/rows"
+    if distances in source.rows:
+        width = source.checked_shape("patch_embed/projection/kernel", 4)[3]
+        return width // source.checked_shape(distances, 2)[1]
     return source.file.config.get("num_heads")
 
 
@@ -367,6 +373,8 @@ def _pooling(source, told, fields) -> str:
         return "prefix"
     if source.file.config.get("pooling"):
         return source.file.config["pooling"]
+    if "pooling" in source.format.constants:
+        return fields["pooling"]
     timm = source.format.name == "timm"
     if timm and fields["distillation_token"] and not fields["num_classes"]:
         return "prefix_mean"
@@ -382,7 +390,8 @@ def _pooling(source, told, fields) -> str:
     if told.get("pooling"):
         return told["pooling"]
     path, wide = "predictions/kernel", 2 * fields["hidden_dim"]
-    if path in source.rows and source.checked_shape(path, 2)[0] == wide:
+    has_head = fields["class_token"] and path in source.rows
+    if has_head and source.checked_shape(path, 2)[0] == wide:
         return "token_and_mean"  # as DINOv2's linear head
     after = "norm_after_pooling" in source.features
     return "token" if fields["class_token"] and not after else "mean"

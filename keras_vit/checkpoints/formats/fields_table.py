@@ -93,6 +93,8 @@ EXPORTED: dict[str, dict[str, Exported]] = {
         "relative_position_kind": Exported(TENSORS, formats=TIMM),
         "relative_position_dim": Exported(TENSORS, formats=TIMM),
         "relative_positions_shared": Exported(TENSORS, formats=TIMM),
+        "window_size": Exported(RECORD, formats=TIMM),
+        "global_attention_blocks": Exported(RECORD, formats=TIMM),
         "key_bias": Exported(TENSORS, formats=TIMM),
         "projection_bias": Exported(TENSORS, "proj_bias", formats=TIMM),
         "qk_norm": Exported(TENSORS, "qk_norm", formats=TIMM),
@@ -109,6 +111,7 @@ EXPORTED: dict[str, dict[str, Exported]] = {
         "norm_placement": Exported(RECORD, formats=TIMM),
         "final_norm": Exported(TENSORS, "final_norm", formats=TIMM),
         "patch_norm": Exported(TENSORS, formats=TIMM),
+        "neck_dim": Exported(TENSORS, formats=TIMM),
         "pool_prefix_tokens": Exported(
             RECORD, "pool_include_prefix", formats=TIMM
         ),
@@ -188,6 +191,9 @@ OPTIONS = {
     "attention/heads_norm": "differential_attention",
     "class_block_": "class_attention_layers",
     "mlp/inner_norm": "mlp_inner_norm",
+    "neck/": "neck_dim",
+    "encoder_norm/": "final_norm",
+    "position_bias/rows": "relative_position_kind",
     "pool/": "pooling",
     "pre_logits/": "representation_dim",
     "predictions/": "num_classes",

@@ -41,6 +41,8 @@ class Format:
         optional: fields of the config for biases that files may lack.
         untold: fields of the config that no tensor tells and in which
             published files differ, so that something must tell them.
+        needs: fields of the config that each model in the format has, so
+            that no other is written in it.
         kind: str, the class of transformers that such a folder is for, see
             `hugging_face_export.KINDS`; "" for those of plain models.
     """
@@ -62,6 +64,7 @@ class Format:
     unwritable: tuple = ()
     optional: tuple = ()
     untold: tuple = ()
+    needs: tuple = ()
     kind: str = ""
 
     @property
@@ -226,8 +229,35 @@ TIMM_UNSUPPORTED = {
     r"blocks\.\d+\.attn\.[qv]_bias": (
         "biases of queries and values alone (BEiT, EVA)"
     ),
-    r"neck\..*": "convolutions after the blocks (SAM)",
+    r"neck\..*": "a last normalisation with an epsilon of its own (SAM)",
 }
+
+# The image encoder of SAM. The file of a whole SAM also has what decodes masks.
+SAM_MARKS = (
+    (
+        "patch_embed.proj.weight",
+        "blocks.0.attn.qkv.weight",
+        "neck.0.weight",
+    ),
+)
+SAM_SIGNS = {"position_map": "pos_embed"}
+SAM_DECODERS = (
+    *(r"prompt_encoder\..*", r"mask_decoder\..*"),
+    r"shared_image_embedding\..*",
+)
+# Meta's own files, and those of transformers.
+SEGMENT_ANYTHING = (
+    (r"image_encoder\.(.*)", r"\1"),
+    (r"(?:vision_encoder|vision_model)\.(.*)", r"\1"),
+    (r"patch_embed\.projection\.(.*)", r"patch_embed.proj.\1"),
+    (r"layers\.(.*)", r"blocks.\1"),
+    (r"(blocks\.\d+\.)layer_(norm[12]\..*)", r"\1\2"),
+    (r"(blocks\.\d+\.mlp)\.lin([12]\..*)", r"\1.fc\2"),
+    (r"neck\.conv1\.(.*)", r"neck.0.\1"),
+    (r"neck\.layer_norm1\.(.*)", r"neck.1.\1"),
+    (r"neck\.conv2\.(.*)", r"neck.2.\1"),
+    (r"neck\.layer_norm2\.(.*)", r"neck.3.\1"),
+)
 
 FORMATS = (
     Format(
@@ -294,6 +324,33 @@ FORMATS = (
         ignored=(r"mask_token", r"text_encoder\..*", r"temperature"),
         resampling="linear_antialiased",
         container="",
+    ),
+    # Before timm's other models, whose names it has but for some.
+    Format(
+        "timm",
+        "vit",
+        torch_table.TIMM_SAM,
+        marks=SAM_MARKS,
+        signs=SAM_SIGNS,
+        constants={**EXACT, "layer_norm_epsilon": 1e-5},
+        resampling="bicubic_antialiased",
+        container="safetensors",
+        settable=("activation", "layer_norm_epsilon"),
+        needs=("neck_dim",),
+        optional=("qkv_bias",),
+    ),
+    Format(
+        "segment_anything",
+        "vit",
+        torch_table.SAM,
+        marks=SAM_MARKS,
+        signs=SAM_SIGNS,
+        aliases=SEGMENT_ANYTHING,
+        constants={**EXACT, "pooling": "none"},
+        ignored=SAM_DECODERS,
+        resampling="bicubic_antialiased",
+        container="",
+        needs=("neck_dim",),
     ),
     Format(
         "timm",

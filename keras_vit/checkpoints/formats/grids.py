@@ -5,7 +5,13 @@ from typing import NoReturn
 
 from keras_vit.checkpoints.containers.tensors import refuse
 
-__all__ = ["grid_of", "position_fields", "relative_positions", "times"]
+__all__ = [
+    "grid_of",
+    "position_fields",
+    "relative_positions",
+    "times",
+    "windows",
+]
 
 DEFAULT_IMAGE = 224
 # Where those of each block are, and those that all blocks share.
@@ -17,6 +23,10 @@ def position_fields(source, fields, facts, image_size, notes, told) -> tuple:
     path = "position_embedding/embedding"
     stored = source.file.config.get("image_size")
     cell = _cell_size(fields)
+    if "position_map" in source.features:
+        grid = _shown_grid(source)
+        _check_stored_size(source, stored, grid, cell)
+        return grid, {"image_size": stored or times(grid, cell)}
     if {"position_grid", "position_axes"} & source.features:
         grid = _shown_grid(source)
         size = stored or told.get("image_size") or times(grid, cell)
@@ -50,11 +60,17 @@ def position_fields(source, fields, facts, image_size, notes, told) -> tuple:
     return grid, {"image_size": size, "position_embedding": "sincos2d"}
 
 
+# Tensors with a position for each row and column.
+MAPS = {"position_grid": "pos_grid", "position_map": "pos_embed"}
+
+
 def _shown_grid(source) -> tuple:
     """The grid of positions that are stored as a grid, or for each axis."""
     tensors = source.file.tensors
-    if "position_grid" in source.features:
-        found = tensors["pos_grid"].shape[1:3]
+    for feature, name in MAPS.items():
+        if feature in source.features:
+            found = tensors[name].shape[1:-1]
+            break
     else:
         found = tuple((*tensors[x].shape, 0, 0)[1] for x in ("pos_y", "pos_x"))
     if len(found) != 2 or 0 in found:
@@ -229,6 +245,11 @@ def relative_positions(source) -> dict:
         shared = {} if "/" in place else {"relative_positions_shared": True}
         if f"{place}/table" in source.rows:
             return {"relative_position_bias": True, **shared}
+        if f"{place}/rows" in source.rows:
+            return {
+                "relative_position_bias": True,
+                "relative_position_kind": "decomposed",
+            }
         path = f"{place}/hidden_weight"
         if path in source.rows:
             has_bias = f"{place}/head_bias" in source.rows
@@ -239,3 +260,44 @@ def relative_positions(source) -> dict:
                 **shared,
             }
     return {"relative_position_bias": False}
+
+
+WINDOWS = ("window_size", "global_attention_blocks")
+
+
+def windows(source, num_layers, grid) -> dict:
+    """The windows of the blocks whose relative positions are not of the grid.
+
+    Of a grid as large as a window these show nothing; the config tells.
+    """
+    if not source.file.config.get(WINDOWS[0], 1):
+        source.file.config.pop(WINDOWS[1], None)  # All blocks are global.
+    told = {x: y for x, y in source.file.config.items() if x in WINDOWS}
+    path = "block_{}/attention/position_bias/{}"
+    if path.format(0, "rows") not in source.rows:
+        return told
+    grids = [
+        tuple(
+            (source.checked_shape(path.format(i, axis), 2)[0] + 1) // 2
+            for axis in ("rows", "columns")
+        )
+        for i in range(num_layers)
+    ]
+    sizes = {x for found in grids if found != grid for x in found}
+    some = len(told.get(WINDOWS[1], ())) < num_layers
+    if not sizes and told.get(WINDOWS[0]) and some:
+        sizes = {told[WINDOWS[0]], *grid}
+    elif sizes:
+        told = {
+            WINDOWS[0]: max(sizes),
+            WINDOWS[1]: tuple(i for i, x in enumerate(grids) if x == grid),
+        }
+    if len(sizes) > 1:
+        refuse(
+            source.file.path,
+            f"holds relative positions within {sorted(set(grids))} patches, "
+            f"in an image of {grid[0]}x{grid[1]} patches",
+            "Expected those of the whole image and of windows of the size "
+            f"that its config tells, {told[WINDOWS[0]]}.",
+        )
+    return told

@@ -11,6 +11,8 @@ __all__ = [
     "MIXER_RATIOS",
     "PARALLEL",
     "RELATIVE",
+    "SAM",
+    "SAM_OPTIONS",
     "RESNETS",
     "TIMM_POOLINGS",
     "TIMM_ACTIVATIONS",
@@ -33,6 +35,8 @@ RELATIVE = {
     "after": "vit_relpos_base_patch16_rpn_224",
 }
 BEIT = "beit_base_patch16_224"
+# With windows and a neck.
+SAM = "samvit_base_patch16"
 DISTILLED = "deit_base_distilled_patch16_224"
 # With class attention.
 CAIT = "cait_xxs24_224"
@@ -151,6 +155,13 @@ RELATIVE_POOLINGS = ("token", "mean", "none")
 OF_CAIT = (
     *("talking_heads", "class_attention_layers", "layer_scale_init"),
     *("qkv_bias", "pixel_mean", "pixel_std"),
+)
+
+# What the image encoder of SAM may choose beside its sizes.
+SAM_OPTIONS = (
+    *("window_size", "global_attention_blocks", "neck_dim", "qkv_bias"),
+    *("position_embedding", "relative_position_bias", "pixel_mean"),
+    "pixel_std",
 )
 
 # What timm's parallel blocks, and its differential attention, have not.

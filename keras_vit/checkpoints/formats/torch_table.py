@@ -11,6 +11,7 @@ from keras_vit.checkpoints.formats.transforms import (
 )
 
 __all__ = [
+    "SAM",
     "TIMM",
     "TIMM_AFFINE",
     "TIMM_AVERAGED_HEADS",
@@ -34,6 +35,7 @@ __all__ = [
     "TIMM_QUERY_VALUE_BIASES",
     "TIMM_REGISTERS_ALONE",
     "TIMM_ROOT_ONLY",
+    "TIMM_SAM",
     "TIMM_SEPARATE_GATES",
     "TIMM_SEPARATE_QKV",
     "TIMM_SPATIAL_GATING",
@@ -119,10 +121,25 @@ def class_block(ours, theirs):
 BACKBONE = "patch_embed.backbone"
 LAMBDAS = ("q1", "k1", "q2", "k2")  # of differential attention
 
-TIMM = {
+PATCHES = torch_dense(
+    "patch_embed/projection", "patch_embed.proj", kernel="convolution"
+)
+PLAIN_BLOCK = {
+    **torch_norm("block_{i}/attention_norm", "blocks.{i}.norm1"),
     **torch_dense(
-        "patch_embed/projection", "patch_embed.proj", kernel="convolution"
+        "block_{i}/attention/qkv",
+        "blocks.{i}.attn.qkv",
+        "torch_qkv_rows",
+        "torch_qkv_rows",
     ),
+    **torch_dense("block_{i}/attention/out", "blocks.{i}.attn.proj"),
+    **torch_norm("block_{i}/mlp_norm", "blocks.{i}.norm2"),
+    **torch_dense("block_{i}/mlp/dense", "blocks.{i}.mlp.fc1"),
+    **torch_dense("block_{i}/mlp/dense_1", "blocks.{i}.mlp.fc2"),
+}
+
+TIMM = {
+    **PATCHES,
     "patch_norm/gamma": ("patch_embed.norm.weight", "same"),  # of AIMv2, RMS
     **torch_convolution("stem_conv1", f"{BACKBONE}.0.conv"),
     **batch_norm("stem_norm1", f"{BACKBONE}.0.bn"),
@@ -131,13 +148,7 @@ TIMM = {
     "class_token/token": ("cls_token", "same"),
     "position_embedding/embedding": ("pos_embed", "same"),
     **torch_norm("first_norm", "norm_pre"),
-    **torch_norm("block_{i}/attention_norm", "blocks.{i}.norm1"),
-    **torch_dense(
-        "block_{i}/attention/qkv",
-        "blocks.{i}.attn.qkv",
-        "torch_qkv_rows",
-        "torch_qkv_rows",
-    ),
+    **PLAIN_BLOCK,
     **torch_norm("block_{i}/attention/query_norm", "blocks.{i}.attn.q_norm"),
     **torch_norm("block_{i}/attention/key_norm", "blocks.{i}.attn.k_norm"),
     "block_{i}/attention/rotary/frequencies": ("rope.freqs.{i}", "same"),
@@ -168,12 +179,8 @@ TIMM = {
         "blocks.{i}.attn.sub_norm.weight",
         "same",
     ),
-    **torch_dense("block_{i}/attention/out", "blocks.{i}.attn.proj"),
     "block_{i}/attention_scale/gamma": ("blocks.{i}.ls1.gamma", "same"),
-    **torch_norm("block_{i}/mlp_norm", "blocks.{i}.norm2"),
-    **torch_dense("block_{i}/mlp/dense", "blocks.{i}.mlp.fc1"),
     **torch_norm("block_{i}/mlp/inner_norm", "blocks.{i}.mlp.norm"),
-    **torch_dense("block_{i}/mlp/dense_1", "blocks.{i}.mlp.fc2"),
     "block_{i}/mlp_scale/gamma": ("blocks.{i}.ls2.gamma", "same"),
     **class_block("class_block_{i}", "blocks_token_only.{i}"),
     **torch_norm("encoder_norm", "norm"),
@@ -192,6 +199,27 @@ TIMM = {
     **torch_norm("root_norm", f"{BACKBONE}.stem.norm"),
     **unit(BACKBONE + ".stages.{s0}.blocks.{u0}"),
 }
+
+# The image encoder of SAM, whose positions are a map and whose neck is torch's
+# convolutions.
+SAM = {
+    **PATCHES,
+    **PLAIN_BLOCK,
+    "position_embedding/embedding": ("pos_embed", "grid_behind_prefix"),
+    "block_{i}/attention/position_bias/rows": (
+        "blocks.{i}.attn.rel_pos_h",
+        "same",
+    ),
+    "block_{i}/attention/position_bias/columns": (
+        "blocks.{i}.attn.rel_pos_w",
+        "same",
+    ),
+    "neck/projection/kernel": ("neck.0.weight", "linear_1x1"),
+    **torch_norm("neck/projection_norm", "neck.1"),
+    **torch_convolution("neck/convolution", "neck.2"),
+    **torch_norm("neck/convolution_norm", "neck.3"),
+}
+TIMM_SAM = {**SAM, **torch_dense("predictions", "head.fc")}
 
 # Blocks whose attention and MLP share their first projection ...
 TIMM_PARALLEL = {

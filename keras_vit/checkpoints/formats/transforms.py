@@ -33,6 +33,7 @@ class Facts:
     num_prefix_tokens: int = 0
     pool_num_heads: int = 0  # of the attention pooling, 0 for num_heads
     hidden_dim: int = 0  # 0 where no transform asks for it
+    grid: tuple | None = None  # of the patches, for saving
 
     @property
     def of_pool(self) -> "Facts":
@@ -250,6 +251,12 @@ def read_only(array, facts):
     raise ValueError("Such tensors are read and not written.")
 
 
+def without_prefix(table, facts):
+    """Inverse of `behind_prefix`."""
+    patches = table[:, facts.num_prefix_tokens :]
+    return [patches.reshape(1, *facts.grid, table.shape[-1])]
+
+
 def behind_prefix(table, facts):
     """(1, R, C, D) to (1, P + R * C, D), zeros in front."""
     flat = table.reshape(1, -1, table.shape[-1])
@@ -353,7 +360,7 @@ TRANSFORMS = {
         lambda array, facts: [array[:, facts.num_prefix_tokens :]],
     ),
     "grid_behind_prefix": Transform(
-        lambda arrays, facts: behind_prefix(arrays[0], facts), read_only
+        lambda arrays, facts: behind_prefix(arrays[0], facts), without_prefix
     ),
     # (1, R, D) and (1, C, D), to be added
     "axes_behind_prefix": Transform(
