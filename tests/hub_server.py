@@ -125,6 +125,11 @@ class Handler(BaseHTTPRequestHandler):
         user = {"type": "user", "name": "me", "orgs": orgs, "auth": access}
         self.say(200, user)
 
+    def access(self, body, name):
+        if name.partition("/")[0] not in ("me", "museum"):
+            return self.say(403, {"error": "Forbidden"})
+        self.say(200, {})
+
     def create(self, body):
         asked = json.loads(body)
         name = f"{asked.get('organization') or 'me'}/{asked['name']}"
@@ -247,6 +252,7 @@ NAME = r"(?P<name>[^/]+/[^/]+)"
 ROUTES = {
     r"GET /api/whoami-v2": Handler.whoami,
     r"POST /api/validate-yaml": lambda self, body: self.say(200, {}),
+    rf"GET /api/models/{NAME}/auth-check/write": Handler.access,
     r"POST /api/repos/create": Handler.create,
     rf"POST /api/models/{NAME}/branch/(?P<revision>.+)": Handler.branch,
     rf"POST /api/models/{NAME}/preupload/(?P<revision>.+)": Handler.preupload,

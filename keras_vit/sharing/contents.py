@@ -17,6 +17,7 @@ from keras_vit.checkpoints.loading import (
 )
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.catalog_entry import HUB
+from keras_vit.checkpoints.public.fetch import SHIPPED
 from keras_vit.data import PreprocessingConfig
 from keras_vit.prediction import Classifier
 from keras_vit.prediction.classifier import labels_of, names_of
@@ -193,14 +194,14 @@ def _origin_of_run(run) -> Origin | None:
     weights = options.get("weights")
     if not isinstance(weights, str):
         return None
-    if weights.lower() == "fractals":
-        name = "fractals, which come with keras_vit"
-        return Origin(name, licence="Apache-2.0")
     return _origin(weights, _entry_of(weights, options.get("name")))
 
 
 def _origin(weights, entry) -> Origin | None:
     """Of a path only that it is one: it tells of the machine, not the model."""
+    if weights.lower() in SHIPPED:
+        name = f"{weights.lower()}, which come with keras_vit"
+        return Origin(name, licence="Apache-2.0")
     if entry is not None:
         return Origin(
             entry.key, entry.url, _repository_of(entry), entry.licence

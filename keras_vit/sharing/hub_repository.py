@@ -63,7 +63,9 @@ class State:
     def ours(self) -> dict:
         """Name of each file of an earlier upload, and its SHA-256."""
         found = self.record.get("files")
-        return found if isinstance(found, dict) else {}
+        found = found if isinstance(found, dict) else {}
+        # Whoever edits the record names nothing that is not written here.
+        return {name: found[name] for name in FILES if name in found}
 
     @property
     def keeps_card(self) -> bool:
@@ -111,7 +113,9 @@ class HubRepository:
         user = with_errors(api.whoami)
         _check_role(user)
         state = with_errors(lambda: self._state(api))
-        if not state.exists:
+        if state.exists:
+            with_errors(lambda: _check_access(api, self.name))
+        else:
             _check_owner(self.name, user)
         self._check_files(state)
 
@@ -262,6 +266,15 @@ def _check_name(name) -> None:
                 "A repository is user/name, of letters, digits, '-', '_' and "
                 f"'.', none of them twice in a row. Received: {name!r}."
             )
+
+
+def _check_access(api, name) -> None:
+    """Asks whether the token may write to a repository that there is."""
+    try:
+        api.auth_check(name, write=True)
+    except Exception as error:
+        if status_of(error) != 404:  # Of a server that does not tell.
+            raise
 
 
 def _check_role(user) -> None:

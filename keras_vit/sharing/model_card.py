@@ -20,6 +20,8 @@ __all__ = ["CARD", "Place", "model_card"]
 CARD = "README.md"
 TASK = "image-classification"
 FEATURES = "image-feature-extraction"
+# keras-vit is another project.
+DISTRIBUTION = "keras-vision-transformer"
 MAX_CLASSES = 50  # names in the card
 LIBRARIES = {"hugging_face": "transformers", "timm": "timm"}
 FAMILIES = {
@@ -110,12 +112,12 @@ def text(words) -> str:
 def _metadata(shared, place, library, licence) -> str:
     from huggingface_hub import ModelCardData
 
-    tags = ["keras-vit", "keras", "vision"]
+    tags = [DISTRIBUTION, "keras", "vision"]
     name, repository = dataset_of(shared.run)
     results = _evaluations(shared, name, repository)
     metrics = {METRICS[key][1] for key in _measured(shared)}
     data = ModelCardData(
-        library_name=library or "keras-vit",
+        library_name=library or DISTRIBUTION,
         pipeline_tag=TASK if shared.class_names else FEATURES,
         tags=tags,
         base_model=shared.origin and shared.origin.repository,
@@ -172,7 +174,8 @@ def _measured(shared) -> dict[str, float]:
 
 def _description(shared) -> str:
     config = shared.model.config
-    family = FAMILIES[type(shared.model).__name__]
+    name = type(shared.model).__name__
+    family = FAMILIES.get(name, name)
     what = (
         f"tells {len(shared.class_names):,} classes apart"
         if shared.class_names
@@ -269,8 +272,8 @@ def _origin(shared) -> str:
 
 def _classes(shared) -> str:
     names = shared.class_names
-    if not names:
-        return ""
+    if names == tuple(map(str, range(len(names)))):
+        return ""  # There are none, or nobody named them.
     shown = ", ".join(map(text, names[:MAX_CLASSES]))
     more = len(names) - MAX_CLASSES
     if more > 0:

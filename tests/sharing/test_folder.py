@@ -16,6 +16,7 @@ from keras_vit.data import PreprocessingConfig
 from keras_vit.models import BiT, Mixer
 from keras_vit.prediction.shared_record import read_shared
 from keras_vit.sharing.shared_folder import distinct
+from keras_vit.variants import VariantTransformer
 
 __all__ = ["run"]  # a fixture
 
@@ -72,9 +73,9 @@ def test_a_licence_that_the_hub_has_no_word_for_has_a_name(tmp_path):
 
 
 def test_public_weights_have_their_licence_and_their_name(tmp_path):
-    files = pushed("fractals", tmp_path / "out")
-    assert "license" not in metadata(files)[0]
-    files["README.md"].unlink()
+    fields, body = metadata(pushed("fractals", tmp_path / "out"))
+    assert fields["license"] == "apache-2.0"
+    assert "These weights are fractals" in body
 
 
 def test_no_path_of_this_machine_is_in_any_file(run, tmp_path):
@@ -222,6 +223,12 @@ FORMATS = {
         lambda: build(resnet_units=(1,), resnet_width=32, patch_size=2),
         "keras",
     ),
+    "a variant": (
+        lambda: shared.random(
+            VariantTransformer, **shared.VIT, variant={"mlp": "local"}
+        ),
+        "keras",
+    ),
     "a BiT": (
         lambda: shared.random(
             BiT,
@@ -244,7 +251,9 @@ def test_the_format_is_the_first_that_holds_the_model(tmp_path, case):
     model = make()
     files = pushed(model, tmp_path / "out")
     fields, body = metadata(files)
-    assert fields["library_name"] == LIBRARIES.get(format, "keras-vit")
+    assert fields["library_name"] == LIBRARIES.get(
+        format, "keras-vision-transformer"
+    )
     assert ("model.keras" in files) == (format == "keras")
     assert ("In transformers" in body) == (format == "hugging_face")
     assert ("In timm" in body) == (format == "timm")

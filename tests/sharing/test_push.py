@@ -5,6 +5,7 @@ huggingface_hub itself, transformers and timm.
 """
 
 import dataclasses
+import json
 import os
 import pathlib
 import re
@@ -50,20 +51,26 @@ def test_transformers_gives_its_logits(hub):
     np.testing.assert_allclose(found, output(model), atol=1e-5)
 
 
-def test_the_pipeline_of_transformers_names_what_predict_names(hub, tmp_path):
+# ViT and Siglip of transformers.
+@pytest.mark.parametrize("pooling", ["token", "mean"])
+def test_the_pipeline_of_transformers_names_what_predict_names(hub, pooling):
     pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     image_module = pytest.importorskip("PIL.Image")
     pixels = np.random.default_rng(5).integers(0, 256, (16, 16, 3), "uint8")
     image = image_module.fromarray(pixels)
-    model = build(include_preprocessing=True)
+    model = build(
+        include_preprocessing=True,
+        pooling=pooling,
+        class_token=pooling == "token",
+    )
     rule = PreprocessingConfig(evaluation="squash")
     keras_vit.push_to_hub(
-        model, "me/pipeline", class_names=NAMES, preprocessing=rule
+        model, f"me/{pooling}", class_names=NAMES, preprocessing=rule
     )
-    classify = transformers.pipeline("image-classification", "me/pipeline")
+    classify = transformers.pipeline("image-classification", f"me/{pooling}")
     theirs = {x["label"]: x["score"] for x in classify(image)}
-    (ours,) = keras_vit.predict("hf://me/pipeline", image, top=3)
+    (ours,) = keras_vit.predict(f"hf://me/{pooling}", image, top=3)
     assert theirs == pytest.approx(dict(ours.classes), abs=1e-5)
 
 
@@ -242,6 +249,30 @@ def test_a_token_that_may_only_read_is_refused(hub, run, capfd):
     hub.role = "read"
     assert main(["push", str(run), "me/shapes"]) == 2
     assert "may only read" in capfd.readouterr().err
+
+
+def test_a_repository_of_others_is_refused_before_a_model_is_loaded(
+    hub, run, monkeypatch
+):
+    hub.make("you/shapes")
+    monkeypatch.setattr(
+        "keras_vit.sharing.push.open_shared", lambda *_: pytest.fail("loaded")
+    )
+    with pytest.raises(OSError, match="403.*you may write to"):
+        keras_vit.push_to_hub(run, "you/shapes", overwrite=True)
+
+
+def test_a_record_that_was_edited_removes_nothing_else(hub):
+    keras_vit.push_to_hub(build(), "me/shapes", class_names=NAMES)
+    record = json.loads(hub.files("me/shapes")["keras_vit.json"])
+    record["files"]["notes.txt"] = "0"
+    hub.write(
+        "me/shapes",
+        "main",
+        {"notes.txt": b"mine", "keras_vit.json": json.dumps(record).encode()},
+    )
+    keras_vit.push_to_hub(build(num_layers=2), "me/shapes")
+    assert hub.files("me/shapes")["notes.txt"] == b"mine"
 
 
 def test_it_is_refused_before_a_model_is_loaded(hub, monkeypatch, tmp_path):
