@@ -196,6 +196,8 @@ def refusals(found, tags) -> str:
         (-sum(tags[x] for x in names), reason, names)
         for reason, names in groups.items()
     )
+    if not lines:
+        return "None."
     return "\n".join(
         f"- {-number}: {reason} ({', '.join(names[:3])}"
         f"{', ...' if len(names) > 3 else ''})"

@@ -48,7 +48,10 @@ def _numbers(fields, height, width) -> int:
     per_token = 4 * fields["hidden_dim"]  # The stream, query, key and value.
     numbers = tokens * per_token
     if fields.get("num_heads") and _keeps_attention():
-        numbers += fields["num_heads"] * tokens**2
+        keys = tokens
+        if fields.get("window_size") and not fields["global_attention_blocks"]:
+            keys = min(keys, fields["window_size"] ** 2)
+        numbers += fields["num_heads"] * tokens * keys
     return max(numbers, math.prod((height, width, fields["channels"])))
 
 
