@@ -393,6 +393,7 @@ def test_low_rank_adaptations_are_merged(tmp_path):
     for weight in model.trainable_weights:
         if "lora" in weight.name:
             weight.assign(np.ones(weight.shape))
-    pushed(model, tmp_path / "out")
+    files = pushed(model, tmp_path / "out")
+    assert "model.safetensors" in files  # which has no place for them.
     found = keras_vit.load_checkpoint(tmp_path / "out")
     np.testing.assert_allclose(output(found), output(model), atol=1e-5)

@@ -200,6 +200,27 @@ def test_nothing_is_uploaded_of_a_model_that_does_not_come_back(hub):
     assert hub.repositories == {}
 
 
+def test_nothing_is_uploaded_of_a_model_that_computes_nan(hub):
+    model = build()
+    for weight in model.weights:
+        weight.assign(np.full(weight.shape, 1e30))
+    with pytest.raises(ValueError, match="another output.*Check the weights"):
+        keras_vit.push_to_hub(model, "me/shapes")
+    assert hub.repositories == {}
+
+
+def test_nothing_is_uploaded_when_another_model_comes_back(hub, monkeypatch):
+    other = build()
+    other.weights[-1].assign(np.ones(other.weights[-1].shape))
+    monkeypatch.setattr(
+        "keras_vit.sharing.shared_folder.load_checkpoint",
+        lambda *_, **__: other,
+    )
+    with pytest.raises(ValueError, match="another output"):
+        keras_vit.push_to_hub(build(), "me/shapes")
+    assert hub.repositories == {}
+
+
 REFUSALS = {
     "no permission": ({"/preupload/": 403}, "me/shapes", "403.*may write"),
     "a token that is not valid": (
@@ -251,15 +272,18 @@ def test_a_token_that_may_only_read_is_refused(hub, run, capfd):
     assert "may only read" in capfd.readouterr().err
 
 
-def test_a_repository_of_others_is_refused_before_a_model_is_loaded(
+def test_models_of_others_are_refused_before_one_is_loaded(
     hub, run, monkeypatch
 ):
     hub.make("you/shapes")
+    hub.make("me/shapes", {"model.safetensors": b"theirs"})
     monkeypatch.setattr(
         "keras_vit.sharing.push.open_shared", lambda *_: pytest.fail("loaded")
     )
     with pytest.raises(OSError, match="403.*you may write to"):
         keras_vit.push_to_hub(run, "you/shapes", overwrite=True)
+    with pytest.raises(ValueError, match=r"model\.safetensors"):
+        keras_vit.push_to_hub(run, "me/shapes")
 
 
 def test_a_record_that_was_edited_removes_nothing_else(hub):
