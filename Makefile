@@ -6,6 +6,7 @@ VENV := .venv
 OLDEST_VENV := .venv-oldest
 
 BACKENDS := $(or $(BACKEND),tensorflow jax torch)
+FUZZ_SECONDS ?= 3600
 QUICKSTART_BACKEND := $(or $(KERAS_BACKEND),$(BACKEND),jax)
 
 EXTRAS := data,cv,plots,explain,tensorboard,recipes,export,hub,serve
@@ -34,6 +35,7 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		paper_sections.py reproduce.py small_scale.py sweep.py vtab.py \
 		vtab_table.py) \
 	$(addprefix serving/test_, docker.py page.py stopping.py) \
+	$(addprefix robustness/test_, fuzz.py security.py) \
 	$(addprefix training/test_, \
 		config.py plan.py run_folder.py run_lock.py tensorboard.py) \
 	$(addprefix test_, \
@@ -49,7 +51,7 @@ install = $(1)/bin/python -m pip install --quiet \
 
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help quickstart test test-all check test-oldest notebooks clean
+.PHONY: help quickstart test test-all check test-oldest fuzz notebooks clean
 
 help: ## list the targets
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
@@ -81,6 +83,9 @@ check: $(VENV)/.full ## format, lint and types
 test-oldest: $(OLDEST_VENV)/.full ## test with the oldest Keras, JAX and NumPy supported
 	KERAS_BACKEND=jax $(OLDEST_VENV)/bin/python -m pytest \
 		$(PYTEST_FLAGS) -m "not slow"
+
+fuzz: $(VENV)/.full ## fuzz configs, commands, CSV files, names, run folders for FUZZ_SECONDS (3600)
+	$(VENV)/bin/python tests/robustness/fuzz.py --seconds $(FUZZ_SECONDS)
 
 notebooks: $(VENV)/.full ## make the .ipynb files from the scripts beside them
 	$(VENV)/bin/python tools/make_notebooks.py

@@ -67,8 +67,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+class _Parser(argparse.ArgumentParser):
+    """One whose errors move no cursor."""
+
+    def error(self, message):
+        super().error(printable(message))
+
+
 def _parser():
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="keras-vit", description="Vision Transformers for Keras 3."
     )
     parser.add_argument("--version", action="version", version=__version__)

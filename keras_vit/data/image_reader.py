@@ -7,9 +7,11 @@ Names and arithmetic are those of big_vision's `pp/ops_image.py`
 Axes: H and W height and width, C channels.
 """
 
+import contextlib
 import dataclasses
 import io
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -24,6 +26,7 @@ __all__ = [
     "image_reader",
     "is_coloured",
     "is_readable",
+    "naming_broken_images",
 ]
 
 # Of an inception crop: the shares of the area, and width by height.
@@ -44,6 +47,12 @@ SPECIAL = rf"(?s)BM\C{{26}}\x08\x00\C*|(?s){BEFORE_ORIENTATION}[\x02-\x08]\C*"
 # What Pillow raises for broken files; SyntaxError is that of PNG.
 BROKEN = (OSError, SyntaxError, ValueError)
 COLOURED = 32  # of 255; JPEG makes smaller differences of grey
+UNREADABLE = (
+    "An image cannot be read. Repair or remove it, or set "
+    'data.on_broken_image to "skip":'
+)
+# The same in an error of TensorFlow, and the name behind it.
+STOPPED = re.compile(r"\[An image cannot be read[^\]]*\] (?P<name>\[.*\])")
 MODES = {1: "L", 3: "RGB"}  # Pillow's name for an image of so many channels
 # What the originals scale to before they crop; else 8/7 of the crop.
 RESIZE_SIZES = {224: 256, 384: 448}
@@ -164,11 +173,22 @@ def _assert_readable(readable, examples, record) -> None:
         if examples.kind == "path"
         else [examples.source, record["number"]]
     )
-    message = (
-        "An image cannot be read. Repair or remove it, or set "
-        'data.on_broken_image to "skip":'
-    )
-    tf.debugging.Assert(readable, [message, *name])
+    tf.debugging.Assert(readable, [UNREADABLE, *name])
+
+
+@contextlib.contextmanager
+def naming_broken_images() -> Iterator[None]:
+    """Raises a ValueError where a pipeline stops at a broken image.
+
+    TensorFlow's own error has the name among names of its functions.
+    """
+    try:
+        yield
+    except Exception as error:
+        found = STOPPED.search(str(error))
+        if not found or isinstance(error, ValueError):
+            raise
+        raise ValueError(f"{UNREADABLE} {found['name']}") from error
 
 
 def _pixel_reader(kind: str, cropped: bool, geometry: Geometry) -> Callable:

@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_vit import data, evaluation
 from keras_vit.analysis.report import explain_run, write_augmented, write_report
+from keras_vit.data.image_reader import naming_broken_images
 from keras_vit.files import replacing
 from keras_vit.training import Recipe, Run, run_folder, train
 from keras_vit.training.build import make_stream
@@ -116,9 +117,10 @@ def evaluated(run: Run, recipe: Recipe, part: str) -> dict:
         >>> evaluated(train(recipe), recipe, "test")["top1"]
     """
     batches = batches_of(run, recipe, part)
-    predictions = evaluation.predict_classes(
-        run.model, batches, activation=recipe.training.loss
-    )
+    with naming_broken_images():
+        predictions = evaluation.predict_classes(
+            run.model, batches, activation=recipe.training.loss
+        )
     evaluation.write_evaluation(
         run.folder, predictions, batches, run.dataset.class_names
     )

@@ -5,6 +5,7 @@ import difflib
 import pathlib
 import re
 import sys
+import typing
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
@@ -124,7 +125,9 @@ def parse(
     words = sys.argv[1:] if arguments is None else arguments
     words = _without_own_groups(words, record)
     try:
-        fields = parser.instantiate(parser.parse_args(words)).as_dict()
+        parsed = parser.parse_args(words)
+        _check_nulls(record, parsed)
+        fields = parser.instantiate(parsed).as_dict()
         del fields["config"]
         return record(**fields)
     except (jsonargparse.ArgumentError, ValueError) as error:
@@ -168,6 +171,26 @@ def exit_code(work: Callable[[], object], interrupted: str) -> int:
     except KeyboardInterrupt as interrupt:
         return ended(interrupt, interrupted)
     return 0
+
+
+def _check_nulls(record, values, prefix="") -> None:
+    """Raises a ValueError for a null, or no options, where none may be.
+
+    jsonargparse lets null pass everywhere, as "not given".
+    """
+    if isinstance(values, (list, str, int, float)):
+        name = prefix.rstrip(".")
+        raise ValueError(
+            f"{name} has options of its own. Received: {name}={values!r}."
+        )
+    hints = typing.get_type_hints(record)
+    for field in dataclasses.fields(record):
+        hint, value = hints[field.name], values[field.name]
+        name = f"{prefix}{field.name}"
+        if dataclasses.is_dataclass(hint) and value is not None:
+            _check_nulls(hint, value, f"{name}.")
+        elif value is None and type(None) not in typing.get_args(hint):
+            raise ValueError(f"{name} is null, and needs a value.")
 
 
 def _defaults(record, prefix="") -> dict:

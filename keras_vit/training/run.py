@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import keras
 
 from keras_vit import data
-from keras_vit.data.image_reader import is_coloured
+from keras_vit.data.image_reader import is_coloured, naming_broken_images
 from keras_vit.training import distribution, resume, run_folder
 from keras_vit.training.build import CLASSIFICATION, Task
 from keras_vit.training.config import Recipe
@@ -90,7 +90,8 @@ def train(
 
     Raises:
         ValueError: when the run folder is taken, for instance by another
-            config, or the data does not fit the recipe.
+            config, the data does not fit the recipe, or an image cannot be
+            read.
         FloatingPointError: when the loss or its gradient is not finite.
         OSError: when the disk is full, and a `LostProcessError` when another
             process has ended. The last checkpoint is whole.
@@ -109,7 +110,11 @@ def train(
     share = processes.share(chosen.replicas, recipe.training.accumulation_steps)
     parent = pathlib.Path(recipe.run_dir).parent
     with explain_lost_process(recipe.run_dir):
-        with distribution.compilation_cache_in(parent), chosen.scope():
+        with (
+            naming_broken_images(),
+            distribution.compilation_cache_in(parent),
+            chosen.scope(),
+        ):
             run = _train(recipe, dataset, callbacks, share, task, needs)
         if chosen.native is not None:
             distribution.collect(run.network, run.model)

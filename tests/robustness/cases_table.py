@@ -368,4 +368,17 @@ CASES = (
     ),
 )
 
-FUZZED = ()
+FUZZED = (
+    Finding("config_file", "augmentation:\n cutmix_alpha: null"),
+    Finding("config_file", "data: []"),
+    Finding("class_names", '["\\u0000"]'),
+    Finding("command_words", ["plan", "--model=ViT_B16", "\x1b"]),
+    Finding(
+        "run_folder",
+        {
+            ".keras_vit_lock.json": "",
+            "keras_vit_run.json": '{"files":[]}',
+            "config.yaml": "",
+        },
+    ),
+)
