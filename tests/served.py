@@ -62,13 +62,16 @@ def encoded(pixels, kind="PNG", **options) -> bytes:
 
 
 class Server:
-    """`keras-vit serve` in a process of its own, once it is ready."""
+    """`keras-vit serve`, or a program that serves, once it is ready."""
 
-    def __init__(self, model, *options):
+    def __init__(self, model, *options, program=None):
         arguments = ("serve", str(model), "--port", "0", *map(str, options))
+        command = ("-m", "keras_vit.cli", *arguments)
+        if program is not None:
+            command = ("-c", program, str(model))
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "keras_vit.cli", *arguments],
+            [sys.executable, *command],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

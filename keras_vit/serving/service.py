@@ -178,8 +178,14 @@ class Service:
         grey = np.full((*geometry.image_size, geometry.channels), 128, "uint8")
         image = self.classifier.read(grey)
         self.batcher.warm_up(image)
-        if self.unexplained is None:
+        if self.unexplained is not None:
+            return
+        try:
             self._overview(image)
+        except (
+            Exception
+        ) as error:  # Such as memory: it classifies all the same.
+            self.unexplained = f"The attention cannot be computed: {error}"
 
     def stop(self) -> None:
         """Refuses what comes from now on; what was taken is answered."""

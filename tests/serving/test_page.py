@@ -17,6 +17,22 @@ PICTURES = [served.picture(seed, (60, 80, 3)) for seed in range(2)]
 CLASSIFIED = (
     "document.querySelector('[data-status]').textContent.includes('classified')"
 )
+# A model without a Keras model behind it, as an exported one.
+EXPORTED = """
+import sys
+from keras_vit.prediction import load_classifier
+from keras_vit.serving import serve
+
+class Exported:
+    def __init__(self, classifier):
+        self.name = "run"
+        self.read = classifier.read
+        self.probabilities = classifier.probabilities
+        self.class_names = classifier.class_names
+        self.geometry = classifier.geometry
+
+serve(Exported(load_classifier(sys.argv[1])), port=0)
+"""
 PROBLEM = "document.querySelector('[data-problem]').textContent"
 
 
@@ -162,6 +178,26 @@ def test_what_cannot_be_read_is_told_and_the_next_picture_works(
     opened.wait(CLASSIFIED)
     assert opened.run(PROBLEM) == ""
     check_classes(opened, run_folder, 0)
+
+
+def test_a_model_without_attention_has_its_classes_alone(browser, run_folder):
+    server = served.Server(run_folder, program=EXPORTED)
+    try:
+        browser.problems.clear()
+        browser.open(server.url)
+        wait_for_model(browser)
+        drop(browser, "a.png", served.encoded(PICTURES[0]))
+        browser.wait(CLASSIFIED)
+        check_classes(browser, run_folder, 0)
+        hidden = "document.querySelector('[data-attention]').hidden"
+        assert browser.run(hidden) is True
+        assert browser.problems == []
+        assert 'keras_vit_requests_total{path="/explain"' not in str(
+            server.values()
+        )
+    finally:
+        server.process.kill()
+        server.process.communicate()
 
 
 def test_a_server_that_is_gone_is_told(browser, run_folder):

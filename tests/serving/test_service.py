@@ -133,6 +133,21 @@ def test_without_a_model_nothing_is_explained_and_it_says_why():
     run(work)
 
 
+def test_a_model_whose_attention_fails_classifies_all_the_same():
+    service = Service(Brightness(), "brightness")
+    service.unexplained = None  # As of a Vision Transformer.
+
+    async def work():
+        async with service.running():
+            await until(lambda: service.state != "warming up")
+
+    asyncio.run(work())
+    assert service.state == "ready"
+    assert service.failure is None
+    reason = service.unexplained
+    assert reason and reason.startswith("The attention cannot be computed: ")
+
+
 def test_an_image_that_the_model_fails_on_leaves_the_others_alone():
     async def work(service, ask):
         await until(lambda: service.state == "ready")
