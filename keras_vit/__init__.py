@@ -36,6 +36,7 @@ __all__ = [
     "decode_predictions",
     "embed",
     "explain",
+    "export",
     "features",
     "layers",
     "load_checkpoint",
@@ -57,6 +58,7 @@ globals().update(applications.APPLICATIONS)
 LATE = {
     "embed": "keras_vit.prediction",
     "explain": "keras_vit.explanation",
+    "export": "keras_vit.exporting.export",
     "patch_sequences": "keras_vit.prediction",
     "predict": "keras_vit.prediction",
     "push_to_hub": "keras_vit.sharing",
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
     import keras
 
     from keras_vit.explanation import explain
+    from keras_vit.exporting.export import export
     from keras_vit.prediction import embed, patch_sequences, predict
     from keras_vit.sharing import push_to_hub
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from keras_vit.cli.embedding_commands import embed, search
+from keras_vit.cli.export_command import export
 from keras_vit.cli.image_commands import explain, predict
 from keras_vit.cli.model_commands import benchmark, plan, summary
 from keras_vit.cli.serving_command import serve
@@ -24,6 +25,7 @@ COMMANDS = (
     benchmark,
     embed,
     explain,
+    export,
     plan,
     predict,
     push,

@@ -36,6 +36,7 @@ from keras_vit.prediction import (
     images_of,
     most_probable,
 )
+from keras_vit.prediction.networks import check_network
 
 __all__ = ["check_attention", "check_folder", "explain", "overlays"]
 
@@ -99,6 +100,7 @@ def explain(
         model, class_names, preprocessing, needs_classes=False
     )
     network = classifier.model
+    check_network(network)
     check_attention(network)
     titles, images = _read(classifier, source)
     overview = attention_overview(

@@ -15,6 +15,7 @@ import numpy as np
 
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.image_reader import Geometry
+from keras_vit.prediction.exported_model import ExportedModel, runtime_of
 from keras_vit.prediction.images import (
     evaluation_crop,
     images_of,
@@ -136,9 +137,9 @@ def predict(
 
     Args:
         model: a name of `keras-vit weights list` such as "ViT_B16/imagenet",
-            a run folder, or a file or folder of weights. To predict more than
-            once, a model of keras_vit, or what
-            `keras_vit.prediction.load_classifier` returns.
+            a run folder, a file or folder of weights, or what
+            `keras_vit.export` wrote. To predict more than once, a model of
+            keras_vit, or what `keras_vit.prediction.load_classifier` returns.
         source: path of an image, or of a folder for all images below it; a
             Pillow image; an array or tensor (H, W), (H, W, C) or
             (B, H, W, C) in [0, 255], of any size; or a list of all these.
@@ -253,7 +254,8 @@ def as_classifier(
 
 
 def _classifier(model, class_names, preprocessing, needs_classes) -> Classifier:
-    check_network(model)
+    if not isinstance(model, ExportedModel):
+        check_network(model)
     config = model.config
     projects = _projects(config, class_names)
     num_classes = 0 if projects else config.num_classes
@@ -323,7 +325,8 @@ def load_classifier(
 
     Args:
         source: a name of `keras-vit weights list` such as "ViT_B16/imagenet",
-            a run folder, or a file or folder of weights.
+            a run folder, a file or folder of weights, or what
+            `keras_vit.export` wrote.
         image_size: pixels, one side or (height, width), where it is not that
             of the weights.
         needs_classes: bool; False takes an encoder without classification
@@ -337,6 +340,8 @@ def load_classifier(
             their classification layer is missing or all zeros.
         OSError: when they cannot be fetched.
     """
+    if os.path.exists(source) and runtime_of(source):
+        return _exported_classifier(source, image_size, needs_classes)
     loaded = load_prepared(source, image_size)
     classifier = _classifier(
         loaded.model,
@@ -346,6 +351,28 @@ def load_classifier(
     )
     loss = loaded.run.get("training", {}).get("loss", classifier.activation)
     return dataclasses.replace(classifier, activation=loss)
+
+
+def _exported_classifier(source, image_size, needs_classes):
+    """A classifier of what `keras_vit.export` wrote."""
+    model = ExportedModel(source)
+    sides = model.input_shape[1:3]
+    if image_size not in (None, sides, sides[0] if len({*sides}) == 1 else ()):
+        raise ValueError(
+            f"{os.fspath(source)!r} is for images of {sides[0]}x{sides[1]} "
+            f"pixels. Received: image_size={image_size}. Export the model "
+            "with that size."
+        )
+    try:
+        asked = PreprocessingConfig(**model.record["preprocessing"])
+    except TypeError as error:
+        raise ValueError(
+            f"preprocessing in the record of {os.fspath(source)!r}: {error}"
+        ) from None
+    names = tuple(model.record["class_names"]) or None
+    classifier = _classifier(model, names, asked, needs_classes)
+    activation = model.record["activation"]
+    return dataclasses.replace(classifier, activation=activation)
 
 
 def labels_of(path: str | os.PathLike) -> tuple[str, ...] | None:

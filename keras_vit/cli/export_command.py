@@ -1,0 +1,76 @@
+"""`keras-vit export`."""
+
+import argparse
+
+from keras_vit.cli.terminal import print_table
+from keras_vit.exporting import FORMATS
+from keras_vit.exporting.formats_table import PRECISIONS
+
+__all__ = ["export"]
+
+LAYOUTS = [x.layout for x in FORMATS.values() if x.layout]
+
+
+def export(parser):
+    """Export a model to another runtime, and check what was written."""
+    parser.set_defaults(run=_export)
+    add = parser.add_argument
+    add("model", help="weights by name (ViT_B16/imagenet), a run or a file")
+    add("path", help="file to write, or folder of a SavedModel")
+    add("--format", choices=FORMATS, help="that of the file's name by default")
+    add("--precision", choices=PRECISIONS, default="float32")
+    add("--batch", type=_batch, default="any", help="images of a call (any)")
+    add("--image_size", type=int, help="pixels; that of the weights by default")
+    add(
+        "--include_preprocessing",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="whether the file takes pixels in [0, 255] (it does)",
+    )
+    add("--images", nargs="+", help="images to compare the classes on")
+    add(
+        "--calibrate",
+        action="store_true",
+        help="fix the ranges of int8 by these images",
+    )
+    add(
+        "--largest_change",
+        type=float,
+        default=0.02,
+        help="share of the images that may change class (0.02)",
+    )
+    add("--layout", choices=LAYOUTS, help="write a folder for this server")
+
+
+def _batch(text):
+    return text if text == "any" else int(text)
+
+
+def _export(arguments):
+    # Help and wrong arguments need no model.
+    from keras_vit.exporting.export import export
+
+    options = dict(vars(arguments))
+    for name in ("run", "model", "path", "format"):
+        options.pop(name)
+    record = export(
+        arguments.model, arguments.path, arguments.format, **options
+    )
+    print_table(("", ""), _rows(record))
+    print(arguments.path)
+
+
+def _rows(record):
+    """What was checked, for people."""
+    check = record["check"]
+    yield "format", f"{record['format']}, {record['precision']}"
+    yield "size", f"{check['bytes'] / 2**20:.1f} MiB"
+    yield "largest difference of the scores", f"{check['largest_difference']:.2g}"
+    share = f"{check['relative_error']:.2g} of their size"
+    yield "difference", f"{share}, {check['tolerance']:g} is allowed"
+    if "same_class" in check:
+        count = check["images"]
+        yield "same class", f"{check['same_class']:.1%} of {count} images"
+    yield f"an image in {check['runtime']}", f"{1000 * check['seconds']:.1f} ms"
+    keras_vit = f"{1000 * check['model_seconds']:.1f} ms"
+    yield "an image in Keras's predict_on_batch", keras_vit

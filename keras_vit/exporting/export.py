@@ -1,0 +1,495 @@
+"""Exporting: from a model to a file that was checked in its own runtime.
+
+Axes: B images of a batch, H and W height and width, C channels, K scores.
+"""
+
+import contextlib
+import dataclasses
+import importlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import pathlib
+import secrets
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit.checkpoints.public import catalog
+from keras_vit.checks import check_choice
+from keras_vit.exporting.formats_table import (
+    FORMATS,
+    PRECISIONS,
+    TOLERANCES,
+    refusal,
+)
+from keras_vit.exporting.layouts import LAYOUTS
+from keras_vit.exporting.record import embed, write_record_beside
+from keras_vit.exporting.writers import quantization_of
+from keras_vit.prediction import (
+    Classifier,
+    as_classifier,
+    images_of,
+    load_classifier,
+)
+from keras_vit.prediction.exported_model import INPUT, OUTPUT, ExportedModel
+from keras_vit.prediction.images import resize
+from keras_vit.prediction.networks import check_network
+from keras_vit.version import __version__
+
+__all__ = ["export"]
+
+ANY = "any"
+CALIBRATION = 128  # images at most, as the runtimes' manuals advise
+
+
+def export(
+    model: str | os.PathLike | keras.Model | Classifier,
+    path: str | os.PathLike,
+    format: str | None = None,
+    *,
+    precision: str = "float32",
+    batch: int | str = ANY,
+    image_size: int | tuple[int, int] | None = None,
+    include_preprocessing: bool | None = None,
+    images: Any = None,
+    calibrate: bool = False,
+    largest_change: float = 0.02,
+    layout: str | None = None,
+) -> dict[str, Any]:
+    """Exports a model to a file for another runtime, and checks the file.
+
+    The file is written by the backend whose exporter is right, in a process
+    of its own, then run in its own runtime beside the model. It has what
+    `keras_vit.predict` needs: class names, preprocessing, where the weights
+    are from. A record of the same is beside it, named `<file>.model.json`.
+
+    Args:
+        model: a name of `keras-vit weights list`, a run folder, a file of
+            weights, a model of keras_vit, or a `Classifier`.
+        path: the file to write, or the folder of a SavedModel.
+        format: "onnx", "openvino", "litert", "saved_model", "stablehlo" or
+            "pt2"; by default what the name of the file says.
+        precision: "float32", "float16", "bfloat16" or "int8"; see
+            `keras_vit.exporting.FORMATS` for what each format has.
+        batch: images of a call, or "any".
+        image_size: pixels, one side or (height, width), for a model that is
+            loaded.
+        include_preprocessing: whether the file takes pixels in [0, 255]; by
+            default it does where the model does, and loaded ones do.
+        images: what `keras_vit.predict` takes as source: images to compare
+            the classes on; with int8, a change of too many is refused.
+        calibrate: bool, whether int8 fixes the ranges of activations by
+            these images; at most 128 are read.
+        largest_change: float, share of the images that may change class.
+        layout: None; "triton" or "tensorflow_serving": `path` is a folder of
+            models as these servers read it.
+
+    Returns:
+        The record, a dict; `record["check"]` has what was measured.
+
+    Raises:
+        ValueError: when the model cannot be had so (with what can), a package
+            is missing, or the file is not close enough to the model.
+        OSError: when weights cannot be fetched or files not be written.
+
+    Example:
+        >>> record = keras_vit.export("ViT_B16/imagenet", "vit.onnx")
+        >>> keras_vit.predict("vit.onnx", "photos")
+    """
+    path = pathlib.Path(path)
+    format = _checked_format(format, path, layout)
+    check_choice("precision", precision, PRECISIONS)
+    _check_options(batch, images, calibrate, largest_change, precision)
+    _check_possible(format, precision, None)
+    _check_installed(format)
+    _check_free(path, layout)
+    source = source_of(model)
+    if isinstance(model, (str, os.PathLike)):
+        model = load_classifier(model, image_size, needs_classes=False)
+    classifier = as_classifier(model, needs_classes=False)
+    check_network(classifier.model)
+    classifier = _with_preprocessing(classifier, include_preprocessing)
+    _check_possible(format, precision, quantization_of(classifier.model))
+    read = _read_images(classifier, images)
+    record = {
+        **record_of(classifier, format, precision, batch),
+        "source": source,
+    }
+    with _partial_folder(path) as folder:
+        file = folder / _file_name(path, format, layout)
+        calibration = read if calibrate else None
+        _write(classifier, file, record, calibration)
+        exported = ExportedModel(file, record)
+        record["check"] = check(classifier, exported, read, largest_change)
+        record["check"]["bytes"] = size_of(file)
+        embed(file, record)
+        ExportedModel(file)  # It still opens.
+        _move(folder, file, path, record, layout)
+    return record
+
+
+# --- What is asked for ---
+
+
+def _checked_format(format, path, layout):
+    by_suffix = {x.suffix: name for name, x in FORMATS.items() if x.suffix}
+    if layout is not None:
+        check_choice("layout", layout, LAYOUTS)
+        fitting = LAYOUTS[layout].format
+        if format not in (None, fitting):
+            raise ValueError(
+                f"layout={layout!r} is a folder of {fitting}. Received: "
+                f"format={format!r}."
+            )
+        return fitting
+    if format is None and path.suffix not in by_suffix:
+        raise ValueError(
+            f"The name {path.name!r} does not tell a format. End it with "
+            f"{', '.join(by_suffix)}, or give format=: one of "
+            f"{', '.join(FORMATS)}."
+        )
+    format = format or by_suffix[path.suffix]
+    check_choice("format", format, FORMATS)
+    suffix = FORMATS[format].suffix
+    if path.suffix != suffix and (suffix or path.suffix in by_suffix):
+        expected = f"a file *{suffix}" if suffix else "a folder"
+        raise ValueError(
+            f"format={format!r} is {expected}. Received: path={str(path)!r}."
+        )
+    return format
+
+
+def _check_options(batch, images, calibrate, largest_change, precision):
+    valid = isinstance(batch, int) and not isinstance(batch, bool) and batch > 0
+    if batch != ANY and not valid:
+        raise ValueError(
+            f"batch must be an int above 0 or {ANY!r}. Received: {batch!r}."
+        )
+    if not 0 <= largest_change <= 1:
+        raise ValueError(
+            "largest_change is a share in [0, 1]. Received: "
+            f"largest_change={largest_change!r}."
+        )
+    if calibrate and (images is None or precision != "int8"):
+        raise ValueError(
+            "Calibration is for precision='int8' and needs images, a hundred "
+            "of those that the model is for. Received: "
+            f"precision={precision!r} and images={images!r}."
+        )
+
+
+def _check_possible(format, precision, quantization):
+    if reason := refusal(format, precision, quantization):
+        raise ValueError(reason)
+
+
+def _check_installed(format):
+    kind = FORMATS[format]
+    missing = [x for x in kind.modules if not importlib.util.find_spec(x)]
+    if missing:
+        raise ValueError(
+            f"Exporting to {format} needs {', '.join(missing)}: "
+            f"pip install {kind.install}"
+        )
+
+
+def _check_free(path, layout):
+    """A folder is replaced only where it is an earlier export."""
+    if not path.parent.is_dir():
+        raise ValueError(
+            f"There is no folder {str(path.parent)!r}. Make it first."
+        )
+    if path.is_dir() and layout is None and any(path.iterdir()):
+        try:
+            ExportedModel(path)
+        except ValueError:
+            raise ValueError(
+                f"{str(path)!r} is a folder that keras_vit did not export. "
+                "Choose another name."
+            ) from None
+
+
+def source_of(model: Any) -> dict[str, str]:
+    """Where the weights of a model are from, as far as it is known."""
+    if not isinstance(model, (str, os.PathLike)):
+        return {"weights": "a model in memory"}
+    name = os.fspath(model)
+    if not os.path.exists(name):
+        with contextlib.suppress(ValueError):
+            entry = catalog.find(None, name)
+            return {
+                "weights": entry.key,
+                "url": entry.url,
+                "licence": entry.licence,
+            }
+    return {"weights": os.path.basename(os.path.abspath(name))}
+
+
+def _with_preprocessing(classifier, include):
+    model = classifier.model
+    if include in (None, model.config.include_preprocessing):
+        return classifier
+    config = dataclasses.replace(model.config, include_preprocessing=include)
+    made = type(model)(config, dtype=model.dtype_policy)
+    for new, old in zip(made.weights, model.weights, strict=True):
+        new.assign(old)
+    return dataclasses.replace(classifier, model=made)
+
+
+def _read_images(classifier, images):
+    """Images (N, H, W, C) in [0, 255], at most CALIBRATION; None of none."""
+    if images is None:
+        return None
+    read = []
+    for image in images_of(images):
+        read.append(classifier.read(image))
+        if len(read) == CALIBRATION:
+            break
+    if not read:
+        raise ValueError(f"There is no image. Received: images={images!r}.")
+    return np.stack(read)
+
+
+def record_of(
+    classifier: Classifier, format: str, precision: str, batch: int | str
+) -> dict[str, Any]:
+    """What a file says of itself, but for where it is from and its check."""
+    model = classifier.model
+    config = dataclasses.asdict(model.config)
+    included = config["include_preprocessing"]
+    rows = None if batch == ANY else batch
+    return {
+        "format": format,
+        "precision": precision,
+        "batch": batch,
+        "model": type(model).__name__,
+        "config": config,
+        "input": {
+            "name": INPUT,
+            "shape": [rows, *model.input_shape[1:]],
+            "values": "[0, 255]" if included else _scale_of(config),
+        },
+        "output": {
+            "name": OUTPUT,
+            "shape": [rows, *model.output_shape[1:]],
+        },
+        "preprocessing": dataclasses.asdict(classifier.geometry.config),
+        "class_names": list(classifier.class_names),
+        "activation": classifier.activation,
+        "keras_vit": __version__,
+        "keras": keras.__version__,
+    }
+
+
+def _scale_of(config):
+    mean, deviation = config.get("pixel_mean"), config.get("pixel_std")
+    if mean is None:
+        return "[-1, 1]"
+    return f"[0, 1], minus {list(mean)}, divided by {list(deviation)}"
+
+
+# --- Writing ---
+
+
+@contextlib.contextmanager
+def _partial_folder(path):
+    """A new folder beside the path, which is removed at the end."""
+    folder = path.parent / f".partial-{path.name}-{secrets.token_hex(4)}"
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _file_name(path, format, layout):
+    return LAYOUTS[layout].file if layout else path.name
+
+
+def _write(classifier, file, record, calibration):
+    """Has the backend of the format write the file."""
+    with tempfile.TemporaryDirectory() as scratch:
+        job = prepared(classifier, file, record, scratch, calibration)
+        backend = FORMATS[record["format"]].backend
+        (error,) = write_in_process(backend, [job], scratch)
+    if error:
+        raise ValueError(
+            f"The model could not be written as {record['format']}: {error}"
+        )
+
+
+def prepared(
+    classifier: Classifier,
+    file: pathlib.Path,
+    record: dict[str, Any],
+    folder: str,
+    calibration: np.ndarray | None = None,
+) -> dict[str, Any]:
+    """Saves a model for the process that writes it, and returns its job."""
+    name = os.path.join(folder, secrets.token_hex(4))
+    classifier.model.save(f"{name}.keras")
+    images = None
+    if calibration is not None:
+        np.save(images := f"{name}.npy", classifier.inputs(calibration))
+    return {
+        "format": record["format"],
+        "precision": record["precision"],
+        "batch": record["input"]["shape"][0],
+        "path": str(file.absolute()),
+        "model": f"{name}.keras",
+        "answer": f"{name}.answer",
+        "calibration": images,
+    }
+
+
+def write_in_process(backend: str, jobs: list[dict], folder: str) -> list[str]:
+    """Has a process with a backend write files; what went wrong with each."""
+    list_of_jobs = pathlib.Path(folder, "jobs.json")
+    list_of_jobs.write_text(json.dumps(jobs), encoding="utf-8")
+    environment = {
+        **os.environ,
+        "KERAS_BACKEND": backend,
+        "CUDA_VISIBLE_DEVICES": "-1",  # They stay the caller's.
+        "JAX_PLATFORMS": "cpu",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "keras_vit.exporting.writers", list_of_jobs],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    answers = []
+    for job in jobs:
+        answer = pathlib.Path(job["answer"])
+        lines = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
+        answers.append(answer.read_text() if answer.exists() else lines[-1])
+    return answers
+
+
+def _move(folder, file, path, record, layout):
+    """Puts what was written in its place, the record beside it."""
+    if layout is not None:
+        LAYOUTS[layout].arrange(file, path, record)
+        return
+    if file.is_dir():
+        aside = folder / "replaced"
+        if path.exists():
+            path.rename(aside)
+        file.rename(path)
+    # What a file refers to comes first.
+    for part in sorted(folder.iterdir(), key=lambda x: x.name == file.name):
+        if part.is_file():
+            part.replace(path.parent / part.name)
+    write_record_beside(path, record)
+
+
+# --- Checking ---
+
+
+def check(
+    classifier: Classifier,
+    exported: ExportedModel,
+    images: np.ndarray | None = None,
+    largest_change: float = 1.0,
+) -> dict[str, Any]:
+    """Runs a file beside its model: differences, classes and time."""
+    record = exported.record
+    seeded = seeded_images(record["input"]["shape"])
+    error, largest = 0.0, 0.0
+    for rows in (1, 3):
+        scores, wanted = _both(classifier, exported, seeded[:rows])
+        scale = np.sqrt(np.mean(np.square(wanted))) or 1.0
+        off = np.sqrt(np.mean(np.square(scores - wanted))) / scale
+        error = max(error, float(np.nan_to_num(off, nan=np.inf)))
+        largest = max(largest, float(np.abs(scores - wanted).max()))
+    tolerance = TOLERANCES[record["precision"]]
+    if not error <= tolerance:
+        raise ValueError(
+            f"The {record['format']} file gives other scores than the model: "
+            f"they differ by {error:.2g} of their size, and {tolerance:g} is "
+            f"allowed in {record['precision']}. No file was written."
+        )
+    found = {
+        "largest_difference": largest,
+        "relative_error": error,
+        "tolerance": tolerance,
+        "runtime": _version_of(exported),
+        **_seconds(classifier, exported, seeded),
+    }
+    if images is not None and classifier.class_names:
+        found |= _agreement(classifier, exported, images, largest_change)
+    return found
+
+
+def seeded_images(shape) -> np.ndarray:
+    """Three images (3, H, W, C) in [0, 255] with coarse and fine structure."""
+    random = np.random.default_rng(0)
+    height, width, channels = shape[1:]
+    coarse = random.integers(0, 256, (3, 5, 5, channels)).astype("uint8")
+    fine = random.normal(0, 16, (3, height, width, channels))
+    smooth = [resize(x, (height, width), rounding="float32") for x in coarse]
+    return np.clip(np.stack(smooth) + fine, 0, 255).astype("float32")
+
+
+def _both(classifier, exported, images):
+    inputs = classifier.inputs(images)
+    wanted = classifier.model.predict_on_batch(inputs)
+    wanted = keras.ops.convert_to_numpy(keras.ops.cast(wanted, "float32"))
+    return exported.predict_on_batch(inputs), wanted
+
+
+def _agreement(classifier, exported, images, largest_change):
+    inputs = np.array_split(images, -(-len(images) // 8))
+    pairs = [_both(classifier, exported, x) for x in inputs]
+    found, wanted = (np.concatenate(x).argmax(-1) for x in zip(*pairs, strict=True))
+    same = float(np.mean(found == wanted))
+    if 1 - same > largest_change:
+        raise ValueError(
+            f"{1 - same:.1%} of {len(images)} images change their class, and "
+            f"{largest_change:.1%} may: no file was written. Allow more with "
+            "largest_change, or take another precision."
+        )
+    return {"images": len(images), "same_class": same}
+
+
+def _seconds(classifier, exported, images, rounds=5):
+    """Median seconds of one image, file and model in turns."""
+    inputs = classifier.inputs(images[:1])
+    sides: dict[str, Callable] = {
+        "seconds": exported.predict_on_batch,
+        "model_seconds": classifier.model.predict_on_batch,
+    }
+    found = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, run in sides.items():
+            begin = time.perf_counter()
+            run(inputs)
+            found[name].append(time.perf_counter() - begin)
+    return {name: statistics.median(x) for name, x in found.items()}
+
+
+def size_of(path: pathlib.Path) -> int:
+    """Bytes of a folder, or of a file and those of its name beside it."""
+    if path.is_dir():
+        return sum(x.stat().st_size for x in path.rglob("*") if x.is_file())
+    return sum(x.stat().st_size for x in path.parent.glob(f"{path.stem}.*"))
+
+
+def _version_of(exported):
+    runtime = exported.runtime
+    module = importlib.import_module(runtime.module)
+    version = getattr(module, "__version__", None)
+    version = version or importlib.metadata.version(runtime.install)
+    return f"{runtime.name} {version}"
