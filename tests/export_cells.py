@@ -1,4 +1,4 @@
-"""Kinds of models, each as a tiny one with random weights, and their exports."""
+"""Kinds of models, each a tiny one with random weights, and their exports."""
 
 import contextlib
 import pathlib
@@ -10,8 +10,8 @@ import keras
 import numpy as np
 
 from keras_vit.exporting import FORMATS
+from keras_vit.exporting.checking import check
 from keras_vit.exporting.export import (
-    check,
     prepared,
     record_of,
     write_in_process,
@@ -49,10 +49,9 @@ def vit(dtype="float32", **options) -> keras.Model:
     return VisionTransformer(ViTConfig(**{**FIELDS, **options}), dtype=dtype)
 
 
-def variant(kind) -> keras.Model:
-    own = {"pooling": "mean", "class_token": False} if kind == "axial" else {}
+def variant(fields: dict[str, Any], **options) -> keras.Model:
     config = VariantTransformerConfig(
-        **{**FIELDS, **own}, variant=VariantConfig(attention=kind)
+        **{**FIELDS, **options}, variant=VariantConfig(**fields)
     )
     return VariantTransformer(config)
 
@@ -66,7 +65,7 @@ def mixer(**options) -> keras.Model:
 
 def bit() -> keras.Model:
     sizes = {"image_size": (64, 64), "num_classes": 5, "width": 32}
-    return BiT(BiTConfig(**sizes, num_units=(1, 1)))
+    return BiT(BiTConfig(**sizes, units=(1, 1)))
 
 
 def quantized(mode) -> keras.Model:
@@ -97,8 +96,10 @@ KINDS: dict[str, Callable[[], keras.Model]] = {
     ),
     "Mixer": mixer,
     "BiT": bit,
-    "relative": lambda: variant("relative"),
-    "axial": lambda: variant("axial"),
+    "relative": lambda: variant({"position": "relative"}),
+    "axial": lambda: variant(
+        {"attention": "axial"}, pooling="mean", class_token=False
+    ),
     "mixed_bfloat16": lambda: vit("mixed_bfloat16"),
     "mixed_float16": lambda: vit("mixed_float16"),
     "int8": lambda: quantized("int8"),

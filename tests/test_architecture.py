@@ -32,7 +32,11 @@ TOP = ("__init__", "cli")
 
 AT_IMPORT = {"keras", "numpy", *sys.stdlib_module_names}
 BACKENDS = {"tensorflow", "jax", "jaxlib", "torch"}
-MAY_NAME_BACKENDS = {"analysis", "data", "training", "workarounds"}
+# The last two write and run files of the backends' own formats.
+MAY_NAME_BACKENDS = {
+    *("analysis", "data", "training", "workarounds"),
+    *("exporting", "prediction"),
+}
 # The one module that uses private names of Keras and of the backends.
 WORKAROUNDS = "keras_vit/workarounds.py"
 # Where the name of the backend may be asked for besides.

@@ -17,6 +17,7 @@ OPTIONAL_MODULES = {
     *("tensorflow", "jax", "torch", "tensorflow_datasets", "keras_cv"),
     *("importlib_resources", "matplotlib", "sklearn", "PIL", "jsonargparse"),
     *("tensorboard", "tensorboardX", "onnx", "onnxruntime", "onnxscript"),
+    *("ai_edge_litert", "nncf", "openvino"),
     *("tf2onnx", "huggingface_hub", "kagglehub", "safetensors"),
 }
 # Makes the modules that the arguments name look as if not installed.

@@ -33,7 +33,10 @@ EXTRAS = {
         "tensorflow-datasets",
         "importlib-resources",
     },
-    "export": {"onnx", "onnxruntime", "onnxscript", "tf2onnx"},
+    "export": {
+        *("ai-edge-litert", "nncf", "onnx", "onnxruntime", "onnxscript"),
+        *("openvino", "tf2onnx"),
+    },
     "hub": {"huggingface-hub", "kagglehub", "safetensors"},
     "serve": {"pillow", "python-multipart", "pyyaml", "starlette", "uvicorn"},
 }

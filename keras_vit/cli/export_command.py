@@ -65,7 +65,10 @@ def _rows(record):
     check = record["check"]
     yield "format", f"{record['format']}, {record['precision']}"
     yield "size", f"{check['bytes'] / 2**20:.1f} MiB"
-    yield "largest difference of the scores", f"{check['largest_difference']:.2g}"
+    yield (
+        "largest difference of the scores",
+        f"{check['largest_difference']:.2g}",
+    )
     share = f"{check['relative_error']:.2g} of their size"
     yield "difference", f"{share}, {check['tolerance']:g} is allowed"
     if "same_class" in check:

@@ -5,20 +5,15 @@ Axes: B images of a batch, H and W height and width, C channels, K scores.
 
 import contextlib
 import dataclasses
-import importlib
-import importlib.metadata
 import importlib.util
 import json
 import os
 import pathlib
 import secrets
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -26,14 +21,14 @@ import numpy as np
 
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checks import check_choice
+from keras_vit.exporting.checking import check, size_of
+from keras_vit.exporting.embedded_record import embed, write_record_beside
 from keras_vit.exporting.formats_table import (
     FORMATS,
     PRECISIONS,
-    TOLERANCES,
     refusal,
 )
-from keras_vit.exporting.layouts import LAYOUTS
-from keras_vit.exporting.record import embed, write_record_beside
+from keras_vit.exporting.server_folders import LAYOUTS
 from keras_vit.exporting.writers import quantization_of
 from keras_vit.prediction import (
     Classifier,
@@ -42,7 +37,6 @@ from keras_vit.prediction import (
     load_classifier,
 )
 from keras_vit.prediction.exported_model import INPUT, OUTPUT, ExportedModel
-from keras_vit.prediction.images import resize
 from keras_vit.prediction.networks import check_network
 from keras_vit.version import __version__
 
@@ -393,103 +387,3 @@ def _move(folder, file, path, record, layout):
         if part.is_file():
             part.replace(path.parent / part.name)
     write_record_beside(path, record)
-
-
-# --- Checking ---
-
-
-def check(
-    classifier: Classifier,
-    exported: ExportedModel,
-    images: np.ndarray | None = None,
-    largest_change: float = 1.0,
-) -> dict[str, Any]:
-    """Runs a file beside its model: differences, classes and time."""
-    record = exported.record
-    seeded = seeded_images(record["input"]["shape"])
-    error, largest = 0.0, 0.0
-    for rows in (1, 3):
-        scores, wanted = _both(classifier, exported, seeded[:rows])
-        scale = np.sqrt(np.mean(np.square(wanted))) or 1.0
-        off = np.sqrt(np.mean(np.square(scores - wanted))) / scale
-        error = max(error, float(np.nan_to_num(off, nan=np.inf)))
-        largest = max(largest, float(np.abs(scores - wanted).max()))
-    tolerance = TOLERANCES[record["precision"]]
-    if not error <= tolerance:
-        raise ValueError(
-            f"The {record['format']} file gives other scores than the model: "
-            f"they differ by {error:.2g} of their size, and {tolerance:g} is "
-            f"allowed in {record['precision']}. No file was written."
-        )
-    found = {
-        "largest_difference": largest,
-        "relative_error": error,
-        "tolerance": tolerance,
-        "runtime": _version_of(exported),
-        **_seconds(classifier, exported, seeded),
-    }
-    if images is not None and classifier.class_names:
-        found |= _agreement(classifier, exported, images, largest_change)
-    return found
-
-
-def seeded_images(shape) -> np.ndarray:
-    """Three images (3, H, W, C) in [0, 255] with coarse and fine structure."""
-    random = np.random.default_rng(0)
-    height, width, channels = shape[1:]
-    coarse = random.integers(0, 256, (3, 5, 5, channels)).astype("uint8")
-    fine = random.normal(0, 16, (3, height, width, channels))
-    smooth = [resize(x, (height, width), rounding="float32") for x in coarse]
-    return np.clip(np.stack(smooth) + fine, 0, 255).astype("float32")
-
-
-def _both(classifier, exported, images):
-    inputs = classifier.inputs(images)
-    wanted = classifier.model.predict_on_batch(inputs)
-    wanted = keras.ops.convert_to_numpy(keras.ops.cast(wanted, "float32"))
-    return exported.predict_on_batch(inputs), wanted
-
-
-def _agreement(classifier, exported, images, largest_change):
-    inputs = np.array_split(images, -(-len(images) // 8))
-    pairs = [_both(classifier, exported, x) for x in inputs]
-    found, wanted = (np.concatenate(x).argmax(-1) for x in zip(*pairs, strict=True))
-    same = float(np.mean(found == wanted))
-    if 1 - same > largest_change:
-        raise ValueError(
-            f"{1 - same:.1%} of {len(images)} images change their class, and "
-            f"{largest_change:.1%} may: no file was written. Allow more with "
-            "largest_change, or take another precision."
-        )
-    return {"images": len(images), "same_class": same}
-
-
-def _seconds(classifier, exported, images, rounds=5):
-    """Median seconds of one image, file and model in turns."""
-    inputs = classifier.inputs(images[:1])
-    sides: dict[str, Callable] = {
-        "seconds": exported.predict_on_batch,
-        "model_seconds": classifier.model.predict_on_batch,
-    }
-    found = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, run in sides.items():
-            begin = time.perf_counter()
-            run(inputs)
-            found[name].append(time.perf_counter() - begin)
-    return {name: statistics.median(x) for name, x in found.items()}
-
-
-def size_of(path: pathlib.Path) -> int:
-    """Bytes of a folder, or of a file and those of its name beside it."""
-    if path.is_dir():
-        return sum(x.stat().st_size for x in path.rglob("*") if x.is_file())
-    return sum(x.stat().st_size for x in path.parent.glob(f"{path.stem}.*"))
-
-
-def _version_of(exported):
-    runtime = exported.runtime
-    module = importlib.import_module(runtime.module)
-    version = getattr(module, "__version__", None)
-    version = version or importlib.metadata.version(runtime.install)
-    return f"{runtime.name} {version}"

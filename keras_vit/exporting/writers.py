@@ -11,8 +11,10 @@ Axes: B images of a batch, H and W height and width, C channels.
 
 import dataclasses
 import json
+import os
 import pathlib
 import sys
+import tempfile
 import traceback
 import warnings
 from collections.abc import Sequence
@@ -53,8 +55,6 @@ def rebuilt(path: str, format: str, precision: str):
     Keras's int8 and int4 models stay as they are.
     """
     import keras
-
-    import keras_vit  # noqa: F401 (registers the models)
 
     model = keras.saving.load_model(path)
     if quantization_of(model):
@@ -162,9 +162,20 @@ def _keep_padding(content):
     """
     import onnx
 
-    nodes = content.graph.node
-    pooled = {x.input[0] for x in nodes if x.op_type == "MaxPool"}
-    found = [x for x in nodes if x.op_type == "Pad" and x.output[0] in pooled]
+    # Pad and MaxPool, or Pad, Transpose and MaxPool.
+    pooled: set[str] = set()
+    for kind in ("MaxPool", "Transpose"):
+        pooled |= {
+            x.input[0]
+            for x in content.graph.node
+            if x.op_type == kind
+            and (kind == "MaxPool" or x.output[0] in pooled)
+        }
+    found = [
+        x
+        for x in content.graph.node
+        if x.op_type == "Pad" and x.output[0] in pooled
+    ]
     for i, node in enumerate(found):
         value = np.array(1e-30, "float32")
         name = f"padding_{i}"
@@ -220,15 +231,14 @@ def _quantize_onnx(path, calibration):
 def _write_openvino(model, job):
     import openvino
 
-    plain = str(pathlib.Path(job["path"]).with_suffix(".onnx"))
-    _write_plain_onnx(model, {**job, "path": plain})
-    content = openvino.convert_model(plain)
-    if job["precision"] == "int8":
-        content = _quantized_openvino(content, job["calibration"])
-    halve = job["precision"] == "float16"
-    openvino.save_model(content, job["path"], compress_to_fp16=halve)
-    for path in pathlib.Path(plain).parent.glob("*.onnx*"):
-        path.unlink()
+    with tempfile.TemporaryDirectory() as folder:
+        plain = os.path.join(folder, "model.onnx")
+        _write_plain_onnx(model, {**job, "path": plain})
+        content = openvino.convert_model(plain)
+        if job["precision"] == "int8":
+            content = _quantized_openvino(content, job["calibration"])
+        halve = job["precision"] == "float16"
+        openvino.save_model(content, job["path"], compress_to_fp16=halve)
 
 
 def _quantized_openvino(content, calibration):

@@ -3,13 +3,14 @@
 Axes: B images of a batch, H and W height and width, C channels.
 """
 
+import contextlib
 import importlib
 import json
 import os
 import pathlib
 import types
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,17 +74,11 @@ class ExportedModel:
             )
         check_installed(runtime)
         self.runtime = runtime
-        try:
+        with naming(runtime, path):
             text, start = runtime.open(path)
-            self.record = record or checked_record(text, path)
+        self.record = record or checked_record(text, path)
+        with naming(runtime, path):
             self._run = start(self.record)
-        except ValueError:
-            raise
-        except Exception as error:  # Each runtime has errors of its own.
-            reason = str(error).strip().partition("\n")[0]
-            raise ValueError(
-                f"{runtime.name} cannot open {str(path)!r}: {reason}"
-            ) from error
         self.config = types.SimpleNamespace(**self.record["config"])
         self.input_shape = tuple(self.record["input"]["shape"])
 
@@ -115,6 +110,18 @@ class Runtime(NamedTuple):
     module: str
     install: str
     open: Callable[[pathlib.Path], tuple[str | None, Callable]]
+
+
+@contextlib.contextmanager
+def naming(runtime: Runtime, path: os.PathLike) -> Iterator[None]:
+    """Turns the errors of a runtime into a ValueError that names the file."""
+    try:
+        yield
+    except Exception as error:  # Each runtime has errors of its own.
+        reason = str(error).strip().partition("\n")[0]
+        raise ValueError(
+            f"{runtime.name} cannot open {str(path)!r}: {reason}"
+        ) from error
 
 
 def runtime_of(path: str | os.PathLike) -> Runtime | None:

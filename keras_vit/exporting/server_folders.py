@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from keras_vit.exporting.record import write_record_beside
+from keras_vit.exporting.embedded_record import write_record_beside
 from keras_vit.files import replacing
 from keras_vit.prediction.exported_model import INPUT, OUTPUT
 

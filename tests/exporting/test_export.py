@@ -1,0 +1,258 @@
+"""`keras_vit.export`: what it writes, and what it refuses."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from export_cells import randomised, vit
+
+import keras_vit
+from keras_vit.cli import main
+from keras_vit.data import PreprocessingConfig
+from keras_vit.exporting import checking, server_folders
+from keras_vit.exporting import export as exporting
+from keras_vit.exporting.formats_table import refusal
+from keras_vit.prediction import Classifier, as_classifier
+from keras_vit.prediction.exported_model import ExportedModel
+
+NAMES = ("ant", "bee", "cat\x1b[31m", "döner", "=1+1")
+
+
+def images(count=4, size=(20, 30)):
+    shape = (count, *size, 3)
+    return np.random.default_rng(3).integers(0, 256, shape).astype("uint8")
+
+
+@pytest.fixture(scope="module")
+def classifier() -> Classifier:
+    keras.utils.set_random_seed(0)
+    model = randomised(
+        vit(pixel_mean=(0.5, 0.4, 0.3), pixel_std=(0.2, 0.2, 0.3))
+    )
+    return as_classifier(model, NAMES, PreprocessingConfig(evaluation="squash"))
+
+
+@pytest.fixture(scope="module")
+def written(classifier, tmp_path_factory):
+    path = tmp_path_factory.mktemp("written") / "tiny.onnx"
+    record = keras_vit.export(classifier, path, images=images(), batch=3)
+    return path, record
+
+
+def classes(model):
+    found = keras_vit.predict(model, images(), top=5)
+    return [[name for name, _ in x.classes] for x in found]
+
+
+def shares(model):
+    found = keras_vit.predict(model, images(), top=5)
+    return [[share for _, share in x.classes] for x in found]
+
+
+def test_predict_gives_names_and_probabilities_of_the_model(
+    classifier, written
+):
+    # Four images in calls of three: the last call is filled up.
+    assert classes(written[0]) == classes(classifier)
+    np.testing.assert_allclose(
+        shares(written[0]), shares(classifier), rtol=1e-4
+    )
+
+
+def test_record_is_inside_and_beside(written):
+    path, record = written
+    import onnx
+
+    inside = {x.key: x.value for x in onnx.load(path).metadata_props}
+    beside = path.with_name("tiny.onnx.model.json").read_text()
+    expected = json.loads(json.dumps(record))
+    assert json.loads(inside["model.json"]) == json.loads(beside) == expected
+    assert record["class_names"] == list(NAMES)
+    assert record["preprocessing"]["evaluation"] == "squash"
+    assert record["input"]["values"].startswith("[0, 1], minus [0.5, 0.4, 0.3]")
+    assert record["source"] == {"weights": "a model in memory"}
+    assert record["check"]["same_class"] == 1
+    assert record["check"]["images"] == 4
+    assert 0 < record["check"]["bytes"] <= path.stat().st_size
+
+
+def test_nothing_but_the_file_and_its_record_is_left(written):
+    names = sorted(x.name for x in written[0].parent.iterdir())
+    assert names == ["tiny.onnx", "tiny.onnx.model.json"]
+
+
+def test_a_file_that_is_not_close_enough_is_not_left(
+    classifier, tmp_path, monkeypatch
+):
+    path = tmp_path / "tiny.onnx"
+    path.write_text("what was there")
+    monkeypatch.setattr(exporting, "_write", lambda *x: None)
+    wrong = Wrong(classifier.model)
+    monkeypatch.setattr(exporting, "ExportedModel", lambda *x: wrong.of(x[1]))
+    with pytest.raises(ValueError, match="gives other scores than the model"):
+        keras_vit.export(classifier, path)
+    assert path.read_text() == "what was there"
+    assert [x.name for x in tmp_path.iterdir()] == ["tiny.onnx"]
+
+
+class Wrong:
+    """The scores of a model with the sign changed."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def of(self, record):
+        self.record = record
+        return self
+
+    def predict_on_batch(self, inputs):
+        scores = self.model.predict_on_batch(inputs)
+        return -keras.ops.convert_to_numpy(scores)
+
+
+def test_images_that_change_their_class_are_counted(classifier):
+    wrong = Wrong(classifier.model)
+    with pytest.raises(ValueError, match=r"of 4 images change their class"):
+        checking._agreement(classifier, wrong, images(4, (16, 16)), 0.02)
+    found = checking._agreement(classifier, wrong, images(4, (16, 16)), 1.0)
+    assert found["same_class"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"path": "x.h5"}, r"does not tell a format\. End it with \.onnx"),
+        ({"format": "onxn"}, "Did you mean 'onnx'"),
+        ({"format": "openvino"}, r"is a file \*\.xml"),
+        ({"format": "saved_model"}, "is a folder"),
+        ({"precision": "int4"}, "Unknown precision: 'int4'"),
+        ({"precision": "bfloat16"}, "In bfloat16: openvino, saved_model"),
+        ({"batch": 0}, "batch must be an int above 0"),
+        ({"batch": True}, "batch must be an int above 0"),
+        ({"largest_change": 2}, r"a share in \[0, 1\]"),
+        ({"calibrate": True}, "needs images"),
+        ({"calibrate": True, "precision": "int8"}, "needs images"),
+        ({"path": "gone/x.onnx"}, "There is no folder"),
+        ({"layout": "torchserve"}, "Unknown layout"),
+        ({"layout": "tensorflow_serving", "format": "onnx"}, "is a folder of"),
+        ({"model": keras.Sequential()}, "a model of keras_vit"),
+        ({"model": "ViT_B61/imagenet"}, "ViT_B61"),
+        ({"images": []}, "There is no image"),
+    ],
+)
+def test_bad_input_is_refused_before_a_file_is_there(
+    classifier, tmp_path, arguments, message
+):
+    arguments = {"model": classifier, "path": "x.onnx", **arguments}
+    arguments["path"] = tmp_path / arguments["path"]
+    with pytest.raises(ValueError, match=message):
+        keras_vit.export(**arguments)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_somebody_else_is_left_alone(classifier, tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "saved_model.pb").write_text("own")
+    with pytest.raises(ValueError, match="did not export"):
+        keras_vit.export(classifier, tmp_path / "own", "saved_model")
+    assert (tmp_path / "own" / "saved_model.pb").read_text() == "own"
+
+
+def test_a_missing_package_is_named_with_its_command(
+    classifier, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(
+        exporting.importlib.util, "find_spec", lambda name: name != "openvino"
+    )
+    with pytest.raises(ValueError, match="needs openvino: pip install torch"):
+        keras_vit.export(classifier, tmp_path / "x.xml")
+
+
+def test_what_cannot_be_had_names_what_can():
+    assert refusal("onnx", "float32", None) == ""
+    assert "saved_model, stablehlo or pt2" in refusal("onnx", "float32", "int4")
+    assert "quantised to int8 already" in refusal("onnx", "int8", "int8")
+
+
+def test_exported_models_take_no_other_size(written):
+    from keras_vit.prediction import load_classifier
+
+    assert load_classifier(written[0], 16).model.input_shape == (3, 16, 16, 3)
+    with pytest.raises(ValueError, match="is for images of 16x16"):
+        load_classifier(written[0], 32)
+
+
+def test_an_onnx_file_of_others_is_refused(written, tmp_path):
+    import onnx
+
+    content = onnx.load(written[0])
+    del content.metadata_props[:]
+    onnx.save(content, tmp_path / "other.onnx")
+    with pytest.raises(ValueError, match="has no record of keras_vit"):
+        keras_vit.predict(tmp_path / "other.onnx", images())
+
+
+def test_rubbish_is_refused_in_one_line(tmp_path):
+    for suffix in (".onnx", ".xml", ".tflite", ".stablehlo", ".pt2"):
+        path = tmp_path / f"rubbish{suffix}"
+        path.write_bytes(b"rubbish" * 20)
+        with pytest.raises(ValueError, match=f"rubbish{suffix}") as error:
+            ExportedModel(path)
+        assert "\n" not in str(error.value)
+
+
+def test_explain_says_that_it_needs_the_model(written, tmp_path):
+    with pytest.raises(ValueError, match="a model of keras_vit"):
+        keras_vit.explain(written[0], images(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("batch", [None, 4])
+def test_triton_finds_the_shapes_of_the_model(tmp_path, batch):
+    record = {
+        "input": {"shape": [batch, 16, 24, 3]},
+        "output": {"shape": [batch, 5]},
+    }
+    for version in ("1", "2"):
+        folder = tmp_path / f"partial{version}"
+        folder.mkdir()
+        (folder / "model.onnx").write_text("content")
+        path = tmp_path / "models"
+        server_folders.LAYOUTS["triton"].arrange(
+            folder / "model.onnx", path, record
+        )
+        assert (path / version / "model.onnx").read_text() == "content"
+    config = (path / "config.pbtxt").read_text()
+    wanted = ["16, 24, 3", "[ 5 ]", "max_batch_size: 32"]
+    if batch:
+        wanted = ["4, 16, 24, 3", "[ 4, 5 ]", "max_batch_size: 0"]
+    assert all(x in config for x in wanted)
+    assert ("dynamic_batching" in config) == (batch is None)
+
+
+def test_versions_of_tensorflow_serving_count_up(tmp_path):
+    for version in ("1", "2"):
+        (tmp_path / "partial").mkdir()
+        path = tmp_path / "models"
+        server_folders.LAYOUTS["tensorflow_serving"].arrange(
+            tmp_path / "partial", path, {"format": "saved_model"}
+        )
+        assert (path / version).is_dir()
+
+
+def test_the_command_prints_what_was_checked(
+    classifier, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    classifier.model.save("tiny.keras")
+    command = ["export", "tiny.keras", "tiny", "--format", "saved_model"]
+    assert main(command) == 0
+    printed = capsys.readouterr()
+    assert "largest difference" in printed.out
+    assert "TensorFlow" in printed.out
+    assert (tmp_path / "tiny" / "saved_model.pb").is_file()
+    assert main(["export", "tiny.keras", "tiny.onx"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("keras-vit: error: The name 'tiny.onx'")
+    assert error.count("\n") == 1
