@@ -16,7 +16,7 @@ from keras_vit.exporting.export import (
     record_of,
     write_in_process,
 )
-from keras_vit.exporting.formats_table import refusal
+from keras_vit.exporting.runtimes_table import refusal
 from keras_vit.exporting.writers import quantization_of
 from keras_vit.models import (
     BiT,

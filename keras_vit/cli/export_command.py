@@ -4,7 +4,7 @@ import argparse
 
 from keras_vit.cli.terminal import print_table
 from keras_vit.exporting import FORMATS
-from keras_vit.exporting.formats_table import PRECISIONS
+from keras_vit.exporting.runtimes_table import PRECISIONS
 
 __all__ = ["export"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.exporting.formats_table import TOLERANCES
+from keras_vit.exporting.runtimes_table import TOLERANCES
 from keras_vit.prediction import Classifier
 from keras_vit.prediction.exported_model import ExportedModel
 from keras_vit.prediction.images import resize

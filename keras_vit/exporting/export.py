@@ -23,7 +23,7 @@ from keras_vit.checkpoints.public import catalog
 from keras_vit.checks import check_choice
 from keras_vit.exporting.checking import check, size_of
 from keras_vit.exporting.embedded_record import embed, write_record_beside
-from keras_vit.exporting.formats_table import (
+from keras_vit.exporting.runtimes_table import (
     FORMATS,
     PRECISIONS,
     refusal,

@@ -219,6 +219,9 @@ def _open_openvino(path):
 def _open_litert(path):
     from ai_edge_litert.interpreter import Interpreter
 
+    with path.open("rb") as file:
+        if file.read(8)[4:] != b"TFL3":  # What fails to open fails to close.
+            raise ValueError("it does not begin as a file of LiteRT.")
     interpreter = Interpreter(
         model_path=str(path), num_threads=os.cpu_count() or 1
     )
