@@ -193,6 +193,8 @@ def test_an_onnx_file_of_others_is_refused(written, tmp_path):
         keras_vit.predict(tmp_path / "other.onnx", images())
 
 
+# torch's compiler forks when it is imported, of which JAX warns.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_rubbish_is_refused_in_one_line(tmp_path):
     for suffix in (".onnx", ".xml", ".tflite", ".stablehlo", ".pt2"):
         path = tmp_path / f"rubbish{suffix}"
