@@ -11,6 +11,9 @@ from keras_vit.checkpoints.formats.timm_names_table import (
     CAIT,
     DISTILLED,
     EPSILONS,
+    EVA,
+    EVA_AFTER,
+    EVA_OPTIONS,
     HYBRIDS,
     LATER,
     NOT_BESIDE,
@@ -164,9 +167,42 @@ def _sam_problems(config, defaults) -> list:
     return problems
 
 
+def _is_eva(config) -> bool:
+    """Whether it is one of timm's models with rotary positions, or like it."""
+    grouped = config["key_value_heads"] or not config["mlp_layer_scale"]
+    return bool(config["rope"] or grouped)
+
+
+def _eva_problems(config, defaults) -> list:
+    what = "rope or key_value_heads"
+    problems = _unlike(config, defaults, EVA_OPTIONS, what)
+    activation = "silu" if config["gated_mlp"] else "gelu"
+    if TIMM_ACTIVATIONS.get(config["activation"]) != activation:
+        problems.append(f"has activation={activation!r} there")
+    norm = config["normalization"], config["layer_norm_epsilon"]
+    if norm not in EVA:
+        problems.append(
+            f"has no normalization={norm[0]!r} with layer_norm_epsilon="
+            f"{norm[1]} there"
+        )
+    if config["patch_bias"] == config["norm_before_blocks"]:
+        problems.append("has either patch_bias or norm_before_blocks")
+    if config["gated_mlp"] and config["mlp_inner_norm"]:
+        problems.append("has two layers for gated_mlp with mlp_inner_norm")
+    if config["norm_placement"] == "after":
+        problems += [
+            f"has no {name} with norm_placement='after'"
+            for name, value in EVA_AFTER.items()
+            if config[name] != value
+        ]
+    return problems
+
+
 def _vit_problems(config, defaults) -> list:
     if config["neck_dim"]:
         return _sam_problems(config, defaults)
+    if _is_eva(config):
+        return _eva_problems(config, defaults)
     if _has_relative_positions(config):
         return _relative_problems(config, defaults)
     if _is_beit(config):
@@ -321,9 +357,64 @@ def _sam_arguments(config) -> tuple:
     return SAM, "head.fc", arguments
 
 
+def _eva_arguments(config) -> tuple:
+    scale = config["layer_scale_init"]
+    groups = config["key_value_heads"]
+    arguments = {
+        **_sizes(config),
+        **_widths(config),
+        "attn_type": "rope" if config["key_bias"] else "eva",
+        "qkv_fused": groups is None,
+        "num_kv_heads": list(groups) if groups else None,
+        "qkv_bias": config["qkv_bias"],
+        "qk_norm": config["qk_norm"],
+        "swiglu_mlp": config["gated_mlp"],
+        "swiglu_align_to": 0,
+        "scale_mlp": config["mlp_inner_norm"],
+        "scale_attn_inner": config["attention_inner_norm"],
+        "init_values": scale,
+        "attn_only_layer_scale": not config["mlp_layer_scale"],
+        "class_token": config["class_token"],
+        "num_reg_tokens": config["register_tokens"],
+        "no_embed_class": bool(config["register_tokens"]),
+        "use_abs_pos_emb": config["position_embedding"] == "learned",
+        "use_post_norm": config["norm_placement"] == "after",
+        "use_pre_transformer_norm": config["norm_before_blocks"],
+        "use_fc_norm": config["norm_after_pooling"],
+        "dynamic_img_size": False,
+        **_rotary_arguments(config),
+    }
+    if not config["norm_after_pooling"]:
+        arguments["use_post_transformer_norm"] = config["final_norm"]
+    norm = config["normalization"], config["layer_norm_epsilon"]
+    return EVA[norm], "head", arguments
+
+
+# timm's words for where patches are.
+ROPE_TYPES = {"axial": "cat", "centered": "dinov3"}
+ROPE_INDEXING = {"row_first": "ij", "column_first": "xy"}
+
+
+def _rotary_arguments(config) -> dict:
+    if config["rope"] is None:
+        return {"use_rot_pos_emb": False}
+    grid = config["rope_reference_grid"]
+    return {
+        "use_rot_pos_emb": True,
+        "rope_type": ROPE_TYPES[config["rope"]],
+        "rope_temperature": config["rope_temperature"],
+        "rope_grid_offset": config["rope_offset"],
+        "rope_grid_indexing": ROPE_INDEXING[config["rope_axes"]],
+        "rope_rotate_half": config["rope_pairs"] == "halves",
+        "ref_feat_shape": list(grid) if grid else None,
+    }
+
+
 def _vit_arguments(config) -> tuple:
     if config["neck_dim"]:
         return _sam_arguments(config)
+    if _is_eva(config):
+        return _eva_arguments(config)
     if _has_relative_positions(config):
         return _relative_arguments(config)
     if _is_beit(config):

@@ -47,7 +47,10 @@ def randomised(config):
         values = random.normal(center, scale, weight.shape)
         if "moving_variance" in weight.path:
             values = np.abs(values) + 0.5
-        weight.assign(values)
+        if weight.path.endswith("qkv/bias") and not config.key_bias:
+            values = values.reshape(config.num_heads, 3, -1)
+            values = values * [[1], [0], [1]]  # That of the key is zero.
+        weight.assign(values.reshape(weight.shape))
     return model
 
 
@@ -128,6 +131,32 @@ FOR_TIMM = {
     ),
     "sam": vit(**SAM, image_size=(24, 40), window_size=2),
     "sam_of_the_image": vit(**SAM, qkv_bias=False),
+    "axial": vit(
+        **{"rope": "axial", "rope_reference_grid": (7, 9), "rope_offset": 1.0},
+        **{"rope_axes": "column_first", "image_size": (24, 40)},
+        **{"norm_before_blocks": True, "patch_bias": False},
+    ),
+    "axial_gated": vit(
+        **{"rope": "axial", "key_bias": False, "gated_mlp": True},
+        **{"activation": "silu", "pooling": "mean", "norm_after_pooling": True},
+        **{"layer_norm_epsilon": 1e-6, "attention_inner_norm": True},
+    ),
+    "axial_after": vit(
+        **{"rope": "axial", "norm_placement": "after", "mlp_inner_norm": True},
+        **{"qkv_bias": False, "layer_norm_epsilon": 1e-5, "final_norm": False},
+    ),
+    "centered": vit(
+        **{"rope": "centered", "rope_pairs": "halves", "key_bias": False},
+        **{"rope_temperature": 100.0, "register_tokens": 3},
+        **{"layer_norm_epsilon": 1e-5, "layer_scale_init": 0.1},
+    ),
+    "grouped": vit(
+        **{"rope": "centered", "rope_pairs": "halves", "num_heads": 4},
+        **{"hidden_dim": 16, "num_layers": 2, "key_value_heads": (4, 2)},
+        **{"layer_scale_init": 0.1, "mlp_layer_scale": False},
+        **{"normalization": "rms_norm", "qk_norm": True},
+        **{"position_embedding": "none", "register_tokens": 2},
+    ),
     "class_attention": vit(
         **{"talking_heads": True, "class_attention_layers": 3},
         **{"layer_scale_init": 0.1, "image_size": (24, 40)},

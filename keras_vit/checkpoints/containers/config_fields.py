@@ -92,6 +92,21 @@ def _blocks(path, name, value) -> tuple:
     return tuple(_count(path, name, x) for x in values)
 
 
+def _word(words):
+    """A conversion of the words of others."""
+
+    def convert(path, name, value):
+        if not isinstance(value, str | bool) or value not in words:
+            refuse(
+                path,
+                f"has {name}={value!r}"[:200],
+                f"Expected one of {', '.join(map(repr, words))}.",
+            )
+        return words[value]
+
+    return convert
+
+
 def _epsilon(path, name, value) -> float:
     if type(value) not in (int, float) or not 0 <= value < 1:
         refuse(path, f"has {name}={value!r}"[:200], "Expected 0 to 1.")
@@ -146,6 +161,10 @@ CONVERSIONS = {
     "rope_temperature": _number,
     "rope_offset": _number,
     "rope_reference_grid": pair,
+    "rope": _word({"cat": "axial", "dinov3": "centered", "mixed": "mixed"}),
+    "rope_axes": _word({"ij": "row_first", "xy": "column_first"}),
+    "rope_pairs": _word({False: "neighbors", True: "halves"}),
+    "norm_placement": _word({False: "before", True: "after"}),
     "window_size": _count,
     "global_attention_blocks": _blocks,
     "pool_prefix_tokens": _flag,

@@ -46,6 +46,10 @@ TIMM = {
     "rope_temperature": "rope_temperature",
     "rope_grid_offset": "rope_offset",
     "ref_feat_shape": "rope_reference_grid",
+    "rope_type": "rope",
+    "rope_grid_indexing": "rope_axes",
+    "rope_rotate_half": "rope_pairs",
+    "use_post_norm": "norm_placement",
     "window_size": "window_size",
     "global_attn_indexes": "global_attention_blocks",
 }
@@ -69,7 +73,8 @@ TIMM_SHOWN = {
         "swiglu_mlp",
     ),
     *("scale_mlp", "scale_attn_inner", "use_pre_transformer_norm"),
-    *("use_fc_norm", "attn_pool_mlp_ratio"),
+    *("use_fc_norm", "attn_pool_mlp_ratio", "attn_type", "num_kv_heads"),
+    *("attn_only_layer_scale", "swiglu_align_to", "use_rot_pos_emb"),
     # Of VisionTransformerSAM.
     *("use_rel_pos", "use_abs_pos", "neck_chans"),
     # Of Cait.
@@ -230,6 +235,8 @@ def _timm_fields(path, config) -> dict:
     unknown = sorted(set(arguments) - set(TIMM) - TIMM_SHOWN)
     if arguments.get("attn_layer") in SHOWN_ATTENTION:
         unknown = [x for x in unknown if x != "attn_layer"]
+    if arguments.get("use_rot_pos_emb") is None and "rope_type" in arguments:
+        unknown += ["rope_type alone"]
     if unknown:
         refuse(
             path,
@@ -246,5 +253,7 @@ def _timm_fields(path, config) -> dict:
     if "distilled" in config["architecture"]:
         # Of two tokens, the class token is what timm's word says.
         fields.pop("pooling", None)
+    if arguments.get("use_rot_pos_emb") is False:
+        fields["rope"] = None
     fields |= pixels(path, pretrained)
     return {**fields, "architecture": config["architecture"]}

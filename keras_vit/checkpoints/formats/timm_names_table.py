@@ -5,6 +5,9 @@ __all__ = [
     "BITS",
     "CAIT",
     "DISTILLED",
+    "EVA",
+    "EVA_AFTER",
+    "EVA_OPTIONS",
     "EPSILONS",
     "HYBRIDS",
     "MIXERS",
@@ -37,6 +40,12 @@ RELATIVE = {
 BEIT = "beit_base_patch16_224"
 # With windows and a neck.
 SAM = "samvit_base_patch16"
+# With rotary positions, by normalisation and epsilon.
+EVA = {
+    ("layer_norm", 1e-6): "eva02_base_patch16_clip_224",
+    ("layer_norm", 1e-5): "vit_base_patch16_dinov3",
+    ("rms_norm", 1e-6): "vit_base_patch16_sapiens2",
+}
 DISTILLED = "deit_base_distilled_patch16_224"
 # With class attention.
 CAIT = "cait_xxs24_224"
@@ -156,6 +165,23 @@ OF_CAIT = (
     *("talking_heads", "class_attention_layers", "layer_scale_init"),
     *("qkv_bias", "pixel_mean", "pixel_std"),
 )
+
+# What a model with rotary positions or grouped queries may choose ...
+EVA_OPTIONS = (
+    *("rope", "rope_temperature", "rope_offset", "rope_axes"),
+    *("rope_reference_grid", "rope_pairs", "position_embedding"),
+    *("class_token", "register_tokens", "qkv_bias", "key_bias", "qk_norm"),
+    *("key_value_heads", "layer_scale_init", "mlp_layer_scale"),
+    *("attention_inner_norm", "mlp_inner_norm", "gated_mlp"),
+    *("normalization", "norm_placement", "final_norm", "layer_norm_epsilon"),
+    *("norm_before_blocks", "patch_bias", "norm_after_pooling"),
+    *("activation", "pixel_mean", "pixel_std"),
+)
+# ... and what it has not where the norms are after the branches.
+EVA_AFTER = {
+    **{"qk_norm": False, "key_value_heads": None},
+    "layer_scale_init": None,
+}
 
 # What the image encoder of SAM may choose beside its sizes.
 SAM_OPTIONS = (
