@@ -21,6 +21,12 @@ from keras_vit.training.run_folder import save_model
 
 ROOT = pathlib.Path(__file__).parents[1]
 NAMES = ("cat", "dog", "owl", "<b>yak</b>")
+# What it writes to standard error as it is imported.
+TENSORFLOW_TELLS = (
+    "WARNING: All log messages before absl",
+    "I0000 ",
+    "To enable the following instructions",
+)
 SECONDS = 240  # A loaded machine imports and compiles slowly.
 
 
@@ -85,10 +91,15 @@ class Server:
         self.port = urllib.parse.urlsplit(self.url).port
 
     def end(self, number) -> tuple[int, str]:
-        """Exit code and standard error after a signal."""
+        """Exit code and standard error, but TensorFlow's, after a signal."""
         self.process.send_signal(number)
         _, error = self.process.communicate(timeout=SECONDS)
-        return self.process.returncode, error
+        own = (
+            line
+            for line in error.splitlines(keepends=True)
+            if not line.startswith(TENSORFLOW_TELLS)
+        )
+        return self.process.returncode, "".join(own)
 
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection(
