@@ -84,6 +84,16 @@ DINOV3 = {
     "gated_mlp": True,
     "activation": "silu",
 }
+SAM = {
+    "relative_position_bias": True,
+    "relative_position_kind": "decomposed",
+    "pooling": "mean",
+    "class_token": False,
+    "final_norm": False,
+    "window_size": 3,
+    "global_attention_blocks": (1,),
+    "neck_dim": 24,
+}
 KINDS: dict[str, Callable[[], keras.Model]] = {
     "token": vit,
     "mean": lambda: vit(pooling="mean", class_token=False),
@@ -114,6 +124,8 @@ KINDS: dict[str, Callable[[], keras.Model]] = {
     "CaiT": lambda: vit(
         class_attention_layers=1, talking_heads=True, layer_scale_init=0.5
     ),
+    "SAM": lambda: vit(**SAM),
+    "Sapiens2": lambda: vit(key_value_heads=(2, 1)),
     "differential": lambda: vit(differential_attention=True),
     "parallel": lambda: vit(mlp_placement="beside", qk_norm=True),
     "AIMv2": lambda: vit(
