@@ -5,7 +5,8 @@
 Each kind is a tiny model with random weights (tests/export_cells.py). A cell is
 how far the scores of the exported file are from the model's, as a share of
 their size, or why there is no such file. The cells of each backend are
-measured in a process of its own, and kept in docs/results/export_BACKEND.json.
+measured in a process of its own, and kept in docs/results/export_BACKEND.json;
+`--backends` without names writes the page from what is there.
 """
 
 import argparse
@@ -27,7 +28,7 @@ BACKENDS = ("tensorflow", "jax", "torch")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--measure", action="store_true", help="one backend")
-    parser.add_argument("--backends", nargs="+", default=BACKENDS)
+    parser.add_argument("--backends", nargs="*", default=BACKENDS)
     arguments = parser.parse_args()
     if arguments.measure:
         measure()
@@ -57,9 +58,9 @@ def measure() -> None:
         wanted += [("token", format, x) for x in kind.precisions]
         with tempfile.TemporaryDirectory() as folder:
             found = cells(dict.fromkeys(wanted), pathlib.Path(folder))
-        for cell, result in found.items():
-            rows.append([*cell, result])
-            print(*cell, result, flush=True)
+        for cell in dict.fromkeys(wanted):
+            rows.append([*cell, found[cell]])
+            print(*cell, found[cell], flush=True)
     path = RESULTS / f"export_{keras.backend.backend()}.json"
     path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
@@ -67,8 +68,10 @@ def measure() -> None:
 def lines() -> list[str]:
     """The tables, from what was measured on all backends."""
     found: dict = {}
-    for backend in BACKENDS:
-        path = RESULTS / f"export_{backend}.json"
+    paths = {x: RESULTS / f"export_{x}.json" for x in BACKENDS}
+    measured = [x for x, path in paths.items() if path.is_file()]
+    for backend in measured:
+        path = paths[backend]
         for kind, format, precision, result in json.loads(path.read_text()):
             row = found.setdefault((kind, precision), {})
             row.setdefault(format, []).append(result)
@@ -83,7 +86,7 @@ def lines() -> list[str]:
         texts = (_cell(row.get(x, []), notes) for x in formats)
         table.append(f"| {name} | {' | '.join(texts)} |")
     numbered = [f"{i}. {note}" for i, note in enumerate(notes, 1)]
-    return [*table, "", *numbered]
+    return [f"Models on {', '.join(measured)}.", "", *table, "", *numbered]
 
 
 def _cell(results, notes):
