@@ -1,7 +1,7 @@
-"""Top-1 agreement of bfloat16 with float32, of the weights in the package.
+"""Top-1 agreement of a precision with float32, of the weights in the package.
 
-    KERAS_BACKEND=tensorflow python benchmarks/agreement.py --openvino --write
     KERAS_BACKEND=torch python benchmarks/agreement.py --write
+    python benchmarks/agreement.py --format onnx --precision int8 --write
 
 The images are fractals of the 500 classes that the weights know, drawn anew:
 none of them was trained on. Of each arithmetic: the share of images that get
@@ -12,13 +12,15 @@ import argparse
 import json
 import pathlib
 import sys
+import tempfile
 
 import keras
 import numpy as np
-from openvino_model import compiled
 
 import keras_vit
 from keras_vit.data.fractals import fractal_images
+from keras_vit.exporting import FORMATS
+from keras_vit.prediction.exported_model import ExportedModel
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 CLASSES, TRAINED = 500, 100  # images of a class that were trained on
@@ -29,8 +31,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--images", type=int, default=10, help="of a class")
     parser.add_argument(
-        "--openvino", action="store_true", help="bfloat16 by OpenVINO"
+        "--format", choices=FORMATS, help="exported; by default Keras computes"
     )
+    parser.add_argument("--precision", default="bfloat16")
     parser.add_argument("--write", action="store_true", help="keep the result")
     options = parser.parse_args()
     classes = np.repeat(np.arange(CLASSES), options.images)
@@ -38,20 +41,24 @@ def main() -> None:
     images = fractal_images(classes, items, image_size=16)
     x = keras_vit.preprocess_input(images.astype("float32"))
     exact = answers("float32", x)
-    by = by_openvino if options.openvino else answers
-    lower = by("bfloat16", x)
     backend = keras.backend.backend()
+    if options.format:
+        lower = exported_answers(options.format, options.precision, x)
+    else:
+        lower = answers(options.precision, x)
     result = {
         "command": f"KERAS_BACKEND={backend} python {' '.join(sys.argv)}",
-        "bfloat16_by": "openvino" if options.openvino else backend,
+        "by": options.format or backend,
+        "precision": options.precision,
         "images": len(x),
         "agreement": float(np.mean(exact == lower)),
         "right_float32": float(np.mean(exact == classes)),
-        "right_bfloat16": float(np.mean(lower == classes)),
+        "right": float(np.mean(lower == classes)),
     }
     print(json.dumps(result, indent=2))
     if options.write:
-        path = RESULTS / f"agreement_{result['bfloat16_by']}.json"
+        name = f"agreement_{result['by']}_{options.precision}.json"
+        path = RESULTS / name
         path.write_text(json.dumps(result, indent=2) + "\n")
 
 
@@ -67,11 +74,14 @@ def answers(dtype: str, x: np.ndarray) -> np.ndarray:
     return classes_of(call, x)
 
 
-def by_openvino(dtype: str, x: np.ndarray) -> np.ndarray:
-    """The same by OpenVINO, from the float32 weights."""
+def exported_answers(format: str, precision: str, x: np.ndarray) -> np.ndarray:
+    """The same by an exported file, from the float32 weights."""
     keras.config.set_dtype_policy("float32")
-    model = compiled(keras_vit.load_checkpoint("fractals"), dtype)
-    return classes_of(lambda images: model(images)[0], x)
+    model = keras_vit.load_checkpoint("fractals")
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, f"model{FORMATS[format].suffix}")
+        keras_vit.export(model, path, format, precision=precision)
+        return classes_of(ExportedModel(path).predict_on_batch, x)
 
 
 def classes_of(call, x):

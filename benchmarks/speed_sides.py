@@ -8,11 +8,12 @@ device, no host in between.
 
 import functools
 import os
+import pathlib
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from openvino_model import compiled
 from speed_case import CLASSES, LEARNING_RATE, Case, arrays, sizes
 from speed_torch import timm, transformers
 
@@ -54,15 +55,25 @@ def ours_compiled(case: Case) -> Callable[[int], float | None]:
     return infer
 
 
-def ours_openvino(case: Case) -> Callable[[int], float | None]:
-    """The model as Keras exports it for OpenVINO."""
+def ours_exported(
+    case: Case, format: str, precision: str | None = None
+) -> Callable[[int], float | None]:
+    """The model as it is exported, in the runtime of the format."""
     only_inference(case)
     images, _ = arrays(case)
-    model = compiled(our_model(case, "float32"), case.precision)
+    model = our_model(case, "float32")
+    import keras_vit
+    from keras_vit.exporting import FORMATS
+    from keras_vit.prediction.exported_model import ExportedModel
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, f"model{FORMATS[format].suffix}")
+        keras_vit.export(model, path, precision=precision or case.precision)
+        exported = ExportedModel(path)
 
     def infer(steps):
         for _ in range(steps):
-            model(images)
+            exported.predict_on_batch(images)
 
     return infer
 
@@ -169,7 +180,19 @@ SIDES = {
     "keras_vit tensorflow": Side("tensorflow", "tensorflow", ours),
     "keras_vit torch": Side("torch", "torch", ours),
     "keras_vit torch compiled": Side("torch", "torch", ours_compiled),
-    "keras_vit openvino": Side("openvino", "tensorflow", ours_openvino),
+    "keras_vit openvino": Side(
+        "openvino", "torch", functools.partial(ours_exported, format="openvino")
+    ),
+    "keras_vit openvino int8": Side(
+        "openvino",
+        "torch",
+        functools.partial(ours_exported, format="openvino", precision="int8"),
+    ),
+    "keras_vit onnx int8": Side(
+        "onnxruntime",
+        "torch",
+        functools.partial(ours_exported, format="onnx", precision="int8"),
+    ),
     "keras-hub jax": Side("keras_hub", "jax", keras_hub),
     "keras-hub tensorflow": Side("keras_hub", "tensorflow", keras_hub),
     "timm": Side("timm", "torch", timm),

@@ -12,6 +12,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 
 from keras_vit.analysis.report.pictures import photograph
@@ -318,7 +319,7 @@ def _picture(pixels):
 def _unexplained(classifier) -> str | None:
     """Why there is no attention to show; None where there is."""
     model = getattr(classifier, "model", None)
-    if model is None:
+    if not isinstance(model, keras.Model):
         return (
             "An exported model shows no attention. Serve the weights that it "
             "was exported from."

@@ -13,7 +13,7 @@ from keras_vit.data import PreprocessingConfig
 from keras_vit.exporting import checking, server_folders
 from keras_vit.exporting import export as exporting
 from keras_vit.exporting.runtimes_table import refusal
-from keras_vit.prediction import Classifier, as_classifier
+from keras_vit.prediction import Classifier, as_classifier, load_classifier
 from keras_vit.prediction.exported_model import ExportedModel
 
 NAMES = ("ant", "bee", "cat\x1b[31m", "döner", "=1+1")
@@ -176,8 +176,6 @@ def test_what_cannot_be_had_names_what_can():
 
 
 def test_exported_models_take_no_other_size(written):
-    from keras_vit.prediction import load_classifier
-
     assert load_classifier(written[0], 16).model.input_shape == (3, 16, 16, 3)
     with pytest.raises(ValueError, match="is for images of 16x16"):
         load_classifier(written[0], 32)
@@ -208,6 +206,28 @@ def test_explain_says_that_it_needs_the_model(written, tmp_path):
     with pytest.raises(ValueError, match="a model of keras_vit"):
         keras_vit.explain(written[0], images(), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_server_takes_exported_models(classifier, written):
+    from keras_vit.serving import Service, ServingLimits
+
+    service = Service(load_classifier(written[0]), "tiny", ServingLimits())
+    assert "An exported model shows no attention" in (service.unexplained or "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tiny.onnx", "tiny.xml", "tiny.tflite"])
+def test_calibration_gives_products_of_8_bits(classifier, tmp_path, name):
+    record = keras_vit.export(
+        classifier,
+        tmp_path / name,
+        precision="int8",
+        images=images(16),
+        calibrate=True,
+        largest_change=1.0,
+    )
+    assert 1e-4 < record["check"]["relative_error"] <= 0.2
+    assert record["check"]["images"] == 16
 
 
 @pytest.mark.parametrize("batch", [None, 4])
