@@ -18,7 +18,8 @@ from keras_vit.runs import reporting
 pytest.importorskip("tensorflow_datasets")
 
 CONFIG = """
-model: {patch_size: 8, hidden_dim: 8, num_layers: 1, mlp_dim: 8, num_heads: 2}
+model: {patch_size: 8, hidden_dim: 8, num_layers: 1, mlp_dim: 8, num_heads: 2,
+  channels: 3}
 preprocessing: {train: squash, evaluation: squash, flip: false}
 optimizer: {name: sgd, warmup_steps: 1, learning_rate: 0.1}
 training: {steps: 4, batch_size: 4, checkpoint_every_steps: 2}
