@@ -217,6 +217,11 @@ def _unlike(kind, format, config) -> list:
         for name, is_set in kind.needs.items()
         if bool(config[name]) != is_set
     ]
+    # Of its projections a map head has those of keys and values, and a query.
+    if config["pooling"] == "attention" and not kind.fields(config).get(
+        "use_head"
+    ):
+        problems.append(f"{NO_PLACE} pooling='attention' in a {kind.model}")
     has_positions = "position_embedding/embedding" in format.table
     has_others = config["relative_position_bias"]
     if has_positions and config["position_embedding"] == "none":
