@@ -2,7 +2,7 @@
 
 import argparse
 
-from keras_vit.cli.terminal import print_table
+from keras_vit.cli.terminal import print_table, waiting
 from keras_vit.exporting import FORMATS
 from keras_vit.exporting.runtimes_table import PRECISIONS
 
@@ -53,9 +53,10 @@ def _export(arguments):
     options = dict(vars(arguments))
     for name in ("run", "model", "path", "format"):
         options.pop(name)
-    record = export(
-        arguments.model, arguments.path, arguments.format, **options
-    )
+    with waiting(f"Writing {arguments.path} and checking it"):
+        record = export(
+            arguments.model, arguments.path, arguments.format, **options
+        )
     print_table(("", ""), _rows(record))
     print(arguments.path)
 

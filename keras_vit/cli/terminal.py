@@ -15,6 +15,7 @@ __all__ = [
     "print_table",
     "say_what_it_can",
     "skipping",
+    "waiting",
     "with_progress",
 ]
 
@@ -101,6 +102,15 @@ def with_progress(found: Iterable, total: int | None) -> Iterator:
     )
     with bar:
         yield from bar.track(found, total=total, description="Images")
+
+
+def waiting(text: str) -> contextlib.AbstractContextManager:
+    """Shows on a terminal that work goes on, as long as the block takes."""
+    if not sys.stderr.isatty():
+        return contextlib.nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status(text)
 
 
 @contextlib.contextmanager

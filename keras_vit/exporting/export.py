@@ -19,7 +19,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.public import catalog
+from keras_vit.checkpoints.public.origin import origin_of, origin_of_run
 from keras_vit.checks import check_choice
 from keras_vit.exporting.checking import check, size_of
 from keras_vit.exporting.embedded_record import embed, write_record_beside
@@ -30,6 +30,7 @@ from keras_vit.exporting.runtimes_table import (
 )
 from keras_vit.exporting.server_folders import LAYOUTS
 from keras_vit.exporting.writers import quantization_of
+from keras_vit.models.configured_model import remade
 from keras_vit.prediction import (
     Classifier,
     as_classifier,
@@ -38,6 +39,7 @@ from keras_vit.prediction import (
 )
 from keras_vit.prediction.exported_model import INPUT, OUTPUT, ExportedModel
 from keras_vit.prediction.networks import check_network
+from keras_vit.training import run_folder
 from keras_vit.version import __version__
 
 __all__ = ["export"]
@@ -81,7 +83,7 @@ def export(
         include_preprocessing: whether the file takes pixels in [0, 255]; by
             default it does where the model does, and loaded ones do.
         images: what `keras_vit.predict` takes as source: images to compare
-            the classes on; with int8, a change of too many is refused.
+            the classes on; a change of too many is refused.
         calibrate: bool, whether int8 fixes the ranges of activations by
             these images; at most 128 are read.
         largest_change: float, share of the images that may change class.
@@ -106,7 +108,7 @@ def export(
     _check_options(batch, images, calibrate, largest_change, precision)
     _check_possible(format, precision, None)
     _check_installed(format)
-    _check_free(path, layout)
+    _check_free(path, format, layout)
     source = source_of(model)
     if isinstance(model, (str, os.PathLike)):
         model = load_classifier(model, image_size, needs_classes=False)
@@ -197,11 +199,18 @@ def _check_installed(format):
         )
 
 
-def _check_free(path, layout):
+def _check_free(path, format, layout):
     """A folder is replaced only where it is an earlier export."""
     if not path.parent.is_dir():
         raise ValueError(
             f"There is no folder {str(path.parent)!r}. Make it first."
+        )
+    is_folder = layout is not None or not FORMATS[format].suffix
+    if path.exists() and path.is_dir() != is_folder:
+        there, wanted = ("file", "folder") if is_folder else ("folder", "file")
+        raise ValueError(
+            f"{str(path)!r} is a {there}, and {layout or format} is a "
+            f"{wanted}. Choose another name."
         )
     if path.is_dir() and layout is None and any(path.iterdir()):
         try:
@@ -211,6 +220,12 @@ def _check_free(path, layout):
                 f"{str(path)!r} is a folder that keras_vit did not export. "
                 "Choose another name."
             ) from None
+    weights = path.with_suffix(".bin")  # of OpenVINO
+    if format == "openvino" and weights.exists() and not path.exists():
+        raise ValueError(
+            f"{str(weights)!r} would be replaced by the weights, and is not "
+            "of an earlier export. Choose another name."
+        )
 
 
 def source_of(model: Any) -> dict[str, str]:
@@ -218,25 +233,33 @@ def source_of(model: Any) -> dict[str, str]:
     if not isinstance(model, (str, os.PathLike)):
         return {"weights": "a model in memory"}
     name = os.fspath(model)
-    if not os.path.exists(name):
-        with contextlib.suppress(ValueError):
-            entry = catalog.find(None, name)
-            return {
-                "weights": entry.key,
-                "url": entry.url,
-                "licence": entry.licence,
-            }
-    return {"weights": os.path.basename(os.path.abspath(name))}
+    found = {"weights": os.path.basename(os.path.abspath(name))}
+    origin = None if os.path.exists(name) else origin_of(name)
+    if origin is not None:
+        found["weights"] = origin.name
+    elif folder := run_folder.folder_of(name):
+        origin = origin_of_run(run_folder.read_config(folder))
+        if origin is not None:
+            found["started_from"] = origin.name
+    known = {
+        "url": origin and origin.address,
+        "licence": origin and origin.licence,
+    }
+    return found | {key: value for key, value in known.items() if value}
 
 
 def _with_preprocessing(classifier, include):
     model = classifier.model
     if include in (None, model.config.include_preprocessing):
         return classifier
-    config = dataclasses.replace(model.config, include_preprocessing=include)
-    made = type(model)(config, dtype=model.dtype_policy)
-    for new, old in zip(made.weights, model.weights, strict=True):
-        new.assign(old)
+    if quantization_of(model):
+        raise ValueError(
+            "The preprocessing of a quantised model cannot be taken out or "
+            f"put in. Received: include_preprocessing={include}. Leave it "
+            "out, or export the model that it was before."
+        )
+    values = {x.path: keras.ops.convert_to_numpy(x) for x in model.weights}
+    made = remade(model, values, include_preprocessing=include)
     return dataclasses.replace(classifier, model=made)
 
 
@@ -378,12 +401,21 @@ def _move(folder, file, path, record, layout):
         LAYOUTS[layout].arrange(file, path, record)
         return
     if file.is_dir():
-        aside = folder / "replaced"
-        if path.exists():
-            path.rename(aside)
-        file.rename(path)
+        _replace_folder(file, path, folder / "replaced")
     # What a file refers to comes first.
     for part in sorted(folder.iterdir(), key=lambda x: x.name == file.name):
         if part.is_file():
             part.replace(path.parent / part.name)
     write_record_beside(path, record)
+
+
+def _replace_folder(new, path, aside):
+    """Renames a folder to a path; what was there comes back on an error."""
+    if path.exists():
+        path.rename(aside)
+    try:
+        new.rename(path)
+    except BaseException:
+        if aside.exists():
+            aside.rename(path)
+        raise

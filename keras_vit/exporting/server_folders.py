@@ -6,6 +6,7 @@ repository in its user guide.
 """
 
 import pathlib
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -70,10 +71,22 @@ def _arrange_triton(file, path, record):
         scores=", ".join(map(str, scores if rows is None else [rows, *scores])),
         batching="dynamic_batching { }\n" if rows is None else "",
     )
-    with replacing(path / "config.pbtxt") as temporary:
-        temporary.write_text(config, encoding="utf-8")
+    _write_config(path / "config.pbtxt", config)
     write_record_beside(file, record)
     file.parent.rename(version)
+
+
+def _write_config(path, config):
+    """A config that is there may be tuned, and stays as it is."""
+    if not path.exists():
+        with replacing(path) as temporary:
+            temporary.write_text(config, encoding="utf-8")
+    elif path.read_text(encoding="utf-8", errors="replace") != config:
+        warnings.warn(
+            f"{str(path)!r} is kept as it is. For this model alone it would "
+            "be:\n" + config,
+            stacklevel=2,
+        )
 
 
 LAYOUTS = {

@@ -9,7 +9,6 @@ inputs, or None) and answer (a file that gets the error, or nothing).
 Axes: B images of a batch, H and W height and width, C channels.
 """
 
-import dataclasses
 import json
 import os
 import pathlib
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.models.configured_model import remade
 from keras_vit.prediction.exported_model import INPUT, OUTPUT
 from keras_vit.workarounds import sublayers
 
@@ -69,13 +69,12 @@ def rebuilt(path: str, format: str, precision: str):
         )
         if hasattr(model.config, name)
     }
-    made = type(model)(
-        dataclasses.replace(model.config, **plain),
+    return remade(
+        model,
+        {x.path: keras.ops.convert_to_numpy(x) for x in model.weights},
         dtype="mixed_bfloat16" if mixed else "float32",
+        **plain,
     )
-    for new, old in zip(made.weights, model.weights, strict=True):
-        new.assign(keras.ops.cast(old, new.dtype))
-    return made
 
 
 def quantization_of(model) -> str | None:

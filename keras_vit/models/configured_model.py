@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -9,7 +10,11 @@ import numpy as np
 
 from keras_vit.layers.configured_layer import resolved_policy, serialized_dtype
 from keras_vit.preprocessing import MID_GREY
-from keras_vit.workarounds import keeping_variables, sublayers
+from keras_vit.workarounds import (
+    keeping_variables,
+    set_initializer,
+    sublayers,
+)
 
 __all__ = [
     "ConfiguredModel",
@@ -17,6 +22,7 @@ __all__ = [
     "head",
     "keeping",
     "preprocessing",
+    "remade",
 ]
 
 
@@ -133,6 +139,36 @@ def check_channels_last() -> None:
             f"{keras.config.image_data_format()!r}. Call "
             'keras.config.set_image_data_format("channels_last").'
         )
+
+
+def remade(
+    model: ConfiguredModel,
+    values: Mapping[str, np.ndarray],
+    *,
+    dtype=None,
+    **changes: Any,
+) -> Any:
+    """A new model like this one, all of it trainable, with given weights.
+
+    Args:
+        model: what it is like, with its name.
+        values: an array for each of its weights, by path; they are cast.
+        dtype: its dtype policy; that of the model by default.
+        changes: fields of the config that differ, none that changes the
+            weights.
+    """
+    config = dataclasses.replace(model.config, **changes)
+    dtype = model.dtype_policy if dtype is None else dtype
+    # What is made in the scope starts as its value: nothing is drawn.
+    with keras.StatelessScope():
+        found = type(model)(config, name=model.name, dtype=dtype)
+        for variable in found.weights:
+            set_initializer(variable, _constant(values[variable.path]))
+    return found
+
+
+def _constant(value):
+    return lambda shape, dtype=None: keras.ops.cast(value, dtype)
 
 
 def block_fields(config, i: int) -> dict[str, Any]:

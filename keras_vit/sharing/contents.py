@@ -15,9 +15,12 @@ from keras_vit.checkpoints.loading import (
     load_checkpoint,
     open_source,
 )
-from keras_vit.checkpoints.public import catalog
-from keras_vit.checkpoints.public.catalog_entry import HUB
-from keras_vit.checkpoints.public.fetch import SHIPPED
+from keras_vit.checkpoints.public.origin import (
+    Origin,
+    entry_of,
+    origin_of,
+    origin_of_run,
+)
 from keras_vit.data import PreprocessingConfig
 from keras_vit.prediction import Classifier
 from keras_vit.prediction.classifier import labels_of, names_of
@@ -26,24 +29,7 @@ from keras_vit.prediction.shared_record import LOSSES, read_shared
 from keras_vit.training import run_folder
 from keras_vit.training.trainable import merged
 
-__all__ = ["Origin", "Shared", "check_source", "open_shared"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Origin:
-    """The weights that a model was made from.
-
-    Attributes:
-        name: str, as a reader finds them; without paths of this machine.
-        address: str, of their page or file, or None.
-        repository: str, their name on huggingface.co, or None.
-        licence: str, what their publisher says, or None if that is unknown.
-    """
-
-    name: str
-    address: str | None = None
-    repository: str | None = None
-    licence: str | None = None
+__all__ = ["Shared", "check_source", "open_shared"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,9 +118,9 @@ def open_shared(
 
 
 def _of_weights(source, class_names, preprocessing) -> Shared:
-    folder, entry = _run_of(source), _entry_of(source)
+    folder, entry = run_folder.folder_of(source), entry_of(source)
     is_here = os.path.exists(source)
-    origin = None if is_here else _origin(source, entry)
+    origin = None if is_here else origin_of(source)
     opened = open_source(source)
     path = opened.file.path
     known = read_shared(path)
@@ -149,17 +135,9 @@ def _of_weights(source, class_names, preprocessing) -> Shared:
         run if folder else {},
         _result_of(folder),
         folder,
-        _origin_of_run(run) if folder else origin,
+        origin_of_run(run) if folder else origin,
         not is_here,
     )
-
-
-def _run_of(source) -> pathlib.Path | None:
-    """The folder of the run whose model this is."""
-    path = pathlib.Path(source)
-    folder = path.parent if path.name == RUN_MODEL else path
-    files = (run_folder.MANIFEST, run_folder.CONFIG)
-    return folder if all((folder / x).is_file() for x in files) else None
 
 
 def _result_of(folder) -> dict:
@@ -176,50 +154,3 @@ def _result_of(folder) -> dict:
         f"{str(path)!r} is damaged, so that it is unknown what the run "
         "measured. Put the file back, or remove it to share no result."
     )
-
-
-def _entry_of(source, model=None) -> catalog.Entry | None:
-    """The public weights that a name is of."""
-    if os.path.exists(source):
-        return None
-    try:
-        return catalog.find(model, source)
-    except ValueError:
-        return None
-
-
-def _origin_of_run(run) -> Origin | None:
-    """The weights that a run started from."""
-    options = run.get("model") or {}
-    weights = options.get("weights")
-    if not isinstance(weights, str):
-        return None
-    return _origin(weights, _entry_of(weights, options.get("name")))
-
-
-def _origin(weights, entry) -> Origin | None:
-    """Of a path only that it is one: it tells of the machine, not the model."""
-    if weights.lower() in SHIPPED:
-        name = f"{weights.lower()}, which come with keras_vit"
-        return Origin(name, licence="Apache-2.0")
-    if entry is not None:
-        return Origin(
-            entry.key, entry.url, _repository_of(entry), entry.licence
-        )
-    for start in ("hf://", f"{HUB}/"):
-        if weights.startswith(start):
-            name = weights.removeprefix(start).partition("@")[0].strip("/")
-            return Origin(name, f"{HUB}/{name}", name)
-    if weights.startswith("timm/") and not os.path.exists(weights):
-        return Origin(weights, f"{HUB}/{weights}", weights)
-    if "://" in weights:
-        return Origin("a file that was downloaded")
-    return Origin("a file of weights")
-
-
-def _repository_of(entry) -> str | None:
-    """The repository of these weights, also where they are a copy of a file."""
-    if entry.is_repository:
-        return entry.url.removeprefix(f"{HUB}/")
-    copies = [f"timm/{name}" for name in entry.aliases]
-    return next((name for name in copies if name in catalog.ENTRIES), None)

@@ -21,7 +21,11 @@ from collections.abc import Iterator
 import keras
 
 import keras_vit.models  # noqa: F401 - registers the classes to load
-from keras_vit.checkpoints.keras_files import CLASS_NAMES, read_class_names
+from keras_vit.checkpoints.keras_files import (
+    CLASS_NAMES,
+    RUN_MODEL,
+    read_class_names,
+)
 from keras_vit.files import PARTIAL, replacing
 from keras_vit.training.run_lock import LOCK, locked
 from keras_vit.version import __version__
@@ -34,6 +38,7 @@ __all__ = [
     "RESULT",
     "begin",
     "check",
+    "folder_of",
     "is_begun",
     "load_model",
     "read_config",
@@ -153,6 +158,14 @@ def write_result(folder: pathlib.Path, result: dict) -> None:
     """Writes result.json: the run is finished, what it replaced is removed."""
     write_json(folder / RESULT, result)
     _remove_previous(folder)
+
+
+def folder_of(source: str | os.PathLike) -> pathlib.Path | None:
+    """The folder of the run that this path, or the model there, is of."""
+    path = pathlib.Path(source)
+    folder = path.parent if path.name == RUN_MODEL else path
+    files = (MANIFEST, CONFIG)
+    return folder if all((folder / x).is_file() for x in files) else None
 
 
 def is_begun(folder: pathlib.Path) -> bool:

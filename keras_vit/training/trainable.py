@@ -9,8 +9,9 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.models.configured_model import remade
 from keras_vit.training.distribution.processes import to_numpy
-from keras_vit.workarounds import set_initializer, sublayers
+from keras_vit.workarounds import sublayers
 
 __all__ = [
     "HEAD",
@@ -158,19 +159,12 @@ def merged(model: Any) -> Any:
         for layer in sublayers(model)
         if _has_lora(layer)
     }
-    values = [
-        to_numpy(x) + products.get(x.path, 0)
-        for x in model.variables
+    values = {
+        x.path: to_numpy(x) + products.get(x.path, 0)
+        for x in model.weights
         if x.name not in LORA
-    ]
-    # What is made in the scope starts as its value: nothing is drawn.
-    with keras.StatelessScope():
-        found = type(model)(
-            model.config, name=model.name, dtype=model.dtype_policy
-        )
-        for variable, value in zip(found.variables, values, strict=True):
-            set_initializer(variable, _constant(value))
-    return found
+    }
+    return remade(model, values)
 
 
 def count_parameters(model: keras.Model) -> tuple[int, int]:
@@ -184,10 +178,6 @@ def count_parameters(model: keras.Model) -> tuple[int, int]:
     sizes = [(int(np.prod(x.shape)), x.trainable) for x in weights]
     trained = sum(size for size, trainable in sizes if trainable)
     return trained, sum(size for size, _ in sizes)
-
-
-def _constant(value):
-    return lambda shape, dtype=None: value.astype(dtype)
 
 
 def _product(layer):

@@ -159,6 +159,70 @@ def test_a_folder_of_somebody_else_is_left_alone(classifier, tmp_path):
     assert (tmp_path / "own" / "saved_model.pb").read_text() == "own"
 
 
+@pytest.mark.parametrize(
+    ("name", "format", "message"),
+    [
+        ("file", "saved_model", "is a file, and saved_model is a folder"),
+        ("file", "triton", "is a file, and triton is a folder"),
+        ("folder.onnx", "onnx", "is a folder, and onnx is a file"),
+        ("own.xml", "openvino", "is not of an earlier export"),
+    ],
+)
+def test_what_is_in_the_way_is_refused(
+    classifier, tmp_path, name, format, message
+):
+    (tmp_path / "file").write_text("own")
+    (tmp_path / "own.bin").write_text("own")
+    (tmp_path / "folder.onnx").mkdir()
+    before = sorted(tmp_path.iterdir())
+    path = tmp_path / name
+    layout = format if format == "triton" else None
+    with pytest.raises(ValueError, match=message):
+        keras_vit.export(
+            classifier, path, None if layout else format, layout=layout
+        )
+    assert sorted(tmp_path.iterdir()) == before
+    assert (tmp_path / "own.bin").read_text() == "own"
+
+
+def test_a_folder_that_cannot_be_replaced_stays(tmp_path):
+    path, aside = tmp_path / "model", tmp_path / "aside"
+    path.mkdir()
+    (path / "weights").write_text("old")
+    with pytest.raises(FileNotFoundError):
+        exporting._replace_folder(tmp_path / "gone", path, aside)
+    assert (path / "weights").read_text() == "old"
+    assert not aside.exists()
+
+
+def test_preprocessing_of_a_quantised_model_stays(tmp_path):
+    model = vit()
+    model.quantize("int8")
+    with pytest.raises(ValueError, match="preprocessing of a quantised model"):
+        keras_vit.export(model, tmp_path / "x.onnx", include_preprocessing=True)
+
+
+def test_preprocessing_is_put_inside(classifier):
+    inside = exporting._with_preprocessing(classifier, True)
+    assert inside.model.config.include_preprocessing
+    assert classes(inside) == classes(classifier)
+    np.testing.assert_allclose(shares(inside), shares(classifier), rtol=1e-4)
+
+
+def test_the_source_has_the_licence(tmp_path):
+    source = exporting.source_of("ViT_B16/imagenet")
+    recommended = "ViT_B16/augreg_imagenet21k_imagenet2012"
+    assert source["weights"] == recommended
+    assert source["licence"] == "Apache-2.0"
+    (tmp_path / "keras_vit_run.json").write_text("{}")
+    config = "model: {name: ViT_B16, weights: imagenet}\n"
+    (tmp_path / "config.yaml").write_text(config)
+    source = exporting.source_of(tmp_path)
+    assert source["weights"] == tmp_path.name
+    assert source["started_from"] == recommended
+    assert source["licence"] == "Apache-2.0"
+
+
 def test_a_missing_package_is_named_with_its_command(
     classifier, tmp_path, monkeypatch
 ):
@@ -246,6 +310,15 @@ def test_triton_finds_the_shapes_of_the_model(tmp_path, batch):
         )
         assert (path / version / "model.onnx").read_text() == "content"
     config = (path / "config.pbtxt").read_text()
+    (path / "config.pbtxt").write_text("tuned")
+    record["output"]["shape"] = [batch, 6]
+    (folder := tmp_path / "partial3").mkdir()
+    (folder / "model.onnx").write_text("content")
+    with pytest.warns(UserWarning, match="is kept as it is"):
+        server_folders.LAYOUTS["triton"].arrange(
+            folder / "model.onnx", path, record
+        )
+    assert (path / "config.pbtxt").read_text() == "tuned"
     wanted = ["16, 24, 3", "[ 5 ]", "max_batch_size: 32"]
     if batch:
         wanted = ["4, 16, 24, 3", "[ 4, 5 ]", "max_batch_size: 0"]
