@@ -16,11 +16,19 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 import keras  # noqa: E402
 import pytest  # noqa: E402
+from browser import Browser  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     keras.utils.set_random_seed(0)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import report_folder
-from browser import Browser, find_chromium
+from browser import find_chromium
 from report_folder import MAPS, NAMES, ROLLOUT
 
 from keras_vit.analysis import report
@@ -20,13 +20,6 @@ READY = "document.querySelector('.live') !== null"
 def page(tmp_path_factory):
     folder = report_folder.fill(tmp_path_factory.mktemp("run"))
     return report.write_report(folder).as_uri()
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    browser = Browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
 
 
 @pytest.fixture

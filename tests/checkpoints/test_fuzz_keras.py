@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from damage import CHANGES, mutated
 from hypothesis import HealthCheck, given, settings
+from tiny_models import tiny_vit
 
 from keras_vit.checkpoints import load_checkpoint, load_weights
-from keras_vit.models import VisionTransformer, ViTConfig
 
 MEMBERS = ("config.json", "model.weights.h5")
 # No weight is all of this value in the file.
@@ -27,16 +27,7 @@ BEFORE = 7.0
 @functools.cache
 def model():
     """A tiny model whose weights are none of the values that they begin at."""
-    config = ViTConfig(
-        image_size=(8, 8),
-        patch_size=(4, 4),
-        hidden_dim=8,
-        num_layers=2,
-        mlp_dim=16,
-        num_heads=2,
-        num_classes=3,
-    )
-    result = VisionTransformer(config)
+    result = tiny_vit(num_layers=2, mlp_dim=16)
     generator = np.random.default_rng(0)
     for weight in result.weights:
         weight.assign(generator.normal(0, 1, weight.shape))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import variant_models
 from reference_cases import path_of
+from tiny_models import SMALLEST
 
 from keras_vit.checkpoints import (
     load_checkpoint,
@@ -28,15 +29,7 @@ VARIANTS = {
     "none": {"position": "none"},
     "axial": {"attention": "axial", "mlp": "local"},
 }
-SMALL = ViTConfig(
-    image_size=(8, 8),
-    patch_size=(4, 4),
-    hidden_dim=8,
-    num_layers=1,
-    mlp_dim=8,
-    num_heads=2,
-    num_classes=0,
-)
+SMALL = ViTConfig(**{**SMALLEST, "num_classes": 0})
 
 
 @pytest.fixture

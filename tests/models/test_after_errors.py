@@ -6,8 +6,7 @@ Keras's own models lose their variables on JAX.
 import keras
 import numpy as np
 import pytest
-
-from keras_vit.models import VisionTransformer, ViTConfig
+from tiny_models import tiny_vit
 
 IMAGES = np.random.default_rng(0).uniform(size=(6, 8, 8, 3)).astype("float32")
 LABELS = np.arange(6) % 3
@@ -15,16 +14,7 @@ LABELS = np.arange(6) % 3
 
 @pytest.fixture
 def model():
-    config = ViTConfig(
-        image_size=(8, 8),
-        patch_size=(4, 4),
-        hidden_dim=8,
-        num_layers=1,
-        mlp_dim=8,
-        num_heads=2,
-        num_classes=3,
-    )
-    model = VisionTransformer(config)
+    model = tiny_vit()
     model.compile(
         keras.optimizers.Adam(0.01),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),

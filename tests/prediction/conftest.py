@@ -4,32 +4,23 @@ import numpy as np
 import pytest
 import yaml
 from PIL import Image
+from tiny_models import tiny_vit
 
 from keras_vit.cli import main
-from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training.run_folder import save_model
 
 NAMES = ("cat", "dog", "owl")
 PREPROCESSING = {"evaluation": "squash", "rounding": "float32"}
 
 
-def tiny_vit(**changed):
-    fields = {
-        "image_size": (8, 8),
-        "patch_size": (4, 4),
-        "hidden_dim": 8,
-        "num_layers": 2,
-        "mlp_dim": 16,
-        "num_heads": 2,
-        "num_classes": 3,
-        "include_preprocessing": True,
-    }
-    return VisionTransformer(ViTConfig(**{**fields, **changed}))
+def prepared_vit(**changed):
+    fields = {"num_layers": 2, "mlp_dim": 16, "include_preprocessing": True}
+    return tiny_vit(**{**fields, **changed})
 
 
 @pytest.fixture
 def make_vit():
-    return tiny_vit
+    return prepared_vit
 
 
 def pixels_of(shape, seed=0):
@@ -48,7 +39,7 @@ def save_run(tmp_path):
 
 def saved_run(folder, config):
     folder.mkdir()
-    model = tiny_vit()
+    model = prepared_vit()
     head = model.get_layer("predictions")
     # A trained head is no longer zeros.
     head.set_weights(

@@ -10,8 +10,8 @@ import zipfile
 import keras
 import numpy as np
 from PIL import Image
+from tiny_models import tiny_vit
 
-from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training import run_folder
 
 NAMES = "class_names.json"
@@ -21,16 +21,7 @@ BYTES_OF_A_BOMB = 512 * 2**20
 def base(folder: pathlib.Path) -> None:
     """A model, an image, images of two classes: what every case starts from."""
     keras.utils.set_random_seed(0)
-    config = ViTConfig(
-        image_size=(8, 8),
-        patch_size=(4, 4),
-        hidden_dim=8,
-        num_layers=1,
-        mlp_dim=8,
-        num_heads=2,
-        num_classes=3,
-    )
-    model = VisionTransformer(config)
+    model = tiny_vit()
     head = model.get_layer("predictions")
     head.kernel.assign(keras.random.normal(head.kernel.shape))
     run_folder.save_model(model, ["a", "b", "c"], folder / "model.keras")

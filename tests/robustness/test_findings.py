@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from tiny_models import tiny_vit
 
 import keras_vit
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
@@ -26,7 +27,6 @@ from keras_vit.data import (
 from keras_vit.data.image_reader import is_coloured
 from keras_vit.explanation.attention_page import _file_names
 from keras_vit.files import as_cell, of_cell, printable, write_csv
-from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.prediction.images import images_of, read_pixels
 from keras_vit.prediction.networks import _run_config, load_prepared
 from keras_vit.training import resume, run_folder
@@ -222,16 +222,7 @@ def test_images_are_resized_to_a_limit():
 @pytest.mark.parametrize("size", [(11, 11), (8, 11), (16, 16), (4, 16)])
 @pytest.mark.parametrize("call", ["predict", "predict_on_batch", "__call__"])
 def test_images_of_another_size_are_refused_and_not_cropped(size, call):
-    config = ViTConfig(
-        image_size=(8, 8),
-        patch_size=(4, 4),
-        hidden_dim=8,
-        num_layers=1,
-        mlp_dim=8,
-        num_heads=2,
-        num_classes=3,
-    )
-    model = VisionTransformer(config)
+    model = tiny_vit()
     images = np.zeros((2, *size, 3), "float32")
     with pytest.raises(Exception, match="8x8|incompatible|shape"):
         getattr(model, call)(images)
@@ -251,22 +242,9 @@ def test_an_input_shape_is_three_sizes(tmp_path, input_shape):
             call()
 
 
-def tiny_model():
-    config = ViTConfig(
-        image_size=(8, 8),
-        patch_size=(4, 4),
-        hidden_dim=8,
-        num_layers=1,
-        mlp_dim=8,
-        num_heads=2,
-        num_classes=0,
-    )
-    return VisionTransformer(config)
-
-
 def saved(tmp_path):
     path = tmp_path / "model.keras"
-    tiny_model().save(path)
+    tiny_vit(num_classes=0).save(path)
     return str(path)
 
 
@@ -384,7 +362,7 @@ def test_examples_of_a_run_that_goes_on_are_listed_once(tmp_path):
 
 
 def test_weights_are_as_readable_as_other_files(tmp_path):
-    model = tiny_model()
+    model = tiny_vit(num_classes=0)
     before = os.umask(0o027)
     try:
         targets = {"a.keras": "keras", "a.weights.h5": "keras"}

@@ -5,7 +5,7 @@ import json
 
 import pytest
 import served
-from browser import Browser, find_chromium
+from browser import find_chromium
 
 import keras_vit
 from keras_vit.prediction import load_classifier
@@ -34,13 +34,6 @@ class Exported:
 serve(Exported(load_classifier(sys.argv[1])), port=0)
 """
 PROBLEM = "document.querySelector('[data-problem]').textContent"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    browser = Browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
 
 
 @pytest.fixture
