@@ -29,9 +29,16 @@ def export(parser):
     )
     add("--images", nargs="+", help="images to compare the classes on")
     add(
+        "--validation_images",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of a run, to compare classes and accuracy on",
+    )
+    add(
         "--calibrate",
         action="store_true",
-        help="fix the ranges of int8 by these images",
+        help="fix the ranges of int8 by --images, or a run's training images",
     )
     add(
         "--largest_change",
@@ -75,6 +82,9 @@ def _rows(record):
     if "same_class" in check:
         count = check["images"]
         yield "same class", f"{check['same_class']:.1%} of {count} images"
+    if "accuracy" in check:
+        both = check["accuracy"], check["model_accuracy"]
+        yield "accuracy", "{:.2%}, of the model {:.2%}".format(*both)
     yield f"an image in {check['runtime']}", f"{1000 * check['seconds']:.1f} ms"
     keras_vit = f"{1000 * check['model_seconds']:.1f} ms"
     yield "an image in Keras's predict_on_batch", keras_vit

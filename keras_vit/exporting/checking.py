@@ -14,6 +14,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.exporting.compared_images import Compared
 from keras_vit.exporting.runtimes_table import TOLERANCES
 from keras_vit.prediction import Classifier
 from keras_vit.prediction.exported_model import ExportedModel
@@ -25,7 +26,7 @@ __all__ = ["check", "seeded_images", "size_of"]
 def check(
     classifier: Classifier,
     exported: ExportedModel,
-    images: np.ndarray | None = None,
+    compared: Compared | None = None,
     largest_change: float = 1.0,
 ) -> dict[str, Any]:
     """Runs a file beside its model: differences, classes and time."""
@@ -56,8 +57,8 @@ def check(
         "runtime": _version_of(exported),
         **_seconds(classifier, exported, seeded),
     }
-    if images is not None and classifier.class_names:
-        found |= _agreement(classifier, exported, images, largest_change)
+    if compared is not None and classifier.class_names:
+        found |= _agreement(classifier, exported, compared, largest_change)
     return found
 
 
@@ -78,7 +79,8 @@ def _both(classifier, exported, images):
     return exported.predict_on_batch(inputs), wanted
 
 
-def _agreement(classifier, exported, images, largest_change):
+def _agreement(classifier, exported, compared, largest_change):
+    images, labels = compared
     inputs = np.array_split(images, -(-len(images) // 8))
     pairs = [_both(classifier, exported, x) for x in inputs]
     found, wanted = (
@@ -91,7 +93,11 @@ def _agreement(classifier, exported, images, largest_change):
             f"{largest_change:.1%} may: no file was written. Allow more with "
             "largest_change, or take another precision."
         )
-    return {"images": len(images), "same_class": same}
+    measured = {"images": len(images), "same_class": same}
+    if labels is not None:
+        measured["accuracy"] = float(np.mean(found == labels))
+        measured["model_accuracy"] = float(np.mean(wanted == labels))
+    return measured
 
 
 def _seconds(classifier, exported, images, rounds=5):

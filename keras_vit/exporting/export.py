@@ -22,6 +22,11 @@ import numpy as np
 from keras_vit.checkpoints.public.origin import origin_of, origin_of_run
 from keras_vit.checks import check_choice
 from keras_vit.exporting.checking import check, size_of
+from keras_vit.exporting.compared_images import (
+    asked_run,
+    images_in,
+    images_of_run,
+)
 from keras_vit.exporting.embedded_record import embed, write_record_beside
 from keras_vit.exporting.runtimes_table import (
     FORMATS,
@@ -34,7 +39,6 @@ from keras_vit.models.configured_model import remade
 from keras_vit.prediction import (
     Classifier,
     as_classifier,
-    images_of,
     load_classifier,
 )
 from keras_vit.prediction.exported_model import INPUT, OUTPUT, ExportedModel
@@ -45,7 +49,6 @@ from keras_vit.version import __version__
 __all__ = ["export"]
 
 ANY = "any"
-CALIBRATION = 128  # images at most, as the runtimes' manuals advise
 
 
 def export(
@@ -58,6 +61,7 @@ def export(
     image_size: int | tuple[int, int] | None = None,
     include_preprocessing: bool | None = None,
     images: Any = None,
+    validation_images: int = 0,
     calibrate: bool = False,
     largest_change: float = 0.02,
     layout: str | None = None,
@@ -83,9 +87,11 @@ def export(
         include_preprocessing: whether the file takes pixels in [0, 255]; by
             default it does where the model does, and loaded ones do.
         images: what `keras_vit.predict` takes as source: images to compare
-            the classes on; a change of too many is refused.
+            the classes on, at most 128; a change of too many is refused.
+        validation_images: how many of its validation images the classes and
+            the accuracy of a run are compared on, in place of `images`.
         calibrate: bool, whether int8 fixes the ranges of activations by
-            these images; at most 128 are read.
+            `images`, or by 128 training images of the run.
         largest_change: float, share of the images that may change class.
         layout: None; "triton" or "tensorflow_serving": `path` is a folder of
             models as these servers read it.
@@ -105,7 +111,9 @@ def export(
     path = pathlib.Path(path)
     format = _checked_format(format, path, layout)
     check_choice("precision", precision, PRECISIONS)
-    _check_options(batch, images, calibrate, largest_change, precision)
+    run = asked_run(model, images, validation_images)
+    has_images = images is not None or run is not None
+    _check_options(batch, has_images, calibrate, largest_change, precision)
     _check_possible(format, precision, None)
     _check_installed(format)
     _check_free(path, format, layout)
@@ -116,17 +124,22 @@ def export(
     check_network(classifier.model)
     classifier = _with_preprocessing(classifier, include_preprocessing)
     _check_possible(format, precision, quantization_of(classifier.model))
-    read = _read_images(classifier, images)
+    compared, calibration = None, None
+    if run is not None:
+        found = images_of_run(classifier, run, validation_images)
+        compared, calibration = found
+    elif images is not None:
+        compared = images_in(classifier, images)
+        calibration = compared.images
     record = {
         **record_of(classifier, format, precision, batch),
         "source": source,
     }
     with _partial_folder(path) as folder:
         file = folder / _file_name(path, format, layout)
-        calibration = read if calibrate else None
-        _write(classifier, file, record, calibration)
+        _write(classifier, file, record, calibration if calibrate else None)
         exported = ExportedModel(file, record)
-        record["check"] = check(classifier, exported, read, largest_change)
+        record["check"] = check(classifier, exported, compared, largest_change)
         record["check"]["bytes"] = size_of(file)
         embed(file, record)
         ExportedModel(file)  # It still opens.
@@ -165,7 +178,7 @@ def _checked_format(format, path, layout):
     return format
 
 
-def _check_options(batch, images, calibrate, largest_change, precision):
+def _check_options(batch, has_images, calibrate, largest_change, precision):
     valid = isinstance(batch, int) and not isinstance(batch, bool) and batch > 0
     if batch != ANY and not valid:
         raise ValueError(
@@ -176,11 +189,11 @@ def _check_options(batch, images, calibrate, largest_change, precision):
             "largest_change is a share in [0, 1]. Received: "
             f"largest_change={largest_change!r}."
         )
-    if calibrate and (images is None or precision != "int8"):
+    if calibrate and (not has_images or precision != "int8"):
         raise ValueError(
             "Calibration is for precision='int8' and needs images, a hundred "
-            "of those that the model is for. Received: "
-            f"precision={precision!r} and images={images!r}."
+            "of those that the model is for: give images=, or "
+            f"validation_images= of a run. Received: precision={precision!r}."
         )
 
 
@@ -261,20 +274,6 @@ def _with_preprocessing(classifier, include):
     values = {x.path: keras.ops.convert_to_numpy(x) for x in model.weights}
     made = remade(model, values, include_preprocessing=include)
     return dataclasses.replace(classifier, model=made)
-
-
-def _read_images(classifier, images):
-    """Images (N, H, W, C) in [0, 255], at most CALIBRATION; None of none."""
-    if images is None:
-        return None
-    read = []
-    for image in images_of(images):
-        read.append(classifier.read(image))
-        if len(read) == CALIBRATION:
-            break
-    if not read:
-        raise ValueError(f"There is no image. Received: images={images!r}.")
-    return np.stack(read)
 
 
 def record_of(

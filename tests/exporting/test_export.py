@@ -9,9 +9,10 @@ from export_cells import randomised, vit
 
 import keras_vit
 from keras_vit.cli import main
-from keras_vit.data import PreprocessingConfig
+from keras_vit.data import DataConfig, PreprocessingConfig, open_dataset
 from keras_vit.exporting import checking, server_folders
 from keras_vit.exporting import export as exporting
+from keras_vit.exporting.compared_images import Compared, images_of_run
 from keras_vit.exporting.runtimes_table import refusal
 from keras_vit.prediction import Classifier, as_classifier, load_classifier
 from keras_vit.prediction.exported_model import ExportedModel
@@ -113,10 +114,18 @@ class Wrong:
 
 def test_images_that_change_their_class_are_counted(classifier):
     wrong = Wrong(classifier.model)
+    pixels = images(4, (16, 16))
+    scores = classifier.probabilities(pixels)
+    labels = scores.argmax(-1)
+    labels[0] = scores[0].argmin()
+    compared = Compared(pixels, labels)
     with pytest.raises(ValueError, match=r"of 4 images change their class"):
-        checking._agreement(classifier, wrong, images(4, (16, 16)), 0.02)
-    found = checking._agreement(classifier, wrong, images(4, (16, 16)), 1.0)
+        checking._agreement(classifier, wrong, compared, 0.02)
+    found = checking._agreement(classifier, wrong, compared, 1.0)
     assert found["same_class"] == 0
+    right = found["model_accuracy"]
+    assert 0 < right < 1
+    assert found["accuracy"] <= 1 - right
 
 
 @pytest.mark.parametrize(
@@ -131,6 +140,9 @@ def test_images_that_change_their_class_are_counted(classifier):
         ({"batch": 0}, "batch must be an int above 0"),
         ({"batch": True}, "batch must be an int above 0"),
         ({"largest_change": 2}, r"a share in \[0, 1\]"),
+        ({"validation_images": -1}, "is a number of images"),
+        ({"validation_images": 5}, "the model is none"),
+        ({"validation_images": 5, "images": "x"}, "either given or a run's"),
         ({"calibrate": True}, "needs images"),
         ({"calibrate": True, "precision": "int8"}, "needs images"),
         ({"path": "gone/x.onnx"}, "There is no folder"),
@@ -221,6 +233,26 @@ def test_the_source_has_the_licence(tmp_path):
     assert source["weights"] == tmp_path.name
     assert source["started_from"] == recommended
     assert source["licence"] == "Apache-2.0"
+
+
+def test_validation_images_of_a_run_are_those_of_its_data(tmp_path):
+    (tmp_path / "keras_vit_run.json").write_text("{}")
+    (tmp_path / "config.yaml").write_text("data: {name: digits, seed: 0}\n")
+    model = vit(image_size=(8, 8), channels=1, num_classes=10)
+    squash = PreprocessingConfig(evaluation="squash")
+    digits = as_classifier(model, tuple("0123456789"), squash)
+    with pytest.raises(ValueError, match="config of the run.*'seed'"):
+        images_of_run(digits, tmp_path, 40)
+    (tmp_path / "config.yaml").write_text("data: {name: digits}\n")
+    found, calibration = images_of_run(digits, tmp_path, 40)
+    known = open_dataset(DataConfig(name="digits")).validation
+    pairs = zip(known.contents, known.labels, strict=True)
+    rows = {image.tobytes(): label for image, label in pairs}
+    assert found.images.shape == (40, 8, 8, 1)
+    assert calibration.shape == (128, 8, 8, 1)
+    drawn = [rows[x.astype("uint8").tobytes()] for x in found.images]
+    np.testing.assert_array_equal(found.labels, drawn)
+    assert len(set(drawn)) > 5
 
 
 def test_a_missing_package_is_named_with_its_command(
