@@ -53,6 +53,9 @@ UNREADABLE = (
 )
 # The same in an error of TensorFlow, and the name behind it.
 STOPPED = re.compile(r"\[An image cannot be read[^\]]*\] (?P<name>\[.*\])")
+ORIENTATION = 0x0112  # its number in EXIF
+LONGEST = 32  # shorter sides that are scaled by the shorter side
+STRIP = 512  # rows that are converted at a time
 MODES = {1: "L", 3: "RGB"}  # Pillow's name for an image of so many channels
 # What the originals scale to before they crop; else 8/7 of the crop.
 RESIZE_SIZES = {224: 256, 384: 448}
@@ -108,9 +111,14 @@ class Geometry:
         return self._resized(image, size, "bilinear")
 
     def resize_small(self, image):
-        """Scales the shorter side to `smaller_side` and keeps the ratio."""
+        """Scales the shorter side to `smaller_side` and keeps the ratio.
+
+        Of what is more than 32 times as long as wide the middle is scaled: of
+        1x10000 pixels the whole would take 8 GB.
+        """
         import tensorflow as tf
 
+        image = _middle_of_long(image)
         sides = tf.cast(tf.shape(image)[:2], tf.float32)
         smaller_side = tf.cast(self.smaller_side, tf.float32)
         factor = smaller_side / tf.reduce_min(sides)
@@ -126,6 +134,18 @@ class Geometry:
         if method in OVERSHOOTING:
             image = tf.clip_by_value(image, 0.0, 255.0)
         return tf.cast(image, self.config.rounding)
+
+
+def _middle_of_long(image):
+    import tensorflow as tf
+
+    image = tf.convert_to_tensor(image)
+    sides = tf.shape(image)[:2]
+    longest = LONGEST * tf.reduce_min(sides)
+    # As much on either side, in whole pixels, so that the middle stays.
+    kept = tf.minimum(sides, longest + (sides - longest) % 2)
+    (top, left), (height, width) = (sides - kept) // 2, kept
+    return image[top : top + height, left : left + width]
 
 
 def image_reader(examples, crop: str, geometry: Geometry, seed: int = 0):
@@ -359,15 +379,29 @@ def from_pillow(image, channels: int) -> np.ndarray:
     Returns:
         uint8 array of shape (H, W, channels).
     """
-    from PIL import Image, ImageOps
+    from PIL import ImageOps
 
-    image = ImageOps.exif_transpose(image)
+    image.load()  # Some kinds have their EXIF data at the end.
+    if image.getexif().get(ORIENTATION, 1) != 1:
+        image = ImageOps.exif_transpose(image)
+    width, height = image.size
+    pixels = np.empty((height, width, channels), "uint8")
+    # In strips, since Pillow converts by way of several copies of the whole.
+    for top in range(0, height, STRIP):
+        bottom = min(top + STRIP, height)
+        strip = _converted(image.crop((0, top, width, bottom)), channels)
+        pixels[top:bottom] = strip.reshape(-1, width, channels)
+    return pixels
+
+
+def _converted(image, channels: int):
+    from PIL import Image
+
     if image.mode.startswith("I;16"):  # Pillow would clip it at 255.
         image = Image.fromarray((np.asarray(image) // 257).astype(np.uint8))
     if "transparency" in image.info:  # Pillow warns of other ways to drop it.
         image = image.convert("RGBA")
-    pixels = np.asarray(image.convert(MODES[channels]))
-    return pixels.reshape(*pixels.shape[:2], channels)
+    return np.asarray(image.convert(MODES[channels]))
 
 
 def _to_channels(image, channels: int):

@@ -15,7 +15,7 @@ import numpy as np
 
 from keras_vit import preprocessing
 from keras_vit.checkpoints.resampling import cubic, triangle
-from keras_vit.data.image_reader import Geometry, from_pillow
+from keras_vit.data.image_reader import BROKEN, Geometry, from_pillow
 from keras_vit.data.sources import SUFFIXES as READ_SUFFIXES
 from keras_vit.files import check_regular
 
@@ -44,6 +44,7 @@ def resize(
     method: str = "bilinear",
     antialias: bool = False,
     rounding: str = "uint8",
+    box: tuple[slice, slice] = (slice(None), slice(None)),
 ) -> np.ndarray:
     """Resizes an image as `Geometry.resize` does in TensorFlow.
 
@@ -54,27 +55,42 @@ def resize(
         antialias: bool, whether the kernel grows with the pixels of the
             result; "area" and "nearest" are the same with and without.
         rounding: "uint8" rounds down, "float32" does not.
+        box: rows and columns of the result that are wanted. Nothing else is
+            computed, nor is more of the image touched than they are made of.
 
     Returns:
-        Array of that dtype and of shape (height, width, C).
+        Array of that dtype and of shape (height, width, C), or of the box.
     """
-    kernel, radius = KERNELS[method]
-    for axis, length in enumerate(size):
-        if image.shape[axis] != length:
-            scale = image.shape[axis] / length
-            stretch = max(scale, 1.0) if antialias else 1.0
-            if radius is None:  # They reach as far as a pixel of the result.
-                stretch, reach = scale, (scale + 1) / 2
-            else:
-                reach = radius * stretch
-            taps = _taps(image.shape[axis], length, kernel, stretch, reach)
-            image = _weighted_means(image, axis, *taps)
+    steps = []
+    for axis, (length, part) in enumerate(zip(size, box, strict=True)):
+        if image.shape[axis] == length:
+            image = image[_along(axis, part)]
+            continue
+        old = image.shape[axis]
+        pixels, weights = _taps(old, length, part, method, antialias)
+        first, last = pixels.min(), pixels.max()
+        image = image[_along(axis, slice(first, last + 1))]
+        steps.append((axis, pixels - first, weights))
+    for step in steps:
+        image = _weighted_means(image, *step)
     return np.clip(image, 0, 255).astype(rounding)
 
 
-def _taps(length, new_length, kernel, stretch, reach):
-    """Which pixels each pixel of the result is the mean of, and weights."""
-    centres = (np.arange(new_length) + 0.5) * length / new_length  # (N,)
+def _along(axis, part):
+    return (slice(None),) * axis + (part,)
+
+
+def _taps(length, new_length, part, method, antialias):
+    """Which pixels each pixel of a part is the mean of, and their weights."""
+    kernel, radius = KERNELS[method]
+    scale = length / new_length
+    stretch = max(scale, 1.0) if antialias else 1.0
+    if radius is None:  # They reach as far as a pixel of the result.
+        stretch, reach = scale, (scale + 1) / 2
+    else:
+        reach = radius * stretch
+    wanted = np.arange(*part.indices(new_length))
+    centres = (wanted + 0.5) * length / new_length  # (N,)
     first = np.floor(centres - reach)  # (N,)
     count = int(np.ceil(2 * reach)) + 1
     pixels = first[:, np.newaxis] + np.arange(count)  # (N, K)
@@ -92,7 +108,7 @@ def _weighted_means(image, axis, pixels, weights):
     total = np.zeros((), "float32")
     for k in range(pixels.shape[1]):
         weight = weights[:, k].reshape(shape)
-        total = total + image.take(pixels[:, k], axis) * weight
+        total = total + image[_along(axis, pixels[:, k])] * weight
     return total
 
 
@@ -125,37 +141,39 @@ KERNELS = {
 
 
 def _squash(image, geometry):
-    return _resize(image, geometry.image_size, geometry, "bilinear")
+    size = geometry.image_size
+    return _resized_and_cropped(image, size, geometry, "bilinear")
 
 
 def _resize_small_central_crop(image, geometry):
     sides = np.array(image.shape[:2], "float32")
     factor = np.float32(geometry.smaller_side) / sides.min()
     height, width = (int(side) for side in np.round(sides * factor))
-    image = _resize(image, (height, width), geometry, "area")
-    return _central_crop(image, geometry.image_size)
+    return _resized_and_cropped(image, (height, width), geometry, "area")
 
 
 def _resize_central_crop(image, geometry):
-    image = _resize(image, geometry.both_sides, geometry, "bilinear")
-    return _central_crop(image, geometry.image_size)
+    size = geometry.both_sides
+    return _resized_and_cropped(image, size, geometry, "bilinear")
 
 
-def _resize(image, size, geometry, default):
+def _resized_and_cropped(image, size, geometry, default):
+    """The middle of an image that is scaled to a size (height, width)."""
     config = geometry.config
+    rows, columns = map(_middle, size, geometry.image_size)
     return resize(
         image,
         size,
         method=config.resize_method or default,
         antialias=config.antialias,
         rounding=config.rounding,
+        box=(rows, columns),
     )
 
 
-def _central_crop(image, size):
-    height, width = size
-    top, left = (np.array(image.shape[:2]) - size) // 2
-    return image[top : top + height, left : left + width]
+def _middle(length, kept):
+    start = (length - kept) // 2
+    return slice(start, start + kept)
 
 
 EVALUATION_CROPS = {
@@ -167,6 +185,8 @@ EVALUATION_CROPS = {
 
 # Training reads with TensorFlow; Pillow knows more kinds.
 SUFFIXES = (*READ_SUFFIXES, ".webp", ".tif", ".tiff")
+# Pixels of an image, above which one file at a time is held as a whole.
+LARGE = 2**25
 # Of red, green and blue in grey, ITU-R BT.601, as in JPEG and in Pillow.
 LUMA = np.array([0.299, 0.587, 0.114], "float32")
 
@@ -266,12 +286,7 @@ def _read_file(path, channels):
         raise ValueError(f"There is no file {path!r}.") from None
     except Image.UnidentifiedImageError:
         raise ValueError(f"{path!r} is not an image.") from None
-    except (
-        OSError,
-        SyntaxError,  # Pillow's, for a broken PNG.
-        ValueError,
-        Image.DecompressionBombError,
-    ) as error:
+    except (*BROKEN, Image.DecompressionBombError) as error:
         raise ValueError(
             f"{path!r} cannot be read as an image: {error}"
         ) from None
@@ -316,24 +331,41 @@ def read_batches(
     """
     numbered = enumerate(images)
     rows = 0
-    with concurrent.futures.ThreadPoolExecutor() as threads:
+    executor = concurrent.futures.ThreadPoolExecutor
+    with executor() as threads, executor(1) as single:
         while chunk := list(itertools.islice(numbered, batch_size)):
             # Every size of a batch is compiled anew: the last is filled up.
             rows = max(rows, len(chunk))
-            found = list(threads.map(_read, itertools.repeat(read), chunk))
+            given = itertools.repeat(read), itertools.repeat(single), chunk
+            found = list(threads.map(_read, *given))
             pixels = [content for _, content, error in found if error is None]
             yield [(x, error) for x, _, error in found], _filled(pixels, rows)
 
 
-def _read(read, numbered):
+def _read(read, single, numbered):
     """Name, pixels and error of one image."""
     number, image = numbered
     is_path = isinstance(image, str)
     name = image if is_path else number
     try:
+        # In one thread: what each of many has had is not given back.
+        if is_path and _is_large(image):
+            return name, single.submit(read, image).result(), None
         return name, read(image), None
     except ValueError as error:
         return name, None, str(error) if is_path else f"Image {number}: {error}"
+
+
+def _is_large(path):
+    from PIL import Image
+
+    try:
+        check_regular(path)
+        with Image.open(path) as image:
+            width, height = image.size
+    except BROKEN:  # Which reading it says.
+        return False
+    return width * height > LARGE
 
 
 def _filled(pixels, rows):

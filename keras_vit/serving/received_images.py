@@ -20,9 +20,6 @@ __all__ = ["Received", "Refusal", "read_image", "received_images"]
 
 # Pillow's names. It knows others, of which some start programs (EPS).
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
-# Scaled by its shorter side an image becomes as long as this at most: one of
-# 1x10000 pixels, 70 bytes as a PNG, would take 8 GB.
-LONGEST = 32
 RAW = "application/octet-stream"
 MAX_FIELDS = 16  # of a form, besides its files
 
@@ -206,10 +203,4 @@ def _check_size(width, height, max_pixels):
             413,
             f"has {width}x{height} pixels. {max_pixels} are allowed; scale it "
             "down.",
-        )
-    if max(width, height) > LONGEST * min(width, height):
-        raise Refusal(
-            400,
-            f"has {width}x{height} pixels. The longer side may have "
-            f"{LONGEST} times the pixels of the shorter; crop it.",
         )

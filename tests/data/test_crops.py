@@ -96,6 +96,20 @@ def test_resize_small_is_area_of_the_shorter_side(shape, small):
     close(geometry.resize_small(image).numpy(), area(image, small))
 
 
+@pytest.mark.parametrize("length", [100, 101])
+def test_of_a_long_image_the_middle_is_scaled(length):
+    image = noise(1, length)
+    geometry = Geometry((4, 4), 3, PreprocessingConfig(resize_size=4))
+    found = geometry.resize_small(image).numpy()
+    start, stop = {100: (34, 66), 101: (34, 67)}[length]
+    expected = image[:, start:stop].repeat(4, 0).repeat(4, 1)
+    np.testing.assert_array_equal(found, expected)
+    crop = prepared(image, "resize_small_central_crop", 4, resize_size=4)
+    whole = image.repeat(4, 0).repeat(4, 1)
+    first = (4 * length - 4) // 2
+    np.testing.assert_array_equal(crop, whole[:, first : first + 4])
+
+
 def test_resize_small_central_crop():
     image = noise(30, 47)
     result = prepared(image, "resize_small_central_crop", 8, resize_size=10)

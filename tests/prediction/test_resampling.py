@@ -47,6 +47,30 @@ def test_every_crop_is_that_of_evaluation(crop, resize_size, rounding):
     assert (difference > 0.01).mean() < 0.01
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_box_is_what_the_whole_has_there(method):
+    for size in [(16, 20), (90, 61), (37, 8)]:
+        options = {"method": method, "rounding": "float32"}
+        box = (slice(3, 11), slice(1, 8))
+        found = images.resize(IMAGE, size, box=box, **options)
+        whole = images.resize(IMAGE, size, **options)
+        np.testing.assert_array_equal(found, whole[box])
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_of_a_long_image_only_what_is_left_is_scaled(axis):
+    """Scaled as a whole one of 1x10000 pixels would take 8 GB."""
+    line = np.random.default_rng(0).integers(0, 256, (1, 10_000, 3), "uint8")
+    geometry = Geometry((224, 224), 3, PreprocessingConfig())
+    found = images.evaluation_crop(np.moveaxis(line, 1, axis), geometry)
+    # Every pixel becomes 256 times 256 of them, and the middle is left.
+    first = (10_000 * 256 - 224) // 2
+    columns = (first + np.arange(224)) // 256
+    expected = np.moveaxis(line[:, columns], 1, axis)
+    assert np.array_equal(found, np.broadcast_to(expected, found.shape))
+    assert (found[0, 0] != found[-1, -1]).any()
+
+
 def test_area_is_the_mean_of_the_pixels():
     image = np.arange(16.0).reshape(4, 4, 1)
     found = images.resize(image, (2, 2), method="area")

@@ -1,10 +1,15 @@
 """From files, Pillow images and arrays to pixels."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit.prediction.images import images_of, read_pixels
+from keras_vit.data import image_reader
+from keras_vit.prediction import images
+from keras_vit.prediction.images import images_of, read_batches, read_pixels
 
 
 def test_orientation_of_the_camera_is_applied(tmp_path, image):
@@ -29,6 +34,32 @@ def test_every_mode_has_the_channels_of_the_model(image, mode):
         converted.info["transparency"] = bytes(256)
     assert read_pixels(converted, 3).shape == (8, 8, 3)
     assert read_pixels(converted, 1).shape == (8, 8, 1)
+
+
+def test_strips_of_an_image_make_the_whole():
+    rows = 2 * image_reader.STRIP + 1
+    pixels = np.random.default_rng(0).integers(0, 256, (rows, 2, 3), "uint8")
+    found = read_pixels(Image.fromarray(pixels), 3)
+    np.testing.assert_array_equal(found, pixels)
+
+
+def test_large_files_are_read_one_at_a_time(tmp_path, image, monkeypatch):
+    paths = [str(tmp_path / f"{number}.png") for number in range(8)]
+    for path in paths:
+        Image.fromarray(image).save(path)
+    readers = set()
+
+    def read(path):
+        readers.add(threading.get_ident())
+        time.sleep(0.01)
+        return read_pixels(path, 3)
+
+    monkeypatch.setattr(images, "LARGE", image.shape[0] * image.shape[1] - 1)
+    ((names, batch),) = read_batches(read, [*paths, "gone.png"], 9)
+    assert len(readers) == 2  # One of them for the file that is missing.
+    assert [error for _, error in names[:8]] == [None] * 8
+    assert "no file 'gone.png'" in str(names[8][1])
+    assert np.array_equal(batch[7], image)
 
 
 def test_channels_of_an_array_become_those_of_the_model(image):

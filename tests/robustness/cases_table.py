@@ -80,6 +80,13 @@ CASES = (
         ("\x1b[31m",),
     ),
     Case(
+        "images of 1x10000 and 10000x1 pixels",
+        "long_images",
+        PREDICT + "wide.png tall.png",
+        0,
+        ("wide.png", "tall.png"),
+    ),
+    Case(
         "pictures of names that differ in their suffix",
         "same_stems",
         EXPLAIN + "a.png a_2.png a.jpg -o out",

@@ -77,6 +77,11 @@ def same_stems(folder):
     Image.open(folder / "good.png").save(folder / "a.jpg")
 
 
+def long_images(folder):
+    Image.new("RGB", (10_000, 1)).save(folder / "wide.png")
+    Image.new("RGB", (1, 10_000)).save(folder / "tall.png")
+
+
 def long_name(folder):
     _copied(folder, f"photos/{'x' * 250}.png")
 
@@ -265,7 +270,14 @@ MAKERS = {
     function.__name__: function
     for function in (
         *(fifo, apple_double, undecodable_name, escape_in_name, same_stems),
-        *(long_name, not_a_zip, run_not_a_zip, run_resize_size, csv_label),
+        *(
+            long_images,
+            long_name,
+            not_a_zip,
+            run_not_a_zip,
+            run_resize_size,
+            csv_label,
+        ),
         *(epsilon, webp_beside_png, csv_gaps, undecodable_class, long_class),
         *(damaged_image, cmyk, begun_without_config, own_folder, own_examples),
         *(long_header, many_arrays),
