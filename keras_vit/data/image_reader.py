@@ -143,7 +143,7 @@ def _middle_of_long(image):
     sides = tf.shape(image)[:2]
     longest = LONGEST * tf.reduce_min(sides)
     # As much on either side, in whole pixels, so that the middle stays.
-    kept = tf.minimum(sides, longest + (sides - longest) % 2)
+    kept = tf.minimum(sides, longest + tf.math.floormod(sides - longest, 2))
     (top, left), (height, width) = (sides - kept) // 2, kept
     return image[top : top + height, left : left + width]
 

@@ -10,7 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_vit.data import DataConfig, evaluation_batches, open_dataset
+from keras_vit.data import (
+    DataConfig,
+    Examples,
+    evaluation_batches,
+    open_dataset,
+)
+from keras_vit.data.seeds import order
 from keras_vit.prediction import Classifier, images_of
 from keras_vit.training import run_folder
 
@@ -98,9 +104,8 @@ def images_of_run(
         ValueError: when the data of the run is gone or has no such images.
     """
     options = run_folder.read_config(folder).get("data") or {}
-    limits = [max(count, CALIBRATION), options.get("max_examples") or np.inf]
     try:
-        config = DataConfig(**{**options, "max_examples": int(min(limits))})
+        config = DataConfig(**options)
     except TypeError as error:
         raise ValueError(f"data in the config of the run: {error}") from None
     dataset = open_dataset(config)
@@ -114,6 +119,9 @@ def images_of_run(
 
 
 def _read(classifier, examples, count) -> Compared:
+    if isinstance(examples, Examples) and len(examples) > count:
+        kept = order(0, 0, len(examples))[:count]
+        examples = examples.subset(np.sort(kept))
     height, width, channels = classifier.model.input_shape[1:]
     batches = evaluation_batches(
         examples,
