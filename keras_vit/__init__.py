@@ -5,28 +5,12 @@ signature of `keras.applications`; `keras_vit.layers` and `keras_vit.models`
 have their parts, `keras_vit.variants` what the paper compares them with.
 """
 
-import importlib
+# pyright: reportUnsupportedDunderAll=false
 from typing import TYPE_CHECKING
 
 from keras_vit import _environment
-
-_environment.check()
-
-from keras_vit import (
-    analysis,
-    applications,
-    checkpoints,
-    layers,
-    models,
-    variants,
-)
-from keras_vit.analysis.feature_maps import features
-from keras_vit.checkpoints import (
-    load_checkpoint,
-    load_weights,
-    save_checkpoint,
-)
-from keras_vit.preprocessing import decode_predictions, preprocess_input
+from keras_vit.late import late_names
+from keras_vit.sizes import BIT, MIXER, VIT
 from keras_vit.version import __version__
 
 __all__ = [
@@ -49,36 +33,57 @@ __all__ = [
     "save_checkpoint",
     "variants",
 ]
-__all__ += applications.__all__
 # The models by name: ViT_B16, Mixer_B16, BiT_R50x1 and the others.
-globals().update(applications.APPLICATIONS)
-
-
-# On demand: they take as long to import as everything else.
-LATE = {
-    "embed": "keras_vit.prediction",
-    "explain": "keras_vit.explanation",
-    "export": "keras_vit.exporting.export",
-    "patch_sequences": "keras_vit.prediction",
-    "predict": "keras_vit.prediction",
-    "push_to_hub": "keras_vit.sharing",
-}
+__all__ += sorted([*VIT, *MIXER, *BIT])
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import keras
 
+    from keras_vit import (
+        analysis,
+        checkpoints,
+        layers,
+        models,
+        variants,
+    )
+    from keras_vit.analysis.feature_maps import features
+    from keras_vit.checkpoints import (
+        load_checkpoint,
+        load_weights,
+        save_checkpoint,
+    )
     from keras_vit.explanation import explain
     from keras_vit.exporting.export import export
     from keras_vit.prediction import embed, patch_sequences, predict
+    from keras_vit.preprocessing import decode_predictions, preprocess_input
     from keras_vit.sharing import push_to_hub
 
     def __getattr__(name: str) -> Callable[..., keras.Model]: ...
 
 else:
+    __getattr__, __dir__ = late_names(
+        __name__,
+        {
+            "keras_vit.analysis": ("analysis",),
+            "keras_vit.analysis.feature_maps": ("features",),
+            "keras_vit.applications": ("applications", *VIT, *MIXER, *BIT),
+            "keras_vit.checkpoints": (
+                *("checkpoints", "load_checkpoint", "load_weights"),
+                "save_checkpoint",
+            ),
+            "keras_vit.explanation": ("explain",),
+            "keras_vit.exporting.export": ("export",),
+            "keras_vit.layers": ("layers",),
+            "keras_vit.models": ("models",),
+            "keras_vit.prediction": ("embed", "patch_sequences", "predict"),
+            "keras_vit.preprocessing": (
+                *("preprocessing", "decode_predictions", "preprocess_input"),
+            ),
+            "keras_vit.sharing": ("push_to_hub",),
+            "keras_vit.variants": ("variants",),
+        },
+    )
 
-    def __getattr__(name):
-        if name in LATE:
-            return getattr(importlib.import_module(LATE[name]), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+_environment.check()

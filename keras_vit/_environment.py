@@ -1,5 +1,9 @@
-"""Checks Keras and its backend before this package is imported."""
+"""Checks Keras and its backend, and has Keras know the models.
 
+This package does not import Keras until it needs it.
+"""
+
+import importlib.abc
 import importlib.metadata
 import importlib.util
 import json
@@ -15,14 +19,27 @@ BACKENDS = ("tensorflow", "jax", "torch")
 OLDEST_KERAS = "3.12"
 # Another project, of 2023, that also installs a package `keras_vit`.
 FOREIGN_DISTRIBUTION = "keras-vit"
+# Module -> what is imported behind it. Keras finds the classes of a saved model
+# where they are registered, which the import of their modules does. One after
+# the other, as each needs the one before and may be what imports Keras.
+FOLLOWERS = {
+    "keras": "keras_vit.workarounds",
+    "keras_vit.workarounds": "keras_vit.layers",
+    "keras_vit.layers": "keras_vit.models",
+    "keras_vit.models": "keras_vit.variants",
+}
 
 
 def check() -> None:
-    """Imports Keras; explains what is missing or too old.
+    """Checks what can be checked without Keras, and has Keras checked.
+
+    Keras is not imported: an exported model does without. As soon as somebody
+    imports it, or at once where that was done, it is checked and the models
+    are imported, so that Keras can load them.
 
     Raises:
-        ImportError: The backend that Keras is set to is not installed, or
-            Keras is older than this package needs.
+        ImportError: Keras is older than this package needs; or, when Keras is
+            imported, the backend that it is set to is not installed.
 
     Warns:
         UserWarning: TensorFlow, the default of Keras, is not installed and
@@ -30,19 +47,53 @@ def check() -> None:
             files get mixed with those of this package, is installed too.
     """
     _take_installed_backend()
-    try:
-        import keras
-    except ModuleNotFoundError as error:
-        if error.name not in BACKENDS:
-            raise
-        raise ImportError(_missing_backend_message(error.name)) from error
+    _warn_about_foreign_distribution()
+    if keras := sys.modules.get("keras"):
+        _check_version(keras)
+        importlib.import_module("keras_vit.variants")
+    elif not any(isinstance(x, _FollowedModules) for x in sys.meta_path):
+        sys.meta_path.insert(0, _FollowedModules())
+
+
+class _FollowedModules(importlib.abc.MetaPathFinder):
+    """Finds the modules of `FOLLOWERS` as the other finders do."""
+
+    def find_spec(self, fullname, path=None, target=None):
+        if fullname not in FOLLOWERS:
+            return None
+        others = [x for x in sys.meta_path if x is not self]
+        found = (x.find_spec(fullname, path, target) for x in others)
+        spec = next(filter(None, found), None)
+        if spec is not None and spec.loader is not None:
+            _follow(spec.loader)
+        return spec
+
+
+def _follow(loader) -> None:
+    """Has the loader of a module import what follows it."""
+    execute = loader.exec_module
+
+    def execute_and_follow(module):
+        try:
+            execute(module)
+        except ModuleNotFoundError as error:
+            if module.__name__ != "keras" or error.name not in BACKENDS:
+                raise
+            raise ImportError(_missing_backend_message(error.name)) from error
+        if module.__name__ == "keras":
+            _check_version(module)
+        importlib.import_module(FOLLOWERS[module.__name__])
+
+    loader.exec_module = execute_and_follow
+
+
+def _check_version(keras) -> None:
     if _major_minor(keras.__version__) < _major_minor(OLDEST_KERAS):
         raise ImportError(
             f"keras_vit needs Keras {OLDEST_KERAS} or newer, and Keras "
             f"{keras.__version__} is installed. Upgrade it: "
             f'pip install --upgrade "keras>={OLDEST_KERAS}"'
         )
-    _warn_about_foreign_distribution()
 
 
 def _take_installed_backend() -> None:

@@ -8,9 +8,7 @@ import importlib.resources
 from collections.abc import Sequence
 from typing import Any
 
-import keras
 import numpy as np
-from keras import ops
 
 __all__ = [
     "MID_GREY",
@@ -192,6 +190,11 @@ def _check_dtype(array, advice):
 
 def _as_floating_point(images):
     """Casts integers to floatx; leaves floating point as it is."""
+    if isinstance(images, np.ndarray) and "float" in str(images.dtype):
+        return images
+    import keras  # Only here: an exported model is run without it.
+    from keras import ops
+
     dtype = keras.backend.standardize_dtype(images.dtype)
     if "float" not in dtype:
         dtype = keras.config.floatx()
@@ -205,9 +208,12 @@ def _as_floating_point(images):
 
 
 def _check_values(values):
-    library = np if isinstance(values, np.ndarray) else ops
-    if library is ops and not ops.is_tensor(values):
-        return  # A KerasTensor, or in tf.data with another backend.
+    library = np
+    if not isinstance(values, np.ndarray):
+        from keras import ops as library
+
+        if not library.is_tensor(values):
+            return  # A KerasTensor, or in tf.data with another backend.
     try:
         problem = None if 0 in values.shape else _problem(values, library)
     except (TypeError, ValueError, RuntimeError):
@@ -218,8 +224,8 @@ def _check_values(values):
 
 def _problem(values, library):
     """What is wrong with the values and how to fix it, or None."""
-    if library is ops:
-        values = ops.stop_gradient(values)
+    if library is not np:
+        values = library.stop_gradient(values)
     if not bool(library.all(library.isfinite(values))):
         return "Received: NaN or infinity. See how the images were read."
     lowest, highest = float(library.min(values)), float(library.max(values))
@@ -234,7 +240,11 @@ def _problem(values, library):
 
 
 def _as_scores(predictions):
-    scores = ops.convert_to_numpy(predictions)
+    scores = predictions
+    if not isinstance(scores, np.ndarray):
+        from keras import ops
+
+        scores = ops.convert_to_numpy(scores)
     _check_dtype(scores, "Give what model.predict returned.")
     scores = scores.astype("float64")
     if np.isnan(scores).any():

@@ -11,6 +11,7 @@ import numpy as np
 
 from keras_vit.exporting import FORMATS
 from keras_vit.exporting.checking import check
+from keras_vit.exporting.embedded_record import embed
 from keras_vit.exporting.export import (
     prepared,
     record_of,
@@ -187,6 +188,8 @@ def cells(
 
 def _checked(classifier, record, path):
     try:
-        return check(classifier, ExportedModel(path, record))
+        found = check(classifier, ExportedModel(path, record))
     except ValueError as error:
         return str(error)
+    embed(pathlib.Path(path), record)
+    return found

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 import keras_vit
-from keras_vit.models import sizes
+from keras_vit import sizes
 
 LABELS = np.array([0, 1, 2, 4])
 SPARSE = keras.losses.SparseCategoricalCrossentropy

@@ -22,6 +22,8 @@ DOCUMENT = ROOT / "docs" / "architecture.md"
 # import all.
 GROUND = (
     "version",
+    "late",
+    "sizes",
     "files",
     "tables",
     "checks",

@@ -8,7 +8,7 @@ import keras
 
 import keras_vit
 from keras_vit.analysis.compute import multiply_adds
-from keras_vit.models.sizes import BIT, MIXER, VIT
+from keras_vit.sizes import BIT, MIXER, VIT
 
 HEADER = """\
 | model | parameters (M) | multiply-adds at 224 (10^9) |

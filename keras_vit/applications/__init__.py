@@ -1,6 +1,6 @@
 """The models of the papers by name, called as in `keras.applications`.
 
-`models/sizes.py` has a row for each.
+`keras_vit/sizes.py` has a row for each.
 """
 
 from collections.abc import Callable

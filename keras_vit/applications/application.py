@@ -26,7 +26,7 @@ from keras_vit.checkpoints.formats.transforms import Facts
 from keras_vit.checkpoints.loading import open_source
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.models.configured_model import ConfiguredModel
-from keras_vit.models.sizes import BIT, MIXER, VIT
+from keras_vit.sizes import BIT, MIXER, VIT
 
 __all__ = ["APPLICATIONS"]
 

@@ -1,13 +1,8 @@
 """Weights from and to files of every known format."""
 
-from keras_vit.checkpoints.description import Info, read_info
-from keras_vit.checkpoints.loading import (
-    check_weights,
-    load_checkpoint,
-    load_weights,
-)
-from keras_vit.checkpoints.matching import LoadReport
-from keras_vit.checkpoints.saving import save_checkpoint
+from typing import TYPE_CHECKING
+
+from keras_vit.late import late_names
 
 __all__ = [
     "Info",
@@ -18,3 +13,25 @@ __all__ = [
     "read_info",
     "save_checkpoint",
 ]
+
+if TYPE_CHECKING:
+    from keras_vit.checkpoints.description import Info, read_info
+    from keras_vit.checkpoints.loading import (
+        check_weights,
+        load_checkpoint,
+        load_weights,
+    )
+    from keras_vit.checkpoints.matching import LoadReport
+    from keras_vit.checkpoints.saving import save_checkpoint
+else:  # They need Keras.
+    __getattr__, __dir__ = late_names(
+        __name__,
+        {
+            "keras_vit.checkpoints.description": ("Info", "read_info"),
+            "keras_vit.checkpoints.loading": (
+                *("check_weights", "load_checkpoint", "load_weights"),
+            ),
+            "keras_vit.checkpoints.matching": ("LoadReport",),
+            "keras_vit.checkpoints.saving": ("save_checkpoint",),
+        },
+    )

@@ -1,39 +1,62 @@
 """The command line of `keras-vit`."""
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Sequence
 
-from keras_vit.cli.embedding_commands import embed, search
-from keras_vit.cli.export_command import export
-from keras_vit.cli.image_commands import explain, predict
-from keras_vit.cli.model_commands import benchmark, plan, summary
-from keras_vit.cli.serving_command import serve
-from keras_vit.cli.sharing_commands import push
 from keras_vit.cli.terminal import say_what_it_can
-from keras_vit.cli.weights_commands import weights
 from keras_vit.files import printable
 from keras_vit.interrupts import ended, tidy_up_on_sigterm
 from keras_vit.version import __version__
 
 __all__ = ["main"]
 
-# Each adds its arguments to a parser and sets the default `run` to a function
-# of the parsed arguments. The first line of its docstring is the help.
-COMMANDS = (
-    benchmark,
-    embed,
-    explain,
-    export,
-    plan,
-    predict,
-    push,
-    search,
-    serve,
-    summary,
-    weights,
-)
+# Command -> its module in this folder, and its help. A function of the
+# command's name there adds its arguments to a parser and sets the default
+# `run` to a function of the parsed arguments. Only the module of the command
+# that is given is imported: some need Keras, which takes seconds.
+COMMANDS = {
+    "benchmark": ("model_commands", "Time a model on this machine."),
+    "embed": (
+        "embedding_commands",
+        "Compute embeddings of images and write them to a file.",
+    ),
+    "explain": (
+        "image_commands",
+        "Draw a model's attention to images, as pictures and as a page.",
+    ),
+    "export": (
+        "export_command",
+        "Export a model to another runtime, and check what was written.",
+    ),
+    "plan": (
+        "model_commands",
+        "Plan the memory, time and input of a training run.",
+    ),
+    "predict": ("image_commands", "Classify images."),
+    "push": (
+        "sharing_commands",
+        "Share a model or a run on the Hugging Face Hub or on Kaggle.",
+    ),
+    "search": (
+        "embedding_commands",
+        "Find the images that are most similar to others.",
+    ),
+    "serve": (
+        "serving_command",
+        "Serve a model over HTTP, with a page to try it.",
+    ),
+    "summary": (
+        "model_commands",
+        "Count the parameters and the FLOPs of a model by part.",
+    ),
+    "weights": (
+        "weights_commands",
+        "List, describe, verify and convert weights.",
+    ),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,7 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Example:
         >>> main(["weights", "list", "--model", "ViT_R26_B32"])
     """
-    parsed = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    parsed = _parser(given).parse_args(given)
     tidy_up_on_sigterm()
     try:
         say_what_it_can()
@@ -76,14 +100,17 @@ class _Parser(argparse.ArgumentParser):
         super().error(printable(message))
 
 
-def _parser():
+def _parser(arguments):
+    """The parser of these arguments, with those of their command alone."""
     parser = _Parser(
         prog="keras-vit", description="Vision Transformers for Keras 3."
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(metavar="command", required=True)
-    for command in COMMANDS:
-        help_ = (command.__doc__ or "").partition("\n")[0]
-        name = command.__name__
-        command(commands.add_parser(name, help=help_, description=help_))
+    asked = next((x for x in arguments if not x.startswith("-")), None)
+    for name, (module, help_) in COMMANDS.items():
+        command = commands.add_parser(name, help=help_, description=help_)
+        if name == asked:
+            found = importlib.import_module(f"keras_vit.cli.{module}")
+            getattr(found, name)(command)
     return parser

@@ -1,19 +1,15 @@
 """Data sets, augmentation, and batches to train and to evaluate on."""
 
-from keras_vit.data.batches import (
-    Share,
-    TrainingStream,
-    evaluation_batches,
-    training_stream,
-)
+from typing import TYPE_CHECKING
+
 from keras_vit.data.config import (
     AugmentationConfig,
     DataConfig,
     PreprocessingConfig,
 )
 from keras_vit.data.dataset import Dataset, Examples
-from keras_vit.data.loaders import FitStream
 from keras_vit.data.sources import open_dataset
+from keras_vit.late import late_names
 
 __all__ = [
     "AugmentationConfig",
@@ -28,3 +24,23 @@ __all__ = [
     "open_dataset",
     "training_stream",
 ]
+
+if TYPE_CHECKING:
+    from keras_vit.data.batches import (
+        Share,
+        TrainingStream,
+        evaluation_batches,
+        training_stream,
+    )
+    from keras_vit.data.loaders import FitStream
+else:  # They need Keras.
+    __getattr__, __dir__ = late_names(
+        __name__,
+        {
+            "keras_vit.data.batches": (
+                *("Share", "TrainingStream"),
+                *("evaluation_batches", "training_stream"),
+            ),
+            "keras_vit.data.loaders": ("FitStream",),
+        },
+    )

@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 
 from keras_vit.checks import check_choice
@@ -462,6 +461,8 @@ def hide_accelerators() -> None:
 
     It would take all of their memory as soon as it starts.
     """
+    import keras
+
     if keras.backend.backend() == "tensorflow":
         return
     import tensorflow as tf

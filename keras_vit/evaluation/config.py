@@ -8,7 +8,7 @@ import dataclasses
 from keras_vit import checks
 from keras_vit.checks import PRECISIONS, check_at_least, check_choice
 from keras_vit.data import DataConfig, PreprocessingConfig
-from keras_vit.models.sizes import BIT, MIXER, VIT
+from keras_vit.sizes import BIT, MIXER, VIT
 
 __all__ = ["Evaluation", "ModelSource"]
 

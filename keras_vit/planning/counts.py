@@ -14,8 +14,8 @@ from keras_vit.layers.attention_positions import (
 )
 from keras_vit.models import ViTConfig
 from keras_vit.models.resnet import STEMS, UNITS
-from keras_vit.models.sizes import VIT
 from keras_vit.models.vit_config import ATTENTION_POOLINGS
+from keras_vit.sizes import VIT
 
 __all__ = ["Counts", "bit_multiply_adds", "count", "num_tokens", "vit_config"]
 

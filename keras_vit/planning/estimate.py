@@ -12,7 +12,6 @@ EfficientNet that keras_vit does not have.
 import dataclasses
 
 from keras_vit.models import ViTConfig
-from keras_vit.models.sizes import BIT
 from keras_vit.planning.counts import (
     Counts,
     bit_multiply_adds,
@@ -28,6 +27,7 @@ from keras_vit.planning.memory import (
     Settings,
     memory,
 )
+from keras_vit.sizes import BIT
 
 __all__ = [
     "Duration",

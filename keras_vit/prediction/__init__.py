@@ -1,5 +1,8 @@
 """Classifies and embeds images with public weights, trained runs and models."""
 
+from typing import TYPE_CHECKING
+
+from keras_vit.late import late_names
 from keras_vit.prediction.classifier import (
     Classifier,
     Prediction,
@@ -9,16 +12,7 @@ from keras_vit.prediction.classifier import (
     predict,
     predictions,
 )
-from keras_vit.prediction.embeddings_file import (
-    Embeddings,
-    embed_files,
-    load_embeddings,
-)
-from keras_vit.prediction.encoder import Encoder, as_encoder, embed
 from keras_vit.prediction.images import images_of
-from keras_vit.prediction.networks import load_network
-from keras_vit.prediction.patch_sequences import patch_sequences
-from keras_vit.prediction.search import encoder_of, nearest
 
 __all__ = [
     "Classifier",
@@ -40,3 +34,27 @@ __all__ = [
     "predict",
     "predictions",
 ]
+
+if TYPE_CHECKING:
+    from keras_vit.prediction.embeddings_file import (
+        Embeddings,
+        embed_files,
+        load_embeddings,
+    )
+    from keras_vit.prediction.encoder import Encoder, as_encoder, embed
+    from keras_vit.prediction.networks import load_network
+    from keras_vit.prediction.search import encoder_of, nearest
+    from keras_vit.prediction.sequences import patch_sequences
+else:  # They need Keras.
+    __getattr__, __dir__ = late_names(
+        __name__,
+        {
+            "keras_vit.prediction.embeddings_file": (
+                *("Embeddings", "embed_files", "load_embeddings"),
+            ),
+            "keras_vit.prediction.encoder": ("Encoder", "as_encoder", "embed"),
+            "keras_vit.prediction.networks": ("load_network",),
+            "keras_vit.prediction.search": ("encoder_of", "nearest"),
+            "keras_vit.prediction.sequences": ("patch_sequences",),
+        },
+    )

@@ -8,11 +8,11 @@ import json
 import os
 import pathlib
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
 
+from keras_vit.checks import check_choice
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.image_reader import Geometry
 from keras_vit.prediction.exported_model import ExportedModel, runtime_of
@@ -21,14 +21,14 @@ from keras_vit.prediction.images import (
     images_of,
     read_batches,
     read_pixels,
-)
-from keras_vit.prediction.networks import (
-    check_network,
-    load_prepared,
     scaled,
 )
 from keras_vit.preprocessing import LABEL_FILES
 from keras_vit.preprocessing import class_names as public_class_names
+
+# What is Keras's is imported where a model of it is given.
+if TYPE_CHECKING:
+    import keras
 
 __all__ = [
     "Classifier",
@@ -41,6 +41,22 @@ __all__ = [
     "predict",
     "predictions",
 ]
+
+
+def _softmax(scores):
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def _sigmoid(scores):
+    return np.exp(-np.logaddexp(0, -scores))
+
+
+ACTIVATIONS = {
+    "softmax": _softmax,
+    "sigmoid": _sigmoid,
+    "linear": lambda scores: scores,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,10 +75,13 @@ class Classifier:
         ('0', '1', '2')
     """
 
-    model: keras.Model
+    model: "keras.Model"
     class_names: tuple[str, ...]
     geometry: Geometry
     activation: str = "softmax"
+
+    def __post_init__(self):
+        check_choice("activation", self.activation, ACTIVATIONS)
 
     def read(self, image: Any) -> np.ndarray:
         """Reads, resizes and crops an image as for the model's evaluation.
@@ -95,9 +114,10 @@ class Classifier:
         if not self.class_names:
             return np.zeros((len(images), 0), "float32")
         scores = self.model.predict_on_batch(self.inputs(images))
-        scores = keras.ops.cast(scores, "float32")
-        found = keras.activations.get(self.activation)(scores)
-        found = keras.ops.convert_to_numpy(found)
+        # NumPy has no bfloat16, which a model may compute in.
+        scores = np.asarray(scores).astype("float32")
+        with np.errstate(invalid="ignore"):
+            found = ACTIVATIONS[self.activation](scores)
         if np.isnan(found).any():
             raise ValueError("The model returns NaN. Check its weights.")
         return found
@@ -125,7 +145,7 @@ class Prediction:
 
 
 def predict(
-    model: str | os.PathLike | keras.Model | Classifier,
+    model: "str | os.PathLike | keras.Model | Classifier",
     source: Any,
     top: int = 5,
     *,
@@ -233,7 +253,7 @@ def most_probable(probabilities: np.ndarray, top: int) -> np.ndarray:
 
 
 def as_classifier(
-    model: str | os.PathLike | keras.Model | Classifier,
+    model: "str | os.PathLike | keras.Model | Classifier",
     class_names: tuple[str, ...] | None = None,
     preprocessing: PreprocessingConfig | None = None,
     *,
@@ -255,6 +275,8 @@ def as_classifier(
 
 def _classifier(model, class_names, preprocessing, needs_classes) -> Classifier:
     if not isinstance(model, ExportedModel):
+        from keras_vit.prediction.networks import check_network
+
         check_network(model)
     config = model.config
     projects = _projects(config, class_names)
@@ -342,6 +364,8 @@ def load_classifier(
     """
     if os.path.exists(source) and runtime_of(source):
         return _exported_classifier(source, image_size, needs_classes)
+    from keras_vit.prediction.networks import load_prepared
+
     loaded = load_prepared(source, image_size)
     classifier = _classifier(
         loaded.model,

@@ -25,12 +25,9 @@ from keras_vit.prediction.images import (
     images_of,
     read_batches,
     read_pixels,
-)
-from keras_vit.prediction.networks import (
-    check_network,
-    load_prepared,
     scaled,
 )
+from keras_vit.prediction.networks import check_network, load_prepared
 from keras_vit.version import __version__
 
 __all__ = ["Encoder", "as_encoder", "embed"]

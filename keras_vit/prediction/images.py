@@ -10,7 +10,6 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import keras
 import numpy as np
 
 from keras_vit import preprocessing
@@ -25,6 +24,7 @@ __all__ = [
     "read_batches",
     "read_pixels",
     "resize",
+    "scaled",
 ]
 
 
@@ -189,6 +189,8 @@ SUFFIXES = (*READ_SUFFIXES, ".webp", ".tif", ".tiff")
 LARGE = 2**25
 # Of red, green and blue in grey, ITU-R BT.601, as in JPEG and in Pillow.
 LUMA = np.array([0.299, 0.587, 0.114], "float32")
+# Of a config: mean and deviation of channels in [0, 1].
+PIXELS = ("pixel_mean", "pixel_std")
 
 
 def images_of(source: Any) -> Iterator[Any]:
@@ -209,7 +211,7 @@ def images_of(source: Any) -> Iterator[Any]:
         yield from _files(os.fspath(source))
     elif hasattr(source, "convert"):  # Pillow's, which may not be installed.
         yield source
-    elif keras.ops.is_tensor(source) or hasattr(source, "__array__"):
+    elif hasattr(source, "__array__"):
         array = _to_numpy(source)
         yield from array if array.ndim == 4 else [array]
     elif isinstance(source, Iterable):
@@ -224,11 +226,11 @@ def images_of(source: Any) -> Iterator[Any]:
 
 
 def _to_numpy(source):
-    """The array of a tensor, of another framework than Keras's too."""
-    if keras.ops.is_tensor(source):
-        return keras.ops.convert_to_numpy(source)
+    """The array of a tensor, whatever framework it is of."""
     if hasattr(source, "detach"):  # torch's, on any device
         source = source.detach().cpu()
+        if "bfloat16" in str(source.dtype):  # which NumPy has not
+            source = source.float()
     return np.asarray(source)
 
 
@@ -303,7 +305,9 @@ def _from_array(array, channels):
     if 0 in pixels.shape:
         raise ValueError(f"An image of shape {array.shape} has no pixels.")
     if pixels.dtype != np.uint8:
-        preprocessing.preprocess_input(pixels)  # It refuses what is no pixels.
+        is_integer = pixels.dtype.kind in "iu"
+        values = pixels.astype("float32") if is_integer else pixels
+        preprocessing.preprocess_input(values)  # It refuses what is no pixels.
     pixels = pixels[..., :3]
     if channels == 1 and pixels.shape[2] == 3:
         return (pixels @ LUMA)[..., np.newaxis]
@@ -312,6 +316,19 @@ def _from_array(array, channels):
         if channels == 1
         else np.broadcast_to(pixels, (*pixels.shape[:2], 3))
     )
+
+
+def scaled(config: Any, images: np.ndarray) -> np.ndarray:
+    """The float32 input of a model with this config, of images in [0, 255].
+
+    To [-1, 1], or to the mean and deviation that its weights were trained on,
+    unless the model scales them itself.
+    """
+    images = images.astype("float32")
+    if config.include_preprocessing:
+        return images
+    mean, deviation = (getattr(config, x, None) for x in PIXELS)
+    return preprocessing.standardize(images, mean, deviation)
 
 
 def read_batches(

@@ -21,7 +21,6 @@ from keras_vit.data import PreprocessingConfig
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.prediction.capacity import check_image_size
 from keras_vit.prediction.shared_record import read_shared
-from keras_vit.preprocessing import standardize
 from keras_vit.variants import VariantTransformer
 
 if TYPE_CHECKING:
@@ -34,11 +33,9 @@ __all__ = [
     "load_network",
     "load_prepared",
     "preprocessing_of",
-    "scaled",
     "weights_path",
 ]
 
-PIXELS = ("pixel_mean", "pixel_std")
 MODELS = (BiT, Mixer, VisionTransformer, VariantTransformer)
 # Resizing in an entry of the catalogue -> in `PreprocessingConfig`.
 RESIZES = {"squash": "squash", "shorter_side": "resize_small_central_crop"}
@@ -111,19 +108,6 @@ def check_network(model: Any) -> None:
             "A model is the name or path of its weights, or a model of "
             f"keras_vit. Received: {model!r} of type {type(model).__name__}."
         )
-
-
-def scaled(config: Any, images: np.ndarray) -> np.ndarray:
-    """The float32 input of a model with this config, of images in [0, 255].
-
-    To [-1, 1], or to the mean and deviation that its weights were trained on,
-    unless the model scales them itself.
-    """
-    images = images.astype("float32")
-    if config.include_preprocessing:
-        return images
-    mean, deviation = (getattr(config, x, None) for x in PIXELS)
-    return standardize(images, mean, deviation)
 
 
 def load_network(

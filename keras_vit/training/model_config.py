@@ -12,7 +12,7 @@ from keras_vit.checks import (
     check_size,
 )
 from keras_vit.models import BiT, Mixer, VisionTransformer
-from keras_vit.models.sizes import BIT, MIXER, VIT
+from keras_vit.sizes import BIT, MIXER, VIT
 from keras_vit.variants import VariantConfig, VariantTransformer
 
 __all__ = [

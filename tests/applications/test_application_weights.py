@@ -9,7 +9,7 @@ from arrays import read_arrays
 from shrunken import images, shake
 
 import keras_vit
-from keras_vit.models import sizes
+from keras_vit import sizes
 
 # The golden ViT as an application: its sizes stand in for those of B/16.
 TINY = {

@@ -11,7 +11,7 @@ import shrunken
 from shrunken import LABELS, SPARSE, images, shake
 
 import keras_vit
-from keras_vit.models import sizes
+from keras_vit import sizes
 
 OTHERS = [
     name

@@ -11,7 +11,7 @@ import pytest
 from papers_table import HEADS
 
 import keras_vit
-from keras_vit.models import sizes
+from keras_vit import sizes
 
 # With a 1000-class head at 224 pixels.
 PUBLISHED = {

@@ -11,7 +11,7 @@ from timm_stub import import_timm
 from keras_vit.checkpoints import load_checkpoint
 from keras_vit.checkpoints.formats import architectures
 from keras_vit.checkpoints.public import catalog, fetch
-from keras_vit.models.sizes import VIT
+from keras_vit.sizes import VIT
 
 MODERN = [entry for entry in catalog.entries() if entry.architecture]
 

@@ -1,11 +1,20 @@
 """Each kind of model in one format, each format in its precisions."""
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from export_cells import KINDS, cells, model_of
+from PIL import Image
 
+import keras_vit
 from keras_vit.exporting import FORMATS
 from keras_vit.exporting.writers import quantization_of
+from keras_vit.prediction import as_classifier
 
 # By precision, and of kinds that are rounded themselves.
 ERRORS = {
@@ -34,9 +43,35 @@ PAIRS = [
 ]
 
 
+ALONE = ("token_onnx_float32.onnx", "token_openvino_float32.xml")
+ALONE += ("token_litert_float32.tflite",)
+# Classifies with each file given, in Python and by the command, where neither
+# Keras nor a backend can be imported.
+WITHOUT_KERAS = """
+import contextlib, io, json, sys
+for name in ("keras", "jax", "torch", "tensorflow"):
+    sys.modules[name] = None
+import keras_vit
+from keras_vit.cli import main
+
+image, *files = sys.argv[1:]
+for file in files:
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        assert main(["predict", file, image, "--format", "json"]) == 0
+    found = keras_vit.predict(file, image)[0].classes
+    print(json.dumps([found, json.loads(output.getvalue())[0]["classes"]]))
+"""
+
+
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    return cells([*PRECISIONS, *PAIRS], tmp_path_factory.mktemp("files"))
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("files")
+
+
+@pytest.fixture(scope="module")
+def found(folder):
+    return cells([*PRECISIONS, *PAIRS], folder)
 
 
 @pytest.mark.parametrize("cell", [*PRECISIONS, *PAIRS], ids="-".join)
@@ -61,3 +96,28 @@ def test_quantised_kinds_are_quantised():
 def test_weights_of_the_kinds_are_not_where_they_start():
     weights = model_of("DINOv3").get_weights()
     assert all(np.ptp(x) > 0.01 for x in weights if x.size > 1)
+
+
+def test_a_file_is_classified_with_its_runtime_alone(found, folder):
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3))
+    Image.fromarray(pixels.astype("uint8")).save(folder / "image.png")
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_KERAS, "image.png", *ALONE],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    model = as_classifier(model_of("token"))
+    (wanted,) = keras_vit.predict(model, str(folder / "image.png"))
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == len(ALONE)
+    for in_python, by_command in lines:
+        printed = [(x["class"], x["probability"]) for x in by_command]
+        for classes in (in_python, printed):
+            assert [x for x, _ in classes] == [x for x, _ in wanted.classes]
+            given, scores = (
+                [share for _, share in x] for x in (classes, wanted.classes)
+            )
+            np.testing.assert_allclose(given, scores, atol=1e-6)

@@ -177,7 +177,7 @@ def test_commands_given_by_hand_parse():
         program, *words = shlex.split(command.text(PLACE))
         if program == "python":
             continue  # Run by a test of its own.
-        model = _parser().parse_args(words).model
+        model = _parser(words).parse_args(words).model
         if model.startswith("runs/"):
             assert model.removeprefix("runs/reproduce/") in command.after
         else:
