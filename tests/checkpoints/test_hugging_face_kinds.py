@@ -4,6 +4,8 @@ Each is built by transformers itself, see `transformers_models`.
 """
 
 import json
+import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -36,6 +38,8 @@ from transformers_models import (
 )
 
 from keras_vit.checkpoints import load_checkpoint, read_info
+
+REFERENCE = pathlib.Path(__file__).parents[1] / "reference"
 
 
 @pytest.mark.parametrize("name", [*KINDS, *OPTIONS])
@@ -426,6 +430,33 @@ def test_pixels_are_scaled_as_the_processor_says(
     (folder / file).write_text(json.dumps(content))
     config = loaded(folder, include_preprocessing=True).config
     assert (config.pixel_mean, config.pixel_std) == wanted
+
+
+@pytest.mark.parametrize(
+    ("processor", "told"),
+    [
+        ({"size": {"height": 32, "width": 32}}, None),
+        ({"size": 32}, None),
+        ({"size": {"shortest_edge": 36}}, None),
+        ({"size": {"height": 48, "width": 64}}, (48, 64)),
+        ({"size": 36, "crop_size": 32, "do_center_crop": True}, None),
+        ({"size": 32, "crop_size": 28, "do_center_crop": True}, (28, 28)),
+        ({"size": 32, "crop_size": 28, "do_center_crop": False}, None),
+        ({"size": "large"}, None),
+    ],
+)
+@pytest.mark.parametrize("opened", ["", "model.safetensors"])
+def test_images_of_another_size_than_the_config_are_noted(
+    processor, told, opened, tmp_path
+):
+    folder = shutil.copytree(REFERENCE / "hf_vit_tiny", tmp_path / "x")
+    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+    info = read_info(folder / opened)
+    assert info.fields["image_size"] == (32, 32)
+    notes = () if told is None else (f"prepares images of {told}",)
+    assert len(info.notes) == len(notes)
+    for note, words in zip(info.notes, notes, strict=True):
+        assert words in note and "image_size=(32, 32) is that of" in note
 
 
 def test_new_classes_get_a_layer_with_a_bias(tmp_path):

@@ -107,7 +107,10 @@ def open_folder(path) -> TensorFile:
         metadata |= part.metadata
         fields = _agreed(path, fields, part.config)
     check_pooler(path / CONFIG, content, tensors)
-    return TensorFile(str(path), tensors, fields, metadata, "safetensors")
+    notes = _size_notes(path, fields)
+    return TensorFile(
+        str(path), tensors, fields, metadata, "safetensors", notes
+    )
 
 
 def open_file(path) -> TensorFile:
@@ -128,7 +131,10 @@ def open_file(path) -> TensorFile:
     fields = _agreed(path.parent, fields, file.config)
     check_pooler(path.parent / CONFIG, content, file.tensors)
     return dataclasses.replace(
-        file, config=fields, metadata={**_said(content), **file.metadata}
+        file,
+        config=fields,
+        metadata={**_said(content), **file.metadata},
+        notes=_size_notes(path.parent, fields),
     )
 
 
@@ -140,7 +146,9 @@ def _config_of(path) -> tuple[dict, dict]:
     content = read_json(config)
     if isinstance(content.get("architecture"), str):
         return _timm_fields(config, content), content
-    return fields_of_config(config, content) | _processor(path), content
+    found = _processor(path)
+    scaling = pixels(*found, "image_") if found else {}
+    return fields_of_config(config, content) | scaling, content
 
 
 def _said(content) -> dict:
@@ -149,8 +157,8 @@ def _said(content) -> dict:
     return {CONFIG: says} if says else {}
 
 
-def _processor(path) -> dict:
-    """How the image processor of a folder of Hugging Face scales pixels.
+def _processor(path) -> tuple[Path, dict] | None:
+    """The file of a folder of Hugging Face for its images, and what it says.
 
     It has a file of its own, or since transformers 5 a part of the file of
     the processor of images and texts.
@@ -163,8 +171,36 @@ def _processor(path) -> dict:
             content = read_json(path / name)
             content = content.get(part) if part else content
             if isinstance(content, dict):
-                return pixels(path / name, content, "image_")
-    return {}
+                return path / name, content
+    return None
+
+
+def _size_notes(path, fields) -> tuple[str, ...]:
+    """What to say where images are prepared in another size than the config's.
+
+    The config's is that of the positions. DINOv2 is published so.
+    """
+    found, size = _processor(path), fields.get("image_size")
+    if found is None or size is None or "architecture" in fields:
+        return ()
+    prepared = _prepared_size(found[1])
+    if prepared in (None, tuple(size)):
+        return ()
+    return (
+        f"image_size={tuple(size)} is that of {CONFIG}; {found[0].name} "
+        f"prepares images of {prepared}",
+    )
+
+
+def _prepared_size(content) -> tuple | None:
+    """(height, width) of the images of a processor, where it tells both."""
+    cropped = content.get("do_center_crop") and "crop_size" in content
+    size = content.get("crop_size" if cropped else "size")
+    if isinstance(size, dict):
+        sides = size.get("height"), size.get("width")
+    else:
+        sides = size, size
+    return sides if all(type(x) is int for x in sides) else None
 
 
 def _agreed(path, fields, record) -> dict:

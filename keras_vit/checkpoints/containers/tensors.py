@@ -131,6 +131,7 @@ class TensorFile:
             or the metadata give, or empty.
         metadata: dict of strings that the file says of itself, or empty.
         kind: "npz", "safetensors", "keras" or "keras_hub".
+        notes: in what files beside it contradict it.
     """
 
     path: str
@@ -138,6 +139,7 @@ class TensorFile:
     config: dict = dataclasses.field(default_factory=dict)
     metadata: dict = dataclasses.field(default_factory=dict)
     kind: str = "npz"
+    notes: tuple[str, ...] = ()
 
     def read(self, name: str) -> np.ndarray:
         """Reads one tensor as float32.

@@ -73,6 +73,7 @@ def configure(
         told = {**source.file.config, **dict(given)}
         told |= {"architecture": architecture} if architecture else {}
         configured = CONFIGURE[family](source, image_size, told)
+    configured.notes.extend(source.file.notes)
     fields = configured.fields
     fields |= {x: y for x, y in source.file.config.items() if x in AROUND}
     for name, value in source.file.config.items():
