@@ -22,9 +22,9 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		analysis_plots.py page_in_browser.py plots.py report.py \
 		report_extremes.py result_plots.py) \
 	$(addprefix checkpoints/test_, \
-		augreg_names.py catalog.py download.py fetch.py fuzz.py memory.py \
-		messages.py modern_weights.py npz.py resample.py rubbish.py \
-		rubbish_safetensors.py save_every_option.py) \
+		augreg_names.py catalog.py download.py export_folders.py fetch.py \
+		fuzz.py memory.py messages.py modern_weights.py npz.py resample.py \
+		rubbish.py rubbish_safetensors.py save_every_option.py) \
 	$(addprefix evaluation/test_, \
 		classification.py files.py imagenet.py metrics.py \
 		picture_rows.py) \
@@ -34,7 +34,8 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		noisy_student.py paper_cells.py paper_configs.py \
 		paper_sections.py reproduce.py small_scale.py sweep.py vtab.py \
 		vtab_table.py) \
-	$(addprefix serving/test_, docker.py page.py stopping.py) \
+	$(addprefix serving/test_, docker.py page.py requests.py stopping.py) \
+	$(addprefix sharing/test_, kaggle.py push.py) \
 	$(addprefix robustness/test_, fuzz.py security.py) \
 	$(addprefix training/test_, \
 		config.py plan.py run_folder.py run_lock.py tensorboard.py) \

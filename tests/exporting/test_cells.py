@@ -21,25 +21,34 @@ ERRORS = {
     "float32": 1e-5,
     "float16": 2e-3,
     "bfloat16": 2e-2,
-    "int8": 5e-2,
+    "int8": 0.1,
     "mixed_bfloat16": 2e-2,
     "mixed_float16": 2e-3,
 }
-PRECISIONS = [
-    ("token", format, precision)
+# Each format in each of its precisions, of one kind after the other.
+COLUMNS = [
+    (format, precision)
     for format, kind in FORMATS.items()
     for precision in kind.precisions
 ]
-# Whose exports went wrong before, in the format where they did.
-CHOSEN = {"BiT": "onnx", "hybrid": "openvino", "int8": "openvino"}
-FREE = [x for x in KINDS if x not in ("token", "int4", *CHOSEN)]
-PAIRS = [
-    *((kind, format, "float32") for kind, format in CHOSEN.items()),
-    ("int4", "stablehlo", "float32"),
+# Whose exports went wrong before, in the format where they did; and kinds
+# that not all formats have, or that are rounded themselves.
+CHOSEN = {
+    "BiT": "onnx",
+    "hybrid": "openvino",
+    "int8": "openvino",
+    "int4": "stablehlo",
+    "mixed_bfloat16": "litert",
+    "mixed_float16": "saved_model",
+}
+FREE = [x for x in KINDS if x not in ("token", *CHOSEN)]
+CELLS = [
     *(
-        (kind, list(FORMATS)[i % len(FORMATS)], "float32")
-        for i, kind in enumerate(FREE)
+        ("token", format, "float32")
+        for format in ("onnx", "openvino", "litert")
     ),
+    *((kind, format, "float32") for kind, format in CHOSEN.items()),
+    *((kind, *COLUMNS[i % len(COLUMNS)]) for i, kind in enumerate(FREE)),
 ]
 
 
@@ -71,10 +80,10 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(folder):
-    return cells([*PRECISIONS, *PAIRS], folder)
+    return cells(CELLS, folder)
 
 
-@pytest.mark.parametrize("cell", [*PRECISIONS, *PAIRS], ids="-".join)
+@pytest.mark.parametrize("cell", CELLS, ids="-".join)
 def test_the_file_gives_the_scores_of_the_model(found, cell):
     check = found[cell]
     assert not isinstance(check, str), check
@@ -83,9 +92,11 @@ def test_the_file_gives_the_scores_of_the_model(found, cell):
     assert check["relative_error"] <= ERRORS[rounded]
 
 
-def test_every_kind_and_every_format_is_there():
-    assert {x for x, _, _ in PAIRS} | {"token"} == set(KINDS)
-    assert {x for _, x, _ in PAIRS} == set(FORMATS)
+def test_every_kind_and_every_column_is_there():
+    assert {kind for kind, _, _ in CELLS} == set(KINDS)
+    assert {(format, precision) for _, format, precision in CELLS} == set(
+        COLUMNS
+    )
 
 
 def test_quantised_kinds_are_quantised():
