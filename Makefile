@@ -9,8 +9,9 @@ BACKENDS := $(or $(BACKEND),tensorflow jax torch)
 FUZZ_SECONDS ?= 3600
 QUICKSTART_BACKEND := $(or $(KERAS_BACKEND),$(BACKEND),jax)
 
-EXTRAS := data,cv,plots,explain,tensorboard,recipes,export,hub,serve
-OLDEST_EXTRAS := jax,plots,tensorboard,recipes,hub,serve
+# Without the extras that bring TensorFlow: of it the group for CPUs is taken.
+EXTRAS := data,cv,plots,explain,tensorboard,export,hub,serve
+OLDEST_EXTRAS := jax,data,tensorboard,hub,serve
 
 # Two workers, each with a file of tests at a time.
 PYTEST_FLAGS := --numprocesses 2 --dist loadfile \
@@ -30,10 +31,10 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		picture_rows.py) \
 	exporting/test_cells.py $(addprefix prediction/test_, explain.py explained_run.py) \
 	$(addprefix recipes/test_, \
-		guides.py kaggle.py masked_patch_batches.py more_configs.py \
+		commands.py guides.py kaggle.py masked_patch_batches.py more_configs.py \
 		noisy_student.py paper_cells.py paper_configs.py \
 		paper_sections.py reproduce.py small_scale.py sweep.py vtab.py \
-		vtab_table.py) \
+		vtab_table.py wheel.py) \
 	$(addprefix serving/test_, docker.py page.py requests.py stopping.py) \
 	$(addprefix sharing/test_, kaggle.py push.py) \
 	$(addprefix robustness/test_, fuzz.py security.py) \
@@ -103,7 +104,7 @@ $(VENV)/.pip: constraints.txt
 # What a first run needs: one backend, TensorFlow to read the images with, and
 # no tools of the developers.
 $(VENV)/.quickstart-%: $(VENV)/.pip pyproject.toml
-	$(call install,$(VENV),constraints.txt) -e ".[recipes]" \
+	$(call install,$(VENV),constraints.txt) -e ".[data,plots]" \
 		--group tensorflow --group $*
 	touch $@
 

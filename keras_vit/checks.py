@@ -4,13 +4,17 @@
 """
 
 import difflib
+import importlib.util
+import os
 
 __all__ = [
     "DISTRIBUTIONS",
+    "EXTRAS",
     "PRECISIONS",
     "check_at_least",
     "check_choice",
     "check_fraction",
+    "check_installed",
     "check_limits",
     "check_multiple",
     "check_positive",
@@ -29,6 +33,67 @@ DISTRIBUTIONS = (
     "fsdp",
     "model_parallel",
 )
+
+# Extra of this distribution to modules and the packages that have them; what
+# is missing is named by the first extra that brings all of it.
+PLOTS = {"jinja2": "jinja2", "matplotlib": "matplotlib"}
+PLOTS |= {"sklearn": "scikit-learn"}
+DATA = {"tensorflow_datasets": "tensorflow-datasets"}
+DATA |= {"importlib_resources": "importlib_resources"}
+EXTRAS = {
+    "plots": PLOTS,
+    "data": DATA,
+    "explain": {**PLOTS, "saliency": "saliency"},
+    "recipes": {**PLOTS, **DATA, "tensorflow": "tensorflow"},
+    "serve": {
+        "python_multipart": "python-multipart",
+        "starlette": "starlette",
+        "uvicorn": "uvicorn",
+    },
+    "cv": {"keras_cv": "keras-cv"},
+    "hub": {
+        "huggingface_hub": "huggingface_hub",
+        "kagglehub": "kagglehub",
+        "safetensors": "safetensors",
+    },
+}
+
+
+def check_installed(what: str, *modules: str) -> None:
+    """Raises a ValueError with the command that installs what is missing.
+
+    Args:
+        what: what needs the modules, the first words of the message.
+        modules: of one extra of `EXTRAS`.
+
+    Example:
+        >>> check_installed("A report", "jinja2", "matplotlib")
+    """
+    missing = [x for x in modules if importlib.util.find_spec(x) is None]
+    if missing:
+        extra, packages = next(
+            (extra, packages)
+            for extra, packages in EXTRAS.items()
+            if packages.keys() >= {*missing}
+        )
+        names = ", ".join(packages[module] for module in missing)
+        verb, them = ("is", "it") if len(missing) == 1 else ("are", "them")
+        raise ValueError(
+            f"{what} needs {names}, which {verb} not installed. Install "
+            f'{them}: pip install "keras-vision-transformer[{extra}]".'
+            f"{_keeping_the_backend(missing)}"
+        )
+
+
+def _keeping_the_backend(missing):
+    """TensorFlow, once it is there, is what Keras takes by default."""
+    backend = os.environ.get("KERAS_BACKEND")
+    if "tensorflow" not in missing or not backend:
+        return ""
+    return (
+        f" TensorFlow reads the images; KERAS_BACKEND={backend} goes on "
+        f"computing with {backend}."
+    )
 
 
 def check_choice(name: str, value, choices) -> None:

@@ -29,7 +29,7 @@ from keras_vit.checkpoints.keras_files import class_names_of
 from keras_vit.data import DataConfig, PreprocessingConfig
 from keras_vit.evaluation.config import Evaluation
 from keras_vit.prediction.networks import load_model, weights_path
-from keras_vit.runs.script import exit_code, parse
+from keras_vit.runs.script import check_packages, exit_code, parse
 from keras_vit.runs.smoke import tiny_model
 from keras_vit.training import run_folder
 from keras_vit.training.distribution import environment, versions
@@ -49,6 +49,7 @@ def run(recipe: Evaluation) -> dict:
         ValueError: when model and data do not fit, or the run folder is taken.
         OSError: when weights cannot be fetched.
     """
+    check_packages()
     recipe = complete(recipe)
     with on_devices(recipe.distribution, recipe.batch_size):
         return evaluate(recipe)

@@ -35,7 +35,7 @@ from keras_vit.evaluation.few_shot import (
 from keras_vit.files import write_csv
 from keras_vit.prediction.networks import load_model
 from keras_vit.runs.reporting import save_figure
-from keras_vit.runs.script import exit_code, parse
+from keras_vit.runs.script import check_packages, exit_code, parse
 from keras_vit.runs.smoke import smoke_dir, tiny_model
 from keras_vit.tables import markdown_table
 from keras_vit.training import run_folder
@@ -57,6 +57,7 @@ def run(recipe: FewShot) -> dict:
         ValueError: when model and data do not fit, or the run folder is taken.
         OSError: when weights cannot be fetched.
     """
+    check_packages()
     recipe = smoke(recipe) if recipe.smoke else recipe
     with on_devices(recipe.distribution, recipe.batch_size):
         return evaluate(recipe)

@@ -34,13 +34,13 @@ from paper.reproduction import (
 )
 
 from keras_vit.analysis.plots import new_figure
+from keras_vit.checks import EXTRAS, check_installed
 from keras_vit.files import replacing, write_csv
 from keras_vit.runs.reporting import save_figure
 from keras_vit.runs.script import exit_code, parse
 from keras_vit.runs.smoke import smoke_dir
 from keras_vit.tables import markdown_table
 
-FLAGS = ("--list", "--dry_run")
 NUMBERS = ("paper", "paper spread", "measured", "spread", "runs")
 COLUMNS = ("row", "column", *NUMBERS, "unit", "state")
 MAX_REASON = 160
@@ -240,16 +240,9 @@ def _panel(axis, rows, unit):
 
 
 def given(arguments: list[str]) -> list[str]:
-    """Rewrites "5 --list" as "--table 5 --list true"."""
-    words = list(arguments)
-    if words and not words[0].startswith("-"):
-        words.insert(0, "--table")
-    for flag in FLAGS:
-        if flag in words:
-            after = words.index(flag) + 1
-            if words[after : after + 1] not in (["true"], ["false"]):
-                words.insert(after, "true")
-    return words
+    """Rewrites "5 --list" as "--table 5 --list"."""
+    named = arguments and not arguments[0].startswith("-")
+    return ["--table", *arguments] if named else arguments
 
 
 def main(
@@ -262,7 +255,9 @@ def main(
     def work():
         if asked.list or asked.table is None:
             print(listing(asked.table))
-        elif asked.dry_run:
+            return
+        check_installed("Reproducing the paper", *EXTRAS["recipes"])
+        if asked.dry_run:
             show(asked)
         else:
             run(asked, execute)

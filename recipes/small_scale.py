@@ -45,7 +45,7 @@ from keras_vit.evaluation.few_shot import (
     few_shot,
 )
 from keras_vit.runs.reporting import evaluated, save_figure
-from keras_vit.runs.script import parse
+from keras_vit.runs.script import check_packages, exit_code, parse
 from keras_vit.tables import markdown_table
 from keras_vit.training import Recipe, run_folder, train
 from keras_vit.training.build import CLASSIFICATION, make_model
@@ -79,14 +79,27 @@ def main(arguments: list[str] | None = None) -> int:
         for name, experiment in known.items():
             print(f"{name:<16} {experiment['finding']}")
         return 0
-    experiment = sized(known[options.experiment], options)
+    return exit_code(
+        lambda: compare(known[options.experiment], options),
+        "the same command continues.",
+    )
+
+
+def compare(experiment: dict, options) -> None:
+    """Measures an experiment, and writes and prints its result.
+
+    Args:
+        experiment: an entry of small_scale.yaml.
+        options: of the command line.
+    """
+    check_packages()
+    experiment = sized(experiment, options)
     suffix = "" if options.size == "small" else f"_{options.size}"
     name = options.experiment + suffix
     path = pathlib.Path(options.results, f"{name}.json")
     result = run(experiment, path, pathlib.Path(options.runs, name))
     save_figure(plot(result), path.with_suffix(".png"))
     print(table(result))
-    return 0
 
 
 def experiments() -> dict[str, dict]:

@@ -25,6 +25,7 @@ from vtab.config import STAND_INS, Setting, Vtab, smoke_vtab
 from vtab.table import PAPER_MODELS, group_means, table, write_report
 
 from keras_vit import data
+from keras_vit.checks import EXTRAS, check_installed
 from keras_vit.data.vtab_table import TASKS
 from keras_vit.files import write_csv
 from keras_vit.runs import run_script
@@ -47,6 +48,7 @@ def run(vtab: Vtab) -> dict:
             another config.
         OSError: when weights cannot be fetched, or the disk is full.
     """
+    check_installed("VTAB-1k", *EXTRAS["data"])
     missing: dict[str, str] = {}
     settings = vtab.settings()
     scores = {}

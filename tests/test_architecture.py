@@ -28,6 +28,7 @@ GROUND = (
     "tables",
     "checks",
     "interrupts",
+    "shipped_recipes",
     "workarounds",
 )
 TOP = ("__init__", "cli")

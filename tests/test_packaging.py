@@ -12,33 +12,28 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 
+from keras_vit import checks
 from keras_vit.version import __version__
 
 ROOT = Path(__file__).parents[1]
+PLOTS = {"jinja2", "matplotlib", "scikit-learn"}
+DATA = {"tensorflow-datasets", "importlib-resources"}
 EXTRAS = {
-    "tensorflow": {"tensorflow"},
-    "jax": {"jax"},
-    "torch": {"torch"},
-    "data": {"tensorflow-datasets", "importlib-resources", "pillow"},
+    "tensorflow": {"tensorflow", *DATA, *PLOTS},
+    "jax": {"jax", *PLOTS},
+    "torch": {"torch", *PLOTS},
+    "data": DATA,
     "cv": {"keras-cv"},
-    "plots": {"matplotlib", "scikit-learn"},
-    "explain": {"matplotlib", "pillow", "saliency", "scikit-learn"},
+    "plots": PLOTS,
+    "explain": {"saliency", *PLOTS},
     "tensorboard": {"tensorboard", "tensorboardx"},
-    "recipes": {
-        "jsonargparse",
-        "jinja2",
-        "matplotlib",
-        "pillow",
-        "scikit-learn",
-        "tensorflow-datasets",
-        "importlib-resources",
-    },
+    "recipes": {"tensorflow", *DATA, *PLOTS},
     "export": {
         *("ai-edge-litert", "nncf", "onnx", "onnxruntime", "onnxscript"),
         *("openvino", "tf2onnx"),
     },
     "hub": {"huggingface-hub", "kagglehub", "safetensors"},
-    "serve": {"pillow", "python-multipart", "pyyaml", "starlette", "uvicorn"},
+    "serve": {"python-multipart", "starlette", "uvicorn"},
 }
 
 
@@ -62,15 +57,21 @@ def metadata(wheel) -> Message:
     return BytesParser().parsebytes(wheel.read(name))
 
 
-def test_wheel_is_the_package_and_nothing_else(wheel):
-    dist_info = f"keras_vision_transformer-{__version__}.dist-info/"
-    shipped = {n for n in wheel.namelist() if not n.startswith(dist_info)}
-    expected = {
+def files_below(folder: str) -> set[str]:
+    return {
         path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "keras_vit").rglob("*")
+        for path in (ROOT / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert shipped == expected
+
+
+def test_wheel_is_the_package_and_its_recipes(wheel):
+    dist_info = f"keras_vision_transformer-{__version__}.dist-info/"
+    shipped = {n for n in wheel.namelist() if not n.startswith(dist_info)}
+    recipes = files_below("recipes") - files_below("recipes/kaggle")
+    recipes = {f"keras_vit/{path}" for path in recipes}
+    assert shipped == files_below("keras_vit") | recipes
+    assert "keras_vit/recipes/configs/quickstart.yaml" in shipped
     assert "keras_vit/py.typed" in shipped
     assert dist_info + "licenses/LICENSE" in wheel.namelist()
 
@@ -120,7 +121,8 @@ def requirements(metadata) -> dict[str, set[NormalizedName]]:
 
 
 def test_no_backend_is_forced_on_the_user(metadata):
-    assert requirements(metadata)[""] == {"keras", "numpy"}
+    small = {"jsonargparse", "pillow", "pyyaml"}
+    assert requirements(metadata)[""] == {"keras", "numpy", *small}
 
 
 def test_extras_bring_what_they_promise(metadata):
@@ -128,3 +130,10 @@ def test_extras_bring_what_they_promise(metadata):
     assert set(metadata.get_all("Provides-Extra")) == {*EXTRAS, "all"}
     assert {extra: found[extra] for extra in EXTRAS} == EXTRAS
     assert set.union(*EXTRAS.values()) <= found["all"]
+
+
+def test_the_extra_that_an_error_names_brings_what_is_missing(metadata):
+    found = requirements(metadata)
+    for extra, packages in checks.EXTRAS.items():
+        named = {canonicalize_name(name) for name in packages.values()}
+        assert named <= found[extra], extra

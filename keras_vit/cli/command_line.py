@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from keras_vit.cli.recipe_commands import add_recipes
 from keras_vit.cli.terminal import say_what_it_can
 from keras_vit.files import printable
 from keras_vit.interrupts import ended, tidy_up_on_sigterm
@@ -19,6 +20,10 @@ __all__ = ["main"]
 # that is given is imported: some need Keras, which takes seconds.
 COMMANDS = {
     "benchmark": ("model_commands", "Time a model on this machine."),
+    "configs": (
+        "recipe_commands",
+        "List the configs of the recipes, or print one, to edit it.",
+    ),
     "embed": (
         "embedding_commands",
         "Compute embeddings of images and write them to a file.",
@@ -113,4 +118,5 @@ def _parser(arguments):
         if name == asked:
             found = importlib.import_module(f"keras_vit.cli.{module}")
             getattr(found, name)(command)
+    add_recipes(commands)
     return parser

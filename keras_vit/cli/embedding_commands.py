@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 
+from keras_vit.checks import check_installed
 from keras_vit.cli.terminal import (
     counted,
     paths_of,
@@ -135,10 +136,10 @@ def _search(arguments):
 
 def _picture(path):
     """The path of a picture that can be written, or None."""
-    from matplotlib.backend_bases import FigureCanvasBase
-
     if path is None:
         return None
+    check_installed("A picture of the neighbours", "matplotlib")
+    from matplotlib.backend_bases import FigureCanvasBase
 
     kinds = FigureCanvasBase.get_supported_filetypes()
     path = pathlib.Path(path).expanduser()

@@ -327,6 +327,7 @@ def evaluation_batches(
         >>> sum(int(mask.numpy().sum()) for _, _, mask in batches)
         359
     """
+    hide_accelerators()
     import tensorflow as tf
 
     if not len(examples) or batch_size < 1:
@@ -335,7 +336,6 @@ def evaluation_batches(
             f"{len(examples)} images of {examples.source}, "
             f"batch_size={batch_size}."
         )
-    hide_accelerators()
     config = preprocessing or PreprocessingConfig()
     geometry = Geometry(check_size("image_size", image_size), channels, config)
     read = image_reader(examples, config.evaluation, geometry)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.checks import check_choice
+from keras_vit.checks import check_choice, check_installed
 from keras_vit.data.seeds import order, seeded_order
 
 __all__ = [
@@ -460,11 +460,16 @@ def hide_accelerators() -> None:
     """Hides the GPUs from TensorFlow where another backend computes.
 
     It would take all of their memory as soon as it starts.
+
+    Raises:
+        ValueError: where TensorFlow, whose tf.data reads the images of every
+            backend, is not installed.
     """
     import keras
 
     if keras.backend.backend() == "tensorflow":
         return
+    check_installed("Reading images in batches", "tensorflow")
     import tensorflow as tf
 
     try:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_vit.checks import check_installed
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import (
     Dataset,
@@ -154,6 +155,7 @@ def named_builder(name: str, data_dir: str | None):
         ValueError: for an unknown name, with the nearest ones; for an unknown
             config or version.
     """
+    _check_installed(name)
     import tensorflow_datasets as tfds
 
     try:
@@ -165,6 +167,11 @@ def named_builder(name: str, data_dir: str | None):
         raise ValueError(
             f"The data set {name!r} cannot be opened: {error}"
         ) from error
+
+
+def _check_installed(name):
+    modules = ("tensorflow_datasets", "importlib_resources")
+    check_installed(f"The data set {name!r}", *modules)
 
 
 def _not_found(name: str, data_dir: str | None) -> str:
@@ -403,6 +410,7 @@ def digits_builder(data_dir: str | None = None):
     Raises:
         ValueError: when the folder cannot be written to.
     """
+    _check_installed("digits")
     import tensorflow_datasets as tfds
 
     home = os.environ.get("KERAS_HOME") or os.path.expanduser("~/.keras")

@@ -27,6 +27,7 @@ from keras_vit.analysis import (
 from keras_vit.analysis.attention_weights import check_model, grid_window
 from keras_vit.analysis.feature_maps import features
 from keras_vit.analysis.rollout import attention_overview
+from keras_vit.checks import EXTRAS, check_installed
 from keras_vit.data import PreprocessingConfig
 from keras_vit.files import printable, replacing
 from keras_vit.models import VisionTransformer
@@ -96,6 +97,7 @@ def explain(
     folder = check_folder(folder)
     if isinstance(top, bool) or not isinstance(top, int) or top < 1:
         raise ValueError(f"top must be an int above 0. Received: top={top!r}.")
+    check_installed("The page of the attention", *EXTRAS["plots"])
     classifier = as_classifier(
         model, class_names, preprocessing, needs_classes=False
     )

@@ -9,9 +9,11 @@ import typing
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
+from keras_vit.checks import EXTRAS, check_installed
 from keras_vit.files import printable
 from keras_vit.interrupts import ended, tidy_up_on_sigterm
 from keras_vit.runs.smoke import smoke
+from keras_vit.shipped_recipes import config_path
 from keras_vit.training import Recipe
 from keras_vit.training.distribution.processes import (
     LostProcessError,
@@ -22,11 +24,14 @@ from keras_vit.training.distribution.processes import (
 )
 from keras_vit.training.run_lock import kept
 
-__all__ = ["exit_code", "fail", "parse", "run_script"]
+__all__ = ["check_packages", "exit_code", "fail", "parse", "run_script"]
 
 Record = TypeVar("Record")
 
 USAGE_ERROR = 2  # The exit code of argparse for it.
+
+# tf.data reads the images of every backend; the rest is for the report.
+PACKAGES = ("tensorflow", *EXTRAS["plots"])
 
 # Groups of a config file that one recipe reads and the others skip, so that
 # sweep.py and finetune.py take the same file.
@@ -60,7 +65,7 @@ def run_script(
             program.
         record: the dataclass that the command line is read into, with
             distribution, run_dir and smoke.
-        shrink: what makes a trial of a record for `--smoke true`.
+        shrink: what makes a trial of a record for `--smoke`.
 
     Returns:
         The exit code: 0, 130 after Ctrl-C, or 143 after SIGTERM. Where another
@@ -74,6 +79,7 @@ def run_script(
     recipe = shrink(recipe) if recipe.smoke else recipe
 
     def work():
+        check_packages()
         start(recipe.distribution)
         with explain_lost_process(recipe.run_dir):
             result = run(recipe)
@@ -92,8 +98,10 @@ def parse(
 ) -> Record:
     """Makes a record of a dataclass from `--group.field value` and files.
 
-    `--config file.yaml` sets fields as well; what comes later wins.
-    `--print_config` prints all fields and `--help` their meaning.
+    `--config file.yaml` sets fields as well, or a config by its name, as
+    `--config quickstart`; what comes later wins. A field that is true or false
+    is a flag: `--smoke` is `--smoke true`. `--print_config` prints all fields
+    and `--help` their meaning.
 
     Args:
         record: a dataclass whose fields are plain values and dataclasses.
@@ -118,13 +126,15 @@ def parse(
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--config", action="config", help="YAML file that sets fields."
+        "--config",
+        action="config",
+        help="YAML file that sets fields, or a name of `keras-vit configs`.",
     )
     _add_options(parser, record)
     parser.set_defaults(_defaults(record))
     words = sys.argv[1:] if arguments is None else arguments
-    words = _without_own_groups(words, record)
     try:
+        words = _with_configs(_with_values(words, record), record)
         parsed = parser.parse_args(words)
         _check_nulls(record, parsed)
         fields = parser.instantiate(parsed).as_dict()
@@ -133,6 +143,11 @@ def parse(
     except (jsonargparse.ArgumentError, ValueError) as error:
         keys = list(parser.get_defaults().keys())
         fail(f"{error}{_suggestion(str(error), keys)}")
+
+
+def check_packages() -> None:
+    """Raises a ValueError, which says what to install, where that is needed."""
+    check_installed("This recipe", *PACKAGES)
 
 
 def fail(message: str) -> NoReturn:
@@ -208,25 +223,64 @@ def _defaults(record, prefix="") -> dict:
     return defaults
 
 
-def _without_own_groups(words, record) -> list[str]:
-    """Replaces files with groups of other recipes by their text without."""
-    import yaml
+def _with_values(words, record) -> list[str]:
+    """Adds "true" behind each flag that has no value."""
+    flags = _flags(record)
+    result = []
+    for word, after in zip(words, [*words[1:], "--"], strict=False):
+        result.append(word)
+        if word in flags and after.startswith("-"):
+            result.append("true")
+    return result
 
+
+def _flags(record, prefix="--") -> set[str]:
+    """The options of a record, and of its groups, that are true or false."""
+    flags = set()
+    for name, hint in typing.get_type_hints(record).items():
+        if dataclasses.is_dataclass(hint):
+            flags |= _flags(hint, f"{prefix}{name}.")
+        elif hint is bool:
+            flags.add(prefix + name)
+    return flags
+
+
+def _with_configs(words, record) -> list[str]:
+    """Replaces the names of configs by their paths, and what is not for us.
+
+    Files with groups of other recipes are replaced by their text without.
+
+    Raises:
+        ValueError: when there is no such config.
+    """
     skipped = {*OWN_GROUPS} - {x.name for x in dataclasses.fields(record)}
     result = []
     for before, word in zip(["", *words], words, strict=False):
         prefix = "--config=" if word.startswith("--config=") else ""
         if prefix or before == "--config":
-            path = pathlib.Path(word.removeprefix(prefix))
-            try:
-                content = yaml.safe_load(path.read_text(encoding="utf-8"))
-            except (OSError, ValueError, yaml.YAMLError):
-                content = None  # The parser explains what is wrong.
-            if isinstance(content, dict) and skipped & content.keys():
-                kept = {k: x for k, x in content.items() if k not in skipped}
-                word = prefix + yaml.safe_dump(kept)
+            word = prefix + _config(word.removeprefix(prefix), skipped)
         result.append(word)
     return result
+
+
+def _config(word: str, skipped: set[str]) -> str:
+    """The path of a config, or its text without some groups."""
+    import yaml
+
+    try:
+        if not isinstance(yaml.safe_load(word), str):
+            return word  # The text of a config.
+    except yaml.YAMLError:
+        return word  # The parser explains what is wrong.
+    path = config_path(word)
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        content = None
+    if isinstance(content, dict) and skipped & content.keys():
+        kept = {k: x for k, x in content.items() if k not in skipped}
+        return yaml.safe_dump(kept)
+    return str(path)
 
 
 def _add_options(parser, record):

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import importlib.util
 import os
 import pathlib
 import signal
@@ -13,19 +12,14 @@ from typing import Any
 
 import keras
 
+from keras_vit.checks import EXTRAS, check_installed
 from keras_vit.interrupts import INTERRUPTED, TERMINATED
 from keras_vit.prediction import as_classifier, load_classifier
 from keras_vit.serving.service import READY, Service, ServingLimits
 from keras_vit.serving.web_application import web_application
 
-__all__ = ["check_installed", "serve"]
+__all__ = ["serve"]
 
-NEEDED = {
-    "starlette": "starlette",
-    "uvicorn": "uvicorn",
-    "python_multipart": "python-multipart",
-    "PIL": "pillow",
-}
 SIGNALS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 GRACE = 5  # seconds to send answers, after the last may have been computed
 # Seconds that a thread computes in Python before the one that answers gets a
@@ -68,25 +62,11 @@ def serve(
             package is missing, or the port is taken.
         OSError: when weights cannot be fetched.
     """
-    check_installed()
+    check_installed("Serving", *EXTRAS["serve"])
     with contextlib.closing(_bound(host, port)) as listener:
         classifier = _classifier(model, image_size)
         service = Service(classifier, name or _name(model), limits)
         return _run(service, listener)
-
-
-def check_installed() -> None:
-    """Raises a ValueError, which says what to install, where that is needed."""
-    missing = [
-        package
-        for module, package in NEEDED.items()
-        if importlib.util.find_spec(module) is None
-    ]
-    if missing:
-        raise ValueError(
-            f"Serving needs {', '.join(missing)}. Install it: pip install "
-            '"keras-vision-transformer[serve]".'
-        )
 
 
 def _bound(host, port):

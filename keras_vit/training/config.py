@@ -255,7 +255,9 @@ class Recipe:
         if self.optimizer.warmup_steps is not None:
             unit, warmup = "steps", self.optimizer.warmup_steps
         length = self.training.length
-        if unit == self.training.unit and warmup >= length:
+        if warmup is None or unit != self.training.unit:
+            return
+        if warmup >= length:
             raise ValueError(
                 "The warm-up must be shorter than the training. Received: "
                 f"optimizer.warmup_{unit}={warmup}, training.{unit}={length}."

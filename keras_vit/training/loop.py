@@ -238,7 +238,8 @@ class Progress(keras.callbacks.Callback):
         left -= self._interval * self.plan.batches + done
         images = self.plan.batch_size / self.plan.batches_per_step
         logs["images_per_second"] = done * images / seconds
-        logs["minutes_left"] = left * seconds / done / 60
+        # Below 0.001 Keras shows 5.4929e-04.
+        logs["minutes_left"] = max(round(left * seconds / done / 60, 2), 0.01)
 
 
 class KeepBest(keras.callbacks.Callback):

@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 Schedule = keras.optimizers.schedules.LearningRateSchedule
+WARMUP_EPOCHS = 5  # where none are given and the training has at least twice
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -173,8 +174,9 @@ class OptimizerConfig:
     """Steps after the warm-up in which the rsqrt schedule falls to
     1 / sqrt(2)."""
 
-    warmup_epochs: float = 5.0
-    """Length of the warm-up."""
+    warmup_epochs: float | None = None
+    """Length of the warm-up; 5, or half of a training shorter than 10, if
+    null."""
 
     warmup_steps: int | None = None
     """Length of the warm-up in steps; replaces warmup_epochs."""
@@ -300,9 +302,7 @@ def make_schedule(
         >>> float(make_schedule(config, total_steps=20_000)(500))
         0.03
     """
-    warmup = config.warmup_steps
-    if warmup is None:
-        warmup = round(config.warmup_epochs * steps_per_epoch)
+    warmup = _warmup(config, total_steps, steps_per_epoch)
     if warmup + config.cooldown_steps >= total_steps:
         raise ValueError(
             "The warm-up and the cool-down must be shorter than the training. "
@@ -317,6 +317,16 @@ def make_schedule(
         cooldown_steps=config.cooldown_steps,
         accumulation_steps=accumulation_steps,
     )
+
+
+def _warmup(config, total_steps, steps_per_epoch):
+    """Updates in the warm-up."""
+    if config.warmup_steps is not None:
+        return config.warmup_steps
+    if config.warmup_epochs is not None:
+        return round(config.warmup_epochs * steps_per_epoch)
+    usual = WARMUP_EPOCHS * steps_per_epoch
+    return max(min(usual, (total_steps - config.cooldown_steps) // 2), 0)
 
 
 def layer_depths(model) -> dict[str, int]:

@@ -347,6 +347,7 @@ def _note_continuation(folder, checkpoint):
     except (OSError, ValueError, TypeError, RecursionError):
         content, continued = {}, []  # Of a damaged file nothing is kept.
     step = checkpoint[1]["step"] if checkpoint else 0
+    print(f"Continuing the run in {folder} from step {step}", flush=True)
     now = datetime.datetime.now(datetime.UTC).isoformat("T", "seconds")
     continued.append({"step": step, "time": now, **environment()})
     run_folder.write_json(path, {**content, "continued": continued})

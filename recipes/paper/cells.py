@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Callable
 
 from keras_vit.runs.smoke import SUFFIX
+from keras_vit.shipped_recipes import INSTALLED
 from keras_vit.training import run_folder
 
 __all__ = [
@@ -47,6 +48,11 @@ class Place:
     recipes: str
     root: str
     smoke: bool = False
+
+    @property
+    def installed(self) -> bool:
+        """Whether the recipes are commands of an installed package."""
+        return pathlib.Path(self.recipes).resolve() == INSTALLED
 
     def folder(self, run: str) -> pathlib.Path:
         """The folder of a run, or the path of something in it."""
@@ -104,7 +110,8 @@ class Command:
         words = []
         if self.config:
             config = pathlib.Path(place.recipes, "configs", self.config)
-            words += ["--config", f"{config}.yaml"]
+            path = self.config if place.installed else f"{config}.yaml"
+            words += ["--config", path]
         for option, value in self.options:
             words += [f"--{option}", _value(value, place)]
         best = place.result(self.rate_of) if self.rate_of else None
@@ -112,7 +119,7 @@ class Command:
             rate = f"{best['learning_rate']:g}"
             words += ["--optimizer.learning_rate", rate]
         if place.smoke:
-            words += ["--smoke", "true"]
+            words += ["--smoke"]
         return [*words, "--run_dir", str(place.folder(self.run))]
 
     def text(self, place: Place) -> str:
@@ -121,7 +128,10 @@ class Command:
             values = [_value(value, place) for _, value in self.options]
             return f"{self.recipe} {shlex.join(values)}"
         script = pathlib.Path(place.recipes, f"{self.recipe}.py")
-        text = shlex.join(["python", str(script), *self.words(place)])
+        program = ["python", str(script)]
+        if place.installed:
+            program = ["keras-vit", self.recipe.replace("_", "-")]
+        text = shlex.join([*program, *self.words(place)])
         if self.rate_of and place.result(self.rate_of) is None:
             text += "  # with the learning rate that the sweep chooses"
         return text

@@ -64,7 +64,7 @@ def test_what_it_copies_is_enough_for_the_wheel(tmp_path):
 def test_its_extras_and_backend_exist():
     extras = PROJECT["project"]["optional-dependencies"]
     install = last("RUN")
-    assert "[serve,${BACKEND}]" in install
+    assert "[serve]" in install and '"${BACKEND}"' in install
     assert "serve" in extras
     backends = [
         rest for _, rest in instructions() if rest.startswith("BACKEND")

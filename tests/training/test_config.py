@@ -55,7 +55,14 @@ from keras_vit.training import (
         (Recipe, {"distribution": "many"}, "'auto', 'single'"),
         (TrainingConfig, {"label_smoothing": 1}, "label_smoothing=1"),
         (Recipe, {"seed": -1}, "seed=-1"),
-        (Recipe, {"training": TrainingConfig(epochs=5)}, "warm-up"),
+        (
+            Recipe,
+            {
+                "training": TrainingConfig(epochs=5),
+                "optimizer": OptimizerConfig(warmup_epochs=5),
+            },
+            "optimizer.warmup_epochs=5, training.epochs=5",
+        ),
         (
             Recipe,
             {

@@ -113,8 +113,9 @@ def test_another_config_is_refused_with_the_difference(tmp_path):
     assert files(tmp_path) == before
 
 
-def test_the_same_command_continues(run, tmp_path):
+def test_the_same_command_continues(run, tmp_path, capsys):
     interrupted(tmp_path)
+    assert "Continuing" not in capsys.readouterr().out
     with pytest.raises(FileNotFoundError):
         (tmp_path / "model.keras").stat()
     (tmp_path / ".partial-history-1.csv").touch()  # of a killed process
@@ -129,6 +130,8 @@ def test_the_same_command_continues(run, tmp_path):
     environment = json.loads((tmp_path / "environment.json").read_text())
     (part,) = environment["continued"]
     assert part["step"] == 5
+    line = f"Continuing the run in {tmp_path} from step 5\n"
+    assert line in capsys.readouterr().out
     assert part["backend"] == keras.backend.backend()
     assert not list(tmp_path.glob(".partial*"))
 

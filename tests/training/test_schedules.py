@@ -28,11 +28,11 @@ def rates(schedule, steps):
     return [float(schedule(np.int32(step))) for step in steps]
 
 
-def made(total_steps=100, accumulation_steps=1, **fields):
+def made(total_steps=100, accumulation_steps=1, steps_per_epoch=10, **fields):
     return make_schedule(
         OptimizerConfig(**fields),
         total_steps=total_steps,
-        steps_per_epoch=10,
+        steps_per_epoch=steps_per_epoch,
         accumulation_steps=accumulation_steps,
     )
 
@@ -79,6 +79,19 @@ def test_warm_up_in_epochs_and_in_steps_is_the_same():
     in_epochs = rates(made(warmup_epochs=2.5), STEPS)
     assert in_epochs == rates(made(warmup_steps=25), STEPS)
     assert in_epochs != rates(made(warmup_steps=24), STEPS)
+
+
+@pytest.mark.parametrize(
+    ("steps_per_epoch", "cooldown", "expected"),
+    [(10, 0, 50), (5, 0, 25), (50, 0, 50), (50, 20, 40), (500, 0, 50)],
+)
+def test_warm_up_is_five_epochs_or_half_of_a_short_training(
+    steps_per_epoch, cooldown, expected
+):
+    fields = {"steps_per_epoch": steps_per_epoch, "cooldown_steps": cooldown}
+    found = rates(made(**fields), STEPS)
+    assert found == rates(made(warmup_steps=expected, **fields), STEPS)
+    assert found != rates(made(warmup_steps=expected - 1, **fields), STEPS)
 
 
 def test_calls_that_accumulate_do_not_count():
