@@ -3,6 +3,7 @@
 import importlib.util
 import pathlib
 import re
+import tomllib
 
 import pytest
 
@@ -10,16 +11,21 @@ import keras_vit
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+CITATION = (ROOT / "CITATION.cff").read_text()
 
 
-@pytest.mark.slow
-def test_table_of_models_is_what_the_models_are():
-    path = ROOT / "tools" / "make_model_table.py"
+def tool(name: str):
+    path = ROOT / "tools" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec and spec.loader
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    assert script.table() in README
+    return script
+
+
+@pytest.mark.slow
+def test_table_of_models_is_what_the_models_are():
+    assert tool("make_model_table").table() in README
 
 
 def test_layers_that_it_names_exist():
@@ -33,3 +39,28 @@ def test_links_inside_the_project_lead_somewhere():
     inside = [link for link in links if "://" not in link]
     assert len(inside) > 3
     assert [link for link in inside if not (ROOT / link).exists()] == []
+
+
+def test_on_the_python_index_links_and_pictures_are_addresses():
+    text = tool("prepare_release").with_addresses(README, "me/vit", "v1")
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)]+)\)", text)
+    assert len(links) > 20
+    assert all(link.startswith("https://") for _, link in links)
+    pictures = {link for mark, link in links if mark}
+    raw = "https://raw.githubusercontent.com/me/vit/v1/docs/images/report.png"
+    assert raw in pictures
+    assert "https://github.com/me/vit/blob/v1/docs/training.md" in text
+    assert "](https://arxiv.org/abs/2010.11929)" in text
+
+
+def test_the_metadata_of_a_release_has_its_addresses():
+    text = (ROOT / "pyproject.toml").read_text()
+    text = tool("prepare_release").with_urls(text, "me/vit", "v1")
+    project = tomllib.loads(text)["project"]
+    assert project["urls"]["Repository"] == "https://github.com/me/vit"
+    assert project["name"] == "keras-vision-transformer"
+
+
+def test_the_citation_has_the_version():
+    version = re.search(r"^version: (.+)$", CITATION, re.MULTILINE)
+    assert version and version[1] == keras_vit.__version__

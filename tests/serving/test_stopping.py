@@ -171,7 +171,7 @@ def test_missing_packages_are_one_line_before_the_model(
         lambda name: None if name == "starlette" else find(name),
     )
     error = error_of(capsys, run_folder)
-    assert "Serving needs starlette. Install it: pip install " in error
+    assert "Serving needs starlette, which is not installed. " in error
     assert '"keras-vision-transformer[serve]"' in error
 
 
