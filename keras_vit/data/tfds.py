@@ -7,6 +7,7 @@ wrong one for several data sets.
 import contextlib
 import difflib
 import io
+import logging
 import math
 import os
 import pathlib
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_vit.checks import check_installed
+from keras_vit.checks import EXTRAS, check_installed
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import (
     Dataset,
@@ -170,8 +171,13 @@ def named_builder(name: str, data_dir: str | None):
 
 
 def _check_installed(name):
-    modules = ("tensorflow_datasets", "importlib_resources")
-    check_installed(f"The data set {name!r}", *modules)
+    check_installed(f"The data set {name!r}", *EXTRAS["data"])
+    logging.getLogger("absl").addFilter(_is_for_users)
+
+
+def _is_for_users(record) -> bool:
+    """False of what tensorflow-datasets says of its own code."""
+    return "FeatureConnector.dtype" not in record.getMessage()
 
 
 def _not_found(name: str, data_dir: str | None) -> str:

@@ -1,3 +1,4 @@
+import logging
 import os
 import subprocess
 import sys
@@ -23,6 +24,19 @@ def test_the_digits_are_those_of_scikit_learn_in_its_order(data_dir):
     np.testing.assert_array_equal(images, np.rint(source.images * 255 / 16))
     labels = [example["label"] for example in examples]
     np.testing.assert_array_equal(labels, source.target)
+
+
+def test_tensorflow_datasets_warns_of_its_own_code_in_silence(data_dir):
+    tfds.digits_builder(data_dir)
+    logger = logging.getLogger("absl")
+
+    def passes(text):
+        level = logging.WARNING
+        record = logging.LogRecord("absl", level, "", 0, text, (), None)
+        return bool(logger.filter(record))
+
+    assert not passes("`FeatureConnector.dtype` is deprecated. Please")
+    assert passes("Something else")
 
 
 def test_the_parts_are_the_stratified_split(data_dir):
