@@ -144,7 +144,9 @@ def _middle_of_long(image):
     longest = LONGEST * tf.reduce_min(sides)
     # As much on either side, in whole pixels, so that the middle stays.
     kept = tf.minimum(sides, longest + tf.math.floormod(sides - longest, 2))
-    (top, left), (height, width) = (sides - kept) // 2, kept
+    # In a graph a tensor cannot be unpacked.
+    top, left = tf.unstack((sides - kept) // 2)
+    height, width = tf.unstack(kept)
     return image[top : top + height, left : left + width]
 
 
