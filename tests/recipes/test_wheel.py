@@ -17,7 +17,7 @@ from keras_vit.cli import main
 from keras_vit.cli.command_line import COMMANDS
 
 assert shipped_recipes.INSTALLED == pathlib.Path("keras_vit/recipes").resolve()
-for name in [x.__name__ for x in COMMANDS] + [*shipped_recipes.scripts()]:
+for name in [*COMMANDS, *shipped_recipes.scripts()]:
     try:
         main([name, "--help"])
     except SystemExit as ended:
