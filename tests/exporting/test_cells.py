@@ -16,6 +16,10 @@ from keras_vit.exporting import FORMATS
 from keras_vit.exporting.writers import quantization_of
 from keras_vit.prediction import as_classifier
 
+# torch's compiler forks when it is imported, of which JAX warns.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 # By precision, and of kinds that are rounded themselves.
 ERRORS = {
     "float32": 1e-5,
