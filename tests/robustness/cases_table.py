@@ -277,6 +277,36 @@ CASES = (
         ("damaged.png",),
     ),
     Case(
+        "images that are gone when they are read",
+        "gone_images",
+        TRAIN + "--data.folder=data --data.check_images=none",
+        2,
+        ("An image cannot be read", "gone.png"),
+    ),
+    Case(
+        "images that are gone when they are read, left out",
+        "gone_images",
+        TRAIN + "--data.folder=data --data.check_images=none "
+        "--data.on_broken_image=skip",
+        0,
+        ("images are right",),
+    ),
+    Case(
+        "files that macOS puts beside images, in training",
+        "apple_double_data",
+        TRAIN + "--data.folder=data --data.check_images=all",
+        0,
+        ("images are right",),
+        ("._",),
+    ),
+    Case(
+        "a file that macOS puts beside an image, in a CSV file",
+        "apple_double_csv",
+        TRAIN + "--data.csv=data.csv",
+        2,
+        ("._0.png", "cannot be read"),
+    ),
+    Case(
         "CMYK on a grey model",
         "cmyk",
         TRAIN + "--data.folder=cmyk",

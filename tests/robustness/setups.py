@@ -185,6 +185,25 @@ def damaged_image(folder):
         path.write_bytes(content)
 
 
+def gone_images(folder):
+    """Files that were there when the folder was listed."""
+    for name in "ab":
+        (folder / "data" / name / "gone.png").symlink_to(folder / "removed")
+
+
+def apple_double_data(folder):
+    for name in "ab":
+        path = folder / "data" / name / "._0.png"
+        path.write_bytes(b"\0\5\x16\7")
+
+
+def apple_double_csv(folder):
+    apple_double_data(folder)
+    names = [f"{'ab'[n % 2]}/{n}.png,{n % 2}" for n in range(20)]
+    lines = [f"data/{x}\n" for x in [*names, "a/._0.png,0"]]
+    (folder / "data.csv").write_text("".join(["image,label\n", *lines]))
+
+
 def cmyk(folder):
     pixels = np.random.default_rng(0).integers(0, 255, (20, 16, 16, 4), "uint8")
     for number, image in enumerate(pixels):
@@ -280,6 +299,7 @@ MAKERS = {
         ),
         *(epsilon, webp_beside_png, csv_gaps, undecodable_class, long_class),
         *(damaged_image, cmyk, begun_without_config, own_folder, own_examples),
-        *(long_header, many_arrays),
+        *(long_header, many_arrays, gone_images, apple_double_data),
+        *(apple_double_csv,),
     )
 }

@@ -53,6 +53,9 @@ MOMENTS = {
     "as it saves": lambda run: (
         lambda: any((run / "checkpoints").glob(".partial-step*"))
     ),
+    "as it has saved": lambda run: (
+        lambda: any((run / "checkpoints").glob("step-*"))
+    ),
 }
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
