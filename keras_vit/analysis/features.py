@@ -16,7 +16,7 @@ from keras_vit.analysis.attention_weights import (
     check_model,
     reading_weights,
 )
-from keras_vit.checks import check_choice
+from keras_vit.checks import check_choice, check_installed
 from keras_vit.models import VisionTransformer
 
 __all__ = ["embeddings", "evolution", "projection"]
@@ -97,12 +97,14 @@ def projection(
 
 
 def _pca(vectors, seed):
+    check_installed("PCA", "sklearn")
     from sklearn.decomposition import PCA
 
     return PCA(2, svd_solver="full").fit_transform(vectors)
 
 
 def _tsne(vectors, seed):
+    check_installed("t-SNE", "sklearn")
     from sklearn.manifold import TSNE
 
     perplexity = min(30, len(vectors) / 3)

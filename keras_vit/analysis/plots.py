@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.checks import check_installed
+
 __all__ = [
     "as_pictures",
     "check_axes",
@@ -46,6 +48,7 @@ GAP = 0.08  # of the longer side of a tile
 
 def new_figure(width: float, height: float):
     """A matplotlib figure of so many inches, whose parts do not overlap."""
+    check_installed("A figure", "matplotlib")
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")

@@ -23,7 +23,7 @@ from keras_vit.analysis.attention_weights import (
     check_model,
     on_grid,
 )
-from keras_vit.checks import check_choice
+from keras_vit.checks import check_choice, check_installed
 from keras_vit.models import VisionTransformer
 from keras_vit.preprocessing import MID_GREY
 from keras_vit.workarounds import backend_is
@@ -202,6 +202,7 @@ def _check_method(model, method):
 
 
 def _explainer(model, method):
+    check_installed("An explanation of this kind", "saliency")
     import saliency.core
 
     name, options, smooth, reduction = METHODS[method]

@@ -447,6 +447,7 @@ def stratified_split(
 
 
 def _cut_off(indices, labels, size: int, seed: int):
+    check_installed("Cutting parts off the training images", "sklearn")
     from sklearn.model_selection import train_test_split
 
     if not size:

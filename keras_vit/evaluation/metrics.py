@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from keras_vit.checks import check_installed
 from keras_vit.evaluation.predictions import Predictions, predict_classes
 from keras_vit.files import replacing, write_csv
 
@@ -168,6 +169,7 @@ def per_class(labels, predicted, class_names) -> list[dict]:
         >>> per_class([0, 1, 1], [0, 0, 1], ["cat", "dog"])[1]["recall"]
         0.5
     """
+    check_installed("The metrics of a class", "sklearn")
     from sklearn.metrics import precision_recall_fscore_support
 
     numbers = np.arange(len(class_names))

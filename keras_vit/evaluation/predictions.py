@@ -11,6 +11,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.checks import check_installed
+
 __all__ = [
     "Predictions",
     "accuracy",
@@ -252,6 +254,7 @@ def accuracy(labels, predictions) -> float:
         >>> accuracy([0, 1, 2, 2], [0, 1, 1, 2])
         0.75
     """
+    check_installed("The accuracy", "sklearn")
     from sklearn.metrics import accuracy_score
 
     return float(accuracy_score(labels, predictions))
@@ -275,6 +278,7 @@ def nearest_neighbour_predictions(
     Example:
         >>> nearest_neighbour_predictions(images[:90], labels[:90], images[90:])
     """
+    check_installed("A nearest-neighbour classifier", "sklearn")
     from sklearn.neighbors import KNeighborsClassifier
 
     classifier = KNeighborsClassifier(n_neighbors=1)

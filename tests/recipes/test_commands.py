@@ -7,6 +7,7 @@ import pytest
 from recipe_scripts import CONFIGS, RECIPES
 
 from keras_vit import checks, shipped_recipes
+from keras_vit.analysis.plots import new_figure
 from keras_vit.cli import main
 from keras_vit.runs import script
 from keras_vit.runs.script import parse
@@ -135,6 +136,12 @@ def test_what_is_missing_is_named(
     assert f"needs {names}, which" in line
     assert f'pip install "keras-vision-transformer[{extra}]"' in line
     assert [*tmp_path.iterdir()] == []
+
+
+def test_python_says_what_is_missing_as_well(monkeypatch):
+    without(monkeypatch, "matplotlib")
+    with pytest.raises(ValueError, match=r"A figure needs matplotlib.*plots"):
+        new_figure(1, 1)
 
 
 def test_everything_asked_for_is_in_one_extra():

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from keras_vit.analysis.report.run_files import FilesInMemory, RunFiles
 from keras_vit.analysis.report.sections import SECTIONS, Section
+from keras_vit.checks import check_installed
 from keras_vit.files import replacing
 
 __all__ = ["render_page", "render_report", "write_report"]
@@ -68,6 +69,7 @@ def render_page(
         contents: the files that they are made from.
         kind: what the page is, for the title of the window.
     """
+    check_installed("A page", "jinja2")
     import jinja2
     import markupsafe
 
