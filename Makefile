@@ -24,8 +24,9 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		report_extremes.py result_plots.py) \
 	$(addprefix checkpoints/test_, \
 		augreg_names.py catalog.py download.py export_folders.py fetch.py \
-		fuzz.py memory.py messages.py modern_weights.py npz.py resample.py \
-		rubbish.py rubbish_safetensors.py save_every_option.py) \
+		fuzz.py https.py memory.py messages.py modern_weights.py \
+		npz.py resample.py rubbish.py rubbish_safetensors.py \
+		save_every_option.py) \
 	$(addprefix evaluation/test_, \
 		classification.py files.py imagenet.py metrics.py \
 		picture_rows.py) \

@@ -100,7 +100,10 @@ def test_resize_small_is_area_of_the_shorter_side(shape, small):
 def test_of_a_long_image_the_middle_is_scaled(length):
     image = noise(1, length)
     geometry = Geometry((4, 4), 3, PreprocessingConfig(resize_size=4))
-    found = geometry.resize_small(image).numpy()
+    # As in a pipeline: in a graph, of an image of any size.
+    any_size = tf.TensorSpec([None, None, 3], tf.uint8)
+    resize = tf.function(geometry.resize_small, input_signature=[any_size])
+    found = resize(image).numpy()
     start, stop = {100: (34, 66), 101: (34, 67)}[length]
     expected = image[:, start:stop].repeat(4, 0).repeat(4, 1)
     np.testing.assert_array_equal(found, expected)
