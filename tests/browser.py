@@ -154,6 +154,21 @@ class Browser:
                 clickCount=1,
             )
 
+    def drop(self, selector, name, content, kind="image/png"):
+        """Drops a file on an element, as a user does with the mouse."""
+        text, told = base64.b64encode(content).decode(), json.dumps(name)
+        self.run(
+            f"""(() => {{
+            const bytes = Uint8Array.from(atob("{text}"),
+                (x) => x.charCodeAt());
+            const data = new DataTransfer();
+            data.items.add(new File([bytes], {told}, {{type: "{kind}"}}));
+            document.querySelector("{selector}").dispatchEvent(
+                new DragEvent("drop", {{dataTransfer: data, bubbles: true,
+                cancelable: true}}));
+            }})()"""
+        )
+
     def press(self, key):
         """Presses a key of `KEYS` and lets it go."""
         letter = {"text": key} if len(key) == 1 else {}

@@ -19,7 +19,10 @@ __all__ = ["main"]
 # `run` to a function of the parsed arguments. Only the module of the command
 # that is given is imported: some need Keras, which takes seconds.
 COMMANDS = {
-    "benchmark": ("model_commands", "Time a model on this machine."),
+    "benchmark": (
+        "benchmark_command",
+        "Time a model on this machine, and its exports.",
+    ),
     "configs": (
         "recipe_commands",
         "List the configs of the recipes, or print one, to edit it.",
@@ -35,6 +38,10 @@ COMMANDS = {
     "export": (
         "export_command",
         "Export a model to another runtime, and check what was written.",
+    ),
+    "page": (
+        "page_command",
+        "Write a page that classifies pictures in the browser.",
     ),
     "plan": (
         "model_commands",

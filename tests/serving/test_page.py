@@ -1,6 +1,5 @@
 """The page of the server in a headless Chromium."""
 
-import base64
 import json
 
 import pytest
@@ -57,16 +56,7 @@ def text(browser, selector):
 
 def drop(browser, name, content, kind="image/png", target="[data-drop]"):
     """Drops a file as a user does with the mouse."""
-    text, told = base64.b64encode(content).decode(), json.dumps(name)
-    browser.run(
-        f"""(() => {{
-        const bytes = Uint8Array.from(atob("{text}"), (x) => x.charCodeAt());
-        const data = new DataTransfer();
-        data.items.add(new File([bytes], {told}, {{type: "{kind}"}}));
-        document.querySelector("{target}").dispatchEvent(new DragEvent("drop",
-            {{dataTransfer: data, bubbles: true, cancelable: true}}));
-        }})()"""
-    )
+    browser.drop(target, name, content, kind)
 
 
 def shown(browser):

@@ -1,0 +1,161 @@
+"""A page that classifies pictures by an ONNX file, on the user's own device."""
+
+import base64
+import hashlib
+import html
+import importlib.resources
+import json
+import os
+import pathlib
+import urllib.parse
+from collections.abc import Mapping
+from typing import Any
+
+from keras_vit.data import PreprocessingConfig
+from keras_vit.data.image_reader import Geometry
+from keras_vit.files import replacing
+from keras_vit.prediction.exported_model import INPUT, OUTPUT, ExportedModel
+
+__all__ = ["RUNTIME", "page", "write_page"]
+
+VERSION = "1.30.0"  # of onnxruntime-web
+RUNTIME = f"https://cdn.jsdelivr.net/npm/onnxruntime-web@{VERSION}/dist/"
+# Its files, and the hashes by which a browser knows those of this version.
+FILES = {
+    "ort.wasm.bundle.min.mjs": "sha384-"
+    "PLWz+nHEVHpjwBsO0YVdvQj6n5814Iv8E3b8FG0Rp/uIAtjFMCKOpP66iPzedrIG",
+    "ort-wasm-simd-threaded.wasm": "sha384-"
+    "vjBJ1z7qrhkTyYsNqKeF6c7N+nOJSU94czEo+tvZcu8G75JparGq9kB+kTnEUNVM",
+}
+DEFAULT_METHODS = {"resize_small_central_crop": "area"}
+
+
+def write_page(
+    model: str | os.PathLike,
+    path: str | os.PathLike | None = None,
+    *,
+    runtime: str = RUNTIME,
+) -> pathlib.Path:
+    """Writes a page that classifies dropped pictures by an exported model.
+
+    The page fetches the model from where it lies relative to the page, and
+    onnxruntime-web from `runtime`; pictures stay on the device. They are
+    prepared as `keras_vit.predict` does it.
+
+    Args:
+        model: the ONNX file, which `keras_vit.export` wrote.
+        path: the page to write; by default beside the model, `vit.html`.
+        runtime: address of a folder with the files of onnxruntime-web, which
+            may be relative to the page. The default is a content delivery
+            network, whose files are checked by their hashes.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        ValueError: when the model is no ONNX file of keras_vit, or has no
+            classes.
+
+    Example:
+        >>> keras_vit.export("ViT_B16/imagenet", "vit.onnx")
+        >>> write_page("vit.onnx", runtime="onnxruntime-web/dist/")
+        PosixPath('vit.html')
+    """
+    model = pathlib.Path(model)
+    path = model.with_suffix(".html") if path is None else pathlib.Path(path)
+    if model.suffix != ".onnx" or not path.parent.is_dir():
+        raise ValueError(
+            "A page is made of a file *.onnx, in a folder that there is. "
+            f"Received: {str(model)!r} and {str(path)!r}."
+        )
+    record = ExportedModel(model).record
+    address = os.path.relpath(model.absolute(), path.absolute().parent)
+    url = urllib.parse.quote(pathlib.Path(address).as_posix())
+    text = page(record, url, model.stem, runtime)
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return path
+
+
+def page(
+    record: Mapping[str, Any], url: str, title: str, runtime: str = RUNTIME
+) -> str:
+    """The HTML of a page, from the record of a model and where it lies."""
+    if not record["class_names"]:
+        raise ValueError(
+            "A page shows classes, and the model has none. Export one with "
+            "a classification layer."
+        )
+    runtime = runtime.rstrip("/") + "/"
+    height, width = record["input"]["shape"][1:3]
+    script = _read("exporting/browser_page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest())
+    parts = {
+        "model": _as_json(_contents(record, url, runtime)),
+        "sources": _sources(runtime),
+        "script": script,
+        "script_hash": digest.decode(),
+        "style": _read("analysis/report/templates/report.css"),
+        "title": html.escape(title),
+        "about": f"{len(record['class_names'])} classes, pictures of "
+        f"{width}x{height} pixels",
+    }
+    # Of the template alone: what is put in may look like a part of it.
+    pieces = _read("exporting/browser_page.html").split("{{ ")
+    filled = [pieces[0]]
+    for piece in pieces[1:]:
+        name, _, rest = piece.partition(" }}")
+        filled += [parts[name], rest]
+    return "".join(filled)
+
+
+def _contents(record, url, runtime):
+    """What the script needs of a record."""
+    asked = PreprocessingConfig(**record["preprocessing"])
+    shape, config = record["input"]["shape"], record["config"]
+    geometry = Geometry(tuple(shape[1:3]), shape[3], asked)
+    squashes = asked.evaluation == "squash"
+    default = DEFAULT_METHODS.get(asked.evaluation, "bilinear")
+    hashes = FILES if runtime == RUNTIME else dict.fromkeys(FILES)
+    return {
+        "url": url,
+        "runtime": [
+            {"url": runtime + name, "integrity": known}
+            for name, known in hashes.items()
+        ],
+        "input": INPUT,
+        "output": OUTPUT,
+        "shape": shape,
+        "crop": asked.evaluation,
+        "before": geometry.image_size if squashes else geometry.both_sides,
+        "smaller_side": geometry.smaller_side,
+        "method": asked.resize_method or default,
+        "antialias": asked.antialias,
+        "rounding": asked.rounding,
+        "scaled": config["include_preprocessing"],
+        "mean": config.get("pixel_mean"),
+        "deviation": config.get("pixel_std"),
+        "activation": record["activation"],
+        "classes": record["class_names"],
+    }
+
+
+def _sources(runtime):
+    """Where the page may fetch from."""
+    parts = urllib.parse.urlsplit(runtime)
+    return (
+        f"'self' {parts.scheme}://{parts.netloc}" if parts.netloc else "'self'"
+    )
+
+
+def _as_json(contents):
+    """JSON in which nothing ends the element that it stands in."""
+    return json.dumps(contents).replace("<", "\\u003c")
+
+
+def _read(path):
+    return (
+        importlib.resources.files("keras_vit")
+        .joinpath(path)
+        .read_text(encoding="utf-8")
+    )
