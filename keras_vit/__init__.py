@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from keras_vit import _environment
 from keras_vit.late import late_names
-from keras_vit.sizes import BIT, MIXER, VIT
+from keras_vit.sizes import BIT, MIXER, VIT, list_models
 from keras_vit.version import __version__
 
 __all__ = [
@@ -23,6 +23,8 @@ __all__ = [
     "export",
     "features",
     "layers",
+    "list_models",
+    "list_weights",
     "load_checkpoint",
     "load_weights",
     "models",
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
         load_weights,
         save_checkpoint,
     )
+    from keras_vit.checkpoints.public.catalog import list_weights
     from keras_vit.explanation import explain
     from keras_vit.exporting.export import export
     from keras_vit.prediction import embed, patch_sequences, predict
@@ -73,6 +76,7 @@ else:
                 *("checkpoints", "load_checkpoint", "load_weights"),
                 "save_checkpoint",
             ),
+            "keras_vit.checkpoints.public.catalog": ("list_weights",),
             "keras_vit.explanation": ("explain",),
             "keras_vit.exporting.export": ("export",),
             "keras_vit.layers": ("layers",),

@@ -7,9 +7,10 @@ Table 2 of "Scaling Vision Transformers" (arXiv:2106.04560) for M, g, G;
 (arXiv:2105.01601); "Big Transfer" (arXiv:1912.11370) for BiT.
 """
 
+import fnmatch
 from typing import Any
 
-__all__ = ["BIT", "MIXER", "VIT", "VIT_SIZES"]
+__all__ = ["BIT", "MIXER", "VIT", "VIT_SIZES", "list_models"]
 
 
 def _size(hidden_dim, num_layers, mlp_dim, num_heads):
@@ -109,3 +110,16 @@ BIT: dict[str, dict[str, Any]] = {
     "BiT_R152x2": _bit(152, 2),
     "BiT_R152x4": _bit(152, 4),
 }
+
+
+def list_models(pattern: str = "*") -> list[str]:
+    """Lists the models by name.
+
+    Args:
+        pattern: str, of which `*` stands for any letters.
+
+    Example:
+        >>> keras_vit.list_models("ViT_B*")
+        ['ViT_B14', 'ViT_B16', 'ViT_B32', 'ViT_B8']
+    """
+    return sorted(fnmatch.filter([*VIT, *MIXER, *BIT], pattern))

@@ -121,6 +121,8 @@ def _cells(entry, name):
     size = entry.approximate_mebibytes
     # "who: which of their models", which is the row.
     notes = [(entry.top1_source or "").partition(": ")[0]]
+    if catalog.is_recommended(entry):
+        notes.append(f"also {entry.model}/imagenet")
     if entry.head_is_zero:
         notes.append("the head is zero")
     if not entry.address_verified:

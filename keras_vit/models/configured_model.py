@@ -1,7 +1,9 @@
 """What the models share: one frozen config is the whole record of a model."""
 
+import contextlib
 import dataclasses
 import functools
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +34,8 @@ def keeping(name):
 
     @functools.wraps(method)
     def call(self, *arguments, **options):
+        if name != "predict":
+            check_loss(self)
         with keeping_variables(self):
             return method(self, *arguments, **options)
 
@@ -128,6 +132,35 @@ def check_sides(image_size: tuple[int, int], shape) -> None:
             f"pixels. Received: images of shape {tuple(shape)}. Resize them, "
             "or make the model with their input_shape."
         )
+
+
+def check_loss(model: ConfiguredModel) -> None:
+    """Raises a ValueError for logits and a loss of probabilities.
+
+    It is NaN of them, or a number that training does not make smaller.
+    """
+    loss = getattr(model, "loss", None)
+    if not model.config.classifier_activation and _takes_probabilities(loss):
+        name = getattr(loss, "__name__", None) or getattr(loss, "name", loss)
+        raise ValueError(
+            f"The model gives logits, and the loss {name!r} takes "
+            "probabilities. Compile it with the loss from_logits=True, such "
+            "as keras.losses.SparseCategoricalCrossentropy(from_logits=True), "
+            'or make the model with classifier_activation="softmax".'
+        )
+
+
+def _takes_probabilities(loss: Any) -> bool:
+    found = loss
+    if isinstance(loss, str):
+        with contextlib.suppress(ValueError):  # Keras says it.
+            found = keras.losses.get(loss)
+    if isinstance(found, keras.losses.Loss):
+        return found.get_config().get("from_logits") is False
+    if not inspect.isfunction(found):
+        return False
+    parameter = inspect.signature(found).parameters.get("from_logits")
+    return parameter is not None and parameter.default is False
 
 
 def check_channels_last() -> None:

@@ -4,6 +4,8 @@ Axes: B images, H and W height and width, C channels.
 """
 
 import concurrent.futures
+import http.client
+import io
 import itertools
 import os
 import pathlib
@@ -13,6 +15,11 @@ from typing import Any
 import numpy as np
 
 from keras_vit import preprocessing
+from keras_vit.checkpoints.public.address import (
+    check_address,
+    open_address,
+    shown,
+)
 from keras_vit.checkpoints.resampling import cubic, triangle
 from keras_vit.data.image_reader import BROKEN, Geometry, from_pillow
 from keras_vit.data.sources import SUFFIXES as READ_SUFFIXES
@@ -187,6 +194,8 @@ EVALUATION_CROPS = {
 SUFFIXES = (*READ_SUFFIXES, ".webp", ".tif", ".tiff")
 # Pixels of an image, above which one file at a time is held as a whole.
 LARGE = 2**25
+ADDRESSES = ("https://", "http://")
+LARGEST_DOWNLOAD = 100 * 2**20  # bytes
 # Of red, green and blue in grey, ITU-R BT.601, as in JPEG and in Pillow.
 LUMA = np.array([0.299, 0.587, 0.114], "float32")
 # Of a config: mean and deviation of channels in [0, 1].
@@ -256,7 +265,8 @@ def read_pixels(image: Any, channels: int) -> np.ndarray:
     dropped, as in training.
 
     Args:
-        image: one of those that `images_of` yields.
+        image: one of those that `images_of` yields; a str is the path of a
+            file or its address, https:// or http://.
         channels: 1 for grey, 3 for colour.
 
     Returns:
@@ -280,9 +290,13 @@ def _read_file(path, channels):
         raise ValueError(
             f"There are no images ({', '.join(SUFFIXES)}) in {path!r}."
         )
-    check_regular(path)
+    file = path
+    if path.startswith(ADDRESSES):
+        file = io.BytesIO(_downloaded(path))
+    else:
+        check_regular(path)
     try:
-        with Image.open(path) as image:
+        with Image.open(file) as image:
             return from_pillow(image, channels)
     except FileNotFoundError:
         raise ValueError(f"There is no file {path!r}.") from None
@@ -292,6 +306,24 @@ def _read_file(path, channels):
         raise ValueError(
             f"{path!r} cannot be read as an image: {error}"
         ) from None
+
+
+def _downloaded(url):
+    """The bytes behind an address, as many as an image may have."""
+    check_address(url)
+    try:
+        with open_address(url, {"User-Agent": "keras_vit"}) as answer:
+            content = answer.read(LARGEST_DOWNLOAD + 1)
+    except (OSError, http.client.HTTPException) as error:
+        raise ValueError(
+            f"{shown(url)!r} cannot be downloaded: {error}"
+        ) from None
+    if len(content) > LARGEST_DOWNLOAD:
+        raise ValueError(
+            f"{shown(url)!r} has more than {LARGEST_DOWNLOAD // 2**20} MiB. "
+            "Download it, and give the path of the file."
+        )
+    return content
 
 
 def _from_array(array, channels):

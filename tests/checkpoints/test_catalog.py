@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+import keras_vit
 from keras_vit import applications, preprocessing
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.catalog_table import WITHOUT_WEIGHTS
@@ -24,6 +25,17 @@ README = {
     "ViT_S32": ("S_32", "none-wd_0.1-do_0.0-sd_0.0", "0.01", 79.58),
     "ViT_R_Ti16": ("R_Ti_16", "none-wd_0.03-do_0.0-sd_0.0", "0.03", 75.40),
 }
+
+
+def test_lists_have_every_name():
+    assert keras_vit.list_models() == sorted(applications.__all__)
+    assert keras_vit.list_models("BiT_R50x?") == ["BiT_R50x1", "BiT_R50x3"]
+    listed = keras_vit.list_weights()
+    keys = {entry.key for entry in ALL}
+    assert keys < set(listed)
+    assert {"fractals", "ViT_B16/imagenet"} < set(listed) - keys
+    assert all(catalog.find(None, x) for x in listed if x != "fractals")
+    assert "imagenet" in keras_vit.list_weights("ViT_B16")
 
 
 def test_models_are_the_applications():
@@ -161,6 +173,9 @@ def test_pinned_sizes_are_those_of_the_parameters():
     [
         ("ViT_B17", "imagenet", "Did you mean ViT_B16"),
         ("ViT_B16", "imagnet21k", "Did you mean imagenet21k"),
+        ("ViT_B16", "imagnet", "Did you mean imagenet or"),
+        (None, "imagnet", "Did you mean imagenet or .* ViT_B16/imagenet"),
+        (None, "ViT_B61/imagenet", "Did you mean ViT_B16/imagenet"),
         ("ViT_g14", "imagenet", "weights=None"),
         (None, "imagenet21k", "ViT_H14/imagenet21k"),
         (None, "ViT_B16/imagenet2012", "ViT_B16"),

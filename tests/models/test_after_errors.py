@@ -12,6 +12,27 @@ IMAGES = np.random.default_rng(0).uniform(size=(6, 8, 8, 3)).astype("float32")
 LABELS = np.arange(6) % 3
 
 
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "sparse_categorical_crossentropy",
+        keras.losses.sparse_categorical_crossentropy,
+        keras.losses.SparseCategoricalCrossentropy(),
+        "binary_crossentropy",
+    ],
+)
+def test_a_loss_of_probabilities_is_refused_for_logits(loss):
+    logits = tiny_vit()
+    logits.compile("sgd", loss)
+    with pytest.raises(ValueError, match="gives logits.*from_logits=True"):
+        logits.fit(IMAGES, LABELS, verbose=0)
+    assert logits.predict(IMAGES, verbose=0).shape == (6, 3)
+    probabilities = tiny_vit(classifier_activation="softmax")
+    probabilities.compile("sgd", "sparse_categorical_crossentropy")
+    found = probabilities.fit(IMAGES, LABELS, verbose=0)
+    assert np.isfinite(found.history["loss"]).all()
+
+
 @pytest.fixture
 def model():
     model = tiny_vit()

@@ -1,8 +1,10 @@
 """From files, Pillow images and arrays to pixels."""
 
+import io
 import threading
 import time
 
+import file_server
 import numpy as np
 import pytest
 from PIL import Image
@@ -41,6 +43,38 @@ def test_strips_of_an_image_make_the_whole():
     pixels = np.random.default_rng(0).integers(0, 256, (rows, 2, 3), "uint8")
     found = read_pixels(Image.fromarray(pixels), 3)
     np.testing.assert_array_equal(found, pixels)
+
+
+@pytest.fixture
+def server(image):
+    buffer = io.BytesIO()
+    Image.fromarray(image).save(buffer, "PNG")
+    server = file_server.Server(buffer.getvalue())
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_an_address_is_downloaded(server, image):
+    (found,) = images_of(server.url)
+    np.testing.assert_array_equal(read_pixels(found, 3), image)
+
+
+def test_what_an_address_lacks_is_said(server, monkeypatch):
+    server.faults = ["404"]
+    with pytest.raises(ValueError, match=r"npz' cannot be downloaded.*404"):
+        read_pixels(server.url, 3)
+    with pytest.raises(ValueError, match="has a password"):
+        read_pixels("https://me:secret@host/a.png", 3)
+    with pytest.raises(ValueError, match="127.0.0.1:1/a.png.*downloaded"):
+        read_pixels("http://127.0.0.1:1/a.png", 3)
+    monkeypatch.setattr(images, "LARGEST_DOWNLOAD", 10)
+    with pytest.raises(ValueError, match="has more than"):
+        read_pixels(server.url, 3)
+    server.content = b"rubbish"
+    with pytest.raises(ValueError, match="npz' is not an image"):
+        read_pixels(server.url, 3)
 
 
 def test_large_files_are_read_one_at_a_time(tmp_path, image, monkeypatch):

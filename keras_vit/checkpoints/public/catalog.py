@@ -42,7 +42,19 @@ from keras_vit.checkpoints.public.catalog_entry import (
     Preprocessing,
 )
 
-__all__ = ["ENTRIES", "Entry", "Preprocessing", "entries", "find"]
+__all__ = [
+    "ENTRIES",
+    "SHIPPED",
+    "Entry",
+    "Preprocessing",
+    "entries",
+    "find",
+    "is_recommended",
+    "list_weights",
+]
+
+# Weights that come with the package, in its folder `weights`.
+SHIPPED = {"fractals": "fractals.npz"}
 
 
 def _model_of(timm_name: str) -> str:
@@ -312,6 +324,7 @@ ENTRIES = {
     for entry in family()
 }
 
+IMAGENET = "imagenet"  # names the recommended weights of 1,000 classes
 MODELS = tuple(sorted({entry.model for entry in ENTRIES.values()}))
 
 AUGREG_FORM = (
@@ -381,9 +394,41 @@ def _is_called(entry, weights):
     wanted = _normal(weights)
     if wanted in {_normal(name) for name in (entry.name, *entry.aliases)}:
         return True
+    return wanted == IMAGENET and is_recommended(entry)
+
+
+def is_recommended(entry: Entry) -> bool:
+    """Whether weights="imagenet" is this file."""
     keys = [f"{entry.model}/{name}" for name in table.RECOMMENDED]
-    recommended = next((key for key in keys if key in ENTRIES), None)
-    return wanted == "imagenet" and entry.key == recommended
+    return entry.key == next((key for key in keys if key in ENTRIES), None)
+
+
+def list_weights(model: str | None = None) -> list[str]:
+    """Lists the names of public weights.
+
+    Args:
+        model: str, such as "ViT_B16"; None for all models.
+
+    Returns:
+        What `weights=` of the model takes; without a model, what
+        `keras_vit.load_checkpoint` and `keras_vit.predict` take, with the
+        weights that come with the package.
+
+    Raises:
+        ValueError: when there is no such model.
+
+    Example:
+        >>> keras_vit.list_weights("ViT_R26_B32")
+        ['imagenet21k']
+        >>> "ViT_B16/imagenet" in keras_vit.list_weights()
+        True
+    """
+    names = []
+    for entry in entries(model):
+        names.append(entry.name if model else entry.key)
+        if is_recommended(entry):
+            names.append(IMAGENET if model else f"{entry.model}/{IMAGENET}")
+    return sorted(names if model else [*names, *SHIPPED])
 
 
 def _normal(name):
@@ -414,18 +459,22 @@ def _fail(model, weights, candidates):
             "initialisation, or a path or address of a file that you have."
         )
     text = f"There are no weights {weights!r}{f' of {model}' if model else ''}."
-    if _normal(weights) != "imagenet":
+    if _normal(weights) != IMAGENET:
         names = [
             name
             for entry in candidates
             for name in (entry.name, *entry.aliases)
         ]
-        keys = [entry.key for entry in candidates]
-        text += _nearest(weights, names if model else keys)
+        names = [IMAGENET, *dict.fromkeys(names)]
+        is_key = model is None and "/" in weights
+        text += _nearest(weights, list_weights() if is_key else names)
     if re.match(r"(?:Ti|S|B|L|R\w*)_\d+-i", weights):
         text += f" File names of AugReg have the form {AUGREG_FORM}."
     if model is None:
-        raise ValueError(f"{text} `keras-vit weights list` lists all names.")
+        raise ValueError(
+            f"{text} Put the model before a name, as in ViT_B16/{IMAGENET}; "
+            "`keras-vit weights list` lists all."
+        )
     available = ", ".join(
         f"{entry.name!r} ({entry.classes or 'no'} classes)"
         for entry in candidates

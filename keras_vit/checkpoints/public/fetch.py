@@ -15,7 +15,6 @@ from keras_vit.checkpoints.public.hub_errors import (
 )
 
 __all__ = [
-    "SHIPPED",
     "architecture_of",
     "cached_path",
     "resolve",
@@ -24,7 +23,6 @@ __all__ = [
 
 # Weights that come with the package; the README there says how they were made.
 FOLDER = Path(__file__).parents[2] / "weights"
-SHIPPED = {"fractals": "fractals.npz"}
 
 
 # A file of several towers: `file.npz:img`.
@@ -111,7 +109,7 @@ def shipped_path(name: str, model: str | None = None) -> str | None:
     Raises:
         ValueError: when they are asked for as those of an application.
     """
-    file = SHIPPED.get(name.lower())
+    file = catalog.SHIPPED.get(name.lower())
     if file is None:
         return None
     if model is not None:

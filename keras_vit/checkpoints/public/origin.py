@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.catalog_entry import HUB
-from keras_vit.checkpoints.public.fetch import SHIPPED
 
 __all__ = ["Origin", "entry_of", "origin_of", "origin_of_run"]
 
@@ -51,7 +50,7 @@ def origin_of(weights: str, model: str | None = None) -> Origin:
         >>> origin_of("ViT_B16/imagenet").licence
         'Apache-2.0'
     """
-    if weights.lower() in SHIPPED:
+    if weights.lower() in catalog.SHIPPED:
         name = f"{weights.lower()}, which come with keras_vit"
         return Origin(name, licence="Apache-2.0")
     if entry := entry_of(weights, model):
