@@ -2,6 +2,7 @@
 
 import importlib.util
 import pathlib
+import pkgutil
 import re
 import tomllib
 
@@ -11,6 +12,7 @@ import keras_vit
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+API = (ROOT / "docs" / "api.md").read_text()
 CITATION = (ROOT / "CITATION.cff").read_text()
 
 
@@ -59,6 +61,25 @@ def test_the_metadata_of_a_release_has_its_addresses():
     project = tomllib.loads(text)["project"]
     assert project["urls"]["Repository"] == "https://github.com/me/vit"
     assert project["name"] == "keras-vision-transformer"
+
+
+def test_names_of_the_api_page_exist():
+    names = re.findall(r"^::: ([\w.]+)$", API, re.MULTILINE)
+    assert len(names) > 10
+    for name in names:
+        pkgutil.resolve_name(name)
+
+
+def test_the_first_page_of_the_site_links_to_its_pages():
+    hooks = tool("site_hooks")
+    page = hooks.as_index("[a](docs/a.md) ![b](docs/images/b.png) [c](c.md)")
+    assert page == "[a](a.md) ![b](images/b.png) [c](../c.md)"
+    here = hooks.with_addresses(page + "![d](../d.png)", "https://host/me/vit")
+    assert here == (
+        "[a](a.md) ![b](images/b.png) [c](https://host/me/vit/blob/main/c.md)"
+        "![d](https://host/me/vit/raw/main/d.png)"
+    )
+    assert hooks.with_addresses("[c](../c.md)", None) == "c"
 
 
 def test_the_citation_has_the_version():
