@@ -267,7 +267,7 @@ def _draw_bars(axes, rows):
     labels = [f"{x:.3g}" if x < 100 else f"{x:,.0f}" for x in rates]
     labels[0] += ", the fastest"
     axes.bar_label(bars, labels, padding=3, fontsize="small")
-    axes.margins(x=0.2)
+    axes.margins(x=0.3)
     axes.invert_yaxis()
     axes.set_xlabel("images per second")
     axes.spines[["top", "right"]].set_visible(False)
