@@ -122,7 +122,7 @@ def _cells(entry, name):
     # "who: which of their models", which is the row.
     notes = [(entry.top1_source or "").partition(": ")[0]]
     if catalog.is_recommended(entry):
-        notes.append(f"also {entry.model}/imagenet")
+        notes.append('also "imagenet"')
     if entry.head_is_zero:
         notes.append("the head is zero")
     if not entry.address_verified:

@@ -238,7 +238,7 @@ def _to_numpy(source):
     """The array of a tensor, whatever framework it is of."""
     if hasattr(source, "detach"):  # torch's, on any device
         source = source.detach().cpu()
-        if "bfloat16" in str(source.dtype):  # which NumPy has not
+        if "bfloat16" in str(getattr(source, "dtype", "")):  # NumPy has none
             source = source.float()
     return np.asarray(source)
 
