@@ -40,15 +40,17 @@ def main() -> None:
     tasks = tuple(PASSES)
     add("--tasks", nargs="+", default=tasks, choices=tasks)
     add("--sides", nargs="+", default=list(SIDES), choices=SIDES)
-    add("--batch", type=int, default=16)
+    add("--batch", nargs="+", type=int, default=[16])
     add("--precision", choices=("float32", "bfloat16"), default="float32")
     add("--rounds", type=int, default=5)
     add("--steps", type=int, default=3, help="steps in a round")
     add("--write", action="store_true", help="keep the result and a plot")
     options = parser.parse_args()
     cases = [
-        case_of(*both, options)
-        for both in itertools.product(options.models, options.tasks)
+        case_of(*each, options.precision)
+        for each in itertools.product(
+            options.models, options.tasks, options.batch
+        )
     ]
     result = {
         "command": shlex.join(["python", "benchmarks/speed.py", *sys.argv[1:]]),
@@ -59,10 +61,10 @@ def main() -> None:
         write(result, options)
 
 
-def case_of(model, task, options):
+def case_of(model, task, batch, precision):
     name, _, size = model.partition("@")
     size = int(size or 224)
-    return Case(name, size, task, options.batch, options.precision)
+    return Case(name, size, task, batch, precision)
 
 
 def measure(case: Case, options) -> dict:
