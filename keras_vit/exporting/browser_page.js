@@ -1,8 +1,6 @@
-"use strict";
 // Classifies pictures by an ONNX file in the browser. Resizing is that of
 // keras_vit/prediction/images.py, in float32 as there: a canvas's own differs.
 (() => {
-  const find = (name) => document.querySelector(`[data-${name}]`);
   const model = JSON.parse(find("model").textContent);
   const float = Math.fround;
 
@@ -181,36 +179,7 @@
 
   // --- The page ---
 
-  const percent = new Intl.NumberFormat("en",
-    { style: "percent", minimumFractionDigits: 1, maximumFractionDigits: 1 });
   let running = null; // the newest picture
-
-  function tell(text) {
-    find("status").textContent = text;
-  }
-
-  function row([name, probability]) {
-    const item = document.createElement("li");
-    item.className = "bar";
-    item.style.setProperty("--share", `${100 * probability}%`);
-    const texts = [name, percent.format(probability)].map((text) => {
-      const span = document.createElement("span");
-      span.textContent = text;
-      return span;
-    });
-    item.append(texts[0], " ", texts[1]);
-    return item;
-  }
-
-  function show(file, found) {
-    const image = find("picture");
-    URL.revokeObjectURL(image.src);
-    image.src = URL.createObjectURL(file);
-    image.alt = `Your picture, ${file.name}`;
-    find("name").textContent = file.name;
-    find("guesses").replaceChildren(...found.slice(0, 5).map(row));
-    find("classes").hidden = false;
-  }
 
   async function classify(file) {
     running = file;
@@ -224,7 +193,7 @@
       });
       const begin = performance.now(), found = await classes(image);
       if (running !== file) return; // Another picture took its place.
-      show(file, found);
+      show(file, found.slice(0, 5));
       const seconds = ((performance.now() - begin) / 1000).toFixed(2);
       tell(`${file.name} is classified, in ${seconds} s on this device.`);
     } catch (error) {
@@ -232,31 +201,7 @@
     }
   }
 
-  function fail(error) {
-    tell("");
-    find("problem").textContent = error.message;
-  }
-
-  const drop = find("drop"), chosen = find("file");
-  chosen.addEventListener("change", () => {
-    if (chosen.files.length) classify(chosen.files[0]);
-    chosen.value = ""; // The same picture may be chosen again.
-  });
-  for (const kind of ["dragenter", "dragover"]) {
-    drop.addEventListener(kind, (event) => {
-      event.preventDefault();
-      drop.classList.add("over");
-    });
-  }
-  drop.addEventListener("dragleave", () => drop.classList.remove("over"));
-  // Beside the field as well: a browser would open the picture in its place.
-  document.addEventListener("dragover", (event) => event.preventDefault());
-  document.addEventListener("drop", (event) => {
-    event.preventDefault();
-    drop.classList.remove("over");
-    const [file] = event.dataTransfer.files;
-    if (file) classify(file);
-  });
+  takePictures(classify);
   const loaded = load();
   loaded.catch(fail);
   // For pages that classify otherwise, and for tests.

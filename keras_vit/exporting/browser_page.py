@@ -1,9 +1,5 @@
 """A page that classifies pictures by an ONNX file, on the user's own device."""
 
-import base64
-import hashlib
-import html
-import importlib.resources
 import json
 import os
 import pathlib
@@ -15,6 +11,7 @@ from keras_vit.data import PreprocessingConfig
 from keras_vit.data.image_reader import Geometry
 from keras_vit.files import replacing
 from keras_vit.prediction.exported_model import INPUT, OUTPUT, ExportedModel
+from keras_vit.prediction.picture_page import picture_page, shipped_text
 
 __all__ = ["RUNTIME", "page", "write_page"]
 
@@ -88,25 +85,19 @@ def page(
         )
     runtime = runtime.rstrip("/") + "/"
     height, width = record["input"]["shape"][1:3]
-    script = _read("exporting/browser_page.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest())
-    parts = {
-        "model": _as_json(_contents(record, url, runtime)),
-        "sources": _sources(runtime),
-        "script": script,
-        "script_hash": digest.decode(),
-        "style": _read("analysis/report/templates/report.css"),
-        "title": html.escape(title),
-        "about": f"{len(record['class_names'])} classes, pictures of "
-        f"{width}x{height} pixels",
-    }
-    # Of the template alone: what is put in may look like a part of it.
-    pieces = _read("exporting/browser_page.html").split("{{ ")
-    filled = [pieces[0]]
-    for piece in pieces[1:]:
-        name, _, rest = piece.partition(" }}")
-        filled += [parts[name], rest]
-    return "".join(filled)
+    contents = _as_json(_contents(record, url, runtime))
+    return picture_page(
+        shipped_text("exporting/browser_page.js"),
+        sources=_sources(runtime),
+        script_sources=" blob: 'wasm-unsafe-eval'",
+        title=title,
+        about=f"{title}: {len(record['class_names'])} classes, pictures of "
+        f"{width}x{height} pixels.",
+        promise="JPEG, PNG, WebP, GIF or BMP. It does not leave this device: "
+        "the model runs in this page.",
+        data='<script type="application/json" data-model>'
+        f"{contents}</script>\n",
+    )
 
 
 def _contents(record, url, runtime):
@@ -151,11 +142,3 @@ def _sources(runtime):
 def _as_json(contents):
     """JSON in which nothing ends the element that it stands in."""
     return json.dumps(contents).replace("<", "\\u003c")
-
-
-def _read(path):
-    return (
-        importlib.resources.files("keras_vit")
-        .joinpath(path)
-        .read_text(encoding="utf-8")
-    )

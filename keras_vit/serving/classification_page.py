@@ -1,9 +1,8 @@
-"""The page on which a picture is dropped: one file, without anything else."""
+"""The page of the server: the classes of a picture, and the attention."""
 
-import base64
 import functools
-import hashlib
-import importlib.resources
+
+from keras_vit.prediction.picture_page import picture_page, shipped_text
 
 __all__ = ["PAGE_HEADERS", "page"]
 
@@ -12,22 +11,26 @@ PAGE_HEADERS = {
     "Content-Security-Policy": "frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
 }
+ATTENTION = """\
+<section data-attention hidden aria-labelledby="attention-title">
+<h2 id="attention-title">What the model looks at</h2>
+<p class="controls"><label>Show <select data-view></select></label></p>
+<figure class="shown">
+<img data-map alt="">
+<figcaption data-caption aria-live="polite"></figcaption>
+</figure>
+</section>
+"""
 
 
 @functools.cache
 def page() -> str:
-    """The HTML of the page, in the style of the report of a run.
-
-    It runs its own script alone, which its policy names by hash.
-    """
-    here = importlib.resources.files("keras_vit.serving")
-    report = importlib.resources.files("keras_vit.analysis.report")
-    template = here.joinpath("page.html").read_text(encoding="utf-8")
-    style = report.joinpath("templates", "report.css")
-    script = here.joinpath("page.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest())
-    return (
-        template.replace("{{ style }}", style.read_text(encoding="utf-8"))
-        .replace("{{ script_hash }}", digest.decode())
-        .replace("{{ script }}", script)
+    """The HTML of the page."""
+    return picture_page(
+        shipped_text("serving/page.js"),
+        sources="'self'",
+        promise="JPEG, PNG, WebP, GIF, BMP or TIFF. It is sent to this server "
+        "and nowhere else.",
+        without_script=" <code>POST /predict</code> answers without.",
+        more=ATTENTION,
     )

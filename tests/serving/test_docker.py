@@ -56,9 +56,10 @@ def test_what_it_copies_is_enough_for_the_wheel(tmp_path):
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"keras_vit/serving/page.html", "keras_vit/serving/page.js"} <= {
-        *names
-    }
+    assert {
+        "keras_vit/prediction/picture_page.html",
+        "keras_vit/serving/page.js",
+    } <= {*names}
 
 
 def test_its_extras_and_backend_exist():
