@@ -1,5 +1,6 @@
 """The command, on the golden files and the catalogue; nothing is fetched."""
 
+import importlib
 import json
 import math
 import os
@@ -14,6 +15,7 @@ from command import fail, run
 
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.cli import main
+from keras_vit.cli.command_line import COMMANDS
 from keras_vit.cli.weights_commands import as_markdown
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -137,6 +139,13 @@ def test_wrong_arguments_exit_with_2(capsys, arguments):
 def test_document_lists_the_catalogue():
     table = as_markdown(catalog.entries())
     assert "## The list\n\n" + table in DOCUMENT.read_text()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_is_what_the_command_says_of_itself(name):
+    module, help_ = COMMANDS[name]
+    command = getattr(importlib.import_module(f"keras_vit.cli.{module}"), name)
+    assert command.__doc__.partition("\n")[0] == help_
 
 
 def test_module_runs_as_a_program():

@@ -2,13 +2,13 @@
 
 import json
 import pathlib
-import statistics
 import sys
 import time
 
 import numpy as np
 
 from keras_vit.checks import PRECISIONS, check_installed
+from keras_vit.cli.model_commands import add_model
 from keras_vit.exporting.runtimes_table import FORMATS
 from keras_vit.files import replacing
 from keras_vit.tables import markdown_table
@@ -31,16 +31,10 @@ def benchmark(parser):
     """Time a model on this machine, and its exports."""
     parser.set_defaults(run=_benchmark)
     add = parser.add_argument
-    add(
-        "model",
-        help="an application (ViT_B16), weights by name (ViT_B16/imagenet), a "
-        "run folder or a file",
-    )
+    add_model(add)
     add("--batch", type=int, nargs="+", help="images (1 8 32; formats: 1 8)")
     add("--repeats", type=int, default=10, help="timed calls of each batch")
-    add("--image_size", type=int, help="pixels; that of the weights by default")
     add("--precision", choices=PRECISIONS, default="float32")
-    add("--format", choices=("table", "json"), default="table")
     add(
         "--formats",
         nargs="+",
@@ -107,6 +101,8 @@ def _alone(arguments, model, batches):
 
 def _timed(model, batch, repeats):
     """Seconds of predict_on_batch, which returns when the scores are there."""
+    from keras_vit.exporting.comparison import timing
+
     shape = (batch, *model.input_shape[1:])
     pixels = np.random.default_rng(0).integers(0, 256, shape)
     images = pixels.astype("float32")
@@ -117,15 +113,7 @@ def _timed(model, batch, repeats):
         return time.perf_counter() - begin
 
     first = seconds()
-    found = [seconds() for _ in range(repeats)]
-    median = statistics.median(found)
-    return {
-        "batch": batch,
-        "first_call_seconds": first,
-        "median_seconds": median,
-        "fastest_seconds": min(found),
-        "images_per_second": batch / median,
-    }
+    return timing(batch, first, [seconds() for _ in range(repeats)])
 
 
 def _cells(row):

@@ -40,7 +40,7 @@ COMMANDS = {
         "Export a model to another runtime, and check what was written.",
     ),
     "page": (
-        "page_command",
+        "export_command",
         "Write a page that classifies pictures in the browser.",
     ),
     "plan": (

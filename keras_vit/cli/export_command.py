@@ -1,4 +1,4 @@
-"""`keras-vit export`."""
+"""`keras-vit export` and `keras-vit page`."""
 
 import argparse
 
@@ -6,7 +6,7 @@ from keras_vit.cli.terminal import print_table, waiting
 from keras_vit.exporting import FORMATS
 from keras_vit.exporting.runtimes_table import PRECISIONS
 
-__all__ = ["export"]
+__all__ = ["export", "page"]
 
 LAYOUTS = [x.layout for x in FORMATS.values() if x.layout]
 
@@ -88,3 +88,26 @@ def _rows(record):
     yield f"an image in {check['runtime']}", f"{1000 * check['seconds']:.1f} ms"
     keras_vit = f"{1000 * check['model_seconds']:.1f} ms"
     yield "an image in Keras's predict_on_batch", keras_vit
+
+
+def page(parser):
+    """Write a page that classifies pictures in the browser."""
+    parser.set_defaults(run=_page)
+    add = parser.add_argument
+    add("model", help="ONNX file, which keras-vit export wrote")
+    add("path", nargs="?", help="page to write; vit.html of vit.onnx if left")
+    add(
+        "--runtime",
+        help="address of a folder with the files of onnxruntime-web, such as "
+        "onnxruntime-web/dist beside the page; a public network by default",
+    )
+
+
+def _page(arguments):
+    # Help and wrong arguments need no model.
+    from keras_vit.exporting.browser_page import RUNTIME, write_page
+
+    path = write_page(
+        arguments.model, arguments.path, runtime=arguments.runtime or RUNTIME
+    )
+    print(path)

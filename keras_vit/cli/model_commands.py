@@ -11,7 +11,7 @@ from keras_vit.planning.counts import vit_config
 from keras_vit.planning.memory import ATTENTION, OPTIMIZERS
 from keras_vit.tables import markdown_table
 
-__all__ = ["plan", "summary"]
+__all__ = ["add_model", "plan", "summary"]
 
 SUMMARY_COLUMNS = (
     "part",
@@ -47,7 +47,11 @@ PAPER_COLUMNS = (
 def summary(parser):
     """Count the parameters and the FLOPs of a model by part."""
     parser.set_defaults(run=_summary)
-    add = parser.add_argument
+    add_model(parser.add_argument)
+
+
+def add_model(add) -> None:
+    """Adds a model, its image size and the format of what is printed."""
     add(
         "model",
         help="an application (ViT_B16), weights by name (ViT_B16/imagenet), a "

@@ -25,7 +25,7 @@ from keras_vit.exporting.runtimes_table import FORMATS
 from keras_vit.files import replacing
 from keras_vit.prediction import Classifier
 
-__all__ = ["compare", "draw", "known_formats"]
+__all__ = ["compare", "draw", "known_formats", "timing"]
 
 ALL = "all"
 WARM_UP = 2  # calls of each batch behind the first, which compiles
@@ -105,7 +105,10 @@ def compare(
             say(f"round {number + 1} of {repeats}")
             for name, batch in seconds:
                 seconds[name, batch].append(_ask(workers[name], batch))
-    rows = [_row(*key, *found) for key, found in seconds.items()]
+    rows = [
+        {"side": side, **timing(batch, first, calls)}
+        for (side, batch), (first, *calls) in seconds.items()
+    ]
     return {
         "rows": _beside_keras(rows),
         "missing": missing,
@@ -208,10 +211,12 @@ def _ask(worker, batch) -> float:
     raise ValueError(f"its process ended with {worker.wait()}.")
 
 
-def _row(side, batch, first, *seconds):
+def timing(
+    batch: int, first: float, seconds: Sequence[float]
+) -> dict[str, Any]:
+    """What is told of a number of images: the first call, then the others."""
     median = statistics.median(seconds)
     return {
-        "side": side,
         "batch": batch,
         "first_call_seconds": first,
         "median_seconds": median,
