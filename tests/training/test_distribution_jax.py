@@ -9,6 +9,16 @@ import virtual_devices
 import whole_runs
 
 STEPS, DEVICES = 30, 8
+# Gates and values are one kernel; tokens are added and turned.
+DINOV3 = {
+    "rope": "axial",
+    "rope_pairs": "halves",
+    "position_embedding": "none",
+    "register_tokens": 2,
+    "layer_scale_init": 0.5,
+    "gated_mlp": True,
+    "activation": "silu",
+}
 run = functools.partial(virtual_devices.run, backend="jax")
 
 LOSSES = """
@@ -19,6 +29,7 @@ import tiny_training as tiny
 from keras_vit.training.distribution import setup
 
 with_average = sys.argv[1] == "average"
+fields = json.loads(sys.argv[2])
 random = np.random.default_rng(0)
 classes = random.integers(0, 3, (30, 16))
 images = random.uniform(0, 155, (30, 16, 8, 8, 1)) + (
@@ -35,7 +46,7 @@ def losses(choice):
     keras.utils.set_random_seed(3)
     chosen = setup(choice, batch_size=16)
     with chosen.scope():
-        model = tiny.model(hidden_dim=16, mlp_dim=32)
+        model = tiny.model(hidden_dim=16, mlp_dim=32, **fields)
         rule = keras.optimizers.SGD(
             0.1,
             momentum=0.9,
@@ -132,19 +143,25 @@ def on_jax(backend):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["plain", "average"])
-def test_every_layout_has_the_losses_of_one_device(kind, monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "fields", "width"),
+    [("plain", {}, 32), ("average", {}, 32), ("plain", DINOV3, 64)],
+    ids=["plain", "average", "DINOv3"],
+)
+def test_every_layout_has_the_losses_of_one_device(
+    kind, fields, width, monkeypatch
+):
     """With dropout, stochastic depth, clipping; and averages, accumulation."""
     # As users run it: without optimisation the roundings are others.
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    found = json.loads(run(LOSSES, kind, devices=DEVICES))
+    found = json.loads(run(LOSSES, kind, json.dumps(fields), devices=DEVICES))
     one = found.pop("single")
     assert len(one["losses"]) == STEPS
     assert one["losses"][-1] < 0.9 * one["losses"][0]
     shares = {
-        "data_parallel": [16, 32],
-        "fsdp": [16, 32 // DEVICES],
-        "model_parallel": [16, 32 // 2],
+        "data_parallel": [16, width],
+        "fsdp": [16, width // DEVICES],
+        "model_parallel": [16, width // 2],
     }
     assert found.keys() == shares.keys()
     for choice, several in found.items():
