@@ -30,7 +30,8 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 	$(addprefix evaluation/test_, \
 		classification.py files.py imagenet.py metrics.py \
 		picture_rows.py) \
-	$(addprefix exporting/test_, browser_page.py cells.py comparison.py) \
+	$(addprefix exporting/test_, \
+		browser_page.py cells.py comparison.py openvino.py) \
 	$(addprefix prediction/test_, explain.py explained_run.py) \
 	$(addprefix recipes/test_, \
 		commands.py guides.py kaggle.py masked_patch_batches.py more_configs.py \

@@ -5,7 +5,8 @@
 
 The images are fractals of the 500 classes that the weights know, drawn anew:
 none of them was trained on. Of each arithmetic: the share of images that get
-the class that float32 gives them, and the share that is right.
+the class that float32 gives them, and the share that is right. `--calibrate`
+takes the ranges of int8 from 128 images that were trained on.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import json
 import pathlib
 import sys
 import tempfile
+from typing import Any
 
 import keras
 import numpy as np
@@ -25,6 +27,7 @@ from keras_vit.prediction.exported_model import ExportedModel
 RESULTS = pathlib.Path(__file__).parent / "results"
 CLASSES, TRAINED = 500, 100  # images of a class that were trained on
 BATCH = 250
+CALIBRATION = 128  # images, each of another class
 
 
 def main() -> None:
@@ -34,6 +37,7 @@ def main() -> None:
         "--format", choices=FORMATS, help="exported; by default Keras computes"
     )
     parser.add_argument("--precision", default="bfloat16")
+    parser.add_argument("--calibrate", action="store_true")
     parser.add_argument("--write", action="store_true", help="keep the result")
     options = parser.parse_args()
     classes = np.repeat(np.arange(CLASSES), options.images)
@@ -43,13 +47,16 @@ def main() -> None:
     exact = answers("float32", x)
     backend = keras.backend.backend()
     if options.format:
-        lower = exported_answers(options.format, options.precision, x)
+        lower = exported_answers(
+            options.format, options.precision, options.calibrate, x
+        )
     else:
         lower = answers(options.precision, x)
     result = {
         "command": f"KERAS_BACKEND={backend} python {' '.join(sys.argv)}",
         "by": options.format or backend,
         "precision": options.precision,
+        "calibrated": options.calibrate,
         "images": len(x),
         "agreement": float(np.mean(exact == lower)),
         "right_float32": float(np.mean(exact == classes)),
@@ -57,7 +64,8 @@ def main() -> None:
     }
     print(json.dumps(result, indent=2))
     if options.write:
-        name = f"agreement_{result['by']}_{options.precision}.json"
+        kind = options.precision + "_calibrated" * options.calibrate
+        name = f"agreement_{result['by']}_{kind}.json"
         path = RESULTS / name
         path.write_text(json.dumps(result, indent=2) + "\n")
 
@@ -74,13 +82,23 @@ def answers(dtype: str, x: np.ndarray) -> np.ndarray:
     return classes_of(call, x)
 
 
-def exported_answers(format: str, precision: str, x: np.ndarray) -> np.ndarray:
+def exported_answers(
+    format: str, precision: str, calibrate: bool, x: np.ndarray
+) -> np.ndarray:
     """The same by an exported file, from the float32 weights."""
     keras.config.set_dtype_policy("float32")
     model = keras_vit.load_checkpoint("fractals")
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, f"model{FORMATS[format].suffix}")
-        keras_vit.export(model, path, format, precision=precision)
+        options: dict[str, Any] = {}
+        if calibrate:
+            images = fractal_images(
+                np.arange(CALIBRATION),
+                np.zeros(CALIBRATION, int),
+                image_size=16,
+            )
+            options = dict(images=images, calibrate=True, largest_change=1.0)
+        keras_vit.export(model, path, format, precision=precision, **options)
         return classes_of(ExportedModel(path).predict_on_batch, x)
 
 

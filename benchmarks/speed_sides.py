@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 from speed_case import CLASSES, LEARNING_RATE, Case, arrays, sizes
 from speed_torch import timm, transformers
 
@@ -56,11 +57,20 @@ def ours_compiled(case: Case) -> Callable[[int], float | None]:
 
 
 def ours_exported(
-    case: Case, format: str, precision: str | None = None
+    case: Case,
+    format: str,
+    precision: str | None = None,
+    calibrate: bool = False,
 ) -> Callable[[int], float | None]:
     """The model as it is exported, in the runtime of the format."""
     only_inference(case)
     images, _ = arrays(case)
+    options: dict[str, Any] = {}
+    if calibrate:  # The classes of random weights say nothing.
+        noise = np.random.default_rng(0).integers(
+            0, 256, (16, *images[0].shape)
+        )
+        options = {"images": noise.astype("uint8"), "calibrate": True}
     model = our_model(case, "float32")
     import keras_vit
     from keras_vit.exporting import FORMATS
@@ -68,7 +78,8 @@ def ours_exported(
 
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, f"model{FORMATS[format].suffix}")
-        keras_vit.export(model, path, precision=precision or case.precision)
+        kind = precision or case.precision
+        keras_vit.export(model, path, precision=kind, **options)
         exported = ExportedModel(path)
 
     def infer(steps):
@@ -187,6 +198,13 @@ SIDES = {
         "openvino",
         "torch",
         functools.partial(ours_exported, format="openvino", precision="int8"),
+    ),
+    "keras_vit openvino int8 calibrated": Side(
+        "openvino",
+        "torch",
+        functools.partial(
+            ours_exported, format="openvino", precision="int8", calibrate=True
+        ),
     ),
     "keras_vit onnx int8": Side(
         "onnxruntime",

@@ -8,6 +8,7 @@ import importlib.metadata
 import pathlib
 import statistics
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -32,13 +33,19 @@ def check(
     """Runs a file beside its model: differences, classes and time."""
     record = exported.record
     seeded = seeded_images(record["input"]["shape"])
-    error, largest = 0.0, 0.0
+    error, largest, wanted = 0.0, 0.0, np.zeros(())
     for rows in (1, 3):
         scores, wanted = _both(classifier, exported, seeded[:rows])
         scale = np.sqrt(np.mean(np.square(wanted))) or 1.0
         off = np.sqrt(np.mean(np.square(scores - wanted))) / scale
         error = max(error, float(np.nan_to_num(off, nan=np.inf)))
         largest = max(largest, float(np.abs(scores - wanted).max()))
+    if np.ptp(wanted) == 0:
+        warnings.warn(
+            "The model gives all images and classes one score, as with a new "
+            "head: the file is compared in this alone. Load weights first.",
+            stacklevel=3,
+        )
     computed = classifier.model.dtype_policy.compute_dtype
     tolerance = max(
         TOLERANCES[record["precision"]],

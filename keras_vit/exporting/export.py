@@ -41,7 +41,12 @@ from keras_vit.prediction import (
     as_classifier,
     load_classifier,
 )
-from keras_vit.prediction.exported_model import INPUT, OUTPUT, ExportedModel
+from keras_vit.prediction.exported_model import (
+    INPUT,
+    OUTPUT,
+    ExportedModel,
+    has_vnni,
+)
 from keras_vit.prediction.networks import check_network
 from keras_vit.training import run_folder
 from keras_vit.version import __version__
@@ -134,6 +139,7 @@ def export(
     record = {
         **record_of(classifier, format, precision, batch),
         "source": source,
+        "needs_vnni": format == "openvino" and calibrate and bool(has_vnni()),
     }
     with _partial_folder(path) as folder:
         file = folder / _file_name(path, format, layout)

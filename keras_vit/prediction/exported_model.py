@@ -9,13 +9,14 @@ import json
 import os
 import pathlib
 import types
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["RECORD", "RUNTIMES", "ExportedModel", "runtime_of"]
+__all__ = ["RECORD", "RUNTIMES", "ExportedModel", "has_vnni", "runtime_of"]
 
 # Name of the record inside a file, and the end of its name beside one.
 RECORD = "model.json"
@@ -195,8 +196,12 @@ def _open_onnx(path):
     )
 
 
-# Precision -> what OpenVINO is told to compute in.
-HINTS = {"bfloat16": "bf16"}
+# Precision -> what OpenVINO is told to compute in; of int8 the rest is in
+# what it finds best.
+HINTS = {"float32": "f32", "float16": "f32", "bfloat16": "bf16"}
+# What processors name products of 8 bits with sums of 32, or have with them.
+VNNI = {"avx512_vnni", "avx_vnni", "amx_int8", "asimddp"}
+CPU_INFO = pathlib.Path("/proc/cpuinfo")
 
 
 def _open_openvino(path):
@@ -208,12 +213,28 @@ def _open_openvino(path):
     text = model.get_rt_info(OPENVINO_RECORD).value if ours else None
 
     def start(record):
-        hint = HINTS.get(record["precision"], "f32")
-        options = {"INFERENCE_PRECISION_HINT": hint}
+        hint = HINTS.get(record["precision"])
+        options = {"INFERENCE_PRECISION_HINT": hint} if hint else {}
+        if record.get("needs_vnni") and has_vnni() is False:
+            warnings.warn(
+                f"{path.name} was calibrated for a processor that sums 8-bit "
+                "products in 32 bits (VNNI). Sums of this one may overflow: "
+                "export the model again here.",
+                stacklevel=2,
+            )
         compiled = core.compile_model(model, "CPU", options)
         return lambda images: compiled([images])[0]
 
     return text, start
+
+
+def has_vnni() -> bool | None:
+    """Whether the processor sums 8-bit products in 32 bits; None: unknown."""
+    try:
+        words = CPU_INFO.read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return not VNNI.isdisjoint(words)
 
 
 def _open_litert(path):
