@@ -44,7 +44,8 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 	$(addprefix training/test_, \
 		config.py plan.py run_folder.py run_lock.py tensorboard.py) \
 	$(addprefix test_, \
-		architecture.py cli_files.py decode_predictions.py files.py \
+		architecture.py cli_files.py compiled_programs.py \
+		decode_predictions.py files.py \
 		labels.py packaging.py readme.py speed_results.py tables.py))
 
 # $(call create,VENV,CONSTRAINTS): the pip of an old Python knows no --group.

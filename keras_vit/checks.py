@@ -56,6 +56,7 @@ EXTRAS = {
         "kagglehub": "kagglehub",
         "safetensors": "safetensors",
     },
+    "tpu-compiler": {"libtpu": "libtpu"},
 }
 
 

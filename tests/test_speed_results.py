@@ -9,6 +9,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 DOCUMENT = (ROOT / "docs" / "speed.md").read_text()
+COMPILED = runpy.run_path(str(ROOT / "benchmarks" / "compiled_table.py"))
 TABLES = runpy.run_path(str(ROOT / "benchmarks" / "speed_table.py"))
 
 
@@ -21,6 +22,16 @@ def test_the_document_has_each_case_and_its_ratios(path):
     for case in result["cases"]:
         assert TABLES["table"](case) in DOCUMENT
         assert TABLES["ratios"](case) in DOCUMENT
+    assert path.with_suffix(".png").exists()
+
+
+@pytest.mark.parametrize(
+    "path", sorted(RESULTS.glob("compiled_*.json")), ids=lambda path: path.stem
+)
+def test_the_document_has_what_was_compiled(path):
+    result = json.loads(path.read_text())
+    assert result["command"] in DOCUMENT.replace(" \\\n    ", " ")
+    assert COMPILED["table"](result) in DOCUMENT
     assert path.with_suffix(".png").exists()
 
 

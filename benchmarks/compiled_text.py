@@ -1,0 +1,196 @@
+"""What a compiled program of XLA moves, read in its text.
+
+The text is the scheduled program. On TPUs a layout with `S(1)` is of the chip's
+own memory (VMEM), into which XLA puts what fits; everything else is in HBM.
+"""
+
+import collections
+import math
+import re
+from typing import NamedTuple
+
+BITS = {
+    **dict.fromkeys(("pred", "s8", "u8", "f8e4m3fn", "f8e5m2"), 8),
+    **dict.fromkeys(("bf16", "f16", "s16", "u16"), 16),
+    **dict.fromkeys(("f32", "s32", "u32"), 32),
+    **dict.fromkeys(("f64", "s64", "u64", "c64"), 64),
+}
+ARRAY = re.compile(r"\b(\w+)\[([\d,]*)\](?:\{([^}]*)\})?")
+INSTRUCTION = re.compile(r"\s+(?:ROOT )?(%\S+) = (.+?) ([a-z][\w-]*)\((.*)$")
+COMPUTATION = re.compile(r"(?:ENTRY )?(%\S+) \(.*\{$")
+# Names for bytes that are there already, or are on their way.
+FREE = {"bitcast", "constant", "get-tuple-element", "parameter", "tuple"}
+FREE |= {"after-all", "partition-id", "opt-barrier"}
+FREE_CALLS = ("AllocateBuffer", "ConcatBitcast")
+COLLECTIVES = ("all-gather", "all-reduce", "all-to-all", "collective-permute")
+COLLECTIVES += ("reduce-scatter",)
+
+
+class Array(NamedTuple):
+    """One array of an instruction, as it lies in memory."""
+
+    size: int  # bytes
+    on_chip: bool
+
+
+class Instruction(NamedTuple):
+    """One instruction of a computation."""
+
+    name: str
+    kind: str
+    arrays: tuple[Array, ...]  # that it makes
+    operands: tuple[str, ...]
+    text: str
+
+
+class Traffic(NamedTuple):
+    """What an instruction reads and writes."""
+
+    hbm: int  # bytes to and from HBM
+    total: int  # bytes of all operands and results, in VMEM as well
+    instruction: Instruction
+
+
+def arrays(text: str) -> tuple[Array, ...]:
+    """The arrays of a shape such as `(bf16[8,197]{1,0:T(8,128)S(1)}, ...)`."""
+    found = []
+    for dtype, dims, layout in ARRAY.findall(text):
+        if dtype in BITS:
+            sizes = [int(size) for size in dims.split(",") if size]
+            count = math.prod(padded(sizes, layout))
+            found.append(Array(count * BITS[dtype] // 8, "S(1)" in layout))
+    return tuple(found)
+
+
+def padded(sizes: list[int], layout: str) -> list[int]:
+    """The sizes of an array with what fills its last tiles.
+
+    Args:
+        sizes: of the axes.
+        layout: axes from the fastest to the slowest, then `T(rows,columns)`,
+            or `T(columns)`.
+
+    Returns:
+        list of int.
+    """
+    tiled = re.match(r"([\d,]+):T\((\d+)(?:,(\d+))?\)", layout)
+    if not tiled:
+        return sizes
+    tile = [int(size) for size in tiled.groups()[1:] if size][::-1]
+    axes = [int(axis) for axis in tiled[1].split(",")]
+    result = list(sizes)
+    for axis, size in zip(axes, tile, strict=False):
+        result[axis] = -(-sizes[axis] // size) * size
+    return result
+
+
+def computations(text: str) -> dict[str, dict[str, Instruction]]:
+    """The instructions of each computation by their names; "ENTRY" as well."""
+    found, current = {}, {}
+    for line in text.splitlines():
+        if begun := COMPUTATION.match(line):
+            current = found[begun[1]] = {}
+            if line.startswith("ENTRY"):
+                found["ENTRY"] = current
+        elif match := INSTRUCTION.match(line):
+            name, shape, kind, rest = match.groups()
+            operands = re.findall(r"%[\w.-]+", rest.partition("), ")[0])
+            current[name] = Instruction(
+                name, kind, arrays(shape), tuple(operands), line
+            )
+    return found
+
+
+def traffic(text: str) -> list[Traffic]:
+    """What each instruction of the program moves, those that move nothing out.
+
+    A copy between the two memories counts once where it begins. Of an operand
+    that a fusion takes slices of, the slices count.
+    """
+    program = computations(text)
+    entry = program["ENTRY"]
+    found = (_moved(one, entry, program) for one in entry.values())
+    return [one for one in found if one.total]
+
+
+def _moved(one, entry, program):
+    kind = one.kind
+    free = any(f'target="{name}"' in one.text for name in FREE_CALLS)
+    if kind in FREE or kind.endswith(("-done", "-update")) or free:
+        return Traffic(0, 0, one)
+    if kind in ("copy-start", "slice-start"):
+        source, made = one.arrays[0], one.arrays[1]
+        moved = (source._replace(size=made.size), made)
+    else:
+        read = [entry[name].arrays for name in one.operands if name in entry]
+        called = re.search(r"calls=(%[\w.-]+)", one.text)
+        if kind == "fusion" and called:
+            read = _sliced(read, program[called[1]])
+        moved = (*sum(map(tuple, read), ()), *one.arrays)
+    hbm = sum(array.size for array in moved if not array.on_chip)
+    return Traffic(hbm, sum(array.size for array in moved), one)
+
+
+def _sliced(read, inside):
+    """The operands of a fusion, each as large as what is taken of it."""
+    taken = collections.defaultdict(list)
+    for one in inside.values():
+        for name in one.operands:
+            taken[name].append(one)
+    result = list(read)
+    for one in inside.values():
+        users = taken[one.name]
+        slices = all(x.kind in ("slice", "dynamic-slice") for x in users)
+        if one.kind == "parameter" and users and slices:
+            number = int(one.text.partition("parameter(")[2].partition(")")[0])
+            size = sum(x.arrays[0].size for x in users)
+            result[number] = tuple(
+                x._replace(size=min(x.size, size)) for x in result[number]
+            )
+    return result
+
+
+def layer(one: Instruction) -> str:
+    """The layer that an instruction comes from, "" where it says nothing.
+
+    Of `jit(train_step)/transpose(jvp(block_3))/mlp/dense/dot_general` it is
+    "gradient of block_3/mlp/dense".
+    """
+    named = re.search(r'op_name="([^"]*)"', one.text)
+    if not named:
+        return ""
+    path = named[1].split(";")[-1]
+    backward = "transpose(" in path
+    parts = re.sub(r"\b(?:jit|jvp|transpose|vmap|pjit)\b|[()]", "", path)
+    names = [name for name in parts.split("/")[1:-1] if name]
+    text = "/".join(names)
+    return f"gradient of {text}".strip() if backward else text
+
+
+def makes(one: Instruction) -> str:
+    """The name of an instruction and the shapes that it makes."""
+    shapes = [
+        f"{dtype}[{sizes}]"
+        for dtype, sizes, _ in ARRAY.findall(one.text.partition("(%")[0])
+        if dtype in BITS
+    ]
+    return f"{one.kind} {', '.join(shapes)}"
+
+
+def collectives(text: str) -> dict[str, list[int]]:
+    """What one device gives to the others.
+
+    Returns:
+        dict of a kind, such as "all-reduce", to [number, bytes of operands].
+    """
+    program = computations(text)
+    program.pop("ENTRY")  # There by its own name as well.
+    found = collections.defaultdict(lambda: [0, 0])
+    for inside in program.values():
+        for one in inside.values():
+            kind = one.kind.removesuffix("-start")
+            if kind in COLLECTIVES:
+                given = [inside[x].arrays for x in one.operands if x in inside]
+                found[kind][0] += 1
+                found[kind][1] += sum(x.size for x in sum(given, ()))
+    return dict(found)

@@ -1,0 +1,210 @@
+"""What benchmarks/compiled.py reads in a compiled program, and compiles."""
+
+import ast
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+BENCHMARKS = ROOT / "benchmarks"
+LIBTPU = importlib.util.find_spec("libtpu")
+
+# A program of XLA for a TPU, shortened. S(1) is VMEM.
+PROGRAM = """
+HloModule jit_step, is_scheduled=true
+
+%fused (p.0: f32[8,128], p.1: bf16[16,128]) -> f32[8,128] {
+  %p.0 = f32[8,128]{1,0:T(8,128)} parameter(0)
+  %p.1 = bf16[16,128]{1,0:T(8,128)(2,1)} parameter(1)
+  %slice.1 = bf16[8,128]{1,0:T(8,128)(2,1)} slice(%p.1), slice={[0:8], [0:128]}
+  %convert.1 = f32[8,128]{1,0:T(8,128)} convert(%slice.1)
+  ROOT %add.1 = f32[8,128]{1,0:T(8,128)} add(%p.0, %convert.1)
+}
+
+ENTRY %main.1 (x.1: f32[8,128], y.1: bf16[16,128], z.1: f32[5,100]) -> f32[] {
+  %x.1 = f32[8,128]{1,0:T(8,128)} parameter(0)
+  %y.1 = bf16[16,128]{1,0:T(8,128)(2,1)} parameter(1)
+  %z.1 = f32[5,100]{1,0:T(8,128)} parameter(2)
+  %copy-start.1 = (f32[8,128]{1,0:T(8,128)S(1)}, f32[8,128]{1,0:T(8,128)}, \
+u32[]{:S(2)}) copy-start(%x.1)
+  %copy-done.1 = f32[8,128]{1,0:T(8,128)S(1)} copy-done(%copy-start.1)
+  %fusion.1 = f32[8,128]{1,0:T(8,128)S(1)} fusion(%copy-done.1, %y.1), \
+kind=kLoop, calls=%fused, metadata={op_name="jit(step)/transpose(\
+jvp(block_3))/mlp/dense/add" stack_frame_id=2}
+  %negate.1 = f32[5,100]{1,0:T(8,128)} negate(%z.1), \
+metadata={op_name="jit(step)/jvp(head)/neg"}
+  %all-reduce.1 = f32[5,100]{1,0:T(8,128)} all-reduce(%negate.1), \
+to_apply=%sum
+  %bitcast.1 = f32[4,256]{1,0:T(8,128)S(1)} bitcast(%fusion.1)
+  ROOT %constant.1 = f32[]{:T(128)} constant(0)
+}
+"""
+TILE = 8 * 128 * 4  # bytes, of float32
+
+
+@pytest.fixture(scope="module")
+def read():
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        return importlib.import_module("compiled_text")
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+
+
+def test_what_is_moved_to_and_from_the_slow_memory(read):
+    moved = {x.instruction.name: x for x in read.traffic(PROGRAM)}
+    assert {name: x.hbm for name, x in moved.items()} == {
+        "%copy-start.1": TILE,  # The other side is on the chip.
+        "%fusion.1": TILE // 2,  # Half of y in bfloat16.
+        "%negate.1": 2 * TILE,  # 5x100 numbers fill a tile of 8x128.
+        "%all-reduce.1": 2 * TILE,
+    }
+    assert moved["%fusion.1"].total == TILE + TILE // 2 + TILE
+
+
+def test_the_layer_that_an_instruction_comes_from(read):
+    found = {
+        x.instruction.name: (read.layer(x.instruction), x.instruction)
+        for x in read.traffic(PROGRAM)
+    }
+    assert found["%fusion.1"][0] == "gradient of block_3/mlp/dense"
+    assert found["%negate.1"][0] == "head"
+    assert found["%copy-start.1"][0] == ""
+    assert read.makes(found["%fusion.1"][1]) == "fusion f32[8,128]"
+
+
+def test_what_devices_exchange(read):
+    assert read.collectives(PROGRAM) == {"all-reduce": [1, TILE]}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "layout", "expected"),
+    [
+        ([5, 100], "1,0:T(8,128)", [8, 128]),
+        ([5, 100], "0,1:T(8,128)(2,1)", [128, 104]),
+        ([200], "0:T(128)", [256]),
+        ([3, 5, 100], "1,2,0:T(8,128)S(1)", [3, 128, 104]),
+        ([5, 100], "1,0", [5, 100]),
+        ([], "", []),
+    ],
+)
+def test_arrays_fill_their_tiles(read, sizes, layout, expected):
+    assert read.padded(sizes, layout) == expected
+
+
+def test_without_the_compiler_it_is_said_how_to_get_it():
+    if LIBTPU:
+        pytest.skip("libtpu is installed.")
+    ended = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "compiled.py")],
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert 'pip install "keras-vision-transformer[tpu-compiler]"' in (
+        ended.stderr
+    )
+
+
+COMPILE = """
+import json, sys
+import compiled
+from compiled_sides import Program, ours, prepare
+
+prepare(8)
+from keras_vit.models.vit_config import ViTConfig
+
+found = {}
+with compiled.one_process():
+    devices = list(compiled.devices("v5e:2x4"))
+    for name, (choice, batch, task, fields) in json.loads(sys.argv[1]).items():
+        program = Program(ViTConfig(**fields), task, batch, choice)
+        executable = ours(program, devices).compile()
+        found[name] = compiled.costs_of(executable)
+print(json.dumps(found))
+"""
+TINY = {"image_size": 32, "patch_size": 8, "num_layers": 2, "hidden_dim": 64}
+TINY |= {"mlp_dim": 128, "num_heads": 4, "num_classes": 10}
+
+
+def compile_all(asked):
+    """The costs of steps, compiled for the eight chips of a v5e-8."""
+    ended = subprocess.run(
+        [sys.executable, "-c", COMPILE, json.dumps(asked)],
+        cwd=BENCHMARKS,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+def environment():
+    import os
+
+    paths = (str(BENCHMARKS), str(ROOT), os.environ.get("PYTHONPATH", ""))
+    kept = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def notebook(name):
+    """What a notebook sets in its first cell."""
+    source = (ROOT / f"recipes/kaggle/{name}.py").read_text()
+    return {
+        target.id: ast.literal_eval(node.value)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign)
+        and isinstance(target := node.targets[0], ast.Name)
+        and target.id in ("MODEL", "BATCH_SIZE")
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not LIBTPU, reason="libtpu is not installed.")
+def test_every_layout_compiles_for_a_v5e_8():
+    choices = ("single", "data_parallel", "fsdp", "model_parallel")
+    asked = {
+        f"{choice} {task}": (choice, 16, task, TINY)
+        for choice in choices
+        for task in ("training", "inference")
+    }
+    found = compile_all(asked)
+    exchanged = {
+        name: {kind for kind, (number, _) in costs["collectives"].items()}
+        for name, costs in found.items()
+    }
+    assert exchanged["single training"] == set()
+    assert exchanged["data_parallel inference"] == set()
+    assert exchanged["data_parallel training"] == {"all-reduce"}
+    assert "all-gather" in exchanged["fsdp inference"]
+    assert "all-reduce" in exchanged["model_parallel inference"]
+    assert found["fsdp training"]["peak_bytes"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not LIBTPU, reason="libtpu is not installed.")
+def test_the_models_of_the_notebooks_compile_for_a_v5e_8():
+    """With a block of twelve, at the size and batch of each notebook."""
+    from keras_vit.sizes import VIT
+
+    asked = {}
+    for name in ("tpu_v5e8", "tpu_strategy", "gpu_t4x2"):
+        settings = notebook(name)
+        model = settings["MODEL"]
+        fields = dict(VIT[model["name"]], image_size=model["image_size"])
+        asked[name] = (
+            "data_parallel",
+            settings["BATCH_SIZE"],
+            "training",
+            fields | {"num_layers": 1, "num_classes": 10},
+        )
+    found = compile_all(asked)
+    assert found.keys() == asked.keys()
+    memory = 16e9  # bytes of a chip
+    assert all(0 < x["peak_bytes"] < memory for x in found.values())
