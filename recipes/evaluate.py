@@ -27,6 +27,7 @@ from keras_vit import data, evaluation, preprocessing
 from keras_vit.analysis.report import explain_run, write_report
 from keras_vit.checkpoints.keras_files import class_names_of
 from keras_vit.data import DataConfig, PreprocessingConfig
+from keras_vit.data.readers import chosen_reader
 from keras_vit.evaluation.config import Evaluation
 from keras_vit.prediction.networks import load_model, weights_path
 from keras_vit.runs.script import check_packages, exit_code, parse
@@ -49,8 +50,9 @@ def run(recipe: Evaluation) -> dict:
         ValueError: when model and data do not fit, or the run folder is taken.
         OSError: when weights cannot be fetched.
     """
-    check_packages()
+    check_packages(recipe.data)
     recipe = complete(recipe)
+    check_packages(recipe.data)
     with on_devices(recipe.distribution, recipe.batch_size):
         return evaluate(recipe)
 
@@ -98,8 +100,16 @@ def evaluate(recipe: Evaluation) -> dict:
 def complete(recipe: Evaluation) -> Evaluation:
     """Fills in the data that a run was trained on, or that of a trial."""
     if recipe.smoke:
-        digits = DataConfig(name="digits", max_examples=SMOKE_IMAGES)
+        digits = DataConfig(
+            name="digits",
+            max_examples=SMOKE_IMAGES,
+            reader=chosen_reader(recipe.data.reader),
+        )
         return dataclasses.replace(recipe, data=digits, batch_size=16)
+    reader = chosen_reader(recipe.data.reader)
+    recipe = dataclasses.replace(
+        recipe, data=dataclasses.replace(recipe.data, reader=reader)
+    )
     config = pathlib.Path(str(recipe.model.weights), "config.yaml")
     if not config.is_file():
         return recipe
@@ -107,8 +117,9 @@ def complete(recipe: Evaluation) -> Evaluation:
     loss = run.get("training", {}).get("loss", recipe.model.activation)
     model = dataclasses.replace(recipe.model, activation=loss)
     parts: dict = {"model": model}
-    if recipe.data == DataConfig():
-        parts["data"] = DataConfig(**run["data"])
+    if recipe.data == DataConfig(reader=reader):
+        # What read the images there may not be here.
+        parts["data"] = DataConfig(**{**run["data"], "reader": reader})
     if recipe.preprocessing == PreprocessingConfig():
         asked = run.get("preprocessing", {})
         parts["preprocessing"] = PreprocessingConfig(**asked)

@@ -26,6 +26,7 @@ import time
 from keras_vit import data
 from keras_vit.analysis.plots import new_figure
 from keras_vit.data import DataConfig, PreprocessingConfig
+from keras_vit.data.readers import chosen_reader
 from keras_vit.evaluation.few_shot import (
     FewShot,
     feature_model,
@@ -42,7 +43,7 @@ from keras_vit.training import run_folder
 from keras_vit.training.distribution import environment, versions
 from keras_vit.training.distribution.layouts import on_devices
 
-SMOKE_DATA = DataConfig(name="digits", max_examples=200)
+SMOKE_IMAGES = 200
 SMOKE_SHOTS = (1, 5)
 BLUE = "#0072B2"
 
@@ -57,8 +58,12 @@ def run(recipe: FewShot) -> dict:
         ValueError: when model and data do not fit, or the run folder is taken.
         OSError: when weights cannot be fetched.
     """
-    check_packages()
     recipe = smoke(recipe) if recipe.smoke else recipe
+    check_packages(recipe.data)
+    reader = chosen_reader(recipe.data.reader)
+    recipe = dataclasses.replace(
+        recipe, data=dataclasses.replace(recipe.data, reader=reader)
+    )
     with on_devices(recipe.distribution, recipe.batch_size):
         return evaluate(recipe)
 
@@ -117,7 +122,11 @@ def smoke(recipe: FewShot) -> FewShot:
     """A trial of a recipe, on data that needs no download."""
     return dataclasses.replace(
         recipe,
-        data=SMOKE_DATA,
+        data=DataConfig(
+            name="digits",
+            max_examples=SMOKE_IMAGES,
+            reader=recipe.data.reader,
+        ),
         layer=None,
         shots=SMOKE_SHOTS,
         batch_size=16,

@@ -73,8 +73,8 @@ def baseline(trained: Run, recipe: Recipe, batches) -> dict:
 def arrays(batches) -> tuple[np.ndarray, np.ndarray]:
     """The images and labels of padded batches, without the padding."""
     parts = [
-        (np.asarray(images)[mask], np.asarray(labels)[mask])
-        for images, labels, mask in batches.as_numpy_iterator()
+        (images[mask], labels[mask])
+        for images, labels, mask in (map(np.asarray, x) for x in batches)
     ]
     images, labels = zip(*parts, strict=True)
     return np.concatenate(images), np.concatenate(labels)

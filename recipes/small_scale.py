@@ -92,7 +92,7 @@ def compare(experiment: dict, options) -> None:
         experiment: an entry of small_scale.yaml.
         options: of the command line.
     """
-    check_packages()
+    check_packages(data.DataConfig())
     experiment = sized(experiment, options)
     suffix = "" if options.size == "small" else f"_{options.size}"
     name = options.experiment + suffix

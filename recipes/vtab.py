@@ -48,7 +48,7 @@ def run(vtab: Vtab) -> dict:
             another config.
         OSError: when weights cannot be fetched, or the disk is full.
     """
-    check_installed("VTAB-1k", *EXTRAS["data"])
+    check_installed("VTAB-1k", "tensorflow", *EXTRAS["data"])
     missing: dict[str, str] = {}
     settings = vtab.settings()
     scores = {}

@@ -1,4 +1,4 @@
-"""Augmentation of single images and of batches, in TensorFlow.
+"""Augmentation of single images and of batches.
 
 Axes: B images of a batch, H and W height and width, C channels, K classes.
 """
@@ -7,7 +7,9 @@ import math
 from collections.abc import Callable
 
 import keras
+import numpy as np
 
+from keras_vit.data.array_ops import ops_of, transform_image
 from keras_vit.data.config import AugmentationConfig
 from keras_vit.data.randaugment import rand_augment
 from keras_vit.data.seeds import key, uniform
@@ -26,8 +28,9 @@ def image_augmenter(
         seed: non-negative int.
 
     Returns:
-        A function of an image (H, W, C), the epoch and the example, which
-        returns an image of the same shape and dtype; uint8 after RandAugment.
+        A function of an image (H, W, C), the epoch and the example, tensors
+        or an array and ints, which returns an image of the same shape and
+        dtype; uint8 after RandAugment.
     """
 
     def augment(image, epoch, example):
@@ -50,8 +53,7 @@ def image_augmenter(
 
 def _random_flip(image, key):
     """Mirrors half of the images."""
-    import tensorflow as tf
-
+    tf = ops_of(image)
     return tf.cond(
         uniform((), key) < 0.5, lambda: image[:, ::-1], lambda: image
     )
@@ -59,8 +61,7 @@ def _random_flip(image, key):
 
 def _random_affine(image, config: AugmentationConfig, key):
     """Shifts, rotates and zooms bilinearly about the middle; black outside."""
-    import tensorflow as tf
-
+    tf = ops_of(image)
     down, right, angle, zoom = tf.unstack(2 * uniform((4,), key) - 1)
     height, width = image.shape[:2]
     down = down * config.shift * height  # Pixels.
@@ -72,24 +73,19 @@ def _random_affine(image, config: AugmentationConfig, key):
     # Where a pixel (x, y) of the result comes from: the inverse map.
     left = middle_x - cosine * (middle_x + right) + sine * (middle_y + down)
     top = middle_y - sine * (middle_x + right) - cosine * (middle_y + down)
-    zero = tf.zeros_like(cosine)
-    moved = tf.raw_ops.ImageProjectiveTransformV3(
-        images=tf.cast(image, tf.float32)[None],
-        transforms=tf.stack(
-            [cosine, -sine, left, sine, cosine, top, zero, zero]
-        )[None],
-        output_shape=[height, width],
-        fill_value=0.0,
+    moved = transform_image(
+        tf.cast(image, tf.float32),
+        [cosine, -sine, left, sine, cosine, top],
         interpolation="BILINEAR",
-        fill_mode="CONSTANT",
-    )[0]
+        fill=0.0,
+    )
     if image.dtype == tf.uint8:
         moved = tf.round(moved)
     return tf.cast(moved, image.dtype)
 
 
 def batch_augmenter(config: AugmentationConfig, seed: int) -> Callable:
-    """Makes the function that augments a batch.
+    """Makes the function that augments a batch of tensors.
 
     Args:
         config: whose options of batches are used.
@@ -163,19 +159,16 @@ def mixup(images, labels, key, *, alpha: float):
     part. Mixup: arXiv 1710.09412.
 
     Args:
-        images: tensor of shape (B, H, W, C).
-        labels: float32 tensor of shape (B, K).
-        key: int64 tensor of shape (2,).
+        images: tensor or array (B, H, W, C).
+        labels: float32 tensor or array (B, K).
+        key: see `seeds.key`.
         alpha: float above 0.
 
     Returns:
         Images and labels, float32.
     """
-    import tensorflow as tf
-
-    # Two gamma variables make a beta variable.
-    gamma = tf.random.stateless_gamma((2,), key, tf.constant(alpha))
-    weight = gamma[0] / tf.reduce_sum(gamma)
+    tf = ops_of(images)
+    weight = _beta(key, alpha)
     weight = tf.maximum(weight, 1 - weight)
 
     def mixed(values):
@@ -183,6 +176,16 @@ def mixup(images, labels, key, *, alpha: float):
         return weight * values + (1 - weight) * tf.roll(values, 1, axis=0)
 
     return mixed(images), mixed(labels)
+
+
+def _beta(key, alpha: float):
+    """Draws a number from Beta(alpha, alpha), float32, by NumPy."""
+    if isinstance(key, np.ndarray):
+        return np.float32(np.random.default_rng(key).beta(alpha, alpha))
+    import tensorflow as tf
+
+    drawn = tf.numpy_function(lambda key: _beta(key, alpha), [key], tf.float32)
+    return tf.ensure_shape(drawn, ())
 
 
 def _cutmix(config: AugmentationConfig):

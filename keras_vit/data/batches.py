@@ -1,4 +1,4 @@
-"""Training and evaluation batches of images, read with tf.data.
+"""Training and evaluation batches of images, whatever reads them.
 
 Axes: B images of a batch, H and W height and width, C channels, K classes.
 """
@@ -6,15 +6,22 @@ Axes: B images of a batch, H and W height and width, C channels, K classes.
 import dataclasses
 import logging
 
+import numpy as np
+
 from keras_vit.checks import check_size
-from keras_vit.data.augmentation import (
-    batch_augmenter,
-    image_augmenter,
-    rows_needed,
-)
+from keras_vit.data.array_mixing import check_augmentation
+from keras_vit.data.augmentation import rows_needed
 from keras_vit.data.config import AugmentationConfig, PreprocessingConfig
-from keras_vit.data.dataset import hide_accelerators
-from keras_vit.data.image_reader import Geometry, image_reader
+from keras_vit.data.image_reader import Geometry
+from keras_vit.data.pillow_batches import (
+    evaluation_by_pillow,
+    training_by_pillow,
+)
+from keras_vit.data.readers import hide_accelerators
+from keras_vit.data.tensorflow_batches import (
+    evaluation_by_tensorflow,
+    training_by_tensorflow,
+)
 
 __all__ = [
     "Share",
@@ -117,7 +124,7 @@ def training_stream(
         ...     shuffle=False,
         ... )
     """
-    hide_accelerators()
+    hide_accelerators(examples.reader)
     return TrainingStream(
         examples,
         num_classes,
@@ -169,6 +176,8 @@ class TrainingStream:
                 f"batch_size from 1 to {len(examples)}."
             )
         _check_labels(examples.labels, num_classes, examples.source)
+        if examples.reader == "pillow":
+            check_augmentation(augmentation)
         self.examples = examples
         self.num_classes = num_classes
         self.geometry = geometry
@@ -188,100 +197,25 @@ class TrainingStream:
             step: int, counted from the first batch of the first epoch.
 
         Returns:
-            An endless `tf.data.Dataset` of the share's images, uint8 or
-            float32 (B, H, W, C) in [0, 255], and labels, float32 (B, K).
+            An endless `tf.data.Dataset`, or a `keras.utils.PyDataset` where
+            the reader is "pillow", of the share's images, uint8 or float32
+            (B, H, W, C) in [0, 255], and labels, float32 (B, K).
         """
-        import tensorflow as tf
-
-        records = self.examples.shuffled(
-            per_epoch=self.steps_per_epoch * self.batch_size,
-            **self._position(step),
-        )
-        parallel = {
-            "num_parallel_calls": tf.data.AUTOTUNE,
-            "deterministic": True,
-        }
-        records = _keep_rows(records, self.read_rows, self.batch_size)
-        # AutoGraph would search it for Python's branches, which takes seconds;
-        # it has tf.cond's.
-        image = tf.autograph.experimental.do_not_convert(self._image())
-        images = records.map(image, **parallel)
-        batches = images.batch(len(self.read_rows), drop_remainder=True)
-        steps = tf.data.Dataset.range(step, tf.int64.max)
-        batches = tf.data.Dataset.zip((batches, steps))
-        return batches.map(self._batch(), **parallel).prefetch(tf.data.AUTOTUNE)
+        return TRAINING[self.examples.reader](self, step)
 
     def names_of(self, step: int) -> list[str]:
         """Names of the B images of a batch, for messages."""
         return self.examples.names_in(
-            take=self.batch_size, **self._position(step)
+            take=self.batch_size, **self.position(step)
         )
 
-    def _position(self, step: int) -> dict:
+    def position(self, step: int) -> dict:
         epoch, inside = divmod(step, self.steps_per_epoch)
         skip = inside * self.batch_size
         return {"seed": self.seed, "epoch": epoch, "skip": skip}
 
-    def _image(self):
-        config = self.geometry.config
-        read = image_reader(
-            self.examples, config.train, self.geometry, self.seed
-        )
-        augment = image_augmenter(
-            self.augmentation, flip=config.flip, seed=self.seed
-        )
-
-        def image(record):
-            result, readable = read(record)
-            epoch, example = record["epoch"], record["example"]
-            return {
-                "image": augment(result, epoch, example),
-                "label": _one_hot(record["label"], self.num_classes),
-                "readable": readable,
-                "example": example,
-            }
-
-        return image
-
-    def _batch(self):
-        import tensorflow as tf
-
-        augment = batch_augmenter(self.augmentation, self.seed)
-
-        def batch(records, step):
-            records = tf.cond(
-                tf.reduce_all(records["readable"]),
-                lambda: records,
-                lambda: self._replace_unread(records),
-            )
-            augmented = augment(records["image"], records["label"], step)
-            size = (*self.geometry.image_size, self.geometry.channels)
-            images, labels = (
-                _rows_of(x, self.read_rows, self.rows) for x in augmented
-            )
-            images = tf.ensure_shape(images, (None, *size))
-            return images, tf.ensure_shape(labels, (None, self.num_classes))
-
-        return batch
-
-    def _replace_unread(self, records):
-        """Replaces each image that was not read by the next one that was."""
-        import tensorflow as tf
-
-        readable = records["readable"]
-        unread = tf.boolean_mask(records["example"], ~readable)
-        counted = tf.numpy_function(self._count_skipped, [unread], tf.int64)
-        size = len(self.read_rows)
-        place = tf.range(size)
-        ahead = (place[None] - place[:, None]) % size  # (B, B)
-        source = tf.argmin(tf.where(readable[None], ahead, size), axis=1)
-        with tf.control_dependencies([counted]):
-            return {
-                name: tf.gather(values, source)
-                for name, values in records.items()
-            }
-
-    def _count_skipped(self, examples):
+    def count_skipped(self, examples: np.ndarray) -> np.ndarray:
+        """Notes that images (their numbers) cannot be read, and warns once."""
         message = "%s cannot be read as an image and is skipped (%d so far)."
         names = {self.examples.name_of(int(example)) for example in examples}
         for name in sorted(names - self.skipped):
@@ -310,10 +244,11 @@ def evaluation_batches(
         share: a `Share` of each batch, the whole of it if None.
 
     Returns:
-        A `tf.data.Dataset` of images, uint8 or float32 (B, H, W, C) in
-        [0, 255]; labels, int32 (B,), or (B, K) where an image may have any
-        number of classes; and mask, bool (B,). The last batch is padded with
-        black images of label 0. The mask is False for these, and for images
+        A `tf.data.Dataset`, or a `keras.utils.PyDataset` where the reader is
+        "pillow", of images, uint8 or float32 (B, H, W, C) in [0, 255]; labels,
+        int32 (B,), or (B, K) where an image may have any number of classes;
+        and mask, bool (B,). The last batch is padded with black images of
+        label 0. The mask is False for these, and for images
         that cannot be read where they are skipped. All shares have the same
         number of batches.
 
@@ -324,12 +259,10 @@ def evaluation_batches(
         >>> batches = evaluation_batches(
         ...     digits.test, image_size=16, channels=1, batch_size=64
         ... )
-        >>> sum(int(mask.numpy().sum()) for _, _, mask in batches)
+        >>> sum(int(np.sum(mask)) for _, _, mask in batches)
         359
     """
-    hide_accelerators()
-    import tensorflow as tf
-
+    hide_accelerators(examples.reader)
     if not len(examples) or batch_size < 1:
         raise ValueError(
             f"There must be images and a batch_size above 0. Received: "
@@ -338,63 +271,19 @@ def evaluation_batches(
         )
     config = preprocessing or PreprocessingConfig()
     geometry = Geometry(check_size("image_size", image_size), channels, config)
-    read = image_reader(examples, config.evaluation, geometry)
-
-    def image(record):
-        result, readable = read(record)
-        return result, tf.cast(record["label"], tf.int32), readable
-
     rows = (share or Share()).rows(batch_size)
-    batches = _padded(
-        _keep_rows(examples.in_order(), rows, batch_size).map(
-            image, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
-        ),
-        len(rows),
-    )
-    if 0 < len(examples) % batch_size <= rows[0]:
-        # The last batch ends before the images of this share.
-        batches = batches.concatenate(_empty(batches.element_spec))
-    size = -(-len(examples) // batch_size)
-    return batches.apply(
-        tf.data.experimental.assert_cardinality(size)
-    ).prefetch(tf.data.AUTOTUNE)
+    return EVALUATION[examples.reader](examples, geometry, batch_size, rows)
 
 
-def _padded(images, batch_size):
-    """Batches of one size, the last one filled up with zeros."""
-    import tensorflow as tf
-
-    def padded(*tensors):
-        missing = batch_size - tf.shape(tensors[0])[0]
-        return tuple(
-            tf.ensure_shape(
-                tf.pad(
-                    values, [[0, missing]] + [[0, 0]] * (len(values.shape) - 1)
-                ),
-                [batch_size, *values.shape[1:]],
-            )
-            for values in tensors
-        )
-
-    return images.batch(batch_size).map(padded)
-
-
-def _empty(element_spec):
-    """A batch of padding alone."""
-    import tensorflow as tf
-
-    return tf.data.Dataset.from_tensors(
-        tuple(tf.zeros(spec.shape, spec.dtype) for spec in element_spec)
-    )
-
-
-def _one_hot(label, num_classes: int):
-    """float32 (K,) of a class, or of the vector of several classes."""
-    import tensorflow as tf
-
-    if label.shape.rank:
-        return tf.cast(label, tf.float32)
-    return tf.one_hot(label, num_classes)
+# What reads the images to the functions that make batches with it.
+TRAINING = {
+    "tensorflow": training_by_tensorflow,
+    "pillow": training_by_pillow,
+}
+EVALUATION = {
+    "tensorflow": evaluation_by_tensorflow,
+    "pillow": evaluation_by_pillow,
+}
 
 
 def _check_labels(labels, num_classes: int, source: str) -> None:
@@ -416,28 +305,3 @@ def _check_labels(labels, num_classes: int, source: str) -> None:
             f"{labels[first]} of image {first}. Correct them, or the number "
             "of classes."
         )
-
-
-def _keep_rows(records, rows: list[int], batch_size: int):
-    """Keeps some rows of each batch of single images, before decoding."""
-    import tensorflow as tf
-
-    if len(rows) == batch_size:
-        return records
-    wanted = tf.reduce_any(
-        tf.range(batch_size)[:, None] == tf.constant(rows), axis=1
-    )  # (B,)
-    return (
-        records.enumerate()
-        .filter(lambda number, _: wanted[number % batch_size])
-        .map(lambda _, record: record)
-    )
-
-
-def _rows_of(values, read_rows: list[int], rows: list[int]):
-    """Keeps the rows of a share, of those that were read for it."""
-    import tensorflow as tf
-
-    if read_rows != rows:
-        values = tf.gather(values, [read_rows.index(row) for row in rows])
-    return tf.ensure_shape(values, [len(rows), *values.shape[1:]])

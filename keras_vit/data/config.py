@@ -102,6 +102,7 @@ EVALUATION_CROPS = (
     "resize_central_crop",
     "squash",
 )
+READERS = ("auto", "tensorflow", "pillow")
 METHODS = ("bilinear", "bicubic", "area", "lanczos3", "nearest")
 MAX_SIDE = 16_384  # pixels; an image of that takes 3 GB
 ROUNDINGS = ("uint8", "float32")
@@ -140,8 +141,7 @@ class DataConfig:
     to the file) and labels; a column "split" is used where there is one."""
 
     data_dir: str | None = None
-    """Folder of tensorflow-datasets; its own default if not given (for the
-    digits a folder under KERAS_HOME)."""
+    """Folder of tensorflow-datasets; its own default if not given."""
 
     download: bool = True
     """Whether a named data set that is not in data_dir is downloaded."""
@@ -191,6 +191,12 @@ class DataConfig:
     """An image that cannot be read stops the run ("stop"), or is left out and
     counted ("skip")."""
 
+    reader: str = "auto"
+    """What reads and varies the images: "tensorflow" (tf.data), or "pillow"
+    with NumPy, in threads; "auto" takes TensorFlow where it is installed. Both
+    give the same images in the same order, but for what decoders round
+    otherwise. Data sets of tensorflow-datasets need TensorFlow."""
+
     def __post_init__(self):
         sources = [self.name, self.folder, self.csv]
         if sum(source is not None for source in sources) > 1:
@@ -217,6 +223,7 @@ class DataConfig:
         check_at_least(self, 1, "shuffle_buffer", "max_examples")
         check_choice("check_images", self.check_images, CHECKS)
         check_choice("on_broken_image", self.on_broken_image, BROKEN)
+        check_choice("reader", self.reader, READERS)
 
 
 @dataclasses.dataclass(frozen=True)

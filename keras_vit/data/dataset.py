@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.checks import check_choice, check_installed
+from keras_vit.data.readers import chosen_reader
 from keras_vit.data.seeds import order, seeded_order
 
 __all__ = [
@@ -19,7 +20,6 @@ __all__ = [
     "Subset",
     "complete",
     "cut",
-    "hide_accelerators",
     "stratified_split",
 ]
 
@@ -66,6 +66,8 @@ class Examples:
         numbers: int array of shape (N,), the number of each image in the
             source; None for all in order.
         on_broken_image: "stop" or "skip", see `DataConfig`.
+        reader: "tensorflow" or "pillow", what reads the images; "auto" becomes
+            one of them, see `DataConfig`.
 
     Raises:
         ValueError: when kind, contents and labels do not fit together.
@@ -83,8 +85,10 @@ class Examples:
     source: str = "image"
     numbers: np.ndarray | None = None
     on_broken_image: str = "stop"
+    reader: str = "auto"
 
     def __post_init__(self):
+        object.__setattr__(self, "reader", chosen_reader(self.reader))
         check_choice("kind", self.kind, KINDS)
         shape, dtype = self.contents.shape, self.contents.dtype
         if self.kind == "array" and (len(shape) != 4 or dtype != np.uint8):
@@ -214,6 +218,7 @@ class StreamedExamples:
     on_broken_image: str = "stop"
     first: int = 0
     kind: str = "encoded"
+    reader: str = "tensorflow"
     labels: None = None
 
     def __len__(self) -> int:
@@ -455,25 +460,3 @@ def _cut_off(indices, labels, size: int, seed: int):
     return train_test_split(
         indices, test_size=size, stratify=labels[indices], random_state=seed
     )
-
-
-def hide_accelerators() -> None:
-    """Hides the GPUs from TensorFlow where another backend computes.
-
-    It would take all of their memory as soon as it starts.
-
-    Raises:
-        ValueError: where TensorFlow, whose tf.data reads the images of every
-            backend, is not installed.
-    """
-    import keras
-
-    if keras.backend.backend() == "tensorflow":
-        return
-    check_installed("Reading images in batches", "tensorflow")
-    import tensorflow as tf
-
-    try:
-        tf.config.set_visible_devices([], "GPU")
-    except RuntimeError:
-        pass  # It has started; its devices cannot be changed any more.

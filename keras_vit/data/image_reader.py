@@ -13,25 +13,20 @@ import io
 import re
 from collections.abc import Callable, Iterator
 
-import numpy as np
-
 from keras_vit.data.config import PreprocessingConfig
+from keras_vit.data.crop_windows import AREA_RANGE, ASPECT_RATIO_RANGE
+from keras_vit.data.pillow_images import BROKEN, from_pillow
 from keras_vit.data.seeds import key
 
 __all__ = [
     "Geometry",
     "crop_window",
     "decode",
-    "from_pillow",
     "image_reader",
-    "is_coloured",
     "is_readable",
     "naming_broken_images",
 ]
 
-# Of an inception crop: the shares of the area, and width by height.
-AREA_RANGE = (0.05, 1.0)
-ASPECT_RATIO_RANGE = (0.75, 1.33)
 # The other methods give means of pixels, which need no clipping.
 OVERSHOOTING = ("bicubic", "lanczos3")
 # Where EXIF data begin in a JPEG or PNG file, and what stands before the value
@@ -44,19 +39,17 @@ BEFORE_ORIENTATION = (
 # What TensorFlow would decode as something else: a BMP of one byte per pixel,
 # which has a palette, and an image that is to be turned.
 SPECIAL = rf"(?s)BM\C{{26}}\x08\x00\C*|(?s){BEFORE_ORIENTATION}[\x02-\x08]\C*"
-# What Pillow raises for broken files; SyntaxError is that of PNG.
-BROKEN = (OSError, SyntaxError, ValueError)
-COLOURED = 32  # of 255; JPEG makes smaller differences of grey
 UNREADABLE = (
     "An image cannot be read. Repair or remove it, or set "
     'data.on_broken_image to "skip":'
 )
-# The same in an error of TensorFlow, and the name behind it.
-STOPPED = re.compile(r"\[An image cannot be read[^\]]*\] (?P<name>\[.*\])")
-ORIENTATION = 0x0112  # its number in EXIF
+# The same in an error of TensorFlow, and the name behind it: of what it read,
+# and of what it was given.
+STOPPED = re.compile(
+    r"\[An image cannot be read[^\]]*\] (?P<name>\[.*\])|"
+    rf"{re.escape(UNREADABLE)} (?P<given>.*)"
+)
 LONGEST = 32  # shorter sides that are scaled by the shorter side
-STRIP = 512  # rows that are converted at a time
-MODES = {1: "L", 3: "RGB"}  # Pillow's name for an image of so many channels
 # What the originals scale to before they crop; else 8/7 of the crop.
 RESIZE_SIZES = {224: 256, 384: 448}
 
@@ -210,7 +203,8 @@ def naming_broken_images() -> Iterator[None]:
         found = STOPPED.search(str(error))
         if not found or isinstance(error, ValueError):
             raise
-        raise ValueError(f"{UNREADABLE} {found['name']}") from error
+        name = found["name"] or found["given"]
+        raise ValueError(f"{UNREADABLE} {name}") from error
 
 
 def _pixel_reader(kind: str, cropped: bool, geometry: Geometry) -> Callable:
@@ -269,38 +263,6 @@ def is_readable(content, from_path: bool) -> bool:
     except (tf.errors.OpError, *BROKEN):
         return False
     return True
-
-
-def is_coloured(examples, count: int = 8) -> bool:
-    """Whether one of the first images has colours.
-
-    Grey photographs in files of three channels have none. Of images that
-    cannot be read, or whose contents are not at hand, nothing is known.
-    """
-    contents = getattr(examples, "contents", None)
-    if contents is None:
-        return False
-    from PIL import Image
-
-    for content in contents[:count]:
-        if examples.kind == "array":
-            pixels = content
-        else:
-            is_path = examples.kind == "path"
-            try:
-                source = content if is_path else io.BytesIO(content)
-                with Image.open(source) as image:
-                    pixels = from_pillow(image, 3)
-            except BROKEN:
-                continue
-        if pixels.shape[-1] == 3 and _spread(pixels) > COLOURED:
-            return True
-    return False
-
-
-def _spread(pixels) -> int:
-    """The largest difference of the channels of a pixel."""
-    return int((pixels.max(axis=-1) - pixels.min(axis=-1)).max())
 
 
 def decode(data, channels: int):
@@ -371,39 +333,6 @@ def _decode_special(data, channels: int):
             return from_pillow(image, channels)
 
     return tf.numpy_function(pixels, [data], tf.uint8, stateful=False)
-
-
-def from_pillow(image, channels: int) -> np.ndarray:
-    """The pixels of a Pillow image as it is seen.
-
-    Turned as its EXIF data says, without transparency.
-
-    Returns:
-        uint8 array of shape (H, W, channels).
-    """
-    from PIL import ImageOps
-
-    image.load()  # Some kinds have their EXIF data at the end.
-    if image.getexif().get(ORIENTATION, 1) != 1:
-        image = ImageOps.exif_transpose(image)
-    width, height = image.size
-    pixels = np.empty((height, width, channels), "uint8")
-    # In strips, since Pillow converts by way of several copies of the whole.
-    for top in range(0, height, STRIP):
-        bottom = min(top + STRIP, height)
-        strip = _converted(image.crop((0, top, width, bottom)), channels)
-        pixels[top:bottom] = strip.reshape(-1, width, channels)
-    return pixels
-
-
-def _converted(image, channels: int):
-    from PIL import Image
-
-    if image.mode.startswith("I;16"):  # Pillow would clip it at 255.
-        image = Image.fromarray((np.asarray(image) // 257).astype(np.uint8))
-    if "transparency" in image.info:  # Pillow warns of other ways to drop it.
-        image = image.convert("RGBA")
-    return np.asarray(image.convert(MODES[channels]))
 
 
 def _to_channels(image, channels: int):

@@ -1,4 +1,4 @@
-"""RandAugment(l, m) as AugReg trained with it, in TensorFlow.
+"""RandAugment(l, m) as AugReg trained with it.
 
 RandAugment: arXiv 1909.13719. AugReg ("How to train your ViT?", arXiv
 2106.10270, section 3.3) used the 16 operations and the ranges of EfficientNet's
@@ -17,6 +17,7 @@ Axes: H and W height and width, C channels.
 import functools
 import math
 
+from keras_vit.data.array_ops import ops_of, transform_image
 from keras_vit.data.seeds import uniform
 
 __all__ = ["OPERATIONS", "rand_augment"]
@@ -31,17 +32,16 @@ def rand_augment(image, key, *, num_layers: int = 2, magnitude: float = 10):
     """Applies `num_layers` of the 16 operations, drawn at random.
 
     Args:
-        image: tensor of shape (H, W, C) in [0, 255], C 1 or 3; fractions are
+        image: tensor or array (H, W, C) in [0, 255], C 1 or 3; fractions are
             cut off.
-        key: int64 tensor of shape (2,).
+        key: see `seeds.key`.
         num_layers: int, l.
         magnitude: float, m, their strength.
 
     Returns:
-        uint8 tensor of the same shape.
+        uint8 of the same shape.
     """
-    import tensorflow as tf
-
+    tf = ops_of(image)
     image = tf.cast(image, tf.uint8)
     draws = uniform((num_layers, 3), key)
     for layer in range(num_layers):
@@ -60,9 +60,8 @@ def rand_augment(image, key, *, num_layers: int = 2, magnitude: float = 10):
 
 def autocontrast(image, strength, where):
     """Stretches each channel to the whole range."""
-    import tensorflow as tf
-
     del strength, where
+    tf = ops_of(image)
     low = tf.cast(tf.reduce_min(image, axis=(0, 1)), tf.float32)  # (C,)
     high = tf.cast(tf.reduce_max(image, axis=(0, 1)), tf.float32)  # (C,)
     flat = high <= low
@@ -73,9 +72,8 @@ def autocontrast(image, strength, where):
 
 def equalize(image, strength, where):
     """Equalizes the histogram of each channel."""
-    import tensorflow as tf
-
     del strength, where
+    tf = ops_of(image)
     channels = image.shape[-1]
     levels = tf.cast(image, tf.int32) + tf.range(channels) * LEVELS
     counts = tf.raw_ops.DenseBincount(
@@ -106,9 +104,8 @@ def invert(image, strength, where):
 
 def posterize(image, strength, where):
     """Keeps only the `strength` highest bits."""
-    import tensorflow as tf
-
     del where
+    tf = ops_of(image)
     bits = min(strength, 8)
     mask = (0xFF << (8 - bits)) & 0xFF
     return tf.bitwise.bitwise_and(image, tf.constant(mask, tf.uint8))
@@ -116,9 +113,8 @@ def posterize(image, strength, where):
 
 def solarize(image, strength, where):
     """Inverts the levels from `strength` on."""
-    import tensorflow as tf
-
     del where
+    tf = ops_of(image)
     if strength >= LEVELS:
         return tf.identity(image)
     return tf.where(image < strength, image, 255 - image)
@@ -126,9 +122,8 @@ def solarize(image, strength, where):
 
 def solarize_add(image, strength, where):
     """Adds `strength` to the darker half of the levels."""
-    import tensorflow as tf
-
     del where
+    tf = ops_of(image)
     strength = min(strength, 255)
     # In bytes, which takes a quarter of the time: no sum exceeds 255.
     added = tf.minimum(image, 255 - strength) + strength
@@ -137,9 +132,8 @@ def solarize_add(image, strength, where):
 
 def color(image, strength, where):
     """Blends with the grey image."""
-    import tensorflow as tf
-
     del where
+    tf = ops_of(image)
     if image.shape[-1] == 1:
         return tf.identity(image)
     return _blend(tf.image.rgb_to_grayscale(image), image, strength)
@@ -147,9 +141,8 @@ def color(image, strength, where):
 
 def contrast(image, strength, where):
     """Blends with the mean grey of the image."""
-    import tensorflow as tf
-
     del where
+    tf = ops_of(image)
     grey = image if image.shape[-1] == 1 else tf.image.rgb_to_grayscale(image)
     mean = tf.reduce_mean(tf.cast(grey, tf.float32))
     return _blend(tf.floor(mean), image, strength)
@@ -163,9 +156,8 @@ def brightness(image, strength, where):
 
 def sharpness(image, strength, where):
     """Blends with the smoothed image; the outermost pixels stay."""
-    import tensorflow as tf
-
     del where
+    tf = ops_of(image)
     floats = tf.cast(image, tf.float32)
     rows = floats[:-2] + floats[1:-1] + floats[2:]
     nine = rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:]
@@ -178,8 +170,7 @@ def sharpness(image, strength, where):
 
 def rotate(image, strength, where):
     """Rotates about the middle by `strength` radians, either way."""
-    import tensorflow as tf
-
+    tf = ops_of(image)
     angle = _random_sign(strength, where)
     height, width = image.shape[0] - 1, image.shape[1] - 1
     cosine, sine = tf.cos(angle), tf.sin(angle)
@@ -210,10 +201,10 @@ def translate_y(image, strength, where):
 
 def cutout(image, strength, where):
     """Fills a square with sides of 2 * `strength`, which may reach outside."""
-    import tensorflow as tf
-
+    tf = ops_of(image)
     height, width = image.shape[:2]
-    centre = tf.cast(where * [height, width], tf.int32)
+    sides = tf.constant([height, width], tf.float32)
+    centre = tf.cast(where * sides, tf.int32)
     inside = [
         (tf.range(side) >= middle - strength)
         & (tf.range(side) < middle + strength)
@@ -227,15 +218,13 @@ def cutout(image, strength, where):
 
 def _random_sign(strength, where):
     """The strength with a random sign."""
-    import tensorflow as tf
-
+    tf = ops_of(where)
     return tf.where(where[0] < 0.5, -strength, strength)
 
 
 def _blend(degenerate, image, factor):
     """Blends two images, or extrapolates where the factor is above 1."""
-    import tensorflow as tf
-
+    tf = ops_of(image)
     degenerate = tf.cast(degenerate, tf.float32)
     difference = tf.cast(image, tf.float32) - degenerate
     return _bytes(degenerate + factor * difference)
@@ -243,24 +232,15 @@ def _blend(degenerate, image, factor):
 
 def _bytes(image):
     """Clips to [0, 255] and rounds down."""
-    import tensorflow as tf
-
+    tf = ops_of(image)
     return tf.cast(tf.clip_by_value(image, 0.0, 255.0), tf.uint8)
 
 
 def _transform(image, matrix):
     """Reads each pixel (x, y) where the two rows of a matrix map it to."""
-    import tensorflow as tf
-
-    row = tf.stack([tf.cast(value, tf.float32) for value in [*matrix, 0, 0]])
-    return tf.raw_ops.ImageProjectiveTransformV3(
-        images=image[None],
-        transforms=row[None],
-        output_shape=image.shape[:2],
-        fill_value=float(GREY),
-        interpolation="NEAREST",
-        fill_mode="CONSTANT",
-    )[0]
+    return transform_image(
+        image, matrix, interpolation="NEAREST", fill=float(GREY)
+    )
 
 
 def _none(magnitude):

@@ -6,9 +6,23 @@ neither on its batch nor on earlier draws, and a resumed run sees what an
 uninterrupted run sees.
 """
 
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 
-__all__ = ["PURPOSES", "key", "order", "seeded_order", "uniform"]
+__all__ = [
+    "PURPOSES",
+    "key",
+    "order",
+    "philox",
+    "random_bits",
+    "random_words",
+    "seeded_order",
+    "uniform",
+]
 
 # Changing a number here changes every run: add at the end.
 PURPOSES = {
@@ -24,23 +38,30 @@ PURPOSES = {
 MAX_PURPOSES = 64
 # Images of an epoch that have keys of their own: 1.1e12.
 EXAMPLE_BITS = 40
+WORD = 2**32 - 1
+MANTISSA = 2**23 - 1  # The bits of a word that make a float32 in [0, 1).
+SCRAMBLE = (0x3EC8F720, 0x02461E29)  # TensorFlow's key for the seeds
+FEW = 32  # words up to which Python is faster than NumPy
 
 
-def key(purpose: str, seed: int, epoch, example):
-    """Makes the seed of a stateless TensorFlow op.
+def key(purpose: str, seed: int, epoch, example) -> Any:
+    """Makes the key of a draw, the seed of a stateless TensorFlow op.
 
     Args:
         purpose: one of `PURPOSES`.
         seed: non-negative int below 2**57, the seed of the run.
-        epoch: int64 scalar below 2**23.
-        example: int64 scalar below 2**40, number of the image or the batch.
+        epoch: int, or int64 scalar of TensorFlow, below 2**23.
+        example: the same, below 2**40, number of the image or the batch.
 
     Returns:
-        int64 tensor of shape (2,).
+        int64 array of shape (2,); a tensor if one is given.
     """
+    stream = seed * MAX_PURPOSES + PURPOSES[purpose]
+    numbers = (int, np.integer)
+    if isinstance(epoch, numbers) and isinstance(example, numbers):
+        return np.array([stream, (epoch << EXAMPLE_BITS) + example], np.int64)
     import tensorflow as tf
 
-    stream = seed * MAX_PURPOSES + PURPOSES[purpose]
     position = tf.cast(epoch, tf.int64) * 2**EXAMPLE_BITS + tf.cast(
         example, tf.int64
     )
@@ -48,11 +69,60 @@ def key(purpose: str, seed: int, epoch, example):
 
 
 def uniform(shape: tuple[int, ...], key):
-    """Draws float32 numbers in [0, 1), the same ones on every device."""
+    """Draws float32 numbers in [0, 1), the same ones on every device.
+
+    A key that is an array makes an array, of the numbers that TensorFlow
+    makes of the same key.
+    """
+    if isinstance(key, np.ndarray):
+        bits = random_bits(key, math.prod(shape)) & MANTISSA
+        return (bits / (MANTISSA + 1)).astype(np.float32).reshape(shape)
     import tensorflow as tf
 
     # Unless it is named, the generator depends on the device.
     return tf.random.stateless_uniform(shape, seed=key, alg="philox")
+
+
+def random_bits(key: np.ndarray, size: int) -> np.ndarray:
+    """Draws random words, int64 (size,) in [0, 2**32), as TensorFlow does."""
+    if size <= FEW:
+        return np.array([*itertools.islice(random_words(key), size)], np.int64)
+    blocks = np.arange(-(-size // 4), dtype=np.uint64)
+    words = philox((blocks, 0, *_scrambled(key)[2:]), _scrambled(key)[:2])
+    return np.stack(words, axis=1).reshape(-1)[:size].astype(np.int64)
+
+
+def random_words(key: np.ndarray) -> Iterator[int]:
+    """The same words one at a time, without end."""
+    first, second, third, fourth = _scrambled(key)
+    for block in itertools.count():
+        yield from philox((block, 0, third, fourth), (first, second))
+
+
+def _scrambled(key) -> tuple:
+    """What the stateless ops of TensorFlow make of their seeds.
+
+    Two words are the key of Philox, two the upper half of its counter.
+    """
+    low, high = (int(number) for number in key)
+    return philox((low & WORD, low >> 32, high & WORD, high >> 32), SCRAMBLE)
+
+
+def philox(counter, key) -> tuple:
+    """Four random words of a counter of four words and a key of two.
+
+    Philox4x32-10: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2,
+    3" (2011), section 3.3. Words are ints, or uint64 arrays of ints, below
+    2**32. NumPy's Philox has words of 64 bits.
+    """
+    one, two, three, four = counter
+    left, right = key
+    for _ in range(10):
+        first, second = one * 0xD2511F53, three * 0xCD9E8D57
+        one, two = (second >> 32) ^ two ^ left, second & WORD
+        three, four = (first >> 32) ^ four ^ right, first & WORD
+        left, right = (left + 0x9E3779B9) & WORD, (right + 0xBB67AE85) & WORD
+    return one, two, three, four
 
 
 def order(seed: int, epoch: int, size: int) -> np.ndarray:

@@ -10,15 +10,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from keras_vit.checks import check_installed
 from keras_vit.data.config import DataConfig
-from keras_vit.data.dataset import (
-    Dataset,
-    Examples,
-    complete,
-    hide_accelerators,
-)
+from keras_vit.data.dataset import Dataset, Examples, complete
+from keras_vit.data.digits import open_digits
 from keras_vit.data.fractals import open_fractals
 from keras_vit.data.image_reader import is_readable
+from keras_vit.data.pillow_reader import is_readable_by_pillow
+from keras_vit.data.readers import (
+    chosen_reader,
+    data_packages,
+    hide_accelerators,
+)
 from keras_vit.data.seeds import order
 from keras_vit.data.tfds import open_tfds
 from keras_vit.data.vtab import open_vtab
@@ -29,13 +32,18 @@ __all__ = [
     "broken_images",
     "image_files",
     "open_dataset",
+    "read_by",
     "without_broken_images",
 ]
 
 LOGGER = logging.getLogger(__name__)
 PARTS = ("train", "validation", "test")
 # Names that tensorflow-datasets does not have, up to the first slash.
-OWN_NAMES = {"fractals": open_fractals, "vtab": open_vtab}
+OWN_NAMES = {
+    "digits": open_digits,
+    "fractals": open_fractals,
+    "vtab": open_vtab,
+}
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
 # What the folder of a split may be called, and the split in a CSV file.
 SPLITS = {
@@ -55,6 +63,8 @@ ENDS = {
     b"GIF8": b";",
 }
 LONGEST_END = 8
+# What reads the images to whether it decodes one.
+DECODES = {"tensorflow": is_readable, "pillow": is_readable_by_pillow}
 
 
 def open_dataset(config: DataConfig) -> Dataset:
@@ -76,7 +86,10 @@ def open_dataset(config: DataConfig) -> Dataset:
         >>> len(digits.train), len(digits.validation), len(digits.test)
         (1258, 180, 359)
     """
-    hide_accelerators()
+    what = f"The data set {config.name!r}" if config.name else "This reader"
+    check_installed(what, *data_packages(config))
+    reader = chosen_reader(config.reader)
+    hide_accelerators(reader)
     if config.folder:
         dataset = _open_folder(config)
     elif config.csv:
@@ -86,8 +99,30 @@ def open_dataset(config: DataConfig) -> Dataset:
         dataset = OWN_NAMES.get(base, open_tfds)(config)
     _check_names(dataset)
     _check_classes(dataset)
+    dataset = read_by(reader, dataset)
     dataset = without_broken_images(dataset, config.check_images)
     return _limited(dataset, config)
+
+
+def read_by(reader: str, dataset: Dataset) -> Dataset:
+    """Lets all parts be read by a reader.
+
+    Raises:
+        ValueError: for images that stay in their files, which TensorFlow
+            alone reads.
+    """
+    parts = {}
+    for split in PARTS:
+        examples = getattr(dataset, split)
+        if isinstance(examples, Examples):
+            parts[split] = dataclasses.replace(examples, reader=reader)
+        elif examples is not None and reader != examples.reader:
+            raise ValueError(
+                f"{examples.source} is read from its files by TensorFlow. "
+                f"Received: data.reader={reader!r}. Set it to tensorflow, or "
+                "raise data.memory_limit_mib."
+            )
+    return dataclasses.replace(dataset, **parts)
 
 
 def _check_names(dataset: Dataset) -> None:
@@ -198,9 +233,11 @@ def broken_images(examples, check: str) -> np.ndarray:
         return np.arange(0)
     from_path = examples.kind == "path"
 
+    decodes = DECODES[examples.reader]
+
     def is_broken(content) -> bool:
         looks_whole = check == "ends" and _looks_whole(content, from_path)
-        return not looks_whole and not is_readable(content, from_path)
+        return not looks_whole and not decodes(content, from_path)
 
     with ThreadPoolExecutor(THREADS) as pool:
         broken = list(pool.map(is_broken, examples.contents))

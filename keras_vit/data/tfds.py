@@ -4,14 +4,10 @@ Features are read by name, never `as_supervised`, which gives no label or the
 wrong one for several data sets.
 """
 
-import contextlib
 import difflib
-import io
 import logging
 import math
 import os
-import pathlib
-import tempfile
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -29,7 +25,6 @@ from keras_vit.data.dataset import (
 __all__ = [
     "PRESETS",
     "Preset",
-    "digits_builder",
     "named_builder",
     "open_tfds",
     "prepare",
@@ -45,7 +40,6 @@ class Preset(NamedTuple):
 
 
 PRESETS = {
-    "digits": Preset("keras_vit_digits"),
     "cifar10": Preset("cifar10", ("train[:98%]", "train[98%:]", "test")),
     "cifar100": Preset("cifar100", ("train[:98%]", "train[98%:]", "test")),
     "oxford_iiit_pet": Preset(
@@ -73,8 +67,6 @@ IMAGENET21K = (
     "add_dataset). Or give its folder of classes as folder=."
 )
 NUM_SUGGESTIONS = 5
-DIGITS, DIGITS_VERSION = PRESETS["digits"].tfds_name, "1.0.0"
-BRIGHTEST = 16  # Of the 17 grey levels of the digits, 0 to 16.
 
 
 def open_tfds(config: DataConfig) -> Dataset:
@@ -92,11 +84,8 @@ def open_tfds(config: DataConfig) -> Dataset:
     """
     name = config.name or ""
     preset = PRESETS.get(name, Preset(name))
-    if name == "digits":
-        builder = digits_builder(config.data_dir)
-    else:
-        builder = named_builder(preset.tfds_name, config.data_dir)
-        prepare(builder, download=config.download)
+    builder = named_builder(preset.tfds_name, config.data_dir)
+    prepare(builder, download=config.download)
     features = builder.info.features
     for field in ("image_key", "label_key"):
         if getattr(config, field) not in features:
@@ -171,7 +160,7 @@ def named_builder(name: str, data_dir: str | None):
 
 
 def _check_installed(name):
-    check_installed(f"The data set {name!r}", *EXTRAS["data"])
+    check_installed(f"The data set {name!r}", "tensorflow", *EXTRAS["data"])
     logging.getLogger("absl").addFilter(_is_for_users)
 
 
@@ -188,7 +177,7 @@ def _not_found(name: str, data_dir: str | None) -> str:
     )
     if name.startswith("imagenet21k"):
         return IMAGENET21K.format(folder=folder)
-    known = [*PRESETS, *tfds.list_builders()]
+    known = ["digits", *PRESETS, *tfds.list_builders()]
     near = difflib.get_close_matches(
         name.split("/")[0].split(":")[0], dict.fromkeys(known), NUM_SUGGESTIONS
     )
@@ -395,100 +384,3 @@ def _parser(features, decoders, config: DataConfig) -> Callable:
         return example[config.image_key], vector
 
     return parse
-
-
-def digits_builder(data_dir: str | None = None):
-    """Prepares the handwritten digits, once and offline, and opens them.
-
-    The 1797 test images of "Optical Recognition of Handwritten Digits"
-    (Alpaydin and Kaynak, UCI Machine Learning Repository, 1998), written by 13
-    people: 8x8 pixels of 17 grey levels, bright ink on black. They ship inside
-    scikit-learn. Any number of processes may prepare them at once: each writes
-    into a folder of its own and renames it; the first one wins.
-
-    Args:
-        data_dir: folder; under KERAS_HOME if None.
-
-    Returns:
-        A `tfds.core.DatasetBuilder` with the split "train" of 1797 examples,
-        in the order of scikit-learn: `image`, uint8 (8, 8, 1), and `label`.
-
-    Raises:
-        ValueError: when the folder cannot be written to.
-    """
-    _check_installed("digits")
-    import tensorflow_datasets as tfds
-
-    home = os.environ.get("KERAS_HOME") or os.path.expanduser("~/.keras")
-    data_dir = data_dir or os.path.join(home, "tensorflow_datasets")
-    final = pathlib.Path(data_dir) / DIGITS / DIGITS_VERSION
-    if not final.exists():
-        try:
-            _prepare_digits(final)
-        except OSError as error:
-            raise ValueError(
-                f"The digits cannot be written to {os.fspath(final)!r}: "
-                f"{error}. Choose another folder with data_dir."
-            ) from error
-    return tfds.builder_from_directory(final)
-
-
-def _prepare_digits(final: pathlib.Path) -> None:
-    final.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(
-        prefix=f".{DIGITS_VERSION}.", dir=final.parent
-    ) as folder:
-        builder = _digits_class()(data_dir=folder)
-        # What it prints is of downloads, and there is none.
-        with (
-            contextlib.redirect_stdout(io.StringIO()),
-            contextlib.redirect_stderr(io.StringIO()),
-        ):
-            builder.download_and_prepare()
-        try:
-            os.rename(builder.data_dir, final)
-        except OSError:
-            # Another process was faster; what it wrote is the same.
-            if not final.exists():
-                raise
-
-
-def _digits_class():
-    import tensorflow_datasets as tfds
-
-    # Not to be found by name: opened by `digits_builder` alone.
-    class KerasVitDigits(  # pyright: ignore[reportGeneralTypeIssues]
-        tfds.core.GeneratorBasedBuilder,
-        skip_registration=True,  # pyright: ignore[reportCallIssue]
-    ):
-        """Handwritten digits, 8x8, in the order of scikit-learn."""
-
-        name = DIGITS
-        VERSION = tfds.core.Version(DIGITS_VERSION)
-
-        def _info(self):
-            features = {
-                "image": tfds.features.Image(shape=(8, 8, 1)),
-                "label": tfds.features.ClassLabel(num_classes=10),
-            }
-            return self.dataset_info_from_configs(
-                features=tfds.features.FeaturesDict(features),
-                homepage="https://archive.ics.uci.edu/dataset/80",
-                disable_shuffling=True,
-            )
-
-        def _split_generators(self, dl_manager):
-            del dl_manager
-            return {"train": self._generate_examples()}
-
-        def _generate_examples(self):
-            from sklearn.datasets import load_digits
-
-            source = load_digits()
-            levels = source.images * (255 / BRIGHTEST)
-            images = np.rint(levels).astype(np.uint8)[..., None]
-            pairs = zip(images, source.target, strict=True)
-            for number, (image, label) in enumerate(pairs):
-                yield number, {"image": image, "label": int(label)}
-
-    return KerasVitDigits

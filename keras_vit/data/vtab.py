@@ -90,6 +90,7 @@ class VtabSplit:
     split: str
     limit: int | None = None
     kind: str = "encoded"
+    reader: str = "tensorflow"
     on_broken_image: str = "stop"
     labels: None = None
 

@@ -26,7 +26,7 @@ from keras_vit.checks import (
     check_positive,
 )
 from keras_vit.data import DataConfig
-from keras_vit.data.dataset import Subset
+from keras_vit.data.dataset import Examples, Subset
 from keras_vit.evaluation.config import DISTRIBUTIONS, ModelSource
 from keras_vit.evaluation.probes import (
     fit_linear,
@@ -293,7 +293,10 @@ def few_shot(
     ]
     used = np.unique(np.concatenate([images for _, images in trials]))
     stream = _FeatureStream(features)
-    known, readable = stream.all_of(batches(Subset(train, used)), len(used))
+    some = Subset(train, used)
+    if isinstance(train, Examples):
+        some = train.subset(used)
+    known, readable = stream.all_of(batches(some), len(used))
     probes = []
     for row, images in trials:
         rows = np.searchsorted(used, images)

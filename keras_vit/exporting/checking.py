@@ -15,11 +15,11 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.data.resizing import resize
 from keras_vit.exporting.compared_images import Compared
 from keras_vit.exporting.runtimes_table import TOLERANCES
 from keras_vit.prediction import Classifier
 from keras_vit.prediction.exported_model import ExportedModel
-from keras_vit.prediction.images import resize
 
 __all__ = ["check", "seeded_images", "size_of"]
 

@@ -105,7 +105,8 @@ def images_of_run(
     """
     options = run_folder.read_config(folder).get("data") or {}
     try:
-        config = DataConfig(**options)
+        # What read the images there may not be here.
+        config = DataConfig(**{**options, "reader": "auto"})
     except TypeError as error:
         raise ValueError(f"data in the config of the run: {error}") from None
     dataset = open_dataset(config)
@@ -129,8 +130,9 @@ def _read(classifier, examples, count) -> Compared:
         channels=channels,
         batch_size=min(BATCH, count),
         preprocessing=classifier.geometry.config,
-    ).take(-(-count // BATCH))
-    read = [[x.numpy() for x in batch] for batch in batches]
+    )
+    first = itertools.islice(iter(batches), -(-count // BATCH))
+    read = [[np.asarray(x) for x in batch] for batch in first]
     images, labels, mask = map(np.concatenate, zip(*read, strict=True))
     kept = np.flatnonzero(mask)[:count]
     # Of several classes an image, none is the one.

@@ -16,12 +16,12 @@ import numpy as np
 from keras_vit.checks import check_choice, check_size
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.image_reader import Geometry
+from keras_vit.data.resizing import evaluation_crop
 from keras_vit.evaluation.few_shot import feature_model
 from keras_vit.models import BiT
 from keras_vit.models.block_features import BlockFeatures, check_blocks
 from keras_vit.prediction.classifier import Classifier
 from keras_vit.prediction.images import (
-    evaluation_crop,
     images_of,
     read_batches,
     read_pixels,

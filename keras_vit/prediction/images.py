@@ -1,4 +1,4 @@
-"""Reading, resizing and cropping of images without TensorFlow.
+"""Reading of images, from wherever they are, without TensorFlow.
 
 Axes: B images, H and W height and width, C channels.
 """
@@ -20,177 +20,19 @@ from keras_vit.checkpoints.public.address import (
     open_address,
     shown,
 )
-from keras_vit.checkpoints.resampling import cubic, triangle
-from keras_vit.data.image_reader import BROKEN, Geometry, from_pillow
+from keras_vit.data.pillow_images import BROKEN, from_pillow
 from keras_vit.data.sources import SUFFIXES as READ_SUFFIXES
 from keras_vit.files import check_regular
 
 __all__ = [
-    "evaluation_crop",
     "images_of",
     "read_batches",
     "read_pixels",
-    "resize",
     "scaled",
 ]
 
 
-def evaluation_crop(image: np.ndarray, geometry: Geometry) -> np.ndarray:
-    """Resizes and crops an image (H, W, C) in [0, 255] as for evaluation.
-
-    Returns:
-        Array (*geometry.image_size, C), uint8 or float32 as the config says.
-    """
-    return EVALUATION_CROPS[geometry.config.evaluation](image, geometry)
-
-
-def resize(
-    image: np.ndarray,
-    size: tuple[int, int],
-    *,
-    method: str = "bilinear",
-    antialias: bool = False,
-    rounding: str = "uint8",
-    box: tuple[slice, slice] = (slice(None), slice(None)),
-) -> np.ndarray:
-    """Resizes an image as `Geometry.resize` does in TensorFlow.
-
-    Args:
-        image: array of shape (H, W, C), in [0, 255].
-        size: (height, width) of the result.
-        method: "bilinear", "bicubic", "area", "lanczos3" or "nearest".
-        antialias: bool, whether the kernel grows with the pixels of the
-            result; "area" and "nearest" are the same with and without.
-        rounding: "uint8" rounds down, "float32" does not.
-        box: rows and columns of the result that are wanted. Nothing else is
-            computed, nor is more of the image touched than they are made of.
-
-    Returns:
-        Array of that dtype and of shape (height, width, C), or of the box.
-    """
-    steps = []
-    for axis, (length, part) in enumerate(zip(size, box, strict=True)):
-        if image.shape[axis] == length:
-            image = image[_along(axis, part)]
-            continue
-        old = image.shape[axis]
-        pixels, weights = _taps(old, length, part, method, antialias)
-        first, last = pixels.min(), pixels.max()
-        image = image[_along(axis, slice(first, last + 1))]
-        steps.append((axis, pixels - first, weights))
-    for step in steps:
-        image = _weighted_means(image, *step)
-    return np.clip(image, 0, 255).astype(rounding)
-
-
-def _along(axis, part):
-    return (slice(None),) * axis + (part,)
-
-
-def _taps(length, new_length, part, method, antialias):
-    """Which pixels each pixel of a part is the mean of, and their weights."""
-    kernel, radius = KERNELS[method]
-    scale = length / new_length
-    stretch = max(scale, 1.0) if antialias else 1.0
-    if radius is None:  # They reach as far as a pixel of the result.
-        stretch, reach = scale, (scale + 1) / 2
-    else:
-        reach = radius * stretch
-    wanted = np.arange(*part.indices(new_length))
-    centres = (wanted + 0.5) * length / new_length  # (N,)
-    first = np.floor(centres - reach)  # (N,)
-    count = int(np.ceil(2 * reach)) + 1
-    pixels = first[:, np.newaxis] + np.arange(count)  # (N, K)
-    weights = kernel(pixels + 0.5 - centres[:, np.newaxis], stretch)  # (N, K)
-    weights = weights * ((pixels >= 0) & (pixels < length))
-    weights = weights / weights.sum(axis=1, keepdims=True)
-    pixels = pixels.clip(0, length - 1).astype(int)
-    return pixels, weights.astype("float32")
-
-
-def _weighted_means(image, axis, pixels, weights):
-    shape = [1, 1, 1]
-    shape[axis] = -1
-    # One pixel of each mean at a time: never more than the result in memory.
-    total = np.zeros((), "float32")
-    for k in range(pixels.shape[1]):
-        weight = weights[:, k].reshape(shape)
-        total = total + image[_along(axis, pixels[:, k])] * weight
-    return total
-
-
-def _stretched(kernel):
-    return lambda offset, stretch: kernel(offset / stretch)
-
-
-def _lanczos3(x):
-    return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0.0)
-
-
-def _overlap(offset, stretch):
-    """How much of a pixel lies in a box as wide as `stretch` pixels."""
-    reach = (stretch + 1) / 2 - np.abs(offset)
-    return reach.clip(0.0, min(1.0, stretch))
-
-
-def _is_inside(offset, _):
-    return ((offset > -0.5) & (offset <= 0.5)).astype(float)
-
-
-# Method: kernel and its radius in pixels.
-KERNELS = {
-    "bilinear": (_stretched(triangle), 1),
-    "bicubic": (_stretched(cubic(-0.5)), 2),
-    "lanczos3": (_stretched(_lanczos3), 3),
-    "area": (_overlap, None),
-    "nearest": (_is_inside, None),
-}
-
-
-def _squash(image, geometry):
-    size = geometry.image_size
-    return _resized_and_cropped(image, size, geometry, "bilinear")
-
-
-def _resize_small_central_crop(image, geometry):
-    sides = np.array(image.shape[:2], "float32")
-    factor = np.float32(geometry.smaller_side) / sides.min()
-    height, width = (int(side) for side in np.round(sides * factor))
-    return _resized_and_cropped(image, (height, width), geometry, "area")
-
-
-def _resize_central_crop(image, geometry):
-    size = geometry.both_sides
-    return _resized_and_cropped(image, size, geometry, "bilinear")
-
-
-def _resized_and_cropped(image, size, geometry, default):
-    """The middle of an image that is scaled to a size (height, width)."""
-    config = geometry.config
-    rows, columns = map(_middle, size, geometry.image_size)
-    return resize(
-        image,
-        size,
-        method=config.resize_method or default,
-        antialias=config.antialias,
-        rounding=config.rounding,
-        box=(rows, columns),
-    )
-
-
-def _middle(length, kept):
-    start = (length - kept) // 2
-    return slice(start, start + kept)
-
-
-EVALUATION_CROPS = {
-    "squash": _squash,
-    "resize_small_central_crop": _resize_small_central_crop,
-    "resize_central_crop": _resize_central_crop,
-}
-
-
-# Training reads with TensorFlow; Pillow knows more kinds.
+# Of training images only what TensorFlow knows; Pillow knows more kinds.
 SUFFIXES = (*READ_SUFFIXES, ".webp", ".tif", ".tiff")
 # Pixels of an image, above which one file at a time is held as a whole.
 LARGE = 2**25

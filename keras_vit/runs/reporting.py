@@ -79,7 +79,7 @@ def batches_of(run: Run, recipe: Recipe, part: str):
     """The "train", "validation" or "test" images of a run, for its model.
 
     Returns:
-        A tf.data.Dataset of padded (images, labels, mask).
+        Padded batches (images, labels, mask), see `evaluation_batches`.
 
     Raises:
         ValueError: when the data has no such part.

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from keras_vit.checks import EXTRAS, check_installed
+from keras_vit.data.config import DataConfig
+from keras_vit.data.readers import data_packages
 from keras_vit.files import printable
 from keras_vit.interrupts import ended, tidy_up_on_sigterm
 from keras_vit.runs.smoke import smoke
@@ -29,9 +31,6 @@ __all__ = ["check_packages", "exit_code", "fail", "parse", "run_script"]
 Record = TypeVar("Record")
 
 USAGE_ERROR = 2  # The exit code of argparse for it.
-
-# tf.data reads the images of every backend; the rest is for the report.
-PACKAGES = ("tensorflow", *EXTRAS["plots"])
 
 # Groups of a config file that one recipe reads and the others skip, so that
 # sweep.py and finetune.py take the same file.
@@ -79,7 +78,7 @@ def run_script(
     recipe = shrink(recipe) if recipe.smoke else recipe
 
     def work():
-        check_packages()
+        check_packages(recipe.data)
         start(recipe.distribution)
         with explain_lost_process(recipe.run_dir):
             result = run(recipe)
@@ -145,9 +144,12 @@ def parse(
         fail(f"{error}{_suggestion(str(error), keys)}")
 
 
-def check_packages() -> None:
-    """Raises a ValueError, which says what to install, where that is needed."""
-    check_installed("This recipe", *PACKAGES)
+def check_packages(config: DataConfig) -> None:
+    """Raises a ValueError, which says what to install, where that is needed.
+
+    For the images of a config, and for the report.
+    """
+    check_installed("This recipe", *data_packages(config), *EXTRAS["plots"])
 
 
 def fail(message: str) -> NoReturn:

@@ -45,7 +45,7 @@ def smoke(recipe: AnyRecipe) -> AnyRecipe:
     accumulation_steps = min(training.accumulation_steps, ACCUMULATION_STEPS)
     return dataclasses.replace(
         recipe,
-        data=DATA,
+        data=dataclasses.replace(DATA, reader=recipe.data.reader),
         model=dataclasses.replace(
             recipe.model,
             weights=None,

@@ -14,6 +14,8 @@ from keras_vit import applications, checkpoints, data
 from keras_vit.checkpoints.keras_files import class_names_of, located
 from keras_vit.checkpoints.matching import REGISTERED_NAMES
 from keras_vit.checkpoints.public.fetch import resolve
+from keras_vit.data.array_ops import ops_of
+from keras_vit.data.threaded_batches import images_per_batch
 from keras_vit.training.model_config import (
     TRANSFORMERS,
     config_of,
@@ -290,26 +292,25 @@ def validation_batches(
     with weights of 1 the padding would lower it.
 
     Args:
-        batches: tf.data.Dataset of images (B, H, W, C), integer labels (B,)
-            or 0 and 1 for each class (B, K), and a mask (B,), False for
-            padding; all of one size B.
+        batches: those of `evaluation_batches`: images (B, H, W, C), integer
+            labels (B,) or 0 and 1 for each class (B, K), and a mask (B,),
+            False for padding; all of one size B.
         num_images: images without the padding.
         num_classes: K.
         shares: processes whose batches make up the whole ones.
 
     Returns:
-        tf.data.Dataset of images, one-hot labels (B, K) and weights (B,).
+        The same with one-hot labels (B, K) and weights (B,).
     """
-    import tensorflow as tf
-
-    size = batches.element_spec[0].shape[0] * shares
+    size = images_per_batch(batches) * shares
     weight = -(-num_images // size) * size / num_images
 
     def weight_images(images, labels, mask):
+        tf = ops_of(labels)
         if len(labels.shape) == 1:
             labels = tf.one_hot(labels, num_classes)  # (B, K)
-        mask = tf.cast(mask, "float32")
-        return images, tf.cast(labels, "float32"), weight * mask
+        weights = weight * tf.cast(mask, "float32")  # (B,)
+        return images, tf.cast(labels, "float32"), weights
 
     return batches.map(weight_images)
 

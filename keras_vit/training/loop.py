@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import keras
 
+from keras_vit.data.threaded_batches import images_per_batch
 from keras_vit.training import resume, run_folder
 from keras_vit.training.distribution.layouts import placed
 from keras_vit.training.distribution.processes import is_first, to_numpy
@@ -88,9 +89,9 @@ class Loop:
                 keeps one.
             optimizer: a Keras optimizer that is not built.
             loss: a Keras loss.
-            stream: has `from_step(step)`, which returns an endless
-                tf.data.Dataset of images (batch, height, width, channels) and
-                labels (batch, classes), and `names_of(step)`, the names of
+            stream: has `from_step(step)`, which returns endless batches, as
+                `fit` takes them, of images (batch, height, width, channels)
+                and labels (batch, classes), and `names_of(step)`, the names of
                 the images in a batch.
             validation: the validation_data of Keras's `fit`, or None.
             metrics: Keras metrics, weighted as the loss is.
@@ -155,8 +156,7 @@ class Loop:
     def _batches(self, stream, step):
         batches, parts = stream.from_step(step), self.plan.batches_per_step
         if parts > 1:
-            images = keras.tree.flatten(batches.element_spec)[0]
-            size = images.shape[0] or self.plan.batch_size
+            size = images_per_batch(batches) or self.plan.batch_size
             batches = batches.rebatch(size // parts)
         return placed(batches)
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from keras_vit.checkpoints.containers.npz import open_npz, write_npz
 from keras_vit.checkpoints.containers.tensors import refusing
+from keras_vit.data.readers import chosen_reader
 from keras_vit.files import PARTIAL, replacing
 from keras_vit.training import run_folder
 from keras_vit.training.config import Recipe
@@ -47,6 +48,7 @@ __all__ = [
     "reopen",
     "restore",
     "restore_generators",
+    "with_reader",
     "write_checkpoint",
 ]
 
@@ -248,6 +250,27 @@ FREE = (
     "training.keep_checkpoints",
     "training.log_every_steps",
 )
+READER = "data.reader"
+# What options were before there was one.
+ADDED = {READER: "tensorflow"}
+
+
+def with_reader(recipe: Recipe) -> Recipe:
+    """The recipe with what reads its images, where it leaves that open.
+
+    A run that is resumed keeps the reader that it began with, if it is here.
+    """
+    if recipe.data.reader != "auto":
+        return recipe
+    reader = chosen_reader("auto")
+    folder = pathlib.Path(recipe.run_dir)
+    finished = (folder / run_folder.RESULT).exists()
+    if not finished and (folder / run_folder.CONFIG).is_file():
+        begun = flat(run_folder.read_config(folder)).get(READER)
+        # TensorFlow may not be installed here: then the run is refused.
+        reader = "pillow" if begun == "pillow" else reader
+    data = dataclasses.replace(recipe.data, reader=reader)
+    return dataclasses.replace(recipe, data=data)
 
 
 @contextlib.contextmanager
@@ -375,11 +398,13 @@ def differences(old: dict, recipe: Recipe) -> list[str]:
         for name, value in old.items()
         if name in config or not isinstance(value, dict)
     }
-    old = {**defaults, **flat(shared)}
+    old = {**defaults, **ADDED, **flat(shared)}
+    # Whatever read the images is what "auto" stands for.
+    free = (*FREE, READER) if new.get(READER) == "auto" else FREE
     return [
         f"{name}: was {_shown(old, name)}, now {_shown(new, name)}"
         for name in {**old, **new}
-        if name not in FREE and old.get(name, ...) != new.get(name, ...)
+        if name not in free and old.get(name, ...) != new.get(name, ...)
     ]
 
 

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 import keras
 
 from keras_vit import data
-from keras_vit.data.image_reader import is_coloured, naming_broken_images
+from keras_vit.data.image_reader import naming_broken_images
+from keras_vit.data.pillow_images import is_coloured
+from keras_vit.data.sources import read_by
 from keras_vit.training import distribution, resume, run_folder
 from keras_vit.training.build import CLASSIFICATION, Task
 from keras_vit.training.config import Recipe
@@ -100,6 +102,9 @@ def train(
         >>> train(Recipe(run_dir="runs/digits")).history["val_accuracy"]
     """
     _check_tpu(recipe.distribution, recipe.training.precision)
+    recipe = resume.with_reader(recipe)
+    if dataset is not None and not isinstance(dataset.train, data.FitStream):
+        dataset = read_by(recipe.data.reader, dataset)
     chosen = distribution.setup(
         recipe.distribution,
         batch_size=recipe.training.micro_batch_size,

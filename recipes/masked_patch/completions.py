@@ -62,7 +62,7 @@ def _sample(run, recipe):
         return images, inputs["source"], hidden[..., 0] > 0, mask
 
     found = batches_of(run, recipe, part).enumerate().map(hide)
-    images, source, hidden, mask = next(found.take(1).as_numpy_iterator())
+    images, source, hidden, mask = map(np.asarray, next(iter(found)))
     rows = np.flatnonzero(mask)[:NUM_IMAGES]
     return images[rows], source[rows], hidden[rows]
 

@@ -8,7 +8,9 @@ that a patch is downsized to, M answers per patch.
 import dataclasses
 
 from keras_vit.data import FitStream, Share
+from keras_vit.data.array_ops import ops_of
 from keras_vit.data.seeds import key, uniform
+from keras_vit.data.threaded_batches import ThreadedBatches
 from keras_vit.preprocessing import rescale
 from masked_patch.config import CELLS, MaskedPatchConfig
 
@@ -65,8 +67,7 @@ class MaskedBatches:
 
     def _masked(self, part, number, images):
         """Inputs, answers (B, N, M), and weights (B, N, 1) of mean 1."""
-        import tensorflow as tf
-
+        tf = ops_of(images)
         patches = self.grid[0] * self.grid[1]
         drawn = uniform(
             (self.batch_size, patches, 3),
@@ -92,13 +93,13 @@ class MaskedStream:
         batches: the `MaskedBatches` to make of them.
 
     Raises:
-        ValueError: for a `FitStream`, whose batches are no tf.data.
+        ValueError: for a `FitStream`, whose batches have no numbers.
     """
 
     def __init__(self, stream, batches: MaskedBatches):
         if isinstance(stream, FitStream):
             raise ValueError(
-                "Masked patches are drawn where tf.data reads the images. "
+                "Masked patches are drawn by the numbers of the batches. "
                 "Received: a dataset whose train is a FitStream. Give the "
                 "images as keras_vit.data.Examples, or --data."
             )
@@ -109,10 +110,16 @@ class MaskedStream:
     def from_step(self, step: int):
         """See `TrainingStream.from_step`; the step and the seed alone decide
         which patches are hidden."""
+        images = self.stream.from_step(step)
+        if isinstance(images, ThreadedBatches):
+            return images.enumerate().map(
+                lambda number, batch: self.batches.training(
+                    step + number, batch
+                )
+            )
         import tensorflow as tf
 
         steps = tf.data.Dataset.range(step, tf.int64.max)
-        images = self.stream.from_step(step)
         return tf.data.Dataset.zip((steps, images)).map(
             self.batches.training,
             num_parallel_calls=tf.data.AUTOTUNE,
@@ -128,17 +135,16 @@ def corruption(draws, config: MaskedPatchConfig):
     """Draws which patches are hidden, and what replaces their embeddings.
 
     Args:
-        draws: float32 tensor (B, N, 3) of numbers in [0, 1).
+        draws: float32 tensor or array (B, N, 3) of numbers in [0, 1).
         config: a `MaskedPatchConfig`: which patches, and the target.
 
     Returns:
-        Two tensors of shape (B, N): source, int32, the number of the patch
+        Two of shape (B, N): source, int32, the number of the patch
         of the same image whose embedding each patch gets, or -1 for the
         [mask] embedding; and hidden, bool, the patches to predict, the same
         number in each image.
     """
-    import tensorflow as tf
-
+    tf = ops_of(draws)
     patches = draws.shape[1]
     places = tf.argsort(tf.argsort(draws[..., 0], stable=True), stable=True)
     hidden = places < num_hidden(patches, config)  # (B, N)
@@ -162,15 +168,14 @@ def patch_colours(images, grid: tuple, cells: int):
     """Mean colours of the patches, or of equal cells of each patch.
 
     Args:
-        images: tensor (B, H, W, C).
+        images: tensor or array (B, H, W, C).
         grid: (rows, columns) of the patches.
         cells: S, rows and columns of cells in a patch.
 
     Returns:
-        float32 tensor (B, N, S * S, C); the cells go row by row.
+        float32 (B, N, S * S, C); the cells go row by row.
     """
-    import tensorflow as tf
-
+    tf = ops_of(images)
     rows, columns = grid
     height, width, channels = images.shape[1:]
     images = tf.cast(images, tf.float32)
@@ -189,25 +194,23 @@ def colour_classes(colours):
     """Classes of colours in 3 bits per channel.
 
     Args:
-        colours: float32 tensor (..., C) in [0, 255].
+        colours: float32 tensor or array (..., C) in [0, 255].
 
     Returns:
-        int32 tensor (...): for red, green and blue 64 r + 8 g + b with levels
+        int32 (...): for red, green and blue 64 r + 8 g + b with levels
         from 0 to 7; for grey the level.
     """
-    import tensorflow as tf
-
+    tf = ops_of(colours)
     levels = tf.clip_by_value(
         tf.cast(colours // LEVEL, tf.int32), 0, LEVELS - 1
     )
     digits = [LEVELS**place for place in range(colours.shape[-1])][::-1]
-    return tf.reduce_sum(levels * tf.constant(digits), axis=-1)
+    return tf.reduce_sum(levels * tf.constant(digits, tf.int32), axis=-1)
 
 
 def patch_pixels(images, grid: tuple):
     """All pixels of each patch in [-1, 1], as the model gets them."""
-    import tensorflow as tf
-
+    tf = ops_of(images)
     rows, columns = grid
     height, width, channels = images.shape[1:]
     size = height // rows, width // columns

@@ -2,6 +2,20 @@ import numpy as np
 import pytest
 import vtab_builders
 
+from keras_vit.data import dataset, sources
+
+
+@pytest.fixture(params=["tensorflow", "pillow"])
+def reader(request, monkeypatch):
+    """Each of what reads images, in turn what "auto" stands for."""
+
+    def chosen(asked):
+        return request.param if asked == "auto" else asked
+
+    for module in (dataset, sources):
+        monkeypatch.setattr(module, "chosen_reader", chosen)
+    return request.param
+
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory):

@@ -1,5 +1,7 @@
 """TensorFlow leaves the GPUs to the backend that computes."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ tf = pytest.importorskip("tensorflow")
 EXAMPLES = data.Examples(
     np.zeros((4, 2, 2, 1), "uint8"), np.arange(4, dtype="int32")
 )
+BY_PILLOW = dataclasses.replace(EXAMPLES, reader="pillow")
 DOORS = {
     "open": lambda: data.open_dataset(data.DataConfig(name="digits")),
     "train": lambda: data.training_stream(
@@ -40,3 +43,11 @@ def test_gpus_are_out_of_sight_for_all_backends_but_one(
     DOORS[door]()
     others = backend != "tensorflow"
     assert set(map(str, asked)) == ({str(([], "GPU"))} if others else set())
+
+
+def test_nothing_is_asked_of_tensorflow_where_pillow_reads(monkeypatch):
+    monkeypatch.setattr(tf.config, "set_visible_devices", None)
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    data.evaluation_batches(BY_PILLOW, image_size=2, channels=1, batch_size=2)
+    config = data.DataConfig(reader="pillow")
+    assert data.open_dataset(config).train.reader == "pillow"

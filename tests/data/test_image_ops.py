@@ -30,7 +30,12 @@ def scene():
 
 
 def run(name, image, strength=None, where=ANYWHERE):
-    return FUNCTIONS[name](tf.constant(image), strength, where).numpy()
+    """What TensorFlow and NumPy make of an image, which is the same."""
+    found = FUNCTIONS[name](tf.constant(image), strength, where).numpy()
+    arrays = FUNCTIONS[name](image, strength, where)
+    assert arrays.dtype == found.dtype
+    np.testing.assert_array_equal(arrays, found)
+    return found
 
 
 def nearest(image, source):

@@ -16,7 +16,10 @@ def noise(side=24, channels=3):
 
 def augmented(image, example=0, epoch=0, seed=0, **options):
     drawn = key("rand_augment", seed, epoch, example)
-    return rand_augment(tf.constant(image), drawn, **options).numpy()
+    found = rand_augment(tf.constant(image), drawn, **options).numpy()
+    # NumPy makes the same of it.
+    np.testing.assert_array_equal(rand_augment(image, drawn, **options), found)
+    return found
 
 
 # Strengths at magnitude 10 and 15 by hand from EfficientNet's ranges, which

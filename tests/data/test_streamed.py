@@ -15,7 +15,7 @@ from keras_vit.data import (
     training_stream,
 )
 from keras_vit.data.dataset import Examples, StreamedExamples
-from keras_vit.data.tfds import digits_builder, read_split
+from keras_vit.data.tfds import read_split
 
 
 def test_labels_without_names_are_counted(prepared, monkeypatch):
@@ -153,14 +153,3 @@ def test_a_stream_is_evaluated_once(prepared):
 
 def test_max_examples_of_a_stream(prepared):
     assert len(split_of(prepared, max_examples=11)) == 11
-
-
-def test_the_digits_run_streamed_from_their_files(tmp_path):
-    digits_builder(str(tmp_path))
-    config = DataConfig(
-        name="digits", data_dir=str(tmp_path), memory_limit_mib=0
-    )
-    dataset = open_dataset(config)
-    assert isinstance(dataset.train, StreamedExamples)
-    sizes = [len(dataset.train), len(dataset.validation), len(dataset.test)]
-    assert sizes == [1258, 180, 359]

@@ -17,10 +17,10 @@ from PIL import Image
 from keras_vit.cli import main
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.image_reader import Geometry
+from keras_vit.data.resizing import evaluation_crop
 from keras_vit.exporting.browser_page import FILES, RUNTIME, page
 from keras_vit.exporting.export import record_of
 from keras_vit.prediction import as_classifier
-from keras_vit.prediction.images import evaluation_crop
 
 ROOT = Path(__file__).parents[2]
 # Of `npm install onnxruntime-web@1.30.0` in the root of the repository.

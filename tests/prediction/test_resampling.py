@@ -6,7 +6,7 @@ import pytest
 from keras_vit.data import PreprocessingConfig, image_reader
 from keras_vit.data.config import EVALUATION_CROPS, METHODS
 from keras_vit.data.image_reader import Geometry
-from keras_vit.prediction import images
+from keras_vit.data.resizing import evaluation_crop, resize
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (37, 53, 3), "uint8")
 
@@ -16,7 +16,7 @@ IMAGE = np.random.default_rng(0).integers(0, 256, (37, 53, 3), "uint8")
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_is_tensorflows(method, antialias, size):
     tf = pytest.importorskip("tensorflow")
-    found = images.resize(
+    found = resize(
         IMAGE, size, method=method, antialias=antialias, rounding="float32"
     )
     expected = tf.image.resize(IMAGE, size, method, antialias=antialias)
@@ -35,7 +35,7 @@ def test_every_crop_is_that_of_evaluation(crop, resize_size, rounding):
         evaluation=crop, resize_size=resize_size, rounding=rounding
     )
     geometry = Geometry((24, 18), 3, config)
-    found = images.evaluation_crop(IMAGE, geometry)
+    found = evaluation_crop(IMAGE, geometry)
     image = tf.constant(IMAGE)
     expected = image_reader.CROPS[crop](image, geometry, None).numpy()
     assert found.shape == (24, 18, 3)
@@ -52,8 +52,8 @@ def test_a_box_is_what_the_whole_has_there(method):
     for size in [(16, 20), (90, 61), (37, 8)]:
         options = {"method": method, "rounding": "float32"}
         box = (slice(3, 11), slice(1, 8))
-        found = images.resize(IMAGE, size, box=box, **options)
-        whole = images.resize(IMAGE, size, **options)
+        found = resize(IMAGE, size, box=box, **options)
+        whole = resize(IMAGE, size, **options)
         np.testing.assert_array_equal(found, whole[box])
 
 
@@ -62,7 +62,7 @@ def test_of_a_long_image_only_what_is_left_is_scaled(axis):
     """Scaled as a whole one of 1x10000 pixels would take 8 GB."""
     line = np.random.default_rng(0).integers(0, 256, (1, 10_000, 3), "uint8")
     geometry = Geometry((224, 224), 3, PreprocessingConfig())
-    found = images.evaluation_crop(np.moveaxis(line, 1, axis), geometry)
+    found = evaluation_crop(np.moveaxis(line, 1, axis), geometry)
     # Every pixel becomes 256 times 256 of them, and the middle is left.
     first = (10_000 * 256 - 224) // 2
     columns = (first + np.arange(224)) // 256
@@ -73,7 +73,7 @@ def test_of_a_long_image_only_what_is_left_is_scaled(axis):
 
 def test_area_is_the_mean_of_the_pixels():
     image = np.arange(16.0).reshape(4, 4, 1)
-    found = images.resize(image, (2, 2), method="area")
+    found = resize(image, (2, 2), method="area")
     assert found[..., 0].tolist() == [[2, 4], [10, 12]]  # 2.5, 4.5, ...
 
 
@@ -82,7 +82,7 @@ def test_memory_of_a_big_image_is_that_of_the_result():
 
     image = np.zeros((2000, 2000, 3), "uint8")
     tracemalloc.start()
-    images.resize(image, (16, 16), method="area")
+    resize(image, (16, 16), method="area")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < image.nbytes / 2

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 import tiny_training as tiny
 from masked_patch.config import MaskedPatchConfig
 from masked_patch.corruption import (
@@ -27,10 +28,20 @@ def draws(*shape):
     return np.random.default_rng(1).random(shape).astype("float32")
 
 
+def both(function, array, *options):
+    """What it makes of an array, and so of a tensor."""
+    found = function(array, *options)
+    tensors = function(tf.constant(array), *options)
+    for x, y in zip(found, tensors, strict=True):
+        assert x.dtype == y.numpy().dtype
+        np.testing.assert_allclose(x, y, rtol=1e-6)
+    return found
+
+
 def test_corruption_is_what_a_loop_makes_of_the_same_numbers():
     drawn = draws(5, 9, 3)
     config = MaskedPatchConfig(mask_rate=0.5, random_rate=0.3)
-    source, hidden = (x.numpy() for x in corruption(drawn, config))
+    source, hidden = both(corruption, drawn, config)
     for image in range(5):
         first = np.argsort(drawn[image, :, 0])[:4]  # of 9, half
         assert set(np.flatnonzero(hidden[image])) == set(first)
@@ -45,7 +56,7 @@ def test_corruption_is_what_a_loop_makes_of_the_same_numbers():
 
 
 def test_shares_are_those_of_the_paper():
-    source, hidden = (x.numpy() for x in corruption(draws(400, 196, 3), PAPER))
+    source, hidden = both(corruption, draws(400, 196, 3), PAPER)
     assert (hidden.sum(axis=1) == 98).all()
     own = source == np.arange(196)
     assert own[~hidden].all()
@@ -67,7 +78,7 @@ def blocks(image, rows, columns):
 
 @pytest.mark.parametrize("cells", [1, 4])
 def test_colours_are_the_means_of_the_cells(cells):
-    found = patch_colours(IMAGES, GRID, cells).numpy()
+    found = both(patch_colours, IMAGES, GRID, cells)
     assert found.shape == (3, 6, cells**2, 3)
     expected = [
         [
@@ -81,19 +92,18 @@ def test_colours_are_the_means_of_the_cells(cells):
 
 def test_colours_have_three_bits_a_channel():
     colours = np.array([[255, 128, 0], [31.9, 32, 95.9]], "float32")
-    assert colour_classes(colours).numpy().tolist() == [
+    assert both(colour_classes, colours).tolist() == [
         7 * 64 + 4 * 8 + 0,
         0 * 64 + 1 * 8 + 2,
     ]
     grey = np.arange(256, dtype="float32")[:, None]
     assert (
-        colour_classes(grey).numpy().tolist()
-        == np.repeat(range(8), 32).tolist()
+        both(colour_classes, grey).tolist() == np.repeat(range(8), 32).tolist()
     )
 
 
 def test_pixels_are_those_of_the_patches():
-    found = patch_pixels(IMAGES, GRID).numpy()
+    found = both(patch_pixels, IMAGES, GRID)
     expected = [
         [patch.ravel() / 127.5 - 1 for patch in blocks(image, *GRID)]
         for image in IMAGES.astype("float64")

@@ -24,7 +24,7 @@ from keras_vit.data import (
     PreprocessingConfig,
     open_dataset,
 )
-from keras_vit.data.image_reader import is_coloured
+from keras_vit.data.pillow_images import is_coloured
 from keras_vit.explanation.attention_page import _file_names
 from keras_vit.files import as_cell, of_cell, printable, write_csv
 from keras_vit.prediction.images import images_of, read_pixels

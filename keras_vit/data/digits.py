@@ -1,0 +1,78 @@
+"""The handwritten digits of scikit-learn, which need no download.
+
+"Optical Recognition of Handwritten Digits" (Alpaydin and Kaynak, UCI Machine
+Learning Repository, 1998): 1797 images by 13 people, 8x8 pixels of 17 grey
+levels, bright ink on black.
+"""
+
+import re
+
+import numpy as np
+
+from keras_vit.checks import check_installed
+from keras_vit.data.config import DataConfig
+from keras_vit.data.dataset import Dataset, Examples, complete
+
+__all__ = ["open_digits"]
+
+BRIGHTEST = 16  # Of the 17 grey levels, 0 to 16.
+# A part of the only split, as tensorflow-datasets writes it.
+SPLIT = re.compile(r"train(\[(?P<start>-?\d+%?)?:(?P<stop>-?\d+%?)?\])?")
+
+
+def open_digits(config: DataConfig) -> Dataset:
+    """Opens the digits, in the order of scikit-learn.
+
+    Args:
+        config: a `DataConfig`, whose splits are parts of "train" such as
+            "train[:90%]" or "train[-100:]"; or else its fractions.
+
+    Returns:
+        A `Dataset` of `Examples`, uint8 (N, 8, 8, 1).
+
+    Raises:
+        ValueError: for another split, or without scikit-learn.
+    """
+    check_installed("The data set 'digits'", "sklearn")
+    from sklearn.datasets import load_digits
+
+    source = load_digits()
+    levels = source.images * (255 / BRIGHTEST)
+    digits = Examples(
+        np.rint(levels).astype(np.uint8)[..., None],
+        source.target.astype(np.int32),
+        source="digits:train",
+        on_broken_image=config.on_broken_image,
+    )
+    splits = (config.train_split, config.validation_split, config.test_split)
+    limit = config.max_examples
+    if any(splits):
+        parts = [split and _part(digits, split, limit) for split in splits]
+    else:
+        first = _part(digits, "train", limit)
+        parts = complete([first, None, None], config)
+    names = tuple(map(str, source.target_names))
+    return Dataset(*parts, class_names=names, name="digits")
+
+
+def _part(digits: Examples, split: str, limit: int | None) -> Examples:
+    """The images of a split, the first `limit` of them."""
+    found = SPLIT.fullmatch(split)
+    kept = np.arange(len(digits))
+    if found:
+        bounds = [_place(found[x], len(digits)) for x in ("start", "stop")]
+        kept = kept[slice(*bounds)]
+    if not found or not len(kept):
+        raise ValueError(
+            "A split of the digits is a part of their 1797 images, as "
+            f"'train[:90%]' or 'train[-100:]'. Received: {split!r}."
+        )
+    return digits.subset(kept[:limit])
+
+
+def _place(bound: str | None, size: int) -> int | None:
+    if bound is None:
+        return None
+    if not bound.endswith("%"):
+        return int(bound)
+    return round(int(bound[:-1]) * size / 100)

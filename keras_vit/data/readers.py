@@ -1,0 +1,62 @@
+"""What reads and varies the images: TensorFlow, or Pillow and NumPy."""
+
+import importlib.util
+
+from keras_vit.checks import EXTRAS, check_choice, check_installed
+from keras_vit.data.config import READERS, DataConfig
+
+__all__ = ["chosen_reader", "data_packages", "hide_accelerators"]
+
+# Data sets by name that are none of tensorflow-datasets.
+WITHOUT_TENSORFLOW = ("digits", "fractals")
+
+
+def chosen_reader(reader: str) -> str:
+    """The reader that "auto" stands for; any other as it is.
+
+    Example:
+        >>> chosen_reader("auto")
+        'tensorflow'
+    """
+    check_choice("reader", reader, READERS)
+    if reader != "auto":
+        return reader
+    found = importlib.util.find_spec("tensorflow") is not None
+    return "tensorflow" if found else "pillow"
+
+
+def data_packages(config: DataConfig) -> tuple[str, ...]:
+    """The modules that reading the images of a config needs besides Pillow.
+
+    Example:
+        >>> data_packages(DataConfig(folder="flowers", reader="pillow"))
+        ()
+    """
+    if config.name and config.name.split("/")[0] not in WITHOUT_TENSORFLOW:
+        return ("tensorflow", *EXTRAS["data"])
+    return ("tensorflow",) if config.reader == "tensorflow" else ()
+
+
+def hide_accelerators(reader: str) -> None:
+    """Hides the GPUs from TensorFlow where another backend computes.
+
+    It would take all of their memory as soon as it starts.
+
+    Args:
+        reader: what reads the images; nothing is done unless it is
+            "tensorflow".
+
+    Raises:
+        ValueError: where TensorFlow is not installed.
+    """
+    import keras
+
+    if reader != "tensorflow" or keras.backend.backend() == "tensorflow":
+        return
+    check_installed("Reading images with TensorFlow", "tensorflow")
+    import tensorflow as tf
+
+    try:
+        tf.config.set_visible_devices([], "GPU")
+    except RuntimeError:
+        pass  # It has started; its devices cannot be changed any more.
