@@ -27,6 +27,11 @@ def export(parser):
         default=True,
         help="whether the file takes pixels in [0, 255] (it does)",
     )
+    add(
+        "--include_resizing",
+        action="store_true",
+        help="the file takes images of any size, and resizes and crops them",
+    )
     add("--images", nargs="+", help="images to compare the classes on")
     add(
         "--validation_images",

@@ -85,6 +85,11 @@ def page(
         )
     runtime = runtime.rstrip("/") + "/"
     height, width = record["input"]["shape"][1:3]
+    if height is None:
+        raise ValueError(
+            "A page resizes by itself. Export the model without "
+            "include_resizing."
+        )
     contents = _as_json(_contents(record, url, runtime))
     return picture_page(
         shipped_text("exporting/browser_page.js"),

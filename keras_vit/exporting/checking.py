@@ -15,7 +15,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.data.resizing import resize
+from keras_vit.data.resizing import evaluation_crop, resize
 from keras_vit.exporting.compared_images import Compared
 from keras_vit.exporting.runtimes_table import TOLERANCES
 from keras_vit.prediction import Classifier
@@ -32,7 +32,10 @@ def check(
 ) -> dict[str, Any]:
     """Runs a file beside its model: differences, classes and time."""
     record = exported.record
-    seeded = seeded_images(record["input"]["shape"])
+    shape = classifier.model.input_shape
+    if exported.resizes:
+        shape = (None, shape[1] * 4 // 3, shape[2] * 3 // 2, shape[3])
+    seeded = seeded_images(shape)
     error, largest, wanted = 0.0, 0.0, np.zeros(())
     for rows in (1, 3):
         scores, wanted = _both(classifier, exported, seeded[:rows])
@@ -80,10 +83,19 @@ def seeded_images(shape) -> np.ndarray:
 
 
 def _both(classifier, exported, images):
-    inputs = classifier.inputs(images)
+    given, inputs = _inputs(classifier, exported, images)
     wanted = classifier.model.predict_on_batch(inputs)
     wanted = keras.ops.convert_to_numpy(keras.ops.cast(wanted, "float32"))
-    return exported.predict_on_batch(inputs), wanted
+    return exported.predict_on_batch(given), wanted
+
+
+def _inputs(classifier, exported, images):
+    """What the file and what the model gets of images."""
+    inputs = classifier.inputs(images)
+    if not exported.resizes:
+        return inputs, inputs
+    crops = [evaluation_crop(x, classifier.geometry) for x in images]
+    return inputs, classifier.inputs(np.stack(crops))
 
 
 def _agreement(classifier, exported, compared, largest_change):
@@ -109,16 +121,16 @@ def _agreement(classifier, exported, compared, largest_change):
 
 def _seconds(classifier, exported, images, rounds=5):
     """Median seconds of one image, file and model in turns."""
-    inputs = classifier.inputs(images[:1])
+    given, inputs = _inputs(classifier, exported, images[:1])
     sides: dict[str, Callable] = {
-        "seconds": exported.predict_on_batch,
-        "model_seconds": classifier.model.predict_on_batch,
+        "seconds": lambda: exported.predict_on_batch(given),
+        "model_seconds": lambda: classifier.model.predict_on_batch(inputs),
     }
     found = {name: [] for name in sides}
     for _ in range(rounds):
         for name, run in sides.items():
             begin = time.perf_counter()
-            run(inputs)
+            run()
             found[name].append(time.perf_counter() - begin)
     return {name: statistics.median(x) for name, x in found.items()}
 

@@ -65,6 +65,7 @@ def export(
     batch: int | str = ANY,
     image_size: int | tuple[int, int] | None = None,
     include_preprocessing: bool | None = None,
+    include_resizing: bool = False,
     images: Any = None,
     validation_images: int = 0,
     calibrate: bool = False,
@@ -91,6 +92,9 @@ def export(
             loaded.
         include_preprocessing: whether the file takes pixels in [0, 255]; by
             default it does where the model does, and loaded ones do.
+        include_resizing: bool, whether the file takes images of any height
+            and width, and resizes and crops them as for evaluation; then it
+            takes pixels in [0, 255].
         images: what `keras_vit.predict` takes as source: images to compare
             the classes on, at most 128; a change of too many is refused.
         validation_images: how many of its validation images the classes and
@@ -119,6 +123,9 @@ def export(
     run = asked_run(model, images, validation_images)
     has_images = images is not None or run is not None
     _check_options(batch, has_images, calibrate, largest_change, precision)
+    if include_resizing:
+        _check_resizing(calibrate, include_preprocessing)
+        include_preprocessing = True
     _check_possible(format, precision, None)
     _check_installed(format)
     _check_free(path, format, layout)
@@ -137,7 +144,7 @@ def export(
         compared = images_in(classifier, images)
         calibration = compared.images
     record = {
-        **record_of(classifier, format, precision, batch),
+        **record_of(classifier, format, precision, batch, include_resizing),
         "source": source,
         "needs_vnni": format == "openvino" and calibrate and bool(has_vnni()),
     }
@@ -200,6 +207,16 @@ def _check_options(batch, has_images, calibrate, largest_change, precision):
             "Calibration is for precision='int8' and needs images, a hundred "
             "of those that the model is for: give images=, or "
             f"validation_images= of a run. Received: precision={precision!r}."
+        )
+
+
+def _check_resizing(calibrate, include_preprocessing):
+    if include_preprocessing is False or calibrate:
+        raise ValueError(
+            "A file that resizes takes pixels in [0, 255], and its resizing "
+            "is not for 8 bits. Received: include_resizing=True, "
+            f"include_preprocessing={include_preprocessing} and "
+            f"calibrate={calibrate}."
         )
 
 
@@ -283,13 +300,18 @@ def _with_preprocessing(classifier, include):
 
 
 def record_of(
-    classifier: Classifier, format: str, precision: str, batch: int | str
+    classifier: Classifier,
+    format: str,
+    precision: str,
+    batch: int | str,
+    resizes: bool = False,
 ) -> dict[str, Any]:
     """What a file says of itself, but for where it is from and its check."""
     model = classifier.model
     config = dataclasses.asdict(model.config)
     included = config["include_preprocessing"]
     rows = None if batch == ANY else batch
+    sides = (None, None) if resizes else model.input_shape[1:3]
     return {
         "format": format,
         "precision": precision,
@@ -298,7 +320,7 @@ def record_of(
         "config": config,
         "input": {
             "name": INPUT,
-            "shape": [rows, *model.input_shape[1:]],
+            "shape": [rows, *sides, model.input_shape[3]],
             "values": "[0, 255]" if included else _scale_of(config),
         },
         "output": {
@@ -367,6 +389,9 @@ def prepared(
         "format": record["format"],
         "precision": record["precision"],
         "batch": record["input"]["shape"][0],
+        "geometry": None
+        if record["input"]["shape"][1]
+        else dataclasses.asdict(classifier.geometry),
         "path": str(file.absolute()),
         "model": f"{name}.keras",
         "answer": f"{name}.answer",

@@ -59,7 +59,8 @@ def _arrange_tensorflow_serving(file, path, record):
 def _arrange_triton(file, path, record):
     path.mkdir(exist_ok=True)
     version = _version(path)
-    rows, *dims = record["input"]["shape"]
+    rows, *sides = record["input"]["shape"]
+    dims = [-1 if x is None else x for x in sides]
     _, *scores = record["output"]["shape"]
     # A server adds the axis of the batch to models that take any.
     config = CONFIG.format(

@@ -3,8 +3,9 @@
     KERAS_BACKEND=torch python -m keras_vit.exporting.writers JOBS.json
 
 JOBS.json has a list of jobs: format, precision, batch (an int, or None for
-any), path (to write), model (a `.keras` file), calibration (a `.npy` file of
-inputs, or None) and answer (a file that gets the error, or nothing).
+any), path (to write), model (a `.keras` file), geometry (the fields of a
+`Geometry` to resize by, or None), calibration (a `.npy` file of inputs, or
+None) and answer (a file that gets the error, or nothing).
 
 Axes: B images of a batch, H and W height and width, C channels.
 """
@@ -21,6 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.data import PreprocessingConfig
+from keras_vit.data.image_reader import Geometry
+from keras_vit.exporting.included_resizing import WithResizing
 from keras_vit.models.configured_model import remade
 from keras_vit.prediction.exported_model import INPUT, OUTPUT, has_vnni
 from keras_vit.workarounds import sublayers
@@ -37,6 +41,10 @@ def main(jobs: Sequence[dict]) -> None:
         answer = ""
         try:
             model = rebuilt(job["model"], job["format"], job["precision"])
+            if asked := job["geometry"]:
+                config = PreprocessingConfig(**asked.pop("config"))
+                geometry = Geometry(**asked, config=config)
+                model = WithResizing(model, geometry)
             WRITERS[job["format"]](model, job)
         except Exception as error:  # Each exporter has errors of its own.
             traceback.print_exc()
@@ -102,9 +110,15 @@ def _torch_program(model, job):
         def forward(self, image):
             return self.run(image)
 
-    rows = job["batch"] or 2  # 1 would be taken for fixed.
-    example = torch.zeros((rows, *model.input_shape[1:]))
-    free = None if job["batch"] else {0: torch.export.Dim("batch", min=1)}
+    shape = (job["batch"], *model.input_shape[1:])
+    free = {
+        axis: torch.export.Dim(name, min=1)
+        for axis, name in enumerate(("batch", "height", "width"))
+        if shape[axis] is None
+    }
+    # 1 would be taken for fixed, and equal sides for one.
+    sizes = [x or free for x, free in zip(shape, (2, 48, 40, 3), strict=True)]
+    example = torch.zeros(sizes)
     return Program().eval(), (example,), {INPUT: free} if free else None
 
 
@@ -373,8 +387,10 @@ def _write_litert(model, job):
 def _write_stablehlo(model, job):
     import jax
 
-    rows = job["batch"] or jax.export.symbolic_shape("batch")[0]
-    image = jax.ShapeDtypeStruct((rows, *model.input_shape[1:]), "float32")
+    shape = (job["batch"], *model.input_shape[1:])
+    free = jax.export.symbolic_shape("batch, height, width, channels")
+    sizes = [x or free[i] for i, x in enumerate(shape)]
+    image = jax.ShapeDtypeStruct(sizes, "float32")
     run = jax.jit(lambda image: model(image, training=False).astype("float32"))
     platforms = ("cpu", "cuda", "rocm", "tpu")
     exported = jax.export.export(run, platforms=platforms)(image)

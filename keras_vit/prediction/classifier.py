@@ -83,6 +83,11 @@ class Classifier:
     def __post_init__(self):
         check_choice("activation", self.activation, ACTIVATIONS)
 
+    @property
+    def resizes(self) -> bool:
+        """Whether the model, an exported file, resizes images by itself."""
+        return isinstance(self.model, ExportedModel) and self.model.resizes
+
     def read(self, image: Any) -> np.ndarray:
         """Reads, resizes and crops an image as for the model's evaluation.
 
@@ -93,6 +98,8 @@ class Classifier:
             ValueError: when it cannot be read.
         """
         pixels = read_pixels(image, self.geometry.channels)
+        if self.resizes:
+            return pixels
         return evaluation_crop(pixels, self.geometry)
 
     def inputs(self, images: np.ndarray) -> np.ndarray:
@@ -227,6 +234,8 @@ def predictions(
 
 
 def _predictions(classifier, images, top, batch_size):
+    if classifier.resizes:  # Images of a batch have one size.
+        batch_size = 1
     for read, batch in read_batches(classifier.read, images, batch_size):
         readable = sum(error is None for _, error in read)
         answers = iter(_answers(classifier, batch, readable, top))
@@ -274,14 +283,17 @@ def as_classifier(
 
 
 def _classifier(model, class_names, preprocessing, needs_classes) -> Classifier:
-    if not isinstance(model, ExportedModel):
+    if isinstance(model, ExportedModel):
+        sides = model.image_size
+    else:
         from keras_vit.prediction.networks import check_network
 
         check_network(model)
+        sides = model.input_shape[1:3]
     config = model.config
     projects = _projects(config, class_names)
     num_classes = 0 if projects else config.num_classes
-    if needs_classes and not num_classes or None in model.input_shape[1:]:
+    if needs_classes and not num_classes or None in sides:
         found = "a projection" if projects else f"num_classes={num_classes}"
         raise ValueError(
             "A model needs a classification layer and a size of images. "
@@ -292,7 +304,7 @@ def _classifier(model, class_names, preprocessing, needs_classes) -> Classifier:
         model,
         names_of(config, class_names),
         Geometry(
-            model.input_shape[1:3],
+            sides,
             model.input_shape[3],
             preprocessing or PreprocessingConfig(),
         ),
@@ -380,7 +392,7 @@ def load_classifier(
 def _exported_classifier(source, image_size, needs_classes):
     """A classifier of what `keras_vit.export` wrote."""
     model = ExportedModel(source)
-    sides = model.input_shape[1:3]
+    sides = model.image_size
     if image_size not in (None, sides, sides[0] if len({*sides}) == 1 else ()):
         raise ValueError(
             f"{os.fspath(source)!r} is for images of {sides[0]}x{sides[1]} "

@@ -54,7 +54,9 @@ class ExportedModel:
         runtime: the `Runtime` that runs it.
         record: dict, what the file says of itself.
         config: the fields of the model's config.
-        input_shape: (None or B, H, W, C).
+        input_shape: (None or B, H, W, C), or (None or B, None, None, C).
+        image_size: (H, W) of the model.
+        resizes: bool, whether the file resizes and crops images to that.
 
     Raises:
         ValueError: when the file has no record of keras_vit, or its runtime
@@ -82,6 +84,10 @@ class ExportedModel:
             self._run = start(self.record)
         self.config = types.SimpleNamespace(**self.record["config"])
         self.input_shape = tuple(self.record["input"]["shape"])
+        self.resizes = self.input_shape[1] is None
+        self.image_size = self.input_shape[1:3]
+        if self.resizes:
+            self.image_size = tuple(self.config.image_size)
 
     def predict_on_batch(self, images: np.ndarray) -> np.ndarray:
         """Computes the scores of images (B, H, W, C), of any number."""
@@ -173,9 +179,14 @@ def _fits(record):
     return names and (
         isinstance(shape, list)
         and len(shape) == 4
-        and all(isinstance(x, int) and x > 0 for x in shape[1:])
-        and (shape[0] is None or isinstance(shape[0], int) and shape[0] > 0)
+        and (shape[1:3] == [None, None] or all(map(_is_length, shape[1:3])))
+        and _is_length(shape[3])
+        and (shape[0] is None or _is_length(shape[0]))
     )
+
+
+def _is_length(value):
+    return isinstance(value, int) and value > 0
 
 
 # --- Opening: the text of the record, and from the record to a function ---

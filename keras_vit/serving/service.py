@@ -107,6 +107,8 @@ class Service:
     ):
         self.classifier, self.name = classifier, name
         self.limits = limits or ServingLimits()
+        if getattr(classifier, "resizes", False):  # Each has its own size.
+            self.limits = dataclasses.replace(self.limits, batch=1)
         self.state = WARMING_UP
         self.taken = self.unanswered = 0
         self.failure: BaseException | None = None

@@ -100,6 +100,8 @@ def test_a_file_that_is_not_close_enough_is_not_left(
 class Wrong:
     """The scores of a model with the sign changed."""
 
+    resizes = False
+
     def __init__(self, model):
         self.model = model
 

@@ -1,0 +1,137 @@
+"""Resizing inside of exported files."""
+
+import keras
+import numpy as np
+import pytest
+from export_cells import randomised, vit
+
+import keras_vit
+from keras_vit.data.config import (
+    EVALUATION_CROPS,
+    METHODS,
+    PreprocessingConfig,
+)
+from keras_vit.data.image_reader import Geometry
+from keras_vit.data.resizing import evaluation_crop
+from keras_vit.exporting.browser_page import write_page
+from keras_vit.exporting.included_resizing import cropped
+from keras_vit.exporting.server_folders import LAYOUTS
+from keras_vit.prediction import as_classifier, load_classifier
+
+SIZES = ((31, 50), (97, 64), (24, 16), (9, 11), (16, 200))
+
+
+@pytest.mark.parametrize("crop", EVALUATION_CROPS)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("antialias", [False, True])
+def test_pixels_are_those_of_evaluation(crop, method, antialias):
+    config = PreprocessingConfig(
+        evaluation=crop,
+        resize_method=method,
+        antialias=antialias,
+        rounding="float32",
+    )
+    geometry = Geometry((24, 16), 3, config)
+    random = np.random.default_rng(0)
+    for size in SIZES:
+        image = random.integers(0, 256, (*size, 3)).astype("uint8")
+        expected = evaluation_crop(image, geometry)
+        given = keras.ops.convert_to_tensor(image[None].astype("float32"))
+        found = keras.ops.convert_to_numpy(cropped(given, geometry))[0]
+        np.testing.assert_allclose(found, expected, atol=0.01)
+
+
+def test_pixels_are_rounded_down():
+    geometry = Geometry((16, 24), 3, PreprocessingConfig())
+    image = np.random.default_rng(0).uniform(0, 255, (1, 40, 60, 3))
+    image = keras.ops.convert_to_tensor(image.astype("float32"))
+    found = keras.ops.convert_to_numpy(cropped(image, geometry))
+    np.testing.assert_array_equal(found, np.floor(found))
+    assert found.std() > 1
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    keras.utils.set_random_seed(0)
+    names = ("ant", "bee", "cat", "dog", "eel")
+    return as_classifier(randomised(vit()), names, PreprocessingConfig())
+
+
+def photos():
+    random = np.random.default_rng(0)
+    return [random.integers(0, 256, (*x, 3)).astype("uint8") for x in SIZES]
+
+
+def shares(model):
+    found = keras_vit.predict(model, photos())
+    return [[dict(x.classes)[name] for name, _ in x.classes] for x in found]
+
+
+def check_file(classifier, path, format, precision, tolerance):
+    record = keras_vit.export(
+        classifier, path, format, precision=precision, include_resizing=True
+    )
+    assert record["input"]["shape"] == [None, None, None, 3]
+    assert load_classifier(path).resizes
+    # A pixel at the border of two is rounded to the one or the other.
+    np.testing.assert_allclose(shares(path), shares(classifier), atol=tolerance)
+
+
+def test_a_file_takes_images_of_any_size(classifier, tmp_path):
+    from keras_vit.serving import Service, ServingLimits
+
+    path = tmp_path / "tiny.onnx"
+    check_file(classifier, path, "onnx", "float32", 2e-3)
+    with pytest.raises(ValueError, match="A page resizes by itself"):
+        write_page(path)
+    served = Service(load_classifier(path), "tiny", ServingLimits())
+    assert served.limits.batch == 1
+
+
+# OpenVINO's statistics of use fork, of which JAX warns.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "format", "precision", "tolerance"),
+    [
+        ("tiny.xml", "openvino", "float32", 2e-3),
+        ("tiny", "saved_model", "float32", 2e-3),
+        ("tiny.pt2", "pt2", "float32", 2e-3),
+        ("tiny.tflite", "litert", "float32", 2e-3),
+        ("tiny.stablehlo", "stablehlo", "float32", 2e-3),
+        ("tiny.xml", "openvino", "bfloat16", 3e-2),
+        ("tiny.onnx", "onnx", "int8", 3e-2),
+        ("tiny.tflite", "litert", "int8", 3e-2),
+    ],
+)
+def test_files_of_each_format(
+    classifier, tmp_path, name, format, precision, tolerance
+):
+    check_file(classifier, tmp_path / name, format, precision, tolerance)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"include_preprocessing": False},
+        {"calibrate": True, "precision": "int8", "images": photos()},
+    ],
+)
+def test_what_does_not_go_with_resizing(classifier, tmp_path, options):
+    path = tmp_path / "tiny.onnx"
+    with pytest.raises(ValueError, match="A file that resizes"):
+        keras_vit.export(classifier, path, include_resizing=True, **options)
+    assert not path.exists()
+
+
+def test_triton_is_told_that_sides_are_free(tmp_path):
+    (tmp_path / "partial").mkdir()
+    file = tmp_path / "partial" / "model.onnx"
+    file.write_text("content")
+    record = {
+        "input": {"shape": [None, None, None, 3]},
+        "output": {"shape": [None, 5]},
+    }
+    LAYOUTS["triton"].arrange(file, tmp_path / "models", record)
+    config = (tmp_path / "models" / "config.pbtxt").read_text()
+    assert "dims: [ -1, -1, 3 ]" in config
