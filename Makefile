@@ -105,11 +105,9 @@ $(VENV)/.pip: constraints.txt
 	$(call create,$(VENV),constraints.txt)
 	touch $@
 
-# What a first run needs: one backend, TensorFlow to read the images with, and
-# no tools of the developers.
+# What a first run needs: one backend, and no tools of the developers.
 $(VENV)/.quickstart-%: $(VENV)/.pip pyproject.toml
-	$(call install,$(VENV),constraints.txt) -e ".[data,plots]" \
-		--group tensorflow --group $*
+	$(call install,$(VENV),constraints.txt) -e ".[plots]" --group $*
 	touch $@
 
 $(VENV)/.full: $(VENV)/.pip pyproject.toml

@@ -92,7 +92,7 @@ def _keeping_the_backend(missing):
     if "tensorflow" not in missing or not backend:
         return ""
     return (
-        f" TensorFlow reads the images; KERAS_BACKEND={backend} goes on "
+        f" TensorFlow then reads the images; KERAS_BACKEND={backend} goes on "
         f"computing with {backend}."
     )
 
