@@ -30,6 +30,7 @@ GROUND = (
     "interrupts",
     "shipped_recipes",
     "workarounds",
+    "platforms",
 )
 TOP = ("__init__", "cli")
 
@@ -38,7 +39,7 @@ BACKENDS = {"tensorflow", "jax", "jaxlib", "torch"}
 # The last two write and run files of the backends' own formats.
 MAY_NAME_BACKENDS = {
     *("analysis", "data", "training", "workarounds"),
-    *("exporting", "prediction"),
+    *("exporting", "platforms", "prediction"),
 }
 # The one module that uses private names of Keras and of the backends.
 WORKAROUNDS = "keras_vit/workarounds.py"

@@ -12,11 +12,22 @@ from keras import ops
 
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.grouped_queries import check_groups, with_repeated_keys
+from keras_vit.layers.heads import (
+    attended,
+    exchanged,
+    heads_first,
+    masked,
+    merge_heads,
+    precise_softmax,
+    scores_of_heads,
+    softmax_of_heads,
+)
 from keras_vit.layers.kernels import (
     NORMALIZATIONS,
     TokenDense,
     TokenRMSNormalization,
 )
+from keras_vit.platforms import by_platform
 from keras_vit.workarounds import backend_is
 
 __all__ = ["SelfAttention"]
@@ -209,11 +220,12 @@ class SelfAttention(ConfiguredLayer):
             self.heads_norm.build(heads)
 
     def call(self, x, valid=None, training=None):
-        qkv = self._project(x)  # (B, N, H, 3, d)
-        if self._may_be_fused():
-            x = self._attend_fused(qkv, valid)  # (B, N, H, d)
+        if self._is_fused():
+            x = self._attend_fused(self._project(x), valid)  # (B, N, H, d)
         else:
-            x = self._attend_explicitly(qkv, valid, training)  # (B, N, H, d)
+            query, key, value = self._heads(x)  # (B, H, N, d) each
+            x = self._attend(query, key, value, valid, training)
+            x = exchanged(x)  # (B, N, H, d)
         return self.out(self.inner_norm(merge_heads(x)))  # (B, N, D)
 
     def compute_output_shape(self, x_shape, valid_shape=None):
@@ -232,28 +244,71 @@ class SelfAttention(ConfiguredLayer):
             `differential_lambda` what the values are multiplied by, of any
             sign and sum.
         """
-        query, key, _ = heads_first(self._project(x))
-        query, key = self._placed(query, key)
+        query, key, _ = self._heads(x)
         return self._weights(query, key, valid)  # (B, H, N, M)
 
     def _project(self, x):
         qkv = ops.reshape(self.qkv(x), (*ops.shape(x)[:-1], *self._groups))
         return self._with_all_heads(qkv)  # (B, N, H, 3, d)
 
+    def _heads(self, x):
+        """Query, key and value, placed, each (B, H, N, d)."""
+
+        def project(x):
+            return tuple(heads_first(self._project(x)))
+
+        if self._groups[1] == 3 and self.qkv.is_plain():
+            heads = by_platform(x, cpu=project, gpu=project, other=self._parts)
+        else:
+            heads = project(x)
+        query, key, value = heads
+        return *self._placed(query, key), value
+
+    def _parts(self, x):
+        """The same, for TPUs: a transposed kernel for transposed tokens."""
+        x = self.qkv.in_parts(x, self._groups)  # (B, N, 3, H, d)
+        return tuple(exchanged(x[:, :, i]) for i in range(3))
+
     def _may_be_fused(self):
         if self.attention_dropout_rate or self.talking_heads:
             return False
         if self.differential_lambda is not None:
             return False
-        if self.flash_attention:
-            return True  # Keras says so where it cannot
         # JAX has no float16 product with float32 sums on CPUs, which its
         # fused attention asks for.
-        return self.compute_dtype != "float16" and has_fused_attention()
+        return bool(self.flash_attention) or self.compute_dtype != "float16"
+
+    def _is_fused(self):
+        """Whether it is on each platform; Keras says so where it cannot."""
+        always = self.flash_attention or backend_is("torch")
+        return self._may_be_fused() and always
+
+    def _attend(self, query, key, value, valid, training):
+        explicit = functools.partial(
+            self._attend_explicitly, valid=valid, training=training
+        )
+        if not self._may_be_fused():
+            return explicit(query, key, value)
+
+        def fused(*heads):
+            query, key, value = map(exchanged, heads)  # (B, N, H, d) each
+            return exchanged(self._fused(query, key, value, valid))
+
+        lean = functools.partial(attended, valid=valid)
+        paths = {"cpu": explicit, "other": lean}
+        if self.position_bias is not None:
+            paths["other"] = fused
+        if has_fused_attention():
+            paths["gpu"] = fused
+        return by_platform(query, key, value, **paths)
 
     def _attend_fused(self, qkv, valid):
         query, key, value = (qkv[..., i, :] for i in range(3))
         query, key = self._placed(query, key, heads_first=False)
+        return self._fused(query, key, value, valid)  # (B, N, H, d)
+
+    def _fused(self, query, key, value, valid):
+        """By Keras, of placed heads (B, N, H, d)."""
         bias, flash = None, self.flash_attention
         mask = None if valid is None else valid[:, None, None]
         if flash is None:
@@ -265,15 +320,13 @@ class SelfAttention(ConfiguredLayer):
             query, key, value, bias=bias, mask=mask, flash_attention=flash
         )  # (B, N, H, d)
 
-    def _attend_explicitly(self, qkv, valid, training):
-        query, key, value = heads_first(qkv)
-        query, key = self._placed(query, key)
+    def _attend_explicitly(self, query, key, value, valid, training):
         weights = self._weights(query, key, valid)  # (B, H, N, M)
         weights = self.dropout(weights, training=training)
         x = ops.matmul(weights, value)  # (B, H, N, d)
         if self.differential_lambda is not None:
             x = self.heads_norm(x) * (1 - self.differential_lambda)
-        return ops.transpose(x, (0, 2, 1, 3))  # (B, N, H, d)
+        return x
 
     def _placed(self, query, key, heads_first=True):
         """Query and key, normalised and rotated as the options say."""
@@ -395,61 +448,15 @@ def without_key(num_heads: int, bias):
 
 
 def has_fused_attention() -> bool:
-    """Whether Keras may have fused attention for the device that computes.
+    """Whether Keras may have fused attention here.
 
-    On TensorFlow it has none, and on CPUs JAX has none. What Keras does there
-    copies query, key and value several times, forward and backward.
+    On TensorFlow it has none, and on JAX that of GPUs, which it finds only
+    where there is one.
     """
     if backend_is("jax"):
         devices = keras.distribution.list_devices()  # such as "gpu:0"
-        return not all(device.startswith("cpu") for device in devices)
+        return any(device.startswith("gpu") for device in devices)
     return backend_is("torch")
-
-
-def heads_first(qkv):
-    """Query, key and value, each (B, H, N, d), of one (B, N, H, 3, d).
-
-    One transposition, of which the three are parts side by side in memory.
-    """
-    return ops.unstack(ops.transpose(qkv, (3, 0, 2, 1, 4)), 3, axis=0)
-
-
-def softmax_of_heads(query, key, valid=None):
-    """`softmax(q k^T / sqrt(d))` of (B, H, N, d) and (B, H, M, d)."""
-    scores = masked(scores_of_heads(query, key), valid)
-    return precise_softmax(scores)  # (B, H, N, M)
-
-
-def masked(scores, valid, nothing=float("-inf")):
-    """The scores (B, H, N, M) without those of keys that are not valid."""
-    if valid is None:
-        return scores
-    return ops.where(valid[:, None, None], scores, nothing)
-
-
-def scores_of_heads(query, key):
-    """`q k^T / sqrt(d)` of (B, H, N, d) and (B, H, M, d)."""
-    scale = query.shape[-1] ** -0.5
-    keys = ops.transpose(key, (0, 1, 3, 2))  # (B, H, d, M)
-    return ops.matmul(query * scale, keys)  # (B, H, N, M)
-
-
-def precise_softmax(scores):
-    """Softmax over the last axis, computed in float32 at least."""
-    precise = keras.backend.result_type(scores.dtype, "float32")
-    weights = ops.softmax(ops.cast(scores, precise), axis=-1)
-    return ops.cast(weights, scores.dtype)
-
-
-def softmax_weights(query, key, valid=None):
-    """`softmax_of_heads` of query (B, N, H, d) and key (B, M, H, d)."""
-    query = ops.transpose(query, (0, 2, 1, 3))  # (B, H, N, d)
-    return softmax_of_heads(query, ops.transpose(key, (0, 2, 1, 3)), valid)
-
-
-def merge_heads(x):
-    """Joins the heads: (B, N, H, d) becomes (B, N, D)."""
-    return ops.reshape(x, (*ops.shape(x)[:-2], x.shape[-2] * x.shape[-1]))
 
 
 def projection_initializer(dim: int) -> keras.initializers.Initializer:

@@ -8,6 +8,7 @@ import functools
 import keras
 from keras import ops
 
+from keras_vit.platforms import by_platform
 from keras_vit.workarounds import backend_is
 
 __all__ = ["TokenDense", "TokenNormalization", "TokenRMSNormalization"]
@@ -20,9 +21,10 @@ class TokenDense(keras.layers.Dense):
     The gradient of the kernel sums over batch and tokens. By default JAX
     transposes the upstream gradient, and XLA for CPUs then computes the sums
     that lead to it, which grow with each block, again for each kernel. Here
-    both axes are merged, and nothing is transposed. On TensorFlow they are
-    merged too, as oneDNN computes product and bias of matrices at once.
-    Values and gradients are those of `keras.layers.Dense`.
+    both axes are merged on CPUs, and nothing is transposed; on TPUs, where
+    merging moves all tokens, they are not. On TensorFlow they are merged too,
+    as oneDNN computes product and bias of matrices at once. Values and
+    gradients are those of `keras.layers.Dense`.
 
     Args:
         units: int, M; this and all others as in `keras.layers.Dense`.
@@ -52,6 +54,33 @@ class TokenDense(keras.layers.Dense):
             x = ops.add(x, self.bias)
         return x if self.activation is None else self.activation(x)
 
+    def is_plain(self) -> bool:
+        """Whether it is a product and a bias, of kernels of its own dtype."""
+        return self.quantization_mode is None and self.activation in (
+            None,
+            keras.activations.linear,
+        )
+
+    def in_parts(self, inputs, parts):
+        """The output with the columns of each part side by side.
+
+        Args:
+            inputs: (B, N, D).
+            parts: (G, P, d), G groups of P parts of d columns.
+
+        Returns:
+            (B, N, P, G, d). The kernel is transposed in place of the output.
+        """
+        x = ops.cast(inputs, self.compute_dtype)
+        kernel = ops.cast(self.kernel, x.dtype)
+        kernel = ops.reshape(kernel, (-1, *parts))  # (D, G, P, d)
+        kernel = ops.transpose(kernel, (0, 2, 1, 3))  # (D, P, G, d)
+        x = ops.einsum("bnd,dpge->bnpge", x, kernel)  # (B, N, P, G, d)
+        if self.bias is None:
+            return x
+        bias = ops.reshape(ops.cast(self.bias, x.dtype), parts)  # (G, P, d)
+        return x + ops.transpose(bias, (1, 0, 2))
+
     def quantize(self, mode=None, type_check=True, config=None):
         # Keras quantizes no subclass: it might compute something else.
         super().quantize(mode, type_check=False, config=config)
@@ -62,16 +91,31 @@ def product(x, kernel):
     """The matrix product of x (B, N, D) and kernel (D, M)."""
 
     def gradient(upstream):  # (B, N, M)
-        rows = ops.reshape(upstream, (-1, upstream.shape[-1]))  # (B * N, M)
-        tokens = ops.reshape(x, (-1, x.shape[-1]))  # (B * N, D)
-        of_x = ops.matmul(rows, ops.transpose(kernel))  # (B * N, D)
-        of_kernel = ops.matmul(ops.transpose(tokens), rows)  # (D, M)
-        return (
-            ops.cast(ops.reshape(of_x, x.shape), x.dtype),
-            ops.cast(of_kernel, kernel.dtype),
+        return by_platform(
+            x, kernel, upstream, cpu=merged_gradient, other=kept_gradient
         )
 
     return ops.matmul(x, kernel), gradient
+
+
+def merged_gradient(x, kernel, upstream):
+    """That of a product of x (B, N, D) and kernel (D, M), on rows of tokens."""
+    rows = ops.reshape(upstream, (-1, upstream.shape[-1]))  # (B * N, M)
+    tokens = ops.reshape(x, (-1, x.shape[-1]))  # (B * N, D)
+    of_x = ops.matmul(rows, ops.transpose(kernel))  # (B * N, D)
+    of_kernel = ops.matmul(ops.transpose(tokens), rows)  # (D, M)
+    return (
+        ops.cast(ops.reshape(of_x, x.shape), x.dtype),
+        ops.cast(of_kernel, kernel.dtype),
+    )
+
+
+def kept_gradient(x, kernel, upstream):
+    """The same, on tokens as they lie."""
+    axes = list(range(len(x.shape) - 1))
+    of_x = ops.matmul(upstream, ops.transpose(kernel))  # (B, N, D)
+    of_kernel = ops.tensordot(x, upstream, axes=(axes, axes))  # (D, M)
+    return ops.cast(of_x, x.dtype), ops.cast(of_kernel, kernel.dtype)
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -105,8 +149,9 @@ class TokenNormalization(keras.layers.LayerNormalization):
             return super().call(inputs)
         precise = keras.backend.result_type(inputs.dtype, "float32")
         weights = (ops.cast(w, precise) for w in (self.gamma, self.beta))
-        x = normalizing(self.epsilon)(ops.cast(inputs, precise), *weights)
-        return ops.cast(x, self.compute_dtype)
+        return ops.cast(
+            normalizing(self.epsilon)(inputs, *weights), self.compute_dtype
+        )
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -164,19 +209,22 @@ def normalizing(epsilon: float):
     """The function of x (..., D), scale (D,) and offset (D,)."""
 
     @ops.custom_gradient
-    def normalize(x, scale, offset):
+    def normalize(inputs, scale, offset):
+        # The gradient keeps the input as it is, which may be of half the size.
+        x = ops.cast(inputs, scale.dtype)
         mean = ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(x - mean), axis=-1, keepdims=True)
         inverse = ops.rsqrt(variance + epsilon)  # (..., 1)
 
         def gradient(upstream):  # (..., D)
-            unit = (x - mean) * inverse  # (..., D)
+            unit = (ops.cast(inputs, scale.dtype) - mean) * inverse  # (..., D)
             axes = tuple(range(len(x.shape) - 1))
             scaled = upstream * scale
             along = ops.mean(scaled * unit, axis=-1, keepdims=True)
             shift = ops.mean(scaled, axis=-1, keepdims=True)
+            of_x = inverse * (scaled - shift - along * unit)
             return (
-                inverse * (scaled - shift - along * unit),
+                ops.cast(of_x, inputs.dtype),
                 ops.sum(upstream * unit, axis=axes),
                 ops.sum(upstream, axis=axes),
             )

@@ -7,13 +7,9 @@ import keras
 from keras import ops
 
 from keras_vit.checks import check_choice
-from keras_vit.layers.attention import (
-    check_heads,
-    merge_heads,
-    projection_initializer,
-    softmax_weights,
-)
+from keras_vit.layers.attention import check_heads, projection_initializer
 from keras_vit.layers.configured_layer import ConfiguredLayer
+from keras_vit.layers.heads import merge_heads, softmax_weights
 from keras_vit.layers.kernels import TokenDense
 from keras_vit.layers.transformer_block import MLP, TransformerBlock
 

@@ -5,21 +5,11 @@ import numpy_forward
 import pytest
 from arrays import read_arrays
 from keras import ops
+from random_layers import flax_attention, normal, randomise
 
 from keras_vit import layers
 from keras_vit.layers import attention
 from keras_vit.layers.embedding import sine_cosine_table
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
-
-
-def randomise(layer):
-    """Gives every weight values that a mistake cannot hide behind."""
-    for i, weight in enumerate(layer.trainable_weights):
-        weight.assign(0.3 * normal(*weight.shape, seed=i))
-    return layer
 
 
 def test_patches_follow_row_by_row():
@@ -74,21 +64,6 @@ def test_fixed_position_embedding_leaves_prefix_tokens():
     np.testing.assert_array_equal(x[0, 0], 0)
     np.testing.assert_allclose(x[:, 1:], sine_cosine_table((2, 2), 8))
     assert layer.weights == []
-
-
-def flax_attention(layer):
-    """The weights of a SelfAttention as the original file holds them."""
-    heads, d = layer.num_heads, layer.head_dim
-    kernel = np.array(layer.qkv.kernel).reshape(-1, heads, 3, d)
-    bias = np.array(layer.qkv.bias).reshape(heads, 3, d)
-    params = {
-        "out/kernel": np.array(layer.out.kernel).reshape(heads, d, -1),
-        "out/bias": np.array(layer.out.bias),
-    }
-    for i, name in enumerate(("query", "key", "value")):
-        params[f"{name}/kernel"] = kernel[:, :, i]
-        params[f"{name}/bias"] = bias[:, i]
-    return params
 
 
 @pytest.mark.parametrize(

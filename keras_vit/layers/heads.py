@@ -1,0 +1,135 @@
+"""Scores, softmax and sums of the heads of attention.
+
+Axes: B batch, N query tokens, M key tokens, H heads, d head dimension,
+D = H * d hidden dimension.
+"""
+
+import keras
+from keras import ops
+
+from keras_vit.platforms import recomputed
+
+__all__ = [
+    "attended",
+    "exchanged",
+    "heads_first",
+    "masked",
+    "merge_heads",
+    "precise_softmax",
+    "recomputing",
+    "scores_of_heads",
+    "softmax_of_heads",
+    "softmax_weights",
+]
+
+
+def heads_first(qkv):
+    """Query, key and value, each (B, H, N, d), of one (B, N, H, 3, d).
+
+    One transposition, of which the three are parts side by side in memory.
+    """
+    return ops.unstack(ops.transpose(qkv, (3, 0, 2, 1, 4)), 3, axis=0)
+
+
+def exchanged(x):
+    """(B, H, N, d) to (B, N, H, d), and back."""
+    return ops.transpose(x, (0, 2, 1, 3))
+
+
+def softmax_of_heads(query, key, valid=None):
+    """`softmax(q k^T / sqrt(d))` of (B, H, N, d) and (B, H, M, d)."""
+    scores = masked(scores_of_heads(query, key), valid)
+    return precise_softmax(scores)  # (B, H, N, M)
+
+
+def masked(scores, valid, nothing=float("-inf")):
+    """The scores (B, H, N, M) without those of keys that are not valid."""
+    if valid is None:
+        return scores
+    return ops.where(valid[:, None, None], scores, nothing)
+
+
+def scores_of_heads(query, key):
+    """`q k^T / sqrt(d)` of (B, H, N, d) and (B, H, M, d)."""
+    return products(query * query.shape[-1] ** -0.5, key)  # (B, H, N, M)
+
+
+def products(x, y):
+    """`x y^T` of (B, H, N, d) and (B, H, M, d)."""
+    return ops.matmul(x, ops.transpose(y, (0, 1, 3, 2)))  # (B, H, N, M)
+
+
+def precise_softmax(scores):
+    """Softmax over the last axis, computed in float32 at least."""
+    precise = keras.backend.result_type(scores.dtype, "float32")
+    weights = ops.softmax(ops.cast(scores, precise), axis=-1)
+    return ops.cast(weights, scores.dtype)
+
+
+def softmax_weights(query, key, valid=None):
+    """`softmax_of_heads` of query (B, N, H, d) and key (B, M, H, d)."""
+    return softmax_of_heads(exchanged(query), exchanged(key), valid)
+
+
+def merge_heads(x):
+    """Joins the heads: (B, N, H, d) becomes (B, N, D)."""
+    return ops.reshape(x, (*ops.shape(x)[:-2], x.shape[-2] * x.shape[-1]))
+
+
+def attended(query, key, value, valid=None):
+    """`softmax(q k^T / sqrt(d)) v` of heads (B, H, N, d), for TPUs.
+
+    The weights, N numbers a token and head, are not kept for the backward pass,
+    which they would reach through the slowest memory.
+    """
+    scaled = query * query.shape[-1] ** -0.5
+    if valid is None:
+        return recomputing(scaled, key, value)  # (B, H, N, d)
+    added = ops.where(valid[:, None, None], 0.0, float("-inf"))  # (B, 1, 1, M)
+    return recomputing(scaled, key, value, added)  # (B, H, N, d)
+
+
+@ops.custom_gradient
+def recomputing(query, key, value, *added):
+    """`softmax(q k^T + a) v`, whose gradient computes the weights again.
+
+    The softmax is that of float32 at least. Its gradient takes the sum of
+    weights and their gradients from the output, as in "FlashAttention"
+    (arXiv:2205.14135, appendix B.4).
+    """
+    precise = keras.backend.result_type(query.dtype, "float32")
+
+    def scores(query, key):  # (B, H, N, M)
+        return sum(added, ops.cast(products(query, key), precise))
+
+    s = scores(query, key)
+    most = ops.max(s, axis=-1, keepdims=True)  # (B, H, N, 1)
+    shares = ops.exp(s - most)  # (B, H, N, M)
+    total = ops.sum(shares, axis=-1, keepdims=True)  # (B, H, N, 1)
+    x = ops.matmul(ops.cast(shares / total, value.dtype), value)  # (B, H, N, d)
+    exponent = most + ops.log(total)
+
+    def gradient(upstream):  # (B, H, N, d)
+        q, k, v, y, end, dy = recomputed(
+            query, key, value, x, exponent, upstream
+        )
+        weights = ops.exp(scores(q, k) - end)  # (B, H, N, M)
+        of_weights = ops.cast(products(dy, v), precise)  # (B, H, N, M)
+        mean = ops.sum(
+            ops.cast(y, precise) * ops.cast(dy, precise), axis=-1, keepdims=True
+        )  # (B, H, N, 1)
+        of_scores = ops.cast(weights * (of_weights - mean), q.dtype)
+        weights = ops.cast(weights, v.dtype)
+        return (
+            ops.matmul(of_scores, k),  # (B, H, N, d)
+            ops.matmul(swapped(of_scores), q),  # (B, H, M, d)
+            ops.matmul(swapped(weights), dy),  # (B, H, M, d)
+            *map(ops.zeros_like, added),
+        )
+
+    return x, gradient
+
+
+def swapped(x):
+    """(B, H, N, M) to (B, H, M, N)."""
+    return ops.transpose(x, (0, 1, 3, 2))

@@ -1,0 +1,68 @@
+"""Which function a platform computes: JAX decides where a program is lowered.
+
+What traces a program need not be what runs it: a step is compiled for TPUs, and
+a model exported for GPUs, on machines that have neither.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from keras_vit.workarounds import backend_is
+
+__all__ = ["by_platform", "recomputed"]
+
+
+def by_platform(
+    *tensors, cpu: Callable, other: Callable, gpu: Callable | None = None
+) -> Any:
+    """Calls the function of the platform that the program is lowered for.
+
+    All of them are traced, and one is part of the program. They return the same
+    shapes and dtypes, and change no variable. On other backends than JAX it is
+    that of the CPU.
+
+    Args:
+        *tensors: what the functions are called with.
+        cpu: function for CPUs.
+        other: function for TPUs and all else.
+        gpu: function for GPUs, `other` if there is none.
+
+    Returns:
+        What the function returns.
+    """
+    if not backend_is("jax"):
+        return cpu(*tensors)
+    import jax
+    from jax.core import Tracer
+
+    gpu = gpu or other
+    arrays = [x for x in tensors if isinstance(x, jax.Array)]
+    if not any(map(_is_abstract, arrays)):
+        # Outside of a program, where each call would compile one. What is
+        # differentiated there has no device of its own.
+        known = (x for x in arrays if not isinstance(x, Tracer))
+        found = {device.platform for x in known for device in x.devices()}
+        platform = found.pop() if found else jax.default_backend()
+        paths = {"cpu": cpu, "gpu": gpu, "cuda": gpu, "rocm": gpu}
+        return paths.get(platform, other)(*tensors)
+    return jax.lax.platform_dependent(
+        *tensors, cpu=cpu, cuda=gpu, rocm=gpu, default=other
+    )
+
+
+def _is_abstract(tensor):
+    """Whether it is of a program, and has no values yet."""
+    from jax.core import Tracer
+
+    return isinstance(tensor, Tracer) and tensor.to_concrete_value() is None
+
+
+def recomputed(*tensors) -> tuple:
+    """Hides from XLA that what is computed of the tensors is there already.
+
+    XLA would keep it from the forward to the backward pass. It is computed
+    after all of the tensors are known.
+    """
+    import jax
+
+    return jax.lax.optimization_barrier(tensors)

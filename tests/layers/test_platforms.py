@@ -1,0 +1,191 @@
+"""Each platform has its own program, and all of them the same values."""
+
+import numpy as np
+import numpy_forward
+import pytest
+from keras import ops
+from random_layers import flax_attention, normal, randomise
+
+from keras_vit import layers
+from keras_vit.layers import attention, kernels
+from keras_vit.platforms import by_platform
+
+
+@pytest.fixture(autouse=True)
+def on_jax(backend):
+    if backend != "jax":
+        pytest.skip("Other backends lower for the machine that they are on.")
+
+
+@pytest.fixture
+def as_on_a_tpu(monkeypatch):
+    def other_of(*tensors, other, **paths):
+        return other(*tensors)
+
+    for module in (attention, kernels):
+        monkeypatch.setattr(module, "by_platform", other_of)
+
+
+def exported(function, *tensors, platform):
+    import jax
+
+    export = jax.export.export(jax.jit(function), platforms=[platform])
+    return export(*tensors).mlir_module()
+
+
+@pytest.mark.parametrize(
+    ("platform", "operation"),
+    [("cpu", "sine"), ("tpu", "cosine"), ("cuda", "tanh"), ("rocm", "tanh")],
+)
+def test_a_program_has_the_function_of_its_platform_alone(platform, operation):
+    def compute(x):
+        return by_platform(x, cpu=ops.sin, other=ops.cos, gpu=ops.tanh)
+
+    text = exported(compute, np.ones(3, "float32"), platform=platform)
+    others = {"sine", "cosine", "tanh"} - {operation}
+    assert f"stablehlo.{operation} " in text
+    assert not any(f"stablehlo.{name} " in text for name in others)
+
+
+def test_without_a_gpu_s_own_function_a_gpu_has_the_other():
+    def compute(x):
+        return by_platform(x, cpu=ops.sin, other=ops.cos)
+
+    text = exported(compute, np.ones(3, "float32"), platform="cuda")
+    assert "stablehlo.cosine " in text
+
+
+def test_outside_of_a_program_the_device_of_the_tensor_decides():
+    x = ops.convert_to_tensor([0.5])
+    found = by_platform(x, cpu=ops.sin, other=ops.cos)
+    np.testing.assert_allclose(found, np.sin([0.5]), 1e-6)
+    found = by_platform([0.5], cpu=ops.sin, other=ops.cos)
+    np.testing.assert_allclose(found, np.sin([0.5]), 1e-6)
+
+
+def test_a_gradient_outside_of_a_program_compiles_nothing():
+    import jax
+
+    called = []
+
+    def compute(x):
+        return by_platform(x, cpu=lambda x: called.append(x) or 3 * x, other=x)
+
+    assert jax.grad(compute)(2.0) == 3
+    assert len(called) == 1
+
+
+def gradient_of(layer, tokens, valid=None):
+    """The function of the weights and tokens, for jax.grad."""
+    import jax
+
+    upstream = normal(*tokens.shape, seed=5)
+
+    def loss(weights, x):
+        y, _ = layer.stateless_call(weights, [], x, valid)
+        return ops.sum(y * upstream)
+
+    return jax.grad(loss, argnums=(0, 1))
+
+
+def test_the_weights_are_computed_again_on_tpus_alone():
+    """XLA would keep them in the slowest memory."""
+    layer = layers.SelfAttention(4)
+    layer.build((2, 7, 16))
+    weights = [x.value for x in layer.trainable_variables]
+    tokens = normal(2, 7, 16)
+    gradient = gradient_of(layer, tokens)
+    counts = {
+        platform: [
+            exported(gradient, weights, tokens, platform=platform).count(name)
+            for name in (
+                "stablehlo.exponential",
+                "stablehlo.optimization_barrier",
+            )
+        ]
+        for platform in ("cpu", "tpu")
+    }
+    assert counts == {"cpu": [1, 0], "tpu": [2, 1]}
+
+
+def test_no_platform_has_the_products_of_another():
+    """Forward and backward: 2 of scores, 4 dense ones, and their gradients."""
+    layer = layers.SelfAttention(4)
+    layer.build((2, 7, 16))
+    weights = [x.value for x in layer.trainable_variables]
+    tokens = normal(2, 7, 16)
+    found = {
+        platform: exported(
+            gradient_of(layer, tokens), weights, tokens, platform=platform
+        ).count("stablehlo.dot_general")
+        for platform in ("cpu", "tpu")
+    }
+    # qkv, scores, sums, out; two gradients of each; scores again. The last
+    # product itself is in no gradient.
+    assert found == {"cpu": 3 + 8, "tpu": 3 + 8 + 1}
+
+
+OPTIONS = {
+    "plain": {},
+    "no biases": {"qkv_bias": False, "projection_bias": False},
+    "norms": {"qk_norm": True, "attention_inner_norm": True},
+    "groups": {"key_value_heads": 2},
+    "one group": {"key_value_heads": 1},
+    "rotary": {"rotary": None},
+}
+
+
+def made(options):
+    if "rotary" in options:
+        rotary = layers.RotaryEmbedding((2, 3), num_prefix_tokens=1)
+        options = {"rotary": rotary}
+    return layers.SelfAttention(4, **options)
+
+
+def test_attention_of_tpus_is_that_of_numpy(as_on_a_tpu):
+    tokens = normal(2, 7, 16)
+    layer = layers.SelfAttention(4)
+    layer.build(tokens.shape)
+    randomise(layer)
+    expected, _ = numpy_forward.self_attention(flax_attention(layer), tokens)
+    found = ops.convert_to_numpy(layer(tokens))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_values_and_gradients_are_those_of_cpus(name, padded, monkeypatch):
+    tokens = normal(2, 7, 16)
+    valid = None
+    if padded:
+        valid = np.arange(7)[None] < np.array([[7], [4]])  # (2, 7)
+    layer = made(OPTIONS[name])
+    layer.build(tokens.shape)
+    randomise(layer)
+    weights = [x.value for x in layer.trainable_variables]
+
+    def results():
+        y, _ = layer.stateless_call(weights, [], tokens, valid)
+        of_weights, of_x = gradient_of(layer, tokens, valid)(weights, tokens)
+        return [np.array(x) for x in (y, of_x, *of_weights)]
+
+    expected = results()
+    for module in (attention, kernels):
+        monkeypatch.setattr(
+            module, "by_platform", lambda *x, other, **paths: other(*x)
+        )
+    found = results()
+    assert max(np.abs(x).max() for x in expected) > 1
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
+
+
+def test_a_quantised_projection_is_the_same_on_tpus(as_on_a_tpu):
+    tokens = normal(2, 7, 16)
+    layer = layers.SelfAttention(4)
+    layer.build(tokens.shape)
+    randomise(layer)
+    exact, _ = numpy_forward.self_attention(flax_attention(layer), tokens)
+    layer.qkv.quantize("int8")
+    found = ops.convert_to_numpy(layer(tokens))
+    assert 1e-6 < np.abs(found - exact).max() < 0.2
