@@ -148,7 +148,7 @@ def test_decoded_jpegs_differ_by_a_few_levels():
     smooth.save(file, "jpeg", quality=95)
     contents = np.array([file.getvalue()] * COUNT, object)
     examples = data.Examples(contents, LABELS, kind="encoded")
-    for batches, levels in ((training, 40), (evaluation, 8)):
+    for batches, levels in ((training, 40), (evaluation, 20)):
         found, expected = both(examples, batches)
         assert_same(found, expected, levels, share=1)
         images, others = (
