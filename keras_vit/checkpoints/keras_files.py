@@ -66,7 +66,7 @@ RUN_MODEL = "model.keras"  # in the folder of a run
 RECORD = "keras_vit.json"  # in a folder that was shared
 MAX_NAMES_BYTES = 2**24  # 21,843 names take 0.4 MB.
 # Of a model's own config; its dtype policy is the one object within.
-KEYS = {"name", "trainable", "dtype", "config", "frozen"}
+KEYS = {"name", "trainable", "dtype", "config", "frozen", "trained_as"}
 POLICIES = {"DTypePolicy", "DTypePolicyMap", "QuantizedDTypePolicy"}
 POLICY_MODULES = {"keras", "keras.dtype_policies"}
 # What a compiled model keeps beside its weights.

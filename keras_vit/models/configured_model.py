@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,6 +60,10 @@ class ConfiguredModel(keras.Model):
 
     Attributes:
         config: the config that was given.
+        trained_as: mapping or None, saved with the model: "class_names",
+            "preprocessing" (the fields of a `PreprocessingConfig`) and
+            "activation" of what it was trained for, which
+            `keras_vit.predict` goes by.
 
     Raises:
         ValueError: when Keras is set to channels-first images.
@@ -66,6 +71,7 @@ class ConfiguredModel(keras.Model):
 
     config_class: type
     config: Any
+    trained_as: Mapping[str, Any] | None = None
 
     def __init__(self, config, *, name=None, dtype=None, trainable=True):
         check_channels_last()
@@ -92,7 +98,9 @@ class ConfiguredModel(keras.Model):
         return super().call(inputs, training=training, mask=mask)
 
     def get_config(self):
+        trained_as = {"trained_as": dict(self.trained_as or {})}
         return {
+            **(trained_as if self.trained_as else {}),
             "name": self.name,
             "trainable": self.trainable,
             "dtype": serialized_dtype(self),
@@ -108,9 +116,11 @@ class ConfiguredModel(keras.Model):
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
         frozen = set(config.pop("frozen", ()))
+        trained_as = config.pop("trained_as", None)
         config["config"] = cls.config_class(**config["config"])
         config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
         model = cls(**config)
+        model.trained_as = trained_as and types.MappingProxyType(trained_as)
         for layer in sublayers(model):
             if layer.path in frozen:
                 layer.trainable = False
@@ -197,6 +207,7 @@ def remade(
         found = type(model)(config, name=model.name, dtype=dtype)
         for variable in found.weights:
             set_initializer(variable, _constant(values[variable.path]))
+    found.trained_as = model.trained_as
     return found
 
 

@@ -272,7 +272,7 @@ def as_classifier(
     if isinstance(model, (str, os.PathLike)):
         model = load_classifier(model, needs_classes=needs_classes)
     if not isinstance(model, Classifier):
-        return _classifier(model, class_names, preprocessing, needs_classes)
+        return _in_memory(model, class_names, preprocessing, needs_classes)
     changed = _classifier(
         model.model,
         class_names or model.class_names,
@@ -280,6 +280,27 @@ def as_classifier(
         needs_classes,
     )
     return dataclasses.replace(changed, activation=model.activation)
+
+
+def _in_memory(model, class_names, preprocessing, needs_classes):
+    """A classifier of a model that says itself what it was trained as."""
+    known = getattr(model, "trained_as", None) or {}
+    names = known.get("class_names")
+    if names is not None and not all(isinstance(x, str) for x in names):
+        raise ValueError(
+            "The class names in a model are texts. Received: trained_as="
+            f"{known!r}. Give class_names=."
+        )
+    try:
+        asked = PreprocessingConfig(**known.get("preprocessing", {}))
+    except TypeError as error:
+        raise ValueError(f"preprocessing in the model: {error}") from None
+    classifier = _classifier(
+        model, class_names or names, preprocessing or asked, needs_classes
+    )
+    if model.config.classifier_activation or "activation" not in known:
+        return classifier
+    return dataclasses.replace(classifier, activation=known["activation"])
 
 
 def _classifier(model, class_names, preprocessing, needs_classes) -> Classifier:

@@ -3,17 +3,21 @@
 import contextlib
 import dataclasses
 import errno
+import json
 import math
 import pathlib
 import statistics
+import types
 from collections.abc import Iterator
 
 import keras
 
 from keras_vit import data
+from keras_vit.checkpoints.containers.keras_parts import MAX_CONFIG_BYTES
 from keras_vit.data.image_reader import naming_broken_images
 from keras_vit.data.pillow_images import is_coloured
 from keras_vit.data.sources import read_by
+from keras_vit.models.configured_model import ConfiguredModel
 from keras_vit.training import distribution, resume, run_folder
 from keras_vit.training.build import CLASSIFICATION, Task
 from keras_vit.training.config import Recipe
@@ -135,6 +139,18 @@ def _check_tpu(chosen, precision):
         )
 
 
+def _trained_as(recipe, names):
+    """What a model is told for `ConfiguredModel.trained_as`."""
+    fields = {
+        "preprocessing": dataclasses.asdict(recipe.preprocessing),
+        "activation": recipe.training.loss,
+    }
+    # A config of more than a MiB is refused; beside it all of them are saved.
+    if len(json.dumps(list(names))) < MAX_CONFIG_BYTES // 2:
+        fields["class_names"] = list(names)
+    return types.MappingProxyType(fields)
+
+
 def _train(recipe, dataset, callbacks, share, task, needs):
     # A mistake in the recipe shows before an earlier run is replaced.
     dataset = dataset or data.open_dataset(recipe.data)
@@ -147,6 +163,8 @@ def _train(recipe, dataset, callbacks, share, task, needs):
     if trained < total and processes.is_first():
         print(f"Training {trained:,} of {total:,} parameters", flush=True)
     names = dataset.class_names if task.names_classes else None
+    if names is not None and isinstance(model, ConfiguredModel):
+        model.trained_as = _trained_as(recipe, names)
     with (
         resume.open_run(recipe) as (folder, checkpoint),
         explain_full_disk(folder),

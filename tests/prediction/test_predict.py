@@ -111,6 +111,24 @@ def test_run_with_sigmoid_loss_gives_sigmoids(save_run, image):
     assert_same(found, expected)
 
 
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        ({"class_names": [1, 2, 3]}, "class names in a model are texts"),
+        ({"class_names": ["a"]}, "3 classes"),
+        ({"preprocessing": {"crop": 1}}, "preprocessing in the model"),
+        ({"activation": "tanh"}, "activation"),
+    ],
+)
+def test_what_a_model_says_of_itself_is_checked(
+    make_vit, image, known, message
+):
+    model = make_vit()
+    model.trained_as = known
+    with pytest.raises(ValueError, match=message):
+        keras_vit.predict(model, image)
+
+
 def test_model_that_scales_and_ends_in_softmax(image):
     model = keras_vit.ViT_Ti16(
         weights=None,

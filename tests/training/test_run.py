@@ -9,6 +9,7 @@ import yaml
 from masked_patch.config import MaskedPatchConfig, MaskedPatchRecipe
 from tiny_runs import DATASET, Interrupt, files, recipe, values
 
+import keras_vit
 from keras_vit.training import resume, run_folder, train
 
 RUN = "keras_vit_run.json"
@@ -75,6 +76,20 @@ def test_the_model_in_the_folder_is_the_trained_one(run):
     assert names == tiny.CLASS_NAMES
     for one, other in zip(values(model), values(run.model), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_keras_loads_a_model_that_knows_its_classes(run):
+    path = run.folder / "model.keras"
+    image = np.random.default_rng(0).integers(0, 256, (30, 20, 3), "uint8")
+    if DATASET.train.contents[0].shape[-1] == 1:
+        image = image[..., :1]
+    expected = keras_vit.predict(run.folder, image)[0].classes
+    assert {name for name, _ in expected} <= set(tiny.CLASS_NAMES)
+    for model in (keras.saving.load_model(path), run.model):
+        assert keras_vit.predict(model, image)[0].classes == expected
+    renamed = tuple(f"new {x}" for x in tiny.CLASS_NAMES)
+    found = keras_vit.predict(run.model, image, class_names=renamed)[0].classes
+    assert [x for x, _ in found] == [f"new {x}" for x, _ in expected]
 
 
 def test_the_history_has_a_value_a_checkpoint(run):
