@@ -7,7 +7,7 @@ from analysis_cases import CASES, case, images_of, tiny_model
 import keras_vit
 from keras_vit.analysis import attention_grids, attention_maps
 from keras_vit.analysis.attention_weights import is_signed
-from keras_vit.layers import attention
+from keras_vit.layers import SelfAttention
 
 
 def computed_layer_by_layer(model, images):
@@ -89,8 +89,8 @@ def fused(monkeypatch):
         return attend(*args, **kwargs)
 
     monkeypatch.setattr(keras.ops, "dot_product_attention", spy)
-    # As on a device that has it.
-    monkeypatch.setattr(attention, "has_fused_attention", lambda: True)
+    # As where it is asked for, or on torch.
+    monkeypatch.setattr(SelfAttention, "_is_fused", lambda layer: True)
     return calls
 
 

@@ -24,7 +24,7 @@ PICTURES = np.random.default_rng(0).uniform(0, 255, (2, 8, 12, 3))
 )
 def test_painted_colours_are_those_that_were_named(target, cells):
     """Within half a level of the mean of each cell."""
-    classes = colour_classes(patch_colours(PICTURES, GRID, cells)).numpy()
+    classes = colour_classes(patch_colours(PICTURES, GRID, cells))
     answers = np.eye(512)[classes]
     found = painted(answers, GRID, (8, 12, 3), target)
     height, width = 4 // cells, 4 // cells
@@ -39,7 +39,7 @@ def test_painted_colours_are_those_that_were_named(target, cells):
 
 
 def test_painted_pixels_are_those_that_were_said():
-    answers = patch_pixels(PICTURES, GRID).numpy()
+    answers = patch_pixels(PICTURES, GRID)
     found = painted(answers, GRID, (8, 12, 3), "pixels")
     np.testing.assert_allclose(found, PICTURES / 255, atol=1e-5)
 
