@@ -27,6 +27,7 @@ GROUND = (
     "files",
     "tables",
     "checks",
+    "interpolation",
     "interrupts",
     "shipped_recipes",
     "workarounds",

@@ -1,21 +1,18 @@
-"""Resampling kernels, and position embeddings on another grid of patches.
+"""Position embeddings on another grid of patches.
 
 Axes: R and C rows and columns of a grid, D hidden dimension.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 from keras_vit.checks import check_choice
+from keras_vit.interpolation import cubic, triangle
 
 __all__ = [
     "RESAMPLINGS",
-    "cubic",
     "geometric_matrix",
     "resample_position_embedding",
     "resize_matrix",
-    "triangle",
 ]
 
 
@@ -135,23 +132,6 @@ def _half_pixel(kernel, support, antialias=False):
         return result / result.sum(axis=1, keepdims=True)  # (new, old)
 
     return matrix
-
-
-def triangle(x: np.ndarray) -> np.ndarray:
-    """The kernel of linear interpolation; x is in pixels."""
-    return np.maximum(0, 1 - np.abs(x))
-
-
-def cubic(a: float) -> Callable:
-    """The cubic convolution kernel of Keys (1981) with parameter a."""
-
-    def kernel(x):
-        x = np.abs(x)
-        near = ((a + 2) * x - (a + 3)) * x**2 + 1
-        far = a * (((x - 5) * x + 8) * x - 4)
-        return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
-
-    return kernel
 
 
 SQUARE = "_square"

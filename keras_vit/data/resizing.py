@@ -8,11 +8,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from keras_vit.checkpoints.resampling import cubic, triangle
 from keras_vit.data.crop_windows import random_window
 from keras_vit.data.image_reader import LONGEST, Geometry
+from keras_vit.interpolation import cubic, lanczos3, triangle
 
-__all__ = ["RANDOM_CROPS", "evaluation_crop", "resize", "squash"]
+__all__ = [
+    "DEFAULT_METHODS",
+    "KERNELS",
+    "RANDOM_CROPS",
+    "evaluation_crop",
+    "resize",
+    "squash",
+]
 
 TAPS = 64  # of an axis, that are kept for the next image
 
@@ -84,7 +91,8 @@ def _taps(length, new_length, start, stop, method, antialias):
     first = np.floor(centres - reach)  # (N,)
     count = int(np.ceil(2 * reach)) + 1
     pixels = first[:, np.newaxis] + np.arange(count)  # (N, K)
-    weights = kernel(pixels + 0.5 - centres[:, np.newaxis], stretch)  # (N, K)
+    offsets = pixels + 0.5 - centres[:, np.newaxis]  # (N, K)
+    weights = kernel(offsets, stretch, np)  # (N, K)
     weights = weights * ((pixels >= 0) & (pixels < length))
     weights = weights / weights.sum(axis=1, keepdims=True)
     pixels = pixels.clip(0, length - 1).astype(int)
@@ -103,31 +111,32 @@ def _weighted_means(image, axis, pixels, weights):
 
 
 def _stretched(kernel):
-    return lambda offset, stretch: kernel(offset / stretch)
+    return lambda offset, stretch, ops: kernel(offset / stretch, ops)
 
 
-def _lanczos3(x):
-    return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0.0)
-
-
-def _overlap(offset, stretch):
+def _overlap(offset, stretch, ops):
     """How much of a pixel lies in a box as wide as `stretch` pixels."""
-    reach = (stretch + 1) / 2 - np.abs(offset)
-    return reach.clip(0.0, min(1.0, stretch))
+    reach = (stretch + 1) / 2 - ops.abs(offset)
+    return ops.minimum(ops.maximum(reach, 0.0), ops.minimum(stretch, 1.0))
 
 
-def _is_inside(offset, _):
-    return ((offset > -0.5) & (offset <= 0.5)).astype(float)
+def _is_inside(offset, _, ops):
+    inside = ops.logical_and(offset > -0.5, offset <= 0.5)
+    return ops.where(inside, 1.0, 0.0)
 
 
-# Method: kernel and its radius in pixels.
+# Method: the kernel, a function of distances, how far it is stretched, and
+# NumPy or `keras.ops`; and its radius in pixels, None where it reaches as far
+# as a pixel of the result.
 KERNELS = {
     "bilinear": (_stretched(triangle), 1),
     "bicubic": (_stretched(cubic(-0.5)), 2),
-    "lanczos3": (_stretched(_lanczos3), 3),
+    "lanczos3": (_stretched(lanczos3), 3),
     "area": (_overlap, None),
     "nearest": (_is_inside, None),
 }
+# Evaluation crop: the method where the config names none; else bilinear.
+DEFAULT_METHODS = {"resize_small_central_crop": "area"}
 
 
 def _size_of(name, image, geometry) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.image_reader import Geometry
+from keras_vit.data.resizing import DEFAULT_METHODS
 from keras_vit.files import replacing
 from keras_vit.prediction.exported_model import INPUT, OUTPUT, ExportedModel
 from keras_vit.prediction.picture_page import picture_page, shipped_text
@@ -24,7 +25,6 @@ FILES = {
     "ort-wasm-simd-threaded.wasm": "sha384-"
     "vjBJ1z7qrhkTyYsNqKeF6c7N+nOJSU94czEo+tvZcu8G75JparGq9kB+kTnEUNVM",
 }
-DEFAULT_METHODS = {"resize_small_central_crop": "area"}
 
 
 def write_page(

@@ -4,12 +4,12 @@ Axes: B images of a batch, H and W height and width, C channels; h and w
 height and width of the result.
 """
 
-import math
 from typing import Any
 
 from keras import ops
 
 from keras_vit.data.image_reader import Geometry
+from keras_vit.data.resizing import DEFAULT_METHODS, KERNELS
 
 __all__ = ["WithResizing", "cropped"]
 
@@ -46,35 +46,38 @@ def cropped(images: Any, geometry: Geometry) -> Any:
         float32 tensor (B, h, w, C).
     """
     config = geometry.config
-    default = "bilinear"
+    method = config.resize_method or DEFAULT_METHODS.get(
+        config.evaluation, "bilinear"
+    )
     # 1 to H and 1 to W, without asking for a shape.
     rows = ops.cumsum(ops.ones_like(images[0, :, 0, 0]))  # (H,)
     columns = ops.cumsum(ops.ones_like(images[0, 0, :, 0]))  # (W,)
     lengths = ops.stack([ops.max(rows), ops.max(columns)])  # (2,)
-    if config.evaluation == "resize_small_central_crop":
-        default = "area"
-        sizes = ops.round(lengths * (geometry.smaller_side / ops.min(lengths)))
-    else:
-        squashed = config.evaluation == "squash"
-        sides = geometry.image_size if squashed else geometry.both_sides
-        sizes = ops.convert_to_tensor(sides, "float32")  # (2,)
-    method = config.resize_method or default
-    matrices = []
-    for axis, places in enumerate((rows, columns)):
-        centres = _centres(
-            sizes[axis], lengths[axis], geometry.image_size[axis]
+    sizes = _sizes(lengths, geometry)  # (2,)
+    down, right = (
+        _weights(
+            places - 0.5,
+            _centres(sizes[axis], lengths[axis], geometry.image_size[axis]),
+            lengths[axis] / sizes[axis],
+            method,
+            config.antialias,
         )
-        scale = lengths[axis] / sizes[axis]
-        offset = places - 0.5 - centres[:, None]  # (h, H) or (w, W)
-        weights = KERNELS[method](
-            offset, scale, ops.maximum(scale, 1.0) if config.antialias else 1.0
-        )
-        total = ops.sum(weights, axis=1, keepdims=True)
-        matrices.append(weights / total)
-    result = ops.einsum("ih,bhwc->biwc", matrices[0], images)
-    result = ops.einsum("jw,biwc->bijc", matrices[1], result)
+        for axis, places in enumerate((rows, columns))
+    )  # (h, H) and (w, W)
+    result = ops.einsum("ih,bhwc->biwc", down, images)
+    result = ops.einsum("jw,biwc->bijc", right, result)
     result = ops.clip(result, 0.0, 255.0)
     return ops.floor(result) if config.rounding == "uint8" else result
+
+
+def _sizes(lengths, geometry: Geometry):
+    """Height and width that images are scaled to before the crop: (2,)."""
+    crop = geometry.config.evaluation
+    if crop == "resize_small_central_crop":
+        return ops.round(lengths * (geometry.smaller_side / ops.min(lengths)))
+    squashed = crop == "squash"
+    sides = geometry.image_size if squashed else geometry.both_sides
+    return ops.convert_to_tensor(sides, "float32")
 
 
 def _centres(size, length, kept: int):
@@ -84,40 +87,11 @@ def _centres(size, length, kept: int):
     return (wanted + 0.5) * length / size
 
 
-def _triangle(offset, scale, stretch):
-    return ops.relu(1.0 - ops.abs(offset / stretch))
-
-
-def _cubic(offset, scale, stretch):
-    """Keys's kernel with a = -0.5."""
-    x = ops.abs(offset / stretch)
-    near = (1.5 * x - 2.5) * x * x + 1.0
-    far = ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0
-    return ops.where(x < 1.0, near, ops.where(x < 2.0, far, 0.0))
-
-
-def _lanczos3(offset, scale, stretch):
-    x = ops.abs(offset / stretch)
-    angle = math.pi * ops.maximum(x, 1e-6)
-    value = 3.0 * ops.sin(angle) * ops.sin(angle / 3.0) / (angle * angle)
-    return ops.where(x < 3.0, value, 0.0)
-
-
-def _overlap(offset, scale, stretch):
-    """How much of a pixel lies in a box as wide as a pixel of the result."""
-    reach = (scale + 1.0) / 2.0 - ops.abs(offset)
-    return ops.minimum(ops.relu(reach), ops.minimum(scale, 1.0))
-
-
-def _is_inside(offset, scale, stretch):
-    inside = ops.logical_and(offset > -0.5, offset <= 0.5)
-    return ops.cast(inside, "float32")
-
-
-KERNELS = {
-    "bilinear": _triangle,
-    "bicubic": _cubic,
-    "lanczos3": _lanczos3,
-    "area": _overlap,
-    "nearest": _is_inside,
-}
+def _weights(places, centres, scale, method: str, antialias: bool):
+    """The weight of each of H pixels in each of h means: (h, H)."""
+    kernel, radius = KERNELS[method]
+    stretch = ops.maximum(scale, 1.0) if antialias else 1.0
+    if radius is None:
+        stretch = scale
+    weights = kernel(places - centres[:, None], stretch, ops)
+    return weights / ops.sum(weights, axis=1, keepdims=True)

@@ -4,13 +4,12 @@ Axes: B batch, N patches of the longest sequence, P prefix tokens, T = P + N
 tokens, R and C rows and columns of the table of positions, D hidden dimension.
 """
 
-import functools
-
 import keras
 import numpy as np
 from keras import ops
 
 from keras_vit.checks import check_choice
+from keras_vit.interpolation import cubic, triangle
 from keras_vit.models.configured_model import keeping
 from keras_vit.models.vit import VisionTransformer
 
@@ -234,7 +233,7 @@ def axis_weights(places, sides, old: int, method: str):
     reach = 0 if antialias else 2
     sources = np.arange(-reach, old + reach, dtype="float32")
     offsets = points[..., None] - ops.convert_to_tensor(sources)
-    weights = kernel(offsets / width[..., None])
+    weights = kernel(offsets / width[..., None], ops)
     weights = ops.matmul(weights, clipped(sources, old))  # (B, N, old)
     return weights / ops.sum(weights, axis=-1, keepdims=True)
 
@@ -245,19 +244,6 @@ def clipped(sources, old: int) -> np.ndarray:
     return (nearest[:, None] == np.arange(old)).astype("float32")
 
 
-def triangle(x):
-    """The kernel of linear interpolation; x is in positions."""
-    return ops.maximum(1 - ops.abs(x), 0.0)
-
-
-def cubic(x, a: float):
-    """The cubic convolution kernel of Keys (1981) with parameter a."""
-    x = ops.abs(x)
-    near = ((a + 2) * x - (a + 3)) * x**2 + 1
-    far = a * (((x - 5) * x + 8) * x - 4)
-    return ops.where(x <= 1, near, ops.where(x < 2, far, 0.0))
-
-
 SQUARE = "_square"
 # The kernel, and whether it grows where the grid shrinks: those of
 # `keras_vit.checkpoints.resampling`, for grids that the graph does not know.
@@ -265,6 +251,6 @@ RESAMPLINGS = {
     "linear_aligned": (triangle, False),
     "linear": (triangle, False),
     "linear_antialiased": (triangle, True),
-    "bicubic": (functools.partial(cubic, a=-0.75), False),
-    "bicubic_antialiased": (functools.partial(cubic, a=-0.5), True),
+    "bicubic": (cubic(-0.75), False),
+    "bicubic_antialiased": (cubic(-0.5), True),
 }
