@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from speed_case import CLASSES, LEARNING_RATE
+from speed_case import LEARNING_RATE, keras_hub_model
 
 POLICY = "mixed_bfloat16"
 
@@ -60,26 +60,9 @@ def ours(program: Program, devices: list):
 
 def keras_hub(program: Program, devices: list):
     import keras
-    import keras_hub as hub  # pyright: ignore[reportMissingImports]
 
     keras.config.set_dtype_policy(POLICY)
-    config = program.config
-
-    def make():
-        backbone = hub.models.ViTBackbone(
-            image_shape=(*config.image_size, 3),
-            patch_size=config.patch_size[0],
-            num_layers=config.num_layers,
-            num_heads=config.num_heads,
-            hidden_dim=config.hidden_dim,
-            mlp_dim=config.mlp_dim,
-        )
-        task = hub.models.ViTImageClassifier(
-            backbone=backbone, num_classes=CLASSES, preprocessor=None
-        )
-        return keras.Model(task.inputs, task.outputs)
-
-    return keras_step(make, program, devices)
+    return keras_step(lambda: keras_hub_model(program.config), program, devices)
 
 
 def keras_step(make: Callable, program: Program, devices: list):

@@ -29,6 +29,26 @@ def arrays(case):
     return images, random.integers(0, CLASSES, case.batch)
 
 
+def keras_hub_model(config):
+    """keras-hub's ViT of the sizes of a `ViTConfig`, with logits of CLASSES."""
+    import keras
+    import keras_hub as hub  # pyright: ignore[reportMissingImports]
+
+    backbone = hub.models.ViTBackbone(
+        image_shape=(*config.image_size, 3),
+        patch_size=config.patch_size[0],
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        hidden_dim=config.hidden_dim,
+        mlp_dim=config.mlp_dim,
+    )
+    task = hub.models.ViTImageClassifier(
+        backbone=backbone, num_classes=CLASSES, preprocessor=None
+    )
+    # A plain model: a task's own fit takes no batches from a generator.
+    return keras.Model(task.inputs, task.outputs)
+
+
 def sizes(case):
     """The `ViTConfig` of the case."""
     from keras_vit.planning.counts import vit_config

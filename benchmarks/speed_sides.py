@@ -15,7 +15,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from speed_case import CLASSES, LEARNING_RATE, Case, arrays, sizes
+from speed_case import (
+    CLASSES,
+    LEARNING_RATE,
+    Case,
+    arrays,
+    keras_hub_model,
+    sizes,
+)
 from speed_torch import timm, transformers
 
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
@@ -98,22 +105,7 @@ def keras_hub(case: Case) -> Callable[[int], float | None]:
     import keras
 
     keras.config.set_dtype_policy(POLICIES[case.precision])
-    import keras_hub as hub  # pyright: ignore[reportMissingImports]
-
-    config = sizes(case)
-    backbone = hub.models.ViTBackbone(
-        image_shape=(case.image_size, case.image_size, 3),
-        patch_size=config.patch_size[0],
-        num_layers=config.num_layers,
-        num_heads=config.num_heads,
-        hidden_dim=config.hidden_dim,
-        mlp_dim=config.mlp_dim,
-    )
-    task = hub.models.ViTImageClassifier(
-        backbone=backbone, num_classes=CLASSES, preprocessor=None
-    )
-    # A plain model: a task's own fit takes no batches from a generator.
-    return keras_steps(keras.Model(task.inputs, task.outputs), case)
+    return keras_steps(keras_hub_model(sizes(case)), case)
 
 
 def keras_steps(model, case):

@@ -27,7 +27,7 @@ from keras_vit import data, evaluation, preprocessing
 from keras_vit.analysis.report import explain_run, write_report
 from keras_vit.checkpoints.keras_files import class_names_of
 from keras_vit.data import DataConfig, PreprocessingConfig
-from keras_vit.data.readers import chosen_reader
+from keras_vit.data.readers import with_chosen_reader
 from keras_vit.evaluation.config import Evaluation
 from keras_vit.prediction.networks import load_model, weights_path
 from keras_vit.runs.script import check_packages, exit_code, parse
@@ -99,17 +99,13 @@ def evaluate(recipe: Evaluation) -> dict:
 
 def complete(recipe: Evaluation) -> Evaluation:
     """Fills in the data that a run was trained on, or that of a trial."""
+    asked = with_chosen_reader(recipe.data)
     if recipe.smoke:
         digits = DataConfig(
-            name="digits",
-            max_examples=SMOKE_IMAGES,
-            reader=chosen_reader(recipe.data.reader),
+            name="digits", max_examples=SMOKE_IMAGES, reader=asked.reader
         )
         return dataclasses.replace(recipe, data=digits, batch_size=16)
-    reader = chosen_reader(recipe.data.reader)
-    recipe = dataclasses.replace(
-        recipe, data=dataclasses.replace(recipe.data, reader=reader)
-    )
+    recipe = dataclasses.replace(recipe, data=asked)
     config = pathlib.Path(str(recipe.model.weights), "config.yaml")
     if not config.is_file():
         return recipe
@@ -117,12 +113,12 @@ def complete(recipe: Evaluation) -> Evaluation:
     loss = run.get("training", {}).get("loss", recipe.model.activation)
     model = dataclasses.replace(recipe.model, activation=loss)
     parts: dict = {"model": model}
-    if recipe.data == DataConfig(reader=reader):
+    if asked == DataConfig(reader=asked.reader):
         # What read the images there may not be here.
-        parts["data"] = DataConfig(**{**run["data"], "reader": reader})
+        parts["data"] = DataConfig(**{**run["data"], "reader": asked.reader})
     if recipe.preprocessing == PreprocessingConfig():
-        asked = run.get("preprocessing", {})
-        parts["preprocessing"] = PreprocessingConfig(**asked)
+        fields = run.get("preprocessing", {})
+        parts["preprocessing"] = PreprocessingConfig(**fields)
     return dataclasses.replace(recipe, **parts)
 
 

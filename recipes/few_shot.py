@@ -26,7 +26,7 @@ import time
 from keras_vit import data
 from keras_vit.analysis.plots import new_figure
 from keras_vit.data import DataConfig, PreprocessingConfig
-from keras_vit.data.readers import chosen_reader
+from keras_vit.data.readers import with_chosen_reader
 from keras_vit.evaluation.few_shot import (
     FewShot,
     feature_model,
@@ -60,10 +60,7 @@ def run(recipe: FewShot) -> dict:
     """
     recipe = smoke(recipe) if recipe.smoke else recipe
     check_packages(recipe.data)
-    reader = chosen_reader(recipe.data.reader)
-    recipe = dataclasses.replace(
-        recipe, data=dataclasses.replace(recipe.data, reader=reader)
-    )
+    recipe = dataclasses.replace(recipe, data=with_chosen_reader(recipe.data))
     with on_devices(recipe.distribution, recipe.batch_size):
         return evaluate(recipe)
 

@@ -4,6 +4,7 @@ A field's docstring is its text in `--help` of a recipe.
 """
 
 import dataclasses
+from collections.abc import Mapping
 
 from keras_vit.checks import (
     check_at_least,
@@ -16,6 +17,7 @@ __all__ = [
     "AugmentationConfig",
     "DataConfig",
     "PreprocessingConfig",
+    "preprocessing_in",
 ]
 
 
@@ -285,3 +287,11 @@ class PreprocessingConfig:
                 f"resize_size is at most {MAX_SIDE:,} pixels. Received: "
                 f"resize_size={self.resize_size!r}."
             )
+
+
+def preprocessing_in(fields: Mapping, place: str) -> PreprocessingConfig:
+    """The config of fields that a file has; a ValueError names the place."""
+    try:
+        return PreprocessingConfig(**fields)
+    except TypeError as error:
+        raise ValueError(f"preprocessing in {place}: {error}") from None

@@ -320,10 +320,10 @@ class StreamedExamples:
 
 @dataclasses.dataclass(frozen=True)
 class Subset:
-    """Some of the examples, to be read in their order for an evaluation.
+    """Some of a stream, to be read in their order for an evaluation.
 
     Args:
-        examples: an `Examples` or a `StreamedExamples`.
+        examples: a `StreamedExamples`; `Examples` have their own `subset`.
         numbers: integer array, which of them.
     """
 

@@ -11,7 +11,7 @@ import numpy as np
 from keras_vit.data.array_mixing import array_batch_augmenter
 from keras_vit.data.array_ops import ARRAYS
 from keras_vit.data.augmentation import image_augmenter
-from keras_vit.data.dataset import Examples, Subset
+from keras_vit.data.dataset import Examples
 from keras_vit.data.image_reader import Geometry
 from keras_vit.data.pillow_reader import pillow_reader
 from keras_vit.data.seeds import order
@@ -100,8 +100,6 @@ def evaluation_by_pillow(
     examples, geometry: Geometry, batch_size: int, rows: list[int]
 ) -> ThreadedBatches:
     """See `evaluation_batches`; `rows` are those of the share."""
-    if isinstance(examples, Subset):
-        examples = examples.examples.subset(np.sort(examples.numbers))
     _check_in_memory(examples)
     read = pillow_reader(examples, geometry.config.evaluation, geometry)
     num_classes = examples.labels.shape[1:]

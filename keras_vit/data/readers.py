@@ -1,11 +1,17 @@
 """What reads and varies the images: TensorFlow, or Pillow and NumPy."""
 
+import dataclasses
 import importlib.util
 
 from keras_vit.checks import EXTRAS, check_choice, check_installed
 from keras_vit.data.config import READERS, DataConfig
 
-__all__ = ["chosen_reader", "data_packages", "hide_accelerators"]
+__all__ = [
+    "chosen_reader",
+    "data_packages",
+    "hide_accelerators",
+    "with_chosen_reader",
+]
 
 # Data sets by name that are none of tensorflow-datasets.
 WITHOUT_TENSORFLOW = ("digits", "fractals")
@@ -23,6 +29,11 @@ def chosen_reader(reader: str) -> str:
         return reader
     found = importlib.util.find_spec("tensorflow") is not None
     return "tensorflow" if found else "pillow"
+
+
+def with_chosen_reader(config: DataConfig) -> DataConfig:
+    """The config with the reader that its "auto" stands for."""
+    return dataclasses.replace(config, reader=chosen_reader(config.reader))
 
 
 def data_packages(config: DataConfig) -> tuple[str, ...]:

@@ -293,9 +293,8 @@ def few_shot(
     ]
     used = np.unique(np.concatenate([images for _, images in trials]))
     stream = _FeatureStream(features)
-    some = Subset(train, used)
-    if isinstance(train, Examples):
-        some = train.subset(used)
+    in_memory = isinstance(train, Examples)
+    some = train.subset(used) if in_memory else Subset(train, used)
     known, readable = stream.all_of(batches(some), len(used))
     probes = []
     for row, images in trials:

@@ -298,7 +298,7 @@ class SelfAttention(ConfiguredLayer):
         paths = {"cpu": explicit, "other": lean}
         if self.position_bias is not None:
             paths["other"] = fused
-        if has_fused_attention():
+        if backend_is("jax") and has_fused_attention():
             paths["gpu"] = fused
         return by_platform(query, key, value, **paths)
 
@@ -448,15 +448,12 @@ def without_key(num_heads: int, bias):
 
 
 def has_fused_attention() -> bool:
-    """Whether Keras may have fused attention here.
+    """Whether Keras has fused attention on the GPUs of JAX.
 
-    On TensorFlow it has none, and on JAX that of GPUs, which it finds only
-    where there is one.
+    It finds it only where there is one.
     """
-    if backend_is("jax"):
-        devices = keras.distribution.list_devices()  # such as "gpu:0"
-        return any(device.startswith("gpu") for device in devices)
-    return backend_is("torch")
+    devices = keras.distribution.list_devices()  # such as "gpu:0"
+    return any(device.startswith("gpu") for device in devices)
 
 
 def projection_initializer(dim: int) -> keras.initializers.Initializer:

@@ -14,6 +14,7 @@ import numpy as np
 
 from keras_vit.checks import check_choice
 from keras_vit.data import PreprocessingConfig
+from keras_vit.data.config import preprocessing_in
 from keras_vit.data.image_reader import Geometry
 from keras_vit.data.resizing import evaluation_crop
 from keras_vit.prediction.exported_model import ExportedModel, runtime_of
@@ -291,10 +292,7 @@ def _in_memory(model, class_names, preprocessing, needs_classes):
             "The class names in a model are texts. Received: trained_as="
             f"{known!r}. Give class_names=."
         )
-    try:
-        asked = PreprocessingConfig(**known.get("preprocessing", {}))
-    except TypeError as error:
-        raise ValueError(f"preprocessing in the model: {error}") from None
+    asked = preprocessing_in(known.get("preprocessing", {}), "the model")
     classifier = _classifier(
         model, class_names or names, preprocessing or asked, needs_classes
     )
@@ -420,12 +418,9 @@ def _exported_classifier(source, image_size, needs_classes):
             f"pixels. Received: image_size={image_size}. Export the model "
             "with that size."
         )
-    try:
-        asked = PreprocessingConfig(**model.record["preprocessing"])
-    except TypeError as error:
-        raise ValueError(
-            f"preprocessing in the record of {os.fspath(source)!r}: {error}"
-        ) from None
+    asked = preprocessing_in(
+        model.record["preprocessing"], f"the record of {os.fspath(source)!r}"
+    )
     names = tuple(model.record["class_names"]) or None
     classifier = _classifier(model, names, asked, needs_classes)
     activation = model.record["activation"]

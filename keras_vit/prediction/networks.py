@@ -18,6 +18,7 @@ from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.checks import check_size
 from keras_vit.data import PreprocessingConfig
+from keras_vit.data.config import preprocessing_in
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.prediction.capacity import check_image_size
 from keras_vit.prediction.shared_record import read_shared
@@ -178,12 +179,8 @@ def _run_config(path):
 def preprocessing_of(entry, run, image_size) -> PreprocessingConfig:
     """How a run, or public weights, were evaluated."""
     if "preprocessing" in run:
-        try:
-            return PreprocessingConfig(**run["preprocessing"])
-        except TypeError as error:
-            raise ValueError(
-                f"preprocessing in the config.yaml of the run: {error}"
-            ) from None
+        place = "the config.yaml of the run"
+        return preprocessing_in(run["preprocessing"], place)
     if entry is None:
         return PreprocessingConfig()
     asked, size = entry.preprocessing, entry.image_size

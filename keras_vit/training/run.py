@@ -107,6 +107,7 @@ def train(
     """
     _check_tpu(recipe.distribution, recipe.training.precision)
     recipe = resume.with_reader(recipe)
+    processes.check_reader(recipe.distribution, recipe.data.reader)
     if dataset is not None and not isinstance(dataset.train, data.FitStream):
         dataset = read_by(recipe.data.reader, dataset)
     chosen = distribution.setup(

@@ -18,6 +18,7 @@ from keras_vit.exporting.included_resizing import cropped
 from keras_vit.exporting.server_folders import LAYOUTS
 from keras_vit.prediction import as_classifier, load_classifier
 
+NAMES = ("ant", "bee", "cat", "dog", "eel")
 SIZES = ((31, 50), (97, 64), (24, 16), (9, 11), (16, 200))
 
 
@@ -53,8 +54,7 @@ def test_pixels_are_rounded_down():
 @pytest.fixture(scope="module")
 def classifier():
     keras.utils.set_random_seed(0)
-    names = ("ant", "bee", "cat", "dog", "eel")
-    return as_classifier(randomised(vit()), names, PreprocessingConfig())
+    return as_classifier(randomised(vit()), NAMES, PreprocessingConfig())
 
 
 def photos():
@@ -64,7 +64,7 @@ def photos():
 
 def shares(model):
     found = keras_vit.predict(model, photos())
-    return [[dict(x.classes)[name] for name, _ in x.classes] for x in found]
+    return [[dict(x.classes)[name] for name in NAMES] for x in found]
 
 
 def check_file(classifier, path, format, precision, tolerance):

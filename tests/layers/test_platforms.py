@@ -19,6 +19,10 @@ def on_jax(backend):
 
 @pytest.fixture
 def as_on_a_tpu(monkeypatch):
+    take_other_paths(monkeypatch)
+
+
+def take_other_paths(monkeypatch):
     def other_of(*tensors, other, **paths):
         return other(*tensors)
 
@@ -170,10 +174,7 @@ def test_values_and_gradients_are_those_of_cpus(name, padded, monkeypatch):
         return [np.array(x) for x in (y, of_x, *of_weights)]
 
     expected = results()
-    for module in (attention, kernels):
-        monkeypatch.setattr(
-            module, "by_platform", lambda *x, other, **paths: other(*x)
-        )
+    take_other_paths(monkeypatch)
     found = results()
     assert max(np.abs(x).max() for x in expected) > 1
     for x, y in zip(found, expected, strict=True):

@@ -75,3 +75,11 @@ def test_batches_are_cut_for_accumulated_gradients(tmp_path):
         for reader in ("pillow", "tensorflow")
     ]
     assert_same(*runs)
+
+
+def test_several_processes_of_tensorflow_need_its_reader(backend, tmp_path):
+    if backend != "tensorflow":
+        pytest.skip("multiworker is TensorFlow's.")
+    with pytest.raises(ValueError, match=r"from tf\.data"):
+        run(tmp_path / "run", "pillow", distribution="multiworker")
+    assert not (tmp_path / "run").exists()

@@ -26,6 +26,7 @@ __all__ = [
     "LostProcessError",
     "agreed",
     "by_process",
+    "check_reader",
     "explain_lost_process",
     "gathered",
     "is_first",
@@ -68,12 +69,24 @@ def start(choice: str) -> None:
     Raises:
         ValueError: when the environment is wrong, or it is too late.
     """
-    backend = keras.backend.backend()
-    if backend == "jax":
+    if keras.backend.backend() == "jax":
         _start_jax()
-    several = place()[1] > 1 or choice == "multiworker"
-    if backend == "tensorflow" and several:
+    if _are_several_of_tensorflow(choice):
         strategy()
+
+
+def check_reader(choice: str, reader: str) -> None:
+    """Raises a ValueError where tf.data has to read the images and does not."""
+    if reader == "pillow" and _are_several_of_tensorflow(choice):
+        raise ValueError(
+            "Several processes of TensorFlow get their images from tf.data. "
+            "Received: data.reader='pillow'. Set it to tensorflow."
+        )
+
+
+def _are_several_of_tensorflow(choice):
+    several = place()[1] > 1 or choice == "multiworker"
+    return keras.backend.backend() == "tensorflow" and several
 
 
 def _start_jax() -> None:
