@@ -1,5 +1,6 @@
 """What every test starts from: fixed seeds and nobody's own Keras settings."""
 
+import gc
 import os
 import tempfile
 
@@ -13,6 +14,10 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 # oneDNN's bfloat16 convolutions on AMX read memory that nobody wrote where a
 # stride of 2 and 128 channels leave 2x1 pixels: NaN, on TensorFlow and torch.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+
+# Tracing makes many objects that stay: with fewer collections the tests take
+# 7 % less time on JAX.
+gc.set_threshold(100_000, 50, 1000)
 
 import keras  # noqa: E402
 import pytest  # noqa: E402
