@@ -18,6 +18,7 @@ import itertools
 import json
 import os
 import pathlib
+import platform
 import shlex
 import statistics
 import subprocess
@@ -174,8 +175,12 @@ def write(result, options) -> None:
 
 
 def first_device(result):
-    found = [s["device"] for c in result["cases"] for s in c["sides"].values()]
-    return "".join(x for x in found[0] if x.isalnum()) if found else "none"
+    """The GPU, or the widest instructions of the CPU, as part of a name."""
+    for side in (s for c in result["cases"] for s in c["sides"].values()):
+        is_cpu = side["device"] == platform.machine()
+        name = (side["instructions"] * is_cpu or [side["device"]])[0]
+        return "".join(x for x in name if x.isalnum())
+    return "none"
 
 
 def plot(result, path) -> None:

@@ -42,8 +42,11 @@ def our_model(case, policy):
     )
 
 
-def ours(case: Case) -> Callable[[int], float | None]:
-    return keras_steps(our_model(case, POLICIES[case.precision]), case)
+def ours(
+    case: Case, jit_compile: bool | str = "auto"
+) -> Callable[[int], float | None]:
+    model = our_model(case, POLICIES[case.precision])
+    return keras_steps(model, case, jit_compile)
 
 
 def ours_compiled(case: Case) -> Callable[[int], float | None]:
@@ -108,7 +111,7 @@ def keras_hub(case: Case) -> Callable[[int], float | None]:
     return keras_steps(keras_hub_model(sizes(case)), case)
 
 
-def keras_steps(model, case):
+def keras_steps(model, case, jit_compile="auto"):
     """`fit` or `predict` on one batch over and over, and the seconds of it.
 
     What they do before the first step and after the last does not count: on
@@ -119,6 +122,8 @@ def keras_steps(model, case):
     images, labels = map(keras.ops.convert_to_tensor, arrays(case))
     clock = stopwatch(keras)
     if case.task == "inference":
+        if jit_compile != "auto":
+            model.jit_compile = jit_compile
 
         def infer(steps):
             batches = ((images,) for _ in range(steps))
@@ -129,6 +134,7 @@ def keras_steps(model, case):
     model.compile(
         keras.optimizers.AdamW(LEARNING_RATE),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        jit_compile=jit_compile,
     )
 
     def train(steps):
@@ -181,6 +187,9 @@ class Side(NamedTuple):
 SIDES = {
     "keras_vit jax": Side("jax", "jax", ours),
     "keras_vit tensorflow": Side("tensorflow", "tensorflow", ours),
+    "keras_vit tensorflow xla": Side(
+        "tensorflow", "tensorflow", functools.partial(ours, jit_compile=True)
+    ),
     "keras_vit torch": Side("torch", "torch", ours),
     "keras_vit torch compiled": Side("torch", "torch", ours_compiled),
     "keras_vit openvino": Side(

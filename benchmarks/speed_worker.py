@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import pathlib
 import platform
 import resource
 import sys
@@ -14,6 +15,8 @@ from speed_sides import SIDES
 # Of the square matrices whose product gives the rate of the device.
 MATRIX = {"cpu": 1536, "accelerator": 8192}
 PRODUCTS = 10
+# Of a CPU, the widest first: which it has decides who is ahead.
+INSTRUCTIONS = ("amx_bf16", "avx512_bf16", "avx512f", "avx2")
 PACKAGES = ("keras", "jax", "tensorflow", "torch", "timm", "transformers")
 
 
@@ -55,7 +58,11 @@ def ending(backend, precision):
     return {
         "matmul_tflops": flops / min(seconds) / 1e12,
         "peak_mib": peak / 2**20 if peak else process / scale,
-        "machine": {"device": device, "versions": versions()},
+        "machine": {
+            "device": device,
+            "instructions": instructions(),
+            "versions": versions(),
+        },
     }
 
 
@@ -63,6 +70,13 @@ def timed(function):
     begin = time.perf_counter()
     function()
     return time.perf_counter() - begin
+
+
+def instructions():
+    """Which of `INSTRUCTIONS` this CPU has; none where Linux does not say."""
+    info = pathlib.Path("/proc/cpuinfo")
+    flags = set(info.read_text().split()) if info.exists() else set()
+    return [name for name in INSTRUCTIONS if name in flags]
 
 
 def versions():

@@ -6,6 +6,7 @@
 import difflib
 import importlib.util
 import os
+import pathlib
 
 __all__ = [
     "DISTRIBUTIONS",
@@ -19,7 +20,10 @@ __all__ = [
     "check_multiple",
     "check_positive",
     "check_size",
+    "cpu_flags",
 ]
+
+CPU_INFO = pathlib.Path("/proc/cpuinfo")
 
 # Dtype policy to the bytes of a number that a layer computes with.
 PRECISIONS = {"float32": 4, "mixed_bfloat16": 2, "mixed_float16": 2}
@@ -168,3 +172,14 @@ def check_size(name: str, value) -> tuple:
             f"them. Received: {name}={value!r}."
         )
     return pair
+
+
+def cpu_flags() -> frozenset[str]:
+    """What the CPU can compute, as Linux names it, such as "avx2".
+
+    Empty where the system does not say.
+    """
+    try:
+        return frozenset(CPU_INFO.read_text(encoding="utf-8").split())
+    except (OSError, UnicodeDecodeError):
+        return frozenset()

@@ -52,6 +52,7 @@ def benchmark(parser):
 
 
 def _benchmark(arguments):
+    from keras_vit.platforms import compile_predictions
     from keras_vit.prediction import load_network
     from keras_vit.training.distribution import environment
 
@@ -68,6 +69,7 @@ def _benchmark(arguments):
         image_size=arguments.image_size,
         precision=arguments.precision,
     )
+    compile_predictions(model)
     machine = environment()
     measure = _compared if arguments.formats else _alone
     found, lines = measure(arguments, model, batches)

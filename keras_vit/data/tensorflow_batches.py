@@ -3,6 +3,8 @@
 Axes: B images of a batch, H and W height and width, C channels, K classes.
 """
 
+import os
+
 from keras_vit.data.augmentation import batch_augmenter, image_augmenter
 from keras_vit.data.image_reader import Geometry, image_reader
 
@@ -107,7 +109,7 @@ def evaluation_by_tensorflow(
 
     batches = _padded(
         _keep_rows(examples.in_order(), rows, batch_size).map(
-            image, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+            image, num_parallel_calls=os.cpu_count(), deterministic=True
         ),
         len(rows),
     )
@@ -115,9 +117,11 @@ def evaluation_by_tensorflow(
         # The last batch ends before the images of this share.
         batches = batches.concatenate(_empty(batches.element_spec))
     size = -(-len(examples) // batch_size)
-    return batches.apply(
-        tf.data.experimental.assert_cardinality(size)
-    ).prefetch(tf.data.AUTOTUNE)
+    options = tf.data.Options()
+    # What tunes them ends with its period, up to half of an evaluation later.
+    options.autotune.enabled = False
+    counted = tf.data.experimental.assert_cardinality(size)
+    return batches.apply(counted).prefetch(2).with_options(options)
 
 
 def _padded(images, batch_size):

@@ -33,6 +33,7 @@ from keras_vit.evaluation.probes import (
     fit_neighbours,
     fit_probe,
 )
+from keras_vit.platforms import compile_predictions
 
 __all__ = [
     "FewShot",
@@ -362,6 +363,7 @@ class _FeatureStream(keras.Model):
         self.model = model
         # It has no weights of its own: Keras need not try a batch first.
         self.built = True
+        compile_predictions(self)
 
     def call(self, inputs):
         images, labels, mask = inputs

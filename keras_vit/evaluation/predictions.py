@@ -12,6 +12,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.checks import check_installed
+from keras_vit.platforms import compile_predictions
 
 __all__ = [
     "Predictions",
@@ -170,6 +171,7 @@ class _Ranking(keras.Model):
         self.activation = keras.activations.get(activation)
         # It has no weights of its own: Keras need not try a batch first.
         self.built = True
+        compile_predictions(self)
 
     def call(self, inputs):
         images, labels, mask = inputs

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_vit.checks import cpu_flags
+
 __all__ = ["RECORD", "RUNTIMES", "ExportedModel", "has_vnni", "runtime_of"]
 
 # Name of the record inside a file, and the end of its name beside one.
@@ -212,7 +214,6 @@ def _open_onnx(path):
 HINTS = {"float32": "f32", "float16": "f32", "bfloat16": "bf16"}
 # What processors name products of 8 bits with sums of 32, or have with them.
 VNNI = {"avx512_vnni", "avx_vnni", "amx_int8", "asimddp"}
-CPU_INFO = pathlib.Path("/proc/cpuinfo")
 
 
 def _open_openvino(path):
@@ -241,11 +242,8 @@ def _open_openvino(path):
 
 def has_vnni() -> bool | None:
     """Whether the processor sums 8-bit products in 32 bits; None: unknown."""
-    try:
-        words = CPU_INFO.read_text(encoding="utf-8").split()
-    except (OSError, UnicodeDecodeError):
-        return None
-    return not VNNI.isdisjoint(words)
+    flags = cpu_flags()
+    return not VNNI.isdisjoint(flags) if flags else None
 
 
 def _open_litert(path):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from padded import padded_batches
 
-from keras_vit import evaluation
+from keras_vit import evaluation, platforms
 from keras_vit.models import VisionTransformer, ViTConfig
 
 BATCH = 8
@@ -219,3 +219,23 @@ def test_not_a_number_is_named():
     labels = np.zeros(4, "int32")
     with pytest.raises(ValueError, match="NaN, first for image 2"):
         evaluation.evaluate(model, padded_batches(images, labels, 3))
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="XLA is the others' own"
+)
+@pytest.mark.parametrize("flags", [{"avx2"}, {"avx2", "avx512f"}])
+def test_xla_predicts_where_there_is_no_avx_512(model, monkeypatch, flags):
+    compiled = []
+    monkeypatch.setattr(platforms, "cpu_flags", lambda: flags)
+    monkeypatch.setattr(
+        evaluation.predictions._Ranking,
+        "jit_compile",
+        property(lambda self: False, lambda self, on: compiled.append(on)),
+    )
+    images, labels = split(BATCH)
+    batches = padded_batches(images, labels, BATCH)
+    found = evaluation.predict_classes(model, batches, top=1)
+    expected = scores(model, images).argmax(axis=1)
+    np.testing.assert_array_equal(found.classes[:, 0], expected)
+    assert compiled == ([] if "avx512f" in flags else [True])

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from keras_vit import checks
 from keras_vit.exporting.writers import _separate_products
-from keras_vit.prediction import exported_model
 from keras_vit.prediction.exported_model import ExportedModel
 
 openvino = pytest.importorskip("openvino")
@@ -70,7 +70,7 @@ def test_ranges_of_8_bits_need_their_processor(
     info = tmp_path / "cpuinfo"
     if words:
         info.write_text(words)
-    monkeypatch.setattr(exported_model, "CPU_INFO", info)
+    monkeypatch.setattr(checks, "CPU_INFO", info)
     path = tmp_path / "model.xml"
     openvino.save_model(graph(3, has_bias=True), path)
     record = {
