@@ -45,7 +45,7 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 	$(addprefix training/test_, \
 		config.py plan.py run_folder.py run_lock.py tensorboard.py) \
 	$(addprefix test_, \
-		architecture.py cli_files.py compiled_programs.py \
+		architecture.py cli_files.py compiled_programs.py documents.py \
 		decode_predictions.py files.py \
 		labels.py packaging.py readme.py speed_results.py tables.py))
 
