@@ -47,7 +47,7 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 	$(addprefix test_, \
 		architecture.py cli_files.py compiled_programs.py documents.py \
 		decode_predictions.py files.py \
-		labels.py packaging.py readme.py speed_results.py tables.py))
+		labels.py model_pages.py packaging.py readme.py speed_results.py tables.py))
 
 # $(call create,VENV,CONSTRAINTS): the pip of an old Python knows no --group.
 create = $(PYTHON) -m venv $(1) && $(1)/bin/python -m pip install --quiet \

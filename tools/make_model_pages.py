@@ -1,12 +1,14 @@
 """Writes the tables of docs/models: `python tools/make_model_pages.py`.
 
-A page has the text that people write, and two tables between comments: its
-sizes, from `keras_vit.sizes`, and its public weights, from the catalogue.
+A page has the text that people write, and between comments its sizes, from
+`keras_vit.sizes`, its public weights, from the catalogue, and the arguments of
+its models, from their docstrings.
 Parameters and multiply-adds are counted on the models themselves, which are
 built without memory for their weights.
 """
 
 import dataclasses
+import inspect
 import pathlib
 import re
 import sys
@@ -21,7 +23,6 @@ from keras_vit.sizes import BIT, MIXER, VIT
 from keras_vit.tables import markdown_table
 
 FOLDER = pathlib.Path(__file__).parents[1] / "docs" / "models"
-PARTS = ("sizes", "weights")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +69,8 @@ TITLES = {
     "units": "units",
     "width": "width",
 }
+# "    name: text that may have lines further in".
+ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 COUNTED = ("parameters (M)", "multiply-adds at 224 (10^9)")
 
 
@@ -78,6 +81,7 @@ def main() -> int:
         text = with_table(text, "weights", weights(page))
         if family.models:
             text = with_table(text, "sizes", sizes(page))
+            text = with_table(text, "arguments", arguments(page))
         path.write_text(text, encoding="utf-8")
     return 0
 
@@ -118,6 +122,17 @@ def counts(model: str) -> tuple[str, str]:
     return f"{millions:.1f}", f"{billions:.1f}"
 
 
+def arguments(page: str) -> str:
+    """The arguments of the models of a page, from the first one's docstring."""
+    documented = inspect.getdoc(getattr(keras_vit, FAMILIES[page].models[0]))
+    section = (documented or "").partition("Args:\n")[2].partition("\n\n")[0]
+    lines = [
+        f"- `{name}`: {' '.join(text.split())}\n"
+        for name, text in ARGUMENT.findall(section)
+    ]
+    return "".join(lines)
+
+
 def weights(page: str) -> str:
     """The tables of the public weights of a page, one for each model."""
     entries = [x for x in catalog.entries() if page_of(x) == page]
@@ -135,7 +150,7 @@ def page_of(entry: catalog.Entry) -> str:
 
 
 def with_table(text: str, part: str, table: str) -> str:
-    """A page with another table in the place of one of its PARTS.
+    """A page with another text between the comments of a part.
 
     Raises:
         ValueError: when the page has no such place.
