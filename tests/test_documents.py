@@ -32,6 +32,8 @@ PAGES = sorted(
 )
 BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\((?![a-z]+:)([^)\s]+)\)")
+# In a line with the last one, keras-vit is the name of an image.
+PROGRAMS = ("keras-vit", "python", "docker")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
@@ -155,8 +157,9 @@ def commands_in(code):
         except ValueError:  # The quotes of a variable of several lines.
             continue
         for start, word in enumerate(words):
-            if pathlib.Path(word).name in ("keras-vit", "python"):
-                yield words[start:]
+            if pathlib.Path(word).name in PROGRAMS:
+                if PROGRAMS[-1] not in words and words[start + 1 :]:
+                    yield words[start:]
                 break
 
 

@@ -14,10 +14,11 @@ import timm_stub
 from PIL import Image
 
 import keras_vit
+from keras_vit.models import ViTConfig, VisionTransformer
 
 ROOT = pathlib.Path(__file__).parents[1]
 REFERENCE = ROOT / "tests" / "reference"
-BLOCK = re.compile(r'^```python title="(.+)"\n(.*?)^```$', re.M | re.S)
+BLOCK = re.compile(r'^```python title="([^"]+)"\n(.*?)^```$', re.M | re.S)
 SIDE = 32  # pixels that the tiny files take
 # Sizes that fit the tiny models, in the place of those of a B/16.
 SMALL = {
@@ -63,7 +64,16 @@ def run(text, names, page):
 
 @pytest.mark.slow
 def test_from_timm(names, tmp_path):
-    model = keras_vit.load_checkpoint(REFERENCE / "hf_vit_tiny")
+    config = ViTConfig(
+        image_size=SIDE,
+        patch_size=8,
+        hidden_dim=32,
+        num_layers=2,
+        mlp_dim=64,
+        num_heads=4,
+        num_classes=10,
+    )
+    model = VisionTransformer(config)
     keras_vit.save_checkpoint(model, tmp_path / "tiny", format="timm")
     ours = code("from-timm", "keras_vit").replace(
         TIMM_NAME, f'"{tmp_path / "tiny"}"'
