@@ -207,9 +207,7 @@ def test_links_lead_somewhere(page):
     text = BLOCK.sub("", text_of(page))
     for target in LINK.findall(text):
         path, _, anchor = target.partition("#")
-        name = posixpath.normpath(
-            posixpath.join(posixpath.dirname(page), path)
-        )
+        name = posixpath.normpath(posixpath.join(posixpath.dirname(page), path))
         name = name if path else page
         assert (ROOT / name).exists(), target
         if anchor and name.endswith(".md"):

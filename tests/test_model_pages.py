@@ -22,7 +22,9 @@ def test_a_page_has_the_weights_of_the_catalogue(name):
 
 def test_the_catalogue_is_on_the_pages_once():
     listed = [
-        line for name in made.FAMILIES for line in made.weights(name).split("\n")
+        line
+        for name in made.FAMILIES
+        for line in made.weights(name).split("\n")
     ]
     rows = [line for line in listed if line.startswith("| `")]
     assert len(rows) == len(catalog.entries())

@@ -47,7 +47,12 @@ def names(tmp_path, monkeypatch):
     """What the pages take for granted, in a folder with the pictures."""
     monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(0)
-    for path in ("photo.jpg", "photos/a.jpg", "flowers/b/b.jpg", "flowers/c/c.jpg"):
+    for path in (
+        "photo.jpg",
+        "photos/a.jpg",
+        "flowers/b/b.jpg",
+        "flowers/c/c.jpg",
+    ):
         pixels = random.integers(0, 255, (40, 50, 3), dtype="uint8")
         pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels).save(path)

@@ -23,7 +23,7 @@ SECONDS = 3600
 # Of a terminal, where lines are drawn again.
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[^\n]*\r(?!\n)")
 LEFT_OUT = "%matplotlib inline"
-LINES = 40  # of an output; the first and the last of a longer one
+LINES = 12  # of an output; the first and the last of a longer one
 
 
 def main() -> int:
@@ -41,9 +41,7 @@ def executed(script: pathlib.Path):
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     with tempfile.TemporaryDirectory() as folder:
         resources = {"metadata": {"path": folder}}
-        NotebookClient(
-            notebook, timeout=SECONDS, resources=resources
-        ).execute()
+        NotebookClient(notebook, timeout=SECONDS, resources=resources).execute()
     return notebook
 
 
