@@ -13,13 +13,14 @@ import shlex
 import sys
 
 import jsonargparse
+import jupytext
 import pytest
+from project_tools import ROOT, tool
 
 import keras_vit
 from keras_vit import shipped_recipes
 from keras_vit.cli.command_line import COMMANDS
 
-ROOT = pathlib.Path(__file__).parents[1]
 # A log: its commands are of their day.
 LOGS = ("docs/decisions.md",)
 PAGES = sorted(
@@ -218,3 +219,18 @@ def test_links_lead_somewhere(page):
 def test_pages_have_code_and_links():
     assert len(SHELL) > 80
     assert len(list(blocks(("python",)))) > 40
+
+
+@pytest.mark.parametrize(
+    "script",
+    sorted((ROOT / "docs" / "notebooks").glob("*.py")),
+    ids=lambda path: path.stem,
+)
+def test_a_tutorial_has_the_cells_of_its_notebook(script):
+    made = tool("make_tutorials")
+    page = text_of(f"docs/tutorials/{script.stem}.md")
+    start = 0
+    for cell in jupytext.read(script, fmt="py:percent").cells:
+        for part in made.as_markdown(cell, script.stem).split("\n\n"):
+            assert part in page[start:], "python tools/make_tutorials.py"
+            start = page.index(part, start) + len(part)

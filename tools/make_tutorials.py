@@ -22,6 +22,7 @@ PAGES = ROOT / "docs" / "tutorials"
 SECONDS = 3600
 # Of a terminal, where lines are drawn again.
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[^\n]*\r(?!\n)")
+OBJECT = re.compile(r"<.* at 0x\w+>$")
 LEFT_OUT = "%matplotlib inline"
 LINES = 12  # of an output; the first and the last of a longer one
 
@@ -79,8 +80,8 @@ def outputs_of(cell, name: str) -> list[str]:
             printed += output.text
         data = output.get("data", {})
         if "image/png" in data:
-            pictures.append(picture(data["image/png"], name))
-        elif "text/plain" in data:
+            pictures.append(picture(data["image/png"], name, shown_in(cell)))
+        elif "text/plain" in data and not OBJECT.match(data["text/plain"]):
             printed += data["text/plain"] + "\n"
     lines = ESCAPES.sub("", printed).strip().splitlines()
     if len(lines) > LINES:
@@ -90,12 +91,18 @@ def outputs_of(cell, name: str) -> list[str]:
     return ([f"```text\n{shown}\n```"] if lines else []) + pictures
 
 
-def picture(png: str, name: str) -> str:
+def shown_in(cell) -> str:
+    """What the picture of a cell shows, by the file that the cell saves."""
+    saved = re.search(r'savefig\("(\w+)\.png"\)', cell.source)
+    return saved[1].replace("_", " ") if saved else "picture"
+
+
+def picture(png: str, name: str, shown: str) -> str:
     """Writes a picture, and returns the Markdown that shows it."""
     number = len(list(PAGES.glob(f"{name}_*.png")))
     path = PAGES / f"{name}_{number}.png"
     path.write_bytes(base64.b64decode(png))
-    return f"![Picture {number + 1} of the tutorial]({path.name})"
+    return f"![{shown}]({path.name})"
 
 
 if __name__ == "__main__":

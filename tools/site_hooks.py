@@ -14,6 +14,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 LINK = re.compile(r"(!?\[[^\]]*\])\((?![a-z]+:|#)([^)\s]+)\)")
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
 PICTURES = "benchmarks/results"
+# Of the home page, beside which there is nothing to navigate.
+HOME = "---\nhide: [navigation]\n---\n"
 
 
 def on_files(files, config):
@@ -22,8 +24,9 @@ def on_files(files, config):
     )
 
     for name, page in PAGES.items():
-        text = (ROOT / name).read_text(encoding="utf-8")
-        files.append(File.generated(config, page, content=as_page(text)))
+        text = as_page((ROOT / name).read_text(encoding="utf-8"))
+        text = HOME + text if page == "index.md" else text
+        files.append(File.generated(config, page, content=text))
     for path in sorted((ROOT / PICTURES).glob("*.png")):
         name = f"{PICTURES}/{path.name}"
         files.append(File.generated(config, name, abs_src_path=str(path)))
