@@ -2,9 +2,9 @@
 # # Fine-tune on your own folder
 #
 # Train a classifier on a folder of images, and look at its learning curves and
-# mistakes. This needs no network: with `DATA = None` the notebook makes a folder
-# of scikit-learn's handwritten digits and trains a small model from scratch. For
-# your own photographs, set
+# mistakes. This needs no network: with `DATA = None` the notebook makes a
+# folder of scikit-learn's handwritten digits and trains a small model from
+# scratch. For your own photographs, set
 #
 # ```python
 # DATA = "path/to/folder"  # folder/class/*.jpg, or folder/{train,val,test}/...

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # What does a ViT look at?
 #
-# A small Vision Transformer learns to classify a shape in a noisy image. We look
-# at its attention, at the patches that matter, and at what it learns about
-# positions. This needs no network and takes a minute or two. With a network, use a
-# model of the paper and your own `images` in [-1, 1]:
+# A small Vision Transformer learns to classify a shape in a noisy image. We
+# look at its attention, at the patches that matter, and at what it learns
+# about positions. This needs no network and takes a minute or two. With a
+# network, use a model of the paper and your own `images` in [-1, 1]:
 #
 # ```python
 # import keras_vit
@@ -34,8 +34,8 @@ print(f"Keras {keras.__version__} on {keras.backend.backend()}")
 # %% [markdown]
 # ## Images whose answer is known
 #
-# A disc, a square or a cross in any colour, somewhere in coloured noise. We know
-# where the shape is, so we can measure whether the model looks at it.
+# A disc, a square or a cross in any colour, somewhere in coloured noise. We
+# know where the shape is, so we can measure whether the model looks at it.
 
 # %%
 NAMES = ("disc", "square", "cross")
@@ -106,8 +106,8 @@ model.fit(
 # %% [markdown]
 # ## Attention
 #
-# The attention of the class token to each patch, by head and block, for the first
-# image.
+# The attention of the class token to each patch, by head and block, for the
+# first image.
 
 # %%
 maps = analysis.attention_maps(model, images)
