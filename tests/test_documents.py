@@ -158,7 +158,8 @@ def commands_in(code):
         except ValueError:  # The quotes of a variable of several lines.
             continue
         for start, word in enumerate(words):
-            if pathlib.Path(word).name in PROGRAMS:
+            # No folder, as "docker/" in a tree.
+            if word.rpartition("/")[2] in PROGRAMS:
                 if PROGRAMS[-1] not in words and words[start + 1 :]:
                     yield words[start:]
                 break

@@ -79,6 +79,10 @@ def test_from_timm(names, tmp_path):
         num_classes=10,
     )
     model = VisionTransformer(config)
+    random = np.random.default_rng(0)
+    model.set_weights(
+        [random.normal(0, 0.1, x.shape) for x in model.get_weights()]
+    )
     keras_vit.save_checkpoint(model, tmp_path / "tiny", format="timm")
     ours = code("from-timm", "keras_vit").replace(
         TIMM_NAME, f'"{tmp_path / "tiny"}"'
