@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 OLDEST_VENV := .venv-oldest
+DOCS_VENV := .venv-docs
 
 BACKENDS := $(or $(BACKEND),tensorflow jax torch)
 FUZZ_SECONDS ?= 3600
@@ -44,9 +45,9 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 	$(addprefix training/test_, \
 		config.py plan.py run_folder.py run_lock.py tensorboard.py) \
 	$(addprefix test_, \
-		architecture.py cli_files.py compiled_programs.py \
+		architecture.py cli_files.py compiled_programs.py documents.py \
 		decode_predictions.py files.py \
-		labels.py packaging.py readme.py speed_results.py tables.py))
+		labels.py model_pages.py packaging.py readme.py speed_results.py tables.py))
 
 # $(call create,VENV,CONSTRAINTS): the pip of an old Python knows no --group.
 create = $(PYTHON) -m venv $(1) && $(1)/bin/python -m pip install --quiet \
@@ -57,7 +58,8 @@ install = $(1)/bin/python -m pip install --quiet \
 
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help quickstart test test-all check test-oldest fuzz notebooks clean
+.PHONY: help quickstart test test-all check test-oldest fuzz notebooks \
+	docs clean
 
 help: ## list the targets
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
@@ -96,8 +98,11 @@ fuzz: $(VENV)/.full ## fuzz configs, commands, CSV files, names, run folders for
 notebooks: $(VENV)/.full ## make the .ipynb files from the scripts beside them
 	$(VENV)/bin/python tools/make_notebooks.py
 
+docs: $(DOCS_VENV)/.full ## make the site in site/, links checked
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict
+
 clean: ## remove environments, caches and builds, but no runs
-	rm -rf $(VENV) $(OLDEST_VENV) build dist \
+	rm -rf $(VENV) $(OLDEST_VENV) $(DOCS_VENV) build dist site \
 		.hypothesis .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
@@ -119,4 +124,9 @@ $(OLDEST_VENV)/.full: pyproject.toml constraints-oldest.txt
 	$(call create,$(OLDEST_VENV),constraints-oldest.txt)
 	$(call install,$(OLDEST_VENV),constraints-oldest.txt) \
 		-e ".[$(OLDEST_EXTRAS)]" --group test --group tensorflow
+	touch $@
+
+$(DOCS_VENV)/.full: pyproject.toml constraints.txt
+	$(call create,$(DOCS_VENV),constraints.txt)
+	$(call install,$(DOCS_VENV),constraints.txt) --group docs
 	touch $@

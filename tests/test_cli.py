@@ -16,11 +16,10 @@ from command import fail, run
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.cli import main
 from keras_vit.cli.command_line import COMMANDS
-from keras_vit.cli.weights_commands import as_markdown
 
 REFERENCE = Path(__file__).parent / "reference"
 GOOGLE = REFERENCE / "vit_tiny_google.npz"
-DOCUMENT = Path(__file__).parents[1] / "docs" / "weights.md"
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(autouse=True)
@@ -136,11 +135,6 @@ def test_wrong_arguments_exit_with_2(capsys, arguments):
     assert "usage: keras-vit" in capsys.readouterr().err
 
 
-def test_document_lists_the_catalogue():
-    table = as_markdown(catalog.entries())
-    assert "## The list\n\n" + table in DOCUMENT.read_text()
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_is_what_the_command_says_of_itself(name):
     module, help_ = COMMANDS[name]
@@ -155,7 +149,7 @@ def test_module_runs_as_a_program():
             capture_output=True,
             text=True,
             check=False,
-            env={**os.environ, "PYTHONPATH": str(DOCUMENT.parents[1])},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
 
     bad = program("weights", "info", "ViT_B16/nonsense")

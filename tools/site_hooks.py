@@ -1,66 +1,84 @@
 """What mkdocs changes while it makes the site: see mkdocs.yml.
 
-README.md becomes the first page, and links to files outside of docs/ become
-addresses in the repository, where REPOSITORY_URL names it.
+README.md and CONTRIBUTING.md become pages. Links to files outside of docs/
+become addresses in the repository, where REPOSITORY_URL names it, and pictures
+outside of docs/ become files of the site.
 """
 
 import pathlib
+import posixpath
 import re
 
 ROOT = pathlib.Path(__file__).parents[1]
 # The text of a link or picture, and its target: no address and no #part.
 LINK = re.compile(r"(!?\[[^\]]*\])\((?![a-z]+:|#)([^)\s]+)\)")
-PAGES = re.compile(r"docs/(.+\.md(?:#.*)?|images/.+)")
+PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
+PICTURES = "benchmarks/results"
+# Of the home page, beside which there is nothing to navigate.
+HOME = "---\nhide: [navigation]\n---\n"
 
 
 def on_files(files, config):
-    from mkdocs.structure import (  # pyright: ignore[reportMissingImports]
-        files as mkdocs_files,
+    from mkdocs.structure.files import (  # pyright: ignore[reportMissingImports]
+        File,
     )
 
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    files.append(
-        mkdocs_files.File.generated(
-            config, "index.md", content=as_index(readme)
-        )
-    )
+    for name, page in PAGES.items():
+        text = as_page((ROOT / name).read_text(encoding="utf-8"))
+        text = HOME + text if page == "index.md" else text
+        files.append(File.generated(config, page, content=text))
+    for path in sorted((ROOT / PICTURES).glob("*.png")):
+        name = f"{PICTURES}/{path.name}"
+        files.append(File.generated(config, name, abs_src_path=str(path)))
     return files
 
 
 def on_page_markdown(markdown, page, config, files):
-    return with_addresses(markdown, config.repo_url)
+    return with_addresses(markdown, page.file.src_uri, config.repo_url)
 
 
-def as_index(readme: str) -> str:
-    """README.md as if it stood in docs/.
+def as_page(text: str) -> str:
+    """A file of the project's folder as if it stood in docs/.
 
     Example:
-        >>> as_index("[a](docs/a.md) [b](recipes)")
-        '[a](a.md) [b](../recipes)'
+        >>> as_page("[a](docs/a.md) [b](recipes) [c](CONTRIBUTING.md)")
+        '[a](a.md) [b](../recipes) [c](contributing.md)'
     """
 
     def moved(link):
-        page = PAGES.fullmatch(link[2])
-        return f"{link[1]}({page[1] if page else '../' + link[2]})"
+        inside = link[2].removeprefix("docs/")
+        outside = inside == link[2]
+        target = PAGES.get(inside, f"../{inside}" if outside else inside)
+        return f"{link[1]}({target})"
 
-    return LINK.sub(moved, readme)
+    return LINK.sub(moved, text)
 
 
-def with_addresses(markdown: str, repository: str | None) -> str:
+def with_addresses(text: str, page: str, repository: str | None) -> str:
     """A page whose links out of docs/ are addresses; their text without one.
 
+    Args:
+        text: the Markdown of the page.
+        page: its path below docs/.
+        repository: address of the repository, None where there is none.
+
     Example:
-        >>> with_addresses("[b](../recipes)", "https://github.com/me/vit")
+        >>> with_addresses("[b](../recipes)", "a.md", "https://github.com/me/vit")
         '[b](https://github.com/me/vit/blob/main/recipes)'
     """
 
     def addressed(link):
-        text, target = link.groups()
-        if not target.startswith("../"):
+        shown, target = link.groups()
+        below_docs = posixpath.join(posixpath.dirname(page), target)
+        outside = posixpath.normpath(below_docs)
+        if not outside.startswith("../"):
             return link[0]
+        name = outside.removeprefix("../")
+        if shown.startswith("!") and posixpath.dirname(name) == PICTURES:
+            here = posixpath.dirname(page) or "."
+            return f"{shown}({posixpath.relpath(name, here)})"
         if not repository:
-            return text.strip("![]")
-        kind = "raw" if text.startswith("!") else "blob"
-        return f"{text}({repository.rstrip('/')}/{kind}/main/{target[3:]})"
+            return shown.strip("![]")
+        return f"{shown}({repository.rstrip('/')}/blob/main/{name})"
 
-    return LINK.sub(addressed, markdown)
+    return LINK.sub(addressed, text)

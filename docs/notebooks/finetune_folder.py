@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Fine-tune on your own folder
 #
-# From a folder of images to a model that names them, with the curves and the
-# mistakes. It needs no network: `DATA` is None, which makes a folder of the
-# handwritten digits that ship inside scikit-learn, and a small model is
-# trained from the beginning. For photographs of your own take
+# Train a classifier on a folder of images, and look at its learning curves and
+# mistakes. This needs no network: with `DATA = None` the notebook makes a
+# folder of scikit-learn's handwritten digits and trains a small model from
+# scratch. For your own photographs, set
 #
 # ```python
 # DATA = "path/to/folder"  # folder/class/*.jpg, or folder/{train,val,test}/...
@@ -37,8 +37,8 @@ print(f"Keras {keras.__version__} on {keras.backend.backend()}")
 # %% [markdown]
 # ## The folder
 #
-# A folder for each class. Where there are no folders `train`, `val` and
-# `test`, shares of each class are set aside.
+# Each class has its own folder. Without folders `train`, `val` and `test`, a
+# share of each class is set aside.
 
 # %%
 import numpy as np
@@ -87,8 +87,8 @@ figure
 # %% [markdown]
 # ## The recipe
 #
-# Everything that defines a run. `help(keras_vit.training.Recipe)` and
-# `python recipes/finetune.py --help` say what else there is.
+# A recipe defines a run. `help(keras_vit.training.Recipe)` and `keras-vit
+# finetune --help` list all options.
 
 # %%
 from keras_vit.data import AugmentationConfig, PreprocessingConfig
@@ -118,7 +118,7 @@ recipe = Recipe(
 # %% [markdown]
 # ## Training
 #
-# Interrupt it at any moment and run the cell again: it goes on.
+# Interrupt the training at any time and run the cell again: it resumes.
 
 # %%
 run = train(recipe, dataset=dataset)
@@ -142,7 +142,7 @@ figure
 # %% [markdown]
 # ## The test images
 #
-# None of them was looked at until now.
+# The test images were not used until now.
 
 # %%
 from keras_vit import evaluation
@@ -158,9 +158,8 @@ figure.savefig("confusion.png")
 figure
 
 # %% [markdown]
-# The mistakes of which the model is surest, with what is true in brackets,
-# then what it is least sure of. All of this is in `report.html` in the run
-# folder as well.
+# The most confident mistakes, with the true class in brackets, then the least
+# certain answers. `report.html` in the run folder shows them too.
 
 # %%
 with np.load(run.folder / "predictions.npz") as saved:
@@ -180,7 +179,7 @@ figure
 # %% [markdown]
 # ## Using the model
 #
-# The run folder knows the class names and how images are prepared.
+# The run folder contains the class names and the preprocessing.
 
 # %%
 for found in keras_vit.predict(run.folder, list(dataset.test.contents[:3])):

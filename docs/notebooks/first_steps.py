@@ -1,10 +1,10 @@
 # %% [markdown]
 # # First steps
 #
-# A model by its name, what it says of a photograph, and what lies inside it.
-# It runs on a laptop in a minute and needs no network: the weights are random
-# as long as `WEIGHTS` is None, so what the model says means nothing. With a
-# network, take `WEIGHTS = "augreg_imagenet21k_imagenet2012_224"`.
+# Build a model by name, classify a photograph, and look at features inside the
+# model. This runs on a laptop in a minute and needs no network: with
+# `WEIGHTS = None` the weights are random, and so are the predictions. With a
+# network, set `WEIGHTS = "augreg_imagenet21k_imagenet2012_224"`.
 
 # %% tags=["parameters"]
 MODEL = "ViT_Ti16"
@@ -28,9 +28,9 @@ print(f"on {keras.backend.backend()}")
 # %% [markdown]
 # ## A model
 #
-# Called as in `keras.applications`: from images in [-1, 1] to a probability
-# for each class. `keras-vit weights list --model ViT_Ti16` lists what is
-# public.
+# As in `keras.applications`, the model maps images in [-1, 1] to class
+# probabilities. `keras-vit weights list --model ViT_Ti16` lists the public
+# weights.
 
 # %%
 keras.utils.set_random_seed(0)
@@ -43,8 +43,8 @@ print(*(layer.name for layer in model.layers))
 # %% [markdown]
 # ## A photograph
 #
-# One that ships inside scikit-learn. Any size will do: it is scaled to that
-# of the model.
+# This one ships with scikit-learn. Any photograph works; it is resized to the
+# input size of the model.
 
 # %%
 # %matplotlib inline
@@ -62,7 +62,7 @@ figure.savefig("photograph.png")
 figure
 
 # %% [markdown]
-# ## What the model says
+# ## Predictions
 
 # %%
 scores = model.predict(keras_vit.preprocess_input(images), verbose=0)
@@ -73,8 +73,8 @@ if CLASSES == 1000:
 # %% [markdown]
 # ## Other images, other classes
 #
-# Weights of one image size fit any other that the patch divides: the position
-# embeddings are resampled. Another number of classes is a new head.
+# The weights fit any image size that the patch size divides, because the
+# position embeddings are resampled. Another number of classes gives a new head.
 
 # %%
 finer = make_model(weights=WEIGHTS, classes=10, input_shape=(384, 256, 3))
@@ -84,8 +84,8 @@ print("patches", finer.config.grid)
 # %% [markdown]
 # ## Features
 #
-# Without the head the model gives what the head would see; any layer can be
-# an output.
+# Without its head the model returns the features that the head would see. Any
+# layer can be an output.
 
 # %%
 features = make_model(weights=WEIGHTS, include_top=False, pooling="avg")
@@ -99,7 +99,8 @@ print(tokens.shape)
 # %% [markdown]
 # ## Saving
 #
-# As any Keras model; it needs no `custom_objects` where keras_vit is imported.
+# Save and load it as any Keras model. With keras_vit imported you need no
+# `custom_objects`.
 
 # %%
 path = pathlib.Path("model.keras")
@@ -109,5 +110,5 @@ same = again.predict(keras_vit.preprocess_input(images), verbose=0)
 print("the same answer:", np.allclose(same, scores, atol=1e-5))
 
 # %% [markdown]
-# Next: `finetune_folder` trains on images of your own, and
-# `what_a_vit_looks_at` shows what it sees in them.
+# Next: `finetune_folder` trains on your own images, and `what_a_vit_looks_at`
+# shows what a model sees in them.

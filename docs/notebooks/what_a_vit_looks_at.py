@@ -1,10 +1,10 @@
 # %% [markdown]
 # # What does a ViT look at?
 #
-# A small Vision Transformer learns to name a shape that lies anywhere in a
-# noisy image, and shows how: its attention, the patches that matter, and what
-# it knows of places. It needs no network and a minute or two. With one, look
-# into a model of the paper, with `images` of your own in [-1, 1]:
+# A small Vision Transformer learns to classify a shape in a noisy image. We
+# look at its attention, at the patches that matter, and at what it learns
+# about positions. This needs no network and takes a minute or two. With a
+# network, use a model of the paper and your own `images` in [-1, 1]:
 #
 # ```python
 # import keras_vit
@@ -34,8 +34,8 @@ print(f"Keras {keras.__version__} on {keras.backend.backend()}")
 # %% [markdown]
 # ## Images whose answer is known
 #
-# A disc, a square or a cross of any colour, somewhere in coloured noise. Where
-# it lies is known, so whether the model looks at it can be counted.
+# A disc, a square or a cross in any colour, somewhere in coloured noise. We
+# know where the shape is, so we can measure whether the model looks at it.
 
 # %%
 NAMES = ("disc", "square", "cross")
@@ -106,8 +106,8 @@ model.fit(
 # %% [markdown]
 # ## Attention
 #
-# What the class token takes from each patch, head by head and block by block,
-# for the first image.
+# The attention of the class token to each patch, by head and block, for the
+# first image.
 
 # %%
 maps = analysis.attention_maps(model, images)
@@ -118,7 +118,7 @@ figure
 
 # %% [markdown]
 # Attention rollout follows the attention through all blocks, as in Figure 6
-# of the paper. Dark is what does not reach the class token.
+# of the paper. Dark patches do not reach the class token.
 
 # %%
 rollout = analysis.attention_rollout(model, images)
@@ -127,8 +127,8 @@ figure.savefig("rollout.png")
 figure
 
 # %% [markdown]
-# Does it look at the shape? How much more of the map lies on the shape than
-# would by chance: 1 is a model that looks anywhere.
+# Does the model look at the shape? We compare the share of the map on the shape
+# with chance: 1 means no preference.
 
 # %%
 pixels = np.maximum(analysis.to_pixels(model, rollout), 0)
@@ -138,9 +138,9 @@ print("times chance:", *np.round(share / inside.mean(axis=(1, 2)), 1))
 # %% [markdown]
 # ## Which patches speak for the class?
 #
-# Grad-CAM: what, where it grows, raises the score of the class. That may be
-# the noise about a shape as much as the shape; dark is a map without any.
-# `analysis.saliency` tells it of pixels, by the library `saliency`.
+# Grad-CAM shows the patches that raise the score of the class. That may be the
+# noise around a shape as well as the shape; a dark map has none.
+# `analysis.saliency` does the same for pixels, with the library `saliency`.
 
 # %%
 cam = analysis.gradient_cam(model, images)
@@ -149,9 +149,9 @@ figure.savefig("gradient_cam.png")
 figure
 
 # %% [markdown]
-# ## What it knows of places
+# ## Positions
 #
-# How alike the position embeddings are, a small map for each patch (Figure 7,
+# The similarity of position embeddings, one small map for each patch (Figure 7,
 # centre), and how far each head looks (Figure 7, right).
 
 # %%
@@ -168,9 +168,9 @@ figure
 # %% [markdown]
 # ## From pixels to classes
 #
-# The patch embedding's principal components (Figure 7, left), the patches'
-# colours from block to block by their principal components, and images as
-# points: near ones are alike to the head.
+# The principal components of the patch embedding (Figure 7, left), those of the
+# patches from block to block as colours, and images as points: close points are
+# similar to the head.
 
 # %%
 figure = analysis.plot_patch_filters(analysis.patch_filters(model))
