@@ -30,7 +30,7 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		save_every_option.py) \
 	$(addprefix evaluation/test_, \
 		classification.py files.py imagenet.py metrics.py \
-		picture_rows.py) \
+		picture_rows.py together.py) \
 	$(addprefix exporting/test_, \
 		browser_page.py cells.py comparison.py openvino.py) \
 	$(addprefix prediction/test_, explain.py explained_run.py) \
@@ -43,7 +43,8 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 	$(addprefix sharing/test_, kaggle.py push.py) \
 	$(addprefix robustness/test_, fuzz.py security.py) \
 	$(addprefix training/test_, \
-		config.py plan.py run_folder.py run_lock.py tensorboard.py) \
+		config.py plan.py run_folder.py run_lock.py shards.py \
+		tensorboard.py) \
 	$(addprefix test_, \
 		architecture.py cli_files.py compiled_programs.py documents.py \
 		decode_predictions.py files.py \

@@ -7,7 +7,8 @@
 
 The first command evaluates the model of a run on the test images of its own
 data, the second public weights on ImageNet's validation images. Each image
-counts once, whatever the batch size and the number of devices. ImageNet-V2
+counts once, whatever the batch size and the number of devices and processes,
+each of which predicts its share. ImageNet-V2
 is `--data.name imagenet_v2/matched-frequency`; for ImageNet-ReaL either give
 `--data.name imagenet2012_real --data.label_key real_label`, or
 `--real_labels real.json` beside a folder of the validation images.
@@ -26,7 +27,7 @@ import yaml
 from keras_vit import data, evaluation, preprocessing
 from keras_vit.analysis.report import explain_run, write_report
 from keras_vit.checkpoints.keras_files import class_names_of
-from keras_vit.data import DataConfig, PreprocessingConfig
+from keras_vit.data import DataConfig, PreprocessingConfig, Share
 from keras_vit.data.readers import with_chosen_reader
 from keras_vit.evaluation.config import Evaluation
 from keras_vit.prediction.networks import load_model, weights_path
@@ -35,6 +36,12 @@ from keras_vit.runs.smoke import tiny_model
 from keras_vit.training import run_folder
 from keras_vit.training.distribution import environment, versions
 from keras_vit.training.distribution.layouts import on_devices
+from keras_vit.training.distribution.processes import (
+    agreed,
+    explain_lost_process,
+    is_first,
+    stacked,
+)
 
 LABELLED = (1000, 21843)  # Numbers of classes that the package has names for.
 SMOKE_IMAGES = 200
@@ -53,31 +60,65 @@ def run(recipe: Evaluation) -> dict:
     check_packages(recipe.data)
     recipe = complete(recipe)
     check_packages(recipe.data)
-    with on_devices(recipe.distribution, recipe.batch_size):
-        return evaluate(recipe)
+    with on_devices(recipe.distribution, recipe.batch_size) as share:
+        return evaluate(recipe, share)
 
 
-def evaluate(recipe: Evaluation) -> dict:
-    """As `run`, for a complete recipe, on the devices of the scope."""
+def evaluate(recipe: Evaluation, share: Share) -> dict:
+    """As `run`, for a complete recipe, on the devices of the scope.
+
+    Of several processes each predicts its share, and the first one writes.
+    """
     # Errors show before an earlier run is replaced.
     model, class_names = load_named_model(recipe)
     dataset = data.open_dataset(recipe.data)
     class_names = class_names or dataset.class_names
     class_map = evaluation.match_classes(dataset.class_names, class_names)
-    batches = make_batches(recipe, dataset, model.input_shape)
-    taken = run_folder.taken(recipe.run_dir, overwrite=recipe.overwrite)
-    with taken as folder:
-        run_folder.begin(folder, dataclasses.asdict(recipe), environment())
-    run_folder.write_json(folder / "class_names.json", list(class_names))
+    batches = make_batches(recipe, dataset, model.input_shape, share)
+    agreed(lambda: open_folder(recipe, class_names))
     begin = time.perf_counter()
     predictions = evaluation.predict_classes(
         model,
         batches,
         activation=recipe.model.activation,
         class_map=class_map,
-        verbose=1 if sys.stdout.isatty() else 2,
+        verbose=(1 if sys.stdout.isatty() else 2) if is_first() else 0,
+        together=together(recipe, share),
     )
-    seconds = time.perf_counter() - begin
+    facts = {
+        "image_size": model.input_shape[1:3],
+        "num_parameters": model.count_params(),
+        "evaluation_seconds": time.perf_counter() - begin,
+        "versions": versions(),
+    }
+
+    def write():
+        whole = make_batches(recipe, dataset, model.input_shape, Share())
+        result = {**summarise(recipe, predictions, dataset), **facts}
+        write_all(recipe, predictions, whole, class_names, model, result)
+        return result
+
+    return agreed(write)
+
+
+def together(recipe, share: Share) -> evaluation.Together | None:
+    """What puts the shares of several processes together."""
+    if share.count == 1:
+        return None
+    return evaluation.Together(stacked, recipe.batch_size // share.count)
+
+
+def open_folder(recipe: Evaluation, class_names) -> None:
+    """Takes the run folder, before the work begins."""
+    taken = run_folder.taken(recipe.run_dir, overwrite=recipe.overwrite)
+    with taken as folder:
+        run_folder.begin(folder, dataclasses.asdict(recipe), environment())
+    run_folder.write_json(folder / "class_names.json", list(class_names))
+
+
+def write_all(recipe, predictions, batches, class_names, model, result) -> None:
+    """Fills the run folder with what was found."""
+    folder = pathlib.Path(recipe.run_dir)
     evaluation.write_evaluation(
         folder,
         predictions,
@@ -85,16 +126,9 @@ def evaluate(recipe: Evaluation) -> dict:
         class_names,
         num_pictures=recipe.num_pictures,
     )
-    result = summarise(recipe, predictions, dataset) | {
-        "image_size": model.input_shape[1:3],
-        "num_parameters": model.count_params(),
-        "evaluation_seconds": seconds,
-        "versions": versions(),
-    }
     explain_run(folder, model)
     write_report(folder, result)
     run_folder.write_result(folder, result)
-    return result
 
 
 def complete(recipe: Evaluation) -> Evaluation:
@@ -144,8 +178,8 @@ def load_named_model(recipe: Evaluation):
     return model, names
 
 
-def make_batches(recipe: Evaluation, dataset, shape):
-    """Batches (images, labels, mask) of the split for an input shape."""
+def make_batches(recipe: Evaluation, dataset, shape, share: Share):
+    """Batches (images, labels, mask) of a share of the split, for a shape."""
     examples = getattr(dataset, recipe.split)
     if examples is None:
         raise ValueError(f"{dataset.name} has no {recipe.split} images.")
@@ -155,6 +189,7 @@ def make_batches(recipe: Evaluation, dataset, shape):
         channels=shape[3],
         batch_size=recipe.batch_size,
         preprocessing=recipe.preprocessing,
+        share=share,
     )
 
 
@@ -187,7 +222,10 @@ def main(arguments: list[str] | None = None) -> int:
     recipe = parse(Evaluation, arguments, __doc__)
 
     def work():
-        print(f"{summary(run(recipe))}\nreport: {recipe.run_dir}/report.html")
+        with explain_lost_process(recipe.run_dir):
+            result = run(recipe)
+        if is_first():
+            print(f"{summary(result)}\nreport: {recipe.run_dir}/report.html")
 
     return exit_code(work, "there is no result.")
 

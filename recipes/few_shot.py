@@ -10,7 +10,8 @@ The measure with which "An Image Is Worth 16x16 Words" compares pre-training
 (sections 4.1 and 4.3, figure 4): a classifier of the frozen features, fitted by
 regularised least squares in closed form to 1, 5, 10 and 25 training images of
 each class, and its accuracy on all test images, for three choices of images.
-Nothing is trained, so it takes one pass over the test images. `--probe knn`
+Nothing is trained, so it takes one pass over the test images, of which each
+of several processes takes its share. `--probe knn`
 lets the nearest images vote instead (DINO's protocol), `--probe linear` is
 logistic regression; `--shots "[null]"` takes all training images.
 
@@ -20,13 +21,15 @@ few_shot.csv and few_shot.png.
 
 import dataclasses
 import functools
+import pathlib
 import sys
 import time
 
 from keras_vit import data
 from keras_vit.analysis.plots import new_figure
-from keras_vit.data import DataConfig, PreprocessingConfig
+from keras_vit.data import DataConfig, PreprocessingConfig, Share
 from keras_vit.data.readers import with_chosen_reader
+from keras_vit.evaluation import Together
 from keras_vit.evaluation.few_shot import (
     FewShot,
     feature_model,
@@ -42,6 +45,12 @@ from keras_vit.tables import markdown_table
 from keras_vit.training import run_folder
 from keras_vit.training.distribution import environment, versions
 from keras_vit.training.distribution.layouts import on_devices
+from keras_vit.training.distribution.processes import (
+    agreed,
+    explain_lost_process,
+    is_first,
+    stacked,
+)
 
 SMOKE_IMAGES = 200
 SMOKE_SHOTS = (1, 5)
@@ -61,12 +70,15 @@ def run(recipe: FewShot) -> dict:
     recipe = smoke(recipe) if recipe.smoke else recipe
     check_packages(recipe.data)
     recipe = dataclasses.replace(recipe, data=with_chosen_reader(recipe.data))
-    with on_devices(recipe.distribution, recipe.batch_size):
-        return evaluate(recipe)
+    with on_devices(recipe.distribution, recipe.batch_size) as share:
+        return evaluate(recipe, share)
 
 
-def evaluate(recipe: FewShot) -> dict:
-    """As `run`, on the devices of the scope."""
+def evaluate(recipe: FewShot, share: Share) -> dict:
+    """As `run`, on the devices of the scope.
+
+    Of several processes each takes its share, and the first one writes.
+    """
     # Errors show before an earlier run is replaced.
     model = (
         tiny_model(recipe.model.name, recipe.seed)
@@ -77,9 +89,7 @@ def evaluate(recipe: FewShot) -> dict:
     dataset = data.open_dataset(recipe.data)
     if dataset.test is None:
         raise ValueError(f"{dataset.name} has no test images.")
-    taken = run_folder.taken(recipe.run_dir, overwrite=recipe.overwrite)
-    with taken as folder:
-        run_folder.begin(folder, dataclasses.asdict(recipe), environment())
+    agreed(lambda: open_folder(recipe))
     begin = time.perf_counter()
     rows = few_shot(
         features,
@@ -92,10 +102,14 @@ def evaluate(recipe: FewShot) -> dict:
             channels=features.input_shape[3],
             batch_size=recipe.batch_size,
             preprocessing=PreprocessingConfig(evaluation=recipe.crop),
+            share=share,
         ),
         shots=recipe.shots,
         seeds=range(recipe.seed, recipe.seed + recipe.num_seeds),
         fit=recipe.fit,
+        together=Together(stacked, recipe.batch_size // share.count)
+        if share.count > 1
+        else None,
     )
     seconds = time.perf_counter() - begin
     result = {
@@ -109,10 +123,23 @@ def evaluate(recipe: FewShot) -> dict:
         "seconds": seconds,
         "versions": versions(),
     }
-    write_csv(folder / "few_shot.csv", rows)
+    agreed(lambda: write_all(recipe, result))
+    return result
+
+
+def open_folder(recipe: FewShot) -> None:
+    """Takes the run folder, before the work begins."""
+    taken = run_folder.taken(recipe.run_dir, overwrite=recipe.overwrite)
+    with taken as folder:
+        run_folder.begin(folder, dataclasses.asdict(recipe), environment())
+
+
+def write_all(recipe: FewShot, result: dict) -> None:
+    """Fills the run folder with what was found."""
+    folder = pathlib.Path(recipe.run_dir)
+    write_csv(folder / "few_shot.csv", result["rows"])
     save_figure(plot(result), folder / "few_shot.png")
     run_folder.write_result(folder, result)
-    return result
 
 
 def smoke(recipe: FewShot) -> FewShot:
@@ -180,7 +207,14 @@ def summary(result: dict) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     recipe = parse(FewShot, arguments, __doc__)
-    return exit_code(lambda: print(summary(run(recipe))), "there is no result.")
+
+    def work():
+        with explain_lost_process(recipe.run_dir):
+            result = run(recipe)
+        if is_first():
+            print(summary(result))
+
+    return exit_code(work, "there is no result.")
 
 
 if __name__ == "__main__":

@@ -19,23 +19,28 @@ import keras
 import numpy as np
 import whole_runs
 
+from keras_vit import interrupts
 from keras_vit.training import train
 from keras_vit.training.distribution.processes import LostProcessError, leave
 
 TESTS = pathlib.Path(__file__).parent
 SECONDS = 280  # after which what has not ended is killed
-KILLED = "KILLED_IN_THE_MIDST"  # the environment variable that tells it
+SIGNAL = "SIGNAL_IN_THE_MIDST"  # the environment variable that tells which
 
 
-class Killed(keras.callbacks.Callback):
-    """Kills this process after 14 steps, the fourth after a checkpoint."""
+class Signalled(keras.callbacks.Callback):
+    """Sends this process a signal after 14 steps, the 4th of an interval."""
+
+    def __init__(self, number: int):
+        super().__init__()
+        self.number = number
 
     def on_epoch_begin(self, epoch, logs=None):
         self.epoch = epoch
 
     def on_train_batch_begin(self, batch, logs=None):
         if (self.epoch, batch) == (1, 4):
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self.number)
 
 
 def environments(count: int, devices: int) -> list[dict]:
@@ -73,11 +78,16 @@ def free_ports(count: int) -> list[int]:
 
 
 def start(
-    command: list, *, count=2, devices=1, killed: int | None = None
+    command: list,
+    *,
+    count=2,
+    devices=1,
+    victim: int | None = None,
+    number: int = signal.SIGKILL,
 ) -> list[subprocess.Popen]:
     """Starts the same command in each of several processes.
 
-    One of them may be told to kill itself in the midst of the run.
+    One of them may be told to send itself a signal in the midst of the run.
     """
     paths = [TESTS, TESTS.parent, os.environ.get("PYTHONPATH", "")]
     path = os.pathsep.join(str(part) for part in paths if str(part))
@@ -87,7 +97,7 @@ def start(
             env={
                 **os.environ,
                 "PYTHONPATH": path,
-                KILLED: str(int(killed == i)),
+                SIGNAL: str(int(number) if victim == i else 0),
                 **environment,
             },
             stdout=subprocess.PIPE,
@@ -133,10 +143,13 @@ def trained(folder, choice, options=None, **several) -> dict:
 def main(folder, choice, options):
     asked = whole_runs.recipe(folder, choice, **json.loads(options))
     try:
-        callbacks = [Killed()] if os.environ.get(KILLED) == "1" else []
+        number = int(os.environ.get(SIGNAL, 0))
+        callbacks = [Signalled(number)] if number else []
         run = train(asked, dataset=whole_runs.DATASET, callbacks=callbacks)
     except LostProcessError as error:
         leave(str(error))
+    except KeyboardInterrupt as interrupt:
+        sys.exit(interrupts.ended(interrupt, "the same command continues."))
     print(json.dumps([float(np.abs(x).sum()) for x in run.model.get_weights()]))
 
 

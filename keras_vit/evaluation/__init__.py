@@ -17,6 +17,7 @@ from keras_vit.evaluation.metrics import (
 )
 from keras_vit.evaluation.predictions import (
     Predictions,
+    Together,
     accuracy,
     load_predictions,
     nearest_neighbour_predictions,
@@ -25,6 +26,7 @@ from keras_vit.evaluation.predictions import (
 
 __all__ = [
     "Predictions",
+    "Together",
     "accuracy",
     "evaluate",
     "images_at",

@@ -28,6 +28,7 @@ from keras_vit.checks import (
 from keras_vit.data import DataConfig
 from keras_vit.data.dataset import Examples, Subset
 from keras_vit.evaluation.config import DISTRIBUTIONS, ModelSource
+from keras_vit.evaluation.predictions import Together
 from keras_vit.evaluation.probes import (
     fit_linear,
     fit_neighbours,
@@ -246,6 +247,7 @@ def few_shot(
     shots: Sequence[int | None] = SHOTS,
     seeds: Sequence[int] = (0, 1, 2),
     fit: Callable = fit_probe,
+    together: Together | None = None,
 ) -> list[dict[str, Any]]:
     """Fits simple classifiers to few images per class and tests them.
 
@@ -263,6 +265,8 @@ def few_shot(
             classes K to an object whose `scores` of features are (N, K):
             `fit_probe`, `fit_neighbours` or `fit_linear` of
             `keras_vit.evaluation.probes` with its options.
+        together: in several processes, of which `batches` gives each its
+            share, what puts the shares together.
 
     Returns:
         A dictionary for each number of shots and seed: "shots", "seed",
@@ -293,7 +297,7 @@ def few_shot(
         )
     ]
     used = np.unique(np.concatenate([images for _, images in trials]))
-    stream = _FeatureStream(features)
+    stream = _FeatureStream(features, together)
     in_memory = isinstance(train, Examples)
     some = train.subset(used) if in_memory else Subset(train, used)
     known, readable = stream.all_of(batches(some), len(used))
@@ -358,9 +362,10 @@ def _labels_of(examples, num_classes: int) -> np.ndarray:
 class _FeatureStream(keras.Model):
     """Features of some batches at a time; labels and masks pass through."""
 
-    def __init__(self, model):
+    def __init__(self, model, together=None):
         super().__init__(name="feature_stream")
         self.model = model
+        self.together = together
         # It has no weights of its own: Keras need not try a batch first.
         self.built = True
         compile_predictions(self)
@@ -385,10 +390,13 @@ class _FeatureStream(keras.Model):
     def all_of(self, batches, count: int):
         """Features (N, D) of the first images, and which could be read."""
         parts = list(self.parts_of(batches))
-        return (
-            np.concatenate([part[name] for part in parts])[:count]
+        found = [
+            np.concatenate([part[name] for part in parts])
             for name in ("features", "mask")
-        )
+        ]
+        if self.together is not None:
+            found = [self.together.rows(array) for array in found]
+        return [array[:count] for array in found]
 
 
 def _count_right(stream: _FeatureStream, batches, probes):
@@ -400,6 +408,8 @@ def _count_right(stream: _FeatureStream, batches, probes):
         for i, probe in enumerate(probes):
             right[i] += np.sum(probe.scores(features).argmax(axis=1) == labels)
         count += len(labels)
+    if stream.together is not None:
+        *right, count = stream.together.total(np.array([*right, count]))
     if not count:
         raise ValueError("There is no image to test on that can be read.")
-    return right, count
+    return right, int(count)

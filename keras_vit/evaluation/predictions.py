@@ -6,6 +6,7 @@ Axes: N images, H and W height and width, C channels, K classes.
 import dataclasses
 import os
 import warnings
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -16,6 +17,7 @@ from keras_vit.platforms import compile_predictions
 
 __all__ = [
     "Predictions",
+    "Together",
     "accuracy",
     "load_predictions",
     "nearest_neighbour_predictions",
@@ -108,6 +110,33 @@ def load_predictions(path: str | os.PathLike) -> Predictions:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class Together:
+    """Puts together what the processes of an evaluation have found.
+
+    Args:
+        stacked: function that all call with arrays of one shape, and that
+            gives each of them the arrays of all on a new first axis.
+        size: int, the images of a batch that one process has.
+
+    Example:
+        >>> Together(keras_vit.training.distribution.processes.stacked, 32)
+    """
+
+    stacked: Callable[[np.ndarray], np.ndarray]
+    size: int
+
+    def rows(self, array: np.ndarray) -> np.ndarray:
+        """Rows (N, ...) of the shares of batches, in the order of images."""
+        found = self.stacked(np.asarray(array))  # (processes, N, ...)
+        shape = (len(found), -1, self.size, *found.shape[2:])
+        return found.reshape(shape).swapaxes(0, 1).reshape(-1, *shape[3:])
+
+    def total(self, array: np.ndarray) -> np.ndarray:
+        """The sum of the arrays of all processes."""
+        return self.stacked(np.asarray(array)).sum(axis=0)
+
+
 def predict_classes(
     model: keras.Model,
     batches,
@@ -116,6 +145,7 @@ def predict_classes(
     activation: str = "softmax",
     class_map: np.ndarray | None = None,
     verbose: int = 0,
+    together: "Together | None" = None,
 ) -> Predictions:
     """Predicts the classes of every image where the mask is True.
 
@@ -134,9 +164,12 @@ def predict_classes(
             `class_map[i]` of the model, see `match_classes`; None where they
             are the same.
         verbose: int, as for Keras's `predict`.
+        together: in several processes, of which each has its share of each
+            batch, what puts the shares together; see `Together`.
 
     Returns:
-        `Predictions`, in the order of the batches.
+        `Predictions`, in the order of the batches; of all images in all
+        processes.
 
     Raises:
         ValueError: there is no image, a label is not a class of the model, or
@@ -151,6 +184,8 @@ def predict_classes(
         # Keras says so at the end of any data whose length it cannot know.
         warnings.filterwarnings("ignore", message="Your input ran out of data")
         found = ranking.predict(_as_one_input(batches), verbose=verbose)
+    if together is not None:
+        found = {name: together.rows(found[name]) for name in sorted(found)}
     mask = found.pop("mask")
     rows = {name: array[mask] for name, array in found.items()}
     num_classes = model.output_shape[-1]

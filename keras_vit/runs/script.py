@@ -67,7 +67,8 @@ def run_script(
         shrink: what makes a trial of a record for `--smoke`.
 
     Returns:
-        The exit code: 0, 130 after Ctrl-C, or 143 after SIGTERM. Where another
+        The exit code: 0, 130 after Ctrl-C, or 143 after SIGTERM and
+        training.max_hours: the same command continues then. Where another
         process of the run is lost, this one ends at once, with 1.
 
     Raises:
@@ -172,7 +173,7 @@ def exit_code(work: Callable[[], object], interrupted: str) -> int:
         interrupted: what a user has to know after Ctrl-C or SIGTERM.
 
     Returns:
-        0, 130 after Ctrl-C, or 143 after SIGTERM.
+        0, 130 after Ctrl-C, or 143 after SIGTERM or the end of the time.
 
     Raises:
         SystemExit: with exit code 2 after a wrong use.

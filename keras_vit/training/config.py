@@ -117,6 +117,11 @@ class TrainingConfig:
     checkpoint_every_steps: int | None = None
     """Steps between two checkpoints; null is one pass over the data."""
 
+    max_hours: float | None = None
+    """Hours after which the training writes a checkpoint and ends, in time for
+    both, with the exit code of SIGTERM: the same command continues. For
+    machines that are lent for so long; null never ends it early."""
+
     log_every_steps: int = 50
     """Steps between two lines in metrics.jsonl."""
 
@@ -141,6 +146,7 @@ class TrainingConfig:
             "steps_per_execution",
             "evaluate_every_steps",
             "checkpoint_every_steps",
+            "max_hours",
             "log_every_steps",
             "keep_checkpoints",
             "early_stopping_patience",

@@ -1,48 +1,42 @@
 """The loop of a training: Keras's `fit` with the callbacks of a run.
 
-The callbacks write checkpoints, the best model and the moving average, and do
-what Keras's own leave out: an end between epochs, the speed.
+The callbacks do what Keras's own leave out: an end between epochs, the speed.
 """
 
-import contextlib
 import dataclasses
-import math
 import pathlib
 import sys
 import time
-from collections.abc import Iterator
 
 import keras
 
 from keras_vit.data.threaded_batches import images_per_batch
-from keras_vit.training import resume, run_folder
+from keras_vit.interrupts import postponed
+from keras_vit.training import checkpoint_files, resume
+from keras_vit.training.averages import (
+    AverageInEvaluation,
+    has_average,
+    take_average,
+)
+from keras_vit.training.background import BackgroundWriter
+from keras_vit.training.checkpointing import Checkpoints, KeepBest
 from keras_vit.training.distribution.layouts import placed
-from keras_vit.training.distribution.processes import is_first, to_numpy
+from keras_vit.training.distribution.processes import is_first
 from keras_vit.training.metrics_log import (
     FirstNonFinite,
     GradientWatch,
     MetricsLog,
     event_writer,
 )
-from keras_vit.training.stages import Plan
+from keras_vit.training.preemption import Preemption
+from keras_vit.training.stages import Plan, part_of
 from keras_vit.workarounds import (
     draw_own_masks,
     keeping_variables,
     sum_gradients_first,
 )
 
-__all__ = [
-    "AverageInEvaluation",
-    "Checkpoints",
-    "KeepBest",
-    "Loop",
-    "Progress",
-    "StopAtTotal",
-    "averaged",
-    "collect_states",
-    "has_average",
-    "restore_states",
-]
+__all__ = ["Loop", "Progress", "StopAtTotal"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +53,7 @@ class Loop:
         keep: how many checkpoints are kept.
         saved: the Keras model that is saved, with layers of the one that is
             trained; that one itself if None.
+        deadline: when it ends to go on later, see `preemption.deadline_of`.
     """
 
     folder: pathlib.Path
@@ -68,6 +63,7 @@ class Loop:
     patience: int | None = None
     keep: int = 2
     saved: keras.Model | None = None
+    deadline: float | None = None
 
     def run(
         self,
@@ -95,7 +91,7 @@ class Loop:
                 the images in a batch.
             validation: the validation_data of Keras's `fit`, or None.
             metrics: Keras metrics, weighted as the loss is.
-            checkpoint: what `resume.read_newest` returned.
+            checkpoint: what `checkpoint_files.read_newest` returned.
             callbacks: further Keras callbacks.
 
         Returns:
@@ -105,38 +101,91 @@ class Loop:
         Raises:
             FloatingPointError: for a loss or gradient that is not finite.
             ValueError: when the checkpoint is not of this model.
+            KeyboardInterrupt: after SIGINT, SIGTERM or the deadline; the
+                checkpoint of the last step is there.
         """
         losses, gradients = self._compile(model, optimizer, loss, metrics)
-        if checkpoint is not None:
-            resume.restore(model, checkpoint[0])
-        start = {"step": 0, "interval": 0, "ended": False}
-        begin = start if checkpoint is None else checkpoint[1]
-        step, interval = begin["step"], begin["interval"]
-        log = MetricsLog(
+        watched = losses, gradients, [losses, *metrics]
+        with (
+            postponed() as signals,
+            keeping_variables(model),
+            BackgroundWriter() as writer,
+        ):
+            preemption = Preemption(signals, self.deadline)
+            while True:
+                part = part_of(checkpoint)
+                found = self._callbacks(
+                    self._log(watched, stream, checkpoint),
+                    watched[-1],
+                    (preemption, writer),
+                    checkpoint,
+                    callbacks,
+                )
+                if checkpoint is not None:
+                    checkpoint_files.restore(model, checkpoint[0])
+                self._fit(model, stream, validation, checkpoint, found)
+                if part is None or found[-1].record["ended"]:
+                    break
+                # The rest of its interval is done: from here as ever.
+                writer.wait()
+                checkpoint = resume.reopen(self.folder)
+        if has_average(model.optimizer):
+            take_average(model)
+        return found[-1].log.history, found[-1].record["seconds"]
+
+    def _fit(self, model, stream, validation, checkpoint, callbacks):
+        """Trains to the end, or to that of an interval that was begun."""
+        begin = {"step": 0, "interval": 0, "ended": False}
+        begin = begin if checkpoint is None else checkpoint[1]
+        interval, part = begin["interval"], part_of(checkpoint)
+        batches, end = self.plan.batches, self.plan.intervals
+        if part is not None:
+            batches = self.plan.batches_of(interval) - part["batches"]
+            end = interval + 1
+        if not batches:
+            self._evaluate(model, validation, interval, callbacks)
+            return
+        model.fit(
+            self._batches(stream, begin["step"]),
+            steps_per_epoch=batches,
+            initial_epoch=interval,
+            epochs=interval if begin["ended"] else end,
+            validation_data=placed(validation),
+            validation_freq=self.plan.evaluations,
+            shuffle=False,
+            verbose=_verbose(),
+            callbacks=callbacks,
+        )
+
+    def _evaluate(self, model, validation, interval, callbacks):
+        """What `fit` does after the last step of an interval."""
+        batches = placed(validation)
+        # Keras makes variables of metrics where it first sees a batch.
+        model.evaluate(batches, steps=1, verbose=0)
+        model.reset_metrics()
+        calls = keras.callbacks.CallbackList(callbacks, model=model)
+        model.stop_training = False
+        calls.on_train_begin()
+        calls.on_epoch_begin(interval)
+        logs = dict(model.get_metrics_result())
+        options: dict = {"verbose": 0, "callbacks": calls}
+        found = model.evaluate(batches, return_dict=True, **options)
+        logs |= {f"val_{name}": value for name, value in found.items()}
+        calls.on_epoch_end(interval, logs)
+        calls.on_train_end(logs)
+
+    def _log(self, watched, stream, checkpoint):
+        step = 0 if checkpoint is None else checkpoint[1]["step"]
+        return MetricsLog(
             self.folder,
             self.plan,
-            losses,
-            gradients,
+            watched[0],
+            watched[1],
             stream.names_of,
             step=step,
+            part=part_of(checkpoint),
             listeners=[event_writer(self.folder, step)] if is_first() else [],
         )
-        all_callbacks = self._callbacks(log, checkpoint, callbacks)
-        with keeping_variables(model):
-            model.fit(
-                self._batches(stream, step),
-                steps_per_epoch=self.plan.batches,
-                initial_epoch=interval,
-                epochs=interval if begin["ended"] else self.plan.intervals,
-                validation_data=placed(validation),
-                validation_freq=self.plan.evaluations,
-                shuffle=False,
-                verbose=_verbose(),
-                callbacks=all_callbacks,
-            )
-        if has_average(model.optimizer):
-            _take_average(model)
-        return log.history, all_callbacks[-1].record["seconds"]
 
     def _compile(self, model, optimizer, loss, metrics):
         losses = FirstNonFinite(loss)
@@ -160,7 +209,7 @@ class Loop:
             batches = batches.rebatch(size // parts)
         return placed(batches)
 
-    def _callbacks(self, log, checkpoint, callbacks):
+    def _callbacks(self, log, metrics, shared, checkpoint, callbacks):
         """All callbacks in order: each sees what those before it did."""
         best = KeepBest(
             self.folder,
@@ -169,18 +218,22 @@ class Loop:
             self.patience,
             saved=self.saved,
         )
-        others = [best, *callbacks]
+        others, average = [best, *callbacks], AverageInEvaluation()
         return [
-            StopAtTotal(self.plan),
+            StopAtTotal(self.plan, log),
             log,
-            AverageInEvaluation(),
-            *([Progress(self.plan)] if _verbose() == 1 else []),
+            average,
+            *([Progress(self.plan, log)] if _verbose() == 1 else []),
             *others,
             Checkpoints(
                 self.folder,
                 self.plan,
                 self.class_names,
                 log,
+                shared[0],
+                shared[1],
+                average,
+                metrics=metrics,
                 others=others,
                 keep=self.keep,
                 saved=self.saved,
@@ -201,29 +254,43 @@ def _verbose() -> int:
 
 
 class StopAtTotal(keras.callbacks.Callback):
-    """Ends the last interval where it is shorter than the others."""
+    """Ends the last interval where it is shorter than the others.
 
-    def __init__(self, plan: Plan):
+    Args:
+        plan: the `Plan`.
+        log: the `MetricsLog`, which knows where an interval was begun.
+    """
+
+    def __init__(self, plan: Plan, log: MetricsLog | None = None):
         super().__init__()
-        self.plan = plan
+        self.plan, self.log = plan, log
 
     def on_epoch_begin(self, epoch, logs=None):
         self._interval = epoch
 
     def on_train_batch_begin(self, batch, logs=None):
-        if self.plan.is_last_call(self._interval, batch):
+        if self.plan.is_last_call(self._interval, _skipped(self.log) + batch):
             self.model.stop_training = True  # after this call
 
 
+def _skipped(log: MetricsLog | None) -> int:
+    return 0 if log is None else log.skipped
+
+
 class Progress(keras.callbacks.Callback):
-    """Shows images per second and the time left in Keras's progress bar."""
+    """Shows images per second and the time left in Keras's progress bar.
+
+    Args:
+        plan: the `Plan`.
+        log: the `MetricsLog`, which knows where an interval was begun.
+    """
 
     # It only reads the clock: Keras may call it beside the training.
     async_safe = True
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: Plan, log: MetricsLog | None = None):
         super().__init__()
-        self.plan = plan
+        self.plan, self.log = plan, log
 
     def on_epoch_begin(self, epoch, logs=None):
         self._interval = epoch
@@ -235,249 +302,8 @@ class Progress(keras.callbacks.Callback):
         done = batch + 1
         seconds = time.perf_counter() - self._begin
         left = self.plan.total * self.plan.batches_per_step
-        left -= self._interval * self.plan.batches + done
+        left -= self._interval * self.plan.batches + _skipped(self.log) + done
         images = self.plan.batch_size / self.plan.batches_per_step
         logs["images_per_second"] = done * images / seconds
         # Below 0.001 Keras shows 5.4929e-04.
         logs["minutes_left"] = max(round(left * seconds / done / 60, 2), 0.01)
-
-
-class KeepBest(keras.callbacks.Callback):
-    """Saves the model of the best evaluation, and stops when none is better.
-
-    The file is checkpoints/best.keras, with the moving average of the weights
-    where there is one.
-
-    Args:
-        folder: the run folder.
-        class_names: saved with the model.
-        metric: the higher the better, except for a loss.
-        patience: evaluations without a better one after which the training
-            ends; None never ends it.
-        saved: the model to save instead of the one that is trained.
-
-    Attributes:
-        best: value of the metric, None before the first evaluation.
-        waited: evaluations since.
-    """
-
-    def __init__(
-        self,
-        folder: pathlib.Path,
-        class_names,
-        metric: str,
-        patience: int | None = None,
-        *,
-        saved: keras.Model | None = None,
-    ):
-        super().__init__()
-        self.path = folder / resume.FOLDER / "best.keras"
-        self.class_names = class_names
-        self.metric = metric
-        self.sign = -1 if metric.endswith("loss") else 1
-        self.saved = saved
-        self.patience = math.inf if patience is None else patience
-        self.best: float | None = None
-        self.waited = 0
-
-    def on_epoch_end(self, epoch, logs=None):
-        value = (logs or {}).get(self.metric)
-        if value is None:
-            return
-        self.waited += 1
-        if self.best is None or self.sign * (value - self.best) > 0:
-            self.best, self.waited = value, 0
-            with averaged(self.model):
-                run_folder.save_model(
-                    self.saved or self.model, self.class_names, self.path
-                )
-        if self.waited >= self.patience:
-            self.model.stop_training = True
-
-
-class Checkpoints(keras.callbacks.Callback):
-    """Writes a checkpoint after each interval; the last of all callbacks.
-
-    Also checkpoints/average.keras, the model with the moving average of the
-    weights, where the optimizer keeps one.
-
-    Args:
-        folder: the run folder.
-        plan: the `Plan`: at which steps to write, evaluate and end.
-        class_names: saved with the average.
-        log: the `MetricsLog`, which knows the step.
-        others: the callbacks whose states belong to the run.
-        keep: how many checkpoints are kept.
-        saved: the model to save instead of the one that is trained.
-        checkpoint: the one that the run continues from, as
-            `resume.read_newest` returned it.
-
-    Attributes:
-        record: what the newest checkpoint holds beside the variables.
-    """
-
-    def __init__(
-        self,
-        folder: pathlib.Path,
-        plan: Plan,
-        class_names,
-        log: MetricsLog,
-        *,
-        others=(),
-        keep: int = 2,
-        saved: keras.Model | None = None,
-        checkpoint: tuple[dict, dict] | None = None,
-    ):
-        super().__init__()
-        self.folder = folder / resume.FOLDER
-        self.plan = plan
-        self.class_names = class_names
-        self.log = log
-        self.others = others
-        self.keep = keep
-        self.saved = saved
-        self.arrays, self.record = checkpoint or ({}, None)
-
-    def on_train_begin(self, logs=None):
-        # Keras's callbacks forget everything where a training begins.
-        if self.record is not None:
-            restore_states(self.others, self.record["callbacks"])
-        self._seconds = (self.record or {}).get("seconds", 0.0)
-        self._begin = time.perf_counter()
-
-    def on_train_batch_begin(self, batch, logs=None):
-        if self.arrays:
-            resume.restore_generators(self.arrays)
-            self.arrays = {}
-
-    def on_epoch_end(self, epoch, logs=None):
-        # Not the optimizer's count, which skips what overflows float16.
-        step = self.log.history[-1]["step"]
-        if has_average(self.model.optimizer):
-            with averaged(self.model):
-                run_folder.save_model(
-                    self.saved or self.model,
-                    self.class_names,
-                    self.folder / "average.keras",
-                )
-        self.record = {
-            "step": step,
-            "interval": epoch + 1,
-            "ended": self.model.stop_training or step >= self.plan.total,
-            "seconds": self._seconds + time.perf_counter() - self._begin,
-            "callbacks": collect_states(self.others),
-        }
-        resume.write_checkpoint(self.folder, step, self.model, self.record)
-        resume.prune_checkpoints(self.folder, self.keep)
-
-
-# Of Keras and of keras_vit, subclasses too. Other callbacks start anew.
-STATES = {
-    "EarlyStopping": ("wait", "best", "best_epoch", "stopped_epoch"),
-    "ReduceLROnPlateau": ("wait", "best", "cooldown_counter"),
-    "KeepBest": ("best", "waited"),
-}
-
-
-def collect_states(callbacks) -> list[dict]:
-    """The states of the callbacks of `STATES`, as plain values.
-
-    Example:
-        >>> collect_states([keras.callbacks.EarlyStopping()])[0]["wait"]
-        0
-    """
-    return [
-        {
-            "class": type(callback).__name__,
-            **{name: _plain(getattr(callback, name, None)) for name in names},
-        }
-        for callback, names in _known(callbacks)
-    ]
-
-
-def _known(callbacks):
-    """Pairs of a callback and the names of its state."""
-    for callback in callbacks:
-        bases = [base.__name__ for base in type(callback).__mro__]
-        names = [STATES[base] for base in bases if base in STATES]
-        if names:
-            yield callback, names[0]
-
-
-def _plain(value):
-    """JSON has no numbers of NumPy or of a backend."""
-    known = value is None or isinstance(value, (int, float))
-    return value if known else float(keras.ops.convert_to_numpy(value))
-
-
-def restore_states(callbacks, states: list[dict]) -> None:
-    """Restores what `collect_states` returned.
-
-    Raises:
-        ValueError: when other callbacks have a state now.
-    """
-    known = [callback for callback, _ in _known(callbacks)]
-    now = [type(callback).__name__ for callback in known]
-    then = [state["class"] for state in states]
-    if now != then:
-        raise ValueError(
-            f"The run was begun with the callbacks {then}. Received: {now}. "
-            "Continue with the same, or start again in another --run_dir."
-        )
-    for callback, state in zip(known, states, strict=True):
-        for name, value in state.items():
-            if name != "class":
-                setattr(callback, name, value)
-
-
-def has_average(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Whether an optimizer keeps a moving average of the weights."""
-    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-        optimizer = optimizer.inner_optimizer
-    return bool(optimizer.use_ema)
-
-
-@contextlib.contextmanager
-def averaged(model) -> Iterator[None]:
-    """Replaces the weights by their moving average, if there is one.
-
-    Afterwards they are as before, to the bit. Keras's SwapEMAWeights adds and
-    subtracts on TensorFlow, so that an evaluation would change the training.
-    """
-    if not has_average(model.optimizer):
-        yield
-        return
-    kept = _copies(model)
-    _take_average(model)
-    try:
-        yield
-    finally:
-        _assign(model, kept)
-
-
-def _take_average(model) -> None:
-    """Replaces the weights by their moving average for good."""
-    model.optimizer.finalize_variable_values(model.trainable_variables)
-    # On JAX both are one array now, which the next step would give away with
-    # the weights and so take from the optimizer.
-    _assign(model, _copies(model))
-
-
-def _copies(model):
-    return [to_numpy(variable) for variable in model.trainable_variables]
-
-
-def _assign(model, values):
-    for variable, value in zip(model.trainable_variables, values, strict=True):
-        variable.assign(value)
-
-
-class AverageInEvaluation(keras.callbacks.Callback):
-    """Evaluates the moving average in `fit`, which is what a run saves."""
-
-    def on_test_begin(self, logs=None):
-        self._swap = contextlib.ExitStack()
-        self._swap.enter_context(averaged(self.model))
-
-    def on_test_end(self, logs=None):
-        self._swap.close()

@@ -132,10 +132,13 @@ class MetricsLog(keras.callbacks.Callback):
             names of its images.
         step: the step that the run continues from; lines of later ones are
             removed from the files.
+        part: what `position` returned, with the "batches" that were done in
+            the first interval; None where it begins with this `fit`.
         listeners: functions that get each line, a dictionary.
 
     Attributes:
         history: the lines of history.csv, as dictionaries.
+        skipped: batches of this interval that were done before this `fit`.
 
     Raises:
         FloatingPointError: in the training, after a loss or gradient that is
@@ -151,6 +154,7 @@ class MetricsLog(keras.callbacks.Callback):
         names_of,
         *,
         step: int = 0,
+        part: dict | None = None,
         listeners=(),
     ):
         super().__init__()
@@ -158,6 +162,7 @@ class MetricsLog(keras.callbacks.Callback):
         self.losses, self.gradients = losses, gradients
         self.names_of = names_of
         self.listeners = listeners
+        self.skipped, self._part = 0, part
         self.history = [
             row for row in read_history(folder) if row["step"] <= step
         ]
@@ -167,19 +172,42 @@ class MetricsLog(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         self._interval = epoch
-        self._batches, self._means = 0, {}
-        self._seconds, self._row = 0.0, None
-        self._begin = time.perf_counter()
+        part, self._part = self._part or {}, None
+        self.skipped = part.get("batches", 0)
+        self._batches = part.get("logged", 0)
+        self._means = part.get("means", {})
+        self._seconds, self._row = part.get("seconds", 0.0), None
+        self._begin = time.perf_counter() - part.get("open", 0.0)
+
+    def position(self) -> dict:
+        """Where it is in its interval, as plain values.
+
+        In an evaluation, where it was before that.
+        """
+        return self._position() if self._row is None else self._before
+
+    def _position(self):
+        return {
+            "logged": self._batches,
+            "means": self._means,
+            "seconds": self._seconds,
+            "open": time.perf_counter() - self._begin,
+        }
 
     def on_train_batch_begin(self, batch, logs=None):
+        self.write_due(batch)
+
+    def write_due(self, batch: int) -> None:
+        """Writes a line if it is time, with so many batches of `fit` done."""
         before = self.plan.step(self._interval, self._batches)
-        now = self.plan.step(self._interval, batch)
+        now = self.plan.step(self._interval, self.skipped + batch)
         if now // self.plan.log_every > before // self.plan.log_every:
             sync_state(self.model)
             self._write(self._close())
 
     def on_test_begin(self, logs=None):
         # The evaluation resets the metrics and takes its own time.
+        self._before = self._position()
         self._row = self._close()
 
     def on_epoch_end(self, epoch, logs=None):
@@ -209,7 +237,7 @@ class MetricsLog(keras.callbacks.Callback):
             if not isinstance(value, dict)
         }
         batches = int(_read(self.losses.batches))
-        self._check()
+        self.check()
         # Reading the metrics waited for the device.
         seconds = time.perf_counter() - self._begin
         row = self._line(means, batches, seconds)
@@ -237,7 +265,7 @@ class MetricsLog(keras.callbacks.Callback):
             "peak_memory": peak_memory(),
         }
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Raises where a loss or gradient was not finite."""
         first = int(_read(self.losses.first))
         found = [int(_read(self.gradients.first)), math.inf]

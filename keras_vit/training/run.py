@@ -18,12 +18,18 @@ from keras_vit.data.image_reader import naming_broken_images
 from keras_vit.data.pillow_images import is_coloured
 from keras_vit.data.sources import read_by
 from keras_vit.models.configured_model import ConfiguredModel
-from keras_vit.training import distribution, resume, run_folder
+from keras_vit.training import (
+    checkpoint_files,
+    distribution,
+    resume,
+    run_folder,
+)
 from keras_vit.training.build import CLASSIFICATION, Task
 from keras_vit.training.config import Recipe
 from keras_vit.training.distribution import processes
 from keras_vit.training.distribution.processes import explain_lost_process
 from keras_vit.training.loop import Loop
+from keras_vit.training.preemption import deadline_of
 from keras_vit.training.stages import begin_stage, make_stages, remaining
 from keras_vit.training.trainable import count_parameters, merged
 
@@ -98,6 +104,9 @@ def train(
         ValueError: when the run folder is taken, for instance by another
             config, the data does not fit the recipe, or an image cannot be
             read.
+        KeyboardInterrupt: after Ctrl-C, SIGTERM (`Terminated`) or
+            training.max_hours (`TimeIsUp`), with a checkpoint of the last
+            step. A second signal ends at once.
         FloatingPointError: when the loss or its gradient is not finite.
         OSError: when the disk is full, and a `LostProcessError` when another
             process has ended. The last checkpoint is whole.
@@ -106,6 +115,7 @@ def train(
         >>> train(Recipe(run_dir="runs/digits")).history["val_accuracy"]
     """
     _check_tpu(recipe.distribution, recipe.training.precision)
+    deadline = deadline_of(recipe.training.max_hours)
     recipe = resume.with_reader(recipe)
     processes.check_reader(recipe.distribution, recipe.data.reader)
     if dataset is not None and not isinstance(dataset.train, data.FitStream):
@@ -125,7 +135,9 @@ def train(
             distribution.compilation_cache_in(parent),
             chosen.scope(),
         ):
-            run = _train(recipe, dataset, callbacks, share, task, needs)
+            run = _train(
+                recipe, dataset, callbacks, share, task, needs, deadline
+            )
         if chosen.native is not None:
             distribution.collect(run.network, run.model)
     return run
@@ -152,7 +164,7 @@ def _trained_as(recipe, names):
     return types.MappingProxyType(fields)
 
 
-def _train(recipe, dataset, callbacks, share, task, needs):
+def _train(recipe, dataset, callbacks, share, task, needs, deadline):
     # A mistake in the recipe shows before an earlier run is replaced.
     dataset = dataset or data.open_dataset(recipe.data)
     _check_parts(dataset, needs)
@@ -183,6 +195,7 @@ def _train(recipe, dataset, callbacks, share, task, needs):
                 patience=recipe.training.early_stopping_patience,
                 keep=recipe.training.keep_checkpoints,
                 saved=model,
+                deadline=deadline,
             ).run(
                 stage.network,
                 stage.optimizer,
@@ -238,7 +251,9 @@ def explain_full_disk(folder: pathlib.Path) -> Iterator[None]:
             f"errno = {n}," in str(error) for n in DISK_FULL
         ):
             raise
-        found = resume.checkpoint_steps(folder / resume.FOLDER)
+        found = checkpoint_files.checkpoint_steps(
+            folder / checkpoint_files.FOLDER
+        )
         last = f"the one of step {found[-1]}" if found else "none yet"
         raise OSError(
             errno.ENOSPC,

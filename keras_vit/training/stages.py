@@ -29,6 +29,7 @@ __all__ = [
     "make_plan",
     "make_stages",
     "networks",
+    "part_of",
     "remaining",
     "stage_plans",
 ]
@@ -112,6 +113,11 @@ class Plan:
         """
         done = interval * self.batches + batch + self.batches_per_call
         return done >= self.total * self.batches_per_step
+
+    def batches_of(self, interval: int) -> int:
+        """Batches of an interval, counted from 0."""
+        left = self.total * self.batches_per_step - interval * self.batches
+        return min(self.batches, left)
 
     def step(self, interval: int, batches: int) -> int:
         """Steps done after some batches of an interval, counted from 0."""
@@ -238,11 +244,18 @@ def stage_plans(plan: Plan, image_sizes: tuple[int, ...]) -> list[Plan]:
     ]
 
 
+def part_of(checkpoint: tuple[dict, dict] | None) -> dict | None:
+    """What a checkpoint says of the interval that it is in the midst of."""
+    return None if checkpoint is None else checkpoint[1].get("part")
+
+
 def remaining(
     stages: list[Stage], checkpoint: tuple[dict, dict] | None
 ) -> list[Stage]:
     """The stages that a checkpoint has not finished, and always the last."""
     step = 0 if checkpoint is None else checkpoint[1]["step"]
+    if part_of(checkpoint) is not None:
+        step -= 1  # It may be the last step, without the evaluation.
     return [x for x in stages[:-1] if step < x.plan.total] + stages[-1:]
 
 
@@ -256,6 +269,8 @@ def begin_stage(
     """
     ends = [stage.plan.total for stage in stages[:-1]]
     if checkpoint is None or checkpoint[1]["step"] not in ends:
+        return checkpoint
+    if part_of(checkpoint) is not None:
         return checkpoint
     arrays, record = checkpoint
     states = [

@@ -29,7 +29,7 @@ from keras_vit.explanation.attention_page import _file_names
 from keras_vit.files import as_cell, of_cell, printable, write_csv
 from keras_vit.prediction.images import images_of, read_pixels
 from keras_vit.prediction.networks import _run_config, load_prepared
-from keras_vit.training import resume, run_folder
+from keras_vit.training import checkpoint_files, run_folder
 from keras_vit.training.distribution import machine
 
 
@@ -170,7 +170,7 @@ def test_closed_input_is_said(monkeypatch):
 def test_a_stray_file_is_no_checkpoint(tmp_path, name):
     (tmp_path / name).touch()
     (tmp_path / "step-000000003.npz").touch()
-    assert resume.checkpoint_steps(tmp_path) == [3]
+    assert checkpoint_files.checkpoint_steps(tmp_path) == [3]
 
 
 RECORD = {
@@ -203,7 +203,7 @@ def test_a_checkpoint_with_an_odd_record_is_broken(tmp_path, record):
     write(2, RECORD)
     write(3, record)
     with pytest.warns(UserWarning, match="step-000000003.npz' is broken"):
-        found = resume.read_newest(tmp_path)
+        found = checkpoint_files.read_newest(tmp_path)
     assert found == ({}, RECORD)
 
 

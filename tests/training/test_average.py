@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tiny_training as tiny
 
-from keras_vit.training.loop import AverageInEvaluation, averaged
+from keras_vit.training.averages import AverageInEvaluation, averaged
 
 
 def values(variables):

@@ -5,12 +5,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.training.loop import (
-    Progress,
-    StopAtTotal,
-    collect_states,
-    restore_states,
-)
+from keras_vit.training.checkpointing import collect_states, restore_states
+from keras_vit.training.loop import Progress, StopAtTotal
 from keras_vit.training.stages import Plan
 
 

@@ -11,7 +11,12 @@ from tiny_runs import DATASET, Interrupt, recipe, values
 
 import keras_vit
 from keras_vit.models import VisionTransformer
-from keras_vit.training import ModelConfig, TrainingConfig, resume, train
+from keras_vit.training import (
+    ModelConfig,
+    TrainingConfig,
+    checkpoint_files,
+    train,
+)
 from keras_vit.training.build import make_model
 from keras_vit.training.run_folder import load_model, save_model
 from keras_vit.training.trainable import (
@@ -147,7 +152,7 @@ def test_the_model_of_a_run_is_merged(run):
     for one, other in zip(values(saved), values(run.model), strict=True):
         np.testing.assert_array_equal(one, other)
     assert saved.get_config() == run.model.get_config()
-    best, _ = load_model(run.folder / resume.FOLDER / "best.keras")
+    best, _ = load_model(run.folder / checkpoint_files.FOLDER / "best.keras")
     assert [x.path for x in best.weights] == [x.path for x in saved.weights]
 
 
@@ -208,7 +213,7 @@ def test_a_model_without_lora_is_its_own_merged():
 def test_an_interrupted_run_ends_the_same(run, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(lora_recipe(tmp_path), dataset=DATASET, callbacks=[Interrupt()])
-    assert resume.checkpoint_steps(tmp_path / resume.FOLDER)
+    assert checkpoint_files.checkpoint_steps(tmp_path / checkpoint_files.FOLDER)
     again = train(lora_recipe(tmp_path), dataset=DATASET)
     for one, other in zip(
         values(again.network), values(run.network), strict=True
@@ -243,7 +248,9 @@ def test_lora_goes_with_what_saves_memory_and_averages(tmp_path):
         "lora_alpha": 4.0,
     }
     run = train(lora_recipe(tmp_path, **options), dataset=DATASET)
-    average, _ = load_model(tmp_path / resume.FOLDER / "average.keras")
+    average, _ = load_model(
+        tmp_path / checkpoint_files.FOLDER / "average.keras"
+    )
     for one, other in zip(values(average), values(run.model), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
     gamma = by_path(run.model)["encoder_norm/gamma"]

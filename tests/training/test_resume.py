@@ -1,6 +1,5 @@
 """A run that is stopped and continued is the run that was not, to the bit."""
 
-import json
 import os
 import pathlib
 import random
@@ -13,11 +12,11 @@ import keras
 import numpy as np
 import pytest
 import tiny_training as tiny
+from same_runs import assert_same, results
 
-from keras_vit.training import metrics_log, resume
+from keras_vit.training import checkpoint_files, metrics_log
 
 TESTS = pathlib.Path(__file__).parents[1]
-TIMES = ("images_per_second", "peak_memory")
 
 
 class Interrupt(keras.callbacks.Callback):
@@ -33,33 +32,6 @@ class Interrupt(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch, logs=None):
         if (self.epoch, batch) == self.at:
             raise KeyboardInterrupt
-
-
-def lines(folder):
-    text = (folder / metrics_log.METRICS).read_text()
-    rows = [json.loads(line) for line in text.splitlines()]
-    return [
-        {name: row[name] for name in row if name not in TIMES} for row in rows
-    ]
-
-
-def results(folder):
-    """All that a run leaves but the clock."""
-    arrays, record = tiny.newest(folder / resume.FOLDER)
-    record = {"step": record["step"], "best": record["callbacks"][0]}
-    history = metrics_log.read_history(folder)
-    for row in history:
-        del row["images_per_second"]
-    return arrays, record, history, lines(folder)
-
-
-def assert_same(one, other):
-    arrays, *rest = results(one)
-    others, *other_rest = results(other)
-    assert rest == other_rest
-    assert list(arrays) == list(others)
-    for name in arrays:
-        assert arrays[name].tobytes() == others[name].tobytes(), name
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +56,7 @@ def test_a_resume_without_the_generators_would_be_another_run(
 ):
     with pytest.raises(KeyboardInterrupt):
         tiny.train(tmp_path, callbacks=[Interrupt((1, 0))])
-    path = tmp_path / resume.FOLDER / "step-000000005.npz"
+    path = tmp_path / checkpoint_files.FOLDER / "step-000000005.npz"
     with np.load(path) as file:
         arrays = dict(file)
     for name, value in arrays.items():
@@ -125,7 +97,7 @@ def finished(folder, *arguments, **environment):
 
 
 def is_saving(folder):
-    partials = (folder / resume.FOLDER).glob(".partial-step*")
+    partials = (folder / checkpoint_files.FOLDER).glob(".partial-step*")
     return any(partials)
 
 

@@ -9,8 +9,8 @@ from tiny_runs import DATASET, files, recipe
 
 from keras_vit.training import (
     OptimizerConfig,
+    checkpoint_files,
     metrics_log,
-    resume,
     run_folder,
     train,
 )
@@ -77,7 +77,10 @@ def test_without_validation_images_it_trains(tmp_path):
     dataset = dataclasses.replace(DATASET, validation=None)
     run = train(recipe(tmp_path), dataset=dataset)
     assert "val_loss" not in run.history
-    assert resume.checkpoint_steps(tmp_path / "checkpoints") == [5, 10]
+    assert checkpoint_files.checkpoint_steps(tmp_path / "checkpoints") == [
+        5,
+        10,
+    ]
 
 
 def test_patience_needs_validation_images(tmp_path):

@@ -8,7 +8,7 @@ import several_processes as several
 import tiny_training as tiny
 import whole_runs
 
-from keras_vit.training import resume
+from keras_vit.training import checkpoint_files
 
 MINUTE = 60
 
@@ -71,13 +71,13 @@ def killed(folder, victim, count=2):
     """
     choice = "auto" if count > 1 else "single"
     command = several.command(folder, choice)
-    processes = several.start(command, count=count, killed=victim)
+    processes = several.start(command, count=count, victim=victim)
     processes[victim].wait(timeout=several.SECONDS)
     begin = time.monotonic()
     found = several.ended(processes, 2 * MINUTE)
     seconds = time.monotonic() - begin
     assert found[victim][0] == -signal.SIGKILL, found[victim][2][-3000:]
-    arrays, record = tiny.newest(folder / resume.FOLDER)
+    arrays, record = tiny.newest(folder / checkpoint_files.FOLDER)
     assert record["step"] == 10
     return [x for i, x in enumerate(found) if i != victim], seconds
 
@@ -103,6 +103,55 @@ def test_two_processes_go_on_as_one(tmp_path, one):
 def test_one_process_goes_on_as_two(tmp_path, one):
     killed(tmp_path, 0, count=1)
     whole_runs.check_same(one, several.trained(tmp_path, "auto"))
+
+
+def check_stopped(folder, victim, choice, number, code):
+    """One process gets a signal: all end with a checkpoint of one step."""
+    command = several.command(folder, choice)
+    found = several.ended(several.start(command, victim=victim, number=number))
+    assert [x[0] for x in found] == [code, code], found
+    _, record = tiny.newest(folder / checkpoint_files.FOLDER)
+    assert 14 <= record["step"] < 30
+    for _, _, errors in found:
+        assert "the same command continues" in errors
+        assert "Traceback" not in errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("victim", "number", "code"),
+    [(0, signal.SIGINT, 130), (1, signal.SIGTERM, 143)],
+)
+def test_a_signal_at_one_ends_all_after_the_same_step(
+    tmp_path, one, victim, number, code
+):
+    check_stopped(tmp_path, victim, "auto", number, code)
+    whole_runs.check_same(one, several.trained(tmp_path, "auto"))
+
+
+def shards(folder):
+    return sorted((folder / checkpoint_files.FOLDER).glob("step-*-*-*.npz"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("then", ["fsdp", "data_parallel", "single"])
+def test_shards_of_two_processes_go_on_elsewhere(tmp_path, on_jax, one, then):
+    """Each writes its own; two processes or one, with any layout, go on."""
+    check_stopped(tmp_path, 1, "fsdp", signal.SIGTERM, 143)
+    files = {path.name[-5] for path in shards(tmp_path)}
+    assert files == {"0", "1"}
+    count = 1 if then == "single" else 2
+    found = several.trained(tmp_path, then, count=count)
+    whole_runs.check_same(one, found)
+    if then != "fsdp":
+        assert not shards(tmp_path)
+
+
+@pytest.mark.slow
+def test_one_process_goes_on_as_two_with_shards(tmp_path, on_jax, one):
+    killed(tmp_path, 0, count=1)
+    whole_runs.check_same(one, several.trained(tmp_path, "fsdp"))
+    assert len(shards(tmp_path)) == 4
 
 
 @pytest.mark.slow

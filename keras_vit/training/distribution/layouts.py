@@ -10,6 +10,7 @@ from typing import Any
 import keras
 
 from keras_vit.checks import DISTRIBUTIONS, check_choice
+from keras_vit.data import Share
 from keras_vit.training.distribution import processes
 from keras_vit.training.distribution.machine import devices
 from keras_vit.workarounds import (
@@ -190,22 +191,50 @@ def _counted(number, noun):
 
 
 @contextlib.contextmanager
-def on_devices(choice: str, batch_size: int) -> Iterator[None]:
+def on_devices(choice: str, batch_size: int) -> Iterator[Share]:
     """The scope to load a model and predict in; prints the devices.
 
+    Each of several processes predicts for itself, on its own devices: on JAX
+    on all that divide its share of a batch, on TensorFlow on the first.
+
+    Yields:
+        The `Share` of each batch that this process predicts.
+
     Raises:
-        ValueError: as `setup`, or in one of several processes.
+        ValueError: as `setup`, or for a choice of one process, or one that
+            cuts the model, in one of several processes.
     """
-    chosen = setup(choice, batch_size=batch_size)
+    processes.start(choice)
     index, count = processes.place()
-    if count > 1:
-        raise ValueError(
-            "One process predicts for all. Received: the environment of "
-            f"process {index} of {count}. Unset it."
-        )
-    print(f"Distribution {chosen}", flush=True)
+    chosen = (
+        setup(choice, batch_size=batch_size)
+        if count == 1
+        else _of_this_process(choice, batch_size, index, count)
+    )
+    if index == 0:
+        print(f"Distribution {chosen}", flush=True)
     with chosen.scope():
-        yield
+        yield Share(index, count)
+
+
+def _of_this_process(choice, batch_size, index, count) -> Distribution:
+    known = ("auto", SEVERAL_PROCESSES[keras.backend.backend()][0])
+    if choice not in known or batch_size % count:
+        raise ValueError(
+            f"Each of {count} processes predicts an equal share of a batch, "
+            "with the whole model. Received: "
+            f"distribution={choice!r}, batch_size={batch_size}. Use "
+            f"{' or '.join(known)} and a multiple of {count}, or one process."
+        )
+    own = processes.by_process(devices())[index]
+    share = batch_size // count
+    taken = next(n for n in range(len(own), 0, -1) if share % n == 0)
+    several = taken > 1 and keras.backend.backend() == "jax"
+    taken = own[: taken if several else 1]
+    native = _data_parallel(taken) if several else None
+    replicas = len(taken) * count
+    name = f"{known[1]}, each process for itself"
+    return Distribution(name, tuple(taken), replicas, batch_size, native)
 
 
 def placed(batches):

@@ -20,6 +20,7 @@ import keras
 import numpy as np
 
 from keras_vit.data import Share
+from keras_vit.interrupts import handlers_kept
 from keras_vit.workarounds import jax_store, mend_reduce, set_value
 
 __all__ = [
@@ -30,12 +31,16 @@ __all__ = [
     "explain_lost_process",
     "gathered",
     "is_first",
+    "is_spread",
     "leave",
     "place",
+    "say",
     "share",
+    "stacked",
     "start",
     "strategy",
     "to_numpy",
+    "wait_for",
 ]
 
 # A process that is silent for so long has ended. With JAX's own 100 seconds
@@ -97,7 +102,8 @@ def _start_jax() -> None:
         return
     try:
         timeouts = _timeouts(jax.distributed.initialize)
-        jax.distributed.initialize(**settings, **timeouts)
+        with handlers_kept():
+            jax.distributed.initialize(**settings, **timeouts)
     except RuntimeError as error:
         if "must be called before" not in str(error):
             raise
@@ -302,6 +308,18 @@ def agreed(function: Callable[[], Any]) -> Any:
     return value
 
 
+def say(name: str, text: str) -> None:
+    """Lets other processes `wait_for` a text; from any thread, on JAX."""
+    jax_store().key_value_set(f"keras_vit/{name}", text)
+
+
+def wait_for(name: str) -> str:
+    """What another process says under a name, which is then forgotten."""
+    text = jax_store().blocking_key_value_get(f"keras_vit/{name}", WEEK)
+    jax_store().key_value_delete(f"keras_vit/{name}")
+    return text
+
+
 def _shared(text):
     if keras.backend.backend() == "tensorflow":
         return _shared_text(text)
@@ -335,20 +353,76 @@ def _sum_over_processes(array):
     return strategy().experimental_local_results(found)[0].numpy()
 
 
+def stacked(array: np.ndarray) -> np.ndarray:
+    """The arrays of all processes, in their order, on a new first axis.
+
+    All processes call this with arrays of one shape and dtype.
+    """
+    index, count = place()
+    if count == 1:
+        return array[None]
+    if keras.backend.backend() == "jax":
+        from jax.experimental import multihost_utils
+
+        found = multihost_utils.process_allgather(array)
+        return np.asarray(found).astype(array.dtype)
+    own = np.zeros((count, *array.shape), array.dtype)
+    own[index] = array
+    # Collectives have no booleans. Beside zeros, each number stays as it is.
+    own = own.astype("int32") if array.dtype.kind == "b" else own
+    found = strategy().run(_reduction(), args=(own,))
+    (total, *_) = strategy().experimental_local_results(found)
+    return total.numpy().astype(array.dtype)
+
+
+@functools.cache
+def _reduction():
+    """The sum over the first replicas of the processes."""
+    import tensorflow as tf
+
+    replicas = len(strategy().extended.worker_devices)
+
+    @tf.function
+    def reduction(value):
+        context = tf.distribute.get_replica_context()
+        first = context.replica_id_in_sync_group % replicas == 0
+        value = tf.where(first, value, tf.zeros_like(value))
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
+
+    return reduction
+
+
 def to_numpy(variable) -> np.ndarray:
     """A copy of the whole value of a variable, shared by hosts or not.
 
     All processes call this for the same variables in the same order.
     """
-    value = variable
-    if _is_spread(variable):
+    if keras.backend.backend() != "jax":
+        return np.array(keras.ops.convert_to_numpy(variable))
+    if is_spread(variable):
         from jax.experimental import multihost_utils
 
-        value = multihost_utils.process_allgather(variable.value, tiled=True)
-    return np.array(keras.ops.convert_to_numpy(value))
+        return np.array(
+            multihost_utils.process_allgather(variable.value, tiled=True)
+        )
+    return _copied(variable.value)
 
 
-def _is_spread(variable):
+def _copied(value) -> np.ndarray:
+    """A copy of an array of JAX that the devices of this process hold.
+
+    Shard by shard: what JAX itself puts together, it keeps beside the copy.
+    """
+    if value.is_fully_replicated:
+        return np.array(value.addressable_data(0))
+    found = np.empty(value.shape, value.dtype)
+    for shard in value.addressable_shards:
+        found[shard.index] = np.asarray(shard.data)
+    return found
+
+
+def is_spread(variable) -> bool:
+    """Whether several processes share a variable, so that none has all."""
     if keras.backend.backend() != "jax":
         return False
     value = variable.value
@@ -358,7 +432,7 @@ def _is_spread(variable):
 @contextlib.contextmanager
 def gathered(model) -> Iterator[None]:
     """Holds the whole of each weight in this process, to save a model."""
-    spread = [(x, x.value) for x in model.variables if _is_spread(x)]
+    spread = [(x, x.value) for x in model.variables if is_spread(x)]
     for variable, _ in spread:
         set_value(variable, keras.ops.convert_to_tensor(to_numpy(variable)))
     try:

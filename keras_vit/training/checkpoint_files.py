@@ -1,0 +1,327 @@
+"""The files of checkpoints, and how a model gets back what they hold.
+
+A checkpoint is an `.npz` file, whole or missing: the variables of the model
+(with the states of its random generators) and of the optimizer (slots,
+counters, moving average, accumulated gradients, loss scale) by their number,
+the states of the backend's own generators, and a JSON record of the rest.
+Numbers, not names: Keras numbers names anew in each process. The checksums of
+zip verify the file when it is read. What the devices of several processes
+share is in a file of each, beside it: see `shards.py`.
+"""
+
+import json
+import pathlib
+import re
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+
+from keras_vit.checkpoints.containers.npz import open_npz, write_npz
+from keras_vit.checkpoints.containers.tensors import refusing
+from keras_vit.files import PARTIAL, replacing
+from keras_vit.training.distribution import random_states, set_random_states
+from keras_vit.training.distribution.processes import (
+    is_first,
+    is_spread,
+    to_numpy,
+)
+from keras_vit.training.shards import Shards, read_shards, remove_shards
+
+__all__ = [
+    "FOLDER",
+    "begin_checkpoint",
+    "checkpoint_steps",
+    "prune_checkpoints",
+    "read_newest",
+    "restore",
+    "restore_generators",
+    "restore_metrics",
+    "write_checkpoint",
+]
+
+FOLDER = "checkpoints"
+NAME = re.compile(r"step-(\d{9,15})\.npz")  # and not "step-...(copy).npz"
+RECORD = "record"
+GENERATOR = "generator/"
+METRIC = "metric/"  # of an interval that was begun
+BESIDE = (GENERATOR, METRIC)
+
+
+def _path_of(folder: pathlib.Path, step: int) -> pathlib.Path:
+    return folder / f"step-{step:09d}.npz"
+
+
+def checkpoint_steps(folder: pathlib.Path) -> list[int]:
+    """The steps of the checkpoints in a folder, in ascending order."""
+    names = (NAME.fullmatch(file.name) for file in folder.glob("step-*.npz"))
+    return sorted(int(name[1]) for name in names if name)
+
+
+def begin_checkpoint(
+    folder: pathlib.Path,
+    step: int,
+    model,
+    record: dict,
+    metrics=(),
+    keep: int | None = None,
+) -> Callable[[], None]:
+    """Copies what the checkpoint after a step holds to host memory.
+
+    All processes of a run call it. Each copies what it is to write: its own
+    shards, and the first one what is whole everywhere.
+
+    Args:
+        folder: the folder of the checkpoints.
+        step: updates of the weights so far.
+        model: a compiled Keras model whose optimizer is built.
+        record: plain values for JSON, stored beside the variables. With
+            "part" it is of an interval that was begun: see `Checkpoints`.
+        metrics: the values of the variables of the metrics then.
+        keep: how many checkpoints are left afterwards; None leaves all.
+
+    Returns:
+        A function that writes the copy, also in a thread. It raises an
+        OSError when that cannot be done; older checkpoints are unchanged.
+
+    Example:
+        >>> write = begin_checkpoint(folder, 500, model, record)
+        >>> threading.Thread(target=write).start()
+    """
+    variables = _variables(model)
+    spread = [(name, x) for name, x in variables if is_spread(x)]
+    shards = Shards(folder, step, spread) if spread else None
+    arrays = []
+    if is_first():
+        if shards is not None:
+            record = {**record, "shards": shards.record}
+        text = json.dumps(record).encode()
+        arrays = [(RECORD, np.frombuffer(text, np.uint8))]
+        shared = {name for name, _ in spread}
+        arrays += [
+            (name, _array(variable))
+            for name, variable in variables
+            if name not in shared
+        ]
+        arrays += [(f"{GENERATOR}{k}", x) for k, x in random_states().items()]
+        arrays += [(f"{METRIC}{i}", x) for i, x in enumerate(metrics)]
+
+    def write():
+        if shards is not None:
+            shards.write()
+        if not is_first():
+            return
+        folder.mkdir(exist_ok=True)
+        with replacing(_path_of(folder, step)) as temporary:
+            write_npz(temporary, arrays)
+        if keep is not None:
+            prune_checkpoints(folder, keep)
+
+    return write
+
+
+def write_checkpoint(
+    folder: pathlib.Path, step: int, model, record: dict, metrics=()
+) -> None:
+    """`begin_checkpoint`, and writes it."""
+    begin_checkpoint(folder, step, model, record, metrics)()
+
+
+def prune_checkpoints(folder: pathlib.Path, keep: int) -> None:
+    """Removes all but the `keep` newest checkpoints."""
+    if not is_first():
+        return
+    for step in checkpoint_steps(folder)[:-keep]:
+        _path_of(folder, step).unlink()
+    # Others may be written at this moment, by another thread.
+    for partial in folder.glob(f"{PARTIAL}step-*"):
+        partial.unlink(missing_ok=True)
+    files = [
+        file
+        for step in checkpoint_steps(folder)
+        for file in _shard_files(_path_of(folder, step))
+    ]
+    remove_shards(folder, files)
+
+
+def _shard_files(path) -> list[str]:
+    """The files that a checkpoint names; none where it is broken."""
+    try:
+        with refusing(path, "the checkpoint"):
+            text = open_npz(path).tensors[RECORD].read().tobytes()
+            return list(json.loads(text).get("shards", {}).get("files", []))
+    except ValueError:
+        return []
+
+
+def read_newest(folder: pathlib.Path) -> tuple[dict, dict] | None:
+    """Reads the newest whole checkpoint; warns of broken ones and skips them.
+
+    Returns:
+        Arrays by name, and the record; None where there is no checkpoint.
+
+    Raises:
+        ValueError: when there are checkpoints, and all are broken.
+
+    Example:
+        >>> arrays, record = read_newest(run / "checkpoints")
+    """
+    found = checkpoint_steps(folder)
+    for step in reversed(found):
+        path = _path_of(folder, step)
+        try:
+            return _read(path)
+        except ValueError as error:
+            warnings.warn(
+                f"The checkpoint {str(path)!r} is broken; the run continues "
+                f"from the previous one. {error}",
+                stacklevel=2,
+            )
+    if found:
+        raise ValueError(
+            f"All checkpoints in {str(folder)!r} are broken. Remove the run "
+            "folder, or choose another --run_dir, to start again."
+        )
+    return None
+
+
+def _read(path):
+    with refusing(path, "the checkpoint"):
+        tensors = open_npz(path).tensors
+        arrays = {name: tensor.read() for name, tensor in tensors.items()}
+        record = json.loads(arrays.pop(RECORD).tobytes())
+        _check_record(record)
+        if (shards := record.pop("shards", None)) is not None:
+            arrays |= read_shards(path.parent, shards)
+        return arrays, record
+
+
+# What a checkpoint holds beside the variables.
+KINDS = {
+    "step": int,
+    "interval": int,
+    "ended": bool,
+    "seconds": (int, float),
+    "callbacks": list,
+}
+# And in the midst of an interval: see `MetricsLog.position`.
+PART = {
+    "batches": int,
+    "logged": int,
+    "means": dict,
+    "seconds": (int, float),
+    "open": (int, float),
+}
+
+
+def _check_record(record):
+    for name, kind in KINDS.items():
+        if not isinstance(record[name], kind):
+            raise ValueError(f"Its {name} is {record[name]!r}.")
+    if min(record["step"], record["interval"]) < 0:
+        raise ValueError(f"Its step is {record['step']}.")
+    part = record.get("part")
+    if part is not None and not all(
+        isinstance(part[name], kind) for name, kind in PART.items()
+    ):
+        raise ValueError(f"Its part is {part!r}.")
+
+
+def restore(model, arrays: dict) -> None:
+    """Restores a model and its optimizer from a checkpoint.
+
+    Args:
+        model: a compiled Keras model whose optimizer is built.
+        arrays: as `read_newest` returns them, of any backend. Those of the
+            variables are removed from the dictionary.
+
+    Raises:
+        ValueError: when they are of another model; this one is unchanged.
+    """
+    variables = _variables(model)
+    found = [name for name in arrays if not name.startswith(BESIDE)]
+    if len(found) != len(variables):
+        raise ValueError(
+            f"The checkpoint has {len(found)} variables, the model and its "
+            f"optimizer have {len(variables)}. {CURE}"
+        )
+    for name, variable in variables:
+        _check(name, variable, arrays.get(name))
+    for name, variable in variables:
+        # Removed, so that a long run does not hold them to its end.
+        variable.assign(arrays.pop(name).astype(variable.dtype))
+
+
+def restore_generators(arrays: dict) -> None:
+    """Restores the backend's own random generators from a checkpoint.
+
+    Right before the first step: data loaders of torch draw from them as well.
+    """
+    set_random_states(
+        {
+            name.removeprefix(GENERATOR): array
+            for name, array in arrays.items()
+            if name.startswith(GENERATOR)
+        }
+    )
+
+
+def restore_metrics(variables, arrays: dict) -> None:
+    """Restores the metrics of an interval that was begun.
+
+    Args:
+        variables: those of the metrics, in the order of `write_checkpoint`.
+        arrays: as `read_newest` returns them; none without such an interval.
+
+    Raises:
+        ValueError: when they are of other metrics.
+    """
+    found = [name for name in arrays if name.startswith(METRIC)]
+    if found and len(found) != len(variables):
+        raise ValueError(
+            f"The checkpoint has {len(found)} variables of metrics, and there "
+            f"are {len(variables)}. {CURE}"
+        )
+    pairs = [(x, variable) for x, variable in enumerate(variables) if found]
+    for i, variable in pairs:
+        _check(f"{METRIC}{i}", variable, arrays.get(f"{METRIC}{i}"))
+    for i, variable in pairs:
+        variable.assign(arrays.pop(f"{METRIC}{i}").astype(variable.dtype))
+
+
+CURE = (
+    "It was written by another version: continue with the versions that "
+    "environment.json names, or start again in another --run_dir."
+)
+
+
+def _check(name, variable, array):
+    """Raises a ValueError unless an array may be the value of a variable."""
+    expected = tuple(variable.shape), _kind(variable.dtype)
+    found = None
+    if array is not None:
+        found = array.shape, _kind(array.dtype.name)
+    if found != expected:
+        raise ValueError(
+            f"The checkpoint's {name!r} is {found}, but {variable.path!r} is "
+            f"{expected}. {CURE}"
+        )
+
+
+def _kind(dtype):
+    """Backends count in integers of different sizes."""
+    return "int" if dtype.startswith(("int", "uint")) else dtype
+
+
+def _variables(model):
+    groups = {"model": model.variables, "optimizer": model.optimizer.variables}
+    return [
+        (f"{group}/{i}", variable)
+        for group, variables in groups.items()
+        for i, variable in enumerate(variables)
+    ]
+
+
+def _array(variable):
+    # torch has no NumPy bfloat16 and gives float32: cast back.
+    return to_numpy(variable).astype(variable.dtype, copy=False)
