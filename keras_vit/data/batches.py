@@ -95,7 +95,7 @@ def training_stream(
     """Makes the training batches of a split.
 
     Args:
-        examples: an `Examples` or a `StreamedExamples`.
+        examples: an `Examples`.
         num_classes: int, K.
         image_size: pixels, one side or (height, width).
         channels: 1 for grey, 3 for colour.
@@ -236,7 +236,7 @@ def evaluation_batches(
     """Reads every image once, in order, in batches of one size.
 
     Args:
-        examples: an `Examples` or a `StreamedExamples`.
+        examples: an `Examples`.
         image_size: pixels, one side or (height, width).
         channels: 1 for grey, 3 for colour.
         batch_size: int, B.

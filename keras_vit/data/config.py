@@ -114,7 +114,7 @@ ROUNDINGS = ("uint8", "float32")
 class DataConfig:
     """Where the images are, and which of them to train, choose and test on.
 
-    Give one of `name`, `folder` and `csv`.
+    Give one of `name`, `folder`, `csv` and `shards`.
 
     Raises:
         ValueError: for values that are out of range or contradict.
@@ -132,7 +132,8 @@ class DataConfig:
     name of tensorflow-datasets, "name/config:version"; a task of VTAB-1k,
     "vtab/clevr_count"; or fractals made by formulas,
     "fractals/num_classes=100,images_per_class=200,image_size=32".
-    Without name, folder and csv: "digits", which ship inside scikit-learn."""
+    Without name, folder, csv and shards: "digits", which ship inside
+    scikit-learn."""
 
     folder: str | None = None
     """A folder of images: folder/{train,val,test}/class/* or folder/class/*,
@@ -141,6 +142,11 @@ class DataConfig:
     csv: str | None = None
     """A CSV file whose columns image_key and label_key hold paths (relative
     to the file) and labels; a column "split" is used where there is one."""
+
+    shards: str | None = None
+    """Tar files of WebDataset or parquet files of Hugging Face: a folder, or
+    paths as "train-{000..099}.tar" or "data/*.parquet". The word train,
+    validation or test in a path is its split."""
 
     data_dir: str | None = None
     """Folder of tensorflow-datasets; its own default if not given."""
@@ -158,10 +164,11 @@ class DataConfig:
     """Split that only the result is computed on, as "test"."""
 
     image_key: str = "image"
-    """Feature, or column of the CSV file, that holds the image."""
+    """Feature, or column of a CSV or parquet file, that holds the image."""
 
     label_key: str = "label"
-    """Feature, or column of the CSV file, that holds the label."""
+    """Feature, column of a CSV or parquet file, or key of the JSON in a tar
+    file that holds the label."""
 
     validation_fraction: float = 0.1
     """Share of the images to make choices on, the same of each class; for data
@@ -177,13 +184,18 @@ class DataConfig:
     """Keep only this many images of each split, for trials."""
 
     memory_limit_mib: int = 2048
-    """A split of tensorflow-datasets up to this size is kept in memory and
-    shuffled as a whole; a larger one is read from its files, shuffled within
-    shuffle_buffer."""
+    """A split of tensorflow-datasets up to this size is kept in memory; of a
+    larger one, each image is read from its file when it is needed. Both are
+    shuffled as a whole."""
 
     shuffle_buffer: int = 50_000
-    """Number of undecoded images in the shuffle buffer of a split larger than
-    memory_limit_mib, whose files are shuffled as well."""
+    """Number of undecoded images in memory of parquet files, which are read in
+    groups of rows: the groups are shuffled, then the images within so many."""
+
+    index_dir: str | None = None
+    """Folder in which it is kept where the images are in shards, and their
+    labels, so that it is looked up once; processes that share it divide the
+    work. keras_vit/indexes in KERAS_HOME (~/.keras) if not given."""
 
     check_images: str = "ends"
     """What is checked before the first step: "ends" of every file (its kind
@@ -200,17 +212,18 @@ class DataConfig:
     otherwise. Data sets of tensorflow-datasets need TensorFlow."""
 
     def __post_init__(self):
-        sources = [self.name, self.folder, self.csv]
+        fields = ("name", "folder", "csv", "shards")
+        sources = [getattr(self, field) for field in fields]
+        received = ", ".join(map("{}={!r}".format, fields, sources))
         if sum(source is not None for source in sources) > 1:
             raise ValueError(
-                "Give one of name, folder and csv. Received: "
-                f"name={self.name!r}, folder={self.folder!r}, csv={self.csv!r}."
+                "Give one of name, folder, csv and shards. Received: "
+                f"{received}."
             )
         if "" in sources:
             raise ValueError(
-                "name, folder and csv are not empty; an unset variable of the "
-                f"shell is. Received: name={self.name!r}, folder="
-                f"{self.folder!r}, csv={self.csv!r}."
+                "name, folder, csv and shards are not empty; an unset variable "
+                f"of the shell is. Received: {received}."
             )
         if not any(sources):
             object.__setattr__(self, "name", "digits")

@@ -4,7 +4,7 @@ Axes: N images, H and W height and width, C channels, K classes.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,18 +16,12 @@ from keras_vit.data.seeds import order, seeded_order
 __all__ = [
     "Dataset",
     "Examples",
-    "StreamedExamples",
-    "Subset",
     "complete",
     "cut",
     "stratified_split",
 ]
 
-KINDS = ("array", "encoded", "path")
-# Of TFRecord files: how many are read at a time, and how many images of one
-# before the next.
-OPEN_FILES = 16
-BLOCK = 16
+KINDS = ("array", "encoded", "path", "record")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,16 +52,19 @@ class Examples:
 
     Args:
         contents: uint8 array of shape (N, H, W, C); or array of N objects:
-            encoded images (bytes), or paths of images (str).
+            encoded images (bytes), or paths of images (str); or int64 array
+            of shape (N,), positions in `records`.
         labels: int32 array of shape (N,); or uint8 of shape (N, K), with a 1
             for each class of an image that has several or none.
-        kind: "array", "encoded" or "path", what `contents` holds.
+        kind: "array", "encoded", "path" or "record", what `contents` holds.
         source: name of the data and the split, for messages.
         numbers: int array of shape (N,), the number of each image in the
             source; None for all in order.
         on_broken_image: "stop" or "skip", see `DataConfig`.
         reader: "tensorflow" or "pillow", what reads the images; "auto" becomes
             one of them, see `DataConfig`.
+        records: of the kind "record", the source of the images, see
+            `keras_vit.data.records`.
 
     Raises:
         ValueError: when kind, contents and labels do not fit together.
@@ -86,6 +83,7 @@ class Examples:
     numbers: np.ndarray | None = None
     on_broken_image: str = "stop"
     reader: str = "auto"
+    records: Any = None
 
     def __post_init__(self):
         object.__setattr__(self, "reader", chosen_reader(self.reader))
@@ -106,9 +104,14 @@ class Examples:
         return len(self.contents)
 
     def name_of(self, example: int) -> str:
-        """The path of an image (0 to N - 1), or its number in the source."""
+        """The path of an image (0 to N - 1), or its number in the source.
+
+        Of the kind "record" the shard and its record.
+        """
         if self.kind == "path":
             return str(self.contents[example])
+        if self.kind == "record":
+            return self.records.name(int(self.contents[example]))
         return f"{self.source}[{self._numbers()[example]}]"
 
     def subset(self, examples: Sequence[int] | np.ndarray) -> "Examples":
@@ -170,9 +173,9 @@ class Examples:
         # On the host: a GPU would fill up with the images.
         with tf.device("CPU"):
             contents = tf.constant(
-                self.contents
-                if self.kind == "array"
-                else self.contents.tolist()
+                self.contents.tolist()
+                if self.contents.dtype == object
+                else self.contents
             )
             labels = tf.constant(self.labels)
             numbers = tf.constant(self._numbers(), tf.int64)
@@ -183,168 +186,6 @@ class Examples:
             "content": tf.gather(contents, example),
             "label": tf.gather(labels, example),
         }
-
-
-@dataclasses.dataclass(frozen=True)
-class StreamedExamples:
-    """Images and labels in TFRecord files, for splits too large for memory.
-
-    Has the methods of `Examples`, but `between` in place of `subset`. Each
-    epoch reads the files in an order of its own, several at a time, and
-    shuffles within a buffer of undecoded images. Continuing inside an epoch
-    reads the images before once more, without decoding them.
-
-    Args:
-        files: paths of the files.
-        starts: int array, images to leave out at the start of each file.
-        sizes: int array, images to use of each file.
-        parse: function from a serialised example, a string scalar, to the
-            encoded image and the label.
-        source: name of the data and the split, for messages.
-        shuffle_buffer: int, images.
-        on_broken_image: "stop" or "skip", see `DataConfig`.
-        first: int, number of the first image in the split.
-
-    Attributes:
-        labels: None; those of a stream are only known when they are read.
-    """
-
-    files: np.ndarray
-    starts: np.ndarray
-    sizes: np.ndarray
-    parse: Callable
-    source: str = "image"
-    shuffle_buffer: int = 50_000
-    on_broken_image: str = "stop"
-    first: int = 0
-    kind: str = "encoded"
-    reader: str = "tensorflow"
-    labels: None = None
-
-    def __len__(self) -> int:
-        return int(self.sizes.sum())
-
-    def name_of(self, example: int) -> str:
-        return f"{self.source}[{self.first + example}]"
-
-    def between(self, start: int, stop: int) -> "StreamedExamples":
-        """Images start to stop - 1; they keep their names."""
-        ends = np.cumsum(self.sizes)
-        low = np.clip(start - (ends - self.sizes), 0, self.sizes)
-        high = np.clip(stop - (ends - self.sizes), 0, self.sizes)
-        kept = high > low
-        return dataclasses.replace(
-            self,
-            files=self.files[kept],
-            starts=(self.starts + low)[kept],
-            sizes=(high - low)[kept],
-            first=self.first + start,
-        )
-
-    def in_order(self):
-        import tensorflow as tf
-
-        zero = tf.constant(0, tf.int64)
-        files = tf.data.Dataset.range(len(self.files))
-        records = files.flat_map(self._reader())
-        return records.map(lambda *record: self._parsed(zero, *record))
-
-    def shuffled(self, *, seed: int, epoch: int, per_epoch: int, skip: int):
-        import tensorflow as tf
-
-        read = self._reader()
-
-        def of_epoch(number):
-            # Sets the seed of this graph, so that the seed of the process has
-            # no effect; not to 0, which TensorFlow would compare with the
-            # other seed, a tensor.
-            tf.compat.v1.set_random_seed(1)
-            file_order = seeded_order(seed, number, len(self.files))
-            return (
-                tf.data.Dataset.from_tensor_slices(file_order)
-                .interleave(
-                    read,
-                    cycle_length=OPEN_FILES,
-                    block_length=BLOCK,
-                    num_parallel_calls=tf.data.AUTOTUNE,
-                    deterministic=True,
-                )
-                .shuffle(
-                    min(self.shuffle_buffer, len(self)),
-                    seed=seed * 2**23 + number,
-                    reshuffle_each_iteration=False,
-                )
-                .take(per_epoch)
-                .map(lambda *record: (number, *record))
-            )
-
-        epochs = tf.data.Dataset.range(epoch, tf.int64.max)
-        return epochs.flat_map(of_epoch).skip(skip).map(self._parsed)
-
-    def names_in(self, *, seed: int, epoch: int, skip: int, take: int):
-        """As `Examples.names_in`; reads the files to find them."""
-        records = self.shuffled(
-            seed=seed, epoch=epoch, per_epoch=len(self), skip=skip
-        )
-        return [
-            self.name_of(int(record["example"]))
-            for record in records.take(take)
-        ]
-
-    def _reader(self):
-        """A function of the number of a file: its (example, serialised)."""
-        import tensorflow as tf
-
-        files = tf.constant(self.files.tolist())
-        starts = tf.constant(self.starts, tf.int64)
-        sizes = tf.constant(self.sizes, tf.int64)
-        firsts = tf.cumsum(sizes, exclusive=True)
-
-        def read(file):
-            records = tf.data.TFRecordDataset(files[file])
-            records = records.skip(starts[file]).take(sizes[file])
-            return records.enumerate(start=firsts[file])
-
-        return read
-
-    def _parsed(self, epoch, example, serialised):
-        content, label = self.parse(serialised)
-        return {
-            "epoch": epoch,
-            "example": example,
-            "number": example + self.first,
-            "content": content,
-            "label": label,
-        }
-
-
-@dataclasses.dataclass(frozen=True)
-class Subset:
-    """Some of a stream, to be read in their order for an evaluation.
-
-    Args:
-        examples: a `StreamedExamples`; `Examples` have their own `subset`.
-        numbers: integer array, which of them.
-    """
-
-    examples: Any
-    numbers: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getattr__(self, name: str):
-        return getattr(self.examples, name)
-
-    def in_order(self):
-        import tensorflow as tf
-
-        wanted = np.zeros(len(self.examples), bool)
-        wanted[self.numbers] = True
-        is_wanted = tf.constant(wanted)
-        return self.examples.in_order().filter(
-            lambda record: tf.gather(is_wanted, record["example"])
-        )
 
 
 def complete(parts: Sequence, config) -> list:
@@ -374,8 +215,8 @@ def cut(
     """Cuts off validation and test images, the same share of each class.
 
     Args:
-        examples: an `Examples`; or a `StreamedExamples`, whose last images
-            are cut off.
+        examples: an `Examples`. Of shards whose images have several labels,
+            the last ones are cut off.
         validation_fraction: float in [0, 1), 0 for none.
         test_fraction: float in [0, 1), 0 for none.
         seed: int; the same seed gives the same cut.
@@ -392,7 +233,7 @@ def cut(
     }
     if not any(fractions.values()):
         return examples, None, None
-    if examples.labels is None:
+    if examples.kind == "record" and examples.labels.ndim == 2:
         return _cut_by_position(examples, **fractions)
     try:
         parts = stratified_split(examples.labels, seed=seed, **fractions)
@@ -417,7 +258,7 @@ def _cut_by_position(
     num_train = size - num_test - round(validation_fraction * size)
     bounds = [0, num_train, size - num_test, size]
     train, validation, test = (
-        examples.between(start, stop) if stop > start else None
+        examples.subset(np.arange(start, stop)) if stop > start else None
         for start, stop in zip(bounds, bounds[1:], strict=False)
     )
     return train, validation, test

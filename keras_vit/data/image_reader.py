@@ -147,7 +147,7 @@ def image_reader(examples, crop: str, geometry: Geometry, seed: int = 0):
     """Makes the function that turns a record into an image.
 
     Args:
-        examples: an `Examples` or a `StreamedExamples`.
+        examples: an `Examples`.
         crop: a name of `CROPS`.
         geometry: the size of the result.
         seed: non-negative int, of random crops.
@@ -160,7 +160,7 @@ def image_reader(examples, crop: str, geometry: Geometry, seed: int = 0):
     """
     import tensorflow as tf
 
-    read = _pixel_reader(examples.kind, crop == "inception_crop", geometry)
+    read = _pixel_reader(examples, crop == "inception_crop", geometry)
     stops = examples.on_broken_image == "stop"
     shape = (*geometry.image_size, geometry.channels)
 
@@ -183,6 +183,18 @@ def image_reader(examples, crop: str, geometry: Geometry, seed: int = 0):
 def _assert_readable(readable, examples, record) -> None:
     import tensorflow as tf
 
+    def stop():
+        name = tf.numpy_function(
+            lambda example: examples.name_of(int(example)).encode(),
+            [record["example"]],
+            tf.string,
+        )
+        tf.debugging.Assert(False, [UNREADABLE, name])
+        return False
+
+    if examples.kind == "record":
+        tf.cond(readable, lambda: True, stop)
+        return
     name = (
         [record["content"]]
         if examples.kind == "path"
@@ -207,7 +219,7 @@ def naming_broken_images() -> Iterator[None]:
         raise ValueError(f"{UNREADABLE} {name}") from error
 
 
-def _pixel_reader(kind: str, cropped: bool, geometry: Geometry) -> Callable:
+def _pixel_reader(examples, cropped: bool, geometry: Geometry) -> Callable:
     """A function of a content and a key that returns uint8 (H, W, C)."""
     import tensorflow as tf
 
@@ -230,10 +242,22 @@ def _pixel_reader(kind: str, cropped: bool, geometry: Geometry) -> Callable:
     def from_path(path, crop_key):
         return from_bytes(tf.io.read_file(path), crop_key)
 
-    if kind == "array":
+    def from_record(position, crop_key):
+        data = tf.numpy_function(
+            lambda position: examples.records.read(int(position)),
+            [position],
+            tf.string,
+        )
+        return from_bytes(tf.ensure_shape(data, []), crop_key)
+
+    if examples.kind == "array":
         return from_array
-    readers = {"encoded": from_bytes, "path": from_path}
-    return _empty_on_failure(readers[kind], channels)
+    readers = {
+        "encoded": from_bytes,
+        "path": from_path,
+        "record": from_record,
+    }
+    return _empty_on_failure(readers[examples.kind], channels)
 
 
 def _empty_on_failure(read: Callable, channels: int) -> Callable:

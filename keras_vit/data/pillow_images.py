@@ -72,9 +72,11 @@ def is_coloured(examples, count: int = 8) -> bool:
         if examples.kind == "array":
             pixels = content
         else:
-            is_path = examples.kind == "path"
             try:
-                source = content if is_path else io.BytesIO(content)
+                if examples.kind == "record":
+                    content = examples.records.read(int(content))
+                is_bytes = isinstance(content, bytes)
+                source = io.BytesIO(content) if is_bytes else content
                 with Image.open(source) as image:
                     pixels = from_pillow(image, 3)
             except BROKEN:

@@ -52,14 +52,11 @@ def pillow_reader(
 
     def read(epoch, example):
         crop_key = key("crop", seed, epoch, example)
+        content, kind = examples.contents[example], examples.kind
         try:
-            return _cropped(
-                examples.contents[example],
-                examples.kind,
-                crop,
-                geometry,
-                crop_key,
-            )
+            if kind == "record":
+                content, kind = examples.records.read(int(content)), "encoded"
+            return _cropped(content, kind, crop, geometry, crop_key)
         except _broken() as error:
             if examples.on_broken_image == "skip":
                 return None

@@ -23,6 +23,7 @@ from keras_vit.data.readers import (
     hide_accelerators,
 )
 from keras_vit.data.seeds import order
+from keras_vit.data.shards import open_shards
 from keras_vit.data.tfds import open_tfds
 from keras_vit.data.vtab import open_vtab
 from keras_vit.files import printable
@@ -94,6 +95,8 @@ def open_dataset(config: DataConfig) -> Dataset:
         dataset = _open_folder(config)
     elif config.csv:
         dataset = _open_csv(config)
+    elif config.shards:
+        dataset = open_shards(config)
     else:
         base = (config.name or "").split("/")[0]
         dataset = OWN_NAMES.get(base, open_tfds)(config)
@@ -108,8 +111,7 @@ def read_by(reader: str, dataset: Dataset) -> Dataset:
     """Lets all parts be read by a reader.
 
     Raises:
-        ValueError: for images that stay in their files, which TensorFlow
-            alone reads.
+        ValueError: for the test images of VTAB, which TensorFlow alone reads.
     """
     parts = {}
     for split in PARTS:
@@ -119,8 +121,7 @@ def read_by(reader: str, dataset: Dataset) -> Dataset:
         elif examples is not None and reader != examples.reader:
             raise ValueError(
                 f"{examples.source} is read from its files by TensorFlow. "
-                f"Received: data.reader={reader!r}. Set it to tensorflow, or "
-                "raise data.memory_limit_mib."
+                f"Received: data.reader={reader!r}. Set it to tensorflow."
             )
     return dataclasses.replace(dataset, **parts)
 
@@ -231,6 +232,8 @@ def broken_images(examples, check: str) -> np.ndarray:
     """
     if check == "none" or examples.kind == "array" or examples.labels is None:
         return np.arange(0)
+    if examples.kind == "record":
+        return _broken_records(examples, check)
     from_path = examples.kind == "path"
 
     decodes = DECODES[examples.reader]
@@ -244,14 +247,32 @@ def broken_images(examples, check: str) -> np.ndarray:
     return np.flatnonzero(broken)
 
 
+def _broken_records(examples, check: str) -> np.ndarray:
+    """As `broken_images`; ends are looked at where they can be read alone."""
+    records, decodes = examples.records, DECODES[examples.reader]
+    if check == "ends" and not records.has_ends:
+        return np.arange(0)
+
+    def is_broken(position) -> bool:
+        if check == "ends" and _are_whole(*records.ends(position)):
+            return False
+        return not decodes(records.read(position), False)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        broken = list(pool.map(is_broken, examples.contents))
+    return np.flatnonzero(broken)
+
+
 def _looks_whole(content, from_path: bool) -> bool:
     if not from_path:
-        start, end = content[:LONGEST_END], content[-LONGEST_END:]
-    else:
-        try:
-            start, end = _file_ends(content)
-        except OSError:
-            return False
+        return _are_whole(content[:LONGEST_END], content[-LONGEST_END:])
+    try:
+        return _are_whole(*_file_ends(content))
+    except OSError:
+        return False
+
+
+def _are_whole(start: bytes, end: bytes) -> bool:
     return any(
         start.startswith(first) and end.endswith(last)
         for first, last in ENDS.items()

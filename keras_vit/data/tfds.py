@@ -8,19 +8,14 @@ import difflib
 import logging
 import math
 import os
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from keras_vit.checks import EXTRAS, check_installed
 from keras_vit.data.config import DataConfig
-from keras_vit.data.dataset import (
-    Dataset,
-    Examples,
-    StreamedExamples,
-    complete,
-)
+from keras_vit.data.dataset import Dataset, Examples, complete
+from keras_vit.data.tfds_records import FORMATS, records_of
 
 __all__ = [
     "PRESETS",
@@ -76,7 +71,8 @@ def open_tfds(config: DataConfig) -> Dataset:
         config: a `DataConfig` with a name.
 
     Returns:
-        A `Dataset`; splits up to memory_limit_mib are in memory.
+        A `Dataset`; splits of TFRecord files up to memory_limit_mib are in
+        memory.
 
     Raises:
         ValueError: for an unknown name, data that cannot be got, an unknown
@@ -119,15 +115,8 @@ def _class_names(feature, parts) -> tuple[str, ...]:
     feature = getattr(feature, "feature", feature)
     names = getattr(feature, "names", None)
     if names is None:
-        labels = [part.labels for part in parts if part is not None]
-        largest = [int(some.max()) for some in labels if some is not None]
-        if not largest:
-            raise ValueError(
-                "The label feature has no classes and the data is too large "
-                "to count them: raise memory_limit_mib, or prepare the data "
-                "with tfds.features.ClassLabel."
-            )
-        names = range(max(largest) + 1)
+        largest = [part.labels.max() for part in parts if part is not None]
+        names = range(int(max(largest)) + 1)
     return tuple(map(str, names))
 
 
@@ -251,7 +240,8 @@ def read_split(builder, config: DataConfig, split: str):
 
     Returns:
         An `Examples` of pixels where all images have one size, else of
-        encoded images; above memory_limit_mib a `StreamedExamples`.
+        encoded images; above memory_limit_mib, and of ArrayRecord files, of
+        records that are read by position.
 
     Raises:
         ValueError: when the split is unknown or empty, or has no labels.
@@ -260,15 +250,15 @@ def read_split(builder, config: DataConfig, split: str):
 
     small = None not in builder.info.features[config.image_key].shape
     size = _mebibytes(builder, config, split, decoded=small)
-    large = size > config.memory_limit_mib
+    in_memory = builder.info.file_format.value == "tfrecord"
+    if size > config.memory_limit_mib or not in_memory:
+        return _by_position(builder, config, split)
     decoders = tfds.decode.PartialDecoding(
         {config.image_key: True, config.label_key: True},
         decoders=None
-        if small and not large
+        if small
         else {config.image_key: tfds.decode.SkipDecoding()},
     )
-    if large:
-        return _streamed(builder, config, split, decoders)
     images, labels = _images_and_labels(builder, config, split, decoders)
     return Examples(
         np.stack(images) if small else np.array(images, object),
@@ -296,18 +286,12 @@ def _mebibytes(builder, config: DataConfig, split: str, *, decoded: bool):
 def _images_and_labels(builder, config: DataConfig, split: str, decoders):
     import tensorflow_datasets as tfds
 
-    try:
-        dataset = builder.as_dataset(
-            split=split,
-            shuffle_files=False,
-            decoders=decoders,
-            read_config=tfds.ReadConfig(try_autocache=False),
-        )
-    except NotImplementedError as error:
-        raise ValueError(
-            f"{builder.info.full_name} is prepared in files that TensorFlow "
-            f"does not read ({error}): prepare it as tfrecord."
-        ) from error
+    dataset = builder.as_dataset(
+        split=split,
+        shuffle_files=False,
+        decoders=decoders,
+        read_config=tfds.ReadConfig(try_autocache=False),
+    )
     if config.max_examples is not None:
         dataset = dataset.take(config.max_examples)
     num_classes = _num_label_classes(builder.info.features, config)
@@ -317,12 +301,16 @@ def _images_and_labels(builder, config: DataConfig, split: str, decoders):
         labels.append(_label(example[config.label_key], num_classes))
     if not images:
         raise ValueError(f"The split {split!r} of {config.name} is empty.")
-    if min(label.min() for label in labels) < 0:
+    _check_labels(np.stack(labels), split, config)
+    return images, labels
+
+
+def _check_labels(labels, split: str, config: DataConfig) -> None:
+    if labels.min() < 0:
         raise ValueError(
             f"The split {split!r} of {config.name} has labels below 0: it "
             "has images without labels. Choose another split."
         )
-    return images, labels
 
 
 def _num_label_classes(features, config: DataConfig) -> int | None:
@@ -340,47 +328,27 @@ def _label(label, num_classes: int | None):
     return vector
 
 
-def _streamed(builder, config: DataConfig, split: str, decoders):
-    if builder.info.file_format.value != "tfrecord":
+def _by_position(builder, config: DataConfig, split: str) -> Examples:
+    """The images of a split, each of which is read when it is needed."""
+    file_format = builder.info.file_format.value
+    if file_format not in FORMATS:
         raise ValueError(
-            f"{builder.info.full_name} is prepared as "
-            f"{builder.info.file_format.value} files, which TensorFlow "
-            "does not read: prepare it as tfrecord."
+            f"{builder.info.full_name} is prepared as {file_format} files. "
+            f"Expected {' or '.join(FORMATS)}: prepare it as one of these."
         )
-    files = builder.info.splits[split].file_instructions
-    # Of `take`, -1 stands for all that are left.
-    sizes = [
-        file.examples_in_shard - file.skip if file.take == -1 else file.take
-        for file in files
-    ]
-    examples = StreamedExamples(
-        np.array([file.filename for file in files], object),
-        np.array([file.skip for file in files]),
-        np.array(sizes),
-        _parser(builder.info.features, decoders, config),
+    records, positions, labels = records_of(
+        builder.info.splits[split].file_instructions,
+        file_format,
+        config,
+        _num_label_classes(builder.info.features, config),
+    )
+    _check_labels(labels, split, config)
+    kept = slice(config.max_examples)
+    return Examples(
+        positions[kept],
+        labels[kept],
+        kind="record",
         source=f"{config.name}:{split}",
-        shuffle_buffer=config.shuffle_buffer,
+        records=records,
         on_broken_image=config.on_broken_image,
     )
-    return examples.between(0, config.max_examples or len(examples))
-
-
-def _parser(features, decoders, config: DataConfig) -> Callable:
-    """A function from a serialised example to the image and the label."""
-    import tensorflow as tf
-
-    num_classes = _num_label_classes(features, config)
-    needed = decoders.extract_features(features)
-
-    def parse(serialised):
-        example = needed.deserialize_example(
-            serialised, decoders=decoders.decoders
-        )
-        label = example[config.label_key]
-        if num_classes is None:
-            return example[config.image_key], tf.cast(label, tf.int32)
-        hot = tf.one_hot(label, num_classes, True, False, dtype=tf.bool)
-        vector = tf.cast(tf.reduce_any(hot, axis=0), tf.uint8)
-        return example[config.image_key], vector
-
-    return parse

@@ -26,7 +26,6 @@ from keras_vit.checks import (
     check_positive,
 )
 from keras_vit.data import DataConfig
-from keras_vit.data.dataset import Examples, Subset
 from keras_vit.evaluation.config import DISTRIBUTIONS, ModelSource
 from keras_vit.evaluation.predictions import Together
 from keras_vit.evaluation.probes import (
@@ -254,7 +253,7 @@ def few_shot(
     Args:
         features: a Keras model from images to features (B, D), see
             `feature_model`. Under tf.distribute, call this in its scope.
-        train: the `Examples` or `StreamedExamples` to choose from.
+        train: the `Examples` to choose from.
         test: those to test on, all of them.
         num_classes: int, K.
         batches: function from examples to batches, such as
@@ -298,8 +297,7 @@ def few_shot(
     ]
     used = np.unique(np.concatenate([images for _, images in trials]))
     stream = _FeatureStream(features, together)
-    in_memory = isinstance(train, Examples)
-    some = train.subset(used) if in_memory else Subset(train, used)
+    some = train.subset(used)
     known, readable = stream.all_of(batches(some), len(used))
     probes = []
     for row, images in trials:
@@ -347,9 +345,6 @@ def summarise_shots(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _labels_of(examples, num_classes: int) -> np.ndarray:
     labels = examples.labels
-    if labels is None:
-        stream = examples.in_order().map(lambda record: record["label"])
-        labels = np.concatenate(list(stream.batch(4096).as_numpy_iterator()))
     if labels.ndim != 1 or labels.min() < 0 or labels.max() >= num_classes:
         raise ValueError(
             f"Each image of {examples.source} must have one label, from 0 to "

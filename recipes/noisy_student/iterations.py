@@ -260,7 +260,8 @@ def split_labelled(recipe: NoisyStudentRecipe, dataset: data.Dataset):
 
 
 def _in_memory(examples) -> Examples:
-    if not isinstance(examples, Examples):
+    is_own = isinstance(examples, Examples) and examples.kind != "record"
+    if not is_own:
         raise ValueError(
             "Images that get new labels must be in memory or in files of their "
             f"own. Received: a {type(examples).__name__} of "

@@ -20,6 +20,16 @@ def reader(request, monkeypatch):
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory):
     """A builder on disk, in three files, whose images have any size."""
+    return prepare(tmp_path_factory.mktemp("shards"), "tfrecord")
+
+
+@pytest.fixture(scope="session")
+def prepared_by_position(tmp_path_factory):
+    """The same in ArrayRecord files."""
+    return prepare(tmp_path_factory.mktemp("records"), "array_record")
+
+
+def prepare(folder, file_format):
     import tensorflow_datasets as tfds
 
     class Shards(tfds.core.GeneratorBasedBuilder):
@@ -58,7 +68,7 @@ def prepared(tmp_path_factory):
                     },
                 )
 
-    builder = Shards(data_dir=str(tmp_path_factory.mktemp("shards")))
+    builder = Shards(data_dir=str(folder), file_format=file_format)
     config = tfds.download.DownloadConfig(num_shards=3)
     builder.download_and_prepare(download_config=config)
     return builder

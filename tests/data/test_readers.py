@@ -268,13 +268,9 @@ def test_a_layer_of_keras_cv_is_refused_before_anything_is_read():
         training(examples, augmentation=config)
 
 
-def test_images_of_files_that_are_streamed_are_refused(prepared, monkeypatch):
-    from keras_vit.data import sources
-    from keras_vit.data.tfds import read_split
-
-    config = data.DataConfig(name="shards", memory_limit_mib=0, reader="pillow")
-    train = read_split(prepared, config, "train")
-    dataset = data.Dataset(train, None, None, ("a", "b"))
-    monkeypatch.setitem(sources.OWN_NAMES, "shards", lambda config: dataset)
-    with pytest.raises(ValueError, match="reader='pillow'.*memory_limit_mib"):
+def test_images_that_tensorflow_alone_reads_are_refused(mocked):
+    config = data.DataConfig(
+        name="vtab/smallnorb_azimuth", data_dir=mocked, reader="pillow"
+    )
+    with pytest.raises(ValueError, match="reader='pillow'.*to tensorflow"):
         data.open_dataset(config)

@@ -37,27 +37,6 @@ def test_images_that_are_not_chosen_are_not_looked_at(features, train, test):
     assert seen == [2 * CLASSES, 70]
 
 
-class Stream:
-    """Examples whose labels are only known when they are read."""
-
-    def __init__(self, examples):
-        self.examples = examples
-        self.labels = None
-
-    def __len__(self):
-        return len(self.examples)
-
-    def __getattr__(self, name):
-        return getattr(self.examples, name)
-
-
-def test_a_stream_gives_what_examples_in_memory_give(features, train, test):
-    options = {"num_classes": CLASSES, "batches": BATCHES, "shots": [5]}
-    assert few_shot(features, Stream(train), Stream(test), **options) == (
-        few_shot(features, train, test, **options)
-    )
-
-
 def test_images_that_cannot_be_read_are_left_out(features, train, test):
     """As where data.on_broken_image is "skip": their masks are False."""
 

@@ -1,0 +1,263 @@
+"""Opening shards by their names: tar files of WebDataset, parquet files."""
+
+import glob
+import itertools
+import os
+import pathlib
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_vit.data.config import DataConfig
+from keras_vit.data.dataset import Dataset, Examples, complete
+from keras_vit.data.records import ImageRanges, ranges_of
+from keras_vit.data.shard_index import index_folder, indexed
+from keras_vit.data.webdataset import tar_index
+
+__all__ = ["dataset_of", "open_shards", "shard_names"]
+
+# A word of the path of a shard to the split that it belongs to.
+SPLIT_WORDS = {
+    "train": 0,
+    "training": 0,
+    "validation": 1,
+    "valid": 1,
+    "val": 1,
+    "dev": 1,
+    "test": 2,
+    "testing": 2,
+}
+SPLITS = ("train", "validation", "test")
+BRACES = re.compile(r"\{([^{}]*)\}")
+NUMBERS = re.compile(r"(\d+)\.\.(\d+)")
+OF_HOW_MANY = re.compile(r"(?P<start>.*\D)(?P<i>\d+)-of-(?P<count>\d+)\D*")
+MAX_SHARDS = 1_000_000
+# ImageNet-21k has 21,843. A class takes memory in the last layer, used or not.
+MAX_CLASSES = 1_000_000
+LONGEST_NUMBER = 20  # digits
+
+
+class Labelled(NamedTuple):
+    """Images of a split before their classes are known.
+
+    Its records, their labels (numbers or text, one each), the names of the
+    classes where the shards have them, and a folder for messages.
+    """
+
+    records: ImageRanges
+    labels: np.ndarray
+    class_names: tuple[str, ...] | None = None
+
+
+def open_shards(config: DataConfig) -> Dataset:
+    """Opens the shards that `config.shards` names.
+
+    Those whose path has the word train, validation or test in it are of that
+    split, the others of the training images; a split without shards is cut
+    off the training images.
+
+    Raises:
+        ValueError: naming the shard, when one is missing, damaged or unlike
+            the others; and when there are none.
+    """
+    pattern = config.shards or ""
+    files = shard_names(pattern)
+    return dataset_of(files, config, name=_name_of(pattern))
+
+
+def dataset_of(files: Sequence[str], config: DataConfig, name: str) -> Dataset:
+    """The data set of some shards, all of one kind."""
+    kinds = {os.path.splitext(file)[1] for file in files}
+    if len(kinds) > 1:
+        raise ValueError(
+            f"Shards are all .tar or all .parquet. Received: {files[0]} and "
+            f"{next(x for x in files if not x.endswith(min(kinds)))}."
+        )
+    read = KINDS[kinds.pop()]
+    splits = [[], [], []]
+    for file in files:
+        splits[_split_of(file)].append(file)
+    if not splits[0]:
+        raise ValueError(
+            f"No shard of {name} is for training: each has a word for "
+            f"another split in its name, as {files[0]}."
+        )
+    found = [part and read(part, config) for part in splits]
+    names, labels = _classes([x for x in found if x], _listed_names(files))
+    numbers = iter(labels)
+    parts = [
+        part
+        and Examples(
+            np.arange(len(part.records)),
+            next(numbers),
+            kind="record",
+            source=f"{name}:{split}",
+            records=part.records,
+            on_broken_image=config.on_broken_image,
+        )
+        for split, part in zip(SPLITS, found, strict=True)
+    ]
+    parts = [part or None for part in parts]
+    return Dataset(*complete(parts, config), class_names=names, name=name)
+
+
+def shard_names(pattern: str) -> list[str]:
+    """The shards of a folder, or of a pattern, sorted.
+
+    Args:
+        pattern: a folder, whose shards may be in any depth; or paths with
+            braces, "train-{000..099}.tar" and "{train,val}-0.tar", each of
+            which must be there; or with *, ? and [].
+
+    Raises:
+        ValueError: naming a shard that is missing; when there are none.
+
+    Example:
+        >>> shard_names("flowers/train-{000..003}.tar")[1]
+        'flowers/train-001.tar'
+    """
+    pattern = os.path.expanduser(pattern)
+    if os.path.isdir(pattern):
+        root = pathlib.Path(pattern)
+        files = [str(x) for suffix in KINDS for x in root.rglob(f"*{suffix}")]
+    else:
+        files = [
+            file
+            for path in _without_braces(pattern)
+            for file in (glob.glob(path) if glob.has_magic(path) else [path])
+        ]
+    missing = [file for file in files if not os.path.isfile(file)]
+    if missing:
+        raise ValueError(
+            f"There is no shard {missing[0]} ({len(missing)} of {len(files)} "
+            f"are missing; data.shards={pattern!r})."
+        )
+    odd = [file for file in files if not file.endswith(tuple(KINDS))]
+    if odd or not files:
+        raise ValueError(
+            f"data.shards={pattern!r} names "
+            f"{odd[0] if odd else 'no shards'}. Expected {' or '.join(KINDS)} "
+            "files."
+        )
+    _check_complete(files)
+    return sorted(set(files))
+
+
+def _without_braces(pattern: str) -> list[str]:
+    """The paths that a pattern stands for, as a shell expands braces."""
+    pieces = BRACES.split(pattern)
+    choices = [
+        _choices(piece) if i % 2 else [piece] for i, piece in enumerate(pieces)
+    ]
+    if np.prod([len(x) for x in choices], dtype=float) > MAX_SHARDS:
+        raise ValueError(
+            f"data.shards={pattern!r} names more than {MAX_SHARDS:,} shards."
+        )
+    return ["".join(choice) for choice in itertools.product(*choices)]
+
+
+def _choices(braces: str) -> list[str]:
+    """Of the inside of a pair of braces: a,b,c or 000..099."""
+    found = NUMBERS.fullmatch(braces)
+    if not found:
+        return braces.split(",")
+    first, last = found.groups()
+    if int(last) - int(first) >= MAX_SHARDS:
+        raise ValueError(f"{{{braces}}} names more than {MAX_SHARDS:,} shards.")
+    width = len(first)
+    return [f"{i:0{width}d}" for i in range(int(first), int(last) + 1)]
+
+
+def _check_complete(files: Sequence[str]) -> None:
+    """Raises a ValueError where names as 00000-of-00005 are not all there."""
+    numbers: dict[tuple[str, int], set[int]] = {}
+    for file in files:
+        if found := OF_HOW_MANY.fullmatch(file):
+            key = (found["start"], int(found["count"]))
+            numbers.setdefault(key, set()).add(int(found["i"]))
+    for (start, count), known in numbers.items():
+        missing = sorted({*range(min(count, MAX_SHARDS))} - known)
+        if missing:
+            raise ValueError(
+                f"There is no shard {start}{missing[0]:05d}-of-{count:05d}: "
+                f"{len(missing)} of {count} are missing."
+            )
+
+
+def _split_of(file: str) -> int:
+    """The split of the last word in a path that is one of a split."""
+    words = re.split(r"[^a-z]+", file.lower())
+    found = [SPLIT_WORDS[word] for word in words if word in SPLIT_WORDS]
+    return found[-1] if found else 0
+
+
+def _name_of(pattern: str) -> str:
+    """The part of a pattern that names the data set: its folder."""
+    path = pathlib.Path(os.path.expanduser(pattern))
+    folder = path if path.is_dir() else path.parent
+    return folder.resolve().name or "shards"
+
+
+def _listed_names(files) -> tuple[str, ...] | None:
+    """Class names in classnames.txt beside the shards or one folder above."""
+    folder = pathlib.Path(files[0]).parent
+    for path in (folder / "classnames.txt", folder.parent / "classnames.txt"):
+        if path.is_file():
+            return tuple(path.read_text("utf-8").splitlines())
+    return None
+
+
+def _classes(parts: Sequence[Labelled], listed) -> tuple[tuple[str, ...], list]:
+    """Names of the classes, and the class of each image of each part."""
+    known = parts[0].class_names or listed
+    everything = np.concatenate([part.labels for part in parts])
+    if everything.dtype.kind != "U":
+        numbers = everything.astype(np.int64)
+    elif np.char.isdecimal(everything).all():
+        _check_digits(everything)
+        numbers = everything.astype(np.int64)
+    else:
+        names, numbers = np.unique(everything, return_inverse=True)
+        known = tuple(map(str, names))
+    if numbers.min() < 0 or numbers.max() >= len(known or range(MAX_CLASSES)):
+        raise ValueError(
+            f"Labels are from {numbers.min()} to {numbers.max()}. Expected "
+            f"0 to {len(known or range(MAX_CLASSES)) - 1}."
+        )
+    names = known or tuple(map(str, range(numbers.max() + 1)))
+    ends = np.cumsum([len(part.labels) for part in parts])[:-1]
+    return names, np.split(numbers.astype(np.int32), ends)
+
+
+def _check_digits(labels) -> None:
+    longest = max(labels, key=len)
+    if len(longest) > LONGEST_NUMBER - 2:
+        raise ValueError(f"The label {longest!r} is no number of a class.")
+
+
+def _read_tars(files: Sequence[str], config: DataConfig) -> Labelled:
+    def make(path):
+        return tar_index(path, config.label_key)
+
+    known = indexed(
+        files,
+        make,
+        kept_as=("tar", config.label_key),
+        folder=index_folder(config.index_dir),
+    )
+    are_numbers = [np.char.isdecimal(x.labels).all() for x in known]
+    if any(are_numbers) and not all(are_numbers):
+        other = files[are_numbers.index(not are_numbers[0])]
+        raise ValueError(
+            f"The labels of {files[0]} and {other} differ in kind: numbers "
+            "of classes in one, names in the other."
+        )
+    return Labelled(
+        ranges_of(files, known), np.concatenate([x.labels for x in known])
+    )
+
+
+# The suffix of shards to what reads them.
+KINDS: dict[str, Callable] = {".tar": _read_tars}

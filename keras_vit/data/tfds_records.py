@@ -1,0 +1,207 @@
+"""Images of tensorflow-datasets by position: TFRecord and ArrayRecord files."""
+
+import dataclasses
+import functools
+import io
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from keras_vit.checks import check_installed
+from keras_vit.data.byte_ranges import open_shard
+from keras_vit.data.config import DataConfig
+from keras_vit.data.example_fields import Fields, image_and_label
+from keras_vit.data.records import ImageRanges, ranges_of
+from keras_vit.data.shard_index import (
+    ShardIndex,
+    index_folder,
+    index_of_rows,
+    indexed,
+)
+
+__all__ = ["FORMATS", "array_record_index", "records_of", "tfrecord_index"]
+
+HEADER, FOOTER = 12, 4  # Bytes around a record: its size, and checksums.
+
+
+def records_of(
+    files: Sequence,
+    file_format: str,
+    config: DataConfig,
+    num_classes: int | None,
+) -> tuple[ImageRanges, np.ndarray, np.ndarray]:
+    """Opens the files of a split.
+
+    Args:
+        files: each a `tfds.core.FileInstruction`.
+        file_format: a name of `FORMATS`.
+        config: the `DataConfig` with the features of images and labels.
+        num_classes: K where an image has any number of labels, else None.
+
+    Returns:
+        The records of the files; the positions of the N of the split, int64
+        (N,); their labels, int32 (N,), or uint8 (N, K).
+
+    Raises:
+        ValueError: naming the shard, when one is missing or damaged, and the
+            record; when array_record is not installed.
+    """
+    make, source = FORMATS[file_format]
+    if file_format == "array_record":
+        check_installed("Reading ArrayRecord files", "array_record")
+    keys = (config.image_key, config.label_key)
+    # The files of "train[:5%]+train[90%:]" are there twice.
+    paths = list(dict.fromkeys(str(file.filename) for file in files))
+    known = indexed(
+        paths,
+        lambda path: make(path, *keys),
+        kept_as=(file_format, *keys),
+        folder=index_folder(config.index_dir),
+    )
+    sizes = {x: len(y.starts) for x, y in zip(paths, known, strict=True)}
+    _check_sizes(files, sizes)
+    firsts = dict(zip(paths, np.cumsum([0, *sizes.values()]), strict=False))
+    positions = np.concatenate(
+        [
+            firsts[str(file.filename)] + file.skip + np.arange(file.take)
+            for file in files
+        ]
+    )
+    labels = _labels(known, num_classes, config.label_key)[positions]
+    return ranges_of(paths, known, source), positions, labels
+
+
+def _check_sizes(files, sizes) -> None:
+    for file in files:
+        found = sizes[str(file.filename)]
+        if found != file.examples_in_shard:
+            raise ValueError(
+                f"The shard {file.filename} has {found} records. Expected "
+                f"{file.examples_in_shard}: it is cut off, or of another "
+                "version of the data set."
+            )
+
+
+def _labels(known: Sequence[ShardIndex], num_classes, label_key) -> np.ndarray:
+    labels = np.concatenate([index.labels for index in known])
+    counts = np.concatenate([index.counts for index in known])
+    if num_classes is None:
+        if (counts != 1).any():
+            raise ValueError(
+                f"The feature {label_key!r} has {counts.min()} to "
+                f"{counts.max()} values of an image. Expected one."
+            )
+        return labels.astype(np.int32)
+    vectors = np.zeros((len(counts), num_classes), np.uint8)
+    vectors[np.repeat(np.arange(len(counts)), counts), labels] = 1
+    return vectors
+
+
+def tfrecord_index(path: str, image_key: str, label_key: str) -> ShardIndex:
+    """Finds images and labels of a TFRecord file, reading no images.
+
+    Args:
+        path: of the shard.
+        image_key: the feature that is the encoded image.
+        label_key: the feature of integers that is the label.
+
+    Raises:
+        ValueError: naming the shard and the record that is damaged.
+    """
+    rows: list[Fields] = []
+    with open_shard(path) as file:
+        size, start = file.seek(0, io.SEEK_END), 0
+        while start < size:
+            file.seek(start)
+            length = int.from_bytes(file.read(8), "little")
+            end = start + HEADER + length + FOOTER
+            if end > size:
+                raise ValueError(
+                    f"The shard {path} is cut off or damaged in record "
+                    f"{len(rows)}, which would end at byte {end:,} of "
+                    f"{size:,}."
+                )
+            file.seek(start + HEADER)
+            name = f"{path}[{len(rows)}]"
+            rows.append(_fields(file, length, image_key, label_key, name))
+            start = end
+    return index_of_rows(rows, path)
+
+
+def array_record_index(path: str, image_key: str, label_key: str) -> ShardIndex:
+    """Finds images and labels of an ArrayRecord file, which is read whole.
+
+    Starts and sizes are those within a record.
+    """
+    rows = []
+    try:
+        for number, record in enumerate(_data_source([path])):
+            rows.append(
+                _fields(
+                    io.BytesIO(record),
+                    len(record),
+                    image_key,
+                    label_key,
+                    f"{path}[{number}]",
+                )
+            )
+    except (RuntimeError, IndexError) as error:
+        raise ValueError(
+            f"The shard {path} is cut off or damaged in record {len(rows)}. "
+            f"{str(error)[:200]}"
+        ) from None
+    return index_of_rows(rows, path)
+
+
+def _fields(file: BinaryIO, size, image_key, label_key, name) -> Fields:
+    try:
+        return image_and_label(file, size, image_key, label_key)
+    except ValueError as error:
+        raise ValueError(
+            f"The record {name} cannot be read: {error}."
+        ) from None
+
+
+def _data_source(paths: Sequence[str]) -> Any:
+    from array_record.python.array_record_data_source import (
+        ArrayRecordDataSource,
+    )
+
+    return ArrayRecordDataSource(paths)
+
+
+@dataclasses.dataclass(frozen=True)
+class ArrayRecords(ImageRanges):
+    """Images in records of ArrayRecord files, each of which is compressed."""
+
+    has_ends = False
+
+    @functools.cached_property
+    def _source(self):
+        return _data_source(
+            [
+                f"{x}[0:{n}]"
+                for x, n in zip(self.files, self._sizes, strict=True)
+            ]
+        )
+
+    @functools.cached_property
+    def _sizes(self):
+        return np.bincount(self.shards, minlength=len(self.files))
+
+    def read(self, position: int) -> bytes:
+        try:
+            record = self._source[position]
+        except (RuntimeError, IndexError) as error:
+            raise ValueError(f"{self.name(position)}: {error}") from None
+        start = self.starts[position]
+        return record[start : start + self.sizes[position]]
+
+
+# A file format of tensorflow-datasets to the function that makes an index and
+# the class of its records.
+FORMATS = {
+    "tfrecord": (tfrecord_index, ImageRanges),
+    "array_record": (array_record_index, ArrayRecords),
+}

@@ -1,0 +1,190 @@
+"""Images of shards: each read once an epoch, by one process, in one order."""
+
+import builtins
+import collections
+import functools
+import io
+import itertools
+
+import numpy as np
+import pytest
+import sharded
+
+from keras_vit import data
+from keras_vit.data import byte_ranges
+from keras_vit.data.sources import open_dataset
+
+COUNT, BATCH, SIDE = 48, 8, 96
+SQUASH = data.PreprocessingConfig(
+    train="squash", evaluation="squash", flip=False
+)
+
+
+def of_tars(folder, side):
+    folder = sharded.tars(folder / str(side), COUNT, side=side)
+    return {"shards": str(folder / "train-{0..2}.tar")}
+
+
+def of_tfds(file_format, folder, side):
+    sharded.prepared(folder / str(side), file_format, COUNT, side)
+    # "name:version" is read without the class that prepared it.
+    return {
+        "name": "numbers:1.0.0",
+        "data_dir": str(folder / str(side)),
+        "memory_limit_mib": 0,
+        "train_split": "train",
+    }
+
+
+SOURCES = {
+    "tar": of_tars,
+    "tfrecord": functools.partial(of_tfds, "tfrecord"),
+    "array_record": functools.partial(of_tfds, "array_record"),
+}
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory):
+    """Writes shards of a kind, once for all tests; returns their config."""
+    return functools.cache(
+        lambda kind, side: SOURCES[kind](tmp_path_factory.mktemp(kind), side)
+    )
+
+
+@pytest.fixture(params=SOURCES)
+def source(request, tmp_path, written):
+    """Opens `COUNT` images of a kind of shards, all for training."""
+
+    def opened(reader="pillow", side=sharded.SIDE):
+        config = data.DataConfig(
+            **written(request.param, side),
+            reader=reader,
+            validation_fraction=0.0,
+            test_fraction=0.0,
+            index_dir=str(tmp_path / "indexes"),
+        )
+        return open_dataset(config).train
+
+    return opened
+
+
+def stream(examples, share=None):
+    return data.training_stream(
+        examples,
+        4,
+        image_size=4,
+        channels=1,
+        batch_size=BATCH,
+        preprocessing=SQUASH,
+        share=share,
+    )
+
+
+def shown(stream, first, steps):
+    """Numbers of the images of some batches, and their classes."""
+    batches = itertools.islice(iter(stream.from_step(first)), steps)
+    found = [tuple(map(np.asarray, batch)) for batch in batches]
+    return (
+        np.array([images[:, 0, 0, 0] for images, _ in found]),
+        np.array([labels.argmax(-1) for _, labels in found]),
+    )
+
+
+@pytest.mark.parametrize("reader", ["pillow", "tensorflow"])
+def test_each_image_is_read_once_an_epoch_with_its_label(source, reader):
+    train = stream(source(reader))
+    steps = COUNT // BATCH
+    numbers, labels = shown(train, 0, 2 * steps)
+    np.testing.assert_array_equal(labels, numbers % 4)
+    for epoch in (numbers[:steps], numbers[steps:]):
+        assert sorted(epoch.ravel()) == list(range(COUNT))
+    assert not np.array_equal(numbers[:steps], numbers[steps:])
+    assert list(numbers[0]) != sorted(numbers[0])
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_processes_read_the_rows_of_the_batches_of_one(source, count):
+    examples = source()
+    whole, _ = shown(stream(examples), 1, 7)
+    for index in range(count):
+        share = data.Share(index, count)
+        mine, _ = shown(stream(examples, share), 1, 7)
+        np.testing.assert_array_equal(mine, whole[:, share.rows(BATCH)])
+
+
+def test_an_epoch_goes_on_in_its_midst(source):
+    whole, _ = shown(stream(source()), 0, 9)
+    later, _ = shown(stream(source()), 4, 5)
+    np.testing.assert_array_equal(later, whole[4:])
+
+
+def test_images_are_evaluated_in_the_order_of_the_shards(source):
+    batches = data.evaluation_batches(
+        source(),
+        image_size=4,
+        channels=1,
+        batch_size=10,
+        preprocessing=SQUASH,
+    )
+    found = [(images[mask], labels[mask]) for images, labels, mask in batches]
+    numbers = np.concatenate([images[:, 0, 0, 0] for images, _ in found])
+    np.testing.assert_array_equal(numbers, np.arange(COUNT))
+    labels = np.concatenate([labels for _, labels in found])
+    np.testing.assert_array_equal(labels, np.arange(COUNT) % 4)
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Bytes that are read of each shard."""
+    read = collections.Counter()
+
+    class Counted(io.FileIO):
+        def readinto(self, buffer):
+            size = super().readinto(buffer)
+            read[self.name] += size
+            return size
+
+        def read(self, size=-1):
+            content = super().read(size)
+            read[self.name] += len(content)
+            return content
+
+    def opened(path, mode, buffering):
+        assert mode == "rb"
+        raw = Counted(path)
+        return io.BufferedReader(raw, buffering) if buffering else raw
+
+    monkeypatch.setattr(byte_ranges, "open", opened, raising=False)
+    yield read
+    assert byte_ranges.open is not builtins.open
+
+
+def counted_images(read) -> float:
+    """How many times the bytes of all images were read."""
+    return sum(read.values()) / (COUNT * len(sharded.picture(0, SIDE)))
+
+
+# ArrayRecord files are read in C++, see below.
+in_python = pytest.mark.parametrize(
+    "source", ["tar", "tfrecord"], indirect=True
+)
+
+
+@in_python
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_each_process_reads_its_share_of_the_bytes(source, counted, count):
+    examples = source(side=SIDE)
+    counted.clear()
+    mine = stream(examples, data.Share(count - 1, count))
+    shown(mine, 0, 2 * COUNT // BATCH)
+    # Of two epochs, and of two batches that are read ahead.
+    assert 2 <= counted_images(counted) * count < 2.1 + 2 * BATCH / COUNT
+
+
+@in_python
+def test_an_index_reads_no_images_and_is_kept(source, counted):
+    source(side=SIDE)
+    assert counted_images(counted) < 0.3
+    counted.clear()
+    source(side=SIDE)
+    assert sum(counted.values()) <= 16 * COUNT  # The ends of the images.
