@@ -235,3 +235,13 @@ def test_a_tutorial_has_the_cells_of_its_notebook(script):
         for part in made.as_markdown(cell, script.stem).split("\n\n"):
             assert part in page[start:], "python tools/make_tutorials.py"
             start = page.index(part, start) + len(part)
+
+
+@pytest.mark.slow
+def test_blocks_that_need_no_network_run():
+    page, names = "docs/models/index.md", {}
+    for found in BLOCK.finditer(text_of(page)):
+        if found[1] == "python":
+            exec(compile(found[2], page, "exec"), names)
+    assert names["block"].output_shape == (None, 197, 768)
+    assert names["model"].output_shape == (None, 10)

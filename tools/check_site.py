@@ -90,8 +90,11 @@ def show(browser, address, scheme, width):
     ]
     browser.send("Emulation.setEmulatedMedia", features=features)
     # Or the page remembers the scheme of the last one.
-    if "http" in browser.run("location.href"):
-        browser.run("localStorage.clear()")
+    browser.open("about:blank")
+    origin = "/".join(address.split("/")[:3])
+    browser.send(
+        "Storage.clearDataForOrigin", origin=origin, storageTypes="all"
+    )
     browser.open(address, width, 900, phone=width < 600)
 
 

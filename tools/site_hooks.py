@@ -14,6 +14,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 LINK = re.compile(r"(!?\[[^\]]*\])\((?![a-z]+:|#)([^)\s]+)\)")
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
 PICTURES = "benchmarks/results"
+# Pages that need the width for two blocks of code.
+BESIDE = "from-"
 # Of the home page, beside which there is nothing to navigate.
 HOME = "---\nhide: [navigation]\n---\n"
 
@@ -34,6 +36,8 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
+    if page.file.src_uri.startswith(BESIDE):
+        page.meta["hide"] = ["toc"]
     return with_addresses(markdown, page.file.src_uri, config.repo_url)
 
 

@@ -15,4 +15,15 @@ document.addEventListener("DOMContentLoaded", () => {
     section.removeAttribute("aria-labelledby");
     section.setAttribute("aria-label", `${name}, section ${number + 1}`);
   });
+  // The theme adds these later, one to each block of code: no landmarks.
+  const mend = () => {
+    for (const part of document.querySelectorAll("nav.md-code__nav")) {
+      part.setAttribute("role", "none");
+    }
+  };
+  mend();
+  new MutationObserver(mend).observe(document.body, {
+    childList: true,
+    subtree: true,
+  });
 });

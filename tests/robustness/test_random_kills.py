@@ -6,16 +6,21 @@ import pytest
 import random_kills
 
 KILLS = int(os.environ.get("KILLS", "100"))
-PARTS = 4  # JAX and TensorFlow, one process and two
+# Of processes and distribution, on JAX and TensorFlow.
+CASES = {(1, "auto"): 25, (2, "auto"): 25, (2, "fsdp"): 25}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("count", "choice"), CASES)
 def test_a_run_that_is_killed_again_and_again_is_the_same(
-    tmp_path, backend, count
+    tmp_path, backend, count, choice
 ):
     """To the bit: weights, moving average, optimizer, metrics, predictions."""
     if backend == "torch":
         pytest.skip("Several processes are there on JAX and TensorFlow.")
-    found = random_kills.kill_runs(tmp_path, count, KILLS // PARTS)
-    assert found["kills"] == KILLS // PARTS
+    if choice == "fsdp" and backend != "jax":
+        pytest.skip("fsdp is there on JAX.")
+    kills = KILLS * CASES[count, choice] // 100
+    options = f"--processes={count}", f"--distribution={choice}"
+    found = random_kills.main([str(tmp_path), *options, f"--kills={kills}"])
+    assert found["kills"] == kills
