@@ -252,7 +252,8 @@ class Way(NamedTuple):
 
 def _row(config, settings, machine, way):
     return Row(
-        *way,
+        way.layout,
+        way.rematerialize,
         planned_memory(config, settings, machine, way),
         _parts(config, settings, machine, way),
         largest_batch(config, settings, machine, way),

@@ -107,6 +107,27 @@ def test_few_images_are_counted_one_by_one():
     assert largest_batch(B16, ON_TPU, one, way, 1.1 * USABLE / total(1)) == 0
 
 
+def test_the_command_shows_both_beside_each_other(capsys, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "keras_vit.planning.compiler.compiled_peaks", compiler(10, asked)
+    )
+    monkeypatch.setattr(
+        "keras_vit.cli.model_commands.check_compiler", lambda machine: None
+    )
+    arguments = ["plan", "--model", "ViT_B16", "--batch", "512", "--compile"]
+    assert main([*arguments, "fsdp", "data_parallel"]) == 0
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in capsys.readouterr().out.splitlines()
+        if "| 7.68 " in line  # 12 blocks of 10 MB for 64 images.
+    ]
+    assert [line[0] for line in lines] == ["fsdp", "data_parallel"]
+    assert all(line[-2] == "960" for line in lines)
+    topologies = {x["topology"] for cases in asked for x in cases}
+    assert topologies == {"v5e:2x4"}
+
+
 @pytest.mark.skipif(bool(LIBTPU), reason="libtpu is installed.")
 def test_without_the_compiler_the_command_says_how_to_get_it(capsys):
     asked = ["plan", "--model", "ViT_B16", "--batch", "64", "--compile"]
