@@ -22,17 +22,14 @@ for.
 import argparse
 import contextlib
 import dataclasses
-import fcntl
 import gc
 import importlib.util
 import itertools
 import json
-import math
 import pathlib
 import re
 import shlex
 import sys
-import tempfile
 import time
 
 import compiled_text
@@ -43,9 +40,7 @@ from speed_case import Case, sizes
 from keras_vit.checks import check_installed
 
 RESULTS = pathlib.Path(__file__).parent / "results"
-# Cores of a chip, where the topologies of libtpu name each.
-CORES = {"v2": 2, "v3": 2, "v4": 2, "tpu7x": 2}
-# Of those, the chips whose data sheet in keras_vit.planning is of both cores.
+# Chips of two devices whose data sheet in keras_vit.planning is of both cores.
 HALVED = {"v4": 2}
 COSTS = ("flops", "hbm_bytes", "bytes_accessed", "transcendentals")
 COSTS += ("peak_bytes", "collective_bytes")
@@ -71,26 +66,12 @@ def main() -> None:
         check_installed("XLA, to compile for TPUs,", "libtpu")
     except ValueError as error:
         sys.exit(str(error))
-    prepare(device_count(options.topology))
+    prepare()
+    from keras_vit.training.distribution.topologies import one_process
+
     with one_process():
         for model, task in itertools.product(options.models, options.tasks):
             measure(model, task, options)
-
-
-def device_count(topology):
-    kind, _, shape = topology.partition(":")
-    chips = math.prod(int(size) for size in shape.split("x"))
-    return chips * CORES.get(kind, 1)
-
-
-@contextlib.contextmanager
-def one_process():
-    """Waits for its turn: a second process with libtpu ends with an error."""
-    with open(
-        pathlib.Path(tempfile.gettempdir(), "compiled.lock"), "w"
-    ) as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def measure(model, task, options) -> None:
@@ -178,11 +159,13 @@ def compile_one(side, config, blocks, case, options) -> dict:
     import jax
     import keras
 
+    from keras_vit.training.distribution.topologies import tpu_devices
+
     keras.backend.clear_session()
     config = dataclasses.replace(config, num_layers=blocks)
     program = Program(config, case.task, case.batch, options.distribution)
     begin = time.perf_counter()
-    lowered = SIDES[side].lower(program, devices(options.topology))
+    lowered = SIDES[side].lower(program, tpu_devices(options.topology))
     traced = time.perf_counter()
     executable = lowered.compile()
     ended = time.perf_counter()
@@ -196,15 +179,6 @@ def compile_one(side, config, blocks, case, options) -> dict:
     jax.clear_caches()
     gc.collect()
     return result
-
-
-def devices(topology) -> list:
-    """The devices of a topology, which are not there."""
-    from jax.experimental import topologies
-
-    return topologies.get_topology_desc(
-        platform="tpu", topology_name=topology
-    ).devices
 
 
 def costs_of(executable) -> dict:

@@ -4,15 +4,17 @@ What traces a program need not be what runs it: a step is compiled for TPUs, and
 a model exported for GPUs, on machines that have neither.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_vit.checks import cpu_flags
-from keras_vit.workarounds import backend_is, has_strategy
+from keras_vit.workarounds import backend_is, has_strategy, layout_of
 
-__all__ = ["by_platform", "compile_predictions", "recomputed"]
+__all__ = ["by_platform", "compile_predictions", "gathering", "recomputed"]
 
 
 def by_platform(
@@ -92,3 +94,69 @@ def compile_predictions(model: keras.Model) -> None:
     flags = cpu_flags()
     if devices == {"CPU"} and "avx2" in flags and "avx512f" not in flags:
         model.jit_compile = True
+
+
+def gathering(function: Callable, variable: keras.Variable) -> Callable:
+    """The function of x and kernel, for a kernel that the replicas share.
+
+    Each has a part of it under "fsdp". They gather the whole for this function
+    alone, and once more for its gradient, of whose sum each gets its part.
+
+    Args:
+        function: of x, whose first axis is the batch, and a kernel, with one
+            output of the same batch.
+        variable: the kernel, which tells whether it is shared.
+
+    Returns:
+        A function of x and the kernel.
+    """
+    layout = layout_of(variable)
+    if layout is None or "batch" not in layout.axes:
+        return function
+    import jax
+    from jax.sharding import PartitionSpec
+
+    mesh = layout.device_mesh
+    cuts = [(axis, name) for axis, name in enumerate(layout.axes) if name]
+    batch = PartitionSpec(tuple(mesh.axis_names))
+    part = PartitionSpec(*layout.axes)
+
+    def on_each(function, inputs, outputs):
+        return jax.shard_map(
+            function,
+            mesh=mesh.backend_mesh,
+            in_specs=inputs,
+            out_specs=outputs,
+            check_vma=False,
+        )
+
+    def gathered(kernel):
+        for axis, name in cuts:
+            kernel = jax.lax.all_gather(kernel, name, axis=axis, tiled=True)
+        return kernel
+
+    def forward(x, kernel):
+        return function(x, gathered(kernel))
+
+    def backward(x, kernel, upstream):
+        kernel, upstream = recomputed(kernel, upstream)
+        of_x, total = jax.vjp(function, x, gathered(kernel))[1](upstream)
+        for axis, name in cuts:
+            total = jax.lax.psum_scatter(
+                total, name, scatter_dimension=axis, tiled=True
+            )
+        return of_x, total
+
+    @ops.custom_gradient
+    def shared(x, kernel):
+        def gradient(upstream):
+            inputs = (batch, part, batch)
+            return on_each(backward, inputs, (batch, part))(x, kernel, upstream)
+
+        return on_each(forward, (batch, part), batch)(x, kernel), gradient
+
+    replicas = math.prod(mesh.shape)
+    # A batch that the replicas cannot share is one of a symbolic call, too.
+    return lambda x, kernel: (function if x.shape[0] % replicas else shared)(
+        x, kernel
+    )

@@ -116,12 +116,13 @@ import json, sys
 import compiled
 from compiled_sides import Program, ours, prepare
 
-prepare(8)
+prepare()
 from keras_vit.models.vit_config import ViTConfig
+from keras_vit.training.distribution.topologies import one_process, tpu_devices
 
 found = {}
-with compiled.one_process():
-    devices = list(compiled.devices("v5e:2x4"))
+with one_process():
+    devices = tpu_devices("v5e:2x4")
     for name, (choice, batch, task, fields) in json.loads(sys.argv[1]).items():
         program = Program(ViTConfig(**fields), task, batch, choice)
         executable = ours(program, devices).compile()

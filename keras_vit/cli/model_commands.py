@@ -5,10 +5,17 @@ import json
 import re
 
 from keras_vit.checks import PRECISIONS, check_positive
-from keras_vit.planning import Settings, count, machine, paper_runs
+from keras_vit.planning import (
+    Settings,
+    check_compiler,
+    confirm,
+    count,
+    machine,
+    paper_runs,
+)
 from keras_vit.planning import plan as layouts
 from keras_vit.planning.counts import vit_config
-from keras_vit.planning.memory import ATTENTION, OPTIMIZERS
+from keras_vit.planning.memory import ATTENTION, LAYOUTS, OPTIMIZERS
 from keras_vit.tables import markdown_table
 
 __all__ = ["add_model", "plan", "summary"]
@@ -30,7 +37,18 @@ PLAN_COLUMNS = (
     "activations",
     "peak",
     "parts",
+    "largest",
     "seconds",
+)
+COMPILED_COLUMNS = (
+    "layout",
+    "recompute",
+    "parts",
+    "formula",
+    "compiler",
+    "ratio",
+    "largest",
+    "its peak",
 )
 PAPER_COLUMNS = (
     "model",
@@ -91,6 +109,14 @@ def plan(parser):
         type=float,
         default=defaults.efficiency,
         help="assumed share of the peak",
+    )
+    add(
+        "--compile",
+        nargs="*",
+        choices=LAYOUTS,
+        metavar="LAYOUT",
+        help="ask the compiler for TPUs as well, minutes a layout; that of the "
+        "fastest that fits by default",
     )
     add("--examples", type=float, help="images of the data set")
     add("--epochs", type=float, default=1.0, help="passes over them")
@@ -179,7 +205,13 @@ def _plan_report(arguments):
         model_axis=arguments.model_axis,
         efficiency=arguments.efficiency,
     )
+    if arguments.compile is not None:
+        check_compiler(devices)
     rows = layouts(config, settings, devices)
+    compiled = [
+        confirm(config, settings, devices, row)
+        for row in _to_compile(rows, arguments.compile)
+    ]
     objects = {
         "config": dataclasses.asdict(config),
         "counts": dataclasses.asdict(count(config)),
@@ -189,6 +221,7 @@ def _plan_report(arguments):
             {**dataclasses.asdict(row), "peak_bytes": row.memory.total}
             for row in rows
         ],
+        "compiled": [dataclasses.asdict(found) for found in compiled],
     }
     lines = _heading(arguments.model, config, settings, devices)
     lines += [
@@ -198,6 +231,10 @@ def _plan_report(arguments):
         *PLAN_NOTES,
         "",
     ]
+    if compiled:
+        cells = map(_compiled_cells, compiled)
+        lines += markdown_table(COMPILED_COLUMNS, cells, padded=True)
+        lines += ["", *COMPILED_NOTES, ""]
     lines += _feeding(rows, devices, arguments)
     return objects, "\n".join(lines)
 
@@ -221,7 +258,16 @@ def _heading(model, config, settings, devices):
 PLAN_NOTES = (
     "GB on each device, its share of the batch at once. parts: into how many "
     "it must",
-    "be cut to stay below 90 % of the memory. seconds: of a step.",
+    "be cut to stay below 90 % of the memory. largest: the batch that fits "
+    "uncut.",
+    "seconds: of a step.",
+)
+COMPILED_NOTES = (
+    "GB on each device with one part of the batch, by formula and by XLA's "
+    "compiler for",
+    "TPUs, which runs nothing; the rest of the blocks grows as from 2 to 4. "
+    "largest: the",
+    "batch that fits uncut, compiled, and its peak.",
 )
 
 
@@ -239,16 +285,45 @@ def _plan_cells(row):
         "blocks" if row.rematerialize else "nothing",
         *(f"{value / 1e9:.2f}" for value in bytes_of),
         "does not fit" if row.parts is None else str(row.parts),
+        f"{row.largest_batch:,}",
         f"{row.duration.seconds:.2f}",
+    )
+
+
+def _to_compile(rows, asked):
+    """The fastest row that fits, or that of each layout asked for."""
+    if asked is None:
+        return []
+    groups = [[row for row in rows if row.layout == name] for name in asked]
+    return [x for group in groups or [rows] if (x := _fastest(group))]
+
+
+def _fastest(rows):
+    fitting = [row for row in rows if row.parts is not None]
+    return min(
+        fitting, key=lambda x: (x.duration.seconds, x.parts), default=None
+    )
+
+
+def _compiled_cells(found):
+    known, largest = found.compiled_bytes, found.largest_bytes
+    return (
+        found.layout,
+        "blocks" if found.rematerialize else "nothing",
+        str(found.parts),
+        f"{found.formula_bytes / 1e9:.2f}",
+        f"{known / 1e9:.2f}" if known else "does not fit",
+        f"{found.formula_bytes / known:.2f}" if known else "-",
+        f"{found.largest_batch:,}",
+        f"{largest / 1e9:.2f}" if largest else "-",
     )
 
 
 def _feeding(rows, devices, arguments):
     """What the fastest row that fits has to be fed with, and how long."""
-    fitting = [row for row in rows if row.parts is not None]
-    if not fitting:
+    best = _fastest(rows)
+    if best is None:
         return ["Nothing fits: take more devices or another model_axis."]
-    best = min(fitting, key=lambda row: (row.duration.seconds, row.parts))
     found = best.duration
     how = " with recomputation" if best.rematerialize else ""
     lines = [

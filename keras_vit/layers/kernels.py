@@ -8,7 +8,7 @@ import functools
 import keras
 from keras import ops
 
-from keras_vit.platforms import by_platform
+from keras_vit.platforms import by_platform, gathering
 from keras_vit.workarounds import backend_is
 
 __all__ = ["TokenDense", "TokenNormalization", "TokenRMSNormalization"]
@@ -49,7 +49,8 @@ class TokenDense(keras.layers.Dense):
             return ops.reshape(rows, (*ops.shape(inputs)[:-1], self.units))
         if not backend_is("jax"):
             return super().call(inputs, training=training)
-        x = product(inputs, ops.convert_to_tensor(self.kernel))  # (B, N, M)
+        kernel = ops.convert_to_tensor(self.kernel)
+        x = gathering(product, self.kernel)(inputs, kernel)  # (B, N, M)
         if self.bias is not None:
             x = ops.add(x, self.bias)
         return x if self.activation is None else self.activation(x)
@@ -71,11 +72,15 @@ class TokenDense(keras.layers.Dense):
         Returns:
             (B, N, P, G, d). The kernel is transposed in place of the output.
         """
+
+        def parted(x, kernel):
+            kernel = ops.reshape(kernel, (-1, *parts))  # (D, G, P, d)
+            kernel = ops.transpose(kernel, (0, 2, 1, 3))  # (D, P, G, d)
+            return ops.einsum("bnd,dpge->bnpge", x, kernel)
+
         x = ops.cast(inputs, self.compute_dtype)
         kernel = ops.cast(self.kernel, x.dtype)
-        kernel = ops.reshape(kernel, (-1, *parts))  # (D, G, P, d)
-        kernel = ops.transpose(kernel, (0, 2, 1, 3))  # (D, P, G, d)
-        x = ops.einsum("bnd,dpge->bnpge", x, kernel)  # (B, N, P, G, d)
+        x = gathering(parted, self.kernel)(x, kernel)  # (B, N, P, G, d)
         if self.bias is None:
             return x
         bias = ops.reshape(ops.cast(self.bias, x.dtype), parts)  # (G, P, d)

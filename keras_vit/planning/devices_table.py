@@ -25,14 +25,14 @@ class Device(NamedTuple):
     bandwidth_gb: float
     """Of its memory, per second."""
     attention: str = "flash"
-    """What Keras's attention runs as there on JAX, see `Settings`."""
+    """What attention runs as there on JAX, see `Settings`."""
     compiler: str = "keeping"
     """An upper bound for GPUs, see `Settings`."""
     cores_per_device: int = 1
     """Of the cores that the number in a TPU's name counts."""
 
 
-TPU = ("explicit", "fusing")
+TPU = ("recomputed", "fusing")
 DEVICES: dict[str, Device] = {
     "v2": Device(8, 22.5, 300, *TPU),
     "v3": Device(16, 61.5, 450, *TPU),

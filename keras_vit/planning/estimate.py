@@ -10,6 +10,7 @@ EfficientNet that keras_vit does not have.
 """
 
 import dataclasses
+from typing import NamedTuple
 
 from keras_vit.models import ViTConfig
 from keras_vit.planning.counts import (
@@ -33,10 +34,14 @@ __all__ = [
     "Duration",
     "PaperRun",
     "Row",
+    "Way",
     "duration",
+    "largest_batch",
     "paper_runs",
     "plan",
+    "planned_memory",
     "training_flops",
+    "usable_memory",
 ]
 
 # Forward; backward for the inputs and for the weights: once each.
@@ -211,6 +216,8 @@ class Row:
     parts: int | None
     """The fewest equal parts that the batch of a device must be cut into so
     that it fits; None if no number is enough."""
+    largest_batch: int
+    """The largest batch of all devices that fits at once, 0 if none does."""
     duration: Duration
 
 
@@ -229,26 +236,29 @@ def plan(config: ViTConfig, settings: Settings, machine: Machine) -> list[Row]:
         >>> [row.parts for row in rows if row.layout == "fsdp"]
         [8, 1]
     """
-    rows = []
-    for layout in layouts_of(settings, machine):
-        for rematerialize in (False, True):
-            options = {
-                "layout": layout,
-                "devices": machine.count,
-                "rematerialize": rematerialize,
-            }
-            rows.append(
-                Row(
-                    layout,
-                    rematerialize,
-                    memory(config, settings, **options),
-                    _parts(config, settings, machine, options),
-                    duration(
-                        config, settings, machine, rematerialize=rematerialize
-                    ),
-                )
-            )
-    return rows
+    return [
+        _row(config, settings, machine, Way(layout, rematerialize))
+        for layout in layouts_of(settings, machine)
+        for rematerialize in (False, True)
+    ]
+
+
+class Way(NamedTuple):
+    """How a row is run, which is all that its memory depends on."""
+
+    layout: str
+    rematerialize: bool
+
+
+def _row(config, settings, machine, way):
+    return Row(
+        way.layout,
+        way.rematerialize,
+        planned_memory(config, settings, machine, way),
+        _parts(config, settings, machine, way),
+        largest_batch(config, settings, machine, way),
+        duration(config, settings, machine, rematerialize=way.rematerialize),
+    )
 
 
 def layouts_of(settings: Settings, machine: Machine) -> tuple[str, ...]:
@@ -260,14 +270,87 @@ def layouts_of(settings: Settings, machine: Machine) -> tuple[str, ...]:
     return LAYOUTS
 
 
-def _parts(config, settings, machine, options):
-    usable = USABLE * machine.device.memory_gb * 1e9
-    axis = settings.model_axis if options["layout"] == "model_parallel" else 1
-    local = settings.batch * axis // machine.count
+def usable_memory(machine: Machine) -> float:
+    """The bytes of a device that a plan may fill."""
+    return USABLE * machine.device.memory_gb * 1e9
+
+
+def planned_memory(
+    config: ViTConfig,
+    settings: Settings,
+    machine: Machine,
+    way: Way | Row,
+    parts: int = 1,
+) -> Memory:
+    """The memory of a row, with its batch cut into so many parts."""
+    return memory(
+        config,
+        settings,
+        way.layout,
+        devices=machine.count,
+        parts=parts,
+        rematerialize=way.rematerialize,
+    )
+
+
+def largest_batch(
+    config: ViTConfig,
+    settings: Settings,
+    machine: Machine,
+    way: Way | Row,
+    ratio: float = 1.0,
+) -> int:
+    """The largest batch that fits at once, on all devices together.
+
+    Args:
+        config: of the model.
+        settings: their batch does not count.
+        machine: what the batch must fit.
+        way: a row, or its layout and whether it rematerializes.
+        ratio: what the memory is multiplied by before it is compared.
+
+    Returns:
+        int, 0 where one image a replica is too many. From eight images a
+        replica on it is a multiple of eight, as the tiles of TPUs are.
+
+    Example:
+        >>> way = Way("data_parallel", False)
+        >>> config, devices = vit_config("ViT_B16"), machine("h200x8")
+        >>> largest_batch(config, Settings(), devices, way)
+        6656
+    """
+    replicas = replicas_of(settings, machine, way)
+    usable = usable_memory(machine)
+
+    def fits(images):
+        one = dataclasses.replace(settings, batch=images * replicas)
+        return ratio * planned_memory(config, one, machine, way).total <= usable
+
+    few = sum(fits(images) for images in range(1, 8))
+    if not fits(8):
+        return few * replicas
+    low, high = 1, 2  # Eights that fit, and that may not.
+    while fits(8 * high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(8 * middle) else (low, middle)
+    return 8 * low * replicas
+
+
+def replicas_of(settings: Settings, machine: Machine, way: Way | Row) -> int:
+    """The shares that the devices cut a batch into."""
+    is_shared = way.layout == "model_parallel"
+    return machine.count // (settings.model_axis if is_shared else 1)
+
+
+def _parts(config, settings, machine, way):
+    usable = usable_memory(machine)
+    local = settings.batch // replicas_of(settings, machine, way)
     for parts in range(1, local + 1):
         if local % parts:
             continue
-        needed = memory(config, settings, parts=parts, **options)
+        needed = planned_memory(config, settings, machine, way, parts)
         if needed.total <= usable:
             return parts
     return None

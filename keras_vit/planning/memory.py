@@ -25,7 +25,7 @@ __all__ = [
 FLOAT32 = 4
 # Numbers that an optimizer keeps for each parameter.
 OPTIMIZERS = {"adamw": 2, "sgd": 1}
-ATTENTION = ("explicit", "flash")
+ATTENTION = ("explicit", "flash", "recomputed")
 COMPILERS = ("keeping", "fusing")
 
 
@@ -38,7 +38,8 @@ class Settings:
         precision: dtype policy.
         optimizer: "adamw" or "sgd" with momentum.
         attention: "explicit" keeps the softmax weights of all heads for the
-            backward pass, "flash" computes them again in a fused kernel.
+            backward pass, "flash" computes them again in a fused kernel,
+            "recomputed" without one, block by block, as on TPUs.
         compiler: "keeping" keeps for the backward pass what JAX saves, as XLA
             does for processors: an upper bound for others. "fusing" computes
             again what costs no product, as XLA does for TPUs.
@@ -91,12 +92,14 @@ def kept_by_block(config: ViTConfig, settings: Settings) -> list[Kept]:
     GELU. "fusing" compilers keep what goes into each product, once, and
     compute normalisations and GELU again where they are used.
     """
-    tokens, dim = num_tokens(config), config.hidden_dim
+    tokens, dim = _tiled(num_tokens(config), settings, 8), config.hidden_dim
     stream, compute = tokens * dim, PRECISIONS[settings.precision]
     softmax, mlp = config.num_heads * tokens**2, tokens * config.mlp_dim
+    # XLA for TPUs lays heads out with the tokens side by side.
+    of_heads = _tiled(tokens, settings, 128) * dim
     kept = [
-        Kept("queries, keys, values", 3 * stream, compute, True),
-        Kept("heads", stream, compute, True),
+        Kept("queries, keys, values", 3 * of_heads, compute, True),
+        Kept("heads", of_heads, compute, True),
     ]
     if settings.compiler == "fusing":
         kept += [
@@ -117,10 +120,26 @@ def kept_by_block(config: ViTConfig, settings: Settings) -> list[Kept]:
         kept.append(Kept("second softmax", softmax, compute))
         difference = config.num_heads * tokens**2
         kept.append(Kept("difference", difference, compute))
-    if settings.attention == "flash":
+    if _computes_again(config, settings):
         sums = config.num_heads * tokens  # Their logarithms.
         return [*kept, Kept("sums of the softmax", sums, FLOAT32, True)]
     return [*kept, Kept("softmax", softmax, compute, True)]
+
+
+def _tiled(size, settings, tile):
+    """A size with what fills up the tiles that TPUs have."""
+    return -(-size // tile) * tile if settings.compiler == "fusing" else size
+
+
+def _computes_again(config, settings):
+    """Whether no block keeps the weights of its attention."""
+    plain = not (
+        config.talking_heads
+        or config.differential_attention
+        or config.relative_position_bias
+    )
+    attention = settings.attention
+    return attention == "flash" or attention == "recomputed" and plain
 
 
 def kept_by_class_block(config: ViTConfig, settings: Settings) -> list[Kept]:
@@ -151,13 +170,14 @@ def activation_bytes(
         for kept in kept_by_block(config, settings)
     )
     # Embedded patches; the last normalisation; class attention.
-    ends = tokens * dim * (compute + 3 * FLOAT32 + compute)
+    norm = compute if settings.compiler == "fusing" else 3 * FLOAT32 + compute
+    ends = tokens * dim * (compute + norm)
     ends += config.class_attention_layers * sum(
         kept.values * kept.size
         for kept in kept_by_class_block(config, settings)
     )
-    is_explicit = settings.attention == "explicit"
-    scores = config.num_heads * tokens if is_explicit else 0
+    is_fused = settings.attention == "flash"
+    scores = 0 if is_fused else config.num_heads * tokens
     # The gradients of the stream and of the widest tensors beside it.
     widest = max(3 * dim + scores, config.mlp_dim) / shares
     working = tokens * (dim + widest) * compute

@@ -62,16 +62,41 @@ def test_model_parallel_divides_heads_and_mlps():
 
 
 @pytest.mark.parametrize(
-    ("compiler", "tensors"), [("keeping", 3), ("fusing", 1)]
+    ("compiler", "tensors", "tokens"),
+    [("keeping", 3, 197), ("fusing", 1, 200)],  # Tiles have eight rows.
 )
-def test_flash_attention_keeps_no_softmax(compiler, tensors):
+def test_flash_attention_keeps_no_softmax(compiler, tensors, tokens):
     settings = {"batch": 1, "compiler": compiler}
     explicit = memory(B16, Settings(**settings, attention="explicit"))
     flash = memory(B16, Settings(**settings, attention="flash"))
-    saved = 12 * (tensors * 2 * SOFTMAX - 4 * 12 * 197)
+    saved = 12 * (tensors * 2 * 12 * tokens**2 - 4 * 12 * tokens)
     # Of what the backward pass works on, the MLP is then the widest.
     saved += 2 * 197 * (3 * 768 + 12 * 197 - 3072)
     assert explicit.activations - flash.activations == saved
+
+
+def test_tpus_keep_tiles_and_no_weights_of_attention():
+    """Eight images more, so that nothing but activations grows."""
+    tpu = {"attention": "recomputed", "compiler": "fusing"}
+    one, nine = (
+        memory(B16, Settings(batch=batch, **tpu)).activations
+        for batch in (1, 9)
+    )
+    # Queries to values and heads as rows of 256 tokens; both inputs of the
+    # normalisations and of GELU as columns of 200; one sum in float32 a row.
+    block = 2 * 4 * 256 * 768 + 2 * 200 * (2 * 768 + 3072) + 4 * 12 * 200
+    # Scores of a block at a time; patches, the last tokens.
+    working = 2 * 197 * (768 + 3 * 768 + 12 * 197) + 2 * 2 * STREAM
+    assert nine - one == 8 * (12 * block + working)
+
+
+def test_talking_heads_are_not_recomputed():
+    talking = vit_config("ViT_B16", talking_heads=True)
+    found = [
+        memory(talking, Settings(batch=8, attention=x)).activations
+        for x in ("explicit", "recomputed", "flash")
+    ]
+    assert found[0] == found[1] > found[2]
 
 
 def test_rematerialisation_keeps_the_inputs_of_the_blocks():

@@ -109,7 +109,7 @@ with setup("fsdp").scope():
     for x, y in zip(values(one), values(loaded), strict=True):
         np.testing.assert_array_equal(x, y)
     kernel = loaded.get_layer("block_0").mlp.dense.kernel.value
-    assert kernel.addressable_shards[0].data.shape == (8, 8 // 4)
+    assert kernel.addressable_shards[0].data.shape == (8 // 4, 8)
 print("same")
 """
 WHOLE = """
@@ -160,7 +160,7 @@ def test_every_layout_has_the_losses_of_one_device(
     assert one["losses"][-1] < 0.9 * one["losses"][0]
     shares = {
         "data_parallel": [16, width],
-        "fsdp": [16, width // DEVICES],
+        "fsdp": [16 // DEVICES, width],
         "model_parallel": [16, width // 2],
     }
     assert found.keys() == shares.keys()

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -270,18 +271,25 @@ def placed(batches):
 
 # A share of every kernel of the blocks. The rest stays whole: it is small, and
 # XLA, given a share of the position embedding, distributes activations anew.
-FULLY_SHARDED = {r".*\bblock_\d+/.*kernel": (-1, "batch")}
+# Rows, where the devices divide them: XLA for TPUs scatters no sums of columns.
+FULLY_SHARDED = {
+    r".*\bblock_\d+/.*kernel": (((0, -1), "batch"), ((-1,), "columns"))
+}
+# Devices that cut rows; more cut columns. Of 1,024 rows each of 256 devices
+# would have half a tile, and XLA gathers all kernels of a model at once.
+ROWS = 16
 
 # The columns of a first projection and the rows of the one that reads them:
 # Megatron-LM (arXiv:1909.08053), section 3. The columns of qkv are ordered by
 # head, so that a share of them is whole heads.
+FIRST, SECOND = (((-1,), "model"),), (((0,), "model"),)
 TENSOR_PARALLEL = {
-    r".*\bblock_\d+/attention/qkv/kernel": (-1, "model"),  # (D, 3 * D)
-    r".*\bblock_\d+/attention/qkv/bias": (-1, "model"),  # (3 * D,)
-    r".*\bblock_\d+/attention/out/kernel": (0, "model"),  # (D, D)
-    r".*\bblock_\d+/(mlp|\w+_mixing)/dense/kernel": (-1, "model"),  # (D, M)
-    r".*\bblock_\d+/(mlp|\w+_mixing)/dense/bias": (-1, "model"),  # (M,)
-    r".*\bblock_\d+/(mlp|\w+_mixing)/dense_1/kernel": (0, "model"),  # (M, D)
+    r".*\bblock_\d+/attention/qkv/kernel": FIRST,  # (D, 3 * D)
+    r".*\bblock_\d+/attention/qkv/bias": FIRST,  # (3 * D,)
+    r".*\bblock_\d+/attention/out/kernel": SECOND,  # (D, D)
+    r".*\bblock_\d+/(mlp|\w+_mixing)/dense/kernel": FIRST,  # (D, M)
+    r".*\bblock_\d+/(mlp|\w+_mixing)/dense/bias": FIRST,  # (M,)
+    r".*\bblock_\d+/(mlp|\w+_mixing)/dense_1/kernel": SECOND,  # (M, D)
 }
 
 
@@ -298,8 +306,12 @@ def _fsdp(devices):
     The slots of the optimizer are shared like the weights they belong to.
     Zhao et al., "PyTorch FSDP" (arXiv:2304.11277).
     """
-    mesh = keras.distribution.DeviceMesh((len(devices),), ["batch"], devices)
-    return Sharded(mesh, FULLY_SHARDED)
+    shape = (len(devices),)
+    if len(devices) > ROWS and len(devices) % ROWS == 0:
+        shape = (ROWS, len(devices) // ROWS)
+    names = ["batch", "columns"][: len(shape)]
+    mesh = keras.distribution.DeviceMesh(shape, names, devices)
+    return Sharded(mesh, FULLY_SHARDED, batch=names)
 
 
 def _model_parallel(devices, model_axis):
@@ -315,21 +327,24 @@ def _model_parallel(devices, model_axis):
         )
     shape = (len(devices) // model_axis, model_axis)
     mesh = keras.distribution.DeviceMesh(shape, ["batch", "model"], devices)
-    return Sharded(mesh, TENSOR_PARALLEL)
+    return Sharded(mesh, TENSOR_PARALLEL, batch=["batch"])
 
 
 class Sharded(keras.distribution.ModelParallel):
-    """Cuts the variables of a table along one of their axes.
+    """Cuts the variables of a table along their axes, and the batch.
 
     Keras's LayoutMap needs the rank of each, which differs between kernels of
     convolutions and of dense layers; their last axis is the same.
 
     Args:
         mesh: a Keras device mesh with an axis "batch".
-        table: pattern of a path to (axis of the variable, axis of the mesh).
+        table: pattern of a path to cuts: axes of the variable and an axis of
+            the mesh. It is cut along the first of them that the devices divide.
+            Axes that the mesh does not have are left out.
+        batch: axes of the mesh that share a batch.
     """
 
-    def __init__(self, mesh, table):
+    def __init__(self, mesh, table, batch):
         super().__init__(
             layout_map=keras.distribution.LayoutMap(mesh),
             batch_dim_name="batch",
@@ -337,6 +352,17 @@ class Sharded(keras.distribution.ModelParallel):
             auto_shard_dataset=False,
         )
         self.table = table
+        self.batch = tuple(batch)
+        self.sizes = dict(zip(mesh.axis_names, mesh.shape, strict=True))
+
+    @property
+    def replicas(self) -> int:
+        """The shares that a batch is cut into."""
+        return math.prod(self.sizes[name] for name in self.batch)
+
+    def get_data_layout(self, data_shape):
+        axes = ["batch"] + [None] * (len(data_shape) - 1)
+        return BatchLayout(axes, self.device_mesh, self.batch)
 
     def get_variable_layout(self, variable):
         return layout_of(variable) or keras.distribution.TensorLayout(
@@ -345,24 +371,40 @@ class Sharded(keras.distribution.ModelParallel):
 
     def _axes(self, path, shape):
         axes: list[str | None] = [None] * len(shape)
-        for pattern, (axis, name) in self.table.items():
+        for pattern, cuts in self.table.items():
             if re.fullmatch(pattern, path):
-                self._check(path, shape, shape[axis], name)
-                axes[axis] = name
+                for candidates, name in cuts:
+                    if name in self.sizes:
+                        axis = self._cut(path, shape, candidates, name)
+                        axes[axis % len(shape)] = name
         return axes
 
-    def _check(self, path, shape, size, name):
-        parts = dict(
-            zip(
-                self.device_mesh.axis_names, self.device_mesh.shape, strict=True
-            )
-        )[name]
-        if size % parts:
-            raise ValueError(
-                f"{path!r} of shape {tuple(shape)} cannot be cut into {parts} "
-                "equal shares. Use data_parallel, or a number of devices that "
-                f"divides {size}."
-            )
+    def _cut(self, path, shape, candidates, name):
+        parts = self.sizes[name]
+        for axis in candidates:
+            if shape[axis] % parts == 0:
+                return axis
+        sizes = " or ".join(str(shape[axis]) for axis in candidates)
+        raise ValueError(
+            f"{path!r} of shape {tuple(shape)} cannot be cut into {parts} "
+            "equal shares. Use data_parallel, or a number of devices that "
+            f"divides {sizes}."
+        )
+
+
+class BatchLayout(keras.distribution.TensorLayout):
+    """A first axis that several axes of the mesh cut, which Keras has not."""
+
+    def __init__(self, axes, device_mesh, batch):
+        super().__init__(axes, device_mesh)
+        self.batch = batch
+
+    @property
+    def backend_layout(self):
+        from jax.sharding import NamedSharding, PartitionSpec
+
+        mesh = self.device_mesh.backend_mesh
+        return NamedSharding(mesh, PartitionSpec(self.batch))
 
 
 LAST_WITH_TPUS = "2.20.0"  # of tensorflow-tpu, on 2026-11-21
@@ -423,6 +465,10 @@ def _on_jax(native):
     return native, native.device_mesh.shape[0]
 
 
+def _sharded(native):
+    return native, native.replicas
+
+
 def _on_tensorflow(native):
     return native, native.num_replicas_in_sync
 
@@ -443,8 +489,8 @@ MAKERS = {
         "data_parallel": lambda devices, axis, steps: _on_jax(
             _data_parallel(devices)
         ),
-        "fsdp": lambda devices, axis, steps: _on_jax(_fsdp(devices)),
-        "model_parallel": lambda devices, axis, steps: _on_jax(
+        "fsdp": lambda devices, axis, steps: _sharded(_fsdp(devices)),
+        "model_parallel": lambda devices, axis, steps: _sharded(
             _model_parallel(devices, axis)
         ),
     },

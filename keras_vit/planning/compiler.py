@@ -1,0 +1,196 @@
+"""The memory of a training step, asked of the compiler that will make it.
+
+XLA compiles for TPUs on machines without one, if libtpu is installed. Steps of
+two numbers of blocks are compiled; the rest grows by the same for each block.
+"""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+
+from keras_vit.checks import check_choice, check_installed
+from keras_vit.models import ViTConfig
+from keras_vit.planning.devices_table import Machine
+from keras_vit.planning.estimate import (
+    Row,
+    largest_batch,
+    planned_memory,
+    usable_memory,
+)
+from keras_vit.planning.memory import Settings
+
+__all__ = ["Confirmed", "TOPOLOGIES", "check_compiler", "confirm", "topology"]
+
+DEPTHS = (2, 4)  # blocks of the steps that are compiled
+COMPILED_BATCHES = 3  # at most, to find the largest
+FLAT = {1: "1x1", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8"}
+FLAT |= {128: "8x16", 256: "16x16"}
+CUBES = {4: "2x2x1", 8: "2x2x2", 16: "2x2x4", 32: "2x4x4", 64: "4x4x4"}
+CUBES |= {1: "1x1x1", 128: "4x4x8", 256: "4x8x8", 512: "8x8x8"}
+# The chips along each axis, by their number.
+TOPOLOGIES = {"v5e": FLAT, "v5p": CUBES, "v6e": FLAT}
+
+
+@dataclasses.dataclass(frozen=True)
+class Confirmed:
+    """What the compiler says of a row of the plan."""
+
+    layout: str
+    rematerialize: bool
+    parts: int
+    """That the batch is cut into."""
+    formula_bytes: int
+    """Of the peak on a device, with a part of the batch at once."""
+    compiled_bytes: int | None
+    """The same, by the compiler. None where it finds no way to fit it in."""
+    largest_batch: int
+    """The largest that fits at once, on all devices together, compiled; 0
+    where none does."""
+    largest_bytes: int | None
+    """Of its peak, by the compiler."""
+
+
+def check_compiler(machine: Machine) -> None:
+    """Raises a ValueError unless steps can be compiled for the machine."""
+    topology(machine)
+    check_installed("The compiler for TPUs", "libtpu")
+
+
+def topology(machine: Machine) -> str:
+    """The machine as JAX's compiler names it.
+
+    Raises:
+        ValueError: for no TPU that it compiles for, or a number of chips that
+            none has.
+
+    Example:
+        >>> topology(Machine("v5e", 8))
+        'v5e:2x4'
+    """
+    check_choice("device to compile for", machine.name, TOPOLOGIES)
+    shapes = TOPOLOGIES[machine.name]
+    check_choice(f"number of {machine.name} chips", machine.count, shapes)
+    return f"{machine.name}:{shapes[machine.count]}"
+
+
+def confirm(
+    config: ViTConfig,
+    settings: Settings,
+    machine: Machine,
+    row: Row,
+    peaks: Callable[[list[dict]], list[int | None]] | None = None,
+) -> Confirmed:
+    """Compiles a row of a plan, and searches the largest batch that fits.
+
+    The formula proposes a batch, the compiler says by how much it was wrong,
+    and so on, three times at most.
+
+    Args:
+        config: of the model.
+        settings: those that the row was planned with.
+        machine: likewise, of TPUs.
+        row: of `plan`; one that fits, cut into `parts` of the batch.
+        peaks: gives the peaks of cases in bytes; `compiled_peaks` by default.
+
+    Raises:
+        ValueError: for a machine without a compiler, or if it fails.
+    """
+    peaks = peaks or compiled_peaks
+    parts = row.parts or 1
+
+    def compiled(batch, parts=1):
+        cases = [
+            _case(config, settings, machine, row, batch // parts, parts, depth)
+            for depth in _depths(config)
+        ]
+        return _whole(peaks(cases), config)
+
+    def planned(batch, parts=1):
+        of_batch = dataclasses.replace(settings, batch=batch)
+        return planned_memory(config, of_batch, machine, row, parts).total
+
+    asked = compiled(settings.batch, parts)
+    tried = {settings.batch: asked} if parts == 1 else {}
+    ratio = 1.0 if asked is None else asked / planned(settings.batch, parts)
+    for _ in range(COMPILED_BATCHES):
+        batch = largest_batch(config, settings, machine, row, ratio)
+        if batch == 0 or batch in tried:
+            break
+        tried[batch] = compiled(batch)
+        ratio = (tried[batch] or 1.1 * usable_memory(machine)) / planned(batch)
+    usable = usable_memory(machine)
+    fits = {x: peak for x, peak in tried.items() if peak and peak <= usable}
+    largest = max(fits, default=0)
+    return Confirmed(
+        row.layout,
+        row.rematerialize,
+        parts,
+        planned(settings.batch, parts),
+        asked,
+        largest,
+        fits.get(largest),
+    )
+
+
+def _depths(config):
+    return sorted({min(depth, config.num_layers) for depth in DEPTHS})
+
+
+def _whole(found: Sequence[int | None], config) -> int | None:
+    """The peak of all blocks, from those of a few and of some more."""
+    first, last = found[0], found[-1]
+    if first is None or last is None:
+        return None
+    few, many = _depths(config)[0], _depths(config)[-1]
+    each = (last - first) / max(many - few, 1)
+    return round(last + each * (config.num_layers - many))
+
+
+def _case(config, settings, machine, row, batch, parts, depth):
+    fields = dataclasses.asdict(config)
+    fields |= {"num_layers": depth, "rematerialize": row.rematerialize}
+    return {
+        "topology": topology(machine),
+        "config": fields,
+        "precision": settings.precision,
+        "optimizer": settings.optimizer,
+        "parts": parts if parts > 1 else None,
+        "batch": batch,
+        "distribution": "single" if machine.count == 1 else row.layout,
+        "model_axis": settings.model_axis,
+    }
+
+
+def compiled_peaks(cases: list[dict]) -> list[int | None]:
+    """The peaks of cases in bytes, by `compiled_peaks.py` in a process.
+
+    Raises:
+        ValueError: with the last line of what the compiler said if it fails.
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(cases)],
+        env={**os.environ, **ABSENT_TPU},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ended.returncode:
+        said = ended.stderr.strip().splitlines() or ["nothing"]
+        raise ValueError(f"The compiler for TPUs failed. It says: {said[-1]}")
+    # libtpu may print lines of its own before.
+    lines = ended.stdout.splitlines()[-len(cases) :]
+    return [json.loads(line) for line in lines]
+
+
+PROGRAM = "from keras_vit.planning.compiled_peaks import main; main()"
+# What JAX and libtpu read once, so that they look for no TPU.
+ABSENT_TPU = {
+    "KERAS_BACKEND": "jax",
+    "JAX_PLATFORMS": "cpu",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-8",
+}

@@ -1,0 +1,166 @@
+"""Steps of a model lowered for devices that this machine does not have.
+
+XLA compiles for TPUs wherever libtpu is installed, and for several CPUs in one
+process. The model is built of shapes alone, so that one of any size takes no
+memory.
+"""
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import keras
+
+from keras_vit.training.distribution.layouts import MAKERS, MODEL_AXIS
+from keras_vit.workarounds import layout_of
+
+__all__ = [
+    "Step",
+    "lowered",
+    "one_process",
+    "tpu_devices",
+]
+
+
+class Step(NamedTuple):
+    """What is lowered: a step on a batch of images."""
+
+    make: Callable[[], keras.Model]
+    """Builds the model, not compiled, with logits."""
+    batch: int
+    """Images on all devices together."""
+    task: str = "training"
+    """"training", "evaluation" or "inference"."""
+    distribution: str = "single"
+    """Of `setup`, for JAX."""
+    model_axis: int = MODEL_AXIS
+    optimizer: Callable[[], keras.optimizers.Optimizer] = keras.optimizers.AdamW
+
+
+@contextlib.contextmanager
+def one_process() -> Iterator[None]:
+    """Waits for its turn: a second process with libtpu ends with an error."""
+    path = pathlib.Path(tempfile.gettempdir(), f"compiled-{os.getuid()}.lock")
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def tpu_devices(topology: str) -> list:
+    """The devices of a TPU that need not be there.
+
+    Args:
+        topology: generation and chips along each axis: "v5e:2x4", "v5p:2x2x1".
+    """
+    from jax.experimental import topologies
+
+    return list(
+        topologies.get_topology_desc(
+            platform="tpu", topology_name=topology
+        ).devices
+    )
+
+
+def lowered(step: Step, devices: list) -> Any:
+    """Lowers a step of a Keras model for devices that need not be there.
+
+    Args:
+        step: a `Step`.
+        devices: of JAX, such as those of `tpu_devices`.
+
+    Returns:
+        JAX's lowered program: `compile()` gives it to XLA.
+    """
+    import jax
+
+    native = None
+    if step.distribution != "single":
+        native, _ = MAKERS["jax"][step.distribution](
+            devices, step.model_axis, 1
+        )
+    # As on a TPU, where the fused kernel of Keras takes no 197 tokens.
+    keras.config.disable_flash_attention()
+    with native.scope() if native else contextlib.nullcontext():
+        model = _traced(step)
+        place = _Placement(native, devices)
+        weights = (
+            place.variables(model.trainable_variables),
+            place.variables(model.non_trainable_variables),
+        )
+        images, labels = map(place.data, _batch(model, step.batch))
+        if step.task == "inference":
+
+            def infer(weights, images):
+                return model.stateless_call(*weights, images, training=False)[0]
+
+            return jax.jit(infer).lower(weights, images)
+        metrics = place.variables(model.metrics_variables)
+        if step.task == "evaluation":
+            state = (*weights, metrics)
+            return jax.jit(model.test_step).lower(state, (images, labels))
+        slots = place.variables(model.optimizer.variables)
+        state = (*weights, slots, metrics)
+        kept = jax.tree.map(lambda x: x.sharding, state)
+        train = jax.jit(
+            model.train_step, donate_argnums=0, out_shardings=(None, kept)
+        )
+        return train.lower(state, (images, labels))
+
+
+def _traced(step):
+    """A compiled Keras model whose variables hold no numbers."""
+    import jax
+
+    models = []
+
+    def build():
+        model = step.make()
+        model.compile(
+            step.optimizer(),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        )
+        model.optimizer.build(model.trainable_variables)
+        models.append(model)
+        return 0
+
+    jax.eval_shape(build)
+    return models[0]
+
+
+def _batch(model, images):
+    """The shapes of images and of their labels."""
+    import jax
+
+    shape = (images, *model.input_shape[1:])
+    return (
+        jax.ShapeDtypeStruct(shape, "float32"),
+        jax.ShapeDtypeStruct((images,), "int32"),
+    )
+
+
+class _Placement:
+    """The shapes of arrays, with the devices that hold them."""
+
+    def __init__(self, native, devices):
+        self.native = native
+        self.devices = devices
+
+    def variables(self, variables):
+        """Those of Keras's variables, where the layout puts them."""
+        return [self._shape(x, layout_of(x)) for x in variables]
+
+    def data(self, shape):
+        """Those of a batch, of which each replica has a share."""
+        layout = self.native and self.native.get_data_layout(shape.shape)
+        return self._shape(shape, layout)
+
+    def _shape(self, x, layout):
+        import jax
+
+        one = jax.sharding.SingleDeviceSharding(self.devices[0])
+        sharding = layout.backend_layout if layout else one
+        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
