@@ -72,8 +72,8 @@ def run(text, names, page):
 @pytest.mark.slow
 def test_from_timm(names, tmp_path):
     config = ViTConfig(
-        image_size=SIDE,
-        patch_size=8,
+        image_size=(SIDE, SIDE),
+        patch_size=(8, 8),
         hidden_dim=32,
         num_layers=2,
         mlp_dim=64,
