@@ -64,14 +64,16 @@ def run(text, names, page):
     with warnings.catch_warnings():
         # Those of the other library, of its newest dependencies.
         warnings.simplefilter("ignore", (DeprecationWarning, FutureWarning))
+        # keras-hub shuffles what Keras has shuffled.
+        warnings.filterwarnings("ignore", ".shuffle=True. was passed")
         exec(compile(text, page, "exec"), names)
 
 
 @pytest.mark.slow
 def test_from_timm(names, tmp_path):
     config = ViTConfig(
-        image_size=SIDE,
-        patch_size=8,
+        image_size=(SIDE, SIDE),
+        patch_size=(8, 8),
         hidden_dim=32,
         num_layers=2,
         mlp_dim=64,
