@@ -104,6 +104,7 @@ def measured(options) -> dict:
     from keras_vit.training.distribution import setup, versions
 
     chosen = setup("fsdp", batch_size=options.devices)
+    keras.utils.set_random_seed(0)  # All processes begin alike.
     with chosen.scope():
         model = getattr(keras_vit, options.model)(weights=None)
         model.compile(keras.optimizers.AdamW(1e-3), "categorical_crossentropy")

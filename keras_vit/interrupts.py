@@ -76,7 +76,7 @@ class Postponed:
     Attributes:
         waits: whether the first signal is to wait; otherwise it ends the
             program at once.
-        found: what the signal that waits is to raise; None where none came.
+        found: what the signal is to raise; None where none came.
     """
 
     def __init__(self):
@@ -84,11 +84,13 @@ class Postponed:
         self.found: type[KeyboardInterrupt] | None = None
 
     def receive(self, number, frame):
-        if not self.waits or self.found is not None:
+        at_once = not self.waits or self.found is not None
+        # Also where it is raised: Python drops what is raised in a finalizer.
+        self.found = SIGNALS[number]
+        if at_once:
             if number == signal.SIGTERM:
                 _raise(number, frame)
-            raise SIGNALS[number]
-        self.found = SIGNALS[number]
+            raise self.found
         # Not by `print`, which the signal may have interrupted.
         told = (
             f"\n{NAMES[self.found]}: it ends after this step and a checkpoint. "

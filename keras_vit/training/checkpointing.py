@@ -148,6 +148,9 @@ class Checkpoints(keras.callbacks.Callback):
         checkpoint_files.restore_metrics(self._metric_variables(), self.arrays)
 
     def on_train_batch_begin(self, batch, logs=None):
+        self._restore_generators()
+
+    def _restore_generators(self):
         if self.arrays:
             checkpoint_files.restore_generators(self.arrays)
             self.arrays = {}
@@ -166,6 +169,7 @@ class Checkpoints(keras.callbacks.Callback):
             self._end(self._metric_values())
 
     def on_test_begin(self, logs=None):
+        self._restore_generators()  # Where the evaluation alone was left.
         self._hold(True)
         self._values = self._metric_values()  # The evaluation resets them.
         self._end_in_evaluation()

@@ -120,7 +120,8 @@ class TrainingConfig:
     max_hours: float | None = None
     """Hours after which the training writes a checkpoint and ends, in time for
     both, with the exit code of SIGTERM: the same command continues. For
-    machines that are lent for so long; null never ends it early."""
+    machines that are lent for so long; each training of a sweep has them anew.
+    Null never ends it early."""
 
     log_every_steps: int = 50
     """Steps between two lines in metrics.jsonl."""

@@ -159,17 +159,17 @@ class Loop:
 
     def _evaluate(self, model, validation, interval, callbacks):
         """What `fit` does after the last step of an interval."""
-        batches = placed(validation)
+        x, y, weights = keras.utils.unpack_x_y_sample_weight(placed(validation))
+        data: dict = {"x": x, "y": y, "sample_weight": weights, "verbose": 0}
         # Keras makes variables of metrics where it first sees a batch.
-        model.evaluate(batches, steps=1, verbose=0)
+        model.evaluate(**data, steps=1)
         model.reset_metrics()
         calls = keras.callbacks.CallbackList(callbacks, model=model)
         model.stop_training = False
         calls.on_train_begin()
         calls.on_epoch_begin(interval)
         logs = dict(model.get_metrics_result())
-        options: dict = {"verbose": 0, "callbacks": calls}
-        found = model.evaluate(batches, return_dict=True, **options)
+        found: dict = model.evaluate(**data, callbacks=calls, return_dict=True)
         logs |= {f"val_{name}": value for name, value in found.items()}
         calls.on_epoch_end(interval, logs)
         calls.on_train_end(logs)

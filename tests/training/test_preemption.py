@@ -1,5 +1,6 @@
 """SIGTERM, Ctrl-C and the clock end a run after its step, to go on later."""
 
+import contextlib
 import os
 import signal
 import time
@@ -145,6 +146,14 @@ def test_a_signal_that_nobody_asked_for_is_raised_at_the_end():
         signals.waits = True
         os.kill(os.getpid(), signal.SIGTERM)
         assert signals.found is Terminated
+
+
+def test_a_signal_that_is_dropped_is_raised_later():
+    """In a finalizer, Python prints what is raised and goes on."""
+    with pytest.raises(Terminated), postponed() as signals:
+        with contextlib.suppress(Terminated):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert Preemption(signals).ends()
 
 
 def test_a_signal_that_is_ignored_stays_so():
