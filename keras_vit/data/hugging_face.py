@@ -46,7 +46,7 @@ def _listed(name: str) -> list[str]:
     from huggingface_hub.errors import HfHubHTTPError
 
     try:
-        paths = hub_files().find(name)
+        paths = hub_files().find(name, refresh=True)
     except (OSError, HfHubHTTPError) as error:
         raise ValueError(
             f"{name} cannot be read: {str(error).strip().splitlines()[0]} Of a "

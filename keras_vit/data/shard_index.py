@@ -24,6 +24,7 @@ __all__ = [
     "LONGEST_END",
     "ShardIndex",
     "are_whole_ends",
+    "file_ends",
     "index_folder",
     "index_of_rows",
     "indexed",
@@ -81,6 +82,15 @@ def are_whole_ends(start: bytes, end: bytes) -> bool:
         start.startswith(first) and end.endswith(last)
         for first, last in ENDS.items()
     )
+
+
+def file_ends(path: str) -> tuple[bytes, bytes]:
+    """The first and the last bytes of a file."""
+    with open(path, "rb") as file:
+        start = file.read(LONGEST_END)
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(-LONGEST_END, -size), os.SEEK_END)
+        return start, file.read()
 
 
 def looks_whole(file: BinaryIO, start: int, size: int) -> bool:
@@ -145,7 +155,9 @@ def _read(path: pathlib.Path) -> ShardIndex | None:
     try:
         # NumPy leaves a damaged file open.
         with path.open("rb") as file, np.load(file) as arrays:
-            return ShardIndex(*(arrays[name] for name in ShardIndex._fields))
+            return ShardIndex(
+                *(arrays[name] for name in ShardIndex.__annotations__)
+            )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):

@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import logging
-import os
 import pathlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +23,7 @@ from keras_vit.data.readers import (
     hide_accelerators,
 )
 from keras_vit.data.seeds import order
-from keras_vit.data.shard_index import LONGEST_END, are_whole_ends
+from keras_vit.data.shard_index import are_whole_ends, file_ends
 from keras_vit.data.shards import open_shards
 from keras_vit.data.tfds import open_tfds
 from keras_vit.data.vtab import open_vtab
@@ -259,19 +258,11 @@ def _broken_records(examples, check: str) -> np.ndarray:
 
 def _looks_whole(content, from_path: bool) -> bool:
     if not from_path:
-        return are_whole_ends(content[:LONGEST_END], content[-LONGEST_END:])
+        return are_whole_ends(content, content)
     try:
-        return are_whole_ends(*_file_ends(content))
+        return are_whole_ends(*file_ends(content))
     except OSError:
         return False
-
-
-def _file_ends(path: str) -> tuple[bytes, bytes]:
-    with open(path, "rb") as file:
-        start = file.read(LONGEST_END)
-        size = os.fstat(file.fileno()).st_size
-        file.seek(max(-LONGEST_END, -size), os.SEEK_END)
-        return start, file.read()
 
 
 def _open_folder(config: DataConfig) -> Dataset:

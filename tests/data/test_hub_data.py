@@ -71,6 +71,7 @@ def test_what_is_not_on_the_hub_is_named(numbers, name, message):
 
 
 def test_a_request_that_fails_is_made_again(numbers):
+    examples = opened().train
     numbers.fails_first = True
-    images, _ = shown(stream(opened().train), 0, 6)
+    images, _ = shown(stream(examples), 0, 6)
     assert sorted(images.ravel()) == list(range(48))

@@ -143,7 +143,7 @@ def test_each_process_reads_its_share_of_the_bytes(source, counted, count):
 @in_python
 def test_an_index_reads_no_images_and_is_kept(source, counted):
     source(side=SIDE)
-    assert counted_images(counted) < 0.4
+    assert counted_images(counted) < 0.45
     counted.clear()
     source(side=SIDE)
     # Of parquet files, what is at their ends.
@@ -162,7 +162,8 @@ def test_each_process_reads_its_share_of_the_bytes_in_any_language(source):
         mine = stream(examples, data.Share(0, count))
         shown(mine, 0, 4 * COUNT // BATCH)
         found[count] = (bytes_read() - before) / images
-    assert 3 < found[1] < 6
+    # A reader asks for 32 KiB at a time, of images of 9.
+    assert 3 < found[1] < 12
     assert found[2] < 0.6 * found[1]
 
 
