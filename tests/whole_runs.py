@@ -32,7 +32,7 @@ OF_THE_MACHINE = ("images_per_second", "peak_memory")
 def recipe(folder, choice, *, model=None, training=None, shards=None):
     return Recipe(
         data=data.DataConfig(
-            shards=shards, index_dir=str(folder / "indexes"), reader="pillow"
+            shards=shards, index_dir=str(folder.parent / "indexes"), reader="pillow"
         )
         if shards
         else data.DataConfig(),

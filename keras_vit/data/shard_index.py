@@ -21,7 +21,6 @@ from keras_vit.data.byte_ranges import fingerprint
 from keras_vit.files import replacing
 
 __all__ = [
-    "LONGEST_END",
     "ShardIndex",
     "are_whole_ends",
     "file_ends",
