@@ -29,13 +29,17 @@ DATASET = data.Dataset(
 OF_THE_MACHINE = ("images_per_second", "peak_memory")
 
 
+def _shards(folder, shards):
+    return data.DataConfig(
+        shards=shards,
+        index_dir=str(folder.parent / "indexes"),
+        reader="pillow",
+    )
+
+
 def recipe(folder, choice, *, model=None, training=None, shards=None):
     return Recipe(
-        data=data.DataConfig(
-            shards=shards, index_dir=str(folder.parent / "indexes"), reader="pillow"
-        )
-        if shards
-        else data.DataConfig(),
+        data=_shards(folder, shards) if shards else data.DataConfig(),
         model=ModelConfig(
             image_size=8,
             patch_size=4,
