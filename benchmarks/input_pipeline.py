@@ -9,6 +9,12 @@ inception crop and flip of training, without and with RandAugment(2, 10) and
 Mixup; then, on images in memory, the CPU time that RandAugment(2, 10) adds,
 ours and KerasCV's (which needs keras-cv). The sides alternate and medians are
 printed.
+
+    python benchmarks/input_pipeline.py --sources --images 512 --write
+
+measures the inception crop and flip of training of the same images in files,
+tar, TFRecord, ArrayRecord and parquet shards, beside a plain tf.data loop on
+the TFRecord files and Grain on the ArrayRecord files (which needs grain).
 """
 
 import argparse
@@ -23,11 +29,13 @@ import tempfile
 import time
 
 from input_tasks import BATCH, TASKS
+from shard_tasks import SOURCES, write_shards
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 HEIGHT, WIDTH = 375, 500  # What most images of ImageNet have.
 QUALITY = 90
 WARM_UP = 8  # Batches that are not counted.
+ALL = {**TASKS, **SOURCES}
 
 
 def main() -> None:
@@ -35,34 +43,30 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=960)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--write", action="store_true", help="keep the result")
-    parser.add_argument("--child", choices=TASKS, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--sources", action="store_true", help="compare kinds of shards"
+    )
+    parser.add_argument("--child", choices=ALL, help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         result = measured(options.child, options.folder, options.images)
         print(json.dumps(result))
         return
-    result = compare(options.images, options.repeats)
+    side = compare_sources if options.sources else compare
+    result = side(options.images, options.repeats)
     print(json.dumps(result, indent=2))
     if options.write:
-        name = f"input_pipeline_{result['backend']}.json"
+        kind = "sources" if options.sources else "pipeline"
+        name = f"input_{kind}_{result['backend']}.json"
         (RESULTS / name).write_text(json.dumps(result, indent=2) + "\n")
 
 
 def compare(images: int, repeats: int) -> dict:
     with tempfile.TemporaryDirectory() as folder:
-        write_images(folder, images)
-        runs = {task: [] for task in TASKS}
-        for _ in range(repeats):
-            for task, results in runs.items():
-                results.append(child(task, folder, images))
-    medians = {
-        task: {
-            key: round(statistics.median(run[key] for run in results), 3)
-            for key in ("images_per_second", "cpu_ms_per_image")
-        }
-        for task, results in runs.items()
-    }
+        write_images(f"{folder}/images", images)
+        runs = alternating(TASKS, folder, images, repeats)
+    medians = medians_of(runs)
     cpu = {task: run["cpu_ms_per_image"] for task, run in medians.items()}
     return {
         "images": images,
@@ -82,6 +86,44 @@ def compare(images: int, repeats: int) -> dict:
         ),
         **runs["plain"][0]["versions"],
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+    }
+
+
+def compare_sources(images: int, repeats: int) -> dict:
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["KERAS_HOME"] = f"{folder}/keras"
+        write_images(f"{folder}/images", images)
+        write_shards(folder)
+        runs = alternating(SOURCES, folder, images, repeats)
+    medians = medians_of(runs)
+    for run in medians.values():
+        per_core = 1000 / run["cpu_ms_per_image"]
+        run["images_per_second_of_a_core"] = round(per_core, 1)
+    return {
+        "images": images,
+        "repeats": repeats,
+        **medians,
+        **runs["files"][0]["versions"],
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+    }
+
+
+def alternating(tasks, folder: str, images: int, repeats: int) -> dict:
+    """What the child processes of each task measured, in turns."""
+    runs = {task: [] for task in tasks}
+    for _ in range(repeats):
+        for task, results in runs.items():
+            results.append(child(task, folder, images))
+    return runs
+
+
+def medians_of(runs: dict) -> dict:
+    return {
+        task: {
+            key: round(statistics.median(run[key] for run in results), 3)
+            for key in ("images_per_second", "cpu_ms_per_image")
+        }
+        for task, results in runs.items()
     }
 
 
@@ -116,7 +158,7 @@ def measured(task: str, folder: str, images: int) -> dict:
     import keras
     import tensorflow
 
-    batches = iter(TASKS[task](folder))
+    batches = iter(ALL[task](folder))
     steps = images // BATCH
     # Tracing, the first of the threads, and what they read ahead.
     for _ in range(WARM_UP):

@@ -25,11 +25,13 @@ def plain(folder):
     )
 
 
-def ours(folder, train, **augmentation):
+def ours(folder, train, data=None, **augmentation):
+    """keras_vit.data on the files of a folder, or on what `data` names."""
+    fields = data or {"folder": f"{folder}/images"}
     from keras_vit import data
 
     config = data.DataConfig(
-        folder=folder, validation_fraction=0.0, test_fraction=0.0
+        validation_fraction=0.0, test_fraction=0.0, **fields
     )
     return data.training_stream(
         data.open_dataset(config).train,

@@ -60,6 +60,11 @@ EXTRAS = {
         "kagglehub": "kagglehub",
         "safetensors": "safetensors",
     },
+    "streams": {
+        "array_record": "array_record",
+        "huggingface_hub": "huggingface_hub",
+        "pyarrow": "pyarrow",
+    },
     "tpu-compiler": {"libtpu": "libtpu"},
 }
 

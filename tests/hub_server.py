@@ -27,6 +27,7 @@ class Hub(ThreadingHTTPServer):
         self.messages: list[str] = []
         self.objects: dict[str, bytes] = {}
         self.requests: list[str] = []
+        self.sent: dict[str, int] = {}  # path of a file -> bytes of it
         self.role = "write"
         self.fails_every: int | None = None
         self.fails_first = False  # each request, until it is asked again
@@ -190,7 +191,11 @@ class Handler(BaseHTTPRequestHandler):
             "ETag": f'"{hashlib.sha256(content).hexdigest()}"',
             "X-Repo-Commit": found[0],
         }
-        self.say(200, content, headers)
+        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"] or "")
+        if asked:
+            content = content[int(asked[1]) : int(asked[2]) + 1]
+        self.server.sent[path] = self.server.sent.get(path, 0) + len(content)
+        self.say(206 if asked else 200, content, headers)
 
     def preupload(self, body, name, revision):
         files = [
@@ -249,7 +254,14 @@ class Handler(BaseHTTPRequestHandler):
 
 
 NAME = r"(?P<name>[^/]+/[^/]+)"
+OF_DATA = rf"/api/datasets/{NAME}"
 ROUTES = {
+    rf"GET {OF_DATA}": Handler.info,
+    rf"GET {OF_DATA}/revision/(?P<revision>.+)": Handler.info,
+    rf"GET {OF_DATA}/tree/(?P<revision>[^/]+)": Handler.tree,
+    rf"GET /datasets/{NAME}/resolve/(?P<revision>[^/]+)/(?P<path>.+)": (
+        Handler.resolve
+    ),
     r"GET /api/whoami-v2": Handler.whoami,
     r"POST /api/validate-yaml": lambda self, body: self.say(200, {}),
     rf"GET /api/models/{NAME}/auth-check/write": Handler.access,

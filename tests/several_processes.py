@@ -9,6 +9,7 @@ says what the weights are at its end.
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import time
 
 import keras
 import numpy as np
+import sharded
 import whole_runs
 
 from keras_vit import interrupts
@@ -137,19 +139,29 @@ def trained(folder, choice, options=None, **several) -> dict:
     assert all(one == weights[0] for one in weights)
     said = [output.count("Distribution") for _, output, _ in found]
     assert said == [1] + [0] * (len(found) - 1)
-    return {"lines": whole_runs.lines(folder), "weights": weights[0]}
+    read = [re.search(r"^read (\d+)$", out, re.M) for _, out, _ in found]
+    return {
+        "lines": whole_runs.lines(folder),
+        "weights": weights[0],
+        "read": [int(number[1]) for number in read if number],
+    }
 
 
 def main(folder, choice, options):
+    folder = pathlib.Path(folder)
     asked = whole_runs.recipe(folder, choice, **json.loads(options))
+    read = sharded.count_bytes()
     try:
         number = int(os.environ.get(SIGNAL, 0))
         callbacks = [Signalled(number)] if number else []
-        run = train(asked, dataset=whole_runs.DATASET, callbacks=callbacks)
+        run = train(
+            asked, dataset=whole_runs.dataset_of(asked), callbacks=callbacks
+        )
     except LostProcessError as error:
         leave(str(error))
     except KeyboardInterrupt as interrupt:
         sys.exit(interrupts.ended(interrupt, "the same command continues."))
+    print("read", sum(n for name, n in read.items() if "train" in name))
     print(json.dumps([float(np.abs(x).sum()) for x in run.model.get_weights()]))
 
 

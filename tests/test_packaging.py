@@ -34,6 +34,7 @@ EXTRAS = {
     },
     "hub": {"huggingface-hub", "kagglehub", "safetensors"},
     "serve": {"python-multipart", "starlette", "uvicorn"},
+    "streams": {"array-record", "huggingface-hub", "pyarrow"},
     "tpu-compiler": {"libtpu"},
 }
 APART = {"tpu-compiler"}  # not in "all"

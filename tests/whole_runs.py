@@ -29,8 +29,17 @@ DATASET = data.Dataset(
 OF_THE_MACHINE = ("images_per_second", "peak_memory")
 
 
-def recipe(folder, choice, *, model=None, training=None):
+def _shards(folder, shards):
+    return data.DataConfig(
+        shards=shards,
+        index_dir=str(folder.parent / "indexes"),
+        reader="pillow",
+    )
+
+
+def recipe(folder, choice, *, model=None, training=None, shards=None):
     return Recipe(
+        data=_shards(folder, shards) if shards else data.DataConfig(),
         model=ModelConfig(
             image_size=8,
             patch_size=4,
@@ -76,9 +85,15 @@ def lines(folder):
     ]
 
 
+def dataset_of(recipe):
+    """The images in memory, unless the recipe names shards."""
+    return None if recipe.data.shards else DATASET
+
+
 def told(folder, choice, **options):
     """The lines of metrics.jsonl, and a number of each weight at the end."""
-    run = train(recipe(folder / choice, choice, **options), dataset=DATASET)
+    asked = recipe(folder / choice, choice, **options)
+    run = train(asked, dataset=dataset_of(asked))
     return {
         "lines": lines(run.folder),
         "weights": [float(np.abs(x).sum()) for x in run.model.get_weights()],

@@ -205,14 +205,18 @@ class TrainingStream:
 
     def names_of(self, step: int) -> list[str]:
         """Names of the B images of a batch, for messages."""
-        return self.examples.names_in(
-            take=self.batch_size, **self.position(step)
-        )
+        return self.examples.names_in(**self.position(step))
 
     def position(self, step: int) -> dict:
+        """What `Examples.shuffled` takes, of a step."""
         epoch, inside = divmod(step, self.steps_per_epoch)
         skip = inside * self.batch_size
-        return {"seed": self.seed, "epoch": epoch, "skip": skip}
+        return {
+            "seed": self.seed,
+            "epoch": epoch,
+            "batch_size": self.batch_size,
+            "skip": skip,
+        }
 
     def count_skipped(self, examples: np.ndarray) -> np.ndarray:
         """Notes that images (their numbers) cannot be read, and warns once."""

@@ -2,12 +2,19 @@
 
 import io
 import os
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-__all__ = ["fingerprint", "open_shard", "read_range", "shard_size"]
+__all__ = [
+    "fingerprint",
+    "hub_files",
+    "open_shard",
+    "read_range",
+    "shard_size",
+]
 
 # Bytes that are read at a time where an index skips from header to header.
 SMALL = 512
+HUB = "hf://"
 
 
 def open_shard(path: str, buffer_size: int = SMALL) -> BinaryIO:
@@ -21,12 +28,21 @@ def open_shard(path: str, buffer_size: int = SMALL) -> BinaryIO:
         ValueError: naming the shard, when it cannot be opened.
     """
     try:
+        if path.startswith(HUB):
+            return hub_files().open(path, "rb", cache_type="none")
         return open(path, "rb", buffering=buffer_size)
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = error.strerror or str(error).splitlines()[0]
         raise ValueError(
             f"The shard {path} cannot be read: {reason}."
         ) from None
+
+
+def hub_files() -> Any:
+    """The file system of the Hugging Face hub; fsspec keeps one for all."""
+    from huggingface_hub import HfFileSystem, constants
+
+    return HfFileSystem(endpoint=constants.ENDPOINT)
 
 
 def read_range(path: str, start: int, size: int) -> bytes:
@@ -56,12 +72,15 @@ def shard_size(path: str) -> int:
         return file.seek(0, io.SEEK_END)
 
 
-def fingerprint(path: str) -> tuple[str, int, int]:
-    """What tells a shard from what it was before: path, size, time.
+def fingerprint(path: str) -> tuple:
+    """What tells a shard from what it was before: path, size, time or hash.
 
     Raises:
         ValueError: naming the shard, when it is missing.
     """
+    if path.startswith(HUB):
+        about = hub_files().info(path)
+        return path, about["size"], about.get("blob_id")
     try:
         found = os.stat(path)
     except OSError as error:

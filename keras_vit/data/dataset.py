@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_vit.checks import check_choice, check_installed
 from keras_vit.data.readers import chosen_reader
-from keras_vit.data.seeds import order, seeded_order
+from keras_vit.data.seeds import grouped_order, order, seeded_order
 
 __all__ = [
     "Dataset",
@@ -136,13 +136,33 @@ class Examples:
         numbers = tf.data.Dataset.range(len(self))
         return numbers.map(lambda example: (zero, example)).map(self._fetch())
 
-    def shuffled(self, *, seed: int, epoch: int, per_epoch: int, skip: int):
+    def order(self, *, seed: int, epoch: int, batch_size: int) -> np.ndarray:
+        """Numbers of the images of an epoch in its order, in whole batches.
+
+        Args:
+            seed: non-negative int.
+            epoch: int.
+            batch_size: int, at most N.
+        """
+        size = len(self) // batch_size * batch_size
+        groups = getattr(self.records, "groups", None)
+        if groups is None:
+            return order(seed, epoch, len(self))[:size]
+        return grouped_order(
+            seed,
+            epoch,
+            groups[self.contents],
+            batch_size=batch_size,
+            window=self.records.window,
+        )
+
+    def shuffled(self, *, seed: int, epoch: int, batch_size: int, skip: int):
         """Reads all epochs from one on, each in its own order.
 
         Args:
             seed: non-negative int.
             epoch: int, the first one.
-            per_epoch: int, images of an epoch that are used, at most N.
+            batch_size: int, at most N; what does not fill a batch is left out.
             skip: int, images of the first epoch to leave out.
 
         Returns:
@@ -150,8 +170,13 @@ class Examples:
         """
         import tensorflow as tf
 
+        size = len(self) // batch_size * batch_size
+
+        def draw(epoch):
+            return self.order(seed=seed, epoch=epoch, batch_size=batch_size)
+
         def of_epoch(number):
-            epoch_order = seeded_order(seed, number, len(self))[:per_epoch]
+            epoch_order = seeded_order(draw, number, size)
             return tf.data.Dataset.from_tensor_slices(epoch_order).map(
                 lambda example: (number, example)
             )
@@ -159,10 +184,10 @@ class Examples:
         epochs = tf.data.Dataset.range(epoch, tf.int64.max)
         return epochs.flat_map(of_epoch).skip(skip).map(self._fetch())
 
-    def names_in(self, *, seed: int, epoch: int, skip: int, take: int):
-        """Names of `take` images after `skip` ones of a shuffled epoch."""
-        used = order(seed, epoch, len(self))[skip : skip + take]
-        return [self.name_of(example) for example in used]
+    def names_in(self, *, seed: int, epoch: int, batch_size: int, skip: int):
+        """Names of a batch after `skip` images of a shuffled epoch."""
+        used = self.order(seed=seed, epoch=epoch, batch_size=batch_size)
+        return [self.name_of(x) for x in used[skip : skip + batch_size]]
 
     def _numbers(self):
         return np.arange(len(self)) if self.numbers is None else self.numbers

@@ -14,7 +14,6 @@ from keras_vit.data.augmentation import image_augmenter
 from keras_vit.data.dataset import Examples
 from keras_vit.data.image_reader import Geometry
 from keras_vit.data.pillow_reader import pillow_reader
-from keras_vit.data.seeds import order
 from keras_vit.data.threaded_batches import ThreadedBatches, in_threads
 
 __all__ = ["evaluation_by_pillow", "training_by_pillow"]
@@ -27,7 +26,9 @@ def training_by_pillow(stream, step: int) -> ThreadedBatches:
     augment = array_batch_augmenter(stream.augmentation, stream.seed)
     places = [stream.read_rows.index(row) for row in stream.rows]
     order_of = functools.lru_cache(2)(
-        lambda epoch: order(stream.seed, epoch, len(stream.examples))
+        lambda epoch: stream.examples.order(
+            seed=stream.seed, epoch=epoch, batch_size=stream.batch_size
+        )
     )
 
     def batch(number):

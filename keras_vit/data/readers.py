@@ -14,7 +14,7 @@ __all__ = [
 ]
 
 # Data sets by name that are none of tensorflow-datasets.
-WITHOUT_TENSORFLOW = ("digits", "fractals")
+WITHOUT_TENSORFLOW = ("digits", "fractals", "hf:")
 
 
 def chosen_reader(reader: str) -> str:

@@ -7,7 +7,7 @@ images but those of its own rows.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,8 +15,6 @@ from keras_vit.data.byte_ranges import read_range
 from keras_vit.data.shard_index import ShardIndex
 
 __all__ = ["ImageRanges", "ranges_of"]
-
-END = 8  # Bytes at either end that tell whether an image is whole.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,10 +27,12 @@ class ImageRanges:
         starts: int64 array of shape (N,), its first byte.
         sizes: int64 array of shape (N,), its number of bytes.
         numbers: int64 array of shape (N,), of its record in the shard.
+        whole: bool array of shape (N,), False where it does not begin and end
+            as a whole image does.
 
     Attributes:
-        has_ends: whether the ends of an image are read without the rest.
-        group_size: None; each image is read by itself.
+        groups: of images that are read together only, the group of each, int
+            array of shape (N,); else None.
     """
 
     files: tuple[str, ...]
@@ -40,8 +40,8 @@ class ImageRanges:
     starts: np.ndarray
     sizes: np.ndarray
     numbers: np.ndarray
-    has_ends = True
-    group_size = None
+    whole: np.ndarray
+    groups = None
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -57,14 +57,6 @@ class ImageRanges:
             file, int(self.starts[position]), int(self.sizes[position])
         )
 
-    def ends(self, position: int) -> tuple[bytes, bytes]:
-        """The first and the last bytes of an image, `END` or fewer."""
-        file = self.files[self.shards[position]]
-        start, size = int(self.starts[position]), int(self.sizes[position])
-        few = min(END, size)
-        first = read_range(file, start, few)
-        return first, read_range(file, start + size - few, few)
-
     def name(self, position: int) -> str:
         """The shard and the number of the record in it, for messages."""
         file = self.files[self.shards[position]]
@@ -74,7 +66,7 @@ class ImageRanges:
 def ranges_of(
     files: Sequence[str],
     indexes: Sequence[ShardIndex],
-    source: type[ImageRanges] = ImageRanges,
+    source: Callable[..., ImageRanges] = ImageRanges,
 ) -> ImageRanges:
     """All images of some shards, in their order."""
     sizes = [len(index.starts) for index in indexes]
@@ -84,4 +76,5 @@ def ranges_of(
         np.concatenate([index.starts for index in indexes]),
         np.concatenate([index.sizes for index in indexes]),
         np.concatenate([np.arange(size) for size in sizes]),
+        np.concatenate([index.whole for index in indexes]),
     )

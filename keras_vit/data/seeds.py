@@ -8,13 +8,15 @@ uninterrupted run sees.
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 __all__ = [
+    "LANES",
     "PURPOSES",
+    "grouped_order",
     "key",
     "order",
     "philox",
@@ -41,6 +43,9 @@ EXAMPLE_BITS = 40
 WORD = 2**32 - 1
 MANTISSA = 2**23 - 1  # The bits of a word that make a float32 in [0, 1).
 SCRAMBLE = (0x3EC8F720, 0x02461E29)  # TensorFlow's key for the seeds
+# Into how many rows of its own images a batch is cut, where images are read in
+# groups: more processes than that read some groups more than once.
+LANES = 64
 FEW = 32  # words up to which Python is faster than NumPy
 
 
@@ -130,11 +135,51 @@ def order(seed: int, epoch: int, size: int) -> np.ndarray:
     return np.random.default_rng((seed, epoch, size)).permutation(size)
 
 
-def seeded_order(seed: int, epoch, size: int):
-    """`order` as an op, of an epoch that is an int64 scalar."""
+def grouped_order(
+    seed: int, epoch: int, groups: np.ndarray, *, batch_size: int, window: int
+) -> np.ndarray:
+    """The order of an epoch of images that are read in groups.
+
+    The groups are shuffled and cut into lanes; images are shuffled in the
+    parts of a lane. Each lane fills rows of its own of every batch, so that a
+    process needs few groups besides those of its rows.
+
+    Args:
+        seed: non-negative int.
+        epoch: int.
+        groups: int array of shape (N,), the group of each image.
+        batch_size: int, B.
+        window: int, images of all lanes that are needed at the same time.
+
+    Returns:
+        int64 array of numbers 0 to N - 1, once each, without those that do
+        not fill a batch.
+    """
+    random = np.random.default_rng((seed, epoch, len(groups)))
+    _, group = np.unique(groups, return_inverse=True)
+    places = random.permutation(group.max() + 1)
+    examples = np.argsort(places[group], kind="stable")
+    lanes = math.gcd(batch_size, LANES)
+    steps, width = len(groups) // batch_size, max(window // lanes, 1)
+    table = examples[: steps * batch_size].reshape(lanes, -1)
+    for i, lane in enumerate(table):
+        # Not all lanes need new groups at the same step.
+        ends = range((i + 1) * width // lanes, len(lane), width)
+        for part in np.split(lane, ends):
+            random.shuffle(part)
+    rows = table.reshape(lanes, steps, batch_size // lanes)
+    return rows.swapaxes(0, 1).reshape(-1)
+
+
+def seeded_order(draw: Callable, epoch, size: int):
+    """The order of an epoch that is an int64 scalar, as an op.
+
+    Args:
+        draw: function of the epoch, an int, to `size` numbers.
+        epoch: the scalar.
+        size: int.
+    """
     import tensorflow as tf
 
-    drawn = tf.numpy_function(
-        lambda epoch: order(seed, int(epoch), size), [epoch], tf.int64
-    )
+    drawn = tf.numpy_function(lambda epoch: draw(int(epoch)), [epoch], tf.int64)
     return tf.ensure_shape(drawn, [size])

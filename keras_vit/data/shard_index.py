@@ -13,17 +13,32 @@ import pathlib
 import random
 import zipfile
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
 from keras_vit.data.byte_ranges import fingerprint
 from keras_vit.files import replacing
 
-__all__ = ["ShardIndex", "index_folder", "index_of_rows", "indexed"]
+__all__ = [
+    "ShardIndex",
+    "are_whole_ends",
+    "file_ends",
+    "index_folder",
+    "index_of_rows",
+    "indexed",
+    "looks_whole",
+]
 
 LOGGER = logging.getLogger(__name__)
 FORMAT = 1  # Of the files; another number makes old ones unused.
+# How the files of a kind begin, and how they end unless they are cut off.
+ENDS = {
+    b"\xff\xd8\xff": b"\xff\xd9",
+    b"\x89PNG\r\n\x1a\n": b"IEND\xaeB`\x82",
+    b"GIF8": b";",
+}
+LONGEST_END = 8
 
 
 class ShardIndex(NamedTuple):
@@ -31,30 +46,59 @@ class ShardIndex(NamedTuple):
 
     starts and sizes are int64 (N,): first byte and number of bytes. labels has
     the labels of all images one after the other, int64 or text, counts (N,)
-    how many of them each image has.
+    how many of them each image has. whole is bool (N,): False of an image that
+    does not begin and end as a whole one does.
     """
 
     starts: np.ndarray
     sizes: np.ndarray
     labels: np.ndarray
     counts: np.ndarray
+    whole: np.ndarray
 
 
 def index_of_rows(rows: Sequence[tuple], path: str) -> ShardIndex:
-    """Makes an index of a start, a size and a list of labels for each image.
+    """Makes an index of the fields of each image, labels in a list.
 
     Raises:
         ValueError: naming the shard, when there are none.
     """
     if not rows:
         raise ValueError(f"The shard {path} has no images.")
-    starts, sizes, labels = zip(*rows, strict=True)
+    starts, sizes, labels, whole = zip(*rows, strict=True)
     return ShardIndex(
         np.array(starts, np.int64),
         np.array(sizes, np.int64),
         np.array([label for some in labels for label in some]),
         np.array([len(some) for some in labels], np.int64),
+        np.array(whole, bool),
     )
+
+
+def are_whole_ends(start: bytes, end: bytes) -> bool:
+    """Whether an image that begins and ends so is taken to be whole."""
+    return any(
+        start.startswith(first) and end.endswith(last)
+        for first, last in ENDS.items()
+    )
+
+
+def file_ends(path: str) -> tuple[bytes, bytes]:
+    """The first and the last bytes of a file."""
+    with open(path, "rb") as file:
+        start = file.read(LONGEST_END)
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(-LONGEST_END, -size), os.SEEK_END)
+        return start, file.read()
+
+
+def looks_whole(file: BinaryIO, start: int, size: int) -> bool:
+    """Whether the image in a range of a file is taken to be whole."""
+    few = min(LONGEST_END, size)
+    file.seek(start)
+    first = file.read(few)
+    file.seek(start + size - few)
+    return are_whole_ends(first, file.read(few))
 
 
 def index_folder(given: str | None) -> pathlib.Path:
@@ -110,7 +154,9 @@ def _read(path: pathlib.Path) -> ShardIndex | None:
     try:
         # NumPy leaves a damaged file open.
         with path.open("rb") as file, np.load(file) as arrays:
-            return ShardIndex(*(arrays[name] for name in ShardIndex._fields))
+            return ShardIndex(
+                *(arrays[name] for name in ShardIndex.__annotations__)
+            )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):

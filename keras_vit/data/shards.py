@@ -1,7 +1,9 @@
 """Opening shards by their names: tar files of WebDataset, parquet files."""
 
+import functools
 import glob
 import itertools
+import logging
 import os
 import pathlib
 import re
@@ -12,12 +14,14 @@ import numpy as np
 
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset, Examples, complete
+from keras_vit.data.parquet import RowGroups, parquet_index, schemas_of
 from keras_vit.data.records import ImageRanges, ranges_of
 from keras_vit.data.shard_index import index_folder, indexed
 from keras_vit.data.webdataset import tar_index
 
 __all__ = ["dataset_of", "open_shards", "shard_names"]
 
+LOGGER = logging.getLogger(__name__)
 # A word of the path of a shard to the split that it belongs to.
 SPLIT_WORDS = {
     "train": 0,
@@ -77,14 +81,15 @@ def dataset_of(files: Sequence[str], config: DataConfig, name: str) -> Dataset:
         )
     read = KINDS[kinds.pop()]
     splits = [[], [], []]
+    root = os.path.commonpath([os.path.dirname(file) for file in files])
     for file in files:
-        splits[_split_of(file)].append(file)
+        splits[_split_of(file[len(root) :])].append(file)
     if not splits[0]:
         raise ValueError(
             f"No shard of {name} is for training: each has a word for "
             f"another split in its name, as {files[0]}."
         )
-    found = [part and read(part, config) for part in splits]
+    found = [part and _with_labels(read(part, config)) for part in splits]
     names, labels = _classes([x for x in found if x], _listed_names(files))
     numbers = iter(labels)
     parts = [
@@ -101,6 +106,17 @@ def dataset_of(files: Sequence[str], config: DataConfig, name: str) -> Dataset:
     ]
     parts = [part or None for part in parts]
     return Dataset(*complete(parts, config), class_names=names, name=name)
+
+
+def _with_labels(part: Labelled) -> Labelled | None:
+    """None of a split all of whose labels stand for none, which is named."""
+    if part.labels.dtype.kind == "U" or part.labels.max() >= 0:
+        return part
+    LOGGER.warning(
+        "%s has no labels and is left out.",
+        os.path.dirname(part.records.files[0]),
+    )
+    return None
 
 
 def shard_names(pattern: str) -> list[str]:
@@ -259,5 +275,23 @@ def _read_tars(files: Sequence[str], config: DataConfig) -> Labelled:
     )
 
 
+def _read_parquet(files: Sequence[str], config: DataConfig) -> Labelled:
+    schema = schemas_of(files, config.image_key, config.label_key)
+    known = indexed(
+        files,
+        lambda path: parquet_index(path, config.label_key),
+        kept_as=("parquet", config.label_key),
+        folder=index_folder(config.index_dir),
+    )
+    source = functools.partial(
+        RowGroups, column=schema.image, window=config.shuffle_buffer
+    )
+    return Labelled(
+        ranges_of(files, known, source),
+        np.concatenate([x.labels for x in known]),
+        schema.class_names,
+    )
+
+
 # The suffix of shards to what reads them.
-KINDS: dict[str, Callable] = {".tar": _read_tars}
+KINDS: dict[str, Callable] = {".tar": _read_tars, ".parquet": _read_parquet}

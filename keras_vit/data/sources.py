@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import logging
-import os
 import pathlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset, Examples, complete
 from keras_vit.data.digits import open_digits
 from keras_vit.data.fractals import open_fractals
+from keras_vit.data.hugging_face import open_hugging_face
 from keras_vit.data.image_reader import is_readable
 from keras_vit.data.pillow_reader import is_readable_by_pillow
 from keras_vit.data.readers import (
@@ -23,6 +23,7 @@ from keras_vit.data.readers import (
     hide_accelerators,
 )
 from keras_vit.data.seeds import order
+from keras_vit.data.shard_index import are_whole_ends, file_ends
 from keras_vit.data.shards import open_shards
 from keras_vit.data.tfds import open_tfds
 from keras_vit.data.vtab import open_vtab
@@ -43,6 +44,7 @@ PARTS = ("train", "validation", "test")
 OWN_NAMES = {
     "digits": open_digits,
     "fractals": open_fractals,
+    "hf:": open_hugging_face,
     "vtab": open_vtab,
 }
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
@@ -57,13 +59,6 @@ THREADS = 16
 MAX_CLASSES = 1_000_000
 LONGEST_LABEL = 20  # digits, of which some may be zeros in front
 NUM_NAMED = 5  # Broken images that a message names.
-# How the files of a kind begin, and how they end unless they are cut off.
-ENDS = {
-    b"\xff\xd8\xff": b"\xff\xd9",
-    b"\x89PNG\r\n\x1a\n": b"IEND\xaeB`\x82",
-    b"GIF8": b";",
-}
-LONGEST_END = 8
 # What reads the images to whether it decodes one.
 DECODES = {"tensorflow": is_readable, "pillow": is_readable_by_pillow}
 
@@ -248,43 +243,26 @@ def broken_images(examples, check: str) -> np.ndarray:
 
 
 def _broken_records(examples, check: str) -> np.ndarray:
-    """As `broken_images`; ends are looked at where they can be read alone."""
+    """As `broken_images`, of what the indexes of shards say of the ends."""
     records, decodes = examples.records, DECODES[examples.reader]
-    if check == "ends" and not records.has_ends:
-        return np.arange(0)
+    odd = (check == "all") | ~records.whole[examples.contents]
+    suspects = np.flatnonzero(odd)
 
-    def is_broken(position) -> bool:
-        if check == "ends" and _are_whole(*records.ends(position)):
-            return False
-        return not decodes(records.read(position), False)
+    def is_broken(example) -> bool:
+        return not decodes(records.read(examples.contents[example]), False)
 
     with ThreadPoolExecutor(THREADS) as pool:
-        broken = list(pool.map(is_broken, examples.contents))
-    return np.flatnonzero(broken)
+        broken = list(pool.map(is_broken, suspects))
+    return suspects[np.array(broken, bool)]
 
 
 def _looks_whole(content, from_path: bool) -> bool:
     if not from_path:
-        return _are_whole(content[:LONGEST_END], content[-LONGEST_END:])
+        return are_whole_ends(content, content)
     try:
-        return _are_whole(*_file_ends(content))
+        return are_whole_ends(*file_ends(content))
     except OSError:
         return False
-
-
-def _are_whole(start: bytes, end: bytes) -> bool:
-    return any(
-        start.startswith(first) and end.endswith(last)
-        for first, last in ENDS.items()
-    )
-
-
-def _file_ends(path: str) -> tuple[bytes, bytes]:
-    with open(path, "rb") as file:
-        start = file.read(LONGEST_END)
-        size = os.fstat(file.fileno()).st_size
-        file.seek(max(-LONGEST_END, -size), os.SEEK_END)
-        return start, file.read()
 
 
 def _open_folder(config: DataConfig) -> Dataset:

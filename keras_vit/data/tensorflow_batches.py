@@ -15,10 +15,7 @@ def training_by_tensorflow(stream, step: int):
     """The batches of a `TrainingStream` from step `step` on, without end."""
     import tensorflow as tf
 
-    records = stream.examples.shuffled(
-        per_epoch=stream.steps_per_epoch * stream.batch_size,
-        **stream.position(step),
-    )
+    records = stream.examples.shuffled(**stream.position(step))
     parallel = {
         "num_parallel_calls": tf.data.AUTOTUNE,
         "deterministic": True,

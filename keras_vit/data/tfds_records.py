@@ -11,13 +11,14 @@ import numpy as np
 from keras_vit.checks import check_installed
 from keras_vit.data.byte_ranges import open_shard
 from keras_vit.data.config import DataConfig
-from keras_vit.data.example_fields import Fields, image_and_label
+from keras_vit.data.example_fields import image_and_label
 from keras_vit.data.records import ImageRanges, ranges_of
 from keras_vit.data.shard_index import (
     ShardIndex,
     index_folder,
     index_of_rows,
     indexed,
+    looks_whole,
 )
 
 __all__ = ["FORMATS", "array_record_index", "records_of", "tfrecord_index"]
@@ -109,7 +110,7 @@ def tfrecord_index(path: str, image_key: str, label_key: str) -> ShardIndex:
     Raises:
         ValueError: naming the shard and the record that is damaged.
     """
-    rows: list[Fields] = []
+    rows = []
     with open_shard(path) as file:
         size, start = file.seek(0, io.SEEK_END), 0
         while start < size:
@@ -154,9 +155,10 @@ def array_record_index(path: str, image_key: str, label_key: str) -> ShardIndex:
     return index_of_rows(rows, path)
 
 
-def _fields(file: BinaryIO, size, image_key, label_key, name) -> Fields:
+def _fields(file: BinaryIO, size, image_key, label_key, name) -> tuple:
     try:
-        return image_and_label(file, size, image_key, label_key)
+        found = image_and_label(file, size, image_key, label_key)
+        return *found, looks_whole(file, found.start, found.size)
     except ValueError as error:
         raise ValueError(
             f"The record {name} cannot be read: {error}."
@@ -174,8 +176,6 @@ def _data_source(paths: Sequence[str]) -> Any:
 @dataclasses.dataclass(frozen=True)
 class ArrayRecords(ImageRanges):
     """Images in records of ArrayRecord files, each of which is compressed."""
-
-    has_ends = False
 
     @functools.cached_property
     def _source(self):

@@ -10,7 +10,7 @@ import tarfile
 from collections.abc import Iterable
 
 from keras_vit.data.byte_ranges import open_shard, shard_size
-from keras_vit.data.shard_index import ShardIndex, index_of_rows
+from keras_vit.data.shard_index import ShardIndex, index_of_rows, looks_whole
 
 __all__ = ["IMAGES", "tar_index"]
 
@@ -67,8 +67,8 @@ def _key(member: tarfile.TarInfo) -> str:
     return f"{folder}{slash}{name.partition('.')[0]}"
 
 
-def _row(tar, sample, name: str, label_key: str) -> tuple[int, int, list]:
-    """First byte and size of the image of a sample, and its label."""
+def _row(tar, sample, name: str, label_key: str) -> tuple:
+    """The fields of a `ShardIndex` of a sample."""
     members = {
         member.name.rpartition("/")[2].partition(".")[2].lower(): member
         for member in sample
@@ -80,7 +80,8 @@ def _row(tar, sample, name: str, label_key: str) -> tuple[int, int, list]:
             f"{', '.join(members)}."
         )
     label = _label(tar, members, name, label_key)
-    return image.offset_data, image.size, [label]
+    whole = looks_whole(tar.fileobj, image.offset_data, image.size)
+    return image.offset_data, image.size, [label], whole
 
 
 def _label(tar, members, name, label_key):

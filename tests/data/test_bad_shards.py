@@ -191,3 +191,93 @@ def test_features_of_other_kinds_are_named(builder_dir):
         opened_tfds(builder_dir, label_key="name")
     with pytest.raises(ValueError, match=r"\[0\] .*has integers where bytes"):
         opened_tfds(builder_dir, image_key="label", label_key="label")
+
+
+def of_parquet(folder):
+    return sorted(sharded.parquets(folder / "parquet").iterdir())
+
+
+def test_a_parquet_file_that_is_cut_off_or_missing_is_named(tmp_path):
+    first, middle, last = of_parquet(tmp_path)
+    whole = middle.read_bytes()
+    for size in (-9, 100, 0):
+        middle.write_bytes(whole[:size])
+        with pytest.raises(ValueError, match=f"{middle.name} is cut off"):
+            opened(first.parent)
+    middle.unlink()
+    with pytest.raises(
+        ValueError, match="no shard .*train-00001-of-00003: 1 of"
+    ):
+        opened(first.parent)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"names": "abce"}, "class_names .*'d'.* and .*'e'"),
+        ({"label": "dog"}, "label int64 and string"),
+    ],
+)
+def test_parquet_files_of_different_schemas_are_named(
+    tmp_path, change, message
+):
+    from pyarrow import parquet
+
+    first, middle, _ = of_parquet(tmp_path)
+    parquet.write_table(sharded.table(range(9), **change), middle)
+    pattern = f"{first.name} and .*{middle.name} have .*schemas: {message}"
+    with pytest.raises(ValueError, match=pattern):
+        opened(first.parent)
+
+
+def test_columns_that_are_not_there_or_no_images_are_named(tmp_path):
+    first = of_parquet(tmp_path)[0]
+    with pytest.raises(
+        ValueError, match="image_key='img'. .* 'image', 'label'"
+    ):
+        opened(first.parent, image_key="img")
+    with pytest.raises(ValueError, match="'label' of .* has no encoded images"):
+        opened(first.parent, image_key="label")
+    with pytest.raises(ValueError, match="'image' of .*integers or text"):
+        opened(first.parent, label_key="image")
+
+
+def test_a_split_without_labels_is_left_out(tmp_path, caplog):
+    from pyarrow import parquet
+
+    folder = of_parquet(tmp_path)[0].parent
+    table = sharded.table(range(9), label=-1)
+    parquet.write_table(table, folder / "test-00000-of-00001.parquet")
+    found = opened(folder)
+    assert (len(found.train), found.test) == (40, None)
+    assert "has no labels and is left out" in caplog.text
+
+
+@pytest.mark.parametrize("reader", ["pillow", "tensorflow"])
+def test_a_row_without_an_image_is_named_or_skipped(tmp_path, reader):
+    import pyarrow
+    from pyarrow import parquet
+
+    path = of_parquet(tmp_path)[0]
+    table = sharded.table(range(14))
+    images = [{"bytes": None, "path": "x.png"}, *table["image"].to_pylist()[1:]]
+    table = table.set_column(0, "image", pyarrow.array(images))
+    parquet.write_table(table, path)
+    with pytest.raises(Exception, match=rf"{path.name}\[0\]"):
+        shown(opened(path.parent, reader=reader).train)
+    options = {"reader": reader, "on_broken_image": "skip"}
+    assert len(shown(opened(path.parent, **options).train)) == 42
+
+
+def test_what_is_not_installed_is_named(tmp_path, monkeypatch):
+    import importlib.util
+
+    of_parquet(tmp_path)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name == "pyarrow" else find(name, *rest),
+    )
+    with pytest.raises(ValueError, match=r"needs pyarrow.*\[streams\]"):
+        opened(tmp_path / "parquet")

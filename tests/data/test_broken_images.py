@@ -123,7 +123,7 @@ def test_values_out_of_range_are_refused_by_name(options):
 
 
 def test_contradictions_are_refused():
-    with pytest.raises(ValueError, match="one of name, folder and csv"):
+    with pytest.raises(ValueError, match="one of name, folder, csv and shards"):
         DataConfig(name="digits", folder="x")
     with pytest.raises(ValueError, match="Nothing is left to train on"):
         DataConfig(validation_fraction=0.5, test_fraction=0.5)

@@ -1,23 +1,17 @@
 """Images of shards: each read once an epoch, by one process, in one order."""
 
-import builtins
-import collections
 import functools
-import io
-import itertools
+import pathlib
 
 import numpy as np
 import pytest
 import sharded
+from sharded import BATCH, SQUASH, shown, stream
 
 from keras_vit import data
-from keras_vit.data import byte_ranges
 from keras_vit.data.sources import open_dataset
 
-COUNT, BATCH, SIDE = 48, 8, 96
-SQUASH = data.PreprocessingConfig(
-    train="squash", evaluation="squash", flip=False
-)
+COUNT, SIDE = 48, 96
 
 
 def of_tars(folder, side):
@@ -36,8 +30,15 @@ def of_tfds(file_format, folder, side):
     }
 
 
+def of_parquets(folder, side):
+    return {
+        "shards": str(sharded.parquets(folder / str(side), COUNT, side=side))
+    }
+
+
 SOURCES = {
     "tar": of_tars,
+    "parquet": of_parquets,
     "tfrecord": functools.partial(of_tfds, "tfrecord"),
     "array_record": functools.partial(of_tfds, "array_record"),
 }
@@ -66,28 +67,6 @@ def source(request, tmp_path, written):
         return open_dataset(config).train
 
     return opened
-
-
-def stream(examples, share=None):
-    return data.training_stream(
-        examples,
-        4,
-        image_size=4,
-        channels=1,
-        batch_size=BATCH,
-        preprocessing=SQUASH,
-        share=share,
-    )
-
-
-def shown(stream, first, steps):
-    """Numbers of the images of some batches, and their classes."""
-    batches = itertools.islice(iter(stream.from_step(first)), steps)
-    found = [tuple(map(np.asarray, batch)) for batch in batches]
-    return (
-        np.array([images[:, 0, 0, 0] for images, _ in found]),
-        np.array([labels.argmax(-1) for _, labels in found]),
-    )
 
 
 @pytest.mark.parametrize("reader", ["pillow", "tensorflow"])
@@ -136,27 +115,7 @@ def test_images_are_evaluated_in_the_order_of_the_shards(source):
 @pytest.fixture
 def counted(monkeypatch):
     """Bytes that are read of each shard."""
-    read = collections.Counter()
-
-    class Counted(io.FileIO):
-        def readinto(self, buffer):
-            size = super().readinto(buffer)
-            read[self.name] += size
-            return size
-
-        def read(self, size=-1):
-            content = super().read(size)
-            read[self.name] += len(content)
-            return content
-
-    def opened(path, mode, buffering):
-        assert mode == "rb"
-        raw = Counted(path)
-        return io.BufferedReader(raw, buffering) if buffering else raw
-
-    monkeypatch.setattr(byte_ranges, "open", opened, raising=False)
-    yield read
-    assert byte_ranges.open is not builtins.open
+    return sharded.count_bytes(monkeypatch)
 
 
 def counted_images(read) -> float:
@@ -184,7 +143,30 @@ def test_each_process_reads_its_share_of_the_bytes(source, counted, count):
 @in_python
 def test_an_index_reads_no_images_and_is_kept(source, counted):
     source(side=SIDE)
-    assert counted_images(counted) < 0.3
+    assert counted_images(counted) < 0.45
     counted.clear()
     source(side=SIDE)
-    assert sum(counted.values()) <= 16 * COUNT  # The ends of the images.
+    # Of parquet files, what is at their ends.
+    assert counted_images(counted) < 0.02
+
+
+@pytest.mark.parametrize("source", ["array_record"], indirect=True)
+def test_each_process_reads_its_share_of_the_bytes_in_any_language(source):
+    """As the kernel counts them, of this whole process."""
+    examples = source(side=SIDE)
+    images = COUNT * len(sharded.picture(0, SIDE))
+    shown(stream(examples), 0, 1)  # Readers and modules are loaded once.
+    found = {}
+    for count in (1, 2):
+        before = bytes_read()
+        mine = stream(examples, data.Share(0, count))
+        shown(mine, 0, 4 * COUNT // BATCH)
+        found[count] = (bytes_read() - before) / images
+    # A reader asks for 32 KiB at a time, of images of 9.
+    assert 3 < found[1] < 12
+    assert found[2] < 0.6 * found[1]
+
+
+def bytes_read() -> int:
+    lines = pathlib.Path("/proc/self/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["rchar"])

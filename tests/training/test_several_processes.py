@@ -5,6 +5,7 @@ import time
 
 import pytest
 import several_processes as several
+import sharded
 import tiny_training as tiny
 import whole_runs
 
@@ -62,6 +63,21 @@ def test_layers_shared_by_processes_train_as_one(tmp_path, on_jax, one):
     """Both read all images, for one device of each has half of a layer."""
     two = several.trained(tmp_path / "two", "model_parallel")
     whole_runs.check_same(one, two)
+
+
+@pytest.mark.slow
+def test_two_processes_read_a_share_of_the_shards_each(tmp_path):
+    """Of 16 images 8, and for Mixup one more."""
+    train, validation = whole_runs.DATASET.train, whole_runs.DATASET.validation
+    sharded.as_tar(tmp_path / "shards" / "train-0.tar", train)
+    sharded.as_tar(tmp_path / "shards" / "validation-0.tar", validation)
+    options = {"shards": str(tmp_path / "shards")}
+    one = several.trained(tmp_path / "one", "single", options, count=1)
+    two = several.trained(tmp_path / "two", "auto", options)
+    whole_runs.check_same(one, two)
+    for read in two["read"]:
+        # The index and the ends of the images are read by each.
+        assert read < 0.62 * one["read"][0]
 
 
 def killed(folder, victim, count=2):
