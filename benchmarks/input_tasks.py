@@ -1,6 +1,7 @@
 """What benchmarks/input_pipeline.py compares: batches, made in several ways."""
 
 import pathlib
+from typing import Any
 
 SIZE = 224
 BATCH = 32
@@ -27,7 +28,7 @@ def plain(folder):
 
 def ours(folder, train, data=None, **augmentation):
     """keras_vit.data on the files of a folder, or on what `data` names."""
-    fields = data or {"folder": f"{folder}/images"}
+    fields: dict[str, Any] = data or {"folder": f"{folder}/images"}
     from keras_vit import data
 
     config = data.DataConfig(

@@ -69,7 +69,10 @@ def write_tfds(folder):
     """A data set of tensorflow-datasets, in both formats."""
     import tensorflow_datasets as tfds
 
-    class Photos(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    class Photos(  # pyright: ignore[reportGeneralTypeIssues]
+        tfds.core.GeneratorBasedBuilder,
+        skip_registration=True,  # pyright: ignore[reportCallIssue]
+    ):
         VERSION = tfds.core.Version("1.0.0")
 
         def _info(self):
@@ -178,7 +181,7 @@ def plain_tf_data(folder):
 
 def grain(folder):
     """Grain on the ArrayRecord files, decoded by Pillow, in its threads."""
-    import grain as peer
+    import grain as peer  # pyright: ignore[reportMissingImports]
     import tensorflow_datasets as tfds
     from PIL import Image
 

@@ -111,7 +111,7 @@ def keras_hub(case: Case) -> Callable[[int], float | None]:
     return keras_steps(keras_hub_model(sizes(case)), case)
 
 
-def keras_steps(model, case, jit_compile="auto"):
+def keras_steps(model, case, jit_compile: bool | str = "auto"):
     """`fit` or `predict` on one batch over and over, and the seconds of it.
 
     What they do before the first step and after the last does not count: on

@@ -86,14 +86,14 @@ class Postponed:
     def receive(self, number, frame):
         at_once = not self.waits or self.found is not None
         # Also where it is raised: Python drops what is raised in a finalizer.
-        self.found = SIGNALS[number]
+        self.found = found = SIGNALS[number]
         if at_once:
             if number == signal.SIGTERM:
                 _raise(number, frame)
-            raise self.found
+            raise found
         # Not by `print`, which the signal may have interrupted.
         told = (
-            f"\n{NAMES[self.found]}: it ends after this step and a checkpoint. "
+            f"\n{NAMES[found]}: it ends after this step and a checkpoint. "
             "A second signal ends it at once.\n"
         )
         with contextlib.suppress(OSError):

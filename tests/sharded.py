@@ -46,7 +46,7 @@ def count_bytes(monkeypatch=None) -> collections.Counter:
     if monkeypatch:
         monkeypatch.setattr(byte_ranges, "open", opened, raising=False)
     else:
-        vars(byte_ranges)["open"] = opened
+        setattr(byte_ranges, "open", opened)  # noqa: B010
     return read
 
 
@@ -141,7 +141,10 @@ def prepared(folder, file_format, count=40, side=SIDE):
     """A prepared builder of tensorflow-datasets, in three files."""
     import tensorflow_datasets as tfds
 
-    class Numbers(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    class Numbers(  # pyright: ignore[reportGeneralTypeIssues]
+        tfds.core.GeneratorBasedBuilder,
+        skip_registration=True,  # pyright: ignore[reportCallIssue]
+    ):
         """Grey images of their number."""
 
         VERSION = tfds.core.Version("1.0.0")

@@ -64,13 +64,13 @@ def _features(file: BinaryIO, size: int) -> Iterator[tuple[bytes, int, int]]:
     for _, start, length in _messages(file, file.tell(), size):
         for _, entry, entry_length in _messages(file, start, length):
             name, place = b"", None
-            for number, *found in _messages(file, entry, entry_length):
+            for number, first, found in _messages(file, entry, entry_length):
                 if number == 1:
-                    name = _read(file, *found)
+                    name = _read(file, first, found)
                 else:
-                    place = found
+                    place = first, found
             if place:
-                yield (name, *place)
+                yield name, *place
 
 
 def _messages(

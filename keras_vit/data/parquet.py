@@ -183,6 +183,10 @@ class RowGroups(ImageRanges):
 
     column: str = "image.bytes"
     window: int = 50_000
+    groups: np.ndarray = dataclasses.field(init=False)
+    _firsts: np.ndarray = dataclasses.field(init=False)
+    _kept: collections.OrderedDict = dataclasses.field(init=False)
+    _lock: threading.Lock = dataclasses.field(init=False)
 
     def __post_init__(self):
         new = [0, *np.flatnonzero(np.diff(self._keys)) + 1]

@@ -80,7 +80,7 @@ def dataset_of(files: Sequence[str], config: DataConfig, name: str) -> Dataset:
             f"{next(x for x in files if not x.endswith(min(kinds)))}."
         )
     read = KINDS[kinds.pop()]
-    splits = [[], [], []]
+    splits: list[list[str]] = [[], [], []]
     root = os.path.commonpath([os.path.dirname(file) for file in files])
     for file in files:
         splits[_split_of(file[len(root) :])].append(file)
@@ -89,7 +89,9 @@ def dataset_of(files: Sequence[str], config: DataConfig, name: str) -> Dataset:
             f"No shard of {name} is for training: each has a word for "
             f"another split in its name, as {files[0]}."
         )
-    found = [part and _with_labels(read(part, config)) for part in splits]
+    found = [
+        _with_labels(read(part, config)) if part else None for part in splits
+    ]
     names, labels = _classes([x for x in found if x], _listed_names(files))
     numbers = iter(labels)
     parts = [
@@ -263,7 +265,7 @@ def _read_tars(files: Sequence[str], config: DataConfig) -> Labelled:
         kept_as=("tar", config.label_key),
         folder=index_folder(config.index_dir),
     )
-    are_numbers = [np.char.isdecimal(x.labels).all() for x in known]
+    are_numbers = [bool(np.char.isdecimal(x.labels).all()) for x in known]
     if any(are_numbers) and not all(are_numbers):
         other = files[are_numbers.index(not are_numbers[0])]
         raise ValueError(

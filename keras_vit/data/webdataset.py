@@ -55,7 +55,7 @@ def tar_index(path: str, label_key: str) -> ShardIndex:
 def _members(tar: tarfile.TarFile) -> Iterable[tarfile.TarInfo]:
     """Files that belong to samples, which hidden ones do not."""
     for member in tar:
-        tar.members = []  # Or it keeps all of them.
+        setattr(tar, "members", [])  # noqa: B010 (or it keeps all of them)
         name = member.name.rpartition("/")[2]
         if member.isreg() and "." in name.strip("."):
             if not name.startswith("."):

@@ -6,6 +6,7 @@ import pytest
 from padded import padded_batches
 
 from keras_vit import evaluation, platforms
+from keras_vit.evaluation import predictions
 from keras_vit.models import VisionTransformer, ViTConfig
 
 BATCH = 8
@@ -229,7 +230,7 @@ def test_xla_predicts_where_there_is_no_avx_512(model, monkeypatch, flags):
     compiled = []
     monkeypatch.setattr(platforms, "cpu_flags", lambda: flags)
     monkeypatch.setattr(
-        evaluation.predictions._Ranking,
+        predictions._Ranking,
         "jit_compile",
         property(lambda self: False, lambda self, on: compiled.append(on)),
     )

@@ -144,7 +144,7 @@ def test_formula_agrees_with_the_compiler(layout):
     """The whole of B/16 on a v5e-8, 64 images a chip."""
     asked = []
 
-    def once(cases):
+    def once(cases) -> list[int | None]:
         asked.append(cases)
         return compiled_peaks(cases) if len(asked) == 1 else [None, None]
 

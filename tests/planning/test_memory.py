@@ -77,7 +77,7 @@ def test_flash_attention_keeps_no_softmax(compiler, tensors, tokens):
 
 def test_tpus_keep_tiles_and_no_weights_of_attention():
     """Eight images more, so that nothing but activations grows."""
-    tpu = {"attention": "recomputed", "compiler": "fusing"}
+    tpu: dict = {"attention": "recomputed", "compiler": "fusing"}
     one, nine = (
         memory(B16, Settings(batch=batch, **tpu)).activations
         for batch in (1, 9)
