@@ -10,7 +10,6 @@ zip verify the file when it is read.
 
 import contextlib
 import dataclasses
-import datetime
 import json
 import pathlib
 import re
@@ -371,8 +370,7 @@ def _note_continuation(folder, checkpoint):
         content, continued = {}, []  # Of a damaged file nothing is kept.
     step = checkpoint[1]["step"] if checkpoint else 0
     print(f"Continuing the run in {folder} from step {step}", flush=True)
-    now = datetime.datetime.now(datetime.UTC).isoformat("T", "seconds")
-    continued.append({"step": step, "time": now, **environment()})
+    continued.append({"step": step, **environment()})
     run_folder.write_json(path, {**content, "continued": continued})
 
 
