@@ -21,7 +21,8 @@ PYTEST_FLAGS := --numprocesses 2 --dist loadfile \
 # Tests of what no backend of Keras has a part in: with the first one alone.
 ONCE := tests/data tests/planning $(addprefix tests/, \
 	$(addprefix analysis/test_, \
-		analysis_plots.py page_in_browser.py plots.py report.py \
+		accessibility.py analysis_plots.py page_in_browser.py plots.py \
+		report.py \
 		report_extremes.py result_plots.py) \
 	$(addprefix checkpoints/test_, \
 		augreg_names.py catalog.py download.py export_folders.py fetch.py \

@@ -98,7 +98,5 @@ def write_predictions(
         classes=classes,
         probabilities=probabilities,
         num_classes=num_classes,
-        pictures=PICTURES,
-        picture_rows=PICTURE_ROWS,
-        **more,
+        **{"pictures": PICTURES, "picture_rows": PICTURE_ROWS, **more},
     )

@@ -4,6 +4,7 @@ Axes: B images, H and W height and width, C channels, K classes or filters, L
 blocks; on the grid of patches R rows and C columns.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ __all__ = [
     "as_pictures",
     "check_axes",
     "curves",
+    "grouped",
     "mosaic",
     "new_figure",
     "overlay",
@@ -43,6 +45,11 @@ LINES = ("-", "--")  # A line style says what a colour says.
 MAX_LEGEND = 20  # classes
 MAX_COUNTS = 20  # classes; of more the numbers cannot be read.
 INCHES = 1.6  # width of a picture
+# Width and height of a figure of a page in inches: in a column of the page, or
+# on a phone, its text is as large as the page's.
+PAGE_WIDTH, PAGE_HEIGHT = 3.8, 2.6
+HEAD_COLOURS = 6  # of COLOURS; after these heads the marker changes.
+LEGEND_ROWS = 8
 GAP = 0.08  # of the longer side of a tile
 
 
@@ -52,6 +59,18 @@ def new_figure(width: float, height: float):
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def grouped(number: float) -> str:
+    """A number for readers, thousands in groups of three.
+
+    Example:
+        >>> grouped(305386).split()
+        ['305', '386']
+    """
+    if abs(number) < 1000 or not math.isfinite(number):
+        return f"{number:g}"
+    return f"{number:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def check_axes(name: str, array: Any, axes: str) -> np.ndarray:
@@ -187,7 +206,7 @@ def curves(series: dict, *, xlabel: str, ylabel: str, percent: bool = False):
         >>> steps, losses = [0, 100, 200], [2.3, 1.1, 0.4]
         >>> curves({"training": (steps, losses)}, xlabel="step", ylabel="loss")
     """
-    figure = new_figure(4.6, 3)
+    figure = new_figure(PAGE_WIDTH, PAGE_HEIGHT)
     axis = figure.subplots()
     draw_curves(axis, series, xlabel=xlabel, ylabel=ylabel, percent=percent)
     return figure
@@ -206,7 +225,10 @@ def draw_curves(
         marker = "o" if len(x) == 1 else ""
         axis.plot(x, y, line, marker=marker, color=colour, label=name)
     axis.set(xlabel=xlabel, ylabel=ylabel)
-    axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axis.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axis.xaxis.set_major_formatter(lambda x, _: grouped(x))
+    if max(abs(y) for _, values in series.values() for y in values) >= 1000:
+        axis.yaxis.set_major_formatter(lambda y, _: grouped(y))
     axis.grid(alpha=0.3)
     axis.spines[["top", "right"]].set_visible(False)
     if len(series) > 1:
@@ -223,7 +245,7 @@ def plot_attention_distance(distances: Any):
             pixels.
 
     Returns:
-        matplotlib Figure, a dot for each head.
+        matplotlib Figure, a dot for each head, with a legend of the heads.
 
     Raises:
         ValueError: for an array of another number of axes.
@@ -235,16 +257,27 @@ def plot_attention_distance(distances: Any):
 
     distances = check_axes("distances", distances, "blocks, heads")
     blocks, heads = distances.shape
-    figure = new_figure(4, 3)
+    figure = new_figure(PAGE_WIDTH, PAGE_HEIGHT)
     axis = figure.subplots()
-    axis.scatter(
-        np.repeat(np.arange(blocks), heads),
-        distances.ravel(),
-        s=14,
-        c=np.tile(np.arange(heads), blocks),
-        cmap="viridis",
+    for head in range(heads):
+        group, cycle = divmod(head, HEAD_COLOURS)
+        axis.scatter(
+            np.arange(blocks),
+            distances[:, head],
+            s=14,
+            color=COLOURS[cycle],
+            marker=MARKERS[group % len(MARKERS)],
+            label=str(head),
+        )
+    figure.legend(
+        loc="outside right upper",
+        title="head",
+        frameon=False,
+        ncols=-(-heads // LEGEND_ROWS),
+        handletextpad=0,
+        columnspacing=0.3,
     )
-    axis.set(xlabel="block", ylabel="mean attention distance (pixels)")
+    axis.set(xlabel="block", ylabel="distance (pixels)")
     axis.set_ylim(0, 1.05 * max(distances.max(), 1))
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.grid(alpha=0.3)
@@ -271,14 +304,15 @@ def plot_position_similarity(similarity: Any):
         "similarity", similarity, "rows, columns, rows, columns"
     )
     rows, columns = similarity.shape[:2]
-    figure = new_figure(5, 4.2 * (rows / columns) ** 2 + 0.6)
+    # Without axis and colour bar 2.6 inches are left for the maps.
+    figure = new_figure(PAGE_WIDTH, 2.6 * (rows / columns) ** 2 + 0.5)
     axis = figure.subplots()
     image = mosaic(axis, similarity, cmap="viridis", vmin=-1, vmax=1)
     axis.set(xlabel="column of the patch", ylabel="row of the patch")
     axis.set_xticks(range(columns))
     axis.set_yticks(range(rows))
-    axis.tick_params(labelsize=min(9, 100 / max(rows, columns)))
-    figure.colorbar(image, label="cosine similarity", shrink=0.8)
+    axis.tick_params(labelsize=min(10, 100 / max(rows, columns)))
+    figure.colorbar(image, label="cosine similarity", ticks=[-1, 0, 1])
     return figure
 
 

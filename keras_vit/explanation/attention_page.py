@@ -4,6 +4,7 @@ Axes: M images, H and W height and width, C channels, L layers, N heads.
 """
 
 import dataclasses
+import datetime
 import itertools
 import os
 import pathlib
@@ -165,23 +166,38 @@ def check_attention(model: keras.Model) -> None:
 
 def _read(classifier, source):
     """Titles and pixels of the images of a source."""
-    titles, images = [], []
+    paths, images = [], []
     for number, image in enumerate(images_of(source)):
         if number == MAX_IMAGES:
             raise ValueError(
                 f"A page shows {MAX_IMAGES} images at most. Received: more. "
                 "Name some of them."
             )
-        in_memory = not isinstance(image, str)
-        titles.append(
-            f"image {number}"
-            if in_memory
-            else printable(pathlib.Path(image).name)
-        )
+        paths.append(pathlib.Path(image) if isinstance(image, str) else None)
         images.append(classifier.read(image))
     if not images:
         raise ValueError(f"There is no image. Received: source={source!r}.")
-    return titles, np.stack(images)
+    return _titles(paths), np.stack(images)
+
+
+def _titles(paths):
+    """Names of files, with as much of their paths as tells them apart."""
+    titles = []
+    for number, path in enumerate(paths):
+        if path is None:
+            titles.append(f"image {number}")
+            continue
+        others = [x.parts for x in paths if x is not None and x != path]
+        length = next(
+            (
+                n
+                for n in range(1, len(path.parts))
+                if all(x[-n:] != path.parts[-n:] for x in others)
+            ),
+            len(path.parts),
+        )
+        titles.append(printable(str(pathlib.Path(*path.parts[-length:]))))
+    return titles
 
 
 def _page(name, classifier, arrays):
@@ -199,9 +215,18 @@ def _page(name, classifier, arrays):
             },
         }
     )
-    title = f"What {name} sees"
+    images = len(arrays["titles"])
+    facts = (
+        type(classifier.model).__name__,
+        f"{images} image{'s' if images > 1 else ''}",
+        report.date_of(datetime.datetime.now()),
+    )
     return report.render_page(
-        title, report.EXPLANATION, contents, kind="explained"
+        f"What {name} sees",
+        report.EXPLANATION,
+        contents,
+        kind="explained",
+        facts=facts,
     )
 
 
@@ -282,8 +307,8 @@ def _file_names(titles):
     """Names of files without their ending, each once."""
     names: list[str] = []
     for title in titles:
-        stem = pathlib.Path(str(title)).stem
-        stem = re.sub(r"[ \\]", "_", stem)
+        stem = str(pathlib.Path(str(title)).with_suffix(""))
+        stem = re.sub(r"[ /\\]", "_", stem).lstrip("_")
         # Of at most 200 bytes, and what UTF-8 cannot hold as "?".
         stem = stem.encode(errors="replace")[:200].decode(errors="ignore")
         numbered = (f"{stem}_{n}" for n in itertools.count(2))

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import datetime
 import json
 import pathlib
 from collections.abc import Iterator
@@ -150,8 +149,7 @@ def _note_continuation(folder, checkpoint):
         content, continued = {}, []  # Of a damaged file nothing is kept.
     step = checkpoint[1]["step"] if checkpoint else 0
     print(f"Continuing the run in {folder} from step {step}", flush=True)
-    now = datetime.datetime.now(datetime.UTC).isoformat("T", "seconds")
-    continued.append({"step": step, "time": now, **environment()})
+    continued.append({"step": step, **environment()})
     run_folder.write_json(path, {**content, "continued": continued})
 
 

@@ -138,8 +138,8 @@ def test_a_map_for_each_block_and_head_where_the_labels_say():
 def test_each_head_has_its_dot():
     distances = np.array([[1.0, 2.0], [30.0, 4.0]])
     (axis,) = plot_attention_distance(distances).axes
-    dots = axis.collections[0].get_offsets()
-    assert np.asarray(dots).tolist() == [[0, 1], [0, 2], [1, 30], [1, 4]]
+    dots = [np.asarray(x.get_offsets()).tolist() for x in axis.collections]
+    assert dots == [[[0, 1], [1, 30]], [[0, 2], [1, 4]]]
     assert "pixels" in axis.get_ylabel()
     assert axis.get_ylim()[1] > 30
 

@@ -118,7 +118,7 @@ def test_distances_are_in_words_and_numbers(arrays):
     distances = arrays["distances"]
     (row, *_) = [x["text"] for x in page.all("tr", part="inside")][1:]
     assert row.split() == ["0", *(f"{x:.1f}" for x in distances[0])]
-    texts = [image["alt"] for image in page.all("img", part="inside")]
+    texts = [x["aria-label"] for x in page.all("svg", part="inside")]
     assert f"First layer: {distances[0].min():.1f} to" in texts[0]
     table = arrays["similarity"].astype("float64").reshape(6, 6)
     # Of 2x3 patches: 0 1 2 above 3 4 5.

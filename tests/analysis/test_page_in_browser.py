@@ -87,6 +87,38 @@ def test_page_opens_with_the_rollout_and_the_keys_switch_layer_and_head(opened):
     np.testing.assert_array_equal(darkened(opened), ROLLOUT[0])
 
 
+def test_sliders_are_enabled_where_they_do_something(opened):
+    disabled = (
+        "['layer', 'head'].map((name) =>"
+        " document.querySelector(`[data-${name}]`).disabled)"
+    )
+    assert opened.run(disabled) == [True, True]
+    opened.click("[name=map][value=head]")
+    assert opened.run(disabled) == [False, False]
+    opened.click("[name=map][value=rollout]")
+    assert opened.run(disabled) == [True, True]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_page_and_its_figures_follow_the_theme(browser, page, theme):
+    feature = {"name": "prefers-color-scheme", "value": theme}
+    browser.send("Emulation.setEmulatedMedia", features=[feature])
+    try:
+        browser.open(page)
+        colours = browser.run(
+            """(() => {
+            const of = (place, name) =>
+                getComputedStyle(document.querySelector(place))[name];
+            return [of("body", "backgroundColor"), of(".charts text", "fill")]
+                .map((colour) => colour.match(/\\d+/g).map(Number));
+            })()"""
+        )
+    finally:
+        browser.send("Emulation.setEmulatedMedia", features=[])
+    background, ink = (sum(colour) / 3 for colour in colours)
+    assert (background < 40, ink > 200) == (theme == "dark",) * 2
+
+
 def test_mouse_switches_layer_and_head(opened):
     # Of 2 rows and 3 columns the upper right, then the lower left.
     opened.click(".example:not([hidden]) .overview", 0.9, 0.2)
@@ -159,6 +191,14 @@ def test_phone_needs_no_scrolling_to_the_side(browser, page, width):
     browser.wait(READY)
     assert browser.run("document.documentElement.scrollWidth") <= width
     assert browser.run("document.documentElement.clientWidth") == width
+    # A number of the matrix is one line.
+    rows = browser.run(
+        "[...document.querySelectorAll('.matrix td a')].map((cell) => {"
+        " const range = document.createRange();"
+        " range.selectNodeContents(cell);"
+        " return range.getClientRects().length })"
+    )
+    assert set(rows) == {1}
     browser.click(".example:not([hidden]) .overview", 0.9, 0.2)
     np.testing.assert_array_equal(darkened(browser), MAPS[0, 0, 2])
     assert browser.problems == []

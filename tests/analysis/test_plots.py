@@ -14,6 +14,21 @@ def test_curves_draw_what_is_given():
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("step", "loss")
 
 
+def test_thousands_are_in_groups():
+    space = "\N{NARROW NO-BREAK SPACE}"
+    assert plots.grouped(999) == "999"
+    assert plots.grouped(0.5) == "0.5"
+    assert plots.grouped(305386) == f"305{space}386"
+    assert plots.grouped(1234567.0) == f"1{space}234{space}567"
+    series = {"speed": ([0, 20000], [1000.0, 9000.0])}
+    figure = plots.curves(series, xlabel="step", ylabel="images per second")
+    figure.draw_without_rendering()
+    (axis,) = figure.axes
+    for labels in (axis.get_xticklabels(), axis.get_yticklabels()):
+        texts = [label.get_text() for label in labels]
+        assert any(space in text for text in texts), texts
+
+
 def test_figures_are_not_kept_by_pyplot():
     import matplotlib.pyplot as plt
 

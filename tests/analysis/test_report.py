@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import io
+import json
 import re
 import xml.etree.ElementTree
 
@@ -41,7 +42,8 @@ def test_nothing_is_loaded_and_nothing_is_run(page, folder):
     (script,) = page.all("script")
     assert "src" not in script
     text = report.render_report(folder)
-    assert "url(" not in text
+    # In figures they lead to other parts of the figure.
+    assert set(re.findall(r"url\(.", text)) <= {"url(#"}
     assert "@import" not in text
     (policy,) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
     digest = hashlib.sha256(script["text"].strip(" ").encode()).digest()
@@ -62,8 +64,11 @@ def test_names_and_config_are_text(page):
 
 def test_readable_without_pictures(page):
     images = page.all("img")
-    assert len(images) == 4 + 4 + 3 + 2 * 3 + 2 + 2
+    assert len(images) == 4 + 3 + 2 * 3 + 2
     assert all(image["alt"].strip(" .") for image in images)
+    drawings = page.all("svg", role="img")
+    assert len(drawings) == 4 + 2
+    assert all(drawing["aria-label"] for drawing in drawings)
     (root,) = page.all("html")
     assert root["lang"] == "en"
     for cell in page.all("th"):
@@ -123,16 +128,25 @@ def test_hardest_class_comes_first_and_unmet_ones_are_left_out(page):
 
 
 def test_gallery_shows_the_pictures_with_their_answers(page):
-    answers = [
-        " ".join(figure["text"].split())
-        for figure in page.all("li", part="mistakes")
+    answers = {
+        part: [
+            " ".join(figure["text"].split())
+            for figure in page.all("li", part=part)
+        ]
+        for part in ("mistakes", "unsure")
+    }
+    assert answers == {
+        "mistakes": [
+            f"cat 90 % wrong, is {NAMES[1]}",
+            f"{NAMES[1]} 60 % wrong, is {NAMES[2]}",
+        ],
+        "unsure": [f"{NAMES[2]} 60 % right"],
+    }
+    pictures = [
+        decoded(image)
+        for part in answers
+        for image in page.all("img", part=part)
     ]
-    assert answers == [
-        f"cat 90 % wrong, is {NAMES[1]}",
-        f"{NAMES[1]} 60 % wrong, is {NAMES[2]}",
-        f"{NAMES[2]} 60 % right",
-    ]
-    pictures = [decoded(image) for image in page.all("img", part="mistakes")]
     for (kind, content), expected in zip(pictures, PICTURES, strict=True):
         assert kind == "data:image/png"
         pixels = np.asarray(Image.open(io.BytesIO(content)))
@@ -149,22 +163,85 @@ def test_mixed_inputs_name_their_shares(page):
 
 
 def test_curves_are_drawn_and_told(page):
-    curves = page.all("img", part="curves")
+    curves = page.all("svg", part="curves")
     titles = [title["text"] for title in page.all("h3", part="curves")]
     assert titles == ["Loss", "Accuracy", "Learning rate", "Peak memory"]
-    assert curves[0]["alt"] == (
+    assert curves[0]["aria-label"] == (
         "Loss over the steps. Training: from 2.5 at step 50 to 1.5 at step "
         "150; lowest 1.5 at step 150, highest 2.5 at step 50. Validation: "
         "from 1.25 at step 150 to 1.25 at step 150; lowest 1.25 at step 150, "
         "highest 1.25 at step 150."
     )
-    assert "lowest 25.00%" in curves[1]["alt"]
-    assert "in GiB. Peak memory: from 1 at step 50" in curves[3]["alt"]
+    assert "lowest 25.00%" in curves[1]["aria-label"]
+    assert "in GiB. Peak memory: from 1 at step 50" in curves[3]["aria-label"]
     for curve in curves:
-        kind, content = decoded(curve)
-        assert kind == "data:image/svg+xml"
-        drawing = xml.etree.ElementTree.fromstring(content)
-        assert "step" in drawing.itertext()
+        assert "step" in curve["text"].split()
+
+
+def test_figures_have_the_colours_of_the_page(folder):
+    text = report.render_report(folder)
+    drawings = re.findall("<svg .*?</svg>", text, re.DOTALL)
+    assert len(drawings) == 6
+    found = set()
+    for drawing in drawings:
+        xml.etree.ElementTree.fromstring(drawing)
+        found |= set(re.findall("#[0-9a-f]{6}", drawing))
+    # What is drawn as black, white or a first colour is not so in the dark.
+    assert not found & {"#000000", "#ffffff", "#0072b2", "#d55e00"}
+    names = set(re.findall(r"var\((--\w+)\)", text))
+    light, dark = re.findall(r":root \{(.*?)\}", text)
+    for name in names - {"--share", "--depth", "--ratio"}:
+        if name not in ("--layers", "--heads"):
+            assert f"{name}: " in light
+            assert f"{name}: " in dark
+
+
+def test_title_says_model_data_and_date(folder):
+    (folder / "config.yaml").write_text(
+        "model: {name: ViT_B16, weights: imagenet}\n"
+        "data: {name: null, folder: my/flowers}\n"
+    )
+    (folder / "environment.json").write_text(
+        '{"time": "2026-11-03T23:10:00+00:00"}'
+    )
+    page = Page(report.render_report(folder))
+    (facts,) = page.all("p", **{"class": "facts"})
+    assert facts["text"] == (
+        "ViT_B16 imagenet \N{MIDDLE DOT} my/flowers \N{MIDDLE DOT} "
+        "3 November 2026"
+    )
+    (title,) = page.all("title")
+    assert "ViT_B16 imagenet, my/flowers, 3 November 2026" in title["text"]
+
+
+def test_of_five_classes_no_answer_is_outside_of_the_top_five(folder):
+    shown = {}
+    for names in (["a"] * 5, ["a"] * 6):
+        (folder / "class_names.json").write_text(json.dumps(names))
+        (folder / "result.json").write_text('{"top1": 0.5, "top5": 1.0}')
+        page = Page(report.render_report(folder))
+        shown[len(names)] = [tile["text"] for tile in page.all("dt")]
+    assert shown == {
+        5: ["Top-1 accuracy"],
+        6: ["Top-1 accuracy", "Top-5 accuracy"],
+    }
+
+
+def test_long_galleries_are_folded(folder):
+    rows, count = np.arange(20) % 2 + 3, 20
+    report_folder.write_predictions(
+        folder,
+        report_folder.LABELS,
+        report_folder.CLASSES[:, :1] * 0,
+        report_folder.PROBABILITIES[:, :1],
+        len(NAMES),
+        pictures=np.zeros((count, 8, 8, 1), np.uint8),
+        picture_rows=rows,
+    )
+    page = Page(report.render_report(folder))
+    assert len(page.all("li", part="mistakes")) == count
+    (summary,) = page.all("summary", part="mistakes")
+    assert summary["text"] == "8 more"
 
 
 def test_environment_is_flat(page):

@@ -11,12 +11,13 @@ from keras_vit.analysis.report.page import (
     write_report,
 )
 from keras_vit.analysis.report.run_files import FilesInMemory, write_augmented
-from keras_vit.analysis.report.sections import EXPLANATION
+from keras_vit.analysis.report.sections import EXPLANATION, date_of
 
 __all__ = [
     "EXPLANATION",
     "FilesInMemory",
     "attention_arrays",
+    "date_of",
     "explain_run",
     "render_page",
     "render_report",

@@ -237,7 +237,7 @@ def model_figures(arrays: dict[str, np.ndarray]) -> dict:
         arrays: of `attention_arrays`.
 
     Returns:
-        Dict of "figures", each with "title", "source" (a data URI) and
+        Dict of "figures", each with "title", "drawing" (an SVG element) and
         "text"; "distances", per layer the distances of its heads; "images",
         their number.
     """
@@ -259,7 +259,9 @@ def model_figures(arrays: dict[str, np.ndarray]) -> dict:
         "figures": [
             {
                 "title": title,
-                "source": pictures.vector_graphic(figure),
+                "drawing": pictures.vector_graphic(
+                    figure, title.lower().replace(" ", "-"), text
+                ),
                 "text": text,
             }
             for title, figure, text in drawn

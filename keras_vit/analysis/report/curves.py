@@ -50,7 +50,7 @@ def charts(metrics: list[dict], history: list[dict]) -> list[dict]:
         history: lines of history.csv, used where the first have no values.
 
     Returns:
-        Dicts of "title", "source" (a data URI) and "text", the curves in
+        Dicts of "title" and "drawing", an SVG element with the curves in
         words.
     """
     axis = _axis(metrics, history)
@@ -117,10 +117,11 @@ def _draw(chart, series, axis):
         _in_words(name, points, axis, form) for name, points in series.items()
     ]
     unit = f", in {chart.unit}" if chart.unit else ""
+    text = f"{chart.title} over the {axis}s{unit}. {' '.join(sentences)}"
+    name = chart.title.lower().replace(" ", "-")
     return {
         "title": chart.title,
-        "source": pictures.vector_graphic(figure),
-        "text": f"{chart.title} over the {axis}s{unit}. {' '.join(sentences)}",
+        "drawing": pictures.vector_graphic(figure, name, text),
     }
 
 
@@ -150,9 +151,11 @@ def _thin(x, y):
 def _in_words(name, points, axis, form):
     x, y = points
     low, high = np.argmin(y), np.argmax(y)
+
+    def at(i):
+        return f"{form.format(y[i])} at {axis} {plots.grouped(x[i])}"
+
     return (
-        f"{name.capitalize()}: from {form.format(y[0])} at {axis} {x[0]:g} to "
-        f"{form.format(y[-1])} at {axis} {x[-1]:g}; lowest "
-        f"{form.format(y[low])} at {axis} {x[low]:g}, highest "
-        f"{form.format(y[high])} at {axis} {x[high]:g}."
+        f"{name.capitalize()}: from {at(0)} to {at(-1)}; lowest {at(low)}, "
+        f"highest {at(high)}."
     )

@@ -12,8 +12,9 @@ import os
 import pathlib
 from collections.abc import Sequence
 
+from keras_vit.analysis.plots import grouped
 from keras_vit.analysis.report.run_files import FilesInMemory, RunFiles
-from keras_vit.analysis.report.sections import SECTIONS, Section
+from keras_vit.analysis.report.sections import SECTIONS, Section, headline
 from keras_vit.checks import check_installed
 from keras_vit.files import replacing
 
@@ -51,7 +52,13 @@ def write_report(
 def render_report(folder: str | os.PathLike, result: dict | None = None) -> str:
     """The HTML of the report of a run, see `write_report`."""
     run = RunFiles(folder, {} if result is None else {"result.json": result})
-    return render_page(run.folder.resolve().name, SECTIONS, run, kind="report")
+    return render_page(
+        run.folder.resolve().name,
+        SECTIONS,
+        run,
+        kind="report",
+        facts=headline(run),
+    )
 
 
 def render_page(
@@ -60,6 +67,7 @@ def render_page(
     contents: RunFiles | FilesInMemory,
     *,
     kind: str,
+    facts: Sequence[str] = (),
 ) -> str:
     """The HTML of a page.
 
@@ -68,6 +76,8 @@ def render_page(
         sections: its sections, in their order.
         contents: the files that they are made from.
         kind: what the page is, for the title of the window.
+        facts: what stands under the heading and in the title of the window,
+            such as model, data and date.
     """
     check_installed("A page", "jinja2")
     import jinja2
@@ -82,11 +92,13 @@ def render_page(
         lstrip_blocks=True,
     )
     templates.filters["percent"] = _percent
+    templates.filters["grouped"] = grouped
     script, _, _ = loader.get_source(templates, "report.js")
     digest = hashlib.sha256(script.encode()).digest()
     return templates.get_template("report.html").render(
         title=title,
         kind=kind,
+        facts=facts,
         parts=[_part(section, contents) for section in sections],
         script=markupsafe.Markup(script),
         script_hash=base64.b64encode(digest).decode(),

@@ -4,7 +4,9 @@ Axes: H and W height and width, C channels, K classes.
 """
 
 import base64
+import html
 import io
+import re
 
 import numpy as np
 
@@ -13,6 +15,15 @@ __all__ = ["grey", "heat_map", "photograph", "vector_graphic"]
 # Above this side an image is scaled down, and photographs are kept as JPEG.
 LARGE = 160
 SMALL = 64
+# Colours of a figure -> those of the page, which are others in the dark.
+THEMED = {
+    "#000000": "var(--ink)",
+    "#ffffff": "var(--page)",
+    "#b0b0b0": "var(--grid)",
+    "#0072b2": "var(--blue)",
+    "#d55e00": "var(--orange)",
+    "#009e73": "var(--green)",
+}
 
 
 def photograph(image: np.ndarray, *, side: int = LARGE) -> dict:
@@ -39,28 +50,48 @@ def grey(values: np.ndarray) -> str:
 
 
 def heat_map(shares: np.ndarray) -> str:
-    """A square per number of (K, K), from white for 0 to dark blue for 1."""
+    """A square per number of (K, K), from clear for 0 to blue for 1."""
     from PIL import Image
 
     # The square root makes rare mistakes visible.
-    depth = np.sqrt(shares)[..., np.newaxis]
-    white, blue = np.array([255, 255, 255]), np.array([0, 58, 112])
-    pixels = np.rint(white + depth * (blue - white)).astype("uint8")
+    depth = np.rint(255 * np.sqrt(shares)).astype("uint8")
+    pixels = np.full((*shares.shape, 4), (0, 114, 178, 0), "uint8")
+    pixels[..., 3] = depth
     scale = max(1, 600 // len(shares))
     large = pixels.repeat(scale, axis=0).repeat(scale, axis=1)
     return _uri(Image.fromarray(large), format="png", optimize=True)
 
 
-def vector_graphic(figure) -> str:
-    """A matplotlib figure as SVG, always the same of the same figure."""
+def vector_graphic(figure, name: str, text: str) -> str:
+    """A matplotlib figure as an SVG element in the colours of the page.
+
+    The same figure gives the same text. It stands in the page and not in an
+    `img`, where not every browser tells it of the dark.
+
+    Args:
+        figure: the figure; its text becomes text of the page's font.
+        name: what its ids begin with, another for each figure of a page.
+        text: the figure in words.
+    """
     import matplotlib
+    import markupsafe
 
     buffer = io.BytesIO()
+    nobody = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with matplotlib.rc_context():
         matplotlib.rcParams["svg.fonttype"] = "none"  # Text stays text.
         matplotlib.rcParams["svg.hashsalt"] = "keras_vit"
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return _data("image/svg+xml", buffer.getvalue())
+        figure.savefig(buffer, format="svg", metadata=nobody, facecolor="none")
+    drawing = buffer.getvalue().decode()
+    drawing = drawing[drawing.index("<svg") :]
+    # Its style is that of the page.
+    drawing = re.sub(r"<defs>\s*<style.*?</defs>", "", drawing, 1, re.DOTALL)
+    drawing = re.sub(r'(\bid="|"#|url\(#)', rf"\g<1>{name}-", drawing)
+    drawing = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", drawing)
+    for colour, variable in THEMED.items():
+        drawing = drawing.replace(colour, variable)
+    label = f'<svg role="img" aria-label="{html.escape(text)}" '
+    return markupsafe.Markup(drawing.replace("<svg ", label, 1))
 
 
 def _uri(picture, **options):

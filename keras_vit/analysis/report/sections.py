@@ -6,12 +6,16 @@ the contents of its template, and that template in templates/sections.
 Axes: N images, K classes, P classes that are true or predicted anywhere.
 """
 
+import calendar
+import datetime
 import json
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import yaml
 
+from keras_vit.analysis.plots import grouped
 from keras_vit.analysis.report import pictures
 from keras_vit.analysis.report.attention_section import (
     attention_contents,
@@ -20,11 +24,12 @@ from keras_vit.analysis.report.attention_section import (
 from keras_vit.analysis.report.curves import charts
 from keras_vit.analysis.report.run_files import FilesInMemory, RunFiles
 
-__all__ = ["EXPLANATION", "SECTIONS", "Section"]
+__all__ = ["EXPLANATION", "SECTIONS", "Section", "date_of", "headline"]
 
 MAX_TABLE = 20  # classes; a larger table fits no screen.
 MAX_PAIRS = 15
 MAX_AUGMENTED = 32
+TOP = 5  # Of so many classes all answers are among the top 5.
 # Images of predictions.npz and which they are; files of older runs have fewer.
 PICTURES = (("pictures", "picture_rows"), ("cell_pictures", "cell_rows"))
 LEAST_SHARE = 0.05  # What label smoothing gives a class is no part of a mix.
@@ -56,16 +61,15 @@ def _summary(run):
         for key, (name, form) in HEADLINE.items()
         if isinstance(result.get(key), int | float)
     ]
+    if len(run.read("class_names.json") or range(TOP + 1)) <= TOP:
+        left_out = HEADLINE["top5"][0]
+        headline = [line for line in headline if line[0] != left_out]
     remaining = {k: v for k, v in result.items() if k not in HEADLINE}
     return {"headline": headline, "remaining": _flatten(remaining)}
 
 
 def _share(value):
     return f"{100 * value:.2f}\N{NARROW NO-BREAK SPACE}%"
-
-
-def _count(value):
-    return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def _duration(value):
@@ -77,7 +81,7 @@ def _duration(value):
 
 
 def _rate(value):
-    return f"{value:.4g} / s"
+    return f"{grouped(round(value, 1))} / s"
 
 
 # Keys of result.json at the top of the report -> their name and unit.
@@ -88,9 +92,9 @@ HEADLINE = {
     "real_top1": ("Top-1 accuracy, ReaL labels", _share),
     "validation_accuracy": ("Validation accuracy", _share),
     "baseline_accuracy": ("Baseline accuracy", _share),
-    "num_examples": ("Images", _count),
-    "num_test_images": ("Test images", _count),
-    "num_parameters": ("Parameters", _count),
+    "num_examples": ("Images", grouped),
+    "num_test_images": ("Test images", grouped),
+    "num_parameters": ("Parameters", grouped),
     "seconds": ("Training time", _duration),
     "images_per_second": ("Training images", _rate),
 }
@@ -110,6 +114,8 @@ def _flatten(values, prefix=""):
 def _plain(value):
     if isinstance(value, list):
         return ", ".join(map(_plain, value))
+    if isinstance(value, int) and not isinstance(value, bool):
+        return grouped(value)
     if isinstance(value, float):
         return f"{value:.6g}"
     return value if isinstance(value, str) else json.dumps(value)
@@ -232,8 +238,10 @@ def _mistakes(run):
     names = _class_names(run, int(found["num_classes"]))
     wrong = int(np.sum(found["labels"] != found["classes"][:, 0]))
     shown = zip(found["pictures"], found["picture_rows"], strict=True)
+    answers = [_answer(found, i, image, names) for image, i in shown]
     return {
-        "answers": [_answer(found, i, image, names) for image, i in shown],
+        "answers": [answer for answer in answers if not answer["right"]],
+        "right": [answer for answer in answers if answer["right"]],
         "num_wrong": wrong,
         "num_images": len(found["labels"]),
     }
@@ -301,6 +309,39 @@ def _environment(run):
     return None if values is None else {"rows": _flatten(values)}
 
 
+def headline(run: RunFiles) -> tuple[str, ...]:
+    """Model, data and date of a run, as far as its files have them."""
+    try:
+        config = yaml.safe_load(run.read("config.yaml") or "")
+        model, data = config["model"], config["data"]
+        names = [model.get("name"), model.get("weights")]
+        sources = (data.get(x) for x in ("folder", "csv", "name"))
+        source = next(filter(None, sources), None)
+    except (AttributeError, KeyError, TypeError, yaml.YAMLError):
+        names, source = [], None
+    time = (run.read("environment.json") or {}).get("time")
+    facts = [" ".join(str(x) for x in names if x), source, _day(time)]
+    return tuple(str(fact) for fact in facts if fact)
+
+
+def _day(time) -> str | None:
+    """A time of ISO 8601 as a date for readers."""
+    try:
+        return date_of(datetime.datetime.fromisoformat(time))
+    except (TypeError, ValueError):
+        return None
+
+
+def date_of(time: datetime.datetime) -> str:
+    """A date for readers, in English on all machines.
+
+    Example:
+        >>> date_of(datetime.datetime(2026, 11, 24))
+        '24 November 2026'
+    """
+    return f"{time.day} {calendar.month_name[time.month]} {time.year}"
+
+
 def _class_names(run, num_classes):
     """Names of the classes, numbers where there are none."""
     names = run.read("class_names.json") or []
@@ -328,6 +369,7 @@ SECTIONS = (
     Section("confusion", "Confusion matrix", _confusion, ("predictions.npz",)),
     Section("per_class", "Class by class", _per_class, ("per_class.csv",)),
     Section("mistakes", "Mistakes", _mistakes, ("predictions.npz",)),
+    Section("unsure", "Right but unsure", _mistakes, ("predictions.npz",)),
     ATTENTION,
     INSIDE,
     Section("augmented", "Training inputs", _augmented, ("augmented.npz",)),

@@ -4,6 +4,7 @@ Versions, devices, memory, the backend's own random states and what it compiled.
 """
 
 import contextlib
+import datetime
 import os
 import pathlib
 import platform
@@ -46,11 +47,13 @@ def versions() -> dict[str, str]:
 
 
 def environment() -> dict:
-    """Versions, devices and platform, and the commit of the code if it has one.
+    """Time, versions, devices, platform, and the commit of the code if any.
 
     What a run writes to environment.json.
     """
+    now = datetime.datetime.now(datetime.UTC)
     return {
+        "time": now.isoformat("T", "seconds"),
         "versions": versions(),
         "backend": keras.backend.backend(),
         "devices": devices(),

@@ -47,6 +47,7 @@
     map.width = columns;
     map.height = rows;
     map.setAttribute("role", "img");
+    map.setAttribute("aria-label", still.alt);
     const photo = find("photo", article).cloneNode();
     photo.alt = "";
     stage.replaceChildren(photo, map);
@@ -93,6 +94,8 @@
     example.frame.hidden = !single;
     example.frame.style.cssText =
       `top: ${(100 * i) / layers}%; left: ${(100 * j) / (heads + 1)}%;`;
+    // The rollout is of all layers and heads.
+    layer.disabled = head.disabled = !single;
     find("layer-name").textContent = i;
     find("head-name").textContent = j ? j - 1 : "mean";
   }
