@@ -6,7 +6,7 @@ counters, moving average, accumulated gradients, loss scale) by their number,
 the states of the backend's own generators, and a JSON record of the rest.
 Numbers, not names: Keras numbers names anew in each process. The checksums of
 zip verify the file when it is read. What the devices of several processes
-share is in a file of each, beside it: see `shards.py`.
+share is in a file of each, beside it: see `checkpoint_shards.py`.
 """
 
 import json
@@ -26,7 +26,11 @@ from keras_vit.training.distribution.processes import (
     is_spread,
     to_numpy,
 )
-from keras_vit.training.shards import Shards, read_shards, remove_shards
+from keras_vit.training.checkpoint_shards import (
+    Shards,
+    read_shards,
+    remove_shards,
+)
 
 __all__ = [
     "FOLDER",

@@ -83,6 +83,8 @@ FILES = (
     *(f"{inside}{PARTIAL}*" for inside in ("", "checkpoints/", f"{EXAMPLES}/")),
     RESULT,
 )
+# An address, also as pathlib shortens it, and no drive of Windows.
+STORE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 EXAMPLE = re.compile(rf"{EXAMPLES}/[^/\\*?\[]+\.png")
 
 
@@ -109,8 +111,15 @@ def check(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
 
     Raises:
         ValueError: when the folder holds a finished run and overwrite is
-            False, holds files that no run wrote, or is no folder.
+            False, holds files that no run wrote, is no folder, or is an
+            address such as gs://bucket/run.
     """
+    if STORE.match(str(path)):
+        raise ValueError(
+            "A run folder is on a disk of this machine, or on one that all "
+            f"hosts share. Received: {str(path)!r}. Copy it to a store when "
+            "the run is finished."
+        )
     folder = pathlib.Path(path)
     if folder.exists() and not folder.is_dir():
         raise ValueError(

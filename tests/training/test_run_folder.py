@@ -187,6 +187,14 @@ def test_of_two_finished_runs_the_newer_one_is_kept(finished):
     assert ".previous-run/model.keras" not in after
 
 
+@pytest.mark.parametrize("path", ["gs://bucket/run", "s3:/bucket/run"])
+def test_an_object_store_is_not_taken_for_a_folder(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="on a disk.*Received"):
+        run_folder.check(path, overwrite=True)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "run").write_text("mine")
     with pytest.raises(ValueError, match="not a folder"):

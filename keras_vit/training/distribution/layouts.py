@@ -461,10 +461,6 @@ def _no_tpu(name, version, error):
     )
 
 
-def _on_jax(native):
-    return native, native.device_mesh.shape[0]
-
-
 def _sharded(native):
     return native, native.replicas
 
@@ -486,8 +482,9 @@ MAKERS = {
         "tpu": lambda devices, axis, steps: _on_tensorflow(_tpu()),
     },
     "jax": {
-        "data_parallel": lambda devices, axis, steps: _on_jax(
-            _data_parallel(devices)
+        "data_parallel": lambda devices, axis, steps: (
+            _data_parallel(devices),
+            len(devices),
         ),
         "fsdp": lambda devices, axis, steps: _sharded(_fsdp(devices)),
         "model_parallel": lambda devices, axis, steps: _sharded(
@@ -496,8 +493,7 @@ MAKERS = {
     },
     "torch": {},
 }
-# The choice of "auto" for several devices, and those for several processes,
-# of which the first is that of "auto".
+# What "auto" takes on several devices, and, first, in several processes.
 PLAIN = {"jax": "data_parallel", "tensorflow": "mirrored", "torch": "single"}
 SEVERAL_PROCESSES = {
     "jax": ("data_parallel", "fsdp", "model_parallel"),

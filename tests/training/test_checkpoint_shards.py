@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from keras_vit.checkpoints.containers.npz import write_npz
-from keras_vit.training import checkpoint_files, shards
+from keras_vit.training import checkpoint_files
+from keras_vit.training import checkpoint_shards as shards
 from keras_vit.training.background import BackgroundWriter
 
 KERNEL = np.arange(24, dtype="float32").reshape(4, 6)
