@@ -361,7 +361,7 @@ class Sharded(keras.distribution.ModelParallel):
         return math.prod(self.sizes[name] for name in self.batch)
 
     def get_data_layout(self, data_shape):
-        axes = ["batch"] + [None] * (len(data_shape) - 1)
+        axes = ["batch", *[None] * (len(data_shape) - 1)]
         return BatchLayout(axes, self.device_mesh, self.batch)
 
     def get_variable_layout(self, variable):
@@ -408,7 +408,6 @@ class BatchLayout(keras.distribution.TensorLayout):
 
 
 LAST_WITH_TPUS = "2.20.0"  # of tensorflow-tpu, on 2026-11-21
-LOCAL = "local"  # the TPU that this machine itself has
 
 
 def _mirrored(devices, steps_per_execution):
@@ -438,7 +437,7 @@ def _tpu():
     """
     import tensorflow as tf
 
-    name = os.environ.get("TPU_NAME") or LOCAL
+    name = os.environ.get("TPU_NAME") or "local"
     resolve = tf.distribute.cluster_resolver.TPUClusterResolver
     try:
         resolver = resolve(tpu=name)
@@ -455,9 +454,8 @@ def _no_tpu(name, version, error):
     return (
         f"TensorFlow {version} finds no TPU {name!r}: {reason}. Let TPU_NAME "
         "be the name or grpc:// address of a TPU, or, on a machine that has "
-        "one, install tensorflow-tpu, whose last version is "
-        f"{LAST_WITH_TPUS}. Kaggle and Colab do not have it: set KERAS_BACKEND "
-        "to jax there, with the distribution data_parallel."
+        f"one, install tensorflow-tpu {LAST_WITH_TPUS}. Kaggle and Colab have "
+        "none: set KERAS_BACKEND to jax there, with data_parallel."
     )
 
 
