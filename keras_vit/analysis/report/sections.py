@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import yaml
 
 from keras_vit.analysis.plots import grouped
 from keras_vit.analysis.report import pictures
@@ -311,6 +310,8 @@ def _environment(run):
 
 def headline(run: RunFiles) -> tuple[str, ...]:
     """Model, data and date of a run, as far as its files have them."""
+    import yaml
+
     try:
         config = yaml.safe_load(run.read("config.yaml") or "")
         model, data = config["model"], config["data"]
