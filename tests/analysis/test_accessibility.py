@@ -34,6 +34,7 @@ def pages(tmp_path_factory):
     random = np.random.default_rng(0)
     shape = (MANY, 2, 1 + MANY, 14, 14)
     arrays["maps"] = random.integers(0, 256, shape, "uint8")
+    arrays["rollout"] = random.integers(0, 256, (2, 14, 14), "uint8")
     arrays["distances"] = random.random((MANY, MANY))
     contents = {
         "attention.npz": arrays,

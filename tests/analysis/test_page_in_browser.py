@@ -199,6 +199,17 @@ def test_phone_needs_no_scrolling_to_the_side(browser, page, width):
         " return range.getClientRects().length })"
     )
     assert set(rows) == {1}
+    # The labels of the maps stand beside them.
+    beside = browser.run(
+        """(() => {
+        const [maps, layers, heads] = ["overview", "layers", "heads"].map(
+            (name) => document.querySelector(`.example .${name}`)
+                .getBoundingClientRect());
+        return [layers.right <= maps.left, heads.bottom <= maps.top,
+            Math.abs(layers.height - maps.height) < 2];
+        })()"""
+    )
+    assert beside == [True, True, True]
     browser.click(".example:not([hidden]) .overview", 0.9, 0.2)
     np.testing.assert_array_equal(darkened(browser), MAPS[0, 0, 2])
     assert browser.problems == []

@@ -101,11 +101,13 @@ def test_arrays_and_equal_names_have_files_of_their_own(
     keras_vit.explain(run_folder, source, tmp_path / "out", top=1)
     names = {path.name for path in (tmp_path / "out").glob("*_rollout.png")}
     assert names == {
-        "b_rollout.png",
-        "b_2_rollout.png",
+        "photos_b_rollout.png",
+        "below_b_rollout.png",
         "image_2_rollout.png",
     }
     page = opened(tmp_path / "out" / "index.html")
+    titles = [x["text"] for x in page.all("h3", part="attention")]
+    assert titles == ["photos/b.png", "below/b.png", "image 2"]
     assert len(page.all("li", **{"class": "bar"})) == 3
 
 

@@ -85,9 +85,7 @@ def vector_graphic(figure, name: str, text: str) -> str:
     drawing = buffer.getvalue().decode()
     drawing = drawing[drawing.index("<svg") :]
     # Its style is that of the page.
-    drawing = re.sub(
-        r"<defs>\s*<style.*?</defs>", "", drawing, count=1, flags=re.DOTALL
-    )
+    drawing = re.sub(r"<defs>\s*<style[^<]*</style>\s*</defs>", "", drawing)
     drawing = re.sub(r'(\bid="|"#|url\(#)', rf"\g<1>{name}-", drawing)
     drawing = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", drawing)
     for colour, variable in THEMED.items():
