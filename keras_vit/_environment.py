@@ -43,8 +43,8 @@ def check() -> None:
 
     Warns:
         UserWarning: TensorFlow, the default of Keras, is not installed and
-            another backend was taken; or the distribution `keras-vit`, whose
-            files get mixed with those of this package, is installed too.
+            one of the two others was taken; or the distribution `keras-vit`,
+            whose files get mixed with those of this package, is installed too.
     """
     _take_installed_backend()
     _warn_about_foreign_distribution()
@@ -104,6 +104,8 @@ def _take_installed_backend() -> None:
     if not installed or _configured_backend() in installed:
         return
     os.environ["KERAS_BACKEND"] = installed[0]
+    if len(installed) == 1:
+        return  # There is nothing to choose.
     warnings.warn(
         f"KERAS_BACKEND is not set and {_configured_backend()!r} is not "
         f"installed: taking {installed[0]!r}. Set KERAS_BACKEND before the "

@@ -36,9 +36,19 @@ BEFORE_ORIENTATION = (
     r"\C*?(?:Exif\x00\x00|eXIf)\C*?(?:\x12\x01\x03\x00\x01\x00\x00\x00|"
     r"\x01\x12\x00\x03\x00\x00\x00\x01\x00)"
 )
-# What TensorFlow would decode as something else: a BMP of one byte per pixel,
-# which has a palette, and an image that is to be turned.
-SPECIAL = rf"(?s)BM\C{{26}}\x08\x00\C*|(?s){BEFORE_ORIENTATION}[\x02-\x08]\C*"
+# What TensorFlow does not decode, or as something else: WebP, TIFF, a BMP with
+# a palette, a PNG of 16 bits, and an image that is to be turned.
+SPECIAL = "|".join(
+    rf"(?s){kind}\C*"
+    for kind in (
+        r"RIFF\C{4}WEBP",
+        r"II\*\x00",
+        r"MM\x00\*",
+        r"BM\C{26}[\x01\x04\x08]\x00",
+        r"\x89PNG\C{20}\x10",
+        rf"{BEFORE_ORIENTATION}[\x02-\x08]",
+    )
+)
 UNREADABLE = (
     "An image cannot be read. Repair or remove it, or set "
     'data.on_broken_image to "skip":'
@@ -290,11 +300,11 @@ def is_readable(content, from_path: bool) -> bool:
 
 
 def decode(data, channels: int):
-    """Decodes a JPEG, PNG, GIF (first frame) or BMP image.
+    """Decodes a JPEG, PNG, GIF (first frame), BMP, WebP or TIFF image.
 
-    As `decode` in big_vision's `pp/ops_image.py`, with more kinds of BMP, the
+    As `decode` in big_vision's `pp/ops_image.py`, with more kinds of files, the
     orientation in EXIF data, and CMYK for grey models: Pillow reads what
-    TensorFlow would read as something else.
+    TensorFlow would not read, or as something else.
 
     Args:
         data: string scalar, the bytes of the file.
@@ -353,9 +363,13 @@ def _decode_special(data, channels: int):
     def pixels(content):
         from PIL import Image
 
+        # Outside of a graph it is an array of one object.
+        content = content if isinstance(content, bytes) else content.item()
         with Image.open(io.BytesIO(content)) as image:
             return from_pillow(image, channels)
 
+    # Of bytes themselves NumPy would cut off zeros at the end.
+    data = tf.convert_to_tensor(data)
     return tf.numpy_function(pixels, [data], tf.uint8, stateful=False)
 
 

@@ -47,7 +47,7 @@ OWN_NAMES = {
     "hf:": open_hugging_face,
     "vtab": open_vtab,
 }
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 # What the folder of a split may be called, and the split in a CSV file.
 SPLITS = {
     "train": ("train", "training"),

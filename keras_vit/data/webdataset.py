@@ -15,7 +15,7 @@ from keras_vit.data.shard_index import ShardIndex, index_of_rows, looks_whole
 __all__ = ["IMAGES", "tar_index"]
 
 # Extensions of members that are images.
-IMAGES = ("jpg", "jpeg", "png", "bmp", "gif")
+IMAGES = ("jpg", "jpeg", "png", "bmp", "gif", "webp", "tif", "tiff")
 
 
 def tar_index(path: str, label_key: str) -> ShardIndex:

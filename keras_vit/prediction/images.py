@@ -21,7 +21,7 @@ from keras_vit.checkpoints.public.address import (
     shown,
 )
 from keras_vit.data.pillow_images import BROKEN, from_pillow
-from keras_vit.data.sources import SUFFIXES as READ_SUFFIXES
+from keras_vit.data.sources import SUFFIXES
 from keras_vit.files import check_regular
 
 __all__ = [
@@ -33,7 +33,6 @@ __all__ = [
 
 
 # Of training images only what TensorFlow knows; Pillow knows more kinds.
-SUFFIXES = (*READ_SUFFIXES, ".webp", ".tif", ".tiff")
 # Pixels of an image, above which one file at a time is held as a whole.
 LARGE = 2**25
 ADDRESSES = ("https://", "http://")

@@ -111,18 +111,24 @@ def test_a_compressed_bmp_is_unreadable_and_not_something_else():
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGB", "RGBA", "CMYK"])
-@pytest.mark.parametrize("kind", ["jpeg", "png", "bmp", "gif"])
+@pytest.mark.parametrize("kind", ["jpeg", "png", "bmp", "gif", "webp", "tiff"])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_every_mode_of_every_kind(kind, mode, channels, tmp_path):
     try:
         content = encoded(IMAGE.convert(mode), kind)
     except (OSError, ValueError):
         pytest.skip("Pillow writes no such file.")
-    if kind == "bmp" and mode == "1":
-        # One bit per pixel: TensorFlow says so.
-        assert not is_readable(content, from_path=False)
-        return
     assert_same(content, channels, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["png", "tiff"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_16_bits_are_scaled_to_8(kind, channels, tmp_path):
+    grey = np.asarray(IMAGE.convert("L")).astype("uint16")
+    content = encoded(Image.fromarray(grey * 257), kind)
+    assert_same(content, channels, tmp_path)
+    found = decode(content, channels).numpy()
+    np.testing.assert_array_equal(found[..., 0], grey)
 
 
 def test_a_crop_of_a_turned_image_is_a_crop_of_what_is_seen():

@@ -1,11 +1,13 @@
 """Images of shards: each read once an epoch, by one process, in one order."""
 
 import functools
+import io
 import pathlib
 
 import numpy as np
 import pytest
 import sharded
+from PIL import Image
 from sharded import BATCH, SQUASH, shown, stream
 
 from keras_vit import data
@@ -79,6 +81,28 @@ def test_each_image_is_read_once_an_epoch_with_its_label(source, reader):
         assert sorted(epoch.ravel()) == list(range(COUNT))
     assert not np.array_equal(numbers[:steps], numbers[steps:])
     assert list(numbers[0]) != sorted(numbers[0])
+
+
+@pytest.mark.parametrize("reader", ["pillow", "tensorflow"])
+def test_webp_in_a_tar(tmp_path, reader):
+    def encoded(number):
+        file = io.BytesIO()
+        grey = Image.new("L", (SIDE, SIDE), number)
+        grey.save(file, "webp", lossless=True)
+        return {"cls": str(number % 4).encode(), "webp": file.getvalue()}
+
+    samples = {f"{n:02d}": encoded(n) for n in range(2 * BATCH)}
+    sharded.write_tar(tmp_path / "train-0.tar", samples)
+    config = data.DataConfig(
+        shards=str(tmp_path),
+        reader=reader,
+        validation_fraction=0.0,
+        test_fraction=0.0,
+        index_dir=str(tmp_path / "indexes"),
+    )
+    numbers, labels = shown(stream(open_dataset(config).train), 0, 2)
+    np.testing.assert_array_equal(labels, numbers % 4)
+    assert sorted(numbers.ravel()) == list(range(2 * BATCH))
 
 
 @pytest.mark.parametrize("count", [2, 4])

@@ -243,10 +243,10 @@ CASES = (
     ),
     Case(
         "images of kinds that training does not read",
-        "webp_beside_png",
+        "others_beside_png",
         TRAIN + "--data.folder=data",
         0,
-        ("2 file(s): 'a/more.webp', 'notes.txt'", "are left out"),
+        ("2 file(s): 'a/more.heic', 'notes.txt'", "are left out"),
     ),
     Case(
         "labels with gaps",

@@ -156,8 +156,8 @@ def csv_label(folder, label):
     (folder / "data.csv").write_text("\n".join(lines) + "\n")
 
 
-def webp_beside_png(folder):
-    Image.open(folder / "good.png").save(folder / "data" / "a" / "more.webp")
+def others_beside_png(folder):
+    (folder / "data" / "a" / "more.heic").write_bytes(b"ftypheic")
     (folder / "data" / "notes.txt").write_text("What these are.")
 
 
@@ -297,7 +297,7 @@ MAKERS = {
             run_resize_size,
             csv_label,
         ),
-        *(epsilon, webp_beside_png, csv_gaps, undecodable_class, long_class),
+        *(epsilon, others_beside_png, csv_gaps, undecodable_class, long_class),
         *(damaged_image, cmyk, begun_without_config, own_folder, own_examples),
         *(long_header, many_arrays, gone_images, apple_double_data),
         *(apple_double_csv,),
