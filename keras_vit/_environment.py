@@ -3,16 +3,20 @@
 This package does not import Keras until it needs it.
 """
 
+import contextlib
 import importlib.abc
 import importlib.metadata
 import importlib.util
 import json
 import os
+import re
 import sys
+import tempfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["check"]
+__all__ = ["check", "start_quietly"]
 
 # Each has the same name as a module and for pip.
 BACKENDS = ("tensorflow", "jax", "torch")
@@ -28,6 +32,10 @@ FOLLOWERS = {
     "keras_vit.layers": "keras_vit.models",
     "keras_vit.models": "keras_vit.variants",
 }
+# What TensorFlow writes to standard error as it is imported.
+NOISE = re.compile(
+    rb"I0000 |To enable the following instructions|WARNING: All log messages"
+)
 
 
 def check() -> None:
@@ -51,21 +59,67 @@ def check() -> None:
     if keras := sys.modules.get("keras"):
         _check_version(keras)
         importlib.import_module("keras_vit.variants")
-    elif not any(isinstance(x, _FollowedModules) for x in sys.meta_path):
-        sys.meta_path.insert(0, _FollowedModules())
+    elif FOLLOWED not in sys.meta_path:
+        sys.meta_path.insert(0, FOLLOWED)
 
 
-class _FollowedModules(importlib.abc.MetaPathFinder):
-    """Finds the modules of `FOLLOWERS` as the other finders do."""
+def start_quietly() -> None:
+    """Keeps TensorFlow's own lines off the standard error of a command.
+
+    They are kept where TF_CPP_MIN_LOG_LEVEL is set. Errors stay in any case.
+    """
+    if "TF_CPP_MIN_LOG_LEVEL" in os.environ or "tensorflow" in sys.modules:
+        return
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"  # Does not concern its import.
+    sys.meta_path.insert(0, _WrappedModules(("tensorflow", "keras"), _quieten))
+
+
+def _quieten(loader) -> None:
+    execute = loader.exec_module
+
+    def execute_quietly(module):
+        with _without_noise():
+            execute(module)
+
+    loader.exec_module = execute_quietly
+
+
+@contextlib.contextmanager
+def _without_noise():
+    try:
+        kept = os.dup(2)
+    except OSError:  # It is closed.
+        yield
+        return
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            file.seek(0)
+            for line in file:
+                if not NOISE.match(line):
+                    os.write(2, line)
+
+
+class _WrappedModules(importlib.abc.MetaPathFinder):
+    """Finds modules as the finders behind it do, and changes their loaders."""
+
+    def __init__(self, names, wrap: Callable):
+        self.names = names
+        self.wrap = wrap
 
     def find_spec(self, fullname, path=None, target=None):
-        if fullname not in FOLLOWERS:
+        if fullname not in self.names:
             return None
-        others = [x for x in sys.meta_path if x is not self]
-        found = (x.find_spec(fullname, path, target) for x in others)
+        behind = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        found = (x.find_spec(fullname, path, target) for x in behind)
         spec = next(filter(None, found), None)
         if spec is not None and spec.loader is not None:
-            _follow(spec.loader)
+            self.wrap(spec.loader)
         return spec
 
 
@@ -85,6 +139,9 @@ def _follow(loader) -> None:
         importlib.import_module(FOLLOWERS[module.__name__])
 
     loader.exec_module = execute_and_follow
+
+
+FOLLOWED = _WrappedModules(FOLLOWERS, _follow)
 
 
 def _check_version(keras) -> None:

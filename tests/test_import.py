@@ -175,3 +175,25 @@ def test_foreign_distribution_is_pointed_out(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.warns(UserWarning, match="pip uninstall keras-vit"):
         _environment.check()
+
+
+QUIET = """
+import sys
+from keras_vit.cli import main
+main(["weights", "list", "--model", "ViT_R26_B32"])
+import keras
+print("of ours", file=sys.stderr)
+"""
+
+
+def test_commands_start_without_lines_of_the_backend():
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
+    done = subprocess.run(
+        [sys.executable, "-c", QUIET],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0
+    assert done.stderr == "of ours\n"

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from keras_vit._environment import start_quietly
 from keras_vit.cli.recipe_commands import add_recipes
 from keras_vit.cli.terminal import say_what_it_can
 from keras_vit.files import printable
@@ -87,6 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Example:
         >>> main(["weights", "list", "--model", "ViT_R26_B32"])
     """
+    start_quietly()
     given = sys.argv[1:] if arguments is None else arguments
     parsed = _parser(given).parse_args(given)
     tidy_up_on_sigterm()
