@@ -126,7 +126,8 @@ def test_report_shows_the_evaluation(run, images, tmp_path):
     page = Page((folder / "report.html").read_text(encoding="utf-8"))
     wrong = round(21 * (1 - result["top1"]))
     assert f"{wrong} of 21 images are misclassified" in page.part("mistakes")
-    assert len(page.all("figure", part="mistakes")) == 21
+    assert len(page.all("figure", part="mistakes")) == wrong
+    assert len(page.all("figure", part="unsure")) == 21 - wrong
     assert len([x for x in page.elements if "data-example" in x]) == 8
     assert f"{100 * result['top1']:.2f}" in page.part("summary")
 
