@@ -36,7 +36,8 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		browser_page.py cells.py comparison.py openvino.py) \
 	$(addprefix prediction/test_, explain.py explained_run.py) \
 	$(addprefix recipes/test_, \
-		commands.py guides.py kaggle.py masked_patch_batches.py more_configs.py \
+		commands.py first_hour.py guides.py kaggle.py \
+		masked_patch_batches.py more_configs.py \
 		noisy_student.py paper_cells.py paper_configs.py \
 		paper_sections.py reproduce.py small_scale.py sweep.py vtab.py \
 		vtab_table.py wheel.py) \
@@ -49,7 +50,8 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 	$(addprefix test_, \
 		architecture.py cli_files.py compiled_programs.py documents.py \
 		decode_predictions.py files.py \
-		labels.py model_pages.py packaging.py readme.py speed_results.py tables.py))
+		labels.py model_pages.py packaging.py readme.py speed_results.py \
+		tables.py))
 
 # $(call create,VENV,CONSTRAINTS): the pip of an old Python knows no --group.
 create = $(PYTHON) -m venv $(1) && $(1)/bin/python -m pip install --quiet \
