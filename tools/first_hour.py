@@ -202,7 +202,9 @@ def walk(fresh) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("backend", choices=BACKENDS)
     parser.add_argument(
         "--offline", action="store_true", help="link the packages of this one"

@@ -14,7 +14,7 @@ NAMES = ("lines", "noise", "waves")
 LYING = Image.Exif()
 LYING[0x0112] = 6  # the orientation of a phone that is held upright
 # Suffix, mode and options of files as people have them.
-KINDS = (
+KINDS: tuple[tuple[str, str, dict], ...] = (
     ("jpg", "RGB", {}),
     ("jpeg", "RGB", {"exif": LYING}),
     ("jpg", "CMYK", {}),
