@@ -145,7 +145,7 @@ def predict_classes(
     activation: str = "softmax",
     class_map: np.ndarray | None = None,
     verbose: int = 0,
-    together: "Together | None" = None,
+    together: Together | None = None,
 ) -> Predictions:
     """Predicts the classes of every image where the mask is True.
 
