@@ -1,17 +1,19 @@
-"""What a TPU's compiler makes of a step, on a machine that has no TPU.
+"""What the compiler of a TPU or GPU makes of a step, on a machine without one.
 
     python benchmarks/compiled.py --models ViT_S16 --tasks training --write
     python benchmarks/compiled.py --models ViT_B16@384 --topology v6e:1x1
+    python benchmarks/compiled.py --models ViT_B16 --topology h100:1
     python benchmarks/compiled.py --topology v5e:2x4 --distribution fsdp \\
         --sides keras_vit --batch 512
 
 This is a model and no measurement: nothing runs. XLA compiles the step for the
-chip, which needs libtpu alone (pip install
-"keras-vision-transformer[tpu-compiler]"), and the scheduled program tells what
-it computes and moves: FLOPs, bytes to and from HBM, transcendental functions,
-the peak of memory, collectives. The roofline is the longer of the FLOPs over
-the chip's peak and of the bytes over its bandwidth, by its data sheet. A step
-takes longer than that.
+chip, which needs libtpu alone, or JAX's CUDA plugin for an h100 or h200 (pip
+install "keras-vision-transformer[tpu-compiler]", or [gpu-compiler]), and the
+scheduled program tells what it computes and moves: FLOPs, bytes to and from
+HBM, transcendental functions, the peak of memory, collectives. For GPUs no
+kernel is tried out, and attention is XLA's and not cuDNN's. The roofline is the
+longer of the FLOPs over the chip's peak and of the bytes over its bandwidth, by
+its data sheet. A step takes longer than that.
 
 Each side is compiled with two numbers of blocks; the costs of the whole model
 follow from the difference. That takes one to five minutes a program. Numbers
@@ -40,6 +42,7 @@ from speed_case import Case, sizes
 from keras_vit.checks import check_installed
 
 RESULTS = pathlib.Path(__file__).parent / "results"
+GPUS = ("h100", "h200")
 # Chips of two devices whose data sheet in keras_vit.planning is of both cores.
 HALVED = {"v4": 2}
 COSTS = ("flops", "hbm_bytes", "bytes_accessed", "transcendentals")
@@ -55,7 +58,11 @@ def main() -> None:
     add("--tasks", nargs="+", default=tasks, choices=tasks)
     add("--sides", nargs="+", default=list(SIDES), choices=SIDES)
     add("--batch", type=int, default=64, help="images on all devices together")
-    add("--topology", default="v5e:1x1", help="such as v5e:2x4, v5p:2x2x1")
+    add(
+        "--topology",
+        default="v5e:1x1",
+        help="such as v5e:2x4, v5p:2x2x1, h100:1",
+    )
     add("--distribution", default="single", help="data_parallel, fsdp, ...")
     add("--blocks", nargs=2, type=int, default=(2, 4), metavar="NUMBER")
     add("--write", action="store_true", help="keep the result and a plot")
@@ -63,7 +70,7 @@ def main() -> None:
     if options.blocks[0] >= options.blocks[1]:
         parser.error(f"--blocks rise. Received: {options.blocks}.")
     try:
-        check_installed("XLA, to compile for TPUs,", "libtpu")
+        check_compiler(options.topology)
     except ValueError as error:
         sys.exit(str(error))
     prepare()
@@ -72,6 +79,14 @@ def main() -> None:
     with one_process():
         for model, task in itertools.product(options.models, options.tasks):
             measure(model, task, options)
+
+
+def check_compiler(topology):
+    """Raises a ValueError unless what compiles for the chip is installed."""
+    if topology.startswith(GPUS):
+        check_installed("XLA, to compile for GPUs,", "jax_cuda12_plugin")
+    else:
+        check_installed("XLA, to compile for TPUs,", "libtpu")
 
 
 def measure(model, task, options) -> None:
@@ -85,7 +100,7 @@ def measure(model, task, options) -> None:
         "topology": options.topology,
         "distribution": options.distribution,
         "blocks": list(options.blocks),
-        "versions": versions(),
+        "versions": versions(options.topology),
     }
     result["sides"] = known_sides(path, result)
     for side in options.sides:
@@ -159,13 +174,13 @@ def compile_one(side, config, blocks, case, options) -> dict:
     import jax
     import keras
 
-    from keras_vit.training.distribution.topologies import tpu_devices
+    from keras_vit.training.distribution.topologies import devices_of
 
     keras.backend.clear_session()
     config = dataclasses.replace(config, num_layers=blocks)
     program = Program(config, case.task, case.batch, options.distribution)
     begin = time.perf_counter()
-    lowered = SIDES[side].lower(program, tpu_devices(options.topology))
+    lowered = SIDES[side].lower(program, devices_of(options.topology))
     traced = time.perf_counter()
     executable = lowered.compile()
     ended = time.perf_counter()
@@ -184,16 +199,21 @@ def compile_one(side, config, blocks, case, options) -> dict:
 def costs_of(executable) -> dict:
     """What a compiled program computes and moves, and what moves most."""
     text = executable.as_text()
-    cost, memory = executable.cost_analysis(), executable.memory_analysis()
     moved = compiled_text.traffic(text)
     exchanged = compiled_text.collectives(text)
+    # What XLA counts itself, or what its CUDA backend leaves to be counted.
+    cost = executable.cost_analysis() or {
+        "flops": compiled_text.products(text),
+        "bytes accessed": sum(one.total for one in moved),
+        "transcendentals": compiled_text.functions(text),
+    }
     return {
         "flops": cost["flops"],
         "hbm_bytes": sum(one.hbm for one in moved),
         # As XLA counts: VMEM as well, and copies where they begin and end.
         "bytes_accessed": cost["bytes accessed"],
         "transcendentals": cost.get("transcendentals", 0),
-        "peak_bytes": memory.peak_memory_in_bytes,
+        "peak_bytes": executable.memory_analysis().peak_memory_in_bytes,
         "collective_bytes": sum(size for _, size in exchanged.values()),
         "collectives": exchanged,
         "largest": [
@@ -240,14 +260,16 @@ def show(side, found) -> None:
         print(f"{number:4} {kind}, {size / 1e6:.1f} MB")
 
 
-def versions():
+def versions(topology):
     import importlib.metadata
 
     def version(package):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             return importlib.metadata.version(package)
 
-    names = ("jax", "libtpu", "keras", "keras-hub")
+    names = ["jax", "libtpu", "keras", "keras-hub"]
+    if topology.startswith(GPUS):
+        names[1] = "jax-cuda12-plugin"
     return {name: version(name) for name in names}
 
 

@@ -1,4 +1,4 @@
-"""Training and inference steps that benchmarks/compiled.py compiles for TPUs.
+"""Training and inference steps that benchmarks/compiled.py compiles.
 
 A side traces the step of a `Program` and returns it lowered for the devices of
 a topology, which need not be there.
@@ -37,6 +37,8 @@ def prepare() -> None:
         TPU_SKIP_MDS_QUERY="1",
         TPU_WORKER_HOSTNAMES="localhost",
         TPU_ACCELERATOR_TYPE="v5litepod-8",
+        # On GPUs, so that what is launched together stands in the main part.
+        XLA_FLAGS="--xla_gpu_enable_command_buffer=",
     )
 
 

@@ -1,7 +1,8 @@
 """What a compiled program of XLA moves, read in its text.
 
 The text is the scheduled program. On TPUs a layout with `S(1)` is of the chip's
-own memory (VMEM), into which XLA puts what fits; everything else is in HBM.
+own memory (VMEM), into which XLA puts what fits; everything else is in HBM, and
+all of it on GPUs.
 """
 
 import collections
@@ -22,6 +23,9 @@ COMPUTATION = re.compile(r"(?:ENTRY )?(%\S+) \(.*\{$")
 FREE = {"bitcast", "constant", "get-tuple-element", "parameter", "tuple"}
 FREE |= {"after-all", "partition-id", "opt-barrier"}
 FREE_CALLS = ("AllocateBuffer", "ConcatBitcast")
+TRANSCENDENTAL = {"cosine", "erf", "exponential", "exponential-minus-one"}
+TRANSCENDENTAL |= {"log", "log-plus-one", "logistic", "power", "rsqrt", "sine"}
+TRANSCENDENTAL |= {"cbrt", "sqrt", "tan", "tanh"}
 COLLECTIVES = ("all-gather", "all-reduce", "all-to-all", "collective-permute")
 COLLECTIVES += ("reduce-scatter",)
 
@@ -150,6 +154,54 @@ def _sliced(read, inside):
     return result
 
 
+def products(text: str) -> int:
+    """FLOPs of the matrix products and of cuDNN's convolutions of a program.
+
+    XLA counts them itself on TPUs, and gives no count on GPUs.
+    """
+    total = 0
+    for inside in _computations_once(text):
+        for one in inside.values():
+            total += 2 * math.prod(_sizes(one)) * _terms(one, inside)
+    return total
+
+
+def _terms(one, inside) -> int:
+    """How many products each number of a result is the sum of, 0 for none."""
+    if one.kind == "dot" and one.operands[0] in inside:
+        left = _sizes(inside[one.operands[0]])
+        axes = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", one.text)
+        axes = axes[1].split(",") if axes and axes[1] else []
+        return math.prod(left[int(axis)] for axis in axes)
+    labels = re.search(r"dim_labels=\w+_(\w+)->", one.text)
+    if labels and one.kind in ("custom-call", "convolution"):
+        kernel = _sizes(inside[one.operands[1]])
+        return math.prod(kernel) // kernel[labels[1].index("o")]
+    return 0
+
+
+def functions(text: str) -> int:
+    """Numbers that a transcendental function is computed of."""
+    return sum(
+        math.prod(_sizes(one))
+        for inside in _computations_once(text)
+        for one in inside.values()
+        if one.kind in TRANSCENDENTAL
+    )
+
+
+def _computations_once(text):
+    program = computations(text)
+    program.pop("ENTRY")  # There by its own name as well.
+    return program.values()
+
+
+def _sizes(one: Instruction) -> list[int]:
+    """The sizes of the first array that an instruction makes."""
+    found = ARRAY.search(one.text.partition(" = ")[2])
+    return [int(x) for x in found[2].split(",") if x] if found else []
+
+
 def layer(one: Instruction) -> str:
     """The layer that an instruction comes from, "" where it says nothing.
 
@@ -183,10 +235,8 @@ def collectives(text: str) -> dict[str, list[int]]:
     Returns:
         dict of a kind, such as "all-reduce", to [number, bytes of operands].
     """
-    program = computations(text)
-    program.pop("ENTRY")  # There by its own name as well.
     found = collections.defaultdict(lambda: [0, 0])
-    for inside in program.values():
+    for inside in _computations_once(text):
         for one in inside.values():
             kind = one.kind.removesuffix("-start")
             if kind in COLLECTIVES:

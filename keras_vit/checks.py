@@ -66,6 +66,7 @@ EXTRAS = {
         "pyarrow": "pyarrow",
     },
     "tpu-compiler": {"libtpu": "libtpu"},
+    "gpu-compiler": {"jax_cuda12_plugin": "jax-cuda12-plugin"},
 }
 
 

@@ -29,6 +29,18 @@ def seeded() -> None:
     keras.utils.set_random_seed(0)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def frozen():
+    """What a file of tests leaves behind is no longer looked through.
+
+    Keras collects all garbage as a layer is quantised: in a worker that has
+    traced a thousand programs, seconds each time.
+    """
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
     browser = Browser(tmp_path_factory.mktemp("profile"))

@@ -12,6 +12,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 BENCHMARKS = ROOT / "benchmarks"
 LIBTPU = importlib.util.find_spec("libtpu")
+CUDA = importlib.util.find_spec("jax_cuda12_plugin")
 
 # A program of XLA for a TPU, shortened. S(1) is VMEM.
 PROGRAM = """
@@ -66,6 +67,51 @@ def test_what_is_moved_to_and_from_the_slow_memory(read):
     assert moved["%fusion.1"].total == TILE + TILE // 2 + TILE
 
 
+# A program of XLA for a GPU, shortened: a product of 4x8 and 8x16 numbers, a
+# convolution of patches, a tanh.
+GPU_PROGRAM = """
+HloModule jit_step, is_scheduled=true
+
+%gemm (p.0: bf16[4,8], p.1: bf16[8,16]) -> bf16[4,16] {
+  %p.0 = bf16[4,8]{1,0} parameter(0)
+  %p.1 = bf16[8,16]{1,0} parameter(1)
+  ROOT %dot.1 = bf16[4,16]{1,0} dot(%p.0, %p.1), lhs_contracting_dims={1}, \
+rhs_contracting_dims={0}
+}
+
+%tanhs (p.2: bf16[4,16]) -> f32[4,16] {
+  %p.2 = bf16[4,16]{1,0} parameter(0)
+  %convert.1 = f32[4,16]{1,0} convert(%p.2)
+  ROOT %tanh.1 = f32[4,16]{1,0} tanh(%convert.1)
+}
+
+ENTRY %main.1 (a.1: bf16[4,8], b.1: bf16[8,16]) -> f32[4,16] {
+  %a.1 = bf16[4,8]{1,0} parameter(0)
+  %b.1 = bf16[8,16]{1,0} parameter(1)
+  %images.1 = bf16[2,4,4,3]{3,2,1,0} parameter(2)
+  %kernel.1 = bf16[16,2,2,3]{3,2,1,0} parameter(3)
+  %gemm.1 = bf16[4,16]{1,0} fusion(%a.1, %b.1), kind=kCustom, calls=%gemm
+  %conv.1 = (bf16[2,2,2,16]{3,2,1,0}, u8[0]{0}) custom-call(%images.1, \
+%kernel.1), window={size=2x2 stride=2x2}, dim_labels=b01f_o01i->b01f, \
+custom_call_target="__cudnn$convForward"
+  ROOT %tanh.2 = f32[4,16]{1,0} fusion(%gemm.1), kind=kLoop, calls=%tanhs
+}
+"""
+
+
+def test_what_a_gpu_computes_and_moves(read):
+    patches = 2 * 2 * 2  # of 2x2x3 numbers, 16 features
+    product, convolution = 4 * 8 * 16, patches * 2 * 2 * 3 * 16
+    assert read.products(GPU_PROGRAM) == 2 * (product + convolution)
+    assert read.functions(GPU_PROGRAM) == 4 * 16
+    moved = {x.instruction.name: x.hbm for x in read.traffic(GPU_PROGRAM)}
+    assert moved == {
+        "%gemm.1": 2 * (4 * 8 + 8 * 16 + 4 * 16),
+        "%conv.1": 2 * (2 * 4 * 4 * 3 + 16 * 2 * 2 * 3 + patches * 16),
+        "%tanh.2": (2 + 4) * 4 * 16,
+    }
+
+
 def test_the_layer_that_an_instruction_comes_from(read):
     found = {
         x.instruction.name: (read.layer(x.instruction), x.instruction)
@@ -118,11 +164,11 @@ from compiled_sides import Program, ours, prepare
 
 prepare()
 from keras_vit.models.vit_config import ViTConfig
-from keras_vit.training.distribution.topologies import one_process, tpu_devices
+from keras_vit.training.distribution.topologies import one_process, devices_of
 
 found = {}
 with one_process():
-    devices = tpu_devices("v5e:2x4")
+    devices = devices_of(sys.argv[2])
     for name, (choice, batch, task, fields) in json.loads(sys.argv[1]).items():
         program = Program(ViTConfig(**fields), task, batch, choice)
         executable = ours(program, devices).compile()
@@ -133,10 +179,10 @@ TINY = {"image_size": 32, "patch_size": 8, "num_layers": 2, "hidden_dim": 64}
 TINY |= {"mlp_dim": 128, "num_heads": 4, "num_classes": 10}
 
 
-def compile_all(asked):
-    """The costs of steps, compiled for the eight chips of a v5e-8."""
+def compile_all(asked, topology="v5e:2x4"):
+    """The costs of steps, compiled for the devices of a topology."""
     ended = subprocess.run(
-        [sys.executable, "-c", COMPILE, json.dumps(asked)],
+        [sys.executable, "-c", COMPILE, json.dumps(asked), topology],
         cwd=BENCHMARKS,
         env=environment(),
         capture_output=True,
@@ -164,6 +210,22 @@ def notebook(name):
         and isinstance(target := node.targets[0], ast.Name)
         and target.id in ("MODEL", "BATCH_SIZE")
     }
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CUDA, reason="JAX's CUDA plugin is not installed.")
+def test_a_step_compiles_for_eight_h100():
+    """The products are those of the equations, forward and backward."""
+    asked = {"step": ("data_parallel", 16, "training", TINY)}
+    (costs,) = compile_all(asked, "h100:8").values()
+    tokens, dim, mlp = 17, 64, 128
+    block = tokens * (4 * dim**2 + 2 * dim * mlp) + 2 * tokens**2 * dim
+    embedded = 16 * (8 * 8 * 3) * dim
+    # Without the gradient of the images, for 2 images a device.
+    expected = 2 * 2 * (3 * (2 * block + 10 * dim) + 2 * embedded)
+    assert costs["flops"] == pytest.approx(expected, rel=0.01)
+    assert set(costs["collectives"]) == {"all-reduce"}
+    assert costs["peak_bytes"] > 0
 
 
 @pytest.mark.slow

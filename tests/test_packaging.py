@@ -36,8 +36,9 @@ EXTRAS = {
     "serve": {"python-multipart", "starlette", "uvicorn"},
     "streams": {"array-record", "huggingface-hub", "pyarrow"},
     "tpu-compiler": {"libtpu"},
+    "gpu-compiler": {"jax-cuda12-plugin"},
 }
-APART = {"tpu-compiler"}  # not in "all"
+APART = {"tpu-compiler", "gpu-compiler"}  # not in "all"
 
 
 @pytest.fixture(scope="module")

@@ -30,8 +30,8 @@ def peak_bytes(case: dict) -> int | None:
     from keras_vit.models import VisionTransformer, ViTConfig
     from keras_vit.training.distribution.topologies import (
         Step,
+        devices_of,
         lowered,
-        tpu_devices,
     )
 
     keras.config.set_dtype_policy(case["precision"])
@@ -43,7 +43,7 @@ def peak_bytes(case: dict) -> int | None:
         model_axis=case["model_axis"],
         optimizer=lambda: OPTIMIZERS[case["optimizer"]](case["parts"]),
     )
-    devices = tpu_devices(case["topology"])
+    devices = devices_of(case["topology"])
     try:
         compiled = lowered(step, devices).compile()
     except RuntimeError as error:  # Of XLA.

@@ -4,6 +4,7 @@ A loss or gradient that is not finite ends it. What is logged stays in
 variables on the device, which are read only at the steps that are logged.
 """
 
+import contextlib
 import csv
 import importlib.util
 import json
@@ -11,6 +12,7 @@ import math
 import os
 import pathlib
 import time
+import weakref
 from collections.abc import Callable
 
 import keras
@@ -34,7 +36,6 @@ __all__ = [
 METRICS = "metrics.jsonl"
 HISTORY = "history.csv"
 EVENTS = "tensorboard"  # the folder
-FLUSH_SECONDS = 2
 MAX_NAMES = 32  # images that an error names
 
 
@@ -373,14 +374,31 @@ def event_writer(folder: pathlib.Path, step: int) -> Callable[[dict], None]:
 
 
 def _tensorboardx(folder, step):
-    import tensorboardX
+    from tensorboardX.event_file_writer import EventsWriter
+    from tensorboardX.proto.event_pb2 import Event, SessionLog
+    from tensorboardX.summary import scalar as summary
 
-    # A thread writes; its own flush() does not wait for what is in the queue.
-    return tensorboardX.SummaryWriter(
-        str(folder),
-        purge_step=step + 1 if step else None,
-        flush_secs=FLUSH_SECONDS,
-    ).add_scalar
+    # Its SummaryWriter writes by a thread, which a full disk ends: add_scalar
+    # then waits forever.
+    folder.mkdir(parents=True, exist_ok=True)
+    writer = EventsWriter(str(folder / "events"))
+
+    def write(**fields):
+        writer.write_event(Event(wall_time=time.time(), **fields))
+        writer.flush()
+
+    if step:
+        start = SessionLog(status=SessionLog.START)
+        write(step=step + 1, session_log=start)
+
+    def close():
+        with contextlib.suppress(OSError):  # It was said as it was written.
+            writer.close()
+
+    weakref.finalize(write, close)
+    return lambda name, value, step: write(
+        step=step, summary=summary(name, value)
+    )
 
 
 def _tensorflow(folder, step):

@@ -1,7 +1,7 @@
-import importlib.util
-import sys
+"""Metrics as TensorBoard reads them."""
+
+import errno
 import time
-import types
 
 import pytest
 
@@ -10,42 +10,67 @@ from keras_vit.training import metrics_log
 ROW = {"step": 50, "epoch": 1.5, "loss": 2.5, "peak_memory": None}
 
 
-class Writer:
-    """Stands in for tensorboardX: what would be written."""
-
-    made = []
-
-    def __init__(self, folder, purge_step=None, flush_secs=120):
-        self.folder, self.purge_step, self.scalars = folder, purge_step, []
-        self.made.append(self)
-
-    def add_scalar(self, name, value, step):
-        self.scalars.append((name, value, step))
+def only(monkeypatch, *needed):
+    """Leaves one writer; the test is skipped where it is not installed."""
+    for package in ("tensorboard", *needed):
+        pytest.importorskip(package)
+    make = metrics_log.WRITERS[needed]
+    monkeypatch.setattr(metrics_log, "WRITERS", {needed: make})
 
 
-@pytest.fixture
-def writer(monkeypatch):
-    module = types.ModuleType("tensorboardX")
-    module.__spec__ = importlib.util.spec_from_loader("tensorboardX", None)
-    setattr(module, "SummaryWriter", Writer)  # noqa: B010
-    monkeypatch.setitem(sys.modules, "tensorboardX", module)
-    monkeypatch.setattr(Writer, "made", [])
-    return Writer
+def read(folder):
+    """Tags, and steps and values of the losses that TensorBoard shows."""
+    from tensorboard.backend.event_processing import event_accumulator
+    from tensorboard.util import tensor_util
+
+    events = event_accumulator.EventAccumulator(str(folder / "tensorboard"))
+    events.Reload()
+    tags = events.Tags()
+    if tags["scalars"]:
+        found = [(x.step, x.value) for x in events.Scalars("loss")]
+        return tags["scalars"], found
+    # TensorFlow writes a scalar as a tensor.
+    tensors = events.Tensors("loss")
+    return tags["tensors"], [
+        (x.step, float(tensor_util.make_ndarray(x.tensor_proto)))
+        for x in tensors
+    ]
 
 
-def test_each_number_of_a_line_is_a_scalar_of_its_step(writer, tmp_path):
-    metrics_log.event_writer(tmp_path, step=0)(ROW)
-    (made,) = writer.made
-    assert made.folder == str(tmp_path / "tensorboard")
-    assert made.scalars == [("loss", 2.5, 50)]
-    assert made.purge_step is None
+@pytest.mark.parametrize("needed", list(metrics_log.WRITERS))
+def test_events_are_what_tensorboard_reads(needed, tmp_path, monkeypatch):
+    only(monkeypatch, *needed)
+    write = metrics_log.event_writer(tmp_path, step=0)
+    write(ROW)
+    write({"step": 100, "loss": 1.25})
+    assert read(tmp_path) == (["loss"], [(50, 2.5), (100, 1.25)])
 
 
 def test_what_comes_after_the_step_of_a_continued_run_is_forgotten(
-    writer, tmp_path
+    tmp_path, monkeypatch
 ):
-    metrics_log.event_writer(tmp_path, step=40)
-    assert writer.made[0].purge_step == 41
+    only(monkeypatch, "tensorboardX")
+    write = metrics_log.event_writer(tmp_path, step=0)
+    write({"step": 40, "loss": 3.0})
+    write(ROW)
+    time.sleep(1.1)  # The name of a file is of the second.
+    metrics_log.event_writer(tmp_path, step=40)({"step": 45, "loss": 2.0})
+    assert read(tmp_path)[1] == [(40, 3.0), (45, 2.0)]
+
+
+def test_a_full_disk_is_said_to_who_writes(tmp_path, monkeypatch):
+    """A thread that it ended would let the training wait forever."""
+    only(monkeypatch, "tensorboardX")
+    from tensorboardX.event_file_writer import EventsWriter
+
+    write = metrics_log.event_writer(tmp_path, step=0)
+
+    def full(self, event):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(EventsWriter, "write_event", full)
+    with pytest.raises(OSError, match="No space left"):
+        write(ROW)
 
 
 def test_without_a_writer_one_line_says_so(tmp_path, monkeypatch, capsys):
@@ -53,34 +78,3 @@ def test_without_a_writer_one_line_says_so(tmp_path, monkeypatch, capsys):
     metrics_log.event_writer(tmp_path, step=0)(ROW)
     assert capsys.readouterr().out.count("\n") == 1
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("needed", list(metrics_log.WRITERS))
-def test_events_are_what_tensorboard_reads(needed, tmp_path, monkeypatch):
-    for package in ("tensorboard", *needed):
-        pytest.importorskip(package)
-    from tensorboard.backend.event_processing import event_accumulator
-    from tensorboard.util import tensor_util
-
-    make = metrics_log.WRITERS[needed]
-    monkeypatch.setattr(metrics_log, "WRITERS", {needed: make})
-    write = metrics_log.event_writer(tmp_path, step=0)
-    write(ROW)
-    write({"step": 100, "loss": 1.25})
-    read = event_accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
-    found, end = [], time.monotonic() + 30
-    while len(found) < 2 and time.monotonic() < end:  # a thread writes
-        read.Reload()
-        # TensorFlow writes a scalar as a tensor.
-        if "loss" in read.Tags()["scalars"]:
-            events = read.Scalars("loss")
-            found = [(event.step, event.value) for event in events]
-        elif "loss" in read.Tags()["tensors"]:
-            found = [
-                (
-                    event.step,
-                    float(tensor_util.make_ndarray(event.tensor_proto)),
-                )
-                for event in read.Tensors("loss")
-            ]
-    assert found == [(50, 2.5), (100, 1.25)]

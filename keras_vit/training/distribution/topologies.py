@@ -1,8 +1,8 @@
 """Steps of a model lowered for devices that this machine does not have.
 
-XLA compiles for TPUs wherever libtpu is installed, and for several CPUs in one
-process. The model is built of shapes alone, so that one of any size takes no
-memory.
+XLA compiles for TPUs wherever libtpu is installed, for GPUs wherever JAX's CUDA
+plugin is, and for several CPUs in one process. The model is built of shapes
+alone, so that one of any size takes no memory.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ from keras_vit.workarounds import layout_of
 
 __all__ = [
     "Step",
+    "devices_of",
     "lowered",
     "one_process",
-    "tpu_devices",
 ]
 
 
@@ -50,19 +50,57 @@ def one_process() -> Iterator[None]:
         yield
 
 
-def tpu_devices(topology: str) -> list:
-    """The devices of a TPU that need not be there.
+# What XLA's CUDA backend asks of a GPU: facts of NVIDIA's data sheets and of
+# what the driver says of compute capability 9.0.
+HOPPER = """
+gpu_device_info {{
+  threads_per_block_limit: 1024 threads_per_warp: 32
+  threads_per_core_limit: 2048 core_count: 132 fpus_per_core: 128
+  shared_memory_per_block: 49152 shared_memory_per_block_optin: 232448
+  shared_memory_per_core: 233472 l2_cache_size: 52428800
+  registers_per_core_limit: 65536 registers_per_block_limit: 65536
+  block_dim_limit_x: 2147483647 block_dim_limit_y: 65535
+  block_dim_limit_z: 65535 clock_rate_ghz: 1.98
+  cuda_compute_capability {{ major: 9 }}
+  memory_bandwidth: {bandwidth} device_memory_size: {memory}
+}}
+platform_name: "CUDA"
+dnn_version_info {{ major: 9 minor: 10 }}
+device_description_str: "{name}"
+"""
+GPUS = {
+    "h100": HOPPER.format(
+        bandwidth=3_350_000_000_000, memory=80 << 30, name="NVIDIA H100 SXM"
+    ),
+    "h200": HOPPER.format(
+        bandwidth=4_800_000_000_000, memory=141 << 30, name="NVIDIA H200 SXM"
+    ),
+}
+
+
+def devices_of(topology: str) -> list:
+    """The devices of a machine that need not be there.
 
     Args:
-        topology: generation and chips along each axis: "v5e:2x4", "v5p:2x2x1".
+        topology: generation of a TPU and chips along each axis, "v5e:2x4" or
+            "v5p:2x2x1"; or a GPU and a number of them in one machine, "h100:8".
+
+    Returns:
+        Devices of JAX that programs are compiled for and that run nothing.
     """
     from jax.experimental import topologies
 
-    return list(
-        topologies.get_topology_desc(
-            platform="tpu", topology_name=topology
-        ).devices
-    )
+    name, _, count = topology.partition(":")
+    if name in GPUS:
+        described = topologies.get_topology_desc(
+            topology,
+            "cuda",
+            target_config=GPUS[name],
+            topology=f"1x1x{count or 1}",
+        )
+    else:
+        described = topologies.get_topology_desc(topology, "tpu")
+    return list(described.devices)
 
 
 def lowered(step: Step, devices: list) -> Any:
@@ -70,7 +108,7 @@ def lowered(step: Step, devices: list) -> Any:
 
     Args:
         step: a `Step`.
-        devices: of JAX, such as those of `tpu_devices`.
+        devices: of JAX, such as those of `devices_of`.
 
     Returns:
         JAX's lowered program: `compile()` gives it to XLA.
