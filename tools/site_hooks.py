@@ -1,13 +1,14 @@
 """What mkdocs changes while it makes the site: see mkdocs.yml.
 
 README.md and CONTRIBUTING.md become pages. Links to files outside of docs/
-become addresses in the repository, where REPOSITORY_URL names it, and pictures
+become addresses in the repository that pyproject.toml names, and pictures
 outside of docs/ become files of the site.
 """
 
 import pathlib
 import posixpath
 import re
+import tomllib
 
 ROOT = pathlib.Path(__file__).parents[1]
 # The text of a link or picture, and its target: no address and no #part.
@@ -18,6 +19,19 @@ PICTURES = "benchmarks/results"
 BESIDE = "from-"
 # Of the home page, beside which there is nothing to navigate.
 HOME = "---\nhide: [navigation]\n---\n"
+
+
+def on_config(config):
+    urls = project_urls()
+    config.repo_url = urls["Repository"]
+    config.site_url = urls["Documentation"]
+    return config
+
+
+def project_urls() -> dict[str, str]:
+    """The addresses of the project, by their names."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)["project"]["urls"]
 
 
 def on_files(files, config):
