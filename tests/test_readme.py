@@ -40,6 +40,27 @@ def test_relative_links_become_addresses_at_a_tag():
         )
 
 
+def test_badges_open_every_notebook_but_the_one_for_tpu_vms():
+    badges = re.findall(r"\[!\[Open in \w+\]\(([^)]+)\)\]\(([^)]+)\)", README)
+    found = re.findall(r"^\| \[[^\]]+\]\(([^)]+\.ipynb)\)", README, re.M)
+    hooks = tool("site_hooks")
+    opened = [x[2] for path in found for x in hooks.opened_in(path)]
+    assert [address for _, address in badges] == opened
+    assert {x for x, _ in badges} == {
+        "docs/images/colab.svg",
+        "docs/images/kaggle.svg",
+    }
+    folders = ROOT / "docs" / "notebooks", ROOT / "recipes" / "kaggle"
+    notebooks = {
+        path.relative_to(ROOT).as_posix()
+        for folder in folders
+        for path in folder.glob("*.ipynb")
+    }
+    assert notebooks - {*found} == {"recipes/kaggle/tpu_strategy.ipynb"}
+    page = hooks.links_to("docs/notebooks/first_steps.ipynb")
+    assert f"[open it in Colab]({opened[0]})" in page
+
+
 def test_the_site_has_every_public_name():
     shown = set(re.findall(r"^::: ([\w.]+)$", API, re.MULTILINE))
     for name in shown:
