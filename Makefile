@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 OLDEST_VENV := .venv-oldest
+NEWEST_VENV := .venv-newest
 DOCS_VENV := .venv-docs
 
 BACKENDS := $(or $(BACKEND),tensorflow jax torch)
@@ -13,6 +14,11 @@ QUICKSTART_BACKEND := $(or $(KERAS_BACKEND),$(BACKEND),jax)
 # Without the extras that bring TensorFlow: of it the group for CPUs is taken.
 EXTRAS := data,cv,plots,explain,tensorboard,export,hub,serve,streams
 OLDEST_EXTRAS := jax,data,tensorboard,hub,serve
+
+# JAX and NumPy stop early for old Pythons, so that the newest one is asked for.
+NEWEST_PYTHON ?= python3.13
+NEWEST_GROUPS := $(addprefix --group ,test tensorflow $(BACKENDS))
+NEWEST := $(NEWEST_VENV)/.$(subst $() ,-,$(BACKENDS))
 
 # Two workers, each with a file of tests at a time.
 PYTEST_FLAGS := --numprocesses 2 --dist loadfile \
@@ -51,7 +57,7 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		architecture.py cli_files.py compiled_programs.py documents.py \
 		decode_predictions.py files.py \
 		labels.py model_pages.py packaging.py readme.py speed_results.py \
-		tables.py))
+		tables.py workflows.py))
 
 # $(call create,VENV,CONSTRAINTS): the pip of an old Python knows no --group.
 create = $(PYTHON) -m venv $(1) && $(1)/bin/python -m pip install --quiet \
@@ -62,8 +68,8 @@ install = $(1)/bin/python -m pip install --quiet \
 
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help quickstart test test-all check test-oldest fuzz notebooks \
-	docs clean
+.PHONY: help quickstart test test-all check test-oldest test-newest fuzz \
+	notebooks docs clean
 
 help: ## list the targets
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
@@ -77,24 +83,41 @@ test: MARKERS := -m "not slow"
 test: check run-tests ## check, then test on each backend, or on one: BACKEND=jax
 test-all: check run-tests ## the same with the slow tests
 
-.PHONY: run-tests
-run-tests: $(VENV)/.full
+# $(call run_tests,VENV): on each backend.
+define run_tests
 	left_out=; for backend in $(BACKENDS); do \
 		echo "backend: $$backend"; \
 		OMP_NUM_THREADS=1 KERAS_BACKEND=$$backend \
-			$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) $(MARKERS) \
+			$(1)/bin/python -m pytest $(PYTEST_FLAGS) $(MARKERS) \
 			$$left_out || exit 1; \
 		left_out="$(addprefix --ignore=,$(ONCE))"; \
 	done
+endef
 
-check: $(VENV)/.full ## format, lint and types
+.PHONY: run-tests
+run-tests: $(VENV)/.full
+	$(call run_tests,$(VENV))
+
+check: $(VENV)/.full ## format, lint, types, workflows and what GitHub and Zenodo read
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
+	$(VENV)/bin/zizmor --offline --quiet .github
+	$(call schema,github-workflows,.github/workflows/*.yml)
+	$(call schema,github-issue-forms,.github/ISSUE_TEMPLATE/[bf]*.yml)
+	$(call schema,github-issue-config,.github/ISSUE_TEMPLATE/config.yml)
+	$(call schema,dependabot,.github/dependabot.yml)
+	$(call schema,citation-file-format,CITATION.cff)
+
+schema = $(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.$(1) $(2)
 
 test-oldest: $(OLDEST_VENV)/.full ## test with the oldest Keras, JAX and NumPy supported
 	KERAS_BACKEND=jax $(OLDEST_VENV)/bin/python -m pytest \
 		$(PYTEST_FLAGS) -m "not slow"
+
+test-newest: MARKERS := -m "not slow"
+test-newest: $(NEWEST) ## test with the newest release of everything, on NEWEST_PYTHON (python3.13)
+	$(call run_tests,$(NEWEST_VENV))
 
 fuzz: $(VENV)/.full ## fuzz configs, commands, CSV files, names, run folders for FUZZ_SECONDS (3600)
 	$(VENV)/bin/python tests/robustness/fuzz.py --seconds $(FUZZ_SECONDS)
@@ -106,7 +129,8 @@ docs: $(DOCS_VENV)/.full ## make the site in site/, links checked
 	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict
 
 clean: ## remove environments, caches and builds, but no runs
-	rm -rf $(VENV) $(OLDEST_VENV) $(DOCS_VENV) build dist site \
+	rm -rf $(VENV) $(OLDEST_VENV) $(NEWEST_VENV) $(DOCS_VENV) \
+		build dist site \
 		.hypothesis .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
@@ -128,6 +152,14 @@ $(OLDEST_VENV)/.full: pyproject.toml constraints-oldest.txt
 	$(call create,$(OLDEST_VENV),constraints-oldest.txt)
 	$(call install,$(OLDEST_VENV),constraints-oldest.txt) \
 		-e ".[$(OLDEST_EXTRAS)]" --group test --group tensorflow
+	touch $@
+
+# Nothing is pinned: what breaks with a release of this week is seen here first.
+$(NEWEST): PYTHON := $(NEWEST_PYTHON)
+$(NEWEST): pyproject.toml
+	$(call create,$(NEWEST_VENV),/dev/null)
+	$(call install,$(NEWEST_VENV),/dev/null) \
+		-e ".[$(OLDEST_EXTRAS)]" $(NEWEST_GROUPS)
 	touch $@
 
 $(DOCS_VENV)/.full: pyproject.toml constraints.txt

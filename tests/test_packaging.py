@@ -1,8 +1,10 @@
 """What a user gets from the wheel and the metadata."""
 
+import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from email.message import Message
 from email.parser import BytesParser
@@ -11,11 +13,14 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
+from readme_renderer import markdown
 
 from keras_vit import checks
 from keras_vit.version import __version__
 
 ROOT = Path(__file__).parents[1]
+MEGABYTE = 10**6
+URLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
 PLOTS = {"jinja2", "matplotlib", "scikit-learn"}
 DATA = {"tensorflow-datasets", "importlib-resources"}
 EXTRAS = {
@@ -86,18 +91,46 @@ def test_wheel_fits_every_platform(built):
     assert path.name == name
 
 
-def test_sdist_has_what_the_wheel_leaves_out(built):
+def test_wheel_and_sdist_are_small(built):
+    sizes = {path.suffix: path.stat().st_size for path in built.iterdir()}
+    assert sorted(sizes) == [".gz", ".whl"]
+    assert max(sizes.values()) < 3 * MEGABYTE, sizes
+
+
+def test_sdist_makes_the_same_wheel_and_has_no_tests(built, wheel, tmp_path):
     (path,) = built.glob("*.tar.gz")
     with tarfile.open(path) as archive:
-        parts = [Path(name).parts for name in archive.getnames()]
-    wanted = "keras_vit recipes tests docs README.md LICENSE Makefile".split()
-    here = {
-        name
-        for name in wanted
-        for path in [ROOT / name, *(ROOT / name).rglob("*")]
-        if path.is_file()
-    }
-    assert here <= {folders[1] for folders in parts}
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    names = {path.name for path in source.iterdir()}
+    assert names >= {"LICENSE", "README.md", "CITATION.cff", "keras_vit"}
+    assert names.isdisjoint({"tests", "docs", "benchmarks"})
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel"]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    (again,) = (source / "dist").glob("*.whl")
+    again = zipfile.ZipFile(again)
+    assert sorted(again.namelist()) == sorted(wheel.namelist())
+    (name,) = [n for n in wheel.namelist() if n.endswith("/METADATA")]
+    assert again.read(name) == wheel.read(name)
+
+
+def test_the_index_shows_the_readme_with_addresses_of_its_tag(metadata):
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    # What the Python index and `twine check` render it by.
+    page = markdown.render(metadata.get_payload(decode=True).decode())
+    assert page and "<table>" in page and "<pre" in page
+    links = re.findall(r'(?:href|src)="([^"#][^"]*)"', page)
+    assert len(links) > 20
+    assert [x for x in links if not x.startswith("https://")] == []
+    ours = f"{URLS['Repository']}/blob/v{__version__}/"
+    raw = ours.replace("github.com", "raw.githubusercontent.com")
+    raw = raw.replace("/blob/", "/")
+    found = [x.removeprefix(ours).removeprefix(raw) for x in links]
+    paths = [x.partition("#")[0] for x in found if ":" not in x]
+    assert len(paths) > 20
+    assert [x for x in paths if not (ROOT / x).exists()] == []
+    pictures = re.findall(r'src="([^"]+)"', page)
+    assert f"{raw}docs/images/home.webp" in pictures
 
 
 def test_metadata_names_the_project(metadata):
@@ -105,6 +138,12 @@ def test_metadata_names_the_project(metadata):
     assert metadata["Version"] == __version__
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Requires-Python"] == ">=3.11"
+    shown = [line.split(", ") for line in metadata.get_all("Project-URL")]
+    assert dict(shown) == URLS
+    owner, name = URLS["Repository"].split("/")[-2:]
+    pages = f"https://{owner}.github.io/{name}/"
+    assert URLS["Documentation"] == pages
+    assert all(x.startswith((URLS["Repository"], pages)) for x in URLS.values())
 
 
 def requirements(metadata) -> dict[str, set[NormalizedName]]:

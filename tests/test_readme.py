@@ -2,7 +2,6 @@
 
 import pkgutil
 import re
-import tomllib
 
 from project_tools import ROOT, tool
 
@@ -26,24 +25,40 @@ def test_it_is_short_and_in_the_order_of_a_newcomer():
     assert len(README.splitlines()) <= 155  # Half of what it had.
 
 
-def test_on_the_python_index_links_and_pictures_are_addresses():
-    text = tool("prepare_release").with_addresses(README, "me/vit", "v1")
-    links = re.findall(r"(!?)\[[^\]]*\]\(([^)]+)\)", text)
-    assert len(links) > 20
-    assert all(link.startswith("https://") for _, link in links)
-    pictures = {link for mark, link in links if mark}
-    raw = "https://raw.githubusercontent.com/me/vit/v1/docs/images/home.webp"
-    assert raw in pictures
-    assert "https://github.com/me/vit/blob/v1/docs/training.md" in text
-    assert "](https://arxiv.org/abs/2010.11929)" in text
+def test_relative_links_become_addresses_at_a_tag():
+    address = "https://github.com/me/vit"
+    raw = "https://raw.githubusercontent.com/me/vit/v1"
+    for text, expected in {
+        "[a](docs/a.md#b)": f"[a]({address}/blob/v1/docs/a.md#b)",
+        "![p](p.png)": f"![p]({raw}/p.png)",
+        "[![p](p.svg)](a.md)": f"[![p]({raw}/p.svg)]({address}/blob/v1/a.md)",
+        "[![p](p.svg)](https://x.y)": f"[![p]({raw}/p.svg)](https://x.y)",
+        "[a](#b) [c](https://x.y) [d]": "[a](#b) [c](https://x.y) [d]",
+    }.items():
+        assert tool("build_readme").with_addresses(text, address, "v1") == (
+            expected
+        )
 
 
-def test_the_metadata_of_a_release_has_its_addresses():
-    text = (ROOT / "pyproject.toml").read_text()
-    text = tool("prepare_release").with_urls(text, "me/vit", "v1")
-    project = tomllib.loads(text)["project"]
-    assert project["urls"]["Repository"] == "https://github.com/me/vit"
-    assert project["name"] == "keras-vision-transformer"
+def test_badges_open_every_notebook_but_the_one_for_tpu_vms():
+    badges = re.findall(r"\[!\[Open in \w+\]\(([^)]+)\)\]\(([^)]+)\)", README)
+    found = re.findall(r"^\| \[[^\]]+\]\(([^)]+\.ipynb)\)", README, re.M)
+    hooks = tool("site_hooks")
+    opened = [x[2] for path in found for x in hooks.opened_in(path)]
+    assert [address for _, address in badges] == opened
+    assert {x for x, _ in badges} == {
+        "docs/images/colab.svg",
+        "docs/images/kaggle.svg",
+    }
+    folders = ROOT / "docs" / "notebooks", ROOT / "recipes" / "kaggle"
+    notebooks = {
+        path.relative_to(ROOT).as_posix()
+        for folder in folders
+        for path in folder.glob("*.ipynb")
+    }
+    assert notebooks - {*found} == {"recipes/kaggle/tpu_strategy.ipynb"}
+    page = hooks.links_to("docs/notebooks/first_steps.ipynb")
+    assert f"[open it in Colab]({opened[0]})" in page
 
 
 def test_the_site_has_every_public_name():

@@ -3,7 +3,9 @@
     make notebooks
 
 The scripts are what is edited and reviewed; the notebooks, which are what one
-opens on Kaggle and Colab, hold the same cells and no outputs.
+opens on Kaggle and Colab, hold the same cells and no outputs. Those of docs/
+have one more, which installs the package where it is missing; those of
+recipes/kaggle do that themselves. All but TPU_VMS have badges that open them.
 """
 
 import pathlib
@@ -13,6 +15,17 @@ import jupytext
 import nbformat
 
 ROOT = pathlib.Path(__file__).parents[1]
+sys.path.append(str(ROOT / "tools"))
+
+from site_hooks import opened_in  # noqa: E402
+
+TPU_VMS = "tpu_strategy"
+INSTALL = """\
+import importlib.util
+
+if importlib.util.find_spec("keras_vit") is None:
+    %pip install --quiet "keras-vision-transformer[plots]"
+"""
 FOLDERS = ("docs/notebooks", "recipes/kaggle")
 METADATA = {
     "kernelspec": {
@@ -54,11 +67,28 @@ def notebook(script: pathlib.Path) -> str:
             "'# %%' and '# %% [markdown]'."
         )
     made.metadata = nbformat.from_dict(METADATA)
+    title = made.cells[0]
+    title.source = with_badges(title.source, script.with_suffix(".ipynb"))
+    if script.parent.parent.name == "docs":
+        made.cells.insert(1, nbformat.v4.new_code_cell(INSTALL.strip()))
     for number, cell in enumerate(made.cells):
         # They would be drawn by chance.
         cell["id"] = f"cell-{number}"
     nbformat.validate(made)
     return nbformat.writes(made) + "\n"
+
+
+def with_badges(source: str, path: pathlib.Path) -> str:
+    """The first cell of a notebook, with badges below its title."""
+    if path.stem == TPU_VMS:
+        return source
+    title, _, rest = source.partition("\n\n")
+    relative = path.relative_to(ROOT).as_posix()
+    badges = [
+        f"[![Open in {name}]({badge})]({address})"
+        for name, badge, address in opened_in(relative)
+    ]
+    return "\n\n".join([title, "\n".join(badges), rest])
 
 
 def main() -> int:

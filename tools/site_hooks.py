@@ -1,23 +1,55 @@
 """What mkdocs changes while it makes the site: see mkdocs.yml.
 
 README.md and CONTRIBUTING.md become pages. Links to files outside of docs/
-become addresses in the repository, where REPOSITORY_URL names it, and pictures
+become addresses in the repository that pyproject.toml names, and pictures
 outside of docs/ become files of the site.
 """
 
 import pathlib
 import posixpath
 import re
+import tomllib
 
 ROOT = pathlib.Path(__file__).parents[1]
 # The text of a link or picture, and its target: no address and no #part.
 LINK = re.compile(r"(!?\[[^\]]*\])\((?![a-z]+:|#)([^)\s]+)\)")
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
 PICTURES = "benchmarks/results"
+# Where a notebook of the repository opens: the name of the place, its badge,
+# and what stands before the address of the notebook.
+PLACES = (
+    (
+        "Colab",
+        "https://colab.research.google.com/assets/colab-badge.svg",
+        "https://colab.research.google.com/github/",
+    ),
+    (
+        "Kaggle",
+        "https://kaggle.com/static/images/open-in-kaggle.svg",
+        "https://kaggle.com/kernels/welcome?src=https://github.com/",
+    ),
+)
+# Of a page of docs/tutorials.
+NOTEBOOK = re.compile(
+    r"\[Run it as a notebook\]\(\.\./(notebooks/\w+\.ipynb)\)"
+)
 # Pages that need the width for two blocks of code.
 BESIDE = "from-"
 # Of the home page, beside which there is nothing to navigate.
 HOME = "---\nhide: [navigation]\n---\n"
+
+
+def on_config(config):
+    urls = project_urls()
+    config.repo_url = urls["Repository"]
+    config.site_url = urls["Documentation"]
+    return config
+
+
+def project_urls() -> dict[str, str]:
+    """The addresses of the project, by their names."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)["project"]["urls"]
 
 
 def on_files(files, config):
@@ -38,7 +70,31 @@ def on_files(files, config):
 def on_page_markdown(markdown, page, config, files):
     if page.file.src_uri.startswith(BESIDE):
         page.meta["hide"] = ["toc"]
+    markdown = NOTEBOOK.sub(
+        lambda found: f"{found[0]} {links_to(f'docs/{found[1]}')}", markdown
+    )
     return with_addresses(markdown, page.file.src_uri, config.repo_url)
+
+
+def opened_in(path: str) -> list[tuple[str, str, str]]:
+    """Where a notebook opens by one click.
+
+    Args:
+        path: the notebook, from the root of the project.
+
+    Returns:
+        For each place its name, the address of its badge, and the address that
+        opens the notebook there.
+    """
+    repository = project_urls()["Repository"].split("/", 3)[3]
+    address = f"{repository}/blob/main/{path}"
+    return [(name, badge, f"{start}{address}") for name, badge, start in PLACES]
+
+
+def links_to(path: str) -> str:
+    """Links that open a notebook, without pictures from other servers."""
+    links = [f"[open it in {x}]({there})" for x, _, there in opened_in(path)]
+    return "".join(f"· {link} " for link in links).rstrip()
 
 
 def as_page(text: str) -> str:

@@ -5,11 +5,13 @@
 # the TensorFlow of their TPU machines has no TPU since 2025 (Kaggle installs
 # `tensorflow-cpu`, Colab none). There, use `tpu_v5e8.ipynb`.
 #
-# 1. `pip install tensorflow-tpu`, and the wheel of keras_vit, which
-#    `pip wheel --no-deps --wheel-dir wheel .` makes in a clone.
+# 1. `pip install tensorflow-tpu`.
 # 2. Adapt the next cell to your data, then run all.
 #
-# The weights are downloaded, or `"weights"` is the path of a file.
+# pip installs keras_vit and the weights are downloaded. Without the internet,
+# put the wheel, which `pip download --no-deps keras-vision-transformer` brings
+# (until the first release `pip wheel --no-deps .` in a clone), into the folder
+# `WHEELS`, and the path of a file of weights into `MODEL`.
 #
 # The tests run this notebook on two virtual devices of a CPU with
 # MirroredStrategy in place of TPUStrategy. It has not been run on a TPU.
@@ -24,13 +26,17 @@ TEST = "test"  # folder of the images to predict
 SAMPLE = "sample_submission.csv"  # None: every image in TEST
 
 MODEL = {"name": "ViT_B16", "weights": "imagenet21k", "image_size": 224}
+# Without the internet: a file, or a folder of keras-hub or Hugging Face, or the
+# small weights that are in the package.
+# MODEL = {"weights": "data/weights/B_16.npz", "image_size": 224}
+# MODEL = {"weights": "fractals", "image_size": 32, "channels": 3}
 EPOCHS = 8
 BATCH_SIZE = 128  # of all cores together
 LEARNING_RATE = 0.01
 PRECISION = "mixed_bfloat16"  # what a TPU multiplies fast
 DISTRIBUTION = "tpu"  # or "mirrored", to try it without one
 
-WHEELS = "data/keras-vit"  # the folder with the wheel
+WHEELS = "data/keras-vit"  # folder of the wheel, if there is one
 OUTPUT = "runs/tpu"  # where submission.csv and the run go
 
 # %% tags=["install"]
@@ -42,9 +48,10 @@ import sys
 
 os.environ["KERAS_BACKEND"] = "tensorflow"
 if importlib.util.find_spec("keras_vit") is None:
-    # --no-deps: the machine keeps the versions that fit its TPU.
+    # The wheel, or the index. Both leave the frameworks as they are.
     offline = ["--no-deps", "--no-index", "--find-links", WHEELS]
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", *offline]
+    source = offline if pathlib.Path(WHEELS).is_dir() else []
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", *source]
     subprocess.run([*pip, "keras-vision-transformer"], check=True)
 
 # %% [markdown]

@@ -5,12 +5,14 @@
 #
 # 1. *Session options, Accelerator*: TPU v5e-8. On Colab: *Runtime, Change
 #    runtime type*, any TPU.
-# 2. *Add input*: the images, and a data set with the wheel of keras_vit, which
-#    `pip wheel --no-deps --wheel-dir wheel .` makes in a clone.
+# 2. *Add input*: the images.
 # 3. Adapt the next cell to your data, then run all.
 #
-# The weights are downloaded (*Session options, Internet*: on), or `"weights"`
-# is the path of a file among the inputs.
+# With *Session options, Internet* on, pip installs keras_vit, and the weights
+# are downloaded. Without the internet, two more inputs take their place: a data
+# set with the wheel, which `pip download --no-deps keras-vision-transformer`
+# brings (until the first release `pip wheel --no-deps .` in a clone), and one
+# with the weights, or a model of Kaggle: `MODEL` has examples.
 #
 # TensorFlow has no TPU on these machines; it only reads the images. The tests
 # run this notebook on eight virtual devices of a CPU, with the JAX of these
@@ -26,13 +28,17 @@ TEST = "test"  # folder of the images to predict
 SAMPLE = "sample_submission.csv"  # None: every image in TEST
 
 MODEL = {"name": "ViT_B16", "weights": "imagenet21k", "image_size": 224}
+# Without the internet: a file, or a folder of keras-hub or Hugging Face, or the
+# small weights that are in the package.
+# MODEL = {"weights": "/kaggle/input/weights/B_16.npz", "image_size": 224}
+# MODEL = {"weights": "fractals", "image_size": 32, "channels": 3}
 EPOCHS = 8
 BATCH_SIZE = 128  # of all cores together
 LEARNING_RATE = 0.01
 PRECISION = "mixed_bfloat16"  # what a TPU multiplies fast
 DISTRIBUTION = "data_parallel"  # each core has the model and a share of a batch
 
-WHEELS = "/kaggle/input/keras-vit"  # the folder with the wheel
+WHEELS = "/kaggle/input/keras-vit"  # folder of the wheel, if there is one
 OUTPUT = "/kaggle/working"  # where submission.csv and the run go
 
 # %% tags=["install"]
@@ -46,9 +52,10 @@ import sys
 os.environ["KERAS_BACKEND"] = "jax"
 PIP = [sys.executable, "-m", "pip", "install", "--quiet"]
 if importlib.util.find_spec("keras_vit") is None:
-    # --no-deps: the machine keeps the versions that fit its TPU.
+    # The wheel, or the index. Both leave the frameworks as they are.
     offline = ["--no-deps", "--no-index", "--find-links", WHEELS]
-    subprocess.run([*PIP, *offline, "keras-vision-transformer"], check=True)
+    source = offline if pathlib.Path(WHEELS).is_dir() else []
+    subprocess.run([*PIP, *source, "keras-vision-transformer"], check=True)
 if importlib.util.find_spec("tensorflow") is None:
     # Colab has none beside its TPU. What is there keeps its version.
     here = {

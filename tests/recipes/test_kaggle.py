@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import json
 import pathlib
 import shutil
 import subprocess
@@ -18,6 +19,9 @@ NOTEBOOKS = ("tpu_v5e8", "gpu_t4x2", "tpu_strategy")
 NAMES = ("dusk", "noon")
 TINY = {"size": "tiny", "image_size": 16, "channels": 3}
 CHECKPOINT = {"weights": str(ROOT / "tests/reference/vit_tiny_google.npz")}
+# A wheel that is installed offline brings none of what it asks for, and Kaggle
+# need not have this: the commands alone use it.
+WITHOUT = "import sys; sys.modules['jsonargparse'] = None"
 PICTURES = ("images", "loss", "accuracy", "confusion")
 
 
@@ -94,7 +98,8 @@ def right(rows):
 
 def test_tpu_script_on_two_devices_with_a_csv_file(inputs):
     path = f"{FOLDER}/tpu_v5e8.py"
-    text = run(path, inputs.parent, settings(inputs), devices=2)
+    given = settings(inputs)
+    text = run(path, inputs.parent, given, first=WITHOUT, devices=2)
     header, rows = check(inputs, text, "data_parallel: 2 devices")
     assert header == ["image_id", "label"]
     assert [row[0] for row in rows] == [f"id0{n}" for n in (3, 0, 5, 2, 1, 4)]
@@ -113,6 +118,21 @@ def test_tpu_notebook_on_eight_devices_with_folders_and_a_checkpoint(inputs):
     assert [row[0] for row in rows] == [f"id0{n}.jpg" for n in range(6)]
     assert {row[1] for row in rows} <= set(NAMES)
     assert pictures(done) == len(PICTURES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"weights": str(ROOT / "tests/reference/hub_vit_tiny")},
+        {"weights": "fractals", "image_size": 32, "channels": 3},
+    ],
+    ids=["a preset among the inputs", "in the package"],
+)
+def test_weights_that_need_no_network(inputs, model):
+    given = settings(inputs, MODEL=model, EPOCHS=1)
+    text = run(f"{FOLDER}/tpu_v5e8.py", inputs.parent, given, devices=2)
+    check(inputs, text, "data_parallel: 2 devices")
 
 
 @pytest.mark.slow
@@ -187,6 +207,29 @@ def test_installing_brings_this_package_and_nothing_else(tmp_path):
         shutil.rmtree(site / added)
 
 
+@pytest.mark.parametrize("wheel", [True, False])
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_one_line_of_pip_installs_the_wheel_or_what_the_index_has(
+    name, wheel, tmp_path, monkeypatch
+):
+    called = []
+    monkeypatch.setattr(subprocess, "run", lambda x, check: called.append(x))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda x: x != "keras_vit" or None
+    )
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    cell = cells_of(name)[0].split('"install"]')[1].split("# %%")[0]
+    folder = tmp_path if wheel else tmp_path / "absent"
+    exec(cell, {"WHEELS": str(folder), "OUTPUT": ".", "BACKEND": "jax"})
+    offline = ["--no-deps", "--no-index", "--find-links", str(folder)]
+    (words,) = called
+    assert words == [
+        *(sys.executable, "-m", "pip", "install", "--quiet"),
+        *(offline if wheel else []),
+        "keras-vision-transformer",
+    ]
+
+
 def packages(site):
     """What is installed, with the version in its name."""
     return {path.name for path in site.glob("*.dist-info")}
@@ -207,6 +250,19 @@ def test_notebooks_are_what_is_made_of_the_scripts():
     for script in tool.scripts():
         made = script.with_suffix(".ipynb")
         assert made.read_text() == tool.notebook(script), "make notebooks"
+
+
+def test_tutorials_install_what_they_lack_and_notebooks_have_badges():
+    tool = maker()
+    for script in tool.scripts():
+        cells = json.loads(tool.notebook(script))["cells"]
+        text = "".join("".join(cell["source"]) for cell in cells[:2])
+        relative = script.relative_to(ROOT).with_suffix(".ipynb").as_posix()
+        addresses = [x[2] for x in tool.opened_in(relative)]
+        own = "kaggle" in script.parts
+        vms = script.stem == "tpu_strategy"
+        assert all((x in text) != vms for x in addresses), script
+        assert ("%pip install" in text) != own
 
 
 def test_every_notebook_has_its_script():

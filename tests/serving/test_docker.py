@@ -29,10 +29,10 @@ def last(name) -> str:
     return [rest for found, rest in instructions() if found == name][-1]
 
 
-def copied() -> list[str]:
-    """What is copied from the repository."""
-    rests = [rest for name, rest in instructions() if name == "COPY"]
-    return [source for rest in rests for source in shlex.split(rest)[:-1]]
+def copied() -> dict[str, str]:
+    """What is copied from the repository, and where to."""
+    rests = [shlex.split(x) for name, x in instructions() if name == "COPY"]
+    return {source: rest[-1] for rest in rests for source in rest[:-1]}
 
 
 def test_what_it_copies_exists_and_is_not_ignored():
@@ -46,12 +46,14 @@ def test_what_it_copies_exists_and_is_not_ignored():
 
 def test_what_it_copies_is_enough_for_the_wheel(tmp_path):
     skipped = shutil.ignore_patterns("__pycache__")
-    for name in copied():
-        source = served.ROOT / name
+    for name, place in copied().items():
+        source, target = served.ROOT / name, tmp_path / place.lstrip("/")
         if source.is_dir():
-            shutil.copytree(source, tmp_path / name, ignore=skipped)
+            shutil.copytree(source, target, ignore=skipped)
         else:
-            shutil.copy(source, tmp_path)
+            folder = target if place.endswith("/") else target.parent
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     (wheel,) = (tmp_path / "dist").glob("*.whl")
