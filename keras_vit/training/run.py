@@ -52,6 +52,8 @@ class Run:
         folder: the run folder.
         network: what was fitted: the model itself, what a `Task` made of its
             layers, or with LoRA the model before it was merged.
+        skipped: names of training images that could not be read, though the
+            check before the first step had passed them.
     """
 
     model: keras.Model
@@ -60,6 +62,7 @@ class Run:
     seconds: float
     folder: pathlib.Path
     network: keras.Model
+    skipped: tuple[str, ...] = ()
 
     @property
     def images_per_second(self) -> float:
@@ -214,7 +217,20 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline):
     history = {
         name: [row.get(name, math.nan) for row in rows] for name in columns
     }
-    return Run(model, dataset, history, seconds, folder, stages[-1].network)
+    unread = set().union(*(_skipped(stage.stream) for stage in stages))
+    return Run(
+        model,
+        dataset,
+        history,
+        seconds,
+        folder,
+        stages[-1].network,
+        tuple(sorted(unread)),
+    )
+
+
+def _skipped(stream) -> set[str]:
+    return getattr(stream, "skipped", set())
 
 
 def _check_colours(recipe, dataset, model):
