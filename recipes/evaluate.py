@@ -29,6 +29,7 @@ from keras_vit import data, evaluation, preprocessing
 from keras_vit.analysis.report import explain_run
 from keras_vit.checkpoints.keras_files import class_names_of
 from keras_vit.data import DataConfig, PreprocessingConfig, Share
+from keras_vit.data.pillow_images import say_colour_changes
 from keras_vit.data.readers import with_chosen_reader
 from keras_vit.evaluation.config import Evaluation
 from keras_vit.prediction.networks import load_model, weights_path
@@ -77,6 +78,9 @@ def evaluate(recipe: Evaluation, share: Share) -> dict:
     class_names = class_names or dataset.class_names
     class_map = evaluation.match_classes(dataset.class_names, class_names)
     batches = make_batches(recipe, dataset, model.input_shape, share)
+    if is_first():
+        split = getattr(dataset, recipe.split)
+        say_colour_changes(split, model.input_shape[-1])
     agreed(lambda: open_folder(recipe, class_names))
     begin = time.perf_counter()
     predictions = evaluation.predict_classes(

@@ -15,7 +15,7 @@ import keras
 from keras_vit import data
 from keras_vit.checkpoints.containers.keras_parts import MAX_CONFIG_BYTES
 from keras_vit.data.image_reader import naming_broken_images
-from keras_vit.data.pillow_images import is_coloured
+from keras_vit.data.pillow_images import is_coloured, say_colour_changes
 from keras_vit.data.sources import read_by
 from keras_vit.models.configured_model import ConfiguredModel
 from keras_vit.training import (
@@ -174,6 +174,8 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline):
     keras.utils.set_random_seed(recipe.seed)
     model = task.make_model(recipe, dataset.class_names)
     _check_colours(recipe, dataset, model)
+    if processes.is_first():
+        say_colour_changes(dataset.train, model.input_shape[-1])
     stages = make_stages(recipe, task, dataset, model, share)
     trained, total = count_parameters(stages[-1].network)
     if trained < total and processes.is_first():
