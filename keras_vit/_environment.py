@@ -16,6 +16,8 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+from keras_vit.shipped_recipes import RECIPES
+
 __all__ = ["check", "start_quietly"]
 
 # Each has the same name as a module and for pip.
@@ -54,6 +56,8 @@ def check() -> None:
             one of the two others was taken; or the distribution `keras-vit`,
             whose files get mixed with those of this package, is installed too.
     """
+    if _runs_a_recipe():
+        start_quietly()
     _take_installed_backend()
     _warn_about_foreign_distribution()
     if keras := sys.modules.get("keras"):
@@ -63,10 +67,17 @@ def check() -> None:
         sys.meta_path.insert(0, FOLLOWED)
 
 
+def _runs_a_recipe() -> bool:
+    """Whether the program is a recipe, which is as quiet as its command."""
+    program = getattr(sys.modules.get("__main__"), "__file__", None)
+    return program is not None and Path(program).resolve().parent == RECIPES
+
+
 def start_quietly() -> None:
     """Keeps TensorFlow's own lines off the standard error of a command.
 
     They are kept where TF_CPP_MIN_LOG_LEVEL is set. Errors stay in any case.
+    Only before TensorFlow is imported is it of use.
     """
     if "TF_CPP_MIN_LOG_LEVEL" in os.environ or "tensorflow" in sys.modules:
         return

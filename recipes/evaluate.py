@@ -14,7 +14,8 @@ is `--data.name imagenet_v2/matched-frequency`; for ImageNet-ReaL either give
 `--real_labels real.json` beside a folder of the validation images.
 
 The run folder then holds the config, the environment, result.json,
-predictions.npz, per_class.csv, class_names.json and report.html.
+predictions.npz, predictions.csv, per_class.csv, class_names.json,
+report.html and confusion.png.
 """
 
 import dataclasses
@@ -25,12 +26,14 @@ import time
 import yaml
 
 from keras_vit import data, evaluation, preprocessing
-from keras_vit.analysis.report import explain_run, write_report
+from keras_vit.analysis.report import explain_run
 from keras_vit.checkpoints.keras_files import class_names_of
 from keras_vit.data import DataConfig, PreprocessingConfig, Share
+from keras_vit.data.pillow_images import say_colour_changes
 from keras_vit.data.readers import with_chosen_reader
 from keras_vit.evaluation.config import Evaluation
 from keras_vit.prediction.networks import load_model, weights_path
+from keras_vit.runs.reporting import left_out, write_pages
 from keras_vit.runs.script import check_packages, exit_code, parse
 from keras_vit.runs.smoke import tiny_model
 from keras_vit.training import run_folder
@@ -75,6 +78,9 @@ def evaluate(recipe: Evaluation, share: Share) -> dict:
     class_names = class_names or dataset.class_names
     class_map = evaluation.match_classes(dataset.class_names, class_names)
     batches = make_batches(recipe, dataset, model.input_shape, share)
+    if is_first():
+        split = getattr(dataset, recipe.split)
+        say_colour_changes(split, model.input_shape[-1])
     agreed(lambda: open_folder(recipe, class_names))
     begin = time.perf_counter()
     predictions = evaluation.predict_classes(
@@ -82,6 +88,7 @@ def evaluate(recipe: Evaluation, share: Share) -> dict:
         batches,
         activation=recipe.model.activation,
         class_map=class_map,
+        names=data.file_names(getattr(dataset, recipe.split)),
         verbose=(1 if sys.stdout.isatty() else 2) if is_first() else 0,
         together=together(recipe, share),
     )
@@ -127,7 +134,7 @@ def write_all(recipe, predictions, batches, class_names, model, result) -> None:
         num_pictures=recipe.num_pictures,
     )
     explain_run(folder, model)
-    write_report(folder, result)
+    write_pages(folder, result)
     run_folder.write_result(folder, result)
 
 
@@ -196,15 +203,20 @@ def make_batches(recipe: Evaluation, dataset, shape, share: Share):
 def summarise(recipe: Evaluation, predictions, dataset) -> dict:
     """The numbers of the evaluation, and what was evaluated."""
     examples = getattr(dataset, recipe.split)
+    unread = evaluation.unread(predictions, data.file_names(examples))
     result = {
         "model": recipe.model.weights,
         "data": dataset.name,
         "split": recipe.split,
         **evaluation.summarise(predictions),
+        "num_classes": predictions.num_classes,
         "num_skipped": len(examples) - len(predictions),
+        "skipped": data.skipped_files(dataset, unread),
     }
     if recipe.real_labels is not None:
-        names = [examples.name_of(i) for i in range(len(examples))]
+        names = predictions.names
+        if names is None:
+            names = [examples.name_of(i) for i in range(len(examples))]
         result |= evaluation.summarise_real(
             predictions, recipe.real_labels, names
         )
@@ -212,9 +224,12 @@ def summarise(recipe: Evaluation, predictions, dataset) -> dict:
 
 
 def summary(result: dict) -> str:
+    # Of five classes all answers are among the top 5.
+    more = result["num_classes"] > 5
+    top5 = f", top-5 {result['top5']:.2%}" if more else ""
     return (
-        f"top-1 {result['top1']:.2%}, top-5 {result['top5']:.2%} of "
-        f"{result['num_examples']} {result['split']} images of {result['data']}"
+        f"top-1 {result['top1']:.2%}{top5} of {result['num_examples']} "
+        f"{result['split']} images of {result['data']}{left_out(result)}"
     )
 
 

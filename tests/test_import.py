@@ -177,23 +177,36 @@ def test_foreign_distribution_is_pointed_out(monkeypatch, tmp_path):
         _environment.check()
 
 
-QUIET = """
+COMMAND = """
 import sys
 from keras_vit.cli import main
-main(["weights", "list", "--model", "ViT_R26_B32"])
-import keras
-print("of ours", file=sys.stderr)
+main([*sys.argv[1:], "weights", "list", "--model", "ViT_R26_B32"])
+"""
+IMPORTS = """
+import keras, os, sys
+print("of ours", os.environ.get("TF_CPP_MIN_LOG_LEVEL"), file=sys.stderr)
 """
 
 
-def test_commands_start_without_lines_of_the_backend():
+def errors_of(*words):
+    """What a program writes to standard error."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
     done = subprocess.run(
-        [sys.executable, "-c", QUIET],
+        [sys.executable, *map(str, words)],
         env=environment,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0
-    assert done.stderr == "of ours\n"
+    return done.stderr
+
+
+def test_commands_start_without_lines_of_the_backend():
+    assert errors_of("-c", COMMAND + IMPORTS) == "of ours 2\n"
+    verbose = errors_of("-c", COMMAND + IMPORTS, "--verbose")
+    assert "of ours" in verbose and "of ours 2" not in verbose
+
+
+def test_recipes_as_scripts_start_without_them_as_well():
+    assert errors_of(ROOT / "recipes" / "finetune.py", "--help") == ""

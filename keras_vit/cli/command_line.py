@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -88,8 +89,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Example:
         >>> main(["weights", "list", "--model", "ViT_R26_B32"])
     """
-    start_quietly()
     given = sys.argv[1:] if arguments is None else arguments
+    options = itertools.takewhile(lambda x: x.startswith("-"), given)
+    if "--verbose" not in options:
+        start_quietly()
     parsed = _parser(given).parse_args(given)
     tidy_up_on_sigterm()
     try:
@@ -120,6 +123,11 @@ def _parser(arguments):
         prog="keras-vit", description="Vision Transformers for Keras 3."
     )
     parser.add_argument("--version", action="version", version=__version__)
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="let TensorFlow and the compilers print their own lines",
+    )
     commands = parser.add_subparsers(metavar="command", required=True)
     asked = next((x for x in arguments if not x.startswith("-")), None)
     for name, (module, help_) in COMMANDS.items():

@@ -7,7 +7,12 @@ from keras_vit.data.config import (
     DataConfig,
     PreprocessingConfig,
 )
-from keras_vit.data.dataset import Dataset, Examples
+from keras_vit.data.dataset import (
+    Dataset,
+    Examples,
+    file_names,
+    skipped_files,
+)
 from keras_vit.data.sources import open_dataset
 from keras_vit.late import late_names
 
@@ -21,7 +26,9 @@ __all__ = [
     "Share",
     "TrainingStream",
     "evaluation_batches",
+    "file_names",
     "open_dataset",
+    "skipped_files",
     "training_stream",
 ]
 

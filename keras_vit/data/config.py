@@ -90,7 +90,7 @@ class AugmentationConfig:
 
 
 BROKEN = ("stop", "skip")
-CHECKS = ("ends", "all", "none")
+CHECKS = ("auto", "ends", "all", "none")
 CROPS = (
     "inception_crop",
     "resize_small_random_crop",
@@ -198,9 +198,11 @@ class DataConfig:
     labels, so that it is looked up once; processes that share it divide the
     work. keras_vit/indexes in KERAS_HOME (~/.keras) if not given."""
 
-    check_images: str = "ends"
-    """What is checked before the first step: "ends" of every file (its kind
-    and whether it is cut off), "all" to decode every image, "none"."""
+    check_images: str = "auto"
+    """What is checked before the first step: "all" to decode every image,
+    "ends" of every file (its kind and whether it is cut off), "none"; "auto"
+    decodes the images of a split whose files have up to 256 MiB together, and
+    checks the ends of more and of shards."""
 
     on_broken_image: str = "stop"
     """An image that cannot be read stops the run ("stop"), or is left out and

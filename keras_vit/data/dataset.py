@@ -18,9 +18,12 @@ __all__ = [
     "Examples",
     "complete",
     "cut",
+    "file_names",
+    "skipped_files",
     "stratified_split",
 ]
 
+NUM_NAMED = 100  # files that a result names of each kind
 KINDS = ("array", "encoded", "path", "record")
 
 
@@ -36,6 +39,8 @@ class Dataset:
         name: of the data set.
         skipped: names of the images that were left out because they cannot
             be read.
+        other_files: names of the files in the folders of the images that are
+            left out because their suffixes are not of images.
     """
 
     train: Any
@@ -44,6 +49,7 @@ class Dataset:
     class_names: tuple[str, ...]
     name: str = ""
     skipped: tuple[str, ...] = ()
+    other_files: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,6 +217,50 @@ class Examples:
             "content": tf.gather(contents, example),
             "label": tf.gather(labels, example),
         }
+
+
+def file_names(examples) -> list[str] | None:
+    """The file of each image of a split, or its shard and its place there.
+
+    Args:
+        examples: an `Examples`, or another part of a `Dataset`.
+
+    Returns:
+        N texts; None where the images are in no files of their own.
+
+    Example:
+        >>> file_names(open_dataset(DataConfig(folder="photos")).test)[0]
+        'photos/cat/1.jpg'
+    """
+    if getattr(examples, "kind", None) not in ("path", "record"):
+        return None
+    return [examples.name_of(example) for example in range(len(examples))]
+
+
+def skipped_files(dataset: Dataset, more: Sequence[str] = ()) -> dict:
+    """What was left out of a data set, for result.json.
+
+    Args:
+        dataset: a `Dataset`.
+        more: names of images that could not be read later on.
+
+    Returns:
+        Dict of "unreadable" and "no_image_suffix" as far as there are any,
+        each a dict of "count" and "files", their first hundred names.
+
+    Example:
+        >>> skipped_files(dataset)
+        {'unreadable': {'count': 1, 'files': ['photos/cat/7.jpg']}}
+    """
+    kinds = {
+        "unreadable": sorted({*dataset.skipped, *more}),
+        "no_image_suffix": sorted(dataset.other_files),
+    }
+    return {
+        kind: {"count": len(files), "files": files[:NUM_NAMED]}
+        for kind, files in kinds.items()
+        if files
+    }
 
 
 def complete(parts: Sequence, config) -> list:

@@ -3,17 +3,40 @@
 Axes: H and W height and width, C channels.
 """
 
+import contextlib
 import io
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
-__all__ = ["BROKEN", "as_seen", "from_pillow", "in_channels", "is_coloured"]
+__all__ = [
+    "BROKEN",
+    "as_seen",
+    "colour_change",
+    "from_pillow",
+    "in_channels",
+    "is_coloured",
+    "log_colour_changes",
+    "say_colour_changes",
+]
+
+LOGGER = logging.getLogger(__name__)
 
 # What Pillow raises for broken files; SyntaxError is that of PNG.
 BROKEN = (OSError, SyntaxError, ValueError)
 COLOURED = 32  # of 255; JPEG makes smaller differences of grey
 ORIENTATION = 0x0112  # its number in EXIF
 STRIP = 512  # rows that are converted at a time
+GREY_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "F")
+ADDED, DROPPED = "added", "dropped"  # what `colour_change` finds
+MESSAGES = {
+    ADDED: "Without colours: %s. The model is for images in colour, "
+    "and gets three equal channels of them.",
+    DROPPED: "In colour: %s. The model is for grey images, and their "
+    "colours are dropped.",
+}
 MODES = {1: "L", 3: "RGB"}  # Pillow's name for an image of so many channels
 
 
@@ -63,27 +86,80 @@ def is_coloured(examples, count: int = 8) -> bool:
     Grey photographs in files of three channels have none. Of images that
     cannot be read, or whose contents are not at hand, nothing is known.
     """
-    contents = getattr(examples, "contents", None)
-    if contents is None:
-        return False
+    return DROPPED in _changes(examples, 1, range(count))
+
+
+def say_colour_changes(examples, channels: int, count: int = 64) -> None:
+    """Logs how many images get or lose colours for a model, if any.
+
+    Looks at so many images over all of a split, or at all of fewer.
+
+    Args:
+        examples: the `Examples` of a split.
+        channels: 1 for a model of grey images, 3 for one in colour.
+        count: int, how many images to look at.
+    """
+    last = len(getattr(examples, "contents", ())) - 1
+    rows = [*dict.fromkeys(np.linspace(0, last, count, dtype=int).tolist())]
+    changes = list(_changes(examples, channels, rows))
+    log_colour_changes(changes, f" of {len(rows):,} that were looked at")
+
+
+def log_colour_changes(changes: Sequence[str], of: str = "") -> None:
+    """Logs how many images of a run have got or lost colours, if any.
+
+    Args:
+        changes: what `colour_change` found, without None.
+        of: what stands behind the number.
+    """
+    for kind, message in MESSAGES.items():
+        if number := changes.count(kind):
+            LOGGER.warning(message, f"{number:,} image(s){of}")
+
+
+def colour_change(image, channels: int) -> str | None:
+    """What becomes of the colours of an image in a model.
+
+    Args:
+        image: a Pillow image, or an array (H, W, C) in [0, 255].
+        channels: 1 for a model of grey images, 3 for one in colour.
+
+    Returns:
+        "added" of a grey image for a model in colour, "dropped" of one in
+        colour for a model of grey images, else None.
+    """
+    is_array = isinstance(image, np.ndarray)
+    grey = image.shape[-1] == 1 if is_array else image.mode in GREY_MODES
+    if channels == 3:
+        return ADDED if grey else None
+    if grey:
+        return None
+    pixels = image if is_array else from_pillow(image, 3)
+    return DROPPED if _spread(pixels[..., :3]) > COLOURED else None
+
+
+def _changes(examples, channels, rows) -> Iterator[str]:
+    """The changes of some images, as far as they can be read."""
     from PIL import Image
 
-    for content in contents[:count]:
+    contents: Any = getattr(examples, "contents", ())
+    for row in rows:
+        if not 0 <= row < len(contents):
+            continue
+        content = contents[row]
+        change = None
         if examples.kind == "array":
-            pixels = content
+            change = colour_change(content, channels)
         else:
-            try:
+            with contextlib.suppress(*BROKEN):
                 if examples.kind == "record":
                     content = examples.records.read(int(content))
                 is_bytes = isinstance(content, bytes)
                 source = io.BytesIO(content) if is_bytes else content
                 with Image.open(source) as image:
-                    pixels = from_pillow(image, 3)
-            except BROKEN:
-                continue
-        if pixels.shape[-1] == 3 and _spread(pixels) > COLOURED:
-            return True
-    return False
+                    change = colour_change(image, channels)
+        if change is not None:
+            yield change
 
 
 def _spread(pixels) -> int:

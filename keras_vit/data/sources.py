@@ -3,27 +3,28 @@
 import csv
 import dataclasses
 import logging
+import os
 import pathlib
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from keras_vit.checks import check_installed
+from keras_vit.data.broken_images import (
+    NUM_NAMED,
+    listing,
+    without_broken_images,
+)
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset, Examples, complete
 from keras_vit.data.digits import open_digits
 from keras_vit.data.fractals import open_fractals
 from keras_vit.data.hugging_face import open_hugging_face
-from keras_vit.data.image_reader import is_readable
-from keras_vit.data.pillow_reader import is_readable_by_pillow
 from keras_vit.data.readers import (
     chosen_reader,
     data_packages,
     hide_accelerators,
 )
 from keras_vit.data.seeds import order
-from keras_vit.data.shard_index import are_whole_ends, file_ends
 from keras_vit.data.shards import open_shards
 from keras_vit.data.tfds import open_tfds
 from keras_vit.data.vtab import open_vtab
@@ -31,11 +32,10 @@ from keras_vit.files import printable
 
 __all__ = [
     "SUFFIXES",
-    "broken_images",
     "image_files",
     "open_dataset",
+    "other_files",
     "read_by",
-    "without_broken_images",
 ]
 
 LOGGER = logging.getLogger(__name__)
@@ -54,13 +54,9 @@ SPLITS = {
     "validation": ("validation", "val", "valid"),
     "test": ("test", "testing"),
 }
-THREADS = 16
 # ImageNet-21k has 21,843. A class takes memory in the last layer, used or not.
 MAX_CLASSES = 1_000_000
 LONGEST_LABEL = 20  # digits, of which some may be zeros in front
-NUM_NAMED = 5  # Broken images that a message names.
-# What reads the images to whether it decodes one.
-DECODES = {"tensorflow": is_readable, "pillow": is_readable_by_pillow}
 
 
 def open_dataset(config: DataConfig) -> Dataset:
@@ -168,103 +164,6 @@ def _limited(dataset: Dataset, config: DataConfig) -> Dataset:
     return dataclasses.replace(dataset, **parts)
 
 
-def without_broken_images(dataset: Dataset, check: str) -> Dataset:
-    """Raises an error for images that cannot be read, or leaves them out.
-
-    Args:
-        dataset: a `Dataset` of `Examples`.
-        check: see `broken_images`.
-
-    Returns:
-        The `Dataset` without them, whose `skipped` names them.
-
-    Raises:
-        ValueError: naming them, where `on_broken_image` is "stop".
-    """
-    parts, names, stops = {}, [], False
-    for split in PARTS:
-        examples = getattr(dataset, split)
-        if examples is None:
-            continue
-        broken = broken_images(examples, check)
-        if not len(broken):
-            continue
-        names += [examples.name_of(example) for example in broken]
-        stops = stops or examples.on_broken_image == "stop"
-        kept = np.delete(np.arange(len(examples)), broken)
-        parts[split] = examples.subset(kept)
-    if names:
-        message = f"{_listing(names)} cannot be read as images"
-        if stops:
-            raise ValueError(
-                f"{message}. Repair or remove them, or set "
-                'data.on_broken_image to "skip".'
-            )
-        LOGGER.warning("%s and are skipped.", message)
-    return dataclasses.replace(dataset, skipped=tuple(names), **parts)
-
-
-def _listing(names: Sequence[str]) -> str:
-    named = ", ".join(map(repr, names[:NUM_NAMED]))
-    more = len(names) - NUM_NAMED
-    rest = f" and {more} more" if more > 0 else ""
-    return f"{len(names)} file(s): {named}{rest}"
-
-
-def broken_images(examples, check: str) -> np.ndarray:
-    """Finds the images that cannot be decoded.
-
-    A file that begins and ends as its kind does is taken to be whole; any
-    other is decoded. That finds files of another kind, empty ones and those
-    that are cut off, and reads 16 bytes of each.
-
-    Args:
-        examples: the `Examples` whose files are checked.
-        check: "ends", "all" to decode every image, "none".
-
-    Returns:
-        int array of their numbers.
-    """
-    if check == "none" or examples.kind == "array" or examples.labels is None:
-        return np.arange(0)
-    if examples.kind == "record":
-        return _broken_records(examples, check)
-    from_path = examples.kind == "path"
-
-    decodes = DECODES[examples.reader]
-
-    def is_broken(content) -> bool:
-        looks_whole = check == "ends" and _looks_whole(content, from_path)
-        return not looks_whole and not decodes(content, from_path)
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        broken = list(pool.map(is_broken, examples.contents))
-    return np.flatnonzero(broken)
-
-
-def _broken_records(examples, check: str) -> np.ndarray:
-    """As `broken_images`, of what the indexes of shards say of the ends."""
-    records, decodes = examples.records, DECODES[examples.reader]
-    odd = (check == "all") | ~records.whole[examples.contents]
-    suspects = np.flatnonzero(odd)
-
-    def is_broken(example) -> bool:
-        return not decodes(records.read(examples.contents[example]), False)
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        broken = list(pool.map(is_broken, suspects))
-    return suspects[np.array(broken, bool)]
-
-
-def _looks_whole(content, from_path: bool) -> bool:
-    if not from_path:
-        return are_whole_ends(content, content)
-    try:
-        return are_whole_ends(*file_ends(content))
-    except OSError:
-        return False
-
-
 def _open_folder(config: DataConfig) -> Dataset:
     """Opens root/{train,val,test}/class/* or root/class/*.
 
@@ -289,13 +188,19 @@ def _open_folder(config: DataConfig) -> Dataset:
         folder and _read_folder(folder, names, config)
         for folder in (train or root, validation, test)
     ]
-    _say_what_is_left_out(root)
-    return Dataset(*complete(parts, config), class_names=names, name=root.name)
+    left = other_files(root)
+    return Dataset(
+        *complete(parts, config),
+        class_names=names,
+        name=root.name,
+        other_files=left,
+    )
 
 
-def _say_what_is_left_out(root: pathlib.Path) -> None:
+def other_files(root: pathlib.Path) -> tuple[str, ...]:
+    """Names and logs the files below a folder that are taken for no images."""
     left = sorted(
-        str(path.relative_to(root))
+        str(path)
         for path in root.rglob("*")
         if not path.name.startswith(".")
         and path.suffix.lower() not in SUFFIXES
@@ -304,10 +209,11 @@ def _say_what_is_left_out(root: pathlib.Path) -> None:
     if left:
         LOGGER.warning(
             "%s in %r are left out: images are %s.",
-            _listing(left),
+            listing([os.path.relpath(x, root) for x in left]),
             str(root),
             ", ".join(SUFFIXES),
         )
+    return tuple(left)
 
 
 def _subfolders(folder: pathlib.Path) -> list[pathlib.Path]:

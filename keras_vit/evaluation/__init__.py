@@ -22,6 +22,7 @@ from keras_vit.evaluation.predictions import (
     load_predictions,
     nearest_neighbour_predictions,
     predict_classes,
+    unread,
 )
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "summarise",
     "summarise_real",
     "top_k_accuracy",
+    "unread",
     "worst_rows",
     "write_evaluation",
 ]

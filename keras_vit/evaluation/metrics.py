@@ -196,13 +196,15 @@ def write_evaluation(
     *,
     num_pictures: int = 24,
 ) -> None:
-    """Writes predictions.npz and per_class.csv.
+    """Writes predictions.npz, predictions.csv and per_class.csv.
 
     predictions.npz holds the arrays of `Predictions` and the images of
     `worst_rows`: `pictures`, uint8 of shape (M, H, W, C), and `picture_rows`
     of shape (M,), which of the N images they are. Where images have one label,
     it also has the images of `confusion_rows` as `cell_pictures` and
     `cell_rows`; where they have several, there is no per_class.csv.
+    predictions.csv has a line per image: its file (its number where it is in
+    none), its true class, the most probable class and its probability.
 
     Args:
         folder: the run folder.
@@ -241,10 +243,32 @@ def write_evaluation(
             cell_pictures=pictures[len(rows) :],
             cell_rows=more,
         )
+    write_csv(folder / "predictions.csv", _lines(predictions, class_names))
     if predictions.labels.ndim == 1:
         predicted = predictions.classes[:, 0]
         table = per_class(predictions.labels, predicted, class_names)
         write_csv(folder / "per_class.csv", table)
+
+
+def _lines(predictions, class_names) -> list[dict]:
+    """The lines of predictions.csv."""
+    names, right = predictions.names, predictions.right[:, 0]
+    return [
+        {
+            "image": i if names is None else str(names[i]),
+            "true": _label_names(predictions.labels[i], class_names),
+            "predicted": class_names[predictions.classes[i, 0]],
+            "probability": float(predictions.probabilities[i, 0]),
+            "right": int(right[i]),
+        }
+        for i in range(len(predictions))
+    ]
+
+
+def _label_names(label, class_names) -> str:
+    """The class of a label, or those of an image with several."""
+    found = np.flatnonzero(label) if label.ndim else [label]
+    return " ".join(class_names[k] for k in found)
 
 
 def worst_rows(predictions: Predictions, count: int) -> np.ndarray:

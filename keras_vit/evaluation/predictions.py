@@ -6,7 +6,7 @@ Axes: N images, H and W height and width, C channels, K classes.
 import dataclasses
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import keras
 import numpy as np
@@ -22,6 +22,7 @@ __all__ = [
     "load_predictions",
     "nearest_neighbour_predictions",
     "predict_classes",
+    "unread",
 ]
 
 
@@ -36,6 +37,8 @@ class Predictions:
             probable ones in their order, as in `np.argmax`.
         probabilities: float array of shape (N, T), of these classes.
         num_classes: int, K.
+        names: text array of shape (N,), the file of each image; None where
+            they are in no files.
 
     Example:
         >>> predictions = predict_classes(model, batches)
@@ -46,6 +49,7 @@ class Predictions:
     classes: np.ndarray
     probabilities: np.ndarray
     num_classes: int
+    names: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.classes)
@@ -74,8 +78,9 @@ class Predictions:
         Example:
             >>> predictions.save("predictions.npz")
         """
-        arrays = dataclasses.asdict(self)
-        arrays.update(more)
+        arrays = {**dataclasses.asdict(self), **more}
+        if self.names is None:
+            del arrays["names"]
         with open(path, "wb") as file:
             np.savez_compressed(file, **arrays)
 
@@ -95,9 +100,9 @@ def load_predictions(path: str | os.PathLike) -> Predictions:
     Example:
         >>> load_predictions("runs/evaluate/predictions.npz").classes[:, 0]
     """
-    names = {field.name for field in dataclasses.fields(Predictions)}
+    fields = {field.name for field in dataclasses.fields(Predictions)}
     with np.load(path, allow_pickle=False) as arrays:
-        if missing := names - set(arrays):
+        if missing := fields - {"names", *arrays}:
             raise ValueError(
                 f"{os.fspath(path)!r} holds no predictions: it lacks "
                 f"{sorted(missing)}. Write it with Predictions.save."
@@ -107,6 +112,7 @@ def load_predictions(path: str | os.PathLike) -> Predictions:
             classes=arrays["classes"],
             probabilities=arrays["probabilities"],
             num_classes=int(arrays["num_classes"]),
+            names=arrays["names"] if "names" in arrays else None,
         )
 
 
@@ -144,6 +150,7 @@ def predict_classes(
     top: int = 5,
     activation: str = "softmax",
     class_map: np.ndarray | None = None,
+    names: Sequence[str] | None = None,
     verbose: int = 0,
     together: Together | None = None,
 ) -> Predictions:
@@ -163,6 +170,9 @@ def predict_classes(
         class_map: integer array, label i of the batches is class
             `class_map[i]` of the model, see `match_classes`; None where they
             are the same.
+        names: the file of each image of the batches but for the padding at
+            their end, those that the mask leaves out among them; None where
+            they are in no files. See `keras_vit.data.file_names`.
         verbose: int, as for Keras's `predict`.
         together: in several processes, of which each has its share of each
             batch, what puts the shares together; see `Together`.
@@ -191,9 +201,30 @@ def predict_classes(
     num_classes = model.output_shape[-1]
     if class_map is not None:
         rows["labels"] = _map_labels(rows["labels"], class_map, num_classes)
-    predictions = Predictions(num_classes=num_classes, **rows)
+    files = None if names is None else np.array(names)[np.flatnonzero(mask)]
+    predictions = Predictions(num_classes=num_classes, names=files, **rows)
     _check(predictions)
     return predictions
+
+
+def unread(predictions: Predictions, names: Sequence[str] | None) -> list[str]:
+    """The files of a split that could not be read, so that none is predicted.
+
+    Args:
+        predictions: `Predictions` with names.
+        names: those that `predict_classes` was given.
+
+    Returns:
+        Texts in the order of names; none where there are no names.
+
+    Example:
+        >>> unread(predictions, ["a/1.jpg", "a/2.jpg"])
+        ['a/2.jpg']
+    """
+    if names is None or predictions.names is None:
+        return []
+    read = set(predictions.names.tolist())
+    return [name for name in names if name not in read]
 
 
 class _Ranking(keras.Model):

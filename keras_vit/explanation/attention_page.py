@@ -30,6 +30,7 @@ from keras_vit.analysis.feature_maps import features
 from keras_vit.analysis.rollout import attention_overview
 from keras_vit.checks import EXTRAS, check_installed
 from keras_vit.data import PreprocessingConfig
+from keras_vit.data.pillow_images import log_colour_changes
 from keras_vit.files import printable, replacing
 from keras_vit.models import VisionTransformer
 from keras_vit.prediction import (
@@ -166,7 +167,7 @@ def check_attention(model: keras.Model) -> None:
 
 def _read(classifier, source):
     """Titles and pixels of the images of a source."""
-    paths, images = [], []
+    paths, images, changes = [], [], []
     for number, image in enumerate(images_of(source)):
         if number == MAX_IMAGES:
             raise ValueError(
@@ -174,9 +175,10 @@ def _read(classifier, source):
                 "Name some of them."
             )
         paths.append(pathlib.Path(image) if isinstance(image, str) else None)
-        images.append(classifier.read(image))
+        images.append(classifier.read(image, changes))
     if not images:
         raise ValueError(f"There is no image. Received: source={source!r}.")
+    log_colour_changes(changes)
     return _titles(paths), np.stack(images)
 
 

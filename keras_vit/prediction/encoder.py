@@ -58,16 +58,18 @@ class Encoder:
     geometry: Geometry
     metadata: dict[str, Any]
 
-    def read(self, image: Any) -> np.ndarray:
+    def read(self, image: Any, changes: list[str] | None = None) -> np.ndarray:
         """Reads, resizes and crops an image as for the model's evaluation.
 
         Args:
             image: a path, a Pillow image or an array (H, W[, C]).
+            changes: gets what becomes of the image's colours, see
+                `keras_vit.data.pillow_images.colour_change`.
 
         Raises:
             ValueError: when it cannot be read.
         """
-        pixels = read_pixels(image, self.geometry.channels)
+        pixels = read_pixels(image, self.geometry.channels, changes)
         return evaluation_crop(pixels, self.geometry)
 
     def vectors(self, images: np.ndarray) -> np.ndarray:

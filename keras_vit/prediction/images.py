@@ -20,7 +20,12 @@ from keras_vit.checkpoints.public.address import (
     open_address,
     shown,
 )
-from keras_vit.data.pillow_images import BROKEN, from_pillow
+from keras_vit.data.pillow_images import (
+    BROKEN,
+    colour_change,
+    from_pillow,
+    log_colour_changes,
+)
 from keras_vit.data.sources import SUFFIXES
 from keras_vit.files import check_regular
 
@@ -99,7 +104,9 @@ def _files(path):
     return sorted(found) or [path]
 
 
-def read_pixels(image: Any, channels: int) -> np.ndarray:
+def read_pixels(
+    image: Any, channels: int, changes: list[str] | None = None
+) -> np.ndarray:
     """Reads one image.
 
     The orientation in a photo's EXIF data is applied; transparency is
@@ -109,6 +116,8 @@ def read_pixels(image: Any, channels: int) -> np.ndarray:
         image: one of those that `images_of` yields; a str is the path of a
             file or its address, https:// or http://.
         channels: 1 for grey, 3 for colour.
+        changes: gets what becomes of the image's colours, see
+            `keras_vit.data.pillow_images.colour_change`.
 
     Returns:
         Array of shape (H, W, channels) in [0, 255]: uint8 but for arrays,
@@ -117,14 +126,21 @@ def read_pixels(image: Any, channels: int) -> np.ndarray:
     Raises:
         ValueError: when it is missing, no image, or its values are no pixels.
     """
+    changes = [] if changes is None else changes
     if isinstance(image, str):
-        return _read_file(image, channels)
+        return _read_file(image, channels, changes)
     if isinstance(image, np.ndarray):
-        return _from_array(image, channels)
-    return from_pillow(image, channels)
+        return _from_array(image, channels, changes)
+    return _from_pillow(image, channels, changes)
 
 
-def _read_file(path, channels):
+def _from_pillow(image, channels, changes):
+    pixels = from_pillow(image, channels)
+    changes += filter(None, [colour_change(image, channels)])
+    return pixels
+
+
+def _read_file(path, channels, changes):
     from PIL import Image
 
     if os.path.isdir(path):
@@ -138,7 +154,7 @@ def _read_file(path, channels):
         check_regular(path)
     try:
         with Image.open(file) as image:
-            return from_pillow(image, channels)
+            return _from_pillow(image, channels, changes)
     except FileNotFoundError:
         raise ValueError(f"There is no file {path!r}.") from None
     except Image.UnidentifiedImageError:
@@ -167,7 +183,7 @@ def _downloaded(url):
     return content
 
 
-def _from_array(array, channels):
+def _from_array(array, channels, changes):
     pixels = array[..., np.newaxis] if array.ndim == 2 else array
     if pixels.ndim != 3 or pixels.shape[2] not in (1, 3, 4):
         raise ValueError(
@@ -181,6 +197,7 @@ def _from_array(array, channels):
         is_integer = pixels.dtype.kind in "iu"
         values = pixels.astype("float32") if is_integer else pixels
         preprocessing.preprocess_input(values)  # It refuses what is no pixels.
+    changes += filter(None, [colour_change(pixels, channels)])
     pixels = pixels[..., :3]
     if channels == 1 and pixels.shape[2] == 3:
         return (pixels @ LUMA)[..., np.newaxis]
@@ -205,12 +222,17 @@ def scaled(config: Any, images: np.ndarray) -> np.ndarray:
 
 
 def read_batches(
-    read: Callable[[Any], np.ndarray], images: Iterable[Any], batch_size: int
+    read: Callable[[Any, list[str]], np.ndarray],
+    images: Iterable[Any],
+    batch_size: int,
 ) -> Iterator[tuple[list[tuple[str | int, str | None]], np.ndarray]]:
     """Reads images in threads, one batch at a time, past those that are broken.
 
+    At the end it logs how many got or lost colours for the model, if any.
+
     Args:
-        read: from what `images_of` yields to an array (H, W, C).
+        read: from what `images_of` yields, and the `changes` of
+            `read_pixels`, to an array (H, W, C).
         images: what `images_of` yields, any number.
         batch_size: int, B.
 
@@ -220,16 +242,21 @@ def read_batches(
         an array (B, H, W, C), filled up with zeros; an empty one of none.
     """
     numbered = enumerate(images)
-    rows = 0
+    rows, changes = 0, []
+
+    def read_one(image):
+        return read(image, changes)
+
     executor = concurrent.futures.ThreadPoolExecutor
     with executor() as threads, executor(1) as single:
         while chunk := list(itertools.islice(numbered, batch_size)):
             # Every size of a batch is compiled anew: the last is filled up.
             rows = max(rows, len(chunk))
-            given = itertools.repeat(read), itertools.repeat(single), chunk
+            given = itertools.repeat(read_one), itertools.repeat(single), chunk
             found = list(threads.map(_read, *given))
             pixels = [content for _, content, error in found if error is None]
             yield [(x, error) for x, _, error in found], _filled(pixels, rows)
+    log_colour_changes(changes)
 
 
 def _read(read, single, numbered):

@@ -9,7 +9,10 @@ import pathlib
 import numpy as np
 
 from keras_vit import data, evaluation
+from keras_vit.analysis import plot_confusion
 from keras_vit.analysis.report import explain_run, write_augmented, write_report
+from keras_vit.analysis.report.curves import learning_curves
+from keras_vit.analysis.report.run_files import RunFiles, class_names_in
 from keras_vit.data.image_reader import naming_broken_images
 from keras_vit.files import replacing
 from keras_vit.training import Recipe, Run, run_folder, train
@@ -24,12 +27,19 @@ __all__ = [
     "facts",
     "finish",
     "finished",
+    "left_out",
     "result_of",
     "save_figure",
+    "write_pages",
 ]
 
 NUM_AUGMENTED = 24  # images in the sample of what the model was trained on
 DOTS_PER_INCH = 150
+# What `keras_vit.data.skipped_files` counts, in words.
+LEFT_OUT = {
+    "unreadable": "not readable as images",
+    "no_image_suffix": "without the suffix of an image",
+}
 
 
 def finished(recipe: Recipe, part: str, dataset=None) -> dict:
@@ -108,7 +118,8 @@ def evaluated(run: Run, recipe: Recipe, part: str) -> dict:
         part: "validation" or "test".
 
     Returns:
-        top1, top5 and num_examples, and the part as split.
+        top1, top5 and num_examples, the part as split, and what was left
+        out of the data as skipped.
 
     Raises:
         ValueError: when the data has no such part.
@@ -117,14 +128,42 @@ def evaluated(run: Run, recipe: Recipe, part: str) -> dict:
         >>> evaluated(train(recipe), recipe, "test")["top1"]
     """
     batches = batches_of(run, recipe, part)
+    files = data.file_names(getattr(run.dataset, part))
     with naming_broken_images():
         predictions = evaluation.predict_classes(
-            run.model, batches, activation=recipe.training.loss
+            run.model,
+            batches,
+            activation=recipe.training.loss,
+            names=files,
         )
     evaluation.write_evaluation(
         run.folder, predictions, batches, run.dataset.class_names
     )
-    return {"split": part, **evaluation.summarise(predictions)}
+    unread = evaluation.unread(predictions, files)
+    return {
+        "split": part,
+        **evaluation.summarise(predictions),
+        "skipped": data.skipped_files(run.dataset, [*run.skipped, *unread]),
+    }
+
+
+def left_out(result: dict) -> str:
+    """A line for the end of a run about what was left out; "" of nothing.
+
+    Args:
+        result: with the "skipped" of `keras_vit.data.skipped_files`.
+
+    Example:
+        >>> left_out({"skipped": {"unreadable": {"count": 2, "files": []}}})
+        '\\nleft out: 2 not readable as images (names in result.json)'
+    """
+    parts = [
+        f"{found['count']:,} {LEFT_OUT.get(kind, kind)}"
+        for kind, found in result.get("skipped", {}).items()
+    ]
+    if not parts:
+        return ""
+    return f"\nleft out: {', '.join(parts)} (names in result.json)"
 
 
 def facts(run: Run) -> dict:
@@ -158,10 +197,36 @@ def finish(run: Run, recipe: Recipe, result: dict) -> dict:
             np.asarray(labels)[:NUM_AUGMENTED],
         )
     explain_run(run.folder, run.model)
-    write_report(run.folder, result)
+    write_pages(run.folder, result)
     # The last file: killed before it, the same command does what is missing.
     run_folder.write_result(run.folder, result)
     return result
+
+
+def write_pages(folder: pathlib.Path, result: dict) -> None:
+    """Writes report.html, and what of it others show: PNG files.
+
+    curves.png where there are numbers of a training, confusion.png where
+    images with one label each were evaluated.
+
+    Args:
+        folder: the run folder.
+        result: what result.json will hold.
+    """
+    write_report(folder, result)
+    run = RunFiles(folder)
+    logs = (run.read(name) or [] for name in ("metrics.jsonl", "history.csv"))
+    figures = {"curves.png": learning_curves(*logs), "confusion.png": None}
+    found = run.read("predictions.npz")
+    if found is not None and found["labels"].ndim == 1:
+        figures["confusion.png"] = plot_confusion(
+            found["labels"],
+            found["classes"][:, 0],
+            class_names_in(run, int(found["num_classes"])),
+        )
+    for name, figure in figures.items():
+        if figure is not None:
+            save_figure(figure, folder / name)
 
 
 def save_figure(figure, path: pathlib.Path) -> None:

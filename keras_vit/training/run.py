@@ -15,7 +15,7 @@ import keras
 from keras_vit import data
 from keras_vit.checkpoints.containers.keras_parts import MAX_CONFIG_BYTES
 from keras_vit.data.image_reader import naming_broken_images
-from keras_vit.data.pillow_images import is_coloured
+from keras_vit.data.pillow_images import is_coloured, say_colour_changes
 from keras_vit.data.sources import read_by
 from keras_vit.models.configured_model import ConfiguredModel
 from keras_vit.training import (
@@ -52,6 +52,8 @@ class Run:
         folder: the run folder.
         network: what was fitted: the model itself, what a `Task` made of its
             layers, or with LoRA the model before it was merged.
+        skipped: names of training images that could not be read, though the
+            check before the first step had passed them.
     """
 
     model: keras.Model
@@ -60,6 +62,7 @@ class Run:
     seconds: float
     folder: pathlib.Path
     network: keras.Model
+    skipped: tuple[str, ...] = ()
 
     @property
     def images_per_second(self) -> float:
@@ -171,6 +174,8 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline):
     keras.utils.set_random_seed(recipe.seed)
     model = task.make_model(recipe, dataset.class_names)
     _check_colours(recipe, dataset, model)
+    if processes.is_first():
+        say_colour_changes(dataset.train, model.input_shape[-1])
     stages = make_stages(recipe, task, dataset, model, share)
     trained, total = count_parameters(stages[-1].network)
     if trained < total and processes.is_first():
@@ -214,7 +219,20 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline):
     history = {
         name: [row.get(name, math.nan) for row in rows] for name in columns
     }
-    return Run(model, dataset, history, seconds, folder, stages[-1].network)
+    unread = set().union(*(_skipped(stage.stream) for stage in stages))
+    return Run(
+        model,
+        dataset,
+        history,
+        seconds,
+        folder,
+        stages[-1].network,
+        tuple(sorted(unread)),
+    )
+
+
+def _skipped(stream) -> set[str]:
+    return getattr(stream, "skipped", set())
 
 
 def _check_colours(recipe, dataset, model):

@@ -16,9 +16,10 @@ from keras import ops
 
 from keras_vit import data
 from keras_vit.checks import check_choice, check_positive
+from keras_vit.data.broken_images import without_broken_images
 from keras_vit.data.dataset import Examples
 from keras_vit.data.seeds import order
-from keras_vit.data.sources import image_files, without_broken_images
+from keras_vit.data.sources import image_files
 from keras_vit.files import replacing
 from keras_vit.runs.reporting import evaluated, facts, finish, result_of
 from keras_vit.runs.smoke import IMAGE_SIZE, smoke

@@ -8,8 +8,9 @@ import pytest
 from PIL import Image
 
 from keras_vit.data import DataConfig, open_dataset
+from keras_vit.data import broken_images as broken_images_file
+from keras_vit.data.broken_images import broken_images
 from keras_vit.data.dataset import Examples
-from keras_vit.data.sources import broken_images
 
 pytestmark = pytest.mark.usefixtures("reader")
 
@@ -73,8 +74,20 @@ def test_damage_inside_is_found_where_all_is_decoded():
     assert found([bytes(data)], check="none") == []
 
 
+def test_of_few_images_all_are_decoded(monkeypatch):
+    data = bytearray(encoded("png"))
+    data[60:90] = bytes(30)
+    contents = [encoded("png"), bytes(data)]
+    assert found(contents, check="auto") == [1]
+    monkeypatch.setattr(broken_images_file, "AFFORDABLE_BYTES", 1000)
+    assert found(contents, check="auto") == []
+    assert found([contents[0], contents[1][:500]], check="auto") == [1]
+
+
 def test_missing_files_are_found(tmp_path):
-    assert found([str(tmp_path / "x.png")], kind="path") == [0]
+    for check in ("auto", "ends"):
+        path = str(tmp_path / "x.png")
+        assert found([path], kind="path", check=check) == [0]
 
 
 def test_the_run_stops_and_names_them(folder):

@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ def test_predictions_pictures_and_table(tmp_path, batches):
         tmp_path, predictions, batches, NAMES, num_pictures=3
     )
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"predictions.npz", "per_class.csv"}
+    assert names == {"predictions.npz", "predictions.csv", "per_class.csv"}
     again = evaluation.load_predictions(tmp_path / "predictions.npz")
     np.testing.assert_array_equal(again.classes, predictions.classes)
     with np.load(tmp_path / "predictions.npz") as arrays:
@@ -64,7 +65,29 @@ def test_no_table_where_images_have_several_labels(tmp_path, batches):
     evaluation.write_evaluation(
         tmp_path, found(np.ones((4, 3), bool)), batches, NAMES
     )
-    assert [path.name for path in tmp_path.iterdir()] == ["predictions.npz"]
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"predictions.npz", "predictions.csv"}
+    with (tmp_path / "predictions.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert {line["true"] for line in lines} == {"a b c"}
+    assert {line["right"] for line in lines} == {"1"}
+
+
+def test_files_of_the_images_are_kept_and_listed(tmp_path, batches):
+    files = np.array([f"cat/{i}.jpg" for i in range(4)])
+    predictions = dataclasses.replace(found([0, 0, 2, 1]), names=files)
+    evaluation.write_evaluation(tmp_path, predictions, batches, NAMES)
+    again = evaluation.load_predictions(tmp_path / "predictions.npz")
+    assert again.names is not None
+    np.testing.assert_array_equal(again.names, files)
+    lines = (tmp_path / "predictions.csv").read_text().splitlines()
+    assert lines == [
+        "image,true,predicted,probability,right",
+        "cat/0.jpg,a,a,0.9,1",
+        "cat/1.jpg,a,b,0.6,0",
+        "cat/2.jpg,c,c,0.7,1",
+        "cat/3.jpg,b,a,0.8,0",
+    ]
 
 
 def test_nothing_is_left_of_what_failed(tmp_path, batches):

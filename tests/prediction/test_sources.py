@@ -83,7 +83,7 @@ def test_large_files_are_read_one_at_a_time(tmp_path, image, monkeypatch):
         Image.fromarray(image).save(path)
     readers = set()
 
-    def read(path):
+    def read(path, changes):
         readers.add(threading.get_ident())
         time.sleep(0.01)
         return read_pixels(path, 3)
@@ -94,6 +94,30 @@ def test_large_files_are_read_one_at_a_time(tmp_path, image, monkeypatch):
     assert [error for _, error in names[:8]] == [None] * 8
     assert "no file 'gone.png'" in str(names[8][1])
     assert np.array_equal(batch[7], image)
+
+
+@pytest.mark.parametrize(
+    ("channels", "message"),
+    [(3, "Without colours: 3 image(s)."), (1, "In colour: 2 image(s).")],
+)
+def test_colours_that_are_added_or_dropped_are_counted(
+    tmp_path, caplog, channels, message
+):
+    red = np.full((8, 8, 3), [200, 0, 0], "uint8")
+    grey = red[..., 0]
+    Image.fromarray(red).save(tmp_path / "a.png")
+    Image.fromarray(grey).save(tmp_path / "b.png")
+    deep = grey.astype("uint16") * 257
+    Image.fromarray(deep).save(tmp_path / "c.png")
+    # Grey in a file of three channels neither gets nor loses colours.
+    Image.fromarray(np.stack([grey] * 3, -1)).save(tmp_path / "d.png")
+    given = [*images_of(str(tmp_path)), red, grey]
+
+    def read(image, changes):
+        return read_pixels(image, channels, changes)
+
+    assert len(list(read_batches(read, given, 2))) == 3
+    assert [x.startswith(message) for x in caplog.messages] == [True]
 
 
 def test_channels_of_an_array_become_those_of_the_model(image):

@@ -111,10 +111,12 @@ def test_run_folder_is_evaluated_on_its_own_data(model, run, images, tmp_path):
     assert names == {
         "attention.npz",
         "class_names.json",
+        "confusion.png",
         "config.yaml",
         "environment.json",
         "keras_vit_run.json",
         "per_class.csv",
+        "predictions.csv",
         "predictions.npz",
         "report.html",
         "result.json",
@@ -137,6 +139,38 @@ def test_other_split_by_option(run, images, tmp_path):
         tmp_path, "--model.weights", run, "--split", "validation"
     )
     assert result["num_examples"] == 3
+
+
+def test_files_are_named_and_those_left_out_as_well(
+    run, images, tmp_path, capsys
+):
+    broken = images / "test" / "green" / "3.png"
+    broken.write_bytes(broken.read_bytes()[:40])
+    note = images / "notes.txt"
+    note.write_text("What the classes are.")
+    arguments = ("--model.weights", run, "--data.on_broken_image", "skip")
+    folder, result = evaluate(
+        tmp_path, *arguments, "--data.folder", images, "--split", "test"
+    )
+    assert result["num_examples"] == 20
+    assert result["skipped"] == {
+        "unreadable": {"count": 1, "files": [str(broken)]},
+        "no_image_suffix": {"count": 1, "files": [str(note)]},
+    }
+    with np.load(folder / "predictions.npz") as arrays:
+        names = arrays["names"].tolist()
+    assert names == sorted(
+        str(path) for path in images.glob("test/*/*.png") if path != broken
+    )
+    page = Page((folder / "report.html").read_text(encoding="utf-8"))
+    assert str(broken) in page.part("summary")
+    assert str(note) in page.part("summary")
+    answers = page.part("mistakes") + page.part("unsure")
+    assert "blue/0.png" in answers and "green/3.png" not in answers
+    # All answers of a model of three classes are among the top 5.
+    output = capsys.readouterr().out
+    assert "top-1" in output and "top-5" not in output
+    assert "1 not readable as images, 1 without the suffix" in output
 
 
 def test_classes_in_another_order_are_matched(model, run, images, tmp_path):

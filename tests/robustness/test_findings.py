@@ -24,7 +24,7 @@ from keras_vit.data import (
     PreprocessingConfig,
     open_dataset,
 )
-from keras_vit.data.pillow_images import is_coloured
+from keras_vit.data.pillow_images import is_coloured, say_colour_changes
 from keras_vit.explanation.attention_page import _file_names
 from keras_vit.files import as_cell, of_cell, printable, write_csv
 from keras_vit.prediction.images import images_of, read_pixels
@@ -351,6 +351,21 @@ def test_grey_images_of_three_channels_have_no_colours(tmp_path):
         for x in paths
     ]
     assert found == [False, True, False]
+
+
+def test_colours_of_training_images_are_said_where_they_change(caplog):
+    labels = np.zeros(3, "int32")
+    mixed = [colour_of(90), colour_of([200, 0, 0]), colour_of([0, 0, 200])]
+    examples = Examples(np.concatenate([x[:1] for x in mixed]), labels)
+    say_colour_changes(examples, 3)
+    assert not caplog.messages
+    say_colour_changes(examples, 1)
+    say_colour_changes(Examples(mixed[0][..., :1], labels[:2]), 3)
+    say_colour_changes(object(), 3)  # Whose contents are not at hand.
+    assert [x.partition(". The")[0] for x in caplog.messages] == [
+        "In colour: 2 image(s) of 3 that were looked at",
+        "Without colours: 2 image(s) of 2 that were looked at",
+    ]
 
 
 def test_examples_of_a_run_that_goes_on_are_listed_once(tmp_path):

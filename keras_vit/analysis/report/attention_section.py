@@ -24,6 +24,7 @@ from keras_vit.analysis.plots import (
     plot_position_similarity,
 )
 from keras_vit.analysis.report import pictures
+from keras_vit.analysis.report.run_files import image_titles
 from keras_vit.analysis.rollout import AttentionOverview, attention_overview
 from keras_vit.files import replacing
 from keras_vit.models import VisionTransformer
@@ -83,6 +84,7 @@ def _of_run(folder, model) -> dict | str:
     with np.load(folder / "predictions.npz", allow_pickle=False) as arrays:
         found = dict(arrays)
     images, rows, single = _selected(found)
+    titles = image_titles(found)
     inputs = images.astype("float32")
     if not model.config.include_preprocessing:
         inputs = preprocess_input(images)
@@ -96,7 +98,7 @@ def _of_run(folder, model) -> dict | str:
         model,
         overview,
         images,
-        titles=[f"Image {row}" for row in rows],
+        titles=[titles[row] for row in rows],
         classes=found["classes"][rows],
         probabilities=found["probabilities"][rows],
         labels=found["labels"][rows] if single else None,

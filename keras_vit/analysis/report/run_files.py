@@ -10,6 +10,7 @@ import os
 import pathlib
 import zipfile
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ __all__ = [
     "FILES",
     "FilesInMemory",
     "RunFiles",
+    "class_names_in",
+    "image_titles",
     "write_augmented",
 ]
 
@@ -82,6 +85,40 @@ class FilesInMemory:
 
     def read(self, name: str) -> Any:
         return self.contents.get(name)
+
+
+def class_names_in(
+    run: RunFiles | FilesInMemory, num_classes: int
+) -> list[str]:
+    """Names of the classes, numbers where there are none."""
+    names = run.read("class_names.json") or []
+    if len(names) == num_classes:
+        return [str(name) for name in names]
+    return [str(number) for number in range(num_classes)]
+
+
+def image_titles(predictions: Mapping[str, np.ndarray]) -> list[str]:
+    """What each image of predictions.npz is called on a page.
+
+    Args:
+        predictions: its arrays, with or without `names`.
+
+    Returns:
+        N texts: the file, from the folder on that all of them are in, or
+        the number of the image.
+
+    Example:
+        >>> image_titles({"names": np.array(["a/cat/1.jpg", "a/dog/1.jpg"])})
+        ['cat/1.jpg', 'dog/1.jpg']
+    """
+    if "names" not in predictions:
+        return [f"Image {i}" for i in range(len(predictions["classes"]))]
+    files = predictions["names"].tolist()
+    try:
+        folder = os.path.commonpath([os.path.dirname(x) for x in files])
+    except ValueError:  # On several drives.
+        return files
+    return [os.path.relpath(x, folder or os.curdir) for x in files]
 
 
 def write_augmented(path: str | os.PathLike, images, labels) -> None:
@@ -177,8 +214,9 @@ def _arrays(*required, unless=None):
 # those of `attention_arrays`, or "reason" alone, why there are none. Those of
 # predictions.npz are of keras_vit.evaluation.Predictions: labels (N,), classes
 # (N, T), probabilities (N, T), num_classes; of M images pictures (M, H, W, C),
-# uint8, and picture_rows (M,), which of the N they are; and of images behind
-# the cells of the confusion matrix cell_pictures and cell_rows.
+# uint8, and picture_rows (M,), which of the N they are; of images behind the
+# cells of the confusion matrix cell_pictures and cell_rows; and of images in
+# files names (N,).
 FILES = {
     "attention.npz": _arrays(
         *("pictures", "maps", "rollout", "distances", "similarity"),

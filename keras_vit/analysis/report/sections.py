@@ -21,7 +21,12 @@ from keras_vit.analysis.report.attention_section import (
     model_figures,
 )
 from keras_vit.analysis.report.curves import charts
-from keras_vit.analysis.report.run_files import FilesInMemory, RunFiles
+from keras_vit.analysis.report.run_files import (
+    FilesInMemory,
+    RunFiles,
+    class_names_in,
+    image_titles,
+)
 
 __all__ = ["EXPLANATION", "SECTIONS", "Section", "date_of", "headline"]
 
@@ -63,8 +68,25 @@ def _summary(run):
     if len(run.read("class_names.json") or range(TOP + 1)) <= TOP:
         left_out = HEADLINE["top5"][0]
         headline = [line for line in headline if line[0] != left_out]
-    remaining = {k: v for k, v in result.items() if k not in HEADLINE}
-    return {"headline": headline, "remaining": _flatten(remaining)}
+    apart = {*HEADLINE, "skipped"}
+    remaining = {k: v for k, v in result.items() if k not in apart}
+    return {
+        "headline": headline,
+        "skipped": _skipped(result.get("skipped", {})),
+        "remaining": _flatten(remaining),
+    }
+
+
+def _skipped(kinds):
+    """What was left out: (how much of what, names, how many are not named)."""
+    return [
+        (
+            SKIPPED.get(kind, "{}").format(grouped(found["count"])),
+            found["files"],
+            found["count"] - len(found["files"]),
+        )
+        for kind, found in kinds.items()
+    ]
 
 
 def _share(value):
@@ -83,6 +105,11 @@ def _rate(value):
     return f"{grouped(round(value, 1))} / s"
 
 
+# Of what `keras_vit.data.skipped_files` counts.
+SKIPPED = {
+    "unreadable": "Left out, not readable as images: {}",
+    "no_image_suffix": "Left out, without the suffix of an image: {}",
+}
 # Keys of result.json at the top of the report -> their name and unit.
 HEADLINE = {
     "top1": ("Top-1 accuracy", _share),
@@ -131,9 +158,10 @@ def _confusion(run):
     found = run.read("predictions.npz")
     if found is None or found["labels"].ndim != 1:
         return None
-    names = _class_names(run, int(found["num_classes"]))
+    names = class_names_in(run, int(found["num_classes"]))
+    titles = image_titles(found)
     answers = {
-        int(i): _answer(found, i, image, names)
+        int(i): _answer(found, i, image, names, titles)
         for images, rows in PICTURES
         if images in found
         for image, i in zip(found[images], found[rows], strict=True)
@@ -234,10 +262,11 @@ def _mistakes(run):
     found = run.read("predictions.npz")
     if found is None or "pictures" not in found or found["labels"].ndim != 1:
         return None
-    names = _class_names(run, int(found["num_classes"]))
+    names = class_names_in(run, int(found["num_classes"]))
     wrong = int(np.sum(found["labels"] != found["classes"][:, 0]))
+    titles = image_titles(found)
     shown = zip(found["pictures"], found["picture_rows"], strict=True)
-    answers = [_answer(found, i, image, names) for image, i in shown]
+    answers = [_answer(found, i, image, names, titles) for image, i in shown]
     return {
         "answers": [answer for answer in answers if not answer["right"]],
         "right": [answer for answer in answers if answer["right"]],
@@ -246,11 +275,12 @@ def _mistakes(run):
     }
 
 
-def _answer(found, i, image, names):
+def _answer(found, i, image, names, titles):
     guesses = zip(found["classes"][i], found["probabilities"][i], strict=True)
     return {
         "picture": pictures.photograph(image),
-        "number": int(i),
+        "title": titles[i],
+        "in_file": "names" in found,
         "truth": names[found["labels"][i]],
         "right": bool(found["labels"][i] == found["classes"][i, 0]),
         "guesses": [(names[k], float(share)) for k, share in guesses],
@@ -261,7 +291,7 @@ def _attention(run):
     found = run.read("attention.npz")
     if found is None or "reason" in found:
         return found
-    names = _class_names(run, int(found["num_classes"]))
+    names = class_names_in(run, int(found["num_classes"]))
     return attention_contents(found, names)
 
 
@@ -281,7 +311,7 @@ def _augmented(run):
     found = run.read("augmented.npz")
     if found is None:
         return None
-    names = _class_names(run, found["labels"].shape[1])
+    names = class_names_in(run, found["labels"].shape[1])
     shown = zip(found["images"], found["labels"], strict=True)
     return {
         "inputs": [
@@ -341,14 +371,6 @@ def date_of(time: datetime.datetime) -> str:
         '24 November 2026'
     """
     return f"{time.day} {calendar.month_name[time.month]} {time.year}"
-
-
-def _class_names(run, num_classes):
-    """Names of the classes, numbers where there are none."""
-    names = run.read("class_names.json") or []
-    if len(names) == num_classes:
-        return [str(name) for name in names]
-    return [str(number) for number in range(num_classes)]
 
 
 ATTENTION = Section(
