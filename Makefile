@@ -11,7 +11,7 @@ FUZZ_SECONDS ?= 3600
 QUICKSTART_BACKEND := $(or $(KERAS_BACKEND),$(BACKEND),jax)
 
 # Without the extras that bring TensorFlow: of it the group for CPUs is taken.
-EXTRAS := data,cv,plots,explain,tensorboard,export,hub,serve,streams
+EXTRAS := data,cv,plots,explain,tensorboard,export,hub,serve,storage,streams
 OLDEST_EXTRAS := jax,data,tensorboard,hub,serve
 
 # Two workers, each with a file of tests at a time.

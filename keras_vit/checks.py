@@ -65,6 +65,7 @@ EXTRAS = {
         "huggingface_hub": "huggingface_hub",
         "pyarrow": "pyarrow",
     },
+    "storage": {"gcsfs": "gcsfs", "s3fs": "s3fs"},
     "tpu-compiler": {"libtpu": "libtpu"},
 }
 

@@ -34,6 +34,7 @@ EXTRAS = {
     },
     "hub": {"huggingface-hub", "kagglehub", "safetensors"},
     "serve": {"python-multipart", "starlette", "uvicorn"},
+    "storage": {"gcsfs", "s3fs"},
     "streams": {"array-record", "huggingface-hub", "pyarrow"},
     "tpu-compiler": {"libtpu"},
 }
