@@ -21,6 +21,7 @@ from keras_vit.files import replacing
 
 __all__ = [
     "Store",
+    "check_local",
     "fetched",
     "is_address",
     "of_store",
@@ -42,6 +43,15 @@ def is_address(path: str | os.PathLike) -> bool:
         (True, False)
     """
     return ADDRESS.fullmatch(os.fspath(path)) is not None
+
+
+def check_local(name: str, path: str | os.PathLike | None) -> None:
+    """Raises a ValueError for an address where a path has to be."""
+    if path is not None and is_address(path):
+        raise ValueError(
+            f"{name} is a path on this machine. Received: {os.fspath(path)!r}. "
+            "Give a path, and copy what is written there to the store."
+        )
 
 
 def of_store(path: str | os.PathLike) -> bool:
@@ -180,12 +190,6 @@ class Store:
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
                     self._files.rm_file(self._path(name))
-
-    def glob(self, pattern: str) -> list[str]:
-        """The names that match a pattern with *, ? and []."""
-        with explaining(self.address):
-            found = self._files.glob(f"{self._root}/{pattern}")
-        return [path.removeprefix(f"{self._root}/") for path in found]
 
     def open(self, name: str, buffer_size: int) -> BinaryIO:
         """Opens an object to read it by position.

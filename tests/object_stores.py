@@ -30,6 +30,7 @@ class Emulator:
     Attributes:
         scheme: "s3" or "gs".
         requests: how many came so far.
+        writes: how many of them put or removed something.
         fault: function from the number of a request, its method and path to
             None, a status to answer in its place, or "cut", which closes the
             connection.
@@ -37,12 +38,9 @@ class Emulator:
 
     def __init__(self, scheme: str, port: int):
         self.scheme, self.port = scheme, port
-        self.requests = 0
+        self.requests = self.writes = 0
         self.fault: Callable = lambda number, method, path: None
-        self.server = http.server.ThreadingHTTPServer(
-            ("127.0.0.1", 0), _handler(self)
-        )
-        self.server.daemon_threads = True
+        self.server = _Server(("127.0.0.1", 0), _handler(self))
         thread = threading.Thread(
             target=self.server.serve_forever, args=(0.05,), daemon=True
         )
@@ -72,6 +70,13 @@ class Emulator:
             self.fault = before
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        pass  # Clients are killed in the midst of their requests.
+
+
 def _handler(emulator):
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -80,6 +85,7 @@ def _handler(emulator):
             size = int(self.headers.get("Content-Length") or 0)
             body = self.rfile.read(size)
             emulator.requests += 1
+            emulator.writes += self.command not in ("GET", "HEAD")
             path = urllib.parse.unquote(self.path)
             fault = emulator.fault(emulator.requests, self.command, path)
             if fault == "cut":

@@ -51,6 +51,7 @@ __all__ = [
     "write_examples",
     "write_json",
     "write_result",
+    "write_summary",
     "write_yaml",
 ]
 
@@ -105,8 +106,7 @@ def taken(
     """
     folder = check(path, overwrite=overwrite)
     with locked(folder):
-        if (mirror := run_store.mirror_of(folder)) is not None:
-            mirror.get([f"{x}{y}" for x in ("", f"{PREVIOUS}/") for y in ALL])
+        run_store.get(folder, *ALL, *(f"{PREVIOUS}/{x}" for x in ALL))
         # Another process may have ended between the two.
         yield check(path, overwrite=overwrite)
 
@@ -168,6 +168,12 @@ def write_result(folder: pathlib.Path, result: dict) -> None:
     write_json(folder / RESULT, result)
     run_store.publish(folder)
     _remove_previous(folder)
+    run_store.publish(folder)
+
+
+def write_summary(folder: pathlib.Path, result: dict) -> None:
+    """Writes result.json of several runs, whose folders are below."""
+    write_json(folder / RESULT, result)
     run_store.publish(folder)
 
 

@@ -23,6 +23,7 @@ from keras_vit.stores import Store, is_address, whole_address
 
 __all__ = [
     "Mirror",
+    "get",
     "local",
     "mirror_of",
     "publish",
@@ -279,6 +280,12 @@ def shown(folder: pathlib.Path) -> str:
     return "/".join(
         [mirror.store.address, *([inside] if inside != "." else [])]
     )
+
+
+def get(folder: pathlib.Path, *patterns: str) -> None:
+    """Brings files that another process put to what the store has."""
+    if (mirror := mirror_of(folder)) is not None:
+        mirror.get(patterns)
 
 
 def publish(folder: pathlib.Path) -> None:

@@ -1,13 +1,21 @@
 """Runs on object stores, before emulators on this machine."""
 
+import contextlib
 import json
+import re
 
 import object_stores
 import pytest
+import several_processes as several
 import tiny_runs as tiny
+import whole_runs
 
 from keras_vit.stores import Store
-from keras_vit.training import run_folder, run_store, train
+from keras_vit.training import run_folder, run_lock, run_store, train
+
+CHECKPOINT = "checkpoints/step-000000010.npz"
+SHARDS = [f"checkpoints/step-000000010-0123abcd-{i}.npz" for i in range(2)]
+BESIDE = ["config.yaml", "metrics.jsonl", "history.csv", "model.keras"]
 
 
 @pytest.fixture(scope="module", params=object_stores.SCHEMES)
@@ -16,13 +24,243 @@ def emulator(request):
         yield found
 
 
-def anew():
-    """Forgets all local copies, as another machine would not have them."""
+@pytest.fixture
+def address(emulator, request):
+    """Of a run of this test alone."""
+    name = re.sub(r"\W+", "-", request.node.name)
+    yield emulator.address(f"runs/{name}")
     run_store._mirrors.clear()
 
 
-def test_a_run_lives_in_a_store_from_its_first_file_to_its_result(emulator):
-    address = emulator.address("runs/whole")
+def anew(address):
+    """The local copy that another machine makes."""
+    run_store._mirrors.clear()
+    return run_store.local(address)
+
+
+def write(folder, names, text):
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.with_suffix(".new").write_text(text)
+        path.with_suffix(".new").replace(path)
+
+
+def contents(address):
+    store = Store(address)
+    return {name: (store.read(name) or b"").decode() for name in store.find()}
+
+
+def test_a_second_machine_has_what_the_first_published(address):
+    folder = run_store.local(address)
+    write(folder, [*BESIDE, CHECKPOINT, run_folder.MANIFEST], "one")
+    write(folder, [".partial-a.npz", "mine"], "mine")
+    run_store.publish(folder)
+    write(folder, ["metrics.jsonl"], "two")
+    (folder / "model.keras").unlink()
+    run_store.publish(folder)
+    other = anew(address)
+    assert tiny.files(other) == {run_folder.MANIFEST, "config.yaml"}
+    run_store.get(other, *run_folder.ALL)
+    assert tiny.files(other) == tiny.files(folder) - {".partial-a.npz", "mine"}
+    assert (other / "metrics.jsonl").read_text() == "two"
+    assert run_store.shown(other / "x") == f"{address}/x"
+
+
+def test_nothing_is_put_that_has_not_changed(address, emulator):
+    folder = run_store.local(address)
+    write(folder, BESIDE, "one")
+    run_store.publish(folder)
+    before = emulator.requests
+    run_store.publish(folder)
+    assert emulator.requests == before
+
+
+def refusing_after(emulator, count):
+    """Lets so many requests pass, and no more: as where a machine dies."""
+    end = emulator.requests + count
+    return emulator.failing(lambda n, *_: 403 if n > end else None)
+
+
+def after_each_request(emulator, address, work):
+    """What the store has where the work ends after each of its requests.
+
+    Work is a function of the number of its attempt.
+    """
+    for count in range(200):
+        with refusing_after(emulator, count):
+            try:
+                work(count)
+            except PermissionError:
+                ended = False
+            else:
+                ended = True
+        yield contents(address)
+        if ended:
+            return
+    raise AssertionError("It did not end.")
+
+
+def test_a_checkpoint_is_there_when_all_else_is(address, emulator):
+    def work(count):
+        anew(address)
+        Store(address).remove(Store(address).find())
+        folder = run_store.local(address)
+        write(folder, [*BESIDE, *SHARDS, CHECKPOINT, "result.json"], "new")
+        run_store.publish(folder)
+
+    seen = []
+    for found in after_each_request(emulator, address, work):
+        if CHECKPOINT in found:
+            assert found.keys() >= {*BESIDE, *SHARDS}
+        if run_folder.RESULT in found:
+            assert CHECKPOINT in found
+        seen.append(len(found))
+    assert seen[-1] == 8 and len({*seen}) > 6
+
+
+def test_a_replaced_run_is_whole_at_every_moment(address, emulator):
+    """At the top or in .previous-run, and the same command goes on."""
+    old = [*BESIDE, CHECKPOINT]
+
+    def finished():
+        Store(address).remove(Store(address).find())
+        folder = anew(address)
+        run_folder.begin(folder, {"old": 1}, {})
+        write(folder, old, "old")
+        run_folder.write_result(folder, {"old": 1})
+        return contents(address)
+
+    def replace(count):
+        anew(address)
+        with run_folder.taken(address, overwrite=True) as folder:
+            run_folder.begin(folder, {"new": 1}, {})
+
+    before = finished()
+    copies = 0
+    for count, found in enumerate(
+        after_each_request(emulator, address, replace)
+    ):
+        previous = {
+            name.removeprefix(".previous-run/"): text
+            for name, text in found.items()
+            if name.startswith(".previous-run/")
+        }
+        whole = [found.items() >= before.items(), previous == before]
+        assert any(whole), (count, sorted(found))
+        copies += whole[1]
+        Store(address).remove([run_lock.LOCK])
+    assert copies > 3
+    folder = anew(address)
+    with run_folder.taken(address, overwrite=True):
+        run_folder.write_result(folder, {"new": 1})
+    assert "old" not in "".join(contents(address).values())
+
+
+def test_every_third_request_fails_and_nothing_is_missing(address, emulator):
+    folder = run_store.local(address)
+    faults = ("cut", 503)
+    with emulator.failing(lambda n, *_: faults[n % 2] if n % 3 == 0 else None):
+        write(folder, [*BESIDE, CHECKPOINT], "one")
+        run_store.publish(folder)
+        other = anew(address)
+        run_store.get(other, *run_folder.ALL)
+    assert tiny.files(other) == {*BESIDE, CHECKPOINT}
+
+
+@pytest.mark.parametrize("scheme", object_stores.SCHEMES)
+def test_a_bucket_that_is_not_there_is_named(emulator, scheme):
+    if emulator.scheme == scheme:
+        with pytest.raises(ValueError, match="no bucket 'none'"):
+            with run_folder.taken(f"{scheme}://none/run", overwrite=False):
+                pass
+
+
+def test_without_permission_there_is_one_line(address, emulator):
+    with refusing_after(emulator, 0):
+        with pytest.raises(PermissionError) as refusal:
+            run_store.local(address)
+    assert f"No permission for {address}" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_second_process_is_refused_and_a_dead_one_is_not(
+    address, monkeypatch
+):
+    monkeypatch.setattr(run_lock, "STALE_SECONDS", 0.3)
+    monkeypatch.setattr(run_lock, "POLL_SECONDS", 0.05)
+    folder = run_store.local(address)
+    lock = run_lock._StoreLock(run_store._mirrors[address])
+    holder = {"host": "far", "process": 7, "machine": "another", "time": "-"}
+    assert lock.make(json.dumps(holder))
+    assert not lock.make("second")
+    with monkeypatch.context() as patch:
+        patch.setattr(run_lock, "_is_renewed", lambda lock: True)
+        with pytest.raises(ValueError, match=f"{address}' belongs .* 7 on far"):
+            run_lock.locked(folder).__enter__()
+    with run_lock.locked(folder):
+        assert run_lock.LOCK in Store(address).find()
+    assert run_lock.LOCK not in Store(address).find()
+
+
+def test_a_renewal_is_seen(address, monkeypatch):
+    run_store.local(address)
+    lock = run_lock._StoreLock(run_store._mirrors[address])
+    assert lock.make("text")
+    before = lock.read()
+    lock.renew()
+    assert lock.read() != before
+    assert (lock.read() or "")[0] == "text"
+
+
+def test_who_lost_the_run_to_another_process_puts_nothing(address):
+    folder = run_store.local(address)
+    with run_lock.locked(folder):
+        Store(address).write(run_lock.LOCK, b"another\n")
+        before = contents(address)
+        write(folder, BESIDE, "late")
+        with pytest.raises(OSError, match="Another process has taken the run"):
+            run_store.publish(folder)
+        assert contents(address) == before
+    assert contents(address) == before
+
+
+def test_names_that_lead_out_of_the_folder_are_left(address, tmp_path):
+    store = Store(address)
+    names = ["examples/../../x.png", "examples/a.png", "examples//b.png"]
+    for name in names:
+        with contextlib.suppress(OSError):
+            store.write(name, b"")
+    folder = run_store.local(address)
+    run_store.get(folder, *run_folder.ALL)
+    assert tiny.files(folder) == {"examples/a.png"}
+    assert tiny.files(folder.parent) == {
+        "in-use",
+        f"{folder.name}/examples/a.png",
+    }
+
+
+def test_what_a_killed_process_left_on_its_machine_goes(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_store.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(run_store.tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / f"{run_store.PREFIX}left"
+    left.mkdir()
+    (left / "in-use").touch()
+    mine = run_store._new_home()
+    assert not left.exists()
+    run_store._new_home()
+    assert mine.exists()
+
+
+def check_same(one, other):
+    for x, y in zip(
+        tiny.values(one.model), tiny.values(other.model), strict=True
+    ):
+        assert (x == y).all()
+
+
+@pytest.mark.slow
+def test_a_run_lives_in_a_store_from_its_first_file_to_its_result(address):
     run = train(tiny.recipe(address), dataset=tiny.DATASET)
     run_folder.write_result(run.folder, {"top1": 0.5})
     store = Store(address)
@@ -30,17 +268,14 @@ def test_a_run_lives_in_a_store_from_its_first_file_to_its_result(emulator):
     assert names == tiny.files(run.folder)
     assert {"model.keras", "metrics.jsonl", "keras_vit_run.json"} <= names
     assert json.loads(store.read("result.json") or b"") == {"top1": 0.5}
-    assert (
-        store.read("model.keras") == (run.folder / "model.keras").read_bytes()
-    )
-    anew()
+    anew(address)
     with pytest.raises(ValueError, match=f"{address}' holds a finished run"):
         train(tiny.recipe(address), dataset=tiny.DATASET)
 
 
-def test_a_run_that_was_stopped_goes_on_without_its_machine(emulator, tmp_path):
+@pytest.mark.slow
+def test_a_run_that_was_stopped_goes_on_without_its_machine(address, tmp_path):
     whole = train(tiny.recipe(tmp_path / "whole"), dataset=tiny.DATASET)
-    address = emulator.address("runs/stopped")
     with pytest.raises(KeyboardInterrupt):
         train(
             tiny.recipe(address),
@@ -48,11 +283,34 @@ def test_a_run_that_was_stopped_goes_on_without_its_machine(emulator, tmp_path):
             callbacks=[tiny.Interrupt()],
         )
     first = run_store.local(address)
-    anew()
+    anew(address)
     run = train(tiny.recipe(address), dataset=tiny.DATASET)
     assert run.folder != first
-    for one, other in zip(
-        tiny.values(run.model), tiny.values(whole.model), strict=True
-    ):
-        assert (one == other).all()
+    check_same(run, whole)
     assert set(Store(address).find()) == tiny.files(run.folder)
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_on_a_disk(
+    address, emulator, tmp_path, backend
+):
+    if backend == "torch":
+        pytest.skip("Several processes are there on JAX and TensorFlow.")
+    expected = whole_runs.told(tmp_path / "one", "single")
+    found = several.ended(several.start(several.command(address, "auto")))
+    for code, _, errors in found:
+        assert code == 0, errors[-3000:]
+    weights = [json.loads(output.splitlines()[-1]) for _, output, _ in found]
+    store = Store(address)
+    for name in store.find():
+        store.download(name, tmp_path / "two" / name)
+    lines = whole_runs.lines(tmp_path / "two")
+    two = {"lines": lines, "weights": weights[0]}
+    whole_runs.check_same(expected, two)
+
+
+@pytest.mark.slow
+def test_a_store_that_does_not_answer_is_named(address, emulator):
+    with emulator.failing(lambda *_: 503):
+        with pytest.raises(OSError, match=f"{address} cannot be reached"):
+            run_store.local(address)
