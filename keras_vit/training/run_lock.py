@@ -196,7 +196,7 @@ class _StoreLock:
     def check(self) -> None:
         """Raises where another process has taken the run."""
         if (now := self.read()) is None or now[0] != self.text:
-            raise OSError(
+            raise PermissionError(
                 f"Another process has taken the run in {self.place}, as this "
                 "one gave no sign for a while: this one ends."
             )

@@ -14,8 +14,10 @@ import os
 import pathlib
 import re
 import shutil
+import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 
 from keras_vit.files import PARTIAL
@@ -52,6 +54,7 @@ REMOVED = (
     *("result.json", "config.yaml", "checkpoints/step-?????????.npz"),
     *("checkpoints/step-*.npz", MANIFEST),
 )
+WAITS = (5, 20, 60)  # seconds, behind those of the libraries
 SHARDS = re.compile(r"checkpoints/(step-\d{9,15}-[0-9a-f]{8}-\d+\.npz)")
 
 _mirrors: dict[str, "Mirror"] = {}
@@ -101,7 +104,21 @@ class Mirror:
                     del self._known[name]
 
     def publish(self) -> None:
-        """Brings the store to what the folder has."""
+        """Brings the store to what the folder has.
+
+        Where it does not answer, a training has time: it is asked again.
+        """
+        for pause in WAITS:
+            try:
+                return self._publish()
+            except PermissionError:
+                raise
+            except OSError as error:
+                print(f"{error}. Again in {pause} s.", file=sys.stderr)
+                time.sleep(pause)
+        self._publish()
+
+    def _publish(self):
         with self._busy:
             found = self._files()
             changed = [x for x in found if found[x] != self._stamp_of(x)]
