@@ -45,7 +45,8 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 	$(addprefix sharing/test_, kaggle.py push.py) \
 	$(addprefix robustness/test_, fuzz.py security.py) \
 	$(addprefix training/test_, \
-		config.py plan.py run_folder.py run_lock.py checkpoint_shards.py \
+		config.py plan.py run_folder.py run_lock.py run_store.py \
+		checkpoint_shards.py \
 		tensorboard.py) \
 	$(addprefix test_, \
 		architecture.py cli_files.py compiled_programs.py documents.py \

@@ -61,6 +61,7 @@ def run(recipe: Evaluation) -> dict:
     check_packages(recipe.data)
     recipe = complete(recipe)
     check_packages(recipe.data)
+    run_store.local(recipe.run_dir)  # Of a store, errors show at once.
     with on_devices(recipe.distribution, recipe.batch_size) as share:
         return evaluate(recipe, share)
 

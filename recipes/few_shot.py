@@ -69,6 +69,7 @@ def run(recipe: FewShot) -> dict:
     recipe = smoke(recipe) if recipe.smoke else recipe
     check_packages(recipe.data)
     recipe = dataclasses.replace(recipe, data=with_chosen_reader(recipe.data))
+    run_store.local(recipe.run_dir)  # Of a store, errors show at once.
     with on_devices(recipe.distribution, recipe.batch_size) as share:
         return evaluate(recipe, share)
 

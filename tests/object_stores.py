@@ -148,7 +148,7 @@ def emulated(scheme: str) -> Iterator[Emulator]:
 
 @contextlib.contextmanager
 def _s3():
-    from moto.server import ThreadedMotoServer
+    from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()

@@ -30,7 +30,7 @@ from keras_vit.files import PARTIAL, replacing
 from keras_vit.stores import on_disk
 from keras_vit.training import run_store
 from keras_vit.training.run_lock import LOCK, locked
-from keras_vit.training.run_store import shown
+from keras_vit.training.run_store import MANIFEST, PREVIOUS, shown
 from keras_vit.version import __version__
 from keras_vit.workarounds import without_optimizer
 
@@ -55,12 +55,10 @@ __all__ = [
     "write_yaml",
 ]
 
-MANIFEST = "keras_vit_run.json"  # the first file of a run
 ENVIRONMENT = "environment.json"
 RESULT = "result.json"  # the last
 CONFIG = "config.yaml"
 EXAMPLES = "examples"
-PREVIOUS = ".previous-run"  # what a run replaces, until it is finished
 
 # What a run may write, in the order in which a replaced run is moved: killed
 # in between, it still looks finished. The examples are listed by name.
@@ -148,7 +146,7 @@ def begin(folder: pathlib.Path, config: dict, environment: dict) -> None:
     `write_result` removes; all other files stay as they are.
     """
     _move_aside(folder)
-    run_store.publish(folder)
+    run_store.publish(folder, exactly=True)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(
         folder / MANIFEST, {"keras_vit": __version__, "files": list(FILES)}

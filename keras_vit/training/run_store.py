@@ -37,25 +37,24 @@ __all__ = [
 
 PREFIX = "keras_vit-run-"
 IN_USE = "in-use"  # A file that is locked as long as its process lives.
+MANIFEST = "keras_vit_run.json"
 PREVIOUS = ".previous-run"
 # Small, and enough to know what a run is: the rest comes when it is taken.
 FIRST = (
-    *("keras_vit_run.json", "config.yaml", "environment.json", "result.json"),
-    *(f"{PREVIOUS}/keras_vit_run.json", f"{PREVIOUS}/result.json"),
+    *(MANIFEST, "config.yaml", "environment.json", "result.json"),
+    *(f"{PREVIOUS}/{MANIFEST}", f"{PREVIOUS}/result.json"),
 )
-MANIFEST = "keras_vit_run.json"
-# The order in which files are put: before these the manifest, and the others.
-LAST = (
-    "",
-    *("checkpoints/step-*-*-*.npz", "checkpoints/step-*.npz", "result.json"),
-)
-# And removed: before the last one the others, such as shards.
-REMOVED = (
-    *("result.json", "config.yaml", "checkpoints/step-?????????.npz"),
-    *("checkpoints/step-*.npz", MANIFEST),
-)
+CHECKPOINT = r"checkpoints/step-\d+\.npz"
+SHARDS = r"checkpoints/step-\d+-[0-9a-f]{8}-\d+\.npz"
+# What is put before all else and behind it, as patterns: a checkpoint behind
+# what belongs to it.
+PUT = (MANIFEST,), (SHARDS, CHECKPOINT, "result.json")
+# And removed: first what makes the others those of a run.
+REMOVED = ("result.json", "config.yaml", CHECKPOINT), (MANIFEST,)
+# What a run itself removes. Other files that are missing here are kept there:
+# folders for temporary files are emptied by age.
+PRUNED = "checkpoints/step-*.npz", f"{PREVIOUS}/*"
 WAITS = (5, 20, 60)  # seconds, behind those of the libraries
-SHARDS = re.compile(r"checkpoints/(step-\d{9,15}-[0-9a-f]{8}-\d+\.npz)")
 
 _mirrors: dict[str, "Mirror"] = {}
 
@@ -103,30 +102,25 @@ class Mirror:
                     (self.folder / name).unlink(missing_ok=True)
                     del self._known[name]
 
-    def publish(self) -> None:
+    def publish(self, *, exactly: bool = False) -> None:
         """Brings the store to what the folder has.
 
-        Where it does not answer, a training has time: it is asked again.
+        Args:
+            exactly: whether to remove all that is gone, and not only old
+                checkpoints and what a run replaced.
         """
-        for pause in WAITS:
-            try:
-                return self._publish()
-            except PermissionError:
-                raise
-            except OSError as error:
-                print(f"{error}. Again in {pause} s.", file=sys.stderr)
-                time.sleep(pause)
-        self._publish()
-
-    def _publish(self):
         with self._busy:
             found = self._files()
             changed = [x for x in found if found[x] != self._stamp_of(x)]
-            gone = self._known.keys() - found.keys()
+            gone = {
+                name
+                for name in self._known.keys() - found.keys()
+                if exactly or _matches(name, PRUNED)
+            }
             if changed or gone:
                 self.check()
             moved = {self._stamp_of(name): name for name in gone}
-            for name in sorted(changed, key=_rank):
+            for name in sorted(changed, key=lambda x: _place(x, *PUT)):
                 if (old := moved.get(found[name])) is not None:
                     self.store.copy(old, name)
                 else:
@@ -149,10 +143,10 @@ class Mirror:
         kept = {f"checkpoints/{name}" for name in kept}
         with self._busy:
             names = self.store.find("checkpoints/").keys() - kept
-            self._remove({x for x in names if SHARDS.fullmatch(x)})
+            self._remove({x for x in names if re.fullmatch(SHARDS, x)})
 
     def _remove(self, names):
-        self.store.remove(sorted(names, key=_removal_rank))
+        self.store.remove(sorted(names, key=lambda x: _place(x, *REMOVED)))
         for name in names:
             self._known.pop(name, None)
 
@@ -201,25 +195,13 @@ def _stamp(path) -> tuple:
     return about.st_ino, about.st_size, about.st_mtime_ns
 
 
-def _place(name, patterns):
-    """The number of the first pattern of a name in either run; None of none."""
-    name = name.removeprefix(f"{PREVIOUS}/")
-    found = (i for i, x in enumerate(patterns) if fnmatch.fnmatchcase(name, x))
-    return next(found, None)
-
-
-def _rank(name):
-    """The manifest first, checkpoints behind all that they stand for."""
-    place = _place(name, LAST)
-    if place is None:
-        place = -1 if _place(name, [MANIFEST]) == 0 else 0
-    return place, name
-
-
-def _removal_rank(name):
-    """The manifest last; first what makes the others those of a run."""
-    place = _place(name, REMOVED)
-    return len(REMOVED) - 1.5 if place is None else place, name
+def _place(name, first, last) -> tuple[int, str]:
+    """Where a name is in an order, of the run or of the one it replaces."""
+    plain = name.removeprefix(f"{PREVIOUS}/")
+    places = dict(enumerate(first, start=-len(first)))
+    places |= enumerate(last, start=1)
+    found = (i for i, x in places.items() if re.fullmatch(x, plain))
+    return next(found, 0), name
 
 
 def _new_home() -> pathlib.Path:
@@ -305,21 +287,39 @@ def get(folder: pathlib.Path, *patterns: str) -> None:
         mirror.get(patterns)
 
 
-def publish(folder: pathlib.Path) -> None:
+def publish(folder: pathlib.Path, *, exactly: bool = False) -> None:
     """Puts what is new in the folder of a run into its store.
+
+    Where the store does not answer, it is asked again: a training has time.
+
+    Args:
+        folder: of the run, or a file in it.
+        exactly: see `Mirror.publish`.
 
     Raises:
         OSError: when the store does not take it, or another process has
             taken the run.
     """
     if (mirror := mirror_of(folder)) is not None:
-        mirror.publish()
+        _patiently(lambda: mirror.publish(exactly=exactly))
 
 
 def put(path: pathlib.Path, *, keep: bool) -> None:
     """Puts a file, and removes the local one unless it is to be kept."""
     if (mirror := mirror_of(path)) is not None:
-        mirror.put(path, keep=keep)
+        _patiently(lambda: mirror.put(path, keep=keep))
+
+
+def _patiently(work):
+    for pause in WAITS:
+        try:
+            return work()
+        except PermissionError:
+            raise
+        except OSError as error:
+            print(f"{error}. Again in {pause} s.", file=sys.stderr)
+            time.sleep(pause)
+    return work()
 
 
 def remove_others(folder: pathlib.Path, kept: Iterable[str]) -> None:
@@ -336,6 +336,7 @@ def published(folder: pathlib.Path) -> Iterator[None]:
     except BaseException:
         # The metrics tell why it ended. That the store fails is no news then.
         with contextlib.suppress(Exception):
-            publish(folder)
+            if (mirror := mirror_of(folder)) is not None:
+                mirror.publish()
         raise
     publish(folder)

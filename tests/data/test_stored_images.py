@@ -78,7 +78,7 @@ def test_a_folder_without_splits_is_cut_alike(tmp_path, emulator):
     fill(tmp_path / "all")
     address = emulator.address("cut/train")
     put(tmp_path / "all" / "train", address)
-    options = {"validation_fraction": 0.25, "test_fraction": 0.25}
+    options: dict = {"validation_fraction": 0.25, "test_fraction": 0.25}
     local = str(tmp_path / "all" / "train")
     check_same(
         DataConfig(folder=local, reader="pillow", **options),
