@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 3600
 QUICKSTART_BACKEND := $(or $(KERAS_BACKEND),$(BACKEND),jax)
 
 # Without the extras that bring TensorFlow: of it the group for CPUs is taken.
-EXTRAS := data,cv,plots,explain,tensorboard,export,hub,serve,streams
+EXTRAS := data,cv,plots,explain,tensorboard,export,hub,serve,storage,streams
 OLDEST_EXTRAS := jax,data,tensorboard,hub,serve
 
 # JAX and NumPy stop early for old Pythons, so that the newest one is asked for.
@@ -51,7 +51,8 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 	$(addprefix sharing/test_, kaggle.py push.py) \
 	$(addprefix robustness/test_, fuzz.py security.py) \
 	$(addprefix training/test_, \
-		config.py plan.py run_folder.py run_lock.py checkpoint_shards.py \
+		config.py plan.py run_folder.py run_lock.py run_store.py \
+		checkpoint_shards.py \
 		tensorboard.py) \
 	$(addprefix test_, \
 		architecture.py cli_files.py compiled_programs.py documents.py \

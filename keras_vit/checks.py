@@ -65,6 +65,7 @@ EXTRAS = {
         "huggingface_hub": "huggingface_hub",
         "pyarrow": "pyarrow",
     },
+    "storage": {"gcsfs": "gcsfs", "s3fs": "s3fs"},
     "tpu-compiler": {"libtpu": "libtpu"},
     "gpu-compiler": {"jax_cuda12_plugin": "jax-cuda12-plugin"},
 }

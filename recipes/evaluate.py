@@ -36,7 +36,8 @@ from keras_vit.prediction.networks import load_model, weights_path
 from keras_vit.runs.reporting import left_out, write_pages
 from keras_vit.runs.script import check_packages, exit_code, parse
 from keras_vit.runs.smoke import tiny_model
-from keras_vit.training import run_folder
+from keras_vit.stores import on_disk
+from keras_vit.training import run_folder, run_store
 from keras_vit.training.distribution import environment, versions
 from keras_vit.training.distribution.layouts import on_devices
 from keras_vit.training.distribution.processes import (
@@ -63,6 +64,7 @@ def run(recipe: Evaluation) -> dict:
     check_packages(recipe.data)
     recipe = complete(recipe)
     check_packages(recipe.data)
+    run_store.local(recipe.run_dir)  # Of a store, errors show at once.
     with on_devices(recipe.distribution, recipe.batch_size) as share:
         return evaluate(recipe, share)
 
@@ -125,7 +127,7 @@ def open_folder(recipe: Evaluation, class_names) -> None:
 
 def write_all(recipe, predictions, batches, class_names, model, result) -> None:
     """Fills the run folder with what was found."""
-    folder = pathlib.Path(recipe.run_dir)
+    folder = run_store.local(recipe.run_dir)
     evaluation.write_evaluation(
         folder,
         predictions,
@@ -147,7 +149,8 @@ def complete(recipe: Evaluation) -> Evaluation:
         )
         return dataclasses.replace(recipe, data=digits, batch_size=16)
     recipe = dataclasses.replace(recipe, data=asked)
-    config = pathlib.Path(str(recipe.model.weights), "config.yaml")
+    folder = on_disk(str(recipe.model.weights))
+    config = pathlib.Path(folder, "config.yaml")
     if not config.is_file():
         return recipe
     run = yaml.safe_load(config.read_text(encoding="utf-8"))

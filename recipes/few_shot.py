@@ -21,7 +21,6 @@ few_shot.csv and few_shot.png.
 
 import dataclasses
 import functools
-import pathlib
 import sys
 import time
 
@@ -42,7 +41,7 @@ from keras_vit.runs.reporting import save_figure
 from keras_vit.runs.script import check_packages, exit_code, parse
 from keras_vit.runs.smoke import smoke_dir, tiny_model
 from keras_vit.tables import markdown_table
-from keras_vit.training import run_folder
+from keras_vit.training import run_folder, run_store
 from keras_vit.training.distribution import environment, versions
 from keras_vit.training.distribution.layouts import on_devices
 from keras_vit.training.distribution.processes import (
@@ -70,6 +69,7 @@ def run(recipe: FewShot) -> dict:
     recipe = smoke(recipe) if recipe.smoke else recipe
     check_packages(recipe.data)
     recipe = dataclasses.replace(recipe, data=with_chosen_reader(recipe.data))
+    run_store.local(recipe.run_dir)  # Of a store, errors show at once.
     with on_devices(recipe.distribution, recipe.batch_size) as share:
         return evaluate(recipe, share)
 
@@ -136,7 +136,7 @@ def open_folder(recipe: FewShot) -> None:
 
 def write_all(recipe: FewShot, result: dict) -> None:
     """Fills the run folder with what was found."""
-    folder = pathlib.Path(recipe.run_dir)
+    folder = run_store.local(recipe.run_dir)
     write_csv(folder / "few_shot.csv", result["rows"])
     save_figure(plot(result), folder / "few_shot.png")
     run_folder.write_result(folder, result)

@@ -30,7 +30,7 @@ from keras_vit.analysis.plots import curves
 from keras_vit.files import write_csv
 from keras_vit.runs import run_script
 from keras_vit.runs.reporting import save_figure
-from keras_vit.training import run_folder
+from keras_vit.training import run_folder, run_store
 from keras_vit.training.distribution import versions
 from keras_vit.training.distribution.processes import agreed
 
@@ -46,10 +46,10 @@ def run(recipe: NoisyStudentRecipe) -> dict:
         OSError: when the disk is full.
     """
     rows = iterate(recipe)
-    folder = pathlib.Path(recipe.run_dir)
+    folder = run_store.local(recipe.run_dir)
     result = {"iterations": rows, "versions": versions()}
     agreed(lambda: write(folder, recipe, rows))
-    agreed(lambda: run_folder.write_json(folder / "result.json", result))
+    agreed(lambda: run_folder.write_summary(folder, result))
     return result
 
 

@@ -39,6 +39,7 @@ from keras_vit.files import replacing, write_csv
 from keras_vit.runs.reporting import save_figure
 from keras_vit.runs.script import exit_code, parse
 from keras_vit.runs.smoke import smoke_dir
+from keras_vit.stores import check_local
 from keras_vit.tables import markdown_table
 
 NUMBERS = ("paper", "paper spread", "measured", "spread", "runs")
@@ -82,6 +83,7 @@ def run(
 
 def complete(asked: Reproduction) -> tuple[Reproduction, Place]:
     """Fills in the hardware of the machine, and where things are."""
+    check_local("--run_dir", asked.run_dir)
     if asked.smoke:
         asked = dataclasses.replace(asked, hardware="cluster")
     elif asked.hardware == "auto":

@@ -46,6 +46,7 @@ from keras_vit.evaluation.few_shot import (
 )
 from keras_vit.runs.reporting import evaluated, save_figure
 from keras_vit.runs.script import check_packages, exit_code, parse
+from keras_vit.stores import check_local
 from keras_vit.tables import markdown_table
 from keras_vit.training import Recipe, run_folder, train
 from keras_vit.training.build import CLASSIFICATION, make_model
@@ -93,6 +94,8 @@ def compare(experiment: dict, options) -> None:
         options: of the command line.
     """
     check_packages(data.DataConfig())
+    check_local("--runs", options.runs)
+    check_local("--results", options.results)
     experiment = sized(experiment, options)
     suffix = "" if options.size == "small" else f"_{options.size}"
     name = options.experiment + suffix

@@ -23,7 +23,7 @@ from keras_vit.files import write_csv
 from keras_vit.runs import run_script
 from keras_vit.runs.reporting import finished, save_figure
 from keras_vit.runs.smoke import smoke
-from keras_vit.training import Recipe, run_folder
+from keras_vit.training import Recipe, run_folder, run_store
 from keras_vit.training.distribution import versions
 from keras_vit.training.distribution.processes import agreed
 
@@ -75,7 +75,7 @@ def run(recipe: SweepRecipe) -> dict:
     # Errors show before the first run.
     final(recipe, rates[0])
     check_parts(data.open_dataset(recipe.data))
-    folder = pathlib.Path(recipe.run_dir)
+    folder = run_store.local(recipe.run_dir)
     rows = [
         {"learning_rate": rate, **finished(trial(recipe, rate), "validation")}
         for rate in rates
@@ -88,7 +88,7 @@ def run(recipe: SweepRecipe) -> dict:
         **finished(final(recipe, best), "test"),
         "versions": versions(),
     }
-    agreed(lambda: run_folder.write_json(folder / "result.json", result))
+    agreed(lambda: run_folder.write_summary(folder, result))
     return result
 
 

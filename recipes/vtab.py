@@ -30,7 +30,7 @@ from keras_vit.data.vtab_table import TASKS
 from keras_vit.files import write_csv
 from keras_vit.runs import run_script
 from keras_vit.runs.reporting import finished, result_of
-from keras_vit.training import Recipe, run_folder
+from keras_vit.training import Recipe, run_folder, run_store
 from keras_vit.training.distribution import versions
 from keras_vit.training.distribution.processes import agreed
 
@@ -78,8 +78,8 @@ def run(vtab: Vtab) -> dict:
         "rows": rows,
         "versions": versions(),
     }
-    folder = pathlib.Path(vtab.run_dir)
-    agreed(lambda: run_folder.write_json(folder / "result.json", result))
+    folder = run_store.local(vtab.run_dir)
+    agreed(lambda: run_folder.write_summary(folder, result))
     return result
 
 
@@ -126,7 +126,7 @@ def compare(
                 rows.append({**chosen, "task": task, "top1": found["top1"]})
     if not rows:
         raise no_data(missing)
-    path = pathlib.Path(vtab.run_dir, "sweep.csv")
+    path = run_store.local(vtab.run_dir) / "sweep.csv"
     agreed(lambda: write_csv(path, rows))
     count = len(rows) // len(settings)
     return {
@@ -156,9 +156,10 @@ def report(vtab: Vtab, setting: Setting, missing: dict) -> list[dict]:
         model=PAPER_MODELS.get((str(model.name), str(model.weights))),
         stand_ins=stand_ins,
     )
-    folder = pathlib.Path(vtab.run_dir)
+    folder = run_store.local(vtab.run_dir)
     folder.mkdir(parents=True, exist_ok=True)
     write_report(folder, rows, title)
+    run_store.publish(folder)
     return rows
 
 

@@ -27,6 +27,7 @@ GROUND = (
     "files",
     "tables",
     "checks",
+    "stores",
     "interpolation",
     "interrupts",
     "shipped_recipes",

@@ -39,6 +39,7 @@ EXTRAS = {
     },
     "hub": {"huggingface-hub", "kagglehub", "safetensors"},
     "serve": {"python-multipart", "starlette", "uvicorn"},
+    "storage": {"gcsfs", "s3fs"},
     "streams": {"array-record", "huggingface-hub", "pyarrow"},
     "tpu-compiler": {"libtpu"},
     "gpu-compiler": {"jax-cuda12-plugin"},

@@ -12,6 +12,7 @@ from keras_vit.cli.recipe_commands import add_recipes
 from keras_vit.cli.terminal import say_what_it_can
 from keras_vit.files import printable
 from keras_vit.interrupts import ended, tidy_up_on_sigterm
+from keras_vit.stores import check_local
 from keras_vit.version import __version__
 
 __all__ = ["main"]
@@ -72,6 +73,8 @@ COMMANDS = {
     ),
 }
 
+WRITTEN = {"out", "output"}  # What commands write, on this machine.
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `keras-vit`.
@@ -97,6 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tidy_up_on_sigterm()
     try:
         say_what_it_can()
+        for name in WRITTEN & vars(parsed).keys():
+            check_local(f"--{name}", getattr(parsed, name))
         parsed.run(parsed)
         sys.stdout.flush()
     except BrokenPipeError:  # The reader has enough, as head does.

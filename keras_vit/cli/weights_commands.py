@@ -14,6 +14,7 @@ from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.checkpoints.public.download import file_digest
 from keras_vit.cli.terminal import print_table
 from keras_vit.sizes import BIT, MIXER, VIT
+from keras_vit.stores import on_disk
 from keras_vit.tables import markdown_table
 
 __all__ = ["as_markdown", "weights"]
@@ -282,6 +283,6 @@ def _convert(arguments):
         model,
         arguments.out,
         format=arguments.format,
-        class_names=class_names_of(arguments.source),
+        class_names=class_names_of(on_disk(arguments.source)),
     )
     print(f"{arguments.source} -> {arguments.out} ({arguments.format})")

@@ -1,8 +1,12 @@
 """How shards are opened, measured and read: everything goes through here."""
 
+import functools
 import io
 import os
+import posixpath
 from typing import Any, BinaryIO
+
+from keras_vit.stores import Store, of_store, whole_address
 
 __all__ = [
     "fingerprint",
@@ -10,11 +14,13 @@ __all__ = [
     "open_shard",
     "read_range",
     "shard_size",
+    "stored_at",
 ]
 
 # Bytes that are read at a time where an index skips from header to header.
 SMALL = 512
 HUB = "hf://"
+AHEAD = 2**22  # bytes of a store, which answers each request after a while
 
 
 def open_shard(path: str, buffer_size: int = SMALL) -> BinaryIO:
@@ -30,12 +36,26 @@ def open_shard(path: str, buffer_size: int = SMALL) -> BinaryIO:
     try:
         if path.startswith(HUB):
             return hub_files().open(path, "rb", cache_type="none")
+        if of_store(path):
+            store, name = stored_at(path)
+            return store.open(name, AHEAD if buffer_size else 0)
         return open(path, "rb", buffering=buffer_size)
     except OSError as error:
         reason = error.strerror or str(error).splitlines()[0]
         raise ValueError(
             f"The shard {path} cannot be read: {reason}."
         ) from None
+
+
+def stored_at(path: str) -> tuple[Store, str]:
+    """The folder of an address, and the name of the object in it."""
+    folder, name = posixpath.split(whole_address(path))
+    return _store(folder), name
+
+
+@functools.lru_cache(maxsize=1024)
+def _store(folder):
+    return Store(folder)
 
 
 def hub_files() -> Any:
@@ -51,15 +71,22 @@ def read_range(path: str, start: int, size: int) -> bytes:
     Raises:
         ValueError: naming the shard, when it cannot be opened or ends before.
     """
-    with open_shard(path, buffer_size=0) as file:
-        file.seek(start)
-        found = file.read(size)
+    found = _read_range(path, start, size)
     if len(found) < size:
         raise ValueError(
             f"The shard {path} is cut off: it ends at byte "
             f"{start + len(found):,}, before byte {start + size:,}."
         )
     return found
+
+
+def _read_range(path, start, size):
+    if of_store(path):
+        store, name = stored_at(path)
+        return store.read_range(name, start, size)
+    with open_shard(path, buffer_size=0) as file:
+        file.seek(start)
+        return file.read(size)
 
 
 def shard_size(path: str) -> int:
@@ -78,6 +105,12 @@ def fingerprint(path: str) -> tuple:
     Raises:
         ValueError: naming the shard, when it is missing.
     """
+    if of_store(path):
+        store, name = stored_at(path)
+        version = Store(f"{store.address}/{name}").version()
+        if version is None:
+            raise ValueError(f"There is no shard {path}.")
+        return path, version
     if path.startswith(HUB):
         about = hub_files().info(path)
         return path, about["size"], about.get("blob_id")

@@ -1,11 +1,13 @@
 """Opening shards by their names: tar files of WebDataset, parquet files."""
 
+import fnmatch
 import functools
 import glob
 import itertools
 import logging
 import os
 import pathlib
+import posixpath
 import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -18,6 +20,7 @@ from keras_vit.data.parquet import RowGroups, parquet_index, schemas_of
 from keras_vit.data.records import ImageRanges, ranges_of
 from keras_vit.data.shard_index import index_folder, indexed
 from keras_vit.data.webdataset import tar_index
+from keras_vit.stores import Store, of_store, whole_address
 
 __all__ = ["dataset_of", "open_shards", "shard_names"]
 
@@ -137,16 +140,8 @@ def shard_names(pattern: str) -> list[str]:
         'flowers/train-001.tar'
     """
     pattern = os.path.expanduser(pattern)
-    if os.path.isdir(pattern):
-        root = pathlib.Path(pattern)
-        files = [str(x) for suffix in KINDS for x in root.rglob(f"*{suffix}")]
-    else:
-        files = [
-            file
-            for path in _without_braces(pattern)
-            for file in (glob.glob(path) if glob.has_magic(path) else [path])
-        ]
-    missing = [file for file in files if not os.path.isfile(file)]
+    found = _in_store if of_store(pattern) else _on_disk
+    files, missing = found(pattern)
     if missing:
         raise ValueError(
             f"There is no shard {missing[0]} ({len(missing)} of {len(files)} "
@@ -161,6 +156,56 @@ def shard_names(pattern: str) -> list[str]:
         )
     _check_complete(files)
     return sorted(set(files))
+
+
+def _on_disk(pattern: str) -> tuple[list[str], list[str]]:
+    """The files that a pattern names, and those of them that are missing."""
+    if os.path.isdir(pattern):
+        root = pathlib.Path(pattern)
+        return [str(x) for end in KINDS for x in root.rglob(f"*{end}")], []
+    files = [
+        file
+        for path in _without_braces(pattern)
+        for file in (glob.glob(path) if glob.has_magic(path) else [path])
+    ]
+    return files, [file for file in files if not os.path.isfile(file)]
+
+
+def _in_store(pattern: str) -> tuple[list[str], list[str]]:
+    """As `_on_disk`, of the objects of a store."""
+    address = whole_address(pattern)
+    paths = _without_braces(address)
+    if not glob.has_magic(address) and not paths[0].endswith(tuple(KINDS)):
+        return _below(address), []
+    files = [
+        file
+        for path in paths
+        for file in (_matching(path) if glob.has_magic(path) else [path])
+    ]
+    there = {
+        f"{folder}/{name}"
+        for folder in {posixpath.dirname(file) for file in files}
+        for name in Store(folder).find()
+    }
+    return files, [file for file in files if file not in there]
+
+
+def _below(address):
+    names = Store(address).find()
+    return [f"{address}/{x}" for x in names if x.endswith(tuple(KINDS))]
+
+
+def _matching(path):
+    """The addresses that match, a name between slashes by a name."""
+    parts = path.split("/")
+    plain = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    root, rest = "/".join(parts[:plain]), parts[plain:]
+    return [
+        f"{root}/{name}"
+        for name in Store(root).find()
+        if len(names := name.split("/")) == len(rest)
+        and all(map(fnmatch.fnmatchcase, names, rest))
+    ]
 
 
 def _without_braces(pattern: str) -> list[str]:
@@ -213,6 +258,11 @@ def _split_of(file: str) -> int:
 
 def _name_of(pattern: str) -> str:
     """The part of a pattern that names the data set: its folder."""
+    if of_store(pattern):
+        inside = whole_address(pattern).rstrip("/")
+        is_file = inside.endswith(tuple(KINDS)) or glob.has_magic(inside)
+        folder = posixpath.dirname(inside) if is_file else inside
+        return posixpath.basename(folder)
     path = pathlib.Path(os.path.expanduser(pattern))
     folder = path if path.is_dir() else path.parent
     return folder.resolve().name or "shards"
@@ -220,6 +270,13 @@ def _name_of(pattern: str) -> str:
 
 def _listed_names(files) -> tuple[str, ...] | None:
     """Class names in classnames.txt beside the shards or one folder above."""
+    if of_store(files[0]):
+        folder = posixpath.dirname(files[0])
+        for place in (folder, posixpath.dirname(folder)):
+            content = of_store(place) and Store(place).read("classnames.txt")
+            if content:
+                return tuple(content.decode().splitlines())
+        return None
     folder = pathlib.Path(files[0]).parent
     for path in (folder / "classnames.txt", folder.parent / "classnames.txt"):
         if path.is_file():

@@ -1,6 +1,5 @@
 """Opening data sets: by name, from a folder of classes, or from a CSV file."""
 
-import csv
 import dataclasses
 import logging
 import os
@@ -15,6 +14,7 @@ from keras_vit.data.broken_images import (
     without_broken_images,
 )
 from keras_vit.data.config import DataConfig
+from keras_vit.data.csv_file import SPLITS, open_csv
 from keras_vit.data.dataset import Dataset, Examples, complete
 from keras_vit.data.digits import open_digits
 from keras_vit.data.fractals import open_fractals
@@ -26,9 +26,11 @@ from keras_vit.data.readers import (
 )
 from keras_vit.data.seeds import order
 from keras_vit.data.shards import open_shards
+from keras_vit.data.stored_images import open_stored_folder
 from keras_vit.data.tfds import open_tfds
 from keras_vit.data.vtab import open_vtab
 from keras_vit.files import printable
+from keras_vit.stores import of_store
 
 __all__ = [
     "SUFFIXES",
@@ -48,15 +50,6 @@ OWN_NAMES = {
     "vtab": open_vtab,
 }
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
-# What the folder of a split may be called, and the split in a CSV file.
-SPLITS = {
-    "train": ("train", "training"),
-    "validation": ("validation", "val", "valid"),
-    "test": ("test", "testing"),
-}
-# ImageNet-21k has 21,843. A class takes memory in the last layer, used or not.
-MAX_CLASSES = 1_000_000
-LONGEST_LABEL = 20  # digits, of which some may be zeros in front
 
 
 def open_dataset(config: DataConfig) -> Dataset:
@@ -82,10 +75,12 @@ def open_dataset(config: DataConfig) -> Dataset:
     check_installed(what, *data_packages(config))
     reader = chosen_reader(config.reader)
     hide_accelerators(reader)
-    if config.folder:
+    if config.folder and of_store(config.folder):
+        dataset = open_stored_folder(config, SPLITS, SUFFIXES)
+    elif config.folder:
         dataset = _open_folder(config)
     elif config.csv:
-        dataset = _open_csv(config)
+        dataset = open_csv(config)
     elif config.shards:
         dataset = open_shards(config)
     else:
@@ -269,135 +264,4 @@ def image_files(folder: pathlib.Path) -> list[str]:
         str(path)
         for path in folder.rglob("*")
         if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
-    )
-
-
-def _open_csv(config: DataConfig) -> Dataset:
-    """Opens a CSV file of paths and labels, with a line of column names.
-
-    Paths are relative to the file. Labels are names of classes, or whole
-    numbers from 0, which then are the classes. A column "split" of train,
-    validation or test says what a line is for; what has no lines is cut off
-    the training images.
-    """
-    path = pathlib.Path(config.csv or "").expanduser()
-    rows = _csv_rows(path, config)
-    names, labels = _csv_labels(rows, config, path)
-    examples = Examples(
-        np.array(_csv_images(rows, config, path), object),
-        labels,
-        kind="path",
-        source=str(path),
-        on_broken_image=config.on_broken_image,
-    )
-    splits = np.array([_csv_split(row, path) for row in rows])
-    parts = [
-        examples.subset(np.flatnonzero(splits == split))
-        if (splits == split).any()
-        else None
-        for split in SPLITS
-    ]
-    if parts[0] is None:
-        raise ValueError(f"{str(path)!r} has no lines of the split 'train'.")
-    return Dataset(*complete(parts, config), class_names=names, name=path.stem)
-
-
-def _csv_rows(path: pathlib.Path, config: DataConfig) -> list[dict]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, skipinitialspace=True)
-            columns = reader.fieldnames or []
-            rows = list(reader)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(
-            f"{str(path)!r} cannot be read as a CSV file: {error}"
-        ) from error
-    for field in ("image_key", "label_key"):
-        if getattr(config, field) not in columns:
-            raise ValueError(
-                f"{str(path)!r} has no column {field}="
-                f"{getattr(config, field)!r}. Its first line names "
-                f"{', '.join(map(repr, columns)) or 'nothing'}."
-            )
-    if not rows:
-        raise ValueError(f"{str(path)!r} lists no images.")
-    return rows
-
-
-def _csv_labels(rows, config: DataConfig, path: pathlib.Path):
-    """Names of the classes, and the class of each row."""
-    values = [(row[config.label_key] or "").strip() for row in rows]
-    if "" in values:
-        raise ValueError(
-            f"{str(path)!r} has no label in line {values.index('') + 2}."
-        )
-    for line, value in enumerate(values, start=2):
-        if value.startswith("-") and value[1:].isdecimal():
-            raise ValueError(
-                f"{str(path)!r} has the label {value!r} in line {line}: "
-                "numbers of classes start at 0."
-            )
-    if len(set(values)) < 2:
-        raise ValueError(
-            "A classifier needs at least two classes: every label of "
-            f"{str(path)!r} is {values[0]!r}."
-        )
-    if all(value.isdecimal() for value in values):
-        _check_largest(values, path)
-        labels = np.array([int(value) for value in values], np.int32)
-        _say_what_is_empty(labels, path)
-        return tuple(map(str, range(labels.max() + 1))), labels
-    names = tuple(sorted(set(values)))
-    number = {name: label for label, name in enumerate(names)}
-    return names, np.array([number[value] for value in values], np.int32)
-
-
-def _say_what_is_empty(labels, path):
-    empty = np.setdiff1d(np.arange(labels.max()), labels)
-    if len(empty):
-        more = " ..." if len(empty) > NUM_NAMED else ""
-        LOGGER.warning(
-            "%r has no images of %d of %d classes: %s%s. Each takes a place in "
-            "the last layer: give names in place of numbers to leave them out.",
-            str(path),
-            len(empty),
-            labels.max() + 1,
-            ", ".join(map(str, empty[:NUM_NAMED])),
-            more,
-        )
-
-
-def _check_largest(values, path):
-    """Raises a ValueError for numbers that are no classes, as keys of rows."""
-    # By their lengths first: Python reads no number of thousands of digits.
-    largest = max(values, key=lambda x: (len(x.lstrip("0")), x.lstrip("0")))
-    if len(largest) > LONGEST_LABEL or int(largest) >= MAX_CLASSES:
-        raise ValueError(
-            f"{str(path)!r} has the label {largest!r} in line "
-            f"{values.index(largest) + 2}: numbers of classes count from 0, "
-            f"and there are {MAX_CLASSES:,} at most. Give names in their place."
-        )
-
-
-def _csv_images(rows, config: DataConfig, path: pathlib.Path) -> list[str]:
-    images = [
-        path.parent / (row[config.image_key] or "").strip() for row in rows
-    ]
-    for line, image in enumerate(images, start=2):
-        if not image.is_file():
-            raise ValueError(
-                f"Line {line} of {str(path)!r}: there is no file "
-                f"{str(image)!r}. Paths are relative to the CSV file."
-            )
-    return [str(image) for image in images]
-
-
-def _csv_split(row: dict, path: pathlib.Path) -> str:
-    value = (row.get("split") or "train").strip().lower()
-    for split, names in SPLITS.items():
-        if value in names:
-            return split
-    raise ValueError(
-        f"{str(path)!r} has an unknown split {value!r}; expected 'train', "
-        "'validation' or 'test'."
     )

@@ -28,6 +28,7 @@ from keras_vit.data.pillow_images import (
 )
 from keras_vit.data.sources import SUFFIXES
 from keras_vit.files import check_regular
+from keras_vit.stores import on_disk
 
 __all__ = [
     "images_of",
@@ -91,7 +92,7 @@ def _to_numpy(source):
 
 def _files(path):
     """The image files of a folder in order; any other path as it is."""
-    path = os.path.expanduser(path)
+    path = on_disk(os.path.expanduser(path))
     found = []
     if os.path.isdir(path):
         below = pathlib.Path(path).rglob("*")

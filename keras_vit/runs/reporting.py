@@ -15,7 +15,7 @@ from keras_vit.analysis.report.curves import learning_curves
 from keras_vit.analysis.report.run_files import RunFiles, class_names_in
 from keras_vit.data.image_reader import naming_broken_images
 from keras_vit.files import replacing
-from keras_vit.training import Recipe, Run, run_folder, train
+from keras_vit.training import Recipe, Run, run_folder, run_store, train
 from keras_vit.training.build import make_stream
 from keras_vit.training.distribution import versions
 from keras_vit.training.distribution.processes import agreed
@@ -73,7 +73,7 @@ def result_of(recipe: Recipe) -> dict | None:
     Raises:
         ValueError: when the run was of another recipe.
     """
-    folder = pathlib.Path(recipe.run_dir)
+    folder = run_store.local(recipe.run_dir)
     if not (folder / run_folder.RESULT).is_file():
         return None
     if changed := differences(run_folder.read_config(folder), recipe):

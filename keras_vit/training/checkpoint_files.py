@@ -31,6 +31,7 @@ from keras_vit.training.distribution.processes import (
     is_spread,
     to_numpy,
 )
+from keras_vit.training.run_store import publish, remove_others, shown
 
 __all__ = [
     "FOLDER",
@@ -118,6 +119,7 @@ def begin_checkpoint(
         folder.mkdir(exist_ok=True)
         with replacing(_path_of(folder, step)) as temporary:
             write_npz(temporary, arrays)
+        publish(folder.parent)
         if keep is not None:
             prune_checkpoints(folder, keep)
 
@@ -140,12 +142,14 @@ def prune_checkpoints(folder: pathlib.Path, keep: int) -> None:
     # Others may be written at this moment, by another thread.
     for partial in folder.glob(f"{PARTIAL}step-*"):
         partial.unlink(missing_ok=True)
+    publish(folder.parent)
     files = [
         file
         for step in checkpoint_steps(folder)
         for file in _shard_files(_path_of(folder, step))
     ]
     remove_shards(folder, files)
+    remove_others(folder, files)
 
 
 def _shard_files(path) -> list[str]:
@@ -177,13 +181,13 @@ def read_newest(folder: pathlib.Path) -> tuple[dict, dict] | None:
             return _read(path)
         except ValueError as error:
             warnings.warn(
-                f"The checkpoint {str(path)!r} is broken; the run continues "
+                f"The checkpoint {shown(path)!r} is broken; the run continues "
                 f"from the previous one. {error}",
                 stacklevel=2,
             )
     if found:
         raise ValueError(
-            f"All checkpoints in {str(folder)!r} are broken. Remove the run "
+            f"All checkpoints in {shown(folder)!r} are broken. Remove the run "
             "folder, or choose another --run_dir, to start again."
         )
     return None

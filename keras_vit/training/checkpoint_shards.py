@@ -23,6 +23,7 @@ from keras_vit.training.distribution.processes import (
     say,
     wait_for,
 )
+from keras_vit.training.run_store import put
 
 __all__ = ["Shards", "read_shards", "remove_shards"]
 
@@ -75,6 +76,7 @@ class Shards:
             self._path.parent.mkdir(exist_ok=True)
             with replacing(self._path) as temporary:
                 write_npz(temporary, self._arrays)
+            put(self._path, keep=index == 0)
         except BaseException as error:
             say(f"{key}{index}", f"{type(error).__name__}: {error}")
             raise

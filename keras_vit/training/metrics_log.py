@@ -298,7 +298,7 @@ def _stop(folder, step, names):
     shown += f" and {more} more" if more > 0 else ""
     raise FloatingPointError(
         f"The loss or its gradient is not finite at step {step}. Images of "
-        f"its batch: {shown}. The last checkpoint in {str(folder)!r} is from "
+        f"its batch: {shown}. The last checkpoint in {shown(folder)!r} is from "
         "before it. Lower optimizer.learning_rate, set optimizer.clip_norm, "
         "lengthen the warm-up or look at the images, in a new --run_dir."
     )

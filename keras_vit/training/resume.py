@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Iterator
 
 from keras_vit.data.readers import chosen_reader
-from keras_vit.training import run_folder
+from keras_vit.training import run_folder, run_store
 from keras_vit.training.checkpoint_files import (
     FOLDER,
     checkpoint_steps,
@@ -16,6 +16,7 @@ from keras_vit.training.checkpoint_files import (
 from keras_vit.training.config import Recipe
 from keras_vit.training.distribution import environment
 from keras_vit.training.distribution.processes import agreed, place
+from keras_vit.training.run_store import shown
 
 __all__ = ["differences", "flat", "open_run", "reopen", "with_reader"]
 
@@ -41,7 +42,7 @@ def with_reader(recipe: Recipe) -> Recipe:
     if recipe.data.reader != "auto":
         return recipe
     reader = chosen_reader("auto")
-    folder = pathlib.Path(recipe.run_dir)
+    folder = run_store.local(recipe.run_dir)
     finished = (folder / run_folder.RESULT).exists()
     if not finished and (folder / run_folder.CONFIG).is_file():
         begun = flat(run_folder.read_config(folder)).get(READER)
@@ -71,12 +72,13 @@ def open_run(
             a process does not find the checkpoint of the first.
     """
     opened = []
-    folder = pathlib.Path(recipe.run_dir)
+    folder = run_store.local(recipe.run_dir)
     with contextlib.ExitStack() as stack:
 
         def open_first():
             taken = run_folder.taken(folder, overwrite=recipe.overwrite)
             stack.enter_context(taken)
+            stack.enter_context(run_store.published(folder))
             opened.append(_open_first(folder, recipe))
             return _step(opened[0])
 
@@ -87,7 +89,14 @@ def open_run(
 def reopen(folder: pathlib.Path) -> tuple[dict, dict] | None:
     """`read_newest` of a run folder, after the first process wrote it."""
     agreed(lambda: checkpoint_steps(folder / FOLDER))
+    _get_checkpoints(folder)
     return read_newest(folder / FOLDER)
+
+
+def _get_checkpoints(folder):
+    """Brings what another process put into a store to this one."""
+    if place()[1] > 1:
+        run_store.get(folder, f"{FOLDER}/step-*.npz", "history.csv")
 
 
 def _step(checkpoint):
@@ -98,13 +107,15 @@ def _read_same(recipe, step):
     """The checkpoint that the first process continues from."""
     if step is None:
         return None
-    folder = pathlib.Path(recipe.run_dir, FOLDER)
-    checkpoint = read_newest(folder)
+    folder = run_store.local(recipe.run_dir)
+    _get_checkpoints(folder)
+    checkpoint = read_newest(folder / FOLDER)
     if _step(checkpoint) != step:
         raise ValueError(
             f"The first process continues from step {step}, but process "
-            f"{place()[0]} finds step {_step(checkpoint)} in {str(folder)!r}. "
-            "Choose a --run_dir on a disk that all hosts share."
+            f"{place()[0]} finds step {_step(checkpoint)} in "
+            f"{shown(folder)!r}. Choose a --run_dir in a store, or on a disk "
+            "that all hosts share."
         )
     return checkpoint
 
@@ -133,7 +144,7 @@ def _check_same(folder, recipe):
     different = differences(run_folder.read_config(folder), recipe)
     if different:
         raise ValueError(
-            f"The folder {str(folder)!r} holds an unfinished run of "
+            f"The folder {shown(folder)!r} holds an unfinished run of "
             f"another config: {'; '.join(different)}. Give the same config to "
             "continue it, choose another --run_dir, or remove the folder."
         )
@@ -148,7 +159,8 @@ def _note_continuation(folder, checkpoint):
     except (OSError, ValueError, TypeError, RecursionError):
         content, continued = {}, []  # Of a damaged file nothing is kept.
     step = checkpoint[1]["step"] if checkpoint else 0
-    print(f"Continuing the run in {folder} from step {step}", flush=True)
+    where = shown(folder)
+    print(f"Continuing the run in {where} from step {step}", flush=True)
     continued.append({"step": step, **environment()})
     run_folder.write_json(path, {**content, "continued": continued})
 

@@ -23,6 +23,7 @@ from keras_vit.training import (
     distribution,
     resume,
     run_folder,
+    run_store,
 )
 from keras_vit.training.build import CLASSIFICATION, Task
 from keras_vit.training.config import Recipe
@@ -131,7 +132,7 @@ def train(
     if processes.is_first():
         print(f"Distribution {chosen}", flush=True)
     share = processes.share(chosen.replicas, recipe.training.accumulation_steps)
-    parent = pathlib.Path(recipe.run_dir).parent
+    parent = run_store.local(recipe.run_dir).parent
     with explain_lost_process(recipe.run_dir):
         with (
             naming_broken_images(),

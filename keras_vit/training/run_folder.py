@@ -27,7 +27,10 @@ from keras_vit.checkpoints.keras_files import (
     read_class_names,
 )
 from keras_vit.files import PARTIAL, replacing
+from keras_vit.stores import on_disk
+from keras_vit.training import run_store
 from keras_vit.training.run_lock import LOCK, locked
+from keras_vit.training.run_store import MANIFEST, PREVIOUS, shown
 from keras_vit.version import __version__
 from keras_vit.workarounds import without_optimizer
 
@@ -48,15 +51,14 @@ __all__ = [
     "write_examples",
     "write_json",
     "write_result",
+    "write_summary",
     "write_yaml",
 ]
 
-MANIFEST = "keras_vit_run.json"  # the first file of a run
 ENVIRONMENT = "environment.json"
 RESULT = "result.json"  # the last
 CONFIG = "config.yaml"
 EXAMPLES = "examples"
-PREVIOUS = ".previous-run"  # what a run replaces, until it is finished
 
 # What a run may write, in the order in which a replaced run is moved: killed
 # in between, it still looks finished. The examples are listed by name.
@@ -86,8 +88,7 @@ FILES = (
     *(f"{inside}{PARTIAL}*" for inside in ("", "checkpoints/", f"{EXAMPLES}/")),
     RESULT,
 )
-# An address, also as pathlib shortens it, and no drive of Windows.
-STORE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+ALL = (MANIFEST, *FILES, f"{EXAMPLES}/*.png")
 EXAMPLE = re.compile(rf"{EXAMPLES}/[^/\\*?\[]+\.png")
 
 
@@ -104,7 +105,9 @@ def taken(
         >>> with taken("runs/digits", overwrite=False) as folder:
         ...     begin(folder, config, environment)
     """
-    with locked(check(path, overwrite=overwrite)):
+    folder = check(path, overwrite=overwrite)
+    with locked(folder):
+        run_store.get(folder, *ALL, *(f"{PREVIOUS}/{x}" for x in ALL))
         # Another process may have ended between the two.
         yield check(path, overwrite=overwrite)
 
@@ -114,16 +117,9 @@ def check(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
 
     Raises:
         ValueError: when the folder holds a finished run and overwrite is
-            False, holds files that no run wrote, is no folder, or is an
-            address such as gs://bucket/run.
+            False, holds files that no run wrote, or is no folder.
     """
-    if STORE.match(str(path)):
-        raise ValueError(
-            "A run folder is on a disk of this machine, or on one that all "
-            f"hosts share. Received: {str(path)!r}. Copy it to a store when "
-            "the run is finished."
-        )
-    folder = pathlib.Path(path)
+    folder = run_store.local(path)
     if folder.exists() and not folder.is_dir():
         raise ValueError(
             f"{str(folder)!r} is not a folder. Choose another --run_dir."
@@ -135,13 +131,13 @@ def check(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
     ]
     if found and _listed(folder) is None:
         raise ValueError(
-            f"The folder {str(folder)!r} holds files that are not of a run: "
+            f"The folder {shown(folder)!r} holds files that are not of a run: "
             f"it has no {MANIFEST}. Choose another --run_dir."
         )
     if (folder / RESULT).exists() and not overwrite:
         raise ValueError(
-            f"The folder {str(folder)!r} holds a finished run. Choose another "
-            "--run_dir, or --overwrite true to replace it."
+            f"The folder {shown(folder)!r} holds a finished run. Choose "
+            "another --run_dir, or --overwrite true to replace it."
         )
     return folder
 
@@ -153,12 +149,14 @@ def begin(folder: pathlib.Path, config: dict, environment: dict) -> None:
     `write_result` removes; all other files stay as they are.
     """
     _move_aside(folder)
+    run_store.publish(folder, exactly=True)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(
         folder / MANIFEST, {"keras_vit": __version__, "files": list(FILES)}
     )
     write_json(folder / ENVIRONMENT, environment)
     write_yaml(folder / CONFIG, config)
+    run_store.publish(folder)
 
 
 def remove_partial(folder: pathlib.Path) -> None:
@@ -169,12 +167,20 @@ def remove_partial(folder: pathlib.Path) -> None:
 def write_result(folder: pathlib.Path, result: dict) -> None:
     """Writes result.json: the run is finished, what it replaced is removed."""
     write_json(folder / RESULT, result)
+    run_store.publish(folder)
     _remove_previous(folder)
+    run_store.publish(folder)
+
+
+def write_summary(folder: pathlib.Path, result: dict) -> None:
+    """Writes result.json of several runs, whose folders are below."""
+    write_json(folder / RESULT, result)
+    run_store.publish(folder)
 
 
 def folder_of(source: str | os.PathLike) -> pathlib.Path | None:
     """The folder of the run that this path, or the model there, is of."""
-    path = pathlib.Path(source)
+    path = pathlib.Path(on_disk(os.fspath(source)))
     folder = path.parent if path.name == RUN_MODEL else path
     files = (MANIFEST, CONFIG)
     return folder if all((folder / x).is_file() for x in files) else None
@@ -198,8 +204,8 @@ def _listed(folder) -> list[str] | None:
         return [x for x in listed if x in FILES or EXAMPLE.fullmatch(x)]
     except (ValueError, TypeError, KeyError, RecursionError):
         raise ValueError(
-            f"{str(path)!r} is damaged, so that it is unknown which files are "
-            "of the run. Choose another --run_dir."
+            f"{shown(path)!r} is damaged, so that it is unknown which files "
+            "are of the run. Choose another --run_dir."
         ) from None
 
 
@@ -233,7 +239,7 @@ def _move_aside(folder):
         target.parent.mkdir(exist_ok=True)
         path.replace(target)
     _remove_empty(found)
-    print(f"The run before is in {previous} until this one is finished.")
+    print(f"The run before is in {shown(previous)} until this one is finished.")
 
 
 def _remove_previous(folder):
@@ -277,8 +283,8 @@ def read_config(folder: pathlib.Path) -> dict:
     except (ValueError, RecursionError, yaml.YAMLError):
         pass
     raise ValueError(
-        f"{str(path)!r} {problem}, so that it is unknown what the run is. Put "
-        "the file back, choose another --run_dir, or --overwrite true to "
+        f"{shown(path)!r} {problem}, so that it is unknown what the run is. "
+        "Put the file back, choose another --run_dir, or --overwrite true to "
         "begin anew."
     )
 

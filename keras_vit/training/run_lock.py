@@ -6,6 +6,7 @@ with the run. A process that was killed leaves its lock behind. On the machine
 of the lock the process number and the moment of its start tell whether the
 process lives. On another one, which shares the disk, they tell nothing: there
 the lock is watched, whose time its process renews. No two clocks are compared.
+In a store the lock is an object that its process puts anew.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ import time
 from collections.abc import Iterator
 
 from keras_vit.files import PARTIAL
+from keras_vit.training import run_store
 
 __all__ = ["LOCK", "kept", "locked"]
 
@@ -27,6 +29,8 @@ LOCK = ".keras_vit_lock.json"
 RENEWED_SECONDS = 5  # NFS shows a change of another host within some seconds.
 STALE_SECONDS = 60
 POLL_SECONDS = 1
+
+STORE_RENEWED_SECONDS = 15  # Stores take each object some times a second.
 
 _held: set[pathlib.Path] = set()
 _stacks: list[contextlib.ExitStack] = []
@@ -57,32 +61,32 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
         >>> with locked(pathlib.Path("runs/digits")):
         ...     train()
     """
-    path = folder.resolve() / LOCK
-    if path in _held:
+    folder = folder.resolve()
+    if folder in _held:
         yield
         return
+    mirror = run_store.mirror_of(folder)
+    lock = _FileLock(folder) if mirror is None else _StoreLock(mirror)
     with contextlib.ExitStack() as own:
-        (_stacks[-1] if _stacks else own).enter_context(_lock(path))
+        (_stacks[-1] if _stacks else own).enter_context(_lock(folder, lock))
         yield
 
 
 @contextlib.contextmanager
-def _lock(path):
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _lock(folder, lock):
     text = json.dumps(_this_process())
-    while not _made(path, text):
-        _remove_stale(path)
+    while not lock.make(text):
+        _remove_stale(lock)
     ended = threading.Event()
-    threading.Thread(target=_renew, args=(path, ended), daemon=True).start()
-    _held.add(path)
+    threading.Thread(target=_renew, args=(lock, ended), daemon=True).start()
+    _held.add(folder)
     try:
         yield
     finally:
-        _held.discard(path)
+        _held.discard(folder)
         ended.set()
         with contextlib.suppress(OSError):
-            if (now := _read(path)) and now[0] == text:
-                path.unlink()
+            lock.release(text)
 
 
 def _this_process() -> dict:
@@ -116,54 +120,129 @@ def _started(process: int) -> str | None:
     return None if state in "ZX" else fields[18]
 
 
-def _made(path, text) -> bool:
-    """Whether the lock could be made, and was not there."""
-    try:
-        with path.open("x") as file:
-            file.write(text)
-    except FileExistsError:
-        return False
-    return True
+class _FileLock:
+    """The lock of a folder on a disk."""
 
+    def __init__(self, folder: pathlib.Path):
+        self.seconds = RENEWED_SECONDS
+        self.place = str(folder)
+        self.path = folder / LOCK
 
-def _renew(path, ended):
-    while not ended.wait(RENEWED_SECONDS):
-        with contextlib.suppress(OSError):
-            os.utime(path)
+    def make(self, text: str) -> bool:
+        """Whether the lock could be made, and was not there."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with self.path.open("x") as file:
+                file.write(text)
+        except FileExistsError:
+            return False
+        return True
 
+    def renew(self) -> None:
+        os.utime(self.path)
 
-def _remove_stale(path):
-    """Removes a lock whose process has ended; a ValueError if it lives."""
-    found = _read(path)
-    if found is None:
-        return
-    holder = _holder(found[0])
-    if _lives(path, holder):
-        raise ValueError(
-            f"The run in {str(path.parent)!r} belongs to process "
-            f"{holder.get('process', '?')} on {holder.get('host', '?')}, since "
-            f"{str(holder.get('time', '?'))[:19]} UTC. End that process, or "
-            "choose another --run_dir."
-        )
-    # Renamed before it is removed: of two processes that find a stale lock,
-    # the second must not remove that of the first.
-    aside = path.with_name(f"{PARTIAL}lock-{os.getpid()}")
-    with contextlib.suppress(FileNotFoundError):
-        path.rename(aside)
-        if _read(aside) != found:
-            aside.rename(path)
-            return
-        aside.unlink()
+    def read(self) -> tuple[str, object] | None:
+        """The text of the lock and what tells its renewal; None without."""
+        return _read(self.path)
+
+    def remove(self, found) -> None:
+        """Removes the lock if it is still what was found.
+
+        Renamed before it is removed: of two processes that find a stale lock,
+        the second must not remove that of the first.
+        """
+        aside = self.path.with_name(f"{PARTIAL}lock-{os.getpid()}")
+        with contextlib.suppress(FileNotFoundError):
+            self.path.rename(aside)
+            if _read(aside) != found:
+                aside.rename(self.path)
+                return
+            aside.unlink()
+
+    def release(self, text: str) -> None:
+        if (now := self.read()) and now[0] == text:
+            self.path.unlink()
 
 
 def _read(path) -> tuple[str, int] | None:
-    """The text of a lock and the time of its renewal; None without one."""
     try:
         # Opened: NFS looks anew only then.
         with path.open(encoding="utf-8", errors="replace") as file:
             return file.read(), os.fstat(file.fileno()).st_mtime_ns
     except FileNotFoundError:
         return None
+
+
+class _StoreLock:
+    """The lock of a run in a store: its text, and a number that is renewed.
+
+    No store removes an object on a condition, so that two processes which
+    find a stale lock at once may both make theirs. Which of them has the run
+    is what the store says before each write: see `Mirror.check`.
+    """
+
+    def __init__(self, mirror: run_store.Mirror):
+        self.seconds = STORE_RENEWED_SECONDS
+        self.place = mirror.store.address
+        self.mirror, self.store = mirror, mirror.store
+        self.text, self.renewals = "", 0
+
+    def make(self, text: str) -> bool:
+        if not self.store.create(LOCK, f"{text}\n".encode()):
+            return False
+        self.text, self.mirror.check = text, self.check
+        return True
+
+    def check(self) -> None:
+        """Raises where another process has taken the run."""
+        if (now := self.read()) is None or now[0] != self.text:
+            raise PermissionError(
+                f"Another process has taken the run in {self.place}, as this "
+                "one gave no sign for a while: this one ends."
+            )
+
+    def renew(self) -> None:
+        self.check()
+        self.renewals += 1
+        self.store.write(LOCK, f"{self.text}\n{self.renewals}".encode())
+
+    def read(self) -> tuple[str, object] | None:
+        content = self.store.read(LOCK)
+        if content is None:
+            return None
+        text, _, renewals = content.decode(errors="replace").partition("\n")
+        return text, renewals
+
+    def remove(self, found) -> None:
+        if self.read() == found:
+            self.store.remove([LOCK])
+
+    def release(self, text: str) -> None:
+        self.mirror.check = lambda: None
+        if (now := self.read()) and now[0] == text:
+            self.store.remove([LOCK])
+
+
+def _renew(lock, ended):
+    while not ended.wait(lock.seconds):
+        with contextlib.suppress(OSError):
+            lock.renew()
+
+
+def _remove_stale(lock):
+    """Removes a lock whose process has ended; a ValueError if it lives."""
+    found = lock.read()
+    if found is None:
+        return
+    holder = _holder(found[0])
+    if _lives(lock, holder):
+        raise ValueError(
+            f"The run in {lock.place!r} belongs to process "
+            f"{holder.get('process', '?')} on {holder.get('host', '?')}, since "
+            f"{str(holder.get('time', '?'))[:19]} UTC. End that process, or "
+            "choose another --run_dir."
+        )
+    lock.remove(found)
 
 
 def _holder(text) -> dict:
@@ -175,18 +254,18 @@ def _holder(text) -> dict:
     return content if isinstance(content, dict) else {}
 
 
-def _lives(path, holder) -> bool:
+def _lives(lock, holder) -> bool:
     machine, process = holder.get("machine"), holder.get("process")
     if machine and machine == _machine() and isinstance(process, int):
         return _started(process) == holder.get("started")
-    return _is_renewed(path)
+    return _is_renewed(lock)
 
 
-def _is_renewed(path) -> bool:
+def _is_renewed(lock) -> bool:
     """Watches a lock of another machine."""
-    before = _read(path)
+    before = lock.read()
     print(
-        f"Another machine has left {path.name}: waiting up to {STALE_SECONDS} "
+        f"Another machine has left {LOCK}: waiting up to {STALE_SECONDS} "
         "seconds for a sign of its process.",
         file=sys.stderr,
         flush=True,
@@ -194,6 +273,6 @@ def _is_renewed(path) -> bool:
     end = time.monotonic() + STALE_SECONDS
     while time.monotonic() < end:
         time.sleep(POLL_SECONDS)
-        if (now := _read(path)) != before:
+        if (now := lock.read()) != before:
             return now is not None
     return False

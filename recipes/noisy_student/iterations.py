@@ -23,7 +23,7 @@ from keras_vit.data.sources import image_files
 from keras_vit.files import replacing
 from keras_vit.runs.reporting import evaluated, facts, finish, result_of
 from keras_vit.runs.smoke import IMAGE_SIZE, smoke
-from keras_vit.training import Recipe, run_folder, train
+from keras_vit.training import Recipe, run_folder, run_store, train
 from keras_vit.training.distribution.processes import agreed
 from noisy_student.networks import network_task
 
@@ -202,8 +202,11 @@ def _finished(stage, task, dataset, more):
 
 def _labels_of(stage, unlabelled) -> np.ndarray:
     """The pseudo-labels (N, K) of a teacher, which are written once."""
-    path = pathlib.Path(stage.run_dir, LABELS_FILE)
+    folder = run_store.local(stage.run_dir)
+    path = folder / LABELS_FILE
+    run_store.get(folder, LABELS_FILE)
     agreed(lambda: None if path.is_file() else _write(path, stage, unlabelled))
+    run_store.get(folder, LABELS_FILE)  # Other processes have a copy each.
     with np.load(path, allow_pickle=False) as arrays:
         probabilities = arrays["probabilities"]
     if len(probabilities) != len(unlabelled):
@@ -220,6 +223,7 @@ def _write(path, stage, unlabelled):
     probabilities = pseudo_labels(model, unlabelled, stage)
     with replacing(path) as temporary:
         np.savez_compressed(temporary, probabilities=probabilities)
+    run_store.publish(path.parent)
 
 
 def split_labelled(recipe: NoisyStudentRecipe, dataset: data.Dataset):

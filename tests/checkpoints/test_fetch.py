@@ -55,7 +55,7 @@ def test_existing_path_goes_before_a_name(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "source", ["http://host/a.npz", "gs://vit_models/a.npz", "ftp://host/a.npz"]
+    "source", ["http://host/a.npz", "az://vit_models/a.npz", "ftp://host/a.npz"]
 )
 def test_other_schemes_are_refused(source):
     with pytest.raises(ValueError, match="https://"):

@@ -1,17 +1,19 @@
 """Kills a tiny training at random moments and gives the same command again.
 
     PYTHONPATH=.:tests python tests/robustness/random_kills.py FOLDER \\
-        --processes 2 --distribution fsdp --kills 25
+        --processes 2 --distribution fsdp --kills 25 --store s3
 
 A run is killed up to five times, then it may end, and the next one begins: at
 the end each has to have the bits of a run that nobody killed. Half of the
 moments are drawn from the seconds that a run takes, half from the files that
-it writes: as one of them is begun. Of two processes one is killed, or the
-other, or both; what is left has some seconds, as where a machine dies.
+it writes, as one of them is begun, or from its requests, where the run is in
+the emulator of a store. Of two processes one is killed, or the other, or both;
+what is left has some seconds, as where a machine dies.
 """
 
 import argparse
 import contextlib
+import datetime
 import json
 import os
 import pathlib
@@ -22,9 +24,11 @@ import time
 import zipfile
 
 import numpy as np
+import object_stores
 import several_processes as several
 
 from keras_vit.files import PARTIAL
+from keras_vit.stores import Store
 from keras_vit.training import checkpoint_files
 from keras_vit.training.run_folder import MANIFEST, RESULT
 from keras_vit.training.run_lock import LOCK
@@ -47,25 +51,71 @@ COMMAND = (
 )
 
 
-def start(folder, asked):
-    """Starts the processes of a run, asked for by the command line."""
-    options = f"--run_dir={folder}", f"--distribution={asked.distribution}"
-    return several.start([*COMMAND, *options], count=asked.processes)
+class FolderRun:
+    """A run in a folder of this machine."""
 
+    MOST_WRITES = 12  # of which the next one may be the moment
 
-def begun(folder, since) -> bool:
-    """Whether the lock is that of a process that is younger than `since`."""
-    with contextlib.suppress(OSError):
-        return any(path.stat().st_mtime >= since for path in folder.glob(LOCK))
-    return False
+    def __init__(self, folder: pathlib.Path):
+        self.folder = self.address = folder
+        self._seen: set[str] = set()
 
-
-def partial_files(folder) -> set[str]:
-    found = set()
-    for inside in (folder, folder / "checkpoints", folder / "examples"):
+    def begun(self, since) -> bool:
+        """Whether the lock is that of a process younger than `since`."""
         with contextlib.suppress(OSError):
-            found |= {x for x in os.listdir(inside) if x.startswith(PARTIAL)}
-    return found
+            locks = self.folder.glob(LOCK)
+            return any(path.stat().st_mtime >= since for path in locks)
+        return False
+
+    def is_finished(self) -> bool:
+        return (self.folder / RESULT).exists()
+
+    def writes(self) -> int:
+        """The files that were begun so far, as far as this was asked."""
+        folders = [self.folder / x for x in ("", "checkpoints", "examples")]
+        for inside in folders:
+            with contextlib.suppress(OSError):
+                names = os.listdir(inside)
+                self._seen |= {x for x in names if x.startswith(PARTIAL)}
+        return len(self._seen)
+
+    def copied(self) -> pathlib.Path:
+        return self.folder
+
+
+class StoreRun:
+    """A run in an emulated store."""
+
+    MOST_WRITES = 80
+
+    def __init__(self, folder: pathlib.Path, emulator):
+        self.folder, self.emulator = folder, emulator
+        self.address = emulator.address(folder.name)
+        self.store = Store(self.address)
+
+    def begun(self, since) -> bool:
+        content = self.store.read(LOCK)
+        if content is None:
+            return False
+        started = json.loads(content.splitlines()[0])["time"]
+        return datetime.datetime.fromisoformat(started).timestamp() >= since
+
+    def is_finished(self) -> bool:
+        return self.store.read(RESULT) is not None
+
+    def writes(self) -> int:
+        return self.emulator.writes
+
+    def copied(self) -> pathlib.Path:
+        for name in self.store.find():
+            self.store.download(name, self.folder / name)
+        return self.folder
+
+
+def start(run, asked):
+    """Starts the processes of a run, asked for by the command line."""
+    options = f"--run_dir={run.address}", f"--distribution={asked.distribution}"
+    return several.start([*COMMAND, *options], count=asked.processes)
 
 
 def wait(processes, reached) -> bool:
@@ -80,32 +130,27 @@ def wait(processes, reached) -> bool:
     return True
 
 
-def at_a_time(draw, folder, seconds):
+def at_a_time(draw, run, seconds):
     """A moment of the seconds that a run takes."""
     end = time.monotonic() + draw.uniform(0, seconds)
     return lambda: time.monotonic() >= end
 
 
-def at_a_file(draw, folder, seconds):
-    """The moment in which one of the next files is begun."""
-    count, seen = draw.randint(1, 12), partial_files(folder)
-
-    def reached():
-        seen.update(partial_files(folder))
-        return len(seen) >= count
-
-    return reached
+def at_a_file(draw, run, seconds):
+    """The moment in which one of the next files is begun, or put."""
+    count = run.writes() + draw.randint(1, run.MOST_WRITES)
+    return lambda: run.writes() >= count
 
 
-def killed(draw, folder, asked, seconds) -> bool:
+def killed(draw, run, asked, seconds) -> bool:
     """Starts a run and kills it; False where it ended before that."""
     since, count = time.time(), asked.processes
-    processes = start(folder, asked)
+    processes = start(run, asked)
     try:
-        if not wait(processes, lambda: begun(folder, since)):
+        if not wait(processes, lambda: run.begun(since)):
             raise RuntimeError(f"It did not begin: {several.ended(processes)}")
         moment = draw.choice((at_a_time, at_a_file))
-        if not wait(processes, moment(draw, folder, seconds)):
+        if not wait(processes, moment(draw, run, seconds)):
             check_ended(several.ended(processes))
             return False
         victims = draw.choice([[0], [count - 1], range(count)])
@@ -178,34 +223,39 @@ def compare(one: dict, other: dict) -> None:
     }
 
 
-def kill_runs(asked) -> dict:
-    """Kills runs until there were as many kills; how many, in how many runs."""
+def kill_runs(asked, place) -> dict:
+    """Kills runs until there were as many kills; how many, in how many runs.
+
+    Args:
+        asked: the options.
+        place: function from a folder to the run that has its name.
+    """
     count, kills = asked.processes, asked.kills
     folder, draw = pathlib.Path(asked.folder), random.Random(asked.seed)
-    reference = folder / "reference"
+    reference = place(folder / "reference")
     since = time.time()
     processes = start(reference, asked)
-    wait(processes, lambda: begun(reference, since))
+    wait(processes, lambda: reference.begun(since))
     begin = time.monotonic()
     check_ended(several.ended(processes))
     seconds = time.monotonic() - begin
-    expected = contents(reference)
+    expected = contents(reference.copied())
     total = runs = 0
     while total < kills:
-        run, ended = folder / f"run-{runs}", False
+        run, ended = place(folder / f"run-{runs}"), False
         for _ in range(min(KILLS_OF_A_RUN, kills - total)):
             if not killed(draw, run, asked, seconds):
                 ended = True
                 break
             total += 1
             # Killed after its last file: there is nothing left to do.
-            ended = (run / RESULT).exists()
+            ended = run.is_finished()
             print(f"{count} processes: kill {total}", flush=True)
             if ended:
                 break
         if not ended:
             check_ended(several.ended(start(run, asked)))
-        compare(expected, contents(run))
+        compare(expected, contents(run.copied()))
         runs += 1
         print(f"{count} processes: run {runs} is the same", flush=True)
     return {"kills": total, "runs": runs}
@@ -218,7 +268,13 @@ def main(arguments=None) -> dict:
     parser.add_argument("--kills", type=int, default=25)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--distribution", default="auto")
-    found = kill_runs(parser.parse_args(arguments))
+    parser.add_argument("--store", choices=object_stores.SCHEMES)
+    asked = parser.parse_args(arguments)
+    if asked.store is None:
+        found = kill_runs(asked, FolderRun)
+    else:
+        with object_stores.emulated(asked.store) as emulator:
+            found = kill_runs(asked, lambda x: StoreRun(x, emulator))
     print(json.dumps(found), file=sys.stdout)
     return found
 

@@ -2,6 +2,7 @@
 
 import os
 
+import object_stores
 import pytest
 import random_kills
 
@@ -11,9 +12,10 @@ CASES = {(1, "auto"): 25, (2, "auto"): 25, (2, "fsdp"): 25}
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("store", [None, *object_stores.SCHEMES])
 @pytest.mark.parametrize(("count", "choice"), CASES)
 def test_a_run_that_is_killed_again_and_again_is_the_same(
-    tmp_path, backend, count, choice
+    tmp_path, backend, count, choice, store
 ):
     """To the bit: weights, moving average, optimizer, metrics, predictions."""
     if backend == "torch":
@@ -21,6 +23,7 @@ def test_a_run_that_is_killed_again_and_again_is_the_same(
     if choice == "fsdp" and backend != "jax":
         pytest.skip("fsdp is there on JAX.")
     kills = KILLS * CASES[count, choice] // 100
-    options = f"--processes={count}", f"--distribution={choice}"
+    options = [f"--processes={count}", f"--distribution={choice}"]
+    options += [] if store is None else [f"--store={store}"]
     found = random_kills.main([str(tmp_path), *options, f"--kills={kills}"])
     assert found["kills"] == kills

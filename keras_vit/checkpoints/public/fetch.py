@@ -13,6 +13,7 @@ from keras_vit.checkpoints.public.hub_errors import (
     attempted,
     without_secrets,
 )
+from keras_vit.stores import fetched, of_store
 
 __all__ = [
     "architecture_of",
@@ -57,6 +58,8 @@ def resolve(source: str | os.PathLike, model: str | None = None) -> str:
             - `hf://user/repository[@revision]`, or the `https://` address of
               its page, or `timm/name` for a repository of timm's; these need
               huggingface_hub;
+            - the address of a file or folder in a store, gs:// or s3://, which
+              needs the extra `storage`;
             - `kaggle://user/model/framework/variation[/version]`, which needs
               kagglehub.
         model: str, the application that the weights are for, or None.
@@ -81,6 +84,8 @@ def resolve(source: str | os.PathLike, model: str | None = None) -> str:
         return f"{path}:{subtree['subtree']}"
     if isinstance(source, os.PathLike) or os.path.exists(text):
         return text
+    if of_store(text):
+        return str(fetched(text))
     if "://" in text:
         return _fetch_address(text)
     if text.startswith(PATH_BEGINNINGS):
@@ -169,9 +174,8 @@ def _fetch_address(address):
     if not address.startswith("https://"):
         raise ValueError(
             "Expected an address that starts with https:// or hf://user/name, "
-            "or kaggle://user/model/framework/variation. "
-            f"Received: {shown(address)!r}. (gs://bucket/file is "
-            "https://storage.googleapis.com/bucket/file.)"
+            "gs://, s3://, or kaggle://user/model/framework/variation. "
+            f"Received: {shown(address)!r}."
         )
     check_address(address)
     # Many files share a basename: the digest tells their addresses apart.
