@@ -21,6 +21,7 @@ from keras import ops
 from keras_vit.files import replacing, write_csv
 from keras_vit.training.distribution import peak_memory, sync_state
 from keras_vit.training.distribution.processes import is_first
+from keras_vit.training.run_store import shown
 from keras_vit.training.stages import Plan
 from keras_vit.workarounds import observe_gradients
 
@@ -293,13 +294,13 @@ def _read(variable):
 
 
 def _stop(folder, step, names):
-    shown = ", ".join(map(str, names[:MAX_NAMES]))
+    listed = ", ".join(map(str, names[:MAX_NAMES]))
     more = len(names) - MAX_NAMES
-    shown += f" and {more} more" if more > 0 else ""
+    listed += f" and {more} more" if more > 0 else ""
     raise FloatingPointError(
         f"The loss or its gradient is not finite at step {step}. Images of "
-        f"its batch: {shown}. The last checkpoint in {shown(folder)!r} is from "
-        "before it. Lower optimizer.learning_rate, set optimizer.clip_norm, "
+        f"its batch: {listed}. The last checkpoint in {shown(folder)!r} is "
+        "from before it. Lower optimizer.learning_rate, set optimizer.clip_norm, "
         "lengthen the warm-up or look at the images, in a new --run_dir."
     )
 
