@@ -2,21 +2,24 @@
 
     make docs
     npm pack axe-core && tar xzf axe-core-*.tgz
-    python tools/check_site.py package/axe.min.js --pictures pictures
+    python tools/check_site.py package/axe.min.js --pictures docs/images/site
 
 opens the home page, a guide and others at 1280 and 390 pixels, light and dark.
 What the console says, what is wider than the screen and what axe-core finds is
-printed, and the exit code is 1.
+printed, and the exit code is 1. The pictures are of the home page.
 """
 
 import argparse
 import functools
 import http.server
+import io
 import json
 import pathlib
 import sys
 import tempfile
 import threading
+
+from PIL import Image
 
 ROOT = pathlib.Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests"))
@@ -74,11 +77,12 @@ def looked_at(browser, port, arguments):
                 wrong = browser.run(WIDER) + browser.run(AXE)
                 wrong += map(json.dumps, browser.problems)
                 yield from (f"{where}: {x}" for x in wrong)
-                if arguments.pictures and page in PAGES[:3]:
-                    name = where.replace("/", "").replace(" ", "_")
-                    picture = arguments.pictures / f"{name}.png"
+                if arguments.pictures and not page:
+                    name = where.replace(" ", "_")
+                    picture = arguments.pictures / f"{name}.webp"
                     picture.parent.mkdir(parents=True, exist_ok=True)
-                    picture.write_bytes(browser.screenshot())
+                    shot = Image.open(io.BytesIO(browser.screenshot()))
+                    shot.save(picture, quality=80, method=6)
 
 
 def show(browser, address, scheme, width):

@@ -76,6 +76,12 @@ def on_page_markdown(markdown, page, config, files):
     return with_addresses(markdown, page.file.src_uri, config.repo_url)
 
 
+def on_post_page(output, page, config):
+    # By this the script of mkdocs-material finds where to show the stars that
+    # it asks GitHub for.
+    return output.replace(' data-md-component="source"', "")
+
+
 def opened_in(path: str) -> list[tuple[str, str, str]]:
     """Where a notebook opens by one click.
 
