@@ -301,7 +301,8 @@ def _stop(folder, step, names):
         f"The loss or its gradient is not finite at step {step}. Images of "
         f"its batch: {listed}. The last checkpoint in {shown(folder)!r} is "
         "from before it. Lower optimizer.learning_rate, set "
-        "optimizer.clip_norm, lengthen the warm-up or look at the images, in a new --run_dir."
+        "optimizer.clip_norm, lengthen the warm-up or look at the images, in "
+        "a new --run_dir."
     )
 
 
