@@ -37,8 +37,10 @@ def prepare() -> None:
         TPU_SKIP_MDS_QUERY="1",
         TPU_WORKER_HOSTNAMES="localhost",
         TPU_ACCELERATOR_TYPE="v5litepod-8",
-        # On GPUs, so that what is launched together stands in the main part.
-        XLA_FLAGS="--xla_gpu_enable_command_buffer=",
+        # On GPUs: what is launched together stands in the main part, and
+        # products are cuBLAS's, as Triton's want to be tried out.
+        XLA_FLAGS="--xla_gpu_enable_command_buffer= "
+        "--xla_gpu_enable_triton_gemm=false",
     )
 
 

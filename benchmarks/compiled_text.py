@@ -168,11 +168,13 @@ def products(text: str) -> int:
 
 def _terms(one, inside) -> int:
     """How many products each number of a result is the sum of, 0 for none."""
-    if one.kind == "dot" and one.operands[0] in inside:
+    axes = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", one.text)
+    axes = axes or re.search(
+        r'"lhs_contracting_dimensions":\[([\d,"]*)\]', one.text
+    )
+    if axes and one.operands[0] in inside:  # A product, or one of cuBLAS.
         left = _sizes(inside[one.operands[0]])
-        axes = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", one.text)
-        axes = axes[1].split(",") if axes and axes[1] else []
-        return math.prod(left[int(axis)] for axis in axes)
+        return math.prod(left[int(x)] for x in re.findall(r"\d+", axes[1]))
     labels = re.search(r"dim_labels=\w+_(\w+)->", one.text)
     if labels and one.kind in ("custom-call", "convolution"):
         kernel = _sizes(inside[one.operands[1]])

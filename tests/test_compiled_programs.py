@@ -67,8 +67,8 @@ def test_what_is_moved_to_and_from_the_slow_memory(read):
     assert moved["%fusion.1"].total == TILE + TILE // 2 + TILE
 
 
-# A program of XLA for a GPU, shortened: a product of 4x8 and 8x16 numbers, a
-# convolution of patches, a tanh.
+# A program of XLA for a GPU, shortened: products of 4x8 and 8x16 numbers by
+# XLA and by cuBLAS, a convolution of patches, a tanh.
 GPU_PROGRAM = """
 HloModule jit_step, is_scheduled=true
 
@@ -91,6 +91,10 @@ ENTRY %main.1 (a.1: bf16[4,8], b.1: bf16[8,16]) -> f32[4,16] {
   %images.1 = bf16[2,4,4,3]{3,2,1,0} parameter(2)
   %kernel.1 = bf16[16,2,2,3]{3,2,1,0} parameter(3)
   %gemm.1 = bf16[4,16]{1,0} fusion(%a.1, %b.1), kind=kCustom, calls=%gemm
+  %cublas.1 = (bf16[4,16]{1,0}, s8[0]{0}) custom-call(%a.1, %b.1), \
+custom_call_target="__cublas$gemm", backend_config={"gemm_backend_config":{\
+"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],\
+"rhs_contracting_dimensions":["0"]}}}
   %conv.1 = (bf16[2,2,2,16]{3,2,1,0}, u8[0]{0}) custom-call(%images.1, \
 %kernel.1), window={size=2x2 stride=2x2}, dim_labels=b01f_o01i->b01f, \
 custom_call_target="__cudnn$convForward"
@@ -102,11 +106,12 @@ custom_call_target="__cudnn$convForward"
 def test_what_a_gpu_computes_and_moves(read):
     patches = 2 * 2 * 2  # of 2x2x3 numbers, 16 features
     product, convolution = 4 * 8 * 16, patches * 2 * 2 * 3 * 16
-    assert read.products(GPU_PROGRAM) == 2 * (product + convolution)
+    assert read.products(GPU_PROGRAM) == 2 * (2 * product + convolution)
     assert read.functions(GPU_PROGRAM) == 4 * 16
     moved = {x.instruction.name: x.hbm for x in read.traffic(GPU_PROGRAM)}
     assert moved == {
         "%gemm.1": 2 * (4 * 8 + 8 * 16 + 4 * 16),
+        "%cublas.1": 2 * (4 * 8 + 8 * 16 + 4 * 16),
         "%conv.1": 2 * (2 * 4 * 4 * 3 + 16 * 2 * 2 * 3 + patches * 16),
         "%tanh.2": (2 + 4) * 4 * 16,
     }

@@ -29,6 +29,8 @@ def start(run_dir):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # What is started in the background may ignore Ctrl-C: exec keeps that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
@@ -65,9 +67,12 @@ CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_run_ends_in_one_line_and_order(tmp_path, moment, number):
     process = start(tmp_path)
-    wait_for(process, MOMENTS[moment](tmp_path))
-    time.sleep(random.Random(moment).uniform(0, 0.05))
-    code, error = ended(process, number)
+    try:
+        wait_for(process, MOMENTS[moment](tmp_path))
+        time.sleep(random.Random(moment).uniform(0, 0.05))
+        code, error = ended(process, number)
+    finally:
+        process.kill()
     assert code == CODES[number], error
     assert "Traceback" not in error
     (line,) = [x for x in error.splitlines() if "the same command" in x]
