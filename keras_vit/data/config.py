@@ -138,7 +138,8 @@ class DataConfig:
 
     folder: str | None = None
     """A folder of images: folder/{train,val,test}/class/* or folder/class/*,
-    which is cut by the fractions below."""
+    which is cut by the fractions below. On a disk or at a gs:// or s3://
+    address, as the files of csv and shards."""
 
     csv: str | None = None
     """A CSV file whose columns image_key and label_key hold paths (relative

@@ -68,7 +68,8 @@ class Evaluation:
     )
 
     run_dir: str = "runs/evaluate"
-    """Folder that the results are written to."""
+    """Folder that the results are written to, on a disk or at gs://bucket/folder
+    or s3://bucket/folder."""
 
     smoke: bool = False
     """Whether to try the recipe out: a tiny model without weights on some of

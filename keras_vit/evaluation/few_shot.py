@@ -79,7 +79,8 @@ class FewShot:
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
 
     run_dir: str = "runs/few_shot"
-    """Folder that the results are written to."""
+    """Folder that the results are written to, on a disk or at gs://bucket/folder
+    or s3://bucket/folder."""
 
     smoke: bool = False
     """Whether to try the recipe out: a tiny model without weights on some of

@@ -242,7 +242,8 @@ class Recipe:
     augmentation."""
 
     run_dir: str = "runs/finetune"
-    """Folder for the results."""
+    """Folder for the results, on a disk or at gs://bucket/folder or
+    s3://bucket/folder."""
 
     overwrite: bool = False
     """Whether a finished run in run_dir may be replaced."""
