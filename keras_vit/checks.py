@@ -66,6 +66,8 @@ EXTRAS = {
         "pyarrow": "pyarrow",
     },
     "tpu-compiler": {"libtpu": "libtpu"},
+    "mlflow": {"mlflow": "mlflow"},
+    "wandb": {"wandb": "wandb"},
 }
 
 

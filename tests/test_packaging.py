@@ -36,8 +36,10 @@ EXTRAS = {
     "serve": {"python-multipart", "starlette", "uvicorn"},
     "streams": {"array-record", "huggingface-hub", "pyarrow"},
     "tpu-compiler": {"libtpu"},
+    "wandb": {"wandb"},
+    "mlflow": {"mlflow"},
 }
-APART = {"tpu-compiler"}  # not in "all"
+APART = {"tpu-compiler", "wandb", "mlflow"}  # not in "all"
 
 
 @pytest.fixture(scope="module")
