@@ -68,6 +68,8 @@ EXTRAS = {
     "storage": {"gcsfs": "gcsfs", "s3fs": "s3fs"},
     "tpu-compiler": {"libtpu": "libtpu"},
     "gpu-compiler": {"jax_cuda12_plugin": "jax-cuda12-plugin"},
+    "mlflow": {"mlflow": "mlflow"},
+    "wandb": {"wandb": "wandb"},
 }
 
 

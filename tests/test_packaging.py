@@ -43,8 +43,10 @@ EXTRAS = {
     "streams": {"array-record", "huggingface-hub", "pyarrow"},
     "tpu-compiler": {"libtpu"},
     "gpu-compiler": {"jax-cuda12-plugin"},
+    "wandb": {"wandb"},
+    "mlflow": {"mlflow"},
 }
-APART = {"tpu-compiler", "gpu-compiler"}  # not in "all"
+APART = {"tpu-compiler", "gpu-compiler", "wandb", "mlflow"}  # not in "all"
 
 
 @pytest.fixture(scope="module")

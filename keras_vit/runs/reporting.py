@@ -20,6 +20,7 @@ from keras_vit.training.build import make_stream
 from keras_vit.training.distribution import versions
 from keras_vit.training.distribution.processes import agreed
 from keras_vit.training.resume import differences
+from keras_vit.training.trackers import report_result
 
 __all__ = [
     "batches_of",
@@ -200,6 +201,7 @@ def finish(run: Run, recipe: Recipe, result: dict) -> dict:
     write_pages(run.folder, result)
     # The last file: killed before it, the same command does what is missing.
     run_folder.write_result(run.folder, result)
+    report_result(run.folder, recipe.training.trackers, result)
     return result
 
 

@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 
+TRACKERS = ("wandb", "mlflow")
 CHOICES = {
     "loss": ("softmax", "sigmoid"),
     "trainable": ("all", "head"),
@@ -126,6 +127,11 @@ class TrainingConfig:
     log_every_steps: int = 50
     """Steps between two lines in metrics.jsonl."""
 
+    trackers: tuple[str, ...] = ()
+    """Where the config, the metrics, the result and the report go besides the
+    run folder: "wandb" (Weights & Biases) and "mlflow", as ["wandb"]. A run
+    that resumes goes on in the same run there."""
+
     keep_checkpoints: int = 2
     """How many of the last checkpoints are kept, besides the best."""
 
@@ -154,6 +160,8 @@ class TrainingConfig:
         )
         for name, choices in CHOICES.items():
             check_choice(name, getattr(self, name), choices)
+        for tracker in self.trackers:
+            check_choice("trackers", tracker, TRACKERS)
         check_multiple(self, "batch_size", "accumulation_steps")
         check_multiple(self, "evaluate_every_steps", "checkpoint_every_steps")
         check_limits(self, 1, "ema_decay", "label_smoothing")

@@ -7,6 +7,7 @@ import dataclasses
 import pathlib
 import sys
 import time
+from collections.abc import Callable, Sequence
 
 import keras
 
@@ -54,6 +55,7 @@ class Loop:
         saved: the Keras model that is saved, with layers of the one that is
             trained; that one itself if None.
         deadline: when it ends to go on later, see `preemption.deadline_of`.
+        listeners: functions of a line of metrics.jsonl, besides TensorBoard's.
     """
 
     folder: pathlib.Path
@@ -64,6 +66,7 @@ class Loop:
     keep: int = 2
     saved: keras.Model | None = None
     deadline: float | None = None
+    listeners: Sequence[Callable[[dict], None]] = ()
 
     def run(
         self,
@@ -176,6 +179,9 @@ class Loop:
 
     def _log(self, watched, stream, checkpoint):
         step = 0 if checkpoint is None else checkpoint[1]["step"]
+        listeners = list(self.listeners)
+        if is_first():
+            listeners.append(event_writer(self.folder, step))
         return MetricsLog(
             self.folder,
             self.plan,
@@ -184,7 +190,7 @@ class Loop:
             stream.names_of,
             step=step,
             part=part_of(checkpoint),
-            listeners=[event_writer(self.folder, step)] if is_first() else [],
+            listeners=listeners,
         )
 
     def _compile(self, model, optimizer, loss, metrics):

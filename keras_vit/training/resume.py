@@ -28,6 +28,7 @@ FREE = (
     "training.keep_checkpoints",
     "training.log_every_steps",
     "training.max_hours",
+    "training.trackers",
 )
 READER = "data.reader"
 # What options were before there was one.

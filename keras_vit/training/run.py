@@ -32,6 +32,7 @@ from keras_vit.training.distribution.processes import explain_lost_process
 from keras_vit.training.loop import Loop
 from keras_vit.training.preemption import deadline_of
 from keras_vit.training.stages import begin_stage, make_stages, remaining
+from keras_vit.training.trackers import check_trackers, tracking
 from keras_vit.training.trainable import count_parameters, merged
 
 __all__ = ["Run", "train"]
@@ -119,6 +120,7 @@ def train(
         >>> train(Recipe(run_dir="runs/digits")).history["val_accuracy"]
     """
     _check_tpu(recipe.distribution, recipe.training.precision)
+    check_trackers(recipe.training.trackers)
     deadline = deadline_of(recipe.training.max_hours)
     recipe = resume.with_reader(recipe)
     processes.check_reader(recipe.distribution, recipe.data.reader)
@@ -187,11 +189,15 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline):
     with (
         resume.open_run(recipe) as (folder, checkpoint),
         explain_full_disk(folder),
+        contextlib.ExitStack() as reports,
     ):
         if processes.is_first():
             run_folder.write_json(
                 folder / "class_names.json", list(dataset.class_names)
             )
+        listeners = reports.enter_context(
+            tracking(folder, recipe.training.trackers)
+        )
         for stage in remaining(stages, checkpoint):
             rows, seconds = Loop(
                 folder,
@@ -202,6 +208,7 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline):
                 keep=recipe.training.keep_checkpoints,
                 saved=model,
                 deadline=deadline,
+                listeners=listeners,
             ).run(
                 stage.network,
                 stage.optimizer,

@@ -68,6 +68,7 @@ FILES = (
     "class_names.json",
     "history.csv",
     "metrics.jsonl",
+    "trackers.json",
     "model.keras",
     "predictions.npz",
     "predictions.csv",

@@ -1,0 +1,212 @@
+"""Reporting of a run to Weights & Biases and to MLflow.
+
+The id of the run there is kept in the run folder, so that a run that resumes
+goes on in the same one. Where they report to is theirs to know: WANDB_PROJECT,
+WANDB_MODE, MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME and so on. What fails
+there is said once and does not end the training.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from keras_vit.checks import EXTRAS, check_installed
+from keras_vit.training import run_folder
+from keras_vit.training.distribution.processes import is_first
+from keras_vit.training.resume import flat
+
+__all__ = ["check_trackers", "report_result", "tracking"]
+
+LOGGER = logging.getLogger(__name__)
+IDS = "trackers.json"
+PROJECT = "keras_vit"  # where the environment names none
+STATUSES = ("FINISHED", "FAILED", "KILLED")
+LONGEST_VALUE = 500  # characters of a parameter of MLflow
+PICTURES = ("report.html", "curves.png", "confusion.png")
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Raises a ValueError with the pip command for one that is not here."""
+    for name in names:
+        check_installed(f"training.trackers={name}", *EXTRAS[name])
+
+
+@contextlib.contextmanager
+def tracking(
+    folder: pathlib.Path, names: Sequence[str]
+) -> Iterator[list[Callable[[dict], None]]]:
+    """Opens the runs of the trackers, and closes them with how it ended.
+
+    Args:
+        folder: the run folder, which has its config.yaml.
+        names: of `TRACKERS`. Of several processes the first one reports.
+
+    Yields:
+        Functions of a line of metrics, see `MetricsLog`.
+
+    Example:
+        >>> with tracking(folder, ["mlflow"]) as listeners:
+        ...     listeners[0]({"step": 1, "loss": 2.3})
+    """
+    runs = _opened(folder, names) if is_first() else []
+    status = "FAILED"
+    try:
+        yield [run.log for run in runs]
+        status = "FINISHED"
+    except KeyboardInterrupt:
+        status = "KILLED"
+        raise
+    finally:
+        for run in runs:
+            run.close(status)
+
+
+def report_result(
+    folder: pathlib.Path, names: Sequence[str], result: dict
+) -> None:
+    """Adds the result and the report to the runs that `tracking` opened.
+
+    Args:
+        folder: the run folder.
+        names: of `TRACKERS`.
+        result: what result.json has.
+    """
+    for run in _opened(folder, names):
+        run.add_result(flat(result), [folder / name for name in PICTURES])
+        run.close("FINISHED")
+
+
+def _opened(folder, names) -> list["_Guarded"]:
+    """The runs of the trackers, those of the ids in the folder if any."""
+    path = folder / IDS
+    try:
+        ids = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        ids = {}
+    config = flat(run_folder.read_config(folder)) if names else {}
+    runs = []
+    for name in names:
+        run = _Guarded(name, folder.resolve().name, config, ids.get(name))
+        ids[name] = run.id
+        runs.append(run)
+    if runs:
+        run_folder.write_json(path, ids)
+    return runs
+
+
+class _Guarded:
+    """The run of a tracker, until something fails there."""
+
+    def __init__(self, name, title, config, known):
+        self.name, self.id = name, known
+        self._run: Any = None
+        with self._saying_what_fails():
+            self._run = TRACKERS[name](title, config, known)
+            self.id = self._run.id
+
+    def __getattr__(self, method):
+        def call(*arguments):
+            if self._run is not None:
+                with self._saying_what_fails():
+                    getattr(self._run, method)(*arguments)
+
+        return call
+
+    @contextlib.contextmanager
+    def _saying_what_fails(self):
+        try:
+            yield
+        except Exception as error:
+            self._run = None
+            reason = " ".join(str(error).split())
+            LOGGER.warning("%s gets no more of this run: %s", self.name, reason)
+
+
+class _WandbRun:
+    """A run of Weights & Biases."""
+
+    def __init__(self, title, config, known):
+        import wandb  # pyright: ignore[reportMissingImports]
+
+        project = os.environ.get("WANDB_PROJECT", PROJECT)
+        self._run = wandb.init(
+            id=known,
+            project=project,
+            name=title,
+            config=config,
+            resume="allow",
+        )
+        self.id = self._run.id
+        # Its own steps only grow, and a run may resume from an earlier one.
+        self._run.define_metric("*", step_metric="step")
+
+    def log(self, row):
+        self._run.log({k: x for k, x in row.items() if x is not None})
+
+    def add_result(self, result, files):
+        self._run.summary.update(result)
+        for file in filter(pathlib.Path.is_file, files):
+            self._run.save(file, base_path=file.parent, policy="now")
+
+    def close(self, status):
+        self._run.finish(exit_code=STATUSES.index(status))
+
+
+class _MlflowRun:
+    """A run of MLflow."""
+
+    def __init__(self, title, config, known):
+        from mlflow.tracking import (  # pyright: ignore[reportMissingImports]
+            MlflowClient,
+        )
+
+        self._client = MlflowClient()
+        self.id = known if self._is_there(known) else None
+        if self.id is not None:
+            self._client.update_run(self.id, "RUNNING")
+            return
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
+        found = self._client.get_experiment_by_name(name)
+        experiment = (
+            self._client.create_experiment(name)
+            if found is None
+            else found.experiment_id
+        )
+        run = self._client.create_run(experiment, run_name=title)
+        self.id = run.info.run_id
+        for key, value in config.items():
+            self._client.log_param(self.id, key, str(value)[:LONGEST_VALUE])
+
+    def _is_there(self, known):
+        from mlflow.exceptions import (  # pyright: ignore[reportMissingImports]
+            MlflowException,
+        )
+
+        with contextlib.suppress(MlflowException):
+            return known is not None and bool(self._client.get_run(known))
+        return False
+
+    def log(self, row):
+        for name, value in row.items():
+            if name != "step" and value is not None:
+                self._client.log_metric(
+                    self.id, name, float(value), step=row["step"]
+                )
+
+    def add_result(self, result, files):
+        for name, value in result.items():
+            if isinstance(value, int | float):
+                self._client.log_metric(self.id, f"result.{name}", value)
+        for file in filter(pathlib.Path.is_file, files):
+            self._client.log_artifact(self.id, str(file))
+
+    def close(self, status):
+        self._client.set_terminated(self.id, status)
+
+
+# Names of `keras_vit.training.config.TRACKERS`.
+TRACKERS: dict[str, Callable] = {"wandb": _WandbRun, "mlflow": _MlflowRun}
