@@ -4,7 +4,7 @@
     python benchmarks/compiled.py --models ViT_B16@384 --topology v6e:1x1
     python benchmarks/compiled.py --models ViT_B16 --topology h100:1
     python benchmarks/compiled.py --topology v5e:2x4 --distribution fsdp \\
-        --sides keras_vit --batch 512
+        --batch 512
 
 This is a model and no measurement: nothing runs. XLA compiles the step for the
 chip, which needs libtpu alone, or JAX's CUDA plugin for an h100 or h200 (pip
@@ -56,7 +56,7 @@ def main() -> None:
     tasks = ("training", "inference")
     add("--models", nargs="+", default=["ViT_S16"], metavar="MODEL[@SIZE]")
     add("--tasks", nargs="+", default=tasks, choices=tasks)
-    add("--sides", nargs="+", default=list(SIDES), choices=SIDES)
+    add("--sides", nargs="+", choices=SIDES, help="all; ours if shared")
     add("--batch", type=int, default=64, help="images on all devices together")
     add(
         "--topology",
@@ -67,6 +67,8 @@ def main() -> None:
     add("--blocks", nargs=2, type=int, default=(2, 4), metavar="NUMBER")
     add("--write", action="store_true", help="keep the result and a plot")
     options = parser.parse_args()
+    shared = options.distribution != "single"
+    options.sides = options.sides or (["keras_vit"] if shared else [*SIDES])
     if options.blocks[0] >= options.blocks[1]:
         parser.error(f"--blocks rise. Received: {options.blocks}.")
     try:
