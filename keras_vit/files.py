@@ -6,6 +6,8 @@ import os
 import pathlib
 import re
 import secrets
+import sys
+import webbrowser
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,12 +16,14 @@ __all__ = [
     "as_cell",
     "check_regular",
     "of_cell",
+    "open_page",
     "printable",
     "replacing",
     "write_csv",
 ]
 
 PARTIAL = ".partial-"  # Begins the name of a file that is being written.
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # or a chosen browser
 FORMULAS = re.compile("['=+@\\t\\r-]")  # What spreadsheets compute begins so.
 
 
@@ -70,6 +74,28 @@ def printable(text: str) -> str:
     Names of files and classes may have any character.
     """
     return "".join(x if x.isprintable() else ascii(x)[1:-1] for x in text)
+
+
+def open_page(path: str | os.PathLike) -> bool:
+    """Opens a page in the browser of the user, where there is a display.
+
+    Args:
+        path: an HTML file; where there is none, nothing is opened.
+
+    Returns:
+        Whether a browser was asked to.
+
+    Example:
+        >>> open_page("runs/quickstart/report.html")
+    """
+    # Without a display a browser of text would take over the terminal.
+    linux = sys.platform.startswith("linux")
+    hidden = linux and not any(map(os.environ.get, DISPLAYS))
+    if hidden or not os.path.isfile(path):
+        return False
+    with contextlib.suppress(webbrowser.Error):
+        return webbrowser.open(pathlib.Path(path).resolve().as_uri())
+    return False
 
 
 def as_cell(value: Any) -> Any:

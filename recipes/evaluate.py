@@ -32,9 +32,15 @@ from keras_vit.data import DataConfig, PreprocessingConfig, Share
 from keras_vit.data.pillow_images import say_colour_changes
 from keras_vit.data.readers import with_chosen_reader
 from keras_vit.evaluation.config import Evaluation
+from keras_vit.files import open_page
 from keras_vit.prediction.networks import load_model, weights_path
 from keras_vit.runs.reporting import left_out, write_pages
-from keras_vit.runs.script import check_packages, exit_code, parse
+from keras_vit.runs.script import (
+    check_packages,
+    exit_code,
+    parse,
+    with_open,
+)
 from keras_vit.runs.smoke import tiny_model
 from keras_vit.stores import on_disk
 from keras_vit.training import run_folder, run_store
@@ -237,13 +243,16 @@ def summary(result: dict) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    recipe = parse(Evaluation, arguments, __doc__)
+    words, opens = with_open(arguments)
+    recipe = parse(Evaluation, words, __doc__, opens=True)
 
     def work():
         with explain_lost_process(recipe.run_dir):
             result = run(recipe)
         if is_first():
             print(f"{summary(result)}\nreport: {recipe.run_dir}/report.html")
+        if opens and is_first():
+            open_page(pathlib.Path(recipe.run_dir, "report.html"))
 
     return exit_code(work, "there is no result.")
 

@@ -36,8 +36,12 @@ CLASSES = ("circles", "squares", "stripes")
 OF_A_CLASS = 20  # each kind twice
 BROKEN, UNKNOWN = "circles/17.jpg", "squares/18.avif.part"
 ORIENTATION = 0x0112  # its number in EXIF
-# What a command may say on standard error: a reason, or what it left out.
-OURS = re.compile(r"keras-vit.*: error: .*|.* file\(s\): .*|'?\S*pictures/.*")
+# What a command may say on standard error: a reason, what it left out, colours
+# that the model dropped or got.
+OURS = re.compile(
+    r"keras-vit.*: error: .*|.* file\(s\): .*|'?\S*pictures/.*|"
+    r"(Without colours|In colour): .*"
+)
 
 TRAIN = "finetune --data.folder pictures --model.weights fractals "
 TRAIN += "--model.channels 3 --model.image_size 32 --training.epochs 2 "

@@ -11,7 +11,7 @@ from keras_vit.cli.terminal import (
     skipping,
     with_progress,
 )
-from keras_vit.files import as_cell, printable
+from keras_vit.files import as_cell, open_page, printable
 
 __all__ = ["explain", "predict"]
 
@@ -53,6 +53,7 @@ def explain(parser):
         default="mean",
         help="how the rollout fuses the heads of a layer (mean)",
     )
+    add("--open", action="store_true", help="open the page in the browser")
     _add_image_size(add)
 
 
@@ -85,6 +86,8 @@ def _explain(arguments):
         name=arguments.model,
     )
     print(page)
+    if arguments.open:
+        open_page(page)
 
 
 def _predict(arguments):

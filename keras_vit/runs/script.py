@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 from keras_vit.checks import EXTRAS, check_installed
 from keras_vit.data.config import DataConfig
 from keras_vit.data.readers import data_packages
-from keras_vit.files import printable
+from keras_vit.files import open_page, printable
 from keras_vit.interrupts import ended, tidy_up_on_sigterm
 from keras_vit.runs.smoke import smoke
 from keras_vit.shipped_recipes import config_path
@@ -26,10 +26,18 @@ from keras_vit.training.distribution.processes import (
 )
 from keras_vit.training.run_lock import kept
 
-__all__ = ["check_packages", "exit_code", "fail", "parse", "run_script"]
+__all__ = [
+    "check_packages",
+    "exit_code",
+    "fail",
+    "parse",
+    "run_script",
+    "with_open",
+]
 
 Record = TypeVar("Record")
 
+OPEN = "--open"  # Opens the report at the end.
 USAGE_ERROR = 2  # The exit code of argparse for it.
 
 # Groups of a config file that one recipe reads and the others skip, so that
@@ -75,7 +83,8 @@ def run_script(
         SystemExit: with exit code 2 and one line of reason when the recipe,
             the data or the run folder do not fit.
     """
-    recipe: Any = parse(record, arguments, description)
+    words, opens = with_open(arguments)
+    recipe: Any = parse(record, words, description, opens=True)
     recipe = shrink(recipe) if recipe.smoke else recipe
 
     def work():
@@ -85,6 +94,8 @@ def run_script(
             result = run(recipe)
         if is_first():
             print(f"{summary(result)}\nreport and model: {recipe.run_dir}")
+        if opens and is_first():
+            open_page(pathlib.Path(recipe.run_dir, "report.html"))
 
     return exit_code(
         work,
@@ -94,7 +105,11 @@ def run_script(
 
 
 def parse(
-    record: type[Record], arguments: list[str] | None, description: str | None
+    record: type[Record],
+    arguments: list[str] | None,
+    description: str | None,
+    *,
+    opens: bool = False,
 ) -> Record:
     """Makes a record of a dataclass from `--group.field value` and files.
 
@@ -108,6 +123,7 @@ def parse(
         arguments: the words of the command line, None for those of the
             program.
         description: what the program does; its first line is for `--help`.
+        opens: whether `--help` has --open, see `with_open`.
 
     Returns:
         An instance of the dataclass. The program ends with exit code 2 and
@@ -121,7 +137,8 @@ def parse(
     jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
     parser = jsonargparse.ArgumentParser(
         description=(description or "").partition("\n")[0],
-        usage="%(prog)s [--config FILE] [--GROUP.FIELD VALUE ...]",
+        usage=f"%(prog)s [--config FILE]{f' [{OPEN}]' if opens else ''} "
+        "[--GROUP.FIELD VALUE ...]",
         exit_on_error=False,
         allow_abbrev=False,
     )
@@ -143,6 +160,12 @@ def parse(
     except (jsonargparse.ArgumentError, ValueError) as error:
         keys = list(parser.get_defaults().keys())
         fail(f"{error}{_suggestion(str(error), keys)}")
+
+
+def with_open(arguments: list[str] | None) -> tuple[list[str], bool]:
+    """The words of a command line without --open, and whether it was there."""
+    words = sys.argv[1:] if arguments is None else arguments
+    return [word for word in words if word != OPEN], OPEN in words
 
 
 def check_packages(config: DataConfig) -> None:
