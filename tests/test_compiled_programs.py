@@ -221,14 +221,16 @@ def notebook(name):
 @pytest.mark.skipif(not CUDA, reason="JAX's CUDA plugin is not installed.")
 def test_a_step_compiles_for_eight_h100():
     """The products are those of the equations, forward and backward."""
-    asked = {"step": ("data_parallel", 16, "training", TINY)}
+    images = 16  # a device
+    asked = {"step": ("data_parallel", 8 * images, "training", TINY)}
     (costs,) = compile_all(asked, "h100:8").values()
     tokens, dim, mlp = 17, 64, 128
     block = tokens * (4 * dim**2 + 2 * dim * mlp) + 2 * tokens**2 * dim
     embedded = 16 * (8 * 8 * 3) * dim
-    # Without the gradient of the images, for 2 images a device.
-    expected = 2 * 2 * (3 * (2 * block + 10 * dim) + 2 * embedded)
-    assert costs["flops"] == pytest.approx(expected, rel=0.01)
+    # Without the gradient of the images.
+    terms = 3 * (2 * block + 10 * dim) + 2 * embedded
+    # XLA fills 17 tokens up to 24 for cuBLAS.
+    assert 1 <= costs["flops"] / (2 * images * terms) < 1.2
     assert set(costs["collectives"]) == {"all-reduce"}
     assert costs["peak_bytes"] > 0
 
