@@ -4,6 +4,7 @@ Axes: B images, H and W height and width, C channels.
 """
 
 import concurrent.futures
+import functools
 import http.client
 import io
 import itertools
@@ -26,7 +27,7 @@ from keras_vit.data.pillow_images import (
     from_pillow,
     log_colour_changes,
 )
-from keras_vit.data.sources import SUFFIXES
+from keras_vit.data.sources import SUFFIXES, other_files
 from keras_vit.files import check_regular
 from keras_vit.stores import on_disk
 
@@ -102,7 +103,14 @@ def _files(path):
             # macOS puts "._photo.jpg" beside photos on disks of others.
             if x.suffix.lower() in SUFFIXES and not x.name.startswith("._")
         ]
+        _say_what_is_left_out(path)
     return sorted(found) or [path]
+
+
+@functools.lru_cache(maxsize=32)
+def _say_what_is_left_out(folder):
+    """Once a folder: images are looked for more than once, to count them."""
+    other_files(pathlib.Path(folder))
 
 
 def read_pixels(

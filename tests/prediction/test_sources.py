@@ -96,6 +96,16 @@ def test_large_files_are_read_one_at_a_time(tmp_path, image, monkeypatch):
     assert np.array_equal(batch[7], image)
 
 
+def test_files_of_a_folder_that_are_no_images_are_said_once(tmp_path, caplog):
+    Image.new("L", (8, 8)).save(tmp_path / "a.png")
+    (tmp_path / "notes.txt").write_text("Of what the photos are.")
+    for _ in range(2):
+        found = list(images_of(str(tmp_path)))
+        assert found == [str(tmp_path / "a.png")]
+    (message,) = caplog.messages
+    assert message.startswith("1 file(s): 'notes.txt' in ")
+
+
 @pytest.mark.parametrize(
     ("channels", "message"),
     [(3, "Without colours: 3 image(s)."), (1, "In colour: 2 image(s).")],
