@@ -63,7 +63,7 @@ def _export(arguments):
     from keras_vit.exporting.export import export
 
     options = dict(vars(arguments))
-    for name in ("run", "model", "path", "format"):
+    for name in ("run", "verbose", "model", "path", "format"):
         options.pop(name)
     with waiting(f"Writing {arguments.path} and checking it"):
         record = export(

@@ -84,11 +84,11 @@ def test_an_interrupted_file_continues_with_what_is_missing(
     read = type(encoder).read
     names = []
 
-    def interrupted(self, image):
+    def interrupted(self, image, *more):
         names.append(image)
         if len(names) == 3:
             raise KeyboardInterrupt
-        return read(self, image)
+        return read(self, image, *more)
 
     monkeypatch.setattr(type(encoder), "read", interrupted)
     with pytest.raises(KeyboardInterrupt):

@@ -108,11 +108,11 @@ def test_an_interrupted_command_says_that_it_continues(
     command = ["embed", run_folder, photos, "-o", path, "--batch", "1"]
     read, names = Encoder.read, []
 
-    def interrupted(self, image):
+    def interrupted(self, image, *more):
         names.append(image)
         if len(names) == 3:
             raise KeyboardInterrupt
-        return read(self, image)
+        return read(self, image, *more)
 
     with monkeypatch.context() as patch:
         patch.setattr(Encoder, "read", interrupted)
