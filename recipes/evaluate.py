@@ -252,7 +252,7 @@ def main(arguments: list[str] | None = None) -> int:
         if is_first():
             print(f"{summary(result)}\nreport: {recipe.run_dir}/report.html")
         if opens and is_first():
-            open_page(pathlib.Path(recipe.run_dir, "report.html"))
+            open_page(pathlib.Path(on_disk(f"{recipe.run_dir}/report.html")))
 
     return exit_code(work, "there is no result.")
 

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import tempfile
 
 # Before Keras is imported: it reads its settings from KERAS_HOME, or else
@@ -46,6 +47,25 @@ def browser(tmp_path_factory):
     browser = Browser(tmp_path_factory.mktemp("profile"))
     yield browser
     browser.close()
+
+
+@pytest.fixture(scope="module", params=["s3", "gs"])
+def emulator(request):
+    """An emulated object store."""
+    import object_stores
+
+    with object_stores.emulated(request.param) as found:
+        yield found
+
+
+@pytest.fixture
+def address(emulator, request):
+    """Of a run of this test alone in the store."""
+    from keras_vit.training import run_store
+
+    name = re.sub(r"\W+", "-", request.node.name)
+    yield emulator.address(f"runs/{name}")
+    run_store._mirrors.clear()
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from keras_vit.files import open_page, printable
 from keras_vit.interrupts import ended, tidy_up_on_sigterm
 from keras_vit.runs.smoke import smoke
 from keras_vit.shipped_recipes import config_path
+from keras_vit.stores import on_disk
 from keras_vit.training import Recipe
 from keras_vit.training.distribution.processes import (
     LostProcessError,
@@ -95,7 +96,7 @@ def run_script(
         if is_first():
             print(f"{summary(result)}\nreport and model: {recipe.run_dir}")
         if opens and is_first():
-            open_page(pathlib.Path(recipe.run_dir, "report.html"))
+            open_page(pathlib.Path(on_disk(f"{recipe.run_dir}/report.html")))
 
     return exit_code(
         work,

@@ -5,7 +5,6 @@ import io
 import json
 
 import numpy as np
-import object_stores
 import pytest
 from recipe_scripts import script
 
@@ -35,12 +34,6 @@ def output_of(name, *arguments):
     with contextlib.redirect_stdout(output):
         assert script(name).main([*map(str, arguments)]) == 0
     return output.getvalue()
-
-
-@pytest.fixture(scope="module", params=object_stores.SCHEMES)
-def emulator(request):
-    with object_stores.emulated(request.param) as found:
-        yield found
 
 
 @pytest.fixture(autouse=True)

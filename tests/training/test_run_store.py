@@ -1,7 +1,6 @@
 """The copy of a run on this machine, and its objects in emulated stores."""
 
 import json
-import re
 
 import object_stores
 import pytest
@@ -13,20 +12,6 @@ from keras_vit.training import run_folder, run_lock, run_store
 CHECKPOINT = "checkpoints/step-000000010.npz"
 SHARDS = [f"checkpoints/step-000000010-0123abcd-{i}.npz" for i in range(2)]
 BESIDE = ["config.yaml", "metrics.jsonl", "history.csv", "model.keras"]
-
-
-@pytest.fixture(scope="module", params=object_stores.SCHEMES)
-def emulator(request):
-    with object_stores.emulated(request.param) as found:
-        yield found
-
-
-@pytest.fixture
-def address(emulator, request):
-    """Of a run of this test alone."""
-    name = re.sub(r"\W+", "-", request.node.name)
-    yield emulator.address(f"runs/{name}")
-    run_store._mirrors.clear()
 
 
 def anew(address):

@@ -1,9 +1,7 @@
 """Trainings whose runs are in emulated stores."""
 
 import json
-import re
 
-import object_stores
 import pytest
 import several_processes as several
 import tiny_runs as tiny
@@ -13,20 +11,6 @@ from keras_vit.stores import Store
 from keras_vit.training import run_folder, run_store, train
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module", params=object_stores.SCHEMES)
-def emulator(request):
-    with object_stores.emulated(request.param) as found:
-        yield found
-
-
-@pytest.fixture
-def address(emulator, request):
-    """Of a run of this test alone."""
-    name = re.sub(r"\W+", "-", request.node.name)
-    yield emulator.address(f"runs/{name}")
-    run_store._mirrors.clear()
 
 
 def check_same(one, other):
