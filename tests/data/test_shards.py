@@ -186,9 +186,10 @@ def test_each_process_reads_its_share_of_the_bytes_in_any_language(source):
         mine = stream(examples, data.Share(0, count))
         shown(mine, 0, 4 * COUNT // BATCH)
         found[count] = (bytes_read() - before) / images
-    # A reader asks for 32 KiB at a time, of images of 9.
+    # A reader asks for 32 KiB at a time, of images of 9, and neighbours that
+    # share them are read together or not as the order has it.
     assert 3 < found[1] < 12
-    assert found[2] < 0.6 * found[1]
+    assert found[2] < 0.75 * found[1]
 
 
 def bytes_read() -> int:
