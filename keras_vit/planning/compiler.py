@@ -6,6 +6,7 @@ two numbers of blocks are compiled; the rest grows by the same for each block.
 
 import dataclasses
 import json
+import math
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from keras_vit.planning.estimate import (
     Row,
     largest_batch,
     planned_memory,
+    replicas_of,
     usable_memory,
 )
 from keras_vit.planning.memory import Settings
@@ -25,7 +27,7 @@ from keras_vit.planning.memory import Settings
 __all__ = ["Confirmed", "TOPOLOGIES", "check_compiler", "confirm", "topology"]
 
 DEPTHS = (2, 4)  # blocks of the steps that are compiled
-COMPILED_BATCHES = 3  # at most, to find the largest
+COMPILED_BATCHES = 5  # at most, to find the largest
 FLAT = {1: "1x1", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8"}
 FLAT |= {128: "8x16", 256: "16x16"}
 CUBES = {4: "2x2x1", 8: "2x2x2", 16: "2x2x4", 32: "2x4x4", 64: "4x4x4"}
@@ -86,7 +88,8 @@ def confirm(
     """Compiles a row of a plan, and searches the largest batch that fits.
 
     The formula proposes a batch, the compiler says by how much it was wrong,
-    and so on, three times at most.
+    and so on, five times at most. Where the compiler finds no way at all, what
+    is between the batches that fit and those that do not is halved.
 
     Args:
         config: of the model.
@@ -115,15 +118,19 @@ def confirm(
     asked = compiled(settings.batch, parts)
     tried = {settings.batch: asked} if parts == 1 else {}
     ratio = 1.0 if asked is None else asked / planned(settings.batch, parts)
+    usable = usable_memory(machine)
+    replicas = replicas_of(settings, machine, row)
     for _ in range(COMPILED_BATCHES):
+        low, high = _bracket(tried, usable)
         batch = largest_batch(config, settings, machine, row, ratio)
-        if batch == 0 or batch in tried:
+        if batch >= high or (batch <= low and high < math.inf):
+            batch = _middle(low, high, replicas)
+        if not low < batch < high:
             break
         tried[batch] = compiled(batch)
-        ratio = (tried[batch] or 1.1 * usable_memory(machine)) / planned(batch)
-    usable = usable_memory(machine)
-    fits = {x: peak for x, peak in tried.items() if peak and peak <= usable}
-    largest = max(fits, default=0)
+        if tried[batch]:
+            ratio = tried[batch] / planned(batch)
+    largest, _ = _bracket(tried, usable)
     return Confirmed(
         row.layout,
         row.rematerialize,
@@ -131,8 +138,22 @@ def confirm(
         planned(settings.batch, parts),
         asked,
         largest,
-        fits.get(largest),
+        tried.get(largest),
     )
+
+
+def _bracket(tried: dict[int, int | None], usable: float):
+    """The largest batch that fits, and the smallest that does not."""
+    fits = {batch: bool(x) and x <= usable for batch, x in tried.items()}
+    high = min((x for x, does in fits.items() if not does), default=math.inf)
+    low = max((x for x, does in fits.items() if does and x < high), default=0)
+    return low, high
+
+
+def _middle(low: int, high: int, replicas: int) -> int:
+    """A batch between both, with eights of images for each replica."""
+    middle = round((low * high) ** 0.5) if low else high // 2
+    return middle // (8 * replicas) * (8 * replicas)
 
 
 def _depths(config):

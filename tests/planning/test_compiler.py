@@ -71,6 +71,21 @@ def test_what_the_compiler_does_not_fit_in_is_no_batch():
     assert found.largest_batch == 0
 
 
+@pytest.mark.parametrize("most", [600, 1000, 1500])
+def test_a_compiler_that_gives_up_early_is_searched(most):
+    """From `most` images on it fits nothing, and below it needs little."""
+
+    def peaks(cases):
+        batch = cases[0]["batch"]
+        tried.append(batch)
+        return [1e9, 1e9 + batch] if batch <= most else [None, None]
+
+    tried = []
+    found = confirm(B16, ON_TPU, V5E, row(), peaks)
+    assert found.largest_batch in tried
+    assert 0.8 * most < found.largest_batch <= most
+
+
 def test_parts_of_a_batch_are_compiled_with_the_sum_of_gradients():
     asked = []
     settings = dataclasses.replace(ON_TPU, batch=8192)
