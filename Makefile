@@ -7,7 +7,8 @@ OLDEST_VENV := .venv-oldest
 NEWEST_VENV := .venv-newest
 DOCS_VENV := .venv-docs
 
-BACKENDS := $(or $(BACKEND),tensorflow jax torch)
+# The fastest to test with first, as it runs all tests.
+BACKENDS := $(or $(BACKEND),torch jax tensorflow)
 FUZZ_SECONDS ?= 3600
 QUICKSTART_BACKEND := $(or $(KERAS_BACKEND),$(BACKEND),jax)
 
@@ -48,7 +49,7 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		paper_sections.py reproduce.py small_scale.py sweep.py vtab.py \
 		vtab_table.py wheel.py) \
 	$(addprefix serving/test_, docker.py page.py requests.py stopping.py) \
-	$(addprefix sharing/test_, kaggle.py push.py) \
+	$(addprefix sharing/test_, folder.py kaggle.py push.py) \
 	$(addprefix robustness/test_, fuzz.py security.py) \
 	$(addprefix training/test_, \
 		config.py plan.py run_folder.py run_lock.py run_store.py \
@@ -59,6 +60,11 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		decode_predictions.py files.py \
 		labels.py model_pages.py packaging.py readme.py speed_results.py \
 		tables.py workflows.py))
+
+# Names and options of public checkpoints, in tables: each model is built and
+# compared, but no operation is met that others do not test on each backend.
+KINDS := $(addprefix tests/checkpoints/test_, \
+	hugging_face_kinds.py timm_kinds.py)
 
 # $(call create,VENV,CONSTRAINTS): the pip of an old Python knows no --group.
 create = $(PYTHON) -m venv $(1) && $(1)/bin/python -m pip install --quiet \
@@ -81,10 +87,11 @@ quickstart: $(VENV)/.quickstart-$(QUICKSTART_BACKEND) ## fine-tune a small model
 		--run_dir runs/quickstart
 
 test: MARKERS := -m "not slow"
+test: ONCE += $(KINDS)
 test: check run-tests ## check, then test on each backend, or on one: BACKEND=jax
 test-all: check run-tests ## the same with the slow tests
 
-# $(call run_tests,VENV): on each backend.
+# $(call run_tests,VENV): on each backend; those of ONCE on the first.
 define run_tests
 	left_out=; for backend in $(BACKENDS); do \
 		echo "backend: $$backend"; \

