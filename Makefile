@@ -68,7 +68,7 @@ KINDS := $(addprefix tests/checkpoints/test_, \
 
 # $(call create,VENV,CONSTRAINTS): the pip of an old Python knows no --group.
 create = $(PYTHON) -m venv $(1) && $(1)/bin/python -m pip install --quiet \
-	--constraint $(2) pip
+	--upgrade --constraint $(2) pip
 # $(call install,VENV,CONSTRAINTS): --build-constraint pins hatchling as well.
 install = $(1)/bin/python -m pip install --quiet \
 	--constraint $(2) --build-constraint $(2)
@@ -87,7 +87,7 @@ quickstart: $(VENV)/.quickstart-$(QUICKSTART_BACKEND) ## fine-tune a small model
 		--run_dir runs/quickstart
 
 test: MARKERS := -m "not slow"
-test: ONCE += $(KINDS)
+test test-newest: ONCE += $(KINDS)
 test: check run-tests ## check, then test on each backend, or on one: BACKEND=jax
 test-all: check run-tests ## the same with the slow tests
 

@@ -136,6 +136,12 @@ def files(folder):
     return ours(folder, "inception_crop")
 
 
+def files_by_pillow(folder):
+    """The same, read as where there is no TensorFlow."""
+    images = {"folder": f"{folder}/images", "reader": "pillow"}
+    return ours(folder, "inception_crop", data=images)
+
+
 def plain_tf_data(folder):
     """tf.data as TensorFlow's guides have it: streams and a buffer."""
     import tensorflow as tf
@@ -226,6 +232,7 @@ def grain(folder):
 
 SOURCES = {
     "files": files,
+    "files_by_pillow": files_by_pillow,
     "tar": of_shards("tars"),
     "tfrecord": of_tfds("tfrecord"),
     "array_record": of_tfds("array_record"),

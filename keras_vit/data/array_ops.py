@@ -153,6 +153,7 @@ ARRAYS = types.SimpleNamespace(
     reduce_sum=lambda x, axis: np.sum(x, axis, dtype=x.dtype),
     repeat=np.repeat,
     reshape=np.reshape,
+    reverse=np.flip,
     roll=np.roll,
     round=np.round,
     sin=np.sin,

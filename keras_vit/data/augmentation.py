@@ -54,8 +54,9 @@ def image_augmenter(
 def _random_flip(image, key):
     """Mirrors half of the images."""
     tf = ops_of(image)
+    # A slice of step -1 takes TensorFlow a hundred times as long.
     return tf.cond(
-        uniform((), key) < 0.5, lambda: image[:, ::-1], lambda: image
+        uniform((), key) < 0.5, lambda: tf.reverse(image, [1]), lambda: image
     )
 
 

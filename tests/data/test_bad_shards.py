@@ -87,6 +87,16 @@ def test_a_tar_that_is_cut_off_is_named(folder, size):
         opened(folder)
 
 
+def test_a_tar_that_is_cut_off_during_a_run_is_named(folder):
+    records = opened(folder).train.records
+    last = len(records) - 1
+    assert records.read(last)
+    for path in folder.iterdir():
+        cut(path, 600)
+    with pytest.raises(ValueError, match=r"\.tar is cut off: .* byte"):
+        records.read(last)
+
+
 @pytest.mark.parametrize(
     "members, message",
     [

@@ -16,6 +16,9 @@ from keras_vit.exporting import FORMATS
 from keras_vit.exporting.writers import quantization_of
 from keras_vit.prediction import as_classifier
 
+for name in ("ai_edge_litert", "onnx", "onnxruntime", "openvino"):
+    pytest.importorskip(name)
+
 # torch's compiler forks when it is imported, of which JAX warns.
 pytestmark = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"

@@ -17,6 +17,9 @@ from keras_vit.exporting.runtimes_table import refusal
 from keras_vit.prediction import Classifier, as_classifier, load_classifier
 from keras_vit.prediction.exported_model import ExportedModel
 
+for name in ("onnx", "onnxruntime", "onnxscript"):
+    pytest.importorskip(name)
+
 NAMES = ("ant", "bee", "cat\x1b[31m", "döner", "=1+1")
 
 

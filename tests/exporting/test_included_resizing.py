@@ -78,6 +78,7 @@ def check_file(classifier, path, format, precision, tolerance):
 
 
 def test_a_file_takes_images_of_any_size(classifier, tmp_path):
+    pytest.importorskip("onnxruntime")
     from keras_vit.serving import Service, ServingLimits
 
     path = tmp_path / "tiny.onnx"

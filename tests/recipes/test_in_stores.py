@@ -115,3 +115,16 @@ def test_a_sweep_and_all_its_runs_are_in_the_store(emulator, tmp_path):
     before = result(address)
     output_of("sweep", *options)
     assert result(address) == before
+
+
+@pytest.mark.parametrize(
+    "name", ["few_shot", "masked_patch", "noisy_student", "vtab"]
+)
+def test_each_recipe_leaves_its_run_in_the_store(emulator, name):
+    address = emulator.address(f"runs/{name}")
+    output_of(name, "--smoke", "true", "--run_dir", address)
+    names = Store(f"{address}-smoke").find().keys()
+    assert "result.json" in names
+    # Of "vtab" those of its tasks, in folders.
+    assert any(name.endswith("config.yaml") for name in names)
+    assert not any("lock" in name or "partial" in name for name in names)

@@ -54,6 +54,17 @@ def test_a_second_machine_has_what_the_first_published(address):
     assert run_store.shown(other / "x") == f"{address}/x"
 
 
+@pytest.mark.parametrize(
+    "content", [b"\x00\r", b"\r\n", b"\n", b"a\n--==0==--\nb", b""], ids=repr
+)
+def test_any_bytes_come_back(address, tmp_path, content):
+    store = Store(address)
+    store.write("written", content)
+    (tmp_path / "file").write_bytes(content)
+    store.upload(tmp_path / "file", "uploaded")
+    assert store.read("written") == store.read("uploaded") == content
+
+
 def test_nothing_is_put_that_has_not_changed(address, emulator):
     folder = run_store.local(address)
     write(folder, BESIDE, "one")
