@@ -104,7 +104,7 @@ def gathering(function: Callable, variable: keras.Variable) -> Callable:
 
     Args:
         function: of x, whose first axis is the batch, and a kernel, with one
-            output of the same batch, or a tuple of them.
+            output of the same batch.
         variable: the kernel, which tells whether it is shared.
 
     Returns:

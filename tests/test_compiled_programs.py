@@ -259,6 +259,29 @@ def test_every_layout_compiles_for_a_v5e_8():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not LIBTPU, reason="libtpu is not installed.")
+def test_fsdp_scatters_the_gradients_of_a_block():
+    """A device gets the sums of its shares of all kernels."""
+    dim, mlp, devices, depths = 1024, 2048, 8, (2, 4)
+    wide = {**TINY, "hidden_dim": dim, "mlp_dim": mlp, "num_heads": 8}
+    asked = {
+        str(depth): ("fsdp", 16, "training", {**wide, "num_layers": depth})
+        for depth in depths
+    }
+    few, many = compile_all(asked).values()
+
+    def of_a_block(found):
+        return (found(many) - found(few)) / (depths[1] - depths[0])
+
+    def exchanged(kind):
+        return of_a_block(lambda costs: costs["collectives"][kind][1])
+
+    kernels = 4 * dim**2 + 2 * dim * mlp  # numbers
+    assert exchanged("reduce-scatter") == 2 * kernels  # bytes, in bfloat16
+    assert exchanged("all-reduce") < 0.01 * kernels
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not LIBTPU, reason="libtpu is not installed.")
 def test_the_models_of_the_notebooks_compile_for_a_v5e_8():
     """With a block of twelve, at the size and batch of each notebook."""
     from keras_vit.sizes import VIT

@@ -73,23 +73,33 @@ class TokenDense(keras.layers.Dense):
             parts: (G, P, d), G groups of P parts of d columns.
 
         Returns:
-            P tensors (B, N, G, d).
+            list of P tensors (B, N, G, d).
         """
 
-        def parted(x, kernel):
-            kernel = ops.reshape(kernel, (-1, *parts))  # (D, G, P, d)
-            return tuple(
-                ops.einsum("bnd,dge->bnge", x, kernel[:, :, i])
-                for i in range(parts[1])
-            )
+        groups, count, dim = parts
+
+        def part(x, columns):  # (D, G * d)
+            columns = ops.reshape(columns, (-1, groups, dim))
+            return ops.einsum("bnd,dge->bnge", x, columns)
+
+        def shared_part(x, columns):
+            # XLA for TPUs scatters no sums of three axes.
+            x = multiplied(x, columns)  # (B, N, G * d)
+            return ops.reshape(x, (*ops.shape(x)[:-1], groups, dim))
 
         x = ops.cast(inputs, self.compute_dtype)
-        kernel = ops.cast(self.kernel, x.dtype)
-        found = gathering(parted, self.kernel)(x, kernel)  # P (B, N, G, d)
+        kernel = ops.reshape(ops.cast(self.kernel, x.dtype), (-1, *parts))
+        kernels = [
+            ops.reshape(kernel[:, :, i], (-1, groups * dim))
+            for i in range(count)
+        ]
+        multiplied = gathering(product, self.kernel)
+        multiply = part if multiplied is product else shared_part
+        found = [multiply(x, y) for y in kernels]
         if self.bias is None:
             return found
         bias = ops.reshape(ops.cast(self.bias, x.dtype), parts)  # (G, P, d)
-        return tuple(x + bias[:, i] for i, x in enumerate(found))
+        return [x + bias[:, i] for i, x in enumerate(found)]
 
     def quantize(self, mode=None, type_check=True, config=None):
         # Keras quantizes no subclass: it might compute something else.
