@@ -261,7 +261,7 @@ def test_every_layout_compiles_for_a_v5e_8():
 @pytest.mark.skipif(not LIBTPU, reason="libtpu is not installed.")
 def test_fsdp_scatters_the_gradients_of_a_block():
     """A device gets the sums of its shares of all kernels."""
-    dim, mlp, devices, depths = 1024, 2048, 8, (2, 4)
+    dim, mlp, depths = 1024, 2048, (2, 4)
     wide = {**TINY, "hidden_dim": dim, "mlp_dim": mlp, "num_heads": 8}
     asked = {
         str(depth): ("fsdp", 16, "training", {**wide, "num_layers": depth})
