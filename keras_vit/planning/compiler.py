@@ -127,9 +127,9 @@ def confirm(
             batch = _middle(low, high, replicas)
         if not low < batch < high:
             break
-        tried[batch] = compiled(batch)
-        if tried[batch]:
-            ratio = tried[batch] / planned(batch)
+        tried[batch] = peak = compiled(batch)
+        if peak:
+            ratio = peak / planned(batch)
     largest, _ = _bracket(tried, usable)
     return Confirmed(
         row.layout,
@@ -150,10 +150,10 @@ def _bracket(tried: dict[int, int | None], usable: float):
     return low, high
 
 
-def _middle(low: int, high: int, replicas: int) -> int:
+def _middle(low: int, high: float, replicas: int) -> int:
     """A batch between both, with eights of images for each replica."""
-    middle = round((low * high) ** 0.5) if low else high // 2
-    return middle // (8 * replicas) * (8 * replicas)
+    middle = (low * high) ** 0.5 if low else high / 2
+    return int(middle / (8 * replicas)) * (8 * replicas)
 
 
 def _depths(config):

@@ -75,10 +75,10 @@ def test_what_the_compiler_does_not_fit_in_is_no_batch():
 def test_a_compiler_that_gives_up_early_is_searched(most):
     """From `most` images on it fits nothing, and below it needs little."""
 
-    def peaks(cases):
+    def peaks(cases) -> list[int | None]:
         batch = cases[0]["batch"]
         tried.append(batch)
-        return [1e9, 1e9 + batch] if batch <= most else [None, None]
+        return [10**9, 10**9 + batch] if batch <= most else [None, None]
 
     tried = []
     found = confirm(B16, ON_TPU, V5E, row(), peaks)
