@@ -388,7 +388,7 @@ class SelfAttention(ConfiguredLayer):
     def _bias_constraint(self):
         if self.key_bias or not self.qkv_bias:
             return None
-        return functools.partial(without_key, self.num_heads)
+        return WithoutKey(self.num_heads)
 
 
 def check_fused(attention) -> None:
@@ -439,11 +439,19 @@ def lambda_of_block(i: int) -> float:
     return 0.8 - 0.6 * math.exp(-0.3 * i)
 
 
-def without_key(num_heads: int, bias):
-    """The bias (3 * D,) of query, key and value with zeros for the key."""
-    parts = ops.reshape(bias, (num_heads, 3, -1))  # (H, 3, d)
-    kept = ops.convert_to_tensor([[1.0], [0.0], [1.0]], dtype=bias.dtype)
-    return ops.reshape(parts * kept, bias.shape)  # (3 * D,)
+class WithoutKey(keras.constraints.Constraint):
+    """Zeros for the key in the bias (3 * D,) of query, key and value."""
+
+    def __init__(self, num_heads: int):
+        self.num_heads = num_heads
+
+    def __call__(self, bias):
+        parts = ops.reshape(bias, (self.num_heads, 3, -1))  # (H, 3, d)
+        kept = ops.convert_to_tensor([[1.0], [0.0], [1.0]], dtype=bias.dtype)
+        return ops.reshape(parts * kept, bias.shape)  # (3 * D,)
+
+    def get_config(self):
+        return {"num_heads": self.num_heads}
 
 
 def has_fused_attention() -> bool:

@@ -200,5 +200,6 @@ class _Placement:
         import jax
 
         one = jax.sharding.SingleDeviceSharding(self.devices[0])
-        sharding = layout.backend_layout if layout else one
+        # Keras 3.12 gives JAX's own.
+        sharding = getattr(layout, "backend_layout", layout) or one
         return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
