@@ -4,7 +4,6 @@ What traces a program need not be what runs it: a step is compiled for TPUs, and
 a model exported for GPUs, on machines that have neither.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,13 @@ from keras import ops
 from keras_vit.checks import cpu_flags
 from keras_vit.workarounds import backend_is, has_strategy, layout_of
 
-__all__ = ["by_platform", "compile_predictions", "gathering", "recomputed"]
+__all__ = [
+    "by_platform",
+    "compile_predictions",
+    "gathering",
+    "recomputed",
+    "sharding_of",
+]
 
 
 def by_platform(
@@ -96,6 +101,13 @@ def compile_predictions(model: keras.Model) -> None:
         model.jit_compile = True
 
 
+def sharding_of(variable: keras.Variable):
+    """JAX's sharding that a variable was given; None without one."""
+    layout = layout_of(variable)
+    # Keras 3.12 keeps JAX's own.
+    return getattr(layout, "backend_layout", layout)
+
+
 def gathering(function: Callable, variable: keras.Variable) -> Callable:
     """The function of x and kernel, for a kernel that the replicas share.
 
@@ -110,21 +122,20 @@ def gathering(function: Callable, variable: keras.Variable) -> Callable:
     Returns:
         A function of x and the kernel.
     """
-    layout = layout_of(variable)
-    if layout is None or "batch" not in layout.axes:
+    sharding = sharding_of(variable)
+    if sharding is None or "batch" not in sharding.spec:
         return function
     import jax
     from jax.sharding import PartitionSpec
 
-    mesh = layout.device_mesh
-    cuts = [(axis, name) for axis, name in enumerate(layout.axes) if name]
-    batch = PartitionSpec(tuple(mesh.axis_names))
-    part = PartitionSpec(*layout.axes)
+    mesh, part = sharding.mesh, sharding.spec
+    cuts = [(axis, name) for axis, name in enumerate(part) if name]
+    batch = PartitionSpec(mesh.axis_names)
 
     def on_each(function, inputs, outputs):
         return jax.shard_map(
             function,
-            mesh=mesh.backend_mesh,
+            mesh=mesh,
             in_specs=inputs,
             out_specs=outputs,
             check_vma=False,
@@ -155,7 +166,7 @@ def gathering(function: Callable, variable: keras.Variable) -> Callable:
 
         return on_each(forward, (batch, part), batch)(x, kernel), gradient
 
-    replicas = math.prod(mesh.shape)
+    replicas = mesh.size
     # A batch that the replicas cannot share is one of a symbolic call, too.
     return lambda x, kernel: (function if x.shape[0] % replicas else shared)(
         x, kernel

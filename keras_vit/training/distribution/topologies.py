@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import keras
 
+from keras_vit.platforms import sharding_of
 from keras_vit.training.distribution.layouts import MAKERS, MODEL_AXIS
-from keras_vit.workarounds import layout_of
 
 __all__ = [
     "Step",
@@ -189,17 +189,15 @@ class _Placement:
 
     def variables(self, variables):
         """Those of Keras's variables, where the layout puts them."""
-        return [self._shape(x, layout_of(x)) for x in variables]
+        return [self._shape(x, sharding_of(x)) for x in variables]
 
     def data(self, shape):
         """Those of a batch, of which each replica has a share."""
         layout = self.native and self.native.get_data_layout(shape.shape)
-        return self._shape(shape, layout)
+        return self._shape(shape, layout and layout.backend_layout)
 
-    def _shape(self, x, layout):
+    def _shape(self, x, sharding):
         import jax
 
         one = jax.sharding.SingleDeviceSharding(self.devices[0])
-        # Keras 3.12 gives JAX's own.
-        sharding = getattr(layout, "backend_layout", layout) or one
-        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
+        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding or one)
