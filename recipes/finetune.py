@@ -21,7 +21,7 @@ import numpy as np
 
 from keras_vit import evaluation
 from keras_vit.runs import evaluated, facts, finish, run_script
-from keras_vit.runs.reporting import batches_of, left_out
+from keras_vit.runs.reporting import batches_of
 from keras_vit.training import Recipe, Run, run_folder, train
 from keras_vit.training.distribution.processes import agreed
 
@@ -107,7 +107,7 @@ def summary(result: dict) -> str:
         line += f" (nearest neighbour {result['baseline_accuracy']:.2%})"
     return (
         f"{line}, trained in {result['seconds']:.0f} s at "
-        f"{result['images_per_second']:.0f} images/s{left_out(result)}"
+        f"{result['images_per_second']:.0f} images/s"
     )
 
 

@@ -187,8 +187,10 @@ def finish(run: Run, recipe: Recipe, result: dict) -> dict:
         result: dictionary of plain values, for result.json.
 
     Returns:
-        The result.
+        The result; "skipped" is added where it lacks it.
     """
+    skipped = data.skipped_files(run.dataset, run.skipped)
+    result = {"skipped": skipped, **result}
     stream = make_stream(recipe, run.dataset, run.model)
     images, labels = next(iter(stream.from_step(0)))
     with replacing(run.folder / "augmented.npz") as path:

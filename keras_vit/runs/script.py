@@ -14,6 +14,7 @@ from keras_vit.data.config import DataConfig
 from keras_vit.data.readers import data_packages
 from keras_vit.files import open_page, printable
 from keras_vit.interrupts import ended, tidy_up_on_sigterm
+from keras_vit.runs.reporting import left_out
 from keras_vit.runs.smoke import smoke
 from keras_vit.shipped_recipes import config_path
 from keras_vit.stores import on_disk
@@ -94,7 +95,8 @@ def run_script(
         with explain_lost_process(recipe.run_dir):
             result = run(recipe)
         if is_first():
-            print(f"{summary(result)}\nreport and model: {recipe.run_dir}")
+            lines = f"{summary(result)}{left_out(result)}"
+            print(f"{lines}\nreport and model: {recipe.run_dir}")
         if opens and is_first():
             open_page(pathlib.Path(on_disk(f"{recipe.run_dir}/report.html")))
 

@@ -1,6 +1,7 @@
 """The evaluation recipe: run folders, files and folders of images."""
 
 import json
+import shutil
 
 import keras
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import yaml
 from html_page import Page
 from PIL import Image
-from recipe_scripts import script
+from recipe_scripts import TINY, script
 
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training import run_folder
@@ -171,6 +172,31 @@ def test_files_are_named_and_those_left_out_as_well(
     output = capsys.readouterr().out
     assert "top-1" in output and "top-5" not in output
     assert "1 not readable as images, 1 without the suffix" in output
+
+
+def test_a_training_without_evaluation_says_what_is_left_out(
+    images, tmp_path, capsys
+):
+    (images / "notes.txt").write_text("What the classes are.")
+    shutil.rmtree(images / "val")
+    config = tmp_path / "tiny.yaml"
+    config.write_text(TINY)
+    options = {
+        "--config": config,
+        "--data.folder": images,
+        "--data.test_fraction": 0,
+        "--data.validation_fraction": 0,
+        "--model.image_size": 8,
+        "--model.channels": 3,
+        "--training.batch_size": 6,
+        "--run_dir": tmp_path / "pretrained",
+    }
+    words = [str(word) for option in options.items() for word in option]
+    assert script("pretrain").main(words) == 0
+    assert "left out: 1 without the suffix" in capsys.readouterr().out
+    result = json.loads((tmp_path / "pretrained" / "result.json").read_text())
+    assert "top1" not in result
+    assert result["skipped"]["no_image_suffix"]["count"] == 1
 
 
 def test_classes_in_another_order_are_matched(model, run, images, tmp_path):
