@@ -32,13 +32,13 @@ from keras_vit.data import DataConfig, PreprocessingConfig, Share
 from keras_vit.data.pillow_images import say_colour_changes
 from keras_vit.data.readers import with_chosen_reader
 from keras_vit.evaluation.config import Evaluation
-from keras_vit.files import open_page
 from keras_vit.prediction.networks import load_model, weights_path
 from keras_vit.runs.reporting import left_out, write_pages
 from keras_vit.runs.script import (
     check_packages,
     exit_code,
     parse,
+    show,
     with_open,
 )
 from keras_vit.runs.smoke import tiny_model
@@ -251,8 +251,8 @@ def main(arguments: list[str] | None = None) -> int:
             result = run(recipe)
         if is_first():
             print(f"{summary(result)}\nreport: {recipe.run_dir}/report.html")
-        if opens and is_first():
-            open_page(pathlib.Path(on_disk(f"{recipe.run_dir}/report.html")))
+        if opens:
+            show(recipe.run_dir, "report.html")
 
     return exit_code(work, "there is no result.")
 

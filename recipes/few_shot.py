@@ -38,7 +38,13 @@ from keras_vit.evaluation.few_shot import (
 from keras_vit.files import write_csv
 from keras_vit.prediction.networks import load_model
 from keras_vit.runs.reporting import save_figure
-from keras_vit.runs.script import check_packages, exit_code, parse
+from keras_vit.runs.script import (
+    check_packages,
+    exit_code,
+    parse,
+    show,
+    with_open,
+)
 from keras_vit.runs.smoke import smoke_dir, tiny_model
 from keras_vit.tables import markdown_table
 from keras_vit.training import run_folder, run_store
@@ -66,7 +72,6 @@ def run(recipe: FewShot) -> dict:
         ValueError: when model and data do not fit, or the run folder is taken.
         OSError: when weights cannot be fetched.
     """
-    recipe = smoke(recipe) if recipe.smoke else recipe
     check_packages(recipe.data)
     recipe = dataclasses.replace(recipe, data=with_chosen_reader(recipe.data))
     run_store.local(recipe.run_dir)  # Of a store, errors show at once.
@@ -206,13 +211,17 @@ def summary(result: dict) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    recipe = parse(FewShot, arguments, __doc__)
+    words, opens = with_open(arguments)
+    recipe = parse(FewShot, words, __doc__, opens=True)
+    recipe = smoke(recipe) if recipe.smoke else recipe
 
     def work():
         with explain_lost_process(recipe.run_dir):
             result = run(recipe)
         if is_first():
             print(summary(result))
+        if opens:
+            show(recipe.run_dir, "few_shot.png")
 
     return exit_code(work, "there is no result.")
 

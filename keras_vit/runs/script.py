@@ -34,6 +34,7 @@ __all__ = [
     "fail",
     "parse",
     "run_script",
+    "show",
     "with_open",
 ]
 
@@ -97,8 +98,8 @@ def run_script(
         if is_first():
             lines = f"{summary(result)}{left_out(result)}"
             print(f"{lines}\nreport and model: {recipe.run_dir}")
-        if opens and is_first():
-            open_page(pathlib.Path(on_disk(f"{recipe.run_dir}/report.html")))
+        if opens:
+            show(recipe.run_dir, "report.html")
 
     return exit_code(
         work,
@@ -169,6 +170,12 @@ def with_open(arguments: list[str] | None) -> tuple[list[str], bool]:
     """The words of a command line without --open, and whether it was there."""
     words = sys.argv[1:] if arguments is None else arguments
     return [word for word in words if word != OPEN], OPEN in words
+
+
+def show(run_dir: str, name: str) -> None:
+    """Opens a file of a run folder in the browser, once of all processes."""
+    if is_first():
+        open_page(pathlib.Path(on_disk(f"{run_dir}/{name}")))
 
 
 def check_packages(config: DataConfig) -> None:

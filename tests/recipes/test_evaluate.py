@@ -239,7 +239,7 @@ def test_reassessed_labels_by_file_name(model, run, tmp_path, images):
 
 def test_smoke_needs_nothing(tmp_path, monkeypatch):
     opened: list = []
-    monkeypatch.setattr("keras_vit.files.open_page", opened.append)
+    monkeypatch.setattr("keras_vit.runs.script.open_page", opened.append)
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
     folder, result = evaluate(tmp_path, "--smoke", "--open")
     assert opened == [folder / "report.html"]

@@ -115,10 +115,14 @@ def test_finished_run_is_not_replaced(finished, model_path, capsys):
     assert "holds a finished run" in capsys.readouterr().err
 
 
-def test_trial_needs_no_weights(tmp_path, capsys):
-    arguments = ["--smoke", "true", "--run_dir", str(tmp_path / "run")]
+def test_trial_needs_no_weights(tmp_path, capsys, monkeypatch):
+    opened: list = []
+    monkeypatch.setattr("keras_vit.runs.script.open_page", opened.append)
+    arguments = ["--smoke", "--open", "--run_dir", str(tmp_path / "run")]
     assert script("few_shot").main(arguments) == 0
     printed = capsys.readouterr().out
+    assert opened == [tmp_path / "run-smoke" / "few_shot.png"]
+    assert opened[0].exists()
     result = json.loads((tmp_path / "run-smoke" / "result.json").read_text())
     assert [row["num_train"] for row in result["rows"]][:2] == [10, 50]
     assert result["rows"][0]["num_test"] == 40  # A fifth of 200.
