@@ -1,4 +1,4 @@
-"""Checks of the values that users give, and choices that several rooms share.
+"""Checks of the values that users give, and choices that several modules share.
 
 `config` is a record and the names are its fields; None means not given.
 """

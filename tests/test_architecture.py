@@ -18,7 +18,7 @@ PACKAGE = "keras_vit"
 
 DOCUMENT = ROOT / "docs" / "architecture.md"
 
-# The lowest and the highest rooms: all may import the first, the last may
+# The lowest and the highest modules: all may import the first, the last may
 # import all.
 GROUND = (
     "version",
@@ -60,20 +60,20 @@ TABLES = ("sizes.py", "*_table.py")
 REPEATED = {"__init__.py", "config.py"}
 
 
-def rooms() -> dict[str, set[str]]:
-    """What each room may import, from the table in docs/architecture.md."""
+def modules() -> dict[str, set[str]]:
+    """What each module may import, from the table in docs/architecture.md."""
     rows = re.findall(
         r"^\| `(\w+)` \|.*\| ([\w, ]*)\|$", DOCUMENT.read_text(), re.MULTILINE
     )
-    direct = {room: set(re.findall(r"\w+", cell)) for room, cell in rows}
+    direct = {module: set(re.findall(r"\w+", cell)) for module, cell in rows}
     reached = {}
-    for room in graphlib.TopologicalSorter(direct).static_order():
-        below = [reached[x] for x in direct[room]]
-        reached[room] = direct[room].union(*below)
+    for module in graphlib.TopologicalSorter(direct).static_order():
+        below = [reached[x] for x in direct[module]]
+        reached[module] = direct[module].union(*below)
     return reached
 
 
-ARROWS = rooms()
+ARROWS = modules()
 
 
 class Import(NamedTuple):
@@ -115,7 +115,7 @@ def _targets(node: ast.Import | ast.ImportFrom | ast.Attribute) -> list[str]:
 
 
 def owner(path: Path) -> str:
-    """The room that a file of the package belongs to."""
+    """The module that a file of the package belongs to."""
     return path.relative_to(ROOT / PACKAGE).with_suffix("").parts[0]
 
 
@@ -159,7 +159,7 @@ def python_files(folder: str) -> list[Path]:
     return sorted((ROOT / folder).rglob("*.py"))
 
 
-def test_every_room_has_a_row():
+def test_every_module_has_a_row():
     found = {owner(path) for path in python_files(PACKAGE)}
     assert found - {"__init__"} == set(ARROWS)
 
