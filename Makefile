@@ -61,10 +61,23 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		labels.py model_pages.py packaging.py readme.py speed_results.py \
 		tables.py workflows.py))
 
-# Names and options of public checkpoints, in tables: each model is built and
-# compared, but no operation is met that others do not test on each backend.
-KINDS := $(addprefix tests/checkpoints/test_, \
-	hugging_face_kinds.py timm_kinds.py)
+# These build models, but meet no operation of a backend that others do not test
+# on each: all names of public checkpoints, files, commands, figures.
+FIRST := $(addprefix tests/, \
+	$(addprefix analysis/test_, \
+		compute.py distance.py feature_maps.py rollout.py) \
+	$(addprefix applications/test_, parameter_counts.py) \
+	$(addprefix checkpoints/test_, \
+		export.py fuzz_keras.py hugging_face_kinds.py keras_folder.py \
+		layouts.py mutations.py opened_once.py rubbish_keras.py sam.py \
+		strictness.py timm_kinds.py) \
+	$(addprefix evaluation/test_, few_shot.py few_shot_inputs.py probes.py) \
+	models/test_golden.py \
+	$(addprefix prediction/test_, \
+		command.py competition.py embed.py embeddings_file.py search.py) \
+	$(addprefix recipes/test_, \
+		few_shot.py finetune_cli.py noisy_student_parts.py smoke.py) \
+	robustness/test_findings.py)
 
 # $(call create,VENV,CONSTRAINTS): the pip of an old Python knows no --group.
 create = $(PYTHON) -m venv $(1) && $(1)/bin/python -m pip install --quiet \
@@ -87,7 +100,7 @@ quickstart: $(VENV)/.quickstart-$(QUICKSTART_BACKEND) ## fine-tune a small model
 		--run_dir runs/quickstart
 
 test: MARKERS := -m "not slow"
-test test-newest: ONCE += $(KINDS)
+test test-newest: ONCE += $(FIRST)
 test: check run-tests ## check, then test on each backend, or on one: BACKEND=jax
 test-all: check run-tests ## the same with the slow tests
 

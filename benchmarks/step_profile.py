@@ -1,6 +1,7 @@
-"""Where the time of a training step goes, by kind of operation.
+"""Where the time of a step goes, by kind of operation.
 
     python benchmarks/step_profile.py --side "keras_vit jax" --write
+    python benchmarks/step_profile.py --task inference
     python benchmarks/step_profile.py --side "keras-hub tensorflow"
 
 The profile is the backend's own, of the steps that benchmarks/speed.py counts;
@@ -33,13 +34,14 @@ def main() -> None:
     sides = [x for x, side in SIDES.items() if side.backend in BACKENDS]
     add("--side", choices=sides, default="keras_vit jax")
     add("--model", default="ViT_S16")
+    add("--task", default="training", choices=("training", "inference"))
     add("--batch", type=int, default=16)
     add("--steps", type=int, default=3)
     add("--write", action="store_true", help="keep the result")
     options = parser.parse_args()
     side = SIDES[options.side]
     os.environ["KERAS_BACKEND"] = side.backend
-    case = Case(options.model, 224, "training", options.batch, "float32")
+    case = Case(options.model, 224, options.task, options.batch, "float32")
     steps = side.steps(case)
     steps(1)
     steps(2)  # The second step may compile once more.
@@ -62,7 +64,7 @@ def main() -> None:
     }
     print(json.dumps(result, indent=2))
     if options.write:
-        name = re.sub(r"\W+", "_", options.side)
+        name = re.sub(r"\W+", "_", f"{options.task}_{options.side}")
         path = RESULTS / f"step_profile_{options.model}_{name}.json"
         path.write_text(json.dumps(result, indent=2) + "\n")
 
