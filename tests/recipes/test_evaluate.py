@@ -186,7 +186,7 @@ def test_a_training_without_evaluation_says_what_is_left_out(
         "--data.folder": images,
         "--data.test_fraction": 0,
         "--data.validation_fraction": 0,
-        "--model.image_size": 8,
+        "--model.image_size": 16,
         "--model.channels": 3,
         "--training.batch_size": 6,
         "--run_dir": tmp_path / "pretrained",
