@@ -106,7 +106,7 @@ test-all: check run-tests ## the same with the slow tests
 
 # $(call run_tests,VENV): on each backend; those of ONCE on the first.
 define run_tests
-	left_out=; for backend in $(BACKENDS); do \
+	@left_out=; for backend in $(BACKENDS); do \
 		echo "backend: $$backend"; \
 		OMP_NUM_THREADS=1 KERAS_BACKEND=$$backend \
 			$(1)/bin/python -m pytest $(PYTEST_FLAGS) $(MARKERS) \

@@ -1,7 +1,9 @@
 """The scripts in recipes/, which are no package, as modules; a tiny run."""
 
+import contextlib
 import dataclasses
 import importlib.util
+import io
 import pathlib
 import sys
 import types
@@ -24,6 +26,20 @@ optimizer: {learning_rate: 0.01, warmup_epochs: 0.5}
 training: {epochs: 2, batch_size: 64}
 """
 
+# Two learning rates, two steps each.
+TINY_SWEEP = """
+data:
+  name: digits
+  train_split: "train[:16]"
+  validation_split: "train[16:24]"
+  test_split: "train[24:31]"
+model: {patch_size: 8, hidden_dim: 8, num_layers: 1, mlp_dim: 8, num_heads: 2}
+preprocessing: {train: squash, evaluation: squash, flip: false}
+optimizer: {name: sgd, warmup_steps: 0}
+training: {steps: 2, batch_size: 4}
+sweep: {learning_rates: [0.001, 0.5], train_split: "train[:24]"}
+"""
+
 
 def script(name: str) -> types.ModuleType:
     """Imports recipes/<name>.py without running it."""
@@ -34,6 +50,14 @@ def script(name: str) -> types.ModuleType:
     sys.modules[spec.name] = module  # jsonargparse looks for sources there.
     spec.loader.exec_module(module)
     return module
+
+
+def output_of(name: str, *arguments: object) -> str:
+    """What a recipe prints, which must end well."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        assert script(name).main([*map(str, arguments)]) == 0
+    return output.getvalue()
 
 
 def config(path: str, record: type[Record] = Recipe) -> Record:

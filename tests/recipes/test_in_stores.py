@@ -1,39 +1,16 @@
 """Commands whose runs, models and images are in object stores."""
 
-import contextlib
-import io
 import json
 
 import numpy as np
 import pytest
-from recipe_scripts import script
+from recipe_scripts import TINY_SWEEP, output_of
 
 import keras_vit
 from keras_vit.stores import Store
 from keras_vit.training import run_store
 
 pytestmark = pytest.mark.slow
-
-SWEEP = """
-data:
-  name: digits
-  train_split: "train[:16]"
-  validation_split: "train[16:24]"
-  test_split: "train[24:31]"
-model: {patch_size: 8, hidden_dim: 8, num_layers: 1, mlp_dim: 8, num_heads: 2}
-preprocessing: {train: squash, evaluation: squash, flip: false}
-optimizer: {name: sgd, warmup_steps: 0}
-training: {steps: 2, batch_size: 4}
-sweep: {learning_rates: [0.001, 0.5], train_split: "train[:24]"}
-"""
-
-
-def output_of(name, *arguments):
-    """What a recipe prints; it must end well."""
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        assert script(name).main([*map(str, arguments)]) == 0
-    return output.getvalue()
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +79,7 @@ def test_a_file_of_weights_is_loaded_by_its_address(emulator, tmp_path):
 
 
 def test_a_sweep_and_all_its_runs_are_in_the_store(emulator, tmp_path):
-    (tmp_path / "tiny.yaml").write_text(SWEEP)
+    (tmp_path / "tiny.yaml").write_text(TINY_SWEEP)
     address = emulator.address("runs/sweep")
     options = "--config", tmp_path / "tiny.yaml", "--run_dir", address
     output_of("sweep", *options)

@@ -1,7 +1,5 @@
 """The recipe of masked patches, and the picture that it draws."""
 
-import contextlib
-import io
 import json
 
 import numpy as np
@@ -13,7 +11,7 @@ from masked_patch.corruption import (
     patch_pixels,
 )
 from PIL import Image
-from recipe_scripts import CONFIGS, TINY, script
+from recipe_scripts import CONFIGS, TINY, output_of
 
 GRID = (2, 3)
 PICTURES = np.random.default_rng(0).uniform(0, 255, (2, 8, 12, 3))
@@ -53,13 +51,6 @@ def test_masked_patches_are_grey_and_others_stand_in_their_places():
     np.testing.assert_allclose(found[1, :4, 4:8], pictures[1, :4, :4])
     np.testing.assert_allclose(found[1, 4:, 4:8], pictures[1, 4:, 8:])
     np.testing.assert_allclose(found[1, 4:, :4], pictures[1, 4:, :4])
-
-
-def output_of(name, *arguments):
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        assert script(name).main([*map(str, arguments)]) == 0
-    return output.getvalue()
 
 
 @pytest.mark.slow

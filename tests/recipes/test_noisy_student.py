@@ -1,15 +1,13 @@
 """Whole rounds of Noisy Student, in miniature."""
 
-import contextlib
 import csv
-import io
 import json
 
 import numpy as np
 import pytest
 import yaml
 from PIL import Image
-from recipe_scripts import script
+from recipe_scripts import output_of, script
 
 CONFIG = """
 data: {name: digits, train_split: "train[:40]",
@@ -24,19 +22,14 @@ noisy_student:
 """
 
 
-def output_of(*arguments):
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        assert script("noisy_student").main([*map(str, arguments)]) == 0
-    return output.getvalue()
-
-
 @pytest.fixture(scope="module")
 def rounds(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rounds")
     path = folder / "tiny.yaml"
     path.write_text(CONFIG)
-    output = output_of("--config", path, "--run_dir", folder / "run")
+    output = output_of(
+        "noisy_student", "--config", path, "--run_dir", folder / "run"
+    )
     return path, folder / "run", output
 
 
@@ -68,7 +61,7 @@ def test_the_same_command_repeats_only_what_is_not_finished(rounds):
     before = [file.stat().st_mtime_ns for file in kept]
     expected = json.loads((folder / "iteration_1" / "result.json").read_text())
     (folder / "iteration_1" / "result.json").unlink()
-    again = output_of("--config", path, "--run_dir", folder)
+    again = output_of("noisy_student", "--config", path, "--run_dir", folder)
     assert [file.stat().st_mtime_ns for file in kept] == before
     found = json.loads((folder / "iteration_1" / "result.json").read_text())
     assert found["top1"] == expected["top1"]
@@ -90,6 +83,7 @@ def test_an_efficientnet_teaches_and_learns(tmp_path):
     path = tmp_path / "tiny.yaml"
     path.write_text(CONFIG)
     output = output_of(
+        "noisy_student",
         *("--config", path, "--run_dir", tmp_path / "run"),
         *("--noisy_student.networks", f"[{small}, {small}]"),
         *("--noisy_student.labels", "hard"),
@@ -100,6 +94,8 @@ def test_an_efficientnet_teaches_and_learns(tmp_path):
 
 @pytest.mark.slow
 def test_smoke_tries_the_default(tmp_path):
-    output = output_of("--smoke", "true", "--run_dir", tmp_path / "run")
+    output = output_of(
+        "noisy_student", "--smoke", "true", "--run_dir", tmp_path / "run"
+    )
     assert "student 1" in output
     assert (tmp_path / "run-smoke" / "noisy_student.png").is_file()

@@ -1,42 +1,19 @@
 """The sweep and pre-training scripts from the command line, in miniature."""
 
-import contextlib
 import csv
-import io
 import json
 import os
 
 import pytest
 import yaml
 from PIL import Image
-from recipe_scripts import script
-
-CONFIG = """
-data:
-  name: digits
-  train_split: "train[:16]"
-  validation_split: "train[16:24]"
-  test_split: "train[24:31]"
-model: {patch_size: 8, hidden_dim: 8, num_layers: 1, mlp_dim: 8, num_heads: 2}
-preprocessing: {train: squash, evaluation: squash, flip: false}
-optimizer: {name: sgd, warmup_steps: 0}
-training: {steps: 2, batch_size: 4}
-sweep: {learning_rates: [0.001, 0.5], train_split: "train[:24]"}
-"""
+from recipe_scripts import TINY_SWEEP, output_of, script
 
 NO_SPLITS = [
     option
     for split in ("data.train", "data.validation", "data.test", "sweep.train")
     for option in (f"--{split}_split", "null")
 ]
-
-
-def output_of(name, *arguments):
-    """What a recipe prints; it must end well."""
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        assert script(name).main([*map(str, arguments)]) == 0
-    return output.getvalue()
 
 
 def refusal(capsys, name, *arguments):
@@ -49,7 +26,7 @@ def refusal(capsys, name, *arguments):
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     path = tmp_path_factory.mktemp("config") / "tiny.yaml"
-    path.write_text(CONFIG)
+    path.write_text(TINY_SWEEP)
     return path
 
 
