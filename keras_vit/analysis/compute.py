@@ -19,7 +19,9 @@ def multiply_adds(model: keras.Model) -> dict[str, int]:
     Dense layers, convolutions and the two products of attention are counted;
     what is linear in the number of activations (norms, activations, sums) is
     not. Papers and libraries call a billion of these a GFLOP or a GMAC; as
-    floating-point operations they are twice as many.
+    floating-point operations they are twice as many. Every block counts whole,
+    as in papers, also the last one, of which a model with a class token
+    computes a quarter.
 
     Args:
         model: a functional model of known image size, from layers of Keras

@@ -90,7 +90,8 @@ class SelfAttention(ConfiguredLayer):
         that no other may read: padding.
 
     Output shape:
-        (B, N, D).
+        (B, N, D); with the argument `queries`, Q, of the call (B, Q, D): the
+        first Q tokens, which read all. Of them no fused kernel is used.
 
     Raises:
         ValueError: when built on a D that num_heads does not divide, or with
@@ -219,8 +220,14 @@ class SelfAttention(ConfiguredLayer):
             )
             self.heads_norm.build(heads)
 
-    def call(self, x, valid=None, training=None):
-        if self._is_fused():
+    def call(self, x, valid=None, training=None, queries=None):
+        if queries is not None:
+            check_queries(self)
+            query, key, value = self._heads(x)  # (B, H, N, d) each
+            query = query[:, :, :queries]  # (B, H, Q, d)
+            x = self._attend_explicitly(query, key, value, valid, training)
+            x = exchanged(x)  # (B, Q, H, d)
+        elif self._is_fused():
             x = self._attend_fused(self._project(x), valid)  # (B, N, H, d)
         else:
             query, key, value = self._heads(x)  # (B, H, N, d) each
@@ -230,6 +237,9 @@ class SelfAttention(ConfiguredLayer):
 
     def compute_output_shape(self, x_shape, valid_shape=None):
         return x_shape
+
+    def compute_output_spec(self, x, valid=None, training=None, queries=None):
+        return answers(x, queries, self.compute_dtype)
 
     def attention_weights(self, x, valid=None):
         """The softmax weights that `call` uses, computed explicitly.
@@ -389,6 +399,21 @@ class SelfAttention(ConfiguredLayer):
         if self.key_bias or not self.qkv_bias:
             return None
         return WithoutKey(self.num_heads)
+
+
+def answers(x, queries: int | None, dtype: str) -> keras.KerasTensor:
+    """What comes of tokens (B, N, D) of which all or the first ask."""
+    count = x.shape[1] if queries is None else queries
+    return keras.KerasTensor((x.shape[0], count, x.shape[2]), dtype)
+
+
+def check_queries(attention) -> None:
+    """Refuses that some tokens ask where the scores of all are added to."""
+    if attention.position_bias is not None:
+        raise ValueError(
+            "A position_bias is added to the scores of all tokens. Received: "
+            "queries. Call the layer without."
+        )
 
 
 def check_fused(attention) -> None:

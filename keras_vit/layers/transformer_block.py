@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_vit.checks import check_choice
-from keras_vit.layers.attention import SelfAttention
+from keras_vit.layers.attention import SelfAttention, answers
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.kernels import NORMALIZATIONS, TokenDense
 from keras_vit.workarounds import rematerialize
@@ -255,7 +255,8 @@ class TransformerBlock(ConfiguredLayer):
         `keras_vit.variants.RelativeSelfAttention`.
 
     Output shape:
-        (B, N, D).
+        (B, N, D); with the argument `queries`, Q, of the call (B, Q, D): the
+        first Q tokens, which read all.
 
     Raises:
         ValueError: when built on a D that num_heads does not divide.
@@ -263,8 +264,11 @@ class TransformerBlock(ConfiguredLayer):
     Example:
 
     >>> tokens = keras.random.normal((2, 197, 768))
-    >>> TransformerBlock(num_heads=12, mlp_dim=3072)(tokens).shape
+    >>> block = TransformerBlock(num_heads=12, mlp_dim=3072)
+    >>> block(tokens).shape
     (2, 197, 768)
+    >>> block(tokens, queries=1).shape
+    (2, 1, 768)
     """
 
     attention_class = SelfAttention
@@ -343,8 +347,9 @@ class TransformerBlock(ConfiguredLayer):
             if "mlp_scale" not in self.left_out:
                 self.mlp_scale.build(x_shape)
 
-    def call(self, x, context=None, training=None):
-        forward = functools.partial(self._forward, training=training)
+    def call(self, x, context=None, training=None, queries=None):
+        first = asked(queries)
+        forward = functools.partial(self._forward, training=training, **first)
         inputs = (x,) if context is None else (x, context)
         if self.rematerialize and training:
             return rematerialize(self, forward, inputs)
@@ -353,19 +358,26 @@ class TransformerBlock(ConfiguredLayer):
     def compute_output_shape(self, x_shape, context_shape=None):
         return x_shape
 
+    def compute_output_spec(self, x, context=None, training=None, queries=None):
+        return answers(x, queries, self.compute_dtype)
+
     def get_config(self):
         config = super().get_config()
         own = {"attention", "mlp"} - set(self._handed)
         return config | dict.fromkeys(own)
 
-    def _forward(self, inputs, training):
+    def _forward(self, inputs, training, **first):
         x, *context = inputs
         normalized = self.attention_norm(x)  # (B, N, D)
-        return self.after_norm(x, normalized, *context, training=training)
+        return self.after_norm(
+            x, normalized, *context, training=training, **first
+        )
 
-    def after_norm(self, x, normalized, *context, training=None):
+    def after_norm(self, x, normalized, *context, training=None, queries=None):
         """Computes the block from its input and that input normalised."""
-        y = self.attention(normalized, *context, training=training)
+        x = first_tokens(x, queries)  # (B, Q, D)
+        first = asked(queries)
+        y = self.attention(normalized, *context, training=training, **first)
         y = self.attention_end(self.dropout(y, training=training))
         x = x + self.attention_depth(self.attention_scale(y), training=training)
         y = self.mlp_end(self.mlp(self.mlp_norm(x), training=training))
@@ -446,14 +458,26 @@ class ParallelBlock(TransformerBlock):
         if self.layer_scale_init is not None:
             self.attention_scale.build(x_shape)
 
-    def after_norm(self, x, normalized, *context, training=None):
+    def after_norm(self, x, normalized, *context, training=None, queries=None):
         """Computes the block from its input and that input normalised."""
-        y = self.attention(normalized, *context, training=training)
+        first = asked(queries)
+        y = self.attention(normalized, *context, training=training, **first)
         y = self.dropout(y, training=training)
+        normalized = first_tokens(normalized, queries)  # (B, Q, D)
         y = y + self.mlp(normalized, training=training)
-        return x + self.attention_depth(
+        return first_tokens(x, queries) + self.attention_depth(
             self.attention_scale(y), training=training
         )
+
+
+def asked(queries: int | None) -> dict:
+    """What an attention is called with; not all know the argument."""
+    return {} if queries is None else {"queries": queries}
+
+
+def first_tokens(x, queries: int | None):
+    """The first of the tokens (B, N, D), or all of them."""
+    return x if queries is None else x[:, :queries]
 
 
 def stochastic_depth(rate: float, **kwargs) -> keras.layers.Dropout:

@@ -53,6 +53,11 @@ class VisionTransformer(ConfiguredModel):
     `model.get_layer("block_0").output`. Those of `class_attention_layers` are
     `class_block_0`, ...
 
+    Where the head reads the class token alone, the last block is computed of
+    that token alone, which reads all others. The output is the
+    same, for a quarter of the block's work; `model.summary()` shows one token.
+    `get_layer(...).output` has all tokens of every block.
+
     Args:
         config: a `ViTConfig`, which defines the whole model.
         name: str, name of the model.
@@ -144,15 +149,41 @@ def encoder(config: ViTConfig, x, dtype=None):
     )
     x = first_norm(config, x, dtype)
     shared = shared_positions(config, dtype)
-    for i in range(config.num_layers):
-        x = block(config, i, dtype, shared)(x)
+    *others, last = (
+        block(config, i, dtype, shared) for i in range(config.num_layers)
+    )
+    for layer in others:
+        x = layer(x)
+    norm = final_norm(config, dtype)
+    if queries := last_queries(config):
+        norm(last(x))  # What `layer.output` is, and no part of the model.
+        return norm(last(x, queries=queries))  # (B, Q, D)
+    x = last(x)
     if config.class_attention_layers:
         x = class_stage(config, x, dtype)
-    if config.final_norm and not config.norm_after_pooling:
-        x = encoder_norm(config, dtype)(x)
+    x = norm(x)
     if not config.neck_dim:
         return x
     return Neck(config.neck_dim, config.grid, dtype=dtype, name="neck")(x)
+
+
+def last_queries(config: ViTConfig) -> int | None:
+    """How many tokens of the last block the head reads, or None for all.
+
+    The block is computed of these alone: the others answer to nobody. Not
+    where its attention has a part that is of all tokens.
+    """
+    whole = (
+        config.class_attention_layers
+        or config.neck_dim
+        or config.relative_position_bias
+        or config.flash_attention
+    )
+    reads_patches = config.pooling not in ("token", "prefix", "prefix_mean")
+    if whole or reads_patches:
+        return None
+    first = config.pooling == "token"
+    return 1 if first else config.num_pooled_prefix_tokens
 
 
 def class_stage(config: ViTConfig, x, dtype=None):
@@ -176,6 +207,13 @@ def positioned(config: ViTConfig, x, dtype=None):
         dtype=dtype,
         name="position_embedding",
     )(x)
+
+
+def final_norm(config: ViTConfig, dtype=None):
+    """The normalisation after the last block, if it is not after pooling."""
+    if not config.final_norm or config.norm_after_pooling:
+        return keras.activations.linear  # Returns its input.
+    return encoder_norm(config, dtype)
 
 
 def first_norm(config: ViTConfig, x, dtype=None):

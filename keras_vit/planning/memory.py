@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from keras_vit.checks import PRECISIONS, check_at_least, check_choice
 from keras_vit.models import ViTConfig
+from keras_vit.models.vit import last_queries
 from keras_vit.planning.counts import count, num_tokens
 
 __all__ = [
@@ -142,11 +143,16 @@ def _computes_again(config, settings):
     return attention == "flash" or attention == "recomputed" and plain
 
 
-def kept_by_class_block(config: ViTConfig, settings: Settings) -> list[Kept]:
-    """What one block of class attention keeps, but for its single token."""
-    stream = (num_tokens(config) + 1) * config.hidden_dim
-    compute = PRECISIONS[settings.precision]
-    kept = [Kept("keys, values", 2 * stream, compute)]
+def kept_by_class_block(
+    config: ViTConfig, settings: Settings, tokens: int
+) -> list[Kept]:
+    """What a block keeps of which the class token alone asks.
+
+    A block of class attention, or the last one of a model whose head reads
+    the class token. What is kept of the single token is not counted.
+    """
+    stream, compute = tokens * config.hidden_dim, PRECISIONS[settings.precision]
+    kept = [Kept("keys, values", 2 * stream, compute, True)]
     if settings.compiler == "fusing":
         return [*kept, Kept("input of the normalisation", stream, compute)]
     return [
@@ -165,16 +171,25 @@ def activation_bytes(
     """
     tokens, dim = num_tokens(config), config.hidden_dim
     compute = PRECISIONS[settings.precision]
-    block = sum(
-        kept.values * kept.size / (shares if kept.divided else 1)
-        for kept in kept_by_block(config, settings)
-    )
+
+    def held(kept):
+        return sum(
+            one.values * one.size / (shares if one.divided else 1)
+            for one in kept
+        )
+
+    asking = last_queries(config) or tokens
+    block = last = held(kept_by_block(config, settings))
+    if asking < tokens:
+        last = held(kept_by_class_block(config, settings, tokens))
+        # With all that is kept, the backward pass begins with the gradients
+        # of queries, keys and values, as heads and as columns.
+        last += 6 * tokens * dim * compute / shares
     # Embedded patches; the last normalisation; class attention.
     norm = compute if settings.compiler == "fusing" else 3 * FLOAT32 + compute
-    ends = tokens * dim * (compute + norm)
-    ends += config.class_attention_layers * sum(
-        kept.values * kept.size
-        for kept in kept_by_class_block(config, settings)
+    ends = (tokens * compute + asking * norm) * dim
+    ends += config.class_attention_layers * held(
+        kept_by_class_block(config, settings, tokens + 1)
     )
     is_fused = settings.attention == "flash"
     scores = 0 if is_fused else config.num_heads * tokens
@@ -184,7 +199,7 @@ def activation_bytes(
     if rematerialize:
         inputs = config.num_layers * tokens * dim * compute
         return inputs + block + ends + working
-    return config.num_layers * block + ends + working
+    return (config.num_layers - 1) * block + last + ends + working
 
 
 # data_parallel: all of the model on each device, a share of the batch.

@@ -65,9 +65,11 @@ def test_the_default_variant_is_the_plain_model():
     plain.set_weights(variant.get_weights())
     assert [x.path for x in plain.weights] == [x.path for x in variant.weights]
     images = variant_models.images()
-    np.testing.assert_array_equal(
+    # A model computes the last block of its class token alone.
+    np.testing.assert_allclose(
         ops.convert_to_numpy(plain(images)),
         ops.convert_to_numpy(variant(images)),
+        rtol=1e-5,
     )
 
 
