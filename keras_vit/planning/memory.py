@@ -182,9 +182,10 @@ def activation_bytes(
     block = last = held(kept_by_block(config, settings))
     if asking < tokens:
         last = held(kept_by_class_block(config, settings, tokens))
-        # With all that is kept, the backward pass begins with the gradients
-        # of queries, keys and values, as heads and as columns.
-        last += 6 * tokens * dim * compute / shares
+        # The gradients of queries, keys and values, as heads and as columns:
+        # XLA for processors writes them out while all the rest is kept.
+        if settings.compiler == "keeping":
+            last += 6 * tokens * dim * compute / shares
     # Embedded patches; the last normalisation; class attention.
     norm = compute if settings.compiler == "fusing" else 3 * FLOAT32 + compute
     ends = (tokens * compute + asking * norm) * dim

@@ -62,7 +62,7 @@ def test_the_largest_batch_is_one_that_the_compiler_confirms():
     assert found.largest_bytes == 12 * 10e6 * 120 <= USABLE
     depths = [[x["config"]["num_layers"] for x in cases] for cases in asked]
     assert depths == [[2, 4]] * len(asked)
-    assert len(asked) <= 4
+    assert len(asked) <= 5
 
 
 def test_what_the_compiler_does_not_fit_in_is_no_batch():
