@@ -17,6 +17,7 @@ __all__ = [
     "by_platform",
     "compile_predictions",
     "gathering",
+    "has_fused_attention",
     "recomputed",
     "sharding_of",
 ]
@@ -58,6 +59,15 @@ def by_platform(
     return jax.lax.platform_dependent(
         *tensors, cpu=cpu, cuda=gpu, rocm=gpu, default=other
     )
+
+
+def has_fused_attention() -> bool:
+    """Whether Keras has fused attention on the GPUs of JAX.
+
+    It finds it only where there is one.
+    """
+    devices = keras.distribution.list_devices()  # such as "gpu:0"
+    return any(device.startswith("gpu") for device in devices)
 
 
 def _is_abstract(tensor):

@@ -27,7 +27,7 @@ from keras_vit.layers.kernels import (
     TokenDense,
     TokenRMSNormalization,
 )
-from keras_vit.platforms import by_platform
+from keras_vit.platforms import by_platform, has_fused_attention
 from keras_vit.workarounds import backend_is
 
 __all__ = ["SelfAttention"]
@@ -477,15 +477,6 @@ class WithoutKey(keras.constraints.Constraint):
 
     def get_config(self):
         return {"num_heads": self.num_heads}
-
-
-def has_fused_attention() -> bool:
-    """Whether Keras has fused attention on the GPUs of JAX.
-
-    It finds it only where there is one.
-    """
-    devices = keras.distribution.list_devices()  # such as "gpu:0"
-    return any(device.startswith("gpu") for device in devices)
 
 
 def projection_initializer(dim: int) -> keras.initializers.Initializer:
