@@ -111,12 +111,12 @@ def measure(model, task, options) -> None:
             continue
         result["sides"][side] = compiled(side, case, options)
         print(f"\n{table(result)}\n", flush=True)
+        if options.write:
+            path.write_text(json.dumps(result, indent=2) + "\n")
+            plot(result, path.with_suffix(".png"))
     for side in options.sides:
         if side in result["sides"]:
             show(side, result["sides"][side])
-    if options.write:
-        path.write_text(json.dumps(result, indent=2) + "\n")
-        plot(result, path.with_suffix(".png"))
 
 
 def command(model, task, options):
@@ -142,7 +142,8 @@ def known_sides(path, result):
 def file_name(case, options):
     chip = re.sub(r"\W", "_", options.topology)
     shared = "" if options.distribution == "single" else options.distribution
-    parts = "compiled", case.model, case.image_size, case.task, chip, shared
+    parts = "compiled", case.model, case.image_size, case.task, case.batch
+    parts += chip, shared
     return "_".join(str(part) for part in parts if part)
 
 
@@ -283,7 +284,9 @@ def plot(result, path) -> None:
     from matplotlib import pyplot
 
     sides = result["sides"]
-    figure, axis = pyplot.subplots(figsize=(7, 0.9 + 0.7 * len(sides)))
+    figure, axis = pyplot.subplots(
+        figsize=(7, 1.3 + 0.7 * len(sides)), layout="constrained"
+    )
     kinds = {"products": "tab:blue", "memory": "tab:orange"}
     for i, (kind, colour) in enumerate(kinds.items()):
         bars = axis.barh(
@@ -303,8 +306,7 @@ def plot(result, path) -> None:
         f"{result['batch']}, {result['topology']}: a model, not measured",
         fontsize="medium",
     )
-    axis.legend()
-    figure.tight_layout()
+    figure.legend(loc="outside lower center", ncols=2)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
 

@@ -15,6 +15,7 @@ from keras_vit.layers.grouped_queries import check_groups, with_repeated_keys
 from keras_vit.layers.heads import (
     attended,
     exchanged,
+    first_tokens,
     heads_first,
     masked,
     merge_heads,
@@ -224,7 +225,7 @@ class SelfAttention(ConfiguredLayer):
         if queries is not None:
             check_queries(self)
             query, key, value = self._heads(x)  # (B, H, N, d) each
-            query = query[:, :, :queries]  # (B, H, Q, d)
+            query = first_tokens(query, queries)  # (B, H, Q, d)
             x = self._attend_explicitly(query, key, value, valid, training)
             x = exchanged(x)  # (B, Q, H, d)
         elif self._is_fused():

@@ -7,11 +7,12 @@ D = H * d hidden dimension.
 import keras
 from keras import ops
 
-from keras_vit.platforms import recomputed
+from keras_vit.platforms import by_platform, recomputed
 
 __all__ = [
     "attended",
     "exchanged",
+    "first_tokens",
     "heads_first",
     "masked",
     "merge_heads",
@@ -34,6 +35,34 @@ def heads_first(qkv):
 def exchanged(x):
     """(B, H, N, d) to (B, N, H, d), and back."""
     return ops.transpose(x, (0, 2, 1, 3))
+
+
+def first_tokens(x, count: int | None):
+    """The first tokens of (B, N, D) or of heads (B, H, N, d); None for all.
+
+    For a slice, XLA for TPUs lays out the tokens of all blocks anew, and back
+    in each. There a token is the sum of all, of which the others are zero.
+    """
+    if count is None:
+        return x
+
+    def sliced(x):
+        return x[..., :count, :]
+
+    def summed(x):
+        places = ops.arange(x.shape[-2])[:, None]  # (N, 1)
+        nothing = ops.zeros((), x.dtype)
+        return ops.concatenate(
+            [
+                ops.sum(
+                    ops.where(places == i, x, nothing), axis=-2, keepdims=True
+                )
+                for i in range(count)
+            ],
+            axis=-2,
+        )
+
+    return by_platform(x, cpu=sliced, gpu=sliced, other=summed)
 
 
 def softmax_of_heads(query, key, valid=None):

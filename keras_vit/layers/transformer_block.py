@@ -11,6 +11,7 @@ from keras import ops
 from keras_vit.checks import check_choice
 from keras_vit.layers.attention import SelfAttention, answers
 from keras_vit.layers.configured_layer import ConfiguredLayer
+from keras_vit.layers.heads import first_tokens
 from keras_vit.layers.kernels import NORMALIZATIONS, TokenDense
 from keras_vit.workarounds import rematerialize
 
@@ -473,11 +474,6 @@ class ParallelBlock(TransformerBlock):
 def asked(queries: int | None) -> dict:
     """What an attention is called with; not all know the argument."""
     return {} if queries is None else {"queries": queries}
-
-
-def first_tokens(x, queries: int | None):
-    """The first of the tokens (B, N, D), or all of them."""
-    return x if queries is None else x[:, :queries]
 
 
 def stochastic_depth(rate: float, **kwargs) -> keras.layers.Dropout:

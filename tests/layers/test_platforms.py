@@ -7,7 +7,7 @@ from keras import ops
 from random_layers import flax_attention, normal, randomise
 
 from keras_vit import layers
-from keras_vit.layers import attention, kernels
+from keras_vit.layers import attention, heads, kernels
 from keras_vit.platforms import by_platform
 
 
@@ -26,7 +26,7 @@ def take_other_paths(monkeypatch):
     def other_of(*tensors, other, **paths):
         return other(*tensors)
 
-    for module in (attention, kernels):
+    for module in (attention, heads, kernels):
         monkeypatch.setattr(module, "by_platform", other_of)
 
 
@@ -49,6 +49,23 @@ def test_a_program_has_the_function_of_its_platform_alone(platform, operation):
     others = {"sine", "cosine", "tanh"} - {operation}
     assert f"stablehlo.{operation} " in text
     assert not any(f"stablehlo.{name} " in text for name in others)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_first_tokens_are_the_same_on_tpus(as_on_a_tpu, count):
+    x = normal(2, 3, 5, 4)
+    x[:, :, 3] = np.inf  # Of a token that nobody asks for.
+    found = heads.first_tokens(ops.convert_to_tensor(x), count)
+    np.testing.assert_array_equal(found, x[:, :, :count])
+
+
+def test_a_block_of_some_tokens_is_the_same_on_tpus(as_on_a_tpu):
+    block = layers.TransformerBlock(num_heads=2, mlp_dim=16)
+    x = normal(2, 5, 8)
+    block.build(x.shape)
+    randomise(block)
+    expected = np.array(block(x))[:, :2]
+    np.testing.assert_allclose(block(x, queries=2), expected, atol=1e-5)
 
 
 def test_without_a_gpu_s_own_function_a_gpu_has_the_other():
