@@ -45,6 +45,11 @@ def first_tokens(x, count: int | None):
     """
     if count is None:
         return x
+    if not 1 <= count <= (x.shape[-2] or count):
+        raise ValueError(
+            "queries are the first of the tokens, from 1 to "
+            f"{x.shape[-2]}. Received: queries={count}."
+        )
 
     def sliced(x):
         return x[..., :count, :]

@@ -54,8 +54,8 @@ class VisionTransformer(ConfiguredModel):
     `class_block_0`, ...
 
     Where the head reads the class token alone, the last block is computed of
-    that token alone, which reads all others. The output is the
-    same, for a quarter of the block's work; `model.summary()` shows one token.
+    that token alone, which reads all others. The output is the same, for a
+    quarter of the block's work; `model.summary()` shows one token.
     `get_layer(...).output` has all tokens of every block.
 
     Args:

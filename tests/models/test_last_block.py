@@ -7,7 +7,11 @@ from keras import ops
 from random_layers import normal, randomise
 from tiny_models import tiny_vit
 
-from keras_vit.layers import RelativePositionBias, SelfAttention
+from keras_vit.layers import (
+    RelativePositionBias,
+    SelfAttention,
+    TransformerBlock,
+)
 
 # The options of a config, and how many tokens its head reads.
 READS = {
@@ -80,3 +84,11 @@ def test_a_bias_on_the_scores_is_of_all_tokens():
     layer(normal(2, 5, 8))
     with pytest.raises(ValueError, match="queries"):
         layer(normal(2, 5, 8), queries=1)
+
+
+@pytest.mark.parametrize("queries", [0, 6])
+def test_there_are_as_many_tokens_as_are_asked_for(queries):
+    block = TransformerBlock(num_heads=2, mlp_dim=8)
+    block(normal(2, 5, 8))
+    with pytest.raises(ValueError, match=f"from 1 to 5.*queries={queries}"):
+        block(normal(2, 5, 8), queries=queries)
