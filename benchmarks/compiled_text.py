@@ -160,7 +160,7 @@ def products(text: str) -> int:
     XLA counts them itself on TPUs, and gives no count on GPUs.
     """
     total = 0
-    for inside in _computations_once(text):
+    for _, inside in _computations_once(text):
         for one in inside.values():
             total += 2 * math.prod(_sizes(one)) * _terms(one, inside)
     return total
@@ -186,7 +186,7 @@ def functions(text: str) -> int:
     """Numbers that a transcendental function is computed of."""
     return sum(
         math.prod(_sizes(one))
-        for inside in _computations_once(text)
+        for _, inside in _computations_once(text)
         for one in inside.values()
         if one.kind in TRANSCENDENTAL
     )
@@ -195,7 +195,7 @@ def functions(text: str) -> int:
 def _computations_once(text):
     program = computations(text)
     program.pop("ENTRY")  # There by its own name as well.
-    return program.values()
+    return program.items()
 
 
 def _sizes(one: Instruction) -> list[int]:
@@ -234,15 +234,20 @@ def makes(one: Instruction) -> str:
 def collectives(text: str) -> dict[str, list[int]]:
     """What one device gives to the others.
 
+    XLA for TPUs writes a reduce-scatter as a fusion of its own,
+    `all-reduce-scatter`, of a sum and the share that is kept of it.
+
     Returns:
         dict of a kind, such as "all-reduce", to [number, bytes of operands].
     """
     found = collections.defaultdict(lambda: [0, 0])
-    for inside in _computations_once(text):
+    for name, inside in _computations_once(text):
+        scatters = name.startswith("%all-reduce-scatter")
         for one in inside.values():
             kind = one.kind.removesuffix("-start")
             if kind in COLLECTIVES:
                 given = [inside[x].arrays for x in one.operands if x in inside]
+                kind = "reduce-scatter" if scatters else kind
                 found[kind][0] += 1
                 found[kind][1] += sum(x.size for x in sum(given, ()))
     return dict(found)

@@ -163,10 +163,15 @@ def gathering(function: Callable, variable: keras.Variable) -> Callable:
         kernel, upstream = recomputed(kernel, upstream)
         of_x, total = jax.vjp(function, x, gathered(kernel))[1](upstream)
         for axis, name in cuts:
-            total = jax.lax.psum_scatter(
-                total, name, scatter_dimension=axis, tiled=True
-            )
+            total = scattered(total, name, axis)
         return of_x, total
+
+    def scattered(total, name, axis):
+        # Shares that fill no tiles are scattered along a first axis alone.
+        cut = (mesh.shape[name], total.shape[axis] // mesh.shape[name])
+        shape = (*total.shape[:axis], *cut, *total.shape[axis + 1 :])
+        shares = jax.numpy.moveaxis(total.reshape(shape), axis, 0)
+        return jax.lax.psum_scatter(shares, name)
 
     @ops.custom_gradient
     def shared(x, kernel):

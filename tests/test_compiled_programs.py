@@ -132,6 +132,32 @@ def test_what_devices_exchange(read):
     assert read.collectives(PROGRAM) == {"all-reduce": [1, TILE]}
 
 
+# A program of XLA for a TPU, shortened: 13 rows of 128, of which each of two
+# devices gets the sum of 8, filled up.
+SCATTERING = """
+%all-reduce-scatter.1 (input.1: f32[13,128]) -> f32[8,128] {
+  %input.1 = f32[13,128]{1,0:T(8,128)S(1)} parameter(0)
+  %constant.1 = f32[] constant(0)
+  %pad.1 = f32[16,128]{1,0:T(8,128)} pad(%input.1, %constant.1), padding=0_3x0_0
+  %all-reduce.1 = f32[16,128]{1,0:T(8,128)} all-reduce(%pad.1), to_apply=%sum
+  %multiply.1 = u32[] multiply(%partition-id.1, %constant.2)
+  ROOT %dynamic-slice.1 = f32[8,128]{1,0:T(8,128)} \
+dynamic-slice(%all-reduce.1, %multiply.1, %constant.3), \
+dynamic_slice_sizes={8,128}
+}
+
+ENTRY %main.1 (x.1: f32[13,128]) -> f32[8,128] {
+  %x.1 = f32[13,128]{1,0:T(8,128)} parameter(0)
+  ROOT %fusion.1 = f32[8,128]{1,0:T(8,128)} fusion(%x.1), kind=kCustom, \
+calls=%all-reduce-scatter.1
+}
+"""
+
+
+def test_a_fusion_that_keeps_a_share_of_a_sum_scatters_it(read):
+    assert read.collectives(SCATTERING) == {"reduce-scatter": [1, 2 * TILE]}
+
+
 @pytest.mark.parametrize(
     ("sizes", "layout", "expected"),
     [
