@@ -14,7 +14,7 @@ import os
 import pathlib
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from keras_vit.checks import check_installed
@@ -254,11 +254,17 @@ class Store:
         return f"{self._root}/{name}" if name else self._root
 
 
-def fetched(address: str | os.PathLike) -> pathlib.Path:
+def fetched(
+    address: str | os.PathLike, wanted: Callable[[str], bool] | None = None
+) -> pathlib.Path:
     """A copy on this machine of an object, or of all below an address.
 
     It lies in the cache of Keras, once for each content. Of a run its
     checkpoints and what is hidden are left out.
+
+    Args:
+        address: of an object, or of a folder.
+        wanted: whether a name below the address is copied; all if None.
 
     Raises:
         ValueError: when nothing is there.
@@ -272,7 +278,11 @@ def fetched(address: str | os.PathLike) -> pathlib.Path:
     if (version := store.version()) is not None:
         versions = {"": version}
     else:
-        versions = {x: y for x, y in store.find().items() if _is_read(x)}
+        versions = {
+            name: version
+            for name, version in store.find().items()
+            if _is_read(name) and (wanted is None or wanted(name))
+        }
     if not versions:
         raise ValueError(f"There is nothing at {store.address}.")
     text = json.dumps([store.address, sorted(versions.items())])

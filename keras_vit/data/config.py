@@ -151,7 +151,8 @@ class DataConfig:
     validation or test in a path is its split."""
 
     data_dir: str | None = None
-    """Folder of tensorflow-datasets; its own default if not given."""
+    """Folder of tensorflow-datasets, or its address in a store; its own
+    default if not given."""
 
     download: bool = True
     """Whether a named data set that is not in data_dir is downloaded."""

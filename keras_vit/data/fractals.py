@@ -26,6 +26,7 @@ from keras_vit.checks import check_at_least, check_limits
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset, Examples, cut
 from keras_vit.files import replacing
+from keras_vit.stores import check_local
 
 __all__ = ["FractalConfig", "fractal_images", "fractals", "open_fractals"]
 
@@ -126,6 +127,7 @@ def open_fractals(config: DataConfig) -> Dataset:
             f"{config.train_split!r}, validation_split="
             f"{config.validation_split!r}, test_split={config.test_split!r}."
         )
+    check_local("data.data_dir of fractals", config.data_dir)
     name = config.name or NAME
     wanted = FractalConfig.from_name(name)
     parts = cut(

@@ -8,7 +8,9 @@ import difflib
 import logging
 import math
 import os
-from typing import NamedTuple
+import pathlib
+import re
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -16,11 +18,13 @@ from keras_vit.checks import EXTRAS, check_installed
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset, Examples, complete
 from keras_vit.data.tfds_records import FORMATS, records_of
+from keras_vit.stores import fetched, is_address, whole_address
 
 __all__ = [
     "PRESETS",
     "Preset",
     "named_builder",
+    "on_this_machine",
     "open_tfds",
     "prepare",
     "read_split",
@@ -62,6 +66,7 @@ IMAGENET21K = (
     "add_dataset). Or give its folder of classes as folder=."
 )
 NUM_SUGGESTIONS = 5
+SHARD = re.compile(r"-\d{5}(-of-\d{5})?$")  # the end of its name
 
 
 def open_tfds(config: DataConfig) -> Dataset:
@@ -125,20 +130,24 @@ def named_builder(name: str, data_dir: str | None):
 
     Args:
         name: "name", "name/config" or "name/config:version".
-        data_dir: folder of the prepared data, None for the default.
+        data_dir: folder of the prepared data, None for the default. Of an
+            address in a store, what describes the data is fetched.
 
     Returns:
         A `tfds.core.DatasetBuilder`.
 
     Raises:
         ValueError: for an unknown name, with the nearest ones; for an unknown
-            config or version.
+            config or version; when it is not prepared in a store.
     """
     _check_installed(name)
     import tensorflow_datasets as tfds
 
+    folder = data_dir
+    if is_stored(data_dir):
+        folder = os.fspath(_description(name, data_dir))
     try:
-        return tfds.builder(name, data_dir=data_dir)
+        builder = tfds.builder(name, data_dir=folder)
     except tfds.core.DatasetNotFoundError:
         # Its message has all of the 445 names.
         raise ValueError(_not_found(name, data_dir)) from None
@@ -146,6 +155,53 @@ def named_builder(name: str, data_dir: str | None):
         raise ValueError(
             f"The data set {name!r} cannot be opened: {error}"
         ) from error
+    if is_stored(data_dir) and not builder.is_prepared():
+        raise ValueError(_not_stored(builder.info.full_name, data_dir))
+    return builder
+
+
+def is_stored(data_dir: str | None) -> TypeGuard[str]:
+    """Whether prepared data is at an address of a store."""
+    return data_dir is not None and is_address(data_dir)
+
+
+def _description(name: str, address: str) -> pathlib.Path:
+    """A folder of data with all files of a data set but its shards."""
+    folder = f"{whole_address(address)}/{re.split('[/:]', name)[0]}"
+    try:
+        return fetched(folder, lambda file: not SHARD.search(file)).parent
+    except ValueError as error:
+        raise ValueError(f"{error} {_not_stored(name, address)}") from None
+
+
+def _not_stored(name: str, address: str) -> str:
+    return (
+        f"The data set {name!r} is not prepared at {address}. Prepare it on a "
+        "disk (`tfds build`) and copy its folder there, with the folders of "
+        "its config and version."
+    )
+
+
+def on_this_machine(builder, data_dir: str | None):
+    """A builder whose shards are on a disk: a copy where they are in a store.
+
+    Args:
+        builder: a prepared `tfds.core.DatasetBuilder`.
+        data_dir: what it was found in.
+    """
+    if not is_stored(data_dir):
+        return builder
+    import tensorflow_datasets as tfds
+
+    version = builder.info.full_name.removeprefix(f"{builder.name}/")
+    copy = fetched(
+        f"{whole_address(data_dir)}/{builder.name}",
+        lambda file: file.startswith(f"{version}/"),
+    )
+    name = f"{builder.name}/{version}"
+    return tfds.builder(
+        ":".join(name.rsplit("/", 1)), data_dir=os.fspath(copy.parent)
+    )
 
 
 def _check_installed(name):
@@ -250,9 +306,13 @@ def read_split(builder, config: DataConfig, split: str):
 
     small = None not in builder.info.features[config.image_key].shape
     size = _mebibytes(builder, config, split, decoded=small)
+    if is_stored(config.data_dir):
+        # All of it would be copied.
+        size = max(size, builder.info.dataset_size / 2**20)
     in_memory = builder.info.file_format.value == "tfrecord"
     if size > config.memory_limit_mib or not in_memory:
         return _by_position(builder, config, split)
+    builder = on_this_machine(builder, config.data_dir)
     decoders = tfds.decode.PartialDecoding(
         {config.image_key: True, config.label_key: True},
         decoders=None
@@ -336,8 +396,14 @@ def _by_position(builder, config: DataConfig, split: str) -> Examples:
             f"{builder.info.full_name} is prepared as {file_format} files. "
             f"Expected {' or '.join(FORMATS)}: prepare it as one of these."
         )
+    files = builder.info.splits[split].file_instructions
+    if is_stored(config.data_dir):
+        root = f"{whole_address(config.data_dir)}/{builder.info.full_name}"
+        files = [
+            file.replace(filename=f"{root}/{file.basename()}") for file in files
+        ]
     records, positions, labels = records_of(
-        builder.info.splits[split].file_instructions,
+        files,
         file_format,
         config,
         _num_label_classes(builder.info.features, config),

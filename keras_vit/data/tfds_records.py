@@ -20,6 +20,7 @@ from keras_vit.data.shard_index import (
     indexed,
     looks_whole,
 )
+from keras_vit.stores import is_address
 
 __all__ = ["FORMATS", "array_record_index", "records_of", "tfrecord_index"]
 
@@ -51,6 +52,7 @@ def records_of(
     make, source = FORMATS[file_format]
     if file_format == "array_record":
         check_installed("Reading ArrayRecord files", "array_record")
+        _check_on_disk(files)
     keys = (config.image_key, config.label_key)
     # The files of "train[:5%]+train[90%:]" are there twice.
     paths = list(dict.fromkeys(str(file.filename) for file in files))
@@ -71,6 +73,15 @@ def records_of(
     )
     labels = _labels(known, num_classes, config.label_key)[positions]
     return ranges_of(paths, known, source), positions, labels
+
+
+def _check_on_disk(files) -> None:
+    if is_address(name := str(files[0].filename)):
+        raise ValueError(
+            f"The reader of ArrayRecord files opens files of a disk. Received: "
+            f"{name!r}. Copy its folder to a disk, or prepare the data set as "
+            "TFRecord files (`tfds build --file_format=tfrecord`)."
+        )
 
 
 def _check_sizes(files, sizes) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from keras_vit.checks import check_choice
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset, Examples
-from keras_vit.data.tfds import named_builder, prepare
+from keras_vit.data.tfds import named_builder, on_this_machine, prepare
 from keras_vit.data.vtab_table import TASKS, VtabTask
 
 __all__ = ["VtabSplit", "open_vtab"]
@@ -58,6 +58,7 @@ def open_vtab(config: DataConfig) -> Dataset:
     builder = named_builder(task.builder, config.data_dir)
     prepare(builder, download=config.download)
     _check_sizes(builder, task)
+    builder = on_this_machine(builder, config.data_dir)
     train, validation = (
         part and _in_memory(VtabSplit(builder, task, getattr(task, part)))
         for part in SPLITS[asked]

@@ -6,6 +6,7 @@ import numpy as np
 import object_stores
 import pytest
 import sharded
+import vtab_builders
 from PIL import Image
 
 from keras_vit.data import DataConfig, evaluation_batches, open_dataset
@@ -129,6 +130,64 @@ def test_parquet_shards_are_read_by_position(tmp_path, emulator):
         DataConfig(shards=str(tmp_path / "rows"), reader="pillow"),
         DataConfig(shards=emulator.address("rows"), reader="pillow"),
     )
+
+
+def shards_in(folder):
+    return [path for path in folder.rglob("*record-*") if path.is_file()]
+
+
+@pytest.fixture(scope="module")
+def numbers(emulator, tmp_path_factory):
+    """Prepared data on a disk, and the address of its copy."""
+    folder = tmp_path_factory.mktemp("tfds")
+    sharded.prepared(folder, "tfrecord")
+    put(folder, emulator.address("tfds"))
+    return str(folder), emulator.address("tfds")
+
+
+@pytest.mark.parametrize(
+    ("limit", "kind", "copied"), [(2048, "encoded", 3), (0, "record", 0)]
+)
+def test_prepared_data(numbers, tmp_path, limit, kind, copied):
+    """Small data is copied; of large data each image is read by position."""
+    folder, address = numbers
+    given = {"name": "numbers:1.0.0", "memory_limit_mib": limit}
+    stored = DataConfig(data_dir=f"{address}/", **given)
+    check_same(DataConfig(data_dir=folder, **given), stored)
+    assert open_dataset(stored).train.kind == kind
+    assert len(shards_in(tmp_path / "cache")) == copied
+
+
+@pytest.mark.parametrize("name", ["numbers:2.0.0", "cifar10", "cifer10"])
+def test_data_that_is_not_prepared_is_named(numbers, name):
+    _, address = numbers
+    with pytest.raises(ValueError, match=name) as caught:
+        open_dataset(DataConfig(name=name, data_dir=address))
+    if name != "numbers:2.0.0":
+        assert f"is not prepared at {address}. " in str(caught.value)
+
+
+def test_array_record_files_are_read_on_a_disk_alone(tmp_path, emulator):
+    sharded.prepared(tmp_path / "records", "array_record", 8)
+    address = emulator.address("records")
+    put(tmp_path / "records", address)
+    with pytest.raises(ValueError, match="of a disk.*as TFRecord files"):
+        open_dataset(DataConfig(name="numbers:1.0.0", data_dir=address))
+
+
+def test_a_task_of_vtab_is_copied(emulator, tmp_path):
+    """The images are mocked; the files are those of the store."""
+    folder = tmp_path / "prepared"
+    vtab_builders.describe(folder, ["cifar100"])
+    (info,) = folder.rglob("dataset_info.json")
+    (info.parent / "cifar100-train.tfrecord-00000-of-00001").write_bytes(b"1")
+    address = emulator.address("vtab")
+    put(folder, address)
+    asked = DataConfig(name="vtab/cifar100", data_dir=address)
+    with vtab_builders.mocked(folder):
+        opened = open_dataset(asked)
+        assert len(opened.train) == vtab_builders.NUM_EXAMPLES
+    assert len(shards_in(tmp_path / "cache")) == 1
 
 
 def test_a_shard_that_is_missing_is_named(tmp_path, emulator):
