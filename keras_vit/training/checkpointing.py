@@ -14,7 +14,11 @@ from keras_vit.training.averages import (
     has_average,
 )
 from keras_vit.training.background import BackgroundWriter
-from keras_vit.training.distribution import sync_state
+from keras_vit.training.distribution import (
+    random_states,
+    set_random_states,
+    sync_state,
+)
 from keras_vit.training.distribution.processes import to_numpy
 from keras_vit.training.metrics_log import MetricsLog
 from keras_vit.training.preemption import Preemption
@@ -170,6 +174,8 @@ class Checkpoints(keras.callbacks.Callback):
 
     def on_test_begin(self, logs=None):
         self._restore_generators()  # Where the evaluation alone was left.
+        # Which begins anew, with what loaders of torch draw for it.
+        self._generators = random_states()
         self._hold(True)
         self._values = self._metric_values()  # The evaluation resets them.
         self._end_in_evaluation()
@@ -181,6 +187,7 @@ class Checkpoints(keras.callbacks.Callback):
         if self._ends():
             sync_state(self.model)
             self.average.on_test_end()
+            set_random_states(self._generators)
             self._end(self._values)
 
     def on_epoch_end(self, epoch, logs=None):
