@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import signal
 import tempfile
 
 # Before Keras is imported: it reads its settings from KERAS_HOME, or else
@@ -15,6 +16,9 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 # oneDNN's bfloat16 convolutions on AMX read memory that nobody wrote where a
 # stride of 2 and 128 channels leave 2x1 pixels: NaN, on TensorFlow and torch.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+
+# What is started in the background ignores Ctrl-C, and hands that on.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tracing makes many objects that stay: with fewer collections the tests take
 # 7 % less time on JAX.

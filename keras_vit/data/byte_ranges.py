@@ -3,6 +3,7 @@
 import functools
 import io
 import os
+import pathlib
 import posixpath
 from typing import Any, BinaryIO
 
@@ -13,6 +14,7 @@ __all__ = [
     "hub_files",
     "open_shard",
     "read_range",
+    "read_small",
     "shard_size",
     "stored_at",
 ]
@@ -20,7 +22,7 @@ __all__ = [
 # Bytes that are read at a time where an index skips from header to header.
 SMALL = 512
 HUB = "hf://"
-AHEAD = 2**22  # bytes of a store, which answers each request after a while
+AHEAD = 2**22  # bytes of a network, which answers each request after a while
 
 
 def open_shard(path: str, buffer_size: int = SMALL) -> BinaryIO:
@@ -35,7 +37,9 @@ def open_shard(path: str, buffer_size: int = SMALL) -> BinaryIO:
     """
     try:
         if path.startswith(HUB):
-            return hub_files().open(path, "rb", cache_type="none")
+            ahead = {"cache_type": "readahead", "block_size": AHEAD}
+            options = ahead if buffer_size else {"cache_type": "none"}
+            return hub_files().open(path, "rb", **options)
         if of_store(path):
             store, name = stored_at(path)
             return store.open(name, AHEAD if buffer_size else 0)
@@ -45,6 +49,19 @@ def open_shard(path: str, buffer_size: int = SMALL) -> BinaryIO:
         raise ValueError(
             f"The shard {path} cannot be read: {reason}."
         ) from None
+
+
+def read_small(path: str) -> bytes | None:
+    """The whole of a file beside shards; None where there is none."""
+    if path.startswith(HUB):
+        try:
+            return hub_files().cat_file(path)
+        except FileNotFoundError:
+            return None
+    if of_store(path):
+        store, name = stored_at(path)
+        return store.read(name)
+    return pathlib.Path(path).read_bytes() if os.path.isfile(path) else None
 
 
 def stored_at(path: str) -> tuple[Store, str]:

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub by name: their parquet files."""
+"""Data sets of the Hugging Face hub by name: their parquet or tar files."""
 
 import re
 
@@ -6,7 +6,7 @@ from keras_vit.checks import check_installed
 from keras_vit.data.byte_ranges import hub_files
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset
-from keras_vit.data.shards import dataset_of
+from keras_vit.data.shards import KINDS, dataset_of
 
 __all__ = ["open_hugging_face"]
 
@@ -16,12 +16,12 @@ NAME = re.compile(r"hf://datasets/(?P<repository>[^/@]+/[^/@]+)(@[^/]+)?(/.*)?")
 def open_hugging_face(config: DataConfig) -> Dataset:
     """Opens hf://datasets/user/name[@revision][/folder].
 
-    Groups of rows are asked for over the network as they are needed, nothing
-    is kept on the disk.
+    Images, or groups of rows, are asked for over the network as they are
+    needed, nothing is kept on the disk.
 
     Raises:
         ValueError: for another form of name, a repository or folder that is
-            not there or has no parquet files, and what `open_shards` raises.
+            not there or has no shards, and what `open_shards` raises.
     """
     name = (config.name or "").rstrip("/")
     found = NAME.fullmatch(name)
@@ -31,12 +31,14 @@ def open_hugging_face(config: DataConfig) -> Dataset:
             f"@revision and a folder behind it. Received: name={name!r}."
         )
     check_installed(f"The data set {name!r}", "huggingface_hub", "pyarrow")
-    files = [x for x in _listed(name) if x.endswith(".parquet")]
+    listed = _listed(name)
+    found_of = {end: [x for x in listed if x.endswith(end)] for end in KINDS}
+    files = found_of[".parquet"] or found_of[".tar"]
     if not files:
         raise ValueError(
-            f"{name} has no parquet files. Give another @revision "
-            "(refs%2Fconvert%2Fparquet has them of most data sets) or folder, "
-            "or download its shards and set data.shards."
+            f"{name} has no parquet or tar files. Give another @revision "
+            "(refs%2Fconvert%2Fparquet has parquet files of most data sets) "
+            "or folder, or download its images and set data.folder."
         )
     return dataset_of(files, config, name=found["repository"])
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_vit.data.byte_ranges import read_small
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset, Examples, complete
 from keras_vit.data.parquet import RowGroups, parquet_index, schemas_of
@@ -270,17 +271,11 @@ def _name_of(pattern: str) -> str:
 
 def _listed_names(files) -> tuple[str, ...] | None:
     """Class names in classnames.txt beside the shards or one folder above."""
-    if of_store(files[0]):
-        folder = posixpath.dirname(files[0])
-        for place in (folder, posixpath.dirname(folder)):
-            content = of_store(place) and Store(place).read("classnames.txt")
-            if content:
-                return tuple(content.decode().splitlines())
-        return None
-    folder = pathlib.Path(files[0]).parent
-    for path in (folder / "classnames.txt", folder.parent / "classnames.txt"):
-        if path.is_file():
-            return tuple(path.read_text("utf-8").splitlines())
+    folder = os.path.dirname(files[0])
+    for place in (folder, os.path.dirname(folder)):
+        content = read_small(f"{place}/classnames.txt")
+        if content is not None:
+            return tuple(content.decode().splitlines())
     return None
 
 

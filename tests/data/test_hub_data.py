@@ -1,4 +1,4 @@
-"""Parquet files of the Hugging Face hub, of a server on this machine."""
+"""Shards of the Hugging Face hub, of a server on this machine."""
 
 import numpy as np
 import pytest
@@ -41,6 +41,20 @@ def test_images_come_from_the_hub_each_once(numbers):
     assert found.train.name_of(3) == message
 
 
+def test_tar_files_where_there_are_no_parquet_files(hub, tmp_path):
+    sharded.tars(tmp_path, 48, side=32)
+    files = {x.name: x.read_bytes() for x in tmp_path.glob("*.tar")}
+    hub.make("me/tars", {**files, "classnames.txt": b"w\nx\ny\nz\n"})
+    found = opened("hf://datasets/me/tars", test_fraction=0.0)
+    assert found.class_names == ("w", "x", "y", "z")
+    hub.sent.clear()
+    images, labels = shown(stream(found.train), 0, 6)
+    assert sorted(images.ravel()) == list(range(48))
+    np.testing.assert_array_equal(labels, images % 4)
+    # The images, some read ahead, without what lies between them.
+    assert sum(hub.sent.values()) < 1.2 * found.train.records.sizes.sum()
+
+
 def test_a_process_asks_the_hub_for_its_share(numbers):
     """Of 12 groups of 4 rows; two more where lanes begin within a group.
 
@@ -64,7 +78,7 @@ def bytes_of_images(hub, share):
         ("hf://datasets/numbers", "hf://datasets/user/name, and may"),
         ("hf://datasets/me/others", "me/others cannot be read"),
         ("hf://datasets/me/numbers@old", "me/numbers@old cannot be read"),
-        ("hf://datasets/me/empty", "has no parquet files"),
+        ("hf://datasets/me/empty", "has no parquet or tar files"),
     ],
 )
 def test_what_is_not_on_the_hub_is_named(numbers, name, message):

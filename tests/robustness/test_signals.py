@@ -29,8 +29,6 @@ def start(run_dir):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # What is started in the background may ignore Ctrl-C: exec keeps that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 

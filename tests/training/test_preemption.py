@@ -32,14 +32,6 @@ class Signal(keras.callbacks.Callback):
                 os.kill(os.getpid(), self.number)
 
 
-@pytest.fixture(autouse=True)
-def heard():
-    """Tests that run in the background may have to ignore Ctrl-C."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")

@@ -149,6 +149,11 @@ def shards(folder):
     return sorted((folder / checkpoint_files.FOLDER).glob("step-*-*-*.npz"))
 
 
+def checkpoints(folder):
+    found = (folder / checkpoint_files.FOLDER).glob("step-*.npz")
+    return {*found}.difference(shards(folder))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("then", ["fsdp", "data_parallel", "single"])
 def test_shards_of_two_processes_go_on_elsewhere(tmp_path, on_jax, one, then):
@@ -160,7 +165,9 @@ def test_shards_of_two_processes_go_on_elsewhere(tmp_path, on_jax, one, then):
     found = several.trained(tmp_path, then, count=count)
     whole_runs.check_same(one, found)
     if then != "fsdp":
-        assert not shards(tmp_path)
+        # Those of the last but one, where they stopped with it.
+        kept = {record.stem for record in checkpoints(tmp_path)}
+        assert {shard.name[:14] for shard in shards(tmp_path)} <= kept
 
 
 @pytest.mark.slow
