@@ -8,6 +8,7 @@ whose last batch is filled up. The options are fields of the configs as JSON.
 import json
 import pathlib
 
+import keras
 import numpy as np
 import tiny_training as tiny
 
@@ -30,10 +31,12 @@ OF_THE_MACHINE = ("images_per_second", "peak_memory")
 
 
 def _shards(folder, shards):
+    # Several processes of TensorFlow read with no other.
+    with_tensorflow = keras.backend.backend() == "tensorflow"
     return data.DataConfig(
         shards=shards,
         index_dir=str(folder.parent / "indexes"),
-        reader="pillow",
+        reader="tensorflow" if with_tensorflow else "pillow",
     )
 
 
