@@ -273,7 +273,9 @@ def _listed_names(files) -> tuple[str, ...] | None:
     """Class names in classnames.txt beside the shards or one folder above."""
     folder = os.path.dirname(files[0])
     for place in (folder, os.path.dirname(folder)):
-        content = read_small(f"{place}/classnames.txt")
+        above = place.endswith(":")  # all buckets
+        path = os.path.join(place, "classnames.txt")
+        content = None if above else read_small(path)
         if content is not None:
             return tuple(content.decode().splitlines())
     return None

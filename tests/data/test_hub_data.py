@@ -53,6 +53,8 @@ def test_tar_files_where_there_are_no_parquet_files(hub, tmp_path):
     np.testing.assert_array_equal(labels, images % 4)
     # The images, some read ahead, without what lies between them.
     assert sum(hub.sent.values()) < 1.2 * found.train.records.sizes.sum()
+    hub.make("me/unnamed", files)
+    assert opened("hf://datasets/me/unnamed").class_names == tuple("0123")
 
 
 def test_a_process_asks_the_hub_for_its_share(numbers):

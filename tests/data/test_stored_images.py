@@ -119,6 +119,13 @@ def test_tar_shards_are_read_by_position(tmp_path, emulator, end):
     )
 
 
+def test_tar_shards_at_the_root_of_a_bucket(tmp_path, emulator):
+    sharded.tars(tmp_path)
+    put(tmp_path, "s3://bucket")
+    opened = open_dataset(DataConfig(shards="s3://bucket/train-{0..2}.tar"))
+    assert opened.class_names == ("0", "1", "2", "3")
+
+
 def test_parquet_shards_are_read_by_position(tmp_path, emulator):
     from pyarrow import parquet
 
