@@ -5,10 +5,16 @@ Where a test says that Keras no longer does it, the mend is to be deleted.
 
 import json
 
+import keras
 import numpy as np
 import pytest
 import virtual_devices
 
+# A fixture that skips comes behind those of the module.
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow",
+    reason="tf.distribute is there on TensorFlow alone.",
+)
 LOSSES = """
 import json
 import keras
@@ -139,12 +145,6 @@ print(json.dumps([
     for mended in (False, True)
 ]))
 """
-
-
-@pytest.fixture(autouse=True)
-def on_tensorflow(backend):
-    if backend != "tensorflow":
-        pytest.skip("tf.distribute is there on TensorFlow alone.")
 
 
 def run(script):
