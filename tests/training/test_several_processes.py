@@ -73,14 +73,14 @@ def test_two_processes_read_a_share_of_the_shards_each(tmp_path):
     sharded.as_tar(tmp_path / "shards" / "train-0.tar", train)
     sharded.as_tar(tmp_path / "shards" / "validation-0.tar", validation)
     # Long enough for what tf.data reads ahead, which is of each process.
-    long = {"steps": 150, "checkpoint_every_steps": 50}
+    long = {"steps": 300, "checkpoint_every_steps": 100}
     options = {"shards": str(tmp_path / "shards"), "training": long}
     one = several.trained(tmp_path / "one", "single", options, count=1)
     two = several.trained(tmp_path / "two", "auto", options)
-    np.testing.assert_allclose(two["weights"], one["weights"], 1e-4)
+    np.testing.assert_allclose(two["weights"], one["weights"], 1e-5)
     for read in two["read"]:
         # The index and the ends of the images are read by each.
-        assert read < 0.65 * one["read"][0]
+        assert read < 0.62 * one["read"][0]
 
 
 def killed(folder, victim, count=2):
