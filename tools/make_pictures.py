@@ -4,14 +4,19 @@
     python tools/make_pictures.py runs/quickstart
 
 writes docs/images: the report of the run and the page of `keras-vit explain`
-as Chromium shows them, and some of the pictures that `explain` writes.
+as Chromium shows them, in the light and in the dark, on a wide screen and on a
+phone, and some of the pictures that `explain` writes.
 """
 
 import argparse
+import io
 import pathlib
 import shutil
 import sys
 import tempfile
+
+from check_site import SCHEMES, WIDTHS
+from PIL import Image
 
 from keras_vit.cli import main as keras_vit_command
 
@@ -29,7 +34,6 @@ COPIED = {
     "position_similarity.png": "position_similarity.png",
 }
 # Chosen in the page before it is photographed.
-CELL = "location.hash = document.querySelector('.matrix .wrong a').hash"
 HEAD = """(() => {
 document.querySelector('[data-choose="1"]').click();
 const maps = document.querySelector('.example:not([hidden]) .overview');
@@ -58,6 +62,23 @@ def photograph(browser, page, script, end):
     return browser.screenshot()
 
 
+def screens(browser, page, script):
+    """What each reader sees of a page first: its kind, and the WebP."""
+    for scheme in SCHEMES:
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.send("Emulation.setEmulatedMedia", features=features)
+        for width in WIDTHS:
+            address = page.resolve().as_uri()
+            browser.open("about:blank")
+            browser.open(address, width, 900, phone=width < 600)
+            browser.wait("document.querySelector('.live') !== null")
+            browser.run(script)
+            stream = io.BytesIO()
+            shot = Image.open(io.BytesIO(browser.screenshot()))
+            shot.save(stream, "WEBP", quality=80, method=6)
+            yield f"{scheme}_{width}", stream.getvalue()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("run", type=pathlib.Path, help="a run folder")
@@ -74,16 +95,18 @@ def main() -> int:
             shutil.copyfile(out / name, IMAGES / copy)
         browser = Browser(pathlib.Path(folder, "profile"))
         try:
-            pictures = {
-                "report.png": photograph(
-                    browser, run / "report.html", CELL, ".behind:target"
-                ),
-                "explain.png": photograph(
-                    browser, out / "index.html", HEAD, "#inside"
-                ),
-            }
+            page = out / "index.html"
+            shot = photograph(browser, page, HEAD, "#inside")
+            pictures = {"explain.png": shot}
+            for name, shown, script in (
+                ("report", run / "report.html", "scrollTo(0, 0)"),
+                ("explain", page, HEAD),
+            ):
+                for kind, content in screens(browser, shown, script):
+                    pictures[f"pages/{name}_{kind}.webp"] = content
         finally:
             browser.close()
+    (IMAGES / "pages").mkdir(exist_ok=True)
     for name, content in pictures.items():
         (IMAGES / name).write_bytes(content)
     return 0
