@@ -13,7 +13,8 @@ scheduled program tells what it computes and moves: FLOPs, bytes to and from
 HBM, transcendental functions, the peak of memory, collectives. For GPUs no
 kernel is tried out, and attention is XLA's and not cuDNN's. The roofline is the
 longer of the FLOPs over the chip's peak and of the bytes over its bandwidth, by
-its data sheet. A step takes longer than that.
+its data sheet. A step takes longer than that. On TPUs there is XLA's own
+estimate as well, in cycles of the chip.
 
 Each side is compiled with two numbers of blocks; the costs of the whole model
 follow from the difference. That takes one to five minutes a program. Numbers
@@ -46,7 +47,7 @@ GPUS = ("h100", "h200")
 # Chips of two devices whose data sheet in keras_vit.planning is of both cores.
 HALVED = {"v4": 2}
 COSTS = ("flops", "hbm_bytes", "bytes_accessed", "transcendentals")
-COSTS += ("peak_bytes", "collective_bytes")
+COSTS += ("peak_bytes", "collective_bytes", "estimated_cycles")
 LARGEST = 12  # instructions
 
 
@@ -218,6 +219,7 @@ def costs_of(executable) -> dict:
         "transcendentals": cost.get("transcendentals", 0),
         "peak_bytes": executable.memory_analysis().peak_memory_in_bytes,
         "collective_bytes": sum(size for _, size in exchanged.values()),
+        "estimated_cycles": compiled_text.cycles(text),
         "collectives": exchanged,
         "largest": [
             {

@@ -7,10 +7,23 @@ import json
 import pathlib
 import sys
 
-COLUMNS = (
-    "| {} | TFLOP | HBM GB | accessed GB | functions, 10^9 | peak MiB | "
-    "products / memory, ms | utilisation at most |"
-)
+# Their headings, and what of a side each has.
+COLUMNS = {
+    "TFLOP": lambda side: f"{side['flops'] / 1e12:.2f}",
+    "HBM GB": lambda side: f"{side['hbm_bytes'] / 1e9:.2f}",
+    "accessed GB": lambda side: f"{side['bytes_accessed'] / 1e9:.1f}",
+    "functions, 10^9": lambda side: f"{side['transcendentals'] / 1e9:.2f}",
+    "peak MiB": lambda side: f"{side['peak_bytes'] / 2**20:,.0f}",
+    "products / memory, ms": lambda side: (
+        f"{side.get('milliseconds_of_products', '')} / "
+        f"{side.get('milliseconds_of_memory', '')}"
+    ),
+    "utilisation at most": lambda side: (
+        f"{side.get('utilisation_at_most', 0):.0%}"
+    ),
+}
+ESTIMATED = "estimated_cycles"
+CYCLES = {"cycles, 10^6": lambda side: f"{side[ESTIMATED] / 1e6:,.1f}"}
 
 
 def title(result: dict) -> str:
@@ -32,18 +45,15 @@ def table(result: dict) -> str:
     Returns:
         str, a table in Markdown.
     """
-    lines = [COLUMNS.format(title(result)), f"|---{'|--:' * 7}|"]
-    for name, side in result["sides"].items():
-        lines.append(
-            f"| {name} | {side['flops'] / 1e12:.2f} | "
-            f"{side['hbm_bytes'] / 1e9:.2f} | "
-            f"{side['bytes_accessed'] / 1e9:.1f} | "
-            f"{side['transcendentals'] / 1e9:.2f} | "
-            f"{side['peak_bytes'] / 2**20:,.0f} | "
-            f"{side.get('milliseconds_of_products', '')} / "
-            f"{side.get('milliseconds_of_memory', '')} | "
-            f"{side.get('utilisation_at_most', 0):.0%} |"
-        )
+    sides = result["sides"]
+    columns = COLUMNS
+    if all(side.get(ESTIMATED) for side in sides.values()):
+        columns = COLUMNS | CYCLES
+    rows = [[title(result), *columns], ["---", *["--:"] * len(columns)]]
+    for name, side in sides.items():
+        rows.append([name, *(cell(side) for cell in columns.values())])
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    lines[1] = lines[1].replace(" ", "")
     return "\n".join(lines)
 
 

@@ -204,6 +204,20 @@ def _sizes(one: Instruction) -> list[int]:
     return [int(x) for x in found[2].split(",") if x] if found else []
 
 
+def cycles(text: str) -> int:
+    """What XLA for TPUs expects of its instructions, one after the other.
+
+    It chooses their tiles by this model of its own, which knows how often a
+    product reads its operands. It says nothing of GPUs, nor of copies that go
+    on beside other instructions.
+    """
+    return sum(
+        int(found[1])
+        for one in computations(text)["ENTRY"].values()
+        if (found := re.search(r'"estimated_cycles":"(\d+)"', one.text))
+    )
+
+
 def layer(one: Instruction) -> str:
     """The layer that an instruction comes from, "" where it says nothing.
 

@@ -14,6 +14,8 @@ from keras_vit.checks import cpu_flags
 from keras_vit.workarounds import backend_is, has_strategy, layout_of
 
 __all__ = [
+    "WIDE",
+    "apart",
     "by_platform",
     "compile_predictions",
     "gathering",
@@ -21,6 +23,9 @@ __all__ = [
     "recomputed",
     "sharding_of",
 ]
+
+# Features of a token above which what a TPU predicts is computed apart.
+WIDE = 1024
 
 
 def by_platform(
@@ -86,6 +91,25 @@ def recomputed(*tensors) -> tuple:
     import jax
 
     return jax.lax.optimization_barrier(tensors)
+
+
+def apart(x):
+    """The tensor, computed before what reads it where XLA is for TPUs.
+
+    XLA would make one fusion of both dense layers of an MLP, which reads their
+    kernels again for each few images, as often as it likes.
+
+    Args:
+        x: tensor.
+
+    Returns:
+        The tensor.
+    """
+
+    def same(x):
+        return x
+
+    return by_platform(x, cpu=same, gpu=same, other=lambda x: recomputed(x)[0])
 
 
 def compile_predictions(model: keras.Model) -> None:

@@ -37,9 +37,10 @@ u32[]{:S(2)}) copy-start(%x.1)
 kind=kLoop, calls=%fused, metadata={op_name="jit(step)/transpose(\
 jvp(block_3))/mlp/dense/add" stack_frame_id=2}
   %negate.1 = f32[5,100]{1,0:T(8,128)} negate(%z.1), \
-metadata={op_name="jit(step)/jvp(head)/neg"}
+metadata={op_name="jit(step)/jvp(head)/neg"}, \
+backend_config={"window_config":{"estimated_cycles":"1200","is_mask":false}}
   %all-reduce.1 = f32[5,100]{1,0:T(8,128)} all-reduce(%negate.1), \
-to_apply=%sum
+to_apply=%sum, backend_config={"estimated_cycles":"34"}
   %bitcast.1 = f32[4,256]{1,0:T(8,128)S(1)} bitcast(%fusion.1)
   ROOT %constant.1 = f32[]{:T(128)} constant(0)
 }
@@ -65,6 +66,11 @@ def test_what_is_moved_to_and_from_the_slow_memory(read):
         "%all-reduce.1": 2 * TILE,
     }
     assert moved["%fusion.1"].total == TILE + TILE // 2 + TILE
+
+
+def test_the_cycles_that_xla_expects(read):
+    assert read.cycles(PROGRAM) == 1200 + 34
+    assert read.cycles(GPU_PROGRAM) == 0
 
 
 # A program of XLA for a GPU, shortened: products of 4x8 and 8x16 numbers by

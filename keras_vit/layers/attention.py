@@ -294,9 +294,8 @@ class SelfAttention(ConfiguredLayer):
         return self._may_be_fused() and always
 
     def _attend(self, query, key, value, valid, training):
-        explicit = functools.partial(
-            self._attend_explicitly, valid=valid, training=training
-        )
+        options = {"valid": valid, "training": training}
+        explicit = functools.partial(self._attend_explicitly, **options)
         if not self._may_be_fused():
             return explicit(query, key, value)
 
@@ -305,12 +304,12 @@ class SelfAttention(ConfiguredLayer):
             return exchanged(self._fused(query, key, value, valid))
 
         lean = functools.partial(attended, valid=valid)
-        paths = {"cpu": explicit, "other": lean}
+        paths = {"gpu": lean, "other": functools.partial(attended, **options)}
         if self.position_bias is not None:
-            paths["other"] = fused
+            paths = {"other": fused}
         if backend_is("jax") and has_fused_attention():
             paths["gpu"] = fused
-        return by_platform(query, key, value, **paths)
+        return by_platform(query, key, value, cpu=explicit, **paths)
 
     def _attend_fused(self, qkv, valid):
         query, key, value = (qkv[..., i, :] for i in range(3))

@@ -7,13 +7,14 @@ D = H * d hidden dimension.
 import keras
 from keras import ops
 
-from keras_vit.platforms import by_platform, recomputed
+from keras_vit.platforms import WIDE, by_platform, recomputed
 
 __all__ = [
     "attended",
     "exchanged",
     "first_tokens",
     "heads_first",
+    "in_one_pass",
     "masked",
     "merge_heads",
     "precise_softmax",
@@ -110,17 +111,44 @@ def merge_heads(x):
     return ops.reshape(x, (*ops.shape(x)[:-2], x.shape[-2] * x.shape[-1]))
 
 
-def attended(query, key, value, valid=None):
+def attended(query, key, value, valid=None, training=True):
     """`softmax(q k^T / sqrt(d)) v` of heads (B, H, N, d), for TPUs.
 
-    The weights, N numbers a token and head, are not kept for the backward pass,
-    which they would reach through the slowest memory.
+    In training, the weights, N numbers a token and head, are not kept for the
+    backward pass, which they would reach through the slowest memory. GPUs
+    without an attention of their own do well with that in predictions too.
     """
     scaled = query * query.shape[-1] ** -0.5
-    if valid is None:
-        return recomputing(scaled, key, value)  # (B, H, N, d)
-    added = ops.where(valid[:, None, None], 0.0, float("-inf"))  # (B, 1, 1, M)
-    return recomputing(scaled, key, value, added)  # (B, H, N, d)
+    added = ()
+    if valid is not None:
+        # (B, 1, 1, M)
+        added = (ops.where(valid[:, None, None], 0.0, float("-inf")),)
+    if training:
+        return recomputing(scaled, key, value, *added)  # (B, H, N, d)
+    if query.shape[1] * query.shape[3] > WIDE:
+        scaled, key, value = recomputed(scaled, key, value)
+    return in_one_pass(scaled, key, value, *added)  # (B, H, N, d)
+
+
+def in_one_pass(query, key, value, *added):
+    """`softmax(q k^T + a) v`, with no more than that to show for it.
+
+    XLA for TPUs computes scores, their exponentials and the sums of these in
+    one fusion, as long as the scores are the float32 that a product sums in
+    and nothing else reads them. What the values give is divided by the sums,
+    as it is less than the weights.
+    """
+    precise = keras.backend.result_type(query.dtype, "float32")
+
+    def widened(x):
+        return ops.cast(x, precise)
+
+    s = sum(added, products(widened(query), widened(key)))  # (B, H, N, M)
+    shares = ops.exp(s - ops.max(s, axis=-1, keepdims=True))
+    total = ops.sum(shares, axis=-1, keepdims=True)  # (B, H, N, 1)
+    shares = ops.cast(shares, value.dtype)
+    x = ops.matmul(widened(shares), widened(value)) / total
+    return ops.cast(x, value.dtype)  # (B, H, N, d)
 
 
 @ops.custom_gradient

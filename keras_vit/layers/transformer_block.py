@@ -13,6 +13,7 @@ from keras_vit.layers.attention import SelfAttention, answers
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.heads import first_tokens
 from keras_vit.layers.kernels import NORMALIZATIONS, TokenDense
+from keras_vit.platforms import WIDE, apart
 from keras_vit.workarounds import rematerialize
 
 __all__ = [
@@ -114,9 +115,14 @@ class MLP(ConfiguredLayer):
         )
 
     def call(self, x, training=None):
-        x = self.dense(x)  # (B, N, M)
-        x = self.dropout(x, training=training)
-        x = self.dense_1(self.inner_norm(x))  # (B, N, D)
+        return self._projected(self.dense(x), training)  # (B, N, D)
+
+    def _projected(self, x, training):
+        """From the hidden layer (B, N, M)."""
+        x = self.inner_norm(self.dropout(x, training=training))
+        if not training and self.dense_1.units > WIDE:
+            x = apart(x)
+        x = self.dense_1(x)  # (B, N, D)
         return self.dropout_1(x, training=training)
 
     def _build(self, input_shape, first):
@@ -172,9 +178,7 @@ class GatedMLP(MLP):
 
     def call(self, x, training=None):
         gates, values = ops.split(self.dense(x), 2, axis=-1)  # (B, N, M) each
-        x = self.dropout(self._activate(gates) * values, training=training)
-        x = self.dense_1(self.inner_norm(x))  # (B, N, D)
-        return self.dropout_1(x, training=training)
+        return self._projected(self._activate(gates) * values, training)
 
 
 @keras.saving.register_keras_serializable("keras_vit")

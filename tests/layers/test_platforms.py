@@ -7,7 +7,7 @@ from keras import ops
 from random_layers import flax_attention, normal, randomise
 
 from keras_vit import layers
-from keras_vit.layers import attention, heads, kernels
+from keras_vit.layers import attention, heads, kernels, transformer_block
 from keras_vit.platforms import by_platform
 
 
@@ -96,14 +96,14 @@ def test_a_gradient_outside_of_a_program_compiles_nothing():
     assert len(called) == 1
 
 
-def gradient_of(layer, tokens, valid=None):
+def gradient_of(layer, tokens, valid=None, training=True):
     """The function of the weights and tokens, for jax.grad."""
     import jax
 
     upstream = normal(*tokens.shape, seed=5)
 
     def loss(weights, x):
-        y, _ = layer.stateless_call(weights, [], x, valid)
+        y, _ = layer.stateless_call(weights, [], x, valid, training=training)
         return ops.sum(y * upstream)
 
     return jax.grad(loss, argnums=(0, 1))
@@ -127,6 +127,40 @@ def test_the_weights_are_computed_again_on_tpus_alone():
         for platform in ("cpu", "tpu")
     }
     assert counts == {"cpu": [1, 0], "tpu": [2, 1]}
+
+
+def test_what_tpus_predict_has_one_exponential_and_waits_for_nothing():
+    layer = layers.SelfAttention(4)
+    layer.build((2, 7, 16))
+    text = exported(layer, normal(2, 7, 16), platform="tpu")
+    assert text.count("stablehlo.exponential") == 1
+    assert text.count("stablehlo.optimization_barrier") == 0
+
+
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_wide_blocks_predict_in_parts_on_tpus_alone(
+    monkeypatch, gated, training
+):
+    """Heads before the scores, the hidden layer before its product."""
+    mlp = layers.GatedMLP(32) if gated else None
+    block = layers.TransformerBlock(num_heads=2, mlp_dim=32, mlp=mlp)
+    x = normal(2, 5, 16)
+    block.build(x.shape)
+
+    def barriers(platform):
+        def compute(x):
+            return block(x, training=training)
+
+        text = exported(compute, x, platform=platform)
+        return text.count("stablehlo.optimization_barrier")
+
+    # Training has one in its gradient, which nobody asks for here.
+    assert barriers("tpu") == 0
+    for module in (heads, transformer_block):
+        monkeypatch.setattr(module, "WIDE", 15)
+    assert barriers("tpu") == (0 if training else 2)
+    assert barriers("cpu") == barriers("cuda") == 0
 
 
 def test_no_platform_has_the_products_of_another():
@@ -173,9 +207,31 @@ def test_attention_of_tpus_is_that_of_numpy(as_on_a_tpu):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+def test_tpus_predict_of_scores_that_are_not_rounded():
+    """Closer to the equations than weights of scores in bfloat16."""
+    tensors = [3 * normal(2, 3, 50, 16, seed=i) for i in range(3)]
+    rounded = [ops.cast(x, "bfloat16") for x in tensors]
+    query, key, value = (np.asarray(x, "float64") for x in rounded)
+    scores = query @ key.swapaxes(-1, -2) / 4
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = weights / weights.sum(-1, keepdims=True) @ value
+
+    def error(training):
+        found = heads.attended(*rounded, training=training)
+        assert found.dtype == "bfloat16"
+        return np.sqrt(np.mean((np.asarray(found, "float64") - expected) ** 2))
+
+    largest = np.abs(expected).max()
+    assert error(training=False) < 2**-9 * largest
+    assert error(training=False) < 0.7 * error(training=True)
+
+
+@pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("name", OPTIONS)
-def test_values_and_gradients_are_those_of_cpus(name, padded, monkeypatch):
+def test_values_and_gradients_are_those_of_cpus(
+    name, padded, training, monkeypatch
+):
     tokens = normal(2, 7, 16)
     valid = None
     if padded:
@@ -186,8 +242,11 @@ def test_values_and_gradients_are_those_of_cpus(name, padded, monkeypatch):
     weights = [x.value for x in layer.trainable_variables]
 
     def results():
-        y, _ = layer.stateless_call(weights, [], tokens, valid)
-        of_weights, of_x = gradient_of(layer, tokens, valid)(weights, tokens)
+        y, _ = layer.stateless_call(
+            weights, [], tokens, valid, training=training
+        )
+        gradient = gradient_of(layer, tokens, valid, training)
+        of_weights, of_x = gradient(weights, tokens)
         return [np.array(x) for x in (y, of_x, *of_weights)]
 
     expected = results()
