@@ -24,7 +24,7 @@ __all__ = [
     "sharding_of",
 ]
 
-# Features of a token above which what a TPU predicts is computed apart.
+# Features above which TPUs predict faster in parts (docs/decisions.md).
 WIDE = 1024
 
 
@@ -97,7 +97,7 @@ def apart(x):
     """The tensor, computed before what reads it where XLA is for TPUs.
 
     XLA would make one fusion of both dense layers of an MLP, which reads their
-    kernels again for each few images, as often as it likes.
+    kernels again for each few images.
 
     Args:
         x: tensor.

@@ -304,7 +304,8 @@ class SelfAttention(ConfiguredLayer):
             return exchanged(self._fused(query, key, value, valid))
 
         lean = functools.partial(attended, valid=valid)
-        paths = {"gpu": lean, "other": functools.partial(attended, **options)}
+        predicting = functools.partial(attended, **options)
+        paths: dict = {"gpu": lean, "other": predicting}
         if self.position_bias is not None:
             paths = {"other": fused}
         if backend_is("jax") and has_fused_attention():

@@ -131,12 +131,12 @@ def attended(query, key, value, valid=None, training=True):
 
 
 def in_one_pass(query, key, value, *added):
-    """`softmax(q k^T + a) v`, with no more than that to show for it.
+    """`softmax(q k^T + a) v`, of which nothing is kept for a gradient.
 
     XLA for TPUs computes scores, their exponentials and the sums of these in
     one fusion, as long as the scores are the float32 that a product sums in
-    and nothing else reads them. What the values give is divided by the sums,
-    as it is less than the weights.
+    and nothing else reads them. The sums divide the result, which is smaller
+    than the weights.
     """
     precise = keras.backend.result_type(query.dtype, "float32")
 

@@ -217,9 +217,9 @@ def test_tpus_predict_of_scores_that_are_not_rounded():
     expected = weights / weights.sum(-1, keepdims=True) @ value
 
     def error(training):
-        found = heads.attended(*rounded, training=training)
-        assert found.dtype == "bfloat16"
-        return np.sqrt(np.mean((np.asarray(found, "float64") - expected) ** 2))
+        found = np.asarray(heads.attended(*rounded, training=training))
+        assert str(found.dtype) == "bfloat16"
+        return np.sqrt(np.mean((found.astype("float64") - expected) ** 2))
 
     largest = np.abs(expected).max()
     assert error(training=False) < 2**-9 * largest
