@@ -207,9 +207,8 @@ def _sizes(one: Instruction) -> list[int]:
 def cycles(text: str) -> int:
     """What XLA for TPUs expects of its instructions, one after the other.
 
-    It chooses their tiles by this model of its own, which knows how often a
-    product reads its operands. It says nothing of GPUs, nor of copies that go
-    on beside other instructions.
+    A model of its own, in which a fusion that reads its operands for each tile
+    stands out. Programs for GPUs have none.
     """
     return sum(
         int(found[1])
