@@ -4,7 +4,8 @@ What traces a program need not be what runs it: a step is compiled for TPUs, and
 a model exported for GPUs, on machines that have neither.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -14,8 +15,10 @@ from keras_vit.checks import cpu_flags
 from keras_vit.workarounds import backend_is, has_strategy, layout_of
 
 __all__ = [
-    "WIDE",
+    "WIDE_HEADS",
+    "WIDE_MLP",
     "apart",
+    "batch_in_parts",
     "by_platform",
     "compile_predictions",
     "gathering",
@@ -24,8 +27,13 @@ __all__ = [
     "sharding_of",
 ]
 
-# Features above which TPUs predict faster in parts (docs/decisions.md).
-WIDE = 1024
+# Features above which TPUs predict faster with the heads of attention, or the
+# hidden layer of the MLP, computed before what reads them; and bytes of the
+# weights of attention that they have at a time, half of the memory on the chip
+# (docs/decisions.md).
+WIDE_HEADS = 1024
+WIDE_MLP = 512
+AT_A_TIME = 64 * 2**20
 
 
 def by_platform(
@@ -110,6 +118,70 @@ def apart(x):
         return x
 
     return by_platform(x, cpu=same, gpu=same, other=lambda x: recomputed(x)[0])
+
+
+def batch_in_parts(
+    function: Callable,
+    images,
+    size: int,
+    variables: Sequence[keras.Variable],
+) -> Any:
+    """Computes a batch in parts, one after the other, where XLA is for TPUs.
+
+    What a TPU computes of a part stays on the chip. Of a batch that does not
+    fit there, it goes through the slowest memory in each layer.
+
+    Args:
+        function: of a batch, which computes each image alone and changes no
+            variable; it returns a tensor whose first axis is the batch.
+        images: tensor (B, ...).
+        size: bytes that an image takes at a time.
+        variables: those that the function reads.
+
+    Returns:
+        What the function returns of the batch.
+    """
+    count = parts_of(images, size, variables)
+    if count == 1:
+        return function(images)
+    import jax
+
+    def in_parts(images):
+        # Each device has its share of each part.
+        parts = ops.reshape(images, (-1, count, *images.shape[1:]))
+        one = jax.jit(function)  # It is traced once.
+        found: list = []
+        for i in range(count):
+            x = parts[:, i]  # (B / count, ...)
+            if found:
+                x, found[-1] = recomputed(x, found[-1])
+            found.append(one(x))
+        x = ops.stack(found, axis=1)  # (B / count, count, ...)
+        return ops.reshape(x, (-1, *x.shape[2:]))
+
+    return by_platform(images, cpu=function, gpu=function, other=in_parts)
+
+
+def parts_of(images, size: int, variables: Sequence[keras.Variable]) -> int:
+    """How many parts of a batch stay on the chip, the fewest of one size.
+
+    It is 1 outside of a program, for a batch of unknown size, where each part
+    would gather the variables again, and where the batch has no parts of more
+    than half of what fits.
+    """
+    if not backend_is("jax") or not _is_abstract(images):
+        return 1
+    shardings = [x for x in map(sharding_of, variables) if x is not None]
+    if any("batch" in x.spec for x in shardings):
+        return 1
+    devices = shardings[0].mesh.size if shardings else 1
+    batch = images.shape[0]
+    if not isinstance(batch, int) or batch % devices:
+        return 1
+    share = batch // devices
+    fewest = math.ceil(share * size / AT_A_TIME)
+    counts = range(fewest, min(2 * fewest, share + 1))
+    return next((n for n in counts if share % n == 0), 1)
 
 
 def compile_predictions(model: keras.Model) -> None:

@@ -7,7 +7,7 @@ D = H * d hidden dimension.
 import keras
 from keras import ops
 
-from keras_vit.platforms import WIDE, by_platform, recomputed
+from keras_vit.platforms import WIDE_HEADS, by_platform, recomputed
 
 __all__ = [
     "attended",
@@ -125,7 +125,7 @@ def attended(query, key, value, valid=None, training=True):
         added = (ops.where(valid[:, None, None], 0.0, float("-inf")),)
     if training:
         return recomputing(scaled, key, value, *added)  # (B, H, N, d)
-    if query.shape[1] * query.shape[3] > WIDE:
+    if query.shape[1] * query.shape[3] > WIDE_HEADS:
         scaled, key, value = recomputed(scaled, key, value)
     return in_one_pass(scaled, key, value, *added)  # (B, H, N, d)
 

@@ -13,7 +13,7 @@ from keras_vit.layers.attention import SelfAttention, answers
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.heads import first_tokens
 from keras_vit.layers.kernels import NORMALIZATIONS, TokenDense
-from keras_vit.platforms import WIDE, apart
+from keras_vit.platforms import WIDE_MLP, apart
 from keras_vit.workarounds import rematerialize
 
 __all__ = [
@@ -120,7 +120,7 @@ class MLP(ConfiguredLayer):
     def _projected(self, x, training):
         """From the hidden layer (B, N, M)."""
         x = self.inner_norm(self.dropout(x, training=training))
-        if not training and self.dense_1.units > WIDE:
+        if not training and self.dense_1.units > WIDE_MLP:
             x = apart(x)
         x = self.dense_1(x)  # (B, N, D)
         return self.dropout_1(x, training=training)

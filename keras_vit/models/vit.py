@@ -3,6 +3,7 @@
 Axes: B batch, T tokens, D hidden dimension.
 """
 
+import functools
 import math
 
 import keras
@@ -40,6 +41,7 @@ from keras_vit.models.vit_config import (
     ViTConfig,
     modern_options,
 )
+from keras_vit.platforms import batch_in_parts
 
 __all__ = ["VisionTransformer"]
 
@@ -85,11 +87,30 @@ class VisionTransformer(ConfiguredModel):
     config_class = ViTConfig
     config: ViTConfig
 
+    def call(self, inputs, training=None, mask=None):
+        options = {"training": training, "mask": mask}
+        forward = functools.partial(super().call, **options)
+        if training:
+            return forward(inputs)
+        size = attention_bytes(self.config, self.compute_dtype)
+        return batch_in_parts(forward, inputs, size, self.variables)
+
     @staticmethod
     def outputs_of(config, images, dtype=None):
         x = tokens(config, images, dtype)  # (B, T, D)
         x = encoder(config, x, dtype)  # (B, T, D)
         return classified(config, x, dtype)
+
+
+def attention_bytes(config: ViTConfig, dtype: str) -> int:
+    """Bytes of a block's weights of attention for an image, on a TPU.
+
+    There an array fills tiles of 8 rows and 128 columns.
+    """
+    count = math.prod(config.grid) + config.num_prefix_tokens
+    rows, columns = (-(-count // tile) * tile for tile in (8, 128))
+    size = 2 if dtype.endswith("float16") else 4
+    return config.num_heads * rows * columns * size
 
 
 def tokens(config: ViTConfig, images, dtype=None):

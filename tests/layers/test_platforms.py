@@ -1,12 +1,15 @@
 """Each platform has its own program, and all of them the same values."""
 
+import types
+
 import numpy as np
 import numpy_forward
 import pytest
 from keras import ops
 from random_layers import flax_attention, normal, randomise
+from tiny_models import tiny_vit
 
-from keras_vit import layers
+from keras_vit import layers, platforms
 from keras_vit.layers import attention, heads, kernels, transformer_block
 from keras_vit.platforms import by_platform
 
@@ -26,7 +29,7 @@ def take_other_paths(monkeypatch):
     def other_of(*tensors, other, **paths):
         return other(*tensors)
 
-    for module in (attention, heads, kernels):
+    for module in (attention, heads, kernels, platforms):
         monkeypatch.setattr(module, "by_platform", other_of)
 
 
@@ -157,8 +160,8 @@ def test_wide_blocks_predict_in_parts_on_tpus_alone(
 
     # Training has one in its gradient, which nobody asks for here.
     assert barriers("tpu") == 0
-    for module in (heads, transformer_block):
-        monkeypatch.setattr(module, "WIDE", 15)
+    monkeypatch.setattr(heads, "WIDE_HEADS", 15)
+    monkeypatch.setattr(transformer_block, "WIDE_MLP", 15)
     assert barriers("tpu") == (0 if training else 2)
     assert barriers("cpu") == barriers("cuda") == 0
 
@@ -266,3 +269,80 @@ def test_a_quantised_projection_is_the_same_on_tpus(as_on_a_tpu):
     layer.qkv.quantize("int8")
     found = ops.convert_to_numpy(layer(tokens))
     assert 1e-6 < np.abs(found - exact).max() < 0.2
+
+
+# Images, MiB of one, devices: parts.
+PARTS = {
+    (64, 1, 1): 1,
+    (66, 1, 1): 2,
+    (75, 1, 1): 3,
+    (65, 1, 1): 1,  # Five parts would be of less than half of what fits.
+    (67, 1, 1): 1,
+    (96, 1.5, 1): 3,
+    (512, 1.6, 8): 2,
+    (500, 1.6, 8): 1,  # The devices have no shares of one size.
+    (0, 1, 1): 1,
+}
+
+
+@pytest.mark.parametrize("case", PARTS)
+def test_a_part_of_a_batch_stays_on_the_chip(monkeypatch, case):
+    assert counted(monkeypatch, *case) == PARTS[case]
+
+
+def test_parts_do_not_gather_shared_kernels_again(monkeypatch):
+    assert counted(monkeypatch, 512, 1.6, 8, spec=(None, "batch")) == 1
+
+
+def counted(monkeypatch, batch, megabytes, devices, spec=(None, None)):
+    """The parts of a batch that devices share."""
+    import jax
+
+    mesh = types.SimpleNamespace(size=devices)
+    sharding = types.SimpleNamespace(spec=spec, mesh=mesh)
+    monkeypatch.setattr(platforms, "sharding_of", lambda kernel: sharding)
+    counts = []
+
+    def compute(x):
+        size = int(megabytes * 2**20)
+        counts.append(platforms.parts_of(x, size, ["kernel"]))
+        return x
+
+    jax.eval_shape(compute, np.empty((batch, 1)))
+    return counts[0]
+
+
+@pytest.fixture
+def parted_model(monkeypatch):
+    """A model of which two images, of 2 heads and 5 tokens, fit."""
+    one = 2 * 8 * 128 * 4  # tiles of 8 x 128, in float32
+    monkeypatch.setattr(platforms, "AT_A_TIME", 2 * one)
+    model = tiny_vit()
+    randomise(model)
+    return model
+
+
+def test_parts_of_a_batch_are_put_together_in_order(parted_model, monkeypatch):
+    import jax
+
+    images = normal(6, 8, 8, 3)
+    expected = np.array(parted_model(images))  # Outside of a program.
+    take_other_paths(monkeypatch)
+    found = jax.jit(lambda x: parted_model(x, training=False))(images)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert np.ptp(expected, axis=0).min() > 0.01
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_tpus_alone_predict_in_parts(parted_model, training):
+    def barriers(platform, images):
+        def compute(x):
+            return parted_model(x, training=training)
+
+        text = exported(compute, images, platform=platform)
+        return text.count("stablehlo.optimization_barrier")
+
+    six = normal(6, 8, 8, 3)
+    assert barriers("tpu", six) == (0 if training else 3 - 1)
+    assert barriers("tpu", six[:2]) == 0
+    assert barriers("cpu", six) == barriers("cuda", six) == 0
