@@ -60,6 +60,9 @@ class VisionTransformer(ConfiguredModel):
     quarter of the block's work; `model.summary()` shows one token.
     `get_layer(...).output` has all tokens of every block.
 
+    A program of JAX that predicts on TPUs computes a large batch in parts, one
+    after the other, which stay in the memory on the chip.
+
     Args:
         config: a `ViTConfig`, which defines the whole model.
         name: str, name of the model.
