@@ -26,6 +26,8 @@ FREE_CALLS = ("AllocateBuffer", "ConcatBitcast")
 TRANSCENDENTAL = {"cosine", "erf", "exponential", "exponential-minus-one"}
 TRANSCENDENTAL |= {"log", "log-plus-one", "logistic", "power", "rsqrt", "sine"}
 TRANSCENDENTAL |= {"cbrt", "sqrt", "tan", "tanh"}
+# Where JAX goes on in a path of a platform, a function or a device's share.
+NO_LAYER = re.compile(r"cond|branch_\d+_fun|call|shard_map")
 COLLECTIVES = ("all-gather", "all-reduce", "all-to-all", "collective-permute")
 COLLECTIVES += ("reduce-scatter",)
 
@@ -229,7 +231,11 @@ def layer(one: Instruction) -> str:
     path = named[1].split(";")[-1]
     backward = "transpose(" in path
     parts = re.sub(r"\b(?:jit|jvp|transpose|vmap|pjit)\b|[()]", "", path)
-    names = [name for name in parts.split("/")[1:-1] if name]
+    names = [
+        name
+        for name in parts.split("/")[1:-1]
+        if name and not NO_LAYER.fullmatch(name)
+    ]
     text = "/".join(names)
     return f"gradient of {text}".strip() if backward else text
 

@@ -35,7 +35,7 @@ u32[]{:S(2)}) copy-start(%x.1)
   %copy-done.1 = f32[8,128]{1,0:T(8,128)S(1)} copy-done(%copy-start.1)
   %fusion.1 = f32[8,128]{1,0:T(8,128)S(1)} fusion(%copy-done.1, %y.1), \
 kind=kLoop, calls=%fused, metadata={op_name="jit(step)/transpose(\
-jvp(block_3))/mlp/dense/add" stack_frame_id=2}
+jvp(block_3))/cond/branch_0_fun/jit(call)/mlp/dense/add" stack_frame_id=2}
   %negate.1 = f32[5,100]{1,0:T(8,128)} negate(%z.1), \
 metadata={op_name="jit(step)/jvp(head)/neg"}, \
 backend_config={"window_config":{"estimated_cycles":"1200","is_mask":false}}
