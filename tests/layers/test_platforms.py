@@ -11,6 +11,7 @@ from tiny_models import tiny_vit
 
 from keras_vit import layers, platforms
 from keras_vit.layers import attention, heads, kernels, transformer_block
+from keras_vit.models.vit import ViTConfig, attention_bytes
 from keras_vit.platforms import by_platform
 
 
@@ -310,6 +311,13 @@ def counted(monkeypatch, batch, megabytes, devices, spec=(None, None)):
 
     jax.eval_shape(compute, np.empty((batch, 1)))
     return counts[0]
+
+
+def test_weights_of_attention_fill_tiles():
+    config = ViTConfig(hidden_dim=768, num_heads=12)  # 197 tokens
+    numbers = 12 * 200 * 256
+    assert attention_bytes(config, "bfloat16") == 2 * numbers
+    assert attention_bytes(config, "float32") == 4 * numbers
 
 
 @pytest.fixture
