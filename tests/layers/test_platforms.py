@@ -5,6 +5,7 @@ import types
 import numpy as np
 import numpy_forward
 import pytest
+import virtual_devices
 from keras import ops
 from random_layers import flax_attention, normal, randomise
 from tiny_models import tiny_vit
@@ -354,3 +355,51 @@ def test_tpus_alone_predict_in_parts(parted_model, training):
     assert barriers("tpu", six) == (0 if training else 3 - 1)
     assert barriers("tpu", six[:2]) == 0
     assert barriers("cpu", six) == barriers("cuda", six) == 0
+
+
+SHARED = """
+import jax
+import keras
+import numpy as np
+from keras_vit import platforms
+from keras_vit.layers import attention, heads, kernels
+from random_layers import normal, randomise
+from tiny_models import tiny_vit
+
+distribution = keras.distribution.DataParallel()
+keras.distribution.set_distribution(distribution)
+model = tiny_vit()
+randomise(model)
+images = normal(24, 8, 8, 3)
+weights = [
+    [x.value for x in variables]
+    for variables in (
+        model.trainable_variables, model.non_trainable_variables
+    )
+]
+
+def compiled():
+    def infer(weights, images):
+        return model.stateless_call(*weights, images, training=False)[0]
+
+    layout = distribution.get_data_layout(images.shape).backend_layout
+    shared = jax.device_put(images, layout)
+    program = jax.jit(infer).lower(weights, shared).compile()
+    return program.as_text(), program(weights, shared)
+
+_, whole = compiled()
+platforms.AT_A_TIME = 2 * 2 * 8 * 128 * 4  # Two images of a device's six.
+for module in (attention, heads, kernels, platforms):
+    module.by_platform = lambda *tensors, other, **paths: other(*tensors)
+text, parts = compiled()
+np.testing.assert_allclose(parts, whole, atol=1e-5)
+sent = sum(text.count(f" {x}") for x in (
+    "all-", "collective-", "reduce-scatter"
+))
+print(len(jax.devices()), text.count("f32[2,8,8,3]") > 0, sent)
+"""
+
+
+def test_devices_send_nothing_for_parts_of_their_shares():
+    told = virtual_devices.run(SHARED, devices=4, backend="jax")
+    assert told == "4 True 0"
