@@ -5,7 +5,7 @@ a model exported for GPUs, on machines that have neither.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -124,7 +124,7 @@ def batch_in_parts(
     function: Callable,
     images,
     size: int,
-    variables: Sequence[keras.Variable],
+    layer: keras.Layer,
 ) -> Any:
     """Computes a batch in parts, one after the other, where XLA is for TPUs.
 
@@ -136,12 +136,12 @@ def batch_in_parts(
             variable; it returns a tensor whose first axis is the batch.
         images: tensor (B, ...).
         size: bytes that an image takes at a time.
-        variables: those that the function reads.
+        layer: whose variables the function reads.
 
     Returns:
         What the function returns of the batch.
     """
-    count = parts_of(images, size, variables)
+    count = parts_of(images, size, layer)
     if count == 1:
         return function(images)
     import jax
@@ -162,7 +162,7 @@ def batch_in_parts(
     return by_platform(images, cpu=function, gpu=function, other=in_parts)
 
 
-def parts_of(images, size: int, variables: Sequence[keras.Variable]) -> int:
+def parts_of(images, size: int, layer: keras.Layer) -> int:
     """How many parts of a batch stay on the chip, the fewest of one size.
 
     It is 1 outside of a program, for a batch of unknown size, where each part
@@ -171,7 +171,7 @@ def parts_of(images, size: int, variables: Sequence[keras.Variable]) -> int:
     """
     if not backend_is("jax") or not _is_abstract(images):
         return 1
-    shardings = [x for x in map(sharding_of, variables) if x is not None]
+    shardings = [x for x in map(sharding_of, layer.variables) if x is not None]
     if any("batch" in x.spec for x in shardings):
         return 1
     devices = shardings[0].mesh.size if shardings else 1

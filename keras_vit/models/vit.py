@@ -96,7 +96,7 @@ class VisionTransformer(ConfiguredModel):
         if training:
             return forward(inputs)
         size = attention_bytes(self.config, self.compute_dtype)
-        return batch_in_parts(forward, inputs, size, self.variables)
+        return batch_in_parts(forward, inputs, size, self)
 
     @staticmethod
     def outputs_of(config, images, dtype=None):
@@ -105,12 +105,17 @@ class VisionTransformer(ConfiguredModel):
         return classified(config, x, dtype)
 
 
+def num_tokens(config: ViTConfig) -> int:
+    """T, patches and the tokens in front of them, in the blocks."""
+    return math.prod(config.grid) + config.num_prefix_tokens
+
+
 def attention_bytes(config: ViTConfig, dtype: str) -> int:
     """Bytes of a block's weights of attention for an image, on a TPU.
 
     There an array fills tiles of 8 rows and 128 columns.
     """
-    count = math.prod(config.grid) + config.num_prefix_tokens
+    count = num_tokens(config)
     rows, columns = (-(-count // tile) * tile for tile in (8, 128))
     size = 2 if dtype.endswith("float16") else 4
     return config.num_heads * rows * columns * size
@@ -352,8 +357,8 @@ def shared_positions(
         return None
     layer = position_bias(config, dtype)
     if layer is not None:
-        tokens = math.prod(config.grid) + config.num_prefix_tokens
-        layer.build((None, config.num_heads, tokens, tokens))
+        count = num_tokens(config)
+        layer.build((None, config.num_heads, count, count))
     return layer
 
 

@@ -14,10 +14,11 @@ from keras_vit.layers.attention_positions import (
 )
 from keras_vit.models import ViTConfig
 from keras_vit.models.resnet import STEMS, UNITS
+from keras_vit.models.vit import num_tokens
 from keras_vit.models.vit_config import ATTENTION_POOLINGS
 from keras_vit.sizes import VIT
 
-__all__ = ["Counts", "bit_multiply_adds", "count", "num_tokens", "vit_config"]
+__all__ = ["Counts", "bit_multiply_adds", "count", "vit_config"]
 
 PLANNED = [name for name, size in VIT.items() if "resnet_units" not in size]
 
@@ -59,11 +60,6 @@ def vit_config(model: str, **options) -> ViTConfig:
     """
     check_choice("model", model, PLANNED)
     return ViTConfig(**{**VIT[model], **options})
-
-
-def num_tokens(config: ViTConfig) -> int:
-    """T, patches and the tokens in front of them, in the blocks."""
-    return math.prod(config.grid) + config.num_prefix_tokens
 
 
 def count(config: ViTConfig) -> Counts:

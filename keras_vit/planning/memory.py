@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from keras_vit.checks import PRECISIONS, check_at_least, check_choice
 from keras_vit.models import ViTConfig
-from keras_vit.models.vit import last_queries
-from keras_vit.planning.counts import count, num_tokens
+from keras_vit.models.vit import last_queries, num_tokens
+from keras_vit.planning.counts import count
 
 __all__ = [
     "FLOAT32",

@@ -1,5 +1,6 @@
 """Each platform has its own program, and all of them the same values."""
 
+import functools
 import types
 
 import numpy as np
@@ -153,19 +154,23 @@ def test_wide_blocks_predict_in_parts_on_tpus_alone(
     x = normal(2, 5, 16)
     block.build(x.shape)
 
-    def barriers(platform):
-        def compute(x):
-            return block(x, training=training)
-
-        text = exported(compute, x, platform=platform)
-        return text.count("stablehlo.optimization_barrier")
-
+    count = functools.partial(barriers, block, x, training)
     # Training has one in its gradient, which nobody asks for here.
-    assert barriers("tpu") == 0
+    assert count("tpu") == 0
     monkeypatch.setattr(heads, "WIDE_HEADS", 15)
     monkeypatch.setattr(transformer_block, "WIDE_MLP", 15)
-    assert barriers("tpu") == (0 if training else 2)
-    assert barriers("cpu") == barriers("cuda") == 0
+    assert count("tpu") == (0 if training else 2)
+    assert count("cpu") == count("cuda") == 0
+
+
+def barriers(layer, x, training, platform):
+    """Of what a platform computes: where it waits for a tensor."""
+
+    def compute(x):
+        return layer(x, training=training)
+
+    text = exported(compute, x, platform=platform)
+    return text.count("stablehlo.optimization_barrier")
 
 
 def test_no_platform_has_the_products_of_another():
@@ -300,6 +305,7 @@ def counted(monkeypatch, batch, megabytes, devices, spec=(None, None)):
     """The parts of a batch that devices share."""
     import jax
 
+    layer = types.SimpleNamespace(variables=["kernel"])
     mesh = types.SimpleNamespace(size=devices)
     sharding = types.SimpleNamespace(spec=spec, mesh=mesh)
     monkeypatch.setattr(platforms, "sharding_of", lambda kernel: sharding)
@@ -307,7 +313,7 @@ def counted(monkeypatch, batch, megabytes, devices, spec=(None, None)):
 
     def compute(x):
         size = int(megabytes * 2**20)
-        counts.append(platforms.parts_of(x, size, ["kernel"]))
+        counts.append(platforms.parts_of(x, size, layer))
         return x
 
     jax.eval_shape(compute, np.empty((batch, 1)))
@@ -344,17 +350,11 @@ def test_parts_of_a_batch_are_put_together_in_order(parted_model, monkeypatch):
 
 @pytest.mark.parametrize("training", [False, True])
 def test_tpus_alone_predict_in_parts(parted_model, training):
-    def barriers(platform, images):
-        def compute(x):
-            return parted_model(x, training=training)
-
-        text = exported(compute, images, platform=platform)
-        return text.count("stablehlo.optimization_barrier")
-
     six = normal(6, 8, 8, 3)
-    assert barriers("tpu", six) == (0 if training else 3 - 1)
-    assert barriers("tpu", six[:2]) == 0
-    assert barriers("cpu", six) == barriers("cuda", six) == 0
+    count = functools.partial(barriers, parted_model, six, training)
+    assert count("tpu") == (0 if training else 3 - 1)
+    assert barriers(parted_model, six[:2], training, "tpu") == 0
+    assert count("cpu") == count("cuda") == 0
 
 
 SHARED = """
