@@ -103,7 +103,8 @@ def measured(options) -> dict:
     import keras
 
     import keras_vit
-    from keras_vit.training.distribution import setup, versions
+    from keras_vit.runtime.machine import versions
+    from keras_vit.training.distribution import setup
 
     chosen = setup("fsdp", batch_size=options.devices)
     keras.utils.set_random_seed(0)  # All processes begin alike.
@@ -148,7 +149,7 @@ def memory(name: str) -> float:
 def gathered(folder, model):
     """All of it in each process, of which the first one writes it."""
     from keras_vit.checkpoints.containers.npz import write_npz
-    from keras_vit.files import replacing
+    from keras_vit.io.atomic_files import replacing
     from keras_vit.training.distribution.processes import is_first, to_numpy
 
     variables = [*model.variables, *model.optimizer.variables]

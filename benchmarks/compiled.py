@@ -40,7 +40,7 @@ from compiled_sides import SIDES, Program, prepare
 from compiled_table import table
 from speed_case import Case, sizes
 
-from keras_vit.checks import check_installed
+from keras_vit.io.checks import check_installed
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 GPUS = ("h100", "h200")

@@ -132,11 +132,11 @@ def measured(options, choice, count, batch) -> dict:
 
     import keras
 
+    from keras_vit.runtime.machine import devices, versions
     from keras_vit.training import distribution
-    from keras_vit.training.distribution import versions
     from keras_vit.training.distribution.layouts import MAKERS
 
-    found = distribution.devices()
+    found = devices()
     virtual = len(found) > 1 and all("cpu" in name for name in found)
     backend = keras.backend.backend()
     facts = {"devices": found, "virtual": virtual, "backend": backend}
@@ -176,9 +176,12 @@ def step_seconds(options, batch: int) -> float:
     import numpy as np
     import tensorflow as tf
 
+    from keras_vit.runtime.workarounds import (
+        draw_own_masks,
+        sum_gradients_first,
+    )
     from keras_vit.training import ModelConfig, Recipe, TrainingConfig, build
     from keras_vit.training.optimizers import make_optimizer
-    from keras_vit.workarounds import draw_own_masks, sum_gradients_first
 
     recipe = Recipe(
         model=ModelConfig(

@@ -8,8 +8,8 @@ have their parts, `keras_vit.variants` what the paper compares them with.
 # pyright: reportUnsupportedDunderAll=false
 from typing import TYPE_CHECKING
 
-from keras_vit import _environment
-from keras_vit.late import late_names
+from keras_vit.runtime import environment
+from keras_vit.runtime.lazy import lazy_names
 from keras_vit.sizes import BIT, MIXER, VIT, list_models
 from keras_vit.version import __version__
 
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     def __getattr__(name: str) -> Callable[..., keras.Model]: ...
 
 else:
-    __getattr__, __dir__ = late_names(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "keras_vit.analysis": ("analysis",),
@@ -90,4 +90,4 @@ else:
         },
     )
 
-_environment.check()
+environment.check()

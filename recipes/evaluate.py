@@ -32,6 +32,7 @@ from keras_vit.data import DataConfig, PreprocessingConfig, Share
 from keras_vit.data.pillow_images import say_colour_changes
 from keras_vit.data.readers import with_chosen_reader
 from keras_vit.evaluation.config import Evaluation
+from keras_vit.io.stores import on_disk
 from keras_vit.prediction.networks import load_model, weights_path
 from keras_vit.runs.reporting import left_out, write_pages
 from keras_vit.runs.script import (
@@ -42,9 +43,7 @@ from keras_vit.runs.script import (
     with_open,
 )
 from keras_vit.runs.smoke import tiny_model
-from keras_vit.stores import on_disk
-from keras_vit.training import run_folder, run_store
-from keras_vit.training.distribution import environment, versions
+from keras_vit.runtime.machine import environment, versions
 from keras_vit.training.distribution.layouts import on_devices
 from keras_vit.training.distribution.processes import (
     agreed,
@@ -52,6 +51,8 @@ from keras_vit.training.distribution.processes import (
     is_first,
     stacked,
 )
+from keras_vit.training.run import files as run_folder
+from keras_vit.training.run import store as run_store
 
 LABELLED = (1000, 21843)  # Numbers of classes that the package has names for.
 SMOKE_IMAGES = 200

@@ -35,7 +35,8 @@ from keras_vit.evaluation.few_shot import (
     few_shot,
     summarise_shots,
 )
-from keras_vit.files import write_csv
+from keras_vit.io.atomic_files import write_csv
+from keras_vit.io.tables import markdown_table
 from keras_vit.prediction.networks import load_model
 from keras_vit.runs.reporting import save_figure
 from keras_vit.runs.script import (
@@ -46,9 +47,7 @@ from keras_vit.runs.script import (
     with_open,
 )
 from keras_vit.runs.smoke import smoke_dir, tiny_model
-from keras_vit.tables import markdown_table
-from keras_vit.training import run_folder, run_store
-from keras_vit.training.distribution import environment, versions
+from keras_vit.runtime.machine import environment, versions
 from keras_vit.training.distribution.layouts import on_devices
 from keras_vit.training.distribution.processes import (
     agreed,
@@ -56,6 +55,8 @@ from keras_vit.training.distribution.processes import (
     is_first,
     stacked,
 )
+from keras_vit.training.run import files as run_folder
+from keras_vit.training.run import store as run_store
 
 SMOKE_IMAGES = 200
 SMOKE_SHOTS = (1, 5)

@@ -22,8 +22,9 @@ import numpy as np
 from keras_vit import evaluation
 from keras_vit.runs import evaluated, facts, finish, run_script
 from keras_vit.runs.reporting import batches_of
-from keras_vit.training import Recipe, Run, run_folder, train
+from keras_vit.training import Recipe, Run, train
 from keras_vit.training.distribution.processes import agreed
+from keras_vit.training.run import files as run_folder
 
 # Pixels of all images for which the search for nearest neighbours takes seconds
 # and a few hundred MB; the digits of the quick start have 115,000.

@@ -27,12 +27,13 @@ from noisy_student.iterations import (
 )
 
 from keras_vit.analysis.plots import curves
-from keras_vit.files import write_csv
+from keras_vit.io.atomic_files import write_csv
 from keras_vit.runs import run_script
 from keras_vit.runs.reporting import save_figure
-from keras_vit.training import run_folder, run_store
-from keras_vit.training.distribution import versions
+from keras_vit.runtime.machine import versions
 from keras_vit.training.distribution.processes import agreed
+from keras_vit.training.run import files as run_folder
+from keras_vit.training.run import store as run_store
 
 
 def run(recipe: NoisyStudentRecipe) -> dict:

@@ -34,13 +34,13 @@ from paper.reproduction import (
 )
 
 from keras_vit.analysis.plots import new_figure
-from keras_vit.checks import EXTRAS, check_installed
-from keras_vit.files import replacing, write_csv
+from keras_vit.io.atomic_files import replacing, write_csv
+from keras_vit.io.checks import EXTRAS, check_installed
+from keras_vit.io.stores import check_local
+from keras_vit.io.tables import markdown_table
 from keras_vit.runs.reporting import save_figure
 from keras_vit.runs.script import exit_code, parse
 from keras_vit.runs.smoke import smoke_dir
-from keras_vit.stores import check_local
-from keras_vit.tables import markdown_table
 
 NUMBERS = ("paper", "paper spread", "measured", "spread", "runs")
 COLUMNS = ("row", "column", *NUMBERS, "unit", "state")

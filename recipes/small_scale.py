@@ -44,13 +44,14 @@ from keras_vit.evaluation.few_shot import (
     feature_model,
     few_shot,
 )
+from keras_vit.io.stores import check_local
+from keras_vit.io.tables import markdown_table
 from keras_vit.runs.reporting import evaluated, save_figure
 from keras_vit.runs.script import check_packages, exit_code, parse
-from keras_vit.stores import check_local
-from keras_vit.tables import markdown_table
-from keras_vit.training import Recipe, run_folder, train
+from keras_vit.runtime.machine import environment
+from keras_vit.training import Recipe, train
 from keras_vit.training.build import CLASSIFICATION, make_model
-from keras_vit.training.distribution import environment
+from keras_vit.training.run import files as run_folder
 
 EXPERIMENTS = pathlib.Path(__file__).with_suffix(".yaml")
 RESULTS = "docs/results/small_scale"

@@ -19,13 +19,15 @@ import sys
 from keras_vit import data
 from keras_vit.analysis.plots import new_figure
 from keras_vit.data.tfds import PRESETS, Preset
-from keras_vit.files import write_csv
+from keras_vit.io.atomic_files import write_csv
 from keras_vit.runs import run_script
 from keras_vit.runs.reporting import finished, save_figure
 from keras_vit.runs.smoke import smoke
-from keras_vit.training import Recipe, run_folder, run_store
-from keras_vit.training.distribution import versions
+from keras_vit.runtime.machine import versions
+from keras_vit.training import Recipe
 from keras_vit.training.distribution.processes import agreed
+from keras_vit.training.run import files as run_folder
+from keras_vit.training.run import store as run_store
 
 
 @dataclasses.dataclass(frozen=True)

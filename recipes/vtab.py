@@ -25,14 +25,16 @@ from vtab.config import STAND_INS, Setting, Vtab, smoke_vtab
 from vtab.table import PAPER_MODELS, group_means, table, write_report
 
 from keras_vit import data
-from keras_vit.checks import EXTRAS, check_installed
 from keras_vit.data.vtab_table import TASKS
-from keras_vit.files import write_csv
+from keras_vit.io.atomic_files import write_csv
+from keras_vit.io.checks import EXTRAS, check_installed
 from keras_vit.runs import run_script
 from keras_vit.runs.reporting import finished, result_of
-from keras_vit.training import Recipe, run_folder, run_store
-from keras_vit.training.distribution import versions
+from keras_vit.runtime.machine import versions
+from keras_vit.training import Recipe
 from keras_vit.training.distribution.processes import agreed
+from keras_vit.training.run import files as run_folder
+from keras_vit.training.run import store as run_store
 
 CONFIG = pathlib.Path(__file__).with_name("configs") / "paper/table4_vtab.yaml"
 

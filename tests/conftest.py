@@ -65,7 +65,7 @@ def emulator(request):
 @pytest.fixture
 def address(emulator, request):
     """Of a run of this test alone in the store."""
-    from keras_vit.training import run_store
+    from keras_vit.training.run import store as run_store
 
     name = re.sub(r"\W+", "-", request.node.name)
     yield emulator.address(f"runs/{name}")

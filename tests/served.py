@@ -17,7 +17,7 @@ import yaml
 from PIL import Image
 
 from keras_vit.models import VisionTransformer, ViTConfig
-from keras_vit.training.run_folder import save_model
+from keras_vit.training.run.files import save_model
 
 ROOT = pathlib.Path(__file__).parents[1]
 NAMES = ("cat", "dog", "owl", "<b>yak</b>")

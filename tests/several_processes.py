@@ -21,7 +21,7 @@ import numpy as np
 import sharded
 import whole_runs
 
-from keras_vit import interrupts
+from keras_vit.runtime import interrupts
 from keras_vit.training import train
 from keras_vit.training.distribution.processes import LostProcessError, leave
 

@@ -20,34 +20,21 @@ DOCUMENT = ROOT / "docs" / "architecture.md"
 
 # The lowest and the highest modules: all may import the first, the last may
 # import all.
-GROUND = (
-    "version",
-    "late",
-    "sizes",
-    "files",
-    "tables",
-    "checks",
-    "stores",
-    "interpolation",
-    "interrupts",
-    "shipped_recipes",
-    "workarounds",
-    "platforms",
-)
+GROUND = ("version", "sizes", "interpolation", "io", "runtime")
 TOP = ("__init__", "cli")
 
 AT_IMPORT = {"keras", "numpy", *sys.stdlib_module_names}
 BACKENDS = {"tensorflow", "jax", "jaxlib", "torch"}
 # The last two write and run files of the backends' own formats.
 MAY_NAME_BACKENDS = {
-    *("analysis", "data", "training", "workarounds"),
-    *("exporting", "platforms", "prediction"),
+    *("analysis", "data", "training", "runtime"),
+    *("exporting", "prediction"),
 }
 # The one module that uses private names of Keras and of the backends.
-WORKAROUNDS = "keras_vit/workarounds.py"
+WORKAROUNDS = "keras_vit/runtime/workarounds.py"
 # Where the name of the backend may be asked for besides.
 MAY_ASK_FOR_THE_BACKEND = (
-    WORKAROUNDS,
+    "keras_vit/runtime/",
     "keras_vit/data/",
     "keras_vit/training/distribution/",
 )
@@ -55,8 +42,6 @@ MAY_ASK_FOR_THE_BACKEND = (
 PUBLIC = {"_asdict", "_exit"}
 NEVER = {"recipes", "tests", "benchmarks"}
 
-MAX_LINES = 500
-TABLES = ("sizes.py", "*_table.py")
 REPEATED = {"__init__.py", "config.py"}
 
 
@@ -133,8 +118,8 @@ def _objection(package: str, found: Import) -> str | None:
     if root == "":
         return "relative; write the full name"
     private = re.search(r"\._[a-z]|^keras\.src", found.target)
-    if private and root != PACKAGE and package != "workarounds":
-        return "private; belongs into keras_vit/workarounds.py"
+    if private and root != PACKAGE and package != "runtime":
+        return "private; belongs into keras_vit/runtime/workarounds.py"
     if root == PACKAGE:
         return _arrow_objection(package, rest)
     if root in NEVER:
@@ -294,16 +279,6 @@ def test_the_backend_is_asked_for_in_few_places():
     }
     assert found == {}
     assert asks_for_the_backend('keras.backend.backend() == "jax"')
-
-
-@pytest.mark.parametrize("folder", [PACKAGE, "recipes", "tests", "benchmarks"])
-def test_a_file_is_one_idea(folder):
-    lengths = {
-        path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines())
-        for path in python_files(folder)
-        if not any(path.match(pattern) for pattern in TABLES)
-    }
-    assert {k: n for k, n in lengths.items() if n > MAX_LINES} == {}
 
 
 @pytest.mark.parametrize(

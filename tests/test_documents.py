@@ -18,8 +18,8 @@ import pytest
 from project_tools import ROOT, tool
 
 import keras_vit
-from keras_vit import shipped_recipes
 from keras_vit.cli.command_line import COMMANDS
+from keras_vit.runtime import shipped_recipes
 
 # A log: its commands are of their day.
 LOGS = ("docs/decisions.md",)

@@ -4,7 +4,7 @@ import webbrowser
 
 import pytest
 
-from keras_vit.files import open_page, replacing, write_csv
+from keras_vit.io.atomic_files import open_page, replacing, write_csv
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):

@@ -12,7 +12,7 @@ import keras
 import pytest
 
 import keras_vit
-from keras_vit import _environment
+from keras_vit.runtime import environment
 
 ROOT = Path(__file__).parents[1]
 OPTIONAL_MODULES = {
@@ -137,7 +137,7 @@ def test_chosen_backend_that_is_missing_is_explained(backend):
 def test_old_keras_is_refused(monkeypatch):
     monkeypatch.setattr(keras, "__version__", "3.9.2")
     with pytest.raises(ImportError, match=r"3\.12 or newer.*3\.9\.2"):
-        _environment.check()
+        environment.check()
 
 
 def test_other_import_errors_of_keras_are_left_alone():
@@ -147,7 +147,7 @@ def test_other_import_errors_of_keras_are_left_alone():
 
 # The models register themselves behind Keras, whoever imports it first.
 @pytest.mark.parametrize(
-    "first", ["keras_vit", "keras_vit.workarounds", "keras_vit.layers"]
+    "first", ["keras_vit", "keras_vit.runtime.workarounds", "keras_vit.layers"]
 )
 def test_keras_knows_the_models_as_soon_as_both_are_imported(first):
     script = f"""
@@ -171,13 +171,13 @@ assert "keras" not in sys.modules
 
 
 def test_foreign_distribution_is_pointed_out(monkeypatch, tmp_path):
-    _environment.check()  # Warnings are errors: no warning without it.
+    environment.check()  # Warnings are errors: no warning without it.
     folder = tmp_path / "keras_vit-1.0.1.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Name: keras-vit\nVersion: 1.0.1\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.warns(UserWarning, match="pip uninstall keras-vit"):
-        _environment.check()
+        environment.check()
 
 
 COMMAND = """

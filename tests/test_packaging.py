@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 from readme_renderer import markdown
 
-from keras_vit import checks
+from keras_vit.io import checks
 from keras_vit.version import __version__
 
 ROOT = Path(__file__).parents[1]

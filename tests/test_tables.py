@@ -1,6 +1,6 @@
 """Tables as text."""
 
-from keras_vit.tables import markdown_table
+from keras_vit.io.tables import markdown_table
 
 ROWS = [("a|b", 3), (None, 10)]
 

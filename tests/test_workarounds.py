@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_vit import workarounds
+from keras_vit.runtime import workarounds
 
 
 def only_on(backend, *names):

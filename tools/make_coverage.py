@@ -172,7 +172,7 @@ def compared(answer, wanted) -> tuple[str, str]:
 
 def table(found, tags) -> str:
     """Tags per module of timm and verdict."""
-    from keras_vit.tables import markdown_table
+    from keras_vit.io.tables import markdown_table
 
     counts = collections.Counter()
     for x in found:

@@ -19,8 +19,8 @@ import keras_vit
 from keras_vit.analysis.compute import multiply_adds
 from keras_vit.checkpoints.public import catalog
 from keras_vit.cli.weights_commands import as_markdown
+from keras_vit.io.tables import markdown_table
 from keras_vit.sizes import BIT, MIXER, VIT
-from keras_vit.tables import markdown_table
 
 FOLDER = pathlib.Path(__file__).parents[1] / "docs" / "models"
 

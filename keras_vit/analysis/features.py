@@ -16,7 +16,7 @@ from keras_vit.analysis.attention_weights import (
     check_model,
     reading_weights,
 )
-from keras_vit.checks import check_choice, check_installed
+from keras_vit.io.checks import check_choice, check_installed
 from keras_vit.models import VisionTransformer
 
 __all__ = ["embeddings", "evolution", "projection"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.checks import check_installed
+from keras_vit.io.checks import check_installed
 
 __all__ = [
     "as_pictures",

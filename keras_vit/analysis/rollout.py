@@ -18,7 +18,7 @@ from keras_vit.analysis.attention_weights import (
     walk,
 )
 from keras_vit.analysis.inspection import distance_of
-from keras_vit.checks import check_choice, check_limits
+from keras_vit.io.checks import check_choice, check_limits
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.models.vit_config import ATTENTION_POOLINGS
 

@@ -23,10 +23,10 @@ from keras_vit.analysis.attention_weights import (
     check_model,
     on_grid,
 )
-from keras_vit.checks import check_choice, check_installed
+from keras_vit.io.checks import check_choice, check_installed
 from keras_vit.models import VisionTransformer
 from keras_vit.preprocessing import MID_GREY
-from keras_vit.workarounds import backend_is
+from keras_vit.runtime.workarounds import backend_is
 
 __all__ = ["gradient_cam", "gradient_function", "saliency"]
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from keras_vit.late import late_names
+from keras_vit.runtime.lazy import lazy_names
 
 __all__ = [
     "Info",
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from keras_vit.checkpoints.matching import LoadReport
     from keras_vit.checkpoints.saving import save_checkpoint
 else:  # They need Keras.
-    __getattr__, __dir__ = late_names(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "keras_vit.checkpoints.description": ("Info", "read_info"),

@@ -232,7 +232,7 @@ def _texts(path, names) -> tuple[str, ...]:
         refuse(
             path,
             "has class names that are not a list of texts",
-            "Save it with keras_vit.training.run_folder.save_model.",
+            "Save it with keras_vit.training.run.files.save_model.",
         )
     return tuple(names)
 

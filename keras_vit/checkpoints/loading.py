@@ -31,8 +31,8 @@ from keras_vit.checkpoints.keras_files import (
     open_keras,
 )
 from keras_vit.checkpoints.matching import Plan, build, plan_of, target_of
-from keras_vit.files import check_regular
-from keras_vit.workarounds import set_initializer, taken_over
+from keras_vit.io.atomic_files import check_regular
+from keras_vit.runtime.workarounds import set_initializer, taken_over
 
 __all__ = [
     "check_weights",

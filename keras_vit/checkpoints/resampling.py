@@ -5,8 +5,8 @@ Axes: R and C rows and columns of a grid, D hidden dimension.
 
 import numpy as np
 
-from keras_vit.checks import check_choice
 from keras_vit.interpolation import cubic, triangle
+from keras_vit.io.checks import check_choice
 
 __all__ = [
     "RESAMPLINGS",

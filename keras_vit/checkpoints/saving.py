@@ -44,7 +44,7 @@ from keras_vit.checkpoints.objections import (
     wrong_pooling,
     wrong_positions,
 )
-from keras_vit.files import replacing
+from keras_vit.io.atomic_files import replacing
 
 __all__ = ["save_checkpoint"]
 

@@ -7,11 +7,11 @@ import time
 
 import numpy as np
 
-from keras_vit.checks import PRECISIONS, check_installed
 from keras_vit.cli.model_commands import add_model
 from keras_vit.exporting.runtimes_table import FORMATS
-from keras_vit.files import replacing
-from keras_vit.tables import markdown_table
+from keras_vit.io.atomic_files import replacing
+from keras_vit.io.checks import PRECISIONS, check_installed
+from keras_vit.io.tables import markdown_table
 
 __all__ = ["benchmark"]
 
@@ -52,9 +52,9 @@ def benchmark(parser):
 
 
 def _benchmark(arguments):
-    from keras_vit.platforms import compile_predictions
     from keras_vit.prediction import load_network
-    from keras_vit.training.distribution import environment
+    from keras_vit.runtime.machine import environment
+    from keras_vit.runtime.platforms import compile_predictions
 
     default = COMPARED_BATCHES if arguments.formats else BATCHES
     batches = arguments.batch or default

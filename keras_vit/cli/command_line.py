@@ -7,12 +7,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from keras_vit._environment import start_quietly
 from keras_vit.cli.recipe_commands import add_recipes
 from keras_vit.cli.terminal import say_what_it_can
-from keras_vit.files import printable
-from keras_vit.interrupts import ended, tidy_up_on_sigterm
-from keras_vit.stores import check_local
+from keras_vit.io.atomic_files import printable
+from keras_vit.io.stores import check_local
+from keras_vit.runtime.environment import start_quietly
+from keras_vit.runtime.interrupts import ended, tidy_up_on_sigterm
 from keras_vit.version import __version__
 
 __all__ = ["main"]

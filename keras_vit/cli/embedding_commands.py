@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 
-from keras_vit.checks import check_installed
 from keras_vit.cli.terminal import (
     counted,
     paths_of,
@@ -14,6 +13,7 @@ from keras_vit.cli.terminal import (
     skipping,
     with_progress,
 )
+from keras_vit.io.checks import check_installed
 
 __all__ = ["embed", "search"]
 
@@ -163,7 +163,7 @@ def _rows(queries, files, numbers, scores):
 
 def _draw(out, folder, queries, files, scores):
     from keras_vit.analysis import plot_neighbours
-    from keras_vit.files import replacing
+    from keras_vit.io.atomic_files import replacing
 
     figure = plot_neighbours(
         [(pathlib.Path(x).name, _pixels(x, folder)) for x in queries],

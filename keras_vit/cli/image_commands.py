@@ -11,7 +11,7 @@ from keras_vit.cli.terminal import (
     skipping,
     with_progress,
 )
-from keras_vit.files import as_cell, open_page, printable
+from keras_vit.io.atomic_files import as_cell, open_page, printable
 
 __all__ = ["explain", "predict"]
 

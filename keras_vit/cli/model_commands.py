@@ -4,7 +4,8 @@ import dataclasses
 import json
 import re
 
-from keras_vit.checks import PRECISIONS, check_positive
+from keras_vit.io.checks import PRECISIONS, check_positive
+from keras_vit.io.tables import markdown_table
 from keras_vit.planning import (
     Settings,
     check_compiler,
@@ -16,7 +17,6 @@ from keras_vit.planning import (
 from keras_vit.planning import plan as layouts
 from keras_vit.planning.counts import vit_config
 from keras_vit.planning.memory import ATTENTION, LAYOUTS, OPTIMIZERS
-from keras_vit.tables import markdown_table
 
 __all__ = ["add_model", "plan", "summary"]
 

@@ -7,8 +7,8 @@ import pathlib
 import sys
 from collections.abc import Iterator
 
-from keras_vit import shipped_recipes
 from keras_vit.cli.terminal import print_table
+from keras_vit.runtime import shipped_recipes
 
 __all__ = ["add_recipes", "configs"]
 

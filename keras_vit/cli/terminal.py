@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from keras_vit.files import printable
+from keras_vit.io.atomic_files import printable
 
 __all__ = [
     "STANDARD_INPUT",

@@ -13,9 +13,9 @@ from keras_vit.checkpoints.loading import split_subtree
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.checkpoints.public.download import file_digest
 from keras_vit.cli.terminal import print_table
+from keras_vit.io.stores import on_disk
+from keras_vit.io.tables import markdown_table
 from keras_vit.sizes import BIT, MIXER, VIT
-from keras_vit.stores import on_disk
-from keras_vit.tables import markdown_table
 
 __all__ = ["as_markdown", "weights"]
 

@@ -14,7 +14,7 @@ from keras_vit.data.dataset import (
     skipped_files,
 )
 from keras_vit.data.sources import open_dataset
-from keras_vit.late import late_names
+from keras_vit.runtime.lazy import lazy_names
 
 __all__ = [
     "AugmentationConfig",
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     )
     from keras_vit.data.loaders import FitStream
 else:  # They need Keras.
-    __getattr__, __dir__ = late_names(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "keras_vit.data.batches": (

@@ -8,7 +8,6 @@ import logging
 
 import numpy as np
 
-from keras_vit.checks import check_size
 from keras_vit.data.array_mixing import check_augmentation
 from keras_vit.data.augmentation import rows_needed
 from keras_vit.data.config import AugmentationConfig, PreprocessingConfig
@@ -22,6 +21,7 @@ from keras_vit.data.tensorflow_batches import (
     evaluation_by_tensorflow,
     training_by_tensorflow,
 )
+from keras_vit.io.checks import check_size
 
 __all__ = [
     "Share",

@@ -7,7 +7,7 @@ import pathlib
 import posixpath
 from typing import Any, BinaryIO
 
-from keras_vit.stores import Store, of_store, whole_address
+from keras_vit.io.stores import Store, of_store, whole_address
 
 __all__ = [
     "fingerprint",

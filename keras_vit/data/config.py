@@ -6,7 +6,7 @@ A field's docstring is its text in `--help` of a recipe.
 import dataclasses
 from collections.abc import Mapping
 
-from keras_vit.checks import (
+from keras_vit.io.checks import (
     check_at_least,
     check_choice,
     check_fraction,

@@ -11,7 +11,7 @@ import numpy as np
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset, Examples, complete
 from keras_vit.data.stored_images import check_listed, stored
-from keras_vit.stores import of_store, on_disk, whole_address
+from keras_vit.io.stores import of_store, on_disk, whole_address
 
 __all__ = ["SPLITS", "open_csv"]
 

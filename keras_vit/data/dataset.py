@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.checks import check_choice, check_installed
 from keras_vit.data.readers import chosen_reader
 from keras_vit.data.seeds import grouped_order, order, seeded_order
+from keras_vit.io.checks import check_choice, check_installed
 
 __all__ = [
     "Dataset",

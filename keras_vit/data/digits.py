@@ -9,9 +9,9 @@ import re
 
 import numpy as np
 
-from keras_vit.checks import check_installed
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset, Examples, complete
+from keras_vit.io.checks import check_installed
 
 __all__ = ["open_digits"]
 

@@ -22,11 +22,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_vit.checks import check_at_least, check_limits
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset, Examples, cut
-from keras_vit.files import replacing
-from keras_vit.stores import check_local
+from keras_vit.io.atomic_files import replacing
+from keras_vit.io.checks import check_at_least, check_limits
+from keras_vit.io.stores import check_local
 
 __all__ = ["FractalConfig", "fractal_images", "fractals", "open_fractals"]
 

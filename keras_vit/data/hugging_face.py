@@ -2,11 +2,11 @@
 
 import re
 
-from keras_vit.checks import check_installed
 from keras_vit.data.byte_ranges import hub_files
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset
 from keras_vit.data.shards import KINDS, dataset_of
+from keras_vit.io.checks import check_installed
 
 __all__ = ["open_hugging_face"]
 

@@ -3,8 +3,8 @@
 import dataclasses
 import importlib.util
 
-from keras_vit.checks import EXTRAS, check_choice, check_installed
 from keras_vit.data.config import READERS, DataConfig
+from keras_vit.io.checks import EXTRAS, check_choice, check_installed
 
 __all__ = [
     "chosen_reader",

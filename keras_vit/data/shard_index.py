@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from keras_vit.data.byte_ranges import fingerprint
-from keras_vit.files import replacing
+from keras_vit.io.atomic_files import replacing
 
 __all__ = [
     "ShardIndex",

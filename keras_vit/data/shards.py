@@ -21,7 +21,7 @@ from keras_vit.data.parquet import RowGroups, parquet_index, schemas_of
 from keras_vit.data.records import ImageRanges, ranges_of
 from keras_vit.data.shard_index import index_folder, indexed
 from keras_vit.data.webdataset import tar_index
-from keras_vit.stores import Store, of_store, whole_address
+from keras_vit.io.stores import Store, of_store, whole_address
 
 __all__ = ["dataset_of", "open_shards", "shard_names"]
 

@@ -7,7 +7,6 @@ import pathlib
 
 import numpy as np
 
-from keras_vit.checks import check_installed
 from keras_vit.data.broken_images import (
     NUM_NAMED,
     listing,
@@ -29,8 +28,9 @@ from keras_vit.data.shards import open_shards
 from keras_vit.data.stored_images import open_stored_folder
 from keras_vit.data.tfds import open_tfds
 from keras_vit.data.vtab import open_vtab
-from keras_vit.files import printable
-from keras_vit.stores import of_store
+from keras_vit.io.atomic_files import printable
+from keras_vit.io.checks import check_installed
+from keras_vit.io.stores import of_store
 
 __all__ = [
     "SUFFIXES",

@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset, Examples, complete
-from keras_vit.stores import Store, whole_address
+from keras_vit.io.stores import Store, whole_address
 
 __all__ = ["StoredImages", "check_listed", "open_stored_folder", "stored"]
 

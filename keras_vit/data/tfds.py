@@ -14,11 +14,11 @@ from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
-from keras_vit.checks import EXTRAS, check_installed
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset, Examples, complete
 from keras_vit.data.tfds_records import FORMATS, records_of
-from keras_vit.stores import fetched, is_address, whole_address
+from keras_vit.io.checks import EXTRAS, check_installed
+from keras_vit.io.stores import fetched, is_address, whole_address
 
 __all__ = [
     "PRESETS",

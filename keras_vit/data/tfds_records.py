@@ -8,7 +8,6 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from keras_vit.checks import check_installed
 from keras_vit.data.byte_ranges import open_shard
 from keras_vit.data.config import DataConfig
 from keras_vit.data.example_fields import image_and_label
@@ -20,7 +19,8 @@ from keras_vit.data.shard_index import (
     indexed,
     looks_whole,
 )
-from keras_vit.stores import is_address
+from keras_vit.io.checks import check_installed
+from keras_vit.io.stores import is_address
 
 __all__ = ["FORMATS", "array_record_index", "records_of", "tfrecord_index"]
 

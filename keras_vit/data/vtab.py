@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.checks import check_choice
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset, Examples
 from keras_vit.data.tfds import named_builder, on_this_machine, prepare
 from keras_vit.data.vtab_table import TASKS, VtabTask
+from keras_vit.io.checks import check_choice
 
 __all__ = ["VtabSplit", "open_vtab"]
 

@@ -20,11 +20,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.checks import (
-    check_at_least,
-    check_choice,
-    check_positive,
-)
 from keras_vit.data import DataConfig
 from keras_vit.evaluation.config import DISTRIBUTIONS, ModelSource
 from keras_vit.evaluation.predictions import Together
@@ -33,7 +28,12 @@ from keras_vit.evaluation.probes import (
     fit_neighbours,
     fit_probe,
 )
-from keras_vit.platforms import compile_predictions
+from keras_vit.io.checks import (
+    check_at_least,
+    check_choice,
+    check_positive,
+)
+from keras_vit.runtime.platforms import compile_predictions
 
 __all__ = [
     "FewShot",

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from keras_vit.checks import check_installed
 from keras_vit.evaluation.predictions import Predictions, predict_classes
-from keras_vit.files import replacing, write_csv
+from keras_vit.io.atomic_files import replacing, write_csv
+from keras_vit.io.checks import check_installed
 
 __all__ = [
     "confusion_rows",

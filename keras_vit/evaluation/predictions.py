@@ -12,8 +12,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.checks import check_installed
-from keras_vit.platforms import compile_predictions
+from keras_vit.io.checks import check_installed
+from keras_vit.runtime.platforms import compile_predictions
 
 __all__ = [
     "Predictions",

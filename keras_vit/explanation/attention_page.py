@@ -28,10 +28,10 @@ from keras_vit.analysis import (
 from keras_vit.analysis.attention_weights import check_model, grid_window
 from keras_vit.analysis.feature_maps import features
 from keras_vit.analysis.rollout import attention_overview
-from keras_vit.checks import EXTRAS, check_installed
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.pillow_images import log_colour_changes
-from keras_vit.files import printable, replacing
+from keras_vit.io.atomic_files import printable, replacing
+from keras_vit.io.checks import EXTRAS, check_installed
 from keras_vit.models import VisionTransformer
 from keras_vit.prediction import (
     Classifier,

@@ -18,7 +18,7 @@ from keras_vit.data import (
 )
 from keras_vit.data.seeds import order
 from keras_vit.prediction import Classifier, images_of
-from keras_vit.training import run_folder
+from keras_vit.training.run import files as run_folder
 
 __all__ = [
     "CALIBRATION",

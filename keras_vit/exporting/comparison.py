@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_vit.checkpoints import save_checkpoint
-from keras_vit.checks import check_choice
 from keras_vit.exporting.export import export
 from keras_vit.exporting.runtimes_table import FORMATS
-from keras_vit.files import replacing
+from keras_vit.io.atomic_files import replacing
+from keras_vit.io.checks import check_choice
 from keras_vit.prediction import Classifier
 
 __all__ = ["compare", "draw", "known_formats", "timing"]

@@ -5,7 +5,7 @@ import pathlib
 import zipfile
 from collections.abc import Callable, Mapping
 
-from keras_vit.files import replacing
+from keras_vit.io.atomic_files import replacing
 from keras_vit.prediction.exported_model import (
     OPENVINO_RECORD,
     RECORD,

@@ -20,7 +20,6 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.public.origin import origin_of, origin_of_run
-from keras_vit.checks import check_choice
 from keras_vit.exporting.checking import check, size_of
 from keras_vit.exporting.compared_images import (
     asked_run,
@@ -35,6 +34,7 @@ from keras_vit.exporting.runtimes_table import (
 )
 from keras_vit.exporting.server_folders import LAYOUTS
 from keras_vit.exporting.writers import quantization_of
+from keras_vit.io.checks import check_choice
 from keras_vit.models.configured_model import remade
 from keras_vit.prediction import (
     Classifier,
@@ -48,7 +48,7 @@ from keras_vit.prediction.exported_model import (
     has_vnni,
 )
 from keras_vit.prediction.networks import check_network
-from keras_vit.training import run_folder
+from keras_vit.training.run import files as run_folder
 from keras_vit.version import __version__
 
 __all__ = ["export"]

@@ -27,7 +27,7 @@ from keras_vit.data.image_reader import Geometry
 from keras_vit.exporting.included_resizing import WithResizing
 from keras_vit.models.configured_model import remade
 from keras_vit.prediction.exported_model import INPUT, OUTPUT, has_vnni
-from keras_vit.workarounds import sublayers
+from keras_vit.runtime.workarounds import sublayers
 
 __all__ = ["main"]
 

@@ -28,8 +28,8 @@ from keras_vit.layers.kernels import (
     TokenDense,
     TokenRMSNormalization,
 )
-from keras_vit.platforms import by_platform, has_fused_attention
-from keras_vit.workarounds import backend_is
+from keras_vit.runtime.platforms import by_platform, has_fused_attention
+from keras_vit.runtime.workarounds import backend_is
 
 __all__ = ["SelfAttention"]
 

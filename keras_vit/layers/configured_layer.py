@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from keras_vit.workarounds import sublayers
+from keras_vit.runtime.workarounds import sublayers
 
 __all__ = ["ConfiguredLayer", "resolved_policy", "serialized_dtype"]
 

@@ -7,7 +7,7 @@ D = H * d hidden dimension.
 import keras
 from keras import ops
 
-from keras_vit.platforms import WIDE_HEADS, by_platform, recomputed
+from keras_vit.runtime.platforms import WIDE_HEADS, by_platform, recomputed
 
 __all__ = [
     "attended",

@@ -8,8 +8,8 @@ import functools
 import keras
 from keras import ops
 
-from keras_vit.platforms import by_platform, gathering
-from keras_vit.workarounds import backend_is
+from keras_vit.runtime.platforms import by_platform, gathering
+from keras_vit.runtime.workarounds import backend_is
 
 __all__ = ["TokenDense", "TokenNormalization", "TokenRMSNormalization"]
 

@@ -8,13 +8,13 @@ import functools
 import keras
 from keras import ops
 
-from keras_vit.checks import check_choice
+from keras_vit.io.checks import check_choice
 from keras_vit.layers.attention import SelfAttention, answers
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.heads import first_tokens
 from keras_vit.layers.kernels import NORMALIZATIONS, TokenDense
-from keras_vit.platforms import WIDE_MLP, apart
-from keras_vit.workarounds import rematerialize
+from keras_vit.runtime.platforms import WIDE_MLP, apart
+from keras_vit.runtime.workarounds import rematerialize
 
 __all__ = [
     "GatedMLP",

@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_vit.layers.configured_layer import resolved_policy, serialized_dtype
 from keras_vit.preprocessing import MID_GREY
-from keras_vit.workarounds import (
+from keras_vit.runtime.workarounds import (
     keeping_variables,
     set_initializer,
     sublayers,

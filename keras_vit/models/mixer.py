@@ -7,7 +7,7 @@ import dataclasses
 
 import keras
 
-from keras_vit.checks import (
+from keras_vit.io.checks import (
     check_choice,
     check_fraction,
     check_limits,

@@ -8,8 +8,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.checks import check_choice
 from keras_vit.interpolation import cubic, triangle
+from keras_vit.io.checks import check_choice
 from keras_vit.models.configured_model import keeping
 from keras_vit.models.vit import VisionTransformer
 

@@ -12,7 +12,7 @@ import functools
 import keras
 from keras import ops
 
-from keras_vit.checks import check_choice, check_fraction, check_size
+from keras_vit.io.checks import check_choice, check_fraction, check_size
 from keras_vit.layers import EvolvedNormalization, StandardizedConv2D
 from keras_vit.layers.standardized_conv import STANDARDIZATIONS
 from keras_vit.models.configured_model import (

@@ -41,7 +41,7 @@ from keras_vit.models.vit_config import (
     ViTConfig,
     modern_options,
 )
-from keras_vit.platforms import batch_in_parts
+from keras_vit.runtime.platforms import batch_in_parts
 
 __all__ = ["VisionTransformer"]
 

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from keras_vit.checks import (
+from keras_vit.io.checks import (
     check_at_least,
     check_choice,
     check_fraction,

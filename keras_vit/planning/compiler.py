@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-from keras_vit.checks import check_choice, check_installed
+from keras_vit.io.checks import check_choice, check_installed
 from keras_vit.models import ViTConfig
 from keras_vit.planning.devices_table import Machine
 from keras_vit.planning.estimate import (

@@ -7,7 +7,7 @@ in a patch.
 import dataclasses
 import math
 
-from keras_vit.checks import check_choice
+from keras_vit.io.checks import check_choice
 from keras_vit.layers.attention_positions import (
     bias_multiply_adds,
     bias_parameters,

@@ -11,7 +11,7 @@ import dataclasses
 import re
 from typing import NamedTuple
 
-from keras_vit.checks import check_choice
+from keras_vit.io.checks import check_choice
 
 __all__ = ["DEVICES", "Device", "Machine", "machine"]
 

@@ -6,7 +6,7 @@ Letters: T tokens, D hidden dimension, M MLP dimension, H heads.
 import dataclasses
 from typing import NamedTuple
 
-from keras_vit.checks import PRECISIONS, check_at_least, check_choice
+from keras_vit.io.checks import PRECISIONS, check_at_least, check_choice
 from keras_vit.models import ViTConfig
 from keras_vit.models.vit import last_queries, num_tokens
 from keras_vit.planning.counts import count

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from keras_vit.late import late_names
 from keras_vit.prediction.classifier import (
     Classifier,
     Prediction,
@@ -13,6 +12,7 @@ from keras_vit.prediction.classifier import (
     predictions,
 )
 from keras_vit.prediction.images import images_of
+from keras_vit.runtime.lazy import lazy_names
 
 __all__ = [
     "Classifier",
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from keras_vit.prediction.search import encoder_of, nearest
     from keras_vit.prediction.sequences import patch_sequences
 else:  # They need Keras.
-    __getattr__, __dir__ = late_names(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "keras_vit.prediction.embeddings_file": (

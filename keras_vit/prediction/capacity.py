@@ -2,9 +2,9 @@
 
 import math
 
-from keras_vit.checks import check_size
-from keras_vit.training.distribution import machine
-from keras_vit.workarounds import backend_is
+from keras_vit.io.checks import check_size
+from keras_vit.runtime import machine
+from keras_vit.runtime.workarounds import backend_is
 
 __all__ = ["check_image_size"]
 

@@ -9,7 +9,7 @@ import os
 import pathlib
 from collections.abc import Sequence
 
-from keras_vit.files import replacing
+from keras_vit.io.atomic_files import replacing
 from keras_vit.prediction.classifier import load_classifier, predictions
 
 __all__ = ["write_labels", "write_submission"]

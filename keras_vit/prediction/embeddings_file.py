@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.files import PARTIAL, replacing
+from keras_vit.io.atomic_files import PARTIAL, replacing
 from keras_vit.prediction.encoder import Encoder, check_batch_size
 from keras_vit.prediction.images import read_batches
 

@@ -13,11 +13,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.checks import check_choice, check_size
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.image_reader import Geometry
 from keras_vit.data.resizing import evaluation_crop
 from keras_vit.evaluation.few_shot import feature_model
+from keras_vit.io.checks import check_choice, check_size
 from keras_vit.models import BiT
 from keras_vit.models.block_features import BlockFeatures, check_blocks
 from keras_vit.prediction.classifier import Classifier

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_vit.checks import cpu_flags
+from keras_vit.io.checks import cpu_flags
 
 __all__ = ["RECORD", "RUNTIMES", "ExportedModel", "has_vnni", "runtime_of"]
 

@@ -28,8 +28,8 @@ from keras_vit.data.pillow_images import (
     log_colour_changes,
 )
 from keras_vit.data.sources import SUFFIXES, other_files
-from keras_vit.files import check_regular
-from keras_vit.stores import on_disk
+from keras_vit.io.atomic_files import check_regular
+from keras_vit.io.stores import on_disk
 
 __all__ = [
     "images_of",

@@ -16,9 +16,9 @@ from keras_vit.checkpoints.keras_files import class_names_of
 from keras_vit.checkpoints.loading import load_checkpoint, open_source
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import resolve
-from keras_vit.checks import check_size
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.config import preprocessing_in
+from keras_vit.io.checks import check_size
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.prediction.capacity import check_image_size
 from keras_vit.prediction.shared_record import read_shared

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_vit.checks import check_size
 from keras_vit.data.resizing import resize
+from keras_vit.io.checks import check_size
 from keras_vit.prediction.images import read_pixels
 from keras_vit.preprocessing import standardize
 

@@ -14,12 +14,14 @@ from keras_vit.analysis.report import explain_run, write_augmented, write_report
 from keras_vit.analysis.report.curves import learning_curves
 from keras_vit.analysis.report.run_files import RunFiles, class_names_in
 from keras_vit.data.image_reader import naming_broken_images
-from keras_vit.files import replacing
-from keras_vit.training import Recipe, Run, run_folder, run_store, train
+from keras_vit.io.atomic_files import replacing
+from keras_vit.runtime.machine import versions
+from keras_vit.training import Recipe, Run, train
 from keras_vit.training.build import make_stream
-from keras_vit.training.distribution import versions
 from keras_vit.training.distribution.processes import agreed
-from keras_vit.training.resume import differences
+from keras_vit.training.run import files as run_folder
+from keras_vit.training.run import store as run_store
+from keras_vit.training.run.resume import differences
 from keras_vit.training.trackers import report_result
 
 __all__ = [

@@ -9,15 +9,15 @@ import typing
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
-from keras_vit.checks import EXTRAS, check_installed
 from keras_vit.data.config import DataConfig
 from keras_vit.data.readers import data_packages
-from keras_vit.files import open_page, printable
-from keras_vit.interrupts import ended, tidy_up_on_sigterm
+from keras_vit.io.atomic_files import open_page, printable
+from keras_vit.io.checks import EXTRAS, check_installed
+from keras_vit.io.stores import on_disk
 from keras_vit.runs.reporting import left_out
 from keras_vit.runs.smoke import smoke
-from keras_vit.shipped_recipes import config_path
-from keras_vit.stores import on_disk
+from keras_vit.runtime.interrupts import ended, tidy_up_on_sigterm
+from keras_vit.runtime.shipped_recipes import config_path
 from keras_vit.training import Recipe
 from keras_vit.training.distribution.processes import (
     LostProcessError,
@@ -26,7 +26,7 @@ from keras_vit.training.distribution.processes import (
     leave,
     start,
 )
-from keras_vit.training.run_lock import kept
+from keras_vit.training.run.owner import kept
 
 __all__ = [
     "check_packages",

@@ -12,9 +12,9 @@ from typing import Any
 
 import keras
 
-from keras_vit.checks import EXTRAS, check_installed
-from keras_vit.interrupts import INTERRUPTED, TERMINATED
+from keras_vit.io.checks import EXTRAS, check_installed
 from keras_vit.prediction import as_classifier, load_classifier
+from keras_vit.runtime.interrupts import INTERRUPTED, TERMINATED
 from keras_vit.serving.service import READY, Service, ServingLimits
 from keras_vit.serving.web_application import web_application
 

@@ -26,7 +26,7 @@ from keras_vit.prediction import Classifier
 from keras_vit.prediction.classifier import labels_of, names_of
 from keras_vit.prediction.networks import check_network, preprocessing_of
 from keras_vit.prediction.shared_record import LOSSES, read_shared
-from keras_vit.training import run_folder
+from keras_vit.training.run import files as run_folder
 from keras_vit.training.trainable import merged
 
 __all__ = ["Shared", "check_source", "open_shared"]

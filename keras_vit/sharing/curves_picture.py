@@ -4,7 +4,7 @@ import pathlib
 
 from keras_vit.analysis.report.curves import learning_curves
 from keras_vit.analysis.report.run_files import RunFiles
-from keras_vit.files import replacing
+from keras_vit.io.atomic_files import replacing
 
 __all__ = ["PICTURE", "write_picture"]
 

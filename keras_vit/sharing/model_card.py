@@ -8,11 +8,11 @@ import dataclasses
 import html
 import re
 
+from keras_vit.io.tables import markdown_table
 from keras_vit.prediction.shared_record import RECORD
 from keras_vit.sharing.contents import Shared
 from keras_vit.sharing.training_facts import dataset_of, training_rows
 from keras_vit.sharing.usage import usage
-from keras_vit.tables import markdown_table
 from keras_vit.version import __version__
 
 __all__ = ["CARD", "Place", "model_card"]

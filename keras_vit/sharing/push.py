@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import keras
 
-from keras_vit.checks import check_choice
 from keras_vit.data import PreprocessingConfig
-from keras_vit.files import PARTIAL
+from keras_vit.io.atomic_files import PARTIAL
+from keras_vit.io.checks import check_choice
 from keras_vit.prediction import Classifier
 from keras_vit.sharing.contents import check_source, open_shared
 from keras_vit.sharing.hub_repository import (

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         Recipe,
         TrainingConfig,
     )
-    from keras_vit.training.run import Run, train
+    from keras_vit.training.training_run import Run, train
 
 __all__ = [
     "DataConfig",
@@ -30,5 +30,5 @@ __all__ = [
 def __getattr__(name):
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "run" if name in ("Run", "train") else "config"
+    home = "training_run" if name in ("Run", "train") else "config"
     return getattr(importlib.import_module(f"{__name__}.{home}"), name)

@@ -16,6 +16,7 @@ from keras_vit.checkpoints.matching import REGISTERED_NAMES
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.data.array_ops import ops_of
 from keras_vit.data.threaded_batches import images_per_batch
+from keras_vit.runtime.workarounds import backend_is
 from keras_vit.training.model_config import (
     TRANSFORMERS,
     config_of,
@@ -29,7 +30,6 @@ from keras_vit.training.trainable import (
     make_trainable,
 )
 from keras_vit.variants import VariantConfig
-from keras_vit.workarounds import backend_is
 
 __all__ = [
     "CLASSIFICATION",

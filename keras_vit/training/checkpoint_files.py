@@ -19,19 +19,19 @@ import numpy as np
 
 from keras_vit.checkpoints.containers.npz import open_npz, write_npz
 from keras_vit.checkpoints.containers.tensors import refusing
-from keras_vit.files import PARTIAL, replacing
+from keras_vit.io.atomic_files import PARTIAL, replacing
+from keras_vit.runtime.machine import random_states, set_random_states
 from keras_vit.training.checkpoint_shards import (
     Shards,
     read_shards,
     remove_shards,
 )
-from keras_vit.training.distribution import random_states, set_random_states
 from keras_vit.training.distribution.processes import (
     is_first,
     is_spread,
     to_numpy,
 )
-from keras_vit.training.run_store import publish, remove_others, shown
+from keras_vit.training.run.store import publish, remove_others, shown
 
 __all__ = [
     "FOLDER",

@@ -16,14 +16,14 @@ import numpy as np
 
 from keras_vit.checkpoints.containers.npz import open_npz, write_npz
 from keras_vit.checkpoints.containers.tensors import refusing
-from keras_vit.files import replacing
+from keras_vit.io.atomic_files import replacing
 from keras_vit.training.distribution.processes import (
     agreed,
     place,
     say,
     wait_for,
 )
-from keras_vit.training.run_store import put
+from keras_vit.training.run.store import put
 
 __all__ = ["Shards", "read_shards", "remove_shards"]
 

@@ -7,21 +7,22 @@ from typing import NoReturn
 
 import keras
 
-from keras_vit.training import checkpoint_files, run_folder
+from keras_vit.runtime.machine import (
+    random_states,
+    set_random_states,
+    sync_state,
+)
+from keras_vit.training import checkpoint_files
 from keras_vit.training.averages import (
     AverageInEvaluation,
     averaged,
     has_average,
 )
 from keras_vit.training.background import BackgroundWriter
-from keras_vit.training.distribution import (
-    random_states,
-    set_random_states,
-    sync_state,
-)
 from keras_vit.training.distribution.processes import to_numpy
 from keras_vit.training.metrics_log import MetricsLog
 from keras_vit.training.preemption import Preemption
+from keras_vit.training.run import files as run_folder
 from keras_vit.training.stages import Plan
 
 __all__ = ["Checkpoints", "KeepBest", "collect_states", "restore_states"]

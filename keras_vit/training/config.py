@@ -5,7 +5,12 @@ A field's docstring is its text in `python recipes/finetune.py --help`.
 
 import dataclasses
 
-from keras_vit.checks import (
+from keras_vit.data import (
+    AugmentationConfig,
+    DataConfig,
+    PreprocessingConfig,
+)
+from keras_vit.io.checks import (
     DISTRIBUTIONS,
     PRECISIONS,
     check_at_least,
@@ -13,11 +18,6 @@ from keras_vit.checks import (
     check_limits,
     check_multiple,
     check_positive,
-)
-from keras_vit.data import (
-    AugmentationConfig,
-    DataConfig,
-    PreprocessingConfig,
 )
 from keras_vit.training.model_config import ModelConfig
 from keras_vit.training.optimizers import OptimizerConfig

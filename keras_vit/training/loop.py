@@ -12,8 +12,13 @@ from collections.abc import Callable, Sequence
 import keras
 
 from keras_vit.data.threaded_batches import images_per_batch
-from keras_vit.interrupts import postponed
-from keras_vit.training import checkpoint_files, resume
+from keras_vit.runtime.interrupts import postponed
+from keras_vit.runtime.workarounds import (
+    draw_own_masks,
+    keeping_variables,
+    sum_gradients_first,
+)
+from keras_vit.training import checkpoint_files
 from keras_vit.training.averages import (
     AverageInEvaluation,
     has_average,
@@ -30,12 +35,8 @@ from keras_vit.training.metrics_log import (
     event_writer,
 )
 from keras_vit.training.preemption import Preemption
+from keras_vit.training.run import resume
 from keras_vit.training.stages import Plan, part_of
-from keras_vit.workarounds import (
-    draw_own_masks,
-    keeping_variables,
-    sum_gradients_first,
-)
 
 __all__ = ["Loop", "Progress", "StopAtTotal"]
 

@@ -18,12 +18,12 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_vit.files import replacing, write_csv
-from keras_vit.training.distribution import peak_memory, sync_state
+from keras_vit.io.atomic_files import replacing, write_csv
+from keras_vit.runtime.machine import peak_memory, sync_state
+from keras_vit.runtime.workarounds import observe_gradients
 from keras_vit.training.distribution.processes import is_first
-from keras_vit.training.run_store import shown
+from keras_vit.training.run.store import shown
 from keras_vit.training.stages import Plan
-from keras_vit.workarounds import observe_gradients
 
 __all__ = [
     "EVENTS",

@@ -5,7 +5,7 @@ A field's docstring is its text in `python recipes/finetune.py --help`.
 
 import dataclasses
 
-from keras_vit.checks import (
+from keras_vit.io.checks import (
     check_choice,
     check_limits,
     check_positive,

@@ -5,13 +5,13 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_vit.checks import (
+from keras_vit.io.checks import (
     check_at_least,
     check_choice,
     check_limits,
     check_positive,
 )
-from keras_vit.workarounds import with_layer_rates
+from keras_vit.runtime.workarounds import with_layer_rates
 
 __all__ = [
     "InverseSquareRoot",

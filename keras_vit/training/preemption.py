@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from keras_vit.interrupts import Postponed, Terminated, TimeIsUp
+from keras_vit.runtime.interrupts import Postponed, Terminated, TimeIsUp
 from keras_vit.training.distribution.processes import place, stacked
 
 __all__ = ["Preemption", "deadline_of"]

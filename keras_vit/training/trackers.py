@@ -14,10 +14,10 @@ import pathlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from keras_vit.checks import EXTRAS, check_installed
-from keras_vit.training import run_folder
+from keras_vit.io.checks import EXTRAS, check_installed
 from keras_vit.training.distribution.processes import is_first
-from keras_vit.training.resume import flat
+from keras_vit.training.run import files as run_folder
+from keras_vit.training.run.resume import flat
 
 __all__ = ["check_trackers", "report_result", "tracking"]
 

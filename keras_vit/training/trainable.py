@@ -10,8 +10,8 @@ import keras
 import numpy as np
 
 from keras_vit.models.configured_model import remade
+from keras_vit.runtime.workarounds import sublayers
 from keras_vit.training.distribution.processes import to_numpy
-from keras_vit.workarounds import sublayers
 
 __all__ = [
     "HEAD",

@@ -6,7 +6,7 @@ Axes: B batch, T tokens, D hidden dimension.
 import keras
 from keras import ops
 
-from keras_vit.checks import check_choice
+from keras_vit.io.checks import check_choice
 from keras_vit.layers import SelfAttention
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.embedding import check_grid

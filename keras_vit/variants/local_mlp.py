@@ -13,7 +13,7 @@ from keras import ops
 
 from keras_vit.layers import MLP
 from keras_vit.layers.embedding import check_grid
-from keras_vit.workarounds import backend_is
+from keras_vit.runtime.workarounds import backend_is
 
 __all__ = ["LocalMLP"]
 

@@ -8,7 +8,7 @@ number of heads: here each step is a factor of two, as far as patches divide
 images of 224x224, and a head has 64 numbers as in the paper's Table 1.
 """
 
-from keras_vit.checks import check_choice
+from keras_vit.io.checks import check_choice
 from keras_vit.models import ViTConfig
 
 __all__ = ["FIGURE_8", "scaled_config"]

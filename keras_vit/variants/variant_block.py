@@ -5,7 +5,7 @@ Axes: B batch, T tokens, D hidden dimension, O offsets between two tokens.
 
 import keras
 
-from keras_vit.checks import check_choice
+from keras_vit.io.checks import check_choice
 from keras_vit.layers import MLP, SelfAttention, TransformerBlock
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.variants.axial_attention import AxialAttention

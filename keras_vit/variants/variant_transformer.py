@@ -7,7 +7,7 @@ import dataclasses
 
 import keras
 
-from keras_vit.checks import check_choice
+from keras_vit.io.checks import check_choice
 from keras_vit.layers import AddPositionEmbedding
 from keras_vit.models import ViTConfig, vit
 from keras_vit.models.configured_model import ConfiguredModel, block_fields

@@ -64,7 +64,7 @@ if importlib.util.find_spec("keras_vit") is None:
 # %%
 import keras
 
-from keras_vit.training.distribution import devices
+from keras_vit.runtime.machine import devices
 
 print(f"{len(devices())} devices: {', '.join(devices())}")
 print(f"Keras {keras.__version__} on {BACKEND}")

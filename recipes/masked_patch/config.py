@@ -5,7 +5,7 @@ A field's docstring is its text in `python recipes/masked_patch.py --help`.
 
 import dataclasses
 
-from keras_vit.checks import check_choice
+from keras_vit.io.checks import check_choice
 from keras_vit.training import Recipe
 
 __all__ = ["CELLS", "MaskedPatchConfig", "MaskedPatchRecipe"]

@@ -15,16 +15,18 @@ import numpy as np
 from keras import ops
 
 from keras_vit import data
-from keras_vit.checks import check_choice, check_positive
 from keras_vit.data.broken_images import without_broken_images
 from keras_vit.data.dataset import Examples
 from keras_vit.data.seeds import order
 from keras_vit.data.sources import image_files
-from keras_vit.files import replacing
+from keras_vit.io.atomic_files import replacing
+from keras_vit.io.checks import check_choice, check_positive
 from keras_vit.runs.reporting import evaluated, facts, finish, result_of
 from keras_vit.runs.smoke import IMAGE_SIZE, smoke
-from keras_vit.training import Recipe, run_folder, run_store, train
+from keras_vit.training import Recipe, train
 from keras_vit.training.distribution.processes import agreed
+from keras_vit.training.run import files as run_folder
+from keras_vit.training.run import store as run_store
 from noisy_student.networks import network_task
 
 __all__ = [

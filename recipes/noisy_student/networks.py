@@ -11,7 +11,7 @@ import math
 import keras
 from keras import layers
 
-from keras_vit.checks import check_choice
+from keras_vit.io.checks import check_choice
 from keras_vit.preprocessing import MID_GREY
 from keras_vit.training import Recipe
 from keras_vit.training.build import CLASSIFICATION, Task

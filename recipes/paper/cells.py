@@ -12,8 +12,8 @@ import statistics
 from collections.abc import Callable
 
 from keras_vit.runs.smoke import SUFFIX
-from keras_vit.shipped_recipes import INSTALLED
-from keras_vit.training import run_folder
+from keras_vit.runtime.shipped_recipes import INSTALLED
+from keras_vit.training.run import files as run_folder
 
 __all__ = [
     "Cell",

@@ -16,13 +16,13 @@ from vtab.config import Vtab
 
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import cached_path
-from keras_vit.checks import DISTRIBUTIONS, check_at_least, check_choice
 from keras_vit.data.tfds import PRESETS, Preset, named_builder
 from keras_vit.data.vtab_table import TASKS
 from keras_vit.evaluation.config import Evaluation
 from keras_vit.evaluation.few_shot import FewShot
-from keras_vit.interrupts import INTERRUPTED, TERMINATED
+from keras_vit.io.checks import DISTRIBUTIONS, check_at_least, check_choice
 from keras_vit.runs.script import parse
+from keras_vit.runtime.interrupts import INTERRUPTED, TERMINATED
 from keras_vit.training import Recipe
 from paper.cells import REFERENCE, Cell, Command, Place
 from paper.figures import FIGURES
@@ -63,7 +63,7 @@ NOT_PUBLIC = {
     "place",
     "imagenet21k": "ImageNet-21k needs a registration at image-net.org",
 }
-DEVICES = "from keras_vit.training.distribution import devices as d; print(d())"
+DEVICES = "from keras_vit.runtime.machine import devices as d; print(d())"
 
 
 @dataclasses.dataclass(frozen=True)

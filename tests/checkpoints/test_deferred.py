@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_vit.checkpoints.containers import tensors
-from keras_vit.workarounds import taken_over
+from keras_vit.runtime.workarounds import taken_over
 
 SHAPE = (3, tensors.LARGE // 4)
 

@@ -8,7 +8,7 @@ from exported import arrays, format_of, saved
 from reference_cases import CASES, TOLERANCE, expected, load, path_of
 
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
-from keras_vit.training import run_folder
+from keras_vit.training.run import files as run_folder
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

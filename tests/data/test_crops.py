@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vit.checks import check_size
 from keras_vit.data.config import PreprocessingConfig
 from keras_vit.data.dataset import Examples
 from keras_vit.data.image_reader import (
@@ -13,6 +12,7 @@ from keras_vit.data.image_reader import (
     image_reader,
 )
 from keras_vit.data.seeds import key
+from keras_vit.io.checks import check_size
 
 
 def noise(height, width, channels=3):

@@ -10,7 +10,7 @@ import vtab_builders
 from PIL import Image
 
 from keras_vit.data import DataConfig, evaluation_batches, open_dataset
-from keras_vit.stores import Store, fetched
+from keras_vit.io.stores import Store, fetched
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 
 from keras_vit import evaluation
 from keras_vit.evaluation import Predictions
-from keras_vit.files import write_csv
+from keras_vit.io.atomic_files import write_csv
 
 
 def predictions(labels, classes, num_classes=6):

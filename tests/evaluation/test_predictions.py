@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 from padded import padded_batches
 
-from keras_vit import evaluation, platforms
+from keras_vit import evaluation
 from keras_vit.evaluation import predictions
 from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.runtime import platforms
 
 BATCH = 8
 CLASSES = 7

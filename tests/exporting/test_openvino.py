@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from keras_vit import checks
 from keras_vit.exporting.writers import _separate_products
+from keras_vit.io import checks
 from keras_vit.prediction.exported_model import ExportedModel
 
 openvino = pytest.importorskip("openvino")

@@ -11,10 +11,11 @@ from keras import ops
 from random_layers import flax_attention, normal, randomise
 from tiny_models import tiny_vit
 
-from keras_vit import layers, platforms
+from keras_vit import layers
 from keras_vit.layers import attention, heads, kernels, transformer_block
 from keras_vit.models.vit import ViTConfig, attention_bytes
-from keras_vit.platforms import by_platform
+from keras_vit.runtime import platforms
+from keras_vit.runtime.platforms import by_platform
 
 
 @pytest.fixture(autouse=True)
@@ -361,7 +362,7 @@ SHARED = """
 import jax
 import keras
 import numpy as np
-from keras_vit import platforms
+from keras_vit.runtime import platforms
 from keras_vit.layers import attention, heads, kernels
 from random_layers import normal, randomise
 from tiny_models import tiny_vit

@@ -7,7 +7,7 @@ from PIL import Image
 from tiny_models import tiny_vit
 
 from keras_vit.cli import main
-from keras_vit.training.run_folder import save_model
+from keras_vit.training.run.files import save_model
 
 NAMES = ("cat", "dog", "owl")
 PREPROCESSING = {"evaluation": "squash", "rounding": "float32"}

@@ -18,7 +18,7 @@ from keras_vit.prediction import (
     load_network,
     networks,
 )
-from keras_vit.training.run_folder import load_model
+from keras_vit.training.run.files import load_model
 
 NAMES = ("cat", "dog", "owl")
 

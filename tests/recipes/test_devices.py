@@ -10,7 +10,7 @@ import contextlib, io, json, pathlib, sys
 import numpy as np
 import tiny_training as tiny
 from recipe_scripts import script
-from keras_vit.training.run_folder import save_model
+from keras_vit.training.run.files import save_model
 
 folder, choices = pathlib.Path(sys.argv[1]), sys.argv[2:]
 model = tiny.model(

@@ -12,7 +12,7 @@ from PIL import Image
 from recipe_scripts import TINY, script
 
 from keras_vit.models import VisionTransformer, ViTConfig
-from keras_vit.training import run_folder
+from keras_vit.training.run import files as run_folder
 
 NAMES = ("blue", "green", "red")
 SQUASH = ("--preprocessing.evaluation", "squash")

@@ -12,7 +12,7 @@ from recipe_scripts import script
 from keras_vit import data
 from keras_vit.evaluation.few_shot import choose_shots
 from keras_vit.models import VisionTransformer, ViTConfig
-from keras_vit.training import run_folder
+from keras_vit.training.run import files as run_folder
 
 NAMES = ("blue", "green", "red")
 

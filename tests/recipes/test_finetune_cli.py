@@ -12,7 +12,8 @@ from recipe_scripts import RECIPES, script
 import keras_vit
 from keras_vit import data
 from keras_vit.runs.script import parse
-from keras_vit.training import Recipe, run_folder
+from keras_vit.training import Recipe
+from keras_vit.training.run import files as run_folder
 
 
 def split(part):

@@ -7,8 +7,8 @@ import pytest
 from recipe_scripts import TINY_SWEEP, output_of
 
 import keras_vit
-from keras_vit.stores import Store
-from keras_vit.training import run_store
+from keras_vit.io.stores import Store
+from keras_vit.training.run import store as run_store
 
 pytestmark = pytest.mark.slow
 

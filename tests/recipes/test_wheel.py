@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 # In one process: each start takes seconds.
 HELP = """
 import pathlib, sys
-from keras_vit import shipped_recipes
+from keras_vit.runtime import shipped_recipes
 from keras_vit.cli import main
 from keras_vit.cli.command_line import COMMANDS
 

@@ -31,15 +31,12 @@ from keras_vit.checkpoints.keras_files import class_names_of
 from keras_vit.cli import main as keras_vit
 from keras_vit.data import DataConfig, open_dataset
 from keras_vit.explanation.attention_page import _file_names
-from keras_vit.files import as_cell, of_cell, printable
+from keras_vit.io.atomic_files import as_cell, of_cell, printable
 from keras_vit.runs import script
-from keras_vit.training import (
-    Recipe,
-    TrainingConfig,
-    resume,
-    run_lock,
-)
-from keras_vit.training.run_folder import FILES, _file_name
+from keras_vit.training import Recipe, TrainingConfig
+from keras_vit.training.run import owner as run_lock
+from keras_vit.training.run import resume
+from keras_vit.training.run.files import FILES, _file_name
 
 KEYS = sorted(script._defaults(Recipe))
 TEXT = st.text(max_size=20) | st.sampled_from(

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 from tiny_models import tiny_vit
 
-from keras_vit.training import run_folder
+from keras_vit.training.run import files as run_folder
 
 NAMES = "class_names.json"
 BYTES_OF_A_BOMB = 512 * 2**20

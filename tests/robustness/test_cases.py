@@ -12,7 +12,7 @@ import cases_table
 import pytest
 import setups
 
-from keras_vit.training import run_folder
+from keras_vit.training.run import files as run_folder
 
 ROOT = pathlib.Path(__file__).parents[2]
 SECONDS = 180

@@ -26,11 +26,12 @@ from keras_vit.data import (
 )
 from keras_vit.data.pillow_images import is_coloured, say_colour_changes
 from keras_vit.explanation.attention_page import _file_names
-from keras_vit.files import as_cell, of_cell, printable, write_csv
+from keras_vit.io.atomic_files import as_cell, of_cell, printable, write_csv
 from keras_vit.prediction.images import images_of, read_pixels
 from keras_vit.prediction.networks import _run_config, load_prepared
-from keras_vit.training import checkpoint_files, run_folder
-from keras_vit.training.distribution import machine
+from keras_vit.runtime import machine
+from keras_vit.training import checkpoint_files
+from keras_vit.training.run import files as run_folder
 
 
 def test_an_unset_variable_is_no_choice_of_the_digits():

@@ -5,7 +5,7 @@ import pytest
 
 from keras_vit.training import ModelConfig, Recipe, TrainingConfig
 from keras_vit.training.build import freeze, make_model
-from keras_vit.training.run_folder import save_model
+from keras_vit.training.run.files import save_model
 from keras_vit.training.stages import make_plan
 
 NAMES = ("cat", "dog", "owl")

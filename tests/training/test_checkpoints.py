@@ -11,7 +11,7 @@ import pytest
 import tiny_training as tiny
 
 from keras_vit.training import checkpoint_files
-from keras_vit.training.run import explain_full_disk
+from keras_vit.training.training_run import explain_full_disk
 
 RECORD = {
     **{"step": 7, "interval": 1, "ended": False, "seconds": 0.5},
@@ -173,7 +173,7 @@ def test_other_errors_stay_as_they_are(tmp_path):
 LIMITED = """
     import resource, signal, sys
     import tiny_training as tiny
-    from keras_vit.training.run import explain_full_disk
+    from keras_vit.training.training_run import explain_full_disk
     import pathlib
 
     class Fill(tiny.keras.callbacks.Callback):

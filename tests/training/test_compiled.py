@@ -4,11 +4,11 @@ import keras
 import pytest
 from tiny_runs import DATASET, recipe
 
-from keras_vit.training import train
-from keras_vit.training.distribution.machine import (
+from keras_vit.runtime.machine import (
     COMPILED,
     compilation_cache_in,
 )
+from keras_vit.training import train
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "jax", reason="JAX alone keeps what it compiles"

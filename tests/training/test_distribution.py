@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from keras_vit.checks import DISTRIBUTIONS
-from keras_vit.training import distribution
+from keras_vit.io.checks import DISTRIBUTIONS
+from keras_vit.runtime.machine import devices
 from keras_vit.training.distribution import Distribution, setup
 from keras_vit.training.distribution import layouts as choosing
 
@@ -22,7 +22,7 @@ EVERYWHERE = {"auto", "single"}
 
 def test_one_device_is_told_in_a_line():
     chosen = setup("single", batch_size=64)
-    first = distribution.devices()[0]
+    first = devices()[0]
     assert str(chosen) == (
         f"single: 1 device ({first}), 1 replica, batch 64 (64 on each)"
     )

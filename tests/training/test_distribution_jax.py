@@ -78,7 +78,8 @@ import json, pathlib, sys
 import keras
 import numpy as np
 from tiny_runs import DATASET, Interrupt, recipe, values
-from keras_vit.training import ModelConfig, build, resume, train
+from keras_vit.training import ModelConfig, build, train
+from keras_vit.training.run import resume
 from keras_vit.training.distribution import setup
 import dataclasses
 

@@ -21,7 +21,7 @@ import keras
 import numpy as np
 import tiny_training as tiny
 from keras_vit.training.distribution import setup
-from keras_vit.workarounds import sum_gradients_first
+from keras_vit.runtime.workarounds import sum_gradients_first
 
 random = np.random.default_rng(0)
 classes = random.integers(0, 3, (30, 16))
@@ -68,8 +68,8 @@ import keras
 import numpy as np
 import tiny_training as tiny
 from keras_vit.training.distribution import setup
-from keras_vit.workarounds import sum_gradients_first
-from keras_vit.workarounds import draw_own_masks
+from keras_vit.runtime.workarounds import sum_gradients_first
+from keras_vit.runtime.workarounds import draw_own_masks
 
 random = np.random.default_rng(0)
 images = random.uniform(0, 255, (8, 8, 8, 1)).astype("float32")

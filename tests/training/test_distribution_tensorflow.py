@@ -10,7 +10,7 @@ import tiny_training as tiny
 import virtual_devices
 import whole_runs
 
-from keras_vit.workarounds import (
+from keras_vit.runtime.workarounds import (
     draw_own_masks,
     sum_gradients_first,
 )

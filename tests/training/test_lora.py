@@ -11,6 +11,7 @@ from tiny_runs import DATASET, Interrupt, recipe, values
 
 import keras_vit
 from keras_vit.models import VisionTransformer
+from keras_vit.runtime.workarounds import sublayers
 from keras_vit.training import (
     ModelConfig,
     TrainingConfig,
@@ -18,7 +19,7 @@ from keras_vit.training import (
     train,
 )
 from keras_vit.training.build import make_model
-from keras_vit.training.run_folder import load_model, save_model
+from keras_vit.training.run.files import load_model, save_model
 from keras_vit.training.trainable import (
     add_lora,
     count_parameters,
@@ -26,7 +27,6 @@ from keras_vit.training.trainable import (
     merged,
 )
 from keras_vit.variants import VariantConfig
-from keras_vit.workarounds import sublayers
 
 DENSE = ("attention/qkv", "attention/out", "mlp/dense", "mlp/dense_1")
 

@@ -6,7 +6,7 @@ import pytest
 
 from keras_vit import checkpoints
 from keras_vit.models import VisionTransformer, ViTConfig
-from keras_vit.training import run_folder
+from keras_vit.training.run import files as run_folder
 
 NAMES = ("cat", "dog", "cow")
 

@@ -10,7 +10,7 @@ import pytest
 import tiny_training as tiny
 from same_runs import assert_same
 
-from keras_vit.interrupts import Terminated, TimeIsUp, postponed
+from keras_vit.runtime.interrupts import Terminated, TimeIsUp, postponed
 from keras_vit.training import checkpoint_files
 from keras_vit.training.preemption import Preemption, deadline_of
 

@@ -10,7 +10,9 @@ from masked_patch.config import MaskedPatchConfig, MaskedPatchRecipe
 from tiny_runs import DATASET, Interrupt, files, recipe, values
 
 import keras_vit
-from keras_vit.training import resume, run_folder, train
+from keras_vit.training import train
+from keras_vit.training.run import files as run_folder
+from keras_vit.training.run import resume
 
 RUN = "keras_vit_run.json"
 

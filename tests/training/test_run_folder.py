@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit.training import run_folder
+from keras_vit.training.run import files as run_folder
 
 NAMED = [x.replace("*", "0") for x in run_folder.FILES]
 

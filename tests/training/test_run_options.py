@@ -11,9 +11,9 @@ from keras_vit.training import (
     OptimizerConfig,
     checkpoint_files,
     metrics_log,
-    run_folder,
     train,
 )
+from keras_vit.training.run import files as run_folder
 
 
 def test_wrong_data_leaves_an_earlier_run_alone(tmp_path):

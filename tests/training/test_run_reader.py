@@ -5,7 +5,9 @@ import pytest
 from tiny_runs import DATASET, Interrupt, recipe, values
 
 from keras_vit import data
-from keras_vit.training import resume, run_folder, train
+from keras_vit.training import train
+from keras_vit.training.run import files as run_folder
+from keras_vit.training.run import resume
 
 # Of images that are not resized, whose pixels are the same to the bit.
 OPTIONS = {

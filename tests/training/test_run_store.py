@@ -6,8 +6,10 @@ import object_stores
 import pytest
 import tiny_runs as tiny
 
-from keras_vit.stores import Store
-from keras_vit.training import run_folder, run_lock, run_store
+from keras_vit.io.stores import Store
+from keras_vit.training.run import files as run_folder
+from keras_vit.training.run import owner as run_lock
+from keras_vit.training.run import store as run_store
 
 CHECKPOINT = "checkpoints/step-000000010.npz"
 SHARDS = [f"checkpoints/step-000000010-0123abcd-{i}.npz" for i in range(2)]
@@ -239,7 +241,7 @@ def test_names_that_lead_out_of_the_folder_are_left(address, monkeypatch):
 
 def test_a_missing_package_is_named_with_its_command(monkeypatch):
     monkeypatch.setattr(
-        "keras_vit.checks.importlib.util.find_spec", lambda name: None
+        "keras_vit.io.checks.importlib.util.find_spec", lambda name: None
     )
     with pytest.raises(ValueError) as refusal:
         run_store.local("gs://bucket/run")

@@ -7,8 +7,10 @@ import several_processes as several
 import tiny_runs as tiny
 import whole_runs
 
-from keras_vit.stores import Store
-from keras_vit.training import run_folder, run_store, train
+from keras_vit.io.stores import Store
+from keras_vit.training import train
+from keras_vit.training.run import files as run_folder
+from keras_vit.training.run import store as run_store
 
 pytestmark = pytest.mark.slow
 

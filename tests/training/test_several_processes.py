@@ -204,7 +204,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 import tiny_training as tiny
-from keras_vit.workarounds import mend_reduce
+from keras_vit.runtime.workarounds import mend_reduce
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 if sys.argv[1] == "tuples":

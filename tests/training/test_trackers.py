@@ -8,7 +8,8 @@ import pytest
 from tiny_runs import DATASET, Interrupt, recipe
 
 from keras_vit.runs.reporting import evaluated, finish
-from keras_vit.training import resume, trackers, train
+from keras_vit.training import trackers, train
+from keras_vit.training.run import resume
 
 ROWS = [{"step": 1, "loss": 2.5}, {"step": 2, "loss": 1.5}]
 
@@ -42,7 +43,7 @@ def runs(monkeypatch):
     monkeypatch.setitem(trackers.TRACKERS, "wandb", Recorded)
     monkeypatch.setattr(trackers, "check_trackers", lambda names: None)
     monkeypatch.setattr(
-        "keras_vit.training.run.check_trackers", lambda names: None
+        "keras_vit.training.training_run.check_trackers", lambda names: None
     )
     return Recorded.runs
 

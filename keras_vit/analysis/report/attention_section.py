@@ -26,7 +26,7 @@ from keras_vit.analysis.plots import (
 from keras_vit.analysis.report import pictures
 from keras_vit.analysis.report.run_files import image_titles
 from keras_vit.analysis.rollout import AttentionOverview, attention_overview
-from keras_vit.files import replacing
+from keras_vit.io.atomic_files import replacing
 from keras_vit.models import VisionTransformer
 from keras_vit.preprocessing import preprocess_input
 from keras_vit.variants import VariantTransformer

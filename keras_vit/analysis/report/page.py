@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from keras_vit.analysis.plots import grouped
 from keras_vit.analysis.report.run_files import FilesInMemory, RunFiles
 from keras_vit.analysis.report.sections import SECTIONS, Section, headline
-from keras_vit.checks import check_installed
-from keras_vit.files import replacing
+from keras_vit.io.atomic_files import replacing
+from keras_vit.io.checks import check_installed
 
 __all__ = ["render_page", "render_report", "write_report"]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.files import of_cell
+from keras_vit.io.atomic_files import of_cell
 
 __all__ = [
     "FILES",

@@ -13,7 +13,7 @@ from keras_vit.checkpoints.public.hub_errors import (
     attempted,
     without_secrets,
 )
-from keras_vit.stores import fetched, of_store
+from keras_vit.io.stores import fetched, of_store
 
 __all__ = [
     "architecture_of",

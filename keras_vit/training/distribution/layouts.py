@@ -10,15 +10,15 @@ from typing import Any
 
 import keras
 
-from keras_vit.checks import DISTRIBUTIONS, check_choice
 from keras_vit.data import Share
-from keras_vit.training.distribution import processes
-from keras_vit.training.distribution.machine import devices
-from keras_vit.workarounds import (
+from keras_vit.io.checks import DISTRIBUTIONS, check_choice
+from keras_vit.runtime.machine import devices
+from keras_vit.runtime.workarounds import (
     layout_of,
     leave_out_tpu_attention,
     loop_reduction,
 )
+from keras_vit.training.distribution import processes
 
 __all__ = [
     "MAKERS",

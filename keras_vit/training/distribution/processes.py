@@ -20,14 +20,20 @@ import keras
 import numpy as np
 
 from keras_vit.data import Share
-from keras_vit.interrupts import handlers_kept
-from keras_vit.workarounds import jax_store, mend_reduce, set_value
+from keras_vit.runtime.interrupts import handlers_kept
+from keras_vit.runtime.workarounds import (
+    jax_store,
+    mend_reduce,
+    reset_layout,
+    set_value,
+)
 
 __all__ = [
     "LostProcessError",
     "agreed",
     "by_process",
     "check_reader",
+    "collect",
     "explain_lost_process",
     "gathered",
     "is_first",
@@ -480,3 +486,22 @@ def leave(message: str) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(EXIT_CODE)
+
+
+def collect(model, *more) -> None:
+    """Moves a trained model, and more that share its layers, to one device.
+
+    On JAX a model on several devices takes only batches that these can share.
+    TensorFlow needs nothing.
+    """
+    if keras.backend.backend() != "jax":
+        return
+    groups = [model.optimizer.variables, model.metrics_variables]
+    groups += [x.variables for x in (model, *more)]
+    for variable in (x for group in groups for x in group):
+        value = to_numpy(variable)
+        reset_layout(variable)
+        variable.assign(value)
+    # They were compiled for several devices.
+    model.train_function = model.test_function = None
+    model.predict_function = None

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_vit.platforms import sharding_of
+from keras_vit.runtime.platforms import sharding_of
 from keras_vit.training.distribution.layouts import MAKERS, MODEL_AXIS
 
 __all__ = [

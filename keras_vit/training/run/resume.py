@@ -7,16 +7,17 @@ import pathlib
 from collections.abc import Iterator
 
 from keras_vit.data.readers import chosen_reader
-from keras_vit.training import run_folder, run_store
+from keras_vit.runtime.machine import environment
 from keras_vit.training.checkpoint_files import (
     FOLDER,
     checkpoint_steps,
     read_newest,
 )
 from keras_vit.training.config import Recipe
-from keras_vit.training.distribution import environment
 from keras_vit.training.distribution.processes import agreed, place
-from keras_vit.training.run_store import shown
+from keras_vit.training.run import files as run_folder
+from keras_vit.training.run import store as run_store
+from keras_vit.training.run.store import shown
 
 __all__ = ["differences", "flat", "open_run", "reopen", "with_reader"]
 

@@ -20,8 +20,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from keras_vit.files import PARTIAL
-from keras_vit.stores import Store, is_address, whole_address
+from keras_vit.io.atomic_files import PARTIAL
+from keras_vit.io.stores import Store, is_address, whole_address
 
 __all__ = [
     "Mirror",

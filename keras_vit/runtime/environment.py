@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from keras_vit.shipped_recipes import RECIPES
+from keras_vit.runtime.shipped_recipes import RECIPES
 
 __all__ = ["check", "start_quietly"]
 
@@ -29,8 +29,8 @@ FOREIGN_DISTRIBUTION = "keras-vit"
 # where they are registered, which the import of their modules does. One after
 # the other, as each needs the one before and may be what imports Keras.
 FOLLOWERS = {
-    "keras": "keras_vit.workarounds",
-    "keras_vit.workarounds": "keras_vit.layers",
+    "keras": "keras_vit.runtime.workarounds",
+    "keras_vit.runtime.workarounds": "keras_vit.layers",
     "keras_vit.layers": "keras_vit.models",
     "keras_vit.models": "keras_vit.variants",
 }

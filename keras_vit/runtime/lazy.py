@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["late_names"]
+__all__ = ["lazy_names"]
 
 
-def late_names(
+def lazy_names(
     package: str, names: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Makes the `__getattr__` and the `__dir__` of a package (PEP 562).
@@ -26,7 +26,7 @@ def late_names(
         Both functions.
 
     Example:
-        >>> __getattr__, __dir__ = late_names(
+        >>> __getattr__, __dir__ = lazy_names(
         ...     __name__, {"keras_vit.prediction.search": ("nearest",)}
         ... )
     """

@@ -18,7 +18,7 @@ __all__ = [
     "scripts",
 ]
 
-HERE = pathlib.Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).resolve().parents[1]
 INSTALLED = HERE / "recipes"
 RECIPES = INSTALLED if INSTALLED.is_dir() else HERE.parent / "recipes"
 CONFIGS = RECIPES / "configs"

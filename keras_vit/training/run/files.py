@@ -26,13 +26,13 @@ from keras_vit.checkpoints.keras_files import (
     RUN_MODEL,
     read_class_names,
 )
-from keras_vit.files import PARTIAL, replacing
-from keras_vit.stores import on_disk
-from keras_vit.training import run_store
-from keras_vit.training.run_lock import LOCK, locked
-from keras_vit.training.run_store import MANIFEST, PREVIOUS, shown
+from keras_vit.io.atomic_files import PARTIAL, replacing
+from keras_vit.io.stores import on_disk
+from keras_vit.runtime.workarounds import without_optimizer
+from keras_vit.training.run import store as run_store
+from keras_vit.training.run.owner import LOCK, locked
+from keras_vit.training.run.store import MANIFEST, PREVIOUS, shown
 from keras_vit.version import __version__
-from keras_vit.workarounds import without_optimizer
 
 __all__ = [
     "CONFIG",
@@ -369,7 +369,7 @@ def load_model(path: str | os.PathLike) -> tuple[keras.Model, tuple[str, ...]]:
         raise ValueError(
             f"The model {str(path)!r} has no class names in it. Load it with "
             "keras.saving.load_model, or save it with "
-            "keras_vit.training.run_folder.save_model."
+            "keras_vit.training.run.files.save_model."
         ) from None
     return keras.saving.load_model(path, compile=False), class_names
 

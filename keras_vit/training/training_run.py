@@ -18,19 +18,17 @@ from keras_vit.data.image_reader import naming_broken_images
 from keras_vit.data.pillow_images import is_coloured, say_colour_changes
 from keras_vit.data.sources import read_by
 from keras_vit.models.configured_model import ConfiguredModel
-from keras_vit.training import (
-    checkpoint_files,
-    distribution,
-    resume,
-    run_folder,
-    run_store,
-)
+from keras_vit.runtime import machine
+from keras_vit.training import checkpoint_files, distribution
 from keras_vit.training.build import CLASSIFICATION, Task
 from keras_vit.training.config import Recipe
 from keras_vit.training.distribution import processes
 from keras_vit.training.distribution.processes import explain_lost_process
 from keras_vit.training.loop import Loop
 from keras_vit.training.preemption import deadline_of
+from keras_vit.training.run import files as run_folder
+from keras_vit.training.run import resume
+from keras_vit.training.run import store as run_store
 from keras_vit.training.stages import begin_stage, make_stages, remaining
 from keras_vit.training.trackers import check_trackers, tracking
 from keras_vit.training.trainable import count_parameters, merged
@@ -138,14 +136,14 @@ def train(
     with explain_lost_process(recipe.run_dir):
         with (
             naming_broken_images(),
-            distribution.compilation_cache_in(parent),
+            machine.compilation_cache_in(parent),
             chosen.scope(),
         ):
             run = _train(
                 recipe, dataset, callbacks, share, task, needs, deadline
             )
         if chosen.native is not None:
-            distribution.collect(run.network, run.model)
+            processes.collect(run.network, run.model)
     return run
 
 

@@ -15,14 +15,12 @@ from collections.abc import Iterator
 import keras
 import numpy as np
 
-from keras_vit.training.distribution.processes import to_numpy
+from keras_vit.runtime.workarounds import torch_devices
 from keras_vit.version import __version__
-from keras_vit.workarounds import reset_layout, torch_devices
 
 __all__ = [
     "COMPILED",
     "available_memory",
-    "collect",
     "devices",
     "environment",
     "compilation_cache_in",
@@ -59,7 +57,7 @@ def environment() -> dict:
         "devices": devices(),
         "platform": platform.platform(),
         "processors": os.cpu_count(),
-        "commit": _commit(pathlib.Path(__file__).parents[2]),
+        "commit": _commit(pathlib.Path(__file__).parents[1]),
     }
 
 
@@ -95,25 +93,6 @@ def sync_state(model) -> None:
     """
     if keras.backend.backend() == "jax":
         model.jax_state_sync()
-
-
-def collect(model, *more) -> None:
-    """Moves a trained model, and more that share its layers, to one device.
-
-    On JAX a model on several devices takes only batches that these can share.
-    TensorFlow needs nothing.
-    """
-    if keras.backend.backend() != "jax":
-        return
-    groups = [model.optimizer.variables, model.metrics_variables]
-    groups += [x.variables for x in (model, *more)]
-    for variable in (x for group in groups for x in group):
-        value = to_numpy(variable)
-        reset_layout(variable)
-        variable.assign(value)
-    # They were compiled for several devices.
-    model.train_function = model.test_function = None
-    model.predict_function = None
 
 
 def random_states() -> dict[str, np.ndarray]:

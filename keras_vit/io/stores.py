@@ -17,8 +17,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
-from keras_vit.checks import check_installed
-from keras_vit.files import replacing
+from keras_vit.io.atomic_files import replacing
+from keras_vit.io.checks import check_installed
 
 __all__ = [
     "Store",

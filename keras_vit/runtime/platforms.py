@@ -11,8 +11,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.checks import cpu_flags
-from keras_vit.workarounds import backend_is, has_strategy, layout_of
+from keras_vit.io.checks import cpu_flags
+from keras_vit.runtime.workarounds import backend_is, has_strategy, layout_of
 
 __all__ = [
     "WIDE_HEADS",

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.interrupts import interrupt_behind
+from keras_vit.runtime.interrupts import interrupt_behind
 
 __all__ = [
     "backend_is",

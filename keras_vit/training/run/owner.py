@@ -20,8 +20,8 @@ import threading
 import time
 from collections.abc import Iterator
 
-from keras_vit.files import PARTIAL
-from keras_vit.training import run_store
+from keras_vit.io.atomic_files import PARTIAL
+from keras_vit.training.run import store as run_store
 
 __all__ = ["LOCK", "kept", "locked"]
 

@@ -1,0 +1,1 @@
+"""Files, stores, tables, and checks of values; nothing of models."""

@@ -1,0 +1,1 @@
+"""Where the package runs: environment, devices, signals, workarounds."""

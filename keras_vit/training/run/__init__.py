@@ -1,0 +1,1 @@
+"""The run folder: its files, its owner, its store, and how a run resumes."""
