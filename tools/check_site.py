@@ -22,7 +22,7 @@ import threading
 from PIL import Image
 
 ROOT = pathlib.Path(__file__).parents[1]
-sys.path.append(str(ROOT / "tests"))
+sys.path.append(str(ROOT / "tests" / "support"))
 
 from browser import Browser  # noqa: E402
 

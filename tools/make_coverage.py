@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 import keras_vit
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "tests"))
+sys.path.append(str(ROOT / "tests" / "support"))
 
 from timm_models import SIZES, randomised  # noqa: E402
 from timm_stub import import_timm  # noqa: E402

@@ -2,9 +2,9 @@
 
     python tools/make_export_matrix.py
 
-Each kind is a tiny model with random weights (tests/export_cells.py). A cell is
-how far the scores of the exported file are from the model's, as a share of
-their size, or why there is no such file. The cells of each backend are
+Each kind is a tiny model with random weights (tests/support/export_cells.py). A
+cell is how far the scores of the exported file are from the model's, as a share
+of their size, or why there is no such file. The cells of each backend are
 measured in a process of its own, and kept in docs/results/export_BACKEND.json;
 `--backends` without names writes the page from what is there.
 """
@@ -45,7 +45,7 @@ def main() -> None:
 
 def measure() -> None:
     """Measures all cells with the backend of this process."""
-    sys.path.append(str(ROOT / "tests"))
+    sys.path.append(str(ROOT / "tests" / "support"))
     import keras
     from export_cells import KINDS, cells
 

@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "tests" / "reference"
-sys.path.append(str(ROOT / "tests"))
+sys.path.append(str(ROOT / "tests" / "support"))
 
 import golden_hugging_face  # noqa: E402
 import golden_keras_hub  # noqa: E402

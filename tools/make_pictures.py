@@ -21,7 +21,7 @@ from PIL import Image
 from keras_vit.cli import main as keras_vit_command
 
 ROOT = pathlib.Path(__file__).parents[1]
-sys.path.append(str(ROOT / "tests"))
+sys.path.append(str(ROOT / "tests" / "support"))
 
 from browser import Browser  # noqa: E402
 

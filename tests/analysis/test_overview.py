@@ -104,9 +104,13 @@ def test_replicas_give_what_one_device_gives(backend):
     if backend != "tensorflow":
         pytest.skip("tf.distribute is of TensorFlow.")
     tests = pathlib.Path(__file__).parents[1]
+    support = tests / "support"
     ended = subprocess.run(
         [sys.executable, "-c", REPLICAS],
-        env={**os.environ, "PYTHONPATH": f"{tests}{os.pathsep}{tests.parent}"},
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{support}{os.pathsep}{tests.parent}",
+        },
         capture_output=True,
         text=True,
         timeout=300,

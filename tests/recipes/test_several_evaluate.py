@@ -7,7 +7,7 @@ import pytest
 import several_processes as several
 
 pytestmark = pytest.mark.slow
-RECIPES = several.TESTS.parent / "recipes"
+RECIPES = several.ROOT / "recipes"
 OF_THE_CLOCK = ("evaluation_seconds", "seconds", "versions")
 
 

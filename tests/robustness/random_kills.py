@@ -1,6 +1,6 @@
 """Kills a tiny training at random moments and gives the same command again.
 
-    PYTHONPATH=.:tests python tests/robustness/random_kills.py FOLDER \\
+    PYTHONPATH=.:tests/support python tests/robustness/random_kills.py FOLDER \\
         --processes 2 --distribution fsdp --kills 25 --store s3
 
 A run is killed up to five times, then it may end, and the next one begins: at

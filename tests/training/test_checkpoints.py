@@ -192,9 +192,10 @@ LIMITED = """
 @pytest.mark.skipif(os.name == "nt", reason="needs limits of POSIX")
 def test_a_full_disk_leaves_the_last_checkpoint(tmp_path):
     tests = pathlib.Path(__file__).parents[1]
+    support = tests / "support"
     process = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(LIMITED), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": f"{tests}:{tests.parent}"},
+        env={**os.environ, "PYTHONPATH": f"{support}:{tests.parent}"},
         capture_output=True,
         text=True,
         timeout=600,

@@ -78,7 +78,7 @@ def test_a_finished_training_is_not_continued(uninterrupted):
 
 def start(folder, *arguments, **environment):
     path = {"PYTHONPATH": str(TESTS.parent)}
-    script = str(TESTS / "tiny_training.py")
+    script = str(TESTS / "support" / "tiny_training.py")
     return subprocess.Popen(
         [sys.executable, script, str(folder), *arguments],
         env={**os.environ, **path, **environment},

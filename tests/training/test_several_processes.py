@@ -182,7 +182,7 @@ def test_one_process_goes_on_as_two_with_shards(tmp_path, on_jax, one):
 
 @pytest.mark.slow
 def test_a_recipe_is_reported_by_one_of_several(tmp_path):
-    recipe = several.TESTS.parent / "recipes" / "finetune.py"
+    recipe = several.ROOT / "recipes" / "finetune.py"
     command = [recipe, "--smoke", "true", "--run_dir", tmp_path / "run"]
     found = several.ended(several.start(command))
     assert [code for code, *_ in found] == [0, 0], found

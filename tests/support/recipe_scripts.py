@@ -12,7 +12,7 @@ from typing import TypeVar
 from keras_vit.runs.script import parse
 from keras_vit.training import Recipe
 
-RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
+RECIPES = pathlib.Path(__file__).parents[2] / "recipes"
 CONFIGS = RECIPES / "configs"
 Record = TypeVar("Record")
 

@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import sys
 
-TESTS = pathlib.Path(__file__).parent
+SUPPORT = pathlib.Path(__file__).parent
 
 # JAX has an option of the environment for it.
 ON_TENSORFLOW = """
@@ -24,9 +24,9 @@ def run(script: str, *arguments, devices: int, backend: str) -> str:
     if backend == "tensorflow":
         script = ON_TENSORFLOW.format(devices=devices) + script
     paths = [
-        str(TESTS),
-        str(TESTS / "training"),
-        str(TESTS.parent),
+        str(SUPPORT),
+        str(SUPPORT.parent / "training"),
+        str(SUPPORT.parents[1]),
         os.environ.get("PYTHONPATH", ""),
     ]
     flag = f"--xla_force_host_platform_device_count={devices}"

@@ -18,7 +18,7 @@ from keras_vit.models import (
     ViTConfig,
 )
 
-FOLDER = pathlib.Path(__file__).parent / "reference"
+FOLDER = pathlib.Path(__file__).parents[1] / "reference"
 CASES = json.loads((FOLDER / "cases.json").read_text())
 POOLINGS = {"token": "token", "gap": "mean"}
 

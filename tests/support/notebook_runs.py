@@ -9,7 +9,7 @@ import sys
 import jupytext
 import nbformat
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 RUN_KERNEL = "from nbclient.cli import main; main()"
 SECONDS = 600
 
@@ -132,5 +132,5 @@ def _done(arguments, copy, environment):
 
 
 if __name__ == "__main__":
-    # python tests/notebook_runs.py NOTEBOOK FOLDER '{"EPOCHS": 1}'
+    # python tests/support/notebook_runs.py NOTEBOOK FOLDER '{"EPOCHS": 1}'
     print(printed(run(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))))

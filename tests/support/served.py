@@ -19,7 +19,7 @@ from PIL import Image
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training.run.files import save_model
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 NAMES = ("cat", "dog", "owl", "<b>yak</b>")
 # What it writes to standard error as it is imported.
 TENSORFLOW_TELLS = (

@@ -1,6 +1,6 @@
 """A tiny training of every part that has a state, in this process or its own.
 
-    python tests/tiny_training.py FOLDER [plain]
+    python tests/support/tiny_training.py FOLDER [plain]
 
 trains on made-up images, in the folder of a run; what is plain has no dropout,
 whose masks each backend draws in its own way.

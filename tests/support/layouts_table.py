@@ -17,7 +17,7 @@ import numpy_forward
 from arrays import read_arrays
 from safetensors.numpy import load_file, save_file
 
-FOLDER = pathlib.Path(__file__).parent / "reference"
+FOLDER = pathlib.Path(__file__).parents[1] / "reference"
 KEPT = tempfile.TemporaryDirectory(prefix="layouts-")
 # From the original ViT and big_vision to timm: names of modules.
 TIMM = (

@@ -1,6 +1,6 @@
 """Several processes of one run, on this machine.
 
-    python tests/several_processes.py FOLDER CHOICE OPTIONS
+    python tests/support/several_processes.py FOLDER CHOICE OPTIONS
 
 is one of them: it trains the run of `whole_runs` with options as JSON, and
 says what the weights are at its end.
@@ -25,7 +25,8 @@ from keras_vit.runtime import interrupts
 from keras_vit.training import train
 from keras_vit.training.distribution.processes import LostProcessError, leave
 
-TESTS = pathlib.Path(__file__).parent
+SUPPORT = pathlib.Path(__file__).parent
+ROOT = SUPPORT.parents[1]
 SECONDS = 280  # after which what has not ended is killed
 SIGNAL = "SIGNAL_IN_THE_MIDST"  # the environment variable that tells which
 
@@ -91,7 +92,7 @@ def start(
 
     One of them may be told to send itself a signal in the midst of the run.
     """
-    paths = [TESTS, TESTS.parent, os.environ.get("PYTHONPATH", "")]
+    paths = [SUPPORT, ROOT, os.environ.get("PYTHONPATH", "")]
     path = os.pathsep.join(str(part) for part in paths if str(part))
     return [
         subprocess.Popen(
@@ -126,7 +127,7 @@ def ended(processes: list[subprocess.Popen], seconds=SECONDS) -> list[tuple]:
 
 
 def command(folder, choice, options=None) -> list:
-    script = TESTS / "several_processes.py"
+    script = SUPPORT / "several_processes.py"
     return [script, folder, choice, json.dumps(options or {})]
 
 

@@ -10,7 +10,7 @@ from arrays import read_arrays
 
 from keras_vit.checkpoints import load_checkpoint
 
-FOLDER = pathlib.Path(__file__).parent / "reference"
+FOLDER = pathlib.Path(__file__).parents[1] / "reference"
 CASES = json.loads((FOLDER / "cases.json").read_text())
 # float32 and float64 of the originals differ by less, the wrong form of GELU
 # by more than 1.5e-4.
