@@ -200,7 +200,7 @@ import compiled
 from compiled_sides import Program, ours, prepare
 
 prepare()
-from keras_vit.models.vit_config import ViTConfig
+from keras_vit.models.options import ViTConfig
 from keras_vit.training.distribution.topologies import one_process, devices_of
 
 found = {}

@@ -38,6 +38,26 @@ def test_a_weight_of_a_stateless_scope_is_made_when_it_ends():
     np.testing.assert_array_equal(numpy(variable), [7, 7])
 
 
+def test_variables_without_values_are_made_later():
+    with keras.StatelessScope(initialize_variables=False):
+        variable = keras.Variable("zeros", shape=(2,))
+    with keras.StatelessScope():
+        pass
+    np.testing.assert_array_equal(numpy(variable), [0, 0])
+
+
+def test_a_variable_without_values_never_gets_them():
+    with workarounds.without_values():
+        variable = keras.Variable(no_value, shape=(10**12,))
+    with keras.StatelessScope():
+        pass
+    assert variable.shape == (10**12,)
+
+
+def no_value(shape, dtype=None):
+    raise AssertionError("It takes no memory.")
+
+
 def test_assign_keeps_the_layout():
     assert isinstance(keras.Variable.value, property)
     assert keras.Variable.value.fset is None

@@ -4,8 +4,9 @@
     python tools/measure_house.py --list
     python tools/measure_house.py --tree ../other --json
 
-Prints the files and lines of the package and of the recipes, and what of them
-four actions pass through. Each action runs in a process of its own, on JAX:
+Prints the files and lines of the package and of the recipes, its longest files,
+where knowledge stands, and what of them four actions pass through. Each action
+runs in a process of its own, on JAX:
 
 - weights: `keras_vit.ViT_Ti16(weights=PATH)`, from a file of Google's format.
 - train: two steps of the tiny model on the digits, as `--smoke true` has
@@ -15,6 +16,13 @@ four actions pass through. Each action runs in a process of its own, on JAX:
 - rollout: `keras_vit.analysis.attention_rollout` of two images.
 
 How it counts:
+
+- options: of each field of `ViTConfig`, the files of the package that name it
+  as a word, in code or text; `--list` shows them.
+- tables: assignments at the top of a module that spell three or more of these
+  fields as strings or keywords.
+- publishers: files outside of the dialects whose code names a publisher of
+  checkpoints, in a name or a string that is no docstring.
 
 - files: in which at least one function runs in the action. A file that is
   only imported is not counted, nor are the functions that run while a module
@@ -30,12 +38,15 @@ How it counts:
 """
 
 import argparse
+import ast
 import dataclasses
 import importlib
 import inspect
 import json
 import os
 import pathlib
+import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -62,9 +73,24 @@ SMALLEST = {
         "log_every_steps": 1,
     },
 }
+DIALECTS = "checkpoints/dialects/"
+PUBLISHERS = re.compile(
+    r"timm|hugging_?face|transformers|torchvision|keras_?hub|big_?vision|"
+    r"segment_anything",
+    re.IGNORECASE,
+)
+LONGEST = 10
 SIZE = """\
 | | files | lines |
 |---|---:|---:|
+"""
+KNOWLEDGE = """\
+| knowledge | |
+|---|---:|
+"""
+LENGTHS = """\
+| longest files | lines |
+|---|---:|
 """
 REACH = """\
 | action | files of keras_vit | of recipes | passed both ways \
@@ -78,13 +104,17 @@ def main() -> None:
     if options.action:
         work(options)
         return
-    result = {"size": size(options.tree), "actions": reach(options)}
+    result = {
+        "size": size(options.tree),
+        "knowledge": knowledge(options.tree),
+        "actions": reach(options),
+    }
     if options.json:
         print(json.dumps(result, indent=2))
         return
     print(table(result))
     if options.list:
-        print("\n".join(lists(result["actions"])))
+        print("\n".join(lists(result)))
 
 
 def parse() -> argparse.Namespace:
@@ -119,6 +149,99 @@ def size(tree: pathlib.Path) -> dict:
         for key in ("files", "lines")
     }
     return {**found, "together": together}
+
+
+def knowledge(tree: pathlib.Path) -> dict:
+    """Return where options and publishers are named, and the longest files."""
+    folder = tree / PARTS[0]
+    sources = {
+        path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(folder.rglob("*.py"))
+    }
+    trees = {name: ast.parse(source) for name, source in sources.items()}
+    fields = fields_of(trees)
+    words = {name: set(re.findall(r"\w+", x)) for name, x in sources.items()}
+    lengths = {name: x.count("\n") for name, x in sources.items()}
+    return {
+        "longest": dict(
+            sorted(lengths.items(), key=lambda item: -item[1])[:LONGEST]
+        ),
+        "options": {
+            field: [name for name in words if field in words[name]]
+            for field in fields
+        },
+        "tables": {
+            f"{name}:{table}": count
+            for name, module in trees.items()
+            for table, count in tables(module, set(fields))
+        },
+        "publishers": [
+            name
+            for name, module in trees.items()
+            if not name.startswith(DIALECTS) and names_publisher(module)
+        ],
+    }
+
+
+def fields_of(trees: dict) -> list[str]:
+    """Return the fields of `ViTConfig`, wherever it stands."""
+    for module in trees.values():
+        for node in module.body:
+            if isinstance(node, ast.ClassDef) and node.name == "ViTConfig":
+                return [
+                    found.target.id
+                    for found in node.body
+                    if isinstance(found, ast.AnnAssign)
+                    and isinstance(found.target, ast.Name)
+                ]
+    raise SystemExit("There is no class ViTConfig.")
+
+
+def tables(module: ast.Module, fields: set[str]):
+    """Yield the tables of a module that spell fields, and how many."""
+    for node in module.body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value:
+            spelled = {*strings(node.value), *keywords(node.value)} & fields
+            if len(spelled) >= 3:
+                name = ast.unparse(node).split("=")[0].split(":")[0].strip()
+                yield name, len(spelled)
+
+
+def strings(node: ast.AST):
+    for found in ast.walk(node):
+        if isinstance(found, ast.Constant) and isinstance(found.value, str):
+            yield found.value
+
+
+def keywords(node: ast.AST):
+    for found in ast.walk(node):
+        if isinstance(found, ast.keyword) and found.arg:
+            yield found.arg
+
+
+def names_publisher(module: ast.Module) -> bool:
+    """Return whether code, but no docstring, names a publisher."""
+    nodes = list(ast.walk(module))
+    texts = {
+        id(node.value)
+        for node in nodes
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    named = [
+        x
+        for node in nodes
+        if id(node) not in texts
+        for x in (
+            getattr(node, "id", None),
+            getattr(node, "attr", None),
+            getattr(node, "arg", None),
+            getattr(node, "value", None)
+            if isinstance(node, ast.Constant)
+            else None,
+        )
+        if isinstance(x, str)
+    ]
+    return any(PUBLISHERS.search(x) for x in named)
 
 
 def reach(options) -> dict:
@@ -306,7 +429,33 @@ def table(result: dict) -> str:
         for part, found in result["size"].items()
     )
     rows = (row(*item) for item in result["actions"].items())
-    return SIZE + "\n".join(sizes) + "\n\n" + REACH + "\n".join(rows)
+    return "\n\n".join(
+        [
+            SIZE + "\n".join(sizes),
+            KNOWLEDGE + "\n".join(knowledge_rows(result["knowledge"])),
+            LENGTHS
+            + "\n".join(
+                f"| {name} | {lines:,} |"
+                for name, lines in result["knowledge"]["longest"].items()
+            ),
+            REACH + "\n".join(rows),
+        ]
+    )
+
+
+def knowledge_rows(found: dict):
+    """Yield the rows of what stands where."""
+    named = [len(files) for files in found["options"].values()]
+    yield f"| fields of ViTConfig | {len(named)} |"
+    yield f"| files that name one, median | {statistics.median(named):g} |"
+    yield f"| files that name one, most | {max(named)} |"
+    files = {name.split(":")[0] for name in found["tables"]}
+    yield f"| tables that spell three or more | {len(found['tables'])} |"
+    yield f"| files with such tables | {len(files)} |"
+    yield (
+        "| files that name a publisher outside of the dialects | "
+        f"{len(found['publishers'])} |"
+    )
 
 
 def row(action: str, found: dict) -> str:
@@ -325,9 +474,16 @@ def of_part(files, part):
     return sum(file.startswith(f"{part}/") for file in files)
 
 
-def lists(actions: dict):
-    """The lines of `--list`."""
-    for action, found in actions.items():
+def lists(result: dict):
+    """Yield the lines of `--list`."""
+    found = result["knowledge"]
+    for field, files in found["options"].items():
+        yield f"{field}: {len(files)}: {', '.join(files)}"
+    yield "\ntables:"
+    yield from (f"{name} ({count})" for name, count in found["tables"].items())
+    yield "\npublishers:"
+    yield from found["publishers"]
+    for action, found in result["actions"].items():
         yield f"\n{action}:"
         yield from found["files"]
         for name in ("passed_both_ways", "called_both_ways"):

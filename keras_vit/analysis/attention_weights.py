@@ -14,7 +14,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.models import VisionTransformer, ViTConfig
-from keras_vit.models.resnet import stem_grid
+from keras_vit.models.options import stem_grid
 
 __all__ = [
     "attention_grids",

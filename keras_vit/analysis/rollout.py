@@ -20,7 +20,7 @@ from keras_vit.analysis.attention_weights import (
 from keras_vit.analysis.inspection import distance_of
 from keras_vit.io.checks import check_choice, check_limits
 from keras_vit.models import VisionTransformer, ViTConfig
-from keras_vit.models.vit_config import ATTENTION_POOLINGS
+from keras_vit.models.options import ATTENTION_POOLINGS
 
 __all__ = [
     "AttentionOverview",

@@ -372,17 +372,6 @@ BIAS_KINDS = {
 }
 
 
-def bias_parameters(config) -> int:
-    """How many weights a `RelativePositionBias` of a config's fields has."""
-    rows, columns = config.grid
-    distances = (2 * rows - 1) * (2 * columns - 1)
-    if config.relative_position_kind == "table":
-        return (distances + 3 * config.num_prefix_tokens) * config.num_heads
-    heads, dim = config.num_heads, config.relative_position_dim
-    head_bias = heads if config.relative_position_kind == "mlp" else 0
-    return 3 * dim + dim * heads + head_bias
-
-
 def bias_multiply_adds(config) -> int:
     """Multiply-adds of the MLP of a `RelativePositionBias`, 0 for a table.
 

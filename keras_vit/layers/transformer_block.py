@@ -229,8 +229,9 @@ class TransformerBlock(ConfiguredLayer):
     Args:
         num_heads: int, attention heads; it divides D.
         mlp_dim: int, hidden size of the MLP.
-        attention: layer in place of `SelfAttention`, with its own options.
-        mlp: layer in place of `MLP`, with its own options.
+        attention: layer in place of `SelfAttention`, with its own options, or
+            a function that makes it.
+        mlp: likewise, in place of `MLP`.
         dropout_rate: float in [0, 1), after the attention and after each
             dense layer of the MLP.
         attention_dropout_rate: float in [0, 1), on the softmax weights.
@@ -326,7 +327,7 @@ class TransformerBlock(ConfiguredLayer):
             if part is not None
         ]
         self.attention_norm, self.attention_end = self._norms("attention_norm")
-        self.attention = attention or self.attention_class.from_fields(
+        self.attention = made(attention) or self.attention_class.from_fields(
             vars(self), dtype=self.dtype_policy, name="attention"
         )
         self.dropout = keras.layers.Dropout(
@@ -335,7 +336,7 @@ class TransformerBlock(ConfiguredLayer):
         self.attention_scale = self._scale("attention_scale")
         self.attention_depth = self._depth("attention_depth")
         self.mlp_norm, self.mlp_end = self._norms("mlp_norm")
-        self.mlp = mlp or MLP.from_fields(
+        self.mlp = made(mlp) or MLP.from_fields(
             vars(self), **self.mlp_options, dtype=self.dtype_policy, name="mlp"
         )
         self.mlp_scale = self._scale("mlp_scale")
@@ -473,6 +474,13 @@ class ParallelBlock(TransformerBlock):
         return first_tokens(x, queries) + self.attention_depth(
             self.attention_scale(y), training=training
         )
+
+
+def made(part):
+    """Return a layer, which the function makes that may stand for it."""
+    if part is None or isinstance(part, keras.Layer):
+        return part
+    return part()
 
 
 def asked(queries: int | None) -> dict:

@@ -5,13 +5,14 @@ import dataclasses
 import functools
 import inspect
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
 import numpy as np
 
 from keras_vit.layers.configured_layer import resolved_policy, serialized_dtype
+from keras_vit.models.options import changed, options_of
 from keras_vit.preprocessing import MID_GREY
 from keras_vit.runtime.workarounds import (
     keeping_variables,
@@ -78,7 +79,7 @@ class ConfiguredModel(keras.Model):
         policy = keras.dtype_policies.get(dtype)
         shape = (*config.image_size, config.channels)
         images = keras.Input(shape, name="image", dtype="float32")
-        outputs = type(self).outputs_of(config, images, policy)
+        outputs = type(self).build_outputs(config, images, policy)
         super().__init__(images, outputs, name=name)
         self.config = config
         # Not the map of a loaded model: Keras scales losses by this name.
@@ -87,8 +88,27 @@ class ConfiguredModel(keras.Model):
 
     @staticmethod
     def outputs_of(config, images, dtype=None):
-        """The output of the model for a Keras tensor of images."""
+        """Return the output of the model for a Keras tensor of images."""
         raise NotImplementedError
+
+    @classmethod
+    def build_outputs(cls, config, images, dtype=None):
+        """Return `outputs_of`, where each field that is set is read.
+
+        Raises:
+            ValueError: for a field that no layer of the model reads.
+        """
+        fields = Fields(config, {"image_size", "channels"})
+        outputs = cls.outputs_of(fields, images, dtype)
+        rows = options_of(config)
+        for name, value in changed(config).items():
+            if name in rows and not rows[name].idle and name not in fields.read:
+                raise ValueError(
+                    f"No layer of this {cls.__name__} reads {name}, so that "
+                    f"it would do nothing. Received: {name}={value!r}. Leave "
+                    f"it out, for its default {getattr(type(config), name)!r}."
+                )
+        return outputs
 
     fit, evaluate, predict = map(keeping, ("fit", "evaluate", "predict"))
 
@@ -125,6 +145,47 @@ class ConfiguredModel(keras.Model):
             if layer.path in frozen:
                 layer.trainable = False
         return model
+
+
+class Fields(Mapping):
+    """The fields of a config, of which it records those that are read.
+
+    Args:
+        config: the config. Its fields and properties are attributes here, too.
+        read: names that were read, a set that grows.
+        **changes: fields that have other values here.
+    """
+
+    def __init__(self, config: Any, read: set[str], **changes: Any):
+        self.config = config
+        self.read = read
+        self.changes = changes
+
+    def __getattr__(self, name: str) -> Any:
+        if isinstance(
+            found := getattr(type(self.config), name, None), property
+        ):
+            return found.__get__(self)
+        self.read.add(name)
+        if name in self.changes:
+            return self.changes[name]
+        return getattr(self.config, name)
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.changes or name in vars(self.config)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**vars(self.config), **self.changes})
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def but(self, **changes: Any) -> "Fields":
+        """Return the same fields with other values for some."""
+        return Fields(self.config, self.read, **{**self.changes, **changes})
 
 
 def check_sides(image_size: tuple[int, int], shape) -> None:
@@ -215,15 +276,15 @@ def _constant(value):
     return lambda shape, dtype=None: keras.ops.cast(value, dtype)
 
 
-def block_fields(config, i: int) -> dict[str, Any]:
-    """Fields of a config for block i, counted from 0.
+def block_fields(config: Fields, i: int) -> Fields:
+    """Return the fields of a config for block i, counted from 0.
 
     The rate of stochastic depth is that of the last block; it grows linearly
     from 0 for the first.
     """
     depth = max(config.num_layers - 1, 1)
     rate = config.stochastic_depth_rate * i / depth
-    return {**vars(config), "stochastic_depth_rate": rate}
+    return config.but(stochastic_depth_rate=rate)
 
 
 def head(config, features, dtype=None):

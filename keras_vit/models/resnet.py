@@ -12,25 +12,20 @@ import functools
 import keras
 from keras import ops
 
-from keras_vit.io.checks import check_choice, check_fraction, check_size
 from keras_vit.layers import EvolvedNormalization, StandardizedConv2D
-from keras_vit.layers.standardized_conv import STANDARDIZATIONS
 from keras_vit.models.configured_model import (
     ConfiguredModel,
     head,
     preprocessing,
 )
+from keras_vit.models.options import GROUPS, BiTConfig
 
 __all__ = [
     "BiT",
-    "BiTConfig",
     "Builder",
-    "check_width",
     "hybrid_stem",
-    "stem_grid",
 ]
 
-GROUPS = 32
 NORMALIZATIONS = {
     "group_norm": functools.partial(
         keras.layers.GroupNormalization, groups=GROUPS
@@ -88,26 +83,6 @@ def unit_sizes(width: int, stage: int, unit: int) -> tuple[str, int, int]:
     """Name, filters of the bottleneck and stride of a unit."""
     stride = 2 if stage > 1 and unit == 1 else 1
     return f"stage{stage}_unit{unit}", width * 2 ** (stage - 1), stride
-
-
-def stem_grid(image_size: tuple, units: tuple) -> tuple:
-    """Rows and columns of the feature map that `hybrid_stem` makes.
-
-    The root divides the image size by 4 and each stage after the first by 2,
-    rounded up.
-    """
-    stride = 4 * 2 ** max(len(units) - 1, 0)
-    return tuple(-(-size // stride) for size in image_size)
-
-
-def check_width(width: int) -> None:
-    """Raises a ValueError unless the groups of the norms divide the width."""
-    if width < GROUPS or width % GROUPS:
-        raise ValueError(
-            f"The width of a ResNet must be a multiple of {GROUPS}, the "
-            f"groups of its group normalisation. Received: {width}. The "
-            "published models have 64 times the width factor."
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,93 +172,6 @@ class Builder:
         )(x)
 
 
-@dataclasses.dataclass(frozen=True)
-class BiTConfig:
-    """Everything that defines a BiT ResNet; the defaults are R50x1.
-
-    Its relatives in timm are ResNets of the same units in the same order,
-    without weight standardisation and with other normalisations.
-
-    Args:
-        image_size: int or (height, width) in pixels, or (None, None) for
-            any size.
-        channels: int, channels of an image.
-        units: tuple of int, units of each stage.
-        width: int, channels of the root block: 64 times the width factor.
-        unit: "bottleneck", or "basic" for two convolutions of 3x3.
-        stem: "single" for one convolution of 7x7, "deep" for three of 3x3,
-            or "tiered" for three that grow ("Bag of Tricks",
-            arXiv:1812.01187).
-        root_padding: what surrounds the map that the root's max pool reads:
-            "zeros" as in BiT, "lowest" for nothing that could be the maximum.
-        downsampling: how the shortcut of a stage gets its size: by the
-            stride of its "convolution", or by the "average" of 2x2 before.
-        normalization: "group_norm"; "batch_norm", whose statistics training
-            updates; "evolved", see `EvolvedNormalization`.
-        activation: after each normalisation, by Keras's name; "evolved" has
-            its own.
-        pooling: "mean" or "max" over the image, or "none" for the feature
-            map.
-        num_classes: int, 0 for features instead of a classification layer.
-        classifier_activation: activation of the classification layer, None
-            for logits.
-        head_bias: float that the bias of the classification layer starts at;
-            -10 or -6.9 for sigmoid losses with many classes.
-        standardization: None for kernels as they are, or where the epsilon
-            of weight standardisation goes, see `StandardizedConv2D`.
-        standardization_epsilon: float, that epsilon.
-        group_norm_epsilon: float, added to the variance of a group or batch.
-        include_preprocessing: bool; True takes images in [0, 255].
-
-    Raises:
-        ValueError: for values that do not fit together.
-    """
-
-    image_size: tuple = (224, 224)
-    channels: int = 3
-    units: tuple = (3, 4, 6, 3)
-    width: int = 64
-    unit: str = "bottleneck"
-    stem: str = "single"
-    root_padding: str = "zeros"
-    downsampling: str = "convolution"
-    normalization: str = "group_norm"
-    activation: str = "relu"
-    pooling: str = "mean"
-    num_classes: int = 1000
-    classifier_activation: str | None = None
-    head_bias: float = 0.0
-    standardization: str | None = "variance"
-    standardization_epsilon: float = 1e-10
-    group_norm_epsilon: float = 1e-5
-    include_preprocessing: bool = False
-
-    def __post_init__(self):
-        size = tuple(self.image_size) if self._any_size else self.image_size
-        if not self._any_size:
-            size = check_size("image_size", size)
-        object.__setattr__(self, "image_size", size)
-        object.__setattr__(self, "units", tuple(self.units))
-        for name, choices in CHOICES.items():
-            if getattr(self, name) is not None:
-                check_choice(name, getattr(self, name), choices)
-        check_fraction(self, "standardization_epsilon", "group_norm_epsilon")
-        self._check_width()
-
-    def _check_width(self):
-        if self.normalization != "batch_norm":
-            check_width(self.width // (1 if self.stem == "single" else 2))
-        elif self.width < 8 or self.width % 8:
-            raise ValueError(
-                "The width of a ResNet must be a multiple of 8. Received: "
-                f"width={self.width}. The published models have 64."
-            )
-
-    @property
-    def _any_size(self):
-        return not isinstance(self.image_size, int) and None in self.image_size
-
-
 @keras.saving.register_keras_serializable("keras_vit")
 class BiT(ConfiguredModel):
     """BiT ResNet-v2 as a functional Keras model.
@@ -359,15 +247,6 @@ UNITS = {
     "basic": lambda filters, stride: ((filters, 3, stride), (filters, 3, 1)),
 }
 ROOT_PADDINGS = {"zeros": Builder.pad, "lowest": Builder.pad_lowest}
-CHOICES = {
-    "pooling": POOLINGS,
-    "unit": UNITS,
-    "stem": STEMS,
-    "root_padding": ROOT_PADDINGS,
-    "downsampling": ("convolution", "average"),
-    "normalization": NORMALIZATIONS,
-    "standardization": STANDARDIZATIONS,
-}
 
 
 def bit_root(build, x, config):

@@ -31,16 +31,13 @@ from keras_vit.layers.configured_layer import resolved_policy
 from keras_vit.layers.transformer_block import GELUS, MLP
 from keras_vit.models.configured_model import (
     ConfiguredModel,
+    Fields,
     block_fields,
     head,
     preprocessing,
 )
+from keras_vit.models.options import ATTENTION_POOLINGS, ViTConfig
 from keras_vit.models.resnet import NORMALIZATIONS, hybrid_stem
-from keras_vit.models.vit_config import (
-    ATTENTION_POOLINGS,
-    ViTConfig,
-    modern_options,
-)
 from keras_vit.runtime.platforms import batch_in_parts
 
 __all__ = ["VisionTransformer"]
@@ -105,7 +102,7 @@ class VisionTransformer(ConfiguredModel):
         return classified(config, x, dtype)
 
 
-def num_tokens(config: ViTConfig) -> int:
+def num_tokens(config: ViTConfig | Fields) -> int:
     """T, patches and the tokens in front of them, in the blocks."""
     return math.prod(config.grid) + config.num_prefix_tokens
 
@@ -121,13 +118,13 @@ def attention_bytes(config: ViTConfig, dtype: str) -> int:
     return config.num_heads * rows * columns * size
 
 
-def tokens(config: ViTConfig, images, dtype=None):
+def tokens(config: Fields, images, dtype=None):
     """From images to tokens (B, T, D) without position embedding."""
     x = preprocessing(config, images, dtype)
     if config.resnet_units is not None:
         x = hybrid_stem(config, x, dtype)
     x = PatchEmbed.from_fields(
-        vars(config),
+        config,
         patch_size=config.projected_size,
         dtype=dtype,
         name="patch_embed",
@@ -137,7 +134,7 @@ def tokens(config: ViTConfig, images, dtype=None):
     return prefixed(config, x, dtype) if config.num_prefix_tokens else x
 
 
-def patch_stem(config: ViTConfig, x, dtype=None):
+def patch_stem(config: Fields, x, dtype=None):
     """Convolutions before the projection of the patches, where it has some."""
     for i, stride in enumerate(config.patch_stem or (), 1):
         x = keras.layers.Conv2D(
@@ -160,13 +157,13 @@ def patch_stem(config: ViTConfig, x, dtype=None):
     return x
 
 
-def prefixed(config: ViTConfig, x, dtype=None):
+def prefixed(config: Fields, x, dtype=None):
     """Puts class token, distillation token and registers in front."""
     count = config.num_pooled_prefix_tokens
     return ClassToken(count, dtype=dtype, name="class_token")(x)
 
 
-def encoder(config: ViTConfig, x, dtype=None):
+def encoder(config: Fields, x, dtype=None):
     """From tokens (B, T, D) to encoded tokens (equations 1 to 3).
 
     They are layer-normalised unless that comes after pooling, and have the
@@ -196,7 +193,7 @@ def encoder(config: ViTConfig, x, dtype=None):
     return Neck(config.neck_dim, config.grid, dtype=dtype, name="neck")(x)
 
 
-def last_queries(config: ViTConfig) -> int | None:
+def last_queries(config: ViTConfig | Fields) -> int | None:
     """How many tokens of the last block the head reads, or None for all.
 
     The block is computed of these alone: the others answer to nobody. Not
@@ -215,19 +212,19 @@ def last_queries(config: ViTConfig) -> int | None:
     return 1 if first else config.num_pooled_prefix_tokens
 
 
-def class_stage(config: ViTConfig, x, dtype=None):
+def class_stage(config: Fields, x, dtype=None):
     """From patches to a class token that has read them, and the patches."""
     x = prefixed(config, x, dtype)
-    fields = {**vars(config), "stochastic_depth_rate": 0.0}
+    fields = config.but(stochastic_depth_rate=0.0)
     for i in range(config.class_attention_layers):
-        mlp = mlp_of(config, fields, dtype)
+        mlp = mlp_of(fields, dtype)
         x = ClassAttentionBlock.from_fields(
             fields, mlp=mlp, dtype=dtype, name=f"class_block_{i}"
         )(x)
     return x
 
 
-def positioned(config: ViTConfig, x, dtype=None):
+def positioned(config: Fields, x, dtype=None):
     """Adds the position embedding, where the config has one."""
     return AddPositionEmbedding(
         config.grid,
@@ -238,14 +235,14 @@ def positioned(config: ViTConfig, x, dtype=None):
     )(x)
 
 
-def final_norm(config: ViTConfig, dtype=None):
+def final_norm(config: Fields, dtype=None):
     """The normalisation after the last block, if it is not after pooling."""
     if not config.final_norm or config.norm_after_pooling:
         return keras.activations.linear  # Returns its input.
     return encoder_norm(config, dtype)
 
 
-def first_norm(config: ViTConfig, x, dtype=None):
+def first_norm(config: Fields, x, dtype=None):
     """Normalises the tokens before the first block, where the config says."""
     if not config.norm_before_blocks:
         return x
@@ -253,7 +250,7 @@ def first_norm(config: ViTConfig, x, dtype=None):
 
 
 def encoder_norm(
-    config: ViTConfig, dtype=None, name: str = "encoder_norm"
+    config: Fields, dtype=None, name: str = "encoder_norm"
 ) -> keras.layers.Layer:
     """The normalisation after the last block (equation 4)."""
     make = keras.layers.LayerNormalization
@@ -262,58 +259,63 @@ def encoder_norm(
     return make(epsilon=config.layer_norm_epsilon, dtype=dtype, name=name)
 
 
-def block(
-    config: ViTConfig, i: int, dtype=None, shared=None
-) -> TransformerBlock:
-    """Block i of the encoder, counted from 0."""
-    fields = block_fields(config, i)
-    if config.differential_attention:
-        fields["differential_lambda"] = lambda_of_block(i)
-    if config.key_value_heads is not None:
-        fields["key_value_heads"] = config.key_value_heads[i]
-    if i in config.global_attention_blocks:
-        fields["window_size"] = 0
-    parts = special_parts(config, fields, dtype, shared)
-    beside = config.mlp_placement == "beside"
-    make = ParallelBlock if beside else TransformerBlock
-    return make.from_fields(fields, **parts, dtype=dtype, name=f"block_{i}")
+def block(config: Fields, i: int, dtype=None, shared=None) -> TransformerBlock:
+    """Return block i of the encoder, counted from 0.
 
-
-def special_parts(config: ViTConfig, fields, dtype=None, shared=None) -> dict:
-    """Attention and MLP in place of those that a block makes itself.
-
-    `shared` are the relative positions of all blocks, where they share them.
+    Args:
+        config: the fields of a `ViTConfig`.
+        i: number of the block.
+        dtype: dtype policy of its layers.
+        shared: the relative positions of all blocks, where they share them.
     """
-    if not modern_options(config):
-        return {}
-    fields = {**fields, "grid": config.grid}
-    make, window = SelfAttention, fields["window_size"]
-    if window:
-        make = WindowAttention
-    attention = make.from_fields(
+    own: dict = {}
+    if config.differential_attention:
+        own["differential_lambda"] = lambda_of_block(i)
+    if config.key_value_heads is not None:
+        own["key_value_heads"] = config.key_value_heads[i]
+    if i in config.global_attention_blocks:
+        own["window_size"] = 0
+    fields = block_fields(config, i).but(**own)
+    make = BLOCKS[config.mlp_placement]
+    return make.from_fields(
         fields,
-        rotary=rotary(config, dtype),
+        attention=functools.partial(attention_of, fields, dtype, shared),
+        mlp=functools.partial(mlp_of, fields, dtype),
+        dtype=dtype,
+        name=f"block_{i}",
+    )
+
+
+BLOCKS = {"after": TransformerBlock, "beside": ParallelBlock}
+
+
+def attention_of(fields: Fields, dtype=None, shared=None) -> SelfAttention:
+    """Return the attention of a block, to all tokens or within windows."""
+    window = fields.window_size
+    make = WindowAttention if window else SelfAttention
+    return make.from_fields(
+        fields.but(grid=fields.grid),
+        rotary=rotary(fields, dtype),
         position_bias=shared
-        or position_bias(config, dtype, (window, window) if window else None),
+        or position_bias(fields, dtype, (window, window) if window else None),
         dtype=dtype,
         name="attention",
     )
-    return {"attention": attention, "mlp": mlp_of(config, fields, dtype)}
 
 
-def mlp_of(config: ViTConfig, fields, dtype=None) -> MLP:
-    """The MLP of a block."""
-    make = GatedMLP if config.gated_mlp else MLP
-    bias = config.mlp_placement == "after"
+def mlp_of(fields: Fields, dtype=None) -> MLP:
+    """Return the MLP of a block."""
+    make = GatedMLP if fields.gated_mlp else MLP
+    bias = fields.mlp_placement == "after"
     return make.from_fields(fields, output_bias=bias, dtype=dtype, name="mlp")
 
 
-def rotary(config: ViTConfig, dtype=None) -> RotaryEmbedding | None:
+def rotary(config: Fields, dtype=None) -> RotaryEmbedding | None:
     """The rotary positions of a block, where the config has them."""
     if config.rope is None:
         return None
     return RotaryEmbedding.from_fields(
-        vars(config),
+        config,
         grid=config.grid,
         num_prefix_tokens=config.num_prefix_tokens,
         dtype=dtype,
@@ -322,7 +324,7 @@ def rotary(config: ViTConfig, dtype=None) -> RotaryEmbedding | None:
 
 
 def position_bias(
-    config: ViTConfig, dtype=None, grid=None
+    config: Fields, dtype=None, grid=None
 ) -> RelativePositionBias | DecomposedPositionBias | None:
     """The relative positions of a block, where the config has them.
 
@@ -338,7 +340,7 @@ def position_bias(
             name="position_bias",
         )
     return RelativePositionBias.from_fields(
-        vars(config),
+        config,
         grid=config.grid,
         num_prefix_tokens=config.num_prefix_tokens,
         dtype=dtype,
@@ -346,9 +348,7 @@ def position_bias(
     )
 
 
-def shared_positions(
-    config: ViTConfig, dtype=None
-) -> RelativePositionBias | None:
+def shared_positions(config: Fields, dtype=None) -> RelativePositionBias | None:
     """The relative positions of all blocks, where they share them.
 
     Built here, so that its weights are those of the model and of no block.
@@ -362,7 +362,7 @@ def shared_positions(
     return layer
 
 
-def pooled(config: ViTConfig, x, dtype=None):
+def pooled(config: Fields, x, dtype=None):
     """From encoded tokens to what the head sees, (B, D) if it is pooled."""
     if config.pooling == "none":
         return x
@@ -370,7 +370,7 @@ def pooled(config: ViTConfig, x, dtype=None):
     left_out = 0 if config.pool_prefix_tokens else prefix
     if config.pooling in ATTENTION_POOLINGS:
         return AttentionPooling.from_fields(
-            vars(config),
+            config,
             **attention_pooling(config),
             num_heads=config.pool_num_heads or config.num_heads,
             num_prefix_tokens=left_out,
@@ -387,7 +387,7 @@ def pooled(config: ViTConfig, x, dtype=None):
     )(x)
 
 
-def attention_pooling(config: ViTConfig) -> dict:
+def attention_pooling(config: Fields) -> dict:
     """What the two kinds of attention pooling have otherwise."""
     if config.pooling == "map":
         return {"mlp_dim": config.pool_mlp_dim or config.mlp_dim}
@@ -398,7 +398,7 @@ def attention_pooling(config: ViTConfig) -> dict:
     }
 
 
-def classified(config: ViTConfig, x, dtype=None):
+def classified(config: Fields, x, dtype=None):
     """From encoded tokens to the output of the model (equation 4)."""
     x = pooled(config, x, dtype)
     if config.norm_after_pooling:

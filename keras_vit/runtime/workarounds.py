@@ -15,6 +15,7 @@ from typing import Any
 import keras
 import numpy as np
 from keras import ops
+from keras.src.backend.common import global_state
 
 from keras_vit.runtime.interrupts import interrupt_behind
 
@@ -39,6 +40,7 @@ __all__ = [
     "torch_devices",
     "with_layer_rates",
     "without_optimizer",
+    "without_values",
 ]
 
 
@@ -71,6 +73,20 @@ def set_initializer(variable: keras.Variable, initializer: Callable) -> None:
     `test_initializers_have_no_public_name`.
     """
     variable._initializer = initializer
+
+
+@contextlib.contextmanager
+def without_values() -> Iterator[None]:
+    """Let models be built whose weights have shapes and take no memory.
+
+    Keras would make their values with those of the next model. Until
+    `test_variables_without_values_are_made_later`.
+    """
+    name = "uninitialized_variables"
+    before = list(global_state.get_global_attribute(name, []))
+    with keras.StatelessScope(initialize_variables=False):
+        yield
+    global_state.set_global_attribute(name, before)
 
 
 def set_value(variable: keras.Variable, value) -> None:

@@ -10,8 +10,12 @@ import keras
 from keras_vit.io.checks import check_choice
 from keras_vit.layers import AddPositionEmbedding
 from keras_vit.models import ViTConfig, vit
-from keras_vit.models.configured_model import ConfiguredModel, block_fields
-from keras_vit.models.vit_config import modern_options
+from keras_vit.models.configured_model import (
+    ConfiguredModel,
+    Fields,
+    block_fields,
+)
+from keras_vit.models.options import changed, options_of
 from keras_vit.variants.position_2d import AddPositionEmbedding2D
 from keras_vit.variants.relative_attention import RelativePositionEmbedding
 from keras_vit.variants.variant_block import AxialBlock, VariantBlock
@@ -112,7 +116,9 @@ class VariantTransformerConfig(ViTConfig):
         self._check_blocks()
 
     def _check_blocks(self):
-        shown = modern_options(self)
+        rows = options_of(self)
+        found = {x: y for x, y in changed(self).items() if x in rows}
+        shown = {x: y for x, y in found.items() if rows[x].later}
         if shown:
             raise ValueError(
                 "The variants are those of the paper, with its blocks. "
@@ -201,7 +207,7 @@ class VariantTransformer(ConfiguredModel):
         return vit.classified(config, x, dtype)
 
 
-def encoder(config: VariantTransformerConfig, x, dtype=None):
+def encoder(config: Fields, x, dtype=None):
     """As `vit.encoder`, with position embeddings before or in each block."""
     relative = config.variant.position == "relative"
     dropout = keras.layers.Dropout(
@@ -218,7 +224,7 @@ def encoder(config: VariantTransformerConfig, x, dtype=None):
     return vit.encoder_norm(config, dtype)(x)
 
 
-def position_layers(config: VariantTransformerConfig, dtype=None) -> list:
+def position_layers(config: Fields, dtype=None) -> list:
     """The position embedding of each block, a layer or None.
 
     Where blocks share their embedding, it is the same layer.
@@ -262,14 +268,13 @@ POSITIONS = {
 def block(config, i: int, dtype=None) -> keras.layers.Layer:
     """Block i of the encoder, counted from 0."""
     variant = config.variant
-    fields = {
-        **block_fields(config, i),
-        "mlp": variant.mlp,
-        "grid": config.grid,
-        "num_prefix_tokens": config.num_prefix_tokens,
-    }
-    if variant.position == "relative":
-        fields["attention"] = "relative"
+    is_relative = variant.position == "relative"
+    fields = block_fields(config, i).but(
+        **({"attention": "relative"} if is_relative else {}),
+        mlp=variant.mlp,
+        grid=config.grid,
+        num_prefix_tokens=config.num_prefix_tokens,
+    )
     names = VariantBlock.argument_names()
     options = {name: fields[name] for name in names if name in fields}
     named = {"dtype": dtype, "name": f"block_{i}"}

@@ -156,7 +156,10 @@ def test_unknown_model_is_told_the_nearest():
         {"key_value_heads": (6,) * 12},
         {"window_size": 7, "class_token": False, "pooling": "mean"},
         {"neck_dim": 7, "class_token": False, "pooling": "mean"},
-        {"relative_position_kind": "decomposed"},
+        {
+            **{**RELATIVE, "relative_position_kind": "decomposed"},
+            **{"class_token": False, "pooling": "mean"},
+        },
     ],
 )
 def test_what_is_not_planned_is_refused(options):

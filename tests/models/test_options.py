@@ -1,0 +1,370 @@
+"""Every field of a config acts, or is refused, or a row says why it is idle."""
+
+import dataclasses
+import inspect
+import re
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit.layers import SelfAttention, TransformerBlock
+from keras_vit.models import (
+    BiT,
+    BiTConfig,
+    Mixer,
+    MixerConfig,
+    VisionTransformer,
+    ViTConfig,
+)
+from keras_vit.models.configured_model import ConfiguredModel, head
+from keras_vit.models.options import (
+    RECORD,
+    TENSORS,
+    TRAINING,
+    changed,
+    option,
+    options_of,
+)
+from keras_vit.variants import (
+    VariantConfig,
+    VariantTransformer,
+    VariantTransformerConfig,
+)
+
+ROOT = Path(__file__).parents[2]
+SMALL: dict = {
+    **{"image_size": 16, "patch_size": 4, "hidden_dim": 16, "num_layers": 2},
+    **{"mlp_dim": 12, "num_heads": 2, "num_classes": 3},
+}
+MEAN: dict = {"class_token": False, "pooling": "mean"}
+RELATIVE: dict = {"relative_position_bias": True}
+MLP: dict = {**RELATIVE, "relative_position_kind": "mlp"}
+WINDOWS: dict = {**MEAN, "window_size": 2}
+HYBRID: dict = {
+    **{"image_size": 32, "patch_size": 2, "resnet_width": 32},
+    "resnet_units": (1,),
+}
+PIXELS: dict = {
+    "include_preprocessing": True,
+    "pixel_mean": (0.5, 0.4, 0.3),
+    "pixel_std": (0.2, 0.2, 0.3),
+}
+# Of each field: what is there before, and the value that must change something.
+VIT = {
+    "image_size": ({}, 32),
+    "channels": ({}, 1),
+    "patch_size": ({}, 8),
+    "hidden_dim": ({}, 8),
+    "num_layers": ({}, 1),
+    "mlp_dim": ({}, 8),
+    "num_heads": ({}, 4),
+    "key_value_heads": ({}, (1, 2)),
+    "pooling": ({}, "mean"),
+    "class_token": ({"pooling": "mean"}, False),
+    "class_attention_layers": ({}, 1),
+    "distillation_token": ({}, True),
+    "register_tokens": ({}, 2),
+    "position_embedding": ({}, "none"),
+    "rope": ({}, "axial"),
+    "rope_temperature": ({"rope": "axial"}, 10.0),
+    "rope_offset": ({"rope": "centered"}, 0.5),
+    "rope_axes": ({"rope": "axial"}, "column_first"),
+    "rope_reference_grid": ({"rope": "axial"}, (16, 16)),
+    "rope_pairs": ({"rope": "axial"}, "halves"),
+    "relative_position_bias": ({}, True),
+    "relative_position_kind": (RELATIVE, "mlp"),
+    "relative_position_dim": (MLP, 7),
+    "relative_positions_shared": (RELATIVE, True),
+    "window_size": (MEAN, 2),
+    "global_attention_blocks": (WINDOWS, (1,)),
+    "num_classes": ({}, 5),
+    "classifier_activation": ({}, "softmax"),
+    "representation_dim": ({}, 6),
+    "head_bias": ({}, -5.0),
+    "dropout_rate": ({}, 0.5),
+    "attention_dropout_rate": ({}, 0.5),
+    "stochastic_depth_rate": ({}, 0.9),
+    "layer_norm_epsilon": ({}, 0.3),
+    "layer_scale_init": ({}, 0.1),
+    "mlp_layer_scale": ({"layer_scale_init": 0.1}, False),
+    "patch_bias": ({}, False),
+    "qkv_bias": ({}, False),
+    "key_bias": ({}, False),
+    "projection_bias": ({}, False),
+    "qk_norm": ({}, True),
+    "attention_inner_norm": ({}, True),
+    "talking_heads": ({}, True),
+    "differential_attention": ({}, True),
+    "mlp_placement": ({}, "beside"),
+    "mlp_inner_norm": ({}, True),
+    "gated_mlp": ({}, True),
+    "normalization": ({}, "rms_norm"),
+    "norm_placement": ({}, "after"),
+    "final_norm": ({}, False),
+    "patch_norm": ({}, True),
+    "neck_dim": (MEAN, 6),
+    "norm_before_blocks": ({}, True),
+    "norm_after_pooling": ({"pooling": "mean"}, True),
+    "pool_prefix_tokens": ({"pooling": "mean"}, True),
+    "pool_num_heads": ({"pooling": "map"}, 4),
+    "pool_mlp_dim": ({"pooling": "map"}, 5),
+    "activation": ({}, "relu"),
+    "patch_stem": ({}, (2, 2)),
+    "patch_stem_dim": ({"patch_stem": (2,)}, 8),
+    "resnet_units": ({**HYBRID}, (2,)),
+    "resnet_width": ({**HYBRID, "resnet_width": 64}, 32),
+    "resnet_standardization": (HYBRID, "variance"),
+    "resnet_standardization_epsilon": (HYBRID, 0.5),
+    "resnet_group_norm_epsilon": (HYBRID, 0.5),
+    "include_preprocessing": ({}, True),
+    "pixel_mean": (PIXELS, (0.1, 0.1, 0.1)),
+    "pixel_std": (PIXELS, (0.9, 0.9, 0.9)),
+}
+MIXER = {
+    **{name: VIT[name] for name in ("image_size", "channels", "patch_size")},
+    **{name: VIT[name] for name in ("hidden_dim", "num_layers", "pooling")},
+    "pooling": ({}, "max"),
+    "tokens_mlp_dim": ({}, 5),
+    "channels_mlp_dim": ({}, 6),
+    "mixing": ({"tokens_mlp_dim": 0, "mixing": "linear"}, "spatial_gating"),
+    **{name: VIT[name] for name in ("gated_mlp", "layer_scale_init")},
+    "normalization": ({}, "affine"),
+    **{name: VIT[name] for name in ("num_classes", "classifier_activation")},
+    **{name: VIT[name] for name in ("head_bias", "stochastic_depth_rate")},
+    **{name: VIT[name] for name in ("layer_norm_epsilon", "activation")},
+    "include_preprocessing": ({}, True),
+}
+BATCH_NORM = {"normalization": "batch_norm", "standardization": None}
+BIT = {
+    "image_size": ({}, 48),
+    "channels": ({}, 1),
+    "units": ({}, (2,)),
+    "width": ({}, 64),
+    "unit": ({}, "basic"),
+    "stem": ({"width": 128}, "deep"),
+    "root_padding": ({}, "lowest"),
+    "downsampling": ({"units": (1, 1)}, "average"),
+    "normalization": ({}, "batch_norm"),
+    "activation": ({}, "silu"),
+    "pooling": ({}, "max"),
+    **{name: VIT[name] for name in ("num_classes", "classifier_activation")},
+    "head_bias": ({}, -5.0),
+    "standardization": ({}, None),
+    "standardization_epsilon": ({}, 0.5),
+    "group_norm_epsilon": ({}, 0.5),
+    "include_preprocessing": ({}, True),
+}
+# How it is computed, and not what.
+SAME_NUMBERS = {"flash_attention": (None, False), "rematerialize": (0, True)}
+FAMILIES: dict = {
+    "vit": (VisionTransformer, SMALL, VIT),
+    "mixer": (
+        Mixer,
+        {
+            **{"image_size": 16, "patch_size": 4, "hidden_dim": 16},
+            **{"num_layers": 2, "tokens_mlp_dim": 6, "channels_mlp_dim": 12},
+            "num_classes": 3,
+        },
+        MIXER,
+    ),
+    "bit": (
+        BiT,
+        {"image_size": 32, "units": (1,), "width": 32, "num_classes": 3},
+        BIT,
+    ),
+}
+FIELDS = [
+    (family, field)
+    for family, (_, _, values) in FAMILIES.items()
+    for field in values
+]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_field_has_a_row_and_a_value_to_try(family):
+    model, _, values = FAMILIES[family]
+    fields = [x.name for x in dataclasses.fields(model.config_class)]
+    assert list(options_of(model.config_class)) == fields
+    assert set(fields) - set(SAME_NUMBERS) == set(values)
+
+
+@pytest.mark.parametrize(("family", "field"), FIELDS)
+def test_a_field_changes_weights_outputs_or_training(family, field):
+    model, small, values = FAMILIES[family]
+    before, value = values[field]
+    plain = {**small, **before}
+    first = facts(model, plain)
+    second = facts(model, {**plain, field: value})
+    assert first == facts(model, plain)
+    assert first != second
+
+
+def facts(model, fields):
+    """Return what the weights are and start as, and what the model gives."""
+    keras.utils.set_random_seed(1)
+    built = model(model.config_class(**fields))
+    shapes = [
+        (x.path, tuple(x.shape), x.constraint is None) for x in built.weights
+    ]
+    start = [float(np.sum(value(x))) for x in built.weights]
+    for weight in built.weights:
+        if "bias" not in weight.path or "predictions" not in weight.path:
+            draw = np.random.default_rng(zlib.crc32(weight.path.encode()))
+            weight.assign(np.abs(draw.normal(0.5, 0.3, weight.shape)))
+    draw = np.random.default_rng(2)
+    shape = (4, *built.input_shape[1:])
+    images = draw.uniform(0, 1, shape).astype("float32")
+    output = built.predict(images, verbose=0)
+    keras.utils.set_random_seed(3)
+    trained = keras.ops.convert_to_numpy(built(images, training=True))
+    return shapes, start, output.tolist(), trained.tolist()
+
+
+def value(variable):
+    return keras.ops.convert_to_numpy(variable)
+
+
+@pytest.mark.parametrize("field", SAME_NUMBERS)
+def test_how_it_is_computed_changes_no_number(field):
+    plain = {**SMALL, field: SAME_NUMBERS[field][1]}
+    first, second = (facts(VisionTransformer, x) for x in (SMALL, plain))
+    assert first[:2] == second[:2]
+    np.testing.assert_allclose(first[2], second[2], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "field", [x for x, row in options_of(ViTConfig).items() if row.of]
+)
+def test_a_field_without_what_it_belongs_to_is_refused(field):
+    parent = options_of(ViTConfig)[field].of
+    with pytest.raises(ValueError, match=f"{field} does nothing without"):
+        ViTConfig(**{**SMALL, field: VIT[field][1]})
+    assert parent is not None and parent in VIT
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("key_value_heads", 1),
+        ("position_embedding", None),
+        ("pooling", None),
+        ("num_layers", 0),
+        ("hidden_dim", -8),
+        ("channels", 0),
+        ("num_classes", -1),
+        ("dropout_rate", 1.0),
+        ("layer_norm_epsilon", -1e-6),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_row(field, value):
+    with pytest.raises(ValueError, match=field):
+        ViTConfig(**{**SMALL, field: value})
+
+
+def test_what_a_field_needs_is_named():
+    with pytest.raises(
+        ValueError, match="talking_heads=False. Received: talking_heads=True"
+    ):
+        ViTConfig(**SMALL, key_value_heads=(1, 2), talking_heads=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class GatedConfig(ViTConfig):
+    """A config with one more field, and nothing that reads it."""
+
+    attention_gate: bool = option(False, TENSORS)
+
+
+class Gated(VisionTransformer):
+    config_class = GatedConfig
+
+
+def test_a_field_that_no_layer_reads_is_refused():
+    with pytest.raises(ValueError, match="No layer .* reads attention_gate"):
+        Gated(GatedConfig(**SMALL, attention_gate=True))
+    assert Gated(GatedConfig(**SMALL)).output_shape == (None, 3)
+
+
+def test_a_variant_refuses_what_its_blocks_do_not_have():
+    with pytest.raises(ValueError, match="final_norm"):
+        VariantTransformer(
+            VariantTransformerConfig(
+                **SMALL,
+                final_norm=False,
+                variant=VariantConfig(position="2d"),
+            )
+        )
+
+
+def test_a_property_counts_as_what_it_reads():
+    class Reader(ConfiguredModel):
+        config_class = ViTConfig
+
+        @staticmethod
+        def outputs_of(config, images, dtype=None):
+            assert config.num_prefix_tokens == 3
+            x = keras.layers.GlobalAveragePooling2D()(images)
+            return head(config, x, dtype)
+
+    config = ViTConfig(num_classes=3, register_tokens=2, hidden_dim=24)
+    with pytest.raises(ValueError, match="reads hidden_dim"):
+        Reader(config)
+    read = dataclasses.replace(config, hidden_dim=768)
+    assert Reader(read).output_shape == (None, 3)
+
+
+def test_changed_fields_are_those_that_differ():
+    assert changed(ViTConfig(num_classes=10, rope="axial")) == {
+        "num_classes": 10,
+        "rope": "axial",
+    }
+
+
+def test_rows_say_where_a_file_shows_a_value():
+    places = {x: row.shown for x, row in options_of(ViTConfig).items()}
+    assert set(places.values()) == {TENSORS, RECORD, TRAINING}
+    assert places["hidden_dim"] == TENSORS
+    assert places["num_heads"] == RECORD
+    assert places["dropout_rate"] == TRAINING
+
+
+@pytest.mark.parametrize("config", [ViTConfig, MixerConfig, BiTConfig])
+def test_every_field_is_described(config):
+    text = inspect.getdoc(config) or ""
+    described = re.findall(r"^    (\w+): ", text, re.MULTILINE)
+    fields = [x.name for x in dataclasses.fields(config)]
+    assert set(fields) <= set(described)
+
+
+@pytest.mark.parametrize("field", ["attention_inner_norm", "qk_norm"])
+def test_weights_of_a_row_are_there_for_it(field):
+    def paths(**fields):
+        config = ViTConfig(**{**SMALL, **fields})
+        return {x.path for x in VisionTransformer(config).weights}
+
+    added = paths(**{field: True}) - paths()
+    parts = options_of(ViTConfig)[field].weights
+    assert added and all(any(x in y for x in parts) for y in added)
+
+
+def test_a_block_takes_parts_and_functions_that_make_them():
+    layer = SelfAttention(2, qk_norm=True, name="attention")
+    for part in (layer, lambda: layer):
+        block = TransformerBlock(2, 12, attention=part)
+        assert block.attention is layer
+
+
+def test_the_arguments_of_the_applications_are_those_of_the_options():
+    """signatures.py is what its tool makes."""
+    done = subprocess.run(
+        [sys.executable, "tools/make_applications.py", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
