@@ -1,7 +1,7 @@
 """Writes what timm says of its models, `python tools/make_timm_table.py`.
 
 Builds each Vision Transformer of the installed timm without memory for its
-weights, and writes keras_vit/checkpoints/formats/timm_architectures.csv; and
+weights, and writes keras_vit/checkpoints/dialects/timm_architectures.csv; and
 what timm says of the weights that have a name in the catalogue,
 keras_vit/checkpoints/public/timm_weights.csv.
 """
@@ -20,13 +20,13 @@ sys.path.append(str(ROOT / "tests" / "support"))
 
 from timm_stub import import_timm  # noqa: E402
 
-from keras_vit.checkpoints.formats.architectures import (  # noqa: E402
+from keras_vit.checkpoints.dialects.architectures import (  # noqa: E402
     PLAIN,
     TABLE,
     Architecture,
     marks_of,
 )
-from keras_vit.checkpoints.formats.formats_table import (  # noqa: E402
+from keras_vit.checkpoints.dialects.formats_table import (  # noqa: E402
     TIMM_NAFLEX,
 )
 from keras_vit.checkpoints.public.catalog import WEIGHTS  # noqa: E402

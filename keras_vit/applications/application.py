@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_vit.checkpoints import check_weights, load_checkpoint, load_weights
-from keras_vit.checkpoints.adaptation import (
+from keras_vit.checkpoints.engine.adaptation import (
     adapted_fields,
     check_input_shape,
 )
-from keras_vit.checkpoints.formats.configure import configure
-from keras_vit.checkpoints.formats.recognition import Configured, Source
-from keras_vit.checkpoints.formats.transforms import Facts
-from keras_vit.checkpoints.loading import open_source
+from keras_vit.checkpoints.engine.configure import configure
+from keras_vit.checkpoints.engine.loading import open_source
+from keras_vit.checkpoints.engine.recognition import Configured, Source
+from keras_vit.checkpoints.engine.transforms import Facts
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.models.configured_model import ConfiguredModel
 from keras_vit.sizes import BIT, MIXER, VIT

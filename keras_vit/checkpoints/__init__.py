@@ -15,23 +15,23 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from keras_vit.checkpoints.description import Info, read_info
-    from keras_vit.checkpoints.loading import (
+    from keras_vit.checkpoints.engine.description import Info, read_info
+    from keras_vit.checkpoints.engine.loading import (
         check_weights,
         load_checkpoint,
         load_weights,
     )
-    from keras_vit.checkpoints.matching import LoadReport
-    from keras_vit.checkpoints.saving import save_checkpoint
+    from keras_vit.checkpoints.engine.matching import LoadReport
+    from keras_vit.checkpoints.engine.saving import save_checkpoint
 else:  # They need Keras.
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "keras_vit.checkpoints.description": ("Info", "read_info"),
-            "keras_vit.checkpoints.loading": (
+            "keras_vit.checkpoints.engine.description": ("Info", "read_info"),
+            "keras_vit.checkpoints.engine.loading": (
                 *("check_weights", "load_checkpoint", "load_weights"),
             ),
-            "keras_vit.checkpoints.matching": ("LoadReport",),
-            "keras_vit.checkpoints.saving": ("save_checkpoint",),
+            "keras_vit.checkpoints.engine.matching": ("LoadReport",),
+            "keras_vit.checkpoints.engine.saving": ("save_checkpoint",),
         },
     )

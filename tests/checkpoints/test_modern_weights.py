@@ -9,7 +9,7 @@ from timm_models import built, config_of, write
 from timm_stub import import_timm
 
 from keras_vit.checkpoints import load_checkpoint
-from keras_vit.checkpoints.formats import architectures
+from keras_vit.checkpoints.dialects import architectures
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.sizes import VIT
 

@@ -16,8 +16,8 @@ from layouts_table import MAKERS, layout
 from mutations import Case, run
 from reference_cases import CASES, expected, options_of, path_of
 
-from keras_vit.checkpoints.formats.formats_table import FORMATS
-from keras_vit.checkpoints.formats.recognition import expression
+from keras_vit.checkpoints.dialects.formats_table import FORMATS
+from keras_vit.checkpoints.engine.recognition import expression
 
 # Golden cases that together hold most rows of the tables.
 GOLDEN = (

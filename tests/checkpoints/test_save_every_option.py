@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
-from keras_vit.checkpoints.containers import record
-from keras_vit.checkpoints.formats.fields_table import (
+from keras_vit.checkpoints.dialects.formats_table import FORMATS
+from keras_vit.checkpoints.engine.fields_table import (
     EXPORTED,
     RECORD,
     TRAINING,
 )
-from keras_vit.checkpoints.formats.formats_table import FORMATS
+from keras_vit.checkpoints.files import record
 from keras_vit.models import (
     BiT,
     BiTConfig,

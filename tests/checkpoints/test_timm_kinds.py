@@ -21,7 +21,7 @@ from timm_models import (
 from timm_stub import import_timm
 
 from keras_vit.checkpoints import load_checkpoint, read_info
-from keras_vit.checkpoints.formats import architectures
+from keras_vit.checkpoints.dialects import architectures
 
 pytest.importorskip("torch")
 

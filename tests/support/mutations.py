@@ -9,11 +9,12 @@ import numpy as np
 from layouts_table import hidden_part
 
 from keras_vit.checkpoints import load_checkpoint
-from keras_vit.checkpoints.formats import formats_table, recognition
-from keras_vit.checkpoints.formats.configure import configure
-from keras_vit.checkpoints.formats.recognition import recognise, row_of
-from keras_vit.checkpoints.formats.transforms import TRANSFORMS
-from keras_vit.checkpoints.loading import open_tensors
+from keras_vit.checkpoints.dialects import formats_table
+from keras_vit.checkpoints.engine import recognition
+from keras_vit.checkpoints.engine.configure import configure
+from keras_vit.checkpoints.engine.loading import open_tensors
+from keras_vit.checkpoints.engine.recognition import recognise, row_of
+from keras_vit.checkpoints.engine.transforms import TRANSFORMS
 
 __all__ = ["Case", "run"]
 

@@ -7,7 +7,7 @@ import re
 import zipfile
 from pathlib import Path
 
-from keras_vit.checkpoints.containers.safetensors import open_safetensors
+from keras_vit.checkpoints.files.safetensors import open_safetensors
 
 __all__ = ["check_beginning", "is_whole"]
 

@@ -1,0 +1,1 @@
+"""The publishers of weights, one module each."""
