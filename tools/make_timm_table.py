@@ -20,14 +20,12 @@ sys.path.append(str(ROOT / "tests" / "support"))
 
 from timm_stub import import_timm  # noqa: E402
 
-from keras_vit.checkpoints.dialects.architectures import (  # noqa: E402
+from keras_vit.checkpoints.dialects.timm import (  # noqa: E402
+    NAFLEX_ALIASES,
     PLAIN,
     TABLE,
     Architecture,
     marks_of,
-)
-from keras_vit.checkpoints.dialects.formats_table import (  # noqa: E402
-    TIMM_NAFLEX,
 )
 from keras_vit.checkpoints.public.catalog import WEIGHTS  # noqa: E402
 from keras_vit.checkpoints.public.catalog_table import MODERN  # noqa: E402
@@ -146,7 +144,7 @@ def tensors_of(model) -> dict:
     """The tensors of a model under the names that loading gives them."""
     found = {}
     for name, tensor in model.state_dict().items():
-        for pattern, replacement in TIMM_NAFLEX:
+        for pattern, replacement in NAFLEX_ALIASES:
             if match := re.fullmatch(pattern, name):
                 name = match.expand(replacement)
         # Split into those of each block.

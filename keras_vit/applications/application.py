@@ -22,8 +22,7 @@ from keras_vit.checkpoints.engine.adaptation import (
 )
 from keras_vit.checkpoints.engine.configure import configure
 from keras_vit.checkpoints.engine.loading import open_source
-from keras_vit.checkpoints.engine.recognition import Configured, Source
-from keras_vit.checkpoints.engine.transforms import Facts
+from keras_vit.checkpoints.engine.recognition import Checkpoint
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.models.configured_model import ConfiguredModel
 from keras_vit.sizes import BIT, MIXER, VIT
@@ -300,7 +299,7 @@ def instantiate(
         average = arguments.pooling == "avg"
         options["pooling"] = "mean" if average else arguments.pooling
     weights = arguments.weights
-    is_opened = isinstance(weights, Source)
+    is_opened = isinstance(weights, Checkpoint)
     if weights is None or not is_opened and str(weights).endswith(".h5"):
         model = _fresh(variant, family, arguments, options)
         return load_weights(model, weights)
@@ -314,7 +313,7 @@ def _fresh(variant, family, arguments, options):
     if not options.get("class_token", True):
         defaults = {**defaults, "pooling": "mean"}
     fields = adapted_fields(
-        Configured(defaults, Facts()),
+        defaults,
         family,
         classes=arguments.classes,
         input_shape=_input_shape(arguments),
@@ -331,7 +330,7 @@ def _fresh(variant, family, arguments, options):
 def _loaded(variant, family, arguments, options):
     model_class, sizes, _ = FAMILIES[family]
     source = arguments.weights
-    if not isinstance(source, Source):
+    if not isinstance(source, Checkpoint):
         source = open_source(source, variant)
     shape = _input_shape(arguments)
     if shape is not None:
@@ -391,7 +390,7 @@ def _check_architecture(source, variant, sizes, shape, given):
     heads = sizes.get("num_heads")
     told = {"image_size": image_size, "given": given}
     try:
-        found = source.configured or configure(source, heads, **told)
+        found = configure(source, heads, **told)
     except ValueError:  # The file says another number of heads.
         found = configure(source, None, **told)
     fields = found.fields

@@ -225,7 +225,7 @@ def weights_path(source: "ModelSource") -> str:
 
 
 def _load(opened, name, image_size, precision="float32"):
-    fields = (opened.configured or configure(opened)).fields
+    fields = configure(opened).fields
     size = fields["image_size"] if image_size is None else image_size
     if size is None or None in np.atleast_1d(size):
         raise ValueError(ANY_SIZE.format(opened.file.path))

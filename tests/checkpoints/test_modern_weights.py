@@ -9,7 +9,7 @@ from timm_models import built, config_of, write
 from timm_stub import import_timm
 
 from keras_vit.checkpoints import load_checkpoint
-from keras_vit.checkpoints.dialects import architectures
+from keras_vit.checkpoints.dialects import timm as timm_dialect
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.sizes import VIT
 
@@ -36,9 +36,9 @@ def test_the_file_is_what_timm_says():
 
 @pytest.mark.parametrize("entry", MODERN, ids=lambda x: x.key)
 def test_architecture_is_one_that_loads(entry):
-    found = architectures.find(entry.architecture)
+    found = timm_dialect.find(entry.architecture)
     assert found is not None
-    assert found.kind == architectures.PLAIN
+    assert found.kind == timm_dialect.PLAIN
     assert found.width == VIT[entry.model]["hidden_dim"]
     assert found.num_heads == VIT[entry.model]["num_heads"]
 

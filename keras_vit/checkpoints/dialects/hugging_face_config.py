@@ -1,15 +1,46 @@
-"""What a config.json of Hugging Face tells of a model.
+"""The config.json of transformers: what it tells, and how one is written.
+
+The plain models have their own classes; the others are classes of a table. What
+a folder of those would say is read again before anything is written, so that
+no model comes back as another.
 
 Sources: the configuration_*.py of transformers 5.23.0, and of 4.40.2 for
 vit-hybrid.
 """
 
+import dataclasses
 import math
+from collections.abc import Callable
+from pathlib import Path
 
-from keras_vit.checkpoints.files.config_fields import converted
+import numpy as np
+
+from keras_vit.checkpoints.dialects import shared
+from keras_vit.checkpoints.dialects.shared import image_size
+from keras_vit.checkpoints.engine.layout import NO_PLACE
+from keras_vit.checkpoints.files.config_values import (
+    converted,
+    pixels,
+    read_json,
+)
 from keras_vit.checkpoints.files.tensors import refuse
 
-__all__ = ["check_pooler", "fields_of_config"]
+__all__ = [
+    "CLASSES",
+    "check_config",
+    "companions",
+    "find_class_problems",
+    "find_pooling",
+    "find_problems",
+    "folder_files",
+    "folder_notes",
+    "is_config",
+    "processor_config",
+    "read_classes",
+    "read_config",
+    "read_preprocessing",
+    "rename",
+]
 
 NAMES = {
     "hidden_size": "hidden_dim",
@@ -144,8 +175,13 @@ BACKBONE = {
 }
 
 
-def fields_of_config(path, content: dict) -> dict:
-    """The fields of a `ViTConfig` that a config.json tells, checked.
+def is_config(content: dict) -> bool:
+    """Return whether a config.json can be of transformers; Keras's cannot."""
+    return not isinstance(content.get("registered_name"), str)
+
+
+def read_config(path, content: dict) -> dict:
+    """Read the fields of a `ViTConfig` that a config.json tells, checked.
 
     Args:
         path: of the config.json.
@@ -182,13 +218,13 @@ def fields_of_config(path, content: dict) -> dict:
 
 def _fields_of_kind(path, content, kind) -> dict:
     """The fields that a config.json tells, or else its model_type."""
-    told = {x: y for x, y in content.items() if y is not None}
-    told = {**DEFAULTS[kind], **told}
-    fields = converted(path, told, NAMES if DEFAULTS[kind] else {})
-    if told.get("use_swiglu_ffn"):  # It has no other activation.
+    known = {x: y for x, y in content.items() if y is not None}
+    known = {**DEFAULTS[kind], **known}
+    fields = converted(path, known, NAMES if DEFAULTS[kind] else {})
+    if known.get("use_swiglu_ffn"):  # It has no other activation.
         fields["activation"] = "silu"
     if "num_patches" in DEFAULTS[kind]:
-        fields |= _size_of_patches(path, told)
+        fields |= _size_of_patches(path, known)
     if kind in SQUARE and len(set(fields["image_size"])) > 1:
         refuse(
             path,
@@ -249,8 +285,8 @@ def _check_fixed(path, content, fixed) -> None:
             )
 
 
-def check_pooler(path, content: dict, tensors) -> None:
-    """Refuses an activation of the pooler that is not tanh, or no pooler.
+def check_config(path, content: dict, tensors) -> None:
+    """Refuse an activation of the pooler that is not tanh, or no pooler.
 
     Args:
         path: of the config.json.
@@ -270,3 +306,427 @@ def check_pooler(path, content: dict, tensors) -> None:
         )
     if any(name.endswith("pooler.dense.weight") for name in tensors):
         _check_fixed(path, content, {"pooler_act": ("tanh",)})
+
+
+def read_classes(content: dict) -> tuple[str, ...] | None:
+    """Read the names of the classes in their order; None without names."""
+    labels = content.get("id2label")
+    if not labels:
+        return None
+    return tuple(labels[key] for key in sorted(labels, key=int))
+
+
+def read_preprocessing(folder: Path, content: dict) -> dict:
+    """Read how pixels are scaled, where a file for images tells it."""
+    found = _processor(folder)
+    return pixels(*found, "image_") if found else {}
+
+
+def _processor(path) -> tuple[Path, dict] | None:
+    """Return the file of a folder for its images, and what it says.
+
+    It has a file of its own, or since transformers 5 a part of the file of
+    the processor of images and texts.
+    """
+    for name, part in {
+        "processor_config.json": "image_processor",
+        "preprocessor_config.json": None,
+    }.items():
+        if (path / name).is_file():
+            content = read_json(path / name)
+            content = content.get(part) if part else content
+            if isinstance(content, dict):
+                return path / name, content
+    return None
+
+
+def folder_notes(folder: Path, fields) -> tuple[str, ...]:
+    """Return a note where images are prepared in another size than configured.
+
+    The config's is that of the positions. DINOv2 is published so.
+    """
+    found, size = _processor(folder), fields.get("image_size")
+    if found is None or size is None:
+        return ()
+    prepared = _prepared_size(found[1])
+    if prepared in (None, tuple(size)):
+        return ()
+    return (
+        f"image_size={tuple(size)} is that of config.json; {found[0].name} "
+        f"prepares images of {prepared}",
+    )
+
+
+def _prepared_size(content) -> tuple | None:
+    """(height, width) of the images of a processor, where it tells both."""
+    cropped = content.get("do_center_crop") and "crop_size" in content
+    size = content.get("crop_size" if cropped else "size")
+    if isinstance(size, dict):
+        sides = size.get("height"), size.get("width")
+    else:
+        sides = size, size
+    return sides if all(type(x) is int for x in sides) else None
+
+
+ACTIVATIONS = {
+    **shared.ACTIVATIONS,
+    "gelu_tanh": "gelu_pytorch_tanh",
+}
+# What the classes of Vision Transformers call our fields.
+KEYS = {
+    "image_size": "image_size",
+    "channels": "num_channels",
+    "patch_size": "patch_size",
+    "hidden_dim": "hidden_size",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "activation": "hidden_act",
+    "num_layers": "num_hidden_layers",
+    "mlp_dim": "intermediate_size",
+    "num_heads": "num_attention_heads",
+    "dropout_rate": "hidden_dropout_prob",
+    "attention_dropout_rate": "attention_probs_dropout_prob",
+    "qkv_bias": "qkv_bias",
+}
+BILINEAR = 2  # in Pillow's numbers
+# What stands in front of no prefix.
+HEADS = ("classifier", "cls_classifier", "distillation_classifier")
+HEADS += ("visual_projection",)
+# What most of the classes have, or have not.
+NEEDS = {"class_token": True, "final_norm": True, "register_tokens": False}
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelClass:
+    """A class of transformers that the files of a layout are for.
+
+    Args:
+        model: str, name of the class without what it ends in.
+        model_type: str, as in its config.json.
+        fields: from the config of a model to what its config.json holds
+            beyond the sizes; None leaves one of those out.
+        head: str, what the name of the class with a last layer ends in.
+        prefixes: of the names of all weights but the last layer's, without
+            and with that layer.
+        needs: dict from fields of the config to whether they are set.
+        mask_token: tuple, the shape of what stands for hidden patches in
+            pre-training, in multiples of the hidden dimension; () for none.
+    """
+
+    model: str
+    model_type: str
+    fields: Callable[[dict], dict]
+    head: str = "ForImageClassification"
+    prefixes: tuple[str, str] = ("", "")
+    needs: dict[str, bool] = dataclasses.field(default_factory=lambda: NEEDS)
+    mask_token: tuple = ()
+
+
+def _dinov2_fields(config) -> dict:
+    return {
+        "mlp_ratio": _whole_ratio(config),
+        "use_swiglu_ffn": config["gated_mlp"],
+        "num_register_tokens": config["register_tokens"] or None,
+    }
+
+
+def _whole_ratio(config) -> int | None:
+    """The ratio of DINOv2's MLP, of which a gated one has two thirds."""
+    for ratio in range(1, 17):
+        size = config["hidden_dim"] * ratio
+        if config["gated_mlp"]:
+            size = (int(size * 2 / 3) + 7) // 8 * 8
+        if size == config["mlp_dim"]:
+            return ratio
+    return None
+
+
+def _dinov3_fields(config) -> dict:
+    return {
+        "query_bias": config["qkv_bias"],
+        "key_bias": False,
+        "value_bias": config["qkv_bias"],
+        "qkv_bias": None,
+        "use_gated_mlp": config["gated_mlp"],
+        "rope_theta": config["rope_temperature"],
+        "num_register_tokens": config["register_tokens"],
+    }
+
+
+def _beit_fields(config) -> dict:
+    return {
+        "qkv_bias": None,
+        "use_absolute_position_embeddings": (
+            config["position_embedding"] == "learned"
+        ),
+        "use_relative_position_bias": config["relative_position_bias"],
+        "use_mean_pooling": config["norm_after_pooling"],
+        "layer_scale_init_value": config["layer_scale_init"] or 0.0,
+    }
+
+
+def _aimv2_fields(config) -> dict:
+    return {
+        "rms_norm_eps": config["layer_norm_epsilon"],
+        "layer_norm_eps": None,
+        "use_head": config["pooling"] == "attention",
+        **dict.fromkeys(("qkv_bias", "mlp_bias"), False),
+    }
+
+
+def _clip_fields(config) -> dict:
+    return {"projection_dim": config["num_classes"] or config["hidden_dim"]}
+
+
+DINOV2_CLASS = {"fields": _dinov2_fields, "mask_token": (1,)}
+WITHOUT_TOKEN = {**NEEDS, "class_token": False}
+TOWER = "vision_model."
+CLASSES = {
+    "dinov2": ModelClass(
+        "Dinov2", "dinov2", prefixes=("", "dinov2."), **DINOV2_CLASS
+    ),
+    "dinov2_with_registers": ModelClass(
+        "Dinov2WithRegisters",
+        "dinov2_with_registers",
+        prefixes=("", "dinov2_with_registers."),
+        needs={**NEEDS, "register_tokens": True},
+        **DINOV2_CLASS,
+    ),
+    "dinov3": ModelClass(
+        "DINOv3ViT",
+        "dinov3_vit",
+        _dinov3_fields,
+        needs={"class_token": True, "final_norm": True},
+        mask_token=(1, 1),
+    ),
+    "beit": ModelClass("Beit", "beit", _beit_fields, prefixes=("", "beit.")),
+    "aimv2": ModelClass(
+        "Aimv2Vision",
+        "aimv2_vision_model",
+        _aimv2_fields,
+        needs=WITHOUT_TOKEN,
+    ),
+    "clip": ModelClass(
+        "CLIPVision",
+        "clip_vision_model",
+        _clip_fields,
+        head="ModelWithProjection",
+        prefixes=(TOWER, TOWER),
+    ),
+    "siglip": ModelClass(
+        "SiglipVision",
+        "siglip_vision_model",
+        lambda config: {},
+        prefixes=(TOWER, TOWER),
+        needs=WITHOUT_TOKEN,
+    ),
+    "siglip_classifier": ModelClass(
+        "Siglip",
+        "siglip",
+        lambda config: {"vision_use_head": False},
+        prefixes=("", TOWER),
+        needs=WITHOUT_TOKEN,
+    ),
+}
+
+
+def find_pooling(checkpoint, fields) -> None:
+    """Refuse a pooler without a class token, which takes the first patch."""
+    if fields["representation_dim"] and not fields["class_token"]:
+        refuse(
+            checkpoint.file.path,
+            "has a pooler and no class token: it takes the first patch, which "
+            "the models here do not",
+            "Choose another file.",
+        )
+
+
+def find_problems(layout, target) -> list:
+    """Return why the plain classes have no such model."""
+    config, problems = target.config, []
+    activation = config.get("activation", "gelu")
+    if activation not in ACTIVATIONS:
+        problems.append(f"has no hidden_act for activation={activation!r}")
+    if config.get("representation_dim") and config["num_classes"]:
+        problems.append("has representation_dim or num_classes, not both")
+    if config.get("class_token") is False:
+        problems.append("always has class_token=True")
+    return problems
+
+
+def find_class_problems(layout, target) -> list:
+    """Return what the class of a layout has otherwise and no tensor tells."""
+    config, kind = target.config, layout.model_class
+    problems = [
+        f"{NO_PLACE} {name}={config[name]!r} in a {kind.model}"
+        for name, is_set in kind.needs.items()
+        if bool(config[name]) != is_set
+    ]
+    # Of its projections a map head has those of keys and values, and a query.
+    if config["pooling"] == "attention" and not kind.fields(config).get(
+        "use_head"
+    ):
+        problems.append(f"{NO_PLACE} pooling='attention' in a {kind.model}")
+    has_positions = "position_embedding/embedding" in layout.table
+    has_others = config["relative_position_bias"]
+    if has_positions and config["position_embedding"] == "none":
+        problems += [] if has_others else ["needs position_embedding='learned'"]
+    if config["activation"] not in ACTIVATIONS:
+        problems += [
+            f"has no hidden_act for activation={config['activation']!r}"
+        ]
+    if problems or "mlp_ratio" not in kind.fields(config):
+        return problems
+    if kind.fields(config)["mlp_ratio"] is None:
+        return [f"has no mlp_ratio for mlp_dim={config['mlp_dim']}"]
+    return []
+
+
+def companions(layout, target) -> dict:
+    """Return tensors that transformers expects beside the model's, by name."""
+    kind = layout.model_class
+    if kind is None or not kind.mask_token:
+        return {}
+    shape = (*kind.mask_token, target.config["hidden_dim"])
+    return {"embeddings.mask_token": np.zeros(shape, "float32")}
+
+
+def rename(layout, target, features: set) -> Callable:
+    """Return the function that puts the model before all names but heads'."""
+    has_head = bool(target.config["num_classes"])
+    distilled = "distillation_token" in features
+    plain = (
+        "deit."
+        if distilled
+        else {"vit": "vit.", "bit": "bit."}.get(target.family, "")
+    )
+    kind = layout.model_class
+    prefixes = kind.prefixes if kind else ("", plain)
+    prefix = prefixes[has_head]
+    return lambda name: name if name.startswith(HEADS) else prefix + name
+
+
+def folder_files(layout, target, features, class_names) -> dict:
+    """Return the JSON files of a folder that transformers reads."""
+    return {
+        "config.json": written_config(layout, target, features, class_names),
+        "preprocessor_config.json": processor_config(target),
+    }
+
+
+def processor_config(target) -> dict:
+    """Return the `preprocessor_config.json` of a model."""
+    height, width = image_size(target.config)
+    mean, deviation = shared.pixels(target.config)
+    return {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "size": {"height": height, "width": width},
+        "resample": BILINEAR,
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": mean,
+        "image_std": deviation,
+    }
+
+
+def written_config(layout, target, features: set, class_names=None) -> dict:
+    """Return the `config.json` of a model."""
+    config = target.config
+    if layout.model_class:
+        content = _class_config(layout.model_class, config)
+    elif target.family == "bit":
+        content = _bit_config(config)
+    else:
+        content = _vit_config(config, features)
+    names = class_names or [f"LABEL_{i}" for i in range(config["num_classes"])]
+    return {
+        **content,
+        "id2label": {str(i): name for i, name in enumerate(names)},
+        "label2id": {name: i for i, name in enumerate(names)},
+        "num_channels": config["channels"],
+        "torch_dtype": "float32",
+    }
+
+
+def _sizes(config) -> dict:
+    """What the classes of Vision Transformers call alike."""
+    named = {key: config[field] for field, key in KEYS.items()}
+    return {
+        **named,
+        "image_size": _one_or_two(config["image_size"]),
+        "patch_size": _one_or_two(config["patch_size"]),
+        "hidden_act": ACTIVATIONS[config["activation"]],
+        "num_channels": config["channels"],
+    }
+
+
+def _class_config(kind, config) -> dict:
+    fields = {**_sizes(config), **kind.fields(config)}
+    fields = {x: y for x, y in fields.items() if y is not None}
+    if kind.model_type == "siglip":  # The tower has a config of its own.
+        fields = {"vision_config": fields, "text_config": {}}
+    ending = kind.head if config["num_classes"] else "Model"
+    return {
+        **fields,
+        "architectures": [kind.model + ending],
+        "model_type": kind.model_type,
+    }
+
+
+def _vit_config(config, features) -> dict:
+    name = "DeiT" if config["distillation_token"] else "ViT"
+    hybrid = config["resnet_units"] is not None
+    name = "ViTHybrid" if hybrid else name
+    head = "ForImageClassification" if config["num_classes"] else "Model"
+    if "averaged_heads" in features:
+        head += "WithTeacher"
+    fields = {
+        **_sizes(config),
+        "architectures": [name + head],
+        "model_type": "vit-hybrid" if hybrid else name.lower(),
+        "pooler_act": "tanh",
+        "pooler_output_size": config["representation_dim"]
+        or config["hidden_dim"],
+    }
+    if hybrid:
+        fields["backbone_config"] = _resnet_config(
+            config["resnet_width"],
+            config["resnet_units"],
+            layer_type="bottleneck",
+            global_padding="same",
+            embedding_dynamic_padding=True,
+        )
+    return fields
+
+
+def _bit_config(config) -> dict:
+    head = "ForImageClassification" if config["num_classes"] else "Model"
+    return {
+        "architectures": [f"Bit{head}"],
+        **_resnet_config(
+            config["width"],
+            config["units"],
+            layer_type="preactivation",
+            global_padding=None,
+            embedding_dynamic_padding=False,
+        ),
+    }
+
+
+def _resnet_config(width, units, **options) -> dict:
+    """Fields of transformers' BitConfig."""
+    sizes = [4 * width * 2**stage for stage in range(len(units))]
+    return {
+        "model_type": "bit",
+        "embedding_size": width,
+        "hidden_sizes": sizes,
+        "depths": list(units),
+        "num_groups": 32,
+        "hidden_act": "relu",
+        **options,
+    }
+
+
+def _one_or_two(size):
+    return size[0] if size[0] == size[1] else list(size)

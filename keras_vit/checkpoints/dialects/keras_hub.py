@@ -1,7 +1,9 @@
-"""Preset folders of keras-hub.
+"""Preset folders of keras-hub: how they are opened, and their names.
 
-Source: keras-hub 0.32.0 (src/models/*/*_backbone.py, *_vision_encoder.py,
-*_image_classifier.py; src/layers/preprocessing/image_converter.py).
+Source: keras-hub 0.32.0 (src/models/*/*_layers.py, *_backbone.py,
+*_vision_encoder.py, *_image_classifier.py;
+src/layers/preprocessing/image_converter.py), and how Keras names what it
+saves.
 """
 
 import dataclasses
@@ -10,7 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.checkpoints.files.config_fields import (
+from keras_vit.checkpoints.dialects.shared import EXACT_GELU, TANH_GELU
+from keras_vit.checkpoints.engine.layout import Dialect, Layout
+from keras_vit.checkpoints.files.config_values import (
     converted,
     pair,
     pixels,
@@ -24,7 +28,7 @@ from keras_vit.checkpoints.files.tensors import (
     refuse,
 )
 
-__all__ = ["is_keras_hub", "open_keras_hub"]
+__all__ = ["LAYOUTS"]
 
 CONFIG, TASK = "config.json", "task.json"
 WEIGHTS, SHARDS = "model.weights.h5", "model.weights.json"
@@ -179,7 +183,7 @@ def open_keras_hub(path: Path) -> TensorFile:
         tensors |= _head_tensors(path, options)
         fields |= _head_fields(path / TASK, options, fields)
     fields |= _pixels(path)
-    return TensorFile(str(path), tensors, fields, kind="keras_hub")
+    return TensorFile(str(path), tensors, fields)
 
 
 def _kind_of(path, name) -> Kind:
@@ -367,8 +371,8 @@ def _named_positions(names, config) -> list:
     sizes = [config.get(x) for x in ("position_embedding_shape", "image_shape")]
     trained, own = (list(x or ())[:2] for x in sizes)
     used = POSITIONS[1] if trained == own else POSITIONS[0]
-    told = {x: "positions" if x == used else "unused" for x in POSITIONS}
-    return [told.get(x, x) for x in names]
+    renamed = {x: "positions" if x == used else "unused" for x in POSITIONS}
+    return [renamed.get(x, x) for x in names]
 
 
 def _head_fields(path, options, fields) -> dict:
@@ -456,3 +460,396 @@ def _scaled(path, config) -> dict:
     # 0.485 in place of 0.48500000000000004.
     rounded = {x: [float(f"{z:.8g}") for z in y] for x, y in found.items()}
     return pixels(path, rounded)
+
+
+# The tables. Towers of images and arrays of embeddings have the names that
+# `_renamed` gives them.
+def layer(ours, theirs, names=("kernel", "bias"), kernel="same"):
+    """Rows of a layer of two weights."""
+    return {
+        f"{ours}/{names[0]}": (f"{theirs}/vars/0", kernel),
+        f"{ours}/{names[1]}": (f"{theirs}/vars/1", "same"),
+    }
+
+
+def norm(ours, theirs):
+    return layer(ours, theirs, ("gamma", "beta"))
+
+
+def attention(theirs):
+    """Rows of Keras's `MultiHeadAttention` in a block."""
+    parts = [f"{theirs}/{x}_dense" for x in ("query", "key", "value")]
+    return {
+        f"block_{{i}}/attention/qkv/{ours}": (
+            tuple(f"{x}/vars/{j}" for x in parts),
+            "heads_qkv",
+        )
+        for j, ours in enumerate(("kernel", "bias"))
+    } | layer(
+        "block_{i}/attention/out",
+        f"{theirs}/output_dense",
+        kernel="heads_out",
+    )
+
+
+def block(theirs, names):
+    """Rows of a block.
+
+    Args:
+        theirs: str, its layer.
+        names: those of its norm, its attention, and of the norm and the two
+            layers of its MLP.
+    """
+    first_norm, heads, second_norm, first, second = names
+    return {
+        **norm("block_{i}/attention_norm", f"{theirs}/{first_norm}"),
+        **attention(f"{theirs}/{heads}"),
+        **norm("block_{i}/mlp_norm", f"{theirs}/{second_norm}"),
+        **layer("block_{i}/mlp/dense", f"{theirs}/{first}"),
+        **layer("block_{i}/mlp/dense_1", f"{theirs}/{second}"),
+    }
+
+
+EMBEDDING = "layers/vi_t_patching_and_embedding"
+VIT_ROWS = {
+    **layer("patch_embed/projection", f"{EMBEDDING}/patch_embedding"),
+    "class_token/token": (f"{EMBEDDING}/vars/0", "same"),
+    "position_embedding/embedding": (
+        f"{EMBEDDING}/position_embedding/vars/0",
+        "rows",
+    ),
+    **block(
+        "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block_{i}",
+        ("layer_norm_1", "mha", "layer_norm_2", "mlp/dense_1", "mlp/dense_2"),
+    ),
+    **norm("encoder_norm", "layers/vi_t_encoder/layer_norm"),
+    **layer("pre_logits", "pre_logits"),
+    **layer("predictions", "predictions"),
+}
+DEIT = "layers/dei_t_embeddings"
+DEIT_ROWS = {
+    **layer("patch_embed/projection", f"{DEIT}/patch_embedding"),
+    "class_token/token": ((f"{DEIT}/vars/0", f"{DEIT}/vars/1"), "tokens"),
+    "position_embedding/embedding": (f"{DEIT}/vars/2", "same"),
+    **block(
+        "layers/dei_t_encoder/encoder_layers/dei_t_encoder_block_{i}",
+        (
+            *("layer_norm_1", "mha", "layer_norm_2"),
+            *("mlp/dense", "output_layer/dense"),
+        ),
+    ),
+    **norm("encoder_norm", "layers/dei_t_encoder/layer_norm"),
+    **layer("predictions", "predictions"),
+}
+DINOV2 = "layers/dinov2_embedding"
+DINOV2_BLOCK = "layers/dinov2_encoder/layers/dinov2_layer_{i}"
+DINOV2_ROWS = {
+    **layer("patch_embed/projection", f"{DINOV2}/patch_embeddings/projection"),
+    "class_token/token": (f"{DINOV2}/cls_token", "same"),
+    "position_embedding/embedding": (f"{DINOV2}/positions", "same"),
+    **block(
+        DINOV2_BLOCK,
+        ("norm1", "attention/attention", "norm2", "mlp/fc1", "mlp/fc2"),
+    ),
+    "block_{i}/attention_scale/gamma": (
+        f"{DINOV2_BLOCK}/layer_scale1/vars/0",
+        "same",
+    ),
+    "block_{i}/mlp_scale/gamma": (
+        f"{DINOV2_BLOCK}/layer_scale2/vars/0",
+        "same",
+    ),
+    **norm("encoder_norm", "layers/layer_normalization"),
+}
+# SwiGLU, gates before values in one array.
+GATES_ROWS = {
+    **layer("block_{i}/mlp/dense", f"{DINOV2_BLOCK}/mlp/weights_in"),
+    **layer("block_{i}/mlp/dense_1", f"{DINOV2_BLOCK}/mlp/weights_out"),
+}
+# Registers come after the positions have been added.
+REGISTERS_ROWS = {
+    "class_token/token": (
+        (f"{DINOV2}/cls_token", f"{DINOV2}/register_tokens"),
+        "token_and_registers",
+    ),
+    "position_embedding/embedding": (
+        f"{DINOV2}/positions",
+        "around_registers",
+    ),
+}
+DINOV3 = "layers/dinov3_embedding"
+DINOV3_BLOCK = "layers/dinov3_encoder/layers/dinov3_layer_{i}"
+
+
+def dinov3_projections(names, weight):
+    return tuple(
+        f"{DINOV3_BLOCK}/attention/{x}_dense/vars/{weight}" for x in names
+    )
+
+
+DINOV3_ROWS = {
+    **layer("patch_embed/projection", f"{DINOV3}/patch_embeddings/projection"),
+    "class_token/token": (f"{DINOV3}/cls_token", "same"),
+    **norm("block_{i}/attention_norm", f"{DINOV3_BLOCK}/norm1"),
+    "block_{i}/attention/qkv/kernel": (
+        dinov3_projections(("query", "key", "value"), 0),
+        "dense_qkv",
+    ),
+    "block_{i}/attention/qkv/bias": (
+        dinov3_projections(("query", "value"), 1),
+        "dense_query_value",
+    ),
+    **layer(
+        "block_{i}/attention/out", f"{DINOV3_BLOCK}/attention/output_dense"
+    ),
+    "block_{i}/attention_scale/gamma": (
+        f"{DINOV3_BLOCK}/layer_scale1/vars/0",
+        "same",
+    ),
+    **norm("block_{i}/mlp_norm", f"{DINOV3_BLOCK}/norm2"),
+    **layer("block_{i}/mlp/dense", f"{DINOV3_BLOCK}/mlp/up_proj"),
+    **layer("block_{i}/mlp/dense_1", f"{DINOV3_BLOCK}/mlp/down_proj"),
+    "block_{i}/mlp_scale/gamma": (
+        f"{DINOV3_BLOCK}/layer_scale2/vars/0",
+        "same",
+    ),
+    **norm("encoder_norm", "layers/layer_normalization"),
+}
+DINOV3_KEY_BIAS_ROWS = {
+    "block_{i}/attention/qkv/bias": (
+        dinov3_projections(("query", "key", "value"), 1),
+        "dense_qkv",
+    ),
+}
+DINOV3_GATES_ROWS = {
+    f"block_{{i}}/mlp/dense/{ours}": (
+        tuple(f"{DINOV3_BLOCK}/mlp/{x}_proj/vars/{j}" for x in ("gate", "up")),
+        "columns",
+    )
+    for j, ours in enumerate(("kernel", "bias"))
+}
+DINOV3_REGISTERS_ROWS = {
+    "class_token/token": (
+        (f"{DINOV3}/cls_token", f"{DINOV3}/register_tokens"),
+        "token_and_registers",
+    ),
+}
+
+
+def clip(name):
+    """Rows of the image encoder of CLIP and MetaCLIP 2."""
+    embedding = f"layers/{name}_vision_embedding"
+    return {
+        "patch_embed/projection/kernel": (
+            f"{embedding}/patch_embedding/vars/0",
+            "same",
+        ),
+        "class_token/token": (f"{embedding}/vars/0", "single_token"),
+        "position_embedding/embedding": (
+            f"{embedding}/position_embedding/vars/0",
+            "rows",
+        ),
+        **norm("first_norm", "layers/layer_normalization"),
+        **block(
+            f"layers/{name}_encoder_layer_{{i}}",
+            ("layer_norm_1", "attention", "layer_norm_2", "dense_1", "dense_2"),
+        ),
+        "predictions/kernel": ("outer/dense/vars/0", "same"),
+    }
+
+
+CLIP_ROWS = {
+    **clip("clip"),
+    **norm("encoder_norm", "layers/layer_normalization_1"),
+}
+# The norm is that of the model of images and texts.
+METACLIP_2_ROWS = {
+    **clip("meta_clip2"),
+    **norm("encoder_norm", "outer/layer_normalization"),
+}
+SIGLIP_EMBEDDING = "layers/sig_lip_vision_embedding"
+KEY_VALUE = ("key", "value")
+POOL = "layers/sig_lip_multi_head_attention_pooling"
+SIGLIP_ROWS = {
+    **layer("patch_embed/projection", f"{SIGLIP_EMBEDDING}/patch_embedding"),
+    "position_embedding/embedding": (
+        f"{SIGLIP_EMBEDDING}/position_embedding/vars/0",
+        "rows",
+    ),
+    **block(
+        "layers/sig_lip_encoder_layer_{i}",
+        ("layer_norm1", "self_attn", "layer_norm2", "mlp/fc1", "mlp/fc2"),
+    ),
+    **norm("encoder_norm", "layers/layer_normalization"),
+    "pool/probe": (f"{POOL}/vars/0", "same"),
+    "pool/query/kernel": (f"{POOL}/attention/query_dense/vars/0", "heads"),
+    "pool/query/bias": (f"{POOL}/attention/query_dense/vars/1", "heads"),
+    **{
+        f"pool/key_value/{ours}": (
+            tuple(f"{POOL}/attention/{x}_dense/vars/{j}" for x in KEY_VALUE),
+            "heads_kv",
+        )
+        for j, ours in enumerate(("kernel", "bias"))
+    },
+    **layer("pool/out", f"{POOL}/attention/output_dense", kernel="heads_out"),
+    **norm("pool/norm", f"{POOL}/layer_norm"),
+    **layer("pool/mlp/dense", f"{POOL}/mlp/fc1"),
+    **layer("pool/mlp/dense_1", f"{POOL}/mlp/fc2"),
+}
+PALI_GEMMA = "layers/pali_gemma_vit_encoder"
+PALI_GEMMA_BLOCK = f"{PALI_GEMMA}/resblocks/pali_gemma_vit_encoder_block_{{i}}"
+PALI_GEMMA_ROWS = {
+    **layer(
+        "patch_embed/projection",
+        f"{PALI_GEMMA}/vision_embeddings/patch_embedding",
+    ),
+    "position_embedding/embedding": (
+        f"{PALI_GEMMA}/vision_embeddings/position_embedding/vars/0",
+        "rows",
+    ),
+    **block(
+        PALI_GEMMA_BLOCK,
+        ("layer_norm_1", "attn", "layer_norm_2", "mlp_dense_1", "mlp_dense_2"),
+    ),
+    **{
+        f"block_{{i}}/attention/qkv/{ours}": (
+            tuple(
+                f"{PALI_GEMMA_BLOCK}/attn/{x}_proj/vars/{j}"
+                for x in ("query", "key", "value")
+            ),
+            "dense_qkv",
+        )
+        for j, ours in enumerate(("kernel", "bias"))
+    },
+    **layer("block_{i}/attention/out", f"{PALI_GEMMA_BLOCK}/attn/out_proj"),
+    **norm("encoder_norm", f"{PALI_GEMMA}/encoder_layer_norm"),
+    **layer("predictions", "layers/dense"),
+}
+
+
+def open_folder(path: Path) -> TensorFile | None:
+    """Open a preset folder; return None for another folder."""
+    return open_keras_hub(path) if is_keras_hub(path) else None
+
+
+DIALECT = Dialect("keras-hub", open_folder=open_folder)
+LAYOUTS = (
+    Layout(
+        DIALECT,
+        "keras_hub",
+        "vit",
+        VIT_ROWS,
+        marks=(("layers/vi_t_encoder/layer_norm/vars/0",),),
+        constants=EXACT_GELU,
+        resampling="bicubic",
+        container="",
+    ),
+    Layout(
+        DIALECT,
+        "keras_hub",
+        "vit",
+        DEIT_ROWS,
+        marks=(("layers/dei_t_encoder/layer_norm/vars/0",),),
+        signs={"distillation_token": "layers/dei_t_embeddings/vars/1"},
+        constants=EXACT_GELU,
+        resampling="bicubic",
+        container="",
+    ),
+    Layout(
+        DIALECT,
+        "keras_hub",
+        "vit",
+        DINOV2_ROWS,
+        marks=(("layers/dinov2_embedding/positions",),),
+        variants={
+            "registers": REGISTERS_ROWS,
+            "gates": GATES_ROWS,
+        },
+        signs={
+            "registers": "layers/dinov2_embedding/register_tokens",
+            "gates": DINOV2_BLOCK.format(i=0) + "/mlp/weights_in/vars/0",
+        },
+        constants=EXACT_GELU,
+        implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1.0}},
+        ignored=(r"layers/dinov2_embedding/(mask_token|unused)",),
+        resampling="bicubic",
+        container="",
+    ),
+    Layout(
+        DIALECT,
+        "keras_hub",
+        "vit",
+        DINOV3_ROWS,
+        marks=(("layers/dinov3_embedding/cls_token",),),
+        variants={
+            "registers": DINOV3_REGISTERS_ROWS,
+            "gates": DINOV3_GATES_ROWS,
+            "key_bias": DINOV3_KEY_BIAS_ROWS,
+        },
+        signs={
+            "registers": "layers/dinov3_embedding/register_tokens",
+            "gates": DINOV3_BLOCK.format(i=0) + "/mlp/gate_proj/vars/0",
+            "key_bias": DINOV3_BLOCK.format(i=0)
+            + "/attention/key_dense/vars/1",
+        },
+        constants={
+            "activation": "gelu",
+            "layer_norm_epsilon": 1e-5,
+            "rope": "centered",
+            "rope_pairs": "halves",
+            "rope_temperature": 100.0,
+        },
+        implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1.0}},
+        ignored=(r"layers/dinov3_embedding/mask_token",),
+        container="",
+        optional=("qkv_bias", "projection_bias"),
+    ),
+    *(
+        Layout(
+            DIALECT,
+            "keras_hub",
+            "vit",
+            table,
+            marks=((f"layers/{name}_vision_embedding/vars/0",),),
+            constants={"activation": "quick_gelu", "layer_norm_epsilon": 1e-5},
+            ignored=(
+                rf"layers/{name}_vision_embedding/vars/1",
+                rf"outer/({name}_text_encoder|{name}_head|dense_1)/.*",
+            ),
+            resampling="bicubic",
+            container="",
+            optional=("patch_bias",),
+        )
+        for name, table in (
+            ("clip", CLIP_ROWS),
+            ("meta_clip2", METACLIP_2_ROWS),
+        )
+    ),
+    Layout(
+        DIALECT,
+        "keras_hub",
+        "vit",
+        SIGLIP_ROWS,
+        marks=(("layers/sig_lip_vision_embedding/position_embedding/vars/0",),),
+        constants=TANH_GELU,
+        ignored=(
+            # Numbers of the positions.
+            r"layers/sig_lip_vision_embedding/vars/0",
+            r"outer/(sig_lip_text_encoder|sig_lip_head)/.*",
+        ),
+        resampling="bicubic",
+        container="",
+    ),
+    Layout(
+        DIALECT,
+        "keras_hub",
+        "vit",
+        PALI_GEMMA_ROWS,
+        marks=(("layers/pali_gemma_vit_encoder/encoder_layer_norm/vars/0",),),
+        constants=TANH_GELU,
+        # The language model.
+        ignored=(r"outer/.*",),
+        resampling="bicubic",
+        container="",
+    ),
+)

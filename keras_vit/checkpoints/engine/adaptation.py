@@ -3,14 +3,14 @@
 Axes: C channels, D hidden dimension, h and w height and width of a patch.
 """
 
-import dataclasses
 import math
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
-from keras_vit.checkpoints.engine.recognition import Configured
+from keras_vit.checkpoints.engine.recognition import Checkpoint
 from keras_vit.checkpoints.engine.resampling import (
     RESAMPLINGS,
     geometric_matrix,
@@ -19,17 +19,17 @@ from keras_vit.checkpoints.engine.resampling import (
 )
 
 __all__ = [
-    "Adapter",
+    "Adaptation",
     "adapt_channels",
     "adapted_fields",
-    "adapter",
     "check_input_shape",
+    "find_adaptation",
     "resize_patches",
 ]
 
 
 def adapted_fields(
-    configured: Configured,
+    found: dict,
     family: str,
     *,
     classes: int | None,
@@ -38,8 +38,8 @@ def adapted_fields(
     keep_representation: bool,
     overrides: dict,
 ) -> dict:
-    """The fields of a config with what the user of `load_checkpoint` asks."""
-    fields = dict(configured.fields)
+    """Return the fields that were found with what a user wants otherwise."""
+    fields = dict(found)
     if input_shape is not None:
         height, width, channels = check_input_shape(input_shape, family)
         fields |= {"image_size": (height, width), "channels": channels}
@@ -67,7 +67,7 @@ def adapted_fields(
 
 
 def check_input_shape(input_shape, family: str) -> tuple:
-    """(height, width, channels) of what users give as a shape.
+    """Return (height, width, channels) of what users give as a shape.
 
     Args:
         input_shape: what was given.
@@ -91,7 +91,7 @@ def check_input_shape(input_shape, family: str) -> tuple:
 
 
 def _pixel_fields(fields) -> dict:
-    """Mean and deviation of the pixels for another number of channels."""
+    """Return mean and deviation of pixels for another number of channels."""
     names = ("pixel_mean", "pixel_std")
     return {
         name: (float(np.mean(fields[name])),) * fields["channels"]
@@ -116,7 +116,7 @@ def _head_fields(fields, classes, keep_representation) -> dict:
 
 
 def resize_patches(kernel: np.ndarray, patch_size: tuple) -> np.ndarray:
-    """Resizes a patch embedding by the pseudo-inverse of resizing patches.
+    """Resize a patch embedding by the pseudo-inverse of resizing patches.
 
     "FlexiViT: One Model for All Patch Sizes" (arXiv:2212.08013, section
     3.4): the new weights give resized patches the embeddings that the old
@@ -137,9 +137,9 @@ def resize_patches(kernel: np.ndarray, patch_size: tuple) -> np.ndarray:
 
 
 def adapt_channels(kernel: np.ndarray, channels: int) -> np.ndarray:
-    """Adapts the first convolution to another number of channels.
+    """Adapt the first convolution to another number of channels.
 
-    timm's rule: one channel gets the sum over the old ones, so that a grey
+    One channel gets the sum over the old ones, so that a grey
     image gives what it gave as RGB; more get the old ones in turn, scaled so
     that the sum stays about the same. The kernel is (h, w, C, D).
     """
@@ -153,8 +153,7 @@ def adapt_channels(kernel: np.ndarray, channels: int) -> np.ndarray:
     return adapted.astype("float32")
 
 
-@dataclasses.dataclass(frozen=True)
-class Adapter:
+class Adaptation(NamedTuple):
     """A change of shape: from the file's array, in our layout, to the model's.
 
     The description goes into the report, "" when nothing changes.
@@ -164,8 +163,10 @@ class Adapter:
     description: str = ""
 
 
-def adapter(path, shape, configured, target, resampling) -> Adapter | None:
-    """Finds how a weight of some shape in the file is adapted to the model.
+def find_adaptation(
+    path, shape, checkpoint: Checkpoint, target, resampling
+) -> Adaptation | None:
+    """Find how a weight of some shape in the file is adapted to the model.
 
     None when the shapes cannot be brought together.
     """
@@ -173,16 +174,16 @@ def adapter(path, shape, configured, target, resampling) -> Adapter | None:
     named = re.sub(r"^position_embedding_\d+/", POSITION, path)
     adapt = ADAPTERS.get(re.sub(r"^block_\d+/", "", named))
     if adapt is not None:
-        found = adapt(shape, configured, target, path, resampling)
+        found = adapt(shape, checkpoint, target, path, resampling)
         if found is not None:
             return found
-    return Adapter(lambda x: x) if shape == target.shape(path) else None
+    return Adaptation(lambda x: x) if shape == target.shape(path) else None
 
 
-def _adapt_position(shape, configured, target, path, resampling):
-    old_prefix = configured.facts.num_prefix_tokens
+def _adapt_position(shape, checkpoint, target, path, resampling):
+    old_prefix = checkpoint.facts.num_prefix_tokens
     prefix = target.facts.num_prefix_tokens
-    old, new = tuple(configured.grid), tuple(target.grid)
+    old, new = tuple(checkpoint.grid), tuple(target.grid)
     if (old, old_prefix) == (new, prefix):
         return None
     if shape[2] != target.shape(path)[2]:
@@ -202,24 +203,24 @@ def _adapt_position(shape, configured, target, path, resampling):
         )
     if old_prefix != prefix:
         parts.append(f"prefix tokens {old_prefix} -> {prefix}")
-    return Adapter(function, ", ".join(parts))
+    return Adaptation(function, ", ".join(parts))
 
 
-def _adapt_axis(shape, configured, target, path, resampling):
-    """Of a table with a vector for each row, or each column, of the grid."""
+def _adapt_axis(shape, checkpoint, target, path, resampling):
+    """Adapt a table with a vector for each row, or each column, of the grid."""
     old, new = shape[0], target.shape(path)[0]
     if old == new or shape[1] != target.shape(path)[1]:
         return None
     matrix = resize_matrix(old, new, resampling)  # (new, old)
-    return Adapter(
+    return Adaptation(
         lambda table: (matrix @ table).astype("float32"),
         f"{path.split('/')[-1]} {old} -> {new} ({resampling})",
     )
 
 
-def _adapt_offsets(shape, configured, target, path, resampling):
-    """The same offset is another way in a grid of other columns."""
-    old = tuple(configured.grid), configured.facts.num_prefix_tokens
+def _adapt_offsets(shape, checkpoint, target, path, resampling):
+    """Refuse another grid, in which the same offset is another way."""
+    old = tuple(checkpoint.grid), checkpoint.facts.num_prefix_tokens
     new = tuple(target.grid), target.facts.num_prefix_tokens
     if old == new:
         return None
@@ -233,21 +234,21 @@ def _adapt_offsets(shape, configured, target, path, resampling):
     )
 
 
-# How distances are resampled: by timm, which resamples positions so, between
-# points that lie geometrically, by transformers linearly.
+# How distances are resampled, by how positions are: between points that lie
+# geometrically, otherwise linearly.
 DISTANCES = {"bicubic_antialiased": ("geometric", geometric_matrix)}
 LINEARLY = ("linear", RESAMPLINGS["linear"])
 
 
-def _adapt_distances(shape, configured, target, path, resampling):
-    """A number for each distance in rows and columns; those of tokens stay."""
-    old, new = tuple(configured.grid), tuple(target.grid)
+def _adapt_distances(shape, checkpoint, target, path, resampling):
+    """Adapt a number for each distance on the grid; those of tokens stay."""
+    old, new = tuple(checkpoint.grid), tuple(target.grid)
     spans = [tuple(2 * x - 1 for x in grid) for grid in (old, new)]
     extra = shape[0] - math.prod(spans[0])
     wanted = (math.prod(spans[1]) + extra, shape[1])
     if old == new or target.shape(path) != wanted:
         return None
-    # Also of a span that stays as it is, as timm does it.
+    # Also of a span that stays as it is, as the originals do it.
     method, matrix = DISTANCES.get(resampling, LINEARLY)
     rows, columns = (matrix(x, y) for x, y in zip(*spans, strict=True))
 
@@ -257,19 +258,19 @@ def _adapt_distances(shape, configured, target, path, resampling):
         patches = patches.reshape(-1, table.shape[1]).astype("float32")
         return np.concatenate([patches, table[math.prod(spans[0]) :]])
 
-    return Adapter(
+    return Adaptation(
         function,
         f"distances in {old[0]}x{old[1]} -> {new[0]}x{new[1]} ({method})",
     )
 
 
-def _adapt_span(shape, configured, target, path, resampling):
-    """A vector for each distance along an axis, linearly whatever it is."""
-    return _adapt_axis(shape, configured, target, path, "linear")
+def _adapt_span(shape, checkpoint, target, path, resampling):
+    """Adapt a vector for each distance along an axis, always linearly."""
+    return _adapt_axis(shape, checkpoint, target, path, "linear")
 
 
-def _adapt_patches(shape, configured, target, path, resampling):
-    """Channels first, then the patch size."""
+def _adapt_patches(shape, checkpoint, target, path, resampling):
+    """Adapt the channels first, then the patch size."""
     wanted = target.shape(path)
     hybrid = "root_conv/kernel" in target.variables
     if shape == wanted or shape[3] != wanted[3] or hybrid:
@@ -282,14 +283,14 @@ def _adapt_patches(shape, configured, target, path, resampling):
             kernel = resize_patches(kernel, wanted[:2])
         return kernel
 
-    return Adapter(function, _describe_kernel(shape, wanted))
+    return Adaptation(function, _describe_kernel(shape, wanted))
 
 
-def _adapt_root(shape, configured, target, path, resampling):
+def _adapt_root(shape, checkpoint, target, path, resampling):
     wanted = target.shape(path)
     if shape == wanted or (*shape[:2], shape[3]) != (*wanted[:2], wanted[3]):
         return None
-    return Adapter(
+    return Adaptation(
         lambda kernel: adapt_channels(kernel, wanted[2]),
         _describe_kernel(shape, wanted),
     )

@@ -1,9 +1,10 @@
 """Keras's own files: `.keras` of one of our models, and `.weights.h5`.
 
-A folder with what is in a `.keras` file, as Keras writes it to the Hugging Face
-Hub, is read like that file.
+A folder with what is in a `.keras` file, as Keras writes it to a hub, is read
+like that file.
 """
 
+import contextlib
 import dataclasses
 import functools
 import io
@@ -13,28 +14,24 @@ import re
 import warnings
 import zipfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.dialects.formats_table import Format
 from keras_vit.checkpoints.engine.configure import configure
-from keras_vit.checkpoints.engine.keras_parts import (
-    CONFIG,
-    WEIGHTS,
-    FolderParts,
-    ZipParts,
-)
-from keras_vit.checkpoints.engine.matching import REGISTERED_NAMES, LoadReport
-from keras_vit.checkpoints.engine.recognition import (
-    Configured,
+from keras_vit.checkpoints.engine.layout import (
+    Dialect,
+    Facts,
+    Layout,
     Row,
-    Source,
     listed,
 )
-from keras_vit.checkpoints.engine.transforms import Facts
-from keras_vit.checkpoints.files.config_fields import read_json
+from keras_vit.checkpoints.engine.matching import REGISTERED_NAMES, LoadReport
+from keras_vit.checkpoints.engine.recognition import Checkpoint
+from keras_vit.checkpoints.files.config_values import read_json
 from keras_vit.checkpoints.files.hdf5 import (
     check_heaps,
     datasets,
@@ -43,14 +40,17 @@ from keras_vit.checkpoints.files.hdf5 import (
 )
 from keras_vit.checkpoints.files.tensors import (
     DAMAGED,
+    HARMFUL,
     TensorFile,
     check_dtype,
+    check_name,
     refuse,
     refusing,
 )
 
 __all__ = [
     "CLASS_NAMES",
+    "MAX_CONFIG_BYTES",
     "RECORD",
     "RUN_MODEL",
     "class_names_of",
@@ -61,6 +61,13 @@ __all__ = [
     "read_class_names",
 ]
 
+CONFIG, METADATA = "config.json", "metadata.json"
+WEIGHTS = "model.weights.h5"
+# What is unpacked may be this many times the file, and this much more: its
+# weights barely compress and Keras stores them as they are.
+MAX_RATIO = 20
+MAX_EXTRA_BYTES = 2**24
+MAX_CONFIG_BYTES = 2**20
 CLASS_NAMES = "class_names.json"  # What a run of keras_vit adds.
 RUN_MODEL = "model.keras"  # in the folder of a run
 RECORD = "keras_vit.json"  # in a folder that was shared
@@ -80,15 +87,15 @@ OPTIONAL = {
     "representation_dim": "pre_logits/kernel",
 }
 # Fields of the config that shapes do not tell of every model.
-UNTOLD = ("pooling", "position_embedding")
+NOT_IN_SHAPES = ("pooling", "position_embedding")
 # Of axial attention the rows' part stands for the columns', which is alike.
 AXIAL = r"^(block_\d+/)rows/(?:attention/(attention))?"
 # Numbers that need not be in the file: a grid below this is never dangerous.
 ALLOWANCE = 2**20
 
 
-def open_keras(path) -> Source:
-    """Opens a `.keras` file or folder of one of our models; builds nothing.
+def open_keras(path) -> Checkpoint:
+    """Open a `.keras` file or folder of one of our models; builds nothing.
 
     Nothing that its config names is imported, and a config of other sizes
     than those of the file's weights is refused.
@@ -104,16 +111,110 @@ def open_keras(path) -> Source:
         facts = Facts(
             config.get("num_heads", 1), getattr(record, "num_prefix_tokens", 0)
         )
-        source = Source(
-            TensorFile(str(path), tensors, kind="keras"),
-            Format("keras", family, {}, ()),
+        checkpoint = Checkpoint(
+            TensorFile(str(path), tensors),
+            Layout(KERAS, "keras", family, {}, (), has_fixed_positions=True),
             {name for name in FLAGS if config.get(name)},
             {name: Row((name,), "same") for name in tensors},
             [],
-            Configured(config, facts, getattr(record, "grid", None)),
+            fields=config,
+            facts=facts,
+            grid=getattr(record, "grid", None),
         )
-        _check_sizes(source)
-    return source
+        _check_sizes(checkpoint)
+    return checkpoint
+
+
+KERAS = Dialect("Keras")
+
+
+class ZipParts:
+    """The members of a `.keras` file.
+
+    Args:
+        path: the file.
+        extra: set of the names that it may have besides Keras's.
+
+    Raises:
+        ValueError: when it is no such file, or unpacks to far more than it
+            takes.
+        OSError: when it cannot be opened.
+    """
+
+    def __init__(self, path, extra: set):
+        self.path = path
+        with refusing(path, "the file"), zipfile.ZipFile(path) as archive:
+            self._check(archive.infolist(), extra)
+
+    def _check(self, members, extra):
+        names = sorted(member.filename for member in members)
+        for name in names:
+            check_name(self.path, name)
+        known = {CONFIG, WEIGHTS, METADATA, *extra}
+        if not {CONFIG, WEIGHTS} <= set(names) <= known:
+            refuse(
+                self.path,
+                f"holds the members {', '.join(names[:5])}",
+                f"Expected {CONFIG}, {METADATA} and {WEIGHTS} alone.",
+            )
+        if len(set(names)) < len(names):
+            refuse(self.path, "holds a member twice", HARMFUL)
+        sizes = {member.filename: member.file_size for member in members}
+        size, unpacked = Path(self.path).stat().st_size, sum(sizes.values())
+        if unpacked > MAX_RATIO * size + MAX_EXTRA_BYTES:
+            refuse(self.path, f"unpacks {size} bytes to {unpacked}", HARMFUL)
+        _check_config(self.path, sizes[CONFIG])
+
+    def read(self, name: str) -> bytes:
+        with zipfile.ZipFile(self.path) as archive:
+            return archive.read(name)
+
+    @contextlib.contextmanager
+    def opened(self, name: str) -> Iterator[BinaryIO]:
+        with (
+            zipfile.ZipFile(self.path) as archive,
+            archive.open(name) as content,
+        ):
+            yield content  # pyright: ignore[reportReturnType]
+
+    def around(self, name: str) -> BinaryIO:
+        """Open a file that holds the bytes of a member somewhere.
+
+        As Keras writes it, the weights stand in the file as they are.
+        """
+        with zipfile.ZipFile(self.path) as archive:
+            stored = archive.getinfo(name).compress_type == zipfile.ZIP_STORED
+            content = None if stored else io.BytesIO(archive.read(name))
+        return content or Path(self.path).open("rb")
+
+
+class FolderParts:
+    """The files of a folder that Keras wrote; others beside them are ignored.
+
+    Args:
+        path: the folder.
+
+    Raises:
+        ValueError: when its config is oversized.
+        OSError: when it cannot be read.
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+        _check_config(path, (self.path / CONFIG).stat().st_size)
+
+    def read(self, name: str) -> bytes:
+        return (self.path / name).read_bytes()
+
+    def opened(self, name: str) -> BinaryIO:
+        return (self.path / name).open("rb")
+
+    around = opened
+
+
+def _check_config(path, size) -> None:
+    if size > MAX_CONFIG_BYTES:
+        refuse(path, "has an oversized config.json", HARMFUL)
 
 
 class _Stored:
@@ -130,7 +231,7 @@ class _Stored:
         return json.loads(self.parts.read(CONFIG))
 
     def list_weights(self) -> dict:
-        """The weights by our paths, such as block_0/mlp/dense/kernel."""
+        """List the weights by our paths, such as block_0/mlp/dense/kernel."""
         import h5py
 
         self._check_heaps()
@@ -169,14 +270,14 @@ class _Stored:
 
     @functools.cached_property
     def _weights(self):
-        """All weights in memory, their checksum compared."""
+        """Read all weights into memory, their checksum compared."""
         import h5py
 
         return h5py.File(io.BytesIO(self.parts.read(WEIGHTS)), "r")
 
 
 def is_keras_folder(path) -> bool:
-    """Whether Keras wrote one of our models into a folder, unzipped."""
+    """Return whether Keras wrote one of our models into a folder, unzipped."""
     config, weights = Path(path, CONFIG), Path(path, WEIGHTS)
     if not (config.is_file() and weights.is_file()):
         return False
@@ -185,13 +286,13 @@ def is_keras_folder(path) -> bool:
 
 
 def located(source: str) -> str:
-    """The path of the model in a run folder; any other source as it is."""
+    """Return the path of the model in a run folder, else the source."""
     inside = Path(source, RUN_MODEL)
     return str(inside) if inside.is_file() else source
 
 
 def class_names_of(source: str) -> tuple[str, ...] | None:
-    """The class names in a run folder, its `.keras` file or a shared folder.
+    """Read the class names in a run, its `.keras` file or a shared folder.
 
     None elsewhere.
     """
@@ -209,7 +310,7 @@ def class_names_of(source: str) -> tuple[str, ...] | None:
 
 
 def read_class_names(path, archive: zipfile.ZipFile) -> tuple[str, ...]:
-    """The class names in a `.keras` file.
+    """Read the class names in a `.keras` file.
 
     Raises:
         KeyError: when it has none.
@@ -238,12 +339,12 @@ def _texts(path, names) -> tuple[str, ...]:
 
 
 def _is_text(name) -> bool:
-    """Whether it is a str that UTF-8 can hold."""
+    """Return whether it is a str that UTF-8 can hold."""
     return isinstance(name, str) and not re.search("[\ud800-\udfff]", name)
 
 
 def _paths_of(file, shapes: dict) -> dict:
-    """Our path of each array whose layers tell their names.
+    """Return our path of each array whose layers tell their names.
 
     Keras numbers the layers of a class, and writes their names as attributes.
     """
@@ -268,7 +369,7 @@ def _paths_of(file, shapes: dict) -> dict:
 
 
 def _weight_names(layer, shapes) -> tuple:
-    """Names of a layer's own weights, in the order in which it makes them."""
+    """Return the names of a layer's weights, in the order it makes them."""
     rank = len(shapes[0])
     if layer.startswith("position_embedding"):
         tables = ("columns", "rows") if len(shapes) == 2 else ("offsets",)
@@ -280,7 +381,7 @@ def _weight_names(layer, shapes) -> tuple:
 
 
 def _checked_record(path, content) -> tuple:
-    """(family, record) of a `config.json`, if it is of one of our models."""
+    """Return family and record of a `config.json` of one of our models."""
     name = content.get("registered_name") if type(content) is dict else None
     families = {value: key for key, value in REGISTERED_NAMES.items()}
     if not isinstance(name, str) or name not in families:
@@ -303,7 +404,7 @@ def _checked_record(path, content) -> tuple:
 
 
 def _check_policy(path, dtype) -> None:
-    """Refuses objects of which a dtype policy has no need."""
+    """Refuse objects of which a dtype policy has no need."""
     waiting = [dtype]
     while waiting:
         value = waiting.pop()
@@ -318,7 +419,7 @@ def _check_policy(path, dtype) -> None:
 
 
 def _check_numbers(path, config_class, fields) -> None:
-    """Refuses texts and fractions where whole numbers belong."""
+    """Refuse texts and fractions where whole numbers belong."""
     for name, value in fields.items():
         default = getattr(config_class, name, None)
         numbers = value if isinstance(value, (list, tuple)) else [value]
@@ -331,27 +432,32 @@ def _check_numbers(path, config_class, fields) -> None:
             refuse(path, f"has {name}={str(value)[:80]!r}", DAMAGED)
 
 
-def _check_sizes(source) -> None:
-    """Refuses the config of another model than that of the file's weights.
+def _check_sizes(checkpoint) -> None:
+    """Refuse the config of another model than that of the file's weights.
 
     So no model is built that is larger than the file.
     """
-    path, tensors = source.file.path, source.file.tensors
-    config, grid = source.configured.fields, source.configured.grid
+    path, tensors = checkpoint.file.path, checkpoint.file.tensors
+    config, grid = checkpoint.fields, checkpoint.grid
     for field, name in OPTIONAL.items():
-        if bool(config.get(field)) != (name in source.rows):
+        if bool(config.get(field)) != (name in checkpoint.rows):
             refuse(
                 path,
                 f"has {field}={config.get(field)!r} in its config, and "
-                f"{'a' if name in source.rows else 'no'} weight {name}",
+                f"{'a' if name in checkpoint.rows else 'no'} weight {name}",
                 DAMAGED,
             )
-    told = {name: x for name, x in config.items() if name not in UNTOLD}
-    rows = {re.sub(AXIAL, r"\1\2", name): x for name, x in source.rows.items()}
+    fields = {
+        name: x for name, x in config.items() if name not in NOT_IN_SHAPES
+    }
+    rows = {
+        re.sub(AXIAL, r"\1\2", name): x for name, x in checkpoint.rows.items()
+    }
     found = configure(
         dataclasses.replace(
-            source,
-            file=dataclasses.replace(source.file, config=told),
+            checkpoint,
+            fields={},
+            file=dataclasses.replace(checkpoint.file, config=fields),
             rows=rows,
         )
     )
@@ -379,7 +485,7 @@ def _check_sizes(source) -> None:
 
 
 def load_weights_h5(model: keras.Model, path) -> keras.Model:
-    """Fills a model from a `.weights.h5` file of the same architecture.
+    """Fill a model from a `.weights.h5` file of the same architecture.
 
     Keras assigns while it reads, so the values before are kept until it has
     succeeded: this takes the memory of the weights once more.
@@ -418,7 +524,7 @@ def load_weights_h5(model: keras.Model, path) -> keras.Model:
 
 
 def _check_shapes(path, model, tensors) -> None:
-    """Refuses a file with other arrays, of which Keras would say nothing."""
+    """Refuse a file with other arrays, of which Keras would say nothing."""
     found = Counter(
         x.shape for name, x in tensors.items() if not COMPANIONS.match(name)
     )

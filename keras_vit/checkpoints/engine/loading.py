@@ -1,8 +1,9 @@
 """Loads and describes files and folders of weights, whatever their format."""
 
+import dataclasses
 import difflib
+import math
 import os
-import zipfile
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,7 +15,7 @@ from keras_vit.checkpoints.engine.adaptation import (
     adapted_fields,
     check_input_shape,
 )
-from keras_vit.checkpoints.engine.configure import UNTOLD, configure
+from keras_vit.checkpoints.engine.configure import NOT_IN_TENSORS, configure
 from keras_vit.checkpoints.engine.keras_files import (
     is_keras_folder,
     load_weights_h5,
@@ -22,30 +23,29 @@ from keras_vit.checkpoints.engine.keras_files import (
     open_keras,
 )
 from keras_vit.checkpoints.engine.matching import (
-    Plan,
+    LoadPlan,
     build,
-    plan_of,
-    target_of,
+    checked_class,
+    plan_loading,
+    weights_of,
 )
-from keras_vit.checkpoints.engine.recognition import Source, recognise
-from keras_vit.checkpoints.files.folders import open_file, open_folder
-from keras_vit.checkpoints.files.npz import open_npz
-from keras_vit.checkpoints.files.tensors import (
-    TensorFile,
-    is_stacked,
-    refuse,
-    refusing,
+from keras_vit.checkpoints.engine.recognition import (
+    OPENERS,
+    Checkpoint,
+    kind_of,
+    recognise,
 )
+from keras_vit.checkpoints.files.tensors import refuse, refusing
 from keras_vit.io.atomic_files import check_regular
 from keras_vit.runtime.workarounds import set_initializer, taken_over
 
 __all__ = [
+    "Info",
     "check_weights",
-    "kind_of",
     "load_checkpoint",
     "load_weights",
     "open_source",
-    "open_tensors",
+    "read_info",
     "split_subtree",
 ]
 
@@ -64,14 +64,12 @@ def load_checkpoint(
     dtype=None,
     **config_overrides,
 ) -> keras.Model:
-    """Builds the model that a file of weights holds, and loads it.
+    """Build the model that a file of weights holds, and loads it.
 
-    The format is recognised by the content: `.npz` of the original code
-    (ViT, hybrids, MLP-Mixer, BiT) and of big_vision, safetensors of Hugging
-    Face, timm and torchvision, folders of Hugging Face and keras-hub, and
-    Keras's `.keras`. GELU form, epsilons and class token follow the file's
-    family, so that its own numbers come out. What `save_checkpoint` wrote
-    brings back softmax and scaling of pixels as well.
+    The format is recognised by the content; `help(keras_vit.checkpoints)` and
+    docs/formats.md list all that are known. GELU form, epsilons and class
+    token follow the file's publisher, so that its own numbers come out. What
+    `save_checkpoint` wrote brings back softmax and scaling of pixels as well.
 
     Args:
         source: path of a file or folder, also of a run, `file.npz:part` for
@@ -86,8 +84,9 @@ def load_checkpoint(
         include_top: bool, False leaves out the classification layer and the
             layer before it, and returns all tokens unless `pooling` is given.
         num_heads: int, attention heads, where the file cannot tell.
-        architecture: str, timm's name, such as "vit_base_patch16_clip_224",
-            for files of timm without a config.json and of another name.
+        architecture: str, the publisher's name of the architecture, such as
+            "vit_base_patch16_clip_224", for files without a config.json whose
+            own name does not tell it.
         resampling: "linear_aligned", "linear", "bicubic", "linear_antialiased"
             or "bicubic_antialiased"; by default as the file's family does it.
         keep_representation: bool, whether a new number of classes keeps the
@@ -114,14 +113,15 @@ def load_checkpoint(
     source = open_source(source)
     image_size = None
     if input_shape is not None:
-        shape = check_input_shape(input_shape, source.format.family)
+        shape = check_input_shape(input_shape, source.layout.family)
         image_size = shape[:2]
-    configured = source.configured or configure(
+    checkpoint = configure(
         source, num_heads, image_size, architecture, config_overrides
     )
+    family = checkpoint.layout.family
     fields = adapted_fields(
-        configured,
-        source.format.family,
+        checkpoint.fields,
+        family,
         classes=classes,
         input_shape=input_shape,
         include_top=include_top,
@@ -130,20 +130,20 @@ def load_checkpoint(
     )
 
     def planned(model):
-        target = target_of(model)
-        return plan_of(source, configured, target, resampling, is_built=True)
+        target = weights_of(model)
+        return plan_loading(checkpoint, target, resampling, is_built=True)
 
     def make():
         # A config that a file holds may be damaged, which Keras finds out.
-        as_held = fields == configured.fields and source.configured
+        as_held = fields == source.fields
         where = refusing(source.file.path, "the config")
         with where if as_held else nullcontext():
-            return build(source.format.family, fields, name=name, dtype=dtype)
+            return build(family, fields, name=name, dtype=dtype)
 
     # A stacked file is read in its own order, all blocks' share at a time.
     # Weights that devices share have initializers that Keras traces: what a
     # file holds would be compiled as a constant.
-    if is_stacked(source.file) or keras.distribution.distribution() is not None:
+    if source.is_stacked or keras.distribution.distribution() is not None:
         model = make()
         return _filled(model, planned(model))
     return _built_with(make, planned)
@@ -156,7 +156,7 @@ def load_weights(
     resampling: str | None = None,
     architecture: str | None = None,
 ) -> keras.Model:
-    """Fills a model with weights of any known format.
+    """Fill a model with weights of any known format.
 
     Everything is checked before the model is touched: when this raises, the
     model is as it was. A classification layer of another number of classes
@@ -185,33 +185,29 @@ def load_weights(
     """
     if source is None:
         return model
-    if not isinstance(source, Source):
+    if not isinstance(source, Checkpoint):
         path, part = _located(source)
         kind = kind_of(path)
         if kind == "h5":
             return load_weights_h5(model, path)
         source = _opened(path, part, kind)
-    target = target_of(model)
-    stored = source.file.config
-    configured = source.configured or configure(
+    target = weights_of(model)
+    unknown = target.config.keys() - source.file.config
+    checkpoint = configure(
         source,
         target.facts.num_heads,
         target.config.get("image_size"),
         architecture,
-        {
-            x: target.config[x]
-            for x in UNTOLD
-            if x in target.config.keys() - stored
-        },
+        {x: target.config[x] for x in NOT_IN_TENSORS if x in unknown},
     )
-    plan = plan_of(source, configured, target, resampling)
+    plan = plan_loading(checkpoint, target, resampling)
     for read in plan.steps.values():
         read()  # Damage shows here, before anything is assigned.
     return _filled(model, plan)
 
 
 def check_weights(weights, model: str | None = None) -> None:
-    """Raises a ValueError unless weights can be found; reads no arrays.
+    """Raise a ValueError unless weights can be found; reads no arrays.
 
     Args:
         weights: None, or a source as in `load_checkpoint`.
@@ -221,7 +217,7 @@ def check_weights(weights, model: str | None = None) -> None:
     Raises:
         ValueError: when there is no such file and no such name.
     """
-    if weights is None or isinstance(weights, Source):
+    if weights is None or isinstance(weights, Checkpoint):
         return
     if not isinstance(weights, (str, os.PathLike)):
         raise ValueError(
@@ -233,19 +229,19 @@ def check_weights(weights, model: str | None = None) -> None:
     check_regular(path)
     if Path(path).exists():
         kind_of(path)
-    elif "://" in text or text.startswith("timm/"):
+        return
+    from keras_vit.checkpoints.public import catalog, fetch
+
+    if fetch.is_address(text):
         pass  # whether it is there shows when it is fetched
     elif text.startswith((".", "~", os.sep)) or path.endswith(SUFFIXES):
         raise _missing_file(Path(path))
-    else:
-        from keras_vit.checkpoints.public import catalog, fetch
-
-        if fetch.shipped_path(text, model) is None:
-            catalog.find(model, text)
+    elif fetch.shipped_path(text, model) is None:
+        catalog.find(model, text)
 
 
 def _missing_file(path) -> ValueError:
-    """The error for a path that is none, with names that are close."""
+    """Make the error for a path that is none, with names that are close."""
     hint = f" There is no folder {str(path.parent)!r}."
     if path.parent.is_dir():
         nearest = difflib.get_close_matches(path.name, os.listdir(path.parent))
@@ -257,8 +253,92 @@ def _missing_file(path) -> ValueError:
     )
 
 
-def open_source(source, model: str | None = None) -> Source:
-    """Opens a source of weights and recognises its format; reads no arrays.
+@dataclasses.dataclass(frozen=True)
+class Info:
+    """What a file of weights holds, as `read_info` returns it.
+
+    Args:
+        source: str, the file.
+        format: str, its format.
+        family: "vit", "mixer", "bit" or "variant".
+        fields: dict, the config of the model that it holds.
+        num_parameters: int, numbers in its weights.
+        shapes: dict from the file's names to shapes.
+        notes: what was assumed because the file cannot tell.
+    """
+
+    source: str
+    format: str
+    family: str
+    fields: dict
+    num_parameters: int
+    shapes: dict
+    notes: tuple
+
+    def __str__(self):
+        lines = [
+            f"{self.source}: {self.family} in {self.format} format, "
+            f"{self.num_parameters:,} parameters",
+            *(f"  {name}: {value}" for name, value in self.fields.items()),
+            *(f"note: {note}" for note in self.notes),
+        ]
+        return "\n".join(lines)
+
+
+def read_info(
+    source,
+    *,
+    num_heads: int | None = None,
+    architecture: str | None = None,
+    **config_overrides,
+) -> Info:
+    """Describe what a file of weights holds, from its names and shapes.
+
+    Arrays are not read and no model is built.
+
+    Args:
+        source: see `load_checkpoint`.
+        num_heads: int, attention heads, where the file cannot tell.
+        architecture: see `load_checkpoint`.
+        **config_overrides: other fields of the model's config that the file
+            leaves open, such as activation="quick_gelu".
+
+    Returns:
+        An `Info`; `print` shows it.
+
+    Raises:
+        ValueError: for a file that is damaged or of no known format, or that
+            leaves open what only an argument can tell.
+        OSError: when it cannot be read.
+
+    Example:
+
+    >>> print(keras_vit.checkpoints.read_info("ViT-B_16.npz"))
+    """
+    source = open_source(source)
+    family = source.layout.family
+    checked_class(family, config_overrides)
+    checkpoint = configure(
+        source, num_heads, None, architecture, config_overrides
+    )
+    shapes = {name: x.shape for name, x in source.file.tensors.items()}
+    return Info(
+        source.file.path,
+        source.layout.name,
+        family,
+        checkpoint.fields | config_overrides,
+        sum(
+            math.prod(shapes[name])
+            for row in source.rows.values()
+            for name in row.names
+        ),
+        shapes,
+        tuple(checkpoint.notes),
+    )
+
+
+def open_source(source, model: str | None = None) -> Checkpoint:
+    """Open a source of weights and recognises its format; reads no arrays.
 
     Args:
         source: see `load_checkpoint`; an opened source is returned as it is.
@@ -274,7 +354,7 @@ def open_source(source, model: str | None = None) -> Source:
     >>> source = open_source("ViT-B_16.npz")
     >>> model = load_checkpoint(source)
     """
-    if isinstance(source, Source):
+    if isinstance(source, Checkpoint):
         return source
     path, part = _located(source, model)
     opened = _opened(path, part, kind_of(path))
@@ -286,24 +366,7 @@ def open_source(source, model: str | None = None) -> Source:
     return opened
 
 
-def open_tensors(path) -> TensorFile:
-    """Opens a file or folder of named tensors: only their names and shapes.
-
-    Raises:
-        ValueError: for other kinds and damaged files.
-        OSError: when the file cannot be opened.
-    """
-    return OPENERS[kind_of(path)](path)
-
-
-OPENERS = {
-    "folder": open_folder,
-    "npz": open_npz,
-    "safetensors": open_file,
-}
-
-
-def _opened(path, part, kind) -> Source:
+def _opened(path, part, kind) -> Checkpoint:
     if kind == "h5":
         refuse(
             path,
@@ -317,7 +380,7 @@ def _opened(path, part, kind) -> Source:
 
 
 def _located(source, model=None) -> tuple[str, str]:
-    """(path on this machine, part of the file) of what a user names."""
+    """Return the path, and the part of the file, of what a user names."""
     if not isinstance(source, (str, os.PathLike)):
         raise ValueError(
             "A source of weights is a path or a name. Received: "
@@ -334,7 +397,7 @@ def _located(source, model=None) -> tuple[str, str]:
 
 
 def split_subtree(source) -> tuple[str, str]:
-    """Splits `file.npz:img` into the path and the part, "" without one."""
+    """Split `file.npz:img` into the path and the part, "" without one."""
     text = str(source)
     path, colon, part = text.rpartition(":")
     if colon and not Path(text).exists() and Path(path).is_file():
@@ -343,64 +406,9 @@ def split_subtree(source) -> tuple[str, str]:
 
 
 SUFFIXES = (".npz", ".safetensors", ".h5", ".keras")
-DOWNLOAD = "Fetch it again, and look at what the server sent."
-PICKLE = (
-    "Unpickling runs code of the file's author, so it is not done: convert "
-    "it with safetensors.torch.save_file."
-)
-MAGIC = {b"PK\x03\x04": "zip", b"\x89HDF\r\n\x1a\n": "h5"}
-# How other files begin: what they are, what to do about it.
-REFUSED = {
-    b"<": ("a web page, not a file of weights", DOWNLOAD),
-    b"{": ("JSON, not a file of weights", DOWNLOAD),
-    b"version https://": (
-        "a pointer of Git LFS, not the file itself",
-        DOWNLOAD,
-    ),
-    b"\x80": ("a Python pickle", PICKLE),
-    b"\x1f\x8b": ("compressed by gzip", "Unpack it."),
-    b"PK": ("an empty or damaged zip archive", DOWNLOAD),
-}
 
 
-def kind_of(path) -> str:
-    """Recognises the kind of a file or folder by its first bytes.
-
-    Returns:
-        "folder", "npz", "safetensors", "h5" or "keras".
-
-    Raises:
-        ValueError: for other kinds, with their name where it is known.
-        OSError: when the file cannot be opened.
-    """
-    path = Path(path)
-    if path.is_dir():
-        return "folder"
-    with path.open("rb") as file:
-        start = file.read(16)
-    for magic, kind in MAGIC.items():
-        if start.startswith(magic):
-            return _kind_of_zip(path) if kind == "zip" else kind
-    if start[8:9] == b"{" or path.suffix == ".safetensors":
-        return "safetensors"
-    for magic, (what, cure) in REFUSED.items():
-        if start.lstrip().startswith(magic):
-            refuse(path, f"is {what}", cure)
-    what = f"begins with {start[:8]!r}, which no file of weights does"
-    refuse(path, what if start else "is empty", DOWNLOAD)
-
-
-def _kind_of_zip(path):
-    with refusing(path, "the file"), zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
-    if "model.weights.h5" in names:
-        return "keras"
-    if any(name.endswith("data.pkl") for name in names):
-        refuse(path, "is a Python pickle of torch", PICKLE)
-    return "npz"
-
-
-def _filled(model, plan: Plan):
+def _filled(model, plan: LoadPlan):
     variables = {variable.path: variable for variable in model.variables}
     for path, read in plan.steps.items():
         variables[path].assign(read())
@@ -409,7 +417,7 @@ def _filled(model, plan: Plan):
 
 
 def _built_with(build: Callable, plan_of: Callable) -> keras.Model:
-    """Builds a model whose weights are read when they are made.
+    """Build a model whose weights are read when they are made.
 
     Keras defers the weights that are made in a stateless scope and makes them
     when it ends; until then each can be given another initializer. So nothing

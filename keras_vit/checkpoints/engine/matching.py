@@ -9,20 +9,20 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.engine.adaptation import adapter
-from keras_vit.checkpoints.engine.recognition import Configured, Source, listed
-from keras_vit.checkpoints.engine.transforms import Facts
+from keras_vit.checkpoints.engine.adaptation import find_adaptation
+from keras_vit.checkpoints.engine.layout import Facts, listed
+from keras_vit.checkpoints.engine.recognition import Checkpoint
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
 
 __all__ = [
     "REGISTERED_NAMES",
+    "LoadPlan",
     "LoadReport",
-    "Plan",
-    "Target",
+    "ModelWeights",
     "build",
     "checked_class",
-    "plan_of",
-    "target_of",
+    "plan_loading",
+    "weights_of",
 ]
 
 
@@ -79,7 +79,7 @@ REGISTERED_NAMES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Target:
+class ModelWeights:
     """The weights of a model by path, and what their shapes do not tell.
 
     Args:
@@ -102,17 +102,17 @@ class Target:
     defaults: dict
 
     def shape(self, path: str) -> tuple:
-        """Shape of one weight."""
+        """Return the shape of one weight."""
         return tuple(self.variables[path].shape)
 
     def read(self, path: str) -> np.ndarray:
-        """One weight as a float32 array."""
+        """Return one weight as a float32 array."""
         array = keras.ops.convert_to_numpy(self.variables[path])
         return np.asarray(array, "float32")
 
 
-def target_of(model: keras.Model) -> Target:
-    """Looks up in a model what loading and saving need.
+def weights_of(model: keras.Model) -> ModelWeights:
+    """Collect from a model what loading and saving need.
 
     Raises:
         ValueError: for another model, or one whose weights are quantised.
@@ -148,17 +148,19 @@ def target_of(model: keras.Model) -> Target:
     config = dataclasses.asdict(config) if config else {}
     if "variant" in config:  # which has the paths of a Vision Transformer
         family = "variant"
-    return Target(model.name, family, variables, facts, grid, config, defaults)
+    return ModelWeights(
+        model.name, family, variables, facts, grid, config, defaults
+    )
 
 
 def _hidden_dim(variables) -> int:
-    """D, or 0 for a model without patches."""
+    """Return D, or 0 for a model without patches."""
     kernel = variables.get("patch_embed/projection/kernel")
     return 0 if kernel is None else kernel.shape[-1]
 
 
 def _family_of(paths) -> str | None:
-    """The family of a model by the paths of its weights."""
+    """Return the family of a model by the paths of its weights."""
     for path, family in {
         "block_0/channel_norm/gamma": "mixer",
         "patch_embed/projection/kernel": "vit",
@@ -171,7 +173,7 @@ def _family_of(paths) -> str | None:
 
 
 def build(family: str, fields: dict, **kwargs) -> keras.Model:
-    """Builds a model from its family and the fields of its config.
+    """Build a model from its family and the fields of its config.
 
     Raises:
         ValueError: for fields that the config does not have, or that do not
@@ -182,7 +184,7 @@ def build(family: str, fields: dict, **kwargs) -> keras.Model:
 
 
 def checked_class(family: str, names) -> type:
-    """The model of a family whose config has all the fields.
+    """Return the model of a family whose config has all the fields.
 
     Raises:
         ValueError: for fields that the config does not have.
@@ -204,7 +206,7 @@ TOKEN = "class_token/token"
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class LoadPlan:
     """How a model is loaded from a file.
 
     Args:
@@ -235,20 +237,18 @@ ADVICE = {
 }
 
 
-def plan_of(
-    source: Source,
-    configured: Configured,
-    target: Target,
+def plan_loading(
+    checkpoint: Checkpoint,
+    target: ModelWeights,
     resampling: str | None = None,
     *,
     is_built: bool = False,
-) -> Plan:
-    """Plans from names and shapes which weight is read from which tensors.
+) -> LoadPlan:
+    """Plan from names and shapes which weight is read from which tensors.
 
     Args:
-        source: an opened file.
-        configured: its config, see `configure`.
-        target: the model.
+        checkpoint: a recognised file with its config, see `configure`.
+        target: the weights of the model.
         resampling: how position embeddings are resampled; by default as the
             file's family does it.
         is_built: bool, whether the model was built for the file.
@@ -257,74 +257,75 @@ def plan_of(
         ValueError: one that lists all weights that are missing in the file,
             that the model has no use for, and that are of another shape.
     """
-    _check_variant(source, configured, target)
-    have, want = set(source.rows), set(target.variables)
-    fresh = _fresh_paths(source, configured, target)
+    _check_variant(checkpoint, target)
+    have, want = set(checkpoint.rows), set(target.variables)
+    fresh = _fresh_paths(checkpoint, target)
     dropped = _droppable(have, want, fresh) | (fresh & have)
     missing, unused = want - have - fresh, have - want - dropped
-    resampling = resampling or source.file.config.get(
-        "resampling", source.format.resampling
+    resampling = resampling or checkpoint.file.config.get(
+        "resampling", checkpoint.layout.resampling
     )
     steps, adapted, wrong = {}, {}, []
     for path in sorted((have & want) - fresh, key=_reading_order):
-        shape = source.shape_of(path, configured.facts)
-        how = adapter(path, shape, configured, target, resampling)
+        shape = checkpoint.shape_of(path, checkpoint.facts)
+        how = find_adaptation(path, shape, checkpoint, target, resampling)
         if how is None:
             wrong.append(f"{path} {shape} -> {target.shape(path)}")
             continue
-        read = functools.partial(source.read, path, configured.facts)
-        steps[path] = _step(source, target, path, read, how.function)
+        read = functools.partial(checkpoint.read, path, checkpoint.facts)
+        steps[path] = _step(checkpoint, target, path, read, how.function)
         if how.description:
             adapted[path] = how.description
     if missing or unused or wrong:
         raise ValueError(
-            f"The weights in {source.file.path!r} ({source.format.name}) do "
-            f"not fit {target.name!r}. Missing in the file: {listed(missing)}. "
+            f"The weights in {checkpoint.file.path!r} "
+            f"({checkpoint.layout.name}) do not fit {target.name!r}. "
+            f"Missing in the file: {listed(missing)}. "
             f"Unused of the file: {listed(unused)}. Of another shape (file -> "
             f"model): {listed(wrong)}. {ADVICE[is_built]}"
         )
-    names = [x for path in sorted(dropped) for x in source.rows[path].names]
+    names = [x for path in sorted(dropped) for x in checkpoint.rows[path].names]
     report = LoadReport(
-        source.file.path,
-        source.format.name,
+        checkpoint.file.path,
+        checkpoint.layout.name,
         tuple(steps),
         adapted,
-        tuple(names + source.dropped),
+        tuple(names + checkpoint.dropped),
         tuple(sorted(fresh)),
-        (*configured.notes, *_differences(configured, target)),
+        (*checkpoint.notes, *_differences(checkpoint, target)),
         resampling,
-        configured.grid,
+        checkpoint.grid,
     )
-    return Plan(steps, report)
+    return LoadPlan(steps, report)
 
 
 def _reading_order(path):
-    """All blocks' share of a weight together, as stacked files hold them."""
+    """Order weights so that all blocks' share of one is read together."""
     return re.sub(r"\d+", "", path), len(path), path
 
 
-def _step(source, target, path, read, adapt) -> Callable:
-    """The function that reads a weight and adapts it to the model."""
+def _step(checkpoint, target, path, read, adapt) -> Callable:
+    """Return the function that reads a weight and adapts it to the model."""
 
     def stepped():
         array = adapt(read())
         if array.shape != target.shape(path):
             refuse(
-                source.file.path,
+                checkpoint.file.path,
                 f"gives shape {array.shape}, {target.name!r} has "
                 f"{target.shape(path)}",
                 DAMAGED,
                 path,
             )
         if path == HEAD[0] and not array.any():
-            _warn_of_zero_head(source.file.path)
+            _warn_of_zero_head(checkpoint.file.path)
         return array
 
     return stepped
 
 
 def _warn_of_zero_head(path):
-    """The original ImageNet-21k files were published without their head."""
+    """Warn of the original ImageNet-21k files, published without their head."""
     warnings.warn(
         f"The classification layer in {path!r} is all zeros, so that every "
         "class gets the same score: these weights were published for "
@@ -336,16 +337,16 @@ def _warn_of_zero_head(path):
     )
 
 
-def _fresh_paths(source, configured, target) -> set:
-    """Weights of the model that keep their initial values."""
-    have, want = set(source.rows), set(target.variables)
+def _fresh_paths(checkpoint, target) -> set:
+    """Return weights of the model that keep their initial values."""
+    have, want = set(checkpoint.rows), set(target.variables)
     fresh = set()
     if TOKEN in want and TOKEN not in have:
         fresh.add(TOKEN)
     if HEAD[0] in want:
         classes = target.shape(HEAD[0])[-1]
         if HEAD[0] not in have or (
-            classes != configured.fields.get("num_classes")
+            classes != checkpoint.fields.get("num_classes")
         ):
             fresh |= set(HEAD) & want
             # A pre-logits layer learns together with the head.
@@ -355,7 +356,7 @@ def _fresh_paths(source, configured, target) -> set:
 
 
 def _droppable(have, want, fresh) -> set:
-    """Weights of the file that a model may do without."""
+    """Return weights of the file that a model may do without."""
     dropped = set()
     if HEAD[0] not in want:
         dropped |= set(HEAD)
@@ -369,32 +370,32 @@ def _droppable(have, want, fresh) -> set:
     return dropped & have
 
 
-def _differences(configured, target) -> list:
-    """Fields in which the model differs from the file's family."""
+def _differences(checkpoint, target) -> list:
+    """Describe fields in which the model differs from the file's family."""
     names = ("activation", "norm_after_pooling", "pooling")
-    names += tuple(x for x in configured.fields if x.endswith("epsilon"))
+    names += tuple(x for x in checkpoint.fields if x.endswith("epsilon"))
     return [
         f"{name}={target.config[name]!r} in the model, "
-        f"{configured.fields[name]!r} in the file's family: the outputs "
+        f"{checkpoint.fields[name]!r} in the file's family: the outputs "
         "differ from its own"
         for name in names
         if name in target.config
-        and name in configured.fields
-        and target.config[name] != configured.fields[name]
+        and name in checkpoint.fields
+        and target.config[name] != checkpoint.fields[name]
     ]
 
 
-def _check_variant(source, configured, target) -> None:
-    """Some compute different things with weights of the same names."""
+def _check_variant(checkpoint, target) -> None:
+    """Refuse variants, which compute others things with the same names."""
     stored, wanted = (
         f"the variant {fields['variant']}"
         if fields.get("variant")
         else "a model of keras_vit.models"
-        for fields in (configured.fields, target.config)
+        for fields in (checkpoint.fields, target.config)
     )
     if stored != wanted:
         raise ValueError(
-            f"The weights in {source.file.path!r} are of {stored}, "
+            f"The weights in {checkpoint.file.path!r} are of {stored}, "
             f"{target.name!r} is {wanted}. Build the model for the file "
             "with keras_vit.checkpoints.load_checkpoint."
         )

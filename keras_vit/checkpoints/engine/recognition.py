@@ -1,159 +1,95 @@
-"""Recognises the format of a file by the names of its tensors."""
+"""Opens a file or folder of weights and recognises whose it is.
+
+The names of the tensors tell it, and the config.json beside them.
+"""
 
 import dataclasses
-import functools
 import re
-from collections.abc import Iterable
+import zipfile
+from pathlib import Path
 
 import numpy as np
 
-from keras_vit.checkpoints.dialects.formats_table import FORMATS, Format
-from keras_vit.checkpoints.engine.transforms import TRANSFORMS, Facts
+from keras_vit.checkpoints.dialects import LAYOUTS
+from keras_vit.checkpoints.engine.layout import (
+    TRANSFORMS,
+    Dialect,
+    Facts,
+    Layout,
+    listed,
+    matches,
+    paths_of,
+    row_of,
+)
+from keras_vit.checkpoints.files.config_values import ACTIVATIONS, read_json
+from keras_vit.checkpoints.files.folders import (
+    CONFIG,
+    WEIGHT_FILES,
+    open_shards,
+)
+from keras_vit.checkpoints.files.npz import open_npz
+from keras_vit.checkpoints.files.safetensors import open_safetensors
 from keras_vit.checkpoints.files.tensors import (
     DAMAGED,
     TensorFile,
     check_dtype,
     refuse,
-    unstacked,
+    refusing,
+    split_stacks,
 )
 
 __all__ = [
-    "Row",
-    "Source",
-    "listed",
-    "matches",
-    "paths_of",
+    "OPENERS",
+    "Checkpoint",
+    "dialects",
+    "kind_of",
+    "open_file",
+    "open_folder",
+    "open_tensors",
+    "read_classes",
     "recognise",
-    "row_of",
 ]
-
-DIGITS = {"uu": r"\d\d+"}
-NUMBER = r"0|[1-9]\d{0,3}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """Where one weight of ours is in a file: tensors, and their transform."""
-
-    names: tuple
-    transform: str
-
-
-def row_of(path: str, table: dict) -> Row | None:
-    """The row for one weight of ours, its placeholders filled in, or None."""
-    for pattern in table:
-        if match := expression(pattern).fullmatch(path):
-            theirs, transform = table[pattern]
-            values = _numbers(match.groupdict())
-            names = tuple(name.format(**values) for name in _as_tuple(theirs))
-            return Row(names, transform)
-    return None
-
-
-def paths_of(names: Iterable, table: dict) -> tuple[dict, list]:
-    """Finds the weights of ours that tensors of a file belong to.
-
-    Returns:
-        (dict from our path to `Row`, list of names that no row knows). A
-        path is there when at least one of its tensors is.
-    """
-    found, unknown = {}, []
-    for name in names:
-        paths = _paths_of(name, table)
-        if not paths:
-            unknown.append(name)
-        for path in paths:
-            if row := row_of(path, table):
-                found[path] = row
-    return found, unknown
-
-
-def _paths_of(name, table) -> list:
-    """Our weights that one tensor is for; of most there is one."""
-    return [
-        ours.format(**_numbers(match.groupdict()))
-        for ours, (theirs, _) in table.items()
-        for pattern in _as_tuple(theirs)
-        if (match := expression(pattern).fullmatch(name))
-    ]
-
-
-def _as_tuple(theirs):
-    return (theirs,) if isinstance(theirs, str) else theirs
-
-
-@functools.cache
-def expression(pattern):
-    """Regular expression of a pattern with placeholders."""
-    parts = re.split(r"\{(\w+)\}", pattern)
-    parts[::2] = map(re.escape, parts[::2])
-    parts[1::2] = [
-        f"(?P<{key}>{DIGITS.get(key, NUMBER)})" for key in parts[1::2]
-    ]
-    return re.compile("".join(parts))
-
-
-def _numbers(groups):
-    """All placeholders from those that a pattern had."""
-    values: dict = {key: int(text) for key, text in groups.items()}
-    for key in ("s", "u"):
-        if f"{key}0" in values:
-            values[key] = values[f"{key}0"] + 1
-        elif 2 * key in values:
-            values[key] = values[2 * key]
-        if key in values:
-            values[f"{key}0"] = values[key] - 1
-            values[2 * key] = f"{values[key]:02d}"
-    return values
 
 
 @dataclasses.dataclass
-class Configured:
-    """The config of the model that a file holds.
+class Checkpoint:
+    """A recognised file; its arrays are read on demand.
 
     Args:
-        fields: dict, arguments of the config of the family.
-        facts: `Facts` for the transforms.
+        file: the `TensorFile`, its names those of the layout's table.
+        layout: the `Layout` that the names belong to.
+        features: set of str, the variants of the table that hold here.
+        rows: dict from our path to its `Row`.
+        dropped: names in the file that hold no weight of the model.
+        is_stacked: bool, whether the file stacks its blocks.
+        fields: dict, the config of the model that it holds, from `configure`
+            or from the file itself; empty before that.
+        facts: `Facts` for the transforms, with the fields.
         grid: (rows, columns) of the patches, None without positions.
         notes: list of str, what was assumed because the file cannot tell.
     """
 
-    fields: dict
-    facts: Facts
-    grid: tuple | None = None
-    notes: list = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass
-class Source:
-    """An opened file of a known format; its arrays are read on demand.
-
-    Args:
-        file: the `TensorFile`, its names those of the format's table.
-        format: the `Format` that the names belong to.
-        features: set of str, the variants of the table that hold here.
-        rows: dict from our path to its `Row`.
-        dropped: names in the file that hold no weight of the model.
-        configured: the config, where the file holds one of ours.
-    """
-
     file: TensorFile
-    format: Format
+    layout: Layout
     features: set
     rows: dict
     dropped: list
-    configured: Configured | None = None
+    is_stacked: bool = False
+    fields: dict = dataclasses.field(default_factory=dict)
+    facts: Facts = Facts()
+    grid: tuple | None = None
+    notes: list = dataclasses.field(default_factory=list)
 
-    def follow(self, feature: str) -> None:
-        """Takes the rows of one more variant of the format's table."""
+    def use_feature(self, feature: str) -> None:
+        """Take the rows of one more variant of the layout's table."""
         self.features = self.features | {feature}
-        table = self.format.rows(self.features)
+        table = self.layout.rows(self.features)
         for path in self.rows:
             if row := row_of(path, table):
                 self.rows[path] = row
 
     def shape_of(self, path: str, facts: Facts) -> tuple:
-        """Shape of one weight, in our layout, without reading it."""
+        """Return the shape of a weight, in our layout, without reading it."""
         row = self.rows[path]
         # One byte repeated: transforms of it take next to no memory.
         arrays = [
@@ -165,7 +101,7 @@ class Source:
     def checked_shape(
         self, path: str, rank: int, facts: Facts | None = None
     ) -> tuple:
-        """The shape of a weight that must be there and be of a rank."""
+        """Return the shape of a weight that must be there and be of a rank."""
         if path not in self.rows:
             refuse(self.file.path, f"has no weight for {path}", DAMAGED)
         found = self.shape_of(path, facts or Facts())
@@ -180,7 +116,7 @@ class Source:
         return found
 
     def read(self, path: str, facts: Facts) -> np.ndarray:
-        """Reads one weight as float32, in our layout."""
+        """Read one weight as float32, in our layout."""
         row = self.rows[path]
         arrays = [self.file.read(name) for name in row.names]
         return self._transformed(row, arrays, facts)
@@ -192,10 +128,191 @@ class Source:
             shapes = {name: self.file.tensors[name].shape for name in row.names}
             raise ValueError(
                 f"{self.file.path!r}: the shapes {shapes} are not those of a "
-                f"{self.format.name} file ({error}). Check that num_heads="
+                f"{self.layout.name} file ({error}). Check that num_heads="
                 f"{facts.num_heads} is right, or fetch the file again."
             ) from error
 
+
+DOWNLOAD = "Fetch it again, and look at what the server sent."
+PICKLE = (
+    "Unpickling runs code of the file's author, so it is not done: convert "
+    "it with safetensors.torch.save_file."
+)
+MAGIC = {b"PK\x03\x04": "zip", b"\x89HDF\r\n\x1a\n": "h5"}
+# How other files begin: what they are, what to do about it.
+REFUSED = {
+    b"<": ("a web page, not a file of weights", DOWNLOAD),
+    b"{": ("JSON, not a file of weights", DOWNLOAD),
+    b"version https://": (
+        "a pointer of Git LFS, not the file itself",
+        DOWNLOAD,
+    ),
+    b"\x80": ("a Python pickle", PICKLE),
+    b"\x1f\x8b": ("compressed by gzip", "Unpack it."),
+    b"PK": ("an empty or damaged zip archive", DOWNLOAD),
+}
+
+
+def kind_of(path) -> str:
+    """Recognise the kind of a file or folder by its first bytes.
+
+    Returns:
+        "folder", "npz", "safetensors", "h5" or "keras".
+
+    Raises:
+        ValueError: for other kinds, with their name where it is known.
+        OSError: when the file cannot be opened.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return "folder"
+    with path.open("rb") as file:
+        start = file.read(16)
+    for magic, kind in MAGIC.items():
+        if start.startswith(magic):
+            return _kind_of_zip(path) if kind == "zip" else kind
+    if start[8:9] == b"{" or path.suffix == ".safetensors":
+        return "safetensors"
+    for magic, (what, cure) in REFUSED.items():
+        if start.lstrip().startswith(magic):
+            refuse(path, f"is {what}", cure)
+    what = f"begins with {start[:8]!r}, which no file of weights does"
+    refuse(path, what if start else "is empty", DOWNLOAD)
+
+
+def _kind_of_zip(path):
+    with refusing(path, "the file"), zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    if "model.weights.h5" in names:
+        return "keras"
+    if any(name.endswith("data.pkl") for name in names):
+        refuse(path, "is a Python pickle of torch", PICKLE)
+    return "npz"
+
+
+def open_tensors(path) -> TensorFile:
+    """Open a file or folder of named tensors: only their names and shapes.
+
+    Raises:
+        ValueError: for other kinds and damaged files.
+        OSError: when the file cannot be opened.
+    """
+    return OPENERS[kind_of(path)](path)
+
+
+def dialects() -> tuple[Dialect, ...]:
+    """Return the publishers of all layouts."""
+    return tuple({x.dialect.name: x.dialect for x in LAYOUTS}.values())
+
+
+def open_folder(path) -> TensorFile:
+    """Open a folder with `config.json` and safetensors, or a publisher's own.
+
+    Raises:
+        ValueError: for a folder without weights, an index that names files
+            outside of it, or a config that is none.
+        OSError: when a file cannot be opened.
+    """
+    path = Path(path)
+    for dialect in dialects():
+        if found := dialect.open_folder(path):
+            return found
+    dialect, content, fields = _read_config(path)
+    tensors, metadata = {}, _words_of_config(content)
+    for part in open_shards(path):
+        tensors |= part.tensors
+        metadata |= part.metadata
+        fields = _agreed(path, fields, part.config)
+    dialect.check_config(path / CONFIG, content, tensors)
+    notes = dialect.folder_notes(path, fields)
+    return TensorFile(str(path), tensors, fields, metadata, notes)
+
+
+def open_file(path) -> TensorFile:
+    """Open a `.safetensors` file, with the config.json that is beside it.
+
+    Only under a name that it has in such a folder: another may be of another
+    model than its neighbour.
+
+    Raises:
+        ValueError: when the header does not describe the file, or the config
+            does not describe a model.
+        OSError: when it cannot be opened.
+    """
+    path, file = Path(path), open_safetensors(path)
+    if path.name not in WEIGHT_FILES:
+        return file
+    dialect, content, fields = _read_config(path.parent)
+    if dialect is NOBODY:
+        return file
+    fields = _agreed(path.parent, fields, file.config)
+    dialect.check_config(path.parent / CONFIG, content, file.tensors)
+    return dataclasses.replace(
+        file,
+        config=fields,
+        metadata={**_words_of_config(content), **file.metadata},
+        notes=dialect.folder_notes(path.parent, fields),
+    )
+
+
+NOBODY = Dialect("nobody known")
+
+
+def _read_config(path) -> tuple[Dialect, dict, dict]:
+    """Read a config.json: whose it is, its content, and our fields of it."""
+    config = path / CONFIG
+    if not config.is_file():
+        return NOBODY, {}, {}
+    content = read_json(config)
+    for dialect in dialects():
+        if dialect.is_config(content):
+            fields = dialect.read_config(config, content)
+            scaling = dialect.read_preprocessing(path, content)
+            return dialect, content, {**fields, **scaling}
+    return NOBODY, content, {}
+
+
+def read_classes(content: dict) -> tuple[str, ...] | None:
+    """Read the names of the classes in a config.json; None without names."""
+    found = (dialect.read_classes(content) for dialect in dialects())
+    return next(filter(None, found), None)
+
+
+# Keys of a config.json that name the model, for messages.
+NAMING = ("architecture", "model_type", "architectures")
+
+
+def _words_of_config(content) -> dict:
+    """Return what a config.json calls its model, for messages."""
+    says = {x: str(content[x])[:100] for x in NAMING if content.get(x)}
+    return {CONFIG: says} if says else {}
+
+
+def _agreed(path, fields, record) -> dict:
+    """Join the fields of a config.json and those of the record in the weights.
+
+    The record tells more. Where both tell, they have to agree, so that a
+    config.json that somebody edited is not ignored.
+    """
+    for name in ("num_heads", "activation", "layer_norm_epsilon"):
+        known = record.get(name, fields.get(name))
+        if name == "activation":
+            known = ACTIVATIONS.get(known, known)
+        if name in fields and fields[name] != known:
+            refuse(
+                path,
+                f"has {name}={fields[name]}, but the weights beside it were "
+                f"written with {name}={known}",
+                "Restore it, or write the weights anew.",
+            )
+    return fields | record
+
+
+OPENERS = {
+    "folder": open_folder,
+    "npz": open_npz,
+    "safetensors": open_file,
+}
 
 # Where the parameters are in files of Flax and torch, tried in turn.
 PREFIXES = (
@@ -207,12 +324,11 @@ PREFIXES = (
     "_orig_mod.",
     "model.",
     "state_dict.",
-    "timm_model.",
 )
 
 
-def recognise(file: TensorFile, subtree: str = "") -> Source:
-    """Finds the format of a file by the names in it.
+def recognise(file: TensorFile, subtree: str = "") -> Checkpoint:
+    """Find the layout of a file by the names in it.
 
     Args:
         file: an opened file.
@@ -220,30 +336,30 @@ def recognise(file: TensorFile, subtree: str = "") -> Source:
             "img".
 
     Raises:
-        ValueError: for an unknown format, for tensors that the format does
+        ValueError: for an unknown layout, for tensors that the layout does
             not know, and for weights of which a part is missing.
     """
     tensors, dropped = _parameters(file, subtree)
-    for format in FORMATS:
-        renamed = _with_aliases(file, tensors, format)
-        if any(set(mark) <= set(renamed) for mark in format.marks):
-            return _source_of(file, unstacked(file, renamed), format, dropped)
+    for layout in sorted(LAYOUTS, key=lambda x: not x.is_specific):
+        renamed = _with_aliases(file, tensors, layout)
+        if any(set(mark) <= set(renamed) for mark in layout.marks):
+            return _checkpoint(file, renamed, layout, dropped)
     shown = ", ".join(list(file.tensors)[:5]) or "nothing"
-    says = file.metadata.get("config.json")
+    says = file.metadata.get(CONFIG)
     refuse(
         file.path,
         f"is of no known format: it holds {len(file.tensors)} tensors "
         f"({shown[:300]} ...)"
         + (f", and its config.json says {says}" if says else ""),
-        f"Known are {', '.join(sorted({x.name for x in FORMATS}))} and "
+        f"Known are {', '.join(sorted({x.name for x in LAYOUTS}))} and "
         "Keras's own files. Is it another model's, or a file of the "
         "optimiser?",
     )
 
 
 def _parameters(file, subtree):
-    """(tensors without their common prefix, names outside of it)."""
-    prefixes = PREFIXES
+    """Return the tensors without their common prefix, and names outside."""
+    prefixes = (*PREFIXES, *(y for x in dialects() for y in x.prefixes))
     if subtree:
         inner = f"{subtree.strip('/')}/"
         prefixes = (f"params/{inner}", f"opt/target/{inner}", inner)
@@ -266,11 +382,11 @@ def _parameters(file, subtree):
     return file.tensors, []
 
 
-def _with_aliases(file, tensors, format):
-    """The tensors under the names of the format's table."""
+def _with_aliases(file, tensors, layout):
+    """Return the tensors under the names of the layout's table."""
     renamed = {}
     for name, tensor in tensors.items():
-        for pattern, replacement in format.aliases:
+        for pattern, replacement in layout.aliases:
             if match := re.fullmatch(pattern, name):
                 name = match.expand(replacement)
         if name in renamed:
@@ -284,42 +400,43 @@ def _with_aliases(file, tensors, format):
     return renamed
 
 
-def _source_of(file, tensors, format, outside) -> Source:
-    """Maps the tensors to weights, and refuses what does not fit."""
+def _checkpoint(file, tensors, layout, outside) -> Checkpoint:
+    """Map the tensors to weights, and refuse what does not fit."""
+    tensors, is_stacked = split_stacks(file.path, tensors, layout.stacks)
     inside = dataclasses.replace(file, tensors=tensors)
-    ignored = [x for x in tensors if matches(x, format.ignored)]
-    strangers = [x for x in outside if not matches(x, format.ignored)]
-    features = _features_of(tensors, format)
+    ignored = [x for x in tensors if matches(x, layout.ignored)]
+    strangers = [x for x in outside if not matches(x, layout.ignored)]
+    features = _features_of(tensors, layout)
     names = [name for name in tensors if name not in ignored]
-    rows, unknown = paths_of(names, format.rows(features))
+    rows, unknown = paths_of(names, layout.rows(features))
     missing = [
         name
         for row in rows.values()
         for name in row.names
         if name not in tensors
     ]
-    missing += _missing_of_pairs(rows, format)
-    _refuse_unsupported(file, format, unknown + strangers)
+    missing += _missing_of_pairs(rows, layout)
+    _refuse_unsupported(file, layout, unknown + strangers)
     if missing or strangers or unknown:
         refuse(
             file.path,
-            f"does not fit as a {format.name} file. Missing: "
+            f"does not fit as a {layout.name} file. Missing: "
             f"{listed(missing)}. Unused: {listed(unknown + strangers)}",
             "Loading it in part would give a model that looks right and is "
-            f"not. {_taken_for(format, tensors)}; {_cure(file, missing)}",
+            f"not. {_taken_for(layout, tensors)}; {_cure(file, missing)}",
         )
     for row in rows.values():
         for name in row.names:
             check_dtype(file.path, name, tensors[name].dtype)
     dropped = ignored + [x for x in outside if x not in strangers]
-    return Source(inside, format, features, rows, dropped)
+    return Checkpoint(inside, layout, features, rows, dropped, is_stacked)
 
 
-def _missing_of_pairs(rows, format) -> list:
-    """Kernels without bias, and biases without kernel, of optional layers."""
+def _missing_of_pairs(rows, layout) -> list:
+    """List kernels without bias, biases without kernel of optional layers."""
     missing = []
     for layer in ("predictions", "pre_logits"):
-        if f"{layer}/bias" not in format.table:
+        if f"{layer}/bias" not in layout.table:
             continue
         pair = {f"{layer}/kernel", f"{layer}/bias"}
         if len(pair & set(rows)) == 1:
@@ -334,10 +451,10 @@ FAMILIES = {
 }
 
 
-def _taken_for(format, tensors) -> str:
-    marks = next(x for x in format.marks if set(x) <= set(tensors))
+def _taken_for(layout, tensors) -> str:
+    marks = next(x for x in layout.marks if set(x) <= set(tensors))
     return (
-        f"It is taken for {FAMILIES[format.family]} in {format.name} format "
+        f"It is taken for {FAMILIES[layout.family]} in {layout.name} format "
         f"because it holds {' and '.join(marks)}"
     )
 
@@ -354,10 +471,10 @@ def _cure(file, missing) -> str:
     return f"{cause}: choose another one."
 
 
-def _refuse_unsupported(file, format, unknown):
-    """Names all that the models here do not have, not only the first."""
+def _refuse_unsupported(file, layout, unknown):
+    """Name all that the models here do not have, not only the first."""
     found = {}
-    for pattern, what in format.unsupported.items():
+    for pattern, what in layout.unsupported.items():
         names = [name for name in unknown if re.fullmatch(pattern, name)]
         if names:
             found.setdefault(what, []).extend(names)
@@ -377,30 +494,16 @@ def _refuse_unsupported(file, format, unknown):
 
 
 def _shortly(names) -> str:
-    """One name for what is alike in all blocks."""
+    """Return one name for what is alike in all blocks."""
     alike = {re.sub(r"\d+", "*", name): name for name in reversed(names)}
     shown = [x if len(names) == len(alike) else y for y, x in alike.items()]
     return listed(shown)
 
 
-def listed(names) -> str:
-    """Names for a message, the first 20 of them."""
-    names = sorted(names)
-    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
-    return (", ".join(str(name)[:120] for name in names[:20]) or "none") + more
-
-
-def matches(name, patterns) -> bool:
-    """Whether one of the regular expressions matches the whole name."""
-    return any(re.fullmatch(pattern, name) for pattern in patterns)
-
-
-def _features_of(tensors, format) -> set:
-    """Which variants of the table a file follows."""
-    features = {
-        feature for feature, name in format.signs.items() if name in tensors
-    }
-    token = format.table.get("class_token/token", ("", ""))[0]
+def _features_of(tensors, layout) -> set:
+    """Return the variants of the table that a file follows."""
+    features = {x for x, name in layout.signs.items() if name in tensors}
+    token = layout.table.get("class_token/token", ("", ""))[0]
     if "registers" in features and token not in tensors:
         features = features - {"registers"} | {"registers_alone"}
     return features

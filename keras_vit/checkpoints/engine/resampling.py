@@ -22,7 +22,7 @@ def resample_position_embedding(
     new_grid: tuple,
     method: str = "linear_aligned",
 ) -> np.ndarray:
-    """Resamples the embeddings of patches from one grid to another.
+    """Resample the embeddings of patches from one grid to another.
 
     Args:
         table: float array (1, P + R * C, D), those of P prefix tokens first;
@@ -30,12 +30,12 @@ def resample_position_embedding(
         old_grid: (rows, columns) of the table.
         new_grid: (rows, columns) that are wanted.
         method: "linear_aligned": linear, corners on corners, as the original
-            code does it (`scipy.ndimage.zoom` of order 1). "bicubic": as
-            Hugging Face does it. "bicubic_antialiased": as timm does it.
-            "linear": linear between the centres of patches.
-            "linear_antialiased": as Hugging Face does it for SigLIP 2.
+            code does it (`scipy.ndimage.zoom` of order 1). "bicubic",
+            "linear": between the centres of patches, as torch does it.
+            "bicubic_antialiased", "linear_antialiased": likewise, low-pass
+            filtered where the grid shrinks.
             Each with "_square": to a square grid as large as the longer side,
-            of which the upper left is taken, as timm's NaFlexViTs do it.
+            of which the upper left is taken, as NaFlexViTs do it.
 
     Returns:
         float32 array (1, P + new rows * new columns, D).
@@ -65,7 +65,7 @@ def resample_position_embedding(
 
 
 def resize_matrix(old: int, new: int, method: str) -> np.ndarray:
-    """The linear map that resamples one axis of `old` entries to `new`.
+    """Return the linear map that resamples one axis of `old` entries to `new`.
 
     Returns:
         float64 array (new, old) whose rows sum to 1.
@@ -76,7 +76,7 @@ def resize_matrix(old: int, new: int, method: str) -> np.ndarray:
 
 
 def geometric_matrix(old: int, new: int) -> np.ndarray:
-    """The linear map of distances along one axis, as BEiT and timm do it.
+    """Return the linear map of distances along one axis, as BEiT does it.
 
     The old distances are put at 0, 1, 1 + q, 1 + q + q^2, ... to both sides,
     with a q above 1.01 by which the last one gets as far as the new ones go,
@@ -103,13 +103,13 @@ def geometric_matrix(old: int, new: int) -> np.ndarray:
 
 
 def _linear_aligned(old, new):
-    """Interpolates at `new` points from the first to the last of `old`."""
+    """Interpolate at `new` points from the first to the last of `old`."""
     points = np.linspace(0, old - 1, new)
     return triangle(points[:, None] - np.arange(old))  # (new, old)
 
 
 def _half_pixel(kernel, support, antialias=False):
-    """Interpolates between centres of cells, as torch's `interpolate` does.
+    """Interpolate between centres of cells, as torch's `interpolate` does.
 
     With antialias the kernel is widened when the grid shrinks, and what is
     outside of the grid has no weight; without, the edge is repeated.

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.checkpoints.files.record import read_record
 from keras_vit.checkpoints.files.tensors import (
     HARMFUL,
     MAX_TENSORS,
@@ -20,6 +19,7 @@ from keras_vit.checkpoints.files.tensors import (
     check_plausible,
     check_unpacked,
     empty,
+    read_record,
     refuse,
     refusing,
 )
@@ -30,10 +30,10 @@ CHUNK = 2**18  # bytes, which stay in the cache of a core
 
 
 def open_npz(path) -> TensorFile:
-    """Lists the arrays of an `.npz` file; each is read on demand.
+    """List the arrays of an `.npz` file; each is read on demand.
 
     bfloat16, which NumPy writes as void of 2 bytes, is read as bfloat16. The
-    comment of the archive may hold a record, see `record.py`.
+    comment of the archive may hold a record, see `read_record`.
 
     Raises:
         ValueError: for a file that is damaged, too good to be true, or holds
@@ -53,13 +53,11 @@ def open_npz(path) -> TensorFile:
         # Closed with the last of the readers, even where they are garbage in
         # a cycle, in which Python may find the file before the archive.
         weakref.finalize(archive, stack.pop_all().close)
-    return TensorFile(
-        str(path), tensors, read_record(archive.comment), kind="npz"
-    )
+    return TensorFile(str(path), tensors, read_record(archive.comment))
 
 
 def _check_members(path, members) -> None:
-    """Raises a ValueError for duplicates, bombs, encryption, bad names."""
+    """Raise a ValueError for duplicates, bombs, encryption, bad names."""
     names = [member.filename for member in members]
     packed = sum(member.compress_size for member in members)
     size = path.stat().st_size
@@ -87,7 +85,7 @@ def _check_members(path, members) -> None:
 
 
 def _tensor_of(path, archive, member, name) -> Tensor:
-    """Reads the header of one member."""
+    """Read the header of one member."""
     with archive.open(member) as file:
         shape, fortran_order, dtype, offset = _read_header(file)
     if dtype.hasobject:
@@ -124,7 +122,7 @@ def _read_header(file):
 
 
 def _read_array(file, shape, fortran_order, dtype) -> np.ndarray:
-    """Reads what follows a header; the zip's checksum is checked."""
+    """Read what follows a header; the zip's checksum is checked."""
     array = empty(shape, dtype, order="F" if fortran_order else "C")
     flat = array.reshape(-1, order="A").view(np.uint8)
     done = 0
@@ -140,7 +138,7 @@ def _read_array(file, shape, fortran_order, dtype) -> np.ndarray:
 
 
 def write_npz(path, arrays: Iterable, record: str = "") -> None:
-    """Writes pairs of name and array as an uncompressed `.npz` file.
+    """Write pairs of name and array as an uncompressed `.npz` file.
 
     The record becomes the comment of the archive, which `numpy.load` does not
     look at.

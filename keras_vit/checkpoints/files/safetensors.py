@@ -1,6 +1,6 @@
 """`.safetensors` files, read and written one tensor at a time.
 
-https://github.com/huggingface/safetensors describes the format.
+The README of the project of that name describes the format.
 """
 
 import json
@@ -11,15 +11,16 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.checkpoints.files.record import KEY, read_record
 from keras_vit.checkpoints.files.tensors import (
     DAMAGED,
     HARMFUL,
     MAX_TENSORS,
+    RECORD_KEY,
     Tensor,
     TensorFile,
     check_name,
     check_plausible,
+    read_record,
     refuse,
     refusing,
 )
@@ -42,7 +43,7 @@ MAX_HEADER_BYTES = 10_000_000  # 500 for each of MAX_TENSORS
 
 
 def open_safetensors(path) -> TensorFile:
-    """Lists the tensors of a `.safetensors` file; each is read on demand.
+    """List the tensors of a `.safetensors` file; each is read on demand.
 
     Raises:
         ValueError: when the header does not describe the file.
@@ -59,8 +60,8 @@ def open_safetensors(path) -> TensorFile:
         }
     if not isinstance(metadata, dict):
         refuse(path, "has metadata that are no dictionary", DAMAGED)
-    fields = read_record(metadata.get(KEY))
-    return TensorFile(str(path), tensors, fields, metadata, "safetensors")
+    fields = read_record(metadata.get(RECORD_KEY))
+    return TensorFile(str(path), tensors, fields, metadata)
 
 
 def _read_header(path) -> tuple:
@@ -99,7 +100,7 @@ def _without_duplicates(pairs):
 
 
 def _check_layout(path, header, size) -> None:
-    """Raises a ValueError unless the tensors cover the file exactly."""
+    """Raise a ValueError unless the tensors cover the file exactly."""
     for name, entry in header.items():
         check_name(path, name)
         begin, end = entry["data_offsets"]
@@ -155,7 +156,7 @@ def _tensor_of(path, start, entry) -> Tensor:
 def write_safetensors(
     path, shapes: dict, arrays: Iterable, metadata: dict | None = None
 ) -> None:
-    """Writes a float32 `.safetensors` file, one tensor at a time.
+    """Write a float32 `.safetensors` file, one tensor at a time.
 
     Args:
         path: path of the file.

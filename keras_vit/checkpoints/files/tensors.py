@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import math
 import mmap
 import re
@@ -18,6 +19,8 @@ __all__ = [
     "DAMAGED",
     "HARMFUL",
     "MAX_TENSORS",
+    "RECORDED",
+    "RECORD_KEY",
     "Tensor",
     "TensorFile",
     "as_bfloat16",
@@ -27,11 +30,13 @@ __all__ = [
     "check_unpacked",
     "empty",
     "is_finite",
-    "is_stacked",
+    "read_record",
     "refuse",
     "refusing",
+    "split_stacks",
     "stacked",
-    "unstacked",
+    "unrecorded",
+    "write_record",
 ]
 
 DAMAGED = "The file is damaged or was cut off: fetch it again."
@@ -68,7 +73,7 @@ MAX_EXTRA_BYTES = 64 * 2**20
 def refuse(
     path, problem: str, cure: str, tensor: str | None = None
 ) -> NoReturn:
-    """Raises a ValueError that names the file, the tensor and the cure.
+    """Raise a ValueError that names the file, the tensor and the cure.
 
     Args:
         path: the file.
@@ -82,7 +87,7 @@ def refuse(
 
 @contextlib.contextmanager
 def refusing(path, what: str, tensor: str | None = None) -> Iterator[None]:
-    """Turns whatever a damaged file makes a reader raise into a ValueError.
+    """Turn whatever a damaged file makes a reader raise into a ValueError.
 
     The message says that `what` cannot be read.
     """
@@ -116,13 +121,13 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the array takes."""
+        """Return the bytes that the array takes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 @dataclasses.dataclass
 class TensorFile:
-    """What a file or folder holds: named tensors and the metadata beside them.
+    """Named tensors of a file or folder, and the metadata beside them.
 
     Args:
         path: str, where it came from.
@@ -130,7 +135,6 @@ class TensorFile:
         config: dict, fields of the config in our names that a `config.json`
             or the metadata give, or empty.
         metadata: dict of strings that the file says of itself, or empty.
-        kind: "npz", "safetensors", "keras" or "keras_hub".
         notes: in what files beside it contradict it.
     """
 
@@ -138,11 +142,10 @@ class TensorFile:
     tensors: dict
     config: dict = dataclasses.field(default_factory=dict)
     metadata: dict = dataclasses.field(default_factory=dict)
-    kind: str = "npz"
     notes: tuple[str, ...] = ()
 
     def read(self, name: str) -> np.ndarray:
-        """Reads one tensor as float32.
+        """Read one tensor as float32.
 
         Raises:
             ValueError: when it is damaged, not of floating point, or holds
@@ -164,7 +167,7 @@ class TensorFile:
 
 
 def check_dtype(path, name: str, dtype: np.dtype) -> None:
-    """Raises a ValueError unless the dtype is of floating point."""
+    """Raise a ValueError unless the dtype is of floating point."""
     if dtype.kind != "f" and dtype.name != "bfloat16":
         refuse(
             path,
@@ -175,7 +178,7 @@ def check_dtype(path, name: str, dtype: np.dtype) -> None:
 
 
 def as_bfloat16(dtype: np.dtype) -> np.dtype:
-    """bfloat16 for the void of 2 bytes that files hold it as, else dtype."""
+    """Return bfloat16 for the void of 2 bytes that files have, else dtype."""
     if dtype.kind == "V" and dtype.itemsize == 2 and dtype.names is None:
         import ml_dtypes
 
@@ -184,7 +187,7 @@ def as_bfloat16(dtype: np.dtype) -> np.dtype:
 
 
 def check_name(path, name: str) -> None:
-    """Raises a ValueError for names that would leave a folder."""
+    """Raise a ValueError for names that would leave a folder."""
     parts = name.replace("\\", "/").split("/")
     if not name or ".." in parts or parts[0] == "" or "\0" in name:
         refuse(
@@ -193,13 +196,13 @@ def check_name(path, name: str) -> None:
 
 
 def check_unpacked(path, size: int, unpacked: int) -> None:
-    """Raises a ValueError when a file of `size` bytes unpacks to far more."""
+    """Raise a ValueError when a file of `size` bytes unpacks to far more."""
     if unpacked > MAX_RATIO * size + MAX_EXTRA_BYTES:
         refuse(path, f"unpacks {size} bytes to {unpacked}", HARMFUL)
 
 
 def check_plausible(path, name: str, shape: tuple, dtype, nbytes: int) -> None:
-    """Raises a ValueError unless the declared shape takes the bytes held."""
+    """Raise a ValueError unless the declared shape takes the bytes held."""
     known = all(type(size) is int and size >= 0 for size in shape)
     if not known or len(shape) > MAX_DIMENSIONS:
         refuse(
@@ -226,7 +229,7 @@ PARTS = 2**18  # numbers that are looked at together
 def empty(
     shape: tuple, dtype: np.dtype, order: Literal["C", "F"] = "C"
 ) -> np.ndarray:
-    """Returns an array to be filled, which a backend can take over as it is.
+    """Return an array to be filled, which a backend can take over as it is.
 
     Large ones start at a page of their own: JAX takes arrays that start at a
     multiple of 64 bytes without a copy, and memory goes back to the system as
@@ -243,14 +246,14 @@ def empty(
 
 
 def stacked(arrays: list, axis: int) -> np.ndarray:
-    """`numpy.stack` into an array of `empty`; the axis is below zero."""
+    """Stack as `numpy.stack` into an array of `empty`; axis is below zero."""
     shape = list(arrays[0].shape)
     shape.insert(len(shape) + 1 + axis, len(arrays))
     return np.stack(arrays, axis, out=empty(tuple(shape), arrays[0].dtype))
 
 
 def is_finite(array: np.ndarray) -> bool:
-    """Whether no number is NaN or infinite, without a copy of the array."""
+    """Return whether no number is NaN or infinite, without a copy."""
     flat = array.reshape(-1, order="A")  # a view of what has just been read
     return all(
         np.isfinite(flat[i : i + PARTS]).all()
@@ -258,39 +261,35 @@ def is_finite(array: np.ndarray) -> bool:
     )
 
 
-STACKED = r"Transformer/encoderblock/(.*)"
+def split_stacks(path, tensors: dict, stacks: dict) -> tuple[dict, bool]:
+    """Split tensors that hold all blocks.
 
+    Args:
+        path: the file, for messages.
+        tensors: dict from name to `Tensor`.
+        stacks: dict from a regular expression of the names of such tensors to
+            the axis of the blocks and what the part of block i is called.
 
-def is_stacked(file: TensorFile) -> bool:
-    """Whether the file stacks its blocks along a first axis."""
-    return any(re.search(STACKED, name) for name in file.tensors)
-
-
-def unstacked(file: TensorFile, tensors: dict) -> dict:
-    """Splits blocks that are stacked along an axis."""
-    result = {}
+    Returns:
+        (dict from name to `Tensor`, whether blocks are stacked along a first
+        axis, so that all of a weight is best read together).
+    """
+    result, is_stacked = {}, False
     for name, tensor in tensors.items():
-        for pattern, (axis, part) in STACKS.items():
+        for pattern, (axis, part) in stacks.items():
             if match := re.fullmatch(pattern, name):
-                result |= _parts(file, name, tensor, axis, match.expand(part))
+                result |= _parts(path, name, tensor, axis, match.expand(part))
+                is_stacked |= axis == 0
                 break
         else:
             result[name] = tensor
-    return result
+    return result, is_stacked
 
 
-# Tensors of all blocks: their axis, and what the part of block i is called.
-STACKS = {
-    STACKED: (0, r"Transformer/encoderblock_{i}/\1"),
-    # timm's frequencies of mixed rotary positions, (2, L, H, d / 2)
-    r"rope\.freqs": (1, "rope.freqs.{i}"),
-}
-
-
-def _parts(file, name, tensor, axis, part) -> dict:
+def _parts(path, name, tensor, axis, part) -> dict:
     depth = (*tensor.shape, 0, 0)[axis]
     if not 1 <= depth <= MAX_STACK:
-        refuse(file.path, f"stacks {depth} blocks", DAMAGED, name)
+        refuse(path, f"stacks {depth} blocks", DAMAGED, name)
     stack = _Stack(tensor, depth, axis)
     shape = (*tensor.shape[:axis], *tensor.shape[axis + 1 :])
     return {
@@ -321,3 +320,113 @@ class _Stack:
             return part
 
         return read
+
+
+# What a file of ours says of its model beside the tensors: a JSON object of the
+# fields of the config that no tensor tells, where the readers of others do not
+# look. It is in the metadata of a safetensors file, and in the comment of the
+# zip archive that an `.npz` file is.
+RECORD_KEY = "keras_vit"  # in the metadata of safetensors
+PIXELS = ("pixel_mean", "pixel_std")
+
+
+def _is_size(value) -> bool:
+    if value == [None, None]:
+        return True
+    return len(value) == 2 and all(type(x) is int and x > 0 for x in value)
+
+
+def _are_numbers(value) -> bool:
+    return all(type(x) is float for x in value)
+
+
+def _are_blocks(value) -> bool:
+    return all(type(x) is int and x >= 0 for x in value)
+
+
+# The types of each field, and what a list must be.
+RECORDED = {
+    "num_heads": (int,),
+    "image_size": (list, _is_size),
+    "activation": (str,),
+    "pooling": (str,),
+    "norm_after_pooling": (bool,),
+    "rope": (str, type(None)),
+    "rope_temperature": (float,),
+    "rope_offset": (float,),
+    "rope_axes": (str,),
+    "rope_reference_grid": (list, type(None), _is_size),
+    "rope_pairs": (str,),
+    "norm_placement": (str,),
+    "window_size": (int,),
+    "global_attention_blocks": (list, _are_blocks),
+    "pool_prefix_tokens": (bool,),
+    "pool_num_heads": (int,),
+    "layer_norm_epsilon": (float,),
+    "layer_scale_init": (float, type(None)),
+    "standardization": (str, type(None)),
+    "standardization_epsilon": (float,),
+    "root_padding": (str,),
+    "downsampling": (str,),
+    "group_norm_epsilon": (float,),
+    "resnet_standardization": (str,),
+    "resnet_standardization_epsilon": (float,),
+    "resnet_group_norm_epsilon": (float,),
+    "classifier_activation": (str, type(None)),
+    "include_preprocessing": (bool,),
+    "pixel_mean": (list, type(None), _are_numbers),
+    "pixel_std": (list, type(None), _are_numbers),
+}
+
+
+def write_record(config: dict) -> str:
+    """Return the fields of a model's config that no tensor tells, as JSON."""
+    return json.dumps(
+        {x: _plain(x, config[x]) for x in RECORDED if x in config}
+    )
+
+
+def unrecorded(config: dict) -> list:
+    """List fields with a value that a record has no words for.
+
+    Such as a function in place of the name of an activation.
+    """
+    return [
+        name
+        for name in RECORDED
+        if name in config and not _fits(name, _plain(name, config[name]))
+    ]
+
+
+def read_record(text) -> dict:
+    """Read what `write_record` wrote; what is not of its kind is ignored."""
+    try:
+        stored = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    if not isinstance(stored, dict):
+        return {}
+    found = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in stored.items()
+        if name in RECORDED and _fits(name, value)
+    }
+    kinds = {type(found.get(name, ...)) for name in PIXELS}
+    if len(kinds) > 1:  # Both or none.
+        found = {k: x for k, x in found.items() if k not in PIXELS}
+    return found
+
+
+def _fits(name, value) -> bool:
+    *types, last = RECORDED[name]
+    is_check = not isinstance(last, type)
+    types = types if is_check else [*types, last]
+    if type(value) not in types:
+        return False
+    return not (is_check and isinstance(value, list)) or last(value)
+
+
+def _plain(name, value):
+    if RECORDED[name] == (float,) and type(value) is int:
+        return float(value)
+    return list(value) if isinstance(value, tuple) else value

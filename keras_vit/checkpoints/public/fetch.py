@@ -18,6 +18,7 @@ from keras_vit.io.stores import fetched, of_store
 __all__ = [
     "architecture_of",
     "cached_path",
+    "is_address",
     "resolve",
     "shipped_path",
 ]
@@ -93,13 +94,18 @@ def resolve(source: str | os.PathLike, model: str | None = None) -> str:
     return _fetch_name(text, model)
 
 
+def is_address(text: str) -> bool:
+    """Return whether only fetching tells if there are weights of a name."""
+    return "://" in text or text.startswith("timm/")
+
+
 def architecture_of(source, model: str | None = None) -> dict:
-    """What the catalogue says of a name beside its address.
+    """Return what the catalogue says of a name, beside its address.
 
     Some repositories serve two architectures: CLIP's with two activations.
 
     Returns:
-        {"architecture": timm's name}, or {} where the catalogue has none.
+        {"architecture": its name}, or {} where the catalogue has none.
     """
     try:
         entry = catalog.find(model, os.fspath(source))
@@ -112,7 +118,7 @@ def shipped_path(name: str, model: str | None = None) -> str | None:
     """The path of weights that come with the package; None of other names.
 
     Raises:
-        ValueError: when they are asked for as those of an application.
+        ValueError: when they are wanted as those of an application.
     """
     file = catalog.SHIPPED.get(name.lower())
     if file is None:

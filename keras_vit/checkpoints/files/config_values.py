@@ -1,10 +1,18 @@
 """Values of a config.json, checked and under our names."""
 
 import json
+from collections.abc import Callable
 
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
 
-__all__ = ["POOLINGS", "converted", "pair", "pixels", "read_json"]
+__all__ = [
+    "ACTIVATIONS",
+    "converted",
+    "pair",
+    "pixels",
+    "read_json",
+    "words",
+]
 
 MAX_JSON_BYTES = 16 * 2**20
 # Others compute something else than the models here.
@@ -24,7 +32,7 @@ ACTIVATIONS = {
 
 
 def read_json(path) -> dict:
-    """Reads a JSON object of a bounded size."""
+    """Read a JSON object of a bounded size."""
     if path.stat().st_size > MAX_JSON_BYTES:
         refuse(path, f"is larger than {MAX_JSON_BYTES} bytes", DAMAGED)
     try:
@@ -37,7 +45,7 @@ def read_json(path) -> dict:
 
 
 def pixels(path, config, prefix="") -> dict:
-    """Mean and deviation of the pixels, both None for those of [-1, 1]."""
+    """Return mean and deviation of the pixels, both None for [-1, 1]."""
     found = {}
     if config.get("do_normalize") is False:
         config = {f"{prefix}mean": [0.0] * 3, f"{prefix}std": [1.0] * 3}
@@ -59,10 +67,19 @@ def pixels(path, config, prefix="") -> dict:
     return dict.fromkeys(found) if halves else found
 
 
-def converted(path, config, names) -> dict:
-    """The fields of a config that are there, under our names, checked."""
+def converted(path, config, names, conversions=None) -> dict:
+    """Return the fields of a config that are there, under our names, checked.
+
+    Args:
+        path: of the config, for messages.
+        config: dict, what it holds.
+        names: dict from its keys to our fields.
+        conversions: dict from our fields to functions of (path, field, value),
+            beside those of `CONVERSIONS`.
+    """
+    known = CONVERSIONS | (conversions or {})
     return {
-        ours: CONVERSIONS.get(ours, _positive)(path, ours, config[theirs])
+        ours: known.get(ours, _positive)(path, ours, config[theirs])
         for theirs, ours in names.items()
         if config.get(theirs) is not None
     }
@@ -92,17 +109,22 @@ def _blocks(path, name, value) -> tuple:
     return tuple(_count(path, name, x) for x in values)
 
 
-def _word(words):
-    """A conversion of the words of others."""
+def words(known: dict, key: str | None = None) -> Callable:
+    """Make a conversion of the words of others.
+
+    Args:
+        known: dict from their words to ours.
+        key: str, what they call the field, for the message.
+    """
 
     def convert(path, name, value):
-        if not isinstance(value, str | bool) or value not in words:
+        if not isinstance(value, str | bool) or value not in known:
             refuse(
                 path,
-                f"has {name}={value!r}"[:200],
-                f"Expected one of {', '.join(map(repr, words))}.",
+                f"has {key or name}={value!r}"[:200],
+                f"Expected one of {', '.join(map(repr, known))}.",
             )
-        return words[value]
+        return known[value]
 
     return convert
 
@@ -135,36 +157,13 @@ def _activation(path, name, value) -> str:
     return ACTIVATIONS[value]
 
 
-def _pooling(path, name, value) -> str:
-    if not isinstance(value, str) or value not in POOLINGS:
-        refuse(
-            path,
-            f"has global_pool={value!r}"[:200],
-            f"Expected one of {', '.join(map(repr, POOLINGS))}.",
-        )
-    return POOLINGS[value]
-
-
-# timm's words for what the head sees.
-POOLINGS = {
-    "token": "token",
-    "avg": "mean",
-    "max": "max",
-    "map": "map",
-    "": "none",
-}
 CONVERSIONS = {
-    "pooling": _pooling,
     "image_size": pair,
     "layer_norm_epsilon": _epsilon,
     "activation": _activation,
     "rope_temperature": _number,
     "rope_offset": _number,
     "rope_reference_grid": pair,
-    "rope": _word({"cat": "axial", "dinov3": "centered", "mixed": "mixed"}),
-    "rope_axes": _word({"ij": "row_first", "xy": "column_first"}),
-    "rope_pairs": _word({False: "neighbors", True: "halves"}),
-    "norm_placement": _word({False: "before", True: "after"}),
     "window_size": _count,
     "global_attention_blocks": _blocks,
     "pool_prefix_tokens": _flag,
