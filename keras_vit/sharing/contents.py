@@ -15,7 +15,7 @@ from keras_vit.checkpoints.engine.loading import (
     load_checkpoint,
     open_source,
 )
-from keras_vit.checkpoints.public.origin import (
+from keras_vit.checkpoints.public.catalog import (
     Origin,
     entry_of,
     origin_of,
