@@ -23,7 +23,7 @@ __all__ = ["LAYOUTS"]
 
 
 def mixing(kind):
-    """Rows of the "token" or the "channel" MLP of a block of MLP-Mixer."""
+    """Return the rows of a block's "token" or "channel" MLP."""
     ours = f"block_{{i}}/{kind}_mixing"
     theirs = f"MixerBlock_{{i}}/{kind}_mixing"
     options = {"kernel": "matrix", "bias": "vector"}

@@ -217,7 +217,7 @@ def read_config(path, content: dict) -> dict:
 
 
 def _fields_of_kind(path, content, kind) -> dict:
-    """The fields that a config.json tells, or else its model_type."""
+    """Return the fields that a config.json tells, or else its model_type."""
     known = {x: y for x, y in content.items() if y is not None}
     known = {**DEFAULTS[kind], **known}
     fields = converted(path, known, NAMES if DEFAULTS[kind] else {})
@@ -236,7 +236,7 @@ def _fields_of_kind(path, content, kind) -> dict:
 
 
 def _vision(path, content, kind) -> dict:
-    """The config of the vision tower."""
+    """Return the config of the vision tower."""
     if kind not in TOWERS:
         return content
     vision = _dictionary(path, content, "vision_config")
@@ -252,7 +252,7 @@ def _vision(path, content, kind) -> dict:
 
 
 def _size_of_patches(path, content) -> dict:
-    """The images whose patches have the positions of SigLIP 2 as they are."""
+    """Return images whose patches have SigLIP 2's positions as they are."""
     count, patch = (
         converted(path, {name: content[name]}, {name: name})[name]
         for name in ("num_patches", "patch_size")
@@ -272,7 +272,7 @@ def _dictionary(path, content, name) -> dict:
 
 
 def _check_fixed(path, content, fixed) -> None:
-    """Refuses fields of values that the models here do not have."""
+    """Refuse fields of values that the models here do not have."""
     for name, values in fixed.items():
         found = content.get(name, values[0])
         # 0 is not False here, nor 1 True.
@@ -358,7 +358,7 @@ def folder_notes(folder: Path, fields) -> tuple[str, ...]:
 
 
 def _prepared_size(content) -> tuple | None:
-    """(height, width) of the images of a processor, where it tells both."""
+    """Return (height, width) of a processor's images, where it tells both."""
     cropped = content.get("do_center_crop") and "crop_size" in content
     size = content.get("crop_size" if cropped else "size")
     if isinstance(size, dict):
@@ -430,7 +430,7 @@ def _dinov2_fields(config) -> dict:
 
 
 def _whole_ratio(config) -> int | None:
-    """The ratio of DINOv2's MLP, of which a gated one has two thirds."""
+    """Return the ratio of DINOv2's MLP, of which a gated one has two thirds."""
     for ratio in range(1, 17):
         size = config["hidden_dim"] * ratio
         if config["gated_mlp"]:
@@ -650,7 +650,7 @@ def written_config(layout, target, features: set, class_names=None) -> dict:
 
 
 def _sizes(config) -> dict:
-    """What the classes of Vision Transformers call alike."""
+    """Return what the classes of Vision Transformers call alike."""
     named = {key: config[field] for field, key in KEYS.items()}
     return {
         **named,
@@ -715,7 +715,7 @@ def _bit_config(config) -> dict:
 
 
 def _resnet_config(width, units, **options) -> dict:
-    """Fields of transformers' BitConfig."""
+    """Return the fields of transformers' BitConfig."""
     sizes = [4 * width * 2**stage for stage in range(len(units))]
     return {
         "model_type": "bit",

@@ -158,14 +158,14 @@ CONVERTER = {
 
 
 def is_keras_hub(path: Path) -> bool:
-    """Whether a folder is a preset of keras-hub or of KerasCV."""
+    """Return whether a folder is a preset of keras-hub or of KerasCV."""
     config = path / CONFIG
     name = config.is_file() and read_json(config).get("registered_name")
     return isinstance(name, str)
 
 
 def open_keras_hub(path: Path) -> TensorFile:
-    """Opens a preset folder of a Vision Transformer of keras-hub.
+    """Open a preset folder of a Vision Transformer of keras-hub.
 
     Raises:
         ValueError: for another model, and for an option that the models here
@@ -199,7 +199,7 @@ def _kind_of(path, name) -> Kind:
 
 
 def _vision(path, kind, config) -> dict:
-    """The config of the image encoder."""
+    """Return the config of the image encoder."""
     config = _checked(path, config)
     if kind.vision == "vision_encoder":
         tower = _checked(path, config.get(kind.vision))
@@ -224,7 +224,7 @@ def _checked(path, config) -> dict:
 
 
 def _encoder_fields(path, kind, config) -> dict:
-    """What the config of an encoder tells, in our names and types."""
+    """Read the config of an encoder, in our names and types."""
     known = {*NAMES, *OTHERS, *kind.fixed}
     if kind.vision == "vit_":
         known |= {"pooling", "classifier_activation"}
@@ -246,7 +246,7 @@ def _encoder_fields(path, kind, config) -> dict:
 
 
 def _size_fields(path, config) -> dict:
-    """Sizes of images and patches, and how positions are resampled."""
+    """Read sizes of images and patches, and how positions are resampled."""
     shape = config.get("image_shape")
     if not isinstance(shape, list) or len(shape) != 3:
         refuse(path, f"has image_shape={shape!r}"[:200], "Expected 3 sizes.")
@@ -262,7 +262,7 @@ def _size_fields(path, config) -> dict:
 
 
 def _pali_gemma_fields(path, config) -> dict:
-    """What becomes of the tokens in front of the language model."""
+    """Read what becomes of the tokens in front of the language model."""
     pooling = config.get("pooling")
     if pooling not in POOLINGS:
         _refuse_field(path, "vit_pooling", pooling, POOLINGS)
@@ -274,7 +274,7 @@ def _pali_gemma_fields(path, config) -> dict:
 
 
 def _check_known(path, config, known) -> None:
-    """Refuses fields that are neither honoured nor visible in the tensors."""
+    """Refuse fields that are neither taken over nor visible in the tensors."""
     unknown = sorted(set(config) - known)
     if unknown:
         refuse(
@@ -294,7 +294,7 @@ def _refuse_field(path, name, value, values) -> None:
 
 
 def _stored(path) -> dict:
-    """The arrays of a model, of one file or several."""
+    """List the arrays of a model, of one file or several."""
     if (path / WEIGHTS).is_file() or not (path / SHARDS).is_file():
         return datasets(path / WEIGHTS)
     parts = read_json(path / SHARDS).get("weight_map")
@@ -318,7 +318,7 @@ def _shards(path, parts) -> list:
 
 
 def _renamed(tensors, kind, config) -> dict:
-    """Blocks numbered from 0, and arrays named that Keras only numbers.
+    """Number blocks from 0, and name arrays that Keras only numbers.
 
     What is outside of the tower of images begins with "outer/".
     """
@@ -335,7 +335,7 @@ def _renamed(tensors, kind, config) -> dict:
 
 
 def _check_numbers(path, tensor) -> None:
-    """Refuses positions that are not those of the patches in their order.
+    """Refuse positions that are not those of the patches in their order.
 
     keras-hub leaves them all 0 in a CLIP that was not made from a checkpoint.
     """
@@ -351,7 +351,7 @@ def _check_numbers(path, tensor) -> None:
 
 
 def _variables(kind, config) -> dict:
-    """From the numbers of the embedding's arrays to their names."""
+    """Map the numbers of the embedding's arrays to their names."""
     names = [x for x in kind.variables if config.get(NAMED.get(x, ""), True)]
     if config.get("position_embedding_shape"):
         names = _named_positions(names, config)
@@ -362,7 +362,7 @@ def _variables(kind, config) -> dict:
 
 
 def _named_positions(names, config) -> list:
-    """Which of two tables of positions is read, and which is unused.
+    """Name which of two tables of positions is read, and which is unused.
 
     DINOv2 keeps that of the images that it was trained on, and resamples it
     to its own when it is loaded, on each backend in another way. That which
@@ -376,7 +376,7 @@ def _named_positions(names, config) -> list:
 
 
 def _head_fields(path, options, fields) -> dict:
-    """The activation and the pooling of the task of a preset."""
+    """Read the activation and the pooling of the task of a preset."""
     _check_known(path, options, CLASSIFIER)
     activation = _head_activation(path, options.get("activation"))
     if options.get("pooling") not in ("token", "gap"):
@@ -390,7 +390,7 @@ def _head_fields(path, options, fields) -> dict:
 
 
 def _head_activation(path, activation) -> str | None:
-    """The activation of the classification layer, where there is one."""
+    """Read the activation of the classification layer, where there is one."""
     if isinstance(activation, dict):  # as Keras serialises a function
         activation = activation.get("config")
     if activation in (None, "linear"):
@@ -405,7 +405,7 @@ def _head_activation(path, activation) -> str | None:
 
 
 def _head_tensors(path, options) -> dict:
-    """The weights of the task, under the names of their layers."""
+    """List the weights of the task, under the names of their layers."""
     hidden = options.get("intermediate_dim") is not None
     names = {"dense": "pre_logits", "dense_1": "predictions"}
     names = names if hidden else {"dense": "predictions"}
@@ -420,7 +420,7 @@ def _head_tensors(path, options) -> dict:
 
 
 def _pixels(path) -> dict:
-    """Mean and deviation of the pixels, from the scale and offset of them.
+    """Read mean and deviation of the pixels from their scale and offset.
 
     The converter of images has a file of its own, or is a part of the
     preprocessor.
@@ -465,7 +465,7 @@ def _scaled(path, config) -> dict:
 # The tables. Towers of images and arrays of embeddings have the names that
 # `_renamed` gives them.
 def layer(ours, theirs, names=("kernel", "bias"), kernel="same"):
-    """Rows of a layer of two weights."""
+    """Return the rows of a layer of two weights."""
     return {
         f"{ours}/{names[0]}": (f"{theirs}/vars/0", kernel),
         f"{ours}/{names[1]}": (f"{theirs}/vars/1", "same"),
@@ -477,7 +477,7 @@ def norm(ours, theirs):
 
 
 def attention(theirs):
-    """Rows of Keras's `MultiHeadAttention` in a block."""
+    """Return the rows of Keras's `MultiHeadAttention` in a block."""
     parts = [f"{theirs}/{x}_dense" for x in ("query", "key", "value")]
     return {
         f"block_{{i}}/attention/qkv/{ours}": (
@@ -493,7 +493,7 @@ def attention(theirs):
 
 
 def block(theirs, names):
-    """Rows of a block.
+    """Return the rows of a block.
 
     Args:
         theirs: str, its layer.
@@ -637,7 +637,7 @@ DINOV3_REGISTERS_ROWS = {
 
 
 def clip(name):
-    """Rows of the image encoder of CLIP and MetaCLIP 2."""
+    """Return the rows of the image encoder of CLIP and MetaCLIP 2."""
     embedding = f"layers/{name}_vision_embedding"
     return {
         "patch_embed/projection/kernel": (

@@ -64,7 +64,7 @@ __all__ = [
 
 
 def position_mlp(ours, theirs):
-    """Rows of relative positions that an MLP computes."""
+    """Return the rows of relative positions that an MLP computes."""
     layers = {"hidden": "fc1", "head": "fc2"}
     rows = {}
     for name, linear in layers.items():
@@ -74,7 +74,7 @@ def position_mlp(ours, theirs):
 
 
 def batch_norm(ours, theirs):
-    """Rows of a batch normalisation."""
+    """Return the rows of a batch normalisation."""
     return {
         **torch_norm(ours, theirs),
         f"{ours}/moving_mean": (f"{theirs}.running_mean", "same"),
@@ -83,7 +83,7 @@ def batch_norm(ours, theirs):
 
 
 def resnet_norm(ours, theirs):
-    """Rows of a normalisation of ResNets, whichever it is."""
+    """Return the rows of a normalisation of ResNets, whichever it is."""
     return {
         **batch_norm(ours, theirs),
         f"{ours}/gate": (f"{theirs}.v", "same"),
@@ -91,12 +91,12 @@ def resnet_norm(ours, theirs):
 
 
 def heads_dense(ours, theirs):
-    """Rows of a linear layer from heads to heads."""
+    """Return the rows of a linear layer from heads to heads."""
     return torch_dense(ours, theirs, bias="heads_bias")
 
 
 def class_block(ours, theirs):
-    """Rows of a class-attention block of CaiT."""
+    """Return the rows of a class-attention block of CaiT."""
     key_value = {
         f"{ours}/attention/key_value/{weight}": (
             (f"{theirs}.attn.k.{name}", f"{theirs}.attn.v.{name}"),
@@ -546,7 +546,7 @@ class Architecture(NamedTuple):
 
 @functools.cache
 def architectures() -> dict[str, Architecture]:
-    """All architectures by name, as `tools/make_timm_table.py` found them."""
+    """Read all architectures, as `tools/make_timm_table.py` found them."""
     with TABLE.open(newline="", encoding="utf-8") as file:
         return {row.pop("name"): _parsed(row) for row in csv.DictReader(file)}
 
@@ -572,7 +572,7 @@ def _parsed(row) -> Architecture:
 
 
 def find(name: str) -> Architecture | None:
-    """The architecture that a path or a name of timm names, or None.
+    """Find the architecture that a path or a name of timm names, or None.
 
     Args:
         name: such as "vit_base_patch16_224.augreg_in21k", a file with such a
@@ -586,7 +586,7 @@ def find(name: str) -> Architecture | None:
 
 
 def marks_of(tensors: Mapping) -> tuple:
-    """The keys of `MARKS` whose tensors are there, by name.
+    """Return the keys of `MARKS` whose tensors are there, by name.
 
     Also "packed_gates" where the first layer of the MLPs is twice as wide as
     the second is deep. The values of `tensors` have a shape.
@@ -600,7 +600,7 @@ def marks_of(tensors: Mapping) -> tuple:
 
 
 def alike(marks: tuple, width: int) -> list[Architecture]:
-    """Published architectures with the same tensors.
+    """List published architectures with the same tensors.
 
     Those of the same width, or of any where there is none of it.
     """
@@ -614,7 +614,7 @@ def alike(marks: tuple, width: int) -> list[Architecture]:
 
 
 def fields_of_file(path, tensors, width, name: str | None, known) -> dict:
-    """What timm's architectures tell of a file: fields of a `ViTConfig`.
+    """Return the fields of a `ViTConfig` that timm's architectures tell.
 
     That of the name; or that which the path names, if the tensors are its;
     or what all published ones with these tensors have in common.
@@ -645,7 +645,7 @@ def fields_of_file(path, tensors, width, name: str | None, known) -> dict:
 
 
 def _check_norms(path, marks, architectures, known) -> None:
-    """Refuses norms that are missing where no architecture is without them."""
+    """Refuse norms that are missing where no architecture is without them."""
     expected = {mark for x in architectures for mark in x.marks}
     last = {"norm", "norm_after_pooling"}
     missing = {
@@ -669,7 +669,7 @@ def _check_norms(path, marks, architectures, known) -> None:
 
 
 def _in_common(path, architectures, width, known) -> dict:
-    """The fields in which all of some architectures agree."""
+    """Return the fields in which all of some architectures agree."""
     kinds = sorted({x.kind for x in architectures})
     different = {json.dumps(x.options) for x in architectures}
     if kinds not in ([], [PLAIN]) or len(different) > 1:
@@ -705,7 +705,7 @@ def _in_common(path, architectures, width, known) -> dict:
 
 
 def _named(path, name) -> Architecture | None:
-    """The architecture of a name that somebody gave."""
+    """Find the architecture of a name that somebody gave."""
     if name is None:
         return None
     found = find(name)
@@ -731,7 +731,7 @@ def _check_kind(path, name, found):
 
 
 def _fields_of(architecture, width) -> dict:
-    """The fields of an architecture; its heads for its own width alone."""
+    """Return the fields of an architecture; heads for its own width alone."""
     fields = {
         "activation": architecture.activation,
         "layer_norm_epsilon": architecture.layer_norm_epsilon,

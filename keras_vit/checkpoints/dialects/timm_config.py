@@ -349,7 +349,7 @@ def find_problems(layout, target) -> list:
 
 
 def _token_problems(config) -> list:
-    """DeiT's two tokens are pooled in one way, by two heads or without one."""
+    """Refuse other poolings of DeiT's two tokens than by heads, or its mean."""
     pooling = "prefix" if config["num_classes"] else "prefix_mean"
     if not config["distillation_token"] or (
         config["pooling"] in (pooling, "none", "prefix", "prefix_mean")
@@ -397,7 +397,7 @@ def find_folder_problems(target) -> list:
 
 
 def _relative_problems(config, defaults) -> list:
-    """Those of a model with relative positions that is no BEiT."""
+    """Return those of a model with relative positions that is no BEiT."""
     fixed = defaults | {
         "activation": "gelu",
         "position_embedding": "none",
@@ -422,7 +422,7 @@ def _beit_problems(config, defaults) -> list:
 
 
 def _unlike(config, fixed, options, what) -> list:
-    """Options that such a model does not have, and another pooling."""
+    """Return options that such a model does not have, and another pooling."""
     free = {*options, *RELATIVE_SIZES, *ANY}
     problems = [
         f"has {name}={fixed[name]!r} beside {what}, the model {config[name]!r}"
@@ -437,17 +437,17 @@ def _unlike(config, fixed, options, what) -> list:
 
 
 def _is_beit(config) -> bool:
-    """Whether it is of timm's BEiTs and not of its rotary models."""
+    """Return whether it is of timm's BEiTs and not of its rotary models."""
     return not config["key_bias"] and config["rope"] is None
 
 
 def _has_relative_positions(config) -> bool:
-    """Whether it is one of timm's relpos models; BEiT has keys without bias."""
+    """Return whether it is a relpos model; BEiT has keys without bias."""
     return config["relative_position_bias"] and config["key_bias"]
 
 
 def _cait_problems(config) -> list:
-    """What the config.json of such a model cannot say."""
+    """Return what the config.json of such a model cannot say."""
     fixed = {"activation": "gelu", "layer_norm_epsilon": 1e-6}
     return [
         f"has {name}={value!r} beside class_attention_layers, the model "
@@ -472,7 +472,7 @@ def _sam_problems(config, defaults) -> list:
 
 
 def _is_eva(config) -> bool:
-    """Whether it is one of timm's models with rotary positions, or like it."""
+    """Return whether it is one of timm's rotary models, or like it."""
     grouped = config["key_value_heads"] or not config["mlp_layer_scale"]
     return bool(config["rope"] or grouped)
 
@@ -560,7 +560,7 @@ RESNET_KEY = ("unit", "stem", "normalization")
 
 
 def _mixer_problems(config, defaults) -> list:
-    """Why timm has no such Mixer; each follows "it "."""
+    """Return why timm has no such Mixer."""
     return [*_mixer_sizes(config), *_mixer_layers(config)]
 
 
@@ -614,7 +614,7 @@ def _mixer_key(config) -> tuple:
 
 
 def _bit_problems(config, defaults) -> list:
-    """Why timm has no such ResNet; each follows "it "."""
+    """Return why timm has no such ResNet."""
     plain = config["standardization"] is None
     key, known = _bit_key(config), RESNETS if plain else BITS
     expected = {name: defaults[name] for name in BIT_STYLE}
@@ -866,7 +866,7 @@ def _vit_arguments(config) -> tuple:
 
 
 def _mixer_arguments(config) -> tuple:
-    """Architecture, name of the classifier, arguments."""
+    """Return architecture, name of the classifier, and arguments."""
     arguments: dict = {
         "img_size": list(config["image_size"]),
         "in_chans": config["channels"],
@@ -877,7 +877,7 @@ def _mixer_arguments(config) -> tuple:
 
 
 def _mixer_ratios(config) -> tuple:
-    """timm's mlp_ratio; of a gated MLP it counts gates and values."""
+    """Return timm's mlp_ratio; a gated MLP's counts gates and values."""
     parts = 2 if config["gated_mlp"] else 1
     return tuple(
         _ratio_of(parts * config[name], config["hidden_dim"])
@@ -886,7 +886,7 @@ def _mixer_ratios(config) -> tuple:
 
 
 def _bit_arguments(config) -> tuple:
-    """Architecture, name of the classifier, arguments."""
+    """Return architecture, name of the classifier, and arguments."""
     arguments = {"in_chans": config["channels"]}
     if config["activation"] != "relu":
         arguments["act_layer"] = ACTIVATIONS[config["activation"]]
@@ -895,7 +895,7 @@ def _bit_arguments(config) -> tuple:
 
 
 def _ratio_of(size, hidden_dim) -> float:
-    """The ratio that timm multiplies the width by and then cuts off."""
+    """Return the ratio that timm multiplies the width by and then cuts off."""
     ratio = size / hidden_dim
     return (
         ratio if int(hidden_dim * ratio) == size else (size + 0.5) / hidden_dim
@@ -903,7 +903,7 @@ def _ratio_of(size, hidden_dim) -> float:
 
 
 def _bit_features(config) -> int:
-    """Channels of what its head reads."""
+    """Return the channels of what its head reads."""
     last = config["width"] * 2 ** (len(config["units"]) - 1)
     return last if config["unit"] == "basic" else 4 * last
 

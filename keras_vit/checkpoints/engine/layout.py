@@ -211,7 +211,7 @@ class Layout:
 
     @property
     def public_name(self) -> str:
-        """What `save_checkpoint` calls it."""
+        """Return what `save_checkpoint` calls it."""
         return self.save_name or self.name
 
     def rows(self, features) -> dict:

@@ -24,7 +24,7 @@ CHUNK_BYTES = 2**24
 
 
 def datasets(path) -> dict[str, Tensor]:
-    """Lists the arrays of an HDF5 file by name; each is read on demand.
+    """List the arrays of an HDF5 file by name; each is read on demand.
 
     Raises:
         ValueError: for a damaged file, one that points to others, or one
@@ -47,7 +47,7 @@ def datasets(path) -> dict[str, Tensor]:
 
 
 def check_heaps(path, content: BinaryIO) -> None:
-    """Raises a ValueError for texts that libhdf5 would read without end.
+    """Raise a ValueError for texts that libhdf5 would read without end.
 
     Version 1.14.6 steps from one object of a heap to the next
     by its size, also where that is 0. The layout is in section III.E of the
@@ -76,7 +76,7 @@ def check_heaps(path, content: BinaryIO) -> None:
 
 
 def _positions(content, mark) -> Iterator[int]:
-    """Where a mark stands in a file."""
+    """Find where a mark stands in a file."""
     content.seek(0)
     begin, end = 0, b""
     while chunk := content.read(CHUNK_BYTES):
@@ -90,7 +90,7 @@ def _positions(content, mark) -> Iterator[int]:
 
 
 def list_datasets(path, file, reader) -> dict[str, Tensor]:
-    """Lists the arrays of an open HDF5 file.
+    """List the arrays of an open HDF5 file.
 
     Args:
         path: the file, for messages and for its size.
@@ -118,6 +118,6 @@ def list_datasets(path, file, reader) -> dict[str, Tensor]:
 
 
 def read_dataset(file, name) -> np.ndarray:
-    """Reads an array of an open HDF5 file."""
+    """Read an array of an open HDF5 file."""
     array = np.asarray(file[name][()])
     return array.view(as_bfloat16(array.dtype))

@@ -108,7 +108,7 @@ def _tensor_of(path, archive, member, name) -> Tensor:
 
 
 def _read_header(file):
-    """(shape, fortran_order, dtype, bytes) of the header of a `.npy`."""
+    """Read (shape, fortran_order, dtype, bytes) of the header of a `.npy`."""
     version = np.lib.format.read_magic(file)
     reader = {
         (1, 0): np.lib.format.read_array_header_1_0,

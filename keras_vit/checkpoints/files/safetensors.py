@@ -65,7 +65,7 @@ def open_safetensors(path) -> TensorFile:
 
 
 def _read_header(path) -> tuple:
-    """The header as a dict, and the offset of the numbers."""
+    """Return the header as a dict, and the offset of the numbers."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
