@@ -395,6 +395,29 @@ DIALECT = Dialect(
     companions=companions,
     folder_files=folder_files,
 )
+
+
+def _layout_of_class(name: str, kind: str, table: dict, **fields) -> Layout:
+    """Return the layout of folders of a class that is no plain ViT.
+
+    Args:
+        name: str, of the layout.
+        kind: str, the key of `CLASSES`.
+        table: see `Layout`, as the other fields.
+    """
+    return Layout(
+        DIALECT,
+        f"hugging_face_{name}",
+        "vit",
+        table,
+        container="folder",
+        save_name="hugging_face",
+        model_class=CLASSES[kind],
+        find_problems=find_class_problems,
+        **fields,
+    )
+
+
 LAYOUTS = (
     # It has the names of other publishers but for some.
     Layout(
@@ -416,10 +439,9 @@ LAYOUTS = (
         container="",
         is_specific=True,
     ),
-    Layout(
-        DIALECT,
-        "hugging_face_dinov3",
-        "vit",
+    _layout_of_class(
+        "dinov3",
+        "dinov3",
         DINOV3,
         marks=(
             (
@@ -444,16 +466,11 @@ LAYOUTS = (
         unsupported={
             r"layer\.\d+\.attention\.k_proj\.bias": "a learned bias of keys"
         },
-        container="folder",
-        model_class=CLASSES["dinov3"],
-        save_name="hugging_face",
-        find_problems=find_class_problems,
         optional=("qkv_bias",),
     ),
-    Layout(
-        DIALECT,
-        "hugging_face_dinov2",
-        "vit",
+    _layout_of_class(
+        "dinov2",
+        "dinov2_with_registers",
         REGISTERS,
         marks=(
             (
@@ -468,15 +485,10 @@ LAYOUTS = (
         implied=DINOV2_IMPLIED,
         ignored=MASKED_IMAGES,
         resampling="bicubic_antialiased",
-        container="folder",
-        model_class=CLASSES["dinov2_with_registers"],
-        save_name="hugging_face",
-        find_problems=find_class_problems,
     ),
-    Layout(
-        DIALECT,
-        "hugging_face_dinov2",
-        "vit",
+    _layout_of_class(
+        "dinov2",
+        "dinov2",
         DINOV2,
         marks=(
             (
@@ -491,10 +503,6 @@ LAYOUTS = (
         implied=DINOV2_IMPLIED,
         ignored=MASKED_IMAGES,
         resampling="bicubic",
-        container="folder",
-        model_class=CLASSES["dinov2"],
-        save_name="hugging_face",
-        find_problems=find_class_problems,
     ),
     Layout(
         DIALECT,
@@ -509,26 +517,20 @@ LAYOUTS = (
         container="",
         optional=("qkv_bias", "projection_bias"),
     ),
-    Layout(
-        DIALECT,
-        "hugging_face_aimv2",
-        "vit",
+    _layout_of_class(
+        "aimv2",
+        "aimv2",
         AIMV2,
         marks=(
             ("embeddings.patch_embed.weight", "embeddings.rms_norm.weight"),
         ),
         constants=AIMV2_CONSTANTS,
         resampling="bicubic",
-        container="folder",
-        model_class=CLASSES["aimv2"],
-        save_name="hugging_face",
-        find_problems=find_class_problems,
         optional=("qkv_bias", "projection_bias"),
     ),
-    Layout(
-        DIALECT,
-        "hugging_face_beit",
-        "vit",
+    _layout_of_class(
+        "beit",
+        "beit",
         BEIT,
         marks=(
             ("embeddings.cls_token", "encoder.layer.0.lambda_1"),
@@ -550,15 +552,10 @@ LAYOUTS = (
             r"lm_head\..*": "a head that predicts visual tokens",
         },
         resampling="bicubic",
-        container="folder",
-        model_class=CLASSES["beit"],
-        save_name="hugging_face",
-        find_problems=find_class_problems,
     ),
-    Layout(
-        DIALECT,
-        "hugging_face_clip",
-        "vit",
+    _layout_of_class(
+        "clip",
+        "clip",
         CLIP,
         marks=(("embeddings.class_embedding", "pre_layrnorm.weight"),),
         aliases=TOWER_ALIASES,
@@ -570,17 +567,12 @@ LAYOUTS = (
             )
         },
         resampling="bicubic",
-        container="folder",
-        model_class=CLASSES["clip"],
-        save_name="hugging_face",
-        find_problems=find_class_problems,
         optional=("patch_bias",),
         required=("activation",),
     ),
-    Layout(
-        DIALECT,
-        "hugging_face_siglip",
-        "vit",
+    _layout_of_class(
+        "siglip",
+        "siglip_classifier",
         SIGLIP_CLASSIFIER,
         marks=(
             (
@@ -593,25 +585,16 @@ LAYOUTS = (
         constants=TANH_GELU,
         ignored=(*TEXTS, r"head\..*"),
         resampling="bicubic",
-        container="folder",
-        model_class=CLASSES["siglip_classifier"],
-        save_name="hugging_face",
-        find_problems=find_class_problems,
     ),
-    Layout(
-        DIALECT,
-        "hugging_face_siglip",
-        "vit",
+    _layout_of_class(
+        "siglip",
+        "siglip",
         SIGLIP,
         marks=(("embeddings.patch_embedding.weight", "post_layernorm.weight"),),
         aliases=TOWER_ALIASES,
         constants=TANH_GELU,
         ignored=TEXTS,
         resampling="bicubic",
-        container="folder",
-        model_class=CLASSES["siglip"],
-        save_name="hugging_face",
-        find_problems=find_class_problems,
     ),
     Layout(
         DIALECT,

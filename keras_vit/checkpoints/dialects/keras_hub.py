@@ -7,6 +7,7 @@ saves.
 """
 
 import dataclasses
+import functools
 import re
 from pathlib import Path
 
@@ -733,32 +734,22 @@ def open_folder(path: Path) -> TensorFile | None:
 
 
 DIALECT = Dialect("keras-hub", open_folder=open_folder)
+_layout = functools.partial(Layout, DIALECT, "keras_hub", "vit", container="")
 LAYOUTS = (
-    Layout(
-        DIALECT,
-        "keras_hub",
-        "vit",
+    _layout(
         VIT_ROWS,
         marks=(("layers/vi_t_encoder/layer_norm/vars/0",),),
         constants=EXACT_GELU,
         resampling="bicubic",
-        container="",
     ),
-    Layout(
-        DIALECT,
-        "keras_hub",
-        "vit",
+    _layout(
         DEIT_ROWS,
         marks=(("layers/dei_t_encoder/layer_norm/vars/0",),),
         signs={"distillation_token": "layers/dei_t_embeddings/vars/1"},
         constants=EXACT_GELU,
         resampling="bicubic",
-        container="",
     ),
-    Layout(
-        DIALECT,
-        "keras_hub",
-        "vit",
+    _layout(
         DINOV2_ROWS,
         marks=(("layers/dinov2_embedding/positions",),),
         variants={
@@ -773,12 +764,8 @@ LAYOUTS = (
         implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1.0}},
         ignored=(r"layers/dinov2_embedding/(mask_token|unused)",),
         resampling="bicubic",
-        container="",
     ),
-    Layout(
-        DIALECT,
-        "keras_hub",
-        "vit",
+    _layout(
         DINOV3_ROWS,
         marks=(("layers/dinov3_embedding/cls_token",),),
         variants={
@@ -801,14 +788,10 @@ LAYOUTS = (
         },
         implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1.0}},
         ignored=(r"layers/dinov3_embedding/mask_token",),
-        container="",
         optional=("qkv_bias", "projection_bias"),
     ),
     *(
-        Layout(
-            DIALECT,
-            "keras_hub",
-            "vit",
+        _layout(
             table,
             marks=((f"layers/{name}_vision_embedding/vars/0",),),
             constants={"activation": "quick_gelu", "layer_norm_epsilon": 1e-5},
@@ -817,7 +800,6 @@ LAYOUTS = (
                 rf"outer/({name}_text_encoder|{name}_head|dense_1)/.*",
             ),
             resampling="bicubic",
-            container="",
             optional=("patch_bias",),
         )
         for name, table in (
@@ -825,10 +807,7 @@ LAYOUTS = (
             ("meta_clip2", METACLIP_2_ROWS),
         )
     ),
-    Layout(
-        DIALECT,
-        "keras_hub",
-        "vit",
+    _layout(
         SIGLIP_ROWS,
         marks=(("layers/sig_lip_vision_embedding/position_embedding/vars/0",),),
         constants=TANH_GELU,
@@ -838,18 +817,13 @@ LAYOUTS = (
             r"outer/(sig_lip_text_encoder|sig_lip_head)/.*",
         ),
         resampling="bicubic",
-        container="",
     ),
-    Layout(
-        DIALECT,
-        "keras_hub",
-        "vit",
+    _layout(
         PALI_GEMMA_ROWS,
         marks=(("layers/pali_gemma_vit_encoder/encoder_layer_norm/vars/0",),),
         constants=TANH_GELU,
         # The language model.
         ignored=(r"outer/.*",),
         resampling="bicubic",
-        container="",
     ),
 )

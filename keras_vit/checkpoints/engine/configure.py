@@ -14,7 +14,7 @@ from keras_vit.checkpoints.engine.layout import Facts
 from keras_vit.checkpoints.engine.recognition import Checkpoint, dialects
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
 
-__all__ = ["NOT_IN_TENSORS", "configure"]
+__all__ = ["NOT_IN_TENSORS", "OF_RECORDS", "configure"]
 
 PIXELS = ("pixel_mean", "pixel_std")
 # Options of the block and the pooling that no tensor tells.

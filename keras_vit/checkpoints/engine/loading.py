@@ -338,7 +338,7 @@ def read_info(
 
 
 def open_source(source, model: str | None = None) -> Checkpoint:
-    """Open a source of weights and recognises its format; reads no arrays.
+    """Open a source of weights and recognise its format; read no arrays.
 
     Args:
         source: see `load_checkpoint`; an opened source is returned as it is.

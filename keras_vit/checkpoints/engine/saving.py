@@ -150,7 +150,7 @@ def _features_for(layout: Layout, config: dict) -> set:
     return found & set(layout.variants)
 
 
-def find_problems(layout: Layout, target: ModelWeights) -> list:
+def _find_problems(layout: Layout, target: ModelWeights) -> list:
     """Return why a layout cannot hold a model."""
     if not target.config:
         return ["needs a model that was not built on an input tensor"]
@@ -371,7 +371,7 @@ def _wrong_grid(layout, grid) -> list:
 def _choose(target: ModelWeights, name: str, path: Path) -> tuple:
     """Return the layout of a name that can hold a model, and if in a folder."""
     layouts = [x for x in LAYOUTS if x.container and x.family == target.family]
-    reasons = [(find_problems(x, target), x) for x in layouts]
+    reasons = [(_find_problems(x, target), x) for x in layouts]
     named = [x for x in reasons if x[1].public_name == name]
     if not named:
         named = [([f"is for other families than {target.family}"], LAYOUTS[0])]
