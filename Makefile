@@ -32,7 +32,8 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		report.py \
 		report_extremes.py result_plots.py) \
 	$(addprefix checkpoints/test_, \
-		augreg_names.py catalog.py download.py export_folders.py fetch.py \
+		augreg_names.py catalog.py dialects.py download.py \
+		export_folders.py fetch.py \
 		fuzz.py https.py memory.py messages.py modern_weights.py \
 		npz.py resample.py rubbish.py rubbish_safetensors.py \
 		save_every_option.py) \

@@ -148,7 +148,7 @@ def memory(name: str) -> float:
 
 def gathered(folder, model):
     """All of it in each process, of which the first one writes it."""
-    from keras_vit.checkpoints.containers.npz import write_npz
+    from keras_vit.checkpoints.files.npz import write_npz
     from keras_vit.io.atomic_files import replacing
     from keras_vit.training.distribution.processes import is_first, to_numpy
 

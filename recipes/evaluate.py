@@ -27,7 +27,7 @@ import yaml
 
 from keras_vit import data, evaluation, preprocessing
 from keras_vit.analysis.report import explain_run
-from keras_vit.checkpoints.keras_files import class_names_of
+from keras_vit.checkpoints.engine.keras_files import class_names_of
 from keras_vit.data import DataConfig, PreprocessingConfig, Share
 from keras_vit.data.pillow_images import say_colour_changes
 from keras_vit.data.readers import with_chosen_reader

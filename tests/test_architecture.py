@@ -42,7 +42,8 @@ MAY_ASK_FOR_THE_BACKEND = (
 PUBLIC = {"_asdict", "_exit"}
 NEVER = {"recipes", "tests", "benchmarks"}
 
-REPEATED = {"__init__.py", "config.py"}
+# Hugging Face publishes weights and data sets.
+REPEATED = {"__init__.py", "config.py", "hugging_face.py"}
 
 
 def modules() -> dict[str, set[str]]:

@@ -1,9 +1,10 @@
 """Writes what timm says of its models, `python tools/make_timm_table.py`.
 
 Builds each Vision Transformer of the installed timm without memory for its
-weights, and writes keras_vit/checkpoints/formats/timm_architectures.csv; and
-what timm says of the weights that have a name in the catalogue,
-keras_vit/checkpoints/public/timm_weights.csv.
+weights, and writes keras_vit/checkpoints/dialects/timm_architectures.csv; and
+what timm says of the weights in keras_vit/checkpoints/public/catalog.csv whose
+alias begins with "timm/": of a new row model, name and alias are enough. It
+takes minutes. Stopped, it leaves the files as they were.
 """
 
 import collections
@@ -20,17 +21,15 @@ sys.path.append(str(ROOT / "tests" / "support"))
 
 from timm_stub import import_timm  # noqa: E402
 
-from keras_vit.checkpoints.formats.architectures import (  # noqa: E402
+from keras_vit.checkpoints.dialects.timm import (  # noqa: E402
+    NAFLEX_ALIASES,
     PLAIN,
     TABLE,
     Architecture,
     marks_of,
 )
-from keras_vit.checkpoints.formats.formats_table import (  # noqa: E402
-    TIMM_NAFLEX,
-)
-from keras_vit.checkpoints.public.catalog import WEIGHTS  # noqa: E402
-from keras_vit.checkpoints.public.catalog_table import MODERN  # noqa: E402
+from keras_vit.checkpoints.public import catalog  # noqa: E402
+from keras_vit.io.atomic_files import replacing  # noqa: E402
 from keras_vit.models import ViTConfig  # noqa: E402
 
 MODULES = (
@@ -69,29 +68,51 @@ def main() -> None:
 
 
 def write_weights(timm) -> None:
-    """What timm says of the weights of the catalogue."""
-    tags = {tag for models in MODERN.values() for tag in models.values()}
-    with WEIGHTS.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(WEIGHTS_HEADER)
-        for tag in sorted(tags):
-            config = timm.get_pretrained_cfg(tag)
-            mean, std = (
-                " ".join(map(str, x)) for x in (config.mean, config.std)
-            )
-            writer.writerow(
-                (
-                    *(tag, config.hf_hub_id, config.input_size[1]),
-                    *(config.num_classes, config.interpolation),
-                    *(config.crop_pct, mean, std, config.license),
-                )
-            )
+    """Write what timm says of the weights of the catalogue."""
+    with catalog.TABLE.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        if row["aliases"].startswith("timm/"):
+            row |= row_of_weights(timm, row["aliases"].removeprefix("timm/"))
+    with (
+        replacing(catalog.TABLE) as temporary,
+        temporary.open("w", newline="", encoding="utf-8") as file,
+    ):
+        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    print(f"{catalog.TABLE.name}: {len(rows)} rows")
 
 
-WEIGHTS_HEADER = (
-    *("name", "repository", "image_size", "classes", "interpolation"),
-    *("crop_fraction", "mean", "std", "licence"),
-)
+# SPDX, where there is one. The others restrict what the weights may be used
+# for.
+LICENCES = {
+    "apache-2.0": "Apache-2.0",
+    "mit": "MIT",
+    "cc-by-nc-4.0": "CC-BY-NC-4.0",
+}
+
+
+def row_of_weights(timm, tag: str) -> dict[str, object]:
+    """Return what timm says of one of its weights."""
+    config = timm.get_pretrained_cfg(tag)
+    is_plain = {*config.mean, *config.std} == {0.5}
+    return {
+        "url": f"{catalog.HUB}/{config.hf_hub_id}",
+        "classes": config.num_classes,
+        "labels": "imagenet" if config.num_classes == 1000 else "",
+        "image_size": config.input_size[1],
+        "resize": "shorter_side",
+        "interpolation": config.interpolation,
+        "antialias": 1,
+        "crop_fraction": float(config.crop_pct),
+        "mean": "" if is_plain else " ".join(map(str, config.mean)),
+        "std": "" if is_plain else " ".join(map(str, config.std)),
+        "licence": LICENCES.get(config.license, config.license),
+        "head_is_zero": 0,
+        "architecture": tag.partition(".")[0],
+        "address_verified": 1,
+    }
 
 
 def write_architectures(timm) -> None:
@@ -102,11 +123,16 @@ def write_architectures(timm) -> None:
             " ".join(map(str, x)) for x in (config.mean, config.std)
         )
         pixels[tag.partition(".")[0]].add(pair)
-    with TABLE.open("w", newline="", encoding="utf-8") as file:
+    with (
+        replacing(TABLE) as temporary,
+        temporary.open("w", newline="", encoding="utf-8") as file,
+    ):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["name", *Architecture._fields])
         for module in MODULES:
-            for name in timm.list_models(module=module):
+            names = timm.list_models(module=module)
+            print(f"{module}: {len(names)} models", flush=True)
+            for name in names:
                 with torch.device("meta"):
                     model = timm.create_model(name, pretrained=False)
                 names = set(tensors_of(model))
@@ -122,7 +148,7 @@ def write_architectures(timm) -> None:
 
 
 def row_of(model) -> tuple:
-    """What the table says of a model of timm."""
+    """Return what the table says of a model of timm."""
     block = model.blocks[0]
     if hasattr(block, "in_proj"):  # The parts of parallel blocks are its own.
         attention, norm, act = block, block.in_norm, block.mlp_act
@@ -143,10 +169,10 @@ def row_of(model) -> tuple:
 
 
 def tensors_of(model) -> dict:
-    """The tensors of a model under the names that loading gives them."""
+    """Return the tensors of a model under the names that loading gives."""
     found = {}
     for name, tensor in model.state_dict().items():
-        for pattern, replacement in TIMM_NAFLEX:
+        for pattern, replacement in NAFLEX_ALIASES:
             if match := re.fullmatch(pattern, name):
                 name = match.expand(replacement)
         # Split into those of each block.
@@ -178,7 +204,7 @@ AFTER = ("EvaBlockPostNorm", "ResPostBlock", "ResPostRelPosBlock")
 
 
 def kind_of(model) -> str:
-    """`PLAIN` for what keras_vit computes as timm does."""
+    """Return `PLAIN` for what keras_vit computes as timm does."""
     block = model.blocks[0]
     if type(block).__name__ in PARALLEL:
         return PLAIN
@@ -196,7 +222,7 @@ def kind_of(model) -> str:
 
 
 def options_of(model) -> dict:
-    """The fields of a `ViTConfig` that no tensor tells."""
+    """Return the fields of a `ViTConfig` that no tensor tells."""
     options = rope_of(getattr(model, "rope", None))
     if type(model.blocks[0]).__name__ in AFTER:
         options["norm_placement"] = "after"
@@ -212,7 +238,7 @@ def options_of(model) -> dict:
 
 
 def resampling_of(embeds) -> dict:
-    """How a NaFlexViT resamples its positions."""
+    """Return how a NaFlexViT resamples its positions."""
     if embeds is None:
         return {}
     method = "linear"
@@ -242,7 +268,7 @@ INDEXING = {"ij": "row_first", "xy": "column_first"}
 
 
 def rope_of(rope) -> dict:
-    """The options of rotary positions."""
+    """Return the options of rotary positions."""
     if rope is None:
         return {}
     options = {

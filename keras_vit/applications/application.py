@@ -12,14 +12,13 @@ import keras
 
 from keras_vit.applications import signatures
 from keras_vit.checkpoints import check_weights, load_checkpoint, load_weights
-from keras_vit.checkpoints.adaptation import (
+from keras_vit.checkpoints.engine.adaptation import (
     adapted_fields,
     check_input_shape,
 )
-from keras_vit.checkpoints.formats.configure import configure
-from keras_vit.checkpoints.formats.recognition import Configured, Source
-from keras_vit.checkpoints.formats.transforms import Facts
-from keras_vit.checkpoints.loading import open_source
+from keras_vit.checkpoints.engine.configure import configure
+from keras_vit.checkpoints.engine.loading import open_source
+from keras_vit.checkpoints.engine.recognition import Checkpoint
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.models.configured_model import ConfiguredModel
 from keras_vit.sizes import BIT, MIXER, VIT
@@ -118,7 +117,7 @@ def instantiate(
     if options.get("pooling") == "avg":
         options["pooling"] = "mean"
     weights = arguments.weights
-    is_opened = isinstance(weights, Source)
+    is_opened = isinstance(weights, Checkpoint)
     if weights is None or not is_opened and str(weights).endswith(".h5"):
         model = _fresh(variant, family, arguments, options)
         return load_weights(model, weights)
@@ -132,7 +131,7 @@ def _fresh(variant, family, arguments, options):
     if not options.get("class_token", True):
         defaults = {**defaults, "pooling": "mean"}
     fields = adapted_fields(
-        Configured(defaults, Facts()),
+        defaults,
         family,
         classes=arguments.classes,
         input_shape=_input_shape(arguments),
@@ -149,7 +148,7 @@ def _fresh(variant, family, arguments, options):
 def _loaded(variant, family, arguments, options):
     model_class, sizes, _ = FAMILIES[family]
     source = arguments.weights
-    if not isinstance(source, Source):
+    if not isinstance(source, Checkpoint):
         source = open_source(source, variant)
     shape = _input_shape(arguments)
     if shape is not None:
@@ -209,7 +208,7 @@ def _check_architecture(source, variant, sizes, shape, given):
     heads = sizes.get("num_heads")
     told = {"image_size": image_size, "given": given}
     try:
-        found = source.configured or configure(source, heads, **told)
+        found = configure(source, heads, **told)
     except ValueError:  # The file says another number of heads.
         found = configure(source, None, **told)
     fields = found.fields

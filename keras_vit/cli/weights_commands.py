@@ -8,8 +8,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from keras_vit.checkpoints.keras_files import class_names_of
-from keras_vit.checkpoints.loading import split_subtree
+from keras_vit.checkpoints.engine.keras_files import class_names_of
+from keras_vit.checkpoints.engine.loading import split_subtree
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.checkpoints.public.download import file_digest
 from keras_vit.cli.terminal import print_table

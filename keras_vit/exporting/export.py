@@ -19,7 +19,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.public.origin import origin_of, origin_of_run
+from keras_vit.checkpoints.public.catalog import origin_of, origin_of_run
 from keras_vit.exporting.checking import check, size_of
 from keras_vit.exporting.compared_images import (
     asked_run,

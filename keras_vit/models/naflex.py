@@ -246,7 +246,8 @@ def clipped(sources, old: int) -> np.ndarray:
 
 SQUARE = "_square"
 # The kernel, and whether it grows where the grid shrinks: those of
-# `keras_vit.checkpoints.resampling`, for grids that the graph does not know.
+# `keras_vit.checkpoints.engine.resampling`, for grids that the graph does not
+# know.
 RESAMPLINGS = {
     "linear_aligned": (triangle, False),
     "linear": (triangle, False),

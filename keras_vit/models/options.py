@@ -34,6 +34,8 @@ from keras_vit.layers.transformer_block import MLP_PLACEMENTS, NORM_PLACEMENTS
 
 __all__ = [
     "ATTENTION_POOLINGS",
+    "OPTIONS_OF_WEIGHTS",
+    "PLACES",
     "BiTConfig",
     "GROUPS",
     "MixerConfig",
@@ -935,3 +937,18 @@ def check_width(width: int) -> None:
             f"groups of its group normalisation. Received: {width}. The "
             "published models have 64 times the width factor."
         )
+
+
+CONFIGS = {"vit": ViTConfig, "mixer": MixerConfig, "bit": BiTConfig}
+# By family, where a file shows each field.
+PLACES = {
+    family: {name: row.shown for name, row in options_of(config).items()}
+    for family, config in CONFIGS.items()
+}
+# Parts of the paths of weights, and the option that these are there for.
+OPTIONS_OF_WEIGHTS = {
+    part: name
+    for config in CONFIGS.values()
+    for name, row in options_of(config).items()
+    for part in row.weights
+}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_vit.checkpoints.engine.recognition import read_classes
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.config import preprocessing_in
 from keras_vit.data.image_reader import Geometry
@@ -430,13 +431,8 @@ def _exported_classifier(source, image_size, needs_classes):
 
 
 def labels_of(path: str | os.PathLike) -> tuple[str, ...] | None:
-    """The class names in the config.json of a folder of others, or None."""
+    """Read the class names in the config.json of a folder, or None."""
     config = pathlib.Path(path, "config.json")
     if not config.is_file():
         return None
-    content = json.loads(config.read_text(encoding="utf-8"))
-    labels = content.get("id2label")  # of Hugging Face
-    if labels:
-        return tuple(labels[key] for key in sorted(labels, key=int))
-    names = content.get("label_names")  # of timm
-    return tuple(map(str, names)) if isinstance(names, list) else None
+    return read_classes(json.loads(config.read_text(encoding="utf-8")))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit import preprocessing
-from keras_vit.checkpoints.public.address import (
+from keras_vit.checkpoints.public.network import (
     check_address,
     open_address,
     shown,

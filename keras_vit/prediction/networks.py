@@ -11,9 +11,9 @@ import keras
 import numpy as np
 
 from keras_vit import applications
-from keras_vit.checkpoints.formats.configure import configure
-from keras_vit.checkpoints.keras_files import class_names_of
-from keras_vit.checkpoints.loading import load_checkpoint, open_source
+from keras_vit.checkpoints.engine.configure import configure
+from keras_vit.checkpoints.engine.keras_files import class_names_of
+from keras_vit.checkpoints.engine.loading import load_checkpoint, open_source
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.data import PreprocessingConfig
@@ -225,7 +225,7 @@ def weights_path(source: "ModelSource") -> str:
 
 
 def _load(opened, name, image_size, precision="float32"):
-    fields = (opened.configured or configure(opened)).fields
+    fields = configure(opened).fields
     size = fields["image_size"] if image_size is None else image_size
     if size is None or None in np.atleast_1d(size):
         raise ValueError(ANY_SIZE.format(opened.file.path))

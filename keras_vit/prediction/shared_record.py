@@ -10,8 +10,8 @@ import dataclasses
 import os
 import pathlib
 
-from keras_vit.checkpoints.containers.config_fields import read_json
-from keras_vit.checkpoints.keras_files import RECORD, class_names_of
+from keras_vit.checkpoints.engine.keras_files import RECORD, class_names_of
+from keras_vit.checkpoints.files.config_values import read_json
 from keras_vit.data import PreprocessingConfig
 
 __all__ = ["LOSSES", "RECORD", "evaluation_fields", "read_shared"]

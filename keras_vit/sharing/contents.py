@@ -9,13 +9,13 @@ from typing import Any
 
 import keras
 
-from keras_vit.checkpoints.keras_files import RUN_MODEL, class_names_of
-from keras_vit.checkpoints.loading import (
+from keras_vit.checkpoints.engine.keras_files import RUN_MODEL, class_names_of
+from keras_vit.checkpoints.engine.loading import (
     check_weights,
     load_checkpoint,
     open_source,
 )
-from keras_vit.checkpoints.public.origin import (
+from keras_vit.checkpoints.public.catalog import (
     Origin,
     entry_of,
     origin_of,

@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import re
 
-from keras_vit.checkpoints.public.hub_errors import refused, without_secrets
+from keras_vit.checkpoints.public.network import refused, without_secrets
 from keras_vit.sharing.hub_repository import INSTALL
 from keras_vit.sharing.model_card import Place
 from keras_vit.version import __version__

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.exported_config import image_size
-from keras_vit.checkpoints.hugging_face_export import processor_config
-from keras_vit.checkpoints.loading import load_checkpoint
-from keras_vit.checkpoints.matching import target_of
+from keras_vit.checkpoints.dialects.hugging_face_config import processor_config
+from keras_vit.checkpoints.dialects.shared import image_size
+from keras_vit.checkpoints.engine.loading import load_checkpoint
+from keras_vit.checkpoints.engine.matching import weights_of
+from keras_vit.checkpoints.engine.saving import save_checkpoint
 from keras_vit.checkpoints.public.download import file_digest
-from keras_vit.checkpoints.saving import save_checkpoint
 from keras_vit.data.image_reader import Geometry
 from keras_vit.io.atomic_files import replacing
 from keras_vit.prediction.shared_record import RECORD, evaluation_fields
@@ -175,7 +175,7 @@ def _geometry(shared) -> Geometry:
 def _write_processor(path, shared) -> None:
     """The preprocessor_config.json: how transformers prepares images."""
     geometry, rule = _geometry(shared), shared.preprocessing
-    content = processor_config(target_of(shared.model))
+    content = processor_config(weights_of(shared.model))
     height, width = geometry.image_size
     sizes = {
         "squash": {"height": height, "width": width},

@@ -11,8 +11,8 @@ import keras
 from keras import ops
 
 from keras_vit import applications, checkpoints, data
-from keras_vit.checkpoints.keras_files import class_names_of, located
-from keras_vit.checkpoints.matching import REGISTERED_NAMES
+from keras_vit.checkpoints.engine.keras_files import class_names_of, located
+from keras_vit.checkpoints.engine.matching import REGISTERED_NAMES
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.data.array_ops import ops_of
 from keras_vit.data.threaded_batches import images_per_batch

@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from keras_vit.checkpoints.containers.npz import open_npz, write_npz
-from keras_vit.checkpoints.containers.tensors import refusing
+from keras_vit.checkpoints.files.npz import open_npz, write_npz
+from keras_vit.checkpoints.files.tensors import refusing
 from keras_vit.io.atomic_files import PARTIAL, replacing
 from keras_vit.runtime.machine import random_states, set_random_states
 from keras_vit.training.checkpoint_shards import (

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.containers.npz import open_npz, write_npz
-from keras_vit.checkpoints.containers.tensors import refusing
+from keras_vit.checkpoints.files.npz import open_npz, write_npz
+from keras_vit.checkpoints.files.tensors import refusing
 from keras_vit.io.atomic_files import replacing
 from keras_vit.training.distribution.processes import (
     agreed,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import keras
 
 from keras_vit import data
-from keras_vit.checkpoints.containers.keras_parts import MAX_CONFIG_BYTES
+from keras_vit.checkpoints.engine.keras_files import MAX_CONFIG_BYTES
 from keras_vit.data.image_reader import naming_broken_images
 from keras_vit.data.pillow_images import is_coloured, say_colour_changes
 from keras_vit.data.sources import read_by

@@ -8,7 +8,7 @@ import pytest
 import keras_vit
 from keras_vit import applications, preprocessing
 from keras_vit.checkpoints.public import catalog
-from keras_vit.checkpoints.public.catalog_table import WITHOUT_WEIGHTS
+from keras_vit.checkpoints.public.catalog import WITHOUT_WEIGHTS
 
 ALL = catalog.entries()
 VIT_MODELS = "https://storage.googleapis.com/vit_models"

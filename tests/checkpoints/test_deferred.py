@@ -5,7 +5,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from keras_vit.checkpoints.containers import tensors
+from keras_vit.checkpoints.files import tensors
 from keras_vit.runtime.workarounds import taken_over
 
 SHAPE = (3, tensors.LARGE // 4)

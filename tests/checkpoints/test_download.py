@@ -17,9 +17,8 @@ import numpy as np
 import pytest
 from file_server import Server, npz
 
-from keras_vit.checkpoints.public import address, download
-from keras_vit.checkpoints.public.completeness import is_whole
-from keras_vit.checkpoints.public.download import Download
+from keras_vit.checkpoints.public import download, network
+from keras_vit.checkpoints.public.download import Download, is_whole
 
 
 @pytest.fixture
@@ -218,7 +217,7 @@ def test_redirect_out_of_the_web_is_not_followed(server, home):
 def test_redirect_from_https_to_less_is_not_followed(scheme):
     request = urllib.request.Request("https://me:secret@host/a?token=secret")
     with pytest.raises(ValueError, match="only addresses") as caught:
-        address._Redirects().redirect_request(
+        network._Redirects().redirect_request(
             request, io.BytesIO(), 302, "", HTTPMessage(), f"{scheme}://other/a"
         )
     assert "secret" not in str(caught.value)

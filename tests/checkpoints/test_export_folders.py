@@ -9,7 +9,7 @@ import pytest
 from timm_stub import import_timm
 
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
-from keras_vit.checkpoints.loading import open_tensors
+from keras_vit.checkpoints.engine.recognition import open_tensors
 from keras_vit.models import (
     BiT,
     BiTConfig,

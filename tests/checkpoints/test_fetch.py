@@ -9,8 +9,7 @@ import pytest
 from file_server import npz
 
 from keras_vit.checkpoints.public import catalog, fetch
-from keras_vit.checkpoints.public.completeness import check_beginning
-from keras_vit.checkpoints.public.download import Download
+from keras_vit.checkpoints.public.download import Download, check_beginning
 
 ENTRY = catalog.find("ViT_B16", "imagenet21k")
 

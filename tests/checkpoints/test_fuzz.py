@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from reference_cases import FOLDER, path_of
 
 from keras_vit.checkpoints import read_info
-from keras_vit.checkpoints.formats.configure import configure
-from keras_vit.checkpoints.loading import open_source
+from keras_vit.checkpoints.engine.configure import configure
+from keras_vit.checkpoints.engine.loading import open_source
 
 SUITE = {
     "google": path_of("vit_tiny_gap"),

@@ -19,7 +19,7 @@ from reference_cases import (
 from safetensors.numpy import load_file, save_file
 
 from keras_vit.checkpoints import load_checkpoint
-from keras_vit.checkpoints.containers.npz import write_npz
+from keras_vit.checkpoints.files.npz import write_npz
 
 
 def check(path, name, **options):

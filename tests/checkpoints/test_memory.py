@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_vit.checkpoints.containers import tensors
+from keras_vit.checkpoints.files import tensors
 
 LARGE = (tensors.LARGE // 4 + 3,)  # numbers of float32
 

@@ -19,7 +19,7 @@ from keras_vit.checkpoints import (
     read_info,
     save_checkpoint,
 )
-from keras_vit.checkpoints.containers.safetensors import write_safetensors
+from keras_vit.checkpoints.files.safetensors import write_safetensors
 
 
 def write(path, tensors):

@@ -1,7 +1,5 @@
 """Weights of the catalogue that came after the paper, against timm."""
 
-import csv
-
 import keras
 import numpy as np
 import pytest
@@ -9,36 +7,33 @@ from timm_models import built, config_of, write
 from timm_stub import import_timm
 
 from keras_vit.checkpoints import load_checkpoint
-from keras_vit.checkpoints.formats import architectures
+from keras_vit.checkpoints.dialects import timm as timm_dialect
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.sizes import VIT
 
 MODERN = [entry for entry in catalog.entries() if entry.architecture]
 
 
-def test_the_file_is_what_timm_says():
-    timm = import_timm()
-    with catalog.WEIGHTS.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert {f"timm/{x['name']}" for x in rows} == {
-        alias for entry in MODERN for alias in entry.aliases
-    }
-    for row in rows:
-        config = timm.get_pretrained_cfg(row["name"])
-        assert row["repository"] == config.hf_hub_id
-        assert int(row["image_size"]) == config.input_size[1]
-        assert int(row["classes"]) == config.num_classes
-        assert row["licence"] == config.license
-        assert float(row["crop_fraction"]) == config.crop_pct
-        assert tuple(map(float, row["mean"].split())) == tuple(config.mean)
-        assert tuple(map(float, row["std"].split())) == tuple(config.std)
+@pytest.mark.parametrize("entry", MODERN, ids=lambda x: x.key)
+def test_the_catalogue_is_what_timm_says(entry):
+    (alias,) = entry.aliases
+    config = import_timm().get_pretrained_cfg(alias.removeprefix("timm/"))
+    how = entry.preprocessing
+    assert entry.url == f"{catalog.HUB}/{config.hf_hub_id}"
+    assert entry.image_size == config.input_size[1]
+    assert entry.classes == config.num_classes
+    assert entry.licence.lower() == config.license.lower()
+    assert how.interpolation == config.interpolation
+    assert how.crop_fraction == config.crop_pct
+    assert (how.mean or (0.5,) * 3) == tuple(config.mean)
+    assert (how.std or (0.5,) * 3) == tuple(config.std)
 
 
 @pytest.mark.parametrize("entry", MODERN, ids=lambda x: x.key)
 def test_architecture_is_one_that_loads(entry):
-    found = architectures.find(entry.architecture)
+    found = timm_dialect.find(entry.architecture)
     assert found is not None
-    assert found.kind == architectures.PLAIN
+    assert found.kind == timm_dialect.PLAIN
     assert found.width == VIT[entry.model]["hidden_dim"]
     assert found.num_heads == VIT[entry.model]["num_heads"]
 

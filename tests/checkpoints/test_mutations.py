@@ -16,8 +16,8 @@ from layouts_table import MAKERS, layout
 from mutations import Case, run
 from reference_cases import CASES, expected, options_of, path_of
 
-from keras_vit.checkpoints.formats.formats_table import FORMATS
-from keras_vit.checkpoints.formats.recognition import expression
+from keras_vit.checkpoints.dialects import LAYOUTS
+from keras_vit.checkpoints.engine.layout import expression
 
 # Golden cases that together hold most rows of the tables.
 GOLDEN = (
@@ -154,22 +154,22 @@ def test_parts_that_no_output_shows_are_those_of_the_file(name):
         np.testing.assert_array_equal(value, unseen[path], err_msg=path)
 
 
-def rows_of(format):
-    """Every row of a format, those of its variants too."""
-    tables = [format.table, *format.variants.values()]
+def rows_of(layout_of_files):
+    """Every row of a layout, those of its variants too."""
+    tables = [layout_of_files.table, *layout_of_files.variants.values()]
     return {(path, str(table[path])) for table in tables for path in table}
 
 
 def test_cases_reach_every_row():
     missing = collections.defaultdict(set)
-    for format in FORMATS:
-        missing[format.name, format.family] |= rows_of(format)
+    for one in LAYOUTS:
+        missing[one.name, one.family] |= rows_of(one)
     for name in NAMES:
         source, _ = case_of(name).source()
-        table = source.format.rows(source.features)
+        table = source.layout.rows(source.features)
         for pattern, row in table.items():
             if any(expression(pattern).fullmatch(x) for x in source.rows):
-                key = source.format.name, source.format.family
+                key = source.layout.name, source.layout.family
                 missing[key].discard((pattern, str(row)))
     assert {key: x for key, x in missing.items() if x} == {}
 

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from keras_vit.checkpoints.containers.npz import open_npz
+from keras_vit.checkpoints.files.npz import open_npz
 
 
 @pytest.mark.parametrize("kept", ["file", "tensor"])

@@ -12,13 +12,9 @@ import variant_models
 from reference_cases import path_of
 from tiny_models import SMALLEST
 
-from keras_vit.checkpoints import (
-    load_checkpoint,
-    load_weights,
-    loading,
-    read_info,
-)
-from keras_vit.checkpoints.containers.tensors import TensorFile
+from keras_vit.checkpoints import load_checkpoint, load_weights, read_info
+from keras_vit.checkpoints.engine import loading
+from keras_vit.checkpoints.files.tensors import TensorFile
 from keras_vit.models import VisionTransformer, ViTConfig
 
 FILES = ["npz", "safetensors", "keras"]

@@ -17,7 +17,7 @@ from reference_cases import (
 )
 from timm_stub import import_timm
 
-from keras_vit.checkpoints.loading import open_tensors
+from keras_vit.checkpoints.engine.recognition import open_tensors
 
 KEYS = (
     "logits",

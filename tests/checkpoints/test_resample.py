@@ -5,8 +5,11 @@ import numpy as np
 import pytest
 from reference_cases import expected, load
 
-from keras_vit.checkpoints.adaptation import adapt_channels, resize_patches
-from keras_vit.checkpoints.resampling import (
+from keras_vit.checkpoints.engine.adaptation import (
+    adapt_channels,
+    resize_patches,
+)
+from keras_vit.checkpoints.engine.resampling import (
     resample_position_embedding,
     resize_matrix,
 )

@@ -12,7 +12,7 @@ from reference_cases import path_of
 from refusals import check
 
 from keras_vit.checkpoints import load_checkpoint
-from keras_vit.checkpoints.containers.npz import write_npz
+from keras_vit.checkpoints.files.npz import write_npz
 
 NPZ = path_of("vit_tiny_google")
 KERNEL = "embedding/kernel"

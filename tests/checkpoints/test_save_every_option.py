@@ -13,13 +13,8 @@ import numpy as np
 import pytest
 
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
-from keras_vit.checkpoints.containers import record
-from keras_vit.checkpoints.formats.fields_table import (
-    EXPORTED,
-    RECORD,
-    TRAINING,
-)
-from keras_vit.checkpoints.formats.formats_table import FORMATS
+from keras_vit.checkpoints.dialects import LAYOUTS
+from keras_vit.checkpoints.files.tensors import RECORDED
 from keras_vit.models import (
     BiT,
     BiTConfig,
@@ -27,6 +22,11 @@ from keras_vit.models import (
     MixerConfig,
     VisionTransformer,
     ViTConfig,
+)
+from keras_vit.models.options import (
+    PLACES,
+    RECORD,
+    TRAINING,
 )
 
 MODELS = {"vit": VisionTransformer, "mixer": Mixer, "bit": BiT}
@@ -288,14 +288,14 @@ CASES = [
 def test_every_field_is_tried_and_has_a_row(family):
     names = {field.name for field in dataclasses.fields(CONFIGS[family])}
     assert set(OPTIONS[family]) | {"pooling"} == names
-    assert set(EXPORTED[family]) == names
+    assert set(PLACES[family]) == names
 
 
 @pytest.mark.parametrize("family", CONFIGS)
 def test_the_record_has_what_no_tensor_tells(family):
-    rows = EXPORTED[family]
-    recorded = {name for name, row in rows.items() if row.place == RECORD}
-    assert recorded == set(record.FIELDS) & set(rows)
+    places = PLACES[family]
+    recorded = {name for name, place in places.items() if place == RECORD}
+    assert recorded == set(RECORDED) & set(places)
 
 
 def configs(family, name, poolings):
@@ -364,7 +364,7 @@ def written(model, path, format):
 
 
 def formats(family):
-    found = [x for x in FORMATS if x.family == family and x.container]
+    found = [x for x in LAYOUTS if x.family == family and x.container]
     return [*dict.fromkeys(x.public_name for x in found), "timm folder"]
 
 
@@ -379,7 +379,7 @@ def check(model, family, format, folder):
         return False
     again = load_checkpoint(path)
     label = f"{format}: {model.config}"
-    training = [x for x, y in EXPORTED[family].items() if y.place == TRAINING]
+    training = [x for x, y in PLACES[family].items() if y == TRAINING]
     defaults = {x: getattr(model.config, x) for x in training}
     assert dataclasses.replace(again.config, **defaults) == model.config, label
     wanted = outputs(model)
@@ -487,7 +487,7 @@ def test_a_kind_with_any_option_comes_back(kind, name, tmp_path):
 
 def test_a_field_that_no_row_knows_is_refused(tmp_path, monkeypatch):
     model = randomised(ViTConfig(**TINY["vit"], rematerialize=True), "vit")
-    monkeypatch.delitem(EXPORTED["vit"], "rematerialize")
+    monkeypatch.delitem(PLACES["vit"], "rematerialize")
     with pytest.raises(ValueError, match="no place for rematerialize=True"):
         save_checkpoint(model, tmp_path / "x.npz", format="google")
 

@@ -12,7 +12,7 @@ from keras_vit.checkpoints import (
     load_weights,
     read_info,
 )
-from keras_vit.checkpoints.containers.npz import write_npz
+from keras_vit.checkpoints.files.npz import write_npz
 
 NAME = "vit_tiny_augreg"
 

@@ -21,7 +21,7 @@ from timm_models import (
 from timm_stub import import_timm
 
 from keras_vit.checkpoints import load_checkpoint, read_info
-from keras_vit.checkpoints.formats import architectures
+from keras_vit.checkpoints.dialects import timm as timm_dialect
 
 pytest.importorskip("torch")
 
@@ -284,7 +284,7 @@ def test_an_unknown_architecture_is_an_error_with_the_nearest(tmp_path):
 def test_the_table_is_what_timm_has():
     timm = import_timm()
     published = {x.partition(".")[0] for x in timm.list_pretrained()}
-    known = architectures.architectures()
+    known = timm_dialect.architectures()
     assert len(known) > 250
     assert {x for x in known if known[x].is_published} == published & set(known)
     assert set(known) <= set(timm.list_models())

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import keras_vit
-from keras_vit.checkpoints import loading
+from keras_vit.checkpoints.engine import loading
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.data import PreprocessingConfig
 from keras_vit.evaluation.config import ModelSource

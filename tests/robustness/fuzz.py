@@ -27,7 +27,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from keras_vit.checkpoints.keras_files import class_names_of
+from keras_vit.checkpoints.engine.keras_files import class_names_of
 from keras_vit.cli import main as keras_vit
 from keras_vit.data import DataConfig, open_dataset
 from keras_vit.explanation.attention_page import _file_names

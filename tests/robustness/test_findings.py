@@ -14,8 +14,8 @@ from tiny_models import tiny_vit
 
 import keras_vit
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
-from keras_vit.checkpoints.keras_files import class_names_of
-from keras_vit.checkpoints.loading import open_source
+from keras_vit.checkpoints.engine.keras_files import class_names_of
+from keras_vit.checkpoints.engine.loading import open_source
 from keras_vit.cli import main
 from keras_vit.cli.terminal import paths_of
 from keras_vit.data import (

@@ -3,7 +3,7 @@
 from reference_cases import CASES
 
 from keras_vit.checkpoints import save_checkpoint
-from keras_vit.checkpoints.loading import open_tensors
+from keras_vit.checkpoints.engine.recognition import open_tensors
 
 PUBLIC = {
     "google-npz": "google",

@@ -9,11 +9,11 @@ import numpy as np
 from layouts_table import hidden_part
 
 from keras_vit.checkpoints import load_checkpoint
-from keras_vit.checkpoints.formats import formats_table, recognition
-from keras_vit.checkpoints.formats.configure import configure
-from keras_vit.checkpoints.formats.recognition import recognise, row_of
-from keras_vit.checkpoints.formats.transforms import TRANSFORMS
-from keras_vit.checkpoints.loading import open_tensors
+from keras_vit.checkpoints.dialects import LAYOUTS
+from keras_vit.checkpoints.engine import recognition
+from keras_vit.checkpoints.engine.configure import configure
+from keras_vit.checkpoints.engine.layout import TRANSFORMS, row_of
+from keras_vit.checkpoints.engine.recognition import open_tensors, recognise
 
 __all__ = ["Case", "run"]
 
@@ -159,20 +159,18 @@ def run(monkeypatch, case, only=None):
         only: regular expression of the mutants to try.
     """
     source, _ = case.source()
-    format, table = source.format, source.format.rows(source.features)
+    layout, table = source.layout, source.layout.rows(source.features)
     verdicts = {}
     for what, mutant in mutants(table, used_rows(table, case)):
         if only and not re.match(only, what):
             continue
         # The variants are in the mutant already.
         changed = dataclasses.replace(
-            format, table=mutant, variants=dict.fromkeys(format.variants, {})
+            layout, table=mutant, variants=dict.fromkeys(layout.variants, {})
         )
-        formats = tuple(
-            changed if x is format else x for x in formats_table.FORMATS
-        )
-        monkeypatch.setattr(recognition, "FORMATS", formats)
+        layouts = tuple(changed if x is layout else x for x in LAYOUTS)
+        monkeypatch.setattr(recognition, "LAYOUTS", layouts)
         verdicts[what] = case.verdict()
-    monkeypatch.setattr(recognition, "FORMATS", formats_table.FORMATS)
+    monkeypatch.setattr(recognition, "LAYOUTS", LAYOUTS)
     wrong = [x for x, verdict in verdicts.items() if verdict != "the same"]
     return len(wrong), [x for x in wrong if verdicts[x] == "survived"]

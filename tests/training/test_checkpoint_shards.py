@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from keras_vit.checkpoints.containers.npz import write_npz
+from keras_vit.checkpoints.files.npz import write_npz
 from keras_vit.training import checkpoint_files
 from keras_vit.training import checkpoint_shards as shards
 from keras_vit.training.background import BackgroundWriter

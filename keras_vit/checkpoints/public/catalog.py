@@ -28,91 +28,274 @@ ImageNet-21k files); which files timm's `mixer_*.goog_in21k_ft_in1k` are. That
 timm's `orig_*` and `goog_*` are the Google files of the same model, data and
 size follows from there being one of each. Licences are those of the
 repositories that publish the files.
+
+`catalog.csv` has a row for each file: the fields of `Entry`, those of its
+`Preprocessing` among them, nothing for None, 0 and 1 for False and True,
+spaces between several. Its sources are the README and the notebook of
+google-research/vision_transformer, the tables of the papers, timm's
+results/results-imagenet.csv, and timm's configs of its own weights, which
+`python tools/make_timm_table.py` writes again.
 """
 
 import csv
+import dataclasses
 import difflib
+import os
 import pathlib
 import re
-
-from keras_vit.checkpoints.public import catalog_table as table
-from keras_vit.checkpoints.public.catalog_entry import (
-    HUB,
-    Entry,
-    Preprocessing,
-)
+from collections.abc import Mapping
 
 __all__ = [
     "ENTRIES",
+    "HUB",
     "SHIPPED",
+    "TABLE",
+    "WITHOUT_WEIGHTS",
     "Entry",
+    "Origin",
     "Preprocessing",
     "entries",
+    "entry_of",
     "find",
     "is_recommended",
     "list_weights",
+    "origin_of",
+    "origin_of_run",
 ]
 
+HUB = "https://huggingface.co"
 # Weights that come with the package, in its folder `weights`.
 SHIPPED = {"fractals": "fractals.npz"}
+# What weights="imagenet" is: AugReg where it has the model, then the paper's
+# own, then SAM, then GSAM, then DeiT III.
+RECOMMENDED = (
+    "augreg_imagenet21k_imagenet2012",
+    "imagenet21k_imagenet2012",
+    "imagenet2012",
+    "sam_imagenet2012",
+    "gsam_imagenet2012",
+    "deit3",
+)
+# Applications of which nothing is public in these collections.
+WITHOUT_WEIGHTS = (
+    "Mixer_H14",
+    "Mixer_L32",
+    "ViT_G14",
+    "ViT_g14",
+)
 
 
-def _model_of(timm_name: str) -> str:
-    """The application: "vit_base_patch16_224.orig_in21k" is ViT_B16."""
-    architecture = timm_name.split(".")[0]
-    return table.TIMM_MODELS[re.sub(r"_(224|384)$", "", architecture)]
+@dataclasses.dataclass(frozen=True)
+class Preprocessing:
+    """How the published accuracy of a file was measured.
+
+    Attributes:
+        resize: str, "squash" to image_size x image_size whatever the aspect
+            ratio was, or "shorter_side" to image_size / crop_fraction and then
+            the central crop.
+        interpolation: str, "bilinear", "bicubic" or "area".
+        antialias: bool, whether a smaller image is low-pass filtered.
+        crop_fraction: float, of the resized image.
+        value_range: (float, float), what [0, 255] becomes.
+        mean: None, or the mean of each channel, 1 for white, that is
+            subtracted instead.
+        std: None, or the deviation of each channel that divides then.
+
+    Example:
+        >>> Preprocessing("squash", "bilinear").describe(384)
+        'resize to 384x384 (bilinear), [0, 255] to [-1, 1]'
+    """
+
+    resize: str
+    interpolation: str
+    antialias: bool = False
+    crop_fraction: float = 1.0
+    value_range: tuple[float, float] = (-1.0, 1.0)
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+
+    def describe(self, image_size: int | None) -> str:
+        """Return one line for a person; image_size is None where any does."""
+        how = self.interpolation + (", antialiased" if self.antialias else "")
+        low, high = self.value_range
+        scaling = f"[0, 255] to [{low:g}, {high:g}]"
+        if self.mean and self.std:
+            mean, std = (
+                ", ".join(f"{x:.3f}" for x in values)
+                for values in (self.mean, self.std)
+            )
+            scaling = f"mean ({mean}), deviation ({std})"
+        if image_size is None:
+            return f"any size ({how}), {scaling}"
+        if self.resize == "squash":
+            return f"resize to {image_size}x{image_size} ({how}), {scaling}"
+        shorter = int(image_size / self.crop_fraction)
+        crop = f"central {image_size}x{image_size}"
+        return f"shorter side to {shorter} ({how}), {crop}, {scaling}"
 
 
-def _data_of(timm_name: str) -> str | None:
-    """Data of the classes; timm ships the original 21k files without head."""
-    if timm_name.endswith("orig_in21k"):
-        return None
-    return "imagenet21k" if timm_name.endswith("_in21k") else "imagenet2012"
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One public file, or one repository with a config and its tensors.
+
+    Attributes:
+        model: str, the application, such as "ViT_B16".
+        name: str, what `weights=` takes.
+        url: str, https address of the file, or of the repository's page.
+        classes: int, of the classification layer in the file, 0 for none.
+        labels: str, order of the classes: "imagenet", "imagenet21k", or None.
+        image_size: int, pixels, or None where there is no one size (BiT).
+        preprocessing: Preprocessing of the published accuracy.
+        top1: float, published accuracy on ImageNet in per cent, or None.
+        top1_source: str, who published it.
+        licence: str, SPDX.
+        num_bytes: int, exact size, or None.
+        mebibytes: float, size as printed by the publisher, or None.
+        sha256: str, 64 hexadecimal digits, or None.
+        head_is_zero: bool, the classification layer was set to zero before
+            publication, so that its logits tell nothing.
+        same_weights_as: str, name of the original file of these weights.
+        architecture: str, its publisher's name of the model, or None.
+        address_verified: bool, False where the address follows a documented
+            rule but nobody was seen to load it.
+        aliases: tuple of str, other names.
+
+    Example:
+        >>> catalog.find("ViT_B16", "imagenet").top1
+        85.49
+    """
+
+    model: str
+    name: str
+    url: str
+    classes: int
+    labels: str | None
+    image_size: int | None
+    preprocessing: Preprocessing
+    top1: float | None = None
+    top1_source: str | None = None
+    licence: str = "Apache-2.0"
+    num_bytes: int | None = None
+    mebibytes: float | None = None
+    sha256: str | None = None
+    head_is_zero: bool = False
+    same_weights_as: str | None = None
+    architecture: str | None = None
+    address_verified: bool = True
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Return the name with the model, such as "ViT_B16/imagenet21k"."""
+        return self.name if "/" in self.name else f"{self.model}/{self.name}"
+
+    @property
+    def is_repository(self) -> bool:
+        """Return whether `url` is a repository on huggingface.co."""
+        return self.url.startswith(HUB)
+
+    @property
+    def file_name(self) -> str:
+        """Return the name in the cache, which no other file has."""
+        return f"{self.model}_{self.name.replace('/', '_')}.npz"
+
+    @property
+    def approximate_mebibytes(self) -> float | None:
+        """Return the size in MiB, from `num_bytes` where it is known."""
+        if self.num_bytes is None:
+            return self.mebibytes
+        return self.num_bytes / 2**20
 
 
-def _image_size_of(timm_name: str) -> int:
-    """Pixels that timm evaluates at: BiT fine-tuned at more than it says."""
-    if re.match(r"resnetv2.*goog_in21k_ft_in1k$", timm_name):
-        return 480 if "152x4" in timm_name else 448
-    return 384 if "_384" in timm_name else 224
+TABLE = pathlib.Path(__file__).with_name("catalog.csv")
 
 
-def _preprocessing_of(timm_name: str) -> Preprocessing:
-    """transforms_imagenet_eval of timm: PIL, shorter side, central crop."""
-    small_crop = 0.9 if timm_name.startswith("vit_") else 0.875
-    crop = small_crop if _image_size_of(timm_name) == 224 else 1.0
-    bilinear = re.match(r"resnetv2.*goog_in21k", timm_name)
-    interpolation = "bilinear" if bilinear else "bicubic"
-    return Preprocessing("shorter_side", interpolation, True, crop)
+def _entry(row: dict) -> Entry:
+    """Read a row of the table."""
+    plain = {x: y or None for x, y in row.items()}
+    mean, std = (
+        tuple(map(float, row[x].split())) or None for x in ("mean", "std")
+    )
+    numbers = {
+        name: kind(row[name]) if row[name] else None
+        for name, kind in {
+            "image_size": int,
+            "num_bytes": int,
+            "top1": float,
+            "mebibytes": float,
+        }.items()
+    }
+    texts = (
+        *("model", "name", "url", "labels", "top1_source", "licence"),
+        *("sha256", "same_weights_as", "architecture"),
+    )
+    return Entry(
+        **{name: plain[name] for name in texts},  # pyright: ignore
+        **numbers,
+        classes=int(row["classes"] or 0),
+        preprocessing=Preprocessing(
+            row["resize"],
+            row["interpolation"],
+            row["antialias"] == "1",
+            float(row["crop_fraction"] or 1),
+            mean=mean,
+            std=std,
+        ),
+        head_is_zero=row["head_is_zero"] == "1",
+        address_verified=row["address_verified"] == "1",
+        aliases=tuple(row["aliases"].split()),
+    )
 
 
-STORAGE = "https://storage.googleapis.com"
+def _read_entries() -> dict[str, Entry]:
+    with TABLE.open(newline="", encoding="utf-8") as file:
+        found = [_entry(row) for row in csv.DictReader(file)]
+    return {entry.key: entry for entry in found}
 
-# Data of the classes: the fields of Entry.
-CLASSES = {
-    "imagenet21k": {"classes": 21843, "labels": "imagenet21k"},
-    "imagenet2012": {"classes": 1000, "labels": "imagenet"},
-    None: {"classes": 0, "labels": None},
+
+ENTRIES = _read_entries()
+
+IMAGENET = "imagenet"  # names the recommended weights of 1,000 classes
+MODELS = tuple(sorted({entry.model for entry in ENTRIES.values()}))
+# Any file of AugReg has a name: the models by how it begins.
+AUGREG_MODELS = {
+    "Ti_16": "ViT_Ti16",
+    "S_32": "ViT_S32",
+    "S_16": "ViT_S16",
+    "B_32": "ViT_B32",
+    "B_16": "ViT_B16",
+    "B_8": "ViT_B8",
+    "L_16": "ViT_L16",
+    "R_Ti_16": "ViT_R_Ti16",
+    "R26_S_32": "ViT_R26_S32",
+    "R50_L_32": "ViT_R50_L32",
 }
-
-# vit_jax/input_pipeline.py: tf.image.resize, the aspect ratio is not kept.
-SQUASH = Preprocessing("squash", "bilinear")
-# image_processing_vit.py of transformers: the same through PIL.
-SQUASH_PIL = Preprocessing("squash", "bilinear", antialias=True)
-# big_vision's resize_small(256)|central_crop(224).
-BIG_VISION = Preprocessing("shorter_side", "area", crop_fraction=0.875)
-
+# What AugReg fine-tunes on, and how many classes that has.
+TASKS = {
+    "imagenet2012": 1000,
+    "cifar100": 100,
+    "oxford_iiit_pet": 37,
+    "kitti": 4,
+    "resisc45": 45,
+}
 AUGREG_FILE = re.compile(
     r"(?:.*augreg/)?(?P<file>"
-    rf"(?P<model>{'|'.join(table.AUGREG_MODELS)})"
+    rf"(?P<model>{'|'.join(AUGREG_MODELS)})"
     r"-(?P<data>i1k-300ep|i21k-300ep|i21k-30ep)-lr_0\.001"
     r"-aug_(?:none|light0|light1|medium1|medium2|strong1|strong2)"
     r"-wd_0\.(?:03|1)-do_0\.[01]-sd_0\.[01]"
-    rf"(?:--(?P<task>{'|'.join(table.TASKS)})"
+    rf"(?:--(?P<task>{'|'.join(TASKS)})"
     r"-steps_(?:20k|10k|2k|0k)-lr_0\.(?:03|01|003|001)"
     r"-res_(?P<image_size>224|384))?"
     r")(?:\.npz)?"
 )
+AUGREG_FORM = (
+    "{model}-{i1k|i21k}-{30|300}ep-lr_0.001"
+    "-aug_{none|light0|light1|medium1|medium2|strong1|strong2}"
+    "-wd_{0.03|0.1}-do_{0.0|0.1}-sd_{0.0|0.1}, and if fine-tuned "
+    "--{task}-steps_{20k|10k|2k|0k}-lr_{0.001|0.003|0.01|0.03}-res_{224|384}"
+)
+AUGREG_ADDRESS = "https://storage.googleapis.com/vit_models/augreg"
 
 
 def _augreg_fields(file_name):
@@ -121,222 +304,18 @@ def _augreg_fields(file_name):
         return {}
     upstream = "imagenet2012" if "i1k" in match["data"] else "imagenet21k"
     task = match["task"] or upstream
+    labels = {"imagenet21k": "imagenet21k", "imagenet2012": "imagenet"}
     return {
-        "model": table.AUGREG_MODELS[match["model"]],
-        "url": _storage(f"vit_models/augreg/{match['file']}.npz"),
+        "model": AUGREG_MODELS[match["model"]],
+        "url": f"{AUGREG_ADDRESS}/{match['file']}.npz",
         "image_size": int(match["image_size"] or 224),
-        **(CLASSES.get(task) or {"classes": table.TASKS[task], "labels": None}),
+        "classes": 21843 if task == "imagenet21k" else TASKS[task],
+        "labels": labels.get(task),
     }
-
-
-def _augreg():
-    rows = table.TIMM_AUGREG.items()
-    timm_name_of = {file: name for name, (_, file, _) in rows}
-    for file, mebibytes, fine_tuning, top1, source in table.AUGREG.values():
-        tuned = _measured(top1, source)
-        for name, path, fields in (
-            (table.AUGREG_21K, file, {"mebibytes": mebibytes, **_measured()}),
-            (table.AUGREG_FINE_TUNED, file + fine_tuning, tuned),
-        ):
-            timm_name = timm_name_of.pop(path, None)
-            yield Entry(
-                name=name,
-                aliases=(timm_name,) if timm_name else (),
-                **_augreg_fields(path),
-                **fields,
-            )
-    for path, timm_name in timm_name_of.items():
-        name, _, top1 = table.TIMM_AUGREG[timm_name]
-        yield Entry(
-            name=name,
-            aliases=(timm_name,),
-            **_augreg_fields(path),
-            **_measured_by_timm(timm_name, top1),
-        )
-
-
-def _originals():
-    for model, (file, mebibytes) in table.ORIGINAL_21K.items():
-        path = f"vit_models/imagenet21k/{file}.npz"
-        yield _file(
-            model, "imagenet21k", path, mebibytes=mebibytes, head_is_zero=True
-        )
-    for model, file, size, mebibytes, top1, source in table.ORIGINAL_FINE_TUNED:
-        suffix = "_224" if size == 224 else ""
-        yield _file(
-            model,
-            f"imagenet21k_imagenet2012{suffix}",
-            f"vit_models/imagenet21k+imagenet2012/{file}.npz",
-            image_size=size,
-            mebibytes=mebibytes,
-            **(_measured(top1, source) if top1 else {}),
-        )
-
-
-def _others():
-    for model, name, path, mebibytes, verified in table.OTHERS:
-        sizes = {"mebibytes": mebibytes, "address_verified": verified}
-        yield _file(model, name, path, **sizes)
-    for size in table.BIT_SIZES:
-        for name, file in (
-            ("imagenet2012", f"BiT-S-{size}"),
-            ("imagenet21k", f"BiT-M-{size}"),
-            ("imagenet21k_imagenet2012", f"BiT-M-{size}-ILSVRC2012"),
-        ):
-            # Nobody says at which size the BiT-S are best evaluated.
-            size_known = {} if "21k" in name else {"image_size": None}
-            path = f"bit_models/{file}.npz"
-            yield _file(f"BiT_{size}", name, path, **size_known)
-    for epochs, top1 in table.PLAIN_BASELINES.items():
-        yield _file(
-            "ViT_S16",
-            f"big_vision_imagenet2012_{epochs}ep",
-            f"big_vision/vit_s16_i1k_{epochs}ep.npz",
-            **_measured(top1, "arXiv:2205.01580", BIG_VISION),
-        )
-
-
-def _file(model, name, path, **fields):
-    """An Entry of a Google file: what timm measured of it unless `fields` say
-    more, and what is pinned."""
-    data = re.findall("imagenet21k|imagenet2012", name)[-1]
-    num_bytes, sha256 = table.PINNED.get(path, (None, None))
-    timm_name = TIMM_NAMES.get((model, name))
-    measured = {"image_size": 224, **_measured()}
-    if timm_name:
-        measured = {
-            "image_size": _image_size_of(timm_name),
-            "aliases": (timm_name,),
-            **_measured_by_timm(timm_name, table.TIMM[timm_name][1]),
-        }
-    return Entry(
-        model=model,
-        name=name,
-        url=_storage(path),
-        num_bytes=num_bytes,
-        sha256=sha256,
-        **CLASSES[data],
-        **{**measured, **fields},
-    )
-
-
-def _repositories():
-    augreg = table.TIMM_AUGREG.items()
-    rows = {name: (ours, top1) for name, (ours, _, top1) in augreg}
-    for name, (original, top1) in {**rows, **table.TIMM}.items():
-        source = table.TIMM_RESULTS if top1 else None
-        yield Entry(
-            model=_model_of(name),
-            name=f"timm/{name}",
-            url=f"{HUB}/timm/{name}",
-            **CLASSES[_data_of(name)],
-            image_size=_image_size_of(name),
-            **_measured(top1, source, _preprocessing_of(name)),
-            same_weights_as=original,
-        )
-    for name, (model, image_size, data, original) in table.HUGGING_FACE.items():
-        yield Entry(
-            model=model,
-            name=name,
-            url=f"{HUB}/{name}",
-            **CLASSES[data],
-            image_size=image_size,
-            preprocessing=SQUASH_PIL,
-            same_weights_as=original,
-        )
-
-
-# What timm says of the weights of `table.MODERN`.
-WEIGHTS = pathlib.Path(__file__).with_name("timm_weights.csv")
-
-
-def _modern():
-    with WEIGHTS.open(newline="", encoding="utf-8") as file:
-        rows = {row["name"]: row for row in csv.DictReader(file)}
-    for name, models in table.MODERN.items():
-        for model, timm_name in models.items():
-            row = rows[timm_name]
-            yield Entry(
-                model=model,
-                name=name,
-                url=f"{HUB}/{row['repository']}",
-                classes=int(row["classes"]),
-                labels="imagenet" if row["classes"] == "1000" else None,
-                image_size=int(row["image_size"]),
-                preprocessing=_preprocessing_of_row(row),
-                licence=LICENCES.get(row["licence"], row["licence"]),
-                architecture=timm_name.partition(".")[0],
-                aliases=(f"timm/{timm_name}",),
-            )
-
-
-# SPDX, where there is one. The others restrict what the weights may be used
-# for: read them before you do.
-LICENCES = {
-    "apache-2.0": "Apache-2.0",
-    "mit": "MIT",
-    "cc-by-nc-4.0": "CC-BY-NC-4.0",
-}
-
-
-def _preprocessing_of_row(row) -> Preprocessing:
-    mean, std = (tuple(map(float, row[x].split())) for x in ("mean", "std"))
-    plain = set(mean + std) == {0.5}
-    return Preprocessing(
-        "shorter_side",
-        row["interpolation"],
-        True,
-        float(row["crop_fraction"]),
-        mean=None if plain else mean,
-        std=None if plain else std,
-    )
-
-
-def _storage(path):
-    return f"{STORAGE}/{path.replace('+', '%2B')}"
-
-
-def _measured(top1=None, top1_source=None, preprocessing=SQUASH):
-    return {
-        "top1": top1,
-        "top1_source": top1_source,
-        "preprocessing": preprocessing,
-    }
-
-
-def _measured_by_timm(timm_name, top1):
-    if top1 is None:
-        return _measured()
-    rule = _preprocessing_of(timm_name)
-    return _measured(top1, f"{table.TIMM_RESULTS}: {timm_name}", rule)
-
-
-# Model and name of an original file: timm's name of the same weights.
-TIMM_NAMES = {
-    (_model_of(timm_name), name): timm_name
-    for timm_name, (name, _) in table.TIMM.items()
-    if name
-}
-
-ENTRIES = {
-    entry.key: entry
-    for family in (_augreg, _originals, _others, _repositories, _modern)
-    for entry in family()
-}
-
-IMAGENET = "imagenet"  # names the recommended weights of 1,000 classes
-MODELS = tuple(sorted({entry.model for entry in ENTRIES.values()}))
-
-AUGREG_FORM = (
-    "{model}-{i1k|i21k}-{30|300}ep-lr_0.001"
-    "-aug_{none|light0|light1|medium1|medium2|strong1|strong2}"
-    "-wd_{0.03|0.1}-do_{0.0|0.1}-sd_{0.0|0.1}, and if fine-tuned "
-    "--{task}-steps_{20k|10k|2k|0k}-lr_{0.001|0.003|0.01|0.03}-res_{224|384}"
-)
 
 
 def entries(model: str | None = None) -> list[Entry]:
-    """The public files of a model such as "ViT_B16", or of all by model.
+    """List the public files of a model such as "ViT_B16", or of all by model.
 
     Raises:
         ValueError: there is no such model.
@@ -347,7 +326,7 @@ def entries(model: str | None = None) -> list[Entry]:
     """
     if model is None:
         return sorted(ENTRIES.values(), key=lambda entry: entry.model)
-    known = [*MODELS, *table.WITHOUT_WEIGHTS]
+    known = [*MODELS, *WITHOUT_WEIGHTS]
     if model not in known:
         raise ValueError(
             f"There is no model {model!r}.{_nearest(model, known)} "
@@ -357,7 +336,7 @@ def entries(model: str | None = None) -> list[Entry]:
 
 
 def find(model: str | None, weights: str) -> Entry:
-    """The entry that `weights=` names.
+    """Return the entry that `weights=` names.
 
     Args:
         model: str, name of an application such as "ViT_B16"; None where
@@ -374,7 +353,7 @@ def find(model: str | None, weights: str) -> Entry:
         >>> find(None, "google/vit-base-patch16-224").model
         'ViT_B16'
     """
-    known = (model,) if model else (*MODELS, *table.WITHOUT_WEIGHTS)
+    known = (model,) if model else (*MODELS, *WITHOUT_WEIGHTS)
     if weights.partition("/")[0] in known:
         model, _, weights = weights.partition("/")
     candidates = entries(model)
@@ -398,13 +377,13 @@ def _is_called(entry, weights):
 
 
 def is_recommended(entry: Entry) -> bool:
-    """Whether weights="imagenet" is this file."""
-    keys = [f"{entry.model}/{name}" for name in table.RECOMMENDED]
+    """Return whether weights="imagenet" is this file."""
+    keys = [f"{entry.model}/{name}" for name in RECOMMENDED]
     return entry.key == next((key for key in keys if key in ENTRIES), None)
 
 
 def list_weights(model: str | None = None) -> list[str]:
-    """Lists the names of public weights.
+    """List the names of public weights.
 
     Args:
         model: str, such as "ViT_B16"; None for all models.
@@ -436,7 +415,7 @@ def _normal(name):
 
 
 def _find_augreg(model, file_name):
-    """The entry of a file of AugReg; None if the name is of another form."""
+    """Return the entry of a file of AugReg; None for names of other forms."""
     fields = _augreg_fields(file_name)
     if not fields:
         return None
@@ -447,12 +426,20 @@ def _find_augreg(model, file_name):
         )
     known = [entry for entry in ENTRIES.values() if entry.url == fields["url"]]
     name = fields["url"].rpartition("/")[2].removesuffix(".npz")
-    return known[0] if known else Entry(name=name, **fields, **_measured())
+    return (
+        known[0]
+        if known
+        else Entry(
+            name=name,
+            **fields,
+            preprocessing=Preprocessing("squash", "bilinear"),
+        )
+    )
 
 
 def _fail(model, weights, candidates):
-    """Raises the error that says what there is instead."""
-    if model in table.WITHOUT_WEIGHTS:
+    """Raise the error that says what there is instead."""
+    if model in WITHOUT_WEIGHTS:
         raise ValueError(
             f"No public weights of {model} are known. Received: "
             f"weights={weights!r}. Pass weights=None for random "
@@ -485,3 +472,78 @@ def _fail(model, weights, candidates):
 def _nearest(name, names):
     nearest = difflib.get_close_matches(name, names)
     return f" Did you mean {' or '.join(nearest)}?" if nearest else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """The weights that a model was made from.
+
+    Attributes:
+        name: str, as a reader finds them; without paths of this machine.
+        address: str, of their page or file, or None.
+        repository: str, their name on huggingface.co, or None.
+        licence: str, what their publisher says, or None if that is unknown.
+    """
+
+    name: str
+    address: str | None = None
+    repository: str | None = None
+    licence: str | None = None
+
+
+def entry_of(weights: str, model: str | None = None) -> Entry | None:
+    """Return the public weights that a name is of; None for a path."""
+    if os.path.exists(weights):
+        return None
+    try:
+        return find(model, weights)
+    except ValueError:
+        return None
+
+
+def origin_of(weights: str, model: str | None = None) -> Origin:
+    """Return where weights are from.
+
+    Of a path only that it is one: it tells of the machine, not the model.
+
+    Args:
+        weights: what `keras_vit.load_checkpoint` takes.
+        model: the application, such as "ViT_B16", where the name is of it.
+
+    Example:
+        >>> origin_of("ViT_B16/imagenet").licence
+        'Apache-2.0'
+    """
+    if weights.lower() in SHIPPED:
+        name = f"{weights.lower()}, which come with keras_vit"
+        return Origin(name, licence="Apache-2.0")
+    if entry := entry_of(weights, model):
+        return Origin(
+            entry.key, entry.url, _repository_of(entry), entry.licence
+        )
+    for start in ("hf://", f"{HUB}/"):
+        if weights.startswith(start):
+            name = weights.removeprefix(start).partition("@")[0].strip("/")
+            return Origin(name, f"{HUB}/{name}", name)
+    if weights.startswith("timm/") and not os.path.exists(weights):
+        return Origin(weights, f"{HUB}/{weights}", weights)
+    if "://" in weights:
+        return Origin("a file that was downloaded")
+    return Origin("a file of weights")
+
+
+def origin_of_run(run: Mapping) -> Origin | None:
+    """Return the weights that a run started from, by its config, or None."""
+    options = run.get("model") or {}
+    weights = options.get("weights")
+    if not isinstance(weights, str):
+        return None
+    return origin_of(weights, options.get("name"))
+
+
+def _repository_of(entry) -> str | None:
+    """Return the repository of weights, also where they copy a file."""
+    if entry.is_repository:
+        return entry.url.removeprefix(f"{HUB}/")
+    copies = [f"timm/{name}" for name in entry.aliases]
+    return next((name for name in copies if name in ENTRIES), None)

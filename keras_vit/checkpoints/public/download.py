@@ -18,15 +18,22 @@ import ssl
 import tempfile
 import time
 import urllib.error
+import zipfile
 from email.message import Message
 from pathlib import Path
 
 import keras
 
-from keras_vit.checkpoints.public.address import open_address, shown
-from keras_vit.checkpoints.public.completeness import check_beginning, is_whole
+from keras_vit.checkpoints.files.safetensors import open_safetensors
+from keras_vit.checkpoints.public.network import open_address, shown
 
-__all__ = ["Download", "file_digest", "is_offline"]
+__all__ = [
+    "Download",
+    "check_beginning",
+    "file_digest",
+    "is_offline",
+    "is_whole",
+]
 
 CHUNK = 1 << 20  # bytes
 ATTEMPTS = 4
@@ -64,16 +71,16 @@ class Download:
 
     @property
     def path(self) -> Path:
-        """Where the file is once it was fetched."""
+        """Return where the file is once it was fetched."""
         return _keras_home() / "models" / self.file_name
 
     @property
     def part(self) -> Path:
-        """Where the bytes are until all have come and were verified."""
+        """Return where the bytes are until all have come and were verified."""
         return self.path.with_name(f"{self.file_name}.part")
 
     def fetch(self) -> str:
-        """Downloads the file unless it is in the cache, and returns its path.
+        """Download the file unless it is in the cache, and return its path.
 
         Raises:
             OSError: no network, no such file, or no space.
@@ -99,7 +106,7 @@ class Download:
         return str(self.path)
 
     def _by_hand(self):
-        """What a person can do where this machine cannot download."""
+        """Return what a person can do where this machine cannot download."""
         expected = [f"{self.num_bytes:,} bytes"] if self.num_bytes else []
         expected += [f"SHA-256 {self.sha256}"] if self.sha256 else []
         what = f" ({', '.join(expected)})" if expected else ""
@@ -151,13 +158,13 @@ class Download:
 
 
 def is_offline() -> bool:
-    """Whether HF_HUB_OFFLINE forbids the network."""
+    """Return whether HF_HUB_OFFLINE forbids the network."""
     setting = os.environ.get("HF_HUB_OFFLINE", "")
     return setting.upper() in ("1", "ON", "YES", "TRUE")
 
 
 def _keras_home():
-    """The folder that `get_file` keeps its files under."""
+    """Return the folder that `get_file` keeps its files under."""
     home = Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser()
     with contextlib.suppress(OSError):
         home.mkdir(parents=True, exist_ok=True)
@@ -167,13 +174,13 @@ def _keras_home():
 
 
 def file_digest(path: str | Path, algorithm: str = "sha256") -> str:
-    """The hexadecimal SHA-256 or "md5" of a file, read in pieces."""
+    """Compute the hexadecimal SHA-256 or "md5" of a file, read in pieces."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def _digests_of_server(headers):
-    """The MD5 that Google's storage sends along; its CRC32C is not used."""
+    """Return the MD5 that Google's storage sends; its CRC32C is not used."""
     items = ",".join(headers.get_all("x-goog-hash", [])).split(",")
     pairs = (item.strip().partition("=") for item in items)
     found = {kind: _decoded(value) for kind, _, value in pairs}
@@ -182,7 +189,7 @@ def _digests_of_server(headers):
 
 
 def _decoded(value: str) -> bytes:
-    """Base64; nothing where it is none."""
+    """Read Base64; return nothing where it is none."""
     try:
         return base64.b64decode(value, validate=True)
     except ValueError:
@@ -192,7 +199,7 @@ def _decoded(value: str) -> bytes:
 def _receive(
     url: str, part: Path, *, file_name: str, num_bytes: int | None = None
 ) -> Message:
-    """Appends to a part what the file lacks, in as many attempts as it takes.
+    """Append to a part what the file lacks, in as many attempts as it takes.
 
     The part may be empty, or what an earlier attempt left, and stays when an
     attempt fails. The headers of the last response are returned.
@@ -226,7 +233,7 @@ def _size(part):
 
 
 def _is_complete(error, size):
-    """Whether the server says that there is nothing behind `size` bytes."""
+    """Return whether the server says that nothing is behind `size` bytes."""
     if getattr(error, "code", None) != 416:
         return False
     return error.headers.get("Content-Range") == f"bytes */{size}"
@@ -262,19 +269,19 @@ def _receive_once(url, part, file_name, num_bytes):
 
 
 def _total(headers, start) -> int | None:
-    """The size of the whole file; None where the server does not say it."""
+    """Return the size of the whole file; None where no server says it."""
     length = headers.get("Content-Length", "")
     return start + int(length) if LENGTH.fullmatch(length) else None
 
 
 def _is_another_file(headers, part, start):
-    """Whether these bytes do not go on where the part ends."""
+    """Return whether these bytes do not go on where the part ends."""
     begins = headers.get("Content-Range", "").startswith(f"bytes {start}-")
     return not begins or _changed(headers) > part.stat().st_mtime
 
 
 def _changed(headers) -> float:
-    """When the server's file was changed; 0 where that is not known."""
+    """Return when the server's file was changed; 0 where nobody knows."""
     try:
         time = email.utils.parsedate_to_datetime(headers["Last-Modified"])
         return time.timestamp()
@@ -314,7 +321,7 @@ def _write(response, part, start, total, file_name):
 
 @contextlib.contextmanager
 def _one_process(path):
-    """Lets the processes of one machine wait for the one that downloads.
+    """Let the processes of one machine wait for the one that downloads.
 
     What is locked is a file that stays: one that is renamed or removed leaves
     those that wait with the lock of a file that is no longer there.
@@ -328,3 +335,74 @@ def _one_process(path):
             handle = stack.enter_context(lock.open("ab"))
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+# How a file of weights begins, and where it ends.
+ZIP = rb"PK\x03\x04"
+HDF5 = rb"\x89HDF\r\n\x1a\n"
+# Eight bytes that are the length of the header, which is JSON.
+SAFETENSORS = rb".{6}\x00\x00\{"
+BEGINNINGS = {
+    ".npz": ZIP,
+    ".keras": ZIP,
+    ".h5": HDF5,
+    ".safetensors": SAFETENSORS,
+}
+LONGEST_BEGINNING = 9
+OTHERS = {
+    rb"\x1f\x8b": "It is packed by gzip: unpack it, and pass its path.",
+    rb"\s*<": "Is it a web page, for signing in perhaps?",
+    rb"version https://git-lfs": "It is a pointer of Git LFS to the file.",
+}
+
+
+def check_beginning(beginning: bytes, file_name: str) -> None:
+    """Raise a ValueError unless a file begins as its kind does.
+
+    Of an unknown suffix any kind of weights is right.
+    """
+    every = b"|".join(BEGINNINGS.values())
+    expected = BEGINNINGS.get(Path(file_name).suffix, every)
+    if re.match(expected, beginning, re.DOTALL):
+        return
+    guesses = [x for start, x in OTHERS.items() if re.match(start, beginning)]
+    raise ValueError(
+        f"{file_name} is no file of weights: it begins with "
+        f"{beginning[:16]!r}. {' '.join(guesses)}".rstrip()
+    )
+
+
+def is_whole(path: Path) -> bool:
+    """Return whether the end of a file of weights is there.
+
+    A server that names no length may be cut off without an error.
+
+    The central directory of a zip archive is at its end, HDF5 has the length
+    in its first bytes, and safetensors in its header. What is between is not
+    read.
+    """
+    with path.open("rb") as file:
+        beginning = file.read(LONGEST_BEGINNING)
+    for kind, opened in ENDS.items():
+        if re.match(kind, beginning, re.DOTALL):
+            try:
+                opened(path)
+            except (OSError, ValueError, zipfile.BadZipFile):
+                return False
+            return True
+    return False
+
+
+def _open_zip(path):
+    with zipfile.ZipFile(path):
+        pass
+
+
+def _open_hdf5(path):
+    import h5py
+
+    with h5py.File(path):
+        pass
+
+
+ENDS = {ZIP: _open_zip, HDF5: _open_hdf5, SAFETENSORS: open_safetensors}

@@ -7,10 +7,11 @@ import urllib.parse
 from pathlib import Path
 
 from keras_vit.checkpoints.public import catalog
-from keras_vit.checkpoints.public.address import check_address, shown
 from keras_vit.checkpoints.public.download import Download, is_offline
-from keras_vit.checkpoints.public.hub_errors import (
+from keras_vit.checkpoints.public.network import (
     attempted,
+    check_address,
+    shown,
     without_secrets,
 )
 from keras_vit.io.stores import fetched, of_store
@@ -18,6 +19,7 @@ from keras_vit.io.stores import fetched, of_store
 __all__ = [
     "architecture_of",
     "cached_path",
+    "is_address",
     "resolve",
     "shipped_path",
 ]
@@ -45,7 +47,7 @@ TENSORS = ("*.safetensors", "*.h5", "*.keras")
 
 
 def resolve(source: str | os.PathLike, model: str | None = None) -> str:
-    """The path of a checkpoint, downloaded if need be.
+    """Return the path of a checkpoint, downloaded if need be.
 
     Args:
         source: one of
@@ -93,13 +95,18 @@ def resolve(source: str | os.PathLike, model: str | None = None) -> str:
     return _fetch_name(text, model)
 
 
+def is_address(text: str) -> bool:
+    """Return whether only fetching tells if there are weights of a name."""
+    return "://" in text or text.startswith("timm/")
+
+
 def architecture_of(source, model: str | None = None) -> dict:
-    """What the catalogue says of a name beside its address.
+    """Return what the catalogue says of a name, beside its address.
 
     Some repositories serve two architectures: CLIP's with two activations.
 
     Returns:
-        {"architecture": timm's name}, or {} where the catalogue has none.
+        {"architecture": its name}, or {} where the catalogue has none.
     """
     try:
         entry = catalog.find(model, os.fspath(source))
@@ -109,10 +116,10 @@ def architecture_of(source, model: str | None = None) -> dict:
 
 
 def shipped_path(name: str, model: str | None = None) -> str | None:
-    """The path of weights that come with the package; None of other names.
+    """Return the path of weights in the package; None of other names.
 
     Raises:
-        ValueError: when they are asked for as those of an application.
+        ValueError: when they are wanted as those of an application.
     """
     file = catalog.SHIPPED.get(name.lower())
     if file is None:
@@ -127,7 +134,7 @@ def shipped_path(name: str, model: str | None = None) -> str | None:
 
 
 def cached_path(entry: catalog.Entry) -> Path:
-    """Where the file of an entry is on this machine once it was downloaded.
+    """Return where the file of an entry is once it was downloaded.
 
     Raises:
         ValueError: it is a repository, whose place huggingface_hub decides.
@@ -243,7 +250,7 @@ def _fetch_from_kaggle(handle):
 
 
 def _with_weights(folder, name):
-    """The folder of a repository, if it holds weights that are opened."""
+    """Return the folder of a repository if it holds weights to be opened."""
     if not any(path for kind in TENSORS for path in Path(folder).glob(kind)):
         raise ValueError(
             f"The repository {name!r} holds no *.safetensors, *.h5 or *.keras "

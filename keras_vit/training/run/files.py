@@ -21,7 +21,7 @@ from collections.abc import Iterator
 import keras
 
 import keras_vit.models  # noqa: F401 - registers the classes to load
-from keras_vit.checkpoints.keras_files import (
+from keras_vit.checkpoints.engine.keras_files import (
     CLASS_NAMES,
     RUN_MODEL,
     read_class_names,

@@ -1,0 +1,28 @@
+"""The publishers of weights, one module each.
+
+To add one: a module with `LAYOUTS`, and its line here. To take one away: the
+line and its module.
+"""
+
+from keras_vit.checkpoints.dialects import (
+    big_vision,
+    google,
+    hugging_face,
+    keras_hub,
+    meta,
+    timm,
+    torchvision,
+)
+
+__all__ = ["LAYOUTS"]
+
+# In the order in which they are tried and named.
+LAYOUTS = (
+    *google.LAYOUTS,
+    *big_vision.LAYOUTS,
+    *timm.LAYOUTS,
+    *meta.LAYOUTS,
+    *hugging_face.LAYOUTS,
+    *torchvision.LAYOUTS,
+    *keras_hub.LAYOUTS,
+)

@@ -1,0 +1,222 @@
+"""What several publishers' files have in common: rows, words and sizes.
+
+It names none of them, so that each can be taken away alone.
+"""
+
+from keras_vit.checkpoints.engine.layout import (
+    flax_dense,
+    flax_norm,
+    torch_convolution,
+    torch_dense,
+    torch_norm,
+)
+
+__all__ = [
+    "ACTIVATIONS",
+    "BATCH_NORM",
+    "EXACT_GELU",
+    "FLAX_COMPANIONS",
+    "FLAX_STACKS",
+    "FLAX_VIT",
+    "PATCHES",
+    "PLAIN_BLOCK",
+    "PLAIN_OPTIONS",
+    "SAM_ENCODER",
+    "SAM_MARKS",
+    "SAM_SIGNS",
+    "TANH_GELU",
+    "TORCH_RESNET",
+    "flax_attention",
+    "flax_block",
+    "image_size",
+    "pixels",
+    "preactivated_unit",
+    "unit",
+]
+
+TANH_GELU = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-6}
+EXACT_GELU = {"activation": "gelu", "layer_norm_epsilon": 1e-6}
+TORCH_RESNET = {
+    "resnet_standardization": "variance",
+    "resnet_standardization_epsilon": 1e-8,
+    "resnet_group_norm_epsilon": 1e-5,
+}
+
+# Of what a file may hold and the models here do not have.
+BATCH_NORM = {
+    r".*\.(running_mean|running_var|num_batches_tracked)": (
+        "batch normalisation"
+    ),
+}
+
+# The fields of a config of which each publisher's tensors, constants or
+# configs hold other values than the default, where its code has them.
+_COMMON = (
+    *("image_size", "channels", "pooling", "num_classes"),
+    *("classifier_activation", "head_bias", "include_preprocessing"),
+)
+_TOKENS = (
+    *("patch_size", "hidden_dim", "stochastic_depth_rate"),
+    *("layer_norm_epsilon", "activation", "num_layers"),
+)
+PLAIN_OPTIONS = {
+    "vit": frozenset(
+        (
+            *(*_COMMON, *_TOKENS, "mlp_dim", "num_heads", "class_token"),
+            *("distillation_token", "register_tokens", "position_embedding"),
+            *("representation_dim", "dropout_rate", "attention_dropout_rate"),
+            *("layer_scale_init", "patch_bias", "qkv_bias"),
+            *("norm_before_blocks", "resnet_units", "resnet_width"),
+            *("resnet_standardization", "resnet_standardization_epsilon"),
+            *("resnet_group_norm_epsilon", "pixel_mean", "pixel_std"),
+            *("flash_attention", "rematerialize"),
+        )
+    ),
+    "mixer": frozenset(
+        (*_COMMON, *_TOKENS, "tokens_mlp_dim", "channels_mlp_dim")
+    ),
+    "bit": frozenset(
+        (
+            *(*_COMMON, "units", "width"),
+            *("standardization_epsilon", "group_norm_epsilon"),
+        )
+    ),
+}
+
+# What others call our activations.
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_tanh": "gelu_tanh",
+    "quick_gelu": "quick_gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+ANY_IMAGE = (224, 224)  # of a model that takes any size
+
+
+def image_size(config) -> tuple:
+    """Return (height, width) of the images that a config is written for."""
+    size = config["image_size"]
+    return ANY_IMAGE if None in size else size
+
+
+def pixels(config) -> tuple[list, list]:
+    """Return mean and deviation of the pixels, which [-1, 1] has as well."""
+    halves = (0.5,) * config["channels"]
+    return (
+        list(config.get("pixel_mean") or halves),
+        list(config.get("pixel_std") or halves),
+    )
+
+
+# What a file of Flax may hold besides one tower's parameters.
+FLAX_COMPANIONS = (r"opt/.*", r"state/.*", r"params/(txt/.*|t|b)", r"chrono/.*")
+FLAX_STACKS = {
+    r"Transformer/encoderblock/(.*)": (
+        0,
+        r"Transformer/encoderblock_{i}/\1",
+    )
+}
+QUERY_KEY_VALUE = ("query", "key", "value")
+
+
+def flax_attention(ours, theirs):
+    """Return the rows of a MultiHeadDotProductAttention of Flax."""
+    return {
+        f"{ours}/qkv/kernel": (
+            tuple(f"{theirs}/{name}/kernel" for name in QUERY_KEY_VALUE),
+            "heads_qkv",
+        ),
+        f"{ours}/qkv/bias": (
+            tuple(f"{theirs}/{name}/bias" for name in QUERY_KEY_VALUE),
+            "heads_qkv",
+        ),
+        **flax_dense(f"{ours}/out", f"{theirs}/out", kernel="heads_out"),
+    }
+
+
+def flax_block(norm, attention_name, norm_1, mlp):
+    """Return the rows of encoder blocks under the names of one numbering."""
+    theirs = "Transformer/encoderblock_{i}"
+    return {
+        **flax_norm("block_{i}/attention_norm", f"{theirs}/{norm}"),
+        **flax_attention("block_{i}/attention", f"{theirs}/{attention_name}"),
+        **flax_norm("block_{i}/mlp_norm", f"{theirs}/{norm_1}"),
+        **flax_dense("block_{i}/mlp/dense", f"{theirs}/{mlp}/Dense_0"),
+        **flax_dense("block_{i}/mlp/dense_1", f"{theirs}/{mlp}/Dense_1"),
+    }
+
+
+FLAX_VIT = {
+    **flax_dense("patch_embed/projection", "embedding"),
+    "class_token/token": ("cls", "same"),
+    **flax_norm("encoder_norm", "Transformer/encoder_norm"),
+    **flax_dense("pre_logits", "pre_logits"),
+    **flax_dense("predictions", "head"),
+}
+
+
+def preactivated_unit(theirs):
+    """Return the rows of a unit of BiT; several publishers call it the same."""
+    ours = "stage{s}_unit{u}"
+    rows = torch_convolution(f"{ours}_shortcut", f"{theirs}.downsample.conv")
+    for i in (1, 2, 3):
+        rows |= torch_convolution(f"{ours}_conv{i}", f"{theirs}.conv{i}")
+        rows |= torch_norm(f"{ours}_norm{i}", f"{theirs}.norm{i}")
+    return rows
+
+
+def unit(theirs):
+    """Return the rows of a hybrid's unit, whose shortcuts are normalised."""
+    shortcut = "stage{s}_unit{u}_shortcut_norm"
+    return {
+        **preactivated_unit(theirs),
+        **torch_norm(shortcut, f"{theirs}.downsample.norm"),
+    }
+
+
+PATCHES = torch_dense(
+    "patch_embed/projection", "patch_embed.proj", kernel="convolution"
+)
+PLAIN_BLOCK = {
+    **torch_norm("block_{i}/attention_norm", "blocks.{i}.norm1"),
+    **torch_dense(
+        "block_{i}/attention/qkv",
+        "blocks.{i}.attn.qkv",
+        "torch_qkv_rows",
+        "torch_qkv_rows",
+    ),
+    **torch_dense("block_{i}/attention/out", "blocks.{i}.attn.proj"),
+    **torch_norm("block_{i}/mlp_norm", "blocks.{i}.norm2"),
+    **torch_dense("block_{i}/mlp/dense", "blocks.{i}.mlp.fc1"),
+    **torch_dense("block_{i}/mlp/dense_1", "blocks.{i}.mlp.fc2"),
+}
+
+# The image encoder of SAM, whose positions are a map and whose neck is torch's
+# convolutions.
+SAM_ENCODER = {
+    **PATCHES,
+    **PLAIN_BLOCK,
+    "position_embedding/embedding": ("pos_embed", "grid_behind_prefix"),
+    "block_{i}/attention/position_bias/rows": (
+        "blocks.{i}.attn.rel_pos_h",
+        "same",
+    ),
+    "block_{i}/attention/position_bias/columns": (
+        "blocks.{i}.attn.rel_pos_w",
+        "same",
+    ),
+    "neck/projection/kernel": ("neck.0.weight", "linear_1x1"),
+    **torch_norm("neck/projection_norm", "neck.1"),
+    **torch_convolution("neck/convolution", "neck.2"),
+    **torch_norm("neck/convolution_norm", "neck.3"),
+}
+SAM_MARKS = (
+    (
+        "patch_embed.proj.weight",
+        "blocks.0.attn.qkv.weight",
+        "neck.0.weight",
+    ),
+)
+SAM_SIGNS = {"position_map": "pos_embed"}

@@ -1,0 +1,325 @@
+"""Weights for a model of another size than the file's.
+
+Axes: C channels, D hidden dimension, h and w height and width of a patch.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_vit.checkpoints.engine.recognition import Checkpoint
+from keras_vit.checkpoints.engine.resampling import (
+    RESAMPLINGS,
+    geometric_matrix,
+    resample_position_embedding,
+    resize_matrix,
+)
+
+__all__ = [
+    "Adaptation",
+    "adapt_channels",
+    "adapted_fields",
+    "check_input_shape",
+    "find_adaptation",
+    "resize_patches",
+]
+
+
+def adapted_fields(
+    found: dict,
+    family: str,
+    *,
+    classes: int | None,
+    input_shape: tuple | None,
+    include_top: bool,
+    keep_representation: bool,
+    overrides: dict,
+) -> dict:
+    """Return the fields that were found with what a user wants otherwise."""
+    fields = dict(found)
+    if input_shape is not None:
+        height, width, channels = check_input_shape(input_shape, family)
+        fields |= {"image_size": (height, width), "channels": channels}
+        fields |= _pixel_fields(fields)
+    if classes is not None:
+        fields |= _head_fields(fields, classes, keep_representation)
+    if not include_top:
+        fields |= {"num_classes": 0, "pooling": "none"}
+        if "representation_dim" in fields:
+            fields["representation_dim"] = 0
+    if overrides.get("pooling") == "avg":
+        overrides = {**overrides, "pooling": "mean"}
+    if (
+        fields.get("pooling") == "token"
+        and overrides.get("pooling") in ("mean", "max")
+        and not fields.get("register_tokens")
+        and not fields.get("class_attention_layers")
+    ):
+        # As the original does it: what pools patches has no class token.
+        fields["class_token"] = False
+    if overrides.get("pooling") == "token":
+        fields["class_token"] = True
+        fields["norm_after_pooling"] = False
+    return fields | overrides
+
+
+def check_input_shape(input_shape, family: str) -> tuple:
+    """Return (height, width, channels) of what users give as a shape.
+
+    Args:
+        input_shape: what was given.
+        family: of the models, of which "bit" takes None as a side.
+
+    Raises:
+        ValueError: when it is none, or a side is unknown or not above 0.
+    """
+    is_shape = isinstance(input_shape, (tuple, list)) and len(input_shape) == 3
+    sizes = tuple(input_shape) if is_shape else ()
+    if family == "bit":  # It takes images of any size.
+        sizes = (*(x for x in sizes[:2] if x is not None), *sizes[2:])
+    if not is_shape or not all(type(x) is int and x > 0 for x in sizes):
+        raise ValueError(
+            "input_shape must be (height, width, channels), all known and "
+            "channels last: patches and position embeddings depend on it. "
+            f"Received: input_shape={input_shape!r}. Give for example "
+            "input_shape=(384, 384, 3)."
+        )
+    return tuple(input_shape)
+
+
+def _pixel_fields(fields) -> dict:
+    """Return mean and deviation of pixels for another number of channels."""
+    names = ("pixel_mean", "pixel_std")
+    return {
+        name: (float(np.mean(fields[name])),) * fields["channels"]
+        for name in names
+        if fields.get(name) and len(fields[name]) != fields["channels"]
+    }
+
+
+def _head_fields(fields, classes, keep_representation) -> dict:
+    if type(classes) is not int or classes < 0:
+        raise ValueError(
+            "classes must be the number of classes, or 0 for features. "
+            f"Received: classes={classes!r}."
+        )
+    found: dict = {"num_classes": classes}
+    is_new = classes != fields["num_classes"]
+    if is_new and fields.get("head_bias", 0.0) is None:
+        found["head_bias"] = 0.0
+    if is_new and not keep_representation and fields.get("representation_dim"):
+        found["representation_dim"] = 0
+    return found
+
+
+def resize_patches(kernel: np.ndarray, patch_size: tuple) -> np.ndarray:
+    """Resize a patch embedding by the pseudo-inverse of resizing patches.
+
+    "FlexiViT: One Model for All Patch Sizes" (arXiv:2212.08013, section
+    3.4): the new weights give resized patches the embeddings that the old
+    ones give the patches, exactly when patches grow, in the least squares
+    otherwise. Patches are resized bilinearly.
+
+    Args:
+        kernel: float array (h, w, C, D).
+        patch_size: (height, width) of the result.
+    """
+    # Resizing is separable, so its pseudo-inverse is too.
+    rows, columns = (
+        np.linalg.pinv(resize_matrix(old, new, "linear"))
+        for old, new in zip(kernel.shape[:2], patch_size, strict=True)
+    )  # (h, height), (w, width)
+    resized = np.einsum("hH,wW,hwcd->HWcd", rows, columns, kernel)
+    return resized.astype("float32")
+
+
+def adapt_channels(kernel: np.ndarray, channels: int) -> np.ndarray:
+    """Adapt the first convolution to another number of channels.
+
+    One channel gets the sum over the old ones, so that a grey
+    image gives what it gave as RGB; more get the old ones in turn, scaled so
+    that the sum stays about the same. The kernel is (h, w, C, D).
+    """
+    old = kernel.shape[2]
+    if channels == 1:
+        adapted = kernel.sum(axis=2, keepdims=True)
+    else:
+        repeats = -(-channels // old)
+        adapted = np.tile(kernel, (1, 1, repeats, 1))[:, :, :channels]
+        adapted = adapted * (old / channels)
+    return adapted.astype("float32")
+
+
+class Adaptation(NamedTuple):
+    """A change of shape: from the file's array, in our layout, to the model's.
+
+    The description goes into the report, "" when nothing changes.
+    """
+
+    function: Callable
+    description: str = ""
+
+
+def find_adaptation(
+    path, shape, checkpoint: Checkpoint, target, resampling
+) -> Adaptation | None:
+    """Find how a weight of some shape in the file is adapted to the model.
+
+    None when the shapes cannot be brought together.
+    """
+    # A table before a later block is one like that before the first.
+    named = re.sub(r"^position_embedding_\d+/", POSITION, path)
+    adapt = ADAPTERS.get(re.sub(r"^block_\d+/", "", named))
+    if adapt is not None:
+        found = adapt(shape, checkpoint, target, path, resampling)
+        if found is not None:
+            return found
+    return Adaptation(lambda x: x) if shape == target.shape(path) else None
+
+
+def _adapt_position(shape, checkpoint, target, path, resampling):
+    old_prefix = checkpoint.facts.num_prefix_tokens
+    prefix = target.facts.num_prefix_tokens
+    old, new = tuple(checkpoint.grid), tuple(target.grid)
+    if (old, old_prefix) == (new, prefix):
+        return None
+    if shape[2] != target.shape(path)[2]:
+        return None
+
+    def function(table):
+        kept, patches = table[:, :old_prefix][:, :prefix], table[:, old_prefix:]
+        patches = resample_position_embedding(patches, old, new, resampling)
+        missing = prefix - kept.shape[1]
+        kept = np.pad(kept, [(0, 0), (0, missing), (0, 0)])
+        return np.concatenate([kept, patches], axis=1)
+
+    parts = []
+    if old != new:
+        parts.append(
+            f"grid {old[0]}x{old[1]} -> {new[0]}x{new[1]} ({resampling})"
+        )
+    if old_prefix != prefix:
+        parts.append(f"prefix tokens {old_prefix} -> {prefix}")
+    return Adaptation(function, ", ".join(parts))
+
+
+def _adapt_axis(shape, checkpoint, target, path, resampling):
+    """Adapt a table with a vector for each row, or each column, of the grid."""
+    old, new = shape[0], target.shape(path)[0]
+    if old == new or shape[1] != target.shape(path)[1]:
+        return None
+    matrix = resize_matrix(old, new, resampling)  # (new, old)
+    return Adaptation(
+        lambda table: (matrix @ table).astype("float32"),
+        f"{path.split('/')[-1]} {old} -> {new} ({resampling})",
+    )
+
+
+def _adapt_offsets(shape, checkpoint, target, path, resampling):
+    """Refuse another grid, in which the same offset is another way."""
+    old = tuple(checkpoint.grid), checkpoint.facts.num_prefix_tokens
+    new = tuple(target.grid), target.facts.num_prefix_tokens
+    if old == new:
+        return None
+    raise ValueError(
+        "Relative positions are offsets in the sequence of tokens, row by "
+        "row, and mean nothing in another grid. Received: weights of "
+        f"{old[0][0]}x{old[0][1]} patches and {old[1]} prefix tokens for a "
+        f"model of {new[0][0]}x{new[0][1]} and {new[1]}. Keep the image size "
+        "and the pooling of the weights, or train a variant with 1-D or 2-D "
+        "positions."
+    )
+
+
+# How distances are resampled, by how positions are: between points that lie
+# geometrically, otherwise linearly.
+DISTANCES = {"bicubic_antialiased": ("geometric", geometric_matrix)}
+LINEARLY = ("linear", RESAMPLINGS["linear"])
+
+
+def _adapt_distances(shape, checkpoint, target, path, resampling):
+    """Adapt a number for each distance on the grid; those of tokens stay."""
+    old, new = tuple(checkpoint.grid), tuple(target.grid)
+    spans = [tuple(2 * x - 1 for x in grid) for grid in (old, new)]
+    extra = shape[0] - math.prod(spans[0])
+    wanted = (math.prod(spans[1]) + extra, shape[1])
+    if old == new or target.shape(path) != wanted:
+        return None
+    # Also of a span that stays as it is, as the originals do it.
+    method, matrix = DISTANCES.get(resampling, LINEARLY)
+    rows, columns = (matrix(x, y) for x, y in zip(*spans, strict=True))
+
+    def function(table):
+        patches = table[: math.prod(spans[0])].reshape(*spans[0], -1)
+        patches = np.einsum("rR,cC,RCh->rch", rows, columns, patches)
+        patches = patches.reshape(-1, table.shape[1]).astype("float32")
+        return np.concatenate([patches, table[math.prod(spans[0]) :]])
+
+    return Adaptation(
+        function,
+        f"distances in {old[0]}x{old[1]} -> {new[0]}x{new[1]} ({method})",
+    )
+
+
+def _adapt_span(shape, checkpoint, target, path, resampling):
+    """Adapt a vector for each distance along an axis, always linearly."""
+    return _adapt_axis(shape, checkpoint, target, path, "linear")
+
+
+def _adapt_patches(shape, checkpoint, target, path, resampling):
+    """Adapt the channels first, then the patch size."""
+    wanted = target.shape(path)
+    hybrid = "root_conv/kernel" in target.variables
+    if shape == wanted or shape[3] != wanted[3] or hybrid:
+        return None
+
+    def function(kernel):
+        if kernel.shape[2] != wanted[2]:
+            kernel = adapt_channels(kernel, wanted[2])
+        if kernel.shape[:2] != wanted[:2]:
+            kernel = resize_patches(kernel, wanted[:2])
+        return kernel
+
+    return Adaptation(function, _describe_kernel(shape, wanted))
+
+
+def _adapt_root(shape, checkpoint, target, path, resampling):
+    wanted = target.shape(path)
+    if shape == wanted or (*shape[:2], shape[3]) != (*wanted[:2], wanted[3]):
+        return None
+    return Adaptation(
+        lambda kernel: adapt_channels(kernel, wanted[2]),
+        _describe_kernel(shape, wanted),
+    )
+
+
+def _describe_kernel(old, new) -> str:
+    parts = []
+    if old[2] != new[2]:
+        parts.append(f"channels {old[2]} -> {new[2]}")
+    if old[:2] != new[:2]:
+        parts.append(
+            f"patches {old[0]}x{old[1]} -> {new[0]}x{new[1]} "
+            "(pseudo-inverse resize)"
+        )
+    return ", ".join(parts)
+
+
+POSITION = "position_embedding/"
+ADAPTERS = {
+    f"{POSITION}embedding": _adapt_position,
+    f"{POSITION}rows": _adapt_axis,
+    f"{POSITION}columns": _adapt_axis,
+    f"{POSITION}offsets": _adapt_offsets,
+    "attention/position_bias/table": _adapt_distances,
+    "position_bias/table": _adapt_distances,
+    "attention/position_bias/rows": _adapt_span,
+    "attention/position_bias/columns": _adapt_span,
+    "patch_embed/projection/kernel": _adapt_patches,
+    "root_conv/kernel": _adapt_root,
+    "root_conv1/kernel": _adapt_root,
+    "stem_conv1/kernel": _adapt_root,
+}

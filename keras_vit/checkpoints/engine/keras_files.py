@@ -1,0 +1,550 @@
+"""Keras's own files: `.keras` of one of our models, and `.weights.h5`.
+
+A folder with what is in a `.keras` file, as Keras writes it to a hub, is read
+like that file.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import io
+import json
+import math
+import re
+import warnings
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import keras
+import numpy as np
+
+from keras_vit.checkpoints.engine.configure import configure
+from keras_vit.checkpoints.engine.layout import (
+    Dialect,
+    Facts,
+    Layout,
+    Row,
+    listed,
+)
+from keras_vit.checkpoints.engine.matching import REGISTERED_NAMES, LoadReport
+from keras_vit.checkpoints.engine.recognition import Checkpoint
+from keras_vit.checkpoints.files.config_values import read_json
+from keras_vit.checkpoints.files.hdf5 import (
+    check_heaps,
+    datasets,
+    list_datasets,
+    read_dataset,
+)
+from keras_vit.checkpoints.files.tensors import (
+    DAMAGED,
+    HARMFUL,
+    TensorFile,
+    check_dtype,
+    check_name,
+    refuse,
+    refusing,
+)
+
+__all__ = [
+    "CLASS_NAMES",
+    "MAX_CONFIG_BYTES",
+    "RECORD",
+    "RUN_MODEL",
+    "class_names_of",
+    "is_keras_folder",
+    "load_weights_h5",
+    "located",
+    "open_keras",
+    "read_class_names",
+]
+
+CONFIG, METADATA = "config.json", "metadata.json"
+WEIGHTS = "model.weights.h5"
+# What is unpacked may be this many times the file, and this much more: its
+# weights barely compress and Keras stores them as they are.
+MAX_RATIO = 20
+MAX_EXTRA_BYTES = 2**24
+MAX_CONFIG_BYTES = 2**20
+CLASS_NAMES = "class_names.json"  # What a run of keras_vit adds.
+RUN_MODEL = "model.keras"  # in the folder of a run
+RECORD = "keras_vit.json"  # in a folder that was shared
+MAX_NAMES_BYTES = 2**24  # 21,843 names take 0.4 MB.
+# Of a model's own config; its dtype policy is the one object within.
+KEYS = {"name", "trainable", "dtype", "config", "frozen", "trained_as"}
+POLICIES = {"DTypePolicy", "DTypePolicyMap", "QuantizedDTypePolicy"}
+POLICY_MODULES = {"keras", "keras.dtype_policies"}
+# What a compiled model keeps beside its weights.
+COMPANIONS = re.compile(r"(optimizer|metrics|.*seed_generator)/.*")
+# Fields of the config that change what the weights are read as.
+FLAGS = ("distillation_token", "norm_after_pooling")
+# Fields of the config that weights are there for.
+OPTIONAL = {
+    "class_token": "class_token/token",
+    "num_classes": "predictions/kernel",
+    "representation_dim": "pre_logits/kernel",
+}
+# Fields of the config that shapes do not tell of every model.
+NOT_IN_SHAPES = ("pooling", "position_embedding")
+# Of axial attention the rows' part stands for the columns', which is alike.
+AXIAL = r"^(block_\d+/)rows/(?:attention/(attention))?"
+# Numbers that need not be in the file: a grid below this is never dangerous.
+ALLOWANCE = 2**20
+
+
+def open_keras(path) -> Checkpoint:
+    """Open a `.keras` file or folder of one of our models; builds nothing.
+
+    Nothing that its config names is imported, and a config of other sizes
+    than those of the file's weights is refused.
+
+    Raises:
+        ValueError: for a damaged file, or another model.
+    """
+    stored = _Stored(path)
+    with refusing(path, "the file"):
+        family, record = _checked_record(path, stored.read_config())
+        tensors = stored.list_weights()
+        config = dataclasses.asdict(record)
+        facts = Facts(
+            config.get("num_heads", 1), getattr(record, "num_prefix_tokens", 0)
+        )
+        checkpoint = Checkpoint(
+            TensorFile(str(path), tensors),
+            Layout(KERAS, "keras", family, {}, (), has_fixed_positions=True),
+            {name for name in FLAGS if config.get(name)},
+            {name: Row((name,), "same") for name in tensors},
+            [],
+            fields=config,
+            facts=facts,
+            grid=getattr(record, "grid", None),
+        )
+        _check_sizes(checkpoint)
+    return checkpoint
+
+
+KERAS = Dialect("Keras")
+
+
+class ZipParts:
+    """The members of a `.keras` file.
+
+    Args:
+        path: the file.
+        extra: set of the names that it may have besides Keras's.
+
+    Raises:
+        ValueError: when it is no such file, or unpacks to far more than it
+            takes.
+        OSError: when it cannot be opened.
+    """
+
+    def __init__(self, path, extra: set):
+        self.path = path
+        with refusing(path, "the file"), zipfile.ZipFile(path) as archive:
+            self._check(archive.infolist(), extra)
+
+    def _check(self, members, extra):
+        names = sorted(member.filename for member in members)
+        for name in names:
+            check_name(self.path, name)
+        known = {CONFIG, WEIGHTS, METADATA, *extra}
+        if not {CONFIG, WEIGHTS} <= set(names) <= known:
+            refuse(
+                self.path,
+                f"holds the members {', '.join(names[:5])}",
+                f"Expected {CONFIG}, {METADATA} and {WEIGHTS} alone.",
+            )
+        if len(set(names)) < len(names):
+            refuse(self.path, "holds a member twice", HARMFUL)
+        sizes = {member.filename: member.file_size for member in members}
+        size, unpacked = Path(self.path).stat().st_size, sum(sizes.values())
+        if unpacked > MAX_RATIO * size + MAX_EXTRA_BYTES:
+            refuse(self.path, f"unpacks {size} bytes to {unpacked}", HARMFUL)
+        _check_config(self.path, sizes[CONFIG])
+
+    def read(self, name: str) -> bytes:
+        with zipfile.ZipFile(self.path) as archive:
+            return archive.read(name)
+
+    @contextlib.contextmanager
+    def opened(self, name: str) -> Iterator[BinaryIO]:
+        with (
+            zipfile.ZipFile(self.path) as archive,
+            archive.open(name) as content,
+        ):
+            yield content  # pyright: ignore[reportReturnType]
+
+    def around(self, name: str) -> BinaryIO:
+        """Open a file that holds the bytes of a member somewhere.
+
+        As Keras writes it, the weights stand in the file as they are.
+        """
+        with zipfile.ZipFile(self.path) as archive:
+            stored = archive.getinfo(name).compress_type == zipfile.ZIP_STORED
+            content = None if stored else io.BytesIO(archive.read(name))
+        return content or Path(self.path).open("rb")
+
+
+class FolderParts:
+    """The files of a folder that Keras wrote; others beside them are ignored.
+
+    Args:
+        path: the folder.
+
+    Raises:
+        ValueError: when its config is oversized.
+        OSError: when it cannot be read.
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+        _check_config(path, (self.path / CONFIG).stat().st_size)
+
+    def read(self, name: str) -> bytes:
+        return (self.path / name).read_bytes()
+
+    def opened(self, name: str) -> BinaryIO:
+        return (self.path / name).open("rb")
+
+    around = opened
+
+
+def _check_config(path, size) -> None:
+    if size > MAX_CONFIG_BYTES:
+        refuse(path, "has an oversized config.json", HARMFUL)
+
+
+class _Stored:
+    """The parts of a saved model, checked before they are read."""
+
+    def __init__(self, path):
+        self.path = path
+        is_folder = Path(path).is_dir()
+        self.parts = (
+            FolderParts(path) if is_folder else ZipParts(path, {CLASS_NAMES})
+        )
+
+    def read_config(self):
+        return json.loads(self.parts.read(CONFIG))
+
+    def list_weights(self) -> dict:
+        """List the weights by our paths, such as block_0/mlp/dense/kernel."""
+        import h5py
+
+        self._check_heaps()
+        with (
+            self.parts.opened(WEIGHTS) as content,
+            h5py.File(content, "r") as file,
+        ):
+            found = list_datasets(self.path, file, self._reader)
+            names = [name for name in found if not COMPANIONS.match(name)]
+            paths = _paths_of(file, {name: found[name].shape for name in names})
+        for name in names:
+            if found[name].dtype.kind in "iu":
+                refuse(
+                    self.path,
+                    f"is of dtype {found[name].dtype}: the model is quantised",
+                    "Save the weights before model.quantize(...).",
+                    name,
+                )
+            check_dtype(self.path, name, found[name].dtype)
+        unknown = [name for name in names if name not in paths]
+        if unknown or len(set(paths.values())) < len(paths):
+            refuse(
+                self.path,
+                "holds arrays of no layer, or two of the same weight; unused: "
+                f"{listed(unknown)}",
+                DAMAGED,
+            )
+        return {paths[name]: found[name] for name in names}
+
+    def _check_heaps(self):
+        with self.parts.around(WEIGHTS) as file:
+            check_heaps(self.path, file)
+
+    def _reader(self, name):
+        return lambda: read_dataset(self._weights, name)
+
+    @functools.cached_property
+    def _weights(self):
+        """Read all weights into memory, their checksum compared."""
+        import h5py
+
+        return h5py.File(io.BytesIO(self.parts.read(WEIGHTS)), "r")
+
+
+def is_keras_folder(path) -> bool:
+    """Return whether Keras wrote one of our models into a folder, unzipped."""
+    config, weights = Path(path, CONFIG), Path(path, WEIGHTS)
+    if not (config.is_file() and weights.is_file()):
+        return False
+    name = read_json(config).get("registered_name")
+    return name in REGISTERED_NAMES.values()
+
+
+def located(source: str) -> str:
+    """Return the path of the model in a run folder, else the source."""
+    inside = Path(source, RUN_MODEL)
+    return str(inside) if inside.is_file() else source
+
+
+def class_names_of(source: str) -> tuple[str, ...] | None:
+    """Read the class names in a run, its `.keras` file or a shared folder.
+
+    None elsewhere.
+    """
+    record = Path(source, RECORD)
+    if record.is_file():
+        names = read_json(record).get("class_names")
+        return names if names is None else _texts(record, names)
+    path = located(source)
+    if not zipfile.is_zipfile(path):
+        return None
+    with zipfile.ZipFile(path) as archive:
+        if CLASS_NAMES not in archive.namelist():
+            return None
+        return read_class_names(path, archive)
+
+
+def read_class_names(path, archive: zipfile.ZipFile) -> tuple[str, ...]:
+    """Read the class names in a `.keras` file.
+
+    Raises:
+        KeyError: when it has none.
+        ValueError: when they are no list of texts, or too long.
+    """
+    size = archive.getinfo(CLASS_NAMES).file_size
+    if size > MAX_NAMES_BYTES:
+        refuse(
+            path,
+            f"has class names of {size:,} bytes",
+            f"There are {MAX_NAMES_BYTES:,} at most.",
+        )
+    with refusing(path, "the class names"):
+        names = json.loads(archive.read(CLASS_NAMES))
+    return _texts(path, names)
+
+
+def _texts(path, names) -> tuple[str, ...]:
+    if not isinstance(names, list) or not all(map(_is_text, names)):
+        refuse(
+            path,
+            "has class names that are not a list of texts",
+            "Save it with keras_vit.training.run.files.save_model.",
+        )
+    return tuple(names)
+
+
+def _is_text(name) -> bool:
+    """Return whether it is a str that UTF-8 can hold."""
+    return isinstance(name, str) and not re.search("[\ud800-\udfff]", name)
+
+
+def _paths_of(file, shapes: dict) -> dict:
+    """Return our path of each array whose layers tell their names.
+
+    Keras numbers the layers of a class, and writes their names as attributes.
+    """
+    layers = {}
+    for name in shapes:
+        group, _, index = name.rpartition("/vars/")
+        layers.setdefault(group, {})[int(index)] = name
+    paths = {}
+    for group, arrays in layers.items():
+        parts = group.split("/")
+        groups = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
+        found = [file.get(f"{group}/vars") for group in groups]
+        names = [None if x is None else x.attrs.get("name") for x in found]
+        if None in names or not names:
+            continue
+        layer = "/".join(map(str, names))
+        arrays = [arrays[index] for index in sorted(arrays)]
+        weights = _weight_names(layer, [shapes[name] for name in arrays])
+        pairs = zip(arrays, weights, strict=False)
+        paths |= {name: f"{layer}/{weight}" for name, weight in pairs}
+    return paths
+
+
+def _weight_names(layer, shapes) -> tuple:
+    """Return the names of a layer's weights, in the order it makes them."""
+    rank = len(shapes[0])
+    if layer.startswith("position_embedding"):
+        tables = ("columns", "rows") if len(shapes) == 2 else ("offsets",)
+        return ("embedding",) if rank == 3 else tables
+    names = {"class_token": ("token",), "pool": ("probe",)}
+    return names.get(layer) or (
+        ("gamma", "beta") if rank == 1 else ("kernel", "bias")
+    )
+
+
+def _checked_record(path, content) -> tuple:
+    """Return family and record of a `config.json` of one of our models."""
+    name = content.get("registered_name") if type(content) is dict else None
+    families = {value: key for key, value in REGISTERED_NAMES.items()}
+    if not isinstance(name, str) or name not in families:
+        refuse(
+            path,
+            f"holds {str(name)[:80]!r}, which is no model of keras_vit",
+            "Classes of others are not imported from files. Load a model of "
+            "your own with keras.saving.load_model, if you trust it.",
+        )
+    config = content.get("config")
+    if not isinstance(config, dict) or not set(config) <= KEYS:
+        refuse(path, "has a config with unknown fields", DAMAGED)
+    _check_policy(path, config.get("dtype"))
+    fields = config.get("config")
+    if not isinstance(fields, dict):
+        refuse(path, "has a model without a config", DAMAGED)
+    config_class = keras.saving.get_registered_object(name).config_class
+    _check_numbers(path, config_class, fields)
+    return families[name], config_class(**fields)
+
+
+def _check_policy(path, dtype) -> None:
+    """Refuse objects of which a dtype policy has no need."""
+    waiting = [dtype]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            kind = value.get("class_name", "DTypePolicy")
+            module = value.get("module", "keras")
+            if kind not in POLICIES or module not in POLICY_MODULES:
+                refuse(path, f"names {str(kind)[:80]!r} as its dtype", DAMAGED)
+            waiting += [x for key, x in value.items() if key != "module"]
+        elif isinstance(value, list):
+            refuse(path, "has a list in its dtype", DAMAGED)
+
+
+def _check_numbers(path, config_class, fields) -> None:
+    """Refuse texts and fractions where whole numbers belong."""
+    for name, value in fields.items():
+        default = getattr(config_class, name, None)
+        numbers = value if isinstance(value, (list, tuple)) else [value]
+        if name in ("units", "resnet_units", "patch_stem", "image_size"):
+            numbers = [x for x in numbers if x is not None]
+        elif type(default) not in (int, tuple):
+            continue
+        wrong = [x for x in numbers if type(x) is not int or x < 0]
+        if wrong:
+            refuse(path, f"has {name}={str(value)[:80]!r}", DAMAGED)
+
+
+def _check_sizes(checkpoint) -> None:
+    """Refuse the config of another model than that of the file's weights.
+
+    So no model is built that is larger than the file.
+    """
+    path, tensors = checkpoint.file.path, checkpoint.file.tensors
+    config, grid = checkpoint.fields, checkpoint.grid
+    for field, name in OPTIONAL.items():
+        if bool(config.get(field)) != (name in checkpoint.rows):
+            refuse(
+                path,
+                f"has {field}={config.get(field)!r} in its config, and "
+                f"{'a' if name in checkpoint.rows else 'no'} weight {name}",
+                DAMAGED,
+            )
+    fields = {
+        name: x for name, x in config.items() if name not in NOT_IN_SHAPES
+    }
+    rows = {
+        re.sub(AXIAL, r"\1\2", name): x for name, x in checkpoint.rows.items()
+    }
+    found = configure(
+        dataclasses.replace(
+            checkpoint,
+            fields={},
+            file=dataclasses.replace(checkpoint.file, config=fields),
+            rows=rows,
+        )
+    )
+    lengths = dict(zip(("rows", "columns"), grid or (), strict=False))
+    tables = [
+        tensor.shape[0] != lengths[name.rpartition("/")[2]]
+        for name, tensor in tensors.items()
+        if re.fullmatch(r"position_embedding(_\d+)?/(rows|columns)", name)
+    ]
+    units = found.fields.get("resnet_units")
+    room = sum(math.prod(x.shape) for x in tensors.values()) + ALLOWANCE
+    positions = math.prod(grid or ()) * config.get("hidden_dim", 0)
+    if (
+        any(tables)
+        or (found.grid, units) != (grid, config.get("resnet_units"))
+        or positions > room
+    ):
+        refuse(
+            path,
+            f"has a config of {grid} patches and resnet_units="
+            f"{config.get('resnet_units')}, and weights for {found.grid} and "
+            f"{units}",
+            DAMAGED,
+        )
+
+
+def load_weights_h5(model: keras.Model, path) -> keras.Model:
+    """Fill a model from a `.weights.h5` file of the same architecture.
+
+    Keras assigns while it reads, so the values before are kept until it has
+    succeeded: this takes the memory of the weights once more.
+
+    Raises:
+        ValueError: when the file does not fit the model, which is then as
+            it was.
+        OSError: when it cannot be read.
+    """
+    # Of a compiled model the file may hold the optimiser's variables too.
+    optimizer = getattr(model, "optimizer", None)
+    variables = [*model.variables, *getattr(optimizer, "variables", ())]
+    before = [keras.ops.convert_to_numpy(x).copy() for x in variables]
+    try:
+        with refusing(path, "the file"), warnings.catch_warnings():
+            _check_shapes(path, model, datasets(path))
+            # Keras warns of what it raises an error for in the end.
+            warnings.simplefilter("ignore")
+            model.load_weights(path)
+            _check_finite(path, model)
+    except BaseException as error:
+        for variable, value in zip(variables, before, strict=True):
+            variable.assign(value)
+        if not isinstance(error, (ValueError, OSError)):
+            raise
+        raise ValueError(
+            f"The weights in {str(path)!r} do not fit {model.name}, "
+            f"which takes {model.input_shape} and returns "
+            f"{model.output_shape}. Build the model with the arguments that "
+            "the file was saved with (classes, input_shape and its channels, "
+            f"include_top, pooling). The reason: {error}"
+        ) from error
+    paths = tuple(weight.path for weight in model.weights)
+    model.load_report = LoadReport(str(path), "keras", paths)
+    return model
+
+
+def _check_shapes(path, model, tensors) -> None:
+    """Refuse a file with other arrays, of which Keras would say nothing."""
+    found = Counter(
+        x.shape for name, x in tensors.items() if not COMPANIONS.match(name)
+    )
+    wanted = Counter(tuple(x.shape) for x in model.weights)
+    if found != wanted:
+        refuse(
+            path,
+            "does not fit: shapes missing in the file: "
+            f"{listed(map(str, (wanted - found).elements()))}; unused: "
+            f"{listed(map(str, (found - wanted).elements()))}",
+            "Build the model with the arguments that it was saved with.",
+        )
+
+
+def _check_finite(path, model) -> None:
+    for weight in model.weights:
+        if not np.isfinite(keras.ops.convert_to_numpy(weight)).all():
+            refuse(
+                path,
+                "holds NaN or infinity",
+                "The file was damaged or its training diverged.",
+                weight.path,
+            )

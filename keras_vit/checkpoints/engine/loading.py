@@ -1,0 +1,472 @@
+"""Loads and describes files and folders of weights, whatever their format."""
+
+import dataclasses
+import difflib
+import math
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from keras_vit.checkpoints.engine.adaptation import (
+    adapted_fields,
+    check_input_shape,
+)
+from keras_vit.checkpoints.engine.configure import NOT_IN_TENSORS, configure
+from keras_vit.checkpoints.engine.keras_files import (
+    is_keras_folder,
+    load_weights_h5,
+    located,
+    open_keras,
+)
+from keras_vit.checkpoints.engine.matching import (
+    LoadPlan,
+    build,
+    checked_class,
+    plan_loading,
+    weights_of,
+)
+from keras_vit.checkpoints.engine.recognition import (
+    OPENERS,
+    Checkpoint,
+    kind_of,
+    recognise,
+)
+from keras_vit.checkpoints.files.tensors import refuse, refusing
+from keras_vit.io.atomic_files import check_regular
+from keras_vit.runtime.workarounds import set_initializer, taken_over
+
+__all__ = [
+    "Info",
+    "check_weights",
+    "load_checkpoint",
+    "load_weights",
+    "open_source",
+    "read_info",
+    "split_subtree",
+]
+
+
+def load_checkpoint(
+    source,
+    *,
+    classes: int | None = None,
+    input_shape: tuple | None = None,
+    include_top: bool = True,
+    num_heads: int | None = None,
+    architecture: str | None = None,
+    resampling: str | None = None,
+    keep_representation: bool = False,
+    name: str | None = None,
+    dtype=None,
+    **config_overrides,
+) -> keras.Model:
+    """Build the model that a file of weights holds, and loads it.
+
+    The format is recognised by the content; `help(keras_vit.checkpoints)` and
+    docs/formats.md list all that are known. GELU form, epsilons and class
+    token follow the file's publisher, so that its own numbers come out. What
+    `save_checkpoint` wrote brings back softmax and scaling of pixels as well.
+
+    Args:
+        source: path of a file or folder, also of a run, `file.npz:part` for
+            one of several models in a file, a name or address that
+            `keras_vit.checkpoints.public.fetch` knows, or what `open_source`
+            returned.
+        classes: int, another number of classes gives a classification layer
+            of zeros; None keeps that of the file.
+        input_shape: (height, width, channels) in pixels; another size
+            resamples the position embedding, another number of channels
+            adapts the first convolution. None keeps that of the file.
+        include_top: bool, False leaves out the classification layer and the
+            layer before it, and returns all tokens unless `pooling` is given.
+        num_heads: int, attention heads, where the file cannot tell.
+        architecture: str, the publisher's name of the architecture, such as
+            "vit_base_patch16_clip_224", for files without a config.json whose
+            own name does not tell it.
+        resampling: "linear_aligned", "linear", "bicubic", "linear_antialiased"
+            or "bicubic_antialiased"; by default as the file's family does it.
+        keep_representation: bool, whether a new number of classes keeps the
+            pre-logits layer of the file.
+        name: str, name of the model.
+        dtype: dtype policy of the model.
+        **config_overrides: other fields of the model's config, such as
+            pooling="mean", patch_size or dropout_rate.
+
+    Returns:
+        A `VisionTransformer`, `Mixer` or `BiT`. `model.load_report` says
+        what was loaded, resampled, dropped and left fresh.
+
+    Raises:
+        ValueError: for a file that is damaged, unknown, or does not fit.
+        OSError: when it cannot be read.
+
+    Example:
+
+    >>> model = keras_vit.checkpoints.load_checkpoint(
+    ...     "ViT-B_16.npz", classes=10, input_shape=(384, 256, 3))
+    >>> print(model.load_report)
+    """
+    source = open_source(source)
+    image_size = None
+    if input_shape is not None:
+        shape = check_input_shape(input_shape, source.layout.family)
+        image_size = shape[:2]
+    checkpoint = configure(
+        source, num_heads, image_size, architecture, config_overrides
+    )
+    family = checkpoint.layout.family
+    fields = adapted_fields(
+        checkpoint.fields,
+        family,
+        classes=classes,
+        input_shape=input_shape,
+        include_top=include_top,
+        keep_representation=keep_representation,
+        overrides=config_overrides,
+    )
+
+    def planned(model):
+        target = weights_of(model)
+        return plan_loading(checkpoint, target, resampling, is_built=True)
+
+    def make():
+        # A config that a file holds may be damaged, which Keras finds out.
+        as_held = fields == source.fields
+        where = refusing(source.file.path, "the config")
+        with where if as_held else nullcontext():
+            return build(family, fields, name=name, dtype=dtype)
+
+    # A stacked file is read in its own order, all blocks' share at a time.
+    # Weights that devices share have initializers that Keras traces: what a
+    # file holds would be compiled as a constant.
+    if source.is_stacked or keras.distribution.distribution() is not None:
+        model = make()
+        return _filled(model, planned(model))
+    return _built_with(make, planned)
+
+
+def load_weights(
+    model: keras.Model,
+    source,
+    *,
+    resampling: str | None = None,
+    architecture: str | None = None,
+) -> keras.Model:
+    """Fill a model with weights of any known format.
+
+    Everything is checked before the model is touched: when this raises, the
+    model is as it was. A classification layer of another number of classes
+    than the file's stays as it is.
+
+    Args:
+        model: a model of keras_vit.
+        source: None, which leaves the model as it is, or a source as in
+            `load_checkpoint`, or a `.weights.h5` file of this model.
+        resampling: see `load_checkpoint`.
+        architecture: see `load_checkpoint`; what neither this nor the file
+            tells, such as the activation, is as in the model.
+
+    Returns:
+        The model. `model.load_report` says what was loaded, resampled,
+        dropped and left as it was.
+
+    Raises:
+        ValueError: for a file that is damaged, unknown, or does not fit.
+        OSError: when it cannot be read.
+
+    Example:
+
+    >>> model = keras_vit.ViT_B16(classes=10)
+    >>> keras_vit.checkpoints.load_weights(model, "ViT-B_16.npz")
+    """
+    if source is None:
+        return model
+    if not isinstance(source, Checkpoint):
+        path, part = _located(source)
+        kind = kind_of(path)
+        if kind == "h5":
+            return load_weights_h5(model, path)
+        source = _opened(path, part, kind)
+    target = weights_of(model)
+    unknown = target.config.keys() - source.file.config
+    checkpoint = configure(
+        source,
+        target.facts.num_heads,
+        target.config.get("image_size"),
+        architecture,
+        {x: target.config[x] for x in NOT_IN_TENSORS if x in unknown},
+    )
+    plan = plan_loading(checkpoint, target, resampling)
+    for read in plan.steps.values():
+        read()  # Damage shows here, before anything is assigned.
+    return _filled(model, plan)
+
+
+def check_weights(weights, model: str | None = None) -> None:
+    """Raise a ValueError unless weights can be found; reads no arrays.
+
+    Args:
+        weights: None, or a source as in `load_checkpoint`.
+        model: str, the application that they are for, such as "ViT_B16",
+            without which a name of the catalogue must begin with it.
+
+    Raises:
+        ValueError: when there is no such file and no such name.
+    """
+    if weights is None or isinstance(weights, Checkpoint):
+        return
+    if not isinstance(weights, (str, os.PathLike)):
+        raise ValueError(
+            "weights must be None, a path or a name. Received: "
+            f"weights={weights!r} of type {type(weights).__name__}."
+        )
+    text = os.fspath(weights)
+    path, _ = split_subtree(text)
+    check_regular(path)
+    if Path(path).exists():
+        kind_of(path)
+        return
+    from keras_vit.checkpoints.public import catalog, fetch
+
+    if fetch.is_address(text):
+        pass  # whether it is there shows when it is fetched
+    elif text.startswith((".", "~", os.sep)) or path.endswith(SUFFIXES):
+        raise _missing_file(Path(path))
+    elif fetch.shipped_path(text, model) is None:
+        catalog.find(model, text)
+
+
+def _missing_file(path) -> ValueError:
+    """Make the error for a path that is none, with names that are close."""
+    hint = f" There is no folder {str(path.parent)!r}."
+    if path.parent.is_dir():
+        nearest = difflib.get_close_matches(path.name, os.listdir(path.parent))
+        hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
+    return ValueError(
+        f"weights={str(path)!r} is no file. Expected None for random "
+        "initialisation, the path of a file or folder of weights, or a name "
+        f"that `keras-vit weights list` shows.{hint}"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Info:
+    """What a file of weights holds, as `read_info` returns it.
+
+    Args:
+        source: str, the file.
+        format: str, its format.
+        family: "vit", "mixer", "bit" or "variant".
+        fields: dict, the config of the model that it holds.
+        num_parameters: int, numbers in its weights.
+        shapes: dict from the file's names to shapes.
+        notes: what was assumed because the file cannot tell.
+    """
+
+    source: str
+    format: str
+    family: str
+    fields: dict
+    num_parameters: int
+    shapes: dict
+    notes: tuple
+
+    def __str__(self):
+        lines = [
+            f"{self.source}: {self.family} in {self.format} format, "
+            f"{self.num_parameters:,} parameters",
+            *(f"  {name}: {value}" for name, value in self.fields.items()),
+            *(f"note: {note}" for note in self.notes),
+        ]
+        return "\n".join(lines)
+
+
+def read_info(
+    source,
+    *,
+    num_heads: int | None = None,
+    architecture: str | None = None,
+    **config_overrides,
+) -> Info:
+    """Describe what a file of weights holds, from its names and shapes.
+
+    Arrays are not read and no model is built.
+
+    Args:
+        source: see `load_checkpoint`.
+        num_heads: int, attention heads, where the file cannot tell.
+        architecture: see `load_checkpoint`.
+        **config_overrides: other fields of the model's config that the file
+            leaves open, such as activation="quick_gelu".
+
+    Returns:
+        An `Info`; `print` shows it.
+
+    Raises:
+        ValueError: for a file that is damaged or of no known format, or that
+            leaves open what only an argument can tell.
+        OSError: when it cannot be read.
+
+    Example:
+
+    >>> print(keras_vit.checkpoints.read_info("ViT-B_16.npz"))
+    """
+    source = open_source(source)
+    family = source.layout.family
+    checked_class(family, config_overrides)
+    checkpoint = configure(
+        source, num_heads, None, architecture, config_overrides
+    )
+    shapes = {name: x.shape for name, x in source.file.tensors.items()}
+    return Info(
+        source.file.path,
+        source.layout.name,
+        family,
+        checkpoint.fields | config_overrides,
+        sum(
+            math.prod(shapes[name])
+            for row in source.rows.values()
+            for name in row.names
+        ),
+        shapes,
+        tuple(checkpoint.notes),
+    )
+
+
+def open_source(source, model: str | None = None) -> Checkpoint:
+    """Open a source of weights and recognise its format; read no arrays.
+
+    Args:
+        source: see `load_checkpoint`; an opened source is returned as it is.
+        model: str, the application that a name of the catalogue is of, where
+            the name does not say it.
+
+    Raises:
+        ValueError: for a file that is damaged or unknown.
+        OSError: when it cannot be read.
+
+    Example:
+
+    >>> source = open_source("ViT-B_16.npz")
+    >>> model = load_checkpoint(source)
+    """
+    if isinstance(source, Checkpoint):
+        return source
+    path, part = _located(source, model)
+    opened = _opened(path, part, kind_of(path))
+    if not os.path.exists(source):
+        from keras_vit.checkpoints.public.fetch import architecture_of
+
+        architecture = architecture_of(source, model)
+        opened.file.config.update(architecture)
+    return opened
+
+
+def _opened(path, part, kind) -> Checkpoint:
+    if kind == "h5":
+        refuse(
+            path,
+            "holds weights but not the model that they are of",
+            "Build the model, such as keras_vit.ViT_B16(...), and call "
+            "keras_vit.checkpoints.load_weights(model, path).",
+        )
+    if kind == "keras" or kind == "folder" and is_keras_folder(path):
+        return open_keras(path)
+    return recognise(OPENERS[kind](path), part)
+
+
+def _located(source, model=None) -> tuple[str, str]:
+    """Return the path, and the part of the file, of what a user names."""
+    if not isinstance(source, (str, os.PathLike)):
+        raise ValueError(
+            "A source of weights is a path or a name. Received: "
+            f"{source!r} of type {type(source).__name__}."
+        )
+    path, part = split_subtree(source)
+    check_regular(path)
+    if Path(path).exists():
+        return located(path), part
+    from keras_vit.checkpoints.public.fetch import resolve
+
+    path, part = split_subtree(resolve(source, model))
+    return located(path), part
+
+
+def split_subtree(source) -> tuple[str, str]:
+    """Split `file.npz:img` into the path and the part, "" without one."""
+    text = str(source)
+    path, colon, part = text.rpartition(":")
+    if colon and not Path(text).exists() and Path(path).is_file():
+        return path, part
+    return text, ""
+
+
+SUFFIXES = (".npz", ".safetensors", ".h5", ".keras")
+
+
+def _filled(model, plan: LoadPlan):
+    variables = {variable.path: variable for variable in model.variables}
+    for path, read in plan.steps.items():
+        variables[path].assign(read())
+    model.load_report = plan.report
+    return model
+
+
+def _built_with(build: Callable, plan_of: Callable) -> keras.Model:
+    """Build a model whose weights are read when they are made.
+
+    Keras defers the weights that are made in a stateless scope and makes them
+    when it ends; until then each can be given another initializer. So nothing
+    is drawn only to be overwritten, and memory holds the model once. Weights
+    without a step of the plan have their own initial values.
+    """
+    starts, errors = {}, []
+    with keras.StatelessScope():
+        model = build()
+        try:
+            plan = plan_of(model)
+        except Exception:
+            for variable in model.variables:
+                set_initializer(variable, np.zeros)
+            raise
+        for variable in model.variables:
+            if variable.path in plan.steps:
+                start = Start(plan.steps[variable.path], errors)
+                starts[variable.path] = start
+                set_initializer(variable, start)
+    if errors:
+        raise errors[0]
+    for variable in model.variables:
+        # Inside another stateless scope, and should Keras no longer defer.
+        if variable.path in starts and not starts[variable.path].was_read:
+            variable.assign(plan.steps[variable.path]())
+    model.load_report = plan.report
+    return model
+
+
+class Start:
+    """An initializer that reads; after an error the rest are zeros.
+
+    Keras makes all deferred weights in one go, and would try again those that
+    an exception left out: errors are kept in a list that all share.
+    """
+
+    def __init__(self, step, errors):
+        self.step = step
+        self.errors = errors
+        self.was_read = False
+
+    def __call__(self, shape, dtype=None):
+        if self.errors:
+            return np.zeros(shape, dtype)
+        try:
+            array = taken_over(self.step())
+        except Exception as error:
+            self.errors.append(error)
+            return np.zeros(shape, dtype)
+        self.was_read = True
+        return array

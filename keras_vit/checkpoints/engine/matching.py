@@ -1,0 +1,401 @@
+"""Matches the weights of a file with those of a model."""
+
+import dataclasses
+import functools
+import re
+import warnings
+from collections.abc import Callable
+
+import keras
+import numpy as np
+
+from keras_vit.checkpoints.engine.adaptation import find_adaptation
+from keras_vit.checkpoints.engine.layout import Facts, listed
+from keras_vit.checkpoints.engine.recognition import Checkpoint
+from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
+
+__all__ = [
+    "REGISTERED_NAMES",
+    "LoadPlan",
+    "LoadReport",
+    "ModelWeights",
+    "build",
+    "checked_class",
+    "plan_loading",
+    "weights_of",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadReport:
+    """What was loaded from a file, resampled, dropped and left as it was.
+
+    `print(report)` shows it as a table.
+
+    Args:
+        source: str, the file.
+        format: str, its format.
+        loaded: paths of the weights that were filled from the file.
+        resampled: dict from path to how its weight was adapted; those paths
+            are in `loaded` as well.
+        dropped: names in the file that the model has no weight for.
+        fresh: paths of weights that the file has nothing for; they were left
+            as they were.
+        notes: what was assumed, or differs from the file's family.
+        resampling: str, how positions of the file are resampled to another
+            size; None for a file without.
+        grid: (rows, columns) of the patches that the file is for, or None.
+    """
+
+    source: str
+    format: str
+    loaded: tuple = ()
+    resampled: dict = dataclasses.field(default_factory=dict)
+    dropped: tuple = ()
+    fresh: tuple = ()
+    notes: tuple = ()
+    resampling: str | None = None
+    grid: tuple | None = None
+
+    def __str__(self):
+        lines = [
+            f"{self.source} ({self.format})",
+            f"loaded     {len(self.loaded)} weights",
+            *(f"resampled  {x}: {y}" for x, y in self.resampled.items()),
+            *(f"dropped    {name}" for name in self.dropped),
+            *(f"fresh      {path}" for path in self.fresh),
+            *(f"note       {note}" for note in self.notes),
+        ]
+        return "\n".join(lines)
+
+
+# The registered names of the models, so that they need not be imported here.
+REGISTERED_NAMES = {
+    "vit": "keras_vit>VisionTransformer",
+    "mixer": "keras_vit>Mixer",
+    "bit": "keras_vit>BiT",
+    "variant": "keras_vit>VariantTransformer",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelWeights:
+    """The weights of a model by path, and what their shapes do not tell.
+
+    Args:
+        name: str, the model's name.
+        family: "vit", "mixer", "bit" or "variant".
+        variables: dict from path to Keras variable.
+        facts: for the transforms.
+        grid: (rows, columns) of the patches, or None.
+        config: dict of the model's config; empty for a model that was built
+            on an input tensor of its own.
+        defaults: dict of the config's fields to their defaults.
+    """
+
+    name: str
+    family: str
+    variables: dict
+    facts: Facts
+    grid: tuple | None
+    config: dict
+    defaults: dict
+
+    def shape(self, path: str) -> tuple:
+        """Return the shape of one weight."""
+        return tuple(self.variables[path].shape)
+
+    def read(self, path: str) -> np.ndarray:
+        """Return one weight as a float32 array."""
+        array = keras.ops.convert_to_numpy(self.variables[path])
+        return np.asarray(array, "float32")
+
+
+def weights_of(model: keras.Model) -> ModelWeights:
+    """Collect from a model what loading and saving need.
+
+    Raises:
+        ValueError: for another model, or one whose weights are quantised.
+    """
+    variables = {weight.path: weight for weight in model.weights}
+    layers = {layer.name: layer for layer in model.layers}
+    family = _family_of(variables)
+    if family is None or len(variables) < len(model.weights):
+        raise ValueError(
+            f"{model.name!r} is no model of keras_vit: its weights are "
+            f"{list(variables)[:3]} ... Expected a VisionTransformer, Mixer "
+            "or BiT; of a model that contains one, pass the inner model."
+        )
+    for path, weight in variables.items():
+        if "float" not in str(weight.dtype):
+            raise ValueError(
+                f"The weight {path} of {model.name!r} is of dtype "
+                f"{weight.dtype}: the model is quantised. Load or save the "
+                "weights before model.quantize(...)."
+            )
+    block, position = layers.get("block_0"), layers.get("position_embedding")
+    grid = getattr(position, "grid", None)
+    facts = Facts(
+        getattr(block, "num_heads", 1),
+        getattr(position, "num_prefix_tokens", 0),
+        getattr(layers.get("pool"), "num_heads", 0),
+        _hidden_dim(variables),
+        grid,
+    )
+    config = getattr(model, "config", None)
+    fields = dataclasses.fields(config) if config else ()
+    defaults = {field.name: field.default for field in fields}
+    config = dataclasses.asdict(config) if config else {}
+    if "variant" in config:  # which has the paths of a Vision Transformer
+        family = "variant"
+    return ModelWeights(
+        model.name, family, variables, facts, grid, config, defaults
+    )
+
+
+def _hidden_dim(variables) -> int:
+    """Return D, or 0 for a model without patches."""
+    kernel = variables.get("patch_embed/projection/kernel")
+    return 0 if kernel is None else kernel.shape[-1]
+
+
+def _family_of(paths) -> str | None:
+    """Return the family of a model by the paths of its weights."""
+    for path, family in {
+        "block_0/channel_norm/gamma": "mixer",
+        "patch_embed/projection/kernel": "vit",
+        "root_conv/kernel": "bit",
+        "root_conv1/kernel": "bit",
+    }.items():
+        if path in paths:
+            return family
+    return None
+
+
+def build(family: str, fields: dict, **kwargs) -> keras.Model:
+    """Build a model from its family and the fields of its config.
+
+    Raises:
+        ValueError: for fields that the config does not have, or that do not
+            fit together.
+    """
+    model_class = checked_class(family, fields)
+    return model_class(model_class.config_class(**fields), **kwargs)
+
+
+def checked_class(family: str, names) -> type:
+    """Return the model of a family whose config has all the fields.
+
+    Raises:
+        ValueError: for fields that the config does not have.
+    """
+    model_class = keras.saving.get_registered_object(REGISTERED_NAMES[family])
+    known = [x.name for x in dataclasses.fields(model_class.config_class)]
+    strangers = sorted(set(names) - set(known))
+    if strangers:
+        raise ValueError(
+            f"Unknown arguments {strangers} for a {model_class.__name__}. "
+            f"Expected some of {known}."
+        )
+    return model_class
+
+
+HEAD = ("predictions/kernel", "predictions/bias")
+REPRESENTATION = ("pre_logits/kernel", "pre_logits/bias")
+TOKEN = "class_token/token"
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadPlan:
+    """How a model is loaded from a file.
+
+    Args:
+        steps: dict from our path to a function that returns the array for
+            it, in the order in which they are best read.
+        report: the `LoadReport` once it is done.
+    """
+
+    steps: dict[str, Callable]
+    report: LoadReport
+
+
+# What to do about weights that do not fit, by whether the model was built for
+# the file.
+ADVICE = {
+    False: (
+        "Build the model for the file with "
+        "keras_vit.checkpoints.load_checkpoint, or with the arguments that "
+        "the file was made with (the size of the model, classes, pooling, "
+        "class_token, representation_dim)."
+    ),
+    True: (
+        "The model was built from the shapes in the file and the arguments "
+        "that were given: leave out what does not belong to the file. "
+        "Otherwise the file is of an architecture that the models here do "
+        "not have; choose another one."
+    ),
+}
+
+
+def plan_loading(
+    checkpoint: Checkpoint,
+    target: ModelWeights,
+    resampling: str | None = None,
+    *,
+    is_built: bool = False,
+) -> LoadPlan:
+    """Plan from names and shapes which weight is read from which tensors.
+
+    Args:
+        checkpoint: a recognised file with its config, see `configure`.
+        target: the weights of the model.
+        resampling: how position embeddings are resampled; by default as the
+            file's family does it.
+        is_built: bool, whether the model was built for the file.
+
+    Raises:
+        ValueError: one that lists all weights that are missing in the file,
+            that the model has no use for, and that are of another shape.
+    """
+    _check_variant(checkpoint, target)
+    have, want = set(checkpoint.rows), set(target.variables)
+    fresh = _fresh_paths(checkpoint, target)
+    dropped = _droppable(have, want, fresh) | (fresh & have)
+    missing, unused = want - have - fresh, have - want - dropped
+    resampling = resampling or checkpoint.file.config.get(
+        "resampling", checkpoint.layout.resampling
+    )
+    steps, adapted, wrong = {}, {}, []
+    for path in sorted((have & want) - fresh, key=_reading_order):
+        shape = checkpoint.shape_of(path, checkpoint.facts)
+        how = find_adaptation(path, shape, checkpoint, target, resampling)
+        if how is None:
+            wrong.append(f"{path} {shape} -> {target.shape(path)}")
+            continue
+        read = functools.partial(checkpoint.read, path, checkpoint.facts)
+        steps[path] = _step(checkpoint, target, path, read, how.function)
+        if how.description:
+            adapted[path] = how.description
+    if missing or unused or wrong:
+        raise ValueError(
+            f"The weights in {checkpoint.file.path!r} "
+            f"({checkpoint.layout.name}) do not fit {target.name!r}. "
+            f"Missing in the file: {listed(missing)}. "
+            f"Unused of the file: {listed(unused)}. Of another shape (file -> "
+            f"model): {listed(wrong)}. {ADVICE[is_built]}"
+        )
+    names = [x for path in sorted(dropped) for x in checkpoint.rows[path].names]
+    report = LoadReport(
+        checkpoint.file.path,
+        checkpoint.layout.name,
+        tuple(steps),
+        adapted,
+        tuple(names + checkpoint.dropped),
+        tuple(sorted(fresh)),
+        (*checkpoint.notes, *_differences(checkpoint, target)),
+        resampling,
+        checkpoint.grid,
+    )
+    return LoadPlan(steps, report)
+
+
+def _reading_order(path):
+    """Order weights so that all blocks' share of one is read together."""
+    return re.sub(r"\d+", "", path), len(path), path
+
+
+def _step(checkpoint, target, path, read, adapt) -> Callable:
+    """Return the function that reads a weight and adapts it to the model."""
+
+    def stepped():
+        array = adapt(read())
+        if array.shape != target.shape(path):
+            refuse(
+                checkpoint.file.path,
+                f"gives shape {array.shape}, {target.name!r} has "
+                f"{target.shape(path)}",
+                DAMAGED,
+                path,
+            )
+        if path == HEAD[0] and not array.any():
+            _warn_of_zero_head(checkpoint.file.path)
+        return array
+
+    return stepped
+
+
+def _warn_of_zero_head(path):
+    """Warn of the original ImageNet-21k files, published without their head."""
+    warnings.warn(
+        f"The classification layer in {path!r} is all zeros, so that every "
+        "class gets the same score: these weights were published for "
+        "fine-tuning only. Give classes=... for a layer of your own, "
+        "include_top=False for features, or take "
+        'weights="augreg_imagenet21k" to classify.',
+        UserWarning,
+        stacklevel=2,
+    )
+
+
+def _fresh_paths(checkpoint, target) -> set:
+    """Return weights of the model that keep their initial values."""
+    have, want = set(checkpoint.rows), set(target.variables)
+    fresh = set()
+    if TOKEN in want and TOKEN not in have:
+        fresh.add(TOKEN)
+    if HEAD[0] in want:
+        classes = target.shape(HEAD[0])[-1]
+        if HEAD[0] not in have or (
+            classes != checkpoint.fields.get("num_classes")
+        ):
+            fresh |= set(HEAD) & want
+            # A pre-logits layer learns together with the head.
+            if REPRESENTATION[0] not in have:
+                fresh |= set(REPRESENTATION) & want
+    return fresh
+
+
+def _droppable(have, want, fresh) -> set:
+    """Return weights of the file that a model may do without."""
+    dropped = set()
+    if HEAD[0] not in want:
+        dropped |= set(HEAD)
+    if REPRESENTATION[0] not in want and HEAD[0] not in want - fresh:
+        # A head that stays is one on the pre-logits.
+        dropped |= set(REPRESENTATION)
+    if TOKEN not in want:
+        dropped.add(TOKEN)
+    if "pool/probe" not in want:
+        dropped |= {path for path in have if path.startswith("pool/")}
+    return dropped & have
+
+
+def _differences(checkpoint, target) -> list:
+    """Describe fields in which the model differs from the file's family."""
+    names = ("activation", "norm_after_pooling", "pooling")
+    names += tuple(x for x in checkpoint.fields if x.endswith("epsilon"))
+    return [
+        f"{name}={target.config[name]!r} in the model, "
+        f"{checkpoint.fields[name]!r} in the file's family: the outputs "
+        "differ from its own"
+        for name in names
+        if name in target.config
+        and name in checkpoint.fields
+        and target.config[name] != checkpoint.fields[name]
+    ]
+
+
+def _check_variant(checkpoint, target) -> None:
+    """Refuse variants, which compute others things with the same names."""
+    stored, wanted = (
+        f"the variant {fields['variant']}"
+        if fields.get("variant")
+        else "a model of keras_vit.models"
+        for fields in (checkpoint.fields, target.config)
+    )
+    if stored != wanted:
+        raise ValueError(
+            f"The weights in {checkpoint.file.path!r} are of {stored}, "
+            f"{target.name!r} is {wanted}. Build the model for the file "
+            "with keras_vit.checkpoints.load_checkpoint."
+        )

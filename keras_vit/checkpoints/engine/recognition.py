@@ -1,0 +1,509 @@
+"""Opens a file or folder of weights and recognises whose it is.
+
+The names of the tensors tell it, and the config.json beside them.
+"""
+
+import dataclasses
+import re
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from keras_vit.checkpoints.dialects import LAYOUTS
+from keras_vit.checkpoints.engine.layout import (
+    TRANSFORMS,
+    Dialect,
+    Facts,
+    Layout,
+    listed,
+    matches,
+    paths_of,
+    row_of,
+)
+from keras_vit.checkpoints.files.config_values import ACTIVATIONS, read_json
+from keras_vit.checkpoints.files.folders import (
+    CONFIG,
+    WEIGHT_FILES,
+    open_shards,
+)
+from keras_vit.checkpoints.files.npz import open_npz
+from keras_vit.checkpoints.files.safetensors import open_safetensors
+from keras_vit.checkpoints.files.tensors import (
+    DAMAGED,
+    TensorFile,
+    check_dtype,
+    refuse,
+    refusing,
+    split_stacks,
+)
+
+__all__ = [
+    "OPENERS",
+    "Checkpoint",
+    "dialects",
+    "kind_of",
+    "open_file",
+    "open_folder",
+    "open_tensors",
+    "read_classes",
+    "recognise",
+]
+
+
+@dataclasses.dataclass
+class Checkpoint:
+    """A recognised file; its arrays are read on demand.
+
+    Args:
+        file: the `TensorFile`, its names those of the layout's table.
+        layout: the `Layout` that the names belong to.
+        features: set of str, the variants of the table that hold here.
+        rows: dict from our path to its `Row`.
+        dropped: names in the file that hold no weight of the model.
+        is_stacked: bool, whether the file stacks its blocks.
+        fields: dict, the config of the model that it holds, from `configure`
+            or from the file itself; empty before that.
+        facts: `Facts` for the transforms, with the fields.
+        grid: (rows, columns) of the patches, None without positions.
+        notes: list of str, what was assumed because the file cannot tell.
+    """
+
+    file: TensorFile
+    layout: Layout
+    features: set
+    rows: dict
+    dropped: list
+    is_stacked: bool = False
+    fields: dict = dataclasses.field(default_factory=dict)
+    facts: Facts = Facts()
+    grid: tuple | None = None
+    notes: list = dataclasses.field(default_factory=list)
+
+    def use_feature(self, feature: str) -> None:
+        """Take the rows of one more variant of the layout's table."""
+        self.features = self.features | {feature}
+        table = self.layout.rows(self.features)
+        for path in self.rows:
+            if row := row_of(path, table):
+                self.rows[path] = row
+
+    def shape_of(self, path: str, facts: Facts) -> tuple:
+        """Return the shape of a weight, in our layout, without reading it."""
+        row = self.rows[path]
+        # One byte repeated: transforms of it take next to no memory.
+        arrays = [
+            np.broadcast_to(np.uint8(0), self.file.tensors[name].shape)
+            for name in row.names
+        ]
+        return self._transformed(row, arrays, facts).shape
+
+    def checked_shape(
+        self, path: str, rank: int, facts: Facts | None = None
+    ) -> tuple:
+        """Return the shape of a weight that must be there and be of a rank."""
+        if path not in self.rows:
+            refuse(self.file.path, f"has no weight for {path}", DAMAGED)
+        found = self.shape_of(path, facts or Facts())
+        if len(found) != rank or 0 in found:
+            refuse(
+                self.file.path,
+                f"has shape {found} in our layout, expected {rank} sizes "
+                "above 0",
+                DAMAGED,
+                ", ".join(self.rows[path].names),
+            )
+        return found
+
+    def read(self, path: str, facts: Facts) -> np.ndarray:
+        """Read one weight as float32, in our layout."""
+        row = self.rows[path]
+        arrays = [self.file.read(name) for name in row.names]
+        return self._transformed(row, arrays, facts)
+
+    def _transformed(self, row, arrays, facts):
+        try:
+            return TRANSFORMS[row.transform].load(arrays, facts)
+        except (ValueError, IndexError) as error:
+            shapes = {name: self.file.tensors[name].shape for name in row.names}
+            raise ValueError(
+                f"{self.file.path!r}: the shapes {shapes} are not those of a "
+                f"{self.layout.name} file ({error}). Check that num_heads="
+                f"{facts.num_heads} is right, or fetch the file again."
+            ) from error
+
+
+DOWNLOAD = "Fetch it again, and look at what the server sent."
+PICKLE = (
+    "Unpickling runs code of the file's author, so it is not done: convert "
+    "it with safetensors.torch.save_file."
+)
+MAGIC = {b"PK\x03\x04": "zip", b"\x89HDF\r\n\x1a\n": "h5"}
+# How other files begin: what they are, what to do about it.
+REFUSED = {
+    b"<": ("a web page, not a file of weights", DOWNLOAD),
+    b"{": ("JSON, not a file of weights", DOWNLOAD),
+    b"version https://": (
+        "a pointer of Git LFS, not the file itself",
+        DOWNLOAD,
+    ),
+    b"\x80": ("a Python pickle", PICKLE),
+    b"\x1f\x8b": ("compressed by gzip", "Unpack it."),
+    b"PK": ("an empty or damaged zip archive", DOWNLOAD),
+}
+
+
+def kind_of(path) -> str:
+    """Recognise the kind of a file or folder by its first bytes.
+
+    Returns:
+        "folder", "npz", "safetensors", "h5" or "keras".
+
+    Raises:
+        ValueError: for other kinds, with their name where it is known.
+        OSError: when the file cannot be opened.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return "folder"
+    with path.open("rb") as file:
+        start = file.read(16)
+    for magic, kind in MAGIC.items():
+        if start.startswith(magic):
+            return _kind_of_zip(path) if kind == "zip" else kind
+    if start[8:9] == b"{" or path.suffix == ".safetensors":
+        return "safetensors"
+    for magic, (what, cure) in REFUSED.items():
+        if start.lstrip().startswith(magic):
+            refuse(path, f"is {what}", cure)
+    what = f"begins with {start[:8]!r}, which no file of weights does"
+    refuse(path, what if start else "is empty", DOWNLOAD)
+
+
+def _kind_of_zip(path):
+    with refusing(path, "the file"), zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    if "model.weights.h5" in names:
+        return "keras"
+    if any(name.endswith("data.pkl") for name in names):
+        refuse(path, "is a Python pickle of torch", PICKLE)
+    return "npz"
+
+
+def open_tensors(path) -> TensorFile:
+    """Open a file or folder of named tensors: only their names and shapes.
+
+    Raises:
+        ValueError: for other kinds and damaged files.
+        OSError: when the file cannot be opened.
+    """
+    return OPENERS[kind_of(path)](path)
+
+
+def dialects() -> tuple[Dialect, ...]:
+    """Return the publishers of all layouts."""
+    return tuple({x.dialect.name: x.dialect for x in LAYOUTS}.values())
+
+
+def open_folder(path) -> TensorFile:
+    """Open a folder with `config.json` and safetensors, or a publisher's own.
+
+    Raises:
+        ValueError: for a folder without weights, an index that names files
+            outside of it, or a config that is none.
+        OSError: when a file cannot be opened.
+    """
+    path = Path(path)
+    for dialect in dialects():
+        if found := dialect.open_folder(path):
+            return found
+    dialect, content, fields = _read_config(path)
+    tensors, metadata = {}, _words_of_config(content)
+    for part in open_shards(path):
+        tensors |= part.tensors
+        metadata |= part.metadata
+        fields = _agreed(path, fields, part.config)
+    dialect.check_config(path / CONFIG, content, tensors)
+    notes = dialect.folder_notes(path, fields)
+    return TensorFile(str(path), tensors, fields, metadata, notes)
+
+
+def open_file(path) -> TensorFile:
+    """Open a `.safetensors` file, with the config.json that is beside it.
+
+    Only under a name that it has in such a folder: another may be of another
+    model than its neighbour.
+
+    Raises:
+        ValueError: when the header does not describe the file, or the config
+            does not describe a model.
+        OSError: when it cannot be opened.
+    """
+    path, file = Path(path), open_safetensors(path)
+    if path.name not in WEIGHT_FILES:
+        return file
+    dialect, content, fields = _read_config(path.parent)
+    if dialect is NOBODY:
+        return file
+    fields = _agreed(path.parent, fields, file.config)
+    dialect.check_config(path.parent / CONFIG, content, file.tensors)
+    return dataclasses.replace(
+        file,
+        config=fields,
+        metadata={**_words_of_config(content), **file.metadata},
+        notes=dialect.folder_notes(path.parent, fields),
+    )
+
+
+NOBODY = Dialect("nobody known")
+
+
+def _read_config(path) -> tuple[Dialect, dict, dict]:
+    """Read a config.json: whose it is, its content, and our fields of it."""
+    config = path / CONFIG
+    if not config.is_file():
+        return NOBODY, {}, {}
+    content = read_json(config)
+    for dialect in dialects():
+        if dialect.is_config(content):
+            fields = dialect.read_config(config, content)
+            scaling = dialect.read_preprocessing(path, content)
+            return dialect, content, {**fields, **scaling}
+    return NOBODY, content, {}
+
+
+def read_classes(content: dict) -> tuple[str, ...] | None:
+    """Read the names of the classes in a config.json; None without names."""
+    found = (dialect.read_classes(content) for dialect in dialects())
+    return next(filter(None, found), None)
+
+
+# Keys of a config.json that name the model, for messages.
+NAMING = ("architecture", "model_type", "architectures")
+
+
+def _words_of_config(content) -> dict:
+    """Return what a config.json calls its model, for messages."""
+    says = {x: str(content[x])[:100] for x in NAMING if content.get(x)}
+    return {CONFIG: says} if says else {}
+
+
+def _agreed(path, fields, record) -> dict:
+    """Join the fields of a config.json and those of the record in the weights.
+
+    The record tells more. Where both tell, they have to agree, so that a
+    config.json that somebody edited is not ignored.
+    """
+    for name in ("num_heads", "activation", "layer_norm_epsilon"):
+        known = record.get(name, fields.get(name))
+        if name == "activation":
+            known = ACTIVATIONS.get(known, known)
+        if name in fields and fields[name] != known:
+            refuse(
+                path,
+                f"has {name}={fields[name]}, but the weights beside it were "
+                f"written with {name}={known}",
+                "Restore it, or write the weights anew.",
+            )
+    return fields | record
+
+
+OPENERS = {
+    "folder": open_folder,
+    "npz": open_npz,
+    "safetensors": open_file,
+}
+
+# Where the parameters are in files of Flax and torch, tried in turn.
+PREFIXES = (
+    "params/img/",
+    "opt/target/",
+    "params/",
+    "img/",
+    "module.",
+    "_orig_mod.",
+    "model.",
+    "state_dict.",
+)
+
+
+def recognise(file: TensorFile, subtree: str = "") -> Checkpoint:
+    """Find the layout of a file by the names in it.
+
+    Args:
+        file: an opened file.
+        subtree: str, the part of a file of several models to take, such as
+            "img".
+
+    Raises:
+        ValueError: for an unknown layout, for tensors that the layout does
+            not know, and for weights of which a part is missing.
+    """
+    tensors, dropped = _parameters(file, subtree)
+    for layout in sorted(LAYOUTS, key=lambda x: not x.is_specific):
+        renamed = _with_aliases(file, tensors, layout)
+        if any(set(mark) <= set(renamed) for mark in layout.marks):
+            return _checkpoint(file, renamed, layout, dropped)
+    shown = ", ".join(list(file.tensors)[:5]) or "nothing"
+    says = file.metadata.get(CONFIG)
+    refuse(
+        file.path,
+        f"is of no known format: it holds {len(file.tensors)} tensors "
+        f"({shown[:300]} ...)"
+        + (f", and its config.json says {says}" if says else ""),
+        f"Known are {', '.join(sorted({x.name for x in LAYOUTS}))} and "
+        "Keras's own files. Is it another model's, or a file of the "
+        "optimiser?",
+    )
+
+
+def _parameters(file, subtree):
+    """Return the tensors without their common prefix, and names outside."""
+    prefixes = (*PREFIXES, *(y for x in dialects() for y in x.prefixes))
+    if subtree:
+        inner = f"{subtree.strip('/')}/"
+        prefixes = (f"params/{inner}", f"opt/target/{inner}", inner)
+    for prefix in prefixes:
+        inside = {
+            name.removeprefix(prefix): tensor
+            for name, tensor in file.tensors.items()
+            if name.startswith(prefix)
+        }
+        if inside:
+            outside = [x for x in file.tensors if not x.startswith(prefix)]
+            return inside, outside
+    if subtree:
+        tops = sorted({name.split("/")[0] for name in file.tensors})
+        refuse(
+            file.path,
+            f"has no part {subtree!r}",
+            f"At the top it holds {tops[:20]}.",
+        )
+    return file.tensors, []
+
+
+def _with_aliases(file, tensors, layout):
+    """Return the tensors under the names of the layout's table."""
+    renamed = {}
+    for name, tensor in tensors.items():
+        for pattern, replacement in layout.aliases:
+            if match := re.fullmatch(pattern, name):
+                name = match.expand(replacement)
+        if name in renamed:
+            refuse(
+                file.path,
+                "is there under two names",
+                "Expected each tensor once: the file was put together wrongly.",
+                name,
+            )
+        renamed[name] = tensor
+    return renamed
+
+
+def _checkpoint(file, tensors, layout, outside) -> Checkpoint:
+    """Map the tensors to weights, and refuse what does not fit."""
+    tensors, is_stacked = split_stacks(file.path, tensors, layout.stacks)
+    inside = dataclasses.replace(file, tensors=tensors)
+    ignored = [x for x in tensors if matches(x, layout.ignored)]
+    strangers = [x for x in outside if not matches(x, layout.ignored)]
+    features = _features_of(tensors, layout)
+    names = [name for name in tensors if name not in ignored]
+    rows, unknown = paths_of(names, layout.rows(features))
+    missing = [
+        name
+        for row in rows.values()
+        for name in row.names
+        if name not in tensors
+    ]
+    missing += _missing_of_pairs(rows, layout)
+    _refuse_unsupported(file, layout, unknown + strangers)
+    if missing or strangers or unknown:
+        refuse(
+            file.path,
+            f"does not fit as a {layout.name} file. Missing: "
+            f"{listed(missing)}. Unused: {listed(unknown + strangers)}",
+            "Loading it in part would give a model that looks right and is "
+            f"not. {_taken_for(layout, tensors)}; {_cure(file, missing)}",
+        )
+    for row in rows.values():
+        for name in row.names:
+            check_dtype(file.path, name, tensors[name].dtype)
+    dropped = ignored + [x for x in outside if x not in strangers]
+    return Checkpoint(inside, layout, features, rows, dropped, is_stacked)
+
+
+def _missing_of_pairs(rows, layout) -> list:
+    """List kernels without bias, biases without kernel of optional layers."""
+    missing = []
+    for layer in ("predictions", "pre_logits"):
+        if f"{layer}/bias" not in layout.table:
+            continue
+        pair = {f"{layer}/kernel", f"{layer}/bias"}
+        if len(pair & set(rows)) == 1:
+            missing += [f"what is {path} here" for path in pair - set(rows)]
+    return missing
+
+
+FAMILIES = {
+    "vit": "a Vision Transformer",
+    "mixer": "an MLP-Mixer",
+    "bit": "a BiT",
+}
+
+
+def _taken_for(layout, tensors) -> str:
+    marks = next(x for x in layout.marks if set(x) <= set(tensors))
+    return (
+        f"It is taken for {FAMILIES[layout.family]} in {layout.name} format "
+        f"because it holds {' and '.join(marks)}"
+    )
+
+
+def _cure(file, missing) -> str:
+    says = file.metadata.get("config.json")
+    quoted = f" (its config.json says {says})" if says else ""
+    cause = (
+        "the file may be in order and of an architecture that the models here "
+        f"do not have{quoted}"
+    )
+    if missing:
+        return f"{cause}, or cut off: choose another, or fetch the file again."
+    return f"{cause}: choose another one."
+
+
+def _refuse_unsupported(file, layout, unknown):
+    """Name all that the models here do not have, not only the first."""
+    found = {}
+    for pattern, what in layout.unsupported.items():
+        names = [name for name in unknown if re.fullmatch(pattern, name)]
+        if names:
+            found.setdefault(what, []).extend(names)
+    if not found:
+        return
+    named = [name for names in found.values() for name in names]
+    rest = [name for name in unknown if name not in named]
+    if rest:
+        found["tensors of unknown use"] = rest
+    obstacles = [f"{what} ({_shortly(x)})" for what, x in found.items()]
+    refuse(
+        file.path,
+        f"holds {'; '.join(obstacles)}, which the models here do not have",
+        "Without it the file's numbers would not come out, so it is not "
+        "loaded: choose another file.",
+    )
+
+
+def _shortly(names) -> str:
+    """Return one name for what is alike in all blocks."""
+    alike = {re.sub(r"\d+", "*", name): name for name in reversed(names)}
+    shown = [x if len(names) == len(alike) else y for y, x in alike.items()]
+    return listed(shown)
+
+
+def _features_of(tensors, layout) -> set:
+    """Return the variants of the table that a file follows."""
+    features = {x for x, name in layout.signs.items() if name in tensors}
+    token = layout.table.get("class_token/token", ("", ""))[0]
+    if "registers" in features and token not in tensors:
+        features = features - {"registers"} | {"registers_alone"}
+    return features

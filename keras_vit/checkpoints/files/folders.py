@@ -1,0 +1,73 @@
+"""Folders of safetensors, in one file or in several with an index."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from keras_vit.checkpoints.files.config_values import read_json
+from keras_vit.checkpoints.files.safetensors import open_safetensors
+from keras_vit.checkpoints.files.tensors import (
+    DAMAGED,
+    TensorFile,
+    check_name,
+    refuse,
+)
+
+__all__ = ["CONFIG", "WEIGHT_FILES", "open_shards"]
+
+MAX_FILES = 1000
+WEIGHT_FILES = ("model.safetensors", "pytorch_model.safetensors")
+CONFIG = "config.json"
+
+
+def open_shards(path: Path) -> Iterator[TensorFile]:
+    """Open the safetensors of a folder in turn, those of an index if any.
+
+    Raises:
+        ValueError: for a folder without weights, an index that names files
+            outside of it, and a tensor that is in two files.
+        OSError: when a file cannot be opened.
+    """
+    known = set()
+    for name in _weight_files(path):
+        part = open_safetensors(path / name)
+        twice = known & set(part.tensors)
+        if twice:
+            refuse(path / name, "is in two files", DAMAGED, min(twice))
+        known |= set(part.tensors)
+        yield part
+
+
+def _weight_files(path) -> list:
+    """Return the names of the safetensors, those of an index if any."""
+    indices = sorted(path.glob("*.safetensors.index.json"))
+    if indices:
+        return _indexed_files(indices[0])
+    found = sorted(x.name for x in path.glob("*.safetensors"))
+    for name in WEIGHT_FILES:
+        if name in found:
+            return [name]
+    if len(found) != 1:
+        have = ", ".join(sorted(x.name for x in path.iterdir())[:10])
+        refuse(
+            path,
+            f"holds {len(found)} .safetensors files and no index (it holds "
+            f"{have or 'nothing'})",
+            "Expected model.safetensors, or several with an index. Weights "
+            "in .bin or .pth files are pickles and are not opened; convert "
+            "them with safetensors.torch.save_file.",
+        )
+    return found
+
+
+def _indexed_files(index) -> list:
+    files = read_json(index).get("weight_map")
+    if not isinstance(files, dict):
+        refuse(index, "has no weight_map", DAMAGED)
+    names = sorted({str(name) for name in files.values()})
+    for name in names[:MAX_FILES]:
+        check_name(index, name)
+        if "/" in name or "\\" in name or len(names) > MAX_FILES:
+            refuse(index, f"names the file {name[:200]!r}", DAMAGED)
+        if not (index.parent / name).is_file():
+            refuse(index, f"names {name!r}, which is not there", DAMAGED)
+    return names
