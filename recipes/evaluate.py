@@ -24,6 +24,7 @@ import sys
 import time
 
 import yaml
+from named_data.sources import SOURCES
 
 from keras_vit import data, evaluation, preprocessing
 from keras_vit.analysis.report import explain_run
@@ -68,9 +69,9 @@ def run(recipe: Evaluation) -> dict:
         ValueError: when model and data do not fit, or the run folder is taken.
         OSError: when weights cannot be fetched.
     """
-    check_packages(recipe.data)
+    check_packages(recipe.data, SOURCES)
     recipe = complete(recipe)
-    check_packages(recipe.data)
+    check_packages(recipe.data, SOURCES)
     run_store.local(recipe.run_dir)  # Of a store, errors show at once.
     with on_devices(recipe.distribution, recipe.batch_size) as share:
         return evaluate(recipe, share)
@@ -83,7 +84,7 @@ def evaluate(recipe: Evaluation, share: Share) -> dict:
     """
     # Errors show before an earlier run is replaced.
     model, class_names = load_named_model(recipe)
-    dataset = data.open_dataset(recipe.data)
+    dataset = data.open_dataset(recipe.data, SOURCES)
     class_names = class_names or dataset.class_names
     class_map = evaluation.match_classes(dataset.class_names, class_names)
     batches = make_batches(recipe, dataset, model.input_shape, share)

@@ -24,6 +24,8 @@ import functools
 import sys
 import time
 
+from named_data.sources import SOURCES
+
 from keras_vit import data
 from keras_vit.analysis.plots import new_figure
 from keras_vit.data import DataConfig, PreprocessingConfig, Share
@@ -73,7 +75,7 @@ def run(recipe: FewShot) -> dict:
         ValueError: when model and data do not fit, or the run folder is taken.
         OSError: when weights cannot be fetched.
     """
-    check_packages(recipe.data)
+    check_packages(recipe.data, SOURCES)
     recipe = dataclasses.replace(recipe, data=with_chosen_reader(recipe.data))
     run_store.local(recipe.run_dir)  # Of a store, errors show at once.
     with on_devices(recipe.distribution, recipe.batch_size) as share:
@@ -92,7 +94,7 @@ def evaluate(recipe: FewShot, share: Share) -> dict:
         else load_model(recipe.model, with_head=False)
     )
     features = feature_model(model, recipe.layer)
-    dataset = data.open_dataset(recipe.data)
+    dataset = data.open_dataset(recipe.data, SOURCES)
     if dataset.test is None:
         raise ValueError(f"{dataset.name} has no test images.")
     agreed(lambda: open_folder(recipe))

@@ -18,6 +18,7 @@ import math
 import sys
 
 import numpy as np
+from named_data.sources import SOURCES
 
 from keras_vit import evaluation
 from keras_vit.runs import evaluated, facts, finish, run_script
@@ -40,7 +41,7 @@ def run(recipe: Recipe) -> dict:
     Returns:
         What is written to result.json.
     """
-    trained = train(recipe, needs=PARTS)
+    trained = train(recipe, needs=PARTS, sources=SOURCES)
     return agreed(lambda: report(trained, recipe))
 
 
@@ -113,7 +114,7 @@ def summary(result: dict) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return run_script(run, summary, __doc__, arguments)
+    return run_script(run, summary, __doc__, arguments, sources=SOURCES)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ import sys
 from masked_patch.completions import write_masked_patches
 from masked_patch.config import MaskedPatchRecipe
 from masked_patch.network import MASKED_PATCH
+from named_data.sources import SOURCES
 
 from keras_vit.runs import facts, finish, run_script
 from keras_vit.training import Run, train
@@ -39,7 +40,7 @@ def run(recipe: MaskedPatchRecipe) -> dict:
         ValueError: when recipe, data and run folder do not fit together.
         OSError: when weights cannot be fetched, or the disk is full.
     """
-    trained = train(recipe, task=MASKED_PATCH)
+    trained = train(recipe, task=MASKED_PATCH, sources=SOURCES)
     return agreed(lambda: report(trained, recipe))
 
 
@@ -70,7 +71,12 @@ def summary(result: dict) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     return run_script(
-        run, summary, __doc__, arguments, record=MaskedPatchRecipe
+        run,
+        summary,
+        __doc__,
+        arguments,
+        record=MaskedPatchRecipe,
+        sources=SOURCES,
     )
 
 

@@ -20,6 +20,7 @@ import dataclasses
 import pathlib
 import sys
 
+from named_data.sources import SOURCES
 from noisy_student.iterations import (
     NoisyStudentRecipe,
     iterate,
@@ -97,6 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
         arguments,
         record=NoisyStudentRecipe,
         shrink=smoke_student,
+        sources=SOURCES,
     )
 
 

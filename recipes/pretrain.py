@@ -17,6 +17,8 @@ run starts from the model with `--model.weights RUN_DIR`.
 
 import sys
 
+from named_data.sources import SOURCES
+
 from keras_vit.runs import evaluated, facts, finish, run_script
 from keras_vit.training import Recipe, Run, train
 from keras_vit.training.distribution.processes import agreed
@@ -32,7 +34,7 @@ def run(recipe: Recipe) -> dict:
         ValueError: when recipe, data and run folder do not fit together.
         OSError: when weights cannot be fetched, or the disk is full.
     """
-    trained = train(recipe)
+    trained = train(recipe, sources=SOURCES)
     return agreed(lambda: report(trained, recipe))
 
 
@@ -58,7 +60,7 @@ def summary(result: dict) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return run_script(run, summary, __doc__, arguments)
+    return run_script(run, summary, __doc__, arguments, sources=SOURCES)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ import keras
 import yaml
 from masked_patch.config import MaskedPatchRecipe
 from masked_patch.network import MASKED_PATCH
+from named_data.sources import SOURCES
 
 from keras_vit import data
 from keras_vit.analysis import multiply_adds
@@ -278,7 +279,7 @@ def pretrain(recipe: Recipe, options: dict) -> None:
     result = pathlib.Path(recipe.run_dir, run_folder.RESULT)
     if not result.exists():
         _, task = TASKS[options.get(PRETRAINING + RECIPE, "pretrain")]
-        trained = train(recipe, task=task)
+        trained = train(recipe, task=task, sources=SOURCES)
         run_folder.write_json(result, {"seconds": trained.seconds})
         keras.utils.clear_session()
 
@@ -286,7 +287,7 @@ def pretrain(recipe: Recipe, options: dict) -> None:
 @functools.cache
 def opened(config: DataConfig) -> data.Dataset:
     """The data of several runs, opened once."""
-    return data.open_dataset(config)
+    return data.open_dataset(config, SOURCES)
 
 
 def few_images(dataset, images_a_class: int | None, seed: int):

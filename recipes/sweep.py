@@ -16,6 +16,8 @@ import dataclasses
 import pathlib
 import sys
 
+from named_data.sources import SOURCES
+
 from keras_vit import data
 from keras_vit.analysis.plots import new_figure
 from keras_vit.data.tfds import PRESETS, Preset
@@ -76,10 +78,10 @@ def run(recipe: SweepRecipe) -> dict:
         )
     # Errors show before the first run.
     final(recipe, rates[0])
-    check_parts(data.open_dataset(recipe.data))
+    check_parts(data.open_dataset(recipe.data, SOURCES))
     folder = run_store.local(recipe.run_dir)
     rows = [
-        {"learning_rate": rate, **finished(trial(recipe, rate), "validation")}
+        {"learning_rate": rate, **measured(trial(recipe, rate), "validation")}
         for rate in rates
     ]
     agreed(lambda: write(folder, rows))
@@ -87,11 +89,16 @@ def run(recipe: SweepRecipe) -> dict:
     result = {
         "learning_rate": best,
         "validation_top1": {row["learning_rate"]: row["top1"] for row in rows},
-        **finished(final(recipe, best), "test"),
+        **measured(final(recipe, best), "test"),
         "versions": versions(),
     }
     agreed(lambda: run_folder.write_summary(folder, result))
     return result
+
+
+def measured(recipe: SweepRecipe, part: str) -> dict:
+    """Train and evaluate unless that is done; see `finished`."""
+    return finished(recipe, part, sources=SOURCES)
 
 
 def trial(recipe: SweepRecipe, rate: float) -> SweepRecipe:
@@ -175,7 +182,13 @@ def smoke_sweep(recipe: SweepRecipe) -> SweepRecipe:
 
 def main(arguments: list[str] | None = None) -> int:
     return run_script(
-        run, summary, __doc__, arguments, record=SweepRecipe, shrink=smoke_sweep
+        run,
+        summary,
+        __doc__,
+        arguments,
+        record=SweepRecipe,
+        shrink=smoke_sweep,
+        sources=SOURCES,
     )
 
 

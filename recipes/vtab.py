@@ -21,11 +21,12 @@ vtab.csv, vtab.md and vtab.png: each task and group beside the paper's Table 9.
 import pathlib
 import sys
 
+from named_data.sources import SOURCES
 from vtab.config import STAND_INS, Setting, Vtab, smoke_vtab
 from vtab.table import PAPER_MODELS, group_means, table, write_report
+from vtab.tasks import TASKS
 
 from keras_vit import data
-from keras_vit.data.vtab_table import TASKS
 from keras_vit.io.atomic_files import write_csv
 from keras_vit.io.checks import EXTRAS, check_installed
 from keras_vit.runs import run_script
@@ -97,7 +98,7 @@ def measure(recipe: Recipe, part: str, task: str, missing: dict) -> dict | None:
     if known := agreed(lambda: result_of(recipe)):
         return known
     try:
-        dataset = data.open_dataset(recipe.data)
+        dataset = data.open_dataset(recipe.data, SOURCES)
     except ValueError as error:
         missing[task] = " ".join(str(error).split())
         print(f"{task} is left out: {missing[task]}", file=sys.stderr)
@@ -184,7 +185,13 @@ def main(arguments: list[str] | None = None) -> int:
     if not any(word.split("=")[0] == "--config" for word in words):
         words = ["--config", str(CONFIG), *words]
     return run_script(
-        run, summary, __doc__, words, record=Vtab, shrink=smoke_vtab
+        run,
+        summary,
+        __doc__,
+        words,
+        record=Vtab,
+        shrink=smoke_vtab,
+        sources=SOURCES,
     )
 
 

@@ -129,9 +129,9 @@ class DataConfig:
     name: str | None = None
     """A preset ("digits", "cifar10", "cifar100", "oxford_iiit_pet",
     "oxford_flowers102", "imagenet2012", "imagenette", "imagenet21k") or any
-    name of tensorflow-datasets, "name/config:version"; a task of VTAB-1k,
-    "vtab/clevr_count"; parquet or tar files of the Hugging Face hub,
-    "hf://datasets/user/name"; or fractals made by formulas,
+    name of tensorflow-datasets, "name/config:version"; parquet or tar files of
+    the Hugging Face hub, "hf://datasets/user/name"; and in the recipes a task
+    of VTAB-1k, "vtab/clevr_count", or fractals made by formulas,
     "fractals/num_classes=100,images_per_class=200,image_size=32".
     Without name, folder, csv and shards: "digits", which ship inside
     scikit-learn."""

@@ -4,18 +4,22 @@ Axes: N images, H and W height and width, C channels, K classes.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from keras_vit.data.config import DataConfig
 from keras_vit.data.readers import chosen_reader
 from keras_vit.data.seeds import grouped_order, order, seeded_order
 from keras_vit.io.checks import check_choice, check_installed
 
 __all__ = [
+    "NO_SOURCES",
     "Dataset",
     "Examples",
+    "Sources",
     "complete",
     "cut",
     "file_names",
@@ -50,6 +54,11 @@ class Dataset:
     name: str = ""
     skipped: tuple[str, ...] = ()
     other_files: tuple[str, ...] = ()
+
+
+# The first part of a name, up to the slash, to the function that opens it.
+Sources = Mapping[str, Callable[[DataConfig], Dataset]]
+NO_SOURCES: Sources = MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+from collections.abc import Container
 
 from keras_vit.data.config import READERS, DataConfig
 from keras_vit.io.checks import EXTRAS, check_choice, check_installed
@@ -14,7 +15,7 @@ __all__ = [
 ]
 
 # Data sets by name that are none of tensorflow-datasets.
-WITHOUT_TENSORFLOW = ("digits", "fractals", "hf:")
+WITHOUT_TENSORFLOW = ("digits", "hf:")
 
 
 def chosen_reader(reader: str) -> str:
@@ -36,14 +37,21 @@ def with_chosen_reader(config: DataConfig) -> DataConfig:
     return dataclasses.replace(config, reader=chosen_reader(config.reader))
 
 
-def data_packages(config: DataConfig) -> tuple[str, ...]:
-    """The modules that reading the images of a config needs besides Pillow.
+def data_packages(
+    config: DataConfig, sources: Container[str] = ()
+) -> tuple[str, ...]:
+    """List the modules that the images of a config need besides Pillow.
+
+    Args:
+        config: a `DataConfig`.
+        sources: first parts of names whose functions check for themselves.
 
     Example:
         >>> data_packages(DataConfig(folder="flowers", reader="pillow"))
         ()
     """
-    if config.name and config.name.split("/")[0] not in WITHOUT_TENSORFLOW:
+    base = (config.name or "").split("/")[0]
+    if base and base not in WITHOUT_TENSORFLOW and base not in sources:
         return ("tensorflow", *EXTRAS["data"])
     return ("tensorflow",) if config.reader == "tensorflow" else ()
 

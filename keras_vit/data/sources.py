@@ -14,9 +14,14 @@ from keras_vit.data.broken_images import (
 )
 from keras_vit.data.config import DataConfig
 from keras_vit.data.csv_file import SPLITS, open_csv
-from keras_vit.data.dataset import Dataset, Examples, complete
+from keras_vit.data.dataset import (
+    NO_SOURCES,
+    Dataset,
+    Examples,
+    Sources,
+    complete,
+)
 from keras_vit.data.digits import open_digits
-from keras_vit.data.fractals import open_fractals
 from keras_vit.data.hugging_face import open_hugging_face
 from keras_vit.data.readers import (
     chosen_reader,
@@ -27,7 +32,6 @@ from keras_vit.data.seeds import order
 from keras_vit.data.shards import open_shards
 from keras_vit.data.stored_images import open_stored_folder
 from keras_vit.data.tfds import open_tfds
-from keras_vit.data.vtab import open_vtab
 from keras_vit.io.atomic_files import printable
 from keras_vit.io.checks import check_installed
 from keras_vit.io.stores import of_store
@@ -45,18 +49,18 @@ PARTS = ("train", "validation", "test")
 # Names that tensorflow-datasets does not have, up to the first slash.
 OWN_NAMES = {
     "digits": open_digits,
-    "fractals": open_fractals,
     "hf:": open_hugging_face,
-    "vtab": open_vtab,
 }
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
 
-def open_dataset(config: DataConfig) -> Dataset:
+def open_dataset(config: DataConfig, sources: Sources = NO_SOURCES) -> Dataset:
     """Opens the images and labels that a config names.
 
     Args:
         config: where they are, and which of them are for what.
+        sources: names of data sets of your own, up to the first slash, to
+            functions of the config that open them.
 
     Returns:
         A `Dataset` whose parts are `Examples`, or None where there are none.
@@ -72,7 +76,7 @@ def open_dataset(config: DataConfig) -> Dataset:
         (1258, 180, 359)
     """
     what = f"The data set {config.name!r}" if config.name else "This reader"
-    check_installed(what, *data_packages(config))
+    check_installed(what, *data_packages(config, sources))
     reader = chosen_reader(config.reader)
     hide_accelerators(reader)
     if config.folder and of_store(config.folder):
@@ -85,7 +89,7 @@ def open_dataset(config: DataConfig) -> Dataset:
         dataset = open_shards(config)
     else:
         base = (config.name or "").split("/")[0]
-        dataset = OWN_NAMES.get(base, open_tfds)(config)
+        dataset = {**OWN_NAMES, **sources}.get(base, open_tfds)(config)
     _check_names(dataset)
     _check_classes(dataset)
     dataset = read_by(reader, dataset)
@@ -97,7 +101,7 @@ def read_by(reader: str, dataset: Dataset) -> Dataset:
     """Lets all parts be read by a reader.
 
     Raises:
-        ValueError: for the test images of VTAB, which TensorFlow alone reads.
+        ValueError: for images that TensorFlow alone reads.
     """
     parts = {}
     for split in PARTS:

@@ -14,6 +14,7 @@ import keras
 
 from keras_vit import data
 from keras_vit.checkpoints.containers.keras_parts import MAX_CONFIG_BYTES
+from keras_vit.data.dataset import NO_SOURCES
 from keras_vit.data.image_reader import naming_broken_images
 from keras_vit.data.pillow_images import is_coloured, say_colour_changes
 from keras_vit.data.sources import read_by
@@ -77,6 +78,7 @@ def train(
     callbacks=(),
     task: Task = CLASSIFICATION,
     needs: tuple[str, ...] = (),
+    sources: data.Sources = NO_SOURCES,
 ) -> Run:
     """Trains a model from a recipe, or resumes a run that was stopped.
 
@@ -99,6 +101,7 @@ def train(
         task: what is learned, by default to classify images.
         needs: parts of the data, "validation" or "test", of which the data
             must have one: what the result is computed on.
+        sources: of `open_dataset`: functions that open names of your own.
 
     Returns:
         A `Run`.
@@ -140,7 +143,14 @@ def train(
             chosen.scope(),
         ):
             run = _train(
-                recipe, dataset, callbacks, share, task, needs, deadline
+                recipe,
+                dataset,
+                callbacks,
+                share,
+                task,
+                needs,
+                deadline,
+                sources,
             )
         if chosen.native is not None:
             processes.collect(run.network, run.model)
@@ -168,9 +178,9 @@ def _trained_as(recipe, names):
     return types.MappingProxyType(fields)
 
 
-def _train(recipe, dataset, callbacks, share, task, needs, deadline):
+def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     # A mistake in the recipe shows before an earlier run is replaced.
-    dataset = dataset or data.open_dataset(recipe.data)
+    dataset = dataset or data.open_dataset(recipe.data, sources)
     _check_parts(dataset, needs)
     keras.utils.set_random_seed(recipe.seed)
     model = task.make_model(recipe, dataset.class_names)

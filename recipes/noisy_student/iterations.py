@@ -13,6 +13,7 @@ import pathlib
 
 import numpy as np
 from keras import ops
+from named_data.sources import SOURCES
 
 from keras_vit import data
 from keras_vit.data.broken_images import without_broken_images
@@ -152,7 +153,7 @@ def iterate(recipe: NoisyStudentRecipe) -> list[dict]:
     networks = recipe.noisy_student.networks
     for network in networks:  # Errors show before the first round.
         network_task(recipe, network)
-    dataset = data.open_dataset(recipe.data)
+    dataset = data.open_dataset(recipe.data, SOURCES)
     labelled, unlabelled = split_labelled(recipe, dataset)
     examples, rows = labelled, []
     more: dict[str, float] = {}
@@ -262,7 +263,7 @@ def split_labelled(recipe: NoisyStudentRecipe, dataset: data.Dataset):
             test_split=None,
             **dict.fromkeys(fields),
         )
-        rest = data.open_dataset(source).train
+        rest = data.open_dataset(source, SOURCES).train
     return _in_memory(dataset.train), _in_memory(rest)
 
 

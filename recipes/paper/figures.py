@@ -7,7 +7,8 @@ The others have no printed number.
 import dataclasses
 import statistics
 
-from keras_vit.data.vtab_table import GROUPS, PAPER, TASKS
+from vtab.tasks import GROUPS, PAPER, TASKS
+
 from keras_vit.variants.scaling_table import FIGURE_8
 from paper import values_table as values
 from paper.cells import Cell, Command, pre_trained, run_cell, vtab_runs

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from masked_patch.config import MaskedPatchRecipe
 from sweep import SweepRecipe
 from vtab.config import Vtab
+from vtab.tasks import TASKS
 
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import cached_path
 from keras_vit.data.tfds import PRESETS, Preset, named_builder
-from keras_vit.data.vtab_table import TASKS
 from keras_vit.evaluation.config import Evaluation
 from keras_vit.evaluation.few_shot import FewShot
 from keras_vit.io.checks import DISTRIBUTIONS, check_at_least, check_choice

@@ -2,7 +2,8 @@
 
 import functools
 
-from keras_vit.data.vtab_table import PAPER, TASKS
+from vtab.tasks import PAPER, TASKS
+
 from paper import values_table as values
 from paper.cells import (
     Cell,

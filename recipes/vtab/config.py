@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from sweep import SweepConfig
 
-from keras_vit.data.vtab_table import GROUPS, TASKS
 from keras_vit.runs.smoke import DATA, smoke, smoke_dir
 from keras_vit.training.config import (
     AugmentationConfig,
@@ -21,6 +20,7 @@ from keras_vit.training.config import (
     Recipe,
     TrainingConfig,
 )
+from vtab.tasks import GROUPS, TASKS
 
 __all__ = ["STAND_INS", "Setting", "Vtab", "smoke_vtab"]
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from keras_vit.analysis.plots import new_figure
-from keras_vit.data.vtab_table import GROUPS, PAPER, TASKS
 from keras_vit.io.atomic_files import replacing, write_csv
 from keras_vit.io.tables import markdown_table
 from keras_vit.runs.reporting import save_figure
+from vtab.tasks import GROUPS, PAPER, TASKS
 
 __all__ = [
     "NO_RESULT",

@@ -253,10 +253,12 @@ def test_tensorflow_reads_where_it_is_installed(
 
 
 def test_what_needs_tensorflow_is_known():
-    for name in ("digits", "fractals/num_classes=3"):
+    for name in ("digits", "hf://datasets/a/b"):
         assert data_packages(data.DataConfig(name=name)) == ()
-    for name in ("cifar10", "vtab/dtd"):
+    for name in ("cifar10", "beans/x"):
         assert "tensorflow" in data_packages(data.DataConfig(name=name))
+    own = data.DataConfig(name="own/dtd")
+    assert data_packages(own, {"own": None}) == ()
     config = data.DataConfig(folder="x", reader="tensorflow")
     assert data_packages(config) == ("tensorflow",)
 
@@ -266,11 +268,3 @@ def test_a_layer_of_keras_cv_is_refused_before_anything_is_read():
     config = data.AugmentationConfig(keras_cv="AugMix")
     with pytest.raises(ValueError, match="keras_cv='AugMix'.*'pillow'"):
         training(examples, augmentation=config)
-
-
-def test_images_that_tensorflow_alone_reads_are_refused(mocked):
-    config = data.DataConfig(
-        name="vtab/smallnorb_azimuth", data_dir=mocked, reader="pillow"
-    )
-    with pytest.raises(ValueError, match="reader='pillow'.*to tensorflow"):
-        data.open_dataset(config)

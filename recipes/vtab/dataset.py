@@ -1,6 +1,6 @@
 """VTAB-1k by name: a thousand images of a task, and all of its test images.
 
-See `vtab_table.py` for the tasks, their splits and labels.
+See `tasks.py` for the tasks, their splits and labels.
 """
 
 import dataclasses
@@ -11,8 +11,8 @@ import numpy as np
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset, Examples
 from keras_vit.data.tfds import named_builder, on_this_machine, prepare
-from keras_vit.data.vtab_table import TASKS, VtabTask
 from keras_vit.io.checks import check_choice
+from vtab.tasks import TASKS, VtabTask
 
 __all__ = ["VtabSplit", "open_vtab"]
 
