@@ -10,8 +10,8 @@ import numpy as np
 
 from keras_vit.data.dataset import Dataset
 from keras_vit.data.image_reader import is_readable
-from keras_vit.data.pillow_reader import is_readable_by_pillow
-from keras_vit.data.shard_index import are_whole_ends, file_ends
+from keras_vit.data.pillow_images import is_readable_by_pillow
+from keras_vit.data.records import are_whole_ends, file_ends
 
 __all__ = ["broken_images", "listing", "without_broken_images"]
 

@@ -15,10 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.data.byte_ranges import open_shard
-from keras_vit.data.records import ImageRanges
+from keras_vit.data.records import ImageRanges, ShardIndex, open_shard
 from keras_vit.data.seeds import LANES
-from keras_vit.data.shard_index import ShardIndex
 from keras_vit.io.checks import check_installed
 
 __all__ = ["RowGroups", "Schema", "parquet_index", "schemas_of"]

@@ -1,4 +1,4 @@
-"""Opening shards by their names: tar files of WebDataset, parquet files."""
+"""Opening shards by their names: tar and parquet files, also of the hub."""
 
 import fnmatch
 import functools
@@ -14,16 +14,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_vit.data.byte_ranges import read_small
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset, Examples, complete
 from keras_vit.data.parquet import RowGroups, parquet_index, schemas_of
-from keras_vit.data.records import ImageRanges, ranges_of
-from keras_vit.data.shard_index import index_folder, indexed
+from keras_vit.data.records import (
+    ImageRanges,
+    hub_files,
+    index_folder,
+    indexed,
+    ranges_of,
+    read_small,
+)
 from keras_vit.data.webdataset import tar_index
+from keras_vit.io.checks import check_installed
 from keras_vit.io.stores import Store, of_store, whole_address
 
-__all__ = ["dataset_of", "open_shards", "shard_names"]
+__all__ = [
+    "dataset_of",
+    "open_hugging_face",
+    "open_shards",
+    "shard_names",
+]
 
 LOGGER = logging.getLogger(__name__)
 # A word of the path of a shard to the split that it belongs to.
@@ -45,6 +56,7 @@ MAX_SHARDS = 1_000_000
 # ImageNet-21k has 21,843. A class takes memory in the last layer, used or not.
 MAX_CLASSES = 1_000_000
 LONGEST_NUMBER = 20  # digits
+NAME = re.compile(r"hf://datasets/(?P<repository>[^/@]+/[^/@]+)(@[^/]+)?(/.*)?")
 
 
 class Labelled(NamedTuple):
@@ -351,3 +363,47 @@ def _read_parquet(files: Sequence[str], config: DataConfig) -> Labelled:
 
 # The suffix of shards to what reads them.
 KINDS: dict[str, Callable] = {".tar": _read_tars, ".parquet": _read_parquet}
+
+
+def open_hugging_face(config: DataConfig) -> Dataset:
+    """Opens hf://datasets/user/name[@revision][/folder].
+
+    Images, or groups of rows, are asked for over the network as they are
+    needed, nothing is kept on the disk.
+
+    Raises:
+        ValueError: for another form of name, a repository or folder that is
+            not there or has no shards, and what `open_shards` raises.
+    """
+    name = (config.name or "").rstrip("/")
+    found = NAME.fullmatch(name)
+    if not found:
+        raise ValueError(
+            "A data set of the hub is hf://datasets/user/name, and may have "
+            f"@revision and a folder behind it. Received: name={name!r}."
+        )
+    check_installed(f"The data set {name!r}", "huggingface_hub", "pyarrow")
+    listed = _listed(name)
+    found_of = {end: [x for x in listed if x.endswith(end)] for end in KINDS}
+    files = found_of[".parquet"] or found_of[".tar"]
+    if not files:
+        raise ValueError(
+            f"{name} has no parquet or tar files. Give another @revision "
+            "(refs%2Fconvert%2Fparquet has parquet files of most data sets) "
+            "or folder, or download its images and set data.folder."
+        )
+    return dataset_of(files, config, name=found["repository"])
+
+
+def _listed(name: str) -> list[str]:
+    """The paths of all files below a name, sorted."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        paths = hub_files().find(name, refresh=True)
+    except (OSError, HfHubHTTPError) as error:
+        raise ValueError(
+            f"{name} cannot be read: {str(error).strip().splitlines()[0]} Of a "
+            "private or gated data set, set HF_TOKEN."
+        ) from None
+    return sorted(f"hf://{path}" for path in paths)

@@ -22,14 +22,13 @@ from keras_vit.data.dataset import (
     complete,
 )
 from keras_vit.data.digits import open_digits
-from keras_vit.data.hugging_face import open_hugging_face
 from keras_vit.data.readers import (
     chosen_reader,
     data_packages,
     hide_accelerators,
 )
 from keras_vit.data.seeds import order
-from keras_vit.data.shards import open_shards
+from keras_vit.data.shards import open_hugging_face, open_shards
 from keras_vit.data.stored_images import open_stored_folder
 from keras_vit.data.tfds import open_tfds
 from keras_vit.io.atomic_files import printable

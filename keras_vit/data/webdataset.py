@@ -9,8 +9,13 @@ import json
 import tarfile
 from collections.abc import Iterable
 
-from keras_vit.data.byte_ranges import open_shard, shard_size
-from keras_vit.data.shard_index import ShardIndex, index_of_rows, looks_whole
+from keras_vit.data.records import (
+    ShardIndex,
+    index_of_rows,
+    looks_whole,
+    open_shard,
+    shard_size,
+)
 
 __all__ = ["IMAGES", "tar_index"]
 

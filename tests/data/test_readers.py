@@ -11,11 +11,15 @@ import tensorflow as tf
 from PIL import Image
 
 from keras_vit import data
-from keras_vit.data.crop_windows import inception_window, random_window
-from keras_vit.data.image_reader import Geometry, crop_window
-from keras_vit.data.pillow_reader import pillow_reader
+from keras_vit.data.image_reader import crop_window
+from keras_vit.data.pillow_images import pillow_reader
 from keras_vit.data.readers import chosen_reader, data_packages
-from keras_vit.data.resizing import resize
+from keras_vit.data.resizing import (
+    Geometry,
+    inception_window,
+    random_window,
+    resize,
+)
 from keras_vit.data.seeds import key, random_bits, uniform
 from keras_vit.prediction.images import read_pixels
 
