@@ -11,6 +11,7 @@ from keras_vit.io.checks import (
     check_choice,
     check_fraction,
     check_limits,
+    check_unread,
 )
 
 __all__ = [
@@ -81,6 +82,11 @@ class AugmentationConfig:
         )
         # Keras's CutMix takes no parameter above 1.
         check_fraction(self, "cutmix_alpha", "random_erasing_rate")
+        if not self.rand_augment_layers:
+            case = "rand_augment_layers=0"
+            check_unread(self, case, "rand_augment_magnitude")
+        if self.keras_cv is None:
+            check_unread(self, "keras_cv=None", "keras_cv_arguments")
         if self.mixup_alpha and self.cutmix_alpha:
             raise ValueError(
                 "Mixup and CutMix both mix the labels: set mixup_alpha or "
@@ -104,6 +110,13 @@ EVALUATION_CROPS = (
     "resize_central_crop",
     "squash",
 )
+# Fields that data of tensorflow-datasets alone reads, and those of others.
+OF_NAMES = (
+    *("train_split", "validation_split", "test_split"),
+    *("download", "data_dir"),
+)
+KEYS = ("image_key", "label_key")
+UNREAD = {"folder": (*OF_NAMES, *KEYS), "csv": OF_NAMES, "shards": OF_NAMES}
 READERS = ("auto", "tensorflow", "pillow")
 METHODS = ("bilinear", "bicubic", "area", "lanczos3", "nearest")
 MAX_SIDE = 16_384  # pixels; an image of that takes 3 GB
@@ -244,6 +257,17 @@ class DataConfig:
         check_choice("check_images", self.check_images, CHECKS)
         check_choice("on_broken_image", self.on_broken_image, BROKEN)
         check_choice("reader", self.reader, READERS)
+        self._check_source()
+
+    def _check_source(self):
+        if self.name is not None:
+            if self.name == "digits":
+                check_unread(self, 'name="digits"', *KEYS, "data_dir")
+            return
+        for source, unread in UNREAD.items():
+            value = getattr(self, source)
+            if value is not None:
+                check_unread(self, f"{source}={value!r}", *unread)
 
 
 @dataclasses.dataclass(frozen=True)

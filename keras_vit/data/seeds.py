@@ -6,6 +6,7 @@ neither on its batch nor on earlier draws, and a resumed run sees what an
 uninterrupted run sees.
 """
 
+import hashlib
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -26,7 +27,8 @@ __all__ = [
     "uniform",
 ]
 
-# Changing a number here changes every run: add at the end.
+# Changing a number here changes every run. A purpose without a number needs
+# none: see `_stream`.
 PURPOSES = {
     "crop": 0,
     "flip": 1,
@@ -53,7 +55,7 @@ def key(purpose: str, seed: int, epoch, example) -> Any:
     """Makes the key of a draw, the seed of a stateless TensorFlow op.
 
     Args:
-        purpose: one of `PURPOSES`.
+        purpose: what it is for, as "flip"; any other text has other draws.
         seed: non-negative int below 2**57, the seed of the run.
         epoch: int, or int64 scalar of TensorFlow, below 2**23.
         example: the same, below 2**40, number of the image or the batch.
@@ -61,7 +63,7 @@ def key(purpose: str, seed: int, epoch, example) -> Any:
     Returns:
         int64 array of shape (2,); a tensor if one is given.
     """
-    stream = seed * MAX_PURPOSES + PURPOSES[purpose]
+    stream = _stream(purpose, seed)
     numbers = (int, np.integer)
     if isinstance(epoch, numbers) and isinstance(example, numbers):
         return np.array([stream, (epoch << EXAMPLE_BITS) + example], np.int64)
@@ -71,6 +73,14 @@ def key(purpose: str, seed: int, epoch, example) -> Any:
         example, tf.int64
     )
     return tf.stack([tf.constant(stream, tf.int64), position])
+
+
+def _stream(purpose: str, seed: int) -> int:
+    """Compute the first number of a key, below 2**63."""
+    if purpose in PURPOSES:
+        return seed * MAX_PURPOSES + PURPOSES[purpose]
+    digest = hashlib.sha256(f"{purpose} {seed}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
 
 
 def uniform(shape: tuple[int, ...], key):

@@ -10,6 +10,7 @@ from keras_vit.io.checks import (
     check_limits,
     check_positive,
     check_size,
+    check_unread,
 )
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.sizes import BIT, MIXER, VIT
@@ -143,6 +144,8 @@ class ModelConfig:
                 "Weights have sizes of their own. Received: weights="
                 f"{self.weights!r} and {', '.join(given)}. Leave those out."
             )
+        if self.weights is not None:
+            check_unread(self, f"weights={self.weights!r}", "size")
         if self.weights is None and self.head == "keep":
             raise ValueError(
                 "There is no head to keep without weights. Received: head="

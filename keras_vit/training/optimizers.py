@@ -10,6 +10,7 @@ from keras_vit.io.checks import (
     check_choice,
     check_limits,
     check_positive,
+    check_unread,
 )
 from keras_vit.runtime.workarounds import with_layer_rates
 
@@ -141,6 +142,15 @@ SHAPES = {
 }
 
 
+# A schedule or an optimizer to the fields that it does not read.
+UNREAD = {
+    "cosine": ("end_learning_rate", "timescale"),
+    "linear": ("timescale",),
+    "constant": ("end_learning_rate", "timescale"),
+    "rsqrt": ("end_learning_rate",),
+    "adamw": ("momentum",),
+    "sgd": ("beta_1", "beta_2"),
+}
 OPTIMIZERS = {"adamw": keras.optimizers.AdamW, "sgd": keras.optimizers.SGD}
 RULES = {
     # The epsilon of the original's Adam; Keras's own is 1e-7.
@@ -221,6 +231,9 @@ class OptimizerConfig:
             "end_learning_rate",
         )
         check_limits(self, 1, "momentum", "beta_1", "beta_2")
+        case = f"schedule={self.schedule!r}"
+        check_unread(self, case, *UNREAD[self.schedule])
+        check_unread(self, f"name={self.name!r}", *UNREAD[self.name])
 
 
 def make_optimizer(

@@ -120,6 +120,7 @@ def train(
     Example:
         >>> train(Recipe(run_dir="runs/digits")).history["val_accuracy"]
     """
+    _check_trial(recipe)
     _check_tpu(recipe.distribution, recipe.training.precision)
     check_trackers(recipe.training.trackers)
     deadline = deadline_of(recipe.training.max_hours)
@@ -155,6 +156,16 @@ def train(
         if chosen.native is not None:
             processes.collect(run.network, run.model)
     return run
+
+
+def _check_trial(recipe):
+    """Raise for a trial that is none: the scripts shrink a recipe for it."""
+    if recipe.smoke and recipe.model.size != "tiny":
+        raise ValueError(
+            "Only the scripts make a trial of a recipe. Received: smoke=True, "
+            f"model.size={recipe.model.size!r}. Leave smoke out, or give "
+            "train(keras_vit.runs.smoke.smoke(recipe))."
+        )
 
 
 def _check_tpu(chosen, precision):
