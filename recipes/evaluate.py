@@ -60,7 +60,7 @@ SMOKE_IMAGES = 200
 
 
 def run(recipe: Evaluation) -> dict:
-    """Evaluates and fills the run folder.
+    """Evaluate and fill the run folder.
 
     Returns:
         What is written to result.json.
@@ -119,14 +119,14 @@ def evaluate(recipe: Evaluation, share: Share) -> dict:
 
 
 def together(recipe, share: Share) -> evaluation.Together | None:
-    """What puts the shares of several processes together."""
+    """Return what puts the shares of several processes together."""
     if share.count == 1:
         return None
     return evaluation.Together(stacked, recipe.batch_size // share.count)
 
 
 def open_folder(recipe: Evaluation, class_names) -> None:
-    """Takes the run folder, before the work begins."""
+    """Take the run folder, before the work begins."""
     taken = run_folder.taken(recipe.run_dir, overwrite=recipe.overwrite)
     with taken as folder:
         run_folder.begin(folder, dataclasses.asdict(recipe), environment())
@@ -134,7 +134,7 @@ def open_folder(recipe: Evaluation, class_names) -> None:
 
 
 def write_all(recipe, predictions, batches, class_names, model, result) -> None:
-    """Fills the run folder with what was found."""
+    """Fill the run folder with what was found."""
     folder = run_store.local(recipe.run_dir)
     evaluation.write_evaluation(
         folder,
@@ -149,7 +149,7 @@ def write_all(recipe, predictions, batches, class_names, model, result) -> None:
 
 
 def complete(recipe: Evaluation) -> Evaluation:
-    """Fills in the data that a run was trained on, or that of a trial."""
+    """Fill in the data that a run was trained on, or that of a trial."""
     asked = with_chosen_reader(recipe.data)
     if recipe.smoke:
         digits = DataConfig(
@@ -175,7 +175,7 @@ def complete(recipe: Evaluation) -> Evaluation:
 
 
 def load_named_model(recipe: Evaluation):
-    """Loads the model and the names of its classes.
+    """Load the model and the names of its classes.
 
     Returns:
         A Keras model from images in [0, 255] to logits, and the names of its
@@ -212,7 +212,7 @@ def make_batches(recipe: Evaluation, dataset, shape, share: Share):
 
 
 def summarise(recipe: Evaluation, predictions, dataset) -> dict:
-    """The numbers of the evaluation, and what was evaluated."""
+    """Return the numbers of the evaluation, and what was evaluated."""
     examples = getattr(dataset, recipe.split)
     unread = evaluation.unread(predictions, data.file_names(examples))
     result = {

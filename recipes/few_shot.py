@@ -66,7 +66,7 @@ BLUE = "#0072B2"
 
 
 def run(recipe: FewShot) -> dict:
-    """Evaluates and fills the run folder.
+    """Evaluate and fill the run folder.
 
     Returns:
         What is written to result.json.
@@ -136,14 +136,14 @@ def evaluate(recipe: FewShot, share: Share) -> dict:
 
 
 def open_folder(recipe: FewShot) -> None:
-    """Takes the run folder, before the work begins."""
+    """Take the run folder, before the work begins."""
     taken = run_folder.taken(recipe.run_dir, overwrite=recipe.overwrite)
     with taken as folder:
         run_folder.begin(folder, dataclasses.asdict(recipe), environment())
 
 
 def write_all(recipe: FewShot, result: dict) -> None:
-    """Fills the run folder with what was found."""
+    """Fill the run folder with what was found."""
     folder = run_store.local(recipe.run_dir)
     write_csv(folder / "few_shot.csv", result["rows"])
     save_figure(plot(result), folder / "few_shot.png")
@@ -151,7 +151,7 @@ def write_all(recipe: FewShot, result: dict) -> None:
 
 
 def smoke(recipe: FewShot) -> FewShot:
-    """A trial of a recipe, on data that needs no download."""
+    """Return a trial of a recipe, on data that needs no download."""
     return dataclasses.replace(
         recipe,
         data=DataConfig(

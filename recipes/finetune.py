@@ -36,7 +36,7 @@ CLASSES_WITH_EXAMPLES = 10
 
 
 def run(recipe: Recipe) -> dict:
-    """Trains, evaluates and fills the run folder.
+    """Train, evaluate and fill the run folder.
 
     Returns:
         What is written to result.json.
@@ -46,7 +46,7 @@ def run(recipe: Recipe) -> dict:
 
 
 def report(trained: Run, recipe: Recipe) -> dict:
-    """Evaluates and fills the run folder, in one process."""
+    """Evaluate and fill the run folder, in one process."""
     part = next(x for x in PARTS if getattr(trained.dataset, x))
     result = {**evaluated(trained, recipe, part), **facts(trained)}
     if trained.history.get("val_accuracy"):
@@ -60,7 +60,7 @@ def report(trained: Run, recipe: Recipe) -> dict:
 
 
 def baseline(trained: Run, recipe: Recipe, batches) -> dict:
-    """Classifies images by their nearest training image, as a baseline."""
+    """Classify images by their nearest training image, as a baseline."""
     known, known_labels = arrays(batches_of(trained, recipe, "train"))
     images, labels = arrays(batches)
     nearest = evaluation.nearest_neighbour_predictions(
@@ -73,7 +73,7 @@ def baseline(trained: Run, recipe: Recipe, batches) -> dict:
 
 
 def arrays(batches) -> tuple[np.ndarray, np.ndarray]:
-    """The images and labels of padded batches, without the padding."""
+    """Return the images and labels of padded batches, without the padding."""
     parts = [
         (images[mask], labels[mask])
         for images, labels, mask in (map(np.asarray, x) for x in batches)
@@ -83,7 +83,7 @@ def arrays(batches) -> tuple[np.ndarray, np.ndarray]:
 
 
 def write_examples(trained: Run, batches) -> None:
-    """Saves images of the first classes, to try the model on."""
+    """Save images of the first classes, to try the model on."""
     labels = evaluation.load_predictions(
         trained.folder / "predictions.npz"
     ).labels

@@ -31,7 +31,7 @@ from keras_vit.training.distribution.processes import agreed
 
 
 def run(recipe: MaskedPatchRecipe) -> dict:
-    """Trains and fills the run folder.
+    """Train and fill the run folder.
 
     Returns:
         What is written to result.json.
@@ -45,7 +45,7 @@ def run(recipe: MaskedPatchRecipe) -> dict:
 
 
 def report(trained: Run, recipe: MaskedPatchRecipe) -> dict:
-    """Fills the run folder, in one process."""
+    """Fill the run folder, in one process."""
     result = {"target": recipe.masked_patch.target, **facts(trained)}
     for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
         if name in trained.history:

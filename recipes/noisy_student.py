@@ -38,7 +38,7 @@ from keras_vit.training.run import store as run_store
 
 
 def run(recipe: NoisyStudentRecipe) -> dict:
-    """Trains the teacher and the students.
+    """Train the teacher and the students.
 
     Returns:
         What is written to result.json.
@@ -58,7 +58,7 @@ def run(recipe: NoisyStudentRecipe) -> dict:
 def write(
     folder: pathlib.Path, recipe: NoisyStudentRecipe, rows: list[dict]
 ) -> None:
-    """Writes config.yaml, noisy_student.csv and noisy_student.png."""
+    """Write config.yaml, noisy_student.csv and noisy_student.png."""
     run_folder.write_yaml(
         folder / run_folder.CONFIG, dataclasses.asdict(recipe)
     )

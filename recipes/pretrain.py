@@ -25,7 +25,7 @@ from keras_vit.training.distribution.processes import agreed
 
 
 def run(recipe: Recipe) -> dict:
-    """Trains, evaluates and fills the run folder.
+    """Train, evaluate and fill the run folder.
 
     Returns:
         What is written to result.json.
@@ -39,7 +39,7 @@ def run(recipe: Recipe) -> dict:
 
 
 def report(trained: Run, recipe: Recipe) -> dict:
-    """Evaluates and fills the run folder, in one process."""
+    """Evaluate and fill the run folder, in one process."""
     result = facts(trained)
     if trained.dataset.validation:
         result |= evaluated(trained, recipe, "validation")

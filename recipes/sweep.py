@@ -60,7 +60,7 @@ class SweepRecipe(Recipe):
 
 
 def run(recipe: SweepRecipe) -> dict:
-    """Trains with each learning rate, then with the best on all images.
+    """Train with each learning rate, then with the best on all images.
 
     Returns:
         What is written to result.json.
@@ -102,7 +102,7 @@ def measured(recipe: SweepRecipe, part: str) -> dict:
 
 
 def trial(recipe: SweepRecipe, rate: float) -> SweepRecipe:
-    """The recipe with one of the learning rates, in a folder of its own."""
+    """Make the recipe of one learning rate, in a folder of its own."""
     return dataclasses.replace(
         recipe,
         optimizer=dataclasses.replace(recipe.optimizer, learning_rate=rate),
@@ -111,7 +111,7 @@ def trial(recipe: SweepRecipe, rate: float) -> SweepRecipe:
 
 
 def final(recipe: SweepRecipe, rate: float) -> SweepRecipe:
-    """The recipe on the whole training set, without validation images.
+    """Return the recipe on the whole training set, without validation images.
 
     Raises:
         ValueError: when the recipe does not say what the whole set is.
@@ -137,7 +137,7 @@ def final(recipe: SweepRecipe, rate: float) -> SweepRecipe:
 
 
 def check_parts(dataset) -> None:
-    """Raises a ValueError unless there are images to choose and to test on."""
+    """Raise a ValueError unless there are images to choose and to test on."""
     for part in ("validation", "test"):
         if not getattr(dataset, part):
             raise ValueError(
@@ -147,7 +147,7 @@ def check_parts(dataset) -> None:
 
 
 def write(folder: pathlib.Path, rows: list[dict]) -> None:
-    """Writes sweep.csv and sweep.png."""
+    """Write sweep.csv and sweep.png."""
     write_csv(folder / "sweep.csv", rows)
     rows = sorted(rows, key=lambda row: row["learning_rate"])
     figure = new_figure(5, 3.5)
@@ -175,7 +175,7 @@ def summary(result: dict) -> str:
 
 
 def smoke_sweep(recipe: SweepRecipe) -> SweepRecipe:
-    """A trial of the sweep: two learning rates at most."""
+    """Return a trial of the sweep: two learning rates at most."""
     rates = recipe.sweep.learning_rates[:2]
     return dataclasses.replace(smoke(recipe), sweep=SweepConfig(rates))
 

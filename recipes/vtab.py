@@ -41,7 +41,7 @@ CONFIG = pathlib.Path(__file__).with_name("configs") / "paper/table4_vtab.yaml"
 
 
 def run(vtab: Vtab) -> dict:
-    """Chooses a setting where there are several, then trains on each task.
+    """Choose a setting where there are several, then train on each task.
 
     Returns:
         What is written to result.json.
@@ -87,7 +87,7 @@ def run(vtab: Vtab) -> dict:
 
 
 def measure(recipe: Recipe, part: str, task: str, missing: dict) -> dict | None:
-    """The result of a run; None, and the reason, where it has no data.
+    """Return the result of a run; None, and the reason, where it has no data.
 
     Args:
         recipe: of the run.
@@ -110,7 +110,7 @@ def measure(recipe: Recipe, part: str, task: str, missing: dict) -> dict | None:
 def compare(
     vtab: Vtab, settings: list[Setting], missing: dict
 ) -> dict[Setting, float]:
-    """The mean validation accuracy of each setting over the same tasks.
+    """Return the mean validation accuracy of each setting over the same tasks.
 
     Writes sweep.csv.
 
@@ -139,13 +139,13 @@ def compare(
 
 
 def no_data(missing: dict) -> ValueError:
-    """The error with the reasons of all tasks."""
+    """Return the error with the reasons of all tasks."""
     reasons = "; ".join(f"{task}: {why}" for task, why in missing.items())
     return ValueError(f"No task of VTAB-1k has data. {reasons}")
 
 
 def report(vtab: Vtab, setting: Setting, missing: dict) -> list[dict]:
-    """Writes the table of all finished tasks, also those of earlier calls."""
+    """Write the table of all finished tasks, also those of earlier calls."""
     known = {task: result_of(vtab.final(task, setting)) for task in TASKS}
     model, stand_ins = vtab.model, None
     title = f"{model.name}, {model.weights}, seed {vtab.seed}, learning rate "

@@ -155,7 +155,7 @@ def figure_8() -> list[Cell]:
 
 
 def figure_9() -> list[Cell]:
-    """The class token against the mean of the patches, by learning rate."""
+    """Compare the class token and the mean of patches, by learning rate."""
     cells = []
     for row, (pooling, rates) in LINES_9.items():
         for rate in rates:
@@ -344,7 +344,7 @@ PICTURES = {
 
 
 def _pictures(figure):
-    """A function of the cells of a figure that is pictures."""
+    """Return a function of the cells of a figure that is pictures."""
     return lambda: [
         Cell(figure, row, what, None, unit="", commands=commands, note=note)
         for row, what, commands, note in PICTURES[figure]

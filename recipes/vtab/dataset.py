@@ -27,7 +27,7 @@ TEST = "test"
 
 
 def open_vtab(config: DataConfig) -> Dataset:
-    """Opens a task of VTAB-1k.
+    """Open a task of VTAB-1k.
 
     Args:
         config: a `DataConfig` with the name of a task, such as
@@ -140,7 +140,7 @@ class VtabSplit:
 
 
 def _brightened(data, factor: int):
-    """Multiplies the pixels of an encoded image, a string scalar."""
+    """Multiply the pixels of an encoded image, a string scalar."""
     import tensorflow as tf
 
     if factor == 1:
@@ -174,7 +174,7 @@ def _check_sizes(builder, task: VtabTask) -> None:
 
 
 def _class_names(builder, task: VtabTask) -> tuple[str, ...]:
-    """Names of the data set's own label; numbers of a label that is derived."""
+    """Name the classes; a label that is derived has numbers."""
     names = None
     if len(task.features) == 1:
         (feature,) = task.features
