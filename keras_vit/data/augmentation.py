@@ -35,7 +35,7 @@ ERASED = (0.02, 0.33)  # Squares of the shares of the sides, as in Keras
 def image_augmenter(
     config: AugmentationConfig, *, flip: bool, seed: int
 ) -> Callable:
-    """Makes the function that augments one image.
+    """Make the function that augments one image.
 
     Args:
         config: whose options of single images are used.
@@ -67,7 +67,7 @@ def image_augmenter(
 
 
 def _random_flip(image, key):
-    """Mirrors half of the images."""
+    """Mirror half of the images."""
     tf = ops_of(image)
     # A slice of step -1 takes TensorFlow a hundred times as long.
     return tf.cond(
@@ -76,7 +76,7 @@ def _random_flip(image, key):
 
 
 def _random_affine(image, config: AugmentationConfig, key):
-    """Shifts, rotates and zooms bilinearly about the middle; black outside."""
+    """Shift, rotate and zoom bilinearly about the middle; black outside."""
     tf = ops_of(image)
     down, right, angle, zoom = tf.unstack(2 * uniform((4,), key) - 1)
     height, width = image.shape[:2]
@@ -101,7 +101,7 @@ def _random_affine(image, config: AugmentationConfig, key):
 
 
 def batch_augmenter(config: AugmentationConfig, seed: int) -> Callable:
-    """Makes the function that augments a batch of tensors.
+    """Make the function that augments a batch of tensors.
 
     Args:
         config: whose options of batches are used.
@@ -140,7 +140,7 @@ def batch_augmenter(config: AugmentationConfig, seed: int) -> Callable:
 def rows_needed(
     config: AugmentationConfig, rows: list[int], batch_size: int
 ) -> list[int]:
-    """Which images of a batch must be read to augment some of them.
+    """Return which images of a batch must be read to augment some of them.
 
     Augmented together, the images of `rows` become what they become in the
     whole batch; what becomes of the others means nothing.
@@ -168,7 +168,7 @@ def rows_needed(
 
 
 def mixup(images, labels, key, *, alpha: float):
-    """Mixes each image of a batch with the one before it.
+    """Mix each image of a batch with the one before it.
 
     As `get_mixup` in big_vision's `utils.py`: one weight for the batch, drawn
     from Beta(alpha, alpha) and turned so that the image itself has the larger
@@ -195,7 +195,7 @@ def mixup(images, labels, key, *, alpha: float):
 
 
 def _beta(key, alpha: float):
-    """Draws a number from Beta(alpha, alpha), float32, by NumPy."""
+    """Draw a number from Beta(alpha, alpha), float32, by NumPy."""
     if isinstance(key, np.ndarray):
         return np.float32(np.random.default_rng(key).beta(alpha, alpha))
     import tensorflow as tf
@@ -253,7 +253,7 @@ class _StepSeeds(keras.random.SeedGenerator):
 
 
 def _with_step_seeds(layer, purpose: str, seed: int) -> Callable:
-    """Runs a layer of Keras on the seeds of a step."""
+    """Run a layer of Keras on the seeds of a step."""
     import tensorflow as tf
 
     seeds = _StepSeeds(purpose, seed)
@@ -300,7 +300,7 @@ def _keras_cv_layer(config: AugmentationConfig) -> Callable:
 
 
 def array_batch_augmenter(config: AugmentationConfig, seed: int) -> Callable:
-    """Makes the function that augments a batch of arrays.
+    """Make the function that augments a batch of arrays.
 
     Args:
         config: whose options of batches are used.
@@ -325,7 +325,7 @@ def array_batch_augmenter(config: AugmentationConfig, seed: int) -> Callable:
 
 
 def check_augmentation(config: AugmentationConfig) -> None:
-    """Raises a ValueError for a layer of KerasCV, which is TensorFlow's."""
+    """Raise a ValueError for a layer of KerasCV, which is TensorFlow's."""
     if config.keras_cv:
         raise ValueError(
             "Layers of KerasCV run where TensorFlow reads the images. "
@@ -336,7 +336,7 @@ def check_augmentation(config: AugmentationConfig) -> None:
 
 
 def random_erasing(images, labels, key, rate: float):
-    """Fills a box of some of the images with noise."""
+    """Fill a box of some of the images with noise."""
     random = np.random.default_rng(key)
     count = len(images)
     boxes = _boxes(random, images, np.sqrt(random.uniform(*ERASED, (count, 2))))
@@ -347,7 +347,7 @@ def random_erasing(images, labels, key, rate: float):
 
 
 def cutmix(images, labels, key, alpha: float):
-    """Replaces a box of each image by that of another; mixes the labels."""
+    """Replace a box of each image by that of another; mix the labels."""
     random = np.random.default_rng(key)
     count = len(images)
     shares = np.sqrt(1 - random.beta(alpha, alpha, count))
@@ -359,7 +359,7 @@ def cutmix(images, labels, key, alpha: float):
 
 
 def _boxes(random, images, shares):
-    """A box at a random place of each image, bool (B, H, W, 1).
+    """Return a box at a random place of each image, bool (B, H, W, 1).
 
     Args:
         random: a generator of NumPy's.

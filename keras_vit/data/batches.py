@@ -60,7 +60,7 @@ class Share:
     parts: int = 1
 
     def size(self, batch_size: int) -> int:
-        """Number of images of the share, of a batch of B.
+        """Return the number of images of the share, of a batch of B.
 
         Raises:
             ValueError: when a batch cannot be cut into equal shares.
@@ -74,7 +74,7 @@ class Share:
         return batch_size // self.count
 
     def rows(self, batch_size: int) -> list[int]:
-        """Numbers of the images of the share in a batch of B, ascending."""
+        """List the images of the share in a batch of B, ascending."""
         part = batch_size // self.parts
         each = self.size(batch_size) // self.parts
         first = self.index * each
@@ -97,7 +97,7 @@ def training_stream(
     seed: int = 0,
     share: Share | None = None,
 ) -> "TrainingStream":
-    """Makes the training batches of a split.
+    """Make the training batches of a split.
 
     Args:
         examples: an `Examples`.
@@ -196,7 +196,7 @@ class TrainingStream:
         self.read_rows = rows_needed(augmentation, self.rows, batch_size)
 
     def from_step(self, step: int):
-        """The batches from step `step` on; none before it are decoded.
+        """Return the batches from step `step` on; none before it are decoded.
 
         Args:
             step: int, counted from the first batch of the first epoch.
@@ -209,11 +209,11 @@ class TrainingStream:
         return TRAINING[self.examples.reader](self, step)
 
     def names_of(self, step: int) -> list[str]:
-        """Names of the B images of a batch, for messages."""
+        """Return the names of the B images of a batch, for messages."""
         return self.examples.names_in(**self.position(step))
 
     def position(self, step: int) -> dict:
-        """What `Examples.shuffled` takes, of a step."""
+        """Return what `Examples.shuffled` takes, of a step."""
         epoch, inside = divmod(step, self.steps_per_epoch)
         skip = inside * self.batch_size
         return {
@@ -224,7 +224,7 @@ class TrainingStream:
         }
 
     def count_skipped(self, examples: np.ndarray) -> np.ndarray:
-        """Notes that images (their numbers) cannot be read, and warns once."""
+        """Note that images (their numbers) cannot be read, and warn once."""
         message = "%s cannot be read as an image and is skipped (%d so far)."
         names = {self.examples.name_of(int(example)) for example in examples}
         for name in sorted(names - self.skipped):
@@ -242,7 +242,7 @@ def evaluation_batches(
     preprocessing: PreprocessingConfig | None = None,
     share: Share | None = None,
 ):
-    """Reads every image once, in order, in batches of one size.
+    """Read every image once, in order, in batches of one size.
 
     Args:
         examples: an `Examples`.
@@ -306,7 +306,7 @@ def _check_labels(labels, num_classes: int, source: str) -> None:
 
 
 def training_by_tensorflow(stream, step: int):
-    """The batches of a `TrainingStream` from step `step` on, without end."""
+    """Make the batches of a `TrainingStream` from a step on, without end."""
     import tensorflow as tf
 
     records = stream.examples.shuffled(**stream.position(step))
@@ -370,7 +370,7 @@ def _batch(stream):
 
 
 def _replace_unread(stream, records):
-    """Replaces each image that was not read by the next one that was."""
+    """Replace each image that was not read by the next one that was."""
     import tensorflow as tf
 
     readable = records["readable"]
@@ -416,7 +416,7 @@ def evaluation_by_tensorflow(
 
 
 def _padded(images, batch_size):
-    """Batches of one size, the last one filled up with zeros."""
+    """Return the batches of one size, the last one filled up with zeros."""
     import tensorflow as tf
 
     def padded(*tensors):
@@ -435,7 +435,7 @@ def _padded(images, batch_size):
 
 
 def _empty(element_spec):
-    """A batch of padding alone."""
+    """Return a batch of padding alone."""
     import tensorflow as tf
 
     return tf.data.Dataset.from_tensors(
@@ -444,7 +444,7 @@ def _empty(element_spec):
 
 
 def _one_hot(label, num_classes: int):
-    """float32 (K,) of a class, or of the vector of several classes."""
+    """Return float32 (K,) of a class, or of the vector of several classes."""
     import tensorflow as tf
 
     if label.shape.rank:
@@ -453,7 +453,7 @@ def _one_hot(label, num_classes: int):
 
 
 def _keep_rows(records, rows: list[int], batch_size: int):
-    """Keeps some rows of each batch of single images, before decoding."""
+    """Keep some rows of each batch of single images, before decoding."""
     import tensorflow as tf
 
     if len(rows) == batch_size:
@@ -469,7 +469,7 @@ def _keep_rows(records, rows: list[int], batch_size: int):
 
 
 def _rows_of(values, read_rows: list[int], rows: list[int]):
-    """Keeps the rows of a share, of those that were read for it."""
+    """Keep the rows of a share, of those that were read for it."""
     import tensorflow as tf
 
     if read_rows != rows:
@@ -478,7 +478,7 @@ def _rows_of(values, read_rows: list[int], rows: list[int]):
 
 
 def training_by_pillow(stream, step: int) -> ThreadedBatches:
-    """The batches of a `TrainingStream` from step `step` on, without end."""
+    """Make the batches of a `TrainingStream` from a step on, without end."""
     _check_in_memory(stream.examples)
     image = _training_image(stream)
     augment = array_batch_augmenter(stream.augmentation, stream.seed)
@@ -549,7 +549,7 @@ def _or_black(image, geometry: Geometry):
 
 
 def one_hot(labels, num_classes: int) -> np.ndarray:
-    """float32 (B, K) of classes (B,), or of vectors of several classes."""
+    """Encode classes (B,), or vectors of several, as float32 (B, K)."""
     if labels.ndim == 2:
         return labels.astype("float32")
     return ARRAYS.one_hot(labels, num_classes)

@@ -332,7 +332,7 @@ class PreprocessingConfig:
 
 
 def preprocessing_in(fields: Mapping, place: str) -> PreprocessingConfig:
-    """The config of fields that a file has; a ValueError names the place."""
+    """Make the config of fields in a file; a ValueError names the place."""
     try:
         return PreprocessingConfig(**fields)
     except TypeError as error:

@@ -29,7 +29,7 @@ NUM_NAMED = 5  # Classes that a message names.
 
 
 def open_csv(config: DataConfig) -> Dataset:
-    """Opens a CSV file of paths and labels, with a line of column names.
+    """Open a CSV file of paths and labels, with a line of column names.
 
     Paths are relative to the file. Labels are names of classes, or whole
     numbers from 0, which then are the classes. A column "split" of train,
@@ -85,7 +85,7 @@ def _rows(path: pathlib.Path, config: DataConfig) -> list[dict]:
 
 
 def _labels(rows, config: DataConfig, path: pathlib.Path):
-    """Names of the classes, and the class of each row."""
+    """Return the names of the classes, and the class of each row."""
     values = [(row[config.label_key] or "").strip() for row in rows]
     if "" in values:
         raise ValueError(
@@ -128,7 +128,7 @@ def _say_what_is_empty(labels, path):
 
 
 def _check_largest(values, path):
-    """Raises a ValueError for numbers that are no classes, as keys of rows."""
+    """Raise a ValueError for numbers that are no classes, as keys of rows."""
     # By their lengths first: Python reads no number of thousands of digits.
     largest = max(values, key=lambda x: (len(x.lstrip("0")), x.lstrip("0")))
     if len(largest) > LONGEST_LABEL or int(largest) >= MAX_CLASSES:

@@ -53,7 +53,7 @@ STOPPED = re.compile(
 
 
 def image_reader(examples, crop: str, geometry: Geometry, seed: int = 0):
-    """Makes the function that turns a record into an image.
+    """Make the function that turns a record into an image.
 
     Args:
         examples: an `Examples`.
@@ -114,7 +114,7 @@ def _assert_readable(readable, examples, record) -> None:
 
 @contextlib.contextmanager
 def naming_broken_images() -> Iterator[None]:
-    """Raises a ValueError where a pipeline stops at a broken image.
+    """Raise a ValueError where a pipeline stops at a broken image.
 
     TensorFlow's own error has the name among names of its functions.
     """
@@ -129,7 +129,7 @@ def naming_broken_images() -> Iterator[None]:
 
 
 def _pixel_reader(examples, cropped: bool, geometry: Geometry) -> Callable:
-    """A function of a content and a key that returns uint8 (H, W, C)."""
+    """Return a function of a content and a key that returns uint8 (H, W, C)."""
     import tensorflow as tf
 
     channels = geometry.channels
@@ -170,7 +170,7 @@ def _pixel_reader(examples, cropped: bool, geometry: Geometry) -> Callable:
 
 
 def _empty_on_failure(read: Callable, channels: int) -> Callable:
-    """Makes a reader return an image of shape (0, 0, C) where it would fail.
+    """Make a reader return an image of shape (0, 0, C) where it would fail.
 
     An op that fails ends a tf.data pipeline without saying which image it
     was; a pipeline of one element inside can be told to leave it out.
@@ -187,7 +187,7 @@ def _empty_on_failure(read: Callable, channels: int) -> Callable:
 
 
 def is_readable(content, from_path: bool) -> bool:
-    """Whether an image, given as a path or as bytes, can be decoded."""
+    """Return whether an image, given as a path or as bytes, can be decoded."""
     import tensorflow as tf
 
     try:
@@ -198,7 +198,7 @@ def is_readable(content, from_path: bool) -> bool:
 
 
 def decode(data, channels: int):
-    """Decodes a JPEG, PNG, GIF (first frame), BMP, WebP or TIFF image.
+    """Decode a JPEG, PNG, GIF (first frame), BMP, WebP or TIFF image.
 
     As `decode` in big_vision's `pp/ops_image.py`, with more kinds of files, the
     orientation in EXIF data, and CMYK for grey models: Pillow reads what
@@ -239,7 +239,7 @@ def _decode_plain(data, channels: int):
 
 
 def _is_special(data, channels: int):
-    """Whether TensorFlow would decode it as something else, or not at all."""
+    """Test if TensorFlow would decode it as something else, or not at all."""
     import tensorflow as tf
 
     header = tf.strings.substr(data, 0, HEADER_BYTES)
@@ -255,7 +255,7 @@ def _is_special(data, channels: int):
 
 
 def _decode_special(data, channels: int):
-    """Decodes with Pillow, in Python."""
+    """Decode with Pillow, in Python."""
     import tensorflow as tf
 
     def pixels(content):
@@ -272,7 +272,7 @@ def _decode_special(data, channels: int):
 
 
 def _to_channels(image, channels: int):
-    """Converts a decoded image of 1, 3 or 4 channels to 1 or 3."""
+    """Convert a decoded image of 1, 3 or 4 channels to 1 or 3."""
     import tensorflow as tf
 
     image = tf.cond(
@@ -292,7 +292,7 @@ def _inception_crop(image, crop_key):
 
 
 def _decode_jpeg_and_inception_crop(data, crop_key, channels: int):
-    """Decodes only what the crop needs."""
+    """Decode only what the crop needs."""
     import tensorflow as tf
 
     window = crop_window(tf.io.extract_jpeg_shape(data), crop_key)
@@ -300,7 +300,7 @@ def _decode_jpeg_and_inception_crop(data, crop_key, channels: int):
 
 
 def crop_window(shape, crop_key):
-    """Draws the box of an inception crop.
+    """Draw the box of an inception crop.
 
     5 to 100 % of the area at a ratio of width to height of 0.75 to 1.33; the
     whole image where 100 attempts find no such box inside.

@@ -61,7 +61,7 @@ MODES = {1: "L", 3: "RGB"}  # Pillow's name for an image of so many channels
 
 
 def from_pillow(image, channels: int) -> np.ndarray:
-    """The pixels of a Pillow image as it is seen.
+    """Return the pixels of a Pillow image as it is seen.
 
     Turned as its EXIF data says, without transparency.
 
@@ -80,7 +80,7 @@ def from_pillow(image, channels: int) -> np.ndarray:
 
 
 def as_seen(image):
-    """A Pillow image turned as its EXIF data says."""
+    """Return a Pillow image turned as its EXIF data says."""
     from PIL import ImageOps
 
     image.load()  # Some kinds have their EXIF data at the end.
@@ -90,7 +90,7 @@ def as_seen(image):
 
 
 def in_channels(image, channels: int):
-    """A Pillow image as grey or in colour, without transparency."""
+    """Return a Pillow image as grey or in colour, without transparency."""
     from PIL import Image
 
     if image.mode.startswith("I;16"):  # Pillow would clip it at 255.
@@ -101,7 +101,7 @@ def in_channels(image, channels: int):
 
 
 def is_coloured(examples, count: int = 8) -> bool:
-    """Whether one of the first images has colours.
+    """Return whether one of the first images has colours.
 
     Grey photographs in files of three channels have none. Of images that
     cannot be read, or whose contents are not at hand, nothing is known.
@@ -110,7 +110,7 @@ def is_coloured(examples, count: int = 8) -> bool:
 
 
 def say_colour_changes(examples, channels: int, count: int = 64) -> None:
-    """Logs how many images get or lose colours for a model, if any.
+    """Log how many images get or lose colours for a model, if any.
 
     Looks at so many images over all of a split, or at all of fewer.
 
@@ -126,7 +126,7 @@ def say_colour_changes(examples, channels: int, count: int = 64) -> None:
 
 
 def log_colour_changes(changes: Sequence[str], of: str = "") -> None:
-    """Logs how many images of a run have got or lost colours, if any.
+    """Log how many images of a run have got or lost colours, if any.
 
     Args:
         changes: what `colour_change` found, without None.
@@ -138,7 +138,7 @@ def log_colour_changes(changes: Sequence[str], of: str = "") -> None:
 
 
 def colour_change(image, channels: int) -> str | None:
-    """What becomes of the colours of an image in a model.
+    """Return what becomes of the colours of an image in a model.
 
     Args:
         image: a Pillow image, or an array (H, W, C) in [0, 255].
@@ -159,7 +159,7 @@ def colour_change(image, channels: int) -> str | None:
 
 
 def _changes(examples, channels, rows) -> Iterator[str]:
-    """The changes of some images, as far as they can be read."""
+    """Return the changes of some images, as far as they can be read."""
     from PIL import Image
 
     contents: Any = getattr(examples, "contents", ())
@@ -183,14 +183,14 @@ def _changes(examples, channels, rows) -> Iterator[str]:
 
 
 def _spread(pixels) -> int:
-    """The largest difference of the channels of a pixel."""
+    """Return the largest difference of the channels of a pixel."""
     return int((pixels.max(axis=-1) - pixels.min(axis=-1)).max())
 
 
 def pillow_reader(
     examples, crop: str, geometry: Geometry, seed: int = 0
 ) -> Callable:
-    """Makes the function that reads an image.
+    """Make the function that reads an image.
 
     Args:
         examples: an `Examples`.
@@ -230,7 +230,7 @@ def _broken():
 
 
 def is_readable_by_pillow(content, from_path: bool) -> bool:
-    """Whether an image, given as a path or as bytes, can be decoded."""
+    """Return whether an image, given as a path or as bytes, can be decoded."""
     from PIL import Image
 
     try:
@@ -262,7 +262,7 @@ def _cropped(content, kind, crop, geometry, crop_key):
 
 
 def _to_channels(pixels, channels):
-    """Converts an array of 1, 3 or 4 channels to 1 or 3."""
+    """Convert an array of 1, 3 or 4 channels to 1 or 3."""
     found = pixels.shape[-1]
     if found == channels:
         return pixels
@@ -279,7 +279,7 @@ def _crop_of(pixels, crop, geometry, crop_key):
 
 
 def _inception_crop(image, geometry, crop_key):
-    """Cuts out a window of a Pillow image, and only then converts it."""
+    """Cut out a window of a Pillow image, and only then convert it."""
     from PIL import Image
 
     width, height = image.size

@@ -19,7 +19,7 @@ WITHOUT_TENSORFLOW = ("digits", "hf:")
 
 
 def chosen_reader(reader: str) -> str:
-    """The reader that "auto" stands for; any other as it is.
+    """Return the reader that "auto" stands for; any other as it is.
 
     Example:
         >>> chosen_reader("auto")
@@ -33,7 +33,7 @@ def chosen_reader(reader: str) -> str:
 
 
 def with_chosen_reader(config: DataConfig) -> DataConfig:
-    """The config with the reader that its "auto" stands for."""
+    """Return the config with the reader that its "auto" stands for."""
     return dataclasses.replace(config, reader=chosen_reader(config.reader))
 
 
@@ -57,7 +57,7 @@ def data_packages(
 
 
 def hide_accelerators(reader: str) -> None:
-    """Hides the GPUs from TensorFlow where another backend computes.
+    """Hide the GPUs from TensorFlow where another backend computes.
 
     It would take all of their memory as soon as it starts.
 

@@ -65,7 +65,7 @@ AHEAD = 2**22  # bytes of a network, which answers each request after a while
 
 
 def open_shard(path: str, buffer_size: int = SMALL) -> BinaryIO:
-    """Opens a shard for reading in any order.
+    """Open a shard for reading in any order.
 
     Args:
         path: of the shard.
@@ -91,7 +91,7 @@ def open_shard(path: str, buffer_size: int = SMALL) -> BinaryIO:
 
 
 def read_small(path: str) -> bytes | None:
-    """The whole of a file beside shards; None where there is none."""
+    """Return the whole of a file beside shards; None where there is none."""
     if path.startswith(HUB):
         try:
             return hub_files().cat_file(path)
@@ -104,7 +104,7 @@ def read_small(path: str) -> bytes | None:
 
 
 def stored_at(path: str) -> tuple[Store, str]:
-    """The folder of an address, and the name of the object in it."""
+    """Return the folder of an address, and the name of the object in it."""
     folder, name = posixpath.split(whole_address(path))
     return _store(folder), name
 
@@ -115,14 +115,14 @@ def _store(folder):
 
 
 def hub_files() -> Any:
-    """The file system of the Hugging Face hub; fsspec keeps one for all."""
+    """Return the file system of the Hugging Face hub, one for all."""
     from huggingface_hub import HfFileSystem, constants
 
     return HfFileSystem(endpoint=constants.ENDPOINT)
 
 
 def read_range(path: str, start: int, size: int) -> bytes:
-    """Reads `size` bytes of a shard from `start` on.
+    """Read `size` bytes of a shard from `start` on.
 
     Raises:
         ValueError: naming the shard, when it cannot be opened or ends before.
@@ -146,7 +146,7 @@ def _read_range(path, start, size):
 
 
 def shard_size(path: str) -> int:
-    """The size of a shard in bytes.
+    """Return the size of a shard in bytes.
 
     Raises:
         ValueError: naming the shard, when it cannot be opened.
@@ -156,7 +156,7 @@ def shard_size(path: str) -> int:
 
 
 def fingerprint(path: str) -> tuple:
-    """What tells a shard from what it was before: path, size, time or hash.
+    """Identify a version of a shard: its path, size, time or hash.
 
     Raises:
         ValueError: naming the shard, when it is missing.
@@ -196,7 +196,7 @@ class ShardIndex(NamedTuple):
 
 
 def index_of_rows(rows: Sequence[tuple], path: str) -> ShardIndex:
-    """Makes an index of the fields of each image, labels in a list.
+    """Make an index of the fields of each image, labels in a list.
 
     Raises:
         ValueError: naming the shard, when there are none.
@@ -214,7 +214,7 @@ def index_of_rows(rows: Sequence[tuple], path: str) -> ShardIndex:
 
 
 def are_whole_ends(start: bytes, end: bytes) -> bool:
-    """Whether an image that begins and ends so is taken to be whole."""
+    """Return whether an image that begins and ends so is taken to be whole."""
     return any(
         start.startswith(first) and end.endswith(last)
         for first, last in ENDS.items()
@@ -222,7 +222,7 @@ def are_whole_ends(start: bytes, end: bytes) -> bool:
 
 
 def file_ends(path: str) -> tuple[bytes, bytes]:
-    """The first and the last bytes of a file."""
+    """Return the first and the last bytes of a file."""
     with open(path, "rb") as file:
         start = file.read(LONGEST_END)
         size = os.fstat(file.fileno()).st_size
@@ -231,7 +231,7 @@ def file_ends(path: str) -> tuple[bytes, bytes]:
 
 
 def looks_whole(file: BinaryIO, start: int, size: int) -> bool:
-    """Whether the image in a range of a file is taken to be whole."""
+    """Return whether the image in a range of a file is taken to be whole."""
     few = min(LONGEST_END, size)
     file.seek(start)
     first = file.read(few)
@@ -240,7 +240,7 @@ def looks_whole(file: BinaryIO, start: int, size: int) -> bool:
 
 
 def index_folder(given: str | None) -> pathlib.Path:
-    """The folder of the indexes: the one given, or one below KERAS_HOME."""
+    """Return the folder of indexes that is given, or one below KERAS_HOME."""
     if given is not None:
         return pathlib.Path(given).expanduser()
     home = os.environ.get("KERAS_HOME") or "~/.keras"
@@ -254,7 +254,7 @@ def indexed(
     kept_as: Sequence[str],
     folder: pathlib.Path,
 ) -> list[ShardIndex]:
-    """The index of each shard: kept from before, or made and kept.
+    """Return the index of each shard: kept from before, or made and kept.
 
     Args:
         files: paths of the shards.
@@ -345,7 +345,7 @@ class ImageRanges:
         return len(self.starts)
 
     def read(self, position: int) -> bytes:
-        """The encoded image of a position, 0 to N - 1.
+        """Return the encoded image of a position, 0 to N - 1.
 
         Raises:
             ValueError: naming the shard, when it cannot be read so far.
@@ -356,7 +356,7 @@ class ImageRanges:
         )
 
     def name(self, position: int) -> str:
-        """The shard and the number of the record in it, for messages."""
+        """Return the shard and the number of the record in it, for messages."""
         file = self.files[self.shards[position]]
         return f"{file}[{self.numbers[position]}]"
 

@@ -89,11 +89,11 @@ class Geometry:
         return self.config.resize_size or default
 
     def resize(self, image, size):
-        """Scales both sides to (height, width), whatever the ratio."""
+        """Scale both sides to (height, width), whatever the ratio."""
         return self._resized(image, size, "bilinear")
 
     def resize_small(self, image):
-        """Scales the shorter side to `smaller_side` and keeps the ratio.
+        """Scale the shorter side to `smaller_side` and keep the ratio.
 
         Of what is more than 32 times as long as wide the middle is scaled: of
         1x10000 pixels the whole would take 8 GB.
@@ -135,7 +135,7 @@ def _middle_of_long_tensor(image):
 def inception_window(
     height: int, width: int, key: np.ndarray
 ) -> tuple[int, int, int, int]:
-    """Draws the box of an inception crop; see `image_reader.crop_window`.
+    """Draw the box of an inception crop; see `image_reader.crop_window`.
 
     Args:
         height: int, H, of the image in pixels.
@@ -204,7 +204,7 @@ def _wide(height, ratio) -> int:
 
 
 def _below(bound: int, words: Iterator[int]) -> int:
-    """A random number in [0, bound), each as likely as the others."""
+    """Return a random number in [0, bound), each as likely as the others."""
     if bound & (bound - 1) == 0:
         return next(words) & (bound - 1)
     rejected = (2**32 - 1) % bound + 1
@@ -214,7 +214,7 @@ def _below(bound: int, words: Iterator[int]) -> int:
 def random_window(
     shape: tuple[int, int], size: tuple[int, int], key: np.ndarray
 ) -> tuple[int, int]:
-    """Draws where a crop of a size begins, each place as likely.
+    """Draw where a crop of a size begins, each place as likely.
 
     Args:
         shape: (height, width) of the image in pixels.
@@ -234,7 +234,7 @@ def random_window(
 
 
 def evaluation_crop(image: np.ndarray, geometry: Geometry) -> np.ndarray:
-    """Resizes and crops an image (H, W, C) in [0, 255] as for evaluation.
+    """Resize and crop an image (H, W, C) in [0, 255] as for evaluation.
 
     Returns:
         Array (*geometry.image_size, C), uint8 or float32 as the config says.
@@ -251,7 +251,7 @@ def resize(
     rounding: str = "uint8",
     box: tuple[slice, slice] = (slice(None), slice(None)),
 ) -> np.ndarray:
-    """Resizes an image as `Geometry.resize` does in TensorFlow.
+    """Resize an image as `Geometry.resize` does in TensorFlow.
 
     Args:
         image: array of shape (H, W, C), in [0, 255].
@@ -288,7 +288,7 @@ def _along(axis, part):
 
 @functools.lru_cache(TAPS)
 def _taps(length, new_length, start, stop, method, antialias):
-    """Which pixels each pixel of a part is the mean of, and their weights."""
+    """List the pixels that each pixel is the mean of, and their weights."""
     kernel, radius = KERNELS[method]
     scale = length / new_length
     stretch = max(scale, 1.0) if antialias else 1.0
@@ -324,7 +324,7 @@ def _stretched(kernel):
 
 
 def _overlap(offset, stretch, ops):
-    """How much of a pixel lies in a box as wide as `stretch` pixels."""
+    """Return how much of a pixel lies in a box as wide as `stretch` pixels."""
     reach = (stretch + 1) / 2 - ops.abs(offset)
     return ops.minimum(ops.maximum(reach, 0.0), ops.minimum(stretch, 1.0))
 
@@ -349,7 +349,7 @@ DEFAULT_METHODS = {"resize_small_central_crop": "area"}
 
 
 def _size_of(name, image, geometry) -> tuple[int, int]:
-    """The size that an image is scaled to before a crop."""
+    """Return the size that an image is scaled to before a crop."""
     if name == "resize":
         return geometry.both_sides
     sides = np.array(image.shape[:2], "float32")
@@ -359,7 +359,7 @@ def _size_of(name, image, geometry) -> tuple[int, int]:
 
 
 def _scaled(image, size, geometry, default: str, box=(slice(None),) * 2):
-    """A box of an image that is scaled to a size (height, width)."""
+    """Return a box of an image that is scaled to a size (height, width)."""
     config = geometry.config
     return resize(
         image,
@@ -409,7 +409,7 @@ def _middle_of_long(image):
 
 
 def squash(image: np.ndarray, geometry: Geometry) -> np.ndarray:
-    """Scales both sides of an image (H, W, C) to those of the geometry."""
+    """Scale both sides of an image (H, W, C) to those of the geometry."""
     return _scaled(image, geometry.image_size, geometry, "bilinear")
 
 

@@ -72,7 +72,7 @@ class Labelled(NamedTuple):
 
 
 def open_shards(config: DataConfig) -> Dataset:
-    """Opens the shards that `config.shards` names.
+    """Open the shards that `config.shards` names.
 
     Those whose path has the word train, validation or test in it are of that
     split, the others of the training images; a split without shards is cut
@@ -88,7 +88,7 @@ def open_shards(config: DataConfig) -> Dataset:
 
 
 def dataset_of(files: Sequence[str], config: DataConfig, name: str) -> Dataset:
-    """The data set of some shards, all of one kind."""
+    """Return the data set of some shards, all of one kind."""
     kinds = {os.path.splitext(file)[1] for file in files}
     if len(kinds) > 1:
         raise ValueError(
@@ -138,7 +138,7 @@ def _with_labels(part: Labelled) -> Labelled | None:
 
 
 def shard_names(pattern: str) -> list[str]:
-    """The shards of a folder, or of a pattern, sorted.
+    """Return the shards of a folder, or of a pattern, sorted.
 
     Args:
         pattern: a folder, whose shards may be in any depth; or paths with
@@ -172,7 +172,7 @@ def shard_names(pattern: str) -> list[str]:
 
 
 def _on_disk(pattern: str) -> tuple[list[str], list[str]]:
-    """The files that a pattern names, and those of them that are missing."""
+    """List the files that a pattern names, and those that are missing."""
     if os.path.isdir(pattern):
         root = pathlib.Path(pattern)
         return [str(x) for end in KINDS for x in root.rglob(f"*{end}")], []
@@ -209,7 +209,7 @@ def _below(address):
 
 
 def _matching(path):
-    """The addresses that match, a name between slashes by a name."""
+    """Return the addresses that match, a name between slashes by a name."""
     parts = path.split("/")
     plain = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     root, rest = "/".join(parts[:plain]), parts[plain:]
@@ -222,7 +222,7 @@ def _matching(path):
 
 
 def _without_braces(pattern: str) -> list[str]:
-    """The paths that a pattern stands for, as a shell expands braces."""
+    """Return the paths that a pattern stands for, as a shell expands braces."""
     pieces = BRACES.split(pattern)
     choices = [
         _choices(piece) if i % 2 else [piece] for i, piece in enumerate(pieces)
@@ -247,7 +247,7 @@ def _choices(braces: str) -> list[str]:
 
 
 def _check_complete(files: Sequence[str]) -> None:
-    """Raises a ValueError where names as 00000-of-00005 are not all there."""
+    """Raise a ValueError where names as 00000-of-00005 are not all there."""
     numbers: dict[tuple[str, int], set[int]] = {}
     for file in files:
         if found := OF_HOW_MANY.fullmatch(file):
@@ -263,14 +263,14 @@ def _check_complete(files: Sequence[str]) -> None:
 
 
 def _split_of(file: str) -> int:
-    """The split of the last word in a path that is one of a split."""
+    """Return the split of the last word in a path that is one of a split."""
     words = re.split(r"[^a-z]+", file.lower())
     found = [SPLIT_WORDS[word] for word in words if word in SPLIT_WORDS]
     return found[-1] if found else 0
 
 
 def _name_of(pattern: str) -> str:
-    """The part of a pattern that names the data set: its folder."""
+    """Return the part of a pattern that names the data set: its folder."""
     if of_store(pattern):
         inside = whole_address(pattern).rstrip("/")
         is_file = inside.endswith(tuple(KINDS)) or glob.has_magic(inside)
@@ -294,7 +294,7 @@ def _listed_names(files) -> tuple[str, ...] | None:
 
 
 def _classes(parts: Sequence[Labelled], listed) -> tuple[tuple[str, ...], list]:
-    """Names of the classes, and the class of each image of each part."""
+    """Name the classes, and number the class of each image of each part."""
     known = parts[0].class_names or listed
     everything = np.concatenate([part.labels for part in parts])
     if everything.dtype.kind != "U":
@@ -366,7 +366,7 @@ KINDS: dict[str, Callable] = {".tar": _read_tars, ".parquet": _read_parquet}
 
 
 def open_hugging_face(config: DataConfig) -> Dataset:
-    """Opens hf://datasets/user/name[@revision][/folder].
+    """Open hf://datasets/user/name[@revision][/folder].
 
     Images, or groups of rows, are asked for over the network as they are
     needed, nothing is kept on the disk.
@@ -396,7 +396,7 @@ def open_hugging_face(config: DataConfig) -> Dataset:
 
 
 def _listed(name: str) -> list[str]:
-    """The paths of all files below a name, sorted."""
+    """Return the paths of all files below a name, sorted."""
     from huggingface_hub.errors import HfHubHTTPError
 
     try:

@@ -54,7 +54,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
 
 def open_dataset(config: DataConfig, sources: Sources = NO_SOURCES) -> Dataset:
-    """Opens the images and labels that a config names.
+    """Open the images and labels that a config names.
 
     Args:
         config: where they are, and which of them are for what.
@@ -97,7 +97,7 @@ def open_dataset(config: DataConfig, sources: Sources = NO_SOURCES) -> Dataset:
 
 
 def read_by(reader: str, dataset: Dataset) -> Dataset:
-    """Lets all parts be read by a reader.
+    """Let all parts be read by a reader.
 
     Raises:
         ValueError: for images that TensorFlow alone reads.
@@ -116,7 +116,7 @@ def read_by(reader: str, dataset: Dataset) -> Dataset:
 
 
 def _check_names(dataset: Dataset) -> None:
-    """Raises a ValueError for paths that TensorFlow cannot open."""
+    """Raise a ValueError for paths that TensorFlow cannot open."""
     for part in (dataset.train, dataset.validation, dataset.test):
         if getattr(part, "kind", None) != "path" or part.labels is None:
             continue
@@ -151,7 +151,7 @@ def _check_classes(dataset: Dataset) -> None:
 
 
 def _limited(dataset: Dataset, config: DataConfig) -> Dataset:
-    """Keeps max_examples of each part, chosen at random."""
+    """Keep max_examples of each part, chosen at random."""
     limit = config.max_examples
     parts = {}
     for split in PARTS:
@@ -163,7 +163,7 @@ def _limited(dataset: Dataset, config: DataConfig) -> Dataset:
 
 
 def _open_folder(config: DataConfig) -> Dataset:
-    """Opens root/{train,val,test}/class/* or root/class/*.
+    """Open root/{train,val,test}/class/* or root/class/*.
 
     Classes are the names of the folders in alphabetical order. Images may be
     in any depth below. What has no folder of its own is cut off the training
@@ -215,7 +215,7 @@ def other_files(root: pathlib.Path) -> tuple[str, ...]:
 
 
 def _subfolders(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The folders in a folder, without hidden ones, sorted by name."""
+    """Return the folders in a folder, without hidden ones, sorted by name."""
     return sorted(
         path
         for path in folder.iterdir()
@@ -260,7 +260,7 @@ def _read_folder(folder: pathlib.Path, names, config: DataConfig) -> Examples:
 
 
 def image_files(folder: pathlib.Path) -> list[str]:
-    """Paths of the images anywhere below a folder, sorted."""
+    """Return the paths of the images anywhere below a folder, sorted."""
     if not folder.is_dir():
         return []
     return sorted(

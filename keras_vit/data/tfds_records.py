@@ -53,7 +53,7 @@ def records_of(
     config: DataConfig,
     num_classes: int | None,
 ) -> tuple[ImageRanges, np.ndarray, np.ndarray]:
-    """Opens the files of a split.
+    """Open the files of a split.
 
     Args:
         files: each a `tfds.core.FileInstruction`.
@@ -131,7 +131,7 @@ def _labels(known: Sequence[ShardIndex], num_classes, label_key) -> np.ndarray:
 
 
 def tfrecord_index(path: str, image_key: str, label_key: str) -> ShardIndex:
-    """Finds images and labels of a TFRecord file, reading no images.
+    """Find images and labels of a TFRecord file, reading no images.
 
     Args:
         path: of the shard.
@@ -162,7 +162,7 @@ def tfrecord_index(path: str, image_key: str, label_key: str) -> ShardIndex:
 
 
 def array_record_index(path: str, image_key: str, label_key: str) -> ShardIndex:
-    """Finds images and labels of an ArrayRecord file, which is read whole.
+    """Find images and labels of an ArrayRecord file, which is read whole.
 
     Starts and sizes are those within a record.
     """
@@ -249,7 +249,7 @@ class Fields(NamedTuple):
 def image_and_label(
     file: BinaryIO, size: int, image_key: str, label_key: str
 ) -> Fields:
-    """Finds the image and the labels of the Example that a file is at.
+    """Find the image and the labels of the Example that a file is at.
 
     Args:
         file: at the first byte of the Example.
@@ -326,7 +326,7 @@ def _image(file: BinaryIO, start: int, size: int) -> tuple[int, int]:
 
 
 def _values(file, start, size, kind) -> list[tuple[int, int]]:
-    """Where the list of a Feature is; none, when that is empty."""
+    """Return where the list of a Feature is; none, when that is empty."""
     found = list(_messages(file, start, size))
     other = [number for number, *_ in found if number != kind]
     if other:
