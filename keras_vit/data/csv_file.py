@@ -36,12 +36,12 @@ def open_csv(config: DataConfig) -> Dataset:
     validation or test says what a line is for; what has no lines is cut off
     the training images.
     """
-    asked = os.path.expanduser(config.csv or "")
-    path = pathlib.Path(on_disk(asked))
+    given = os.path.expanduser(config.csv or "")
+    path = pathlib.Path(on_disk(given))
     rows = _rows(path, config)
     names, labels = _labels(rows, config, path)
-    if of_store(asked):
-        examples = _stored(rows, labels, whole_address(asked), config)
+    if of_store(given):
+        examples = _stored(rows, labels, whole_address(given), config)
     else:
         examples = Examples(
             np.array(_images(rows, config, path), object),
@@ -105,14 +105,14 @@ def _labels(rows, config: DataConfig, path: pathlib.Path):
     if all(value.isdecimal() for value in values):
         _check_largest(values, path)
         labels = np.array([int(value) for value in values], np.int32)
-        _say_what_is_empty(labels, path)
+        _log_empty_classes(labels, path)
         return tuple(map(str, range(labels.max() + 1))), labels
     names = tuple(sorted(set(values)))
     number = {name: label for label, name in enumerate(names)}
     return names, np.array([number[value] for value in values], np.int32)
 
 
-def _say_what_is_empty(labels, path):
+def _log_empty_classes(labels, path):
     empty = np.setdiff1d(np.arange(labels.max()), labels)
     if len(empty):
         more = " ..." if len(empty) > NUM_NAMED else ""

@@ -173,7 +173,7 @@ def _empty_on_failure(read: Callable, channels: int) -> Callable:
     """Make a reader return an image of shape (0, 0, C) where it would fail.
 
     An op that fails ends a tf.data pipeline without saying which image it
-    was; a pipeline of one element inside can be told to leave it out.
+    was; a pipeline of one element inside can leave it out.
     """
     import tensorflow as tf
 

@@ -61,7 +61,7 @@ LONGEST_END = 8
 # Bytes that are read at a time where an index skips from header to header.
 SMALL = 512
 HUB = "hf://"
-AHEAD = 2**22  # bytes of a network, which answers each request after a while
+AHEAD = 2**22  # bytes of a network, which responds after a while
 
 
 def open_shard(path: str, buffer_size: int = SMALL) -> BinaryIO:
@@ -69,7 +69,7 @@ def open_shard(path: str, buffer_size: int = SMALL) -> BinaryIO:
 
     Args:
         path: of the shard.
-        buffer_size: bytes that are read at a time; 0 for what is asked.
+        buffer_size: bytes that are read at a time; 0 for as many as are needed.
 
     Raises:
         ValueError: naming the shard, when it cannot be opened.

@@ -368,7 +368,7 @@ KINDS: dict[str, Callable] = {".tar": _read_tars, ".parquet": _read_parquet}
 def open_hugging_face(config: DataConfig) -> Dataset:
     """Open hf://datasets/user/name[@revision][/folder].
 
-    Images, or groups of rows, are asked for over the network as they are
+    Images, or groups of rows, are requested over the network as they are
     needed, nothing is kept on the disk.
 
     Raises:

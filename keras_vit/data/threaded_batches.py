@@ -1,4 +1,4 @@
-"""Batches that threads make, some ahead of the one that is asked for."""
+"""Batches that threads make, some ahead of the one that is needed."""
 
 import functools
 import os

@@ -343,7 +343,7 @@ def images_at(batches: Iterable, rows: Iterable[int]) -> np.ndarray:
         uint8 array of shape (M, H, W, C), in the order of rows.
 
     Raises:
-        ValueError: there are fewer images than a row asks for.
+        ValueError: there are fewer images than a row needs.
 
     Example:
         >>> images_at(batches, worst_rows(predictions, count=24))

@@ -165,20 +165,21 @@ class Neighbours:
     def scores(self, features: np.ndarray) -> np.ndarray:
         """Return the votes (M, K) for each class, of features (M, D)."""
         rows = max(1, NUMBERS // len(self.features))
-        asked = _unit(features)
+        queries = _unit(features)
         parts = [
-            self._votes(asked[i : i + rows]) for i in range(0, len(asked), rows)
+            self._votes(queries[i : i + rows])
+            for i in range(0, len(queries), rows)
         ]
         return np.concatenate([np.zeros((0, self.num_classes)), *parts])
 
-    def _votes(self, asked):
-        similarity = asked @ self.features.T  # (M, N)
+    def _votes(self, queries):
+        similarity = queries @ self.features.T  # (M, N)
         count = min(self.num_neighbours, similarity.shape[1])
         found = np.argpartition(-similarity, count - 1, axis=1)[:, :count]
         cosines = np.take_along_axis(similarity, found, axis=1)
         weights = np.exp(cosines.astype(np.float64) / self.temperature)
-        votes = np.zeros((len(asked), self.num_classes))
-        rows = np.arange(len(asked))[:, None]
+        votes = np.zeros((len(queries), self.num_classes))
+        rows = np.arange(len(queries))[:, None]
         np.add.at(votes, (rows, self.labels[found]), weights)
         return votes  # (M, K)
 

@@ -153,7 +153,7 @@ class ModelConfig:
             )
 
     def vit(self, num_classes: int):
-        """The config of the model, see `config_of`.
+        """Return the config of the model, see `config_of`.
 
         Example:
             >>> ModelConfig(image_size=32, patch_size=8).vit(10).grid
@@ -194,7 +194,7 @@ ABOUT_WEIGHTS = ("name", "weights", "head", "size")
 
 
 def family_of(name: str | None, variant: VariantConfig | None = None) -> type:
-    """Returns the class of a named model.
+    """Return the class of a named model.
 
     Args:
         name: an application; None is a Vision Transformer.
@@ -211,7 +211,7 @@ def family_of(name: str | None, variant: VariantConfig | None = None) -> type:
 
 
 def options_of(model, family: type) -> dict:
-    """Returns the options that differ from the default, as fields of a config.
+    """Return the options that differ from the default, as fields of a config.
 
     Args:
         model: the `ModelConfig` of the recipe.
@@ -241,7 +241,7 @@ def options_of(model, family: type) -> dict:
 
 
 def config_of(model, num_classes: int, **options):
-    """Builds the config of a model from its name and its options.
+    """Build the config of a model from its name and its options.
 
     Args:
         model: the `ModelConfig` of the recipe.
@@ -279,7 +279,7 @@ def config_of(model, num_classes: int, **options):
 
 
 def tiny_fields(fields: dict) -> dict:
-    """The sizes of the smallest model of the same kind."""
+    """Return the sizes of the smallest model of the same kind."""
     if "units" in fields:
         return {"units": (1,) * len(fields["units"]), "width": TINY_WIDTH}
     if "resnet_units" in fields:

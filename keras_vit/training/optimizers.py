@@ -244,7 +244,7 @@ def make_optimizer(
     steps_per_epoch: int = 1,
     training=None,
 ) -> keras.optimizers.Optimizer:
-    """Makes the optimizer of a model.
+    """Make the optimizer of a model.
 
     Args:
         config: an `OptimizerConfig`: the kind, the rates, the schedule.
@@ -308,7 +308,7 @@ def make_schedule(
     steps_per_epoch: int = 1,
     accumulation_steps: int = 1,
 ) -> WarmupCooldown:
-    """Makes the schedule of an `OptimizerConfig`; see `make_optimizer`.
+    """Make the schedule of an `OptimizerConfig`; see `make_optimizer`.
 
     Example:
         >>> config = OptimizerConfig(learning_rate=0.03, warmup_steps=500)
@@ -333,7 +333,7 @@ def make_schedule(
 
 
 def _warmup(config, total_steps, steps_per_epoch):
-    """Updates in the warm-up."""
+    """Return the updates in the warm-up."""
     if config.warmup_steps is not None:
         return config.warmup_steps
     if config.warmup_epochs is not None:
@@ -343,7 +343,7 @@ def _warmup(config, total_steps, steps_per_epoch):
 
 
 def layer_depths(model) -> dict[str, int]:
-    """The distance of each weight from the classification layer, in blocks.
+    """Count the blocks between each weight and the classification layer.
 
     As in "BEiT" (arXiv:2106.08254), appendix B: 0 for the classification
     layer, pooling and the last normalisation, 1 for the last block, and one

@@ -22,11 +22,11 @@ from keras_vit.models.configured_model import ConfiguredModel
 from keras_vit.runtime import machine
 from keras_vit.training import checkpoint_files, distribution
 from keras_vit.training.build import CLASSIFICATION, Task
+from keras_vit.training.checkpointing import deadline_of
 from keras_vit.training.config import Recipe
 from keras_vit.training.distribution import processes
 from keras_vit.training.distribution.processes import explain_lost_process
 from keras_vit.training.loop import Loop
-from keras_vit.training.preemption import deadline_of
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import resume
 from keras_vit.training.run import store as run_store
@@ -80,7 +80,7 @@ def train(
     needs: tuple[str, ...] = (),
     sources: data.Sources = NO_SOURCES,
 ) -> Run:
-    """Trains a model from a recipe, or resumes a run that was stopped.
+    """Train a model from a recipe, or resumes a run that was stopped.
 
     Writes the config, the environment, the metrics and checkpoints to the run
     folder. A run that was stopped at any moment resumes from its last
@@ -169,7 +169,7 @@ def _check_trial(recipe):
 
 
 def _check_tpu(chosen, precision):
-    """Raises for float16 on a TPU, which has bfloat16 in its place."""
+    """Raise for float16 on a TPU, which has bfloat16 in its place."""
     if chosen == "tpu" and precision == "mixed_float16":
         raise ValueError(
             "A TPU computes in float32 or bfloat16. Received: "
@@ -178,7 +178,7 @@ def _check_tpu(chosen, precision):
 
 
 def _trained_as(recipe, names):
-    """What a model is told for `ConfiguredModel.trained_as`."""
+    """Make the arguments of `ConfiguredModel.trained_as`."""
     fields = {
         "preprocessing": dataclasses.asdict(recipe.preprocessing),
         "activation": recipe.training.loss,
@@ -263,7 +263,7 @@ def _skipped(stream) -> set[str]:
 
 
 def _check_colours(recipe, dataset, model):
-    """Raises a ValueError where a model would drop colours without a word."""
+    """Raise a ValueError where a model would drop colours without a word."""
     channels = model.input_shape[-1]
     if recipe.model.channels is not None or channels != 1:
         return
@@ -286,7 +286,7 @@ def _check_parts(dataset, needs):
 
 @contextlib.contextmanager
 def explain_full_disk(folder: pathlib.Path) -> Iterator[None]:
-    """Raises an OSError with what to do where the disk is full."""
+    """Raise an OSError with what to do where the disk is full."""
     try:
         yield
     except (OSError, RuntimeError) as error:

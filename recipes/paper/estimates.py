@@ -87,11 +87,11 @@ def _multiply_adds(model, classes):
 
 def core_days(model: str, dataset: str, epochs: int) -> float:
     """TPUv3-core-days of a pre-training, at an assumed 40 % of the peak."""
-    asked = (model, dataset, epochs)
+    wanted = (model, dataset, epochs)
     return next(
         run.core_days
         for run in paper_runs()
-        if (run.model, run.dataset, run.epochs) == asked
+        if (run.model, run.dataset, run.epochs) == wanted
     )
 
 

@@ -128,11 +128,11 @@ class Vtab:
 
     def names(self) -> list[str]:
         """Return the tasks to train on, in the order of the paper's Table 9."""
-        asked = self.tasks or GROUPS
+        wanted = self.tasks or GROUPS
         return [
             name
             for name, task in TASKS.items()
-            if name in asked or task.group in asked
+            if name in wanted or task.group in wanted
         ]
 
     def settings(self) -> list[Setting]:

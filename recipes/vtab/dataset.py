@@ -45,12 +45,12 @@ def open_vtab(config: DataConfig) -> Dataset:
             and cannot be got, with what to download by hand and where to put
             it; for data of other sizes than VTAB's.
     """
-    asked = (config.train_split, config.validation_split)
-    if asked not in SPLITS or config.test_split not in (None, TEST):
+    splits = (config.train_split, config.validation_split)
+    if splits not in SPLITS or config.test_split not in (None, TEST):
         raise ValueError(
             "A task of VTAB-1k has the splits train800val200, or train800 and "
-            f"val200, and test. Received: train_split={asked[0]!r}, "
-            f"validation_split={asked[1]!r}, test_split={config.test_split!r}."
+            f"val200, and test. Received: train_split={splits[0]!r}, "
+            f"validation_split={splits[1]!r}, test_split={config.test_split!r}."
         )
     name = (config.name or "").removeprefix("vtab/")
     check_choice("task of VTAB", name, TASKS)
@@ -61,7 +61,7 @@ def open_vtab(config: DataConfig) -> Dataset:
     builder = on_this_machine(builder, config.data_dir)
     train, validation = (
         part and _in_memory(VtabSplit(builder, task, getattr(task, part)))
-        for part in SPLITS[asked]
+        for part in SPLITS[splits]
     )
     return Dataset(
         train,
@@ -74,7 +74,7 @@ def open_vtab(config: DataConfig) -> Dataset:
 
 @dataclasses.dataclass(frozen=True)
 class VtabSplit:
-    """Images of a split, read from the files whenever they are asked for.
+    """Images of a split, read from the files whenever they are needed.
 
     Args:
         builder: a prepared `tfds.core.DatasetBuilder`.

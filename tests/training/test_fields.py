@@ -10,6 +10,7 @@ import hashlib
 import pathlib
 import types
 import warnings
+from typing import Any
 
 import keras
 import numpy as np
@@ -38,7 +39,7 @@ from keras_vit.training.stages import make_plan, make_stages
 from keras_vit.variants import VariantConfig
 
 TESTS = pathlib.Path(__file__).parents[1]
-GROUPS = {
+GROUPS: dict[str, Any] = {
     field.name: type(field.default)
     for field in dataclasses.fields(Recipe)
     if dataclasses.is_dataclass(field.default)
@@ -126,7 +127,7 @@ def batches(recipe):
     model = types.SimpleNamespace(input_shape=(None, 8, 8, 1))
     stream = make_stream(recipe, dataset, model)
     found = [next(iter(stream.from_step(i))) for i in (0, 3)]
-    found.append(next(iter(make_validation(recipe, dataset, model))))
+    found.append(next(iter(make_validation(recipe, dataset, model) or ())))
     arrays = [np.asarray(x) for batch in found for x in batch]
     return digest(*arrays)
 
