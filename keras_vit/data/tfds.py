@@ -235,7 +235,8 @@ def _not_found(name: str, data_dir: str | None) -> str:
         f"There is no data set {name!r} in tensorflow-datasets or in "
         f"{folder}. {nearest} All names: "
         "https://www.tensorflow.org/datasets/catalog. For images of your own "
-        "give folder or csv."
+        "give folder or csv; a name of your own or of a recipe needs its "
+        "function in sources."
     )
 
 

@@ -174,6 +174,18 @@ def test_random_numbers_are_those_of_tensorflow(size):
         )
 
 
+def test_purposes_have_draws_of_their_own():
+    """Those with a number keep it, others need none."""
+    assert key("mixup", 2, 1, 3).tolist() == [132, 2**40 + 3]
+    streams = {
+        int(key(purpose, seed, 0, 0)[0])
+        for purpose in ("flip", "mixup", "blur", "grey")
+        for seed in (0, 1, 2**56)
+    }
+    assert len(streams) == 12
+    assert all(0 <= stream < 2**63 for stream in streams)
+
+
 @pytest.mark.parametrize("count", [1, 5, 32, 33, 70])
 def test_few_words_are_the_first_of_many(count):
     drawn = key("crop", 1, 2, 3)
