@@ -44,11 +44,12 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		browser_page.py cells.py comparison.py openvino.py) \
 	$(addprefix prediction/test_, explain.py explained_run.py) \
 	$(addprefix recipes/test_, \
-		commands.py first_hour.py guides.py kaggle.py \
+		commands.py first_hour.py fractal_examples.py fractals.py guides.py \
+		kaggle.py \
 		masked_patch_batches.py more_configs.py \
 		noisy_student.py paper_cells.py paper_configs.py \
 		paper_sections.py reproduce.py small_scale.py sweep.py vtab.py \
-		vtab_table.py wheel.py) \
+		vtab_data.py vtab_labels.py vtab_names.py vtab_table.py wheel.py) \
 	$(addprefix serving/test_, docker.py page.py requests.py stopping.py) \
 	$(addprefix sharing/test_, folder.py kaggle.py push.py) \
 	$(addprefix robustness/test_, fuzz.py security.py) \
@@ -73,7 +74,7 @@ FIRST := $(addprefix tests/, \
 		layouts.py mutations.py opened_once.py rubbish_keras.py sam.py \
 		strictness.py timm_kinds.py) \
 	$(addprefix evaluation/test_, few_shot.py few_shot_inputs.py probes.py) \
-	models/test_golden.py \
+	models/test_golden.py training/test_fields.py \
 	$(addprefix prediction/test_, \
 		command.py competition.py embed.py embeddings_file.py search.py) \
 	$(addprefix recipes/test_, \

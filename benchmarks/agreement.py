@@ -20,9 +20,12 @@ import keras
 import numpy as np
 
 import keras_vit
-from keras_vit.data.fractals import fractal_images
 from keras_vit.exporting import FORMATS
 from keras_vit.prediction.exported_model import ExportedModel
+
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "recipes"))
+
+from named_data.fractals import fractal_images  # noqa: E402
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 CLASSES, TRAINED = 500, 100  # images of a class that were trained on

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         models,
         variants,
     )
-    from keras_vit.analysis.feature_maps import features
+    from keras_vit.analysis.features import features
     from keras_vit.checkpoints import (
         load_checkpoint,
         load_weights,
@@ -70,7 +70,7 @@ else:
         __name__,
         {
             "keras_vit.analysis": ("analysis",),
-            "keras_vit.analysis.feature_maps": ("features",),
+            "keras_vit.analysis.features": ("features",),
             "keras_vit.applications": ("applications", *VIT, *MIXER, *BIT),
             "keras_vit.checkpoints": (
                 *("checkpoints", "load_checkpoint", "load_weights"),

@@ -24,6 +24,7 @@ import sys
 import time
 
 import yaml
+from named_data.sources import SOURCES
 
 from keras_vit import data, evaluation, preprocessing
 from keras_vit.analysis.report import explain_run
@@ -59,7 +60,7 @@ SMOKE_IMAGES = 200
 
 
 def run(recipe: Evaluation) -> dict:
-    """Evaluates and fills the run folder.
+    """Evaluate and fill the run folder.
 
     Returns:
         What is written to result.json.
@@ -68,9 +69,9 @@ def run(recipe: Evaluation) -> dict:
         ValueError: when model and data do not fit, or the run folder is taken.
         OSError: when weights cannot be fetched.
     """
-    check_packages(recipe.data)
+    check_packages(recipe.data, SOURCES)
     recipe = complete(recipe)
-    check_packages(recipe.data)
+    check_packages(recipe.data, SOURCES)
     run_store.local(recipe.run_dir)  # Of a store, errors show at once.
     with on_devices(recipe.distribution, recipe.batch_size) as share:
         return evaluate(recipe, share)
@@ -83,7 +84,7 @@ def evaluate(recipe: Evaluation, share: Share) -> dict:
     """
     # Errors show before an earlier run is replaced.
     model, class_names = load_named_model(recipe)
-    dataset = data.open_dataset(recipe.data)
+    dataset = data.open_dataset(recipe.data, SOURCES)
     class_names = class_names or dataset.class_names
     class_map = evaluation.match_classes(dataset.class_names, class_names)
     batches = make_batches(recipe, dataset, model.input_shape, share)
@@ -118,14 +119,14 @@ def evaluate(recipe: Evaluation, share: Share) -> dict:
 
 
 def together(recipe, share: Share) -> evaluation.Together | None:
-    """What puts the shares of several processes together."""
+    """Return what puts the shares of several processes together."""
     if share.count == 1:
         return None
     return evaluation.Together(stacked, recipe.batch_size // share.count)
 
 
 def open_folder(recipe: Evaluation, class_names) -> None:
-    """Takes the run folder, before the work begins."""
+    """Take the run folder, before the work begins."""
     taken = run_folder.taken(recipe.run_dir, overwrite=recipe.overwrite)
     with taken as folder:
         run_folder.begin(folder, dataclasses.asdict(recipe), environment())
@@ -133,7 +134,7 @@ def open_folder(recipe: Evaluation, class_names) -> None:
 
 
 def write_all(recipe, predictions, batches, class_names, model, result) -> None:
-    """Fills the run folder with what was found."""
+    """Fill the run folder with what was found."""
     folder = run_store.local(recipe.run_dir)
     evaluation.write_evaluation(
         folder,
@@ -148,7 +149,7 @@ def write_all(recipe, predictions, batches, class_names, model, result) -> None:
 
 
 def complete(recipe: Evaluation) -> Evaluation:
-    """Fills in the data that a run was trained on, or that of a trial."""
+    """Fill in the data that a run was trained on, or that of a trial."""
     asked = with_chosen_reader(recipe.data)
     if recipe.smoke:
         digits = DataConfig(
@@ -174,7 +175,7 @@ def complete(recipe: Evaluation) -> Evaluation:
 
 
 def load_named_model(recipe: Evaluation):
-    """Loads the model and the names of its classes.
+    """Load the model and the names of its classes.
 
     Returns:
         A Keras model from images in [0, 255] to logits, and the names of its
@@ -211,7 +212,7 @@ def make_batches(recipe: Evaluation, dataset, shape, share: Share):
 
 
 def summarise(recipe: Evaluation, predictions, dataset) -> dict:
-    """The numbers of the evaluation, and what was evaluated."""
+    """Return the numbers of the evaluation, and what was evaluated."""
     examples = getattr(dataset, recipe.split)
     unread = evaluation.unread(predictions, data.file_names(examples))
     result = {

@@ -24,6 +24,8 @@ import functools
 import sys
 import time
 
+from named_data.sources import SOURCES
+
 from keras_vit import data
 from keras_vit.analysis.plots import new_figure
 from keras_vit.data import DataConfig, PreprocessingConfig, Share
@@ -64,7 +66,7 @@ BLUE = "#0072B2"
 
 
 def run(recipe: FewShot) -> dict:
-    """Evaluates and fills the run folder.
+    """Evaluate and fill the run folder.
 
     Returns:
         What is written to result.json.
@@ -73,7 +75,7 @@ def run(recipe: FewShot) -> dict:
         ValueError: when model and data do not fit, or the run folder is taken.
         OSError: when weights cannot be fetched.
     """
-    check_packages(recipe.data)
+    check_packages(recipe.data, SOURCES)
     recipe = dataclasses.replace(recipe, data=with_chosen_reader(recipe.data))
     run_store.local(recipe.run_dir)  # Of a store, errors show at once.
     with on_devices(recipe.distribution, recipe.batch_size) as share:
@@ -92,7 +94,7 @@ def evaluate(recipe: FewShot, share: Share) -> dict:
         else load_model(recipe.model, with_head=False)
     )
     features = feature_model(model, recipe.layer)
-    dataset = data.open_dataset(recipe.data)
+    dataset = data.open_dataset(recipe.data, SOURCES)
     if dataset.test is None:
         raise ValueError(f"{dataset.name} has no test images.")
     agreed(lambda: open_folder(recipe))
@@ -134,14 +136,14 @@ def evaluate(recipe: FewShot, share: Share) -> dict:
 
 
 def open_folder(recipe: FewShot) -> None:
-    """Takes the run folder, before the work begins."""
+    """Take the run folder, before the work begins."""
     taken = run_folder.taken(recipe.run_dir, overwrite=recipe.overwrite)
     with taken as folder:
         run_folder.begin(folder, dataclasses.asdict(recipe), environment())
 
 
 def write_all(recipe: FewShot, result: dict) -> None:
-    """Fills the run folder with what was found."""
+    """Fill the run folder with what was found."""
     folder = run_store.local(recipe.run_dir)
     write_csv(folder / "few_shot.csv", result["rows"])
     save_figure(plot(result), folder / "few_shot.png")
@@ -149,7 +151,7 @@ def write_all(recipe: FewShot, result: dict) -> None:
 
 
 def smoke(recipe: FewShot) -> FewShot:
-    """A trial of a recipe, on data that needs no download."""
+    """Return a trial of a recipe, on data that needs no download."""
     return dataclasses.replace(
         recipe,
         data=DataConfig(

@@ -18,6 +18,7 @@ import math
 import sys
 
 import numpy as np
+from named_data.sources import SOURCES
 
 from keras_vit import evaluation
 from keras_vit.runs import evaluated, facts, finish, run_script
@@ -35,17 +36,17 @@ CLASSES_WITH_EXAMPLES = 10
 
 
 def run(recipe: Recipe) -> dict:
-    """Trains, evaluates and fills the run folder.
+    """Train, evaluate and fill the run folder.
 
     Returns:
         What is written to result.json.
     """
-    trained = train(recipe, needs=PARTS)
+    trained = train(recipe, needs=PARTS, sources=SOURCES)
     return agreed(lambda: report(trained, recipe))
 
 
 def report(trained: Run, recipe: Recipe) -> dict:
-    """Evaluates and fills the run folder, in one process."""
+    """Evaluate and fill the run folder, in one process."""
     part = next(x for x in PARTS if getattr(trained.dataset, x))
     result = {**evaluated(trained, recipe, part), **facts(trained)}
     if trained.history.get("val_accuracy"):
@@ -59,7 +60,7 @@ def report(trained: Run, recipe: Recipe) -> dict:
 
 
 def baseline(trained: Run, recipe: Recipe, batches) -> dict:
-    """Classifies images by their nearest training image, as a baseline."""
+    """Classify images by their nearest training image, as a baseline."""
     known, known_labels = arrays(batches_of(trained, recipe, "train"))
     images, labels = arrays(batches)
     nearest = evaluation.nearest_neighbour_predictions(
@@ -72,7 +73,7 @@ def baseline(trained: Run, recipe: Recipe, batches) -> dict:
 
 
 def arrays(batches) -> tuple[np.ndarray, np.ndarray]:
-    """The images and labels of padded batches, without the padding."""
+    """Return the images and labels of padded batches, without the padding."""
     parts = [
         (images[mask], labels[mask])
         for images, labels, mask in (map(np.asarray, x) for x in batches)
@@ -82,7 +83,7 @@ def arrays(batches) -> tuple[np.ndarray, np.ndarray]:
 
 
 def write_examples(trained: Run, batches) -> None:
-    """Saves images of the first classes, to try the model on."""
+    """Save images of the first classes, to try the model on."""
     labels = evaluation.load_predictions(
         trained.folder / "predictions.npz"
     ).labels
@@ -113,7 +114,7 @@ def summary(result: dict) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return run_script(run, summary, __doc__, arguments)
+    return run_script(run, summary, __doc__, arguments, sources=SOURCES)
 
 
 if __name__ == "__main__":

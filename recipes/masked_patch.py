@@ -23,6 +23,7 @@ import sys
 from masked_patch.completions import write_masked_patches
 from masked_patch.config import MaskedPatchRecipe
 from masked_patch.network import MASKED_PATCH
+from named_data.sources import SOURCES
 
 from keras_vit.runs import facts, finish, run_script
 from keras_vit.training import Run, train
@@ -30,7 +31,7 @@ from keras_vit.training.distribution.processes import agreed
 
 
 def run(recipe: MaskedPatchRecipe) -> dict:
-    """Trains and fills the run folder.
+    """Train and fill the run folder.
 
     Returns:
         What is written to result.json.
@@ -39,12 +40,12 @@ def run(recipe: MaskedPatchRecipe) -> dict:
         ValueError: when recipe, data and run folder do not fit together.
         OSError: when weights cannot be fetched, or the disk is full.
     """
-    trained = train(recipe, task=MASKED_PATCH)
+    trained = train(recipe, task=MASKED_PATCH, sources=SOURCES)
     return agreed(lambda: report(trained, recipe))
 
 
 def report(trained: Run, recipe: MaskedPatchRecipe) -> dict:
-    """Fills the run folder, in one process."""
+    """Fill the run folder, in one process."""
     result = {"target": recipe.masked_patch.target, **facts(trained)}
     for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
         if name in trained.history:
@@ -70,7 +71,12 @@ def summary(result: dict) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     return run_script(
-        run, summary, __doc__, arguments, record=MaskedPatchRecipe
+        run,
+        summary,
+        __doc__,
+        arguments,
+        record=MaskedPatchRecipe,
+        sources=SOURCES,
     )
 
 

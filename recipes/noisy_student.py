@@ -20,6 +20,7 @@ import dataclasses
 import pathlib
 import sys
 
+from named_data.sources import SOURCES
 from noisy_student.iterations import (
     NoisyStudentRecipe,
     iterate,
@@ -37,7 +38,7 @@ from keras_vit.training.run import store as run_store
 
 
 def run(recipe: NoisyStudentRecipe) -> dict:
-    """Trains the teacher and the students.
+    """Train the teacher and the students.
 
     Returns:
         What is written to result.json.
@@ -57,7 +58,7 @@ def run(recipe: NoisyStudentRecipe) -> dict:
 def write(
     folder: pathlib.Path, recipe: NoisyStudentRecipe, rows: list[dict]
 ) -> None:
-    """Writes config.yaml, noisy_student.csv and noisy_student.png."""
+    """Write config.yaml, noisy_student.csv and noisy_student.png."""
     run_folder.write_yaml(
         folder / run_folder.CONFIG, dataclasses.asdict(recipe)
     )
@@ -97,6 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
         arguments,
         record=NoisyStudentRecipe,
         shrink=smoke_student,
+        sources=SOURCES,
     )
 
 

@@ -17,13 +17,15 @@ run starts from the model with `--model.weights RUN_DIR`.
 
 import sys
 
+from named_data.sources import SOURCES
+
 from keras_vit.runs import evaluated, facts, finish, run_script
 from keras_vit.training import Recipe, Run, train
 from keras_vit.training.distribution.processes import agreed
 
 
 def run(recipe: Recipe) -> dict:
-    """Trains, evaluates and fills the run folder.
+    """Train, evaluate and fill the run folder.
 
     Returns:
         What is written to result.json.
@@ -32,12 +34,12 @@ def run(recipe: Recipe) -> dict:
         ValueError: when recipe, data and run folder do not fit together.
         OSError: when weights cannot be fetched, or the disk is full.
     """
-    trained = train(recipe)
+    trained = train(recipe, sources=SOURCES)
     return agreed(lambda: report(trained, recipe))
 
 
 def report(trained: Run, recipe: Recipe) -> dict:
-    """Evaluates and fills the run folder, in one process."""
+    """Evaluate and fill the run folder, in one process."""
     result = facts(trained)
     if trained.dataset.validation:
         result |= evaluated(trained, recipe, "validation")
@@ -58,7 +60,7 @@ def summary(result: dict) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return run_script(run, summary, __doc__, arguments)
+    return run_script(run, summary, __doc__, arguments, sources=SOURCES)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ BLUE = "#0072B2"
 def run(
     asked: Reproduction, execute: Callable[[list[str]], int] = execute
 ) -> list[dict]:
-    """Runs what can be run of a table, and writes paper against measured.
+    """Run what can be run of a table, and write paper against measured.
 
     Args:
         asked: the options.
@@ -82,7 +82,7 @@ def run(
 
 
 def complete(asked: Reproduction) -> tuple[Reproduction, Place]:
-    """Fills in the hardware of the machine, and where things are."""
+    """Fill in the hardware of the machine, and where things are."""
     check_local("--run_dir", asked.run_dir)
     if asked.smoke:
         asked = dataclasses.replace(asked, hardware="cluster")
@@ -94,7 +94,7 @@ def complete(asked: Reproduction) -> tuple[Reproduction, Place]:
 
 
 def show(asked: Reproduction) -> None:
-    """Prints the commands of each cell, and what it lacks."""
+    """Print the commands of each cell, and what it lacks."""
     asked, place = complete(asked)
     runner = Runner(place, asked)
     for cell in cells_of(asked.name, asked.only):
@@ -106,7 +106,7 @@ def show(asked: Reproduction) -> None:
 
 
 def listing(table: str | None) -> str:
-    """Lists the tables and figures, or all commands of one."""
+    """List the tables and figures, or all commands of one."""
     place = Place(
         os.path.relpath(pathlib.Path(__file__).parent), "runs/reproduce"
     )
@@ -133,7 +133,7 @@ def commands_of(cells: Sequence[Cell], place: Place) -> list[str]:
 def rows_of(
     cells: Sequence[Cell], reasons: Sequence[str], place: Place
 ) -> list[dict]:
-    """A dictionary of `COLUMNS` and "commands" for each cell.
+    """Return a dictionary of `COLUMNS` and "commands" for each cell.
 
     Args:
         cells: the cells.
@@ -164,7 +164,7 @@ def rows_of(
 
 
 def write_results(folder: pathlib.Path, name: str, rows: list[dict]) -> None:
-    """Writes reproduce.csv, reproduce.md and reproduce.png of a table."""
+    """Write reproduce.csv, reproduce.md and reproduce.png of a table."""
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "reproduce.csv", rows)
     commands = dict.fromkeys(
@@ -180,7 +180,7 @@ def write_results(folder: pathlib.Path, name: str, rows: list[dict]) -> None:
 
 
 def markdown(rows: list[dict]) -> str:
-    """The table for people, without the commands."""
+    """Return the table for people, without the commands."""
     cells = [[_text(row[name]) for name in COLUMNS] for row in rows]
     return "\n".join(markdown_table(COLUMNS, cells, NUMBERS))
 
@@ -193,7 +193,7 @@ def _text(value):
 
 
 def plot(name: str, rows: list[dict]):
-    """Draws each number of the paper as a ring, each measured one as a dot."""
+    """Draw each number of the paper as a ring, each measured one as a dot."""
     shown = [
         row
         for row in rows
@@ -242,7 +242,7 @@ def _panel(axis, rows, unit):
 
 
 def given(arguments: list[str]) -> list[str]:
-    """Rewrites "5 --list" as "--table 5 --list"."""
+    """Rewrite "5 --list" as "--table 5 --list"."""
     named = arguments and not arguments[0].startswith("-")
     return ["--table", *arguments] if named else arguments
 

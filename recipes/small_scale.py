@@ -33,6 +33,7 @@ import keras
 import yaml
 from masked_patch.config import MaskedPatchRecipe
 from masked_patch.network import MASKED_PATCH
+from named_data.sources import SOURCES
 
 from keras_vit import data
 from keras_vit.analysis import multiply_adds
@@ -88,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def compare(experiment: dict, options) -> None:
-    """Measures an experiment, and writes and prints its result.
+    """Measure an experiment, and write and print its result.
 
     Args:
         experiment: an entry of small_scale.yaml.
@@ -107,12 +108,12 @@ def compare(experiment: dict, options) -> None:
 
 
 def experiments() -> dict[str, dict]:
-    """The entries of small_scale.yaml."""
+    """Return the entries of small_scale.yaml."""
     return yaml.safe_load(EXPERIMENTS.read_text())
 
 
 def sized(experiment: dict, options) -> dict:
-    """The entry with the options of a size, its seeds and its command.
+    """Return the entry with the options of a size, its seeds and its command.
 
     Raises:
         SystemExit: when the experiment has no such size.
@@ -133,7 +134,7 @@ def sized(experiment: dict, options) -> dict:
 
 
 def cells(experiment: dict) -> list[tuple[dict, dict]]:
-    """The label on every axis and the options of each combination."""
+    """Return the label on every axis and the options of each combination."""
     axes = experiment["axes"]
     combined = []
     for names in itertools.product(*axes.values()):
@@ -146,7 +147,7 @@ def cells(experiment: dict) -> list[tuple[dict, dict]]:
 
 
 def run(experiment: dict, path: pathlib.Path, runs: pathlib.Path) -> dict:
-    """Measures what the JSON does not hold yet.
+    """Measure what the JSON does not hold yet.
 
     Args:
         experiment: what `sized` returns.
@@ -178,7 +179,7 @@ def run(experiment: dict, path: pathlib.Path, runs: pathlib.Path) -> dict:
 
 
 def write(experiment: dict, path: pathlib.Path, rows: list[dict]) -> dict:
-    """Writes the rows measured so far, and returns all that is written."""
+    """Write the rows measured so far, and return all that is written."""
     axes = list(experiment["axes"])
     if experiment.get("measure") == "few_shot":
         axes.append(SHOTS_AXIS)
@@ -197,7 +198,7 @@ def write(experiment: dict, path: pathlib.Path, rows: list[dict]) -> dict:
 def measure(
     options: dict, *, seed: int, folder: pathlib.Path, probe: bool
 ) -> list[dict]:
-    """Trains and measures one combination of options.
+    """Train and measure one combination of options.
 
     Args:
         options: name to value.
@@ -235,7 +236,7 @@ def measure(
 def recipes_of(
     options: dict, *, seed: int, folder: pathlib.Path
 ) -> list[Recipe]:
-    """The recipe of the pre-training, if there is one, and the measured one.
+    """Make the recipe of the pre-training, if there is one, and the measured.
 
     Example:
         >>> recipes_of({"training.epochs": 3}, seed=0, folder=Path("runs/x"))
@@ -274,23 +275,23 @@ def _recipe(record, options, seed, folder):
 
 
 def pretrain(recipe: Recipe, options: dict) -> None:
-    """Trains unless the run folder has that model already."""
+    """Train unless the run folder has that model already."""
     result = pathlib.Path(recipe.run_dir, run_folder.RESULT)
     if not result.exists():
         _, task = TASKS[options.get(PRETRAINING + RECIPE, "pretrain")]
-        trained = train(recipe, task=task)
+        trained = train(recipe, task=task, sources=SOURCES)
         run_folder.write_json(result, {"seconds": trained.seconds})
         keras.utils.clear_session()
 
 
 @functools.cache
 def opened(config: DataConfig) -> data.Dataset:
-    """The data of several runs, opened once."""
-    return data.open_dataset(config)
+    """Return the data of several runs, opened once."""
+    return data.open_dataset(config, SOURCES)
 
 
 def few_images(dataset, images_a_class: int | None, seed: int):
-    """Keeps a few training images of each class, and no validation images.
+    """Keep a few training images of each class, and no validation images.
 
     Args:
         dataset: a `Dataset` of `Examples`.
@@ -311,7 +312,7 @@ def few_images(dataset, images_a_class: int | None, seed: int):
 
 
 def train_and_test(recipe: Recipe, dataset) -> dict:
-    """Returns the accuracy on the test images, with the sizes of the model."""
+    """Return the accuracy on the test images, with the sizes of the model."""
     trained = train(recipe, dataset=dataset)
     result = evaluated(trained, recipe, "test")
     run_folder.write_json(trained.folder / run_folder.RESULT, result)
@@ -385,7 +386,7 @@ def summarise(rows: list[dict], axes: list[str]) -> list[dict]:
 
 
 def lines_of(result: dict) -> list[tuple[tuple, list[dict]]]:
-    """The labels on all axes but the last, and the entries along the last."""
+    """List the labels on all axes but the last, and entries along it."""
     *axes, _ = result["axes"]
     grouped: dict[tuple, list[dict]] = {}
     for entry in result["summary"]:
@@ -395,7 +396,7 @@ def lines_of(result: dict) -> list[tuple[tuple, list[dict]]]:
 
 
 def table(result: dict) -> str:
-    """The summary as a Markdown table, the last axis in columns.
+    """Return the summary as a Markdown table, the last axis in columns.
 
     Accuracies are in per cent, mean and standard deviation, with the compute
     per image where that is compared.
@@ -415,7 +416,7 @@ def table(result: dict) -> str:
 
 
 def plot(result: dict):
-    """Draws mean and spread along the last axis, a line for each of the others.
+    """Draw mean and spread along the last axis, a line for each of the others.
 
     Args:
         result: content of the JSON of an experiment.

@@ -16,6 +16,8 @@ import dataclasses
 import pathlib
 import sys
 
+from named_data.sources import SOURCES
+
 from keras_vit import data
 from keras_vit.analysis.plots import new_figure
 from keras_vit.data.tfds import PRESETS, Preset
@@ -58,7 +60,7 @@ class SweepRecipe(Recipe):
 
 
 def run(recipe: SweepRecipe) -> dict:
-    """Trains with each learning rate, then with the best on all images.
+    """Train with each learning rate, then with the best on all images.
 
     Returns:
         What is written to result.json.
@@ -76,10 +78,10 @@ def run(recipe: SweepRecipe) -> dict:
         )
     # Errors show before the first run.
     final(recipe, rates[0])
-    check_parts(data.open_dataset(recipe.data))
+    check_parts(data.open_dataset(recipe.data, SOURCES))
     folder = run_store.local(recipe.run_dir)
     rows = [
-        {"learning_rate": rate, **finished(trial(recipe, rate), "validation")}
+        {"learning_rate": rate, **measured(trial(recipe, rate), "validation")}
         for rate in rates
     ]
     agreed(lambda: write(folder, rows))
@@ -87,15 +89,20 @@ def run(recipe: SweepRecipe) -> dict:
     result = {
         "learning_rate": best,
         "validation_top1": {row["learning_rate"]: row["top1"] for row in rows},
-        **finished(final(recipe, best), "test"),
+        **measured(final(recipe, best), "test"),
         "versions": versions(),
     }
     agreed(lambda: run_folder.write_summary(folder, result))
     return result
 
 
+def measured(recipe: SweepRecipe, part: str) -> dict:
+    """Train and evaluate unless that is done; see `finished`."""
+    return finished(recipe, part, sources=SOURCES)
+
+
 def trial(recipe: SweepRecipe, rate: float) -> SweepRecipe:
-    """The recipe with one of the learning rates, in a folder of its own."""
+    """Make the recipe of one learning rate, in a folder of its own."""
     return dataclasses.replace(
         recipe,
         optimizer=dataclasses.replace(recipe.optimizer, learning_rate=rate),
@@ -104,7 +111,7 @@ def trial(recipe: SweepRecipe, rate: float) -> SweepRecipe:
 
 
 def final(recipe: SweepRecipe, rate: float) -> SweepRecipe:
-    """The recipe on the whole training set, without validation images.
+    """Return the recipe on the whole training set, without validation images.
 
     Raises:
         ValueError: when the recipe does not say what the whole set is.
@@ -130,7 +137,7 @@ def final(recipe: SweepRecipe, rate: float) -> SweepRecipe:
 
 
 def check_parts(dataset) -> None:
-    """Raises a ValueError unless there are images to choose and to test on."""
+    """Raise a ValueError unless there are images to choose and to test on."""
     for part in ("validation", "test"):
         if not getattr(dataset, part):
             raise ValueError(
@@ -140,7 +147,7 @@ def check_parts(dataset) -> None:
 
 
 def write(folder: pathlib.Path, rows: list[dict]) -> None:
-    """Writes sweep.csv and sweep.png."""
+    """Write sweep.csv and sweep.png."""
     write_csv(folder / "sweep.csv", rows)
     rows = sorted(rows, key=lambda row: row["learning_rate"])
     figure = new_figure(5, 3.5)
@@ -168,14 +175,20 @@ def summary(result: dict) -> str:
 
 
 def smoke_sweep(recipe: SweepRecipe) -> SweepRecipe:
-    """A trial of the sweep: two learning rates at most."""
+    """Return a trial of the sweep: two learning rates at most."""
     rates = recipe.sweep.learning_rates[:2]
     return dataclasses.replace(smoke(recipe), sweep=SweepConfig(rates))
 
 
 def main(arguments: list[str] | None = None) -> int:
     return run_script(
-        run, summary, __doc__, arguments, record=SweepRecipe, shrink=smoke_sweep
+        run,
+        summary,
+        __doc__,
+        arguments,
+        record=SweepRecipe,
+        shrink=smoke_sweep,
+        sources=SOURCES,
     )
 
 

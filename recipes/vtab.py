@@ -21,11 +21,12 @@ vtab.csv, vtab.md and vtab.png: each task and group beside the paper's Table 9.
 import pathlib
 import sys
 
+from named_data.sources import SOURCES
 from vtab.config import STAND_INS, Setting, Vtab, smoke_vtab
 from vtab.table import PAPER_MODELS, group_means, table, write_report
+from vtab.tasks import TASKS
 
 from keras_vit import data
-from keras_vit.data.vtab_table import TASKS
 from keras_vit.io.atomic_files import write_csv
 from keras_vit.io.checks import EXTRAS, check_installed
 from keras_vit.runs import run_script
@@ -40,7 +41,7 @@ CONFIG = pathlib.Path(__file__).with_name("configs") / "paper/table4_vtab.yaml"
 
 
 def run(vtab: Vtab) -> dict:
-    """Chooses a setting where there are several, then trains on each task.
+    """Choose a setting where there are several, then train on each task.
 
     Returns:
         What is written to result.json.
@@ -86,7 +87,7 @@ def run(vtab: Vtab) -> dict:
 
 
 def measure(recipe: Recipe, part: str, task: str, missing: dict) -> dict | None:
-    """The result of a run; None, and the reason, where it has no data.
+    """Return the result of a run; None, and the reason, where it has no data.
 
     Args:
         recipe: of the run.
@@ -97,7 +98,7 @@ def measure(recipe: Recipe, part: str, task: str, missing: dict) -> dict | None:
     if known := agreed(lambda: result_of(recipe)):
         return known
     try:
-        dataset = data.open_dataset(recipe.data)
+        dataset = data.open_dataset(recipe.data, SOURCES)
     except ValueError as error:
         missing[task] = " ".join(str(error).split())
         print(f"{task} is left out: {missing[task]}", file=sys.stderr)
@@ -109,7 +110,7 @@ def measure(recipe: Recipe, part: str, task: str, missing: dict) -> dict | None:
 def compare(
     vtab: Vtab, settings: list[Setting], missing: dict
 ) -> dict[Setting, float]:
-    """The mean validation accuracy of each setting over the same tasks.
+    """Return the mean validation accuracy of each setting over the same tasks.
 
     Writes sweep.csv.
 
@@ -138,13 +139,13 @@ def compare(
 
 
 def no_data(missing: dict) -> ValueError:
-    """The error with the reasons of all tasks."""
+    """Return the error with the reasons of all tasks."""
     reasons = "; ".join(f"{task}: {why}" for task, why in missing.items())
     return ValueError(f"No task of VTAB-1k has data. {reasons}")
 
 
 def report(vtab: Vtab, setting: Setting, missing: dict) -> list[dict]:
-    """Writes the table of all finished tasks, also those of earlier calls."""
+    """Write the table of all finished tasks, also those of earlier calls."""
     known = {task: result_of(vtab.final(task, setting)) for task in TASKS}
     model, stand_ins = vtab.model, None
     title = f"{model.name}, {model.weights}, seed {vtab.seed}, learning rate "
@@ -184,7 +185,13 @@ def main(arguments: list[str] | None = None) -> int:
     if not any(word.split("=")[0] == "--config" for word in words):
         words = ["--config", str(CONFIG), *words]
     return run_script(
-        run, summary, __doc__, words, record=Vtab, shrink=smoke_vtab
+        run,
+        summary,
+        __doc__,
+        words,
+        record=Vtab,
+        shrink=smoke_vtab,
+        sources=SOURCES,
     )
 
 

@@ -291,7 +291,7 @@ def test_the_backend_is_asked_for_in_few_places():
         ("layers", "from .. import models"),
         ("layers", "def f():\n    from keras_vit.models import vit"),
         ("models", "import keras_vit.applications"),
-        ("checkpoints", "from keras_vit.models.vit import ViTConfig"),
+        ("models", "from keras_vit.checkpoints import load_checkpoint"),
         ("training", "from keras_vit.evaluation import classify"),
         ("analysis", "import recipes.finetune"),
         ("layers", "from keras.src import backend"),

@@ -33,10 +33,10 @@ MODEL_FIELDS = (
 README = """# Weights that come with the package
 
 `fractals.npz` is a small Vision Transformer that was trained by this project
-on images made by formulas (`keras_vit.data.fractals`); no photograph and no
-work of others is in it. `model.weights: fractals` of a recipe starts from it,
-`keras_vit.load_checkpoint("fractals")` loads it. It is in the format of the
-original code.
+on images made by formulas (`recipes/named_data/fractals.py`); no photograph
+and no work of others is in it. `model.weights: fractals` of a recipe starts
+from it, `keras_vit.load_checkpoint("fractals")` loads it. It is in the format
+of the original code.
 
 | model | |
 |---|---|

@@ -1,12 +1,5 @@
 """Analysis: what a model did and what it sees, in numbers and pictures."""
 
-from keras_vit.analysis.attention_plots import (
-    plot_attention_maps,
-    plot_attention_rollout,
-    plot_evolution,
-    plot_gradient_cam,
-    plot_saliency,
-)
 from keras_vit.analysis.attention_weights import (
     attention_grids,
     attention_maps,
@@ -14,12 +7,21 @@ from keras_vit.analysis.attention_weights import (
     to_pixels,
 )
 from keras_vit.analysis.compute import multiply_adds
-from keras_vit.analysis.feature_maps import patch_pca
-from keras_vit.analysis.feature_plots import (
+from keras_vit.analysis.features import (
+    embeddings,
+    evolution,
+    patch_pca,
+    projection,
+)
+from keras_vit.analysis.image_plots import (
+    plot_attention_maps,
+    plot_attention_rollout,
+    plot_evolution,
+    plot_gradient_cam,
     plot_neighbours,
     plot_patch_pca,
+    plot_saliency,
 )
-from keras_vit.analysis.features import embeddings, evolution, projection
 from keras_vit.analysis.inspection import (
     attention_distance,
     patch_filters,

@@ -40,7 +40,7 @@ PROBE = 4096  # pixels, a multiple of the stride of any ResNet of ours
 def attention_maps(
     model: VisionTransformer, images: Any, *, batch_size: int = 32
 ) -> np.ndarray:
-    """Computes the attention weights of every block and head.
+    """Compute the attention weights of every block and head.
 
     The softmax weights of equation 7 of "An Image Is Worth 16x16 Words"
     (arXiv:2010.11929). The model is neither rebuilt nor slowed: its blocks
@@ -84,7 +84,7 @@ def attention_maps(
 def class_attention_maps(
     model: VisionTransformer, images: Any, *, batch_size: int = 32
 ) -> np.ndarray:
-    """Computes what the class token reads in each class-attention block.
+    """Compute what the class token reads in each class-attention block.
 
     Figure 6 of "Going deeper with Image Transformers" (arXiv:2103.17239).
 
@@ -119,7 +119,7 @@ def class_attention_maps(
 
 
 def attention_grids(model: VisionTransformer, maps: Any) -> np.ndarray:
-    """Maps of what the model's head attends to in each block and head.
+    """Return maps of what the model's head attends to in each block and head.
 
     The rows of the class token, as in the pictures of DINO
     (arXiv:2104.14294); where the head reads the mean of the patches, or the
@@ -155,7 +155,7 @@ def attention_grids(model: VisionTransformer, maps: Any) -> np.ndarray:
 def to_pixels(
     model: VisionTransformer, maps: Any, *, resample: str = "lanczos"
 ) -> np.ndarray:
-    """Enlarges maps on the grid of patches to the size of the image.
+    """Enlarge maps on the grid of patches to the size of the image.
 
     Hybrids included: their feature maps, whose last row and column may stand
     for less than a whole cell, are centred on the image as the convolutions
@@ -204,7 +204,7 @@ def to_pixels(
 def walk(
     model: VisionTransformer, images: Any, analysis: Any, batch_size: int = 32
 ) -> Iterator[tuple[slice, Any]]:
-    """Runs an analysis of the attention, block by block, over images.
+    """Run an analysis of the attention, block by block, over images.
 
     Only what the analysis keeps of a layer outlives that layer, so one that
     keeps little needs the memory of one layer, not of all. The compiled
@@ -266,7 +266,7 @@ class _Walker(keras.Model):
 def cached(
     model: VisionTransformer, key: Hashable, make: Callable[[], Any]
 ) -> Any:
-    """What `make` returned in an earlier call with this model and key, or now.
+    """Return what `make` returned earlier with this model and key, or now.
 
     The cache is emptied when quantisation or LoRA has changed the variables:
     TensorFlow's compiled functions would use the old ones.
@@ -284,14 +284,14 @@ def cached(
 
 
 def blocks_of(model: VisionTransformer) -> list[keras.layers.Layer]:
-    """The transformer blocks of a model, first to last."""
+    """Return the transformer blocks of a model, first to last."""
     return [
         model.get_layer(f"block_{i}") for i in range(model.config.num_layers)
     ]
 
 
 def check_block(model: VisionTransformer, block: int) -> int:
-    """The index of a block in 0..L-1; negative ones count from the end."""
+    """Convert the number of a block, negative from the end, to 0..L-1."""
     count = model.config.num_layers
     if not -count <= block < count:
         raise ValueError(
@@ -302,7 +302,7 @@ def check_block(model: VisionTransformer, block: int) -> int:
 
 
 def check_model(model: Any) -> None:
-    """Raises a ValueError unless the model is a `VisionTransformer`."""
+    """Raise a ValueError unless the model is a `VisionTransformer`."""
     if not isinstance(model, VisionTransformer):
         raise ValueError(
             "The analysis needs a VisionTransformer. Received: "
@@ -351,7 +351,7 @@ class KeepClassRows:
 
 
 def class_rows(model: VisionTransformer, x: Any) -> list:
-    """What the class token takes from each token after the blocks.
+    """Return what the class token takes from each token after the blocks.
 
     Args:
         model: a `VisionTransformer`.
@@ -372,18 +372,18 @@ def class_rows(model: VisionTransformer, x: Any) -> list:
 
 
 def is_signed(config: ViTConfig) -> bool:
-    """Whether attention weights are of any sign and sum."""
+    """Return whether attention weights are of any sign and sum."""
     return config.talking_heads or config.differential_attention
 
 
 def shares(weights: Any) -> Any:
-    """The magnitudes of weights of any sign, which sum to 1 over the keys."""
+    """Compute the magnitudes of signed weights, 1 in sum over the keys."""
     sizes = ops.abs(weights)
     return sizes / ops.sum(sizes, axis=-1, keepdims=True)
 
 
 def reading_weights(config: ViTConfig) -> np.ndarray:
-    """How much the model's pooling takes from each token, float32 (T,).
+    """Return how much the model's pooling takes from each token, float32 (T,).
 
     The class token's row with pooling "token" (and with "none", where there
     is a class token), all prefix tokens alike with "prefix" and "prefix_mean",
@@ -410,7 +410,7 @@ def reading_weights(config: ViTConfig) -> np.ndarray:
 
 
 def on_grid(config: ViTConfig, tokens: Any) -> np.ndarray:
-    """The patch tokens of an array (..., T) on their grid (..., R, C)."""
+    """Put the patch tokens of an array (..., T) on their grid (..., R, C)."""
     patches = np.asarray(tokens)[..., config.num_prefix_tokens :]
     return patches.reshape(*patches.shape[:-1], *config.grid)
 
@@ -429,7 +429,7 @@ def patch_pixels(config: ViTConfig) -> tuple[int, int]:
 
 
 def grid_window(config: ViTConfig) -> tuple[int, int, int, int]:
-    """Where the grid of patches lies: top, left, height, width in pixels.
+    """Locate the grid of patches: top, left, height, width in pixels.
 
     The last cells of a hybrid may reach beyond the image, on which the grid
     is then centred: top and left are 0 or below.

@@ -14,7 +14,7 @@ __all__ = ["multiply_adds"]
 
 
 def multiply_adds(model: keras.Model) -> dict[str, int]:
-    """Counts the multiply-adds of a forward pass on one image, by layer.
+    """Count the multiply-adds of a forward pass on one image, by layer.
 
     Dense layers, convolutions and the two products of attention are counted;
     what is linear in the number of activations (norms, activations, sums) is

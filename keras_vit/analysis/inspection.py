@@ -29,7 +29,7 @@ __all__ = [
 def patch_filters(
     model: VisionTransformer, num_components: int = 28
 ) -> np.ndarray:
-    """Computes the principal components of the patch embedding's filters.
+    """Compute the principal components of the patch embedding's filters.
 
     Figure 7 (left) of "An Image Is Worth 16x16 Words" (arXiv:2010.11929),
     where 28 of L/32 are shown: the D filters are points in the space of
@@ -74,7 +74,7 @@ def patch_filters(
 
 
 def _first(model):
-    """The convolution that reads the image."""
+    """Return the convolution that reads the image."""
     if model.config.resnet_units is not None:
         return model.get_layer("root_conv")
     if model.config.patch_stem:
@@ -83,7 +83,7 @@ def _first(model):
 
 
 def position_similarity(model: VisionTransformer) -> np.ndarray:
-    """Computes the cosine similarity of each position embedding with all.
+    """Compute the cosine similarity of each position embedding with all.
 
     Figures 7 (centre) and 10 of "An Image Is Worth 16x16 Words"
     (arXiv:2010.11929): close patches, and those of one row or column, tend to
@@ -117,7 +117,7 @@ def position_similarity(model: VisionTransformer) -> np.ndarray:
 def attention_distance(
     model: VisionTransformer, images: Any, *, batch_size: int = 32
 ) -> np.ndarray:
-    """Computes the mean distance between a patch and what it attends to.
+    """Compute the mean distance between a patch and what it attends to.
 
     Figures 7 (right) and 11 of "An Image Is Worth 16x16 Words"
     (arXiv:2010.11929), by the authors' definition (vision_transformer#162):
@@ -153,7 +153,7 @@ def attention_distance(
 
 
 def distance_of(config: ViTConfig) -> "Distance":
-    """The analysis that `attention_distance` walks with."""
+    """Return the analysis that `attention_distance` walks with."""
     return Distance(config.grid, patch_pixels(config), config.num_prefix_tokens)
 
 

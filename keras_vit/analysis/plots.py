@@ -54,7 +54,7 @@ GAP = 0.08  # of the longer side of a tile
 
 
 def new_figure(width: float, height: float):
-    """A matplotlib figure of so many inches, whose parts do not overlap."""
+    """Make a matplotlib figure of so many inches, without overlaps."""
     check_installed("A figure", "matplotlib")
     from matplotlib.figure import Figure
 
@@ -62,7 +62,7 @@ def new_figure(width: float, height: float):
 
 
 def grouped(number: float) -> str:
-    """A number for readers, thousands in groups of three.
+    """Return a number for readers, thousands in groups of three.
 
     Example:
         >>> grouped(305386).split()
@@ -74,7 +74,7 @@ def grouped(number: float) -> str:
 
 
 def check_axes(name: str, array: Any, axes: str) -> np.ndarray:
-    """An array, if it has as many axes as their names in `axes`."""
+    """Return an array, if it has as many axes as their names in `axes`."""
     array = np.asarray(array)
     if array.ndim != len(axes.split(",")):
         raise ValueError(
@@ -103,7 +103,7 @@ def as_pictures(images: Any) -> np.ndarray:
 
 
 def overlay(images: Any, maps: Any, *, blur: float = 0) -> np.ndarray:
-    """Darkens images where their maps are low.
+    """Darken images where their maps are low.
 
     As the pictures of attention in "An Image Is Worth 16x16 Words"
     (arXiv:2010.11929), by vision_transformer#27: the map is divided by its
@@ -157,7 +157,7 @@ def _mask(grid, size, blur):
 
 
 def mosaic(axis, tiles: np.ndarray, **options):
-    """Draws a table of small pictures in one axis, with gaps between them.
+    """Draw a table of small pictures in one axis, with gaps between them.
 
     Args:
         axis: matplotlib axis; tile (i, j) has its centre at x=j, y=i.
@@ -191,7 +191,7 @@ def mosaic(axis, tiles: np.ndarray, **options):
 
 
 def curves(series: dict, *, xlabel: str, ylabel: str, percent: bool = False):
-    """Draws one or two curves in a small figure, for a page or a phone.
+    """Draw one or two curves in a small figure, for a page or a phone.
 
     Args:
         series: name to (x, y), sequences of numbers of one length.
@@ -215,7 +215,7 @@ def curves(series: dict, *, xlabel: str, ylabel: str, percent: bool = False):
 def draw_curves(
     axis, series: dict, *, xlabel: str, ylabel: str, percent: bool = False
 ) -> None:
-    """Draws what `curves` does on an axis of a figure with several."""
+    """Draw what `curves` does on an axis of a figure with several."""
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
     styles = zip(COLOURS, LINES, strict=False)
@@ -238,7 +238,7 @@ def draw_curves(
 
 
 def plot_attention_distance(distances: Any):
-    """Draws the attention distance of each head by depth (Figure 7, right).
+    """Draw the attention distance of each head by depth (Figure 7, right).
 
     Args:
         distances: array of shape (L, heads) from `attention_distance`, in
@@ -286,7 +286,7 @@ def plot_attention_distance(distances: Any):
 
 
 def plot_position_similarity(similarity: Any):
-    """Draws the similarity of each position with all others (Figure 7, centre).
+    """Draw the similarity of each position with all others (Figure 7, centre).
 
     Args:
         similarity: array of shape (R, C, R, C) from `position_similarity`.
@@ -317,7 +317,7 @@ def plot_position_similarity(similarity: Any):
 
 
 def plot_patch_filters(filters: Any, *, columns: int = 7):
-    """Draws principal components of the patch embedding (Figure 7, left).
+    """Draw principal components of the patch embedding (Figure 7, left).
 
     Args:
         filters: array of shape (K, height, width, channels) from
@@ -353,7 +353,7 @@ def plot_patch_filters(filters: Any, *, columns: int = 7):
 def plot_embeddings(
     points: Any, labels: Any = None, class_names: Sequence[str] | None = None
 ):
-    """Draws images as points in the plane, coloured by class.
+    """Draw images as points in the plane, coloured by class.
 
     Args:
         points: array of shape (B, 2) from `projection`.
@@ -401,7 +401,7 @@ def plot_embeddings(
 
 
 def plot_images(images: Any, titles: Sequence[str] = (), *, columns: int = 6):
-    """Draws images side by side, with a line of text above each.
+    """Draw images side by side, with a line of text above each.
 
     Args:
         images: array (B, H, W, C), integers in [0, 255] or as the model takes
@@ -441,7 +441,7 @@ def plot_images(images: Any, titles: Sequence[str] = (), *, columns: int = 6):
 
 
 def plot_confusion(labels: Any, predicted: Any, class_names: Sequence[str]):
-    """Draws a confusion matrix: which class was taken for which.
+    """Draw a confusion matrix: which class was taken for which.
 
     Args:
         labels: integer array of shape (B,), the true classes.

@@ -113,7 +113,7 @@ def attention_overview(
     discard_ratio: float = 0.0,
     batch_size: int = 8,
 ) -> AttentionOverview:
-    """Computes attention of each head, rollout and distance in one pass.
+    """Compute attention of each head, rollout and distance in one pass.
 
     Of each layer the rows that the model's head reads are kept, not the
     (T, T) weights: of H/14 at 224 pixels 0.5 MB per image instead of 135.
@@ -199,7 +199,7 @@ class Rollout:
         return ops.einsum("bq,bqk->bk", read, carry)  # (B, T)
 
     def _read_by_class(self, layers):
-        """What a class token that comes after the blocks takes of patches."""
+        """Return the weights of patches in a class token after the blocks."""
         read = None
         for rows in layers:  # (B, H, 1 + T)
             fused = FUSIONS[self.head_fusion](rows)  # (B, 1 + T)
@@ -211,7 +211,7 @@ class Rollout:
 
 
 def _discard(fused, ratio, num_prefix_tokens):
-    """Sets the smallest weights (B, T, T) of each image to zero.
+    """Set the smallest weights (B, T, T) of each image to zero.
 
     Prefix rows are kept whole; of equal weights at the limit none is dropped.
     """

@@ -221,7 +221,7 @@ def _explainer(model, method):
 
 
 def _gradients_by_key(model):
-    """The function of gradients that the library `saliency` calls."""
+    """Return the function of gradients that the library `saliency` calls."""
     from saliency.core import INPUT_OUTPUT_GRADIENTS
 
     gradient = cached(model, "saliency", lambda: _image_gradient(model))
@@ -244,14 +244,14 @@ def _image_gradient(model):
 
 
 def _tail_of(model):
-    """The layers after the last block, first to last, without the head."""
+    """List the layers after the last block, without the head."""
     last = f"block_{model.config.num_layers - 1}"
     names = [layer.name for layer in model.layers]
     return model.layers[names.index(last) + 1 : names.index("predictions")]
 
 
 def _class_scores(model):
-    """A function from features to logits (B, K), before any activation.
+    """Return a function from features to logits (B, K), before any activation.
 
     It takes what the head takes, (B, D) or with pooling "none" (B, T, D), of
     which the logits are averaged. Behind a softmax, the gradient of a
@@ -279,7 +279,7 @@ def _class_scores(model):
 
 
 def _one_hot_classes(model, images, classes, batch_size):
-    """The class to explain of each image, one-hot (B, K)."""
+    """Return the class to explain of each image, one-hot (B, K)."""
     count = model.config.num_classes
     if classes is None:
         parts = [
@@ -305,7 +305,7 @@ def _one_hot_classes(model, images, classes, batch_size):
 
 
 def gradient_function(model: keras.Model, score: Callable) -> Callable:
-    """Compiles the gradient of a score with respect to its first argument.
+    """Compile the gradient of a score with respect to its first argument.
 
     Args:
         model: the model whose variables the score reads.

@@ -10,6 +10,7 @@ from keras_vit.data.config import (
 from keras_vit.data.dataset import (
     Dataset,
     Examples,
+    Sources,
     file_names,
     skipped_files,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "FitStream",
     "PreprocessingConfig",
     "Share",
+    "Sources",
     "TrainingStream",
     "evaluation_batches",
     "file_names",

@@ -28,7 +28,7 @@ def ops_of(x):
 
 
 def transform_image(image, transform, *, interpolation: str, fill: float):
-    """Reads each pixel (x, y) where a matrix maps it to.
+    """Read each pixel (x, y) where a matrix maps it to.
 
     Args:
         image: tensor or array (H, W, C), uint8 or float32.
@@ -56,7 +56,7 @@ def transform_image(image, transform, *, interpolation: str, fill: float):
 
 
 def _places(image, transform):
-    """Where the pixels are read at, x and y, float32 (H, W)."""
+    """Return where the pixels are read at, x and y, float32 (H, W)."""
     a, b, c, d, e, f = np.array(transform, "float32")
     x = np.arange(image.shape[1], dtype="float32")
     y = np.arange(image.shape[0], dtype="float32")[:, None]

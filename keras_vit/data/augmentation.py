@@ -1,5 +1,9 @@
 """Augmentation of single images and of batches.
 
+That of batches is a layer of Keras or KerasCV where TensorFlow reads the
+images, and a function of arrays where Pillow does: the boxes of CutMix and
+random erasing are drawn alike, from other numbers.
+
 Axes: B images of a batch, H and W height and width, C channels, K classes.
 """
 
@@ -14,13 +18,24 @@ from keras_vit.data.config import AugmentationConfig
 from keras_vit.data.randaugment import rand_augment
 from keras_vit.data.seeds import key, uniform
 
-__all__ = ["batch_augmenter", "image_augmenter", "mixup", "rows_needed"]
+__all__ = [
+    "array_batch_augmenter",
+    "batch_augmenter",
+    "check_augmentation",
+    "cutmix",
+    "image_augmenter",
+    "mixup",
+    "random_erasing",
+    "rows_needed",
+]
+
+ERASED = (0.02, 0.33)  # Squares of the shares of the sides, as in Keras
 
 
 def image_augmenter(
     config: AugmentationConfig, *, flip: bool, seed: int
 ) -> Callable:
-    """Makes the function that augments one image.
+    """Make the function that augments one image.
 
     Args:
         config: whose options of single images are used.
@@ -52,7 +67,7 @@ def image_augmenter(
 
 
 def _random_flip(image, key):
-    """Mirrors half of the images."""
+    """Mirror half of the images."""
     tf = ops_of(image)
     # A slice of step -1 takes TensorFlow a hundred times as long.
     return tf.cond(
@@ -61,7 +76,7 @@ def _random_flip(image, key):
 
 
 def _random_affine(image, config: AugmentationConfig, key):
-    """Shifts, rotates and zooms bilinearly about the middle; black outside."""
+    """Shift, rotate and zoom bilinearly about the middle; black outside."""
     tf = ops_of(image)
     down, right, angle, zoom = tf.unstack(2 * uniform((4,), key) - 1)
     height, width = image.shape[:2]
@@ -86,7 +101,7 @@ def _random_affine(image, config: AugmentationConfig, key):
 
 
 def batch_augmenter(config: AugmentationConfig, seed: int) -> Callable:
-    """Makes the function that augments a batch of tensors.
+    """Make the function that augments a batch of tensors.
 
     Args:
         config: whose options of batches are used.
@@ -125,7 +140,7 @@ def batch_augmenter(config: AugmentationConfig, seed: int) -> Callable:
 def rows_needed(
     config: AugmentationConfig, rows: list[int], batch_size: int
 ) -> list[int]:
-    """Which images of a batch must be read to augment some of them.
+    """Return which images of a batch must be read to augment some of them.
 
     Augmented together, the images of `rows` become what they become in the
     whole batch; what becomes of the others means nothing.
@@ -153,7 +168,7 @@ def rows_needed(
 
 
 def mixup(images, labels, key, *, alpha: float):
-    """Mixes each image of a batch with the one before it.
+    """Mix each image of a batch with the one before it.
 
     As `get_mixup` in big_vision's `utils.py`: one weight for the batch, drawn
     from Beta(alpha, alpha) and turned so that the image itself has the larger
@@ -180,7 +195,7 @@ def mixup(images, labels, key, *, alpha: float):
 
 
 def _beta(key, alpha: float):
-    """Draws a number from Beta(alpha, alpha), float32, by NumPy."""
+    """Draw a number from Beta(alpha, alpha), float32, by NumPy."""
     if isinstance(key, np.ndarray):
         return np.float32(np.random.default_rng(key).beta(alpha, alpha))
     import tensorflow as tf
@@ -238,7 +253,7 @@ class _StepSeeds(keras.random.SeedGenerator):
 
 
 def _with_step_seeds(layer, purpose: str, seed: int) -> Callable:
-    """Runs a layer of Keras on the seeds of a step."""
+    """Run a layer of Keras on the seeds of a step."""
     import tensorflow as tf
 
     seeds = _StepSeeds(purpose, seed)
@@ -282,3 +297,99 @@ def _keras_cv_layer(config: AugmentationConfig) -> Callable:
         return batch["images"], batch["labels"]
 
     return run
+
+
+def array_batch_augmenter(config: AugmentationConfig, seed: int) -> Callable:
+    """Make the function that augments a batch of arrays.
+
+    Args:
+        config: whose options of batches are used.
+        seed: non-negative int.
+
+    Returns:
+        A function of images (B, H, W, C), labels (B, K) and the step, an int,
+        which returns images, uint8 if nothing changed them and else float32,
+        and labels.
+    """
+
+    def augment(images, labels, step):
+        for purpose, (field, function) in FUNCTIONS.items():
+            value = getattr(config, field)
+            if value:
+                images, labels = function(
+                    images, labels, key(purpose, seed, 0, step), value
+                )
+        return images, labels
+
+    return augment
+
+
+def check_augmentation(config: AugmentationConfig) -> None:
+    """Raise a ValueError for a layer of KerasCV, which is TensorFlow's."""
+    if config.keras_cv:
+        raise ValueError(
+            "Layers of KerasCV run where TensorFlow reads the images. "
+            f"Received: augmentation.keras_cv={config.keras_cv!r} and the "
+            "data.reader 'pillow'. Leave it out, or install TensorFlow: pip "
+            'install "keras-vision-transformer[recipes,cv]".'
+        )
+
+
+def random_erasing(images, labels, key, rate: float):
+    """Fill a box of some of the images with noise."""
+    random = np.random.default_rng(key)
+    count = len(images)
+    boxes = _boxes(random, images, np.sqrt(random.uniform(*ERASED, (count, 2))))
+    erased = boxes & _to_images(random.random(count) < rate)
+    noise = random.normal(0, 255, images.shape).clip(0, 255)
+    images = np.where(erased, noise, images).astype("float32")
+    return images, labels
+
+
+def cutmix(images, labels, key, alpha: float):
+    """Replace a box of each image by that of another; mix the labels."""
+    random = np.random.default_rng(key)
+    count = len(images)
+    shares = np.sqrt(1 - random.beta(alpha, alpha, count))
+    boxes = _boxes(random, images, np.stack([shares, shares], axis=1))
+    others = random.permutation(count)
+    own = (1 - shares**2).astype("float32")[:, None]  # (B, 1)
+    labels = own * labels + (1 - own) * labels[others]
+    return np.where(boxes, images[others], images).astype("float32"), labels
+
+
+def _boxes(random, images, shares):
+    """Return a box at a random place of each image, bool (B, H, W, 1).
+
+    Args:
+        random: a generator of NumPy's.
+        images: array of shape (B, H, W, C).
+        shares: float array of shape (B, 2), of the height and the width.
+    """
+    inside = []
+    for axis, length in enumerate(images.shape[1:3]):
+        size = shares[:, axis] * length  # (B,)
+        start = random.random(len(images)) * (length - size)  # (B,)
+        place = np.arange(length)
+        inside.append(
+            (place >= start[:, None]) & (place < (start + size)[:, None])
+        )
+    down, right = inside
+    return down[:, :, None, None] & right[:, None, :, None]
+
+
+def _to_images(values):
+    return values[:, None, None, None]
+
+
+def _mixup(images, labels, key, alpha):
+    return mixup(images, labels, key, alpha=alpha)
+
+
+# In the order of `batch_augmenter`: purpose to the field that switches it on,
+# and the function.
+FUNCTIONS = {
+    "random_erasing": ("random_erasing_rate", random_erasing),
+    "cutmix": ("cutmix_alpha", cutmix),
+    "mixup": ("mixup_alpha", _mixup),
+}

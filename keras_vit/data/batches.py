@@ -1,26 +1,31 @@
-"""Training and evaluation batches of images, whatever reads them.
+"""Training and evaluation batches of images, read by TensorFlow or by Pillow.
 
 Axes: B images of a batch, H and W height and width, C channels, K classes.
 """
 
 import dataclasses
+import functools
 import logging
+import os
+from collections.abc import Callable
 
 import numpy as np
 
-from keras_vit.data.array_mixing import check_augmentation
-from keras_vit.data.augmentation import rows_needed
+from keras_vit.data.array_ops import ARRAYS
+from keras_vit.data.augmentation import (
+    array_batch_augmenter,
+    batch_augmenter,
+    check_augmentation,
+    image_augmenter,
+    rows_needed,
+)
 from keras_vit.data.config import AugmentationConfig, PreprocessingConfig
-from keras_vit.data.image_reader import Geometry
-from keras_vit.data.pillow_batches import (
-    evaluation_by_pillow,
-    training_by_pillow,
-)
+from keras_vit.data.dataset import Examples
+from keras_vit.data.image_reader import image_reader
+from keras_vit.data.pillow_images import pillow_reader
 from keras_vit.data.readers import hide_accelerators
-from keras_vit.data.tensorflow_batches import (
-    evaluation_by_tensorflow,
-    training_by_tensorflow,
-)
+from keras_vit.data.resizing import Geometry
+from keras_vit.data.threaded_batches import ThreadedBatches, in_threads
 from keras_vit.io.checks import check_size
 
 __all__ = [
@@ -55,7 +60,7 @@ class Share:
     parts: int = 1
 
     def size(self, batch_size: int) -> int:
-        """Number of images of the share, of a batch of B.
+        """Return the number of images of the share, of a batch of B.
 
         Raises:
             ValueError: when a batch cannot be cut into equal shares.
@@ -69,7 +74,7 @@ class Share:
         return batch_size // self.count
 
     def rows(self, batch_size: int) -> list[int]:
-        """Numbers of the images of the share in a batch of B, ascending."""
+        """List the images of the share in a batch of B, ascending."""
         part = batch_size // self.parts
         each = self.size(batch_size) // self.parts
         first = self.index * each
@@ -92,7 +97,7 @@ def training_stream(
     seed: int = 0,
     share: Share | None = None,
 ) -> "TrainingStream":
-    """Makes the training batches of a split.
+    """Make the training batches of a split.
 
     Args:
         examples: an `Examples`.
@@ -191,7 +196,7 @@ class TrainingStream:
         self.read_rows = rows_needed(augmentation, self.rows, batch_size)
 
     def from_step(self, step: int):
-        """The batches from step `step` on; none before it are decoded.
+        """Return the batches from step `step` on; none before it are decoded.
 
         Args:
             step: int, counted from the first batch of the first epoch.
@@ -204,11 +209,11 @@ class TrainingStream:
         return TRAINING[self.examples.reader](self, step)
 
     def names_of(self, step: int) -> list[str]:
-        """Names of the B images of a batch, for messages."""
+        """Return the names of the B images of a batch, for messages."""
         return self.examples.names_in(**self.position(step))
 
     def position(self, step: int) -> dict:
-        """What `Examples.shuffled` takes, of a step."""
+        """Return what `Examples.shuffled` takes, of a step."""
         epoch, inside = divmod(step, self.steps_per_epoch)
         skip = inside * self.batch_size
         return {
@@ -219,7 +224,7 @@ class TrainingStream:
         }
 
     def count_skipped(self, examples: np.ndarray) -> np.ndarray:
-        """Notes that images (their numbers) cannot be read, and warns once."""
+        """Note that images (their numbers) cannot be read, and warn once."""
         message = "%s cannot be read as an image and is skipped (%d so far)."
         names = {self.examples.name_of(int(example)) for example in examples}
         for name in sorted(names - self.skipped):
@@ -237,7 +242,7 @@ def evaluation_batches(
     preprocessing: PreprocessingConfig | None = None,
     share: Share | None = None,
 ):
-    """Reads every image once, in order, in batches of one size.
+    """Read every image once, in order, in batches of one size.
 
     Args:
         examples: an `Examples`.
@@ -279,17 +284,6 @@ def evaluation_batches(
     return EVALUATION[examples.reader](examples, geometry, batch_size, rows)
 
 
-# What reads the images to the functions that make batches with it.
-TRAINING = {
-    "tensorflow": training_by_tensorflow,
-    "pillow": training_by_pillow,
-}
-EVALUATION = {
-    "tensorflow": evaluation_by_tensorflow,
-    "pillow": evaluation_by_pillow,
-}
-
-
 def _check_labels(labels, num_classes: int, source: str) -> None:
     if labels is None:
         return  # Those of a stream are only known when they are read.
@@ -309,3 +303,291 @@ def _check_labels(labels, num_classes: int, source: str) -> None:
             f"{labels[first]} of image {first}. Correct them, or the number "
             "of classes."
         )
+
+
+def training_by_tensorflow(stream, step: int):
+    """Make the batches of a `TrainingStream` from a step on, without end."""
+    import tensorflow as tf
+
+    records = stream.examples.shuffled(**stream.position(step))
+    parallel = {
+        "num_parallel_calls": tf.data.AUTOTUNE,
+        "deterministic": True,
+    }
+    records = _keep_rows(records, stream.read_rows, stream.batch_size)
+    # AutoGraph would search it for Python's branches, which takes seconds;
+    # it has tf.cond's.
+    image = tf.autograph.experimental.do_not_convert(_image(stream))
+    images = records.map(image, **parallel)
+    batches = images.batch(len(stream.read_rows), drop_remainder=True)
+    steps = tf.data.Dataset.range(step, tf.int64.max)
+    batches = tf.data.Dataset.zip((batches, steps))
+    return batches.map(_batch(stream), **parallel).prefetch(tf.data.AUTOTUNE)
+
+
+def _image(stream):
+    config = stream.geometry.config
+    read = image_reader(
+        stream.examples, config.train, stream.geometry, stream.seed
+    )
+    augment = image_augmenter(
+        stream.augmentation, flip=config.flip, seed=stream.seed
+    )
+
+    def image(record):
+        result, readable = read(record)
+        epoch, example = record["epoch"], record["example"]
+        return {
+            "image": augment(result, epoch, example),
+            "label": _one_hot(record["label"], stream.num_classes),
+            "readable": readable,
+            "example": example,
+        }
+
+    return image
+
+
+def _batch(stream):
+    import tensorflow as tf
+
+    augment = batch_augmenter(stream.augmentation, stream.seed)
+
+    def batch(records, step):
+        records = tf.cond(
+            tf.reduce_all(records["readable"]),
+            lambda: records,
+            lambda: _replace_unread(stream, records),
+        )
+        augmented = augment(records["image"], records["label"], step)
+        size = (*stream.geometry.image_size, stream.geometry.channels)
+        images, labels = (
+            _rows_of(x, stream.read_rows, stream.rows) for x in augmented
+        )
+        images = tf.ensure_shape(images, (None, *size))
+        return images, tf.ensure_shape(labels, (None, stream.num_classes))
+
+    return batch
+
+
+def _replace_unread(stream, records):
+    """Replace each image that was not read by the next one that was."""
+    import tensorflow as tf
+
+    readable = records["readable"]
+    unread = tf.boolean_mask(records["example"], ~readable)
+    counted = tf.numpy_function(stream.count_skipped, [unread], tf.int64)
+    size = len(stream.read_rows)
+    place = tf.range(size)
+    ahead = (place[None] - place[:, None]) % size  # (B, B)
+    source = tf.argmin(tf.where(readable[None], ahead, size), axis=1)
+    with tf.control_dependencies([counted]):
+        return {
+            name: tf.gather(values, source) for name, values in records.items()
+        }
+
+
+def evaluation_by_tensorflow(
+    examples, geometry: Geometry, batch_size: int, rows: list[int]
+):
+    """See `evaluation_batches`; `rows` are those of the share."""
+    import tensorflow as tf
+
+    read = image_reader(examples, geometry.config.evaluation, geometry)
+
+    def image(record):
+        result, readable = read(record)
+        return result, tf.cast(record["label"], tf.int32), readable
+
+    batches = _padded(
+        _keep_rows(examples.in_order(), rows, batch_size).map(
+            image, num_parallel_calls=os.cpu_count(), deterministic=True
+        ),
+        len(rows),
+    )
+    if 0 < len(examples) % batch_size <= rows[0]:
+        # The last batch ends before the images of this share.
+        batches = batches.concatenate(_empty(batches.element_spec))
+    size = -(-len(examples) // batch_size)
+    options = tf.data.Options()
+    # What tunes them ends with its period, up to half of an evaluation later.
+    options.autotune.enabled = False
+    counted = tf.data.experimental.assert_cardinality(size)
+    return batches.apply(counted).prefetch(2).with_options(options)
+
+
+def _padded(images, batch_size):
+    """Return the batches of one size, the last one filled up with zeros."""
+    import tensorflow as tf
+
+    def padded(*tensors):
+        missing = batch_size - tf.shape(tensors[0])[0]
+        return tuple(
+            tf.ensure_shape(
+                tf.pad(
+                    values, [[0, missing]] + [[0, 0]] * (len(values.shape) - 1)
+                ),
+                [batch_size, *values.shape[1:]],
+            )
+            for values in tensors
+        )
+
+    return images.batch(batch_size).map(padded)
+
+
+def _empty(element_spec):
+    """Return a batch of padding alone."""
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensors(
+        tuple(tf.zeros(spec.shape, spec.dtype) for spec in element_spec)
+    )
+
+
+def _one_hot(label, num_classes: int):
+    """Return float32 (K,) of a class, or of the vector of several classes."""
+    import tensorflow as tf
+
+    if label.shape.rank:
+        return tf.cast(label, tf.float32)
+    return tf.one_hot(label, num_classes)
+
+
+def _keep_rows(records, rows: list[int], batch_size: int):
+    """Keep some rows of each batch of single images, before decoding."""
+    import tensorflow as tf
+
+    if len(rows) == batch_size:
+        return records
+    wanted = tf.reduce_any(
+        tf.range(batch_size)[:, None] == tf.constant(rows), axis=1
+    )  # (B,)
+    return (
+        records.enumerate()
+        .filter(lambda number, _: wanted[number % batch_size])
+        .map(lambda _, record: record)
+    )
+
+
+def _rows_of(values, read_rows: list[int], rows: list[int]):
+    """Keep the rows of a share, of those that were read for it."""
+    import tensorflow as tf
+
+    if read_rows != rows:
+        values = tf.gather(values, [read_rows.index(row) for row in rows])
+    return tf.ensure_shape(values, [len(rows), *values.shape[1:]])
+
+
+def training_by_pillow(stream, step: int) -> ThreadedBatches:
+    """Make the batches of a `TrainingStream` from a step on, without end."""
+    _check_in_memory(stream.examples)
+    image = _training_image(stream)
+    augment = array_batch_augmenter(stream.augmentation, stream.seed)
+    places = [stream.read_rows.index(row) for row in stream.rows]
+    order_of = functools.lru_cache(2)(
+        lambda epoch: stream.examples.order(
+            seed=stream.seed, epoch=epoch, batch_size=stream.batch_size
+        )
+    )
+
+    def batch(number):
+        number += step
+        epoch, inside = divmod(number, stream.steps_per_epoch)
+        first = inside * stream.batch_size
+        examples = order_of(epoch)[first + np.array(stream.read_rows)]
+        read = in_threads(image, [(epoch, example) for example in examples])
+        source = _readable(read, examples, stream.count_skipped)
+        images = np.stack([_or_black(read[i], stream.geometry) for i in source])
+        labels = stream.examples.labels[examples[source]]
+        images, labels = augment(
+            images, one_hot(labels, stream.num_classes), number
+        )
+        return images[places], labels[places]
+
+    return ThreadedBatches(batch, batch_size=len(stream.rows))
+
+
+def _check_in_memory(examples) -> None:
+    if not isinstance(examples, Examples):
+        raise ValueError(
+            f"{examples.source} is read from its files by TensorFlow. "
+            "Received: data.reader='pillow'. Set it to tensorflow."
+        )
+
+
+def _training_image(stream) -> Callable:
+    config = stream.geometry.config
+    read = pillow_reader(
+        stream.examples, config.train, stream.geometry, stream.seed
+    )
+    augment = image_augmenter(
+        stream.augmentation, flip=config.flip, seed=stream.seed
+    )
+
+    def image(epoch, example):
+        pixels = read(epoch, example)
+        return None if pixels is None else augment(pixels, epoch, example)
+
+    return image
+
+
+def _readable(read, examples, count_skipped) -> np.ndarray:
+    """For each image of a batch its number, or of the next that was read."""
+    unread = np.array([image is None for image in read])
+    if unread.any():
+        count_skipped(examples[unread])
+    size = len(read)
+    place = np.arange(size)
+    ahead = (place[None] - place[:, None]) % size  # (B, B)
+    return np.where(unread[None], size, ahead).argmin(axis=1)
+
+
+def _or_black(image, geometry: Geometry):
+    if image is not None:
+        return image
+    shape = (*geometry.image_size, geometry.channels)
+    return np.zeros(shape, geometry.config.rounding)
+
+
+def one_hot(labels, num_classes: int) -> np.ndarray:
+    """Encode classes (B,), or vectors of several, as float32 (B, K)."""
+    if labels.ndim == 2:
+        return labels.astype("float32")
+    return ARRAYS.one_hot(labels, num_classes)
+
+
+def evaluation_by_pillow(
+    examples, geometry: Geometry, batch_size: int, rows: list[int]
+) -> ThreadedBatches:
+    """See `evaluation_batches`; `rows` are those of the share."""
+    _check_in_memory(examples)
+    read = pillow_reader(examples, geometry.config.evaluation, geometry)
+    num_classes = examples.labels.shape[1:]
+
+    def batch(number):
+        first = number * batch_size
+        own = [first + row for row in rows if first + row < len(examples)]
+        found = in_threads(read, [(0, example) for example in own])
+        images = [_or_black(image, geometry) for image in found]
+        missing = [_or_black(None, geometry)] * (len(rows) - len(own))
+        labels = np.zeros((len(rows), *num_classes), "int32")
+        labels[: len(own)] = examples.labels[own]
+        mask = np.zeros(len(rows), bool)
+        mask[: len(own)] = [image is not None for image in found]
+        return np.stack(images + missing), labels, mask
+
+    return ThreadedBatches(
+        batch,
+        batch_size=len(rows),
+        num_batches=-(-len(examples) // batch_size),
+    )
+
+
+# What reads the images to the functions that make batches with it.
+TRAINING = {
+    "tensorflow": training_by_tensorflow,
+    "pillow": training_by_pillow,
+}
+EVALUATION = {
+    "tensorflow": evaluation_by_tensorflow,
+    "pillow": evaluation_by_pillow,
+}

@@ -10,8 +10,8 @@ import numpy as np
 
 from keras_vit.data.dataset import Dataset
 from keras_vit.data.image_reader import is_readable
-from keras_vit.data.pillow_reader import is_readable_by_pillow
-from keras_vit.data.shard_index import are_whole_ends, file_ends
+from keras_vit.data.pillow_images import is_readable_by_pillow
+from keras_vit.data.records import are_whole_ends, file_ends
 
 __all__ = ["broken_images", "listing", "without_broken_images"]
 
@@ -27,7 +27,7 @@ DECODES = {"tensorflow": is_readable, "pillow": is_readable_by_pillow}
 
 
 def without_broken_images(dataset: Dataset, check: str) -> Dataset:
-    """Raises an error for images that cannot be read, or leaves them out.
+    """Raise an error for images that cannot be read, or leave them out.
 
     Args:
         dataset: a `Dataset` of `Examples`.
@@ -63,7 +63,7 @@ def without_broken_images(dataset: Dataset, check: str) -> Dataset:
 
 
 def listing(names: Sequence[str]) -> str:
-    """How many files there are, and the names of the first ones."""
+    """Return how many files there are, and the names of the first ones."""
     named = ", ".join(map(repr, names[:NUM_NAMED]))
     more = len(names) - NUM_NAMED
     rest = f" and {more} more" if more > 0 else ""
@@ -71,7 +71,7 @@ def listing(names: Sequence[str]) -> str:
 
 
 def broken_images(examples, check: str) -> np.ndarray:
-    """Finds the images that cannot be decoded.
+    """Find the images that cannot be decoded.
 
     By its ends a file that begins and ends as its kind does is taken to be
     whole; any other is decoded. That finds files of another kind, empty ones
@@ -104,7 +104,7 @@ def broken_images(examples, check: str) -> np.ndarray:
 
 
 def _is_small(examples) -> bool:
-    """Whether decoding all images takes seconds."""
+    """Return whether decoding all images takes seconds."""
     total = 0
     for content in examples.contents:
         if total > AFFORDABLE_BYTES:
@@ -115,7 +115,7 @@ def _is_small(examples) -> bool:
 
 
 def _broken_records(examples, check: str) -> np.ndarray:
-    """As `broken_images`, of what the indexes of shards say of the ends."""
+    """Find samples of shards whose bytes are damaged."""
     records, decodes = examples.records, DECODES[examples.reader]
     odd = (check == "all") | ~records.whole[examples.contents]
     suspects = np.flatnonzero(odd)

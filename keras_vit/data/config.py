@@ -11,6 +11,7 @@ from keras_vit.io.checks import (
     check_choice,
     check_fraction,
     check_limits,
+    check_unread,
 )
 
 __all__ = [
@@ -81,6 +82,11 @@ class AugmentationConfig:
         )
         # Keras's CutMix takes no parameter above 1.
         check_fraction(self, "cutmix_alpha", "random_erasing_rate")
+        if not self.rand_augment_layers:
+            case = "rand_augment_layers=0"
+            check_unread(self, case, "rand_augment_magnitude")
+        if self.keras_cv is None:
+            check_unread(self, "keras_cv=None", "keras_cv_arguments")
         if self.mixup_alpha and self.cutmix_alpha:
             raise ValueError(
                 "Mixup and CutMix both mix the labels: set mixup_alpha or "
@@ -104,6 +110,13 @@ EVALUATION_CROPS = (
     "resize_central_crop",
     "squash",
 )
+# Fields that data of tensorflow-datasets alone reads, and those of others.
+OF_NAMES = (
+    *("train_split", "validation_split", "test_split"),
+    *("download", "data_dir"),
+)
+KEYS = ("image_key", "label_key")
+UNREAD = {"folder": (*OF_NAMES, *KEYS), "csv": OF_NAMES, "shards": OF_NAMES}
 READERS = ("auto", "tensorflow", "pillow")
 METHODS = ("bilinear", "bicubic", "area", "lanczos3", "nearest")
 MAX_SIDE = 16_384  # pixels; an image of that takes 3 GB
@@ -129,9 +142,9 @@ class DataConfig:
     name: str | None = None
     """A preset ("digits", "cifar10", "cifar100", "oxford_iiit_pet",
     "oxford_flowers102", "imagenet2012", "imagenette", "imagenet21k") or any
-    name of tensorflow-datasets, "name/config:version"; a task of VTAB-1k,
-    "vtab/clevr_count"; parquet or tar files of the Hugging Face hub,
-    "hf://datasets/user/name"; or fractals made by formulas,
+    name of tensorflow-datasets, "name/config:version"; parquet or tar files of
+    the Hugging Face hub, "hf://datasets/user/name"; and in the recipes a task
+    of VTAB-1k, "vtab/clevr_count", or fractals made by formulas,
     "fractals/num_classes=100,images_per_class=200,image_size=32".
     Without name, folder, csv and shards: "digits", which ship inside
     scikit-learn."""
@@ -244,6 +257,17 @@ class DataConfig:
         check_choice("check_images", self.check_images, CHECKS)
         check_choice("on_broken_image", self.on_broken_image, BROKEN)
         check_choice("reader", self.reader, READERS)
+        self._check_source()
+
+    def _check_source(self):
+        if self.name is not None:
+            if self.name == "digits":
+                check_unread(self, 'name="digits"', *KEYS, "data_dir")
+            return
+        for source, unread in UNREAD.items():
+            value = getattr(self, source)
+            if value is not None:
+                check_unread(self, f"{source}={value!r}", *unread)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -308,7 +332,7 @@ class PreprocessingConfig:
 
 
 def preprocessing_in(fields: Mapping, place: str) -> PreprocessingConfig:
-    """The config of fields that a file has; a ValueError names the place."""
+    """Make the config of fields in a file; a ValueError names the place."""
     try:
         return PreprocessingConfig(**fields)
     except TypeError as error:

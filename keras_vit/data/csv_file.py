@@ -29,19 +29,19 @@ NUM_NAMED = 5  # Classes that a message names.
 
 
 def open_csv(config: DataConfig) -> Dataset:
-    """Opens a CSV file of paths and labels, with a line of column names.
+    """Open a CSV file of paths and labels, with a line of column names.
 
     Paths are relative to the file. Labels are names of classes, or whole
     numbers from 0, which then are the classes. A column "split" of train,
     validation or test says what a line is for; what has no lines is cut off
     the training images.
     """
-    asked = os.path.expanduser(config.csv or "")
-    path = pathlib.Path(on_disk(asked))
+    given = os.path.expanduser(config.csv or "")
+    path = pathlib.Path(on_disk(given))
     rows = _rows(path, config)
     names, labels = _labels(rows, config, path)
-    if of_store(asked):
-        examples = _stored(rows, labels, whole_address(asked), config)
+    if of_store(given):
+        examples = _stored(rows, labels, whole_address(given), config)
     else:
         examples = Examples(
             np.array(_images(rows, config, path), object),
@@ -85,7 +85,7 @@ def _rows(path: pathlib.Path, config: DataConfig) -> list[dict]:
 
 
 def _labels(rows, config: DataConfig, path: pathlib.Path):
-    """Names of the classes, and the class of each row."""
+    """Return the names of the classes, and the class of each row."""
     values = [(row[config.label_key] or "").strip() for row in rows]
     if "" in values:
         raise ValueError(
@@ -105,14 +105,14 @@ def _labels(rows, config: DataConfig, path: pathlib.Path):
     if all(value.isdecimal() for value in values):
         _check_largest(values, path)
         labels = np.array([int(value) for value in values], np.int32)
-        _say_what_is_empty(labels, path)
+        _log_empty_classes(labels, path)
         return tuple(map(str, range(labels.max() + 1))), labels
     names = tuple(sorted(set(values)))
     number = {name: label for label, name in enumerate(names)}
     return names, np.array([number[value] for value in values], np.int32)
 
 
-def _say_what_is_empty(labels, path):
+def _log_empty_classes(labels, path):
     empty = np.setdiff1d(np.arange(labels.max()), labels)
     if len(empty):
         more = " ..." if len(empty) > NUM_NAMED else ""
@@ -128,7 +128,7 @@ def _say_what_is_empty(labels, path):
 
 
 def _check_largest(values, path):
-    """Raises a ValueError for numbers that are no classes, as keys of rows."""
+    """Raise a ValueError for numbers that are no classes, as keys of rows."""
     # By their lengths first: Python reads no number of thousands of digits.
     largest = max(values, key=lambda x: (len(x.lstrip("0")), x.lstrip("0")))
     if len(largest) > LONGEST_LABEL or int(largest) >= MAX_CLASSES:

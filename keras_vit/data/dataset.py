@@ -4,18 +4,22 @@ Axes: N images, H and W height and width, C channels, K classes.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from keras_vit.data.config import DataConfig
 from keras_vit.data.readers import chosen_reader
 from keras_vit.data.seeds import grouped_order, order, seeded_order
 from keras_vit.io.checks import check_choice, check_installed
 
 __all__ = [
+    "NO_SOURCES",
     "Dataset",
     "Examples",
+    "Sources",
     "complete",
     "cut",
     "file_names",
@@ -50,6 +54,11 @@ class Dataset:
     name: str = ""
     skipped: tuple[str, ...] = ()
     other_files: tuple[str, ...] = ()
+
+
+# The first part of a name, up to the slash, to the function that opens it.
+Sources = Mapping[str, Callable[[DataConfig], Dataset]]
+NO_SOURCES: Sources = MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +119,7 @@ class Examples:
         return len(self.contents)
 
     def name_of(self, example: int) -> str:
-        """The path of an image (0 to N - 1), or its number in the source.
+        """Name the file of an image (0 to N - 1), or its number in the source.
 
         Of the kind "record" the shard and its record.
         """
@@ -121,7 +130,7 @@ class Examples:
         return f"{self.source}[{self._numbers()[example]}]"
 
     def subset(self, examples: Sequence[int] | np.ndarray) -> "Examples":
-        """The images of some numbers, 0 to N - 1; they keep their names."""
+        """Keep the images of some numbers, 0 to N - 1, and their names."""
         return dataclasses.replace(
             self,
             contents=self.contents[examples],
@@ -130,7 +139,7 @@ class Examples:
         )
 
     def in_order(self):
-        """Reads all images once, in order.
+        """Read all images once, in order.
 
         Returns:
             A `tf.data.Dataset` of dictionaries: "epoch" (0), "example",
@@ -143,7 +152,7 @@ class Examples:
         return numbers.map(lambda example: (zero, example)).map(self._fetch())
 
     def order(self, *, seed: int, epoch: int, batch_size: int) -> np.ndarray:
-        """Numbers of the images of an epoch in its order, in whole batches.
+        """List the images of an epoch in its order, in whole batches.
 
         Args:
             seed: non-negative int.
@@ -163,7 +172,7 @@ class Examples:
         )
 
     def shuffled(self, *, seed: int, epoch: int, batch_size: int, skip: int):
-        """Reads all epochs from one on, each in its own order.
+        """Read all epochs from one on, each in its own order.
 
         Args:
             seed: non-negative int.
@@ -191,7 +200,7 @@ class Examples:
         return epochs.flat_map(of_epoch).skip(skip).map(self._fetch())
 
     def names_in(self, *, seed: int, epoch: int, batch_size: int, skip: int):
-        """Names of a batch after `skip` images of a shuffled epoch."""
+        """Name a batch after `skip` images of a shuffled epoch."""
         used = self.order(seed=seed, epoch=epoch, batch_size=batch_size)
         return [self.name_of(x) for x in used[skip : skip + batch_size]]
 
@@ -220,7 +229,7 @@ class Examples:
 
 
 def file_names(examples) -> list[str] | None:
-    """The file of each image of a split, or its shard and its place there.
+    """Name the file of each image of a split, or its shard and place there.
 
     Args:
         examples: an `Examples`, or another part of a `Dataset`.
@@ -238,7 +247,7 @@ def file_names(examples) -> list[str] | None:
 
 
 def skipped_files(dataset: Dataset, more: Sequence[str] = ()) -> dict:
-    """What was left out of a data set, for result.json.
+    """Return what was left out of a data set, for result.json.
 
     Args:
         dataset: a `Dataset`.
@@ -264,7 +273,7 @@ def skipped_files(dataset: Dataset, more: Sequence[str] = ()) -> dict:
 
 
 def complete(parts: Sequence, config) -> list:
-    """Cuts the missing parts off the training images.
+    """Cut the missing parts off the training images.
 
     Args:
         parts: training, validation and test images, of which the last two
@@ -287,7 +296,7 @@ def complete(parts: Sequence, config) -> list:
 def cut(
     examples, *, validation_fraction: float, test_fraction: float, seed: int
 ) -> tuple:
-    """Cuts off validation and test images, the same share of each class.
+    """Cut off validation and test images, the same share of each class.
 
     Args:
         examples: an `Examples`. Of shards whose images have several labels,
@@ -342,7 +351,7 @@ def _cut_by_position(
 def stratified_split(
     labels, *, validation_fraction: float, test_fraction: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Splits at random, each part with the same share of every class.
+    """Split at random, each part with the same share of every class.
 
     Args:
         labels: integer array of shape (N,).

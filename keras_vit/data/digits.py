@@ -21,7 +21,7 @@ SPLIT = re.compile(r"train(\[(?P<start>-?\d+%?)?:(?P<stop>-?\d+%?)?\])?")
 
 
 def open_digits(config: DataConfig) -> Dataset:
-    """Opens the digits, in the order of scikit-learn.
+    """Open the digits, in the order of scikit-learn.
 
     Args:
         config: a `DataConfig`, whose splits are parts of "train" such as
@@ -56,7 +56,7 @@ def open_digits(config: DataConfig) -> Dataset:
 
 
 def _part(digits: Examples, split: str, limit: int | None) -> Examples:
-    """The images of a split, the first `limit` of them."""
+    """Return the images of a split, the first `limit` of them."""
     found = SPLIT.fullmatch(split)
     kept = np.arange(len(digits))
     if found:

@@ -1,4 +1,4 @@
-"""Decoding, cropping and resizing images to the size of a model.
+"""Reading images by TensorFlow: decoding, cropping and resizing.
 
 Names and arithmetic are those of big_vision's `pp/ops_image.py`
 (https://github.com/google-research/big_vision); vision_transformer's
@@ -8,18 +8,15 @@ Axes: H and W height and width, C channels.
 """
 
 import contextlib
-import dataclasses
 import io
 import re
 from collections.abc import Callable, Iterator
 
-from keras_vit.data.config import PreprocessingConfig
-from keras_vit.data.crop_windows import AREA_RANGE, ASPECT_RATIO_RANGE
-from keras_vit.data.pillow_images import BROKEN, from_pillow
+from keras_vit.data.pillow_images import BROKEN, UNREADABLE, from_pillow
+from keras_vit.data.resizing import AREA_RANGE, ASPECT_RATIO_RANGE, Geometry
 from keras_vit.data.seeds import key
 
 __all__ = [
-    "Geometry",
     "crop_window",
     "decode",
     "image_reader",
@@ -27,8 +24,6 @@ __all__ = [
     "naming_broken_images",
 ]
 
-# The other methods give means of pixels, which need no clipping.
-OVERSHOOTING = ("bicubic", "lanczos3")
 # Where EXIF data begin in a JPEG or PNG file, and what stands before the value
 # of the orientation: tag, kind and count, in either order of bytes.
 HEADER_BYTES = 4096
@@ -49,112 +44,16 @@ SPECIAL = "|".join(
         rf"{BEFORE_ORIENTATION}[\x02-\x08]",
     )
 )
-UNREADABLE = (
-    "An image cannot be read. Repair or remove it, or set "
-    'data.on_broken_image to "skip":'
-)
 # The same in an error of TensorFlow, and the name behind it: of what it read,
 # and of what it was given.
 STOPPED = re.compile(
     r"\[An image cannot be read[^\]]*\] (?P<name>\[.*\])|"
     rf"{re.escape(UNREADABLE)} (?P<given>.*)"
 )
-LONGEST = 32  # shorter sides that are scaled by the shorter side
-# What the originals scale to before they crop; else 8/7 of the crop.
-RESIZE_SIZES = {224: 256, 384: 448}
-
-
-@dataclasses.dataclass(frozen=True)
-class Geometry:
-    """Sizes and resampling of the images of a model.
-
-    Args:
-        image_size: (height, width) of the model.
-        channels: 1 for grey, 3 for colour.
-        config: how images are brought to that size.
-
-    Raises:
-        ValueError: when an image is cropped to more than it was scaled to.
-
-    Example:
-        >>> Geometry((224, 224), 3, PreprocessingConfig()).smaller_side
-        256
-    """
-
-    image_size: tuple[int, int]
-    channels: int
-    config: PreprocessingConfig
-
-    def __post_init__(self):
-        given = self.config.resize_size
-        if given is not None and given < max(self.image_size):
-            raise ValueError(
-                f"resize_size={given} is smaller than the images of "
-                f"{self.image_size[0]}x{self.image_size[1]} that are cut out "
-                "of it. Leave resize_size out or choose a larger one."
-            )
-
-    @property
-    def smaller_side(self) -> int:
-        """Length of the shorter side before a crop, in pixels."""
-        return self._before_crop(max(self.image_size))
-
-    @property
-    def both_sides(self) -> tuple[int, int]:
-        """(height, width) before a crop, in pixels."""
-        height, width = map(self._before_crop, self.image_size)
-        return height, width
-
-    def _before_crop(self, side: int) -> int:
-        default = RESIZE_SIZES.get(side, round(side * 8 / 7))
-        return self.config.resize_size or default
-
-    def resize(self, image, size):
-        """Scales both sides to (height, width), whatever the ratio."""
-        return self._resized(image, size, "bilinear")
-
-    def resize_small(self, image):
-        """Scales the shorter side to `smaller_side` and keeps the ratio.
-
-        Of what is more than 32 times as long as wide the middle is scaled: of
-        1x10000 pixels the whole would take 8 GB.
-        """
-        import tensorflow as tf
-
-        image = _middle_of_long(image)
-        sides = tf.cast(tf.shape(image)[:2], tf.float32)
-        smaller_side = tf.cast(self.smaller_side, tf.float32)
-        factor = smaller_side / tf.reduce_min(sides)
-        size = tf.cast(tf.round(sides * factor), tf.int32)
-        return self._resized(image, size, "area")
-
-    def _resized(self, image, size, default_method: str):
-        import tensorflow as tf
-
-        method = self.config.resize_method or default_method
-        antialias = self.config.antialias
-        image = tf.image.resize(image, size, method, antialias=antialias)
-        if method in OVERSHOOTING:
-            image = tf.clip_by_value(image, 0.0, 255.0)
-        return tf.cast(image, self.config.rounding)
-
-
-def _middle_of_long(image):
-    import tensorflow as tf
-
-    image = tf.convert_to_tensor(image)
-    sides = tf.shape(image)[:2]
-    longest = LONGEST * tf.reduce_min(sides)
-    # As much on either side, in whole pixels, so that the middle stays.
-    kept = tf.minimum(sides, longest + tf.math.floormod(sides - longest, 2))
-    # In a graph a tensor cannot be unpacked.
-    top, left = tf.unstack((sides - kept) // 2)
-    height, width = tf.unstack(kept)
-    return image[top : top + height, left : left + width]
 
 
 def image_reader(examples, crop: str, geometry: Geometry, seed: int = 0):
-    """Makes the function that turns a record into an image.
+    """Make the function that turns a record into an image.
 
     Args:
         examples: an `Examples`.
@@ -215,7 +114,7 @@ def _assert_readable(readable, examples, record) -> None:
 
 @contextlib.contextmanager
 def naming_broken_images() -> Iterator[None]:
-    """Raises a ValueError where a pipeline stops at a broken image.
+    """Raise a ValueError where a pipeline stops at a broken image.
 
     TensorFlow's own error has the name among names of its functions.
     """
@@ -230,7 +129,7 @@ def naming_broken_images() -> Iterator[None]:
 
 
 def _pixel_reader(examples, cropped: bool, geometry: Geometry) -> Callable:
-    """A function of a content and a key that returns uint8 (H, W, C)."""
+    """Return a function of a content and a key that returns uint8 (H, W, C)."""
     import tensorflow as tf
 
     channels = geometry.channels
@@ -271,10 +170,10 @@ def _pixel_reader(examples, cropped: bool, geometry: Geometry) -> Callable:
 
 
 def _empty_on_failure(read: Callable, channels: int) -> Callable:
-    """Makes a reader return an image of shape (0, 0, C) where it would fail.
+    """Make a reader return an image of shape (0, 0, C) where it would fail.
 
     An op that fails ends a tf.data pipeline without saying which image it
-    was; a pipeline of one element inside can be told to leave it out.
+    was; a pipeline of one element inside can leave it out.
     """
     import tensorflow as tf
 
@@ -288,7 +187,7 @@ def _empty_on_failure(read: Callable, channels: int) -> Callable:
 
 
 def is_readable(content, from_path: bool) -> bool:
-    """Whether an image, given as a path or as bytes, can be decoded."""
+    """Return whether an image, given as a path or as bytes, can be decoded."""
     import tensorflow as tf
 
     try:
@@ -299,7 +198,7 @@ def is_readable(content, from_path: bool) -> bool:
 
 
 def decode(data, channels: int):
-    """Decodes a JPEG, PNG, GIF (first frame), BMP, WebP or TIFF image.
+    """Decode a JPEG, PNG, GIF (first frame), BMP, WebP or TIFF image.
 
     As `decode` in big_vision's `pp/ops_image.py`, with more kinds of files, the
     orientation in EXIF data, and CMYK for grey models: Pillow reads what
@@ -340,7 +239,7 @@ def _decode_plain(data, channels: int):
 
 
 def _is_special(data, channels: int):
-    """Whether TensorFlow would decode it as something else, or not at all."""
+    """Test if TensorFlow would decode it as something else, or not at all."""
     import tensorflow as tf
 
     header = tf.strings.substr(data, 0, HEADER_BYTES)
@@ -356,7 +255,7 @@ def _is_special(data, channels: int):
 
 
 def _decode_special(data, channels: int):
-    """Decodes with Pillow, in Python."""
+    """Decode with Pillow, in Python."""
     import tensorflow as tf
 
     def pixels(content):
@@ -373,7 +272,7 @@ def _decode_special(data, channels: int):
 
 
 def _to_channels(image, channels: int):
-    """Converts a decoded image of 1, 3 or 4 channels to 1 or 3."""
+    """Convert a decoded image of 1, 3 or 4 channels to 1 or 3."""
     import tensorflow as tf
 
     image = tf.cond(
@@ -393,7 +292,7 @@ def _inception_crop(image, crop_key):
 
 
 def _decode_jpeg_and_inception_crop(data, crop_key, channels: int):
-    """Decodes only what the crop needs."""
+    """Decode only what the crop needs."""
     import tensorflow as tf
 
     window = crop_window(tf.io.extract_jpeg_shape(data), crop_key)
@@ -401,7 +300,7 @@ def _decode_jpeg_and_inception_crop(data, crop_key, channels: int):
 
 
 def crop_window(shape, crop_key):
-    """Draws the box of an inception crop.
+    """Draw the box of an inception crop.
 
     5 to 100 % of the area at a ratio of width to height of 0.75 to 1.33; the
     whole image where 100 attempts find no such box inside.

@@ -63,7 +63,7 @@ class FitStream:
         self.share = Share()
 
     def from_step(self, step: int):
-        """The batches from one on, without end, as `fit` takes them.
+        """Return the batches from one on, without end, as `fit` takes them.
 
         Args:
             step: int, counted from the first batch of the first epoch.
@@ -80,7 +80,7 @@ class FitStream:
         return (_share_of(batch, self.share) for batch in batches)
 
     def shared(self, share: Share) -> "FitStream":
-        """The share of one process; each still reads whole batches."""
+        """Return the share of one process; each still reads whole batches."""
         other = copy.copy(self)
         other.share = share
         return other

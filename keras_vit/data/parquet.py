@@ -15,10 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.data.byte_ranges import open_shard
-from keras_vit.data.records import ImageRanges
+from keras_vit.data.records import ImageRanges, ShardIndex, open_shard
 from keras_vit.data.seeds import LANES
-from keras_vit.data.shard_index import ShardIndex
 from keras_vit.io.checks import check_installed
 
 __all__ = ["RowGroups", "Schema", "parquet_index", "schemas_of"]
@@ -42,7 +40,7 @@ class Schema:
 
 
 def schemas_of(files, image_key: str, label_key: str) -> Schema:
-    """The schema of some files.
+    """Return the schema of some files.
 
     Raises:
         ValueError: naming the file, when it is missing or damaged, or has
@@ -63,7 +61,7 @@ def schemas_of(files, image_key: str, label_key: str) -> Schema:
 
 
 def _difference(first: Schema, other: Schema) -> str:
-    """The first field that differs, and its values cut short."""
+    """Return the first field that differs, and its values cut short."""
     for field in dataclasses.fields(first):
         pair = [getattr(schema, field.name) for schema in (first, other)]
         if pair[0] != pair[1]:
@@ -74,7 +72,7 @@ def _difference(first: Schema, other: Schema) -> str:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[Any]:
-    """A ParquetFile; what pyarrow raises becomes a ValueError of the shard."""
+    """Open a ParquetFile; errors of pyarrow are ValueErrors of the shard."""
     import pyarrow
     from pyarrow import parquet
 
@@ -129,7 +127,7 @@ def _is_text(kind) -> bool:
 
 
 def _class_names(schema, label_key: str) -> tuple[str, ...] | None:
-    """Those of a ClassLabel in what `datasets` notes in a file."""
+    """Return those of a ClassLabel in what `datasets` notes in a file."""
     try:
         noted = json.loads(schema.metadata[b"huggingface"])
         names = noted["info"]["features"][label_key]["names"]
@@ -139,7 +137,7 @@ def _class_names(schema, label_key: str) -> tuple[str, ...] | None:
 
 
 def parquet_index(path: str, label_key: str) -> ShardIndex:
-    """Finds rows and labels of a parquet file, reading no images.
+    """Find rows and labels of a parquet file, reading no images.
 
     Args:
         path: of the file.
@@ -221,7 +219,7 @@ class RowGroups(ImageRanges):
         return image
 
     def _images(self, group: int):
-        """The images of a group; threads that need it read it once."""
+        """Return the images of a group; threads that need it read it once."""
         with self._lock:
             found = self._kept.pop(group, None)
             future = found or Future()

@@ -1,4 +1,7 @@
-"""Pixels of Pillow's images: as they are seen, in grey or in colour.
+"""Images as Pillow reads them: decoded, as they are seen, in grey or in colour.
+
+Crops, windows and arithmetic are those of `image_reader`, which needs
+TensorFlow; decoding is Pillow's.
 
 Axes: H and W height and width, C channels.
 """
@@ -6,19 +9,32 @@ Axes: H and W height and width, C channels.
 import contextlib
 import io
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from keras_vit.data.array_ops import ARRAYS
+from keras_vit.data.resizing import (
+    EVALUATION_CROPS,
+    RANDOM_CROPS,
+    Geometry,
+    inception_window,
+    resize,
+)
+from keras_vit.data.seeds import key
+
 __all__ = [
     "BROKEN",
+    "UNREADABLE",
     "as_seen",
     "colour_change",
     "from_pillow",
     "in_channels",
     "is_coloured",
+    "is_readable_by_pillow",
     "log_colour_changes",
+    "pillow_reader",
     "say_colour_changes",
 ]
 
@@ -26,6 +42,10 @@ LOGGER = logging.getLogger(__name__)
 
 # What Pillow raises for broken files; SyntaxError is that of PNG.
 BROKEN = (OSError, SyntaxError, ValueError)
+UNREADABLE = (
+    "An image cannot be read. Repair or remove it, or set "
+    'data.on_broken_image to "skip":'
+)
 COLOURED = 32  # of 255; JPEG makes smaller differences of grey
 ORIENTATION = 0x0112  # its number in EXIF
 STRIP = 512  # rows that are converted at a time
@@ -41,7 +61,7 @@ MODES = {1: "L", 3: "RGB"}  # Pillow's name for an image of so many channels
 
 
 def from_pillow(image, channels: int) -> np.ndarray:
-    """The pixels of a Pillow image as it is seen.
+    """Return the pixels of a Pillow image as it is seen.
 
     Turned as its EXIF data says, without transparency.
 
@@ -60,7 +80,7 @@ def from_pillow(image, channels: int) -> np.ndarray:
 
 
 def as_seen(image):
-    """A Pillow image turned as its EXIF data says."""
+    """Return a Pillow image turned as its EXIF data says."""
     from PIL import ImageOps
 
     image.load()  # Some kinds have their EXIF data at the end.
@@ -70,7 +90,7 @@ def as_seen(image):
 
 
 def in_channels(image, channels: int):
-    """A Pillow image as grey or in colour, without transparency."""
+    """Return a Pillow image as grey or in colour, without transparency."""
     from PIL import Image
 
     if image.mode.startswith("I;16"):  # Pillow would clip it at 255.
@@ -81,7 +101,7 @@ def in_channels(image, channels: int):
 
 
 def is_coloured(examples, count: int = 8) -> bool:
-    """Whether one of the first images has colours.
+    """Return whether one of the first images has colours.
 
     Grey photographs in files of three channels have none. Of images that
     cannot be read, or whose contents are not at hand, nothing is known.
@@ -90,7 +110,7 @@ def is_coloured(examples, count: int = 8) -> bool:
 
 
 def say_colour_changes(examples, channels: int, count: int = 64) -> None:
-    """Logs how many images get or lose colours for a model, if any.
+    """Log how many images get or lose colours for a model, if any.
 
     Looks at so many images over all of a split, or at all of fewer.
 
@@ -106,7 +126,7 @@ def say_colour_changes(examples, channels: int, count: int = 64) -> None:
 
 
 def log_colour_changes(changes: Sequence[str], of: str = "") -> None:
-    """Logs how many images of a run have got or lost colours, if any.
+    """Log how many images of a run have got or lost colours, if any.
 
     Args:
         changes: what `colour_change` found, without None.
@@ -118,7 +138,7 @@ def log_colour_changes(changes: Sequence[str], of: str = "") -> None:
 
 
 def colour_change(image, channels: int) -> str | None:
-    """What becomes of the colours of an image in a model.
+    """Return what becomes of the colours of an image in a model.
 
     Args:
         image: a Pillow image, or an array (H, W, C) in [0, 255].
@@ -139,7 +159,7 @@ def colour_change(image, channels: int) -> str | None:
 
 
 def _changes(examples, channels, rows) -> Iterator[str]:
-    """The changes of some images, as far as they can be read."""
+    """Return the changes of some images, as far as they can be read."""
     from PIL import Image
 
     contents: Any = getattr(examples, "contents", ())
@@ -163,5 +183,129 @@ def _changes(examples, channels, rows) -> Iterator[str]:
 
 
 def _spread(pixels) -> int:
-    """The largest difference of the channels of a pixel."""
+    """Return the largest difference of the channels of a pixel."""
     return int((pixels.max(axis=-1) - pixels.min(axis=-1)).max())
+
+
+def pillow_reader(
+    examples, crop: str, geometry: Geometry, seed: int = 0
+) -> Callable:
+    """Make the function that reads an image.
+
+    Args:
+        examples: an `Examples`.
+        crop: a name of `config.CROPS`.
+        geometry: the size of the result.
+        seed: non-negative int, of random crops.
+
+    Returns:
+        A function of the epoch and the number of the image, ints, which
+        returns an array (H, W, C) in [0, 255]; or, of an image that cannot
+        be read, None where `examples.on_broken_image` is "skip".
+
+    Raises:
+        ValueError: by the function, of an image that cannot be read.
+    """
+
+    def read(epoch, example):
+        crop_key = key("crop", seed, epoch, example)
+        content, kind = examples.contents[example], examples.kind
+        try:
+            if kind == "record":
+                content, kind = examples.records.read(int(content)), "encoded"
+            return _cropped(content, kind, crop, geometry, crop_key)
+        except _broken() as error:
+            if examples.on_broken_image == "skip":
+                return None
+            name = examples.name_of(example)
+            raise ValueError(f"{UNREADABLE} {name}") from error
+
+    return read
+
+
+def _broken():
+    from PIL import Image
+
+    return (*BROKEN, Image.DecompressionBombError)
+
+
+def is_readable_by_pillow(content, from_path: bool) -> bool:
+    """Return whether an image, given as a path or as bytes, can be decoded."""
+    from PIL import Image
+
+    try:
+        with Image.open(content if from_path else io.BytesIO(content)) as image:
+            image.load()
+    except _broken():
+        return False
+    return True
+
+
+def _cropped(content, kind, crop, geometry, crop_key):
+    from PIL import Image
+
+    if kind == "array":
+        pixels = _to_channels(content, geometry.channels)
+        if crop != "inception_crop":
+            return _crop_of(pixels, crop, geometry, crop_key)
+        # Pillow has no axis for the channels of a grey image.
+        image = Image.fromarray(
+            pixels[..., 0] if geometry.channels == 1 else pixels
+        )
+        return _inception_crop(image, geometry, crop_key)
+    source = content if kind == "path" else io.BytesIO(content)
+    with Image.open(source) as image:
+        if crop == "inception_crop":
+            return _inception_crop(as_seen(image), geometry, crop_key)
+        pixels = from_pillow(image, geometry.channels)
+    return _crop_of(pixels, crop, geometry, crop_key)
+
+
+def _to_channels(pixels, channels):
+    """Convert an array of 1, 3 or 4 channels to 1 or 3."""
+    found = pixels.shape[-1]
+    if found == channels:
+        return pixels
+    if found == 1:
+        return np.repeat(pixels, 3, axis=-1)
+    colours = pixels[..., :3]
+    return colours if channels == 3 else ARRAYS.image.rgb_to_grayscale(colours)
+
+
+def _crop_of(pixels, crop, geometry, crop_key):
+    if crop in RANDOM_CROPS:
+        return RANDOM_CROPS[crop](pixels, geometry, crop_key)
+    return EVALUATION_CROPS[crop](pixels, geometry)
+
+
+def _inception_crop(image, geometry, crop_key):
+    """Cut out a window of a Pillow image, and only then convert it."""
+    from PIL import Image
+
+    width, height = image.size
+    top, left, rows, columns = inception_window(height, width, crop_key)
+    part = image.crop((left, top, left + columns, top + rows))
+    part = in_channels(part, geometry.channels)
+    config = geometry.config
+    method = config.resize_method or "bilinear"
+    if (method, config.rounding, config.antialias) == PLAIN:
+        # As `resize`, but for roundings, in an eighth of the time. Pillow's
+        # own resizing would take the mean of all pixels.
+        part = part.transform(
+            geometry.image_size[::-1],
+            Image.Transform.EXTENT,
+            (0, 0, columns, rows),
+            Image.Resampling.BILINEAR,
+        )
+        return np.asarray(part).reshape(*geometry.image_size, geometry.channels)
+    return resize(
+        np.asarray(part).reshape(rows, columns, geometry.channels),
+        geometry.image_size,
+        method=method,
+        antialias=config.antialias,
+        rounding=config.rounding,
+    )
+
+
+# Method, rounding and antialiasing of big_vision, the default.
+PLAIN = ("bilinear", "uint8", False)

@@ -29,7 +29,7 @@ HALF = 128  # solarize_add changes the levels below it.
 
 
 def rand_augment(image, key, *, num_layers: int = 2, magnitude: float = 10):
-    """Applies `num_layers` of the 16 operations, drawn at random.
+    """Apply `num_layers` of the 16 operations, drawn at random.
 
     Args:
         image: tensor or array (H, W, C) in [0, 255], C 1 or 3; fractions are
@@ -59,7 +59,7 @@ def rand_augment(image, key, *, num_layers: int = 2, magnitude: float = 10):
 
 
 def autocontrast(image, strength, where):
-    """Stretches each channel to the whole range."""
+    """Stretch each channel to the whole range."""
     del strength, where
     tf = ops_of(image)
     low = tf.cast(tf.reduce_min(image, axis=(0, 1)), tf.float32)  # (C,)
@@ -71,7 +71,7 @@ def autocontrast(image, strength, where):
 
 
 def equalize(image, strength, where):
-    """Equalizes the histogram of each channel."""
+    """Equalize the histogram of each channel."""
     del strength, where
     tf = ops_of(image)
     channels = image.shape[-1]
@@ -97,13 +97,13 @@ def equalize(image, strength, where):
 
 
 def invert(image, strength, where):
-    """Inverts all levels."""
+    """Invert all levels."""
     del strength, where
     return 255 - image
 
 
 def posterize(image, strength, where):
-    """Keeps only the `strength` highest bits."""
+    """Keep only the `strength` highest bits."""
     del where
     tf = ops_of(image)
     bits = min(strength, 8)
@@ -112,7 +112,7 @@ def posterize(image, strength, where):
 
 
 def solarize(image, strength, where):
-    """Inverts the levels from `strength` on."""
+    """Invert the levels from `strength` on."""
     del where
     tf = ops_of(image)
     if strength >= LEVELS:
@@ -121,7 +121,7 @@ def solarize(image, strength, where):
 
 
 def solarize_add(image, strength, where):
-    """Adds `strength` to the darker half of the levels."""
+    """Add `strength` to the darker half of the levels."""
     del where
     tf = ops_of(image)
     strength = min(strength, 255)
@@ -131,7 +131,7 @@ def solarize_add(image, strength, where):
 
 
 def color(image, strength, where):
-    """Blends with the grey image."""
+    """Blend with the grey image."""
     del where
     tf = ops_of(image)
     if image.shape[-1] == 1:
@@ -140,7 +140,7 @@ def color(image, strength, where):
 
 
 def contrast(image, strength, where):
-    """Blends with the mean grey of the image."""
+    """Blend with the mean grey of the image."""
     del where
     tf = ops_of(image)
     grey = image if image.shape[-1] == 1 else tf.image.rgb_to_grayscale(image)
@@ -149,13 +149,13 @@ def contrast(image, strength, where):
 
 
 def brightness(image, strength, where):
-    """Blends with black."""
+    """Blend with black."""
     del where
     return _blend(0.0, image, strength)
 
 
 def sharpness(image, strength, where):
-    """Blends with the smoothed image; the outermost pixels stay."""
+    """Blend with the smoothed image; the outermost pixels stay."""
     del where
     tf = ops_of(image)
     floats = tf.cast(image, tf.float32)
@@ -169,7 +169,7 @@ def sharpness(image, strength, where):
 
 
 def rotate(image, strength, where):
-    """Rotates about the middle by `strength` radians, either way."""
+    """Rotate about the middle by `strength` radians, either way."""
     tf = ops_of(image)
     angle = _random_sign(strength, where)
     height, width = image.shape[0] - 1, image.shape[1] - 1
@@ -180,27 +180,27 @@ def rotate(image, strength, where):
 
 
 def shear_x(image, strength, where):
-    """Shifts each row by `strength` pixels more than the one above."""
+    """Shift each row by `strength` pixels more than the one above."""
     return _transform(image, [1, _random_sign(strength, where), 0, 0, 1, 0])
 
 
 def shear_y(image, strength, where):
-    """Shifts each column by `strength` pixels more than the one before."""
+    """Shift each column by `strength` pixels more than the one before."""
     return _transform(image, [1, 0, 0, _random_sign(strength, where), 1, 0])
 
 
 def translate_x(image, strength, where):
-    """Shifts by `strength` pixels to the left or the right."""
+    """Shift by `strength` pixels to the left or the right."""
     return _transform(image, [1, 0, _random_sign(strength, where), 0, 1, 0])
 
 
 def translate_y(image, strength, where):
-    """Shifts by `strength` pixels up or down."""
+    """Shift by `strength` pixels up or down."""
     return _transform(image, [1, 0, 0, 0, 1, _random_sign(strength, where)])
 
 
 def cutout(image, strength, where):
-    """Fills a square with sides of 2 * `strength`, which may reach outside."""
+    """Fill a square with sides of 2 * `strength`, which may reach outside."""
     tf = ops_of(image)
     height, width = image.shape[:2]
     sides = tf.constant([height, width], tf.float32)
@@ -217,13 +217,13 @@ def cutout(image, strength, where):
 
 
 def _random_sign(strength, where):
-    """The strength with a random sign."""
+    """Return the strength with a random sign."""
     tf = ops_of(where)
     return tf.where(where[0] < 0.5, -strength, strength)
 
 
 def _blend(degenerate, image, factor):
-    """Blends two images, or extrapolates where the factor is above 1."""
+    """Blend two images, or extrapolate where the factor is above 1."""
     tf = ops_of(image)
     degenerate = tf.cast(degenerate, tf.float32)
     difference = tf.cast(image, tf.float32) - degenerate
@@ -231,13 +231,13 @@ def _blend(degenerate, image, factor):
 
 
 def _bytes(image):
-    """Clips to [0, 255] and rounds down."""
+    """Clip to [0, 255] and round down."""
     tf = ops_of(image)
     return tf.cast(tf.clip_by_value(image, 0.0, 255.0), tf.uint8)
 
 
 def _transform(image, matrix):
-    """Reads each pixel (x, y) where the two rows of a matrix map it to."""
+    """Read each pixel (x, y) where the two rows of a matrix map it to."""
     return transform_image(
         image, matrix, interpolation="NEAREST", fill=float(GREY)
     )
@@ -249,17 +249,17 @@ def _none(magnitude):
 
 
 def _share_of(whole: float):
-    """Strength in proportion to the magnitude, `whole` at 10."""
+    """Return the strength in proportion to the magnitude, `whole` at 10."""
     return lambda magnitude: magnitude / MAX_MAGNITUDE * whole
 
 
 def _whole_share_of(whole: int):
-    """The same, rounded down."""
+    """Return the same, rounded down."""
     return lambda magnitude: int(magnitude / MAX_MAGNITUDE * whole)
 
 
 def _enhancement(magnitude: float) -> float:
-    """Factor of a colour change; 1 is no change."""
+    """Return the factor of a colour change; 1 is no change."""
     return magnitude / MAX_MAGNITUDE * 1.8 + 0.1
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+from collections.abc import Container
 
 from keras_vit.data.config import READERS, DataConfig
 from keras_vit.io.checks import EXTRAS, check_choice, check_installed
@@ -14,11 +15,11 @@ __all__ = [
 ]
 
 # Data sets by name that are none of tensorflow-datasets.
-WITHOUT_TENSORFLOW = ("digits", "fractals", "hf:")
+WITHOUT_TENSORFLOW = ("digits", "hf:")
 
 
 def chosen_reader(reader: str) -> str:
-    """The reader that "auto" stands for; any other as it is.
+    """Return the reader that "auto" stands for; any other as it is.
 
     Example:
         >>> chosen_reader("auto")
@@ -32,24 +33,31 @@ def chosen_reader(reader: str) -> str:
 
 
 def with_chosen_reader(config: DataConfig) -> DataConfig:
-    """The config with the reader that its "auto" stands for."""
+    """Return the config with the reader that its "auto" stands for."""
     return dataclasses.replace(config, reader=chosen_reader(config.reader))
 
 
-def data_packages(config: DataConfig) -> tuple[str, ...]:
-    """The modules that reading the images of a config needs besides Pillow.
+def data_packages(
+    config: DataConfig, sources: Container[str] = ()
+) -> tuple[str, ...]:
+    """List the modules that the images of a config need besides Pillow.
+
+    Args:
+        config: a `DataConfig`.
+        sources: first parts of names whose functions check for themselves.
 
     Example:
         >>> data_packages(DataConfig(folder="flowers", reader="pillow"))
         ()
     """
-    if config.name and config.name.split("/")[0] not in WITHOUT_TENSORFLOW:
+    base = (config.name or "").split("/")[0]
+    if base and base not in WITHOUT_TENSORFLOW and base not in sources:
         return ("tensorflow", *EXTRAS["data"])
     return ("tensorflow",) if config.reader == "tensorflow" else ()
 
 
 def hide_accelerators(reader: str) -> None:
-    """Hides the GPUs from TensorFlow where another backend computes.
+    """Hide the GPUs from TensorFlow where another backend computes.
 
     It would take all of their memory as soon as it starts.
 

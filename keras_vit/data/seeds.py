@@ -6,6 +6,7 @@ neither on its batch nor on earlier draws, and a resumed run sees what an
 uninterrupted run sees.
 """
 
+import hashlib
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -26,7 +27,8 @@ __all__ = [
     "uniform",
 ]
 
-# Changing a number here changes every run: add at the end.
+# Changing a number here changes every run. A purpose without a number needs
+# none: see `_stream`.
 PURPOSES = {
     "crop": 0,
     "flip": 1,
@@ -50,10 +52,10 @@ FEW = 32  # words up to which Python is faster than NumPy
 
 
 def key(purpose: str, seed: int, epoch, example) -> Any:
-    """Makes the key of a draw, the seed of a stateless TensorFlow op.
+    """Make the key of a draw, the seed of a stateless TensorFlow op.
 
     Args:
-        purpose: one of `PURPOSES`.
+        purpose: what it is for, as "flip"; any other text has other draws.
         seed: non-negative int below 2**57, the seed of the run.
         epoch: int, or int64 scalar of TensorFlow, below 2**23.
         example: the same, below 2**40, number of the image or the batch.
@@ -61,7 +63,7 @@ def key(purpose: str, seed: int, epoch, example) -> Any:
     Returns:
         int64 array of shape (2,); a tensor if one is given.
     """
-    stream = seed * MAX_PURPOSES + PURPOSES[purpose]
+    stream = _stream(purpose, seed)
     numbers = (int, np.integer)
     if isinstance(epoch, numbers) and isinstance(example, numbers):
         return np.array([stream, (epoch << EXAMPLE_BITS) + example], np.int64)
@@ -73,8 +75,16 @@ def key(purpose: str, seed: int, epoch, example) -> Any:
     return tf.stack([tf.constant(stream, tf.int64), position])
 
 
+def _stream(purpose: str, seed: int) -> int:
+    """Return the compute the first number of a key, below 2**63."""
+    if purpose in PURPOSES:
+        return seed * MAX_PURPOSES + PURPOSES[purpose]
+    digest = hashlib.sha256(f"{purpose} {seed}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
+
+
 def uniform(shape: tuple[int, ...], key):
-    """Draws float32 numbers in [0, 1), the same ones on every device.
+    """Draw float32 numbers in [0, 1), the same ones on every device.
 
     A key that is an array makes an array, of the numbers that TensorFlow
     makes of the same key.
@@ -89,7 +99,7 @@ def uniform(shape: tuple[int, ...], key):
 
 
 def random_bits(key: np.ndarray, size: int) -> np.ndarray:
-    """Draws random words, int64 (size,) in [0, 2**32), as TensorFlow does."""
+    """Draw random words, int64 (size,) in [0, 2**32), as TensorFlow does."""
     if size <= FEW:
         return np.array([*itertools.islice(random_words(key), size)], np.int64)
     blocks = np.arange(-(-size // 4), dtype=np.uint64)
@@ -98,14 +108,14 @@ def random_bits(key: np.ndarray, size: int) -> np.ndarray:
 
 
 def random_words(key: np.ndarray) -> Iterator[int]:
-    """The same words one at a time, without end."""
+    """Return the same words one at a time, without end."""
     first, second, third, fourth = _scrambled(key)
     for block in itertools.count():
         yield from philox((block, 0, third, fourth), (first, second))
 
 
 def _scrambled(key) -> tuple:
-    """What the stateless ops of TensorFlow make of their seeds.
+    """Return what the stateless ops of TensorFlow make of their seeds.
 
     Two words are the key of Philox, two the upper half of its counter.
     """
@@ -131,14 +141,14 @@ def philox(counter, key) -> tuple:
 
 
 def order(seed: int, epoch: int, size: int) -> np.ndarray:
-    """The order of an epoch: 0 to size - 1, once each, as int64."""
+    """Return the order of an epoch: 0 to size - 1, once each, as int64."""
     return np.random.default_rng((seed, epoch, size)).permutation(size)
 
 
 def grouped_order(
     seed: int, epoch: int, groups: np.ndarray, *, batch_size: int, window: int
 ) -> np.ndarray:
-    """The order of an epoch of images that are read in groups.
+    """Return the order of an epoch of images that are read in groups.
 
     The groups are shuffled and cut into lanes; images are shuffled in the
     parts of a lane. Each lane fills rows of its own of every batch, so that a
@@ -172,7 +182,7 @@ def grouped_order(
 
 
 def seeded_order(draw: Callable, epoch, size: int):
-    """The order of an epoch that is an int64 scalar, as an op.
+    """Return the order of an epoch that is an int64 scalar, as an op.
 
     Args:
         draw: function of the epoch, an int, to `size` numbers.

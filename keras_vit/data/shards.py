@@ -1,4 +1,4 @@
-"""Opening shards by their names: tar files of WebDataset, parquet files."""
+"""Opening shards by their names: tar and parquet files, also of the hub."""
 
 import fnmatch
 import functools
@@ -14,16 +14,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_vit.data.byte_ranges import read_small
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset, Examples, complete
 from keras_vit.data.parquet import RowGroups, parquet_index, schemas_of
-from keras_vit.data.records import ImageRanges, ranges_of
-from keras_vit.data.shard_index import index_folder, indexed
+from keras_vit.data.records import (
+    ImageRanges,
+    hub_files,
+    index_folder,
+    indexed,
+    ranges_of,
+    read_small,
+)
 from keras_vit.data.webdataset import tar_index
+from keras_vit.io.checks import check_installed
 from keras_vit.io.stores import Store, of_store, whole_address
 
-__all__ = ["dataset_of", "open_shards", "shard_names"]
+__all__ = [
+    "dataset_of",
+    "open_hugging_face",
+    "open_shards",
+    "shard_names",
+]
 
 LOGGER = logging.getLogger(__name__)
 # A word of the path of a shard to the split that it belongs to.
@@ -45,6 +56,7 @@ MAX_SHARDS = 1_000_000
 # ImageNet-21k has 21,843. A class takes memory in the last layer, used or not.
 MAX_CLASSES = 1_000_000
 LONGEST_NUMBER = 20  # digits
+NAME = re.compile(r"hf://datasets/(?P<repository>[^/@]+/[^/@]+)(@[^/]+)?(/.*)?")
 
 
 class Labelled(NamedTuple):
@@ -60,7 +72,7 @@ class Labelled(NamedTuple):
 
 
 def open_shards(config: DataConfig) -> Dataset:
-    """Opens the shards that `config.shards` names.
+    """Open the shards that `config.shards` names.
 
     Those whose path has the word train, validation or test in it are of that
     split, the others of the training images; a split without shards is cut
@@ -76,7 +88,7 @@ def open_shards(config: DataConfig) -> Dataset:
 
 
 def dataset_of(files: Sequence[str], config: DataConfig, name: str) -> Dataset:
-    """The data set of some shards, all of one kind."""
+    """Return the data set of some shards, all of one kind."""
     kinds = {os.path.splitext(file)[1] for file in files}
     if len(kinds) > 1:
         raise ValueError(
@@ -126,7 +138,7 @@ def _with_labels(part: Labelled) -> Labelled | None:
 
 
 def shard_names(pattern: str) -> list[str]:
-    """The shards of a folder, or of a pattern, sorted.
+    """Return the shards of a folder, or of a pattern, sorted.
 
     Args:
         pattern: a folder, whose shards may be in any depth; or paths with
@@ -160,7 +172,7 @@ def shard_names(pattern: str) -> list[str]:
 
 
 def _on_disk(pattern: str) -> tuple[list[str], list[str]]:
-    """The files that a pattern names, and those of them that are missing."""
+    """List the files that a pattern names, and those that are missing."""
     if os.path.isdir(pattern):
         root = pathlib.Path(pattern)
         return [str(x) for end in KINDS for x in root.rglob(f"*{end}")], []
@@ -197,7 +209,7 @@ def _below(address):
 
 
 def _matching(path):
-    """The addresses that match, a name between slashes by a name."""
+    """Return the addresses that match, a name between slashes by a name."""
     parts = path.split("/")
     plain = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     root, rest = "/".join(parts[:plain]), parts[plain:]
@@ -210,7 +222,7 @@ def _matching(path):
 
 
 def _without_braces(pattern: str) -> list[str]:
-    """The paths that a pattern stands for, as a shell expands braces."""
+    """Return the paths that a pattern stands for, as a shell expands braces."""
     pieces = BRACES.split(pattern)
     choices = [
         _choices(piece) if i % 2 else [piece] for i, piece in enumerate(pieces)
@@ -235,7 +247,7 @@ def _choices(braces: str) -> list[str]:
 
 
 def _check_complete(files: Sequence[str]) -> None:
-    """Raises a ValueError where names as 00000-of-00005 are not all there."""
+    """Raise a ValueError where names as 00000-of-00005 are not all there."""
     numbers: dict[tuple[str, int], set[int]] = {}
     for file in files:
         if found := OF_HOW_MANY.fullmatch(file):
@@ -251,14 +263,14 @@ def _check_complete(files: Sequence[str]) -> None:
 
 
 def _split_of(file: str) -> int:
-    """The split of the last word in a path that is one of a split."""
+    """Return the split of the last word in a path that is one of a split."""
     words = re.split(r"[^a-z]+", file.lower())
     found = [SPLIT_WORDS[word] for word in words if word in SPLIT_WORDS]
     return found[-1] if found else 0
 
 
 def _name_of(pattern: str) -> str:
-    """The part of a pattern that names the data set: its folder."""
+    """Return the part of a pattern that names the data set: its folder."""
     if of_store(pattern):
         inside = whole_address(pattern).rstrip("/")
         is_file = inside.endswith(tuple(KINDS)) or glob.has_magic(inside)
@@ -282,7 +294,7 @@ def _listed_names(files) -> tuple[str, ...] | None:
 
 
 def _classes(parts: Sequence[Labelled], listed) -> tuple[tuple[str, ...], list]:
-    """Names of the classes, and the class of each image of each part."""
+    """Name the classes, and number the class of each image of each part."""
     known = parts[0].class_names or listed
     everything = np.concatenate([part.labels for part in parts])
     if everything.dtype.kind != "U":
@@ -351,3 +363,47 @@ def _read_parquet(files: Sequence[str], config: DataConfig) -> Labelled:
 
 # The suffix of shards to what reads them.
 KINDS: dict[str, Callable] = {".tar": _read_tars, ".parquet": _read_parquet}
+
+
+def open_hugging_face(config: DataConfig) -> Dataset:
+    """Open hf://datasets/user/name[@revision][/folder].
+
+    Images, or groups of rows, are requested over the network as they are
+    needed, nothing is kept on the disk.
+
+    Raises:
+        ValueError: for another form of name, a repository or folder that is
+            not there or has no shards, and what `open_shards` raises.
+    """
+    name = (config.name or "").rstrip("/")
+    found = NAME.fullmatch(name)
+    if not found:
+        raise ValueError(
+            "A data set of the hub is hf://datasets/user/name, and may have "
+            f"@revision and a folder behind it. Received: name={name!r}."
+        )
+    check_installed(f"The data set {name!r}", "huggingface_hub", "pyarrow")
+    listed = _listed(name)
+    found_of = {end: [x for x in listed if x.endswith(end)] for end in KINDS}
+    files = found_of[".parquet"] or found_of[".tar"]
+    if not files:
+        raise ValueError(
+            f"{name} has no parquet or tar files. Give another @revision "
+            "(refs%2Fconvert%2Fparquet has parquet files of most data sets) "
+            "or folder, or download its images and set data.folder."
+        )
+    return dataset_of(files, config, name=found["repository"])
+
+
+def _listed(name: str) -> list[str]:
+    """Return the paths of all files below a name, sorted."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        paths = hub_files().find(name, refresh=True)
+    except (OSError, HfHubHTTPError) as error:
+        raise ValueError(
+            f"{name} cannot be read: {str(error).strip().splitlines()[0]} Of a "
+            "private or gated data set, set HF_TOKEN."
+        ) from None
+    return sorted(f"hf://{path}" for path in paths)

@@ -14,20 +14,23 @@ from keras_vit.data.broken_images import (
 )
 from keras_vit.data.config import DataConfig
 from keras_vit.data.csv_file import SPLITS, open_csv
-from keras_vit.data.dataset import Dataset, Examples, complete
+from keras_vit.data.dataset import (
+    NO_SOURCES,
+    Dataset,
+    Examples,
+    Sources,
+    complete,
+)
 from keras_vit.data.digits import open_digits
-from keras_vit.data.fractals import open_fractals
-from keras_vit.data.hugging_face import open_hugging_face
 from keras_vit.data.readers import (
     chosen_reader,
     data_packages,
     hide_accelerators,
 )
 from keras_vit.data.seeds import order
-from keras_vit.data.shards import open_shards
+from keras_vit.data.shards import open_hugging_face, open_shards
 from keras_vit.data.stored_images import open_stored_folder
 from keras_vit.data.tfds import open_tfds
-from keras_vit.data.vtab import open_vtab
 from keras_vit.io.atomic_files import printable
 from keras_vit.io.checks import check_installed
 from keras_vit.io.stores import of_store
@@ -45,18 +48,18 @@ PARTS = ("train", "validation", "test")
 # Names that tensorflow-datasets does not have, up to the first slash.
 OWN_NAMES = {
     "digits": open_digits,
-    "fractals": open_fractals,
     "hf:": open_hugging_face,
-    "vtab": open_vtab,
 }
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
 
-def open_dataset(config: DataConfig) -> Dataset:
-    """Opens the images and labels that a config names.
+def open_dataset(config: DataConfig, sources: Sources = NO_SOURCES) -> Dataset:
+    """Open the images and labels that a config names.
 
     Args:
         config: where they are, and which of them are for what.
+        sources: names of data sets of your own, up to the first slash, to
+            functions of the config that open them.
 
     Returns:
         A `Dataset` whose parts are `Examples`, or None where there are none.
@@ -72,7 +75,7 @@ def open_dataset(config: DataConfig) -> Dataset:
         (1258, 180, 359)
     """
     what = f"The data set {config.name!r}" if config.name else "This reader"
-    check_installed(what, *data_packages(config))
+    check_installed(what, *data_packages(config, sources))
     reader = chosen_reader(config.reader)
     hide_accelerators(reader)
     if config.folder and of_store(config.folder):
@@ -85,7 +88,7 @@ def open_dataset(config: DataConfig) -> Dataset:
         dataset = open_shards(config)
     else:
         base = (config.name or "").split("/")[0]
-        dataset = OWN_NAMES.get(base, open_tfds)(config)
+        dataset = {**OWN_NAMES, **sources}.get(base, open_tfds)(config)
     _check_names(dataset)
     _check_classes(dataset)
     dataset = read_by(reader, dataset)
@@ -94,10 +97,10 @@ def open_dataset(config: DataConfig) -> Dataset:
 
 
 def read_by(reader: str, dataset: Dataset) -> Dataset:
-    """Lets all parts be read by a reader.
+    """Let all parts be read by a reader.
 
     Raises:
-        ValueError: for the test images of VTAB, which TensorFlow alone reads.
+        ValueError: for images that TensorFlow alone reads.
     """
     parts = {}
     for split in PARTS:
@@ -113,7 +116,7 @@ def read_by(reader: str, dataset: Dataset) -> Dataset:
 
 
 def _check_names(dataset: Dataset) -> None:
-    """Raises a ValueError for paths that TensorFlow cannot open."""
+    """Raise a ValueError for paths that TensorFlow cannot open."""
     for part in (dataset.train, dataset.validation, dataset.test):
         if getattr(part, "kind", None) != "path" or part.labels is None:
             continue
@@ -148,7 +151,7 @@ def _check_classes(dataset: Dataset) -> None:
 
 
 def _limited(dataset: Dataset, config: DataConfig) -> Dataset:
-    """Keeps max_examples of each part, chosen at random."""
+    """Keep max_examples of each part, chosen at random."""
     limit = config.max_examples
     parts = {}
     for split in PARTS:
@@ -160,7 +163,7 @@ def _limited(dataset: Dataset, config: DataConfig) -> Dataset:
 
 
 def _open_folder(config: DataConfig) -> Dataset:
-    """Opens root/{train,val,test}/class/* or root/class/*.
+    """Open root/{train,val,test}/class/* or root/class/*.
 
     Classes are the names of the folders in alphabetical order. Images may be
     in any depth below. What has no folder of its own is cut off the training
@@ -212,7 +215,7 @@ def other_files(root: pathlib.Path) -> tuple[str, ...]:
 
 
 def _subfolders(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The folders in a folder, without hidden ones, sorted by name."""
+    """Return the folders in a folder, without hidden ones, sorted by name."""
     return sorted(
         path
         for path in folder.iterdir()
@@ -257,7 +260,7 @@ def _read_folder(folder: pathlib.Path, names, config: DataConfig) -> Examples:
 
 
 def image_files(folder: pathlib.Path) -> list[str]:
-    """Paths of the images anywhere below a folder, sorted."""
+    """Return the paths of the images anywhere below a folder, sorted."""
     if not folder.is_dir():
         return []
     return sorted(

@@ -37,7 +37,7 @@ class StoredImages:
         return len(self.files)
 
     def read(self, position: int) -> bytes:
-        """The encoded image of a position, 0 to N - 1.
+        """Return the encoded image of a position, 0 to N - 1.
 
         Raises:
             ValueError: naming the image, when it is gone.
@@ -65,7 +65,7 @@ def stored(files: Sequence[str], labels, source: str, config: DataConfig):
 
 
 def check_listed(files: Sequence[str], where: str) -> None:
-    """Raises a ValueError for the first image of a CSV file that is not there.
+    """Raise a ValueError for the first image of a CSV file that is not there.
 
     Args:
         files: the addresses of the images of its lines.
@@ -87,7 +87,7 @@ def open_stored_folder(
     splits: Mapping[str, Sequence[str]],
     suffixes: Sequence[str],
 ) -> Dataset:
-    """Opens root/{train,val,test}/class/* or root/class/* of a store.
+    """Open root/{train,val,test}/class/* or root/class/* of a store.
 
     As `open_dataset` does with a folder of a disk.
 
@@ -149,7 +149,7 @@ def _check_classes(names, root):
 
 
 def _part(folder, paths, names, config) -> Examples | None:
-    """The images of a split, those of no class left out."""
+    """Return the images of a split, those of no class left out."""
     paths = [path for path in paths if len(path) > 1]
     if not paths:
         return None

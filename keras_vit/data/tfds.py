@@ -70,7 +70,7 @@ SHARD = re.compile(r"-\d{5}(-of-\d{5})?$")  # the end of its name
 
 
 def open_tfds(config: DataConfig) -> Dataset:
-    """Opens a data set by its name, and downloads it if it is not there.
+    """Open a data set by its name, and download it if it is not there.
 
     Args:
         config: a `DataConfig` with a name.
@@ -126,7 +126,7 @@ def _class_names(feature, parts) -> tuple[str, ...]:
 
 
 def named_builder(name: str, data_dir: str | None):
-    """Finds a data set by its name.
+    """Find a data set by its name.
 
     Args:
         name: "name", "name/config" or "name/config:version".
@@ -161,12 +161,12 @@ def named_builder(name: str, data_dir: str | None):
 
 
 def is_stored(data_dir: str | None) -> TypeGuard[str]:
-    """Whether prepared data is at an address of a store."""
+    """Return whether prepared data is at an address of a store."""
     return data_dir is not None and is_address(data_dir)
 
 
 def _description(name: str, address: str) -> pathlib.Path:
-    """A folder of data with all files of a data set but its shards."""
+    """Return a folder of data with all files of a data set but its shards."""
     folder = f"{whole_address(address)}/{re.split('[/:]', name)[0]}"
     try:
         return fetched(folder, lambda file: not SHARD.search(file)).parent
@@ -183,7 +183,7 @@ def _not_stored(name: str, address: str) -> str:
 
 
 def on_this_machine(builder, data_dir: str | None):
-    """A builder whose shards are on a disk: a copy where they are in a store.
+    """Copy the shards of a builder to this disk, where they are in a store.
 
     Args:
         builder: a prepared `tfds.core.DatasetBuilder`.
@@ -235,12 +235,13 @@ def _not_found(name: str, data_dir: str | None) -> str:
         f"There is no data set {name!r} in tensorflow-datasets or in "
         f"{folder}. {nearest} All names: "
         "https://www.tensorflow.org/datasets/catalog. For images of your own "
-        "give folder or csv."
+        "give folder or csv; a name of your own or of a recipe needs its "
+        "function in sources."
     )
 
 
 def prepare(builder, *, download: bool) -> None:
-    """Downloads and prepares a data set that is not there yet.
+    """Download and prepare a data set that is not there yet.
 
     Args:
         builder: a `tfds.core.DatasetBuilder`.
@@ -287,7 +288,7 @@ def _instructions(builder) -> str:
 
 
 def read_split(builder, config: DataConfig, split: str):
-    """Opens a split; in memory if it fits there.
+    """Open a split; in memory if it fits there.
 
     Args:
         builder: a prepared `tfds.core.DatasetBuilder`.
@@ -330,7 +331,7 @@ def read_split(builder, config: DataConfig, split: str):
 
 
 def _mebibytes(builder, config: DataConfig, split: str, *, decoded: bool):
-    """How much memory a split takes; 0 where its size is not known."""
+    """Return how much memory a split takes; 0 where its size is not known."""
     splits = builder.info.splits
     if not splits:
         return 0.0
@@ -374,13 +375,13 @@ def _check_labels(labels, split: str, config: DataConfig) -> None:
 
 
 def _num_label_classes(features, config: DataConfig) -> int | None:
-    """K where an image has any number of labels; None where it has one."""
+    """Return K where an image has any number of labels, None where one."""
     feature = features[config.label_key]
     return getattr(getattr(feature, "feature", None), "num_classes", None)
 
 
 def _label(label, num_classes: int | None):
-    """The class; or, of several ones, a vector with a 1 for each."""
+    """Return the class; or, of several ones, a vector with a 1 for each."""
     if num_classes is None:
         return np.int32(label)
     vector = np.zeros(num_classes, np.uint8)
@@ -389,7 +390,7 @@ def _label(label, num_classes: int | None):
 
 
 def _by_position(builder, config: DataConfig, split: str) -> Examples:
-    """The images of a split, each of which is read when it is needed."""
+    """Return the images of a split, each of which is read when it is needed."""
     file_format = builder.info.file_format.value
     if file_format not in FORMATS:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Batches that threads make, some ahead of the one that is asked for."""
+"""Batches that threads make, some ahead of the one that is needed."""
 
 import functools
 import os
@@ -91,15 +91,15 @@ class ThreadedBatches(keras.utils.PyDataset):
             return self._started[number]
 
     def map(self, function: Callable) -> "ThreadedBatches":
-        """Changes each batch by a function of what is in it."""
+        """Change each batch by a function of what is in it."""
         return self._changed(lambda i: function(*self._make(i)), self._parts)
 
     def enumerate(self) -> "ThreadedBatches":
-        """Puts its number in front of each batch."""
+        """Put its number in front of each batch."""
         return self._changed(lambda i: (i, self._make(i)), self._parts)
 
     def rebatch(self, batch_size: int) -> "ThreadedBatches":
-        """Cuts each batch into smaller ones, a whole number of them."""
+        """Cut each batch into smaller ones, a whole number of them."""
         parts = self.batch_size // batch_size
         return self._changed(self._make, self._parts * parts)
 
@@ -113,7 +113,7 @@ class ThreadedBatches(keras.utils.PyDataset):
 
 
 def images_per_batch(batches) -> int:
-    """Images in each of some batches; 0 where they do not say.
+    """Return the images in each of some batches; 0 where they do not say.
 
     Args:
         batches: `ThreadedBatches` or a `tf.data.Dataset`.
@@ -124,7 +124,7 @@ def images_per_batch(batches) -> int:
 
 
 def in_threads(function: Callable, items: Iterable) -> list:
-    """The results of a function of each item, in their order."""
+    """Return the results of a function of each item, in their order."""
     items = list(items)
     chunks = [items[i : i + CHUNK] for i in range(0, len(items), CHUNK)]
 

@@ -9,8 +9,13 @@ import json
 import tarfile
 from collections.abc import Iterable
 
-from keras_vit.data.byte_ranges import open_shard, shard_size
-from keras_vit.data.shard_index import ShardIndex, index_of_rows, looks_whole
+from keras_vit.data.records import (
+    ShardIndex,
+    index_of_rows,
+    looks_whole,
+    open_shard,
+    shard_size,
+)
 
 __all__ = ["IMAGES", "tar_index"]
 
@@ -19,7 +24,7 @@ IMAGES = ("jpg", "jpeg", "png", "bmp", "gif", "webp", "tif", "tiff")
 
 
 def tar_index(path: str, label_key: str) -> ShardIndex:
-    """Finds images and labels of a tar file, in the order of the file.
+    """Find images and labels of a tar file, in the order of the file.
 
     The label of a sample is `label_key` of its JSON member, else the text of
     its member with the extension cls.
@@ -53,7 +58,7 @@ def tar_index(path: str, label_key: str) -> ShardIndex:
 
 
 def _members(tar: tarfile.TarFile) -> Iterable[tarfile.TarInfo]:
-    """Files that belong to samples, which hidden ones do not."""
+    """Return the files that belong to samples, which hidden ones do not."""
     for member in tar:
         setattr(tar, "members", [])  # noqa: B010 (or it keeps all of them)
         name = member.name.rpartition("/")[2]
@@ -68,7 +73,7 @@ def _key(member: tarfile.TarInfo) -> str:
 
 
 def _row(tar, sample, name: str, label_key: str) -> tuple:
-    """The fields of a `ShardIndex` of a sample."""
+    """Return the fields of a `ShardIndex` of a sample."""
     members = {
         member.name.rpartition("/")[2].partition(".")[2].lower(): member
         for member in sample

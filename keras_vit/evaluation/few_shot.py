@@ -167,7 +167,7 @@ def choose_shots(
     shots: Sequence[int | None],
     seed: int,
 ) -> list[np.ndarray]:
-    """Chooses images of each class at random, as big_vision does.
+    """Choose images of each class at random, as big_vision does.
 
     More shots contain fewer shots: all are the first ones of the same order.
 
@@ -202,7 +202,7 @@ def choose_shots(
 
 
 def feature_model(model: keras.Model, layer: str | None = None) -> keras.Model:
-    """Makes the model from images to features, without the head.
+    """Make the model from images to features, without the head.
 
     Args:
         model: a functional Keras model.
@@ -249,7 +249,7 @@ def few_shot(
     fit: Callable = fit_probe,
     together: Together | None = None,
 ) -> list[dict[str, Any]]:
-    """Fits simple classifiers to few images per class and tests them.
+    """Fit simple classifiers to few images per class and test them.
 
     Args:
         features: a Keras model from images to features (B, D), see
@@ -314,7 +314,7 @@ def few_shot(
 
 
 def summarise_shots(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Averages the accuracies over the seeds.
+    """Average the accuracies over the seeds.
 
     Args:
         rows: what `few_shot` returns.
@@ -373,7 +373,7 @@ class _FeatureStream(keras.Model):
         return {"features": features, "labels": labels, "mask": mask}
 
     def parts_of(self, batches) -> Iterator[dict[str, np.ndarray]]:
-        """Yields features, labels and masks of BATCHES_AT_ONCE batches."""
+        """Yield features, labels and masks of BATCHES_AT_ONCE batches."""
         left = (tuple(map(np.asarray, batch)) for batch in batches)
         for first in left:
             some = itertools.islice(left, BATCHES_AT_ONCE - 1)
@@ -396,7 +396,7 @@ class _FeatureStream(keras.Model):
 
 
 def _count_right(stream: _FeatureStream, batches, probes):
-    """How many images each probe classifies rightly, (R,), of how many."""
+    """Count the images that each probe classifies rightly, (R,), and all."""
     right, count = np.zeros(len(probes), int), 0
     for part in stream.parts_of(batches):
         features = part["features"][part["mask"]].astype(np.float64)

@@ -26,7 +26,7 @@ FILE_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\b")
 def read_real_labels(
     path: str | os.PathLike, file_names: Sequence[str]
 ) -> list[list[int]]:
-    """Reads the labels of ImageNet-ReaL for images in any order.
+    """Read the labels of ImageNet-ReaL for images in any order.
 
     Args:
         path: real.json of github.com/google-research/reassessed-imagenet: a
@@ -61,7 +61,7 @@ def summarise_real(
     path: str | os.PathLike,
     file_names: Sequence[str],
 ) -> dict[str, float | int]:
-    """Computes the accuracy of predictions on ImageNet-ReaL's labels.
+    """Compute the accuracy of predictions on ImageNet-ReaL's labels.
 
     Args:
         predictions: `Predictions` of N images by a model of ImageNet's 1000
@@ -106,7 +106,7 @@ def _number(file_name, num_images):
 def match_classes(
     names: Sequence[str], model_names: Sequence[str]
 ) -> np.ndarray:
-    """Finds the classes of a data set among those of a model.
+    """Find the classes of a data set among those of a model.
 
     A data set may have its classes in another order than the model, have fewer
     (Imagenette), or name them by WordNet id or by number. The folders of
@@ -143,7 +143,7 @@ def _plain(name):
 
 
 def _spellings(model_names):
-    """Yields dicts from the spellings of the classes to their numbers."""
+    """Yield dicts from the spellings of the classes to their numbers."""
     yield _unique(map(_plain, model_names))
     if len(model_names) == IMAGENET_CLASSES:
         scores = np.eye(IMAGENET_CLASSES)
@@ -154,7 +154,7 @@ def _spellings(model_names):
 
 
 def _unique(names):
-    """Number of each name, without names that two classes share."""
+    """Return the number of each name, without names that two classes share."""
     found, repeated = {}, set()
     for number, name in enumerate(names):
         repeated |= {name} & found.keys()

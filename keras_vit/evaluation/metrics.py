@@ -35,7 +35,7 @@ RIGHT_SHARE = 4  # One of so many images may be left to right answers.
 
 
 def evaluate(model, batches, **options) -> dict[str, float | int]:
-    """Computes the accuracy of a model on every image of a split.
+    """Compute the accuracy of a model on every image of a split.
 
     Args:
         model: a Keras model from images to scores.
@@ -59,7 +59,7 @@ def evaluate(model, batches, **options) -> dict[str, float | int]:
 
 
 def summarise(predictions: Predictions) -> dict[str, float | int]:
-    """Computes top-1 and top-5 accuracy.
+    """Compute top-1 and top-5 accuracy.
 
     Args:
         predictions: `Predictions` of at least one image with a label.
@@ -88,7 +88,7 @@ def summarise(predictions: Predictions) -> dict[str, float | int]:
 
 
 def top_k_accuracy(predictions: Predictions, k: int) -> float:
-    """Share of the labelled images with a label among k most probable classes.
+    """Compute the share of images with a label among the k most probable.
 
     With several labels per image this is ImageNet-ReaL's accuracy (arXiv
     2006.07159, section 3): any of them is right, and images without labels
@@ -124,7 +124,7 @@ def top_k_accuracy(predictions: Predictions, k: int) -> float:
 def multi_hot(
     label_sets: Iterable[Iterable[int]], num_classes: int
 ) -> np.ndarray:
-    """Encodes several labels per image, or none, for `Predictions`.
+    """Encode several labels per image, or none, for `Predictions`.
 
     Args:
         label_sets: for each image the numbers of its classes.
@@ -153,7 +153,7 @@ def multi_hot(
 
 
 def per_class(labels, predicted, class_names) -> list[dict]:
-    """Computes precision, recall and F1 of each class.
+    """Compute precision, recall and F1 of each class.
 
     Args:
         labels: integer array of shape (N,), the true classes.
@@ -196,7 +196,7 @@ def write_evaluation(
     *,
     num_pictures: int = 24,
 ) -> None:
-    """Writes predictions.npz, predictions.csv and per_class.csv.
+    """Write predictions.npz, predictions.csv and per_class.csv.
 
     predictions.npz holds the arrays of `Predictions` and the images of
     `worst_rows`: `pictures`, uint8 of shape (M, H, W, C), and `picture_rows`
@@ -251,7 +251,7 @@ def write_evaluation(
 
 
 def _lines(predictions, class_names) -> list[dict]:
-    """The lines of predictions.csv."""
+    """Return the lines of predictions.csv."""
     names, right = predictions.names, predictions.right[:, 0]
     return [
         {
@@ -266,13 +266,13 @@ def _lines(predictions, class_names) -> list[dict]:
 
 
 def _label_names(label, class_names) -> str:
-    """The class of a label, or those of an image with several."""
+    """Return the class of a label, or those of an image with several."""
     found = np.flatnonzero(label) if label.ndim else [label]
     return " ".join(class_names[k] for k in found)
 
 
 def worst_rows(predictions: Predictions, count: int) -> np.ndarray:
-    """Finds the most confident mistakes.
+    """Find the most confident mistakes.
 
     Where there are fewer than count, the least confident right predictions
     follow. Images without a label are left out.
@@ -297,7 +297,7 @@ def worst_rows(predictions: Predictions, count: int) -> np.ndarray:
 def confusion_rows(
     predictions: Predictions, count: int, *, per_cell: int = 4
 ) -> np.ndarray:
-    """Finds some images of each cell of the confusion matrix.
+    """Find some images of each cell of the confusion matrix.
 
     The cells of the most frequent mistakes come first, of each the most
     confident predictions. However many mistakes there are, a quarter of the
@@ -331,7 +331,7 @@ def confusion_rows(
 
 
 def images_at(batches: Iterable, rows: Iterable[int]) -> np.ndarray:
-    """Reads some images of a split again.
+    """Read some images of a split again.
 
     Args:
         batches: the padded batches of (images, labels, mask) that the
@@ -343,7 +343,7 @@ def images_at(batches: Iterable, rows: Iterable[int]) -> np.ndarray:
         uint8 array of shape (M, H, W, C), in the order of rows.
 
     Raises:
-        ValueError: there are fewer images than a row asks for.
+        ValueError: there are fewer images than a row needs.
 
     Example:
         >>> images_at(batches, worst_rows(predictions, count=24))

@@ -69,7 +69,7 @@ class Predictions:
         return self.labels.max(axis=1)
 
     def save(self, path: str | os.PathLike, **more: np.ndarray) -> None:
-        """Writes an .npz file that NumPy reads without pickle.
+        """Write an .npz file that NumPy reads without pickle.
 
         Args:
             path: the file; its arrays have the names of the attributes.
@@ -86,7 +86,7 @@ class Predictions:
 
 
 def load_predictions(path: str | os.PathLike) -> Predictions:
-    """Reads what `Predictions.save` wrote.
+    """Read what `Predictions.save` wrote.
 
     Args:
         path: the file.
@@ -139,7 +139,7 @@ class Together:
         return found.reshape(shape).swapaxes(0, 1).reshape(-1, *shape[3:])
 
     def total(self, array: np.ndarray) -> np.ndarray:
-        """The sum of the arrays of all processes."""
+        """Return the sum of the arrays of all processes."""
         return self.stacked(np.asarray(array)).sum(axis=0)
 
 
@@ -154,7 +154,7 @@ def predict_classes(
     verbose: int = 0,
     together: Together | None = None,
 ) -> Predictions:
-    """Predicts the classes of every image where the mask is True.
+    """Predict the classes of every image where the mask is True.
 
     Args:
         model: a Keras model of known input from images (B, H, W, C) to
@@ -208,7 +208,7 @@ def predict_classes(
 
 
 def unread(predictions: Predictions, names: Sequence[str] | None) -> list[str]:
-    """The files of a split that could not be read, so that none is predicted.
+    """List the files of a split that could not be read, so without predictions.
 
     Args:
         predictions: `Predictions` with names.
@@ -256,7 +256,7 @@ class _Ranking(keras.Model):
 
 
 def _as_one_input(batches):
-    """Packs each batch into the input; `predict` drops labels and masks."""
+    """Pack each batch into the input; `predict` drops labels and masks."""
     if map_elements := getattr(batches, "map", None):  # tf.data
         return map_elements(lambda *batch: (batch,))
     return ((tuple(batch),) for batch in batches)
@@ -296,7 +296,7 @@ def _check(predictions):
 
 
 def _label_problem(labels, num_classes):
-    """What is wrong with the labels, or None."""
+    """Return what is wrong with the labels, or None."""
     if labels.ndim == 2:
         num_labels = labels.shape[1]
         same = num_labels == num_classes
@@ -309,7 +309,7 @@ def _label_problem(labels, num_classes):
 
 
 def accuracy(labels, predictions) -> float:
-    """Computes the share of images whose prediction is the label.
+    """Compute the share of images whose prediction is the label.
 
     Args:
         labels: integer array of shape (N,).
@@ -331,7 +331,7 @@ def accuracy(labels, predictions) -> float:
 def nearest_neighbour_predictions(
     known_images, known_labels, images
 ) -> np.ndarray:
-    """Predicts the label of the nearest training image, as a baseline.
+    """Predict the label of the nearest training image, as a baseline.
 
     The distance is the Euclidean one of the pixels.
 

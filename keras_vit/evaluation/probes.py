@@ -42,7 +42,7 @@ def fit_probe(
     l2: float = 1024.0,
     constant: float = 100.0,
 ) -> Probe:
-    """Fits a linear classifier by regularised least squares.
+    """Fit a linear classifier by regularised least squares.
 
     Features are whitened one by one with their mean and standard deviation,
     a constant feature is added, large so that it is hardly regularised, and
@@ -90,7 +90,7 @@ def fit_linear(
     *,
     l2: float = 1.0,
 ) -> Probe:
-    """Fits a linear classifier by logistic regression, a linear probe.
+    """Fit a linear classifier by logistic regression, a linear probe.
 
     Minimises the summed softmax cross-entropy plus l2 / 2 times the sum of
     the squared weights, biases left out, by L-BFGS in float64, as "Learning
@@ -163,22 +163,23 @@ class Neighbours:
     temperature: float
 
     def scores(self, features: np.ndarray) -> np.ndarray:
-        """The votes (M, K) for each class, of features (M, D)."""
+        """Return the votes (M, K) for each class, of features (M, D)."""
         rows = max(1, NUMBERS // len(self.features))
-        asked = _unit(features)
+        queries = _unit(features)
         parts = [
-            self._votes(asked[i : i + rows]) for i in range(0, len(asked), rows)
+            self._votes(queries[i : i + rows])
+            for i in range(0, len(queries), rows)
         ]
         return np.concatenate([np.zeros((0, self.num_classes)), *parts])
 
-    def _votes(self, asked):
-        similarity = asked @ self.features.T  # (M, N)
+    def _votes(self, queries):
+        similarity = queries @ self.features.T  # (M, N)
         count = min(self.num_neighbours, similarity.shape[1])
         found = np.argpartition(-similarity, count - 1, axis=1)[:, :count]
         cosines = np.take_along_axis(similarity, found, axis=1)
         weights = np.exp(cosines.astype(np.float64) / self.temperature)
-        votes = np.zeros((len(asked), self.num_classes))
-        rows = np.arange(len(asked))[:, None]
+        votes = np.zeros((len(queries), self.num_classes))
+        rows = np.arange(len(queries))[:, None]
         np.add.at(votes, (rows, self.labels[found]), weights)
         return votes  # (M, K)
 
@@ -191,7 +192,7 @@ def fit_neighbours(
     num_neighbours: int = 20,
     temperature: float = 0.07,
 ) -> Neighbours:
-    """Makes a classifier by nearest neighbours; nothing is fitted.
+    """Make a classifier by nearest neighbours; nothing is fitted.
 
     "Emerging Properties in Self-Supervised Vision Transformers" (DINO,
     arXiv:2104.14294), section 4.1 and `eval_knn.py`: of the num_neighbours
@@ -237,7 +238,7 @@ def _unit(features):
 
 
 def _whitened(features):
-    """Features with mean 0 and deviation 1, and what these were."""
+    """Return the features with mean 0 and deviation 1, and what these were."""
     features = features.astype(np.float64)
     mean, deviation = features.mean(axis=0), features.std(axis=0) + TINY
     return (features - mean) / deviation, mean, deviation

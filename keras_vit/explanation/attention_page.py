@@ -26,7 +26,7 @@ from keras_vit.analysis import (
     to_pixels,
 )
 from keras_vit.analysis.attention_weights import check_model, grid_window
-from keras_vit.analysis.feature_maps import features
+from keras_vit.analysis.features import features
 from keras_vit.analysis.rollout import attention_overview
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.pillow_images import log_colour_changes

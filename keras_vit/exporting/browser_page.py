@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.data import PreprocessingConfig
-from keras_vit.data.image_reader import Geometry
-from keras_vit.data.resizing import DEFAULT_METHODS
+from keras_vit.data.resizing import DEFAULT_METHODS, Geometry
 from keras_vit.io.atomic_files import replacing
 from keras_vit.prediction.exported_model import INPUT, OUTPUT, ExportedModel
 from keras_vit.prediction.picture_page import picture_page, shipped_text

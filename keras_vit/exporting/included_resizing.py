@@ -8,8 +8,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_vit.data.image_reader import Geometry
-from keras_vit.data.resizing import DEFAULT_METHODS, KERNELS
+from keras_vit.data.resizing import DEFAULT_METHODS, KERNELS, Geometry
 
 __all__ = ["WithResizing", "cropped"]
 

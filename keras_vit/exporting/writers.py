@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.data import PreprocessingConfig
-from keras_vit.data.image_reader import Geometry
+from keras_vit.data.resizing import Geometry
 from keras_vit.exporting.included_resizing import WithResizing
 from keras_vit.models.configured_model import remade
 from keras_vit.prediction.exported_model import INPUT, OUTPUT, has_vnni

@@ -3,6 +3,7 @@
 `config` is a record and the names are its fields; None means not given.
 """
 
+import dataclasses
 import difflib
 import importlib.util
 import os
@@ -20,6 +21,7 @@ __all__ = [
     "check_multiple",
     "check_positive",
     "check_size",
+    "check_unread",
     "cpu_flags",
 ]
 
@@ -170,6 +172,24 @@ def check_multiple(config, name: str, divisor: str) -> None:
             f"{name} must be a multiple of {divisor}. Received: "
             f"{name}={value}, {divisor}={unit}."
         )
+
+
+def check_unread(config, case: str, *names: str) -> None:
+    """Raise a ValueError for fields that nothing reads in a case.
+
+    Args:
+        config: a dataclass whose fields have default values.
+        case: the case, as 'data.folder="flowers"'.
+        *names: fields that must have their default values.
+    """
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.name in names and value != field.default:
+            raise ValueError(
+                f"{field.name} does nothing with {case}. Received: "
+                f"{field.name}={value!r}. Expected its default, "
+                f"{field.default!r}: leave it out."
+            )
 
 
 def check_size(name: str, value) -> tuple:

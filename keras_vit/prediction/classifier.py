@@ -15,8 +15,7 @@ import numpy as np
 from keras_vit.checkpoints.engine.recognition import read_classes
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.config import preprocessing_in
-from keras_vit.data.image_reader import Geometry
-from keras_vit.data.resizing import evaluation_crop
+from keras_vit.data.resizing import Geometry, evaluation_crop
 from keras_vit.io.checks import check_choice
 from keras_vit.prediction.exported_model import ExportedModel, runtime_of
 from keras_vit.prediction.images import (

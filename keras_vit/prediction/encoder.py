@@ -14,8 +14,7 @@ import keras
 import numpy as np
 
 from keras_vit.data import PreprocessingConfig
-from keras_vit.data.image_reader import Geometry
-from keras_vit.data.resizing import evaluation_crop
+from keras_vit.data.resizing import Geometry, evaluation_crop
 from keras_vit.evaluation.few_shot import feature_model
 from keras_vit.io.checks import check_choice, check_size
 from keras_vit.models import BiT

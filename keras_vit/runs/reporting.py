@@ -13,6 +13,7 @@ from keras_vit.analysis import plot_confusion
 from keras_vit.analysis.report import explain_run, write_augmented, write_report
 from keras_vit.analysis.report.curves import learning_curves
 from keras_vit.analysis.report.run_files import RunFiles, class_names_in
+from keras_vit.data.dataset import NO_SOURCES
 from keras_vit.data.image_reader import naming_broken_images
 from keras_vit.io.atomic_files import replacing
 from keras_vit.runtime.machine import versions
@@ -45,13 +46,19 @@ LEFT_OUT = {
 }
 
 
-def finished(recipe: Recipe, part: str, dataset=None) -> dict:
+def finished(
+    recipe: Recipe,
+    part: str,
+    dataset=None,
+    sources: data.Sources = NO_SOURCES,
+) -> dict:
     """Returns the result of a run, which is trained unless it is finished.
 
     Args:
         recipe: the `Recipe` of the run.
         part: "validation" or "test", the images to evaluate on.
         dataset: the `Dataset` of the recipe if it is open already.
+        sources: as of `train`.
 
     Returns:
         top1, top5 and num_examples.
@@ -66,7 +73,7 @@ def finished(recipe: Recipe, part: str, dataset=None) -> dict:
     known = agreed(lambda: result_of(recipe))
     if known is not None:
         return known
-    run = train(recipe, dataset=dataset, needs=(part,))
+    run = train(recipe, dataset=dataset, needs=(part,), sources=sources)
     return agreed(lambda: finish(run, recipe, evaluated(run, recipe, part)))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from keras_vit.data.config import DataConfig
+from keras_vit.data.dataset import NO_SOURCES, Sources
 from keras_vit.data.readers import data_packages
 from keras_vit.io.atomic_files import open_page, printable
 from keras_vit.io.checks import EXTRAS, check_installed
@@ -64,6 +65,7 @@ def run_script(
     *,
     record: type = Recipe,
     shrink: Callable[[Any], Any] = smoke,
+    sources: Sources = NO_SOURCES,
 ) -> int:
     """Runs a recipe with the options of its command line.
 
@@ -76,6 +78,7 @@ def run_script(
         record: the dataclass that the command line is read into, with
             distribution, run_dir and smoke.
         shrink: what makes a trial of a record for `--smoke`.
+        sources: functions that open data sets, as of `train`.
 
     Returns:
         The exit code: 0, 130 after Ctrl-C, or 143 after SIGTERM and
@@ -91,7 +94,7 @@ def run_script(
     recipe = shrink(recipe) if recipe.smoke else recipe
 
     def work():
-        check_packages(recipe.data)
+        check_packages(recipe.data, sources)
         start(recipe.distribution)
         with explain_lost_process(recipe.run_dir):
             result = run(recipe)
@@ -178,12 +181,14 @@ def show(run_dir: str, name: str) -> None:
         open_page(pathlib.Path(on_disk(f"{run_dir}/{name}")))
 
 
-def check_packages(config: DataConfig) -> None:
+def check_packages(config: DataConfig, sources: Sources = NO_SOURCES) -> None:
     """Raises a ValueError, which says what to install, where that is needed.
 
     For the images of a config, and for the report.
     """
-    check_installed("This recipe", *data_packages(config), *EXTRAS["plots"])
+    check_installed(
+        "This recipe", *data_packages(config, sources), *EXTRAS["plots"]
+    )
 
 
 def fail(message: str) -> NoReturn:

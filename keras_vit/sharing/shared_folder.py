@@ -20,7 +20,7 @@ from keras_vit.checkpoints.engine.loading import load_checkpoint
 from keras_vit.checkpoints.engine.matching import weights_of
 from keras_vit.checkpoints.engine.saving import save_checkpoint
 from keras_vit.checkpoints.public.download import file_digest
-from keras_vit.data.image_reader import Geometry
+from keras_vit.data.resizing import Geometry
 from keras_vit.io.atomic_files import replacing
 from keras_vit.prediction.shared_record import RECORD, evaluation_fields
 from keras_vit.sharing.contents import Shared

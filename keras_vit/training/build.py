@@ -46,7 +46,7 @@ __all__ = [
 
 
 def make_model(recipe, class_names) -> keras.Model:
-    """Builds the model of a recipe, with its first weights.
+    """Build the model of a recipe, with its first weights.
 
     Args:
         recipe: a `Recipe`. The positions of weights for another image size
@@ -112,7 +112,7 @@ def _loaded(recipe, class_names):
             classifier_activation=None,
             include_preprocessing=True,
             dtype=recipe.training.precision,
-            **_asked(recipe, checkpoints.read_info(source)),
+            **_application_options(recipe, checkpoints.read_info(source)),
         )
     if keep:
         _check_classes(model, class_names, source)
@@ -121,8 +121,8 @@ def _loaded(recipe, class_names):
     return model
 
 
-def _asked(recipe, info) -> dict:
-    """The options of a recipe for weights, as arguments of an application."""
+def _application_options(recipe, info) -> dict:
+    """Make arguments of an application from the options of a recipe."""
     family = _family_of_weights(recipe.model, info)
     check_lora(recipe.training.lora_rank, family, info.fields)
     options = options_of(recipe.model, family)
@@ -136,7 +136,7 @@ def _asked(recipe, info) -> dict:
 
 
 def _family_of_weights(model, info):
-    """The class of the model that a file of weights holds."""
+    """Return the class of the model that a file of weights holds."""
     plain = VariantConfig()
     held = VariantConfig(**info.fields.get("variant", {}))
     if held != plain and model.name is not None:
@@ -169,7 +169,7 @@ def _with_new_head(model, recipe):
 
 
 def _with_representation(old, representation_dim):
-    """The same model with another layer, or none, before the head's."""
+    """Return the same model with another layer, or none, before the head's."""
     config = dataclasses.replace(
         old.config, representation_dim=representation_dim
     )
@@ -188,7 +188,7 @@ def _load_any(weights, **options):
 
 
 def _memory(training, family):
-    """The model's share of the options that save memory."""
+    """Return the model's share of the options that save memory."""
     if not training.rematerialize:
         return {}
     if family not in TRANSFORMERS:
@@ -217,7 +217,7 @@ def _check_classes(model, class_names, source):
 
 
 def make_stream(recipe, dataset, model, share=None):
-    """The training batches of a recipe, in the size that its model takes.
+    """Make the training batches of a recipe, in the size of its model.
 
     Args:
         recipe: the `Recipe` whose batches and augmentation are used.
@@ -246,7 +246,7 @@ def make_stream(recipe, dataset, model, share=None):
 
 
 def make_validation(recipe, dataset, model, share=None):
-    """The validation data of `fit`, each image once; None without images.
+    """Make the validation data of `fit`, each image once; None without any.
 
     Takes the arguments of `make_stream`.
 
@@ -369,7 +369,7 @@ LOSSES = {
 
 
 def make_loss(training) -> keras.losses.Loss:
-    """The Keras loss of a `TrainingConfig`, for one-hot labels and logits."""
+    """Make the loss of a `TrainingConfig`, for one-hot labels and logits."""
     return LOSSES[training.loss](training.label_smoothing)
 
 

@@ -5,46 +5,57 @@ A checkpoint is an `.npz` file, whole or missing: the variables of the model
 counters, moving average, accumulated gradients, loss scale) by their number,
 the states of the backend's own generators, and a JSON record of the rest.
 Numbers, not names: Keras numbers names anew in each process. The checksums of
-zip verify the file when it is read. What the devices of several processes
-share is in a file of each, beside it: see `checkpoint_shards.py`.
+zip verify the file when it is read.
+
+Of variables that the devices of several processes share, each process copies
+and writes its own shards: `step-000000010-3f9a0c21-1.npz` has those of the
+second process, each array under the name of its variable and the place where
+it begins, as in `optimizer/5@0,384`. The checkpoint itself is written last and
+names these files; without it they are nothing.
 """
 
 import json
 import pathlib
 import re
+import secrets
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import keras
 import numpy as np
 
 from keras_vit.checkpoints.files.npz import open_npz, write_npz
 from keras_vit.checkpoints.files.tensors import refusing
 from keras_vit.io.atomic_files import PARTIAL, replacing
 from keras_vit.runtime.machine import random_states, set_random_states
-from keras_vit.training.checkpoint_shards import (
-    Shards,
-    read_shards,
-    remove_shards,
-)
 from keras_vit.training.distribution.processes import (
+    agreed,
     is_first,
     is_spread,
+    place,
+    say,
     to_numpy,
+    wait_for,
 )
-from keras_vit.training.run.store import publish, remove_others, shown
+from keras_vit.training.run.store import publish, put, remove_others, shown
 
 __all__ = [
     "FOLDER",
+    "Shards",
     "begin_checkpoint",
     "checkpoint_steps",
     "prune_checkpoints",
     "read_newest",
+    "read_shards",
+    "remove_shards",
     "restore",
     "restore_generators",
     "restore_metrics",
     "write_checkpoint",
 ]
 
+WRITTEN = "written"
+SHARD = re.compile(r"step-\d{9,15}-[0-9a-f]{8}-\d+\.npz")
 FOLDER = "checkpoints"
 NAME = re.compile(r"step-(\d{9,15})\.npz")  # and not "step-...(copy).npz"
 RECORD = "record"
@@ -53,12 +64,123 @@ METRIC = "metric/"  # of an interval that was begun
 BESIDE = (GENERATOR, METRIC)
 
 
+class Shards:
+    """What this process has of a checkpoint, copied to host memory.
+
+    All processes make one, with the same variables.
+
+    Args:
+        folder: the folder of the checkpoints.
+        step: updates of the weights so far.
+        variables: pairs of a name and a variable that several processes share.
+
+    Attributes:
+        record: what the checkpoint says of them.
+    """
+
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        step: int,
+        variables: Sequence[tuple[str, keras.Variable]],
+    ):
+        index, count = place()
+        # No file of a checkpoint that was begun before is taken for one.
+        self.token = agreed(lambda: secrets.token_hex(4))
+        names = [f"step-{step:09d}-{self.token}-{i}.npz" for i in range(count)]
+        shapes = {name: list(variable.shape) for name, variable in variables}
+        self.record = {"files": names, "shapes": shapes}
+        self._path = folder / names[index]
+        self._arrays = [
+            (f"{name}@{','.join(str(x.start or 0) for x in shard.index)}", copy)
+            for name, variable in variables
+            for shard, copy in _own_shards(variable)
+        ]
+
+    def write(self) -> None:
+        """Write the file of this process; the first waits for all others.
+
+        Raises:
+            OSError: when one of them cannot be written.
+        """
+        index, count = place()
+        key = f"checkpoint/{self.token}/"
+        try:
+            self._path.parent.mkdir(exist_ok=True)
+            with replacing(self._path) as temporary:
+                write_npz(temporary, self._arrays)
+            put(self._path, keep=index == 0)
+        except BaseException as error:
+            say(f"{key}{index}", f"{type(error).__name__}: {error}")
+            raise
+        say(f"{key}{index}", WRITTEN)
+        others = range(1, count) if index == 0 else ()
+        for other in others:
+            if (message := wait_for(f"{key}{other}")) != WRITTEN:
+                raise OSError(f"Process {other} could not write: {message}")
+
+
+def _own_shards(variable):
+    """Return the pairs of a shard that this process is to write, and its copy.
+
+    Of those that several devices hold alike, one is written.
+    """
+    for shard in variable.value.addressable_shards:
+        if shard.replica_id == 0:
+            yield shard, np.array(shard.data)
+
+
+def read_shards(folder: pathlib.Path, record: dict) -> dict[str, np.ndarray]:
+    """Read the whole of each variable from the files of all processes.
+
+    Raises:
+        ValueError: when a file is missing or damaged, or they do not fill the
+            variables.
+    """
+    arrays, filled = {}, {}
+    for file in record["files"]:
+        path = folder / str(file)
+        if SHARD.fullmatch(str(file)) is None:
+            raise ValueError(f"Its shards are in {file!r}.")
+        with refusing(path, "the shards"):
+            for name, tensor in open_npz(path).tensors.items():
+                _fill(arrays, filled, record["shapes"], name, tensor.read())
+    shapes = record["shapes"]
+    missing = [x for x in shapes if filled.get(x) != np.prod(shapes[x])]
+    if missing:
+        raise ValueError(f"Its shards do not fill {missing[0]!r}.")
+    return arrays
+
+
+def _fill(arrays, filled, shapes, name, shard):
+    variable, _, begin = name.rpartition("@")
+    if variable not in arrays:
+        arrays[variable] = np.empty(tuple(shapes[variable]), shard.dtype)
+        filled[variable] = 0
+    starts = map(int, begin.split(","))
+    pairs = zip(starts, shard.shape, strict=True)
+    arrays[variable][tuple(slice(x, x + size) for x, size in pairs)] = shard
+    filled[variable] += shard.size
+
+
+def remove_shards(folder: pathlib.Path, files: Sequence[str]) -> None:
+    """Remove the shards of checkpoints that are not there.
+
+    Args:
+        folder: the folder of the checkpoints.
+        files: the names of those that stay.
+    """
+    for path in folder.glob("step-*-*-*.npz"):
+        if SHARD.fullmatch(path.name) and path.name not in files:
+            path.unlink(missing_ok=True)
+
+
 def _path_of(folder: pathlib.Path, step: int) -> pathlib.Path:
     return folder / f"step-{step:09d}.npz"
 
 
 def checkpoint_steps(folder: pathlib.Path) -> list[int]:
-    """The steps of the checkpoints in a folder, in ascending order."""
+    """Return the steps of the checkpoints in a folder, in ascending order."""
     names = (NAME.fullmatch(file.name) for file in folder.glob("step-*.npz"))
     return sorted(int(name[1]) for name in names if name)
 
@@ -71,7 +193,7 @@ def begin_checkpoint(
     metrics=(),
     keep: int | None = None,
 ) -> Callable[[], None]:
-    """Copies what the checkpoint after a step holds to host memory.
+    """Copy what the checkpoint after a step holds to host memory.
 
     All processes of a run call it. Each copies what it is to write: its own
     shards, and the first one what is whole everywhere.
@@ -134,7 +256,7 @@ def write_checkpoint(
 
 
 def prune_checkpoints(folder: pathlib.Path, keep: int) -> None:
-    """Removes all but the `keep` newest checkpoints."""
+    """Remove all but the `keep` newest checkpoints."""
     if not is_first():
         return
     for step in checkpoint_steps(folder)[:-keep]:
@@ -153,7 +275,7 @@ def prune_checkpoints(folder: pathlib.Path, keep: int) -> None:
 
 
 def _shard_files(path) -> list[str]:
-    """The files that a checkpoint names; none where it is broken."""
+    """Return the files that a checkpoint names; none where it is broken."""
     try:
         with refusing(path, "the checkpoint"):
             text = open_npz(path).tensors[RECORD].read().tobytes()
@@ -163,7 +285,7 @@ def _shard_files(path) -> list[str]:
 
 
 def read_newest(folder: pathlib.Path) -> tuple[dict, dict] | None:
-    """Reads the newest whole checkpoint; warns of broken ones and skips them.
+    """Read the newest whole checkpoint; warns of broken ones and skips them.
 
     Returns:
         Arrays by name, and the record; None where there is no checkpoint.
@@ -236,7 +358,7 @@ def _check_record(record):
 
 
 def restore(model, arrays: dict) -> None:
-    """Restores a model and its optimizer from a checkpoint.
+    """Restore a model and its optimizer from a checkpoint.
 
     Args:
         model: a compiled Keras model whose optimizer is built.
@@ -261,7 +383,7 @@ def restore(model, arrays: dict) -> None:
 
 
 def restore_generators(arrays: dict) -> None:
-    """Restores the backend's own random generators from a checkpoint.
+    """Restore the backend's own random generators from a checkpoint.
 
     Right before the first step: data loaders of torch draw from them as well.
     """
@@ -275,7 +397,7 @@ def restore_generators(arrays: dict) -> None:
 
 
 def restore_metrics(variables, arrays: dict) -> None:
-    """Restores the metrics of an interval that was begun.
+    """Restore the metrics of an interval that was begun.
 
     Args:
         variables: those of the metrics, in the order of `write_checkpoint`.
@@ -304,7 +426,7 @@ CURE = (
 
 
 def _check(name, variable, array):
-    """Raises a ValueError unless an array may be the value of a variable."""
+    """Raise a ValueError unless an array may be the value of a variable."""
     expected = tuple(variable.shape), _kind(variable.dtype)
     found = None
     if array is not None:

@@ -1,31 +1,231 @@
-"""The callbacks that save: the best model, and checkpoints to resume from."""
+"""When a training saves and ends: the best model, checkpoints, interruptions.
 
+The callbacks write the best model, and checkpoints to resume from, by a thread
+while the training goes on, with the moving average of the weights in
+evaluations. A signal or the clock ends a run to go on later, and all its
+processes after the same step.
+"""
+
+import contextlib
 import math
 import pathlib
+import threading
 import time
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import keras
+import numpy as np
 
+from keras_vit.runtime.interrupts import Postponed, Terminated, TimeIsUp
 from keras_vit.runtime.machine import (
     random_states,
     set_random_states,
     sync_state,
 )
 from keras_vit.training import checkpoint_files
-from keras_vit.training.averages import (
-    AverageInEvaluation,
-    averaged,
-    has_average,
-)
-from keras_vit.training.background import BackgroundWriter
-from keras_vit.training.distribution.processes import to_numpy
+from keras_vit.training.distribution.processes import place, stacked, to_numpy
 from keras_vit.training.metrics_log import MetricsLog
-from keras_vit.training.preemption import Preemption
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.stages import Plan
 
-__all__ = ["Checkpoints", "KeepBest", "collect_states", "restore_states"]
+__all__ = [
+    "AverageInEvaluation",
+    "BackgroundWriter",
+    "Checkpoints",
+    "KeepBest",
+    "Preemption",
+    "averaged",
+    "collect_states",
+    "deadline_of",
+    "has_average",
+    "restore_states",
+    "take_average",
+]
+
+# What ends a run, the strongest first.
+KINDS = (Terminated, KeyboardInterrupt, TimeIsUp)
+# The processes compare notes so often: half of the shortest notice that
+# clouds and schedulers give, 30 seconds, is left for the checkpoint.
+SECONDS = 5.0
+RESERVE = 5.0  # seconds before the end of the time, and a checkpoint more
+
+
+class BackgroundWriter:
+    """Does one piece of work at a time in a thread.
+
+    An error is raised where it is waited for: before the next piece, and at
+    the end of the block, unless that ends in another error.
+
+    Attributes:
+        seconds: what the longest piece took.
+
+    Example:
+        >>> with BackgroundWriter() as writer:
+        ...     writer.start(lambda: write(copy))
+        ...     train()
+    """
+
+    def __init__(self):
+        self.seconds = 0.0
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        try:
+            self.wait()
+        except Exception:
+            # After an interrupt, a checkpoint that is not there is news.
+            if error is None or isinstance(error, KeyboardInterrupt):
+                raise
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Begin a piece of work when the one before has ended."""
+        self.wait()
+        # A second signal ends the program without it.
+        self._thread = threading.Thread(
+            target=self._do, args=(work,), daemon=True
+        )
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Wait for the work; raise what it raised."""
+        if self._thread is not None:
+            self._thread.join()
+        self._thread, error, self._error = None, self._error, None
+        if error is not None:
+            raise error
+
+    def _do(self, work):
+        begin = time.monotonic()
+        try:
+            work()
+        except BaseException as error:
+            self._error = error
+        self.seconds = max(self.seconds, time.monotonic() - begin)
+
+
+def has_average(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Return whether an optimizer keeps a moving average of the weights."""
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        optimizer = optimizer.inner_optimizer
+    return bool(optimizer.use_ema)
+
+
+@contextlib.contextmanager
+def averaged(model) -> Iterator[None]:
+    """Replace the weights by their moving average, if there is one.
+
+    Afterwards they are as before, to the bit. Keras's SwapEMAWeights adds and
+    subtracts on TensorFlow, so that an evaluation would change the training.
+    """
+    if not has_average(model.optimizer):
+        yield
+        return
+    kept = _copies(model)
+    take_average(model)
+    try:
+        yield
+    finally:
+        _assign(model, kept)
+
+
+def take_average(model) -> None:
+    """Replace the weights by their moving average for good."""
+    model.optimizer.finalize_variable_values(model.trainable_variables)
+    # On JAX both are one array now, which the next step would give away with
+    # the weights and so take from the optimizer.
+    _assign(model, _copies(model))
+
+
+def _copies(model):
+    return [to_numpy(variable) for variable in model.trainable_variables]
+
+
+def _assign(model, values):
+    for variable, value in zip(model.trainable_variables, values, strict=True):
+        variable.assign(value)
+
+
+class AverageInEvaluation(keras.callbacks.Callback):
+    """Evaluates the moving average in `fit`, which is what a run saves."""
+
+    def on_test_begin(self, logs=None):
+        self._swap = contextlib.ExitStack()
+        self._swap.enter_context(averaged(self.model))
+
+    def on_test_end(self, logs=None):
+        self._swap.close()
+
+
+def deadline_of(hours: float | None) -> float | None:
+    """Compute the `time.monotonic` that is so many hours from now."""
+    return None if hours is None else time.monotonic() + 3600 * hours
+
+
+class Preemption:
+    """Decides after which call of the compiled step a run is to end.
+
+    All processes call `ends` after each. Where there are several, they agree in
+    some of these moments, about every `SECONDS`; the first process says when
+    the next one is.
+
+    Args:
+        signals: what `postponed` yields.
+        deadline: of `deadline_of`.
+
+    Attributes:
+        kind: the exception to end with; None while the run goes on.
+    """
+
+    def __init__(self, signals: Postponed, deadline: float | None = None):
+        self.signals, self.deadline = signals, deadline
+        self.kind: type[KeyboardInterrupt] | None = None
+        self._calls, self._wait = 0, 1
+        self._met = time.monotonic()
+
+    def defer(self, something: bool) -> None:
+        """Say whether a signal may wait; for it not to end all at once."""
+        self.signals.waits = something or place()[1] > 1
+
+    def ends(self, reserve: float = 0.0, *, now: bool = False) -> bool:
+        """Return whether the run is to end here.
+
+        Args:
+            reserve: seconds that the last checkpoint takes.
+            now: whether the processes are to agree in any case.
+        """
+        own = self._own(reserve)
+        if place()[1] == 1:
+            self.kind = own
+            return own is not None
+        self._calls += 1
+        if self._calls < self._wait and not now:
+            return False
+        numbers = [*(own is kind for kind in KINDS), self._next()]
+        found = stacked(np.array(numbers, "int32")).sum(axis=0)
+        self._calls, self._wait = 0, int(found[-1])
+        self._met = time.monotonic()
+        counts = zip(KINDS, found[:-1], strict=True)
+        self.kind = next((kind for kind, count in counts if count), None)
+        return self.kind is not None
+
+    def _own(self, reserve):
+        if self.signals.found is not None or self.deadline is None:
+            return self.signals.found
+        left = self.deadline - time.monotonic() - reserve
+        return TimeIsUp if left < RESERVE else None
+
+    def _next(self) -> int:
+        """Return the calls until the processes agree, said by the first."""
+        if place()[0]:
+            return 0
+        seconds = (time.monotonic() - self._met) / max(self._calls, 1)
+        # The first call compiles: what it took says little.
+        return max(min(2 * self._wait, int(SECONDS / max(seconds, 1e-6))), 1)
 
 
 class KeepBest(keras.callbacks.Callback):
@@ -93,8 +293,8 @@ class Checkpoints(keras.callbacks.Callback):
         folder: the run folder.
         plan: the `Plan`: at which steps to write, evaluate and end.
         class_names: saved with the average.
-        log: the `MetricsLog`, which knows the step.
-        preemption: the `Preemption`, which tells when to end early.
+        log: the `MetricsLog`, which counts the steps.
+        preemption: the `Preemption`, which decides when to end early.
         writer: the `BackgroundWriter`.
         average: the callback that puts averages in the place of weights.
         metrics: the Keras metrics besides the loss.
@@ -145,7 +345,7 @@ class Checkpoints(keras.callbacks.Callback):
         self._seconds = (self.record or {}).get("seconds", 0.0)
         self._begin = time.perf_counter()
         self._copying = 0.0
-        self._hold(False)
+        self._defer_interrupts(False)
 
     def on_epoch_begin(self, epoch, logs=None):
         self._interval, self._batches = epoch, self.log.skipped
@@ -161,23 +361,23 @@ class Checkpoints(keras.callbacks.Callback):
             self.arrays = {}
 
     def on_train_batch_end(self, batch, logs=None):
-        self._hold(True)
+        self._defer_interrupts(True)
         self._batches = self.log.skipped + batch + 1
         last = self.model.stop_training or self._batches >= self.plan.batches
         # What follows the last step of an interval ends with a checkpoint.
         if last or self._batches % self.plan.batches_per_step:
             return
-        if self._ends():
+        if self._interval_is_over():
             sync_state(self.model)
             self.log.check()
             self.log.write_due(batch + 1)
-            self._end(self._metric_values())
+            self._finish_interval(self._metric_values())
 
     def on_test_begin(self, logs=None):
         self._restore_generators()  # Where the evaluation alone was left.
         # Which begins anew, with what loaders of torch draw for it.
         self._generators = random_states()
-        self._hold(True)
+        self._defer_interrupts(True)
         self._values = self._metric_values()  # The evaluation resets them.
         self._end_in_evaluation()
 
@@ -185,11 +385,11 @@ class Checkpoints(keras.callbacks.Callback):
         self._end_in_evaluation()
 
     def _end_in_evaluation(self):
-        if self._ends():
+        if self._interval_is_over():
             sync_state(self.model)
             self.average.on_test_end()
             set_random_states(self._generators)
-            self._end(self._values)
+            self._finish_interval(self._values)
 
     def on_epoch_end(self, epoch, logs=None):
         # Not the optimizer's count, which skips what overflows float16.
@@ -203,12 +403,12 @@ class Checkpoints(keras.callbacks.Callback):
                 )
         ended = self.model.stop_training or step >= self.plan.total
         self._write(step, epoch + 1, ended=ended)
-        self._hold(False)
-        if self._ends(now=True):
+        self._defer_interrupts(False)
+        if self._interval_is_over(now=True):
             self._raise()
 
-    def _end(self, values) -> NoReturn:
-        """Writes what was done of an interval, and ends the run."""
+    def _finish_interval(self, values) -> NoReturn:
+        """Write what was done of an interval, and end the run."""
         if self._held:
             part = {"batches": self._batches, **self.log.position()}
             step = self.plan.step(self._interval, self._batches)
@@ -218,10 +418,10 @@ class Checkpoints(keras.callbacks.Callback):
     def _raise(self) -> NoReturn:
         raise self.preemption.kind or KeyboardInterrupt
 
-    def _hold(self, something):
-        """Says whether there are steps that no checkpoint has."""
+    def _defer_interrupts(self, something):
+        """Say whether there are steps that no checkpoint has."""
         self._held = something
-        self.preemption.hold(something)
+        self.preemption.defer(something)
 
     def _write(self, step, interval, *, ended=False, part=None, values=()):
         # One copy at a time is in memory.
@@ -246,8 +446,8 @@ class Checkpoints(keras.callbacks.Callback):
         self.writer.start(write)
         self._copying = max(self._copying, time.perf_counter() - begin)
 
-    def _ends(self, **how):
-        """Whether to end here, with time left for a last checkpoint."""
+    def _interval_is_over(self, **how):
+        """Return whether to end here, with time left for a last checkpoint."""
         # The one before may be in the midst of it.
         reserve = self._copying + 2 * self.writer.seconds
         return self.preemption.ends(reserve, **how)
@@ -271,7 +471,7 @@ STATES = {
 
 
 def collect_states(callbacks) -> list[dict]:
-    """The states of the callbacks of `STATES`, as plain values.
+    """Return the states of the callbacks of `STATES`, as plain values.
 
     Example:
         >>> collect_states([keras.callbacks.EarlyStopping()])[0]["wait"]
@@ -287,7 +487,7 @@ def collect_states(callbacks) -> list[dict]:
 
 
 def _known(callbacks):
-    """Pairs of a callback and the names of its state."""
+    """Return the pairs of a callback and the names of its state."""
     for callback in callbacks:
         bases = [base.__name__ for base in type(callback).__mro__]
         names = [STATES[base] for base in bases if base in STATES]
@@ -302,7 +502,7 @@ def _plain(value):
 
 
 def restore_states(callbacks, states: list[dict]) -> None:
-    """Restores what `collect_states` returned.
+    """Restore what `collect_states` returned.
 
     Raises:
         ValueError: when other callbacks have a state now.

@@ -18,6 +18,7 @@ from keras_vit.io.checks import (
     check_limits,
     check_multiple,
     check_positive,
+    check_unread,
 )
 from keras_vit.training.model_config import ModelConfig
 from keras_vit.training.optimizers import OptimizerConfig
@@ -263,6 +264,8 @@ class Recipe:
     def __post_init__(self):
         check_at_least(self, 0, "seed")
         check_choice("distribution", self.distribution, DISTRIBUTIONS)
+        if self.model.head == "keep":
+            check_unread(self.training, 'model.head="keep"', "head_bias")
         self._check_warmup()
 
     def _check_warmup(self):

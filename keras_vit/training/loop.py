@@ -19,24 +19,25 @@ from keras_vit.runtime.workarounds import (
     sum_gradients_first,
 )
 from keras_vit.training import checkpoint_files
-from keras_vit.training.averages import (
+from keras_vit.training.checkpointing import (
     AverageInEvaluation,
+    BackgroundWriter,
+    Checkpoints,
+    KeepBest,
+    Preemption,
     has_average,
     take_average,
 )
-from keras_vit.training.background import BackgroundWriter
-from keras_vit.training.checkpointing import Checkpoints, KeepBest
-from keras_vit.training.distribution.layouts import placed
 from keras_vit.training.distribution.processes import is_first
+from keras_vit.training.distribution.strategies import placed
 from keras_vit.training.metrics_log import (
     FirstNonFinite,
     GradientWatch,
     MetricsLog,
-    event_writer,
 )
-from keras_vit.training.preemption import Preemption
 from keras_vit.training.run import resume
 from keras_vit.training.stages import Plan, part_of
+from keras_vit.training.trackers import event_writer
 
 __all__ = ["Loop", "Progress", "StopAtTotal"]
 
@@ -55,7 +56,7 @@ class Loop:
         keep: how many checkpoints are kept.
         saved: the Keras model that is saved, with layers of the one that is
             trained; that one itself if None.
-        deadline: when it ends to go on later, see `preemption.deadline_of`.
+        deadline: when it ends to go on later, see `checkpointing.deadline_of`.
         listeners: functions of a line of metrics.jsonl, besides TensorBoard's.
     """
 
@@ -81,7 +82,7 @@ class Loop:
         checkpoint: tuple[dict, dict] | None = None,
         callbacks=(),
     ) -> tuple[list[dict], float]:
-        """Trains until the plan ends or the patience does.
+        """Train until the plan ends or the patience does.
 
         Args:
             model: a Keras model from images to logits; at the end it has its
@@ -138,7 +139,7 @@ class Loop:
         return found[-1].log.history, found[-1].record["seconds"]
 
     def _fit(self, model, stream, validation, checkpoint, callbacks):
-        """Trains to the end, or to that of an interval that was begun."""
+        """Train to the end, or to that of an interval that was begun."""
         begin = {"step": 0, "interval": 0, "ended": False}
         begin = begin if checkpoint is None else checkpoint[1]
         interval, part = begin["interval"], part_of(checkpoint)
@@ -162,7 +163,7 @@ class Loop:
         )
 
     def _evaluate(self, model, validation, interval, callbacks):
-        """What `fit` does after the last step of an interval."""
+        """Return what `fit` does after the last step of an interval."""
         x, y, weights = keras.utils.unpack_x_y_sample_weight(placed(validation))
         data: dict = {"x": x, "y": y, "sample_weight": weights, "verbose": 0}
         # Keras makes variables of metrics where it first sees a batch.
@@ -250,7 +251,7 @@ class Loop:
 
 
 def _verbose() -> int:
-    """Keras's progress bar in a terminal or notebook, else plain lines.
+    """Return Keras's progress bar in a terminal or notebook, else plain lines.
 
     Of several processes, only the first one prints.
     """
@@ -265,7 +266,7 @@ class StopAtTotal(keras.callbacks.Callback):
 
     Args:
         plan: the `Plan`.
-        log: the `MetricsLog`, which knows where an interval was begun.
+        log: the `MetricsLog`, which has where an interval was begun.
     """
 
     def __init__(self, plan: Plan, log: MetricsLog | None = None):
@@ -289,7 +290,7 @@ class Progress(keras.callbacks.Callback):
 
     Args:
         plan: the `Plan`.
-        log: the `MetricsLog`, which knows where an interval was begun.
+        log: the `MetricsLog`, which has where an interval was begun.
     """
 
     # It only reads the clock: Keras may call it beside the training.

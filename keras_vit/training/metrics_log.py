@@ -1,19 +1,15 @@
-"""Writes metrics.jsonl, history.csv and TensorBoard events of a training.
+"""Writes metrics.jsonl and history.csv of a training.
 
 A loss or gradient that is not finite ends it. What is logged stays in
 variables on the device, which are read only at the steps that are logged.
 """
 
-import contextlib
 import csv
-import importlib.util
 import json
 import math
 import os
 import pathlib
 import time
-import weakref
-from collections.abc import Callable
 
 import keras
 from keras import ops
@@ -26,17 +22,14 @@ from keras_vit.training.run.store import shown
 from keras_vit.training.stages import Plan
 
 __all__ = [
-    "EVENTS",
     "FirstNonFinite",
     "GradientWatch",
     "MetricsLog",
-    "event_writer",
     "read_history",
 ]
 
 METRICS = "metrics.jsonl"
 HISTORY = "history.csv"
-EVENTS = "tensorboard"  # the folder
 MAX_NAMES = 32  # images that an error names
 
 
@@ -109,7 +102,7 @@ class GradientWatch:
 
 
 def _remember(first, finite, number):
-    """Assigns a number that is not finite, unless there is an earlier one."""
+    """Assign a number that is not finite, unless there is an earlier one."""
     value = ops.convert_to_tensor(first)
     found = ops.logical_and(ops.equal(value, 0), ops.logical_not(finite))
     first.assign(ops.where(found, ops.convert_to_tensor(number), value))
@@ -182,7 +175,7 @@ class MetricsLog(keras.callbacks.Callback):
         self._begin = time.perf_counter() - part.get("open", 0.0)
 
     def position(self) -> dict:
-        """Where it is in its interval, as plain values.
+        """Return where it is in its interval, as plain values.
 
         In an evaluation, where it was before that.
         """
@@ -200,7 +193,7 @@ class MetricsLog(keras.callbacks.Callback):
         self.write_due(batch)
 
     def write_due(self, batch: int) -> None:
-        """Writes a line if it is time, with so many batches of `fit` done."""
+        """Write a line if it is time, with so many batches of `fit` done."""
         before = self.plan.step(self._interval, self._batches)
         now = self.plan.step(self._interval, self.skipped + batch)
         if now // self.plan.log_every > before // self.plan.log_every:
@@ -231,7 +224,7 @@ class MetricsLog(keras.callbacks.Callback):
         _write_history(self.folder, self.history)
 
     def _close(self) -> dict:
-        """The line of the batches since the previous one."""
+        """Return the line of the batches since the previous one."""
         results = self.model.get_metrics_result()
         means = {
             name: float(value)
@@ -268,7 +261,7 @@ class MetricsLog(keras.callbacks.Callback):
         }
 
     def check(self) -> None:
-        """Raises where a loss or gradient was not finite."""
+        """Raise where a loss or gradient was not finite."""
         first = int(_read(self.losses.first))
         found = [int(_read(self.gradients.first)), math.inf]
         if first:
@@ -307,7 +300,7 @@ def _stop(folder, step, names):
 
 
 def read_history(folder: pathlib.Path) -> list[dict]:
-    """Reads history.csv of a run folder: a dictionary of numbers per line.
+    """Read history.csv of a run folder: a dictionary of numbers per line.
 
     Example:
         >>> read_history(folder)[-1]["val_accuracy"]
@@ -333,7 +326,7 @@ def _write_history(folder, rows) -> None:
 
 
 def _cut_metrics(path, step) -> None:
-    """Removes the lines of later steps, and one that is not whole."""
+    """Remove the lines of later steps, and one that is not whole."""
     if not (path.exists() and is_first()):
         return
     kept = []
@@ -346,79 +339,3 @@ def _cut_metrics(path, step) -> None:
         kept.append(line + "\n")
     with replacing(path) as temporary:
         temporary.write_text("".join(kept))
-
-
-def event_writer(folder: pathlib.Path, step: int) -> Callable[[dict], None]:
-    """A function that writes a line of metrics as TensorBoard events.
-
-    Where no writer is installed, it prints that, and the function does
-    nothing.
-
-    Args:
-        folder: the run folder.
-        step: the step that the run continues from; TensorBoard forgets later
-            ones.
-    """
-    for needed, make in WRITERS.items():
-        if all(map(importlib.util.find_spec, needed)):
-            scalar = make(folder / EVENTS, step)
-            break
-    else:
-        print("No TensorBoard events: pip install tensorboardX for them.")
-        return lambda row: None
-
-    def write(row: dict) -> None:
-        for name, value in row.items():
-            if name not in ("step", "epoch") and value is not None:
-                scalar(name, value, row["step"])
-
-    return write
-
-
-def _tensorboardx(folder, step):
-    from tensorboardX.event_file_writer import EventsWriter
-    from tensorboardX.proto.event_pb2 import Event, SessionLog
-    from tensorboardX.summary import scalar as summary
-
-    # Its SummaryWriter writes by a thread, which a full disk ends: add_scalar
-    # then waits forever.
-    folder.mkdir(parents=True, exist_ok=True)
-    writer = EventsWriter(str(folder / "events"))
-
-    def write(**fields):
-        writer.write_event(Event(wall_time=time.time(), **fields))
-        writer.flush()
-
-    if step:
-        start = SessionLog(status=SessionLog.START)
-        write(step=step + 1, session_log=start)
-
-    def close():
-        with contextlib.suppress(OSError):  # It was said as it was written.
-            writer.close()
-
-    weakref.finalize(write, close)
-    return lambda name, value, step: write(
-        step=step, summary=summary(name, value)
-    )
-
-
-def _tensorflow(folder, step):
-    import tensorflow as tf
-
-    writer = tf.summary.create_file_writer(str(folder))
-
-    def scalar(name, value, step):
-        with writer.as_default():
-            tf.summary.scalar(name, value, step=step)
-        writer.flush()
-
-    return scalar
-
-
-# What each writer needs; the first one installed is taken. TensorFlow's
-# summaries are in the package tensorboard.
-WRITERS = {
-    ("tensorboardX",): _tensorboardx,
-    ("tensorboard", "tensorflow"): _tensorflow,
-}

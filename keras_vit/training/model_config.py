@@ -10,6 +10,7 @@ from keras_vit.io.checks import (
     check_limits,
     check_positive,
     check_size,
+    check_unread,
 )
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.sizes import BIT, MIXER, VIT
@@ -143,6 +144,8 @@ class ModelConfig:
                 "Weights have sizes of their own. Received: weights="
                 f"{self.weights!r} and {', '.join(given)}. Leave those out."
             )
+        if self.weights is not None:
+            check_unread(self, f"weights={self.weights!r}", "size")
         if self.weights is None and self.head == "keep":
             raise ValueError(
                 "There is no head to keep without weights. Received: head="
@@ -150,7 +153,7 @@ class ModelConfig:
             )
 
     def vit(self, num_classes: int):
-        """The config of the model, see `config_of`.
+        """Return the config of the model, see `config_of`.
 
         Example:
             >>> ModelConfig(image_size=32, patch_size=8).vit(10).grid
@@ -191,7 +194,7 @@ ABOUT_WEIGHTS = ("name", "weights", "head", "size")
 
 
 def family_of(name: str | None, variant: VariantConfig | None = None) -> type:
-    """Returns the class of a named model.
+    """Return the class of a named model.
 
     Args:
         name: an application; None is a Vision Transformer.
@@ -208,7 +211,7 @@ def family_of(name: str | None, variant: VariantConfig | None = None) -> type:
 
 
 def options_of(model, family: type) -> dict:
-    """Returns the options that differ from the default, as fields of a config.
+    """Return the options that differ from the default, as fields of a config.
 
     Args:
         model: the `ModelConfig` of the recipe.
@@ -238,7 +241,7 @@ def options_of(model, family: type) -> dict:
 
 
 def config_of(model, num_classes: int, **options):
-    """Builds the config of a model from its name and its options.
+    """Build the config of a model from its name and its options.
 
     Args:
         model: the `ModelConfig` of the recipe.
@@ -276,7 +279,7 @@ def config_of(model, num_classes: int, **options):
 
 
 def tiny_fields(fields: dict) -> dict:
-    """The sizes of the smallest model of the same kind."""
+    """Return the sizes of the smallest model of the same kind."""
     if "units" in fields:
         return {"units": (1,) * len(fields["units"]), "width": TINY_WIDTH}
     if "resnet_units" in fields:

@@ -10,6 +10,7 @@ from keras_vit.io.checks import (
     check_choice,
     check_limits,
     check_positive,
+    check_unread,
 )
 from keras_vit.runtime.workarounds import with_layer_rates
 
@@ -141,6 +142,15 @@ SHAPES = {
 }
 
 
+# A schedule or an optimizer to the fields that it does not read.
+UNREAD = {
+    "cosine": ("end_learning_rate", "timescale"),
+    "linear": ("timescale",),
+    "constant": ("end_learning_rate", "timescale"),
+    "rsqrt": ("end_learning_rate",),
+    "adamw": ("momentum",),
+    "sgd": ("beta_1", "beta_2"),
+}
 OPTIMIZERS = {"adamw": keras.optimizers.AdamW, "sgd": keras.optimizers.SGD}
 RULES = {
     # The epsilon of the original's Adam; Keras's own is 1e-7.
@@ -221,6 +231,9 @@ class OptimizerConfig:
             "end_learning_rate",
         )
         check_limits(self, 1, "momentum", "beta_1", "beta_2")
+        case = f"schedule={self.schedule!r}"
+        check_unread(self, case, *UNREAD[self.schedule])
+        check_unread(self, f"name={self.name!r}", *UNREAD[self.name])
 
 
 def make_optimizer(
@@ -231,7 +244,7 @@ def make_optimizer(
     steps_per_epoch: int = 1,
     training=None,
 ) -> keras.optimizers.Optimizer:
-    """Makes the optimizer of a model.
+    """Make the optimizer of a model.
 
     Args:
         config: an `OptimizerConfig`: the kind, the rates, the schedule.
@@ -295,7 +308,7 @@ def make_schedule(
     steps_per_epoch: int = 1,
     accumulation_steps: int = 1,
 ) -> WarmupCooldown:
-    """Makes the schedule of an `OptimizerConfig`; see `make_optimizer`.
+    """Make the schedule of an `OptimizerConfig`; see `make_optimizer`.
 
     Example:
         >>> config = OptimizerConfig(learning_rate=0.03, warmup_steps=500)
@@ -320,7 +333,7 @@ def make_schedule(
 
 
 def _warmup(config, total_steps, steps_per_epoch):
-    """Updates in the warm-up."""
+    """Return the updates in the warm-up."""
     if config.warmup_steps is not None:
         return config.warmup_steps
     if config.warmup_epochs is not None:
@@ -330,7 +343,7 @@ def _warmup(config, total_steps, steps_per_epoch):
 
 
 def layer_depths(model) -> dict[str, int]:
-    """The distance of each weight from the classification layer, in blocks.
+    """Count the blocks between each weight and the classification layer.
 
     As in "BEiT" (arXiv:2106.08254), appendix B: 0 for the classification
     layer, pooling and the last normalisation, 1 for the last block, and one

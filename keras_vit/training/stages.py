@@ -107,7 +107,7 @@ class Plan:
         ]
 
     def is_last_call(self, interval: int, batch: int) -> bool:
-        """Whether the run ends with the call that begins at a batch.
+        """Return whether the run ends with the call that begins at a batch.
 
         Both numbers are counted from 0, the batch in its interval.
         """
@@ -115,7 +115,7 @@ class Plan:
         return done >= self.total * self.batches_per_step
 
     def batches_of(self, interval: int) -> int:
-        """Batches of an interval, counted from 0."""
+        """Return the batches of an interval, counted from 0."""
         left = self.total * self.batches_per_step - interval * self.batches
         return min(self.batches, left)
 
@@ -126,7 +126,7 @@ class Plan:
 
 
 def make_plan(recipe, steps_per_epoch: int) -> Plan:
-    """The `Plan` of a `Recipe`; an epoch is one pass over the data."""
+    """Return the `Plan` of a `Recipe`; an epoch is one pass over the data."""
     training = recipe.training
     call = training.steps_per_execution
     every = training.checkpoint_every_steps or training.evaluate_every_steps
@@ -167,7 +167,7 @@ class Stage:
 
 
 def make_stages(recipe, task, dataset, model, share) -> list[Stage]:
-    """Makes the stages of a training: one without progressive resizing.
+    """Make the stages of a training: one without progressive resizing.
 
     Args:
         recipe: the `Recipe`, which has the sizes to train at.
@@ -217,7 +217,7 @@ def _stage(recipe, task, dataset, network, shaped, share) -> Stage:
 
 
 def stage_plans(plan: Plan, image_sizes: tuple[int, ...]) -> list[Plan]:
-    """Splits a plan into one per image size, at the checkpoints.
+    """Split a plan into one per image size, at the checkpoints.
 
     The total of each is the step that its stage ends with.
 
@@ -245,14 +245,14 @@ def stage_plans(plan: Plan, image_sizes: tuple[int, ...]) -> list[Plan]:
 
 
 def part_of(checkpoint: tuple[dict, dict] | None) -> dict | None:
-    """What a checkpoint says of the interval that it is in the midst of."""
+    """Return the record of the interval that a checkpoint interrupts."""
     return None if checkpoint is None else checkpoint[1].get("part")
 
 
 def remaining(
     stages: list[Stage], checkpoint: tuple[dict, dict] | None
 ) -> list[Stage]:
-    """The stages that a checkpoint has not finished, and always the last."""
+    """List the stages that a checkpoint has not finished, and the last."""
     step = 0 if checkpoint is None else checkpoint[1]["step"]
     if part_of(checkpoint) is not None:
         step -= 1  # It may be the last step, without the evaluation.
@@ -262,7 +262,7 @@ def remaining(
 def begin_stage(
     stages: list[Stage], checkpoint: tuple[dict, dict] | None
 ) -> tuple[dict, dict] | None:
-    """The checkpoint that ends a stage, as the next stage continues from it.
+    """Return the checkpoint that ends a stage, as the next one begins from it.
 
     The run has not ended, and the best result at one image size is none at
     the next.
@@ -303,7 +303,7 @@ def networks(model, image_sizes: tuple[int, ...]) -> list[keras.Model]:
 
 
 def at_size(model, image_size: int) -> keras.Model:
-    """A network for smaller images with the layers of a model.
+    """Return a network for smaller images with the layers of a model.
 
     Args:
         model: a `VisionTransformer` without a ResNet before it, or a

@@ -1,16 +1,24 @@
-"""Reporting of a run to Weights & Biases and to MLflow.
+"""Reporting of a run to TensorBoard, Weights & Biases and MLflow.
 
-The id of the run there is kept in the run folder, so that a run that resumes
-goes on in the same one. Where they report to is theirs to know: WANDB_PROJECT,
-WANDB_MODE, MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME and so on. What fails
-there is said once and does not end the training.
+Keras's callbacks for them have other steps and names of metrics, and forget
+nothing where a run resumes from an earlier checkpoint; its own of TensorBoard
+needs TensorFlow.
+
+The id of a run of the last two is kept in the run folder, so that a run that
+resumes goes on in the same one. Where they report to is set by their own
+variables: WANDB_PROJECT, WANDB_MODE, MLFLOW_TRACKING_URI,
+MLFLOW_EXPERIMENT_NAME and so on. A failure there is logged once and does not
+end the training.
 """
 
 import contextlib
+import importlib.util
 import json
 import logging
 import os
 import pathlib
+import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,9 +27,10 @@ from keras_vit.training.distribution.processes import is_first
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run.resume import flat
 
-__all__ = ["check_trackers", "report_result", "tracking"]
+__all__ = ["check_trackers", "event_writer", "report_result", "tracking"]
 
 LOGGER = logging.getLogger(__name__)
+EVENTS = "tensorboard"  # the folder
 IDS = "trackers.json"
 PROJECT = "keras_vit"  # where the environment names none
 STATUSES = ("FINISHED", "FAILED", "KILLED")
@@ -30,7 +39,7 @@ PICTURES = ("report.html", "curves.png", "confusion.png")
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Raises a ValueError with the pip command for one that is not here."""
+    """Raise a ValueError with the pip command for one that is not here."""
     for name in names:
         check_installed(f"training.trackers={name}", *EXTRAS[name])
 
@@ -39,7 +48,7 @@ def check_trackers(names: Sequence[str]) -> None:
 def tracking(
     folder: pathlib.Path, names: Sequence[str]
 ) -> Iterator[list[Callable[[dict], None]]]:
-    """Opens the runs of the trackers, and closes them with how it ended.
+    """Open the runs of the trackers, and close them with how it ended.
 
     Args:
         folder: the run folder, which has its config.yaml.
@@ -68,7 +77,7 @@ def tracking(
 def report_result(
     folder: pathlib.Path, names: Sequence[str], result: dict
 ) -> None:
-    """Adds the result and the report to the runs that `tracking` opened.
+    """Add the result and the report to the runs that `tracking` opened.
 
     Args:
         folder: the run folder.
@@ -81,7 +90,7 @@ def report_result(
 
 
 def _opened(folder, names) -> list["_Guarded"]:
-    """The runs of the trackers, those of the ids in the folder if any."""
+    """Open the runs of the trackers, those of the ids in the folder if any."""
     path = folder / IDS
     try:
         ids = dict(json.loads(path.read_text(encoding="utf-8")))
@@ -104,20 +113,20 @@ class _Guarded:
     def __init__(self, name, title, config, known):
         self.name, self.id = name, known
         self._run: Any = None
-        with self._saying_what_fails():
+        with self._logging_failures():
             self._run = TRACKERS[name](title, config, known)
             self.id = self._run.id
 
     def __getattr__(self, method):
         def call(*arguments):
             if self._run is not None:
-                with self._saying_what_fails():
+                with self._logging_failures():
                     getattr(self._run, method)(*arguments)
 
         return call
 
     @contextlib.contextmanager
-    def _saying_what_fails(self):
+    def _logging_failures(self):
         try:
             yield
         except Exception as error:
@@ -210,3 +219,79 @@ class _MlflowRun:
 
 # Names of `keras_vit.training.config.TRACKERS`.
 TRACKERS: dict[str, Callable] = {"wandb": _WandbRun, "mlflow": _MlflowRun}
+
+
+def event_writer(folder: pathlib.Path, step: int) -> Callable[[dict], None]:
+    """Return a function that writes a line of metrics as TensorBoard events.
+
+    Where no writer is installed, it prints that, and the function does
+    nothing.
+
+    Args:
+        folder: the run folder.
+        step: the step that the run continues from; TensorBoard forgets later
+            ones.
+    """
+    for needed, make in WRITERS.items():
+        if all(map(importlib.util.find_spec, needed)):
+            scalar = make(folder / EVENTS, step)
+            break
+    else:
+        print("No TensorBoard events: pip install tensorboardX for them.")
+        return lambda row: None
+
+    def write(row: dict) -> None:
+        for name, value in row.items():
+            if name not in ("step", "epoch") and value is not None:
+                scalar(name, value, row["step"])
+
+    return write
+
+
+def _tensorboardx(folder, step):
+    from tensorboardX.event_file_writer import EventsWriter
+    from tensorboardX.proto.event_pb2 import Event, SessionLog
+    from tensorboardX.summary import scalar as summary
+
+    # Its SummaryWriter writes by a thread, which a full disk ends: add_scalar
+    # then waits forever.
+    folder.mkdir(parents=True, exist_ok=True)
+    writer = EventsWriter(str(folder / "events"))
+
+    def write(**fields):
+        writer.write_event(Event(wall_time=time.time(), **fields))
+        writer.flush()
+
+    if step:
+        start = SessionLog(status=SessionLog.START)
+        write(step=step + 1, session_log=start)
+
+    def close():
+        with contextlib.suppress(OSError):  # It was said as it was written.
+            writer.close()
+
+    weakref.finalize(write, close)
+    return lambda name, value, step: write(
+        step=step, summary=summary(name, value)
+    )
+
+
+def _tensorflow(folder, step):
+    import tensorflow as tf
+
+    writer = tf.summary.create_file_writer(str(folder))
+
+    def scalar(name, value, step):
+        with writer.as_default():
+            tf.summary.scalar(name, value, step=step)
+        writer.flush()
+
+    return scalar
+
+
+# What each writer needs; the first one installed is taken. TensorFlow's
+# summaries are in the package tensorboard.
+WRITERS = {
+    ("tensorboardX",): _tensorboardx,
+    ("tensorboard", "tensorflow"): _tensorflow,
+}

@@ -30,7 +30,7 @@ LORA = ("lora_kernel_a", "lora_kernel_b")  # Keras's names of A and B
 
 
 def make_trainable(model: keras.Model, training) -> None:
-    """Leaves those weights of a model trainable that a recipe trains.
+    """Leave those weights of a model trainable that a recipe trains.
 
     Args:
         model: a built Keras model.
@@ -53,7 +53,7 @@ def make_trainable(model: keras.Model, training) -> None:
 def freeze(
     model: keras.Model, trainable: str, *, also: Sequence[str] = ()
 ) -> None:
-    """Leaves "all" layers of a model trainable, or the "head" alone.
+    """Leave "all" layers of a model trainable, or the "head" alone.
 
     Args:
         model: a Keras model.
@@ -76,7 +76,7 @@ def add_lora(
     alpha: float | None = None,
     also: Sequence[str] = (),
 ) -> None:
-    """Adds low-rank adaptations to the dense layers of all blocks.
+    """Add low-rank adaptations to the dense layers of all blocks.
 
     "LoRA: Low-Rank Adaptation of Large Language Models" (arXiv:2106.09685),
     section 4.1, by Keras's own `enable_lora`: the kernel W (D, M) of a layer
@@ -114,7 +114,7 @@ def add_lora(
 
 
 def check_lora(rank: int, family: type, fields: Mapping[str, Any]) -> None:
-    """Refuses a rank that a model of these fields cannot have.
+    """Refuse a rank that a model of these fields cannot have.
 
     Args:
         rank: int, 0 for no LoRA.
@@ -141,7 +141,7 @@ def check_lora(rank: int, family: type, fields: Mapping[str, Any]) -> None:
 
 
 def merged(model: Any) -> Any:
-    """The same model without LoRA: products are added to their kernels.
+    """Return the same model without LoRA: products are added to their kernels.
 
     They are added in float32, whatever the precision of the model: Keras
     itself rounds a kernel that it saves to bfloat16 under mixed_bfloat16.
@@ -168,7 +168,7 @@ def merged(model: Any) -> Any:
 
 
 def count_parameters(model: keras.Model) -> tuple[int, int]:
-    """How many parameters are trained, and how many there are.
+    """Return how many parameters are trained, and how many there are.
 
     Example:
         >>> count_parameters(keras_vit.ViT_Ti16(weights=None))

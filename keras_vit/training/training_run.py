@@ -14,6 +14,7 @@ import keras
 
 from keras_vit import data
 from keras_vit.checkpoints.engine.keras_files import MAX_CONFIG_BYTES
+from keras_vit.data.dataset import NO_SOURCES
 from keras_vit.data.image_reader import naming_broken_images
 from keras_vit.data.pillow_images import is_coloured, say_colour_changes
 from keras_vit.data.sources import read_by
@@ -21,11 +22,11 @@ from keras_vit.models.configured_model import ConfiguredModel
 from keras_vit.runtime import machine
 from keras_vit.training import checkpoint_files, distribution
 from keras_vit.training.build import CLASSIFICATION, Task
+from keras_vit.training.checkpointing import deadline_of
 from keras_vit.training.config import Recipe
 from keras_vit.training.distribution import processes
 from keras_vit.training.distribution.processes import explain_lost_process
 from keras_vit.training.loop import Loop
-from keras_vit.training.preemption import deadline_of
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import resume
 from keras_vit.training.run import store as run_store
@@ -77,8 +78,9 @@ def train(
     callbacks=(),
     task: Task = CLASSIFICATION,
     needs: tuple[str, ...] = (),
+    sources: data.Sources = NO_SOURCES,
 ) -> Run:
-    """Trains a model from a recipe, or resumes a run that was stopped.
+    """Train a model from a recipe, or resumes a run that was stopped.
 
     Writes the config, the environment, the metrics and checkpoints to the run
     folder. A run that was stopped at any moment resumes from its last
@@ -99,6 +101,7 @@ def train(
         task: what is learned, by default to classify images.
         needs: parts of the data, "validation" or "test", of which the data
             must have one: what the result is computed on.
+        sources: of `open_dataset`: functions that open names of your own.
 
     Returns:
         A `Run`.
@@ -117,6 +120,7 @@ def train(
     Example:
         >>> train(Recipe(run_dir="runs/digits")).history["val_accuracy"]
     """
+    _check_trial(recipe)
     _check_tpu(recipe.distribution, recipe.training.precision)
     check_trackers(recipe.training.trackers)
     deadline = deadline_of(recipe.training.max_hours)
@@ -140,15 +144,32 @@ def train(
             chosen.scope(),
         ):
             run = _train(
-                recipe, dataset, callbacks, share, task, needs, deadline
+                recipe,
+                dataset,
+                callbacks,
+                share,
+                task,
+                needs,
+                deadline,
+                sources,
             )
         if chosen.native is not None:
             processes.collect(run.network, run.model)
     return run
 
 
+def _check_trial(recipe):
+    """Raise for a trial that is none: the scripts shrink a recipe for it."""
+    if recipe.smoke and recipe.model.size != "tiny":
+        raise ValueError(
+            "Only the scripts make a trial of a recipe. Received: smoke=True, "
+            f"model.size={recipe.model.size!r}. Leave smoke out, or give "
+            "train(keras_vit.runs.smoke.smoke(recipe))."
+        )
+
+
 def _check_tpu(chosen, precision):
-    """Raises for float16 on a TPU, which has bfloat16 in its place."""
+    """Raise for float16 on a TPU, which has bfloat16 in its place."""
     if chosen == "tpu" and precision == "mixed_float16":
         raise ValueError(
             "A TPU computes in float32 or bfloat16. Received: "
@@ -157,7 +178,7 @@ def _check_tpu(chosen, precision):
 
 
 def _trained_as(recipe, names):
-    """What a model is told for `ConfiguredModel.trained_as`."""
+    """Make the arguments of `ConfiguredModel.trained_as`."""
     fields = {
         "preprocessing": dataclasses.asdict(recipe.preprocessing),
         "activation": recipe.training.loss,
@@ -168,9 +189,9 @@ def _trained_as(recipe, names):
     return types.MappingProxyType(fields)
 
 
-def _train(recipe, dataset, callbacks, share, task, needs, deadline):
+def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     # A mistake in the recipe shows before an earlier run is replaced.
-    dataset = dataset or data.open_dataset(recipe.data)
+    dataset = dataset or data.open_dataset(recipe.data, sources)
     _check_parts(dataset, needs)
     keras.utils.set_random_seed(recipe.seed)
     model = task.make_model(recipe, dataset.class_names)
@@ -242,7 +263,7 @@ def _skipped(stream) -> set[str]:
 
 
 def _check_colours(recipe, dataset, model):
-    """Raises a ValueError where a model would drop colours without a word."""
+    """Raise a ValueError where a model would drop colours without a word."""
     channels = model.input_shape[-1]
     if recipe.model.channels is not None or channels != 1:
         return
@@ -265,7 +286,7 @@ def _check_parts(dataset, needs):
 
 @contextlib.contextmanager
 def explain_full_disk(folder: pathlib.Path) -> Iterator[None]:
-    """Raises an OSError with what to do where the disk is full."""
+    """Raise an OSError with what to do where the disk is full."""
     try:
         yield
     except (OSError, RuntimeError) as error:

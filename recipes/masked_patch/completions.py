@@ -21,7 +21,7 @@ GREY = 0.5
 
 
 def write_masked_patches(run: Run, recipe: MaskedPatchRecipe) -> None:
-    """Draws masked_patch.png: images, their masked version, the prediction.
+    """Draw masked_patch.png: images, their masked version, the prediction.
 
     Patches with the [mask] embedding are grey; patches with the embedding of
     another patch show that patch. The prediction covers the hidden patches.
@@ -68,7 +68,7 @@ def _sample(run, recipe):
 
 
 def seen(pictures, source, grid: tuple):
-    """Pictures with each patch replaced as its embedding is."""
+    """Return the pictures with each patch replaced as its embedding is."""
     images, height, width, channels = pictures.shape
     rows, columns = grid
     pixels = pictures.reshape(
@@ -83,7 +83,7 @@ def seen(pictures, source, grid: tuple):
 
 
 def painted(answers, grid: tuple, shape: tuple, target: str) -> np.ndarray:
-    """Predictions of the network as pictures.
+    """Return the predictions of the network as pictures.
 
     Args:
         answers: float array, see `masked_network`.

@@ -60,7 +60,7 @@ class MaskedBatches:
         return self._masked(TRAINING, step, batch[0])
 
     def evaluation(self, number, batch):
-        """Batch of an evaluation, (images, labels, weights (B,))."""
+        """Return the batch of an evaluation, (images, labels, weights (B,))."""
         images, _, weights = batch
         inputs, answers, hidden = self._masked(EVALUATION, number, images)
         return inputs, answers, hidden * weights[:, None, None]
@@ -132,7 +132,7 @@ class MaskedStream:
 
 
 def corruption(draws, config: MaskedPatchConfig):
-    """Draws which patches are hidden, and what replaces their embeddings.
+    """Draw which patches are hidden, and what replaces their embeddings.
 
     Args:
         draws: float32 tensor or array (B, N, 3) of numbers in [0, 1).
@@ -160,7 +160,7 @@ def corruption(draws, config: MaskedPatchConfig):
 
 
 def num_hidden(patches: int, config: MaskedPatchConfig) -> int:
-    """Number of hidden patches of each image, at least one."""
+    """Return the number of hidden patches of each image, at least one."""
     return max(1, round(config.corruption_rate * patches))
 
 
@@ -191,7 +191,7 @@ def patch_colours(images, grid: tuple, cells: int):
 
 
 def colour_classes(colours):
-    """Classes of colours in 3 bits per channel.
+    """Return the classes of colours in 3 bits per channel.
 
     Args:
         colours: float32 tensor or array (..., C) in [0, 255].
@@ -222,7 +222,7 @@ def patch_pixels(images, grid: tuple):
 
 
 def check_grid(image_size: tuple, grid: tuple, target: str) -> None:
-    """Raises a ValueError unless the patches have whole cells, and others."""
+    """Raise a ValueError unless the patches have whole cells, and others."""
     if grid[0] * grid[1] < 2:
         raise ValueError(
             "There is nothing to tell a hidden patch from. Received: images "

@@ -79,7 +79,7 @@ class CorruptPatches(ConfiguredLayer):
 
 
 def masked_network(model: VisionTransformer, target: str) -> keras.Model:
-    """Builds the network that predicts hidden patches from a model's layers.
+    """Build the network that predicts hidden patches from a model's layers.
 
     Args:
         model: a `VisionTransformer`, whose layers the network shares, except
@@ -126,7 +126,7 @@ def masked_network(model: VisionTransformer, target: str) -> keras.Model:
 
 
 def headless(model: VisionTransformer) -> VisionTransformer:
-    """Copies a Vision Transformer without its classification layer.
+    """Copy a Vision Transformer without its classification layer.
 
     Example:
         >>> headless(keras_vit.ViT_B16(weights=None)).output_shape
@@ -161,7 +161,7 @@ def masked_batches(
     batch_size: int,
     share: Share | None = None,
 ) -> MaskedBatches:
-    """The `MaskedBatches` of a recipe, for whole batches or a share."""
+    """Return the `MaskedBatches` of a recipe, for whole batches or a share."""
     return MaskedBatches(
         recipe.masked_patch,
         model.config.grid,

@@ -13,6 +13,7 @@ import pathlib
 
 import numpy as np
 from keras import ops
+from named_data.sources import SOURCES
 
 from keras_vit import data
 from keras_vit.data.broken_images import without_broken_images
@@ -113,7 +114,7 @@ class NoisyStudentRecipe(Recipe):
 
 
 def smoke_student(recipe: NoisyStudentRecipe) -> NoisyStudentRecipe:
-    """A trial of the recipe: tiny networks of the same kinds, one student."""
+    """Shrink the recipe: tiny networks of the same kinds, one student."""
     networks = []
     for network in recipe.noisy_student.networks[:2]:
         name = network.get("name")
@@ -133,7 +134,7 @@ def smoke_student(recipe: NoisyStudentRecipe) -> NoisyStudentRecipe:
 
 
 def iterate(recipe: NoisyStudentRecipe) -> list[dict]:
-    """Trains the teacher and the students of a recipe.
+    """Train the teacher and the students of a recipe.
 
     Each round has a run folder inside that of the recipe, with the
     pseudo-labels beside its model.
@@ -152,7 +153,7 @@ def iterate(recipe: NoisyStudentRecipe) -> list[dict]:
     networks = recipe.noisy_student.networks
     for network in networks:  # Errors show before the first round.
         network_task(recipe, network)
-    dataset = data.open_dataset(recipe.data)
+    dataset = data.open_dataset(recipe.data, SOURCES)
     labelled, unlabelled = split_labelled(recipe, dataset)
     examples, rows = labelled, []
     more: dict[str, float] = {}
@@ -179,13 +180,13 @@ def iterate(recipe: NoisyStudentRecipe) -> list[dict]:
 
 
 def _text(network):
-    """A network in a cell of a table."""
+    """Return a network in a cell of a table."""
     fields = [f"{key}={x}" for key, x in network.items() if key != "name"]
     return " ".join([network.get("name", "model"), *fields])
 
 
 def _finished(stage, task, dataset, more):
-    """The result of a round, which is trained unless it is finished."""
+    """Return the result of a round, which is trained unless it is finished."""
     known = agreed(lambda: result_of(stage))
     if known is None:
         parts = ("test", "validation")
@@ -203,7 +204,7 @@ def _finished(stage, task, dataset, more):
 
 
 def _labels_of(stage, unlabelled) -> np.ndarray:
-    """The pseudo-labels (N, K) of a teacher, which are written once."""
+    """Return the pseudo-labels (N, K) of a teacher, which are written once."""
     folder = run_store.local(stage.run_dir)
     path = folder / LABELS_FILE
     run_store.get(folder, LABELS_FILE)
@@ -229,7 +230,7 @@ def _write(path, stage, unlabelled):
 
 
 def split_labelled(recipe: NoisyStudentRecipe, dataset: data.Dataset):
-    """Returns the images with labels and those without.
+    """Return the images with labels and those without.
 
     Returns:
         Two `Examples`; the labels of the second are not to be used.
@@ -262,7 +263,7 @@ def split_labelled(recipe: NoisyStudentRecipe, dataset: data.Dataset):
             test_split=None,
             **dict.fromkeys(fields),
         )
-        rest = data.open_dataset(source).train
+        rest = data.open_dataset(source, SOURCES).train
     return _in_memory(dataset.train), _in_memory(rest)
 
 
@@ -297,7 +298,7 @@ def _of_folder(folder, config) -> Examples:
 
 
 def pseudo_labels(model, examples: Examples, recipe: Recipe) -> np.ndarray:
-    """Predicts the probabilities of the classes of images, without noise.
+    """Predict the probabilities of the classes of images, without noise.
 
     Args:
         model: a Keras model from images in [0, 255] to logits.
@@ -331,7 +332,7 @@ def pseudo_labels(model, examples: Examples, recipe: Recipe) -> np.ndarray:
 def select(
     probabilities: np.ndarray, config: NoisyStudentConfig
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Selects the images that a student learns from, and their labels.
+    """Select the images that a student learns from, and their labels.
 
     Args:
         probabilities: float array (N, K), see `pseudo_labels`.
@@ -365,7 +366,7 @@ def select(
 
 
 def _balanced(rows, classes, confidences, size):
-    """The same number of rows per class, the most confident first."""
+    """Return the same number of rows per class, the most confident first."""
     parts = []
     for label in np.unique(classes[rows]):
         members = rows[classes[rows] == label]
@@ -377,7 +378,7 @@ def _balanced(rows, classes, confidences, size):
 def join_labelled(
     labelled: Examples, others: Examples, probabilities: np.ndarray
 ) -> Examples:
-    """Joins images with labels and images with pseudo-labels.
+    """Join images with labels and images with pseudo-labels.
 
     Args:
         labelled: images with labels.
@@ -411,7 +412,7 @@ def join_labelled(
 
 
 def _encoded(examples) -> np.ndarray:
-    """The images as encoded bytes, of any kind of examples."""
+    """Return the images as encoded bytes, of any kind of examples."""
     encode = {
         "encoded": bytes,
         "path": lambda path: pathlib.Path(path).read_bytes(),

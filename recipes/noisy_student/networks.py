@@ -67,7 +67,7 @@ DROP_RATE = 0.2  # of the last block: a survival probability of 0.8
 
 
 def network_task(recipe: Recipe, network: dict) -> tuple[Recipe, Task]:
-    """Returns the recipe and the task that train a network.
+    """Return the recipe and the task that train a network.
 
     Args:
         recipe: the `Recipe` of all networks.
@@ -100,7 +100,7 @@ def network_task(recipe: Recipe, network: dict) -> tuple[Recipe, Task]:
 def _efficientnet(
     recipe, num_classes, *, name, image_size=None, channels=3, dropout_rate=None
 ):
-    """Builds an EfficientNet from images in [0, 255] to logits (B, K)."""
+    """Build an EfficientNet from images in [0, 255] to logits (B, K)."""
     published, rate = EFFICIENTNETS[name]
     side = image_size or published
     build = getattr(keras.applications, name, efficientnet_l2)
@@ -127,7 +127,7 @@ def _efficientnet(
 def efficientnet_l2(
     *, include_top=False, weights=None, input_shape, pooling="avg"
 ) -> keras.Model:
-    """Builds EfficientNet-L2 without its classification layer.
+    """Build EfficientNet-L2 without its classification layer.
 
     The arguments are those of keras.applications.
 
@@ -145,7 +145,7 @@ def efficientnet_l2(
 def efficientnet(
     width: float, depth: float, input_shape, *, name=None
 ) -> keras.Model:
-    """Builds an EfficientNet without its classification layer.
+    """Build an EfficientNet without its classification layer.
 
     Args:
         width: factor of the filters of B0.

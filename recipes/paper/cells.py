@@ -55,11 +55,11 @@ class Place:
         return pathlib.Path(self.recipes).resolve() == INSTALLED
 
     def folder(self, run: str) -> pathlib.Path:
-        """The folder of a run, or the path of something in it."""
+        """Return the folder of a run, or the path of something in it."""
         return pathlib.Path(self.root, run + SUFFIX if self.smoke else run)
 
     def result(self, run: str) -> dict | None:
-        """The result.json of a run, None if it is not finished."""
+        """Return the result.json of a run, None if it is not finished."""
         path = self.folder(run) / run_folder.RESULT
         return json.loads(path.read_text()) if path.is_file() else None
 
@@ -102,7 +102,7 @@ class Command:
         return tuple(filter(None, (*weights, self.rate_of)))
 
     def words(self, place: Place) -> list[str]:
-        """The arguments of the script.
+        """Return the arguments of the script.
 
         The learning rate of a sweep that is not finished is left out: the
         config has one of its own.
@@ -123,7 +123,7 @@ class Command:
         return [*words, "--run_dir", str(place.folder(self.run))]
 
     def text(self, place: Place) -> str:
-        """The line that a person types."""
+        """Return the line that a person types."""
         if self.recipe.startswith(BY_HAND):
             values = [_value(value, place) for _, value in self.options]
             return f"{self.recipe} {shlex.join(values)}"
@@ -137,13 +137,13 @@ class Command:
         return text
 
     def is_finished(self, place: Place) -> bool:
-        """Whether it has a result with nothing left out."""
+        """Return whether it has a result with nothing left out."""
         result = place.result(self.run)
         return result is not None and not result.get("missing")
 
 
 def _value(value, place):
-    """An option's value, with the folder of a run for its name."""
+    """Return an option's value, with the folder of a run for its name."""
     if value.startswith(REFERENCE):
         return str(place.folder(value.removeprefix(REFERENCE)))
     return value
@@ -195,7 +195,7 @@ class Cell:
     note: str = ""
 
     def measured(self, place: Place) -> tuple[Value, float | None, int]:
-        """Reads the results of the finished runs.
+        """Read the results of the finished runs.
 
         Returns:
             The mean, None where a result is missing; the standard deviation
@@ -255,7 +255,7 @@ def run_cell(
     seeds: int = 1,
     **fields,
 ) -> Cell:
-    """A `Cell` whose results are the last `seeds` of the commands.
+    """Return a `Cell` whose results are the last `seeds` of the commands.
 
     Where the source has no weights, the cell has the reason as its note.
     """
@@ -318,7 +318,7 @@ def pre_trained(
     variant: str = "",
     options: Options = (),
 ) -> Source:
-    """A model of the paper, pre-trained.
+    """Return a model of the paper, pre-trained.
 
     Args:
         dataset: "ImageNet", "ImageNet-21k" or "JFT-300M".
@@ -353,7 +353,7 @@ def pre_trained(
 def trained_source(
     folder: str, recipe: str, config: str, options: Options
 ) -> Source:
-    """A `Source` whose weights a recipe makes."""
+    """Return a `Source` whose weights a recipe makes."""
     run = f"{folder}/pretraining"
     command = Command(run, recipe, config, options, hardware="cluster")
     return Source(folder, weights=f"@{run}", commands=(command,))
@@ -367,7 +367,7 @@ def fine_tuning(
     config: str = "",
     options: Options = (),
 ) -> tuple[Command, ...]:
-    """The sweep of Table 4, then its best learning rate with more seeds.
+    """Return the sweep of Table 4, then its best learning rate with more seeds.
 
     Args:
         source: the model to fine-tune.
@@ -400,7 +400,7 @@ def fine_tuning(
 def real_labels(
     commands: tuple[Command, ...], seeds: int = 1
 ) -> tuple[Command, ...]:
-    """Adds the evaluation of the last models on ImageNet's ReaL labels."""
+    """Add the evaluation of the last models on ImageNet's ReaL labels."""
     found = []
     for trained in commands[-seeds:]:
         final = "/final" if trained.recipe == "sweep" else ""

@@ -29,7 +29,7 @@ HYBRID_UNITS = {16: (3, 4, 9), 32: (3, 4, 6, 3)}
 
 
 def size_of(application: str, column: str) -> float:
-    """A size of a model in a column of Table 1, one of `SIZES`.
+    """Return a size of a model in a column of Table 1, one of `SIZES`.
 
     Parameters are in millions, with 1000 classes.
 
@@ -87,16 +87,16 @@ def _multiply_adds(model, classes):
 
 def core_days(model: str, dataset: str, epochs: int) -> float:
     """TPUv3-core-days of a pre-training, at an assumed 40 % of the peak."""
-    asked = (model, dataset, epochs)
+    wanted = (model, dataset, epochs)
     return next(
         run.core_days
         for run in paper_runs()
-        if (run.model, run.dataset, run.epochs) == asked
+        if (run.model, run.dataset, run.epochs) == wanted
     )
 
 
 def config_value(place: Place, config: str, field: str) -> float | str:
-    """The value of a field in a config of recipes/configs.
+    """Return the value of a field in a config of recipes/configs.
 
     Args:
         place: where the recipes are.

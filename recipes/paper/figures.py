@@ -7,7 +7,8 @@ The others have no printed number.
 import dataclasses
 import statistics
 
-from keras_vit.data.vtab_table import GROUPS, PAPER, TASKS
+from vtab.tasks import GROUPS, PAPER, TASKS
+
 from keras_vit.variants.scaling_table import FIGURE_8
 from paper import values_table as values
 from paper.cells import Cell, Command, pre_trained, run_cell, vtab_runs
@@ -154,7 +155,7 @@ def figure_8() -> list[Cell]:
 
 
 def figure_9() -> list[Cell]:
-    """The class token against the mean of the patches, by learning rate."""
+    """Compare the class token and the mean of patches, by learning rate."""
     cells = []
     for row, (pooling, rates) in LINES_9.items():
         for rate in rates:
@@ -343,7 +344,7 @@ PICTURES = {
 
 
 def _pictures(figure):
-    """A function of the cells of a figure that is pictures."""
+    """Return a function of the cells of a figure that is pictures."""
     return lambda: [
         Cell(figure, row, what, None, unit="", commands=commands, note=note)
         for row, what, commands, note in PICTURES[figure]

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from masked_patch.config import MaskedPatchRecipe
 from sweep import SweepRecipe
 from vtab.config import Vtab
+from vtab.tasks import TASKS
 
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import cached_path
 from keras_vit.data.tfds import PRESETS, Preset, named_builder
-from keras_vit.data.vtab_table import TASKS
 from keras_vit.evaluation.config import Evaluation
 from keras_vit.evaluation.few_shot import FewShot
 from keras_vit.io.checks import DISTRIBUTIONS, check_at_least, check_choice
@@ -132,7 +132,7 @@ class Reproduction:
 
 
 def table_name(text: str) -> str:
-    """Finds the key of `CONTENTS` for a table in one of its spellings.
+    """Find the key of `CONTENTS` for a table in one of its spellings.
 
     Args:
         text: "5", "table 5", "Table5", "figure4", "4.6", "section 4.6" or
@@ -160,7 +160,7 @@ def table_name(text: str) -> str:
 
 
 def cells_of(text: str, only: tuple[str, ...] = ()) -> list[Cell]:
-    """The cells of a table or figure.
+    """Return the cells of a table or figure.
 
     Args:
         text: see `table_name`.
@@ -189,7 +189,7 @@ def cells_of(text: str, only: tuple[str, ...] = ()) -> list[Cell]:
 
 
 def execute(words: list[str]) -> int:
-    """Runs a script with its arguments; returns its exit code.
+    """Run a script with its arguments; return its exit code.
 
     In a process of its own, which frees the memory of an accelerator.
 
@@ -221,7 +221,7 @@ class Runner:
     reasons: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def run(self, cell: Cell) -> str:
-        """Runs the unfinished commands of a cell.
+        """Run the unfinished commands of a cell.
 
         Returns:
             Why results are missing; "" where none is.
@@ -232,11 +232,11 @@ class Runner:
         return _joined(self.reasons[command.run] for command in cell.commands)
 
     def look(self, cell: Cell) -> str:
-        """Says what a cell would lack, and runs nothing."""
+        """Say what a cell would lack, and run nothing."""
         return _joined(map(self._missing, cell.commands))
 
     def options(self, command: Command) -> list[str]:
-        """The arguments that this reproduction adds to a command."""
+        """Return the arguments that this reproduction adds to a command."""
         words = ["--distribution", self.asked.distribution]
         record = RECORDS[command.recipe]
         fields = {field.name for field in dataclasses.fields(record)}
@@ -278,7 +278,7 @@ def _joined(reasons):
 
 
 def parsed(command: Command, place: Place):
-    """The record, such as a `Recipe`, that a recipe makes of its command.
+    """Parse the record, such as a `Recipe`, that a recipe makes of its command.
 
     Raises:
         SystemExit: when the parser refuses it.
@@ -357,7 +357,7 @@ def _weights(command, model, asked):
 
 
 def devices_of() -> str:
-    """The hardware of this machine, "accelerator" or "cpu".
+    """Return the hardware of this machine, "accelerator" or "cpu".
 
     Asked in a process of its own: a backend takes the memory of its devices,
     which the recipes need.

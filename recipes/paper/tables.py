@@ -2,7 +2,8 @@
 
 import functools
 
-from keras_vit.data.vtab_table import PAPER, TASKS
+from vtab.tasks import PAPER, TASKS
+
 from paper import values_table as values
 from paper.cells import (
     Cell,
@@ -47,7 +48,7 @@ def transfer_cell(
     dataset: str = "",
     note: str = "",
 ) -> Cell:
-    """The accuracy of one model fine-tuned once on one data set.
+    """Return the accuracy of one model fine-tuned once on one data set.
 
     Args:
         table: of the cell.
@@ -73,7 +74,7 @@ def few_shot_cell(
     source: Source,
     note: str = "",
 ) -> Cell:
-    """The few-shot accuracy of one model: five images per class of ImageNet."""
+    """Return few-shot accuracy: five images per class of ImageNet."""
     commands = few_shot(source)
     return run_cell(
         table, row, column, paper, source, commands, "shots:5", note=note
@@ -81,7 +82,7 @@ def few_shot_cell(
 
 
 def mean_of_five(table, row, column, paper, source, note="") -> Cell:
-    """The mean accuracy of one model on the five data sets."""
+    """Return the mean accuracy of one model on the five data sets."""
     found = [fine_tuning(source, dataset) for dataset in values.FIVE]
     # The pre-training once, and the fine-tuning of each in the end.
     commands = (*source.commands, *(commands[-1] for commands in found))
@@ -92,7 +93,7 @@ def mean_of_five(table, row, column, paper, source, note="") -> Cell:
 
 
 def table_1() -> list[Cell]:
-    """Sizes of the models."""
+    """Return the sizes of the models."""
     return [
         Cell(
             "table1",
@@ -117,7 +118,7 @@ RESOLUTION_2 = {"ViT-H/14": (("model.image_size", "518"),)}
 
 
 def table_2() -> list[Cell]:
-    """The best models: three fine-tuning runs on each data set."""
+    """Return the best models: three fine-tuning runs on each data set."""
     cells = [
         _cell_2(row, column, paper, spread)
         for row, printed in values.TABLE_2.items()
@@ -211,7 +212,7 @@ def table_4() -> list[Cell]:
 
 
 def _configured(table, row, config, columns, papers, notes):
-    """Hyper-parameters of a row, which are read from our config."""
+    """Return the hyper-parameters of a row, which are read from our config."""
     path = f"paper/{table}_{config}"
     return [
         Cell(
@@ -246,7 +247,7 @@ def table_5() -> list[Cell]:
 
 
 def table_6() -> list[Cell]:
-    """Models of all sizes on JFT-300M, and their compute."""
+    """Return the models of all sizes on JFT-300M, and their compute."""
     cells = []
     for (model, epochs), printed in values.TABLE_6.items():
         row = f"{model}, {epochs} epochs"

@@ -1,7 +1,7 @@
 """What "An Image Is Worth 16x16 Words" (arXiv:2010.11929) prints, as tables.
 
 Accuracies are in per cent. None is a cell that the paper leaves empty. Table 9
-stands in `keras_vit.data.vtab_table`.
+stands in `vtab.tasks`.
 """
 
 __all__ = [

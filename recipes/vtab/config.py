@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from sweep import SweepConfig
 
-from keras_vit.data.vtab_table import GROUPS, TASKS
 from keras_vit.runs.smoke import DATA, smoke, smoke_dir
 from keras_vit.training.config import (
     AugmentationConfig,
@@ -21,6 +20,7 @@ from keras_vit.training.config import (
     Recipe,
     TrainingConfig,
 )
+from vtab.tasks import GROUPS, TASKS
 
 __all__ = ["STAND_INS", "Setting", "Vtab", "smoke_vtab"]
 
@@ -54,7 +54,7 @@ class Setting(NamedTuple):
     steps: int | None
 
     def is_of(self, row: dict) -> bool:
-        """Whether a row of sweep.csv has this setting."""
+        """Return whether a row of sweep.csv has this setting."""
         return (row["learning_rate"], row["steps"]) == self
 
     @property
@@ -127,16 +127,16 @@ class Vtab:
             )
 
     def names(self) -> list[str]:
-        """The tasks to train on, in the order of the paper's Table 9."""
-        asked = self.tasks or GROUPS
+        """Return the tasks to train on, in the order of the paper's Table 9."""
+        wanted = self.tasks or GROUPS
         return [
             name
             for name, task in TASKS.items()
-            if name in asked or task.group in asked
+            if name in wanted or task.group in wanted
         ]
 
     def settings(self) -> list[Setting]:
-        """What a sweep compares; the only setting where there is no sweep."""
+        """List what a sweep compares; the only setting without a sweep."""
         rates = self.sweep.learning_rates
         if len(rates) < 2:
             rates = (self.optimizer.learning_rate,)
@@ -144,12 +144,12 @@ class Vtab:
         return list(itertools.starmap(Setting, itertools.product(rates, steps)))
 
     def final(self, task: str, setting: Setting) -> Recipe:
-        """The recipe of a result: 1000 training images, all test images."""
+        """Make the recipe of a result: 1000 training images, all test ones."""
         splits = {"train_split": "train800val200", "validation_split": None}
         return self._recipe(task, setting, splits, pathlib.Path(task))
 
     def trial(self, task: str, setting: Setting) -> Recipe:
-        """The recipe of a choice: 800 images, and 200 to choose on."""
+        """Return the recipe of a choice: 800 images, and 200 to choose on."""
         splits = {"train_split": "train800", "validation_split": "val200"}
         folder = pathlib.Path("sweep", setting.folder, task)
         return self._recipe(task, setting, splits, folder)
@@ -180,7 +180,7 @@ class Vtab:
 
 
 def smoke_vtab(vtab: Vtab) -> Vtab:
-    """A trial of a run, on the first of its tasks of each group.
+    """Return a trial of a run, on the first of its tasks of each group.
 
     Example:
         >>> smoke_vtab(Vtab(tasks=("structured",))).tasks

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from keras_vit.analysis.plots import new_figure
-from keras_vit.data.vtab_table import GROUPS, PAPER, TASKS
 from keras_vit.io.atomic_files import replacing, write_csv
 from keras_vit.io.tables import markdown_table
 from keras_vit.runs.reporting import save_figure
+from vtab.tasks import GROUPS, PAPER, TASKS
 
 __all__ = [
     "NO_RESULT",
@@ -53,7 +53,7 @@ def table(
     model: str | None = None,
     stand_ins: Mapping[str, str] | None = None,
 ) -> list[dict]:
-    """Returns a row for each of the 19 tasks, then one for each mean.
+    """Return a row for each of the 19 tasks, then one for each mean.
 
     Args:
         results: task to its result, with top1 and num_examples.
@@ -127,7 +127,7 @@ def _average(rows, column):
 
 
 def group_means(rows: list[dict]) -> dict[str, float | None]:
-    """Extracts the measured means from the rows of a table.
+    """Extract the measured means from the rows of a table.
 
     Returns:
         Group, or "all", to the mean accuracy in per cent; None for a group
@@ -145,7 +145,7 @@ def group_means(rows: list[dict]) -> dict[str, float | None]:
 
 
 def write_report(folder: pathlib.Path, rows: list[dict], title: str) -> None:
-    """Writes vtab.csv, vtab.md and vtab.png.
+    """Write vtab.csv, vtab.md and vtab.png.
 
     Args:
         folder: where to.
@@ -159,7 +159,7 @@ def write_report(folder: pathlib.Path, rows: list[dict], title: str) -> None:
 
 
 def markdown(rows: list[dict], title: str) -> str:
-    """Formats the table for people.
+    """Format the table for people.
 
     Example:
         >>> markdown(table({}, {}), "ViT_L16").splitlines()[0]
@@ -174,7 +174,7 @@ def markdown(rows: list[dict], title: str) -> str:
 
 
 def plot(rows: list[dict], title: str):
-    """Draws a bar for each task and mean, and the paper's as marks."""
+    """Draw a bar for each task and mean, and the paper's as marks."""
     figure = new_figure(10, 4.6)
     axis = figure.subplots()
     places = range(len(rows))

@@ -9,13 +9,13 @@ import numpy as np
 import numpy_forward
 import pytest
 import yaml
+from named_data.fractals import fractal_images
 
 import keras_vit
 from keras_vit.checkpoints import check_weights, read_info
 from keras_vit.checkpoints.public import fetch
 from keras_vit.checkpoints.public.catalog import SHIPPED
 from keras_vit.checkpoints.public.fetch import shipped_path
-from keras_vit.data.fractals import fractal_images
 from keras_vit.training import ModelConfig, Recipe
 from keras_vit.training.build import make_model
 

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import vtab_builders
 
 from keras_vit.data import dataset, sources
 
@@ -72,17 +71,3 @@ def prepare(folder, file_format):
     config = tfds.download.DownloadConfig(num_shards=3)
     builder.download_and_prepare(download_config=config)
     return builder
-
-
-@pytest.fixture(scope="session")
-def sized(tmp_path_factory):
-    """The metadata of each data set of VTAB, with the sizes that it knows."""
-    root = tmp_path_factory.mktemp("tfds")
-    vtab_builders.describe(root)
-    return root
-
-
-@pytest.fixture
-def mocked(sized):
-    with vtab_builders.mocked(sized):
-        yield

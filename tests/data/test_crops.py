@@ -6,11 +6,8 @@ import tensorflow as tf
 
 from keras_vit.data.config import PreprocessingConfig
 from keras_vit.data.dataset import Examples
-from keras_vit.data.image_reader import (
-    Geometry,
-    crop_window,
-    image_reader,
-)
+from keras_vit.data.image_reader import crop_window, image_reader
+from keras_vit.data.resizing import Geometry
 from keras_vit.data.seeds import key
 from keras_vit.io.checks import check_size
 

@@ -64,3 +64,12 @@ def test_few_are_the_first_of_them_before_they_are_cut():
     assert [len(part) for part in parts] == [140, 20, 40]
     labels = np.concatenate([part.labels for part in parts])
     np.testing.assert_array_equal(np.sort(labels), np.sort(TARGET[:200]))
+
+
+def test_a_name_of_your_own_is_opened_by_its_function():
+    def opener(config):
+        assert config.name == "own/few"
+        return open_dataset(DataConfig(train_split="train[:50]"))
+
+    dataset = open_dataset(DataConfig(name="own/few"), {"own": opener})
+    assert len(dataset.train) == 50

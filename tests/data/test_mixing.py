@@ -142,12 +142,13 @@ def test_keras_cv_that_is_not_installed_says_what_to_install(monkeypatch):
 
 def test_a_keras_cv_layer_runs_on_batches(monkeypatch):
     class Halve:
-        def __init__(self, dtype):
+        def __init__(self, dtype, times=1):
             assert dtype == "float32"
+            self.divisor = 2**times
 
         def __call__(self, batch, training):
             assert training
-            return {**batch, "images": batch["images"] / 2}
+            return {**batch, "images": batch["images"] / self.divisor}
 
     layers = type("layers", (), {"Halve": Halve})
     module = type("keras_cv", (), {"layers": layers})
@@ -155,5 +156,7 @@ def test_a_keras_cv_layer_runs_on_batches(monkeypatch):
     images, labels = batch(keras_cv="Halve")
     np.testing.assert_array_equal(images, noise() / 2)
     np.testing.assert_array_equal(labels, LABELS)
+    images, _ = batch(keras_cv="Halve", keras_cv_arguments={"times": 2})
+    np.testing.assert_array_equal(images, noise() / 4)
     with pytest.raises(ValueError, match="no layer keras_cv.layers.Halv;"):
         batch(keras_cv="Halv")

@@ -11,11 +11,15 @@ import tensorflow as tf
 from PIL import Image
 
 from keras_vit import data
-from keras_vit.data.crop_windows import inception_window, random_window
-from keras_vit.data.image_reader import Geometry, crop_window
-from keras_vit.data.pillow_reader import pillow_reader
+from keras_vit.data.image_reader import crop_window
+from keras_vit.data.pillow_images import pillow_reader
 from keras_vit.data.readers import chosen_reader, data_packages
-from keras_vit.data.resizing import resize
+from keras_vit.data.resizing import (
+    Geometry,
+    inception_window,
+    random_window,
+    resize,
+)
 from keras_vit.data.seeds import key, random_bits, uniform
 from keras_vit.prediction.images import read_pixels
 
@@ -170,6 +174,18 @@ def test_random_numbers_are_those_of_tensorflow(size):
         )
 
 
+def test_purposes_have_draws_of_their_own():
+    """Those with a number keep it, others need none."""
+    assert key("mixup", 2, 1, 3).tolist() == [132, 2**40 + 3]
+    streams = {
+        int(key(purpose, seed, 0, 0)[0])
+        for purpose in ("flip", "mixup", "blur", "grey")
+        for seed in (0, 1, 2**56)
+    }
+    assert len(streams) == 12
+    assert all(0 <= stream < 2**63 for stream in streams)
+
+
 @pytest.mark.parametrize("count", [1, 5, 32, 33, 70])
 def test_few_words_are_the_first_of_many(count):
     drawn = key("crop", 1, 2, 3)
@@ -253,10 +269,12 @@ def test_tensorflow_reads_where_it_is_installed(
 
 
 def test_what_needs_tensorflow_is_known():
-    for name in ("digits", "fractals/num_classes=3"):
+    for name in ("digits", "hf://datasets/a/b"):
         assert data_packages(data.DataConfig(name=name)) == ()
-    for name in ("cifar10", "vtab/dtd"):
+    for name in ("cifar10", "beans/x"):
         assert "tensorflow" in data_packages(data.DataConfig(name=name))
+    own = data.DataConfig(name="own/dtd")
+    assert data_packages(own, {"own": None}) == ()
     config = data.DataConfig(folder="x", reader="tensorflow")
     assert data_packages(config) == ("tensorflow",)
 
@@ -266,11 +284,3 @@ def test_a_layer_of_keras_cv_is_refused_before_anything_is_read():
     config = data.AugmentationConfig(keras_cv="AugMix")
     with pytest.raises(ValueError, match="keras_cv='AugMix'.*'pillow'"):
         training(examples, augmentation=config)
-
-
-def test_images_that_tensorflow_alone_reads_are_refused(mocked):
-    config = data.DataConfig(
-        name="vtab/smallnorb_azimuth", data_dir=mocked, reader="pillow"
-    )
-    with pytest.raises(ValueError, match="reader='pillow'.*to tensorflow"):
-        data.open_dataset(config)

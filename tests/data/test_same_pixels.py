@@ -9,12 +9,12 @@ from PIL import Image
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.dataset import Examples
 from keras_vit.data.image_reader import (
-    Geometry,
     crop_window,
     decode,
     image_reader,
     is_readable,
 )
+from keras_vit.data.resizing import Geometry
 from keras_vit.data.seeds import key
 from keras_vit.prediction.images import read_pixels
 

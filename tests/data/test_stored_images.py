@@ -7,6 +7,7 @@ import object_stores
 import pytest
 import sharded
 import vtab_builders
+from named_data.sources import SOURCES
 from PIL import Image
 
 from keras_vit.data import DataConfig, evaluation_batches, open_dataset
@@ -192,7 +193,7 @@ def test_a_task_of_vtab_is_copied(emulator, tmp_path):
     put(folder, address)
     asked = DataConfig(name="vtab/cifar100", data_dir=address)
     with vtab_builders.mocked(folder):
-        opened = open_dataset(asked)
+        opened = open_dataset(asked, SOURCES)
         assert len(opened.train) == vtab_builders.NUM_EXAMPLES
     assert len(shards_in(tmp_path / "cache")) == 1
 

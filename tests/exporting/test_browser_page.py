@@ -16,8 +16,7 @@ from PIL import Image
 
 from keras_vit.cli import main
 from keras_vit.data import PreprocessingConfig
-from keras_vit.data.image_reader import Geometry
-from keras_vit.data.resizing import evaluation_crop
+from keras_vit.data.resizing import Geometry, evaluation_crop
 from keras_vit.exporting.browser_page import FILES, RUNTIME, page
 from keras_vit.exporting.export import record_of
 from keras_vit.prediction import as_classifier

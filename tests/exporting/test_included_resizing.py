@@ -11,8 +11,7 @@ from keras_vit.data.config import (
     METHODS,
     PreprocessingConfig,
 )
-from keras_vit.data.image_reader import Geometry
-from keras_vit.data.resizing import evaluation_crop
+from keras_vit.data.resizing import Geometry, evaluation_crop
 from keras_vit.exporting.browser_page import write_page
 from keras_vit.exporting.included_resizing import cropped
 from keras_vit.exporting.server_folders import LAYOUTS

@@ -5,8 +5,7 @@ import pytest
 
 from keras_vit.data import PreprocessingConfig, image_reader
 from keras_vit.data.config import EVALUATION_CROPS, METHODS
-from keras_vit.data.image_reader import Geometry
-from keras_vit.data.resizing import evaluation_crop, resize
+from keras_vit.data.resizing import Geometry, evaluation_crop, resize
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (37, 53, 3), "uint8")
 

@@ -1,4 +1,4 @@
-"""One tiny run of the recipe that the tests of this folder look at."""
+"""A tiny run, and mocked data sets, that the tests of this folder share."""
 
 import contextlib
 import io
@@ -6,6 +6,7 @@ import pathlib
 from typing import NamedTuple
 
 import pytest
+import vtab_builders
 from recipe_scripts import TINY, script
 
 
@@ -27,3 +28,17 @@ def finished_run(tmp_path_factory) -> FinishedRun:
             ["--config", str(config), "--run_dir", str(folder / "run")]
         )
     return FinishedRun(folder / "run", config, exit_code, output.getvalue())
+
+
+@pytest.fixture(scope="session")
+def sized(tmp_path_factory):
+    """The metadata of each data set of VTAB, with its sizes."""
+    root = tmp_path_factory.mktemp("tfds")
+    vtab_builders.describe(root)
+    return root
+
+
+@pytest.fixture
+def mocked(sized):
+    with vtab_builders.mocked(sized):
+        yield

@@ -4,8 +4,8 @@ import pytest
 from sweep import SweepConfig
 from vtab.config import Setting, Vtab, smoke_vtab
 from vtab.table import PAPER_MODELS, group_means, markdown, table
+from vtab.tasks import TASKS
 
-from keras_vit.data.vtab_table import TASKS
 from keras_vit.training.config import (
     ModelConfig,
     OptimizerConfig,

@@ -8,8 +8,7 @@ import numpy as np
 import served
 
 from keras_vit.data import PreprocessingConfig
-from keras_vit.data.image_reader import Geometry
-from keras_vit.data.resizing import evaluation_crop
+from keras_vit.data.resizing import Geometry, evaluation_crop
 from keras_vit.serving import Service, ServingLimits, web_application
 
 GEOMETRY = Geometry((4, 4), 3, PreprocessingConfig(evaluation="squash"))

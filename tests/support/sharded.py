@@ -10,7 +10,7 @@ import tarfile
 import numpy as np
 from PIL import Image
 
-from keras_vit.data import PreprocessingConfig, byte_ranges, training_stream
+from keras_vit.data import PreprocessingConfig, records, training_stream
 
 SIDE, BATCH = 4, 8
 SQUASH = PreprocessingConfig(train="squash", evaluation="squash", flip=False)
@@ -44,9 +44,9 @@ def count_bytes(monkeypatch=None) -> collections.Counter:
         return io.BufferedReader(raw, buffering) if buffering else raw
 
     if monkeypatch:
-        monkeypatch.setattr(byte_ranges, "open", opened, raising=False)
+        monkeypatch.setattr(records, "open", opened, raising=False)
     else:
-        setattr(byte_ranges, "open", opened)  # noqa: B010
+        setattr(records, "open", opened)  # noqa: B010
     return read
 
 

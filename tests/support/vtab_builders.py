@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from unittest import mock
 
-from keras_vit.data.vtab_table import TASKS
+from vtab.tasks import TASKS
 
 NUM_EXAMPLES = 7  # Whatever the split.
 TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"

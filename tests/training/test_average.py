@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tiny_training as tiny
 
-from keras_vit.training.averages import AverageInEvaluation, averaged
+from keras_vit.training.checkpointing import AverageInEvaluation, averaged
 
 
 def values(variables):

@@ -7,8 +7,8 @@ import pytest
 
 from keras_vit.checkpoints.files.npz import write_npz
 from keras_vit.training import checkpoint_files
-from keras_vit.training import checkpoint_shards as shards
-from keras_vit.training.background import BackgroundWriter
+from keras_vit.training import checkpoint_files as shards
+from keras_vit.training.checkpointing import BackgroundWriter
 
 KERNEL = np.arange(24, dtype="float32").reshape(4, 6)
 FILES = [f"step-000000005-0123abcd-{i}.npz" for i in range(2)]

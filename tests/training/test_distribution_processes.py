@@ -9,7 +9,11 @@ import pytest
 import tiny_training as tiny
 
 from keras_vit.data import Share
-from keras_vit.training.distribution import layouts, processes, setup
+from keras_vit.training.distribution import (
+    processes,
+    setup,
+    strategies,
+)
 from keras_vit.training.distribution.processes import (
     LostProcessError,
     explain_lost_process,
@@ -103,7 +107,7 @@ def test_several_processes_need_tf_config(on_tensorflow, monkeypatch):
 
 def test_tensorflow_has_no_loop_of_steps_in_several(on_tensorflow):
     with pytest.raises(ValueError, match="training.steps_per_execution=2"):
-        layouts._multiworker(2)
+        strategies.multiworker(2)
 
 
 @pytest.mark.parametrize(

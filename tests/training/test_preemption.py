@@ -12,7 +12,7 @@ from same_runs import assert_same
 
 from keras_vit.runtime.interrupts import Terminated, TimeIsUp, postponed
 from keras_vit.training import checkpoint_files
-from keras_vit.training.preemption import Preemption, deadline_of
+from keras_vit.training.checkpointing import Preemption, deadline_of
 
 
 class Signal(keras.callbacks.Callback):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tiny_runs import DATASET, files, recipe
 
+from keras_vit.runtime.interrupts import TimeIsUp
 from keras_vit.training import (
     OptimizerConfig,
     checkpoint_files,
@@ -89,3 +90,10 @@ def test_patience_needs_validation_images(tmp_path):
     with pytest.raises(ValueError, match="early_stopping_patience=2"):
         train(patient, dataset=dataset)
     assert not files(tmp_path)
+
+
+def test_the_hours_of_a_recipe_end_it_with_a_checkpoint(tmp_path):
+    short = recipe(tmp_path, training={"max_hours": 1e-9})
+    with pytest.raises(TimeIsUp):
+        train(short, dataset=DATASET)
+    assert len(checkpoint_files.checkpoint_steps(tmp_path / "checkpoints")) == 1

@@ -45,7 +45,7 @@ MAX_TILES = 16  # maps in a row of the figure of position similarity
 
 
 def explain_run(folder: str | os.PathLike, model: keras.Model) -> None:
-    """Stores what a model attends to in some images of its evaluation.
+    """Store what a model attends to in some images of its evaluation.
 
     Writes attention.npz for the report of the run: of mistakes and of right
     answers in predictions.npz, or the reason why there is nothing to show.
@@ -65,7 +65,7 @@ def explain_run(folder: str | os.PathLike, model: keras.Model) -> None:
 def write_attention(
     path: str | os.PathLike, arrays: dict[str, np.ndarray] | str
 ) -> None:
-    """Writes attention.npz: `attention_arrays`, or why there are none."""
+    """Write attention.npz: `attention_arrays`, or why there are none."""
     contents: dict = (
         {"reason": np.array(arrays)} if isinstance(arrays, str) else arrays
     )
@@ -134,7 +134,7 @@ def attention_arrays(
     probabilities: Any,
     labels: Any = None,
 ) -> dict[str, np.ndarray]:
-    """What a page draws of the attention, small enough for a run folder.
+    """Return what a page draws of the attention, small enough for a run folder.
 
     Args:
         model: the `VisionTransformer` of K classes.
@@ -183,7 +183,7 @@ def _bytes(maps):
 def attention_contents(
     arrays: dict[str, np.ndarray], names: Sequence[str]
 ) -> dict:
-    """What the template of the attention fills in.
+    """Return what the template of the attention fills in.
 
     Args:
         arrays: of `attention_arrays`.
@@ -233,7 +233,7 @@ def _image(arrays, i, names):
 
 
 def model_figures(arrays: dict[str, np.ndarray]) -> dict:
-    """Figures of the attention distance and the position similarity.
+    """Return the figures of the attention distance and the position similarity.
 
     Args:
         arrays: of `attention_arrays`.

@@ -43,7 +43,7 @@ CHARTS = (
 
 
 def charts(metrics: list[dict], history: list[dict]) -> list[dict]:
-    """Draws the charts that there are numbers for.
+    """Draw the charts that there are numbers for.
 
     Args:
         metrics: lines of metrics.jsonl.
@@ -62,7 +62,7 @@ def charts(metrics: list[dict], history: list[dict]) -> list[dict]:
 
 
 def learning_curves(metrics: list[dict], history: list[dict]):
-    """Draws loss and accuracy beside each other, as far as there are numbers.
+    """Draw loss and accuracy beside each other, as far as there are numbers.
 
     Args:
         metrics: lines of metrics.jsonl.
@@ -101,7 +101,7 @@ def _series(chart, axis, metrics, history) -> dict:
 
 
 def _drawing(chart, series, axis) -> dict:
-    """The arguments of `plots.curves`."""
+    """Return the arguments of `plots.curves`."""
     return {
         "series": {name: _thin(*points) for name, points in series.items()},
         "xlabel": axis,
@@ -126,7 +126,7 @@ def _draw(chart, series, axis):
 
 
 def _points(rows, axis, column, factor):
-    """(x, y) of the rows that have finite numbers in both columns, or None."""
+    """Return (x, y) of the rows with finite numbers in both columns."""
     pairs = [
         (row[axis], row[column] * factor)
         for row in rows
@@ -140,7 +140,7 @@ def _finite(value):
 
 
 def _thin(x, y):
-    """Means of neighbours, so that no more than MAX_POINTS are left."""
+    """Average neighbours, so that no more than MAX_POINTS are left."""
     parts = min(len(x), MAX_POINTS)
     return tuple(
         [float(part.mean()) for part in np.array_split(values, parts)]

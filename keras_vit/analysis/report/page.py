@@ -24,7 +24,7 @@ __all__ = ["render_page", "render_report", "write_report"]
 def write_report(
     folder: str | os.PathLike, result: dict | None = None
 ) -> pathlib.Path:
-    """Writes the report of a run into its folder.
+    """Write the report of a run into its folder.
 
     Where files are missing, the report says which.
 
@@ -50,7 +50,7 @@ def write_report(
 
 
 def render_report(folder: str | os.PathLike, result: dict | None = None) -> str:
-    """The HTML of the report of a run, see `write_report`."""
+    """Return the HTML of the report of a run, see `write_report`."""
     run = RunFiles(folder, {} if result is None else {"result.json": result})
     return render_page(
         run.folder.resolve().name,
@@ -69,7 +69,7 @@ def render_page(
     kind: str,
     facts: Sequence[str] = (),
 ) -> str:
-    """The HTML of a page.
+    """Return the HTML of a page.
 
     Args:
         title: its heading.

@@ -27,7 +27,7 @@ THEMED = {
 
 
 def photograph(image: np.ndarray, *, side: int = LARGE) -> dict:
-    """An image (H, W, C), neither side larger than `side` pixels.
+    """Return an image (H, W, C), neither side larger than `side` pixels.
 
     Returns:
         Dict of "source", a data URI, and "small", bool, whether to draw it
@@ -50,7 +50,7 @@ def grey(values: np.ndarray) -> str:
 
 
 def heat_map(shares: np.ndarray) -> str:
-    """A square per number of (K, K), from clear for 0 to blue for 1."""
+    """Return a square per number of (K, K), from clear for 0 to blue for 1."""
     from PIL import Image
 
     # The square root makes rare mistakes visible.
@@ -63,7 +63,7 @@ def heat_map(shares: np.ndarray) -> str:
 
 
 def vector_graphic(figure, name: str, text: str) -> str:
-    """A matplotlib figure as an SVG element in the colours of the page.
+    """Return a matplotlib figure as an SVG element in the colours of the page.
 
     The same figure gives the same text. It stands in the page and not in an
     `img`, where not every browser tells it of the dark.

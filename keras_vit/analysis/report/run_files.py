@@ -57,7 +57,7 @@ class RunFiles:
             )
 
     def read(self, name: str) -> Any:
-        """The content of a file in `FILES`, None where there is a problem."""
+        """Read a file in `FILES`; None where there is a problem."""
         if name not in self._contents:
             self._contents[name] = self._attempt(name)
         return self._contents[name]
@@ -90,7 +90,7 @@ class FilesInMemory:
 def class_names_in(
     run: RunFiles | FilesInMemory, num_classes: int
 ) -> list[str]:
-    """Names of the classes, numbers where there are none."""
+    """Return the names of the classes, numbers where there are none."""
     names = run.read("class_names.json") or []
     if len(names) == num_classes:
         return [str(name) for name in names]
@@ -98,7 +98,7 @@ def class_names_in(
 
 
 def image_titles(predictions: Mapping[str, np.ndarray]) -> list[str]:
-    """What each image of predictions.npz is called on a page.
+    """Return what each image of predictions.npz is called on a page.
 
     Args:
         predictions: its arrays, with or without `names`.
@@ -122,7 +122,7 @@ def image_titles(predictions: Mapping[str, np.ndarray]) -> list[str]:
 
 
 def write_augmented(path: str | os.PathLike, images, labels) -> None:
-    """Stores a sample of the training images for the report.
+    """Store a sample of the training images for the report.
 
     Args:
         path: the file, augmented.npz in the run folder.
@@ -194,7 +194,7 @@ def _number(text):
 
 
 def _arrays(*required, unless=None):
-    """Reads arrays, of which none is required where there is `unless`."""
+    """Read arrays, of which none is required where there is `unless`."""
 
     def read(path):
         # NumPy leaves a file open that is no archive.

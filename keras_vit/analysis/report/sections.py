@@ -78,7 +78,7 @@ def _summary(run):
 
 
 def _skipped(kinds):
-    """What was left out: (how much of what, names, how many are not named)."""
+    """Count what was left out: (how much, names, how many more)."""
     return [
         (
             SKIPPED.get(kind, "{}").format(grouped(found["count"])),
@@ -172,7 +172,7 @@ def _confusion(run):
 
 
 def _confusion_matrix(labels, predicted, names, answers):
-    """Which class was taken for which.
+    """Return which class was taken for which.
 
     Returns:
         Dict of "names", the P classes; "rows", for each of them its cells
@@ -240,7 +240,7 @@ def _behind(answers, rows, columns):
 
 
 def _pairs(matrix):
-    """Cells of the most frequent mistakes."""
+    """Return the cells of the most frequent mistakes."""
     mistakes = matrix.copy()
     np.fill_diagonal(mistakes, 0)
     order = np.argsort(-mistakes, axis=None, kind="stable")[:MAX_PAIRS]
@@ -356,7 +356,7 @@ def headline(run: RunFiles) -> tuple[str, ...]:
 
 
 def _day(time) -> str | None:
-    """A time of ISO 8601 as a date for readers."""
+    """Return a time of ISO 8601 as a date for readers."""
     try:
         return date_of(datetime.datetime.fromisoformat(time))
     except (TypeError, ValueError):
@@ -364,7 +364,7 @@ def _day(time) -> str | None:
 
 
 def date_of(time: datetime.datetime) -> str:
-    """A date for readers, in English on all machines.
+    """Return a date for readers, in English on all machines.
 
     Example:
         >>> date_of(datetime.datetime(2026, 11, 24))

@@ -2,9 +2,6 @@
 
 import contextlib
 import dataclasses
-import math
-import os
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,23 +10,22 @@ import keras
 from keras_vit.data import Share
 from keras_vit.io.checks import DISTRIBUTIONS, check_choice
 from keras_vit.runtime.machine import devices
-from keras_vit.runtime.workarounds import (
-    layout_of,
-    leave_out_tpu_attention,
-    loop_reduction,
-)
+from keras_vit.runtime.workarounds import leave_out_tpu_attention
 from keras_vit.training.distribution import processes
+from keras_vit.training.distribution.meshes import (
+    MESHES,
+    MODEL_AXIS,
+    data_parallel,
+)
+from keras_vit.training.distribution.strategies import STRATEGIES
 
 __all__ = [
     "MAKERS",
     "PLAIN",
     "Distribution",
     "on_devices",
-    "placed",
     "setup",
 ]
-
-MODEL_AXIS = 2  # devices that share a layer under model_parallel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +53,7 @@ class Distribution:
     native: Any = None
 
     def scope(self) -> contextlib.AbstractContextManager:
-        """The context to build, compile and train a model in.
+        """Return the context to build, compile and train a model in.
 
         Example:
             >>> with setup("data_parallel").scope():
@@ -90,7 +86,7 @@ def setup(
     model_axis: int = MODEL_AXIS,
     steps_per_execution: int = 1,
 ) -> Distribution:
-    """Chooses the devices to train a model on, and how they share it.
+    """Choose the devices to train a model on, and how they share it.
 
     The batch size is that of all devices together, so that the result does
     not depend on their number.
@@ -148,7 +144,7 @@ def setup(
 
 
 def _automatic(found, batch_size):
-    """The backend's plain choice, with as many devices as divide a batch.
+    """Choose what the backend has, with as many devices as divide a batch.
 
     Each process has as many as the others.
     """
@@ -164,7 +160,7 @@ def _automatic(found, batch_size):
 
 
 def _check_processes(choice):
-    """Raises for a choice of one process where there are several."""
+    """Raise for a choice of one process where there are several."""
     index, count = processes.place()
     known = SEVERAL_PROCESSES[keras.backend.backend()]
     if count > 1 and choice not in known:
@@ -193,7 +189,7 @@ def _counted(number, noun):
 
 @contextlib.contextmanager
 def on_devices(choice: str, batch_size: int) -> Iterator[Share]:
-    """The scope to load a model and predict in; prints the devices.
+    """Return the scope to load a model and predict in; prints the devices.
 
     Each of several processes predicts for itself, on its own devices: on JAX
     on all that divide its share of a batch, on TensorFlow on the first.
@@ -232,263 +228,17 @@ def _of_this_process(choice, batch_size, index, count) -> Distribution:
     taken = next(n for n in range(len(own), 0, -1) if share % n == 0)
     several = taken > 1 and keras.backend.backend() == "jax"
     taken = own[: taken if several else 1]
-    native = _data_parallel(taken) if several else None
+    native = data_parallel(taken) if several else None
     replicas = len(taken) * count
     name = f"{known[1]}, each process for itself"
     return Distribution(name, tuple(taken), replicas, batch_size, native)
 
 
-def placed(batches):
-    """Cuts the batches of this process into those of its replicas, for `fit`.
-
-    Without a strategy of several processes, they are returned as they are.
-    """
-    if keras.backend.backend() != "tensorflow":
-        return batches
-    import tensorflow as tf
-
-    used = tf.distribute.get_strategy()
-    several = isinstance(used, tf.distribute.MultiWorkerMirroredStrategy)
-    if not several or batches is None:
-        return batches
-    if not isinstance(batches, tf.data.Dataset):
-        raise ValueError(
-            "The processes of TensorFlow take batches of a tf.data.Dataset. "
-            f"Received: {type(batches).__name__}."
-        )
-    replicas = len(used.extended.worker_devices)
-    if replicas > 1:
-        size = keras.tree.flatten(batches.element_spec)[0].shape[0]
-        if not size or size % replicas:
-            raise ValueError(
-                f"The {replicas} devices of a process share its images of a "
-                f"batch. Received: {size} images. Give batches of one size, "
-                f"a multiple of {replicas}."
-            )
-        batches = batches.rebatch(size // replicas)
-    return used.distribute_datasets_from_function(lambda context: batches)
-
-
-# A share of every kernel of the blocks. The rest stays whole: it is small, and
-# XLA, given a share of the position embedding, distributes activations anew.
-# Rows, where the devices divide them: XLA for TPUs scatters no sums of columns.
-FULLY_SHARDED = {
-    r".*\bblock_\d+/.*kernel": (((0, -1), "batch"), ((-1,), "columns"))
-}
-# Devices that cut rows; more cut columns. Of 1,024 rows each of 256 devices
-# would have half a tile, and XLA gathers all kernels of a model at once.
-ROWS = 16
-
-# The columns of a first projection and the rows of the one that reads them:
-# Megatron-LM (arXiv:1909.08053), section 3. The columns of qkv are ordered by
-# head, so that a share of them is whole heads.
-FIRST, SECOND = (((-1,), "model"),), (((0,), "model"),)
-TENSOR_PARALLEL = {
-    r".*\bblock_\d+/attention/qkv/kernel": FIRST,  # (D, 3 * D)
-    r".*\bblock_\d+/attention/qkv/bias": FIRST,  # (3 * D,)
-    r".*\bblock_\d+/attention/out/kernel": SECOND,  # (D, D)
-    r".*\bblock_\d+/(mlp|\w+_mixing)/dense/kernel": FIRST,  # (D, M)
-    r".*\bblock_\d+/(mlp|\w+_mixing)/dense/bias": FIRST,  # (M,)
-    r".*\bblock_\d+/(mlp|\w+_mixing)/dense_1/kernel": SECOND,  # (M, D)
-}
-
-
-def _data_parallel(devices):
-    """Each device holds the whole model and computes a share of the batch."""
-    return keras.distribution.DataParallel(
-        devices=devices, auto_shard_dataset=False
-    )
-
-
-def _fsdp(devices):
-    """As `_data_parallel`, with a share of the blocks' kernels on each device.
-
-    The slots of the optimizer are shared like the weights they belong to.
-    Zhao et al., "PyTorch FSDP" (arXiv:2304.11277).
-    """
-    shape = (len(devices),)
-    if len(devices) > ROWS and len(devices) % ROWS == 0:
-        shape = (ROWS, len(devices) // ROWS)
-    names = ["batch", "columns"][: len(shape)]
-    mesh = keras.distribution.DeviceMesh(shape, names, devices)
-    return Sharded(mesh, FULLY_SHARDED, batch=names)
-
-
-def _model_parallel(devices, model_axis):
-    """`model_axis` devices share each layer, the others the batch.
-
-    It divides the heads and the widths of the MLPs.
-    """
-    if model_axis < 2 or len(devices) % model_axis:
-        raise ValueError(
-            "Layers must be shared by two or more devices, a number that "
-            f"divides all. Received: model_axis={model_axis}, {len(devices)} "
-            "devices. Choose another model_axis, or data_parallel."
-        )
-    shape = (len(devices) // model_axis, model_axis)
-    mesh = keras.distribution.DeviceMesh(shape, ["batch", "model"], devices)
-    return Sharded(mesh, TENSOR_PARALLEL, batch=["batch"])
-
-
-class Sharded(keras.distribution.ModelParallel):
-    """Cuts the variables of a table along their axes, and the batch.
-
-    Keras's LayoutMap needs the rank of each, which differs between kernels of
-    convolutions and of dense layers; their last axis is the same.
-
-    Args:
-        mesh: a Keras device mesh with an axis "batch".
-        table: pattern of a path to cuts: axes of the variable and an axis of
-            the mesh. It is cut along the first of them that the devices divide.
-            Axes that the mesh does not have are left out.
-        batch: axes of the mesh that share a batch.
-    """
-
-    def __init__(self, mesh, table, batch):
-        super().__init__(
-            layout_map=keras.distribution.LayoutMap(mesh),
-            batch_dim_name="batch",
-            # Each process reads its own share.
-            auto_shard_dataset=False,
-        )
-        self.table = table
-        self.batch = tuple(batch)
-        self.sizes = dict(zip(mesh.axis_names, mesh.shape, strict=True))
-
-    @property
-    def replicas(self) -> int:
-        """The shares that a batch is cut into."""
-        return math.prod(self.sizes[name] for name in self.batch)
-
-    def get_data_layout(self, data_shape):
-        axes = ["batch", *[None] * (len(data_shape) - 1)]
-        return BatchLayout(axes, self.device_mesh, self.batch)
-
-    def get_variable_layout(self, variable):
-        return layout_of(variable) or keras.distribution.TensorLayout(
-            self._axes(variable.path, variable.shape), self.device_mesh
-        )
-
-    def _axes(self, path, shape):
-        axes: list[str | None] = [None] * len(shape)
-        for pattern, cuts in self.table.items():
-            if re.fullmatch(pattern, path):
-                for candidates, name in cuts:
-                    if name in self.sizes:
-                        axis = self._cut(path, shape, candidates, name)
-                        axes[axis % len(shape)] = name
-        return axes
-
-    def _cut(self, path, shape, candidates, name):
-        parts = self.sizes[name]
-        for axis in candidates:
-            if shape[axis] % parts == 0:
-                return axis
-        sizes = " or ".join(str(shape[axis]) for axis in candidates)
-        raise ValueError(
-            f"{path!r} of shape {tuple(shape)} cannot be cut into {parts} "
-            "equal shares. Use data_parallel, or a number of devices that "
-            f"divides {sizes}."
-        )
-
-
-class BatchLayout(keras.distribution.TensorLayout):
-    """A first axis that several axes of the mesh cut, which Keras has not."""
-
-    def __init__(self, axes, device_mesh, batch):
-        super().__init__(axes, device_mesh)
-        self.batch = batch
-
-    @property
-    def backend_layout(self):
-        from jax.sharding import NamedSharding, PartitionSpec
-
-        mesh = self.device_mesh.backend_mesh
-        return NamedSharding(mesh, PartitionSpec(self.batch))
-
-
-LAST_WITH_TPUS = "2.20.0"  # of tensorflow-tpu, on 2026-11-21
-
-
-def _mirrored(devices, steps_per_execution):
-    """Each device of this machine holds the model and computes a share."""
-    import tensorflow as tf
-
-    reduction = loop_reduction(steps_per_execution)
-    return tf.distribute.MirroredStrategy(devices, reduction)
-
-
-def _multiworker(steps_per_execution):
-    """Each device of each process holds the model and computes a share."""
-    if steps_per_execution > 1:
-        raise ValueError(
-            "The processes of TensorFlow cannot meet in a loop of steps. "
-            f"Received: training.steps_per_execution={steps_per_execution}. "
-            "Set it to 1, or KERAS_BACKEND to jax."
-        )
-    return processes.strategy()
-
-
-def _tpu():
-    """A strategy of all cores of the TPU that TPU_NAME names.
-
-    That is the name or the grpc:// address of a TPU; without it, or when it is
-    "local", the one of this machine.
-    """
-    import tensorflow as tf
-
-    name = os.environ.get("TPU_NAME") or "local"
-    resolve = tf.distribute.cluster_resolver.TPUClusterResolver
-    try:
-        resolver = resolve(tpu=name)
-        tf.config.experimental_connect_to_cluster(resolver)
-        # It clears the memory of the TPU: nothing may be computed before.
-        tf.tpu.experimental.initialize_tpu_system(resolver)
-        return tf.distribute.TPUStrategy(resolver)
-    except (ValueError, OSError, tf.errors.OpError) as error:
-        raise ValueError(_no_tpu(name, tf.__version__, error)) from error
-
-
-def _no_tpu(name, version, error):
-    reason = str(error).strip().partition("\n")[0]
-    return (
-        f"TensorFlow {version} finds no TPU {name!r}: {reason}. Let TPU_NAME "
-        "be the name or grpc:// address of a TPU, or, on a machine that has "
-        f"one, install tensorflow-tpu {LAST_WITH_TPUS}. Kaggle and Colab have "
-        "none: set KERAS_BACKEND to jax there, with data_parallel."
-    )
-
-
-def _sharded(native):
-    return native, native.replicas
-
-
-def _on_tensorflow(native):
-    return native, native.num_replicas_in_sync
-
-
-# From devices, model_axis and steps_per_execution to Keras's distribution or
-# TensorFlow's strategy, and its replicas.
-MAKERS = {
-    "tensorflow": {
-        "mirrored": lambda devices, axis, steps: _on_tensorflow(
-            _mirrored(devices, steps)
-        ),
-        "multiworker": lambda devices, axis, steps: _on_tensorflow(
-            _multiworker(steps)
-        ),
-        "tpu": lambda devices, axis, steps: _on_tensorflow(_tpu()),
-    },
-    "jax": {
-        "data_parallel": lambda devices, axis, steps: (
-            _data_parallel(devices),
-            len(devices),
-        ),
-        "fsdp": lambda devices, axis, steps: _sharded(_fsdp(devices)),
-        "model_parallel": lambda devices, axis, steps: _sharded(
-            _model_parallel(devices, axis)
-        ),
-    },
+# Of each backend what makes Keras's distribution or TensorFlow's strategy, and
+# counts its replicas, from devices, model_axis and steps_per_execution.
+MAKERS: dict[str, dict[str, Callable]] = {
+    "tensorflow": STRATEGIES,
+    "jax": MESHES,
     "torch": {},
 }
 # What "auto" takes on several devices, and, first, in several processes.

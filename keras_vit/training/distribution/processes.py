@@ -75,7 +75,7 @@ _numbers = itertools.count()
 
 
 def start(choice: str) -> None:
-    """Connects the processes, before the backend computes anything.
+    """Connect the processes, before the backend computes anything.
 
     Raises:
         ValueError: when the environment is wrong, or it is too late.
@@ -87,7 +87,7 @@ def start(choice: str) -> None:
 
 
 def check_reader(choice: str, reader: str) -> None:
-    """Raises a ValueError where tf.data has to read the images and does not."""
+    """Raise a ValueError where tf.data has to read the images and does not."""
     if reader == "pillow" and _are_several_of_tensorflow(choice):
         raise ValueError(
             "Several processes of TensorFlow get their images from tf.data. "
@@ -121,7 +121,7 @@ def _start_jax() -> None:
 
 
 def _timeouts(initialize) -> dict:
-    """The timeouts that this JAX has: 0.7 has no second one."""
+    """Return the timeouts that this JAX has: 0.7 has no second one."""
     names = ("heartbeat_timeout_seconds", "shutdown_timeout_seconds")
     known = inspect.signature(initialize).parameters
     return {name: HEARTBEAT_SECONDS for name in names if name in known}
@@ -186,7 +186,7 @@ def _check_addresses(addresses, name):
 
 @functools.cache
 def strategy():
-    """The MultiWorkerMirroredStrategy of the processes in TF_CONFIG.
+    """Return the MultiWorkerMirroredStrategy of the processes in TF_CONFIG.
 
     TensorFlow makes it once, before it computes anything.
 
@@ -215,7 +215,7 @@ def strategy():
 
 
 def place() -> tuple[int, int]:
-    """The number of this process, counted from 0, and how many there are."""
+    """Return the number of this process, from 0, and how many there are."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -251,12 +251,12 @@ def _place_in_tf_config() -> tuple[int, int] | None:
 
 
 def is_first() -> bool:
-    """Whether this is the process that writes."""
+    """Return whether this is the process that writes."""
     return place()[0] == 0
 
 
 def by_process(devices: list[str]) -> list[list[str]]:
-    """Groups the names of devices by the process that has them.
+    """Group the names of devices by the process that has them.
 
     TensorFlow names those of this process alone.
     """
@@ -275,7 +275,7 @@ def by_process(devices: list[str]) -> list[list[str]]:
 
 
 def share(replicas: int, parts: int = 1) -> Share:
-    """The share of each batch that this process reads.
+    """Return the share of each batch that this process reads.
 
     Args:
         replicas: shares that the devices cut a batch into.
@@ -290,7 +290,7 @@ def share(replicas: int, parts: int = 1) -> Share:
 
 
 def agreed(function: Callable[[], Any]) -> Any:
-    """Calls a function in the first process alone; all get its result.
+    """Call a function in the first process alone; all get its result.
 
     Args:
         function: without arguments; its result is plain enough for JSON.
@@ -315,12 +315,12 @@ def agreed(function: Callable[[], Any]) -> Any:
 
 
 def say(name: str, text: str) -> None:
-    """Lets other processes `wait_for` a text; from any thread, on JAX."""
+    """Let other processes `wait_for` a text; from any thread, on JAX."""
     jax_store().key_value_set(f"keras_vit/{name}", text)
 
 
 def wait_for(name: str) -> str:
-    """What another process says under a name, which is then forgotten."""
+    """Receive what another process says under a name, which it forgets."""
     text = jax_store().blocking_key_value_get(f"keras_vit/{name}", WEEK)
     jax_store().key_value_delete(f"keras_vit/{name}")
     return text
@@ -338,7 +338,7 @@ def _shared(text):
 
 
 def _shared_text(text: str | None) -> str:
-    """Gives the text of the first process to all; the others pass None."""
+    """Give the text of the first process to all; the others pass None."""
     content = np.frombuffer((text or "").encode(), np.uint8).astype("int32")
     (size,) = _sum_over_processes(np.array([len(content)], "int32"))
     content = content if len(content) else np.zeros(size, "int32")
@@ -346,7 +346,7 @@ def _shared_text(text: str | None) -> str:
 
 
 def _sum_over_processes(array):
-    """The sum over the processes, of which all but one pass zeros."""
+    """Return the sum over the processes, of which all but one pass zeros."""
     import tensorflow as tf
 
     def one_replica():
@@ -360,7 +360,7 @@ def _sum_over_processes(array):
 
 
 def stacked(array: np.ndarray) -> np.ndarray:
-    """The arrays of all processes, in their order, on a new first axis.
+    """Return the arrays of all processes, in their order, on a new first axis.
 
     All processes call this with arrays of one shape and dtype.
     """
@@ -383,7 +383,7 @@ def stacked(array: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _reduction():
-    """The sum over the first replicas of the processes."""
+    """Return the sum over the first replicas of the processes."""
     import tensorflow as tf
 
     replicas = len(strategy().extended.worker_devices)
@@ -399,7 +399,7 @@ def _reduction():
 
 
 def to_numpy(variable) -> np.ndarray:
-    """A copy of the whole value of a variable, shared by hosts or not.
+    """Return a copy of the whole value of a variable, shared by hosts or not.
 
     All processes call this for the same variables in the same order.
     """
@@ -415,7 +415,7 @@ def to_numpy(variable) -> np.ndarray:
 
 
 def _copied(value) -> np.ndarray:
-    """A copy of an array of JAX that the devices of this process hold.
+    """Return a copy of an array of JAX that the devices of this process hold.
 
     Shard by shard: what JAX itself puts together, it keeps beside the copy.
     """
@@ -428,7 +428,7 @@ def _copied(value) -> np.ndarray:
 
 
 def is_spread(variable) -> bool:
-    """Whether several processes share a variable, so that none has all."""
+    """Test if several processes share a variable, so that none has all."""
     if keras.backend.backend() != "jax":
         return False
     value = variable.value
@@ -437,7 +437,7 @@ def is_spread(variable) -> bool:
 
 @contextlib.contextmanager
 def gathered(model) -> Iterator[None]:
-    """Holds the whole of each weight in this process, to save a model."""
+    """Hold the whole of each weight in this process, to save a model."""
     spread = [(x, x.value) for x in model.variables if is_spread(x)]
     for variable, _ in spread:
         set_value(variable, keras.ops.convert_to_tensor(to_numpy(variable)))
@@ -454,7 +454,7 @@ class LostProcessError(ConnectionError):
 
 @contextlib.contextmanager
 def explain_lost_process(run_dir) -> Iterator[None]:
-    """Raises a `LostProcessError` where the backend misses a process."""
+    """Raise a `LostProcessError` where the backend misses a process."""
     try:
         yield
     except Exception as error:
@@ -478,7 +478,7 @@ def _first_line(error):
 
 
 def leave(message: str) -> NoReturn:
-    """Ends this process at once, after another one was lost.
+    """End this process at once, after another one was lost.
 
     JAX would wait for the others first, and then say the same at length.
     """
@@ -489,7 +489,7 @@ def leave(message: str) -> NoReturn:
 
 
 def collect(model, *more) -> None:
-    """Moves a trained model, and more that share its layers, to one device.
+    """Move a trained model, and more that share its layers, to one device.
 
     On JAX a model on several devices takes only batches that these can share.
     TensorFlow needs nothing.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_vit.runtime.platforms import sharding_of
-from keras_vit.training.distribution.layouts import MAKERS, MODEL_AXIS
+from keras_vit.training.distribution.meshes import MESHES, MODEL_AXIS
 
 __all__ = [
     "Step",
@@ -43,7 +43,7 @@ class Step(NamedTuple):
 
 @contextlib.contextmanager
 def one_process() -> Iterator[None]:
-    """Waits for its turn: a second process with libtpu ends with an error."""
+    """Wait for its turn: a second process with libtpu ends with an error."""
     path = pathlib.Path(tempfile.gettempdir(), f"compiled-{os.getuid()}.lock")
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -79,7 +79,7 @@ GPUS = {
 
 
 def devices_of(topology: str) -> list:
-    """The devices of a machine that need not be there.
+    """Return the devices of a machine that need not be there.
 
     Args:
         topology: generation of a TPU and chips along each axis, "v5e:2x4" or
@@ -104,7 +104,7 @@ def devices_of(topology: str) -> list:
 
 
 def lowered(step: Step, devices: list) -> Any:
-    """Lowers a step of a Keras model for devices that need not be there.
+    """Lower a step of a Keras model for devices that need not be there.
 
     Args:
         step: a `Step`.
@@ -117,9 +117,7 @@ def lowered(step: Step, devices: list) -> Any:
 
     native = None
     if step.distribution != "single":
-        native, _ = MAKERS["jax"][step.distribution](
-            devices, step.model_axis, 1
-        )
+        native, _ = MESHES[step.distribution](devices, step.model_axis, 1)
     # As on a TPU, where the fused kernel of Keras takes no 197 tokens.
     keras.config.disable_flash_attention()
     with native.scope() if native else contextlib.nullcontext():
@@ -150,7 +148,7 @@ def lowered(step: Step, devices: list) -> Any:
 
 
 def _traced(step):
-    """A compiled Keras model whose variables hold no numbers."""
+    """Return a compiled Keras model whose variables hold no numbers."""
     import jax
 
     models = []
@@ -170,7 +168,7 @@ def _traced(step):
 
 
 def _batch(model, images):
-    """The shapes of images and of their labels."""
+    """Return the shapes of images and of their labels."""
     import jax
 
     shape = (images, *model.input_shape[1:])
@@ -188,11 +186,11 @@ class _Placement:
         self.devices = devices
 
     def variables(self, variables):
-        """Those of Keras's variables, where the layout puts them."""
+        """Return those of Keras's variables, where the layout puts them."""
         return [self._shape(x, sharding_of(x)) for x in variables]
 
     def data(self, shape):
-        """Those of a batch, of which each replica has a share."""
+        """Return those of a batch, of which each replica has a share."""
         layout = self.native and self.native.get_data_layout(shape.shape)
         return self._shape(shape, layout and layout.backend_layout)
 

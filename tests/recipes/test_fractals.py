@@ -4,15 +4,16 @@ import zlib
 
 import numpy as np
 import pytest
-
-from keras_vit.data import fractals as module
-from keras_vit.data.fractals import (
+from named_data import fractals as module
+from named_data.fractals import (
     FractalConfig,
     Systems,
     fractal_images,
     fractals,
     random_words,
 )
+
+from keras_vit.runtime.shipped_recipes import RECIPES
 
 HALVES = [(0, 0), (0.5, 0), (0, 0.5), (0.5, 0.5)]
 
@@ -161,8 +162,8 @@ def test_an_image_is_a_function_of_seed_class_and_number(small):
 
 def test_another_process_makes_the_same_images(small):
     program = (
-        "import zlib; "
-        "from keras_vit.data.fractals import FractalConfig, fractals; "
+        f"import sys; sys.path.append({str(RECIPES)!r}); import zlib; "
+        "from named_data.fractals import FractalConfig, fractals; "
         "images = fractals(FractalConfig(5, 4, 16)).contents; "
         "print(zlib.crc32(images.tobytes()))"
     )

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import vtab_builders
+from named_data.sources import SOURCES
+from vtab.dataset import open_vtab
+from vtab.tasks import TASKS
 
 from keras_vit import data
 from keras_vit.data import DataConfig, open_dataset
-from keras_vit.data.vtab import open_vtab
-from keras_vit.data.vtab_table import TASKS
 
 pytest.importorskip("tensorflow_datasets")
 
@@ -15,7 +16,8 @@ CHOICE = {"train_split": "train800", "validation_split": "val200"}
 
 
 def opened(name, **options):
-    return open_dataset(DataConfig(name=name, check_images="none", **options))
+    config = DataConfig(name=name, check_images="none", **options)
+    return open_dataset(config, SOURCES)
 
 
 @pytest.mark.parametrize(
@@ -76,3 +78,11 @@ def test_data_that_is_not_there_says_how_to_get_it(tmp_path):
     vtab_builders.describe(tmp_path, ["dtd"])
     with pytest.raises(ValueError, match="by hand into .*manual_dir"):
         opened("vtab/resisc45", data_dir=str(tmp_path), download=False)
+
+
+def test_images_that_tensorflow_alone_reads_are_refused(mocked):
+    config = data.DataConfig(
+        name="vtab/smallnorb_azimuth", data_dir=mocked, reader="pillow"
+    )
+    with pytest.raises(ValueError, match="reader='pillow'.*to tensorflow"):
+        data.open_dataset(config, SOURCES)

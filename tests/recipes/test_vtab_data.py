@@ -4,10 +4,10 @@ import re
 
 import numpy as np
 import pytest
+from vtab.dataset import VtabSplit, open_vtab
+from vtab.tasks import GROUPS, PAPER, TASKS
 
 from keras_vit import data
-from keras_vit.data.vtab import VtabSplit, open_vtab
-from keras_vit.data.vtab_table import GROUPS, PAPER, TASKS
 
 tfds = pytest.importorskip("tensorflow_datasets")
 

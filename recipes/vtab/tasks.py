@@ -31,7 +31,7 @@ NO_VEHICLE = 1000.0  # Farther than any.
 
 
 def feature(name: str) -> Callable:
-    """The rule of a label that the data set has as a feature."""
+    """Return the rule of a label that the data set has as a feature."""
 
     def label(example):
         import tensorflow as tf
@@ -42,7 +42,7 @@ def feature(name: str) -> Callable:
 
 
 def grouped(name: str, size: int, num_classes: int) -> Callable:
-    """The rule that groups neighbouring values of a feature, `size` in all."""
+    """Make the rule that groups neighbouring values of a feature, of `size`."""
 
     def label(example):
         import tensorflow as tf
@@ -54,14 +54,14 @@ def grouped(name: str, size: int, num_classes: int) -> Callable:
 
 
 def object_count(example):
-    """Number of objects in an image of CLEVR; three are class 0."""
+    """Return the number of objects in an image of CLEVR; three are class 0."""
     import tensorflow as tf
 
     return tf.size(example["objects"]["size"]) - FEWEST_OBJECTS
 
 
 def closest_object(example):
-    """Distance of the nearest object in an image of CLEVR."""
+    """Return the distance of the nearest object in an image of CLEVR."""
     import tensorflow as tf
 
     distances = example["objects"]["pixel_coords"][:, 2]
@@ -69,7 +69,7 @@ def closest_object(example):
 
 
 def closest_vehicle(example):
-    """Distance of the nearest vehicle in an image of KITTI, or none."""
+    """Measure the distance of the nearest vehicle in an image of KITTI."""
     import tensorflow as tf
 
     objects = example["objects"]

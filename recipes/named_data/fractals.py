@@ -86,7 +86,7 @@ class FractalConfig:
 
     @classmethod
     def from_name(cls, name: str) -> "FractalConfig":
-        """Reads a name such as "fractals/num_classes=10,seed=3"."""
+        """Read a name such as "fractals/num_classes=10,seed=3"."""
         base, _, options = name.partition("/")
         fields = [field.name for field in dataclasses.fields(cls)]
         pairs = [option.split("=") for option in options.split(",") if option]
@@ -106,7 +106,7 @@ class FractalConfig:
 
 
 def open_fractals(config: DataConfig) -> Dataset:
-    """Makes the fractals that a config names, and cuts them into parts.
+    """Make the fractals that a config names, and cut them into parts.
 
     Args:
         config: a `DataConfig` with a name as `FractalConfig.from_name` reads,
@@ -144,7 +144,7 @@ def open_fractals(config: DataConfig) -> Dataset:
 def fractals(
     config: FractalConfig, *, cache_dir: str | os.PathLike | None = None
 ) -> Examples:
-    """Makes fractals, or reads those that were made before.
+    """Make fractals, or read those that were made before.
 
     A second of one core makes 9800 images of 32x32, 2200 of 64x64 or 130 of
     224x224; N images take N * H * H bytes of memory.
@@ -219,7 +219,7 @@ def _cached(config: FractalConfig, shape, folder: pathlib.Path) -> np.ndarray:
 def fractal_images(
     classes, instances, *, seed: int = 0, image_size: int = 32
 ) -> np.ndarray:
-    """Makes single fractals.
+    """Make single fractals.
 
     Args:
         classes: ints, N, the class of each.
@@ -268,7 +268,7 @@ class Systems:
 
     @classmethod
     def from_maps(cls, systems) -> "Systems":
-        """Systems of float arrays (maps, 6), 1 to 7 maps each."""
+        """Return the systems of float arrays (maps, 6), 1 to 7 maps each."""
         maps = np.zeros((len(systems), MAX_MAPS, LETTERS))
         for row, system in zip(maps, systems, strict=True):
             row[: len(system)] = system
@@ -280,7 +280,7 @@ class Systems:
 
     @classmethod
     def random(cls, seed: int, numbers, attempt: int) -> "Systems":
-        """Draws the systems of some classes, from uniform numbers in [-1, 1].
+        """Draw the systems of some classes, from uniform numbers in [-1, 1].
 
         As FractalDB does; then each map is scaled to a contraction, which
         FractalDB does not: some of its systems throw points to infinity.
@@ -293,7 +293,7 @@ class Systems:
         return len(self.maps)
 
     def subset(self, numbers) -> "Systems":
-        """Keeps some of the systems, or repeats them."""
+        """Keep some of the systems, or repeat them."""
         return Systems(self.maps[numbers], self.choices[numbers])
 
 
@@ -321,7 +321,7 @@ def _largest_stretch(maps: np.ndarray) -> np.ndarray:
 def random_words(
     seed: int, number: int, *, purpose: int, item: int, size: int
 ) -> np.ndarray:
-    """Draws random 64-bit words, a function of the arguments.
+    """Draw random 64-bit words, a function of the arguments.
 
     Philox4x64-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2,
     3", 2011). NumPy keeps the words of a bit generator the same in all
@@ -336,12 +336,12 @@ def random_words(
 
 
 def unit_interval(words: np.ndarray) -> np.ndarray:
-    """float64 numbers in [0, 1), the upper 53 bits of random words."""
+    """Return float64 numbers in [0, 1), the upper 53 bits of random words."""
     return (words >> np.uint64(11)) * 2.0**-53
 
 
 def class_systems(seed: int, numbers: Sequence[int]) -> Systems:
-    """Draws a system for each class until it fills enough of its picture."""
+    """Draw a system for each class until it fills enough of its picture."""
     maps, choices = [], []
     for start in range(0, len(numbers), BATCH):
         found = _filling_systems(seed, np.array(numbers[start : start + BATCH]))
@@ -364,7 +364,7 @@ def _filling_systems(seed: int, numbers: np.ndarray) -> Systems:
 
 
 def filling_rate(systems: Systems, seed: int, numbers) -> np.ndarray:
-    """Share of their pictures that systems fill, float (S,)."""
+    """Return the share of their pictures that systems fill, float (S,)."""
     draws = _random_walks(
         seed, numbers, np.zeros_like(numbers), FILLINGS, FILLING_SIZE
     )
@@ -410,7 +410,7 @@ def _random_walks(seed: int, classes, items, purpose: int, image_size: int):
 
 
 def chaos_game(systems: Systems, draws: np.ndarray):
-    """Moves points from map to map.
+    """Move points from map to map.
 
     Args:
         systems: `Systems`, B of them.
@@ -440,7 +440,7 @@ def chaos_game(systems: Systems, draws: np.ndarray):
 
 
 def draw(x, y, brushes, flips, image_size: int) -> np.ndarray:
-    """Draws points with a brush.
+    """Draw points with a brush.
 
     Args:
         x: float32 array of shape (B, points).
@@ -469,7 +469,7 @@ def draw(x, y, brushes, flips, image_size: int) -> np.ndarray:
 
 
 def _scaled(values: np.ndarray, fine: int) -> np.ndarray:
-    """Scales the points of each image to its picture, as int (B, points)."""
+    """Scale the points of each image to its picture, as int (B, points)."""
     low = values.min(axis=1, keepdims=True)
     extent = values.max(axis=1, keepdims=True) - low
     room = np.float32(fine - 1 - 2 * MARGIN)
@@ -478,7 +478,7 @@ def _scaled(values: np.ndarray, fine: int) -> np.ndarray:
 
 
 def _brushed(canvas: np.ndarray, brushes: np.ndarray, fine: int) -> np.ndarray:
-    """Grows each point to the pixels of the brush, (B, F, F)."""
+    """Grow each point to the pixels of the brush, (B, F, F)."""
     image = np.zeros((len(canvas), fine, fine), np.uint8)
     for bit in range(9):
         i, j = divmod(bit, 3)
@@ -488,7 +488,7 @@ def _brushed(canvas: np.ndarray, brushes: np.ndarray, fine: int) -> np.ndarray:
 
 
 def _count_per_pixel(image: np.ndarray) -> np.ndarray:
-    """Counts the white fine pixels of each pixel, (B, H, H)."""
+    """Count the white fine pixels of each pixel, (B, H, H)."""
     batch, fine, _ = image.shape
     side = fine // FINENESS
     rows = image.reshape(batch, side, FINENESS, fine)

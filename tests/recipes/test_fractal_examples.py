@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
-
-from keras_vit import data
-from keras_vit.data import fractals as module
-from keras_vit.data.fractals import (
+from named_data import fractals as module
+from named_data.fractals import (
     FractalConfig,
     fractal_images,
     fractals,
     open_fractals,
 )
+
+from keras_vit import data
 
 SMALL = FractalConfig(num_classes=5, images_per_class=4, image_size=16)
 

@@ -1,6 +1,6 @@
 """VTAB-1k by name: a thousand images of a task, and all of its test images.
 
-See `vtab_table.py` for the tasks, their splits and labels.
+See `tasks.py` for the tasks, their splits and labels.
 """
 
 import dataclasses
@@ -11,8 +11,8 @@ import numpy as np
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset, Examples
 from keras_vit.data.tfds import named_builder, on_this_machine, prepare
-from keras_vit.data.vtab_table import TASKS, VtabTask
 from keras_vit.io.checks import check_choice
+from vtab.tasks import TASKS, VtabTask
 
 __all__ = ["VtabSplit", "open_vtab"]
 
@@ -27,7 +27,7 @@ TEST = "test"
 
 
 def open_vtab(config: DataConfig) -> Dataset:
-    """Opens a task of VTAB-1k.
+    """Open a task of VTAB-1k.
 
     Args:
         config: a `DataConfig` with the name of a task, such as
@@ -45,12 +45,12 @@ def open_vtab(config: DataConfig) -> Dataset:
             and cannot be got, with what to download by hand and where to put
             it; for data of other sizes than VTAB's.
     """
-    asked = (config.train_split, config.validation_split)
-    if asked not in SPLITS or config.test_split not in (None, TEST):
+    splits = (config.train_split, config.validation_split)
+    if splits not in SPLITS or config.test_split not in (None, TEST):
         raise ValueError(
             "A task of VTAB-1k has the splits train800val200, or train800 and "
-            f"val200, and test. Received: train_split={asked[0]!r}, "
-            f"validation_split={asked[1]!r}, test_split={config.test_split!r}."
+            f"val200, and test. Received: train_split={splits[0]!r}, "
+            f"validation_split={splits[1]!r}, test_split={config.test_split!r}."
         )
     name = (config.name or "").removeprefix("vtab/")
     check_choice("task of VTAB", name, TASKS)
@@ -61,7 +61,7 @@ def open_vtab(config: DataConfig) -> Dataset:
     builder = on_this_machine(builder, config.data_dir)
     train, validation = (
         part and _in_memory(VtabSplit(builder, task, getattr(task, part)))
-        for part in SPLITS[asked]
+        for part in SPLITS[splits]
     )
     return Dataset(
         train,
@@ -74,7 +74,7 @@ def open_vtab(config: DataConfig) -> Dataset:
 
 @dataclasses.dataclass(frozen=True)
 class VtabSplit:
-    """Images of a split, read from the files whenever they are asked for.
+    """Images of a split, read from the files whenever they are needed.
 
     Args:
         builder: a prepared `tfds.core.DatasetBuilder`.
@@ -140,7 +140,7 @@ class VtabSplit:
 
 
 def _brightened(data, factor: int):
-    """Multiplies the pixels of an encoded image, a string scalar."""
+    """Multiply the pixels of an encoded image, a string scalar."""
     import tensorflow as tf
 
     if factor == 1:
@@ -174,7 +174,7 @@ def _check_sizes(builder, task: VtabTask) -> None:
 
 
 def _class_names(builder, task: VtabTask) -> tuple[str, ...]:
-    """Names of the data set's own label; numbers of a label that is derived."""
+    """Name the classes; a label that is derived has numbers."""
     names = None
     if len(task.features) == 1:
         (feature,) = task.features

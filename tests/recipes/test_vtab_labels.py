@@ -4,11 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
+from vtab import tasks
+from vtab.dataset import open_vtab
+from vtab.tasks import TASKS
 
 from keras_vit import data
-from keras_vit.data import vtab_table
-from keras_vit.data.vtab import open_vtab
-from keras_vit.data.vtab_table import TASKS
 
 tfds = pytest.importorskip("tensorflow_datasets")
 
@@ -37,7 +37,7 @@ def plain(tensor):
 def test_clevr_counts_objects_above_three():
     for count in (3, 7, 10):
         objects = {"size": tf.zeros(count, tf.int64)}
-        label = vtab_table.object_count({"objects": objects})
+        label = tasks.object_count({"objects": objects})
         assert plain(label) == count - 3
 
 
@@ -56,7 +56,7 @@ def test_clevr_counts_objects_above_three():
 def test_clevr_distance_is_that_of_the_nearest(distances, expected):
     coordinates = [[1.0, 2.0, distance] for distance in distances]
     objects = {"pixel_coords": tf.constant(coordinates)}
-    assert plain(vtab_table.closest_object({"objects": objects})) == expected
+    assert plain(tasks.closest_object({"objects": objects})) == expected
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_kitti_distance_is_that_of_the_nearest_vehicle(
         "type": tf.constant(types, tf.int64),
         "location": tf.constant(locations),
     }
-    assert plain(vtab_table.closest_vehicle({"objects": objects})) == expected
+    assert plain(tasks.closest_vehicle({"objects": objects})) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Data sets that the recipes take by name besides the library's."""

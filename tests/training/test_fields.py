@@ -1,0 +1,432 @@
+"""Every field of a recipe does something, or is refused where it cannot.
+
+A field without a row here, or in `ELSEWHERE`, fails the first test.
+"""
+
+import csv
+import dataclasses
+import functools
+import hashlib
+import pathlib
+import types
+import warnings
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tiny_training as tiny
+from PIL import Image
+
+from keras_vit import data
+from keras_vit.runtime.workarounds import sublayers
+from keras_vit.training import (
+    ModelConfig,
+    OptimizerConfig,
+    Recipe,
+    TrainingConfig,
+    train,
+)
+from keras_vit.training.build import (
+    CLASSIFICATION,
+    make_loss,
+    make_model,
+    make_stream,
+    make_validation,
+)
+from keras_vit.training.optimizers import make_optimizer, make_schedule
+from keras_vit.training.stages import make_plan, make_stages
+from keras_vit.variants import VariantConfig
+
+TESTS = pathlib.Path(__file__).parents[1]
+GROUPS: dict[str, Any] = {
+    field.name: type(field.default)
+    for field in dataclasses.fields(Recipe)
+    if dataclasses.is_dataclass(field.default)
+}
+BASE = {
+    "data": {"reader": "pillow"},
+    "model": {
+        "image_size": 8,
+        "patch_size": 4,
+        "channels": 1,
+        "hidden_dim": 8,
+        "num_layers": 2,
+        "mlp_dim": 8,
+        "num_heads": 2,
+    },
+    "preprocessing": {},
+    "augmentation": {},
+    "optimizer": {"warmup_steps": 1},
+    "training": {"steps": 40, "batch_size": 8},
+    "recipe": {},
+}
+# Of a layer, what its weights do not show.
+FACTS = ("rate", "lora_alpha", "rematerialize", "num_heads")
+TOTAL, PER_EPOCH = 40, 10  # steps
+HYBRID = {
+    **{"resnet_units": (1,), "resnet_width": 32},
+    **{"image_size": 32, "patch_size": 1},
+}
+# What stands in place of the sizes of the base for fields that exclude them.
+TINY_32 = {"size": "tiny", "image_size": 32}
+BARE = {
+    "name": TINY_32,
+    "size": {"image_size": 32},
+    "weights": {"image_size": 8},
+    "head": {"image_size": 8},
+}
+
+
+def recipe_of(group=None, **fields):
+    """The tiny recipe with other fields of one group."""
+    given = {
+        name: {**base, **(fields if name == group else {})}
+        for name, base in BASE.items()
+    }
+    own = given.pop("recipe")
+    groups = {name: GROUPS[name](**given[name]) for name in given}
+    return Recipe(**groups, **own)
+
+
+def digest(*arrays):
+    found = hashlib.sha256()
+    for array in map(np.ascontiguousarray, arrays):
+        found.update(str((array.shape, array.dtype)).encode())
+        found.update(array.tobytes())
+    return found.hexdigest()
+
+
+def opened(recipe):
+    """What is in each part of the data."""
+    dataset = data.open_dataset(recipe.data)
+    return dataset.class_names, [
+        part
+        and (
+            [part.name_of(i) for i in range(len(part))],
+            part.labels.tolist(),
+            (part.reader, part.on_broken_image),
+        )
+        for part in (dataset.train, dataset.validation, dataset.test)
+    ]
+
+
+@functools.cache
+def images(count, seed):
+    """Images in colour that are larger than the model's, of no square shape."""
+    contents = np.random.default_rng(seed).integers(
+        0, 256, (count, 23, 31, 1), "uint8"
+    )
+    labels = np.arange(count, dtype=np.int32) % len(tiny.CLASS_NAMES)
+    return data.Examples(contents, labels, reader="pillow")
+
+
+def batches(recipe):
+    """The first training batch of two epochs, and a validation batch."""
+    dataset = data.Dataset(images(24, 0), images(8, 1), None, tiny.CLASS_NAMES)
+    model = types.SimpleNamespace(input_shape=(None, 8, 8, 1))
+    stream = make_stream(recipe, dataset, model)
+    found = [next(iter(stream.from_step(i))) for i in (0, 3)]
+    found.append(next(iter(make_validation(recipe, dataset, model) or ())))
+    arrays = [np.asarray(x) for batch in found for x in batch]
+    return digest(*arrays)
+
+
+def model(recipe):
+    """The layers, the weights and what of them is trained."""
+    keras.utils.set_random_seed(recipe.seed)
+    made = make_model(recipe, tiny.CLASS_NAMES)
+    values = [keras.ops.convert_to_numpy(x) for x in made.weights]
+    trained = [x.path for x in made.trainable_weights]
+    layers = [
+        (x.dtype_policy.name, *(getattr(x, fact, None) for fact in FACTS))
+        for x in sublayers(made)
+    ]
+    return digest(*values), trained, layers
+
+
+def updates(recipe):
+    """The learning rates, and the weights after three updates."""
+    keras.utils.set_random_seed(0)
+    made = make_model(recipe_of(), tiny.CLASS_NAMES)
+    lengths = {"total_steps": TOTAL, "steps_per_epoch": PER_EPOCH}
+    optimizer = make_optimizer(
+        recipe.optimizer, made, training=recipe.training, **lengths
+    )
+    variables = made.trainable_variables
+    optimizer.build(variables)
+    for scale in (1.0, 3.0, -0.5):
+        optimizer.apply([keras.ops.full(x.shape, scale) for x in variables])
+    rate = make_schedule(recipe.optimizer, **lengths)
+    rates = [float(rate(i)) for i in range(TOTAL + 1)]
+    values = [keras.ops.convert_to_numpy(x) for x in variables]
+    config = optimizer.get_config()
+    averaged = [config[x] for x in ("use_ema", "ema_momentum")]
+    return rates, digest(*values), averaged
+
+
+def loss(recipe):
+    labels = np.eye(3, dtype="float32")
+    logits = 3 * labels
+    return float(make_loss(recipe.training)(labels, logits))
+
+
+def plan(recipe):
+    return make_plan(recipe, PER_EPOCH)
+
+
+def stages(recipe):
+    dataset = data.Dataset(images(24, 0), images(8, 1), None, tiny.CLASS_NAMES)
+    made = make_model(recipe, tiny.CLASS_NAMES)
+    found = make_stages(recipe, CLASSIFICATION, dataset, made, None)
+    return [(x.network.input_shape, x.plan) for x in found]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Images in a folder and a CSV, others with a broken one, and weights."""
+    root = tmp_path_factory.mktemp("fields")
+    rows = []
+    for number in range(40):
+        path = root / "images" / f"{number % 2}" / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), number).save(path)
+        name = path.relative_to(root).as_posix()
+        other = rows[0][0] if rows else name
+        rows.append([name, other, "ab"[number % 2], "xyz"[number % 3]])
+    with (root / "list.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["image", "other", "label", "kind"])
+        writer.writerows(rows)
+    broken = root / "broken"
+    for number in range(40):
+        path = broken / f"{number % 2}" / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), number).save(path)
+    path.write_bytes(path.read_bytes()[:40])
+    made = make_model(recipe_of(), tiny.CLASS_NAMES)
+    made.weights[-2].assign(np.ones((8, len(tiny.CLASS_NAMES))))
+    made.save(root / "weights.keras")
+    return root
+
+
+# What a field changes, its other value, and fields that it needs.
+CHANGES = {
+    "data": {
+        "folder": (opened, "{}/images", {}),
+        "csv": (opened, "{}/list.csv", {}),
+        "train_split": (opened, "train[:50]", {}),
+        "validation_split": (
+            opened,
+            "train[100:150]",
+            {"train_split": "train[:99]"},
+        ),
+        "test_split": (opened, "train[9:99]", {"train_split": "train[:99]"}),
+        "image_key": (opened, "other", {"csv": "{}/list.csv"}),
+        "label_key": (opened, "kind", {"csv": "{}/list.csv"}),
+        "validation_fraction": (opened, 0.2, {}),
+        "test_fraction": (opened, 0.3, {}),
+        "split_seed": (opened, 1, {}),
+        "max_examples": (opened, 200, {}),
+        "check_images": (opened, "none", {"folder": "{}/broken"}),
+        "on_broken_image": (opened, "skip", {"folder": "{}/broken"}),
+        "reader": (opened, "tensorflow", {}),
+    },
+    "model": {
+        "name": (model, "Mixer_B16", {}),
+        "weights": (model, "{}/weights.keras", {}),
+        "head": (model, "keep", {"weights": "{}/weights.keras"}),
+        "image_size": (model, 16, {}),
+        "channels": (model, 3, {}),
+        "patch_size": (model, 2, {}),
+        "hidden_dim": (model, 16, {}),
+        "num_layers": (model, 1, {}),
+        "mlp_dim": (model, 12, {}),
+        "num_heads": (model, 4, {}),
+        "resnet_units": (model, (1, 1), HYBRID),
+        "resnet_width": (model, 64, HYBRID),
+        "pooling": (model, "token", {}),
+        "position_embedding": (model, "sincos2d", {}),
+        "representation_dim": (model, 8, {}),
+        "dropout_rate": (model, 0.5, {}),
+        "stochastic_depth_rate": (model, 0.5, {}),
+        "variant": (model, VariantConfig(mlp="local"), {}),
+        "size": (model, "tiny", {}),
+    },
+    "preprocessing": {
+        "train": (batches, "squash", {}),
+        "evaluation": (batches, "squash", {}),
+        "flip": (batches, False, {}),
+        "resize_size": (batches, 16, {}),
+        "resize_method": (batches, "bicubic", {}),
+        "antialias": (batches, True, {"resize_method": "bilinear"}),
+        "rounding": (batches, "float32", {}),
+    },
+    "augmentation": {
+        "shift": (batches, 0.2, {}),
+        "rotation": (batches, 20.0, {}),
+        "zoom": (batches, 0.2, {}),
+        "rand_augment_layers": (batches, 2, {}),
+        "rand_augment_magnitude": (batches, 3.0, {"rand_augment_layers": 4}),
+        "mixup_alpha": (batches, 0.3, {}),
+        "cutmix_alpha": (batches, 0.5, {}),
+        "random_erasing_rate": (batches, 0.9, {}),
+    },
+    "optimizer": {
+        "name": (updates, "sgd", {}),
+        "learning_rate": (updates, 0.1, {}),
+        "schedule": (updates, "constant", {}),
+        "end_learning_rate": (updates, 1e-4, {"schedule": "linear"}),
+        "timescale": (updates, 3, {"schedule": "rsqrt"}),
+        "warmup_epochs": (updates, 1.0, {"warmup_steps": None}),
+        "warmup_steps": (updates, 7, {}),
+        "cooldown_steps": (updates, 5, {}),
+        "weight_decay": (updates, 0.5, {}),
+        "clip_norm": (updates, None, {}),
+        "momentum": (updates, 0.5, {"name": "sgd"}),
+        "beta_1": (updates, 0.5, {}),
+        "beta_2": (updates, 0.5, {}),
+        "layer_decay": (updates, 0.5, {}),
+    },
+    "training": {
+        "epochs": (plan, 2, {"steps": None}),
+        "steps": (plan, 30, {}),
+        "batch_size": (batches, 4, {}),
+        "loss": (loss, "sigmoid", {}),
+        "label_smoothing": (loss, 0.5, {}),
+        "head_bias": (model, -1.0, {}),
+        "trainable": (model, "head", {}),
+        "lora_rank": (model, 2, {}),
+        "lora_alpha": (model, 4.0, {"lora_rank": 2}),
+        "also_train": (model, ("encoder_norm",), {"trainable": "head"}),
+        "precision": (model, "mixed_bfloat16", {}),
+        "accumulation_steps": (plan, 2, {}),
+        "rematerialize": (model, True, {}),
+        "ema_decay": (updates, 0.9, {}),
+        "image_sizes": (stages, (4, 8), {"checkpoint_every_steps": 10}),
+        "steps_per_execution": (plan, 2, {}),
+        "evaluate_every_steps": (plan, 20, {"checkpoint_every_steps": 10}),
+        "checkpoint_every_steps": (plan, 5, {}),
+        "log_every_steps": (plan, 10, {}),
+    },
+    "recipe": {"seed": (batches, 1, {})},
+}
+# Fields whose effect is in files or in other processes, and the test of it.
+ELSEWHERE = {
+    "data.name": "data/test_tfds.py",
+    "data.shards": "data/test_shards.py",
+    "data.data_dir": "data/test_tfds.py",
+    "data.download": "recipes/test_vtab_names.py",
+    "data.memory_limit_mib": "data/test_streamed.py",
+    "data.shuffle_buffer": "data/test_hub_data.py",
+    "data.index_dir": "data/test_bad_shards.py",
+    "augmentation.keras_cv": "data/test_mixing.py",
+    "augmentation.keras_cv_arguments": "data/test_mixing.py",
+    "training.max_hours": "training/test_run_options.py",
+    "training.trackers": "training/test_trackers.py",
+    "training.keep_checkpoints": "training/test_checkpoints.py",
+    "training.early_stopping_patience": "training/test_run_options.py",
+    "training.best_metric": "training/test_run_options.py",
+    "recipe.distribution": "training/test_distribution.py",
+    "recipe.run_dir": "training/test_run.py",
+    "recipe.overwrite": "training/test_run_folder.py",
+    "recipe.smoke": "recipes/test_smoke.py",
+}
+
+
+def test_every_field_has_a_row():
+    known = {
+        f"{group}.{field.name}"
+        for group, kind in GROUPS.items()
+        for field in dataclasses.fields(kind)
+    }
+    known |= {
+        f"recipe.{field.name}"
+        for field in dataclasses.fields(Recipe)
+        if field.name not in GROUPS
+    }
+    rows = {f"{group}.{x}" for group, fields in CHANGES.items() for x in fields}
+    assert sorted([*rows, *ELSEWHERE]) == sorted(known)
+
+
+@pytest.mark.parametrize(("field", "file"), ELSEWHERE.items())
+def test_what_is_tested_elsewhere_is_there(field, file):
+    names = (field.rpartition(".")[2], "keep=", "smoke")
+    text = (TESTS / file).read_text()
+    assert any(name in text for name in names)
+
+
+@pytest.mark.parametrize(
+    ("group", "field"),
+    [(group, field) for group, fields in CHANGES.items() for field in fields],
+)
+def test_a_field_changes_what_is_made(group, field, folder, monkeypatch):
+    effect, value, needs = CHANGES[group][field]
+    if group == "model" and field in BARE:
+        monkeypatch.setitem(BASE, "model", BARE[field])
+
+    def recipe(**fields):
+        return recipe_of(
+            group,
+            **{
+                name: x.format(folder) if isinstance(x, str) else x
+                for name, x in fields.items()
+            },
+        )
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The classification layer in")
+        changed = effect(recipe(**{**needs, field: value}))
+        try:
+            base = effect(recipe(**needs))
+        except ValueError as error:  # Of a broken image.
+            base = str(error)
+    assert base != changed
+
+
+UNREAD = [
+    (data.DataConfig, {"folder": "x", "train_split": "train"}),
+    (data.DataConfig, {"folder": "x", "validation_split": "train"}),
+    (data.DataConfig, {"folder": "x", "test_split": "train"}),
+    (data.DataConfig, {"folder": "x", "image_key": "a"}),
+    (data.DataConfig, {"folder": "x", "label_key": "a"}),
+    (data.DataConfig, {"folder": "x", "download": False}),
+    (data.DataConfig, {"folder": "x", "data_dir": "a"}),
+    (data.DataConfig, {"csv": "x", "data_dir": "a"}),
+    (data.DataConfig, {"shards": "x", "train_split": "train"}),
+    (data.DataConfig, {"name": "digits", "label_key": "a"}),
+    (OptimizerConfig, {"schedule": "cosine", "end_learning_rate": 1.0}),
+    (OptimizerConfig, {"schedule": "constant", "end_learning_rate": 1.0}),
+    (OptimizerConfig, {"schedule": "rsqrt", "end_learning_rate": 1.0}),
+    (OptimizerConfig, {"schedule": "cosine", "timescale": 5}),
+    (OptimizerConfig, {"schedule": "linear", "timescale": 5}),
+    (OptimizerConfig, {"name": "adamw", "momentum": 0.5}),
+    (OptimizerConfig, {"name": "sgd", "beta_1": 0.5}),
+    (OptimizerConfig, {"name": "sgd", "beta_2": 0.5}),
+    (ModelConfig, {"weights": "x", "size": "tiny"}),
+    (data.AugmentationConfig, {"rand_augment_magnitude": 5.0}),
+    (data.AugmentationConfig, {"keras_cv_arguments": {"a": 1}}),
+]
+
+
+@pytest.mark.parametrize(("kind", "fields"), UNREAD)
+def test_a_field_that_nothing_reads_is_refused(kind, fields):
+    field, value = list(fields.items())[-1]
+    message = f"{field} does nothing with .*Received: {field}={value!r}"
+    with pytest.raises(ValueError, match=message.replace("{", "\\{")):
+        kind(**fields)
+
+
+def test_the_bias_of_a_head_that_is_kept_is_refused():
+    with pytest.raises(ValueError, match='nothing with model.head="keep"'):
+        Recipe(
+            model=ModelConfig(weights="x", head="keep"),
+            training=TrainingConfig(head_bias=-1.0),
+        )
+
+
+def test_a_trial_that_is_none_is_refused(tmp_path):
+    recipe = Recipe(smoke=True, run_dir=str(tmp_path / "run"))
+    with pytest.raises(ValueError, match="Received: smoke=True"):
+        train(recipe)
+    assert not (tmp_path / "run").exists()
