@@ -63,8 +63,12 @@ def serve(
         OSError: when weights cannot be fetched.
     """
     check_installed("Serving", *EXTRAS["serve"])
+    import prometheus_client
+
     with contextlib.closing(_bound(host, port)) as listener:
         classifier = _classifier(model, image_size)
+        # When a series began, which no other program of this process counts.
+        prometheus_client.disable_created_metrics()
         service = Service(classifier, name or _name(model), limits)
         return _run(service, listener)
 
@@ -108,14 +112,16 @@ def _name(model):
 def _run(service, listener):
     server = _server(service)
     host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
+    host = f"[{host}]" if ":" in host else host
+    address = f"http://{host}:{port}"
 
     def on_change():
         if service.failure is not None:
             server.should_exit = True
         elif service.state == READY:
             print(
-                f"Serving {service.name} at http://{shown}:{port}", flush=True
+                f"Serving {service.name} at {address}",
+                flush=True,
             )
 
     service.on_change = on_change
