@@ -48,11 +48,11 @@ from keras_vit.checkpoints.formats.recognition import (
 )
 from keras_vit.checkpoints.formats.transforms import Facts
 from keras_vit.checkpoints.matching import REGISTERED_NAMES, LoadReport
+from keras_vit.io.run_folder import RUN_MODEL
 
 __all__ = [
     "CLASS_NAMES",
     "RECORD",
-    "RUN_MODEL",
     "class_names_of",
     "is_keras_folder",
     "load_weights_h5",
@@ -62,7 +62,6 @@ __all__ = [
 ]
 
 CLASS_NAMES = "class_names.json"  # What a run of keras_vit adds.
-RUN_MODEL = "model.keras"  # in the folder of a run
 RECORD = "keras_vit.json"  # in a folder that was shared
 MAX_NAMES_BYTES = 2**24  # 21,843 names take 0.4 MB.
 # Of a model's own config; its dtype policy is the one object within.

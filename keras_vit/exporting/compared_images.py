@@ -17,8 +17,8 @@ from keras_vit.data import (
     open_dataset,
 )
 from keras_vit.data.seeds import order
+from keras_vit.io.run_folder import folder_of, read_config
 from keras_vit.prediction import Classifier, images_of
-from keras_vit.training.run import files as run_folder
 
 __all__ = [
     "CALIBRATION",
@@ -67,7 +67,7 @@ def asked_run(
             f"images={images!r} and validation_images={validation_images}."
         )
     is_path = isinstance(model, (str, os.PathLike))
-    folder = run_folder.folder_of(model) if is_path else None
+    folder = folder_of(model) if is_path else None
     if folder is None:
         raise ValueError(
             "Validation images are those of a run, and the model is none. "
@@ -103,7 +103,7 @@ def images_of_run(
     Raises:
         ValueError: when the data of the run is gone or has no such images.
     """
-    options = run_folder.read_config(folder).get("data") or {}
+    options = read_config(folder).get("data") or {}
     try:
         # What read the images there may not be here.
         config = DataConfig(**{**options, "reader": "auto"})

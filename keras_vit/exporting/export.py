@@ -35,6 +35,7 @@ from keras_vit.exporting.runtimes_table import (
 from keras_vit.exporting.server_folders import LAYOUTS
 from keras_vit.exporting.writers import quantization_of
 from keras_vit.io.checks import check_choice
+from keras_vit.io.run_folder import folder_of, read_config
 from keras_vit.models.configured_model import remade
 from keras_vit.prediction import (
     Classifier,
@@ -48,7 +49,6 @@ from keras_vit.prediction.exported_model import (
     has_vnni,
 )
 from keras_vit.prediction.networks import check_network
-from keras_vit.training.run import files as run_folder
 from keras_vit.version import __version__
 
 __all__ = ["export"]
@@ -273,8 +273,8 @@ def source_of(model: Any) -> dict[str, str]:
     origin = None if os.path.exists(name) else origin_of(name)
     if origin is not None:
         found["weights"] = origin.name
-    elif folder := run_folder.folder_of(name):
-        origin = origin_of_run(run_folder.read_config(folder))
+    elif folder := folder_of(name):
+        origin = origin_of_run(read_config(folder))
         if origin is not None:
             found["started_from"] = origin.name
     known = {

@@ -15,6 +15,7 @@ from keras_vit.analysis.report.curves import learning_curves
 from keras_vit.analysis.report.run_files import RunFiles, class_names_in
 from keras_vit.data.image_reader import naming_broken_images
 from keras_vit.io.atomic_files import replacing
+from keras_vit.io.run_folder import RESULT
 from keras_vit.runtime.machine import versions
 from keras_vit.training import Recipe, Run, train
 from keras_vit.training.build import make_stream
@@ -77,7 +78,7 @@ def result_of(recipe: Recipe) -> dict | None:
         ValueError: when the run was of another recipe.
     """
     folder = run_store.local(recipe.run_dir)
-    if not (folder / run_folder.RESULT).is_file():
+    if not (folder / RESULT).is_file():
         return None
     if changed := differences(run_folder.read_config(folder), recipe):
         raise ValueError(
@@ -85,7 +86,7 @@ def result_of(recipe: Recipe) -> dict | None:
             f"config: {'; '.join(changed)}. Choose another --run_dir, or "
             "remove the folder."
         )
-    return json.loads((folder / run_folder.RESULT).read_text())
+    return json.loads((folder / RESULT).read_text())
 
 
 def batches_of(run: Run, recipe: Recipe, part: str):

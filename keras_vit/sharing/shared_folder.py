@@ -19,14 +19,14 @@ from keras_vit.checkpoints.hugging_face_export import processor_config
 from keras_vit.checkpoints.loading import load_checkpoint
 from keras_vit.checkpoints.matching import target_of
 from keras_vit.checkpoints.public.download import file_digest
+from keras_vit.checkpoints.run_model import save_model
 from keras_vit.checkpoints.saving import save_checkpoint
 from keras_vit.data.image_reader import Geometry
-from keras_vit.io.atomic_files import replacing
+from keras_vit.io.atomic_files import replacing, write_json
 from keras_vit.prediction.shared_record import RECORD, evaluation_fields
 from keras_vit.sharing.contents import Shared
 from keras_vit.sharing.curves_picture import PICTURE, write_picture
 from keras_vit.sharing.model_card import CARD, Place, model_card
-from keras_vit.training.run.files import save_model, write_json
 from keras_vit.version import __version__
 
 __all__ = ["FILES", "FORMATS", "check_folder", "write_folder"]
