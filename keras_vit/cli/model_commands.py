@@ -16,7 +16,7 @@ from keras_vit.planning import (
 )
 from keras_vit.planning import plan as layouts
 from keras_vit.planning.counts import vit_config
-from keras_vit.planning.memory import ATTENTION, LAYOUTS, OPTIMIZERS
+from keras_vit.planning.estimate import ATTENTION, LAYOUTS, OPTIMIZERS
 
 __all__ = ["add_model", "plan", "summary"]
 

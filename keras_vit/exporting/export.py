@@ -20,11 +20,12 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.public.origin import origin_of, origin_of_run
-from keras_vit.exporting.checking import check, size_of
-from keras_vit.exporting.compared_images import (
+from keras_vit.exporting.checking import (
     asked_run,
+    check,
     images_in,
     images_of_run,
+    size_of,
 )
 from keras_vit.exporting.embedded_record import embed, write_record_beside
 from keras_vit.exporting.runtimes_table import (

@@ -17,12 +17,12 @@ from keras_vit.models import ViTConfig
 from keras_vit.planning.devices_table import Machine
 from keras_vit.planning.estimate import (
     Row,
+    Settings,
     largest_batch,
     planned_memory,
     replicas_of,
     usable_memory,
 )
-from keras_vit.planning.memory import Settings
 
 __all__ = ["Confirmed", "TOPOLOGIES", "check_compiler", "confirm", "topology"]
 

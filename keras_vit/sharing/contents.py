@@ -32,8 +32,12 @@ from keras_vit.io.run_folder import (
 from keras_vit.models.lora import merged
 from keras_vit.prediction import Classifier
 from keras_vit.prediction.classifier import labels_of, names_of
-from keras_vit.prediction.networks import check_network, preprocessing_of
-from keras_vit.prediction.shared_record import LOSSES, read_shared
+from keras_vit.prediction.networks import (
+    LOSSES,
+    check_network,
+    preprocessing_of,
+    read_shared,
+)
 
 __all__ = ["Shared", "check_source", "open_shared"]
 

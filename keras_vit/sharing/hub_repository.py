@@ -12,7 +12,7 @@ from keras_vit.checkpoints.public.hub_errors import (
     refused,
     status_of,
 )
-from keras_vit.prediction.shared_record import RECORD
+from keras_vit.prediction.networks import RECORD
 from keras_vit.sharing.model_card import CARD, Place
 from keras_vit.sharing.shared_folder import FILES
 from keras_vit.version import __version__

@@ -23,10 +23,15 @@ from keras_vit.checkpoints.run_model import save_model
 from keras_vit.checkpoints.saving import save_checkpoint
 from keras_vit.data.image_reader import Geometry
 from keras_vit.io.atomic_files import replacing, write_json
-from keras_vit.prediction.shared_record import RECORD, evaluation_fields
+from keras_vit.prediction.networks import RECORD, evaluation_fields
 from keras_vit.sharing.contents import Shared
-from keras_vit.sharing.curves_picture import PICTURE, write_picture
-from keras_vit.sharing.model_card import CARD, Place, model_card
+from keras_vit.sharing.model_card import (
+    CARD,
+    PICTURE,
+    Place,
+    model_card,
+    write_picture,
+)
 from keras_vit.version import __version__
 
 __all__ = ["FILES", "FORMATS", "check_folder", "write_folder"]
