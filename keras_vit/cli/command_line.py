@@ -23,7 +23,7 @@ __all__ = ["main"]
 # that is given is imported: some need Keras, which takes seconds.
 COMMANDS = {
     "benchmark": (
-        "benchmark_command",
+        "model_commands",
         "Time a model on this machine, and its exports.",
     ),
     "configs": (
@@ -31,7 +31,7 @@ COMMANDS = {
         "List the configs of the recipes, or print one, to edit it.",
     ),
     "embed": (
-        "embedding_commands",
+        "image_commands",
         "Compute embeddings of images and write them to a file.",
     ),
     "explain": (
@@ -39,11 +39,11 @@ COMMANDS = {
         "Draw a model's attention to images, as pictures and as a page.",
     ),
     "export": (
-        "export_command",
+        "deployment_commands",
         "Export a model to another runtime, and check what was written.",
     ),
     "page": (
-        "export_command",
+        "deployment_commands",
         "Write a page that classifies pictures in the browser.",
     ),
     "plan": (
@@ -52,15 +52,15 @@ COMMANDS = {
     ),
     "predict": ("image_commands", "Classify images."),
     "push": (
-        "sharing_commands",
+        "deployment_commands",
         "Share a model or a run on the Hugging Face Hub or on Kaggle.",
     ),
     "search": (
-        "embedding_commands",
+        "image_commands",
         "Find the images that are most similar to others.",
     ),
     "serve": (
-        "serving_command",
+        "deployment_commands",
         "Serve a model over HTTP, with a page to try it.",
     ),
     "summary": (

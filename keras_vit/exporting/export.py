@@ -27,14 +27,17 @@ from keras_vit.exporting.checking import (
     images_of_run,
     size_of,
 )
-from keras_vit.exporting.embedded_record import embed, write_record_beside
 from keras_vit.exporting.runtimes_table import (
     FORMATS,
     PRECISIONS,
     refusal,
 )
 from keras_vit.exporting.server_folders import LAYOUTS
-from keras_vit.exporting.writers import quantization_of
+from keras_vit.exporting.writers import (
+    embed,
+    quantization_of,
+    write_record_beside,
+)
 from keras_vit.io.checks import check_choice
 from keras_vit.io.run_folder import folder_of, read_config
 from keras_vit.models.configured_model import remade

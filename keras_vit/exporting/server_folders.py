@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
-from keras_vit.exporting.embedded_record import write_record_beside
+from keras_vit.exporting.writers import write_record_beside
 from keras_vit.io.atomic_files import replacing
 from keras_vit.prediction.exported_model import INPUT, OUTPUT
 
