@@ -72,8 +72,8 @@ def serve(parser):
     add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     add("--port", type=int, default=8000, help="0 for a free one (8000)")
     add("--image_size", type=int, help="pixels; that of the weights by default")
-    for name, (kind, told) in LIMITS.items():
-        add(f"--{name}", type=kind, help=told)
+    for name, (kind, help_) in LIMITS.items():
+        add(f"--{name}", type=kind, help=help_)
 
 
 # Fields of `ServingLimits`, which has the defaults.
@@ -170,7 +170,7 @@ def _export(arguments):
 
 
 def _rows(record):
-    """What was checked, for people."""
+    """Yield what was checked, for people."""
     check = record["check"]
     yield "format", f"{record['format']}, {record['precision']}"
     yield "size", f"{check['bytes'] / 2**20:.1f} MiB"

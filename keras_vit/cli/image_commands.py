@@ -224,8 +224,8 @@ def _embed(arguments):
     try:
         # Closed, it writes what it has, wherever it is interrupted.
         with contextlib.closing(found):
-            shown = with_progress(found, total)
-            with skipping(shown, lambda image: image[1]) as readable:
+            images = with_progress(found, total)
+            with skipping(images, lambda image: image[1]) as readable:
                 count = sum(1 for _ in readable)
                 print(f"{path}: {count} new images")
     except KeyboardInterrupt:
@@ -270,7 +270,7 @@ def _search(arguments):
 
 
 def _picture(path):
-    """The path of a picture that can be written, or None."""
+    """Return the path of a picture that can be written, or None."""
     if path is None:
         return None
     check_installed("A picture of the neighbours", "matplotlib")
@@ -315,7 +315,7 @@ def _draw(out, folder, queries, files, scores):
 
 
 def _pixels(file, folder) -> np.ndarray | None:
-    """An image by its path, as given or from a folder; None if it is gone."""
+    """Read an image by its path, as given or from a folder; None if gone."""
     from keras_vit.prediction.images import read_pixels
 
     for path in (pathlib.Path(file), folder / file):

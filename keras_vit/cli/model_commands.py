@@ -130,8 +130,8 @@ def _benchmark(arguments):
     machine = environment()
     measure = _compared if arguments.formats else _alone
     found, lines = measure(arguments, model, batches)
-    asked = {"model": arguments.model, "precision": arguments.precision}
-    report = json.dumps({**asked, **found, **machine}, indent=2)
+    settings = {"model": arguments.model, "precision": arguments.precision}
+    report = json.dumps({**settings, **found, **machine}, indent=2)
     if arguments.output is not None:
         _write(arguments, found, report)
     if arguments.format == "json":
@@ -159,7 +159,7 @@ def _alone(arguments, model, batches):
 
 
 def _timed(model, batch, repeats):
-    """Seconds of predict_on_batch, which returns when the scores are there."""
+    """Time predict_on_batch, which returns when the scores are there."""
     from keras_vit.exporting.comparison import timing
 
     shape = (batch, *model.input_shape[1:])
@@ -473,11 +473,11 @@ def _plan_cells(row):
     )
 
 
-def _to_compile(rows, asked):
-    """The fastest row that fits, or that of each layout asked for."""
-    if asked is None:
+def _to_compile(rows, names):
+    """Choose the fastest row that fits, or that of each requested layout."""
+    if names is None:
         return []
-    groups = [[row for row in rows if row.layout == name] for name in asked]
+    groups = [[row for row in rows if row.layout == name] for name in names]
     return [x for group in groups or [rows] if (x := _fastest(group))]
 
 
@@ -503,7 +503,7 @@ def _compiled_cells(found):
 
 
 def _feeding(rows, devices, arguments):
-    """What the fastest row that fits has to be fed with, and how long."""
+    """Describe the input that the fastest row that fits needs."""
     best = _fastest(rows)
     if best is None:
         return ["Nothing fits: take more devices or another model_axis."]

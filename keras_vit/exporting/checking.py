@@ -33,7 +33,7 @@ from keras_vit.prediction.exported_model import ExportedModel
 __all__ = [
     "CALIBRATION",
     "Compared",
-    "asked_run",
+    "compared_run",
     "check",
     "images_in",
     "images_of_run",
@@ -58,10 +58,10 @@ class Compared(NamedTuple):
     labels: np.ndarray | None = None
 
 
-def asked_run(
+def compared_run(
     model: Any, images: Any, validation_images: int
 ) -> pathlib.Path | None:
-    """The folder of the run whose images are asked for; None if none are.
+    """Return the folder of the run whose images are compared, or None.
 
     Raises:
         ValueError: when the model is no run, or images are given as well.
@@ -102,7 +102,7 @@ def images_in(classifier: Classifier, source: Any) -> Compared:
 def images_of_run(
     classifier: Classifier, folder: pathlib.Path, count: int
 ) -> tuple[Compared, np.ndarray]:
-    """A number of a run's validation images, and training images.
+    """Read some of a run's validation images, and training images.
 
     Args:
         classifier: the model of the run.
@@ -219,7 +219,7 @@ def _both(classifier, exported, images):
 
 
 def _inputs(classifier, exported, images):
-    """What the file and what the model gets of images."""
+    """Return the inputs of the file and of the model for some images."""
     inputs = classifier.inputs(images)
     if not exported.resizes:
         return inputs, inputs
@@ -265,7 +265,7 @@ def _seconds(classifier, exported, images, rounds=5):
 
 
 def size_of(path: pathlib.Path) -> int:
-    """Bytes of a folder, or of a file and those of its name beside it."""
+    """Return the bytes of a folder, or of a file and its companions."""
     if path.is_dir():
         return sum(x.stat().st_size for x in path.rglob("*") if x.is_file())
     return sum(x.stat().st_size for x in path.parent.glob(f"{path.stem}.*"))

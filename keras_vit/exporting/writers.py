@@ -56,9 +56,9 @@ def main(jobs: Sequence[dict]) -> None:
         answer = ""
         try:
             model = rebuilt(job["model"], job["format"], job["precision"])
-            if asked := job["geometry"]:
-                config = PreprocessingConfig(**asked.pop("config"))
-                geometry = Geometry(**asked, config=config)
+            if options := job["geometry"]:
+                config = PreprocessingConfig(**options.pop("config"))
+                geometry = Geometry(**options, config=config)
                 model = WithResizing(model, geometry)
             WRITERS[job["format"]](model, job)
         except Exception as error:  # Each exporter has errors of its own.
@@ -73,7 +73,7 @@ COMPUTED = ("saved_model", "stablehlo", "pt2")
 
 
 def rebuilt(path: str, format: str, precision: str):
-    """The model of a file in the precision that its export computes in.
+    """Load a model in the precision that its export computes in.
 
     Keras's int8 and int4 models stay as they are.
     """
@@ -101,7 +101,7 @@ def rebuilt(path: str, format: str, precision: str):
 
 
 def quantization_of(model) -> str | None:
-    """How Keras quantised a model, such as "int8"; None if it did not."""
+    """Return how Keras quantized a model, such as "int8", or None."""
     modes = (
         getattr(x.dtype_policy, "quantization_mode", None)
         for x in sublayers(model)
@@ -111,7 +111,7 @@ def quantization_of(model) -> str | None:
 
 # --- torch: ONNX, OpenVINO, pt2 ---
 def _torch_program(model, job):
-    """The model as a torch module, an example, and which axes are free."""
+    """Return the model as a torch module, an example, and its free axes."""
     import torch
 
     class Program(torch.nn.Module):
@@ -293,7 +293,7 @@ def _separate_products(content):
 
 
 def _third_of_product(gather):
-    """Of `(x W + b)[:, :, :, i]`: x, W, b or None, and (H, 3, d)."""
+    """Return x, W, b or None, and (H, 3, d), of `(x W + b)[:, :, :, i]`."""
     thirds, place, axis = (x.get_node() for x in gather.input_values())
     if not (_is(thirds, "Reshape") and _is(place, "Constant")):
         return None
@@ -350,7 +350,7 @@ def _quantized_openvino(content, calibration):
 
 # --- TensorFlow: SavedModel, LiteRT ---
 def _tensorflow_program(model, job):
-    """A module that has the weights once, with a function of images."""
+    """Return a module that has the weights once, with a function."""
     import tensorflow as tf
 
     shape = (job["batch"], *model.input_shape[1:])

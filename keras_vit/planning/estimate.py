@@ -117,7 +117,7 @@ class Kept(NamedTuple):
 
 
 def kept_by_block(config: ViTConfig, settings: Settings) -> list[Kept]:
-    """What one block keeps for one image.
+    """Count what one block keeps for one image.
 
     "keeping" compilers keep what JAX saves
     (`jax.ad_checkpoint.print_saved_residuals`), less the products inside
@@ -159,12 +159,12 @@ def kept_by_block(config: ViTConfig, settings: Settings) -> list[Kept]:
 
 
 def _tiled(size, settings, tile):
-    """A size with what fills up the tiles that TPUs have."""
+    """Round a size up to the tiles that TPUs have."""
     return -(-size // tile) * tile if settings.compiler == "fusing" else size
 
 
 def _computes_again(config, settings):
-    """Whether no block keeps the weights of its attention."""
+    """Return whether no block keeps the weights of its attention."""
     plain = not (
         config.talking_heads
         or config.differential_attention
@@ -177,7 +177,7 @@ def _computes_again(config, settings):
 def kept_by_class_block(
     config: ViTConfig, settings: Settings, tokens: int
 ) -> list[Kept]:
-    """What a block keeps of which the class token alone asks.
+    """Count what a block keeps that only the class token uses.
 
     A block of class attention, or the last one of a model whose head reads
     the class token. What is kept of the single token is not counted.
@@ -196,7 +196,7 @@ def kept_by_class_block(
 def activation_bytes(
     config: ViTConfig, settings: Settings, rematerialize: bool, shares: int
 ) -> float:
-    """Bytes per image on a device: what is kept, and what a block works on.
+    """Count the bytes per image on a device, kept or worked on.
 
     Devices divide what attention and MLPs compute into so many shares.
     """
@@ -354,7 +354,7 @@ def _split(config, settings, layout, devices):
 
 
 def images_per_device(settings: Settings, split: Split, parts: int = 1) -> int:
-    """Images that are on a device at a time; raises if they do not divide."""
+    """Return the images on a device at a time; refuse uneven shares."""
     shares = split.batch * parts
     if settings.batch % shares:
         raise ValueError(
@@ -580,7 +580,7 @@ def _row(config, settings, machine, way):
 
 
 def layouts_of(settings: Settings, machine: Machine) -> tuple[str, ...]:
-    """The layouts that a machine has devices for."""
+    """Return the layouts that a machine has devices for."""
     if machine.count == 1:
         return LAYOUTS[:1]
     if machine.count % settings.model_axis:
@@ -589,7 +589,7 @@ def layouts_of(settings: Settings, machine: Machine) -> tuple[str, ...]:
 
 
 def usable_memory(machine: Machine) -> float:
-    """The bytes of a device that a plan may fill."""
+    """Return the bytes of a device that a plan may fill."""
     return USABLE * machine.device.memory_gb * 1e9
 
 
@@ -600,7 +600,7 @@ def planned_memory(
     way: Way | Row,
     parts: int = 1,
 ) -> Memory:
-    """The memory of a row, with its batch cut into so many parts."""
+    """Return the memory of a row, with its batch cut into so many parts."""
     return memory(
         config,
         settings,
@@ -618,7 +618,7 @@ def largest_batch(
     way: Way | Row,
     ratio: float = 1.0,
 ) -> int:
-    """The largest batch that fits at once, on all devices together.
+    """Return the largest batch that fits at once, on all devices together.
 
     Args:
         config: of the model.
@@ -657,7 +657,7 @@ def largest_batch(
 
 
 def replicas_of(settings: Settings, machine: Machine, way: Way | Row) -> int:
-    """The shares that the devices cut a batch into."""
+    """Return the shares that the devices cut a batch into."""
     is_shared = way.layout == "model_parallel"
     return machine.count // (settings.model_axis if is_shared else 1)
 

@@ -154,7 +154,7 @@ def _embed(encoder, store, files, batch_size, seconds):
 
 
 def check_file(path: str | os.PathLike) -> pathlib.Path:
-    """The path of a file of embeddings, of a kind that can be written here.
+    """Return the path of a file of embeddings, if it can be written here.
 
     Raises:
         ValueError: for another ending, no folder, or Parquet without PyArrow.
@@ -192,14 +192,14 @@ def load_embeddings(path: str | os.PathLike) -> Embeddings:
 
 
 def known_files(path: pathlib.Path) -> set[str]:
-    """The images that a file of embeddings, or a part of it, holds by now."""
+    """Return the images that a file of embeddings, or a part, holds by now."""
     return {
         x for part in _files_of(path) for x in _load(part, vectors=False).files
     }
 
 
 def _files_of(path):
-    """The file, if there is one, and its parts in their order."""
+    """Return the file, if there is one, and its parts in their order."""
     parts = sorted(_folder_of(path).glob(PART))
     return [path, *parts] if path.exists() else parts
 
@@ -244,7 +244,7 @@ class _Store:
         return sorted(self.folder.glob(PART))
 
     def missing(self, files: Iterable[str]) -> Iterator[str]:
-        """The files that are not there, each once."""
+        """Yield the files that are not there, each once."""
         for file in files:
             if not isinstance(file, str):
                 raise ValueError(
@@ -286,7 +286,7 @@ class _Store:
             self.folder.rmdir()
 
     def _pieces(self):
-        """Names and vectors of the old file and of each part, each once."""
+        """Yield names and vectors of the old file and each part, each once."""
         # A run that ended before it removed its parts has them in its file.
         done = set()
         for part in _files_of(self.path):
@@ -458,20 +458,20 @@ def nearest(
     """
     if isinstance(top, bool) or not isinstance(top, int) or top < 1:
         raise ValueError(f"top must be an int above 0. Received: top={top!r}.")
-    known, asked = _unit(vectors), _unit(queries)
-    if known.shape[1] != asked.shape[1]:
+    known, wanted = _unit(vectors), _unit(queries)
+    if known.shape[1] != wanted.shape[1]:
         raise ValueError(
             "Vectors and queries must have the same size. Received: shapes "
             f"{np.shape(vectors)} and {np.shape(queries)}. Embed both with the "
             "same model."
         )
-    similarity = asked @ known.T  # (Q, N)
+    similarity = wanted @ known.T  # (Q, N)
     found = np.argsort(-similarity, axis=1, kind="stable")[:, :top]  # (Q, K)
     return found, np.take_along_axis(similarity, found, axis=1)
 
 
 def _unit(vectors):
-    """Vectors (N, D) of length 1; one of zeros stays as it is."""
+    """Scale vectors (N, D) to length 1; zeros stay as they are."""
     vectors = np.asarray(vectors, "float32")
     if vectors.ndim not in (2, 3) or not len(vectors):
         raise ValueError(

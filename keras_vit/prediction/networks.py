@@ -173,7 +173,7 @@ def load_network(
 
 
 def _opened(source, image_size):
-    """The entry of a source in the catalogue, or None, and its weights."""
+    """Return the catalogue's entry of a source, or None, and its weights."""
     entry = None
     if not os.path.exists(source):
         with contextlib.suppress(ValueError):  # Opening it raises the error.
@@ -203,22 +203,22 @@ def _run_config(path):
 
 
 def preprocessing_of(entry, run, image_size) -> PreprocessingConfig:
-    """How a run, or public weights, were evaluated."""
+    """Return how the images of a run, or of public weights, are prepared."""
     if "preprocessing" in run:
         place = "the config.yaml of the run"
         return preprocessing_in(run["preprocessing"], place)
     if entry is None:
         return PreprocessingConfig()
-    asked, size = entry.preprocessing, entry.image_size
+    rule, size = entry.preprocessing, entry.image_size
     resize_size = None
     # At another size than its own the crop is left to PreprocessingConfig.
-    if asked.resize == "shorter_side" and size and image_size in (None, size):
-        resize_size = int(size / asked.crop_fraction)
+    if rule.resize == "shorter_side" and size and image_size in (None, size):
+        resize_size = int(size / rule.crop_fraction)
     return PreprocessingConfig(
-        evaluation=RESIZES[asked.resize],
+        evaluation=RESIZES[rule.resize],
         resize_size=resize_size,
-        resize_method=asked.interpolation,
-        antialias=asked.antialias,
+        resize_method=rule.interpolation,
+        antialias=rule.antialias,
         rounding="float32",
     )
 
@@ -246,7 +246,7 @@ def load_model(source: "ModelSource", *, with_head: bool = True) -> keras.Model:
 
 
 def weights_path(source: "ModelSource") -> str:
-    """The file or folder of weights, downloaded if need be."""
+    """Return the file or folder of weights, downloaded if need be."""
     return resolve(str(source.weights), source.name)
 
 
@@ -294,7 +294,7 @@ def check_image_size(fields: dict, image_size) -> tuple:
 
 
 def _numbers(fields, height, width) -> int:
-    """Numbers that a block holds at least, or the pixels if they are more."""
+    """Count the numbers that a block holds at least, or the pixels if more."""
     rows, columns = check_size("patch_size", fields["patch_size"])
     if fields.get("resnet_units") is not None:
         shrunk = 4 * 2 ** max(len(fields["resnet_units"]) - 1, 0)
@@ -316,7 +316,7 @@ def _keeps_attention() -> bool:
 
 
 def evaluation_fields(config: PreprocessingConfig) -> dict:
-    """The fields of a config that images of an evaluation are prepared by."""
+    """Return the fields of a config that prepare images of an evaluation."""
     fields = dataclasses.asdict(config)
     return {name: fields[name] for name in EVALUATION_FIELDS}
 

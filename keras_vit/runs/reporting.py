@@ -90,7 +90,7 @@ def result_of(recipe: Recipe) -> dict | None:
 
 
 def batches_of(run: Run, recipe: Recipe, part: str):
-    """The "train", "validation" or "test" images of a run, for its model.
+    """Read the "train", "validation" or "test" images of a run's model.
 
     Returns:
         Padded batches (images, labels, mask), see `evaluation_batches`.
@@ -152,7 +152,7 @@ def evaluated(run: Run, recipe: Recipe, part: str) -> dict:
 
 
 def left_out(result: dict) -> str:
-    """A line for the end of a run about what was left out; "" of nothing.
+    """Return a line about what a run left out; "" for nothing.
 
     Args:
         result: with the "skipped" of `keras_vit.data.skipped_files`.

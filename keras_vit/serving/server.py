@@ -74,7 +74,7 @@ def serve(
 
 
 def _bound(host, port):
-    """A socket that has its port; it does not listen yet."""
+    """Bind a socket to its port; it does not listen yet."""
     if not 0 <= port < 2**16:
         raise ValueError(f"port must be in [0, 65535]. Received: port={port}.")
     try:
@@ -156,7 +156,7 @@ def _server(service):
         @contextlib.contextmanager
         def capture_signals(self):
             # uvicorn's own would raise the signal again at the end, so that
-            # nothing could be told from a server that answered everything.
+            # the exit code would not say that everything was answered.
             before = {x: signal.signal(x, self.handle_exit) for x in SIGNALS}
             try:
                 yield

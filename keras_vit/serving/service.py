@@ -242,7 +242,7 @@ class Service:
             self.on_change()
 
     def _first_calls(self):
-        """Each program once, which compiles it."""
+        """Call each program once, which compiles it."""
         geometry = self.classifier.geometry
         grey = np.full((*geometry.image_size, geometry.channels), 128, "uint8")
         image = self.classifier.read(grey)
@@ -276,7 +276,7 @@ class Service:
 
     @contextlib.contextmanager
     def taking_more(self, images: int) -> Iterator[None]:
-        """The same for a request that holds places already."""
+        """Hold further places for a request that holds some already."""
         if self.taken + images > self.limits.queue:
             raise Refusal(
                 503,
@@ -316,7 +316,7 @@ class Service:
         return [pixels for pixels, _ in found if pixels is not None]
 
     def _pixels(self, content):
-        """The pixels, or why there are none."""
+        """Return the pixels, or the refusal."""
         limit = self.limits.pixels
         try:
             return read_image(content, self.classifier, limit), None
@@ -326,7 +326,7 @@ class Service:
     async def classify(
         self, images: Sequence[np.ndarray], top: int
     ) -> list[list[dict]]:
-        """The most probable classes of each image that was read.
+        """Return the most probable classes of each image that was read.
 
         Returns:
             For each image a list of {"class": name, "probability": float},
@@ -341,7 +341,7 @@ class Service:
         ]
 
     async def explain(self, image: np.ndarray) -> dict:
-        """The attention in an image that was read.
+        """Compute the attention in an image that was read.
 
         Returns:
             Dict of "grid", (R, C); "rollout", a map of R x C numbers, 1 the
@@ -385,7 +385,7 @@ def _picture(pixels):
 
 
 def _unexplained(classifier) -> str | None:
-    """Why there is no attention to show; None where there is."""
+    """Return why there is no attention to show; None where there is."""
     model = getattr(classifier, "model", None)
     if not isinstance(model, keras.Model):
         return (

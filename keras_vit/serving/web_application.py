@@ -1,4 +1,4 @@
-"""The server's addresses: what is asked for, and how it is answered."""
+"""The server's addresses, their responses and their description."""
 
 import asyncio
 import contextlib
@@ -50,7 +50,7 @@ class Answer(NamedTuple):
 
 
 def web_application(service: Service) -> Callable[..., Awaitable[None]]:
-    """The ASGI application of a service, for uvicorn or any other server.
+    """Return the ASGI application of a service, for any server.
 
     Args:
         service: a `Service`; it runs as long as the application does.
@@ -126,13 +126,13 @@ def _other(request, error):
 
 
 def _broken(request, error):
-    """A defect, whose traceback the server prints."""
+    """Respond to a defect, whose traceback the server prints."""
     refusal = Refusal(500, "The server failed; its log says why.")
     return _response(Answer(refusal.content(), refusal.status))
 
 
 def _measured(application, service):
-    """The application, with each request in the metrics."""
+    """Wrap the application to count each request in the metrics."""
 
     async def measured(scope, receive, send):
         if scope["type"] != "http":
@@ -182,7 +182,7 @@ async def _explain(service, request):
 
 @contextlib.asynccontextmanager
 async def _received(service, request, most):
-    """The images of a request, with the time and the places they may take."""
+    """Read the images of a request, within its time and places."""
     limits, whole = service.limits, False
     _top(service, request)  # It is checked before anything is read.
     try:

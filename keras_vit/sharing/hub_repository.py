@@ -221,7 +221,7 @@ class HubRepository:
 
 
 def _api():
-    """(client of the hub, token)."""
+    """Return (client of the hub, token)."""
     try:
         import huggingface_hub
     except ImportError:
@@ -273,7 +273,7 @@ def _check_access(api, name) -> None:
     try:
         api.auth_check(name, write=True)
     except Exception as error:
-        if status_of(error) != 404:  # Of a server that does not tell.
+        if status_of(error) != 404:  # Of a server without that address.
             raise
 
 

@@ -193,7 +193,7 @@ def _licence(licence) -> dict:
 
 
 def _evaluations(shared, name, repository) -> list:
-    """The model-index: what the run measured, for lists of results."""
+    """Return the model-index: the results of the run, for leaderboards."""
     from huggingface_hub import EvalResult
 
     if name is None:
@@ -215,7 +215,7 @@ def _evaluations(shared, name, repository) -> list:
 
 
 def _measured(shared) -> dict[str, float]:
-    """What the run measured, of what the card has a name for."""
+    """Return those results of the run that the card has a name for."""
     found = {
         key: value
         for key in METRICS
@@ -328,11 +328,11 @@ def _classes(shared) -> str:
     names = shared.class_names
     if names == tuple(map(str, range(len(names)))):
         return ""  # There are none, or nobody named them.
-    shown = ", ".join(map(text, names[:MAX_CLASSES]))
+    listed = ", ".join(map(text, names[:MAX_CLASSES]))
     more = len(names) - MAX_CLASSES
     if more > 0:
-        shown += f", and {more:,} more, which `config.json` lists"
-    return f"## Classes\n\n{shown}."
+        listed += f", and {more:,} more, which `config.json` lists"
+    return f"## Classes\n\n{listed}."
 
 
 def usage(shared: Shared, place: Place, format: str, config: dict) -> str:
