@@ -76,9 +76,10 @@ FIRST := $(addprefix tests/, \
 	$(addprefix evaluation/test_, few_shot.py few_shot_inputs.py probes.py) \
 	models/test_golden.py training/test_fields.py \
 	$(addprefix prediction/test_, \
-		command.py competition.py embed.py embeddings_file.py search.py) \
+		command.py embed.py embeddings_file.py search.py) \
 	$(addprefix recipes/test_, \
-		few_shot.py finetune_cli.py noisy_student_parts.py smoke.py) \
+		competition.py few_shot.py finetune_cli.py \
+		noisy_student_parts.py smoke.py) \
 	robustness/test_findings.py)
 
 # $(call create,VENV,CONSTRAINTS): the pip of an old Python knows no --group.

@@ -33,6 +33,7 @@ from keras_vit.data import DataConfig, PreprocessingConfig, Share
 from keras_vit.data.pillow_images import say_colour_changes
 from keras_vit.data.readers import with_chosen_reader
 from keras_vit.evaluation.config import Evaluation
+from keras_vit.io.atomic_files import write_json
 from keras_vit.io.stores import on_disk
 from keras_vit.prediction.networks import load_model, weights_path
 from keras_vit.runs.reporting import left_out, write_pages
@@ -130,7 +131,7 @@ def open_folder(recipe: Evaluation, class_names) -> None:
     taken = run_folder.taken(recipe.run_dir, overwrite=recipe.overwrite)
     with taken as folder:
         run_folder.begin(folder, dataclasses.asdict(recipe), environment())
-    run_folder.write_json(folder / "class_names.json", list(class_names))
+    write_json(folder / "class_names.json", list(class_names))
 
 
 def write_all(recipe, predictions, batches, class_names, model, result) -> None:

@@ -28,7 +28,8 @@ from noisy_student.iterations import (
 )
 
 from keras_vit.analysis.plots import curves
-from keras_vit.io.atomic_files import write_csv
+from keras_vit.io.atomic_files import write_csv, write_yaml
+from keras_vit.io.run_folder import CONFIG
 from keras_vit.runs import run_script
 from keras_vit.runs.reporting import save_figure
 from keras_vit.runtime.machine import versions
@@ -59,9 +60,7 @@ def write(
     folder: pathlib.Path, recipe: NoisyStudentRecipe, rows: list[dict]
 ) -> None:
     """Write config.yaml, noisy_student.csv and noisy_student.png."""
-    run_folder.write_yaml(
-        folder / run_folder.CONFIG, dataclasses.asdict(recipe)
-    )
+    write_yaml(folder / CONFIG, dataclasses.asdict(recipe))
     write_csv(folder / "noisy_student.csv", rows)
     numbers = [row["iteration"] for row in rows]
     accuracies = [row["top1"] for row in rows]

@@ -45,6 +45,8 @@ from keras_vit.evaluation.few_shot import (
     feature_model,
     few_shot,
 )
+from keras_vit.io.atomic_files import write_json
+from keras_vit.io.run_folder import RESULT
 from keras_vit.io.stores import check_local
 from keras_vit.io.tables import markdown_table
 from keras_vit.runs.reporting import evaluated, save_figure
@@ -52,7 +54,6 @@ from keras_vit.runs.script import check_packages, exit_code, parse
 from keras_vit.runtime.machine import environment
 from keras_vit.training import Recipe, train
 from keras_vit.training.build import CLASSIFICATION, make_model
-from keras_vit.training.run import files as run_folder
 
 EXPERIMENTS = pathlib.Path(__file__).with_suffix(".yaml")
 RESULTS = "docs/results/small_scale"
@@ -191,7 +192,7 @@ def write(experiment: dict, path: pathlib.Path, rows: list[dict]) -> dict:
         "summary": summarise(rows, axes),
         "rows": rows,
     }
-    run_folder.write_json(path, result)
+    write_json(path, result)
     return result
 
 
@@ -276,11 +277,11 @@ def _recipe(record, options, seed, folder):
 
 def pretrain(recipe: Recipe, options: dict) -> None:
     """Train unless the run folder has that model already."""
-    result = pathlib.Path(recipe.run_dir, run_folder.RESULT)
+    result = pathlib.Path(recipe.run_dir, RESULT)
     if not result.exists():
         _, task = TASKS[options.get(PRETRAINING + RECIPE, "pretrain")]
         trained = train(recipe, task=task, sources=SOURCES)
-        run_folder.write_json(result, {"seconds": trained.seconds})
+        write_json(result, {"seconds": trained.seconds})
         keras.utils.clear_session()
 
 
@@ -315,7 +316,7 @@ def train_and_test(recipe: Recipe, dataset) -> dict:
     """Return the accuracy on the test images, with the sizes of the model."""
     trained = train(recipe, dataset=dataset)
     result = evaluated(trained, recipe, "test")
-    run_folder.write_json(trained.folder / run_folder.RESULT, result)
+    write_json(trained.folder / RESULT, result)
     row = {
         "accuracy": result["top1"],
         "parameters": trained.model.count_params(),

@@ -38,7 +38,9 @@ EXTRAS = {
         *("openvino", "tf2onnx"),
     },
     "hub": {"huggingface-hub", "kagglehub", "safetensors"},
-    "serve": {"python-multipart", "starlette", "uvicorn"},
+    "serve": {
+        *("prometheus-client", "python-multipart", "starlette", "uvicorn"),
+    },
     "storage": {"gcsfs", "s3fs"},
     "streams": {"array-record", "huggingface-hub", "pyarrow"},
     "tpu-compiler": {"libtpu"},

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from keras_vit.cli.recipe_commands import add_recipes
-from keras_vit.cli.terminal import say_what_it_can
+from keras_vit.cli.terminal import escape_unprintable
 from keras_vit.io.atomic_files import printable
 from keras_vit.io.stores import check_local
 from keras_vit.runtime.environment import start_quietly
@@ -23,7 +23,7 @@ __all__ = ["main"]
 # that is given is imported: some need Keras, which takes seconds.
 COMMANDS = {
     "benchmark": (
-        "benchmark_command",
+        "model_commands",
         "Time a model on this machine, and its exports.",
     ),
     "configs": (
@@ -31,7 +31,7 @@ COMMANDS = {
         "List the configs of the recipes, or print one, to edit it.",
     ),
     "embed": (
-        "embedding_commands",
+        "image_commands",
         "Compute embeddings of images and write them to a file.",
     ),
     "explain": (
@@ -39,11 +39,11 @@ COMMANDS = {
         "Draw a model's attention to images, as pictures and as a page.",
     ),
     "export": (
-        "export_command",
+        "deployment_commands",
         "Export a model to another runtime, and check what was written.",
     ),
     "page": (
-        "export_command",
+        "deployment_commands",
         "Write a page that classifies pictures in the browser.",
     ),
     "plan": (
@@ -52,15 +52,15 @@ COMMANDS = {
     ),
     "predict": ("image_commands", "Classify images."),
     "push": (
-        "sharing_commands",
+        "deployment_commands",
         "Share a model or a run on the Hugging Face Hub or on Kaggle.",
     ),
     "search": (
-        "embedding_commands",
+        "image_commands",
         "Find the images that are most similar to others.",
     ),
     "serve": (
-        "serving_command",
+        "deployment_commands",
         "Serve a model over HTTP, with a page to try it.",
     ),
     "summary": (
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser(given).parse_args(given)
     tidy_up_on_sigterm()
     try:
-        say_what_it_can()
+        escape_unprintable()
         for name in WRITTEN & vars(parsed).keys():
             check_local(f"--{name}", getattr(parsed, name))
         parsed.run(parsed)
@@ -123,7 +123,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser(arguments):
-    """The parser of these arguments, with those of their command alone."""
+    """Build the parser, with the arguments of the given command alone."""
     parser = _Parser(
         prog="keras-vit", description="Vision Transformers for Keras 3."
     )
@@ -134,10 +134,10 @@ def _parser(arguments):
         help="let TensorFlow and the compilers print their own lines",
     )
     commands = parser.add_subparsers(metavar="command", required=True)
-    asked = next((x for x in arguments if not x.startswith("-")), None)
+    given = next((x for x in arguments if not x.startswith("-")), None)
     for name, (module, help_) in COMMANDS.items():
         command = commands.add_parser(name, help=help_, description=help_)
-        if name == asked:
+        if name == given:
             found = importlib.import_module(f"keras_vit.cli.{module}")
             getattr(found, name)(command)
     add_recipes(commands)

@@ -1,8 +1,12 @@
-"""`keras-vit predict` and `keras-vit explain`."""
+"""Commands on images: `predict`, `explain`, `embed` and `search`."""
 
+import contextlib
 import csv
 import json
+import pathlib
 import sys
+
+import numpy as np
 
 from keras_vit.cli.terminal import (
     counted,
@@ -12,8 +16,17 @@ from keras_vit.cli.terminal import (
     with_progress,
 )
 from keras_vit.io.atomic_files import as_cell, open_page, printable
+from keras_vit.io.checks import check_installed
 
-__all__ = ["explain", "predict"]
+__all__ = [
+    "embed",
+    "explain",
+    "predict",
+    "search",
+]
+
+DOTS_PER_INCH = 150
+INTERRUPTED = 130  # The exit code of a program that Ctrl-C ended.
 
 
 def predict(parser):
@@ -141,3 +154,173 @@ def _print_csv(found):
 
 
 FORMATS = {"table": _print_table, "json": _print_json, "csv": _print_csv}
+
+
+def embed(parser):
+    """Compute embeddings of images and write them to a file."""
+    parser.set_defaults(run=_embed)
+    add = parser.add_argument
+    add(
+        "model",
+        help="weights by name (ViT_B16/imagenet21k), a run folder or a file",
+    )
+    add(
+        "paths",
+        nargs="+",
+        help="image files and folders of them; - reads paths from standard "
+        "input, one per line",
+    )
+    add(
+        "-o",
+        "--out",
+        required=True,
+        help="file to write, .npz or .parquet; images that it holds are "
+        "skipped",
+    )
+    add(
+        "--kind",
+        choices=("pooled", "tokens"),
+        default="pooled",
+        help="one vector per image, or all tokens (pooled)",
+    )
+    add(
+        "--blocks",
+        type=int,
+        nargs="+",
+        help="features after these blocks, from 0, -1 for the last; those of "
+        "the model's output by default",
+    )
+    add("--batch", type=int, default=32, help="images per step (32)")
+    add("--image_size", type=int, help="pixels; that of the weights by default")
+
+
+def search(parser):
+    """Find the images that are most similar to others."""
+    parser.set_defaults(run=_search)
+    add = parser.add_argument
+    add("embeddings", help="file of `keras-vit embed`")
+    add("queries", nargs="+", help="image files and folders of them")
+    add("--model", help="that of the embeddings, where it has moved")
+    add("--top", type=int, default=9, help="images per query (9)")
+    add("-o", "--out", help="picture to write, such as page.png")
+
+
+def _embed(arguments):
+    # Help and wrong arguments need no model.
+    from keras_vit.prediction import as_encoder, embed_files, images_of
+    from keras_vit.prediction.embeddings_file import check_file, known_files
+
+    path = check_file(arguments.out)
+    encoder = as_encoder(
+        arguments.model,
+        kind=arguments.kind,
+        blocks=arguments.blocks,
+        image_size=arguments.image_size,
+    )
+    known = known_files(path)
+    total = counted(arguments.paths, lambda x: x not in known)
+    files = images_of(paths_of(arguments.paths))
+    found = embed_files(encoder, files, path, batch_size=arguments.batch)
+    try:
+        # Closed, it writes what it has, wherever it is interrupted.
+        with contextlib.closing(found):
+            images = with_progress(found, total)
+            with skipping(images, lambda image: image[1]) as readable:
+                count = sum(1 for _ in readable)
+                print(f"{path}: {count} new images")
+    except KeyboardInterrupt:
+        print(
+            "keras-vit: interrupted; the same command continues.",
+            file=sys.stderr,
+        )
+        raise SystemExit(INTERRUPTED) from None
+
+
+def _search(arguments):
+    from keras_vit.prediction import embed as vectors_of
+    from keras_vit.prediction import (
+        encoder_of,
+        images_of,
+        load_embeddings,
+        nearest,
+    )
+
+    path = arguments.embeddings
+    out = _picture(arguments.out)
+    known = load_embeddings(path)
+    if known.metadata["kind"] != "pooled":
+        raise ValueError(
+            f"A search needs one vector per image. Received: {path!r} of kind "
+            f"{known.metadata['kind']!r}. Write one with `keras-vit embed "
+            "--kind pooled`."
+        )
+    encoder = encoder_of(known, arguments.model, source=path)
+    queries = list(images_of(arguments.queries))
+    vectors = vectors_of(encoder, queries)
+    numbers, scores = nearest(known.vectors, vectors, top=arguments.top)
+    print_table(
+        ("query", "rank", "image", "cosine"),
+        _rows(queries, known.files, numbers, scores),
+    )
+    if out is not None:
+        folder = pathlib.Path(path).expanduser().parent
+        files = [[known.files[i] for i in row] for row in numbers]
+        _draw(out, folder, queries, files, scores)
+        print(out)
+
+
+def _picture(path):
+    """Return the path of a picture that can be written, or None."""
+    if path is None:
+        return None
+    check_installed("A picture of the neighbours", "matplotlib")
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    kinds = FigureCanvasBase.get_supported_filetypes()
+    path = pathlib.Path(path).expanduser()
+    if path.suffix[1:].lower() not in kinds or not path.parent.is_dir():
+        raise ValueError(
+            "A picture is a file such as page.png in a folder that exists. "
+            f"Received: {str(path)!r}. Its ending may be "
+            f"{', '.join(sorted(kinds))}."
+        )
+    return path
+
+
+def _rows(queries, files, numbers, scores):
+    for query, found, values in zip(queries, numbers, scores, strict=True):
+        name = query
+        pairs = zip(found, values, strict=True)
+        for rank, (number, value) in enumerate(pairs, 1):
+            yield name, str(rank), files[number], f"{value:.4f}"
+            name = ""
+
+
+def _draw(out, folder, queries, files, scores):
+    from keras_vit.analysis import plot_neighbours
+    from keras_vit.io.atomic_files import replacing
+
+    figure = plot_neighbours(
+        [(pathlib.Path(x).name, _pixels(x, folder)) for x in queries],
+        [
+            [
+                (pathlib.Path(x).name, _pixels(x, folder), float(score))
+                for x, score in zip(names, values, strict=True)
+            ]
+            for names, values in zip(files, scores, strict=True)
+        ],
+    )
+    with replacing(out) as temporary:
+        figure.savefig(temporary, dpi=DOTS_PER_INCH)
+
+
+def _pixels(file, folder) -> np.ndarray | None:
+    """Read an image by its path, as given or from a folder; None if gone."""
+    from keras_vit.prediction.images import read_pixels
+
+    for path in (pathlib.Path(file), folder / file):
+        try:
+            return read_pixels(str(path), 3)
+        except ValueError:
+            continue
+    return None

@@ -13,7 +13,7 @@ __all__ = [
     "counted",
     "paths_of",
     "print_table",
-    "say_what_it_can",
+    "escape_unprintable",
     "skipping",
     "waiting",
     "with_progress",
@@ -42,7 +42,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def _has_lines() -> bool:
-    """Whether the encoding of standard output has the lines of a table."""
+    """Return whether standard output can encode the lines of a table."""
     try:
         LINES.encode(sys.stdout.encoding or "ascii")
     except (LookupError, UnicodeError):
@@ -50,8 +50,8 @@ def _has_lines() -> bool:
     return True
 
 
-def say_what_it_can() -> None:
-    r"""Lets output of another encoding, as ASCII, have \xe9 for its letters.
+def escape_unprintable() -> None:
+    r"""Let output of another encoding, as ASCII, have \xe9 for its letters.
 
     Raises:
         ValueError: when standard output is closed.
@@ -64,7 +64,7 @@ def say_what_it_can() -> None:
 
 
 def paths_of(paths: Iterable[str]) -> Iterator[str]:
-    """The paths of a command line, those of standard input in place of "-"."""
+    """Yield the paths of a command line, for "-" those of standard input."""
     for path in paths:
         if path != STANDARD_INPUT:
             yield path
@@ -79,7 +79,7 @@ def paths_of(paths: Iterable[str]) -> Iterator[str]:
 def counted(
     paths: Sequence[str], wanted: Callable[[Any], bool] = lambda image: True
 ) -> int | None:
-    """How many images paths lead to, None where that is not known yet."""
+    """Count the images that paths lead to; None where it is unknown yet."""
     from keras_vit.prediction import images_of
 
     if STANDARD_INPUT in paths:
@@ -88,7 +88,7 @@ def counted(
 
 
 def with_progress(found: Iterable, total: int | None) -> Iterator:
-    """The same, with a progress bar on a terminal."""
+    """Yield the same items, with a progress bar on a terminal."""
     if not sys.stderr.isatty():
         yield from found
         return
@@ -117,7 +117,7 @@ def waiting(text: str) -> contextlib.AbstractContextManager:
 def skipping(
     found: Iterable, error_of: Callable[[Any], str | None]
 ) -> Iterator[Iterator]:
-    """What is found of the images that can be read, then what is not.
+    """Yield what was found of readable images, then report the others.
 
     Args:
         found: something for each image.

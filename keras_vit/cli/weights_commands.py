@@ -109,7 +109,7 @@ FORMATS = {
 
 
 def as_markdown(entries) -> str:
-    """A table per model for docs/weights.md, of entries sorted by model."""
+    """Return a table per model for docs/weights.md, of sorted entries."""
     lines = []
     by_model = itertools.groupby(entries, key=lambda entry: entry.model)
     for model, group in by_model:
@@ -160,7 +160,7 @@ def _info(arguments):
 
 
 def _entry(source):
-    """The entry of a name; None for what is a path, an address or nothing."""
+    """Return the entry of a name; None for a path, an address or nothing."""
     if os.path.exists(source):
         return None
     try:
@@ -170,7 +170,7 @@ def _entry(source):
 
 
 def _downloaded(entry):
-    """The file of an entry if it is on this machine."""
+    """Return the file of an entry if it is on this machine."""
     if entry.is_repository or not fetch.cached_path(entry).is_file():
         return None
     return fetch.cached_path(entry)
@@ -259,7 +259,7 @@ def _files(path):
 
 
 def _verdict(entry, file, digest):
-    """What the catalogue says of a digest; raises where it says no."""
+    """Compare a digest with the catalogue; raise where it differs."""
     if entry is not None and entry.sha256 not in (None, digest):
         raise ValueError(
             f"{file} is not {entry.key}: its SHA-256 is {digest}, and "

@@ -137,7 +137,7 @@ def explain(
 
 
 def check_folder(folder: str | os.PathLike) -> pathlib.Path:
-    """The path of a folder, which exists or can be made.
+    """Return the path of a folder, which exists or can be made.
 
     Raises:
         ValueError: when there is a file of that name, or in its way.
@@ -183,7 +183,7 @@ def _read(classifier, source):
 
 
 def _titles(paths):
-    """Names of files, with as much of their paths as tells them apart."""
+    """Shorten paths of files to names that differ."""
     titles = []
     for number, path in enumerate(paths):
         if path is None:
@@ -306,7 +306,7 @@ def overlays(
 
 
 def _file_names(titles):
-    """Names of files without their ending, each once."""
+    """Return names of files without their ending, each once."""
     names: list[str] = []
     for title in titles:
         stem = str(pathlib.Path(str(title)).with_suffix(""))

@@ -17,7 +17,7 @@ __all__ = ["RUNTIME", "page", "write_page"]
 
 VERSION = "1.30.0"  # of onnxruntime-web
 RUNTIME = f"https://cdn.jsdelivr.net/npm/onnxruntime-web@{VERSION}/dist/"
-# Its files, and the hashes by which a browser knows those of this version.
+# Its files, and the hashes by which a browser checks their version.
 FILES = {
     "ort.wasm.bundle.min.mjs": "sha384-"
     "PLWz+nHEVHpjwBsO0YVdvQj6n5814Iv8E3b8FG0Rp/uIAtjFMCKOpP66iPzedrIG",
@@ -76,7 +76,7 @@ def write_page(
 def page(
     record: Mapping[str, Any], url: str, title: str, runtime: str = RUNTIME
 ) -> str:
-    """The HTML of a page, from the record of a model and where it lies."""
+    """Return the HTML of a page, from the record of a model and its address."""
     if not record["class_names"]:
         raise ValueError(
             "A page shows classes, and the model has none. Export one with "
@@ -105,12 +105,12 @@ def page(
 
 
 def _contents(record, url, runtime):
-    """What the script needs of a record."""
-    asked = PreprocessingConfig(**record["preprocessing"])
+    """Return what the script needs of a record."""
+    rule = PreprocessingConfig(**record["preprocessing"])
     shape, config = record["input"]["shape"], record["config"]
-    geometry = Geometry(tuple(shape[1:3]), shape[3], asked)
-    squashes = asked.evaluation == "squash"
-    default = DEFAULT_METHODS.get(asked.evaluation, "bilinear")
+    geometry = Geometry(tuple(shape[1:3]), shape[3], rule)
+    squashes = rule.evaluation == "squash"
+    default = DEFAULT_METHODS.get(rule.evaluation, "bilinear")
     hashes = FILES if runtime == RUNTIME else dict.fromkeys(FILES)
     return {
         "url": url,
@@ -121,12 +121,12 @@ def _contents(record, url, runtime):
         "input": INPUT,
         "output": OUTPUT,
         "shape": shape,
-        "crop": asked.evaluation,
+        "crop": rule.evaluation,
         "before": geometry.image_size if squashes else geometry.both_sides,
         "smaller_side": geometry.smaller_side,
-        "method": asked.resize_method or default,
-        "antialias": asked.antialias,
-        "rounding": asked.rounding,
+        "method": rule.resize_method or default,
+        "antialias": rule.antialias,
+        "rounding": rule.rounding,
         "scaled": config["include_preprocessing"],
         "mean": config.get("pixel_mean"),
         "deviation": config.get("pixel_std"),
@@ -136,7 +136,7 @@ def _contents(record, url, runtime):
 
 
 def _sources(runtime):
-    """Where the page may fetch from."""
+    """Return the addresses that the page may fetch from."""
     parts = urllib.parse.urlsplit(runtime)
     return (
         f"'self' {parts.scheme}://{parts.netloc}" if parts.netloc else "'self'"

@@ -1,27 +1,156 @@
-"""Checks of an exported file beside the model that it was written of.
+"""Checks of an exported file against its model, and the images for them.
 
 Axes: B images of a batch, H and W height and width, C channels, K scores.
 """
 
 import importlib
 import importlib.metadata
+import itertools
+import os
 import pathlib
 import statistics
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
+from keras_vit.data import (
+    DataConfig,
+    Examples,
+    evaluation_batches,
+    open_dataset,
+)
 from keras_vit.data.resizing import evaluation_crop, resize
-from keras_vit.exporting.compared_images import Compared
+from keras_vit.data.seeds import order
 from keras_vit.exporting.runtimes_table import TOLERANCES
-from keras_vit.prediction import Classifier
+from keras_vit.io.run_folder import folder_of, read_config
+from keras_vit.prediction import Classifier, images_of
 from keras_vit.prediction.exported_model import ExportedModel
 
-__all__ = ["check", "seeded_images", "size_of"]
+__all__ = [
+    "CALIBRATION",
+    "Compared",
+    "compared_run",
+    "check",
+    "images_in",
+    "images_of_run",
+    "seeded_images",
+    "size_of",
+]
+
+CALIBRATION = 128  # images at most, as the runtimes' manuals advise
+BATCH = 32
+
+
+class Compared(NamedTuple):
+    """Images, and the classes that they are of.
+
+    Attributes:
+        images: array (N, H, W, C) in [0, 255], as the model takes them but
+            for scaling.
+        labels: int array (N,), or None where they are unknown.
+    """
+
+    images: np.ndarray
+    labels: np.ndarray | None = None
+
+
+def compared_run(
+    model: Any, images: Any, validation_images: int
+) -> pathlib.Path | None:
+    """Return the folder of the run whose images are compared, or None.
+
+    Raises:
+        ValueError: when the model is no run, or images are given as well.
+    """
+    is_count = type(validation_images) is int and validation_images >= 0
+    if not is_count:
+        raise ValueError(
+            "validation_images is a number of images. Received: "
+            f"validation_images={validation_images!r}."
+        )
+    if not validation_images:
+        return None
+    if images is not None:
+        raise ValueError(
+            "Images are either given or a run's own. Received: "
+            f"images={images!r} and validation_images={validation_images}."
+        )
+    is_path = isinstance(model, (str, os.PathLike))
+    folder = folder_of(model) if is_path else None
+    if folder is None:
+        raise ValueError(
+            "Validation images are those of a run, and the model is none. "
+            f"Received: model={model!r} and validation_images="
+            f"{validation_images}. Give images= instead."
+        )
+    return folder
+
+
+def images_in(classifier: Classifier, source: Any) -> Compared:
+    """At most 128 images of what `keras_vit.predict` takes."""
+    found = itertools.islice(images_of(source), CALIBRATION)
+    read = [classifier.read(x) for x in found]
+    if not read:
+        raise ValueError(f"There is no image. Received: images={source!r}.")
+    return Compared(np.stack(read))
+
+
+def images_of_run(
+    classifier: Classifier, folder: pathlib.Path, count: int
+) -> tuple[Compared, np.ndarray]:
+    """Read some of a run's validation images, and training images.
+
+    Args:
+        classifier: the model of the run.
+        folder: of the run.
+        count: int, of validation images at most, chosen at random.
+
+    Returns:
+        The validation images, and at most 128 training images (N, H, W, C)
+        in [0, 255], cropped as for evaluation.
+
+    Raises:
+        ValueError: when the data of the run is gone or has no such images.
+    """
+    options = read_config(folder).get("data") or {}
+    try:
+        # What read the images there may not be here.
+        config = DataConfig(**{**options, "reader": "auto"})
+    except TypeError as error:
+        raise ValueError(f"data in the config of the run: {error}") from None
+    dataset = open_dataset(config)
+    if not dataset.validation:
+        raise ValueError(
+            f"The data of the run has no validation images: {dataset.name!r}. "
+            "Give images= instead."
+        )
+    validation = _read(classifier, dataset.validation, count)
+    return validation, _read(classifier, dataset.train, CALIBRATION).images
+
+
+def _read(classifier, examples, count) -> Compared:
+    if isinstance(examples, Examples) and len(examples) > count:
+        kept = order(0, 0, len(examples))[:count]
+        examples = examples.subset(np.sort(kept))
+    height, width, channels = classifier.model.input_shape[1:]
+    batches = evaluation_batches(
+        examples,
+        image_size=(height, width),
+        channels=channels,
+        batch_size=min(BATCH, count),
+        preprocessing=classifier.geometry.config,
+    )
+    first = itertools.islice(iter(batches), -(-count // BATCH))
+    read = [[np.asarray(x) for x in batch] for batch in first]
+    images, labels, mask = map(np.concatenate, zip(*read, strict=True))
+    kept = np.flatnonzero(mask)[:count]
+    # Of several classes an image, none is the one.
+    known = labels[kept] if labels.ndim == 1 else None
+    return Compared(images[kept].astype("float32"), known)
 
 
 def check(
@@ -90,7 +219,7 @@ def _both(classifier, exported, images):
 
 
 def _inputs(classifier, exported, images):
-    """What the file and what the model gets of images."""
+    """Return the inputs of the file and of the model for some images."""
     inputs = classifier.inputs(images)
     if not exported.resizes:
         return inputs, inputs
@@ -136,7 +265,7 @@ def _seconds(classifier, exported, images, rounds=5):
 
 
 def size_of(path: pathlib.Path) -> int:
-    """Bytes of a folder, or of a file and those of its name beside it."""
+    """Return the bytes of a folder, or of a file and its companions."""
     if path.is_dir():
         return sum(x.stat().st_size for x in path.rglob("*") if x.is_file())
     return sum(x.stat().st_size for x in path.parent.glob(f"{path.stem}.*"))

@@ -42,7 +42,7 @@ class Side(NamedTuple):
 
 
 def known_formats(names: Sequence[str]) -> list[str]:
-    """The formats of a list of names; a ValueError for one of no format."""
+    """Return the formats of a list of names; refuse unknown ones."""
     for name in names:
         check_choice("format", name, (ALL, *FORMATS))
     return list(FORMATS) if ALL in names else list(dict.fromkeys(names))
@@ -117,7 +117,7 @@ def compare(
 
 
 def _installed(formats):
-    """The formats that can be written here; what to install for the others."""
+    """Return installed formats, and what to install for the others."""
     found, missing = [], {}
     for format in formats:
         kind = FORMATS[format]
@@ -172,7 +172,7 @@ def _leaving_out(left_out, name):
 
 @contextlib.contextmanager
 def _worker(side, shape) -> Iterator[subprocess.Popen]:
-    """The process of a side, which is ended."""
+    """Run the process of a side until the block ends."""
     command = [sys.executable, "-m", "keras_vit.exporting.timed_side"]
     search = os.pathsep.join(filter(None, sys.path))
     with subprocess.Popen(
@@ -190,7 +190,7 @@ def _worker(side, shape) -> Iterator[subprocess.Popen]:
 
 
 def _warmed_up(worker, batch) -> float:
-    """Seconds of the first call; some more are made."""
+    """Return the seconds of the first call, after some more calls."""
     first = _ask(worker, batch)
     for _ in range(WARM_UP):
         _ask(worker, batch)
@@ -198,7 +198,7 @@ def _warmed_up(worker, batch) -> float:
 
 
 def _ask(worker, batch) -> float:
-    """Seconds of a call."""
+    """Return the seconds of a call."""
     with contextlib.suppress(BrokenPipeError):
         worker.stdin.write(f"{batch}\n")
         worker.stdin.flush()
@@ -214,7 +214,7 @@ def _ask(worker, batch) -> float:
 def timing(
     batch: int, first: float, seconds: Sequence[float]
 ) -> dict[str, Any]:
-    """What is told of a number of images: the first call, then the others."""
+    """Summarize the first call and the others for a number of images."""
     median = statistics.median(seconds)
     return {
         "batch": batch,
@@ -226,7 +226,7 @@ def timing(
 
 
 def _beside_keras(rows):
-    """The rows of each batch, the fastest first."""
+    """Sort the rows of each batch by speed, with their ratio to Keras."""
     of_keras = {
         row["batch"]: row["median_seconds"]
         for row in rows

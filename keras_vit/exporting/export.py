@@ -20,21 +20,26 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.public.catalog import origin_of, origin_of_run
-from keras_vit.exporting.checking import check, size_of
-from keras_vit.exporting.compared_images import (
-    asked_run,
+from keras_vit.exporting.checking import (
+    check,
+    compared_run,
     images_in,
     images_of_run,
+    size_of,
 )
-from keras_vit.exporting.embedded_record import embed, write_record_beside
 from keras_vit.exporting.runtimes_table import (
     FORMATS,
     PRECISIONS,
     refusal,
 )
 from keras_vit.exporting.server_folders import LAYOUTS
-from keras_vit.exporting.writers import quantization_of
+from keras_vit.exporting.writers import (
+    embed,
+    quantization_of,
+    write_record_beside,
+)
 from keras_vit.io.checks import check_choice
+from keras_vit.io.run_folder import folder_of, read_config
 from keras_vit.models.configured_model import remade
 from keras_vit.prediction import (
     Classifier,
@@ -48,7 +53,6 @@ from keras_vit.prediction.exported_model import (
     has_vnni,
 )
 from keras_vit.prediction.networks import check_network
-from keras_vit.training.run import files as run_folder
 from keras_vit.version import __version__
 
 __all__ = ["export"]
@@ -120,7 +124,7 @@ def export(
     path = pathlib.Path(path)
     format = _checked_format(format, path, layout)
     check_choice("precision", precision, PRECISIONS)
-    run = asked_run(model, images, validation_images)
+    run = compared_run(model, images, validation_images)
     has_images = images is not None or run is not None
     _check_options(batch, has_images, calibrate, largest_change, precision)
     if include_resizing:
@@ -160,7 +164,7 @@ def export(
     return record
 
 
-# --- What is asked for ---
+# --- The request ---
 
 
 def _checked_format(format, path, layout):
@@ -236,7 +240,7 @@ def _check_installed(format):
 
 
 def _check_free(path, format, layout):
-    """A folder is replaced only where it is an earlier export."""
+    """Refuse to replace a folder that is no earlier export."""
     if not path.parent.is_dir():
         raise ValueError(
             f"There is no folder {str(path.parent)!r}. Make it first."
@@ -265,7 +269,7 @@ def _check_free(path, format, layout):
 
 
 def source_of(model: Any) -> dict[str, str]:
-    """Where the weights of a model are from, as far as it is known."""
+    """Return where the weights of a model come from, if it is known."""
     if not isinstance(model, (str, os.PathLike)):
         return {"weights": "a model in memory"}
     name = os.fspath(model)
@@ -273,8 +277,8 @@ def source_of(model: Any) -> dict[str, str]:
     origin = None if os.path.exists(name) else origin_of(name)
     if origin is not None:
         found["weights"] = origin.name
-    elif folder := run_folder.folder_of(name):
-        origin = origin_of_run(run_folder.read_config(folder))
+    elif folder := folder_of(name):
+        origin = origin_of_run(read_config(folder))
         if origin is not None:
             found["started_from"] = origin.name
     known = {
@@ -306,7 +310,7 @@ def record_of(
     batch: int | str,
     resizes: bool = False,
 ) -> dict[str, Any]:
-    """What a file says of itself, but for where it is from and its check."""
+    """Return the record of a file, without its source and its check."""
     model = classifier.model
     config = dataclasses.asdict(model.config)
     included = config["include_preprocessing"]
@@ -347,7 +351,7 @@ def _scale_of(config):
 
 @contextlib.contextmanager
 def _partial_folder(path):
-    """A new folder beside the path, which is removed at the end."""
+    """Make a new folder beside the path, and remove it at the end."""
     folder = path.parent / f".partial-{path.name}-{secrets.token_hex(4)}"
     folder.mkdir()
     try:

@@ -80,14 +80,14 @@ def _sizes(lengths, geometry: Geometry):
 
 
 def _centres(size, length, kept: int):
-    """Where the middle `kept` of `size` pixels lie among `length`: (kept,)."""
+    """Return where the middle `kept` of `size` pixels lie: (kept,)."""
     first = ops.floor((size - kept) / 2)
     wanted = first + ops.arange(kept, dtype="float32")
     return (wanted + 0.5) * length / size
 
 
 def _weights(places, centres, scale, method: str, antialias: bool):
-    """The weight of each of H pixels in each of h means: (h, H)."""
+    """Return the weight of each of H pixels in each of h means: (h, H)."""
     kernel, radius = KERNELS[method]
     stretch = ops.maximum(scale, 1.0) if antialias else 1.0
     if radius is None:

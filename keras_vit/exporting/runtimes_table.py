@@ -112,7 +112,7 @@ QUANTIZED = (
 
 
 def refusal(format: str, precision: str, quantization: str | None) -> str:
-    """Why a model cannot be had in a format, "" where it can.
+    """Return why a model cannot be had in a format, "" where it can.
 
     Args:
         format: a key of `FORMATS`.

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
-from keras_vit.exporting.embedded_record import write_record_beside
+from keras_vit.exporting.writers import write_record_beside
 from keras_vit.io.atomic_files import replacing
 from keras_vit.prediction.exported_model import INPUT, OUTPUT
 
@@ -45,7 +45,7 @@ output [
 
 
 def _version(path):
-    """The next version in a folder: numbers, from 1."""
+    """Return the next version in a folder: numbers, from 1."""
     versions = [int(x.name) for x in path.glob("*") if x.name.isdecimal()]
     return path / str(max(versions, default=0) + 1)
 
@@ -78,7 +78,7 @@ def _arrange_triton(file, path, record):
 
 
 def _write_config(path, config):
-    """A config that is there may be tuned, and stays as it is."""
+    """Write a config, unless there is one, which may be tuned."""
     if not path.exists():
         with replacing(path) as temporary:
             temporary.write_text(config, encoding="utf-8")

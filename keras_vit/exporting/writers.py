@@ -1,4 +1,6 @@
-"""Writes models in a format: a program, run in a process of its own.
+"""Write models in a format, with their records inside and beside the file.
+
+A program, run in a process of its own:
 
     KERAS_BACKEND=torch python -m keras_vit.exporting.writers JOBS.json
 
@@ -17,7 +19,8 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,11 +28,23 @@ import numpy as np
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.resizing import Geometry
 from keras_vit.exporting.included_resizing import WithResizing
+from keras_vit.io.atomic_files import replacing
 from keras_vit.models.configured_model import remade
-from keras_vit.prediction.exported_model import INPUT, OUTPUT, has_vnni
+from keras_vit.prediction.exported_model import (
+    INPUT,
+    OPENVINO_RECORD,
+    OUTPUT,
+    RECORD,
+    SAVED_MODEL_RECORD,
+    has_vnni,
+)
 from keras_vit.runtime.workarounds import sublayers
 
-__all__ = ["main"]
+__all__ = [
+    "embed",
+    "main",
+    "write_record_beside",
+]
 
 
 def main(jobs: Sequence[dict]) -> None:
@@ -41,9 +56,9 @@ def main(jobs: Sequence[dict]) -> None:
         answer = ""
         try:
             model = rebuilt(job["model"], job["format"], job["precision"])
-            if asked := job["geometry"]:
-                config = PreprocessingConfig(**asked.pop("config"))
-                geometry = Geometry(**asked, config=config)
+            if options := job["geometry"]:
+                config = PreprocessingConfig(**options.pop("config"))
+                geometry = Geometry(**options, config=config)
                 model = WithResizing(model, geometry)
             WRITERS[job["format"]](model, job)
         except Exception as error:  # Each exporter has errors of its own.
@@ -58,7 +73,7 @@ COMPUTED = ("saved_model", "stablehlo", "pt2")
 
 
 def rebuilt(path: str, format: str, precision: str):
-    """The model of a file in the precision that its export computes in.
+    """Load a model in the precision that its export computes in.
 
     Keras's int8 and int4 models stay as they are.
     """
@@ -86,7 +101,7 @@ def rebuilt(path: str, format: str, precision: str):
 
 
 def quantization_of(model) -> str | None:
-    """How Keras quantised a model, such as "int8"; None if it did not."""
+    """Return how Keras quantized a model, such as "int8", or None."""
     modes = (
         getattr(x.dtype_policy, "quantization_mode", None)
         for x in sublayers(model)
@@ -95,10 +110,8 @@ def quantization_of(model) -> str | None:
 
 
 # --- torch: ONNX, OpenVINO, pt2 ---
-
-
 def _torch_program(model, job):
-    """The model as a torch module, an example, and which axes are free."""
+    """Return the model as a torch module, an example, and its free axes."""
     import torch
 
     class Program(torch.nn.Module):
@@ -280,7 +293,7 @@ def _separate_products(content):
 
 
 def _third_of_product(gather):
-    """Of `(x W + b)[:, :, :, i]`: x, W, b or None, and (H, 3, d)."""
+    """Return x, W, b or None, and (H, 3, d), of `(x W + b)[:, :, :, i]`."""
     thirds, place, axis = (x.get_node() for x in gather.input_values())
     if not (_is(thirds, "Reshape") and _is(place, "Constant")):
         return None
@@ -336,10 +349,8 @@ def _quantized_openvino(content, calibration):
 
 
 # --- TensorFlow: SavedModel, LiteRT ---
-
-
 def _tensorflow_program(model, job):
-    """A module that has the weights once, with a function of images."""
+    """Return a module that has the weights once, with a function."""
     import tensorflow as tf
 
     shape = (job["batch"], *model.input_shape[1:])
@@ -382,8 +393,6 @@ def _write_litert(model, job):
 
 
 # --- JAX: StableHLO ---
-
-
 def _write_stablehlo(model, job):
     import jax
 
@@ -409,3 +418,63 @@ WRITERS = {
 
 if __name__ == "__main__":
     main(json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")))
+
+
+def embed(path: pathlib.Path, record: Mapping) -> None:
+    """Writes a record into the file or folder that it is about."""
+    EMBED[record["format"]](path, json.dumps(record))
+
+
+def write_record_beside(path: pathlib.Path, record: Mapping) -> None:
+    """Writes the record for people, and for programs without the runtime."""
+    beside = path.with_name(f"{path.name}.{RECORD}")
+    text = json.dumps(record, indent=2, ensure_ascii=False)
+    with replacing(beside) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def _into_onnx(path, text):
+    import onnx
+
+    content = onnx.load(path, load_external_data=False)
+    onnx.helper.set_model_props(content, {RECORD: text})
+    onnx.save(content, path)
+
+
+def _into_openvino(path, text):
+    from xml.etree import ElementTree
+
+    tree = ElementTree.parse(path)
+    root = tree.getroot()
+    if (about := root.find("rt_info")) is None:
+        about = ElementTree.SubElement(root, "rt_info")
+    # It has the path of a file that is gone.
+    for part in about.findall("conversion_parameters"):
+        about.remove(part)
+    ElementTree.SubElement(about, OPENVINO_RECORD, value=text)
+    tree.write(path, encoding="utf-8", xml_declaration=True)
+
+
+def _into_zip(path, text):
+    """Appends to a zip, or a zip to what ignores what is behind its end."""
+    with zipfile.ZipFile(path, "a") as file:
+        names = file.namelist()
+        # torch reads other entries of its files in a folder of this name.
+        folder = f"{names[0].partition('/')[0]}/extra/" if names else ""
+        file.writestr(folder + RECORD, text)
+
+
+def _into_saved_model(path, text):
+    record = path / SAVED_MODEL_RECORD
+    record.parent.mkdir(exist_ok=True)
+    record.write_text(text, encoding="utf-8")
+
+
+EMBED: dict[str, Callable[[pathlib.Path, str], None]] = {
+    "onnx": _into_onnx,
+    "openvino": _into_openvino,
+    "litert": _into_zip,
+    "saved_model": _into_saved_model,
+    "stablehlo": _into_zip,
+    "pt2": _into_zip,
+}

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import json
 import os
 import pathlib
 import re
@@ -20,6 +21,8 @@ __all__ = [
     "printable",
     "replacing",
     "write_csv",
+    "write_json",
+    "write_yaml",
 ]
 
 PARTIAL = ".partial-"  # Begins the name of a file that is being written.
@@ -148,3 +151,18 @@ def _flush(path: pathlib.Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_json(path: pathlib.Path, content) -> None:
+    """Write JSON with indentation."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def write_yaml(path: pathlib.Path, content: dict) -> None:
+    """Write YAML with the keys in their order; tuples become lists."""
+    import yaml
+
+    plain = json.loads(json.dumps(content))
+    with replacing(path) as temporary:
+        temporary.write_text(yaml.safe_dump(plain, sort_keys=False))

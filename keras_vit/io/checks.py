@@ -52,6 +52,7 @@ EXTRAS = {
     "explain": {**PLOTS, "saliency": "saliency"},
     "recipes": {**PLOTS, **DATA, "tensorflow": "tensorflow"},
     "serve": {
+        "prometheus_client": "prometheus-client",
         "python_multipart": "python-multipart",
         "starlette": "starlette",
         "uvicorn": "uvicorn",

@@ -5,14 +5,16 @@ from keras_vit.planning.counts import Counts, count
 from keras_vit.planning.devices_table import Machine, machine
 from keras_vit.planning.estimate import (
     Duration,
+    Memory,
     PaperRun,
     Row,
+    Settings,
     duration,
     largest_batch,
+    memory,
     paper_runs,
     plan,
 )
-from keras_vit.planning.memory import Memory, Settings, memory
 
 __all__ = [
     "Confirmed",

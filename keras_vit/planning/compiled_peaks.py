@@ -19,7 +19,7 @@ def main() -> None:
 
 
 def peak_bytes(case: dict) -> int | None:
-    """The peak of a step on one device.
+    """Compile a step and return its peak on one device.
 
     Args:
         case: topology, config (fields of `ViTConfig`), precision, optimizer,

@@ -1,4 +1,4 @@
-"""The memory of a training step, asked of the compiler that will make it.
+"""The memory of a training step, by the compiler that will make it.
 
 XLA compiles for TPUs on machines without one, if libtpu is installed. Steps of
 two numbers of blocks are compiled; the rest grows by the same for each block.
@@ -17,12 +17,12 @@ from keras_vit.models import ViTConfig
 from keras_vit.planning.devices_table import Machine
 from keras_vit.planning.estimate import (
     Row,
+    Settings,
     largest_batch,
     planned_memory,
     replicas_of,
     usable_memory,
 )
-from keras_vit.planning.memory import Settings
 
 __all__ = ["Confirmed", "TOPOLOGIES", "check_compiler", "confirm", "topology"]
 
@@ -62,7 +62,7 @@ def check_compiler(machine: Machine) -> None:
 
 
 def topology(machine: Machine) -> str:
-    """The machine as JAX's compiler names it.
+    """Return the machine's name for JAX's compiler.
 
     Raises:
         ValueError: for no TPU that it compiles for, or a number of chips that
@@ -115,9 +115,11 @@ def confirm(
         of_batch = dataclasses.replace(settings, batch=batch)
         return planned_memory(config, of_batch, machine, row, parts).total
 
-    asked = compiled(settings.batch, parts)
-    tried = {settings.batch: asked} if parts == 1 else {}
-    ratio = 1.0 if asked is None else asked / planned(settings.batch, parts)
+    own_peak = compiled(settings.batch, parts)
+    tried = {settings.batch: own_peak} if parts == 1 else {}
+    ratio = (
+        1.0 if own_peak is None else own_peak / planned(settings.batch, parts)
+    )
     usable = usable_memory(machine)
     replicas = replicas_of(settings, machine, row)
     for _ in range(COMPILED_BATCHES):
@@ -136,14 +138,14 @@ def confirm(
         row.rematerialize,
         parts,
         planned(settings.batch, parts),
-        asked,
+        own_peak,
         largest,
         tried.get(largest),
     )
 
 
 def _bracket(tried: dict[int, int | None], usable: float):
-    """The largest batch that fits, and the smallest that does not."""
+    """Return the largest batch that fits, and the smallest that does not."""
     fits = {batch: bool(x) and x <= usable for batch, x in tried.items()}
     high = min((x for x, does in fits.items() if not does), default=math.inf)
     low = max((x for x, does in fits.items() if does and x < high), default=0)
@@ -151,7 +153,7 @@ def _bracket(tried: dict[int, int | None], usable: float):
 
 
 def _middle(low: int, high: float, replicas: int) -> int:
-    """A batch between both, with eights of images for each replica."""
+    """Return a batch between both, with eights of images for each replica."""
     middle = (low * high) ** 0.5 if low else high / 2
     return int(middle / (8 * replicas)) * (8 * replicas)
 
@@ -161,7 +163,7 @@ def _depths(config):
 
 
 def _whole(found: Sequence[int | None], config) -> int | None:
-    """The peak of all blocks, from those of a few and of some more."""
+    """Extrapolate the peak of all blocks from those of a few."""
     first, last = found[0], found[-1]
     if first is None or last is None:
         return None
@@ -186,7 +188,7 @@ def _case(config, settings, machine, row, batch, parts, depth):
 
 
 def compiled_peaks(cases: list[dict]) -> list[int | None]:
-    """The peaks of cases in bytes, by `compiled_peaks.py` in a process.
+    """Compile cases by `compiled_peaks.py`, and return their peaks in bytes.
 
     Raises:
         ValueError: with the last line of what the compiler said if it fails.

@@ -39,22 +39,23 @@ if TYPE_CHECKING:
     from keras_vit.prediction.embeddings_file import (
         Embeddings,
         embed_files,
+        encoder_of,
         load_embeddings,
+        nearest,
     )
     from keras_vit.prediction.encoder import Encoder, as_encoder, embed
     from keras_vit.prediction.networks import load_network
-    from keras_vit.prediction.search import encoder_of, nearest
     from keras_vit.prediction.sequences import patch_sequences
 else:  # They need Keras.
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "keras_vit.prediction.embeddings_file": (
-                *("Embeddings", "embed_files", "load_embeddings"),
+                *("Embeddings", "embed_files", "encoder_of"),
+                *("load_embeddings", "nearest"),
             ),
             "keras_vit.prediction.encoder": ("Encoder", "as_encoder", "embed"),
             "keras_vit.prediction.networks": ("load_network",),
-            "keras_vit.prediction.search": ("encoder_of", "nearest"),
             "keras_vit.prediction.sequences": ("patch_sequences",),
         },
     )

@@ -106,7 +106,7 @@ class Classifier:
         return evaluation_crop(pixels, self.geometry)
 
     def inputs(self, images: np.ndarray) -> np.ndarray:
-        """The float32 input of the model, from images in [0, 255]."""
+        """Return the float32 input of the model, from images in [0, 255]."""
         return scaled(self.model.config, images)
 
     def probabilities(self, images: np.ndarray) -> np.ndarray:
@@ -248,7 +248,7 @@ def _predictions(classifier, images, top, batch_size):
 
 
 def _answers(classifier, batch, count, top):
-    """(name, probability) of the most probable classes of `count` images."""
+    """Return (name, probability) of the top classes of `count` images."""
     if not count:
         return []
     found = classifier.probabilities(batch)[:count]
@@ -259,7 +259,7 @@ def _answers(classifier, batch, count, top):
 
 
 def most_probable(probabilities: np.ndarray, top: int) -> np.ndarray:
-    """The classes (B, min(top, K)) of the largest of (B, K) probabilities."""
+    """Return the classes (B, min(top, K)) of the largest probabilities."""
     # Of equals the first class comes first.
     return np.argsort(-probabilities, axis=-1, kind="stable")[:, :top]
 
@@ -286,7 +286,7 @@ def as_classifier(
 
 
 def _in_memory(model, class_names, preprocessing, needs_classes):
-    """A classifier of a model that says itself what it was trained as."""
+    """Build a classifier of a model that holds its own record."""
     known = getattr(model, "trained_as", None) or {}
     names = known.get("class_names")
     if names is not None and not all(isinstance(x, str) for x in names):
@@ -294,9 +294,9 @@ def _in_memory(model, class_names, preprocessing, needs_classes):
             "The class names in a model are texts. Received: trained_as="
             f"{known!r}. Give class_names=."
         )
-    asked = preprocessing_in(known.get("preprocessing", {}), "the model")
+    recorded = preprocessing_in(known.get("preprocessing", {}), "the model")
     classifier = _classifier(
-        model, class_names or names, preprocessing or asked, needs_classes
+        model, class_names or names, preprocessing or recorded, needs_classes
     )
     if model.config.classifier_activation or "activation" not in known:
         return classifier
@@ -334,7 +334,7 @@ def _classifier(model, class_names, preprocessing, needs_classes) -> Classifier:
 
 
 def _projects(config, class_names) -> bool:
-    """Whether the last layer is a projection, as CLIP's: not of classes.
+    """Return whether the last layer is a projection, as CLIP's.
 
     Then it has no bias.
     """
@@ -342,7 +342,7 @@ def _projects(config, class_names) -> bool:
 
 
 def names_of(config: Any, class_names=None) -> tuple[str, ...]:
-    """The names of the classes of a model, () of one without classes.
+    """Return the class names of a model, () of one without classes.
 
     Args:
         config: the config of a model of keras_vit.
@@ -411,7 +411,7 @@ def load_classifier(
 
 
 def _exported_classifier(source, image_size, needs_classes):
-    """A classifier of what `keras_vit.export` wrote."""
+    """Load a classifier that `keras_vit.export` wrote."""
     model = ExportedModel(source)
     sides = model.image_size
     if image_size not in (None, sides, sides[0] if len({*sides}) == 1 else ()):
@@ -420,17 +420,17 @@ def _exported_classifier(source, image_size, needs_classes):
             f"pixels. Received: image_size={image_size}. Export the model "
             "with that size."
         )
-    asked = preprocessing_in(
+    recorded = preprocessing_in(
         model.record["preprocessing"], f"the record of {os.fspath(source)!r}"
     )
     names = tuple(model.record["class_names"]) or None
-    classifier = _classifier(model, names, asked, needs_classes)
+    classifier = _classifier(model, names, recorded, needs_classes)
     activation = model.record["activation"]
     return dataclasses.replace(classifier, activation=activation)
 
 
 def labels_of(path: str | os.PathLike) -> tuple[str, ...] | None:
-    """Read the class names in the config.json of a folder, or None."""
+    """Read the class names in a folder's config.json, or return None."""
     config = pathlib.Path(path, "config.json")
     if not config.is_file():
         return None

@@ -1,10 +1,11 @@
-"""Embeddings on disk: a file, and the parts that it is made of.
+"""Files of embeddings, the parts they are made of, and nearest images in them.
 
 What was computed is kept in small parts beside the file, `FILE.parts/`, each
 written whole, until all images are done; then the parts become one file. So a
 command that was interrupted continues with the images that are missing.
 
-Axes: N images; the embedding of one image has any axes.
+Axes: N images, Q queries, K neighbours, D hidden dimension; the embedding of
+one image has any axes.
 """
 
 import dataclasses
@@ -18,18 +19,22 @@ import zipfile
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
+import keras
 import numpy as np
 
+from keras_vit.data import PreprocessingConfig
 from keras_vit.io.atomic_files import PARTIAL, replacing
-from keras_vit.prediction.encoder import Encoder, check_batch_size
+from keras_vit.prediction.encoder import Encoder, as_encoder, check_batch_size
 from keras_vit.prediction.images import read_batches
 
 __all__ = [
     "Embeddings",
     "check_file",
     "embed_files",
+    "encoder_of",
     "known_files",
     "load_embeddings",
+    "nearest",
 ]
 
 PARTS = ".parts"  # follows the name of the file
@@ -149,7 +154,7 @@ def _embed(encoder, store, files, batch_size, seconds):
 
 
 def check_file(path: str | os.PathLike) -> pathlib.Path:
-    """The path of a file of embeddings, of a kind that can be written here.
+    """Return the path of a file of embeddings, if it can be written here.
 
     Raises:
         ValueError: for another ending, no folder, or Parquet without PyArrow.
@@ -187,14 +192,14 @@ def load_embeddings(path: str | os.PathLike) -> Embeddings:
 
 
 def known_files(path: pathlib.Path) -> set[str]:
-    """The images that a file of embeddings, or a part of it, holds by now."""
+    """Return the images that a file of embeddings, or a part, holds by now."""
     return {
         x for part in _files_of(path) for x in _load(part, vectors=False).files
     }
 
 
 def _files_of(path):
-    """The file, if there is one, and its parts in their order."""
+    """Return the file, if there is one, and its parts in their order."""
     parts = sorted(_folder_of(path).glob(PART))
     return [path, *parts] if path.exists() else parts
 
@@ -239,7 +244,7 @@ class _Store:
         return sorted(self.folder.glob(PART))
 
     def missing(self, files: Iterable[str]) -> Iterator[str]:
-        """The files that are not there, each once."""
+        """Yield the files that are not there, each once."""
         for file in files:
             if not isinstance(file, str):
                 raise ValueError(
@@ -281,7 +286,7 @@ class _Store:
             self.folder.rmdir()
 
     def _pieces(self):
-        """Names and vectors of the old file and of each part, each once."""
+        """Yield names and vectors of the old file and each part, each once."""
         # A run that ended before it removed its parts has them in its file.
         done = set()
         for part in _files_of(self.path):
@@ -377,7 +382,103 @@ WRITERS: dict[str, Callable] = {
     ".npz": _write_npz,
     ".parquet": _write_parquet,
 }
+
+
 READERS: dict[str, Callable] = {
     ".npz": _read_npz,
     ".parquet": _read_parquet,
 }
+
+
+def encoder_of(
+    embeddings: Embeddings,
+    model: str | os.PathLike | keras.Model | None = None,
+    *,
+    source: object = "the file",
+) -> Encoder:
+    """Makes the `Encoder` that a file of embeddings was written with.
+
+    Args:
+        embeddings: what `load_embeddings` returned.
+        model: see `keras_vit.embed`; None for the model that the file names.
+        source: the file, for messages.
+
+    Raises:
+        ValueError: when the file names no model, or the weights are others.
+        OSError: when weights cannot be fetched.
+
+    Example:
+        >>> encoder_of(load_embeddings("photos.npz")).metadata["model"]
+        'ViT_B16/imagenet21k'
+    """
+    about = embeddings.metadata
+    model = about.get("model") if model is None else model
+    if model is None:
+        raise ValueError(
+            f"{str(source)!r} does not name the model of its embeddings. Give "
+            "the model, with --model on the command line."
+        )
+    named = isinstance(model, (str, os.PathLike))
+    height, width = about["image_size"]
+    encoder = as_encoder(
+        model,
+        kind=about["kind"],
+        blocks=about["blocks"],
+        image_size=(height, width) if named else None,
+        preprocessing=PreprocessingConfig(**about["preprocessing"]),
+    )
+    embeddings.check_same(encoder.metadata, source)
+    return encoder
+
+
+def nearest(
+    vectors: Any, queries: Any, *, top: int = 9
+) -> tuple[np.ndarray, np.ndarray]:
+    """Finds the vectors with the largest cosine similarity to each query.
+
+    Args:
+        vectors: float array (N, D), or (N, L, D) of several blocks, which are
+            joined.
+        queries: float array of the same axes for Q queries.
+        top: int, K; all of fewer vectors.
+
+    Returns:
+        Their numbers from 0 to N - 1, integers of shape (Q, K), the most
+        similar first, of equals the first; and their similarities in
+        [-1, 1], float32 of that shape.
+
+    Raises:
+        ValueError: for other axes, such as those of tokens, or a `top` below
+            1.
+
+    Example:
+        >>> known = np.array([[1.0, 0.0], [0.0, 2.0]])
+        >>> nearest(known, known[1:], top=1)[0].tolist()
+        [[1]]
+    """
+    if isinstance(top, bool) or not isinstance(top, int) or top < 1:
+        raise ValueError(f"top must be an int above 0. Received: top={top!r}.")
+    known, wanted = _unit(vectors), _unit(queries)
+    if known.shape[1] != wanted.shape[1]:
+        raise ValueError(
+            "Vectors and queries must have the same size. Received: shapes "
+            f"{np.shape(vectors)} and {np.shape(queries)}. Embed both with the "
+            "same model."
+        )
+    similarity = wanted @ known.T  # (Q, N)
+    found = np.argsort(-similarity, axis=1, kind="stable")[:, :top]  # (Q, K)
+    return found, np.take_along_axis(similarity, found, axis=1)
+
+
+def _unit(vectors):
+    """Scale vectors (N, D) to length 1; zeros stay as they are."""
+    vectors = np.asarray(vectors, "float32")
+    if vectors.ndim not in (2, 3) or not len(vectors):
+        raise ValueError(
+            "A search needs one vector per image, or one per block, an array "
+            f"(N, D) or (N, L, D). Received: an array of shape "
+            f'{vectors.shape}. Embed images with kind="pooled".'
+        )
+    flat = vectors.reshape(len(vectors), -1)
+    lengths = np.linalg.norm(flat, axis=1, keepdims=True)
+    return flat / np.maximum(lengths, np.finfo("float32").tiny)

@@ -1,7 +1,7 @@
 """Embeddings of images, with the preprocessing of the weights.
 
 Axes: N images, B images of a batch, H and W height and width, C channels,
-T tokens, D hidden dimension, L blocks that were asked for.
+T tokens, D hidden dimension, L requested blocks.
 """
 
 import dataclasses
@@ -227,7 +227,7 @@ def as_encoder(
 
 
 def _resolved(model, image_size):
-    """Name of a model, the model, and its preprocessing if there is one."""
+    """Return the name of a model, the model, and its preprocessing or None."""
     if isinstance(model, (str, os.PathLike)):
         source = os.fspath(model)
         loaded = load_prepared(source, image_size, needs_head=False)
@@ -239,7 +239,7 @@ def _resolved(model, image_size):
 
 
 def _size_of(network, image_size) -> tuple[int, int]:
-    """(height, width) of the images of a model, which may leave it open."""
+    """Return (height, width) of a model's images, which it may leave open."""
     known = network.input_shape[1:3]
     if image_size is None and None not in known:
         return known
@@ -254,7 +254,7 @@ def _size_of(network, image_size) -> tuple[int, int]:
 
 
 def _features(model, kind, blocks) -> keras.Model:
-    """The network from images to the features that were asked for."""
+    """Build the network from images to the requested features."""
     if kind == "pooled" and blocks is None:
         return feature_model(model)
     if isinstance(model, BiT):
@@ -268,7 +268,7 @@ def _features(model, kind, blocks) -> keras.Model:
 
 
 def fingerprint(model: keras.Model) -> int:
-    """A checksum of the weights of a model: other weights have another one."""
+    """Compute a checksum of a model's weights, which differs with them."""
     found = 0
     for weight in model.weights:
         if weight.name != "seed_generator_state":

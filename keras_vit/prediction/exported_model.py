@@ -134,7 +134,7 @@ def naming(runtime: Runtime, path: os.PathLike) -> Iterator[None]:
 
 
 def runtime_of(path: str | os.PathLike) -> Runtime | None:
-    """What runs the file or folder; None for what is no exported model."""
+    """Return what runs the file or folder; None for no exported model."""
     path = pathlib.Path(path)
     if (path / "saved_model.pb").is_file():
         return RUNTIMES[""]
@@ -152,7 +152,7 @@ def check_installed(runtime: Runtime) -> None:
 
 
 def checked_record(text: str | None, path: os.PathLike) -> dict[str, Any]:
-    """The record in the text; a ValueError where it is none of ours."""
+    """Parse the record in a text; refuse one that is none of ours."""
     try:
         record = json.loads(text or "null")
     except (ValueError, RecursionError):
@@ -209,7 +209,7 @@ def _open_onnx(path):
     )
 
 
-# Precision -> what OpenVINO is told to compute in; of int8 the rest is in
+# Precision -> what OpenVINO computes in by a hint; of int8 the rest is in
 # what it finds best.
 HINTS = {"float32": "f32", "float16": "f32", "bfloat16": "bf16"}
 # What processors name products of 8 bits with sums of 32, or have with them.
@@ -241,7 +241,7 @@ def _open_openvino(path):
 
 
 def has_vnni() -> bool | None:
-    """Whether the processor sums 8-bit products in 32 bits; None: unknown."""
+    """Return whether the processor sums 8-bit products in 32 bits, or None."""
     flags = cpu_flags()
     return not VNNI.isdisjoint(flags) if flags else None
 
@@ -305,7 +305,7 @@ def _open_pt2(path):
 
 
 def _record_in_zip(path):
-    """Of a zip, or of a file behind which one was appended."""
+    """Read the record of a zip, or of a file with one appended."""
     if not zipfile.is_zipfile(path):
         return None
     with zipfile.ZipFile(path) as file:

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-# Of training images only what TensorFlow knows; Pillow knows more kinds.
+# Of training images only what TensorFlow reads; Pillow reads more kinds.
 # Pixels of an image, above which one file at a time is held as a whole.
 LARGE = 2**25
 ADDRESSES = ("https://", "http://")
@@ -83,7 +83,7 @@ def images_of(source: Any) -> Iterator[Any]:
 
 
 def _to_numpy(source):
-    """The array of a tensor, whatever framework it is of."""
+    """Return the array of a tensor, whatever its framework."""
     if hasattr(source, "detach"):  # torch's, on any device
         source = source.detach().cpu()
         if "bfloat16" in str(getattr(source, "dtype", "")):  # NumPy has none
@@ -92,7 +92,7 @@ def _to_numpy(source):
 
 
 def _files(path):
-    """The image files of a folder in order; any other path as it is."""
+    """Return the image files of a folder in order; any other path as it is."""
     path = on_disk(os.path.expanduser(path))
     found = []
     if os.path.isdir(path):
@@ -175,7 +175,7 @@ def _read_file(path, channels, changes):
 
 
 def _downloaded(url):
-    """The bytes behind an address, as many as an image may have."""
+    """Return the bytes behind an address, as many as an image may have."""
     check_address(url)
     try:
         with open_address(url, {"User-Agent": "keras_vit"}) as answer:
@@ -218,7 +218,7 @@ def _from_array(array, channels, changes):
 
 
 def scaled(config: Any, images: np.ndarray) -> np.ndarray:
-    """The float32 input of a model with this config, of images in [0, 255].
+    """Scale images in [0, 255] to the float32 input of a model.
 
     To [-1, 1], or to the mean and deviation that its weights were trained on,
     unless the model scales them itself.
@@ -269,7 +269,7 @@ def read_batches(
 
 
 def _read(read, single, numbered):
-    """Name, pixels and error of one image."""
+    """Read name, pixels and error of one image."""
     number, image = numbered
     is_path = isinstance(image, str)
     name = image if is_path else number

@@ -1,7 +1,14 @@
-"""Models with the preprocessing of their weights, by name, folder or file."""
+"""Models with the preprocessing of their weights, by name, folder or file.
+
+A folder that `keras_vit.push_to_hub` wrote has a record with the names of the
+classes, how images are resized and cropped, and the loss of the training. The
+config.json and preprocessor_config.json beside it, which are for the code of
+others, have no words for all of it.
+"""
 
 import contextlib
 import dataclasses
+import math
 import os
 import pathlib
 import warnings
@@ -12,28 +19,34 @@ import numpy as np
 
 from keras_vit import applications
 from keras_vit.checkpoints.engine.configure import configure
-from keras_vit.checkpoints.engine.keras_files import class_names_of
+from keras_vit.checkpoints.engine.keras_files import RECORD, class_names_of
 from keras_vit.checkpoints.engine.loading import load_checkpoint, open_source
+from keras_vit.checkpoints.files.config_values import read_json
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.config import preprocessing_in
 from keras_vit.io.checks import check_size
 from keras_vit.models import BiT, Mixer, VisionTransformer
-from keras_vit.prediction.capacity import check_image_size
-from keras_vit.prediction.shared_record import read_shared
+from keras_vit.runtime import machine
+from keras_vit.runtime.workarounds import backend_is
 from keras_vit.variants import VariantTransformer
 
 if TYPE_CHECKING:
     from keras_vit.evaluation.config import ModelSource
 
 __all__ = [
+    "LOSSES",
     "LoadedNetwork",
+    "RECORD",
+    "check_image_size",
     "check_network",
+    "evaluation_fields",
     "load_model",
     "load_network",
     "load_prepared",
     "preprocessing_of",
+    "read_shared",
     "weights_path",
 ]
 
@@ -44,6 +57,19 @@ HEAD_OF_ZEROS = "The classification layer in"  # begins a warning.
 ANY_SIZE = (
     "{} takes images of any size. Give one, such as 224: image_size= in "
     "Python, --image_size of a command, --model.image_size of a recipe."
+)
+FLOAT32 = 4  # bytes
+GIGABYTE = 10**9
+# Names of weights in such a folder; another file may be of another model.
+SHARED_WEIGHTS = ("model.keras", "model.safetensors")
+LOSSES = ("softmax", "sigmoid")
+# How images of the evaluation are resized and cropped.
+EVALUATION_FIELDS = (
+    "evaluation",
+    "resize_size",
+    "resize_method",
+    "antialias",
+    "rounding",
 )
 
 
@@ -147,7 +173,7 @@ def load_network(
 
 
 def _opened(source, image_size):
-    """The entry of a source in the catalogue, or None, and its weights."""
+    """Return the catalogue's entry of a source, or None, and its weights."""
     entry = None
     if not os.path.exists(source):
         with contextlib.suppress(ValueError):  # Opening it raises the error.
@@ -177,22 +203,22 @@ def _run_config(path):
 
 
 def preprocessing_of(entry, run, image_size) -> PreprocessingConfig:
-    """How a run, or public weights, were evaluated."""
+    """Return how the images of a run, or of public weights, are prepared."""
     if "preprocessing" in run:
         place = "the config.yaml of the run"
         return preprocessing_in(run["preprocessing"], place)
     if entry is None:
         return PreprocessingConfig()
-    asked, size = entry.preprocessing, entry.image_size
+    rule, size = entry.preprocessing, entry.image_size
     resize_size = None
     # At another size than its own the crop is left to PreprocessingConfig.
-    if asked.resize == "shorter_side" and size and image_size in (None, size):
-        resize_size = int(size / asked.crop_fraction)
+    if rule.resize == "shorter_side" and size and image_size in (None, size):
+        resize_size = int(size / rule.crop_fraction)
     return PreprocessingConfig(
-        evaluation=RESIZES[asked.resize],
+        evaluation=RESIZES[rule.resize],
         resize_size=resize_size,
-        resize_method=asked.interpolation,
-        antialias=asked.antialias,
+        resize_method=rule.interpolation,
+        antialias=rule.antialias,
         rounding="float32",
     )
 
@@ -220,7 +246,7 @@ def load_model(source: "ModelSource", *, with_head: bool = True) -> keras.Model:
 
 
 def weights_path(source: "ModelSource") -> str:
-    """The file or folder of weights, downloaded if need be."""
+    """Return the file or folder of weights, downloaded if need be."""
     return resolve(str(source.weights), source.name)
 
 
@@ -239,3 +265,96 @@ def _load(opened, name, image_size, precision="float32"):
     if name is None:
         return load_checkpoint(opened, **options)
     return getattr(applications, name)(weights=opened, classes=None, **options)
+
+
+def check_image_size(fields: dict, image_size) -> tuple:
+    """Return (height, width) of a size; refuse an image without room.
+
+    What one image takes at least is compared with the memory that is free: on
+    processors JAX and TensorFlow keep the attention of all pairs of tokens.
+
+    Args:
+        fields: fields of the config of the model; a model without patches is
+            not looked at.
+        image_size: one side or (height, width), in pixels.
+    """
+    height, width = check_size("image_size", image_size)
+    if not {"patch_size", "hidden_dim"} <= fields.keys():
+        return height, width
+    free = machine.available_memory()
+    needed = FLOAT32 * _numbers(fields, height, width)
+    if free is None or needed < free:
+        return height, width
+    raise ValueError(
+        f"There is no room for an image of {height}x{width} pixels: the model "
+        f"takes {needed / GIGABYTE:,.1f} GB for one at least, and "
+        f"{max(free, 0) / GIGABYTE:,.1f} GB are free. Received: "
+        f"image_size={image_size!r}. Give a smaller one."
+    )
+
+
+def _numbers(fields, height, width) -> int:
+    """Count the numbers that a block holds at least, or the pixels if more."""
+    rows, columns = check_size("patch_size", fields["patch_size"])
+    if fields.get("resnet_units") is not None:
+        shrunk = 4 * 2 ** max(len(fields["resnet_units"]) - 1, 0)
+        rows, columns = rows * shrunk, columns * shrunk
+    tokens = (height // rows) * (width // columns)
+    per_token = 4 * fields["hidden_dim"]  # The stream, query, key and value.
+    numbers = tokens * per_token
+    if fields.get("num_heads") and _keeps_attention():
+        keys = tokens
+        if fields.get("window_size") and not fields["global_attention_blocks"]:
+            keys = min(keys, fields["window_size"] ** 2)
+        numbers += fields["num_heads"] * tokens * keys
+    return max(numbers, math.prod((height, width, fields["channels"])))
+
+
+def _keeps_attention() -> bool:
+    on_processor = all(x.startswith("cpu") for x in machine.devices())
+    return on_processor and backend_is("jax", "tensorflow")
+
+
+def evaluation_fields(config: PreprocessingConfig) -> dict:
+    """Return the fields of a config that prepare images of an evaluation."""
+    fields = dataclasses.asdict(config)
+    return {name: fields[name] for name in EVALUATION_FIELDS}
+
+
+def read_shared(path: str | os.PathLike) -> dict:
+    """Reads the record of a shared folder, or of the folder of its weights.
+
+    Args:
+        path: a folder, or a file of weights.
+
+    Returns:
+        {} where there is none; else "class_names", a tuple of str or None;
+        "preprocessing", the fields of a `PreprocessingConfig`; "training",
+        with "loss".
+
+    Raises:
+        ValueError: when it is damaged.
+    """
+    path = pathlib.Path(path)
+    if not path.is_dir() and path.name not in SHARED_WEIGHTS:
+        return {}
+    file = (path if path.is_dir() else path.parent) / RECORD
+    if not file.is_file():
+        return {}
+    content = read_json(file)
+    fields = content.get("preprocessing", {})
+    loss = content.get("loss", "softmax")
+    if not (
+        isinstance(fields, dict)
+        and fields.keys() <= set(EVALUATION_FIELDS)
+        and loss in LOSSES
+    ):
+        raise ValueError(
+            f"{str(file)!r} is damaged, so that it is unknown how images are "
+            "prepared for the model beside it. Fetch it again, or remove it."
+        )
+    return {
+        "class_names": class_names_of(str(file.parent)),
+        "preprocessing": fields,
+        "training": {"loss": loss},
+    }

@@ -19,9 +19,10 @@ def picture_page(
     about: str = "",
     **parts: str,
 ) -> str:
-    """The HTML of a page that classifies pictures, in the style of the report.
+    """Return the HTML of a page that classifies pictures.
 
-    It runs its own script alone, which its policy names by hash.
+    It has the style of the report. It runs its own script alone, which its
+    policy names by hash.
 
     Args:
         script: what begins behind `picture_page.js` and calls its
@@ -58,6 +59,6 @@ def picture_page(
 
 
 def shipped_text(path: str) -> str:
-    """The text of a file of this package."""
+    """Return the text of a file of this package."""
     file = importlib.resources.files("keras_vit").joinpath(path)
     return file.read_text(encoding="utf-8")

@@ -85,7 +85,7 @@ def patch_sequences(
 def fitting_size(
     size: tuple[int, int], patch_size: tuple[int, int], max_patches: int
 ) -> tuple[int, int]:
-    """The largest (height, width) of whole patches of an image's proportions.
+    """Return the largest size of whole patches in an image's proportions.
 
     Both sides are scaled by one factor and rounded up to whole patches; the
     factor is the largest with no more than `max_patches` patches.

@@ -16,6 +16,7 @@ from keras_vit.analysis.report.run_files import RunFiles, class_names_in
 from keras_vit.data.dataset import NO_SOURCES
 from keras_vit.data.image_reader import naming_broken_images
 from keras_vit.io.atomic_files import replacing
+from keras_vit.io.run_folder import RESULT
 from keras_vit.runtime.machine import versions
 from keras_vit.training import Recipe, Run, train
 from keras_vit.training.build import make_stream
@@ -84,7 +85,7 @@ def result_of(recipe: Recipe) -> dict | None:
         ValueError: when the run was of another recipe.
     """
     folder = run_store.local(recipe.run_dir)
-    if not (folder / run_folder.RESULT).is_file():
+    if not (folder / RESULT).is_file():
         return None
     if changed := differences(run_folder.read_config(folder), recipe):
         raise ValueError(
@@ -92,11 +93,11 @@ def result_of(recipe: Recipe) -> dict | None:
             f"config: {'; '.join(changed)}. Choose another --run_dir, or "
             "remove the folder."
         )
-    return json.loads((folder / run_folder.RESULT).read_text())
+    return json.loads((folder / RESULT).read_text())
 
 
 def batches_of(run: Run, recipe: Recipe, part: str):
-    """The "train", "validation" or "test" images of a run, for its model.
+    """Read the "train", "validation" or "test" images of a run's model.
 
     Returns:
         Padded batches (images, labels, mask), see `evaluation_batches`.
@@ -158,7 +159,7 @@ def evaluated(run: Run, recipe: Recipe, part: str) -> dict:
 
 
 def left_out(result: dict) -> str:
-    """A line for the end of a run about what was left out; "" of nothing.
+    """Return a line about what a run left out; "" for nothing.
 
     Args:
         result: with the "skipped" of `keras_vit.data.skipped_files`.

@@ -170,7 +170,7 @@ def parse(
 
 
 def with_open(arguments: list[str] | None) -> tuple[list[str], bool]:
-    """The words of a command line without --open, and whether it was there."""
+    """Remove --open from a command line, and return whether it was there."""
     words = sys.argv[1:] if arguments is None else arguments
     return [word for word in words if word != OPEN], OPEN in words
 
@@ -276,7 +276,7 @@ def _with_values(words, record) -> list[str]:
 
 
 def _flags(record, prefix="--") -> set[str]:
-    """The options of a record, and of its groups, that are true or false."""
+    """Return the options of a record, and of its groups, that are booleans."""
     flags = set()
     for name, hint in typing.get_type_hints(record).items():
         if dataclasses.is_dataclass(hint):
@@ -305,7 +305,7 @@ def _with_configs(words, record) -> list[str]:
 
 
 def _config(word: str, skipped: set[str]) -> str:
-    """The path of a config, or its text without some groups."""
+    """Return the path of a config, or its text without some groups."""
     import yaml
 
     try:
@@ -340,7 +340,7 @@ def _add_options(parser, record):
 
 
 def _suggestion(message: str, keys: list[str]) -> str:
-    """The key that an unknown one was probably meant to be."""
+    """Suggest the key that an unknown one was probably meant to be."""
     for pattern in UNKNOWN_KEY:
         if found := re.search(pattern, message):
             named = found.groupdict()

@@ -83,7 +83,7 @@ def smoke(recipe: AnyRecipe) -> AnyRecipe:
 
 
 def smoke_dir(run_dir: str) -> str:
-    """The folder of a trial, which is its own."""
+    """Return the folder of a trial, which is its own."""
     return run_dir.removesuffix(SUFFIX) + SUFFIX
 
 

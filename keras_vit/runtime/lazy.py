@@ -27,7 +27,7 @@ def lazy_names(
 
     Example:
         >>> __getattr__, __dir__ = lazy_names(
-        ...     __name__, {"keras_vit.prediction.search": ("nearest",)}
+        ...     __name__, {"keras_vit.prediction.embeddings_file": ("nearest",)}
         ... )
     """
     modules = {name: x for x, found in names.items() for name in found}

@@ -23,7 +23,7 @@ class Waiting(NamedTuple):
 
 
 def batch_sizes(largest: int) -> tuple[int, ...]:
-    """The sizes that batches are filled up to: powers of 2, and the largest.
+    """Return the sizes that batches are padded to: powers of 2, `largest`.
 
     Each size is another program to compile, so there are few of them.
 
@@ -75,7 +75,7 @@ class Batcher:
         return self._queue.qsize() + self._gathered
 
     async def submit(self, image: np.ndarray) -> np.ndarray:
-        """The answer (K,) for an image; whoever is cancelled leaves the queue.
+        """Return the row (K,) of an image; a cancelled call leaves the queue.
 
         Raises:
             Exception: what `compute` raised for this image.
@@ -86,7 +86,7 @@ class Batcher:
         return await answer
 
     async def alone(self, function: Callable, *arguments: Any) -> Any:
-        """What a function returns that is called between two batches."""
+        """Call a function between two batches and return its result."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, function, *arguments)
 
@@ -136,7 +136,7 @@ class Batcher:
                 item.answer.set_result(row)
 
     def _rows(self, images: Sequence[np.ndarray]) -> list:
-        """An answer or an error for each image."""
+        """Compute an answer or an error for each image."""
         size = next(size for size in self.sizes if size >= len(images))
         filled = [*images, *[images[0]] * (size - len(images))]
         try:

@@ -18,7 +18,7 @@ from keras_vit.data.pillow_images import from_pillow
 
 __all__ = ["Received", "Refusal", "read_image", "received_images"]
 
-# Pillow's names. It knows others, of which some start programs (EPS).
+# Pillow's names. It has others, of which some start programs (EPS).
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 RAW = "application/octet-stream"
 MAX_FIELDS = 16  # of a form, besides its files
@@ -47,7 +47,7 @@ class Refusal(Exception):
         self.status, self.images, self.retry = status, images, retry
 
     def content(self) -> dict:
-        """The body of the answer, for JSON."""
+        """Return the body of the answer, for JSON."""
         error: dict[str, Any] = {"status": self.status, "message": str(self)}
         if self.images:
             error["images"] = list(self.images)
@@ -64,7 +64,7 @@ class Received(NamedTuple):
 async def received_images(
     headers: Any, body: bytes, most: int
 ) -> list[Received]:
-    """The images of a request, still encoded.
+    """Return the images of a request, still encoded.
 
     Args:
         headers: those of the request, a mapping with names in lower case.
@@ -152,16 +152,16 @@ def _of_json(body):
 
 
 def refused_images(status: int, wrong: list[tuple]) -> Refusal:
-    """The refusal of a request for its images (number, name, what is wrong)."""
+    """Return the refusal of a request for some of its images."""
     images = tuple(
         {"image": number, "name": name, "message": message}
         for number, name, message in wrong
     )
-    told = "; ".join(
+    details = "; ".join(
         f"image {number}{'' if name is None else f' ({name})'} {message}"
         for number, name, message in wrong
     )
-    return Refusal(status, f"Nothing was classified: {told}", images=images)
+    return Refusal(status, f"Nothing was classified: {details}", images=images)
 
 
 def read_image(content: bytes, classifier: Any, max_pixels: int) -> np.ndarray:
@@ -187,8 +187,8 @@ def read_image(content: bytes, classifier: Any, max_pixels: int) -> np.ndarray:
     except Refusal:
         raise
     except Image.DecompressionBombError:
-        told = f"has far more than the {max_pixels} pixels that are allowed."
-        raise Refusal(413, told) from None
+        message = f"has far more than the {max_pixels} pixels that are allowed."
+        raise Refusal(413, message) from None
     except Image.UnidentifiedImageError:
         names = ", ".join(FORMATS)
         raise Refusal(400, f"is no image that is read here: {names}.") from None

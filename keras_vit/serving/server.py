@@ -63,14 +63,18 @@ def serve(
         OSError: when weights cannot be fetched.
     """
     check_installed("Serving", *EXTRAS["serve"])
+    import prometheus_client
+
     with contextlib.closing(_bound(host, port)) as listener:
         classifier = _classifier(model, image_size)
+        # When a series began, which no other program of this process counts.
+        prometheus_client.disable_created_metrics()
         service = Service(classifier, name or _name(model), limits)
         return _run(service, listener)
 
 
 def _bound(host, port):
-    """A socket that has its port; it does not listen yet."""
+    """Bind a socket to its port; it does not listen yet."""
     if not 0 <= port < 2**16:
         raise ValueError(f"port must be in [0, 65535]. Received: port={port}.")
     try:
@@ -108,14 +112,16 @@ def _name(model):
 def _run(service, listener):
     server = _server(service)
     host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
+    host = f"[{host}]" if ":" in host else host
+    address = f"http://{host}:{port}"
 
     def on_change():
         if service.failure is not None:
             server.should_exit = True
         elif service.state == READY:
             print(
-                f"Serving {service.name} at http://{shown}:{port}", flush=True
+                f"Serving {service.name} at {address}",
+                flush=True,
             )
 
     service.on_change = on_change
@@ -150,7 +156,7 @@ def _server(service):
         @contextlib.contextmanager
         def capture_signals(self):
             # uvicorn's own would raise the signal again at the end, so that
-            # nothing could be told from a server that answered everything.
+            # the exit code would not say that everything was answered.
             before = {x: signal.signal(x, self.handle_exit) for x in SIGNALS}
             try:
                 yield

@@ -1,4 +1,4 @@
-"""From encoded images to classes and attention, within limits.
+"""From encoded images to classes and attention, within limits and counted.
 
 Axes: H and W height and width, C channels, K classes, L layers, R and C rows
 and columns of the grid of patches.
@@ -9,7 +9,13 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any
 
 import keras
@@ -27,10 +33,11 @@ from keras_vit.serving.received_images import (
     read_image,
     refused_images,
 )
-from keras_vit.serving.serving_metrics import ServingMetrics
 
 __all__ = ["Service", "ServingLimits"]
 
+# Upper bounds of the times of a request and of a batch, in seconds.
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 READERS = 4  # threads; each needs some 10 bytes per pixel of its image
 WARMING_UP, READY, STOPPING = "warming up", "ready", "stopping"
 WAIT = "Try again in a second."
@@ -83,8 +90,67 @@ class ServingLimits:
         return int(self.megapixels * 1_000_000)
 
 
+class ServingMetrics:
+    """Metrics of `GET /metrics`, in a registry of their own.
+
+    Args:
+        batch_sizes: the sizes of batches, bounds of their histogram.
+        gauges: name to (help, function that returns its value now).
+    """
+
+    def __init__(
+        self,
+        batch_sizes: Sequence[int],
+        gauges: Mapping[str, tuple[str, Callable[[], float]]],
+    ):
+        from prometheus_client import (
+            CollectorRegistry,
+            Counter,
+            Gauge,
+            Histogram,
+        )
+
+        self.registry = CollectorRegistry()
+        own: Any = {"namespace": "keras_vit", "registry": self.registry}
+        self.requests = Counter(
+            "requests",
+            "Requests by path and status.",
+            ["path", "status"],
+            **own,
+        )
+        self.images = Counter(
+            "images", "Images that went through the model.", **own
+        )
+        self.request_seconds = Histogram(
+            "request_seconds",
+            "Time of a request for classes or attention.",
+            buckets=SECONDS,
+            **own,
+        )
+        self.batch_images = Histogram(
+            "batch_images", "Images of a batch.", buckets=batch_sizes, **own
+        )
+        self.batch_seconds = Histogram(
+            "batch_seconds", "Time of a batch.", buckets=SECONDS, **own
+        )
+        for name, (description, value) in gauges.items():
+            Gauge(name, description, **own).set_function(value)
+
+    def count_batch(self, images: int, seconds: float) -> None:
+        """Count a batch that was computed."""
+        self.images.inc(images)
+        self.batch_images.observe(images)
+        self.batch_seconds.observe(seconds)
+
+    def text(self) -> bytes:
+        """Return all metrics in the text format of Prometheus."""
+        from prometheus_client import generate_latest
+
+        return generate_latest(self.registry)
+
+
 class Service:
-    """A classifier that answers many at a time.
+    """A classifier for many requests at a time.
 
     Args:
         classifier: a `keras_vit.prediction.Classifier`, or an object with its
@@ -118,7 +184,7 @@ class Service:
             classifier.probabilities,
             self.limits.batch,
             self.limits.wait_ms / 1000,
-            lambda images, seconds: self.metrics.note_batch(images, seconds),
+            lambda images, seconds: self.metrics.count_batch(images, seconds),
         )
         self.metrics = ServingMetrics(
             self.batcher.sizes,
@@ -176,7 +242,7 @@ class Service:
             self.on_change()
 
     def _first_calls(self):
-        """Each program once, which compiles it."""
+        """Call each program once, which compiles it."""
         geometry = self.classifier.geometry
         grey = np.full((*geometry.image_size, geometry.channels), 128, "uint8")
         image = self.classifier.read(grey)
@@ -210,7 +276,7 @@ class Service:
 
     @contextlib.contextmanager
     def taking_more(self, images: int) -> Iterator[None]:
-        """The same for a request that holds places already."""
+        """Hold further places for a request that holds some already."""
         if self.taken + images > self.limits.queue:
             raise Refusal(
                 503,
@@ -250,7 +316,7 @@ class Service:
         return [pixels for pixels, _ in found if pixels is not None]
 
     def _pixels(self, content):
-        """The pixels, or why there are none."""
+        """Return the pixels, or the refusal."""
         limit = self.limits.pixels
         try:
             return read_image(content, self.classifier, limit), None
@@ -260,7 +326,7 @@ class Service:
     async def classify(
         self, images: Sequence[np.ndarray], top: int
     ) -> list[list[dict]]:
-        """The most probable classes of each image that was read.
+        """Return the most probable classes of each image that was read.
 
         Returns:
             For each image a list of {"class": name, "probability": float},
@@ -275,7 +341,7 @@ class Service:
         ]
 
     async def explain(self, image: np.ndarray) -> dict:
-        """The attention in an image that was read.
+        """Compute the attention in an image that was read.
 
         Returns:
             Dict of "grid", (R, C); "rollout", a map of R x C numbers, 1 the
@@ -319,7 +385,7 @@ def _picture(pixels):
 
 
 def _unexplained(classifier) -> str | None:
-    """Why there is no attention to show; None where there is."""
+    """Return why there is no attention to show; None where there is."""
     model = getattr(classifier, "model", None)
     if not isinstance(model, keras.Model):
         return (

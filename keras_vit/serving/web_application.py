@@ -1,15 +1,21 @@
-"""The server's addresses: what is asked for, and how it is answered."""
+"""The server's addresses, their responses and their description."""
 
 import asyncio
 import contextlib
+import functools
+import json
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from keras_vit.serving.classification_page import PAGE_HEADERS, page
-from keras_vit.serving.openapi import openapi_document
+from keras_vit.prediction.picture_page import picture_page, shipped_text
 from keras_vit.serving.received_images import Refusal, received_images
-from keras_vit.serving.service import READY, STOPPING, Service
+from keras_vit.serving.service import (
+    READY,
+    STOPPING,
+    Service,
+    ServingLimits,
+)
 from keras_vit.version import __version__
 
 __all__ = ["web_application"]
@@ -17,6 +23,21 @@ __all__ = ["web_application"]
 TOP = 5
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 RETRY = {"Retry-After": "1"}
+# Of the page itself; its policy stands in it, as in the other pages.
+PAGE_HEADERS = {
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+}
+ATTENTION = """\
+<section data-attention hidden aria-labelledby="attention-title">
+<h2 id="attention-title">What the model looks at</h2>
+<p class="controls"><label>Show <select data-view></select></label></p>
+<figure class="shown">
+<img data-map alt="">
+<figcaption data-caption aria-live="polite"></figcaption>
+</figure>
+</section>
+"""
 
 
 class Answer(NamedTuple):
@@ -29,7 +50,7 @@ class Answer(NamedTuple):
 
 
 def web_application(service: Service) -> Callable[..., Awaitable[None]]:
-    """The ASGI application of a service, for uvicorn or any other server.
+    """Return the ASGI application of a service, for any server.
 
     Args:
         service: a `Service`; it runs as long as the application does.
@@ -105,13 +126,13 @@ def _other(request, error):
 
 
 def _broken(request, error):
-    """A defect, whose traceback the server prints."""
+    """Respond to a defect, whose traceback the server prints."""
     refusal = Refusal(500, "The server failed; its log says why.")
     return _response(Answer(refusal.content(), refusal.status))
 
 
 def _measured(application, service):
-    """The application, with each request in the metrics."""
+    """Wrap the application to count each request in the metrics."""
 
     async def measured(scope, receive, send):
         if scope["type"] != "http":
@@ -129,9 +150,9 @@ def _measured(application, service):
         finally:
             path = scope["path"] if scope["path"] in ROUTES else "other"
             seconds = time.perf_counter() - start
-            service.metrics.note_request(path, status or 500)
+            service.metrics.requests.labels(path, str(status or 500)).inc()
             if path in ROUTES and ROUTES[path][0] == "POST":
-                service.metrics.latency.observe(seconds)
+                service.metrics.request_seconds.observe(seconds)
 
     return measured
 
@@ -161,7 +182,7 @@ async def _explain(service, request):
 
 @contextlib.asynccontextmanager
 async def _received(service, request, most):
-    """The images of a request, with the time and the places they may take."""
+    """Read the images of a request, within its time and places."""
     limits, whole = service.limits, False
     _top(service, request)  # It is checked before anything is read.
     try:
@@ -243,8 +264,39 @@ async def _openapi(service, request):
     return Answer(openapi_document(service.name, service.limits))
 
 
+def openapi_document(name: str, limits: ServingLimits) -> dict[str, Any]:
+    """Return the description of the addresses, as OpenAPI 3.1.
+
+    `openapi.json` has all but the model and the limits of this server.
+    https://spec.openapis.org/oas/v3.1.1.html
+    """
+    document = json.loads(shipped_text("serving/openapi.json"))
+    document["info"]["title"] += f" with {name}"
+    document["info"]["version"] = __version__
+    for operations in document["paths"].values():
+        if "post" in operations:
+            operations["post"]["description"] = (
+                f"Up to {limits.queue} images and {limits.body_mb:g} MiB per "
+                f"request, {limits.megapixels:g} million pixels per image."
+            )
+    return document
+
+
 async def _page(service, request):
     return Answer(page(), headers=PAGE_HEADERS, type="text/html")
+
+
+@functools.cache
+def page() -> str:
+    """Return the HTML of the page that classifies a dropped picture."""
+    return picture_page(
+        shipped_text("serving/page.js"),
+        sources="'self'",
+        promise="JPEG, PNG, WebP, GIF, BMP or TIFF. It is sent to this server "
+        "and nowhere else.",
+        without_script=" <code>POST /predict</code> answers without.",
+        more=ATTENTION,
+    )
 
 
 ROUTES = {

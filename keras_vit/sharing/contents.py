@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from keras_vit.checkpoints.engine.keras_files import RUN_MODEL, class_names_of
+from keras_vit.checkpoints.engine.keras_files import class_names_of
 from keras_vit.checkpoints.engine.loading import (
     check_weights,
     load_checkpoint,
@@ -22,12 +22,22 @@ from keras_vit.checkpoints.public.catalog import (
     origin_of_run,
 )
 from keras_vit.data import PreprocessingConfig
+from keras_vit.io.run_folder import (
+    MANIFEST,
+    RESULT,
+    RUN_MODEL,
+    folder_of,
+    read_config,
+)
+from keras_vit.models.lora import merged
 from keras_vit.prediction import Classifier
 from keras_vit.prediction.classifier import labels_of, names_of
-from keras_vit.prediction.networks import check_network, preprocessing_of
-from keras_vit.prediction.shared_record import LOSSES, read_shared
-from keras_vit.training.run import files as run_folder
-from keras_vit.training.trainable import merged
+from keras_vit.prediction.networks import (
+    LOSSES,
+    check_network,
+    preprocessing_of,
+    read_shared,
+)
 
 __all__ = ["Shared", "check_source", "open_shared"]
 
@@ -71,7 +81,7 @@ def check_source(source) -> None:
         check_network(source)
         return
     path = pathlib.Path(source)
-    if (path / run_folder.MANIFEST).is_file():
+    if (path / MANIFEST).is_file():
         if not (path / RUN_MODEL).is_file():
             raise ValueError(
                 f"The run in {str(path)!r} has no {RUN_MODEL} yet. Finish it "
@@ -118,13 +128,13 @@ def open_shared(
 
 
 def _of_weights(source, class_names, preprocessing) -> Shared:
-    folder, entry = run_folder.folder_of(source), entry_of(source)
+    folder, entry = folder_of(source), entry_of(source)
     is_here = os.path.exists(source)
     origin = None if is_here else origin_of(source)
     opened = open_source(source)
     path = opened.file.path
     known = read_shared(path)
-    run = run_folder.read_config(folder) if folder else known
+    run = read_config(folder) if folder else known
     names = class_names or class_names_of(path) or known.get("class_names")
     model = load_checkpoint(opened)
     return Shared(
@@ -133,16 +143,17 @@ def _of_weights(source, class_names, preprocessing) -> Shared:
         preprocessing or preprocessing_of(entry, run, None),
         run.get("training", {}).get("loss", "softmax"),
         run if folder else {},
-        _result_of(folder),
+        _read_result(folder) if folder else {},
         folder,
         origin_of_run(run) if folder else origin,
         not is_here,
     )
 
 
-def _result_of(folder) -> dict:
-    path = folder and folder / run_folder.RESULT
-    if not path or not path.is_file():
+def _read_result(folder: pathlib.Path) -> dict[str, Any]:
+    """Read the result.json of a run; {} where there is none yet."""
+    path = folder / RESULT
+    if not path.is_file():
         return {}
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ from keras_vit.checkpoints.public.network import (
     refused,
     status_of,
 )
-from keras_vit.prediction.shared_record import RECORD
+from keras_vit.prediction.networks import RECORD
 from keras_vit.sharing.model_card import CARD, Place
 from keras_vit.sharing.shared_folder import FILES
 from keras_vit.version import __version__
@@ -221,7 +221,7 @@ class HubRepository:
 
 
 def _api():
-    """(client of the hub, token)."""
+    """Return (client of the hub, token)."""
     try:
         import huggingface_hub
     except ImportError:
@@ -273,7 +273,7 @@ def _check_access(api, name) -> None:
     try:
         api.auth_check(name, write=True)
     except Exception as error:
-        if status_of(error) != 404:  # Of a server that does not tell.
+        if status_of(error) != 404:  # Of a server without that address.
             raise
 
 

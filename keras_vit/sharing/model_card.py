@@ -1,21 +1,32 @@
-"""The model card, README.md: what a reader of the repository is told.
+"""The model card, README.md, with snippets, training and learning curves.
 
-Only what was measured or is in the config of the run stands there, and no
-path of the machine that it was on.
+It has only what was measured or is in the config of the run, only snippets
+that work for the model, and no path of the machine that it was on.
 """
 
 import dataclasses
 import html
+import pathlib
 import re
 
+from keras_vit.analysis.report.curves import learning_curves
+from keras_vit.analysis.report.run_files import RunFiles
+from keras_vit.io.atomic_files import replacing
 from keras_vit.io.tables import markdown_table
-from keras_vit.prediction.shared_record import RECORD
+from keras_vit.prediction.networks import RECORD
 from keras_vit.sharing.contents import Shared
-from keras_vit.sharing.training_facts import dataset_of, training_rows
-from keras_vit.sharing.usage import usage
 from keras_vit.version import __version__
 
-__all__ = ["CARD", "Place", "model_card"]
+__all__ = [
+    "CARD",
+    "PICTURE",
+    "Place",
+    "dataset_of",
+    "model_card",
+    "training_rows",
+    "usage",
+    "write_picture",
+]
 
 CARD = "README.md"
 TASK = "image-classification"
@@ -44,6 +55,49 @@ METRICS = {
     "validation_accuracy": ("accuracy on the validation images", None),
     "baseline_accuracy": ("accuracy of a baseline", None),
 }
+# Names of tensorflow-datasets: of the same data on huggingface.co.
+REPOSITORIES = {
+    "beans": "AI-Lab-Makerere/beans",
+    "cats_vs_dogs": "microsoft/cats_vs_dogs",
+    "cifar10": "uoft-cs/cifar10",
+    "cifar100": "uoft-cs/cifar100",
+    "fashion_mnist": "zalando-datasets/fashion_mnist",
+    "food101": "ethz/food101",
+    "imagenet2012": "ILSVRC/imagenet-1k",
+    "mnist": "ylecun/mnist",
+}
+# Where a run reads images that have no name; what it is called there.
+UNNAMED = {"folder": "imagefolder", "csv": "csv"}
+# Group and field of the config of a run: what the card calls it. A value of
+# the last column says nothing.
+TRAINING_FIELDS = (
+    ("training", "epochs", "epochs", None),
+    ("training", "steps", "steps", None),
+    ("training", "batch_size", "images per step", None),
+    ("training", "loss", "loss", None),
+    ("training", "label_smoothing", "label smoothing", 0.0),
+    ("optimizer", "name", "optimizer", None),
+    ("optimizer", "learning_rate", "learning rate", None),
+    ("optimizer", "schedule", "schedule", None),
+    ("optimizer", "weight_decay", "weight decay", 0.0),
+    ("optimizer", "layer_decay", "layer decay", 1.0),
+    ("training", "ema_decay", "moving average of the weights", 0.0),
+    ("training", "trainable", "trained layers", "all"),
+    ("training", "lora_rank", "rank of LoRA", 0),
+    ("training", "precision", "precision", "float32"),
+    ("model", "dropout_rate", "dropout", 0.0),
+    ("model", "stochastic_depth_rate", "stochastic depth", 0.0),
+    ("augmentation", "rand_augment_layers", "RandAugment, layers", 0),
+    ("augmentation", "mixup_alpha", "Mixup, alpha", 0.0),
+    ("augmentation", "cutmix_alpha", "CutMix, alpha", 0.0),
+    ("", "seed", "seed", None),
+)
+TRAINING_RESULTS = (
+    ("num_train_images", "training images", "{:,}"),
+    ("seconds", "time in seconds", "{:,.0f}"),
+)
+PICTURE = "training.png"
+DOTS_PER_INCH = 150
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +126,7 @@ def model_card(
     picture: str | None = None,
     licence: str | None = None,
 ) -> str:
-    """Writes the card of a model.
+    """Return the card of a model.
 
     Args:
         shared: the model and what is known of it.
@@ -104,7 +158,7 @@ def model_card(
 
 
 def text(words) -> str:
-    """Words as Markdown shows them, in one line."""
+    """Escape words for Markdown, in one line."""
     plain = html.escape(" ".join(str(words).split()), quote=False)
     return re.sub(r"([\\`*_\[\]#|~])", r"\\\1", plain)
 
@@ -139,7 +193,7 @@ def _licence(licence) -> dict:
 
 
 def _evaluations(shared, name, repository) -> list:
-    """The model-index: what the run measured, for lists of results."""
+    """Return the model-index: the results of the run, for leaderboards."""
     from huggingface_hub import EvalResult
 
     if name is None:
@@ -161,7 +215,7 @@ def _evaluations(shared, name, repository) -> list:
 
 
 def _measured(shared) -> dict[str, float]:
-    """What the run measured, of what the card has a name for."""
+    """Return those results of the run that the card has a name for."""
     found = {
         key: value
         for key in METRICS
@@ -274,8 +328,205 @@ def _classes(shared) -> str:
     names = shared.class_names
     if names == tuple(map(str, range(len(names)))):
         return ""  # There are none, or nobody named them.
-    shown = ", ".join(map(text, names[:MAX_CLASSES]))
+    listed = ", ".join(map(text, names[:MAX_CLASSES]))
     more = len(names) - MAX_CLASSES
     if more > 0:
-        shown += f", and {more:,} more, which `config.json` lists"
-    return f"## Classes\n\n{shown}."
+        listed += f", and {more:,} more, which `config.json` lists"
+    return f"## Classes\n\n{listed}."
+
+
+def usage(shared: Shared, place: Place, format: str, config: dict) -> str:
+    """Return snippets for each library that reads the format of a model.
+
+    Args:
+        shared: the model.
+        place: a `Place`.
+        format: "hugging_face", "timm" or "keras".
+        config: dict, what config.json holds.
+
+    Returns:
+        str, Markdown.
+    """
+    parts = [_block(_keras_vit(shared, place))]
+    if place.repository and format == "hugging_face":
+        parts += [_transformers(shared, place, config)]
+    if place.repository and format == "timm":
+        parts += ["In timm:", _block(_timm(place))]
+    if place.repository and format == "keras":
+        parts += ["In Keras alone:", _block(_keras(place))]
+    return "\n\n".join(parts)
+
+
+def _block(lines) -> str:
+    return "\n".join(["```python", *lines, "```"])
+
+
+def _keras_vit(shared, place) -> list:
+    source = repr(place.source).replace("'", '"')
+    lines = ["import keras_vit  # pip install keras-vision-transformer[hub]"]
+    lines += ["", f"model = keras_vit.load_checkpoint({source})"]
+    if None in shared.model.input_shape[1:3]:
+        return lines  # Whoever predicts chooses a size.
+    if shared.class_names:
+        return [
+            *lines,
+            f'for found in keras_vit.predict({source}, "photos", top=3):',
+            "    print(found.image, found.classes)",
+        ]
+    return [*lines, f'vectors = keras_vit.embed({source}, "photos")']
+
+
+def _transformers(shared, place, config) -> str:
+    (architecture,) = config["architectures"]
+    name = f'"{place.repository}"'
+    revision = f', revision="{place.revision}"' if place.revision else ""
+    classifies = architecture.endswith("ForImageClassification")
+    if classifies and shared.model.config.channels == 3:
+        return "\n\n".join(
+            [
+                "In transformers:",
+                _block(_pipeline(name, revision)),
+                "or, for logits:",
+                _block(
+                    _auto_classes(
+                        "AutoModelForImageClassification", name, revision
+                    )
+                ),
+            ]
+        )
+    if shared.model.config.channels == 3:
+        lines = _auto_classes(architecture, name, revision)
+        return f"In transformers:\n\n{_block(lines)}"
+    lines = [
+        f"from transformers import {architecture}",
+        "",
+        f"model = {architecture}.from_pretrained({name}{revision})",
+    ]
+    return (
+        "In transformers, whose image processors make colour of all images "
+        "and this model takes others: "
+        f"`pixel_values` of {shared.model.config.channels} channel(s), scaled "
+        "as `preprocessor_config.json` says.\n\n" + _block(lines)
+    )
+
+
+def _pipeline(name, revision) -> list:
+    return [
+        "from transformers import pipeline",
+        "",
+        f'classify = pipeline("image-classification", {name}{revision})',
+        'classify("photo.jpg")',
+    ]
+
+
+def _auto_classes(architecture, name, revision) -> list:
+    return [
+        "from PIL import Image",
+        f"from transformers import AutoImageProcessor, {architecture}",
+        "",
+        f"processor = AutoImageProcessor.from_pretrained({name}{revision})",
+        f"model = {architecture}.from_pretrained({name}{revision})",
+        'inputs = processor(Image.open("photo.jpg"), return_tensors="pt")',
+        "outputs = model(**inputs)",
+    ]
+
+
+def _timm(place) -> list:
+    revision = f"@{place.revision}" if place.revision else ""
+    name = f'"hf-hub:{place.repository}{revision}"'
+    return [
+        "import timm",
+        "",
+        f"model = timm.create_model({name}, pretrained=True).eval()",
+        "config = timm.data.resolve_model_data_config(model)",
+        "transform = timm.data.create_transform(**config)",
+    ]
+
+
+def _keras(place) -> list:
+    revision = f', revision="{place.revision}"' if place.revision else ""
+    file = f'"{place.repository}", "model.keras"{revision}'
+    return [
+        "import keras",
+        "import keras_vit  # knows the classes of the file",
+        "from huggingface_hub import hf_hub_download",
+        "",
+        f"path = hf_hub_download({file})",
+        "model = keras.saving.load_model(path)",
+    ]
+
+
+def dataset_of(run: dict) -> tuple[str | None, str | None]:
+    """Return the name of a run's data and its huggingface.co repository.
+
+    Returns:
+        (None, None) of what is no run; no path stands in it.
+    """
+    if not run:
+        return None, None
+    options = run.get("data") or {}
+    for source, name in UNNAMED.items():
+        if options.get(source):
+            return name, None
+    name = str(options.get("name") or "digits")
+    plain = name.partition("/")[0].partition(":")[0]
+    return name, REPOSITORIES.get(plain)
+
+
+def training_rows(run: dict, result: dict) -> list[tuple[str, str]]:
+    """Return pairs of title and value of the options that were set.
+
+    Args:
+        run: dict, the config of a run; {} of what is none.
+        result: dict, its result.json.
+    """
+    if not run:
+        return []
+    name, _ = dataset_of(run)
+    described = {"imagefolder": "a folder of images", "csv": "a CSV file"}
+    rows = [("data", described.get(str(name), str(name)))]
+    for group, field, title, nothing in TRAINING_FIELDS:
+        options = run.get(group) if group else run
+        value = options.get(field) if isinstance(options, dict) else None
+        if value is not None and value != nothing:
+            rows.append((title, str(value)))
+    training = run.get("training") or {}
+    if training.get("steps") is not None:  # They replace epochs.
+        rows = [row for row in rows if row[0] != "epochs"]
+    rows += [
+        (title, form.format(value))
+        for key, title, form in TRAINING_RESULTS
+        if isinstance(value := result.get(key), int | float)
+    ]
+    versions = result.get("versions")
+    if isinstance(versions, dict):
+        words = ", ".join(f"{x} {y}" for x, y in versions.items())
+        rows.append(("versions", words))
+    return rows
+
+
+def write_picture(path: pathlib.Path, folder: pathlib.Path | None) -> bool:
+    """Draw the loss and the accuracy of a run.
+
+    Args:
+        path: the picture to write.
+        folder: of the run, or None.
+
+    Returns:
+        Whether there is a picture: not without numbers, nor without
+        matplotlib.
+    """
+    if folder is None:
+        return False
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        return False
+    files = RunFiles(folder)
+    rows = [files.read(x) or [] for x in ("metrics.jsonl", "history.csv")]
+    figure = learning_curves(*rows)
+    if figure is None:
+        return False
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=DOTS_PER_INCH)
+    return True

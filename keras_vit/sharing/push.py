@@ -116,7 +116,7 @@ def push_to_hub(
 
 
 def _target(name, revision, private, overwrite, licence):
-    """Where to upload to."""
+    """Return the hub that a name belongs to."""
     if kaggle := KAGGLE.fullmatch(name):
         if revision:
             raise ValueError(
@@ -163,7 +163,7 @@ def _check_free(folder) -> None:
 
 
 def _written(folder, write) -> str:
-    """A folder that is there when it is complete and checked."""
+    """Write a folder; it exists once it is complete and checked."""
     part = folder.with_name(f"{PARTIAL}{folder.name}-{secrets.token_hex(4)}")
     part.mkdir()
     try:

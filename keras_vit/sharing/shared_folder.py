@@ -20,13 +20,18 @@ from keras_vit.checkpoints.engine.loading import load_checkpoint
 from keras_vit.checkpoints.engine.matching import weights_of
 from keras_vit.checkpoints.engine.saving import save_checkpoint
 from keras_vit.checkpoints.public.download import file_digest
+from keras_vit.checkpoints.run_model import save_model
 from keras_vit.data.resizing import Geometry
-from keras_vit.io.atomic_files import replacing
-from keras_vit.prediction.shared_record import RECORD, evaluation_fields
+from keras_vit.io.atomic_files import replacing, write_json
+from keras_vit.prediction.networks import RECORD, evaluation_fields
 from keras_vit.sharing.contents import Shared
-from keras_vit.sharing.curves_picture import PICTURE, write_picture
-from keras_vit.sharing.model_card import CARD, Place, model_card
-from keras_vit.training.run.files import save_model, write_json
+from keras_vit.sharing.model_card import (
+    CARD,
+    PICTURE,
+    Place,
+    model_card,
+    write_picture,
+)
 from keras_vit.version import __version__
 
 __all__ = ["FILES", "FORMATS", "check_folder", "write_folder"]
@@ -45,7 +50,7 @@ FILES = (*FILES, RECORD)
 # Resampling in Pillow's numbers, which transformers takes.
 PILLOW = {"nearest": 0, "lanczos3": 1, "bilinear": 2, "bicubic": 3, "area": 4}
 TIMM_METHODS = {"lanczos3": "lanczos", "area": "box"}
-# What big_vision resizes with where nothing is said.
+# big_vision's resizing by default.
 METHODS = {"resize_small_central_crop": "area"}
 
 SIDE = 64  # pixels of the images that a model of any size is tried on
@@ -147,7 +152,7 @@ WRITERS = {
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """The same names, with its number behind one that occurs before.
+    """Append its number to a name that occurs before.
 
     ImageNet has two cranes, and label2id has a place for one.
 
@@ -173,7 +178,7 @@ def _geometry(shared) -> Geometry:
 
 
 def _write_processor(path, shared) -> None:
-    """The preprocessor_config.json: how transformers prepares images."""
+    """Write preprocessor_config.json, which prepares images in transformers."""
     geometry, rule = _geometry(shared), shared.preprocessing
     content = processor_config(weights_of(shared.model))
     height, width = geometry.image_size
@@ -239,7 +244,7 @@ EDITORS = {
 
 
 def _record(folder, shared) -> dict:
-    """What only this package reads; and which files are its own."""
+    """Return what only this package reads, and the files it wrote."""
     files = {
         path.name: file_digest(path)
         for path in sorted(folder.iterdir())

@@ -22,6 +22,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from keras_vit.io.atomic_files import write_json
 from keras_vit.io.checks import EXTRAS, check_installed
 from keras_vit.training.distribution.processes import is_first
 from keras_vit.training.run import files as run_folder
@@ -103,7 +104,7 @@ def _opened(folder, names) -> list["_Guarded"]:
         ids[name] = run.id
         runs.append(run)
     if runs:
-        run_folder.write_json(path, ids)
+        write_json(path, ids)
     return runs
 
 

@@ -9,9 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.models.configured_model import remade
 from keras_vit.runtime.workarounds import sublayers
-from keras_vit.training.distribution.processes import to_numpy
 
 __all__ = [
     "HEAD",
@@ -20,13 +18,11 @@ __all__ = [
     "count_parameters",
     "freeze",
     "make_trainable",
-    "merged",
 ]
 
 HEAD = "predictions"  # The classification layer of every model.
 BLOCKS = ("block_", "class_block_")
 SEED = "seed_generator_state"
-LORA = ("lora_kernel_a", "lora_kernel_b")  # Keras's names of A and B
 
 
 def make_trainable(model: keras.Model, training) -> None:
@@ -140,33 +136,6 @@ def check_lora(rank: int, family: type, fields: Mapping[str, Any]) -> None:
         )
 
 
-def merged(model: Any) -> Any:
-    """Return the same model without LoRA: products are added to their kernels.
-
-    They are added in float32, whatever the precision of the model: Keras
-    itself rounds a kernel that it saves to bfloat16 under mixed_bfloat16.
-
-    Args:
-        model: a model of keras_vit.
-
-    Returns:
-        A new model, all of it trainable; the model itself if it has no LoRA.
-    """
-    if not any(_has_lora(x) for x in sublayers(model)):
-        return model
-    products = {
-        f"{layer.path}/kernel": _product(layer)
-        for layer in sublayers(model)
-        if _has_lora(layer)
-    }
-    values = {
-        x.path: to_numpy(x) + products.get(x.path, 0)
-        for x in model.weights
-        if x.name not in LORA
-    }
-    return remade(model, values)
-
-
 def count_parameters(model: keras.Model) -> tuple[int, int]:
     """Return how many parameters are trained, and how many there are.
 
@@ -180,23 +149,12 @@ def count_parameters(model: keras.Model) -> tuple[int, int]:
     return trained, sum(size for size, _ in sizes)
 
 
-def _product(layer):
-    """alpha / rank * A B, float32 (D, M)."""
-    by_name = {x.name: to_numpy(x) for x in layer.variables if x.name in LORA}
-    a, b = (by_name[name].astype("float32") for name in LORA)
-    return np.float32(layer.lora_alpha / layer.lora_rank) * (a @ b)
-
-
 def _is_block(layer):
     return layer.name.startswith(BLOCKS)
 
 
 def _is_dense(layer):
     return isinstance(layer, keras.layers.Dense)
-
-
-def _has_lora(layer):
-    return _is_dense(layer) and layer.lora_enabled
 
 
 def _check_layers(model, names):

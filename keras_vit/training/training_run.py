@@ -18,21 +18,26 @@ from keras_vit.data.dataset import NO_SOURCES
 from keras_vit.data.image_reader import naming_broken_images
 from keras_vit.data.pillow_images import is_coloured, say_colour_changes
 from keras_vit.data.sources import read_by
+from keras_vit.io.atomic_files import write_json
 from keras_vit.models.configured_model import ConfiguredModel
+from keras_vit.models.lora import merged
 from keras_vit.runtime import machine
 from keras_vit.training import checkpoint_files, distribution
 from keras_vit.training.build import CLASSIFICATION, Task
 from keras_vit.training.checkpointing import deadline_of
 from keras_vit.training.config import Recipe
 from keras_vit.training.distribution import processes
-from keras_vit.training.distribution.processes import explain_lost_process
+from keras_vit.training.distribution.processes import (
+    explain_lost_process,
+    to_numpy,
+)
 from keras_vit.training.loop import Loop
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import resume
 from keras_vit.training.run import store as run_store
 from keras_vit.training.stages import begin_stage, make_stages, remaining
 from keras_vit.training.trackers import check_trackers, tracking
-from keras_vit.training.trainable import count_parameters, merged
+from keras_vit.training.trainable import count_parameters
 
 __all__ = ["Run", "train"]
 
@@ -211,9 +216,7 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
         contextlib.ExitStack() as reports,
     ):
         if processes.is_first():
-            run_folder.write_json(
-                folder / "class_names.json", list(dataset.class_names)
-            )
+            write_json(folder / "class_names.json", list(dataset.class_names))
         listeners = reports.enter_context(
             tracking(folder, recipe.training.trackers)
         )
@@ -240,7 +243,7 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
             )
             if stage is not stages[-1]:
                 checkpoint = resume.reopen(folder)
-        model = merged(model)
+        model = merged(model, to_numpy)
         run_folder.save_model(model, names, folder / "model.keras")
     columns = dict.fromkeys(name for row in rows for name in row)
     history = {

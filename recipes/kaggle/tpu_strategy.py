@@ -76,7 +76,10 @@ print(setup(DISTRIBUTION, batch_size=BATCH_SIZE))
 
 # %%
 from keras_vit.data import DataConfig, open_dataset
-from keras_vit.prediction.competition import write_labels
+from keras_vit.runtime.shipped_recipes import RECIPES
+
+sys.path.append(str(RECIPES))  # The package competition stands there.
+from competition.files import write_labels
 
 data, output = pathlib.Path(DATA), pathlib.Path(OUTPUT)
 output.mkdir(parents=True, exist_ok=True)
@@ -215,7 +218,7 @@ figure
 # column per class the probabilities.
 
 # %%
-from keras_vit.prediction.competition import write_submission
+from competition.files import write_submission
 
 write_submission(
     output / "submission.csv",

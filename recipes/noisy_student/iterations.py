@@ -16,6 +16,7 @@ from keras import ops
 from named_data.sources import SOURCES
 
 from keras_vit import data
+from keras_vit.checkpoints.run_model import load_model
 from keras_vit.data.broken_images import without_broken_images
 from keras_vit.data.dataset import Examples
 from keras_vit.data.seeds import order
@@ -26,7 +27,6 @@ from keras_vit.runs.reporting import evaluated, facts, finish, result_of
 from keras_vit.runs.smoke import IMAGE_SIZE, smoke
 from keras_vit.training import Recipe, train
 from keras_vit.training.distribution.processes import agreed
-from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import store as run_store
 from noisy_student.networks import network_task
 
@@ -222,7 +222,7 @@ def _labels_of(stage, unlabelled) -> np.ndarray:
 
 
 def _write(path, stage, unlabelled):
-    model, _ = run_folder.load_model(path.with_name("model.keras"))
+    model, _ = load_model(path.with_name("model.keras"))
     probabilities = pseudo_labels(model, unlabelled, stage)
     with replacing(path) as temporary:
         np.savez_compressed(temporary, probabilities=probabilities)

@@ -11,9 +11,9 @@ import shlex
 import statistics
 from collections.abc import Callable
 
+from keras_vit.io.run_folder import RESULT
 from keras_vit.runs.smoke import SUFFIX
 from keras_vit.runtime.shipped_recipes import INSTALLED
-from keras_vit.training.run import files as run_folder
 
 __all__ = [
     "Cell",
@@ -60,7 +60,7 @@ class Place:
 
     def result(self, run: str) -> dict | None:
         """Return the result.json of a run, None if it is not finished."""
-        path = self.folder(run) / run_folder.RESULT
+        path = self.folder(run) / RESULT
         return json.loads(path.read_text()) if path.is_file() else None
 
 

@@ -20,22 +20,20 @@ PUBLISHERS = re.compile(
 ANYWHERE = re.compile(rf"{PUBLISHERS.pattern}|(?i:huggingface|google|\bmeta\b)")
 # Files outside of `checkpoints/dialects/` whose code names one, and why.
 ALLOWED = {
-    "applications/application.py": "the docstrings of the applications",
     "checkpoints/public/catalog.py": "names of repositories",
     "checkpoints/public/fetch.py": "names and addresses of repositories",
     "cli/command_line.py": "the help names the hub",
-    "cli/sharing_commands.py": "the formats that a hub shows",
+    "cli/deployment_commands.py": "the formats that a hub shows",
     "cli/weights_commands.py": "the help of the command",
-    "data/hugging_face.py": "data sets of the hub",
+    "data/shards.py": "data sets of the hub",
     "data/sources.py": "data sets of the hub",
     "exporting/comparison.py": "a peer whose speed is compared",
     "exporting/timed_side.py": "a peer whose speed is compared",
     "sharing/hub_repository.py": "addresses of the hub",
     "sharing/kaggle_model.py": "the formats that a hub shows",
-    "sharing/model_card.py": "the formats that a hub shows",
+    "sharing/model_card.py": "code for users of others' libraries",
     "sharing/push.py": "the help names the hub",
     "sharing/shared_folder.py": "the formats that a hub shows",
-    "sharing/usage.py": "code for users of others' libraries",
 }
 
 

@@ -12,7 +12,7 @@ from keras_vit.cli import main
 from keras_vit.data import DataConfig, PreprocessingConfig, open_dataset
 from keras_vit.exporting import checking, server_folders
 from keras_vit.exporting import export as exporting
-from keras_vit.exporting.compared_images import Compared, images_of_run
+from keras_vit.exporting.checking import Compared, images_of_run
 from keras_vit.exporting.runtimes_table import refusal
 from keras_vit.prediction import Classifier, as_classifier, load_classifier
 from keras_vit.prediction.exported_model import ExportedModel

@@ -40,12 +40,12 @@ def test_benchmark_times_each_batch(run, run_folder):
 
 
 def test_benchmark_is_a_median_without_the_first_call(run, monkeypatch):
-    from keras_vit.cli import benchmark_command
+    from keras_vit.cli import model_commands
 
     # Begin and end of the first call, which compiles, and of three others.
     times = iter([0.0, 60.0, 60.0, 61.0, 61.0, 63.0, 63.0, 72.0])
     monkeypatch.setattr(
-        benchmark_command.time, "perf_counter", lambda: next(times)
+        model_commands.time, "perf_counter", lambda: next(times)
     )
 
     class Model:
@@ -54,7 +54,7 @@ def test_benchmark_is_a_median_without_the_first_call(run, monkeypatch):
         def predict_on_batch(self, images):
             assert images.shape == (8, 4, 4, 3)
 
-    assert benchmark_command._timed(Model(), 8, 3) == {
+    assert model_commands._timed(Model(), 8, 3) == {
         "batch": 8,
         "first_call_seconds": 60.0,
         "median_seconds": 2.0,

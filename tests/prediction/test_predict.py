@@ -10,6 +10,7 @@ from PIL import Image
 import keras_vit
 from keras_vit.checkpoints.engine import loading
 from keras_vit.checkpoints.public import catalog, fetch
+from keras_vit.checkpoints.run_model import load_model
 from keras_vit.data import PreprocessingConfig
 from keras_vit.evaluation.config import ModelSource
 from keras_vit.prediction import (
@@ -18,7 +19,6 @@ from keras_vit.prediction import (
     load_network,
     networks,
 )
-from keras_vit.training.run.files import load_model
 
 NAMES = ("cat", "dog", "owl")
 

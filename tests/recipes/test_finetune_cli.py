@@ -11,6 +11,8 @@ from recipe_scripts import RECIPES, script
 
 import keras_vit
 from keras_vit import data
+from keras_vit.checkpoints.run_model import load_model
+from keras_vit.io.run_folder import MANIFEST
 from keras_vit.runs.script import parse
 from keras_vit.training import Recipe
 from keras_vit.training.run import files as run_folder
@@ -60,7 +62,7 @@ def test_folder_is_complete(finished_run):
     of_others = {"few_shot.csv", "few_shot.png"}
     of_others |= {"masked_patch.png", "pseudo_labels.npz", "trackers.json"}
     files = {x for x in run_folder.FILES if not {"/", "*"} & set(x)}
-    files |= {run_folder.MANIFEST, "checkpoints", "examples"}
+    files |= {MANIFEST, "checkpoints", "examples"}
     assert found == files - of_others
     examples = list((finished_run.folder / "examples").iterdir())
     assert len(examples) == 20
@@ -120,9 +122,7 @@ def test_environment_and_versions(finished_run, result):
 def test_class_names_are_beside_the_model_and_in_it(finished_run):
     names = json.loads((finished_run.folder / "class_names.json").read_text())
     assert names == list("0123456789")
-    assert run_folder.load_model(finished_run.folder / "model.keras")[
-        1
-    ] == tuple(names)
+    assert load_model(finished_run.folder / "model.keras")[1] == tuple(names)
 
 
 def test_summary_gives_the_result(finished_run, result):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from recipe_scripts import RECIPES
 
+from keras_vit.checkpoints.run_model import load_model
 from keras_vit.runs.script import parse
 from keras_vit.runs.smoke import smoke
 from keras_vit.training import Recipe, train
-from keras_vit.training.run.files import load_model
 
 CONFIGS = sorted((RECIPES / "configs").rglob("*.yaml"))
 # One of each kind of optimizer; the others take minutes.

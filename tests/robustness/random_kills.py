@@ -28,9 +28,9 @@ import object_stores
 import several_processes as several
 
 from keras_vit.io.atomic_files import PARTIAL
+from keras_vit.io.run_folder import MANIFEST, RESULT
 from keras_vit.io.stores import Store
 from keras_vit.training import checkpoint_files
-from keras_vit.training.run.files import MANIFEST, RESULT
 from keras_vit.training.run.owner import LOCK
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 from tiny_models import tiny_vit
 
+from keras_vit.io.atomic_files import write_yaml
 from keras_vit.training.run import files as run_folder
 
 NAMES = "class_names.json"
@@ -146,7 +147,7 @@ def run_config(folder, kind):
 def run_resize_size(folder):
     run = _run(folder)
     config = {"preprocessing": {"resize_size": 100_000}}
-    run_folder.write_yaml(run / "config.yaml", config)
+    write_yaml(run / "config.yaml", config)
 
 
 def csv_label(folder, label):

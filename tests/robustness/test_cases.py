@@ -12,12 +12,13 @@ import cases_table
 import pytest
 import setups
 
+from keras_vit.io.run_folder import MANIFEST
 from keras_vit.training.run import files as run_folder
 
 ROOT = pathlib.Path(__file__).parents[2]
 SECONDS = 180
 WRITTEN_BY_RUNS = {
-    run_folder.MANIFEST,
+    MANIFEST,
     *(x for x in run_folder.FILES if "*" not in x),
 }
 MODEL = (

@@ -27,6 +27,7 @@ from keras_vit.data import (
 from keras_vit.data.pillow_images import is_coloured, say_colour_changes
 from keras_vit.explanation.attention_page import _file_names
 from keras_vit.io.atomic_files import as_cell, of_cell, printable, write_csv
+from keras_vit.io.run_folder import MANIFEST
 from keras_vit.prediction.images import images_of, read_pixels
 from keras_vit.prediction.networks import _run_config, load_prepared
 from keras_vit.runtime import machine
@@ -373,7 +374,7 @@ def test_examples_of_a_run_that_goes_on_are_listed_once(tmp_path):
     run_folder.begin(tmp_path, {}, {})
     for _ in range(2):
         run_folder.write_examples(tmp_path, colour_of(0), [0, 0], ["a"])
-    content = json.loads((tmp_path / run_folder.MANIFEST).read_text())
+    content = json.loads((tmp_path / MANIFEST).read_text())
     assert len(content["files"]) == len(set(content["files"]))
 
 

@@ -60,6 +60,7 @@ def test_what_it_copies_is_enough_for_the_wheel(tmp_path):
     names = zipfile.ZipFile(wheel).namelist()
     assert {
         "keras_vit/prediction/picture_page.html",
+        "keras_vit/serving/openapi.json",
         "keras_vit/serving/page.js",
     } <= {*names}
 

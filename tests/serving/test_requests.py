@@ -16,6 +16,7 @@ from PIL import Image
 import keras_vit
 from keras_vit.analysis import attention_rollout, overlay
 from keras_vit.prediction import load_classifier
+from keras_vit.serving.web_application import ROUTES
 
 PICTURES = [served.picture(seed) for seed in range(5)]
 FILES = [served.encoded(x) for x in PICTURES]
@@ -283,9 +284,13 @@ def test_answers_are_what_the_openapi_document_describes(server):
 def test_the_openapi_document_has_every_address_of_the_server(server):
     document = server.ask("GET", "/openapi.json")[2]
     assert document["openapi"] == "3.1.0"
-    told = server.ask("GET", "/nowhere")[2]["error"]["message"]
-    paths = told.partition("There are ")[2].rstrip(".").split(", ")
-    assert sorted(document["paths"]) == sorted(paths)
+    assert document["info"]["title"] == "Image classification with run"
+    limits = "Up to 256 images and 1 MiB per request, 0.02 million pixels"
+    assert limits in document["paths"]["/predict"]["post"]["description"]
+    methods = {path: [*x] for path, x in document["paths"].items()}
+    assert methods == {
+        path: [method.lower()] for path, (method, _) in ROUTES.items()
+    }
     for path, operations in document["paths"].items():
         for method in operations:
             body = FILES[0] if method == "post" else None
@@ -331,6 +336,6 @@ def test_metrics_are_in_prometheus_format(server):
         assert samples
         assert all(sample.startswith(name) for sample in samples)
         if kind.endswith("histogram"):
-            counts = [float(x.split(" ")[1]) for x in samples[:-2]]
+            counts = [float(x.split(" ")[1]) for x in samples if "le=" in x]
             assert counts == sorted(counts)
-            assert samples[-1] == f"{name}_count {int(counts[-1])}"
+            assert f"{name}_count {counts[-1]}" in samples

@@ -14,7 +14,7 @@ import keras_vit
 from keras_vit.cli import main
 from keras_vit.data import PreprocessingConfig
 from keras_vit.models import BiT, Mixer
-from keras_vit.prediction.shared_record import read_shared
+from keras_vit.prediction.networks import read_shared
 from keras_vit.sharing.shared_folder import distinct
 from keras_vit.variants import VariantTransformer
 

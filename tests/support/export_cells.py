@@ -11,14 +11,13 @@ import numpy as np
 
 from keras_vit.exporting import FORMATS
 from keras_vit.exporting.checking import check
-from keras_vit.exporting.embedded_record import embed
 from keras_vit.exporting.export import (
     prepared,
     record_of,
     write_in_process,
 )
 from keras_vit.exporting.runtimes_table import refusal
-from keras_vit.exporting.writers import quantization_of
+from keras_vit.exporting.writers import embed, quantization_of
 from keras_vit.models import (
     BiT,
     BiTConfig,

@@ -10,7 +10,9 @@ import tiny_training as tiny
 from tiny_runs import DATASET, Interrupt, recipe, values
 
 import keras_vit
+from keras_vit.checkpoints.run_model import load_model
 from keras_vit.models import VisionTransformer
+from keras_vit.models.lora import merged
 from keras_vit.runtime.workarounds import sublayers
 from keras_vit.training import (
     ModelConfig,
@@ -19,12 +21,11 @@ from keras_vit.training import (
     train,
 )
 from keras_vit.training.build import make_model
-from keras_vit.training.run.files import load_model, save_model
+from keras_vit.training.run.files import save_model
 from keras_vit.training.trainable import (
     add_lora,
     count_parameters,
     freeze,
-    merged,
 )
 from keras_vit.variants import VariantConfig
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from keras_vit import checkpoints
+from keras_vit.checkpoints.run_model import load_model
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training.run import files as run_folder
 
@@ -35,11 +36,11 @@ def path(model, tmp_path):
 
 
 def test_class_names_come_back_in_their_order(path):
-    assert run_folder.load_model(path)[1] == NAMES
+    assert load_model(path)[1] == NAMES
 
 
 def test_weights_come_back(model, path):
-    loaded, _ = run_folder.load_model(path)
+    loaded, _ = load_model(path)
     for old, new in zip(model.weights, loaded.weights, strict=True):
         np.testing.assert_array_equal(
             keras.ops.convert_to_numpy(old), keras.ops.convert_to_numpy(new)
@@ -74,21 +75,21 @@ def test_a_name_too_few_is_refused(model, tmp_path):
 
 def test_missing_file_is_named(tmp_path):
     with pytest.raises(ValueError, match="There is no file .*nowhere.keras"):
-        run_folder.load_model(tmp_path / "nowhere.keras")
+        load_model(tmp_path / "nowhere.keras")
 
 
 def test_text_is_no_model(tmp_path):
     path = tmp_path / "model.keras"
     path.write_text("no model")
     with pytest.raises(ValueError, match="not a .keras file"):
-        run_folder.load_model(path)
+        load_model(path)
 
 
 def test_model_without_names_is_refused(model, tmp_path):
     path = tmp_path / "model.keras"
     model.save(path)
     with pytest.raises(ValueError, match="no class names"):
-        run_folder.load_model(path)
+        load_model(path)
 
 
 def test_names_lie_beside_the_members_of_keras(path):

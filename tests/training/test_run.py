@@ -10,6 +10,7 @@ from masked_patch.config import MaskedPatchConfig, MaskedPatchRecipe
 from tiny_runs import DATASET, Interrupt, files, recipe, values
 
 import keras_vit
+from keras_vit.checkpoints.run_model import load_model
 from keras_vit.training import train
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import resume
@@ -74,7 +75,7 @@ def test_a_run_of_a_version_that_knew_the_options_of_other_recipes(run):
 
 
 def test_the_model_in_the_folder_is_the_trained_one(run):
-    model, names = run_folder.load_model(run.folder / "model.keras")
+    model, names = load_model(run.folder / "model.keras")
     assert names == tiny.CLASS_NAMES
     for one, other in zip(values(model), values(run.model), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -103,7 +104,7 @@ def test_the_history_has_a_value_a_checkpoint(run):
 
 
 def test_the_best_model_is_that_of_the_best_evaluation(run):
-    best, _ = run_folder.load_model(run.folder / "checkpoints" / "best.keras")
+    best, _ = load_model(run.folder / "checkpoints" / "best.keras")
     examples = DATASET.validation
     answers = keras.ops.convert_to_numpy(best(examples.contents)).argmax(-1)
     accuracy = (answers == examples.labels).mean()

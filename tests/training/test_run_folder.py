@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from keras_vit.io.run_folder import MANIFEST
 from keras_vit.training.run import files as run_folder
 
 NAMED = [x.replace("*", "0") for x in run_folder.FILES]
@@ -30,7 +31,7 @@ def contents(folder):
     return {
         str(path.relative_to(folder)): path.read_text("latin-1")
         for path in folder.rglob("*")
-        if path.is_file() and path.name != run_folder.MANIFEST
+        if path.is_file() and path.name != MANIFEST
     }
 
 
@@ -105,7 +106,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path, name, overwrite):
     ["", "{", "[]", "{}", '{"files": 3}', '{"files": [3]}', "[" * 100_000],
 )
 def test_a_damaged_manifest_removes_nothing(finished, text):
-    (finished / run_folder.MANIFEST).write_text(text)
+    (finished / MANIFEST).write_text(text)
     before = contents(finished)
     with pytest.raises(ValueError, match="is damaged, so that it is unknown"):
         begun(finished, overwrite=True)
@@ -116,7 +117,7 @@ def test_a_forged_manifest_names_nothing_but_files_of_runs(finished):
     names = ["../mine", "mine", "*", "examples/*.png", "examples/../mine"]
     (finished / "mine").write_text("mine")
     (finished.parent / "mine").write_text("mine")
-    (finished / run_folder.MANIFEST).write_text(json.dumps({"files": names}))
+    (finished / MANIFEST).write_text(json.dumps({"files": names}))
     before = contents(finished)
     begun(finished, overwrite=True)
     assert (finished.parent / "mine").read_text() == "mine"

@@ -6,6 +6,7 @@ import object_stores
 import pytest
 import tiny_runs as tiny
 
+from keras_vit.io.run_folder import MANIFEST, RESULT
 from keras_vit.io.stores import Store
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import owner as run_lock
@@ -37,7 +38,7 @@ def contents(address):
 
 def test_a_second_machine_has_what_the_first_published(address):
     folder = run_store.local(address)
-    write(folder, [*BESIDE, CHECKPOINT, run_folder.MANIFEST], "one")
+    write(folder, [*BESIDE, CHECKPOINT, MANIFEST], "one")
     write(folder, [".partial-a.npz", "mine"], "mine")
     run_store.publish(folder)
     write(folder, ["metrics.jsonl"], "two")
@@ -49,7 +50,7 @@ def test_a_second_machine_has_what_the_first_published(address):
     assert "model.keras" in contents(address)
     run_store.publish(folder, exactly=True)
     other = anew(address)
-    assert tiny.files(other) == {run_folder.MANIFEST, "config.yaml"}
+    assert tiny.files(other) == {MANIFEST, "config.yaml"}
     run_store.get(other, *run_folder.ALL)
     assert tiny.files(other) == tiny.files(folder) - {".partial-a.npz", "mine"}
     assert (other / "metrics.jsonl").read_text() == "two"
@@ -113,7 +114,7 @@ def test_a_checkpoint_is_there_when_all_else_is(address, emulator):
     for found in after_each_request(emulator, address, work):
         if CHECKPOINT in found:
             assert found.keys() >= {*BESIDE, *SHARDS}
-        if run_folder.RESULT in found:
+        if RESULT in found:
             assert CHECKPOINT in found
         seen.append(len(found))
     assert seen[-1] == 8 and len({*seen}) > 4

@@ -47,12 +47,12 @@ from keras_vit.checkpoints.files.tensors import (
     refuse,
     refusing,
 )
+from keras_vit.io.run_folder import RUN_MODEL
 
 __all__ = [
     "CLASS_NAMES",
     "MAX_CONFIG_BYTES",
     "RECORD",
-    "RUN_MODEL",
     "class_names_of",
     "is_keras_folder",
     "load_weights_h5",
@@ -69,7 +69,6 @@ MAX_RATIO = 20
 MAX_EXTRA_BYTES = 2**24
 MAX_CONFIG_BYTES = 2**20
 CLASS_NAMES = "class_names.json"  # What a run of keras_vit adds.
-RUN_MODEL = "model.keras"  # in the folder of a run
 RECORD = "keras_vit.json"  # in a folder that was shared
 MAX_NAMES_BYTES = 2**24  # 21,843 names take 0.4 MB.
 # Of a model's own config; its dtype policy is the one object within.

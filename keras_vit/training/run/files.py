@@ -1,4 +1,4 @@
-"""The files of a run folder.
+"""The files that a run writes into its folder.
 
 Each file is written beside its place, fsynced and then renamed, so that a file
 that exists is whole. The first file is the manifest: it says that the folder is
@@ -15,49 +15,38 @@ import os
 import pathlib
 import re
 import shutil
-import zipfile
 from collections.abc import Iterator
 
-import keras
-
-import keras_vit.models  # noqa: F401 - registers the classes to load
-from keras_vit.checkpoints.engine.keras_files import (
-    CLASS_NAMES,
-    RUN_MODEL,
-    read_class_names,
+from keras_vit.checkpoints import run_model
+from keras_vit.io.atomic_files import (
+    PARTIAL,
+    replacing,
+    write_json,
+    write_yaml,
 )
-from keras_vit.io.atomic_files import PARTIAL, replacing
-from keras_vit.io.stores import on_disk
-from keras_vit.runtime.workarounds import without_optimizer
+from keras_vit.io.run_folder import CONFIG, MANIFEST, RESULT
+from keras_vit.io.run_folder import read_config as read_run_config
+from keras_vit.models.lora import merged
 from keras_vit.training.run import store as run_store
 from keras_vit.training.run.owner import LOCK, locked
-from keras_vit.training.run.store import MANIFEST, PREVIOUS, shown
+from keras_vit.training.run.store import PREVIOUS, shown
 from keras_vit.version import __version__
 
 __all__ = [
-    "CONFIG",
     "ENVIRONMENT",
-    "MANIFEST",
-    "RESULT",
     "begin",
     "check",
-    "folder_of",
     "is_begun",
-    "load_model",
     "read_config",
     "remove_partial",
     "save_model",
     "taken",
     "write_examples",
-    "write_json",
     "write_result",
     "write_summary",
-    "write_yaml",
 ]
 
 ENVIRONMENT = "environment.json"
-RESULT = "result.json"  # the last
-CONFIG = "config.yaml"
 EXAMPLES = "examples"
 
 # What a run may write, in the order in which a replaced run is moved: killed
@@ -143,6 +132,41 @@ def check(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
     return folder
 
 
+def save_model(model, class_names, path: str | os.PathLike) -> None:
+    """Save a model with its class names, without optimizer, LoRA merged.
+
+    Of several processes, which all call it, the first one writes.
+
+    Args:
+        model: the Keras model to save.
+        class_names: see `keras_vit.checkpoints.run_model.save_model`.
+        path: the file, with the suffix .keras.
+
+    Raises:
+        ValueError: when there is not one name per output.
+    """
+    from keras_vit.training.distribution.processes import (
+        gathered,
+        is_first,
+        to_numpy,
+    )
+
+    run_model.check_class_names(model, class_names)
+    model = merged(model, to_numpy)
+    with gathered(model):
+        if is_first():
+            run_model.save_model(model, class_names, path)
+
+
+def read_config(folder: pathlib.Path) -> dict:
+    """Read the config.yaml of a run, which may be a copy of an address.
+
+    Raises:
+        ValueError: when it is missing, or is no config.
+    """
+    return read_run_config(folder, shown(folder / CONFIG))
+
+
 def begin(folder: pathlib.Path, config: dict, environment: dict) -> None:
     """Begins a run in a folder that `check` allows.
 
@@ -177,14 +201,6 @@ def write_summary(folder: pathlib.Path, result: dict) -> None:
     """Writes result.json of several runs, whose folders are below."""
     write_json(folder / RESULT, result)
     run_store.publish(folder)
-
-
-def folder_of(source: str | os.PathLike) -> pathlib.Path | None:
-    """The folder of the run that this path, or the model there, is of."""
-    path = pathlib.Path(on_disk(os.fspath(source)))
-    folder = path.parent if path.name == RUN_MODEL else path
-    files = (MANIFEST, CONFIG)
-    return folder if all((folder / x).is_file() for x in files) else None
 
 
 def is_begun(folder: pathlib.Path) -> bool:
@@ -263,115 +279,6 @@ def _remove_empty(files):
     for folder in sorted({x.parent for x in files}, reverse=True):
         with contextlib.suppress(OSError):
             folder.rmdir()
-
-
-def read_config(folder: pathlib.Path) -> dict:
-    """Reads the config.yaml of a run.
-
-    Raises:
-        ValueError: when it is missing, or is no config.
-    """
-    import yaml
-
-    path = folder / CONFIG
-    problem = "is damaged"
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if isinstance(content, dict):
-            return content
-    except FileNotFoundError:
-        problem = "is gone"
-    except (ValueError, RecursionError, yaml.YAMLError):
-        pass
-    raise ValueError(
-        f"{shown(path)!r} {problem}, so that it is unknown what the run is. "
-        "Put the file back, choose another --run_dir, or --overwrite true to "
-        "begin anew."
-    )
-
-
-def write_json(path: pathlib.Path, content) -> None:
-    """Writes JSON with indentation."""
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2) + "\n")
-
-
-def write_yaml(path: pathlib.Path, content: dict) -> None:
-    """Writes YAML with the keys in their order; tuples become lists."""
-    import yaml
-
-    plain = json.loads(json.dumps(content))
-    with replacing(path) as temporary:
-        temporary.write_text(yaml.safe_dump(plain, sort_keys=False))
-
-
-def save_model(model, class_names, path: str | os.PathLike) -> None:
-    """Saves a model with its class names, without optimizer, LoRA merged.
-
-    Of several processes, which all call it, the first one writes.
-
-    Args:
-        model: the Keras model to save.
-        class_names: sequence of str, in the order of the model's outputs;
-            None for a model without classes, such as one of features.
-        path: the file, with the suffix .keras.
-
-    Raises:
-        ValueError: when there is not one name per output.
-
-    Example:
-        >>> save_model(model, ["cat", "dog"], "model.keras")
-    """
-    from keras_vit.training.distribution.processes import gathered, is_first
-    from keras_vit.training.trainable import merged
-
-    names = class_names
-    if names is not None and len(names) != model.output_shape[-1]:
-        raise ValueError(
-            f"The model has {model.output_shape[-1]} classes. Received: "
-            f"{len(class_names)} class names."
-        )
-    path = pathlib.Path(path)
-    model = merged(model)
-    with gathered(model):
-        if not is_first():
-            return
-        path.parent.mkdir(exist_ok=True)
-        with replacing(path) as temporary:
-            with without_optimizer(model):
-                model.save(temporary)
-            if names is not None:
-                with zipfile.ZipFile(temporary, "a") as archive:
-                    archive.writestr(CLASS_NAMES, json.dumps(list(names)))
-
-
-def load_model(path: str | os.PathLike) -> tuple[keras.Model, tuple[str, ...]]:
-    """Loads what `save_model` saved, without running code of the file.
-
-    Returns:
-        The model, not compiled, and its class names.
-
-    Raises:
-        ValueError: when the file is missing, is no model, or has no names.
-
-    Example:
-        >>> model, class_names = load_model("runs/quickstart/model.keras")
-    """
-    path = pathlib.Path(path)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            class_names = read_class_names(path, archive)
-    except FileNotFoundError:
-        raise ValueError(f"There is no file {str(path)!r}.") from None
-    except zipfile.BadZipFile:
-        raise ValueError(f"{str(path)!r} is not a .keras file.") from None
-    except KeyError:
-        raise ValueError(
-            f"The model {str(path)!r} has no class names in it. Load it with "
-            "keras.saving.load_model, or save it with "
-            "keras_vit.training.run.files.save_model."
-        ) from None
-    return keras.saving.load_model(path, compile=False), class_names
 
 
 def write_examples(folder: pathlib.Path, images, labels, class_names) -> None:

@@ -7,6 +7,8 @@ import pathlib
 from collections.abc import Iterator
 
 from keras_vit.data.readers import chosen_reader
+from keras_vit.io.atomic_files import write_json
+from keras_vit.io.run_folder import CONFIG, RESULT
 from keras_vit.runtime.machine import environment
 from keras_vit.training.checkpoint_files import (
     FOLDER,
@@ -45,8 +47,8 @@ def with_reader(recipe: Recipe) -> Recipe:
         return recipe
     reader = chosen_reader("auto")
     folder = run_store.local(recipe.run_dir)
-    finished = (folder / run_folder.RESULT).exists()
-    if not finished and (folder / run_folder.CONFIG).is_file():
+    finished = (folder / RESULT).exists()
+    if not finished and (folder / CONFIG).is_file():
         begun = flat(run_folder.read_config(folder)).get(READER)
         # TensorFlow may not be installed here: then the run is refused.
         reader = "pillow" if begun == "pillow" else reader
@@ -123,7 +125,7 @@ def _read_same(recipe, step):
 
 
 def _open_first(folder, recipe):
-    finished = (folder / run_folder.RESULT).exists()
+    finished = (folder / RESULT).exists()
     if finished or not _is_unfinished(folder, recipe):
         config = dataclasses.asdict(recipe)
         run_folder.begin(folder, config, environment())
@@ -137,7 +139,7 @@ def _open_first(folder, recipe):
 
 def _is_unfinished(folder, recipe):
     """Whether a run is to be continued; one without a config is replaced."""
-    if (folder / run_folder.CONFIG).exists():
+    if (folder / CONFIG).exists():
         return True
     return run_folder.is_begun(folder) and not recipe.overwrite
 
@@ -164,7 +166,7 @@ def _note_continuation(folder, checkpoint):
     where = shown(folder)
     print(f"Continuing the run in {where} from step {step}", flush=True)
     continued.append({"step": step, **environment()})
-    run_folder.write_json(path, {**content, "continued": continued})
+    write_json(path, {**content, "continued": continued})
 
 
 def differences(old: dict, recipe: Recipe) -> list[str]:

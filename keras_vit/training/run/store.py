@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from keras_vit.io.atomic_files import PARTIAL
+from keras_vit.io.run_folder import CONFIG, MANIFEST, RESULT
 from keras_vit.io.stores import Store, is_address, whole_address
 
 __all__ = [
@@ -37,20 +38,19 @@ __all__ = [
 
 PREFIX = "keras_vit-run-"
 IN_USE = "in-use"  # A file that is locked as long as its process lives.
-MANIFEST = "keras_vit_run.json"
 PREVIOUS = ".previous-run"
 # Small, and enough to know what a run is: the rest comes when it is taken.
 FIRST = (
-    *(MANIFEST, "config.yaml", "environment.json", "result.json"),
-    *(f"{PREVIOUS}/{MANIFEST}", f"{PREVIOUS}/result.json"),
+    *(MANIFEST, CONFIG, "environment.json", RESULT),
+    *(f"{PREVIOUS}/{MANIFEST}", f"{PREVIOUS}/{RESULT}"),
 )
 CHECKPOINT = r"checkpoints/step-\d+\.npz"
 SHARDS = r"checkpoints/step-\d+-[0-9a-f]{8}-\d+\.npz"
 # What is put before all else and behind it, as patterns: a checkpoint behind
 # what belongs to it.
-PUT = (MANIFEST,), (SHARDS, CHECKPOINT, "result.json")
+PUT = (MANIFEST,), (SHARDS, CHECKPOINT, RESULT)
 # And removed: first what makes the others those of a run.
-REMOVED = ("result.json", "config.yaml", CHECKPOINT), (MANIFEST,)
+REMOVED = (RESULT, CONFIG, CHECKPOINT), (MANIFEST,)
 # What a run itself removes. Other files that are missing here are kept there:
 # folders for temporary files are emptied by age.
 PRUNED = "checkpoints/step-*.npz", f"{PREVIOUS}/*"

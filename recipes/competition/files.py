@@ -24,7 +24,7 @@ def write_labels(
     label_key: str,
     suffix: str = "",
 ) -> None:
-    """Writes the list of paths and labels that `DataConfig(csv=...)` reads.
+    """Write the list of paths and labels that `DataConfig(csv=...)` reads.
 
     The folder of a competition is read-only, and its list has ids instead of
     paths.
@@ -69,7 +69,7 @@ def write_submission(
     suffix: str = "",
     batch_size: int = 64,
 ) -> None:
-    """Classifies the images of a sample submission and fills in its columns.
+    """Classify the images of a sample submission and fill in its columns.
 
     With two columns, the second gets the name of the most probable class;
     with more, each but the first is a class and gets its probability.
@@ -107,12 +107,15 @@ def write_submission(
     answers = zip(ids, found, strict=True)
     _write(
         path,
-        [header, *(_answer(name, said, classes) for name, said in answers)],
+        [
+            header,
+            *(_row(name, prediction, classes) for name, prediction in answers),
+        ],
     )
 
 
 def _classes(header, class_names, sample) -> Sequence[str]:
-    """The classes that have a column of their own."""
+    """Return the classes that have a column of their own."""
     if len(header) == 2:
         return ()
     if sorted(header[1:]) != sorted(class_names):
@@ -124,17 +127,17 @@ def _classes(header, class_names, sample) -> Sequence[str]:
     return header[1:]
 
 
-def _answer(name, said, classes):
-    if said.error is not None:
-        raise ValueError(said.error)
+def _row(name, prediction, classes):
+    if prediction.error is not None:
+        raise ValueError(prediction.error)
     if not classes:
-        return name, said.classes[0][0]
-    shares = dict(said.classes)
+        return name, prediction.classes[0][0]
+    shares = dict(prediction.classes)
     return name, *(shares[known] for known in classes)
 
 
 def _existing(folder, ids, suffix) -> list[str]:
-    """The file of each id; all must exist."""
+    """Return the file of each id; all must exist."""
     files = [str(pathlib.Path(folder, f"{name}{suffix}")) for name in ids]
     missing = [file for file in files if not os.path.isfile(file)]
     if missing or not files:

@@ -1,4 +1,4 @@
-"""`keras-vit export` and `keras-vit page`."""
+"""Commands that take a model elsewhere: `push`, `serve`, `export`, `page`."""
 
 import argparse
 
@@ -6,9 +6,105 @@ from keras_vit.cli.terminal import print_table, waiting
 from keras_vit.exporting import FORMATS
 from keras_vit.exporting.runtimes_table import PRECISIONS
 
-__all__ = ["export", "page"]
+__all__ = [
+    "export",
+    "page",
+    "push",
+    "serve",
+]
 
 LAYOUTS = [x.layout for x in FORMATS.values() if x.layout]
+
+
+def push(parser):
+    """Share a model or a run on the Hugging Face Hub or on Kaggle."""
+    add = parser.add_argument
+    add("model", help="run folder, file or folder of weights, or their name")
+    add("name", help="user/name, or kaggle://user/model/framework/variation")
+    add(
+        "--format",
+        choices=("hugging_face", "timm", "keras"),
+        help="of the weights; by default the first that can hold the model",
+    )
+    add("--private", action="store_true", help="make a private repository")
+    add("--revision", help="branch to upload to, made if need be")
+    add("--message", help="of the commit")
+    add("--license", help="of the model, such as apache-2.0")
+    add(
+        "--overwrite",
+        action="store_true",
+        help="replace files that keras-vit did not upload",
+    )
+    add(
+        "--dry_run",
+        metavar="DIR",
+        help="write and check the folder, and upload nothing",
+    )
+    parser.set_defaults(run=_push)
+
+
+def _push(arguments):
+    from keras_vit.sharing import push_to_hub
+
+    print(
+        push_to_hub(
+            arguments.model,
+            arguments.name,
+            format=arguments.format,
+            private=arguments.private or None,
+            revision=arguments.revision,
+            commit_message=arguments.message,
+            license=arguments.license,
+            overwrite=arguments.overwrite,
+            dry_run=arguments.dry_run,
+        )
+    )
+
+
+def serve(parser):
+    """Serve a model over HTTP, with a page to try it."""
+    parser.set_defaults(run=_serve)
+    add = parser.add_argument
+    add(
+        "model",
+        help="weights by name (ViT_B16/imagenet), a run folder or a file",
+    )
+    add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
+    add("--port", type=int, default=8000, help="0 for a free one (8000)")
+    add("--image_size", type=int, help="pixels; that of the weights by default")
+    for name, (kind, help_) in LIMITS.items():
+        add(f"--{name}", type=kind, help=help_)
+
+
+# Fields of `ServingLimits`, which has the defaults.
+LIMITS = {
+    "batch": (int, "images per step of the model (8)"),
+    "wait_ms": (float, "how long an image waits for others to join it (5)"),
+    "queue": (int, "images in work at a time; others get 503 (256)"),
+    "timeout": (float, "seconds before a request gets 504 (30)"),
+    "body_mb": (float, "MiB of a request; larger ones get 413 (16)"),
+    "megapixels": (float, "of an image; larger ones get 413 (50)"),
+}
+
+
+def _serve(arguments):
+    # Help and wrong arguments need no model.
+    from keras_vit.serving import ServingLimits, serve
+
+    given = {
+        name: value
+        for name in LIMITS
+        if (value := getattr(arguments, name)) is not None
+    }
+    code = serve(
+        arguments.model,
+        host=arguments.host,
+        port=arguments.port,
+        limits=ServingLimits(**given),
+        image_size=arguments.image_size,
+    )
+    if code:
+        raise SystemExit(code)
 
 
 def export(parser):
@@ -74,7 +170,7 @@ def _export(arguments):
 
 
 def _rows(record):
-    """What was checked, for people."""
+    """Yield what was checked, for people."""
     check = record["check"]
     yield "format", f"{record['format']}, {record['precision']}"
     yield "size", f"{check['bytes'] / 2**20:.1f} MiB"

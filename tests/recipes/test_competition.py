@@ -4,10 +4,11 @@ import csv
 
 import numpy as np
 import pytest
+import served
+from competition.files import write_labels, write_submission
 from PIL import Image
 
 import keras_vit
-from keras_vit.prediction.competition import write_labels, write_submission
 
 NAMES = ("cat", "dog", "owl")
 
@@ -15,6 +16,11 @@ NAMES = ("cat", "dog", "owl")
 def rows_of(path):
     with open(path, newline="") as file:
         return list(csv.reader(file))
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    return served.save_run(tmp_path / "run", NAMES)
 
 
 @pytest.fixture

@@ -1,0 +1,57 @@
+"""The folder of a run, as far as it is read without a model."""
+
+import os
+import pathlib
+
+from keras_vit.io.stores import on_disk
+
+__all__ = [
+    "CONFIG",
+    "MANIFEST",
+    "RESULT",
+    "RUN_MODEL",
+    "folder_of",
+    "read_config",
+]
+
+MANIFEST = "keras_vit_run.json"  # the first file of a run
+CONFIG = "config.yaml"
+RUN_MODEL = "model.keras"
+RESULT = "result.json"  # the last
+
+
+def folder_of(source: str | os.PathLike) -> pathlib.Path | None:
+    """Return the folder of the run that a path or a model file belongs to."""
+    path = pathlib.Path(on_disk(os.fspath(source)))
+    folder = path.parent if path.name == RUN_MODEL else path
+    files = (MANIFEST, CONFIG)
+    return folder if all((folder / x).is_file() for x in files) else None
+
+
+def read_config(folder: pathlib.Path, display_path: str | None = None) -> dict:
+    """Read the config.yaml of a run.
+
+    Args:
+        folder: of the run, on this machine.
+        display_path: of the file, where its user gave another.
+
+    Raises:
+        ValueError: when it is missing, or is no config.
+    """
+    import yaml
+
+    path = folder / CONFIG
+    problem = "is damaged"
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if isinstance(content, dict):
+            return content
+    except FileNotFoundError:
+        problem = "is gone"
+    except (ValueError, RecursionError, yaml.YAMLError):
+        pass
+    raise ValueError(
+        f"{display_path or str(path)!r} {problem}, so that it is unknown "
+        "what the run is. Put the file back, choose another --run_dir, or "
+        "--overwrite true to begin anew."
+    )

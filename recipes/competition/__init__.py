@@ -1,0 +1,1 @@
+"""Image competitions: their lists of labels, and submissions to them."""
