@@ -389,7 +389,8 @@ def compiled():
     return program.as_text(), program(weights, shared)
 
 _, whole = compiled()
-platforms.MICROBATCH_BYTES = 2 * 2 * 8 * 128 * 4  # Two images of a device's six.
+# Two images of a device's six.
+platforms.MICROBATCH_BYTES = 2 * 2 * 8 * 128 * 4
 for module in (attention, heads, kernels, platforms):
     module.by_platform = lambda *tensors, other, **paths: other(*tensors)
 text, parts = compiled()
