@@ -262,7 +262,8 @@ class DataConfig:
     def _check_source(self):
         if self.name is not None:
             if self.name == "digits":
-                check_unread(self, 'name="digits"', *KEYS, "data_dir")
+                # A recipe of several data sets has one data_dir for all.
+                check_unread(self, 'name="digits"', *KEYS)
             return
         for source, unread in UNREAD.items():
             value = getattr(self, source)

@@ -50,6 +50,7 @@ __all__ = [
     "option",
     "options_of",
     "stem_grid",
+    "without_unused",
 ]
 
 # Where a trained model's file shows the value of a field.
@@ -120,6 +121,24 @@ def changed(config: Any) -> dict[str, Any]:
         for field in dataclasses.fields(config)
         if (value := getattr(config, field.name)) != field.default
     }
+
+
+def without_unused(fields: Mapping[str, Any], config_class: Any) -> dict:
+    """Return the fields, but those of options that are at their defaults.
+
+    A publisher's config may have a value for each option, used or not.
+    """
+    rows = options_of(config_class)
+    defaults = {x.name: x.default for x in dataclasses.fields(config_class)}
+
+    def is_used(name):
+        parent = rows[name].of if name in rows else None
+        return parent is None or fields.get(parent) not in (
+            None,
+            defaults[parent],
+        )
+
+    return {name: value for name, value in fields.items() if is_used(name)}
 
 
 def check_options(config: Any) -> None:

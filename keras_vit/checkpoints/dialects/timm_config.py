@@ -13,7 +13,6 @@ from keras_vit.checkpoints.dialects.shared import (
 from keras_vit.checkpoints.files import config_values
 from keras_vit.checkpoints.files.config_values import converted, words
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
-from keras_vit.models.options import PLACES, TRAINING
 
 __all__ = [
     "POOLINGS",
@@ -423,6 +422,9 @@ def _beit_problems(config, defaults) -> list:
 
 def _unlike(config, fixed, options, what) -> list:
     """Return options that such a model does not have, and another pooling."""
+    # Keras comes with it, which who reads class names alone may lack.
+    from keras_vit.models.options import PLACES, TRAINING
+
     free = {*options, *RELATIVE_SIZES, *ANY}
     problems = [
         f"has {name}={fixed[name]!r} beside {what}, the model {config[name]!r}"

@@ -13,7 +13,7 @@ from typing import NoReturn
 from keras_vit.checkpoints.engine.layout import Facts
 from keras_vit.checkpoints.engine.recognition import Checkpoint, dialects
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
-from keras_vit.models.options import ViTConfig, options_of
+from keras_vit.models.options import ViTConfig, options_of, without_unused
 
 __all__ = ["NOT_IN_TENSORS", "OF_RECORDS", "configure"]
 
@@ -75,6 +75,8 @@ def configure(
         known |= {"architecture": architecture} if architecture else {}
         configured = CONFIGURE[family](checkpoint, image_size, known)
     configured.notes.extend(file.notes)
+    if family == "vit":
+        configured.fields = without_unused(configured.fields, ViTConfig)
     fields = configured.fields
     fields |= {x: y for x, y in file.config.items() if x in OF_RECORDS}
     for name, value in file.config.items():
