@@ -58,7 +58,8 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		checkpoint_shards.py \
 		tensorboard.py) \
 	$(addprefix test_, \
-		architecture.py cli_files.py compiled_programs.py documents.py \
+		additions.py architecture.py cli_files.py compiled_programs.py \
+		documents.py \
 		decode_predictions.py files.py \
 		labels.py model_pages.py packaging.py readme.py speed_results.py \
 		tables.py workflows.py))

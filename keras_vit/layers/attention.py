@@ -11,17 +11,17 @@ import keras
 from keras import ops
 
 from keras_vit.layers.configured_layer import ConfiguredLayer
-from keras_vit.layers.grouped_queries import check_groups, with_repeated_keys
 from keras_vit.layers.heads import (
     attended,
-    exchanged,
     first_tokens,
-    heads_first,
     masked,
     merge_heads,
+    parts_first,
     precise_softmax,
     scores_of_heads,
     softmax_of_heads,
+    swap_heads_and_tokens,
+    with_repeated_keys,
 )
 from keras_vit.layers.kernels import (
     NORMALIZATIONS,
@@ -222,25 +222,20 @@ class SelfAttention(ConfiguredLayer):
             self.heads_norm.build(heads)
 
     def call(self, x, valid=None, training=None, queries=None):
-        if queries is not None:
-            check_queries(self)
-            query, key, value = self._heads(x)  # (B, H, N, d) each
-            query = first_tokens(query, queries)  # (B, H, Q, d)
-            x = self._attend_explicitly(query, key, value, valid, training)
-            x = exchanged(x)  # (B, Q, H, d)
-        elif self._is_fused():
-            x = self._attend_fused(self._project(x), valid)  # (B, N, H, d)
-        else:
-            query, key, value = self._heads(x)  # (B, H, N, d) each
-            x = self._attend(query, key, value, valid, training)
-            x = exchanged(x)  # (B, N, H, d)
-        return self.out(self.inner_norm(merge_heads(x)))  # (B, N, D)
+        check_queries(self, queries)
+        fused = queries is None and self._is_fused()
+        query, key, value = self._heads(x, heads_first=not fused)  # Equation 5
+        query = first_tokens(query, queries)
+        x = self._attend(
+            query, key, value, fused, valid, training, queries
+        )  # Equations 6 and 7, (B, Q, H, d)
+        return self.out(self.inner_norm(merge_heads(x)))  # Equation 8, (B,Q,D)
 
     def compute_output_shape(self, x_shape, valid_shape=None):
         return x_shape
 
     def compute_output_spec(self, x, valid=None, training=None, queries=None):
-        return answers(x, queries, self.compute_dtype)
+        return output_spec(x, queries, self.compute_dtype)
 
     def attention_weights(self, x, valid=None):
         """The softmax weights that `call` uses, computed explicitly.
@@ -262,22 +257,31 @@ class SelfAttention(ConfiguredLayer):
         qkv = ops.reshape(self.qkv(x), (*ops.shape(x)[:-1], *self._groups))
         return self._with_all_heads(qkv)  # (B, N, H, 3, d)
 
-    def _heads(self, x):
-        """Query, key and value, placed, each (B, H, N, d)."""
+    def _heads(self, x, heads_first=True):
+        """Return query, key and value, placed, each (B, H, N, d).
+
+        They are (B, N, H, d) with heads_first=False.
+        """
 
         def project(x):
-            return tuple(heads_first(self._project(x)))
+            return tuple(parts_first(self._project(x)))
 
-        if self._groups[1] == 3 and self.qkv.is_plain():
-            heads = by_platform(x, cpu=project, gpu=project, other=self._parts)
+        if not heads_first:
+            qkv = self._project(x)
+            query, key, value = (qkv[..., i, :] for i in range(3))
+        elif self._groups[1] == 3 and self.qkv.is_plain():
+            query, key, value = by_platform(
+                x, cpu=project, gpu=project, other=self._parts
+            )
         else:
-            heads = project(x)
-        query, key, value = heads
-        return *self._placed(query, key), value
+            query, key, value = project(x)
+        return *self._placed(query, key, heads_first), value
 
     def _parts(self, x):
-        """The same, for TPUs: a product each."""
-        return tuple(map(exchanged, self.qkv.in_parts(x, self._groups)))
+        """Return the same, for TPUs: a product each."""
+        return tuple(
+            map(swap_heads_and_tokens, self.qkv.in_parts(x, self._groups))
+        )
 
     def _may_be_fused(self):
         if self.attention_dropout_rate or self.talking_heads:
@@ -293,29 +297,32 @@ class SelfAttention(ConfiguredLayer):
         always = self.flash_attention or backend_is("torch")
         return self._may_be_fused() and always
 
-    def _attend(self, query, key, value, valid, training):
+    def _attend(self, query, key, value, fused, valid, training, queries):
+        """Return `softmax(q k^T / sqrt(d)) v`, by the kernel for it.
+
+        Heads stand behind the tokens in what it returns, and in what it gets
+        for a fused kernel. Of the first tokens alone no kernel is used.
+        """
+        if fused:
+            return self._fused(query, key, value, valid)  # (B, N, H, d)
         options = {"valid": valid, "training": training}
         explicit = functools.partial(self._attend_explicitly, **options)
-        if not self._may_be_fused():
-            return explicit(query, key, value)
+        if queries is not None or not self._may_be_fused():
+            return swap_heads_and_tokens(explicit(query, key, value))
 
-        def fused(*heads):
-            query, key, value = map(exchanged, heads)  # (B, N, H, d) each
-            return exchanged(self._fused(query, key, value, valid))
+        def by_keras(*heads):
+            query, key, value = map(swap_heads_and_tokens, heads)
+            return swap_heads_and_tokens(self._fused(query, key, value, valid))
 
         lean = functools.partial(attended, valid=valid)
         predicting = functools.partial(attended, **options)
         paths: dict = {"gpu": lean, "other": predicting}
         if self.position_bias is not None:
-            paths = {"other": fused}
+            paths = {"other": by_keras}
         if backend_is("jax") and has_fused_attention():
-            paths["gpu"] = fused
-        return by_platform(query, key, value, cpu=explicit, **paths)
-
-    def _attend_fused(self, qkv, valid):
-        query, key, value = (qkv[..., i, :] for i in range(3))
-        query, key = self._placed(query, key, heads_first=False)
-        return self._fused(query, key, value, valid)  # (B, N, H, d)
+            paths["gpu"] = by_keras
+        x = by_platform(query, key, value, cpu=explicit, **paths)
+        return swap_heads_and_tokens(x)  # (B, N, H, d)
 
     def _fused(self, query, key, value, valid):
         """By Keras, of placed heads (B, N, H, d)."""
@@ -402,18 +409,32 @@ class SelfAttention(ConfiguredLayer):
         return WithoutKey(self.num_heads)
 
 
-def answers(x, queries: int | None, dtype: str) -> keras.KerasTensor:
-    """What comes of tokens (B, N, D) of which all or the first ask."""
+def output_spec(x, queries: int | None, dtype: str) -> keras.KerasTensor:
+    """Return what comes of the first tokens of (B, N, D), or of all."""
     count = x.shape[1] if queries is None else queries
     return keras.KerasTensor((x.shape[0], count, x.shape[2]), dtype)
 
 
-def check_queries(attention) -> None:
-    """Refuses that some tokens ask where the scores of all are added to."""
-    if attention.position_bias is not None:
+def check_queries(attention, queries: int | None) -> None:
+    """Refuse queries of some tokens where the scores of all are added to."""
+    if queries is not None and attention.position_bias is not None:
         raise ValueError(
             "A position_bias is added to the scores of all tokens. Received: "
-            "queries. Call the layer without."
+            f"queries={queries}. Call the layer without."
+        )
+
+
+def check_groups(attention) -> None:
+    """Refuse heads of keys and values that queries do not share alike."""
+    groups, heads = attention.key_value_heads, attention.num_heads
+    if groups is None:
+        return
+    if groups < 1 or heads % groups or not attention.key_bias:
+        raise ValueError(
+            f"Each head of keys and values is read by as many of {heads} heads "
+            "of queries, and key_bias is True. Received: key_value_heads="
+            f"{groups}, key_bias={attention.key_bias}. Choose one of "
+            f"{[n for n in range(1, heads + 1) if heads % n == 0]}."
         )
 
 

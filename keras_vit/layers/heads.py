@@ -11,9 +11,8 @@ from keras_vit.runtime.platforms import WIDE_HEADS, by_platform, recomputed
 
 __all__ = [
     "attended",
-    "exchanged",
     "first_tokens",
-    "heads_first",
+    "parts_first",
     "in_one_pass",
     "masked",
     "merge_heads",
@@ -22,10 +21,12 @@ __all__ = [
     "scores_of_heads",
     "softmax_of_heads",
     "softmax_weights",
+    "swap_heads_and_tokens",
+    "with_repeated_keys",
 ]
 
 
-def heads_first(qkv):
+def parts_first(qkv):
     """Query, key and value, each (B, H, N, d), of one (B, N, H, 3, d).
 
     One transposition, of which the three are parts side by side in memory.
@@ -33,7 +34,7 @@ def heads_first(qkv):
     return ops.unstack(ops.transpose(qkv, (3, 0, 2, 1, 4)), 3, axis=0)
 
 
-def exchanged(x):
+def swap_heads_and_tokens(x):
     """(B, H, N, d) to (B, N, H, d), and back."""
     return ops.transpose(x, (0, 2, 1, 3))
 
@@ -103,7 +104,8 @@ def precise_softmax(scores):
 
 def softmax_weights(query, key, valid=None):
     """`softmax_of_heads` of query (B, N, H, d) and key (B, M, H, d)."""
-    return softmax_of_heads(exchanged(query), exchanged(key), valid)
+    query, key = map(swap_heads_and_tokens, (query, key))
+    return softmax_of_heads(query, key, valid)
 
 
 def merge_heads(x):
@@ -184,14 +186,32 @@ def recomputing(query, key, value, *added):
         weights = ops.cast(weights, v.dtype)
         return (
             ops.matmul(of_scores, k),  # (B, H, N, d)
-            ops.matmul(swapped(of_scores), q),  # (B, H, M, d)
-            ops.matmul(swapped(weights), dy),  # (B, H, M, d)
+            ops.matmul(swap_queries_and_keys(of_scores), q),  # (B, H, M, d)
+            ops.matmul(swap_queries_and_keys(weights), dy),  # (B, H, M, d)
             *map(ops.zeros_like, added),
         )
 
     return x, gradient
 
 
-def swapped(x):
+def swap_queries_and_keys(x):
     """(B, H, N, M) to (B, H, M, N)."""
     return ops.transpose(x, (0, 1, 3, 2))
+
+
+def with_repeated_keys(x):
+    """Give each query the key and value of its group (arXiv:2305.13245).
+
+    Args:
+        x: (B, N, G, Q + 2, d): in each of G groups Q queries, a key and a
+            value.
+
+    Returns:
+        Query, key and value of each head, (B, N, G * Q, 3, d).
+    """
+    query, shared = x[..., :-2, None, :], x[..., None, -2:, :]
+    shared = ops.repeat(shared, query.shape[-3], axis=-3)  # (B,N,G,Q,2,d)
+    x = ops.concatenate([query, shared], axis=-2)  # (B, N, G, Q, 3, d)
+    shape = ops.shape(x)
+    heads = x.shape[-4] * x.shape[-3]
+    return ops.reshape(x, (*shape[:-4], heads, *shape[-2:]))

@@ -9,11 +9,11 @@ import keras
 from keras import ops
 
 from keras_vit.io.checks import check_choice
-from keras_vit.layers.attention import SelfAttention, answers
+from keras_vit.layers.attention import SelfAttention, output_spec
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.heads import first_tokens
 from keras_vit.layers.kernels import NORMALIZATIONS, TokenDense
-from keras_vit.runtime.platforms import WIDE_MLP, apart
+from keras_vit.runtime.platforms import WIDE_MLP, optimization_barrier
 from keras_vit.runtime.workarounds import rematerialize
 
 __all__ = [
@@ -121,7 +121,7 @@ class MLP(ConfiguredLayer):
         """From the hidden layer (B, N, M)."""
         x = self.inner_norm(self.dropout(x, training=training))
         if not training and self.dense_1.units > WIDE_MLP:
-            x = apart(x)
+            x = optimization_barrier(x)
         x = self.dense_1(x)  # (B, N, D)
         return self.dropout_1(x, training=training)
 
@@ -354,7 +354,7 @@ class TransformerBlock(ConfiguredLayer):
                 self.mlp_scale.build(x_shape)
 
     def call(self, x, context=None, training=None, queries=None):
-        first = asked(queries)
+        first = query_kwargs(queries)
         forward = functools.partial(self._forward, training=training, **first)
         inputs = (x,) if context is None else (x, context)
         if self.rematerialize and training:
@@ -365,7 +365,7 @@ class TransformerBlock(ConfiguredLayer):
         return x_shape
 
     def compute_output_spec(self, x, context=None, training=None, queries=None):
-        return answers(x, queries, self.compute_dtype)
+        return output_spec(x, queries, self.compute_dtype)
 
     def get_config(self):
         config = super().get_config()
@@ -382,7 +382,7 @@ class TransformerBlock(ConfiguredLayer):
     def after_norm(self, x, normalized, *context, training=None, queries=None):
         """Computes the block from its input and that input normalised."""
         x = first_tokens(x, queries)  # (B, Q, D)
-        first = asked(queries)
+        first = query_kwargs(queries)
         y = self.attention(normalized, *context, training=training, **first)
         y = self.attention_end(self.dropout(y, training=training))
         x = x + self.attention_depth(self.attention_scale(y), training=training)
@@ -466,7 +466,7 @@ class ParallelBlock(TransformerBlock):
 
     def after_norm(self, x, normalized, *context, training=None, queries=None):
         """Computes the block from its input and that input normalised."""
-        first = asked(queries)
+        first = query_kwargs(queries)
         y = self.attention(normalized, *context, training=training, **first)
         y = self.dropout(y, training=training)
         normalized = first_tokens(normalized, queries)  # (B, Q, D)
@@ -483,8 +483,8 @@ def made(part):
     return part()
 
 
-def asked(queries: int | None) -> dict:
-    """What an attention is called with; not all know the argument."""
+def query_kwargs(queries: int | None) -> dict:
+    """Return the argument of an attention, which not all have."""
     return {} if queries is None else {"queries": queries}
 
 

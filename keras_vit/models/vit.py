@@ -38,7 +38,7 @@ from keras_vit.models.configured_model import (
 )
 from keras_vit.models.options import ATTENTION_POOLINGS, ViTConfig
 from keras_vit.models.resnet import NORMALIZATIONS, hybrid_stem
-from keras_vit.runtime.platforms import batch_in_parts
+from keras_vit.runtime.platforms import split_batch
 
 __all__ = ["VisionTransformer"]
 
@@ -93,7 +93,7 @@ class VisionTransformer(ConfiguredModel):
         if training:
             return forward(inputs)
         size = attention_bytes(self.config, self.compute_dtype)
-        return batch_in_parts(forward, inputs, size, self)
+        return split_batch(forward, inputs, size, self)
 
     @staticmethod
     def outputs_of(config, images, dtype=None):

@@ -17,14 +17,14 @@ from keras_vit.runtime.workarounds import backend_is, has_strategy, layout_of
 __all__ = [
     "WIDE_HEADS",
     "WIDE_MLP",
-    "apart",
-    "batch_in_parts",
     "by_platform",
     "compile_predictions",
     "gathering",
     "has_fused_attention",
+    "optimization_barrier",
     "recomputed",
     "sharding_of",
+    "split_batch",
 ]
 
 # Features above which TPUs predict faster with the heads of attention, or the
@@ -33,7 +33,7 @@ __all__ = [
 # (docs/decisions/tpu-parts.md, docs/decisions/tpu-programs.md).
 WIDE_HEADS = 1024
 WIDE_MLP = 512
-AT_A_TIME = 64 * 2**20
+MICROBATCH_BYTES = 64 * 2**20
 
 
 def by_platform(
@@ -101,7 +101,7 @@ def recomputed(*tensors) -> tuple:
     return jax.lax.optimization_barrier(tensors)
 
 
-def apart(x):
+def optimization_barrier(x):
     """The tensor, computed before what reads it where XLA is for TPUs.
 
     XLA would make one fusion of both dense layers of an MLP, which reads their
@@ -120,7 +120,7 @@ def apart(x):
     return by_platform(x, cpu=same, gpu=same, other=lambda x: recomputed(x)[0])
 
 
-def batch_in_parts(
+def split_batch(
     function: Callable,
     images,
     size: int,
@@ -179,7 +179,7 @@ def parts_of(images, size: int, layer: keras.Layer) -> int:
     if not isinstance(batch, int) or batch % devices:
         return 1
     share = batch // devices
-    fewest = math.ceil(share * size / AT_A_TIME)
+    fewest = math.ceil(share * size / MICROBATCH_BYTES)
     counts = range(fewest, min(2 * fewest, share + 1))
     return next((n for n in counts if share % n == 0), 1)
 

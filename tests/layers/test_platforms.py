@@ -332,7 +332,7 @@ def test_weights_of_attention_fill_tiles():
 def parted_model(monkeypatch):
     """A model of which two images, of 2 heads and 5 tokens, fit."""
     one = 2 * 8 * 128 * 4  # tiles of 8 x 128, in float32
-    monkeypatch.setattr(platforms, "AT_A_TIME", 2 * one)
+    monkeypatch.setattr(platforms, "MICROBATCH_BYTES", 2 * one)
     model = tiny_vit()
     randomise(model)
     return model
@@ -389,7 +389,8 @@ def compiled():
     return program.as_text(), program(weights, shared)
 
 _, whole = compiled()
-platforms.AT_A_TIME = 2 * 2 * 8 * 128 * 4  # Two images of a device's six.
+# Two images of a device's six.
+platforms.MICROBATCH_BYTES = 2 * 2 * 8 * 128 * 4
 for module in (attention, heads, kernels, platforms):
     module.by_platform = lambda *tensors, other, **paths: other(*tensors)
 text, parts = compiled()

@@ -13,6 +13,7 @@ from typing import NoReturn
 from keras_vit.checkpoints.engine.layout import Facts
 from keras_vit.checkpoints.engine.recognition import Checkpoint, dialects
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
+from keras_vit.models.options import ViTConfig, options_of
 
 __all__ = ["NOT_IN_TENSORS", "OF_RECORDS", "configure"]
 
@@ -459,17 +460,20 @@ def _biases(checkpoint) -> dict:
     }
 
 
+def _shown_by_weights(checkpoint) -> dict:
+    """Return which options are on, of those that have weights of their own."""
+    return {
+        name: any(x in path for x in row.weights for path in checkpoint.rows)
+        for name, row in options_of(ViTConfig).items()
+        if row.weights
+        and isinstance(getattr(ViTConfig, name), bool)
+        and name not in ("class_token", "relative_position_bias")
+    }
+
+
 def _block_options(checkpoint, known, facts) -> dict:
     """Return the options of the block that its weights show."""
-    there = {
-        "attention_inner_norm": "block_0/attention/inner_norm/gamma",
-        "final_norm": "encoder_norm/gamma",
-        "mlp_inner_norm": "block_0/mlp/inner_norm/gamma",
-        "qk_norm": "block_0/attention/query_norm/gamma",
-        "talking_heads": "block_0/attention/logits_projection/kernel",
-        "differential_attention": "block_0/attention/lambdas",
-    }
-    fields: dict = {x: path in checkpoint.rows for x, path in there.items()}
+    fields = _shown_by_weights(checkpoint)
     fields |= _relative_positions(checkpoint)
     hidden = checkpoint.checked_shape("block_0/mlp/dense_1/kernel", 2, facts)[0]
     first = checkpoint.checked_shape("block_0/mlp/dense/kernel", 2, facts)[1]
