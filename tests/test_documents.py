@@ -21,8 +21,6 @@ import keras_vit
 from keras_vit.cli.command_line import COMMANDS
 from keras_vit.runtime import shipped_recipes
 
-# A log: its commands are of their day.
-LOGS = ("docs/decisions.md",)
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in [
@@ -35,6 +33,7 @@ BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\((?![a-z]+:)([^)\s]+)\)")
 # In a line with the last one, keras-vit is the name of an image.
 PROGRAMS = ("keras-vit", "python", "docker")
+CODE_PATH = re.compile(r"`((?:keras_vit|tests|tools|benchmarks)/[\w./]+)`")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
@@ -45,10 +44,9 @@ def text_of(page):
 def blocks(language, pages=PAGES):
     """Pages and the code of their blocks of a language, "" for shell."""
     for page in pages:
-        if page not in LOGS:
-            for found in BLOCK.finditer(text_of(page)):
-                if found[1] in language:
-                    yield pytest.param(page, found[2], id=_name(page, found))
+        for found in BLOCK.finditer(text_of(page)):
+            if found[1] in language:
+                yield pytest.param(page, found[2], id=_name(page, found))
 
 
 def _name(page, found):
@@ -215,6 +213,28 @@ def test_links_lead_somewhere(page):
         if anchor and name.endswith(".md"):
             found = BLOCK.sub("", text_of(name))
             assert anchor in map(slug, HEADING.findall(found)), target
+
+
+DECISIONS = sorted(
+    page
+    for page in PAGES
+    if page.startswith("docs/decisions/") and not page.endswith("index.md")
+)
+
+
+@pytest.mark.parametrize("page", DECISIONS)
+def test_a_decision_has_its_parts_and_is_in_the_index(page):
+    parts = re.findall(r"^\*\*(\w+)\.\*\*", text_of(page), re.MULTILINE)
+    assert parts == ["Context", "Choice", "Consequence", "Status"]
+    name = posixpath.basename(page)
+    assert f"({name})" in text_of("docs/decisions/index.md")
+    assert f"decisions/{name}" in text_of("mkdocs.yml")
+
+
+@pytest.mark.parametrize("page", DECISIONS)
+def test_paths_in_a_decision_exist(page):
+    for path in CODE_PATH.findall(text_of(page)):
+        assert (ROOT / path).exists(), path
 
 
 def test_pages_have_code_and_links():

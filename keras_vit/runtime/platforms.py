@@ -30,7 +30,7 @@ __all__ = [
 # Features above which TPUs predict faster with the heads of attention, or the
 # hidden layer of the MLP, computed before what reads them; and bytes of the
 # weights of attention that they have at a time, half of the memory on the chip
-# (docs/decisions.md).
+# (docs/decisions/tpu-parts.md, docs/decisions/tpu-programs.md).
 WIDE_HEADS = 1024
 WIDE_MLP = 512
 MICROBATCH_BYTES = 64 * 2**20

@@ -110,7 +110,7 @@ class LocalMLP(MLP):
 
     def _sum_of_shifts(self, x):
         # XLA makes one loop of these products and is slow at convolutions of
-        # single channels on CPUs (docs/decisions.md).
+        # single channels on CPUs (docs/decisions/local-mlp.md).
         dtype = keras.backend.result_type(x.dtype, "float32")  # of the sum
         x, kernel, bias = (
             ops.cast(tensor, dtype)

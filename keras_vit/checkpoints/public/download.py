@@ -1,8 +1,9 @@
 """Downloads a file into the cache of Keras: resumed, retried and verified.
 
 `keras.utils.get_file` neither resumes nor retries, and verifies only after it
-gave the file its name; docs/decisions.md says why pooch and huggingface_hub do
-not stand here. The file lies where `get_file` keeps its files and finds it.
+gave the file its name; docs/decisions/downloads.md says why pooch and
+huggingface_hub do not stand here. The file lies where `get_file` keeps its
+files and finds it.
 """
 
 import base64
