@@ -75,7 +75,8 @@ FIRST := $(addprefix tests/, \
 		layouts.py mutations.py opened_once.py rubbish_keras.py sam.py \
 		strictness.py timm_kinds.py) \
 	$(addprefix evaluation/test_, few_shot.py few_shot_inputs.py probes.py) \
-	models/test_golden.py training/test_fields.py \
+	$(addprefix models/test_, golden.py options.py) \
+	training/test_fields.py \
 	$(addprefix prediction/test_, \
 		command.py embed.py embeddings_file.py search.py) \
 	$(addprefix recipes/test_, \
