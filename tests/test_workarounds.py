@@ -54,6 +54,15 @@ def test_a_variable_without_values_never_gets_them():
     assert variable.shape == (10**12,)
 
 
+def test_nor_does_one_of_a_model_that_could_not_be_built():
+    with pytest.raises(ValueError, match="no such layer"):
+        with workarounds.without_values():
+            keras.Variable(no_value, shape=(10**12,))
+            raise ValueError("no such layer")
+    with keras.StatelessScope():
+        pass
+
+
 def no_value(shape, dtype=None):
     raise AssertionError("It takes no memory.")
 

@@ -84,9 +84,11 @@ def without_values() -> Iterator[None]:
     """
     name = "uninitialized_variables"
     before = list(global_state.get_global_attribute(name, []))
-    with keras.StatelessScope(initialize_variables=False):
-        yield
-    global_state.set_global_attribute(name, before)
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            yield
+    finally:
+        global_state.set_global_attribute(name, before)
 
 
 def set_value(variable: keras.Variable, value) -> None:

@@ -30,6 +30,7 @@ from keras_vit.models.options import (
     option,
     options_of,
 )
+from keras_vit.runtime.workarounds import without_values
 from keras_vit.variants import (
     VariantConfig,
     VariantTransformer,
@@ -341,15 +342,39 @@ def test_every_field_is_described(config):
     assert set(fields) <= set(described)
 
 
-@pytest.mark.parametrize("field", ["attention_inner_norm", "qk_norm"])
-def test_weights_of_a_row_are_there_for_it(field):
-    def paths(**fields):
-        config = ViTConfig(**{**SMALL, **fields})
-        return {x.path for x in VisionTransformer(config).weights}
+# What turns each on and off, where one value in `VIT` does not.
+SWITCHES = {
+    "pooling": ({}, "map", "mean"),
+    "rope": ({}, "mixed", "axial"),
+    "relative_position_kind": (
+        {**MEAN, **RELATIVE},
+        "decomposed",
+        "table",
+    ),
+    "num_classes": ({}, 3, 0),
+    "resnet_units": (HYBRID, (1,), None),
+}
 
-    added = paths(**{field: True}) - paths()
-    parts = options_of(ViTConfig)[field].weights
-    assert added and all(any(x in y for x in parts) for y in added)
+
+@pytest.mark.parametrize(
+    "field", [x for x, row in options_of(ViTConfig).items() if row.weights]
+)
+def test_weights_of_a_row_are_there_for_it(field):
+    before, value = VIT[field]
+    switch = before, value, getattr(ViTConfig, field)
+    before, one, other = SWITCHES.get(field, switch)
+
+    def paths(value):
+        fields = {**SMALL, **before, field: value}
+        if field == "resnet_units" and value is None:
+            fields.pop("resnet_width")
+        with without_values():
+            model = VisionTransformer(ViTConfig(**fields))
+        return {x.path for x in model.weights}
+
+    changed_paths = paths(one) ^ paths(other)
+    for part in options_of(ViTConfig)[field].weights:
+        assert any(part in path for path in changed_paths), part
 
 
 def test_a_block_takes_parts_and_functions_that_make_them():
