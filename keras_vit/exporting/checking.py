@@ -122,7 +122,12 @@ def images_of_run(
         config = DataConfig(**{**options, "reader": "auto"})
     except TypeError as error:
         raise ValueError(f"data in the config of the run: {error}") from None
-    dataset = open_dataset(config)
+    try:
+        dataset = open_dataset(config)
+    except ValueError as error:
+        raise ValueError(
+            f"The data of the run cannot be opened. {error} Or give images=."
+        ) from None
     if not dataset.validation:
         raise ValueError(
             f"The data of the run has no validation images: {dataset.name!r}. "

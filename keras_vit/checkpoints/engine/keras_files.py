@@ -332,7 +332,7 @@ def _texts(path, names) -> tuple[str, ...]:
         refuse(
             path,
             "has class names that are not a list of texts",
-            "Save it with keras_vit.training.run.files.save_model.",
+            "Save it with keras_vit.checkpoints.run_model.save_model.",
         )
     return tuple(names)
 
