@@ -74,10 +74,10 @@ SMALLEST = {
     },
 }
 DIALECTS = "checkpoints/dialects/"
+# As in tests/checkpoints/test_dialects.py, which has the reasons.
 PUBLISHERS = re.compile(
-    r"timm|hugging_?face|transformers|torchvision|keras_?hub|big_?vision|"
-    r"segment_anything",
-    re.IGNORECASE,
+    r"(?i:timm(?!e)|hugging[_ -]?face(?!_hub|\.co\b)|torchvision)"
+    r"|(?i:keras[_-]hub|big_vision|segment[_ -]?anything)|\btransformers\b"
 )
 LONGEST = 10
 SIZE = """\
