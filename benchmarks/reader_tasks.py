@@ -55,7 +55,7 @@ def _draft(content, kind, crop, geometry, crop_key):
     from PIL import Image
 
     from keras_vit.data.pillow_images import as_seen, from_pillow
-    from keras_vit.data.resizing import EVALUATION_CROPS, inception_window
+    from keras_vit.data.resizing import evaluation_crop, inception_window
 
     del kind
     with Image.open(content) as image:
@@ -63,7 +63,7 @@ def _draft(content, kind, crop, geometry, crop_key):
         if crop != "inception_crop":
             factor = min(width, height) / geometry.smaller_side
             image.draft("RGB", (int(width / factor), int(height / factor)))
-            return EVALUATION_CROPS[crop](from_pillow(image, 3), geometry)
+            return evaluation_crop(from_pillow(image, 3), geometry, crop)
         top, left, rows, columns = inception_window(height, width, crop_key)
         factor = max(min(rows, columns) / SIZE, 1)
         image.draft("RGB", (int(width / factor), int(height / factor)))

@@ -25,7 +25,9 @@ DATA_FORMATS = (None, "channels_last", "channels_first")
 LABEL_FILES = {1000: "imagenet.txt", 21843: "imagenet21k.txt"}
 
 
-def preprocess_input(images: Any, data_format: str | None = None) -> Any:
+def preprocess_input(
+    images: Any, data_format: str | None = None, model: Any = None
+) -> Any:
     """Scales pixels from [0, 255] to the [-1, 1] that the models expect.
 
     `x / 127.5 - 1`, as vision_transformer's `vit_jax/input_pipeline.py` and
@@ -39,14 +41,19 @@ def preprocess_input(images: Any, data_format: str | None = None) -> Any:
             pipeline whatever the backend is) or a `keras.KerasTensor`.
         data_format: None, "channels_last" or "channels_first". The result is
             the same for all; here for the signature of keras.applications.
+        model: a model of keras_vit, which may be trained on another mean and
+            deviation, or scale pixels itself. Images are neither resized nor
+            cropped: `keras_vit.predict` and `embed` do that as well.
 
     Returns:
-        Values in [-1, 1] of the shape of `images`: a tensor for a tensor, a
-        NumPy array for anything else. Floating point keeps its dtype, integers
-        become `keras.config.floatx()`.
+        Values in [-1, 1], or those that `model` expects, of the shape of
+        `images`: a tensor for a tensor, a NumPy array for anything else.
+        Floating point keeps its dtype, integers become
+        `keras.config.floatx()`.
 
     Raises:
-        ValueError: `data_format`, rank or dtype are none of the above; or the
+        ValueError: `data_format`, rank or dtype are none of the above; the
+            channels are not those of the model; or the
             values, where they can be inspected (not in a traced tensor), are
             not finite, not in [0, 255], or look scaled to [0, 1].
 
@@ -64,7 +71,20 @@ def preprocess_input(images: Any, data_format: str | None = None) -> Any:
     values = _as_floating_point(images)
     if "uint8" not in str(images.dtype):  # A byte is in [0, 255] anyway.
         _check_values(values)
-    return rescale(values)
+    return rescale(values) if model is None else _scaled(values, model.config)
+
+
+def _scaled(values, config):
+    """Scale pixels, channels last, as a model was trained on them."""
+    if config.include_preprocessing:
+        return values
+    mean = getattr(config, "pixel_mean", None)
+    if values.shape[-1] != config.channels:
+        raise ValueError(
+            f"The model takes {config.channels} channels, the last axis. "
+            f"Received: images of shape {tuple(values.shape)}."
+        )
+    return standardize(values, mean, mean and config.pixel_std)
 
 
 def rescale(pixels):

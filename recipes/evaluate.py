@@ -28,14 +28,14 @@ from named_data.sources import SOURCES
 
 from keras_vit import data, evaluation, preprocessing
 from keras_vit.analysis.report import explain_run
-from keras_vit.checkpoints.engine.keras_files import class_names_of
 from keras_vit.data import DataConfig, PreprocessingConfig, Share
+from keras_vit.data.config import evaluation_of
 from keras_vit.data.pillow_images import say_colour_changes
 from keras_vit.data.readers import with_chosen_reader
 from keras_vit.evaluation.config import Evaluation
 from keras_vit.io.atomic_files import write_json
 from keras_vit.io.stores import on_disk
-from keras_vit.prediction.networks import load_model, weights_path
+from keras_vit.prediction.networks import load_model
 from keras_vit.runs.reporting import left_out, write_pages
 from keras_vit.runs.script import (
     check_packages,
@@ -85,6 +85,7 @@ def evaluate(recipe: Evaluation, share: Share) -> dict:
     """
     # Errors show before an earlier run is replaced.
     model, class_names = load_named_model(recipe)
+    recipe = as_trained(recipe, model)
     dataset = data.open_dataset(recipe.data, SOURCES)
     class_names = class_names or dataset.class_names
     class_map = evaluation.match_classes(dataset.class_names, class_names)
@@ -97,7 +98,7 @@ def evaluate(recipe: Evaluation, share: Share) -> dict:
     predictions = evaluation.predict_classes(
         model,
         batches,
-        activation=recipe.model.activation,
+        activation=recipe.model.activation or "softmax",
         class_map=class_map,
         names=data.file_names(getattr(dataset, recipe.split)),
         verbose=(1 if sys.stdout.isatty() else 2) if is_first() else 0,
@@ -163,16 +164,29 @@ def complete(recipe: Evaluation) -> Evaluation:
     if not config.is_file():
         return recipe
     run = yaml.safe_load(config.read_text(encoding="utf-8"))
-    loss = run.get("training", {}).get("loss", recipe.model.activation)
-    model = dataclasses.replace(recipe.model, activation=loss)
-    parts: dict = {"model": model}
     if asked == DataConfig(reader=asked.reader):
         # What read the images there may not be here.
-        parts["data"] = DataConfig(**{**run["data"], "reader": asked.reader})
-    if recipe.preprocessing == PreprocessingConfig():
-        fields = run.get("preprocessing", {})
-        parts["preprocessing"] = PreprocessingConfig(**fields)
-    return dataclasses.replace(recipe, **parts)
+        found = DataConfig(**{**run["data"], "reader": asked.reader})
+        return dataclasses.replace(recipe, data=found)
+    return recipe
+
+
+def as_trained(recipe: Evaluation, model) -> Evaluation:
+    """Fill in what the model was trained on, where nothing else is asked for.
+
+    Raises:
+        ValueError: when its images are prepared in a way that is not known.
+    """
+    known = model.trained_as
+    preprocessing = recipe.preprocessing
+    if preprocessing == PreprocessingConfig():
+        preprocessing = evaluation_of(known, model.input_shape[1:3])
+    activation = recipe.model.activation or known.answers_by
+    return dataclasses.replace(
+        recipe,
+        preprocessing=preprocessing,
+        model=dataclasses.replace(recipe.model, activation=activation),
+    )
 
 
 def load_named_model(recipe: Evaluation):
@@ -189,8 +203,8 @@ def load_named_model(recipe: Evaluation):
     """
     if recipe.smoke:
         return tiny_model(recipe.model.name, recipe.seed), None
-    names = class_names_of(weights_path(recipe.model))
     model = load_model(recipe.model)
+    names = model.trained_as.class_names
     num_classes = model.output_shape[-1]
     if names is None and num_classes in LABELLED:
         names = preprocessing.class_names(num_classes)

@@ -20,7 +20,9 @@ DOCUMENT = ROOT / "docs" / "architecture.md"
 
 # The lowest and the highest modules: all may import the first, the last may
 # import all.
-GROUND = ("version", "sizes", "interpolation", "io", "runtime")
+GROUND = (
+    *("version", "sizes", "interpolation", "trained_as", "io", "runtime"),
+)
 TOP = ("__init__", "cli")
 
 AT_IMPORT = {"keras", "numpy", *sys.stdlib_module_names}

@@ -8,12 +8,10 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from keras_vit.checkpoints.engine.keras_files import class_names_of
 from keras_vit.checkpoints.engine.loading import split_subtree
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.checkpoints.public.download import file_digest
 from keras_vit.cli.terminal import print_table
-from keras_vit.io.stores import on_disk
 from keras_vit.io.tables import markdown_table
 from keras_vit.sizes import BIT, MIXER, VIT
 
@@ -279,10 +277,5 @@ def _convert(arguments):
             f"{arguments.out} exists. Give another path, or --overwrite."
         )
     model = load_checkpoint(arguments.source, **_untold(arguments))
-    save_checkpoint(
-        model,
-        arguments.out,
-        format=arguments.format,
-        class_names=class_names_of(on_disk(arguments.source)),
-    )
+    save_checkpoint(model, arguments.out, format=arguments.format)
     print(f"{arguments.source} -> {arguments.out} ({arguments.format})")

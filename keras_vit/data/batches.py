@@ -545,7 +545,7 @@ def _or_black(image, geometry: Geometry):
     if image is not None:
         return image
     shape = (*geometry.image_size, geometry.channels)
-    return np.zeros(shape, geometry.config.rounding)
+    return np.zeros(shape, geometry.dtype)
 
 
 def one_hot(labels, num_classes: int) -> np.ndarray:

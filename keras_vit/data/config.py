@@ -6,6 +6,8 @@ A field's docstring is its text in `--help` of a recipe.
 import dataclasses
 from collections.abc import Mapping
 
+import numpy as np
+
 from keras_vit.io.checks import (
     check_at_least,
     check_choice,
@@ -13,11 +15,13 @@ from keras_vit.io.checks import (
     check_limits,
     check_unread,
 )
+from keras_vit.trained_as import TrainedAs
 
 __all__ = [
     "AugmentationConfig",
     "DataConfig",
     "PreprocessingConfig",
+    "evaluation_of",
     "preprocessing_in",
 ]
 
@@ -109,6 +113,14 @@ EVALUATION_CROPS = (
     "resize_small_central_crop",
     "resize_central_crop",
     "squash",
+    "shorter_side_crop",
+    "both_sides_crop",
+    "longer_side_pad",
+    "cover_crop",
+    "stretch_crop",
+    "contain_pad",
+    "central_crop",
+    "aspect_crop",
 )
 # Fields that data of tensorflow-datasets alone reads, and those of others.
 OF_NAMES = (
@@ -119,8 +131,10 @@ KEYS = ("image_key", "label_key")
 UNREAD = {"folder": (*OF_NAMES, *KEYS), "csv": OF_NAMES, "shards": OF_NAMES}
 READERS = ("auto", "tensorflow", "pillow")
 METHODS = ("bilinear", "bicubic", "area", "lanczos3", "nearest")
+# Of Pillow alone: TensorFlow reads training images without them.
+METHODS = (*METHODS, "box", "hamming")
 MAX_SIDE = 16_384  # pixels; an image of that takes 3 GB
-ROUNDINGS = ("uint8", "float32")
+ROUNDINGS = ("uint8", "float32", "nearest")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -298,18 +312,25 @@ class PreprocessingConfig:
 
     evaluation: str = "resize_small_central_crop"
     """Crop of evaluation images: "resize_small_central_crop" (big_vision),
-    "squash" (vision_transformer) or "resize_central_crop" (few-shot)."""
+    "squash" (vision_transformer), "resize_central_crop" (few-shot);
+    "shorter_side_crop", "both_sides_crop" and "longer_side_pad"
+    (transformers); "cover_crop", "stretch_crop" and "contain_pad" ("center",
+    "squash" and "border" of timm); "central_crop", which resizes nothing;
+    "aspect_crop" (Keras) cuts to the ratio first. What a crop of the last
+    eight is larger than the image is filled up."""
 
     flip: bool = True
     """Whether half of the training images are mirrored, at random."""
 
-    resize_size: int | None = None
-    """Size before a random or central crop, in pixels; 256 for images of 224,
-    448 for 384, else 8/7 of the image size."""
+    resize_size: int | tuple[int, int] | None = None
+    """Size before a random or central crop, in pixels, one side or [height,
+    width]. If not given, 256 for images of 224, 448 for 384, else 8/7 of the
+    image size; the image size of a crop that fills up."""
 
     resize_method: str | None = None
-    """Resampling: "bilinear", "bicubic", "area", "lanczos3" or "nearest"; as
-    the originals, "bilinear" and for resize_small "area", if not given."""
+    """Resampling: "bilinear", "bicubic", "area", "lanczos3", "nearest", "box"
+    or "hamming"; as the originals, "bilinear" and for resize_small "area", if
+    not given."""
 
     antialias: bool = False
     """Whether bilinear and bicubic average over all pixels when an image gets
@@ -317,19 +338,57 @@ class PreprocessingConfig:
 
     rounding: str = "uint8"
     """"uint8" rounds down after resizing, as big_vision does; "float32"
-    keeps fractions, as vision_transformer does."""
+    keeps fractions, as vision_transformer does; "nearest" rounds after each
+    axis, as Pillow and so transformers and timm do."""
+
+    padding_colour: tuple[int, ...] | None = None
+    """What a crop that fills up fills with, a level of each channel; 0 if not
+    given."""
 
     def __post_init__(self):
         check_choice("train", self.train, CROPS)
         check_choice("evaluation", self.evaluation, EVALUATION_CROPS)
         check_choice("resize_method", self.resize_method, (None, *METHODS))
         check_choice("rounding", self.rounding, ROUNDINGS)
-        check_at_least(self, 1, "resize_size")
-        if self.resize_size is not None and self.resize_size > MAX_SIDE:
+        if self.resize_size is not None:
+            self._check_resize_size()
+
+    def _check_resize_size(self):
+        given = self.resize_size
+        sides = given if isinstance(given, (list, tuple)) else (given,) * 2
+        numbers = all(type(x) is int and 0 < x <= MAX_SIDE for x in sides)
+        if not numbers or len(sides) != 2:
             raise ValueError(
-                f"resize_size is at most {MAX_SIDE:,} pixels. Received: "
-                f"resize_size={self.resize_size!r}."
+                "resize_size is one side or (height, width), of 1 to "
+                f"{MAX_SIDE:,} pixels. Received: resize_size={given!r}."
             )
+        if isinstance(given, list):
+            object.__setattr__(self, "resize_size", tuple(given))
+
+
+def evaluation_of(
+    trained_as: TrainedAs, image_size: tuple[int, int] | None = None
+) -> PreprocessingConfig:
+    """Return how images are prepared for a model in an evaluation.
+
+    Args:
+        trained_as: what the model was trained on.
+        image_size: (height, width) of the model; at another size than its own
+            images are resized in proportion before a crop.
+
+    Raises:
+        ValueError: when the source prepares them in a way that is not known
+            here.
+    """
+    if trained_as.obstacle:
+        raise ValueError(trained_as.obstacle)
+    fields = dict(trained_as.preprocessing)
+    own, before = trained_as.image_size, fields.get("resize_size")
+    if before is not None and own and image_size not in (None, own):
+        sides = np.broadcast_to(before, 2) * np.divide(image_size, own)
+        scaled = tuple(int(x) for x in np.floor(sides + 1e-6))
+        fields["resize_size"] = scaled if np.ndim(before) else scaled[0]
+    return preprocessing_in(fields, trained_as.source or "the model")
 
 
 def preprocessing_in(fields: Mapping, place: str) -> PreprocessingConfig:

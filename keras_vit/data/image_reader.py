@@ -13,7 +13,13 @@ import re
 from collections.abc import Callable, Iterator
 
 from keras_vit.data.pillow_images import BROKEN, UNREADABLE, from_pillow
-from keras_vit.data.resizing import AREA_RANGE, ASPECT_RATIO_RANGE, Geometry
+from keras_vit.data.resizing import (
+    AREA_RANGE,
+    ASPECT_RATIO_RANGE,
+    EVALUATION_CROPS,
+    Geometry,
+    evaluation_crop,
+)
 from keras_vit.data.seeds import key
 
 __all__ = [
@@ -24,6 +30,7 @@ __all__ = [
     "naming_broken_images",
 ]
 
+OF_PILLOW = ("box", "hamming")  # methods that TensorFlow does not have
 # Where EXIF data begin in a JPEG or PNG file, and what stands before the value
 # of the orientation: tag, kind and count, in either order of bytes.
 HEADER_BYTES = 4096
@@ -70,6 +77,7 @@ def image_reader(examples, crop: str, geometry: Geometry, seed: int = 0):
     import tensorflow as tf
 
     read = _pixel_reader(examples, crop == "inception_crop", geometry)
+    cut = _crop_of(crop, geometry)
     stops = examples.on_broken_image == "stop"
     shape = (*geometry.image_size, geometry.channels)
 
@@ -81,8 +89,8 @@ def image_reader(examples, crop: str, geometry: Geometry, seed: int = 0):
             _assert_readable(readable, examples, record)
         image = tf.cond(
             readable,
-            lambda: CROPS[crop](pixels, geometry, crop_key),
-            lambda: tf.zeros(shape, geometry.config.rounding),
+            lambda: cut(pixels, geometry, crop_key),
+            lambda: tf.zeros(shape, geometry.dtype),
         )
         return tf.ensure_shape(image, shape), readable
 
@@ -324,6 +332,30 @@ def crop_window(shape, crop_key):
         use_image_if_no_bounding_boxes=True,
     )
     return tf.concat([begin[:2], size[:2]], axis=0)
+
+
+def _crop_of(crop: str, geometry: Geometry) -> Callable:
+    """Return how images are cropped: by TensorFlow, or as Pillow does it."""
+    if crop in CROPS and not (
+        geometry.config.rounding == "nearest" and crop in EVALUATION_CROPS
+    ):
+        if geometry.config.resize_method in OF_PILLOW:
+            raise ValueError(
+                "TensorFlow does not resize so. Received: resize_method="
+                f"{geometry.config.resize_method!r}. Give data.reader=pillow."
+            )
+        return CROPS[crop]
+    import tensorflow as tf
+
+    def by_numpy(image, geometry, key):
+        return tf.numpy_function(
+            lambda pixels: evaluation_crop(pixels, geometry, crop),
+            [image],
+            geometry.dtype,
+            stateful=False,
+        )
+
+    return by_numpy
 
 
 def _central_crop(image, size: tuple[int, int]):

@@ -16,9 +16,9 @@ import numpy as np
 
 from keras_vit.data.array_ops import ARRAYS
 from keras_vit.data.resizing import (
-    EVALUATION_CROPS,
     RANDOM_CROPS,
     Geometry,
+    evaluation_crop,
     inception_window,
     resize,
 )
@@ -275,7 +275,7 @@ def _to_channels(pixels, channels):
 def _crop_of(pixels, crop, geometry, crop_key):
     if crop in RANDOM_CROPS:
         return RANDOM_CROPS[crop](pixels, geometry, crop_key)
-    return EVALUATION_CROPS[crop](pixels, geometry)
+    return evaluation_crop(pixels, geometry, crop)
 
 
 def _inception_crop(image, geometry, crop_key):

@@ -8,7 +8,9 @@ Axes: H and W height and width, C channels.
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,11 +21,12 @@ from keras_vit.interpolation import cubic, lanczos3, triangle
 __all__ = [
     "AREA_RANGE",
     "ASPECT_RATIO_RANGE",
-    "DEFAULT_METHODS",
+    "EVALUATION_CROPS",
     "Geometry",
     "KERNELS",
     "RANDOM_CROPS",
     "evaluation_crop",
+    "evaluation_fields",
     "inception_window",
     "random_window",
     "resize",
@@ -66,7 +69,9 @@ class Geometry:
 
     def __post_init__(self):
         given = self.config.resize_size
-        if given is not None and given < max(self.image_size):
+        if given is None or self.config.evaluation in PADDING:
+            return
+        if np.any(np.less(given, np.max(self.image_size))):
             raise ValueError(
                 f"resize_size={given} is smaller than the images of "
                 f"{self.image_size[0]}x{self.image_size[1]} that are cut out "
@@ -76,17 +81,25 @@ class Geometry:
     @property
     def smaller_side(self) -> int:
         """Length of the shorter side before a crop, in pixels."""
-        return self._before_crop(max(self.image_size))
+        given = self.config.resize_size
+        if given is None:
+            return self._before_crop(max(self.image_size))
+        return int(np.min(given))
 
     @property
     def both_sides(self) -> tuple[int, int]:
         """(height, width) before a crop, in pixels."""
-        height, width = map(self._before_crop, self.image_size)
+        given = self.config.resize_size
+        if given is None:
+            height, width = map(self._before_crop, self.image_size)
+        else:
+            height, width = np.broadcast_to(given, 2).tolist()
         return height, width
 
     def _before_crop(self, side: int) -> int:
-        default = RESIZE_SIZES.get(side, round(side * 8 / 7))
-        return self.config.resize_size or default
+        if self.config.evaluation in PADDING:
+            return side
+        return RESIZE_SIZES.get(side, round(side * 8 / 7))
 
     def resize(self, image, size):
         """Scale both sides to (height, width), whatever the ratio."""
@@ -111,11 +124,48 @@ class Geometry:
         import tensorflow as tf
 
         method = self.config.resize_method or default_method
-        antialias = self.config.antialias
-        image = tf.image.resize(image, size, method, antialias=antialias)
-        if method in OVERSHOOTING:
-            image = tf.clip_by_value(image, 0.0, 255.0)
-        return tf.cast(image, self.config.rounding)
+        antialias, nearest = self.config.antialias, self._rounds_to_nearest
+        # As Pillow: the width first, and a level of 255 after each axis.
+        steps = [(tf.shape(image)[0], size[1])] if nearest else []
+        for step in (*steps, size):
+            image = tf.image.resize(image, step, method, antialias=antialias)
+            if method in OVERSHOOTING:
+                image = tf.clip_by_value(image, 0.0, 255.0)
+            if nearest:
+                image = tf.floor(image + 0.5)
+        return tf.cast(image, self.dtype)
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the images: "uint8" or "float32"."""
+        return "uint8" if self._rounds_to_nearest else self.config.rounding
+
+    @property
+    def _rounds_to_nearest(self) -> bool:
+        return self.config.rounding == "nearest"
+
+
+# The fields of a `PreprocessingConfig` that training alone reads.
+OF_TRAINING = ("train", "flip")
+
+
+def evaluation_fields(config: PreprocessingConfig, image_size) -> dict:
+    """Return the fields that prepare images of an evaluation, for a record.
+
+    Args:
+        config: how images are prepared.
+        image_size: (height, width), or of a model of any size with None; the
+            size before a crop is that for it.
+    """
+    fields = dataclasses.asdict(config)
+    found = {x: y for x, y in fields.items() if x not in OF_TRAINING}
+    crop = EVALUATION_CROPS[config.evaluation]
+    if crop.size is _image_size or None in image_size:
+        return found
+    geometry = Geometry(tuple(image_size), 1, config)
+    small = crop.size in (_smaller_side, _shorter_side, _longer_side)
+    before = geometry.smaller_side if small else geometry.both_sides
+    return {**found, "resize_size": config.resize_size or before}
 
 
 def _middle_of_long_tensor(image):
@@ -233,13 +283,40 @@ def random_window(
     return int(top), int(left)
 
 
-def evaluation_crop(image: np.ndarray, geometry: Geometry) -> np.ndarray:
+def evaluation_crop(
+    image: np.ndarray, geometry: Geometry, crop: str | None = None
+) -> np.ndarray:
     """Resize and crop an image (H, W, C) in [0, 255] as for evaluation.
 
+    What a crop is larger than the resized image is filled with the config's
+    `padding_colour`.
+
+    Args:
+        image: the image.
+        geometry: the size of the result, and how it is resized.
+        crop: a name of `EVALUATION_CROPS`, where it is not the config's.
+
     Returns:
-        Array (*geometry.image_size, C), uint8 or float32 as the config says.
+        Array (*geometry.image_size, C), of the geometry's dtype.
     """
-    return EVALUATION_CROPS[geometry.config.evaluation](image, geometry)
+    rule = EVALUATION_CROPS[crop or geometry.config.evaluation]
+    if rule.window:
+        image = image[rule.window(image.shape[:2], geometry)]
+    size = rule.size_of(image.shape[:2], geometry)
+    wanted = np.array(geometry.image_size)
+    first = rule.first(np.subtract(size, wanted), np).astype(int)
+    begin, end = np.maximum(first, 0), np.minimum(first + wanted, size)
+    box = tuple(map(slice, begin.tolist(), end.tolist()))
+    found = _scaled(image, size, geometry, rule.method, box)
+    padding = [*zip(begin - first, first + wanted - end, strict=True), (0, 0)]
+    if not np.any(padding):
+        return found
+    colour = np.array(geometry.config.padding_colour or 0, found.dtype)
+    padded = np.empty((*geometry.image_size, image.shape[2]), found.dtype)
+    padded[...] = colour
+    inside = tuple(map(slice, *(begin - first, end - first)))
+    padded[inside] = found
+    return padded
 
 
 def resize(
@@ -256,22 +333,26 @@ def resize(
     Args:
         image: array of shape (H, W, C), in [0, 255].
         size: (height, width) of the result.
-        method: "bilinear", "bicubic", "area", "lanczos3" or "nearest".
+        method: a name of `KERNELS`.
         antialias: bool, whether the kernel grows with the pixels of the
             result; "area" and "nearest" are the same with and without.
-        rounding: "uint8" rounds down, "float32" does not.
+        rounding: "uint8" rounds down, "float32" does not; "nearest" rounds
+            after each axis, the width first, as Pillow does.
         box: rows and columns of the result that are wanted. Nothing else is
             computed, nor is more of the image touched than they are made of.
 
     Returns:
         Array of that dtype and of shape (height, width, C), or of the box.
     """
+    nearest = rounding == "nearest"
+    if nearest and antialias and image.dtype == np.uint8:
+        return _resized_by_pillow(image, size, method, box)
     steps = []
-    for axis, (length, part) in enumerate(zip(size, box, strict=True)):
-        if image.shape[axis] == length:
+    for axis in (1, 0) if nearest else (0, 1):
+        length, part, old = size[axis], box[axis], image.shape[axis]
+        if old == length:
             image = image[_along(axis, part)]
             continue
-        old = image.shape[axis]
         start, stop, _ = part.indices(length)
         pixels, weights = _taps(old, length, start, stop, method, antialias)
         first, last = pixels.min(), pixels.max()
@@ -279,7 +360,40 @@ def resize(
         steps.append((axis, pixels - first, weights))
     for step in steps:
         image = _weighted_means(image, *step)
-    return np.clip(image, 0, 255).astype(rounding)
+        if nearest:
+            image = np.floor(np.clip(image, 0, 255) + np.float32(0.5))
+    return np.clip(image, 0, 255).astype("uint8" if nearest else rounding)
+
+
+def _resized_by_pillow(image, size, method, box):
+    """Resize bytes (H, W, C) as Pillow does, whichever axis it takes first."""
+    from PIL import Image
+
+    # Cut afterwards: which axis comes first depends on what is asked for. Of
+    # a very long image the whole would take too much.
+    whole = math.prod(size) <= LARGEST
+    (top, bottom), (left, right) = (
+        part.indices(length)[:2] for part, length in zip(box, size, strict=True)
+    )
+    rows, columns = np.divide(image.shape[:2], size)
+    part = (left * columns, top * rows, right * columns, bottom * rows)
+    wanted = size if whole else (bottom - top, right - left)
+    method = Image.Resampling[(PILLOW_NAMES.get(method) or method).upper()]
+    planes = [image] if image.shape[2] == 3 else np.moveaxis(image, 2, 0)
+    found = [
+        np.asarray(
+            Image.fromarray(plane).resize(
+                wanted[::-1], method, box=None if whole else part
+            )
+        )
+        for plane in planes
+    ]
+    result = found[0] if image.shape[2] == 3 else np.stack(found, axis=2)
+    return result[box] if whole else result
+
+
+LARGEST = 2**25  # pixels of an image that is resized as a whole
+PILLOW_NAMES = {"lanczos3": "lanczos", "area": "box"}
 
 
 def _along(axis, part):
@@ -334,6 +448,23 @@ def _is_inside(offset, _, ops):
     return ops.where(inside, 1.0, 0.0)
 
 
+def _box(offset, stretch, ops):
+    """Return whether a pixel lies in a box as wide as `stretch` pixels."""
+    # Beyond rounding errors, of the two pixels at its ends the second one.
+    x = offset / stretch - 1e-4
+    return ops.where(ops.logical_and(x > -0.5, x <= 0.5), 1.0, 0.0)
+
+
+def _hamming(x, ops):
+    near = _sinc(x, ops) * (0.54 + 0.46 * ops.cos(np.pi * x))
+    return ops.where(ops.abs(x) < 1, near, 0.0)
+
+
+def _sinc(x, ops):
+    angle = np.pi * ops.where(x == 0, 1e-8, x)
+    return ops.sin(angle) / angle
+
+
 # Method: the kernel, a function of distances, how far it is stretched, and
 # NumPy or `keras.ops`; and its radius in pixels, None where it reaches as far
 # as a pixel of the result.
@@ -343,19 +474,129 @@ KERNELS = {
     "lanczos3": (_stretched(lanczos3), 3),
     "area": (_overlap, None),
     "nearest": (_is_inside, None),
+    "box": (_box, 0.5),
+    "hamming": (_stretched(_hamming), 1),
 }
-# Evaluation crop: the method where the config names none; else bilinear.
-DEFAULT_METHODS = {"resize_small_central_crop": "area"}
 
 
-def _size_of(name, image, geometry) -> tuple[int, int]:
-    """Return the size that an image is scaled to before a crop."""
-    if name == "resize":
-        return geometry.both_sides
-    sides = np.array(image.shape[:2], "float32")
-    factor = np.float32(geometry.smaller_side) / sides.min()
-    height, width = (int(side) for side in np.round(sides * factor))
-    return height, width
+# --- Crops: the size that an image is scaled to, and where it is cut. Each
+# works on (2,) sides as arrays and, in an exported model, as tensors.
+
+
+def _image_size(sides, geometry, ops):
+    return ops.array(geometry.image_size, "float32")
+
+
+def _both_sides(sides, geometry, ops):
+    return ops.array(geometry.both_sides, "float32")
+
+
+def _smaller_side(sides, geometry, ops):
+    """Scale the shorter side, and round the longer one."""
+    return ops.round(sides * (geometry.smaller_side / ops.min(sides)))
+
+
+def _shorter_side(sides, geometry, ops):
+    """Scale the shorter side, and round the longer one down."""
+    return ops.floor(sides * geometry.smaller_side / ops.min(sides))
+
+
+def _covering(sides, geometry, ops):
+    """Scale to the smallest size that covers both sides."""
+    wanted = geometry.both_sides
+    if wanted[0] == wanted[1]:
+        return _shorter_side(sides, geometry, ops)
+    return ops.round(sides / ops.min(sides / ops.array(wanted, "float32")))
+
+
+def _contained(sides, geometry, ops):
+    """Scale to the largest size that both sides contain."""
+    wanted = ops.array(geometry.both_sides, "float32")
+    return ops.round(sides / ops.max(sides / wanted))
+
+
+def _longer_side(sides, geometry, ops):
+    """Scale the longer side, and round the shorter one."""
+    return ops.floor(sides * (geometry.smaller_side / ops.max(sides)) + 0.5)
+
+
+def _as_it_is(sides, geometry, ops):
+    return sides
+
+
+def _of_the_same_ratio(sides, geometry):
+    """Return the middle with the ratio of the sides, as Keras's Resizing."""
+    height, width = sides
+    tall, wide = geometry.image_size
+    rows = max(min(height, int(float(width * tall) / wide)), 1)
+    columns = max(min(width, int(float(height * wide) / tall)), 1)
+    top, left = int((height - rows) / 2), int((width - columns) / 2)
+    return slice(top, top + rows), slice(left, left + columns)
+
+
+def _half(left_over, ops):
+    """Return where the middle begins, rounded down."""
+    return ops.floor(left_over / 2)
+
+
+def _rounded_half(left_over, ops):
+    """Return where the middle begins, halves to the even number.
+
+    Of a padding the smaller half stands in front.
+    """
+    half = left_over / 2
+    return ops.where(half < 0, ops.ceil(half), ops.round(half))
+
+
+def _start(left_over, ops):
+    """Return the top left corner, so that padding is below and right."""
+    return left_over * 0
+
+
+class Crop(NamedTuple):
+    """How an image comes to the size of a model.
+
+    Attributes:
+        size: from (height, width), the geometry and NumPy or `keras.ops` to
+            the size that an image is scaled to.
+        first: from the pixels that are left over, negative ones where they
+            are too few, and NumPy or `keras.ops` to where the crop begins.
+        method: how it is resampled where the config names no method.
+        precision: of the arithmetic in NumPy.
+        window: None, or from (height, width) and the geometry to the rows and
+            columns that alone are resized.
+    """
+
+    size: Callable
+    first: Callable = _half
+    method: str = "bilinear"
+    precision: str = "float64"
+    window: Callable | None = None
+
+    def size_of(self, sides, geometry: Geometry) -> tuple[int, int]:
+        """Return the (height, width) that an image of these is scaled to."""
+        found = self.size(np.array(sides, self.precision), geometry, np)
+        height, width = np.maximum(found, 1).astype(int).tolist()
+        return height, width
+
+
+SMALL = Crop(_smaller_side, method="area", precision="float32")
+EVALUATION_CROPS = {
+    "squash": Crop(_image_size),
+    "resize_small_central_crop": SMALL,
+    "resize_central_crop": Crop(_both_sides),
+    "shorter_side_crop": Crop(_shorter_side),
+    "both_sides_crop": Crop(_both_sides),
+    "longer_side_pad": Crop(_longer_side, _start),
+    "cover_crop": Crop(_covering, _rounded_half),
+    "stretch_crop": Crop(_both_sides, _rounded_half),
+    "contain_pad": Crop(_contained, _rounded_half),
+    "central_crop": Crop(_as_it_is),
+    "aspect_crop": Crop(_image_size, window=_of_the_same_ratio),
+}
+# Those that fill up what is smaller than the crop, and whose images are scaled
+# to the crop itself where no size is given.
+PADDING = tuple(EVALUATION_CROPS)[3:]
 
 
 def _scaled(image, size, geometry, default: str, box=(slice(None),) * 2):
@@ -371,31 +612,17 @@ def _scaled(image, size, geometry, default: str, box=(slice(None),) * 2):
     )
 
 
-def _central_crop(name, default):
-    def crop(image, geometry):
-        size = _size_of(name, image, geometry)
-        rows, columns = map(_middle, size, geometry.image_size)
-        return _scaled(image, size, geometry, default, (rows, columns))
-
-    return crop
-
-
-def _middle(length, kept):
-    start = (length - kept) // 2
-    return slice(start, start + kept)
-
-
-def _random_crop(name, default):
+def _random_crop(scaled: Crop):
     def crop(image, geometry, key):
-        if name == "resize_small":
+        if scaled is SMALL:
             image = _middle_of_long(image)
-        size = _size_of(name, image, geometry)
+        size = scaled.size_of(image.shape[:2], geometry)
         first = random_window(size, geometry.image_size, key)
         rows, columns = (
             slice(start, start + length)
             for start, length in zip(first, geometry.image_size, strict=True)
         )
-        return _scaled(image, size, geometry, default, (rows, columns))
+        return _scaled(image, size, geometry, scaled.method, (rows, columns))
 
     return crop
 
@@ -413,13 +640,8 @@ def squash(image: np.ndarray, geometry: Geometry) -> np.ndarray:
     return _scaled(image, geometry.image_size, geometry, "bilinear")
 
 
-EVALUATION_CROPS: dict[str, Callable] = {
-    "squash": squash,
-    "resize_small_central_crop": _central_crop("resize_small", "area"),
-    "resize_central_crop": _central_crop("resize", "bilinear"),
-}
 # They take the key of the crop as well.
 RANDOM_CROPS: dict[str, Callable] = {
-    "resize_small_random_crop": _random_crop("resize_small", "area"),
-    "resize_random_crop": _random_crop("resize", "bilinear"),
+    "resize_small_random_crop": _random_crop(SMALL),
+    "resize_random_crop": _random_crop(EVALUATION_CROPS["resize_central_crop"]),
 }

@@ -33,16 +33,16 @@ class ModelSource:
     """Images are resized to this; one side or [height, width], in pixels.
     Null is what the weights were trained at."""
 
-    activation: str = "softmax"
-    """What makes probabilities of the scores: "softmax", or "sigmoid" after
-    training with that loss."""
+    activation: str | None = None
+    """What makes probabilities of the scores, "softmax" or "sigmoid"; null is
+    what the weights were trained with."""
 
     precision: str = "float32"
     """"float32", "mixed_bfloat16" or "mixed_float16"."""
 
     def __post_init__(self):
         check_choice("name", self.name, (None, *VIT, *MIXER, *BIT))
-        check_choice("activation", self.activation, ACTIVATIONS)
+        check_choice("activation", self.activation, (None, *ACTIVATIONS))
         check_choice("precision", self.precision, PRECISIONS)
 
 
@@ -51,7 +51,8 @@ class Evaluation:
     """One model on one split.
 
     Without options of `data`, a run folder is evaluated on its own data, and
-    without options of `preprocessing` as it was validated.
+    without options of `preprocessing` any model as its record says: a run as
+    it was validated, the files of others as their publisher prepares images.
 
     Raises:
         ValueError: for values that are out of range, or no model.

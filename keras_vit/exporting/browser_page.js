@@ -47,6 +47,9 @@
     area: [(offset, stretch) => Math.min(Math.max(
       (stretch + 1) / 2 - Math.abs(offset), 0), Math.min(1, stretch)), null],
     nearest: [(offset) => Number(offset > -0.5 && offset <= 0.5), null],
+    box: [stretched((x) => Number(x > -0.5 && x <= 0.5)), 0.5],
+    hamming: [stretched((x) => (Math.abs(x) < 1
+      ? sinc(x) * (0.54 + 0.46 * Math.cos(Math.PI * x)) : 0)), 1],
   };
 
   // Which pixels each of `count` pixels of the result is the mean of.
@@ -68,47 +71,90 @@
     });
   }
 
-  // Scales one axis to `size` pixels and keeps `kept` in the middle.
-  function along(image, axis, size, kept) {
+  // Scales one axis to `size` pixels and keeps `kept` from `start` on, which
+  // may lie before it: what is not there is left at 0.
+  function along(image, axis, size, start, kept) {
     const { data, height, width, channels } = image;
-    const length = axis ? width : height, start = Math.floor((size - kept) / 2);
+    const length = axis ? width : height;
+    const before = Math.max(-start, 0), first = Math.max(start, 0);
+    const count = Math.min(start + kept, size) - first;
     const means = length === size
-      ? Array.from({ length: kept }, (_, i) => [[start + i, 1]])
-      : taps(length, size, start, kept);
+      ? Array.from({ length: count }, (_, i) => [[first + i, 1]])
+      : taps(length, size, first, count);
     const outer = axis ? height : 1, inner = axis ? channels : width * channels;
     const result = new Float32Array(outer * kept * inner);
     for (let block = 0; block < outer; block++)
-      for (let i = 0; i < kept; i++)
+      for (let i = 0; i < count; i++)
         for (const [pixel, weight] of means[i]) {
-          const to = (block * kept + i) * inner;
+          const to = (block * kept + before + i) * inner;
           const from = (block * length + pixel) * inner;
           for (let j = 0; j < inner; j++)
             result[to + j] += float(data[from + j] * weight);
         }
     const [rows, columns] = axis ? [height, kept] : [kept, width];
+    if (model.rounding === "nearest") result.forEach((x, i) => {
+      result[i] = Math.floor(Math.min(Math.max(x, 0), 255) + 0.5);
+    });
     return { data: result, height: rows, width: columns, channels };
   }
 
   function halfToEven(x) {
     const below = Math.floor(x);
     if (x - below !== 0.5) return Math.round(x);
-    return below + below % 2;
+    return below + Math.abs(below % 2);
   }
 
-  // (height, width) before the crop.
-  function sizeBeforeCrop({ height, width }) {
-    if (model.crop !== "resize_small_central_crop") return model.before;
-    const factor = float(model.smaller_side / Math.min(height, width));
-    return [height, width].map((side) => halfToEven(float(side * factor)));
+  // [height, width] before the crop, by the sides of an image.
+  const shorterSide = (sides) => sides.map((side) =>
+    Math.floor(side * model.smaller_side / Math.min(...sides)));
+  const ratios = (sides) => sides.map((side, i) => side / model.before[i]);
+  const before = () => model.before;
+  const SIZES = {
+    squash: before,
+    resize_central_crop: before,
+    both_sides_crop: before,
+    stretch_crop: before,
+    longer_side_pad: (sides) => sides.map((side) =>
+      Math.floor(side * model.smaller_side / Math.max(...sides) + 0.5)),
+    resize_small_central_crop: (sides) => sides.map((side) => halfToEven(
+      float(side * float(model.smaller_side / Math.min(...sides))))),
+    shorter_side_crop: shorterSide,
+    cover_crop: (sides) => (model.before[0] === model.before[1]
+      ? shorterSide(sides)
+      : sides.map((side) => halfToEven(side / Math.min(...ratios(sides))))),
+    contain_pad: (sides) => sides.map((side) =>
+      halfToEven(side / Math.max(...ratios(sides)))),
+    central_crop: (sides) => sides,
+  };
+  const ROUNDED = ["cover_crop", "stretch_crop", "contain_pad"];
+
+  function middle(size, kept) {
+    if (model.crop === "longer_side_pad") return 0;
+    const half = (size - kept) / 2;
+    if (!ROUNDED.includes(model.crop)) return Math.floor(half);
+    return half < 0 ? Math.ceil(half) : halfToEven(half);
   }
 
   // The input of the model, from pixels in [0, 255].
   function prepare(image) {
-    const size = sizeBeforeCrop(image), [, height, width] = model.shape;
-    const rows = along(image, 0, size[0], height);
-    const { data } = along(rows, 1, size[1], width);
+    const kept = model.shape.slice(1, 3), channels = model.shape[3];
+    const size = SIZES[model.crop]([image.height, image.width])
+      .map((side) => Math.max(side, 1));
+    const start = size.map((side, axis) => middle(side, kept[axis]));
+    const axes = model.rounding === "nearest" ? [1, 0] : [0, 1];
+    const { data } = axes.reduce((part, axis) =>
+      along(part, axis, size[axis], start[axis], kept[axis]), image);
     const rounded = model.rounding === "uint8" ? Math.trunc : (x) => x;
-    return data.map((x) => rounded(Math.min(Math.max(x, 0), 255))).map(scale);
+    const outside = (i, axis) => {
+      const pixel = Math.floor(i / channels);
+      const place = axis ? pixel % kept[1] : Math.floor(pixel / kept[1]);
+      return start[axis] + place < 0 || start[axis] + place >= size[axis];
+    };
+    return data
+      .map((x) => rounded(Math.min(Math.max(x, 0), 255)))
+      .map((x, i) => (outside(i, 0) || outside(i, 1)
+        ? model.padding[i % channels % model.padding.length] : x))
+      .map(scale);
   }
 
   function scale(x, i) {

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.data import PreprocessingConfig
-from keras_vit.data.resizing import DEFAULT_METHODS, Geometry
+from keras_vit.data.resizing import EVALUATION_CROPS, Geometry
 from keras_vit.io.atomic_files import replacing
 from keras_vit.prediction.exported_model import INPUT, OUTPUT, ExportedModel
 from keras_vit.prediction.picture_page import picture_page, shipped_text
@@ -110,7 +110,12 @@ def _contents(record, url, runtime):
     shape, config = record["input"]["shape"], record["config"]
     geometry = Geometry(tuple(shape[1:3]), shape[3], rule)
     squashes = rule.evaluation == "squash"
-    default = DEFAULT_METHODS.get(rule.evaluation, "bilinear")
+    crop = EVALUATION_CROPS[rule.evaluation]
+    if crop.window:
+        raise ValueError(
+            "A page does not cut images before it resizes them. Received: "
+            f"evaluation={rule.evaluation!r}."
+        )
     hashes = FILES if runtime == RUNTIME else dict.fromkeys(FILES)
     return {
         "url": url,
@@ -124,9 +129,10 @@ def _contents(record, url, runtime):
         "crop": rule.evaluation,
         "before": geometry.image_size if squashes else geometry.both_sides,
         "smaller_side": geometry.smaller_side,
-        "method": rule.resize_method or default,
+        "method": rule.resize_method or crop.method,
         "antialias": rule.antialias,
         "rounding": rule.rounding,
+        "padding": list(rule.padding_colour or (0,)),
         "scaled": config["include_preprocessing"],
         "mean": config.get("pixel_mean"),
         "deviation": config.get("pixel_std"),

@@ -8,7 +8,12 @@ from typing import Any
 
 from keras import ops
 
-from keras_vit.data.resizing import DEFAULT_METHODS, KERNELS, Geometry
+from keras_vit.data.resizing import (
+    EVALUATION_CROPS,
+    KERNELS,
+    PADDING,
+    Geometry,
+)
 
 __all__ = ["WithResizing", "cropped"]
 
@@ -45,45 +50,53 @@ def cropped(images: Any, geometry: Geometry) -> Any:
         float32 tensor (B, h, w, C).
     """
     config = geometry.config
-    method = config.resize_method or DEFAULT_METHODS.get(
-        config.evaluation, "bilinear"
-    )
+    crop = EVALUATION_CROPS[config.evaluation]
+    if crop.window:
+        raise ValueError(
+            "A file cannot cut images before it resizes them. Received: "
+            f"evaluation={config.evaluation!r}. Leave out include_resizing."
+        )
     # 1 to H and 1 to W, without asking for a shape.
     rows = ops.cumsum(ops.ones_like(images[0, :, 0, 0]))  # (H,)
     columns = ops.cumsum(ops.ones_like(images[0, 0, :, 0]))  # (W,)
     lengths = ops.stack([ops.max(rows), ops.max(columns)])  # (2,)
-    sizes = _sizes(lengths, geometry)  # (2,)
-    down, right = (
-        _weights(
+    sizes = crop.size(lengths, geometry, ops)  # (2,)
+    kept = ops.convert_to_tensor(geometry.image_size, "float32")  # (2,)
+    first = crop.first(sizes - kept, ops)  # (2,)
+    method = config.resize_method or crop.method
+    steps = []
+    for axis, places in enumerate((rows, columns)):
+        wanted = first[axis] + ops.arange(
+            geometry.image_size[axis], dtype="float32"
+        )  # (kept,)
+        scale = lengths[axis] / sizes[axis]
+        weights = _weights(
             places - 0.5,
-            _centres(sizes[axis], lengths[axis], geometry.image_size[axis]),
-            lengths[axis] / sizes[axis],
+            (wanted + 0.5) * scale,
+            scale,
             method,
             config.antialias,
-        )
-        for axis, places in enumerate((rows, columns))
-    )  # (h, H) and (w, W)
-    result = ops.einsum("ih,bhwc->biwc", down, images)
-    result = ops.einsum("jw,biwc->bijc", right, result)
+        )  # (h, H) or (w, W)
+        inside = ops.logical_and(wanted >= 0, wanted < sizes[axis])
+        steps.append((AXES[axis], weights, inside))
+    nearest = config.rounding == "nearest"
+    result = images
+    for product, weights, _ in reversed(steps) if nearest else steps:
+        result = ops.einsum(product, weights, result)
+        if nearest:
+            result = ops.floor(ops.clip(result, 0.0, 255.0) + 0.5)
     result = ops.clip(result, 0.0, 255.0)
-    return ops.floor(result) if config.rounding == "uint8" else result
+    if config.rounding == "uint8":
+        result = ops.floor(result)
+    if config.evaluation not in PADDING:
+        return result
+    (_, _, rows), (_, _, columns) = steps
+    inside = ops.logical_and(rows[:, None], columns)[..., None]  # (h, w, 1)
+    colour = ops.convert_to_tensor(config.padding_colour or (0,), "float32")
+    return ops.where(inside, result, colour)
 
 
-def _sizes(lengths, geometry: Geometry):
-    """Height and width that images are scaled to before the crop: (2,)."""
-    crop = geometry.config.evaluation
-    if crop == "resize_small_central_crop":
-        return ops.round(lengths * (geometry.smaller_side / ops.min(lengths)))
-    squashed = crop == "squash"
-    sides = geometry.image_size if squashed else geometry.both_sides
-    return ops.convert_to_tensor(sides, "float32")
-
-
-def _centres(size, length, kept: int):
-    """Return where the middle `kept` of `size` pixels lie: (kept,)."""
-    first = ops.floor((size - kept) / 2)
-    wanted = first + ops.arange(kept, dtype="float32")
-    return (wanted + 0.5) * length / size
+AXES = ("ih,bhwc->biwc", "jw,bhwc->bhjc")
 
 
 def _weights(places, centres, scale, method: str, antialias: bool):
@@ -93,4 +106,6 @@ def _weights(places, centres, scale, method: str, antialias: bool):
     if radius is None:
         stretch = scale
     weights = kernel(places - centres[:, None], stretch, ops)
-    return weights / ops.sum(weights, axis=1, keepdims=True)
+    # What lies outside of the image has none, and is filled up later.
+    total = ops.sum(weights, axis=1, keepdims=True)
+    return weights / ops.where(total == 0, 1.0, total)

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import types
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,6 +19,7 @@ from keras_vit.runtime.workarounds import (
     set_initializer,
     sublayers,
 )
+from keras_vit.trained_as import TrainedAs
 
 __all__ = [
     "ConfiguredModel",
@@ -28,6 +29,8 @@ __all__ = [
     "preprocessing",
     "remade",
 ]
+
+MAX_RECORD = 2**19  # bytes, of what a model was trained on in its config
 
 
 def keeping(name):
@@ -61,10 +64,8 @@ class ConfiguredModel(keras.Model):
 
     Attributes:
         config: the config that was given.
-        trained_as: mapping or None, saved with the model: "class_names",
-            "preprocessing" (the fields of a `PreprocessingConfig`) and
-            "activation" of what it was trained for, which
-            `keras_vit.predict` goes by.
+        trained_as: a `TrainedAs`, saved with the model: what it was trained
+            on, which `keras_vit.predict` and others go by.
 
     Raises:
         ValueError: when Keras is set to channels-first images.
@@ -72,7 +73,7 @@ class ConfiguredModel(keras.Model):
 
     config_class: type
     config: Any
-    trained_as: Mapping[str, Any] | None = None
+    trained_as: TrainedAs = TrainedAs()
 
     def __init__(self, config, *, name=None, dtype=None, trainable=True):
         check_channels_last()
@@ -118,9 +119,12 @@ class ConfiguredModel(keras.Model):
         return super().call(inputs, training=training, mask=mask)
 
     def get_config(self):
-        trained_as = {"trained_as": dict(self.trained_as or {})}
+        known = self.trained_as.to_fields()
+        # Of a config of more than a MiB nothing is loaded.
+        if len(json.dumps(known)) > MAX_RECORD:
+            known.pop("class_names")
         return {
-            **(trained_as if self.trained_as else {}),
+            **({"trained_as": known} if known else {}),
             "name": self.name,
             "trainable": self.trainable,
             "dtype": serialized_dtype(self),
@@ -136,11 +140,11 @@ class ConfiguredModel(keras.Model):
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
         frozen = set(config.pop("frozen", ()))
-        trained_as = config.pop("trained_as", None)
+        known = config.pop("trained_as", {})
         config["config"] = cls.config_class(**config["config"])
         config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
         model = cls(**config)
-        model.trained_as = trained_as and types.MappingProxyType(trained_as)
+        model.trained_as = TrainedAs.from_fields(known, "the saved model")
         for layer in sublayers(model):
             if layer.path in frozen:
                 layer.trainable = False

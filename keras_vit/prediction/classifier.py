@@ -4,17 +4,14 @@ Axes: B images of a batch, H and W height and width, C channels, K classes.
 """
 
 import dataclasses
-import json
 import os
-import pathlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_vit.checkpoints.engine.recognition import read_classes
 from keras_vit.data import PreprocessingConfig
-from keras_vit.data.config import preprocessing_in
+from keras_vit.data.config import evaluation_of
 from keras_vit.data.resizing import Geometry, evaluation_crop
 from keras_vit.io.checks import check_choice
 from keras_vit.prediction.exported_model import ExportedModel, runtime_of
@@ -26,6 +23,7 @@ from keras_vit.prediction.images import (
 )
 from keras_vit.preprocessing import LABEL_FILES
 from keras_vit.preprocessing import class_names as public_class_names
+from keras_vit.trained_as import TrainedAs
 
 # What is Keras's is imported where a model of it is given.
 if TYPE_CHECKING:
@@ -35,7 +33,6 @@ __all__ = [
     "Classifier",
     "Prediction",
     "as_classifier",
-    "labels_of",
     "load_classifier",
     "most_probable",
     "names_of",
@@ -53,6 +50,7 @@ def _sigmoid(scores):
     return np.exp(-np.logaddexp(0, -scores))
 
 
+UNKNOWN = TrainedAs()
 ACTIVATIONS = {
     "softmax": _softmax,
     "sigmoid": _sigmoid,
@@ -273,9 +271,14 @@ def as_classifier(
 ) -> Classifier:
     """Makes a `Classifier` of what `predict` takes as a model."""
     if isinstance(model, (str, os.PathLike)):
-        model = load_classifier(model, needs_classes=needs_classes)
+        model = load_classifier(
+            model, preprocessing=preprocessing, needs_classes=needs_classes
+        )
     if not isinstance(model, Classifier):
-        return _in_memory(model, class_names, preprocessing, needs_classes)
+        known = getattr(model, "trained_as", TrainedAs())
+        return _classifier(
+            model, class_names, preprocessing, needs_classes, known
+        )
     changed = _classifier(
         model.model,
         class_names or model.class_names,
@@ -285,25 +288,10 @@ def as_classifier(
     return dataclasses.replace(changed, activation=model.activation)
 
 
-def _in_memory(model, class_names, preprocessing, needs_classes):
-    """Build a classifier of a model that holds its own record."""
-    known = getattr(model, "trained_as", None) or {}
-    names = known.get("class_names")
-    if names is not None and not all(isinstance(x, str) for x in names):
-        raise ValueError(
-            "The class names in a model are texts. Received: trained_as="
-            f"{known!r}. Give class_names=."
-        )
-    recorded = preprocessing_in(known.get("preprocessing", {}), "the model")
-    classifier = _classifier(
-        model, class_names or names, preprocessing or recorded, needs_classes
-    )
-    if model.config.classifier_activation or "activation" not in known:
-        return classifier
-    return dataclasses.replace(classifier, activation=known["activation"])
-
-
-def _classifier(model, class_names, preprocessing, needs_classes) -> Classifier:
+def _classifier(
+    model, class_names, preprocessing, needs_classes, known=UNKNOWN
+) -> Classifier:
+    """Build a classifier of a model, and of what it was trained on."""
     if isinstance(model, ExportedModel):
         sides = model.image_size
     else:
@@ -312,6 +300,7 @@ def _classifier(model, class_names, preprocessing, needs_classes) -> Classifier:
         check_network(model)
         sides = model.input_shape[1:3]
     config = model.config
+    class_names = class_names or known.class_names
     projects = _projects(config, class_names)
     num_classes = 0 if projects else config.num_classes
     if needs_classes and not num_classes or None in sides:
@@ -327,9 +316,9 @@ def _classifier(model, class_names, preprocessing, needs_classes) -> Classifier:
         Geometry(
             sides,
             model.input_shape[3],
-            preprocessing or PreprocessingConfig(),
+            preprocessing or evaluation_of(known, sides),
         ),
-        "linear" if config.classifier_activation else "softmax",
+        "linear" if config.classifier_activation else known.answers_by,
     )
 
 
@@ -370,13 +359,15 @@ def load_classifier(
     source: str | os.PathLike,
     image_size: int | tuple[int, int] | None = None,
     *,
+    preprocessing: PreprocessingConfig | None = None,
     needs_classes: bool = True,
 ) -> Classifier:
     """Loads a model with the preprocessing and the class names of its weights.
 
-    A run has in its config.yaml how it was validated, the catalogue how the
-    accuracy of public weights was measured; images for any other file are
-    resized and cropped as big_vision evaluates, `PreprocessingConfig()`.
+    They are in the model's `trained_as`: of a run as it was validated, of the
+    files of others as their own processor or config says, of public weights
+    as their accuracy was measured. Where nothing says it, images are prepared
+    as is usual for the publisher, and a warning says so.
 
     Args:
         source: a name of `keras-vit weights list` such as "ViT_B16/imagenet",
@@ -384,6 +375,8 @@ def load_classifier(
             `keras_vit.export` wrote.
         image_size: pixels, one side or (height, width), where it is not that
             of the weights.
+        preprocessing: how images are resized and cropped, where it is not as
+            the source says.
         needs_classes: bool; False takes an encoder without classification
             layer as a `Classifier` of no classes.
 
@@ -391,26 +384,25 @@ def load_classifier(
         A `Classifier`.
 
     Raises:
-        ValueError: when there are no such weights, they cannot be loaded, or
-            their classification layer is missing or all zeros.
+        ValueError: when there are no such weights, they cannot be loaded,
+            their classification layer is missing or all zeros, or their
+            images cannot be prepared as the source does it.
         OSError: when they cannot be fetched.
     """
     if os.path.exists(source) and runtime_of(source):
-        return _exported_classifier(source, image_size, needs_classes)
+        return _exported_classifier(
+            source, image_size, preprocessing, needs_classes
+        )
     from keras_vit.prediction.networks import load_prepared
 
-    loaded = load_prepared(source, image_size)
-    classifier = _classifier(
-        loaded.model,
-        loaded.class_names or labels_of(loaded.path),
-        loaded.preprocessing,
-        needs_classes,
+    loaded = load_prepared(source, image_size, preprocessing)
+    known = loaded.model.trained_as
+    return _classifier(
+        loaded.model, None, loaded.preprocessing, needs_classes, known
     )
-    loss = loaded.run.get("training", {}).get("loss", classifier.activation)
-    return dataclasses.replace(classifier, activation=loss)
 
 
-def _exported_classifier(source, image_size, needs_classes):
+def _exported_classifier(source, image_size, preprocessing, needs_classes):
     """Load a classifier that `keras_vit.export` wrote."""
     model = ExportedModel(source)
     sides = model.image_size
@@ -420,18 +412,10 @@ def _exported_classifier(source, image_size, needs_classes):
             f"pixels. Received: image_size={image_size}. Export the model "
             "with that size."
         )
-    recorded = preprocessing_in(
-        model.record["preprocessing"], f"the record of {os.fspath(source)!r}"
+    known = TrainedAs(
+        preprocessing=model.record["preprocessing"],
+        activation=model.record["activation"],
+        class_names=tuple(model.record["class_names"]) or None,
+        source=f"the record of {os.fspath(source)!r}",
     )
-    names = tuple(model.record["class_names"]) or None
-    classifier = _classifier(model, names, recorded, needs_classes)
-    activation = model.record["activation"]
-    return dataclasses.replace(classifier, activation=activation)
-
-
-def labels_of(path: str | os.PathLike) -> tuple[str, ...] | None:
-    """Read the class names in a folder's config.json, or return None."""
-    config = pathlib.Path(path, "config.json")
-    if not config.is_file():
-        return None
-    return read_classes(json.loads(config.read_text(encoding="utf-8")))
+    return _classifier(model, None, preprocessing, needs_classes, known)

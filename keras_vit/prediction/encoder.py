@@ -14,6 +14,7 @@ import keras
 import numpy as np
 
 from keras_vit.data import PreprocessingConfig
+from keras_vit.data.config import evaluation_of
 from keras_vit.data.resizing import Geometry, evaluation_crop
 from keras_vit.evaluation.few_shot import feature_model
 from keras_vit.io.checks import check_choice, check_size
@@ -204,9 +205,10 @@ def as_encoder(
     if isinstance(model, Encoder):
         return model
     check_choice("kind", kind, KINDS)
-    name, network, prepared = _resolved(model, image_size)
-    config = preprocessing or prepared or PreprocessingConfig()
+    name, network, config = _resolved(model, image_size, preprocessing)
     height, width = _size_of(network, image_size)
+    if config is None:
+        config = evaluation_of(network.trained_as, (height, width))
     channels = network.input_shape[3]
     numbers = None if blocks is None else check_blocks(network, blocks)
     features = _features(network, kind, numbers)
@@ -226,16 +228,18 @@ def as_encoder(
     )
 
 
-def _resolved(model, image_size):
+def _resolved(model, image_size, preprocessing):
     """Return the name of a model, the model, and its preprocessing or None."""
     if isinstance(model, (str, os.PathLike)):
         source = os.fspath(model)
-        loaded = load_prepared(source, image_size, needs_head=False)
+        loaded = load_prepared(
+            source, image_size, preprocessing, needs_head=False
+        )
         return source, loaded.model, loaded.preprocessing
     if isinstance(model, Classifier):
-        return None, model.model, model.geometry.config
+        return None, model.model, preprocessing or model.geometry.config
     check_network(model)
-    return None, model, None
+    return None, model, preprocessing
 
 
 def _size_of(network, image_size) -> tuple[int, int]:

@@ -1,16 +1,14 @@
 """Models with the preprocessing of their weights, by name, folder or file.
 
-A folder that `keras_vit.push_to_hub` wrote has a record with the names of the
-classes, how images are resized and cropped, and the loss of the training. The
-config.json and preprocessor_config.json beside it, which are for the code of
-others, have no words for all of it.
+How images are prepared, what the scores mean and the names of the classes are
+in the `trained_as` of a model, wherever it was loaded from.
 """
 
 import contextlib
 import dataclasses
+import functools
 import math
 import os
-import pathlib
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +17,11 @@ import numpy as np
 
 from keras_vit import applications
 from keras_vit.checkpoints.engine.configure import configure
-from keras_vit.checkpoints.engine.keras_files import RECORD, class_names_of
 from keras_vit.checkpoints.engine.loading import load_checkpoint, open_source
-from keras_vit.checkpoints.files.config_values import read_json
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.data import PreprocessingConfig
-from keras_vit.data.config import preprocessing_in
+from keras_vit.data.config import evaluation_of
 from keras_vit.io.checks import check_size
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.runtime import machine
@@ -36,23 +32,16 @@ if TYPE_CHECKING:
     from keras_vit.evaluation.config import ModelSource
 
 __all__ = [
-    "LOSSES",
     "LoadedNetwork",
-    "RECORD",
     "check_image_size",
     "check_network",
-    "evaluation_fields",
     "load_model",
     "load_network",
     "load_prepared",
-    "preprocessing_of",
-    "read_shared",
     "weights_path",
 ]
 
 MODELS = (BiT, Mixer, VisionTransformer, VariantTransformer)
-# Resizing in an entry of the catalogue -> in `PreprocessingConfig`.
-RESIZES = {"squash": "squash", "shorter_side": "resize_small_central_crop"}
 HEAD_OF_ZEROS = "The classification layer in"  # begins a warning.
 ANY_SIZE = (
     "{} takes images of any size. Give one, such as 224: image_size= in "
@@ -60,50 +49,40 @@ ANY_SIZE = (
 )
 FLOAT32 = 4  # bytes
 GIGABYTE = 10**9
-# Names of weights in such a folder; another file may be of another model.
-SHARED_WEIGHTS = ("model.keras", "model.safetensors")
-LOSSES = ("softmax", "sigmoid")
-# How images of the evaluation are resized and cropped.
-EVALUATION_FIELDS = (
-    "evaluation",
-    "resize_size",
-    "resize_method",
-    "antialias",
-    "rounding",
-)
 
 
 @dataclasses.dataclass(frozen=True)
 class LoadedNetwork:
-    """A model that was loaded, and what its weights say besides.
+    """A model that was loaded, and how its images are prepared.
 
     Attributes:
         model: a Keras model from images in [0, 255].
         path: the file or folder of its weights.
-        class_names: the names that a run or a file has, or None.
-        run: the config of a run, or what a shared folder has of it; {} where
-            there is none.
         preprocessing: how images are resized and cropped.
     """
 
     model: keras.Model
     path: str
-    class_names: tuple[str, ...] | None
-    run: dict[str, Any]
     preprocessing: PreprocessingConfig
 
 
 def load_prepared(
     source: str | os.PathLike,
     image_size: int | tuple[int, int] | None = None,
+    preprocessing: PreprocessingConfig | None = None,
     *,
     needs_head: bool = True,
 ) -> LoadedNetwork:
     """Loads a model and how its images are to be resized and cropped.
 
+    The size of the images is that which the source prepares them in, where it
+    is not given: DINOv2 has positions for 518 pixels, and takes 224.
+
     Args:
         source: see `keras_vit.prediction.load_classifier`.
         image_size: see `keras_vit.prediction.load_classifier`.
+        preprocessing: how images are resized and cropped, where it is not as
+            the source says.
         needs_head: bool, whether a classification layer of zeros is refused.
 
     Raises:
@@ -111,12 +90,9 @@ def load_prepared(
         OSError: when they cannot be fetched.
     """
     entry, opened = _opened(os.fspath(source), image_size)
-    path = opened.file.path
-    names = class_names_of(path)
-    run = read_shared(path)
-    if not run and names is not None:
-        run = _run_config(path)
-    names = names or run.get("class_names")
+    known = opened.trained_as
+    if image_size is None and not known.assumed:
+        image_size = known.image_size
     with warnings.catch_warnings():
         action = "error" if needs_head else "ignore"
         warnings.filterwarnings(action, HEAD_OF_ZEROS)
@@ -124,8 +100,19 @@ def load_prepared(
             model = _load(opened, entry and entry.model, image_size)
         except UserWarning as warning:
             raise ValueError(str(warning)) from None
-    preprocessing = preprocessing_of(entry, run, image_size)
-    return LoadedNetwork(model, path, names, run, preprocessing)
+    path = opened.file.path
+    if preprocessing is None:
+        preprocessing = evaluation_of(model.trained_as, model.input_shape[1:3])
+        for what in model.trained_as.assumed:
+            _say_once(path, f"{what}: {model.trained_as}")
+    return LoadedNetwork(model, path, preprocessing)
+
+
+@functools.cache
+def _say_once(path, what) -> None:
+    """Once for each source: it is loaded more than once."""
+    advice = "Give preprocessing= where it was otherwise."
+    warnings.warn(f"{path!r}: {what}. {advice}", stacklevel=4)
 
 
 def check_network(model: Any) -> None:
@@ -181,46 +168,6 @@ def _opened(source, image_size):
     if entry is not None and entry.image_size is None and image_size is None:
         raise ValueError(ANY_SIZE.format(entry.key))
     return entry, open_source(source)
-
-
-def _run_config(path):
-    """config.yaml beside a model, {} where there is none."""
-    import yaml
-
-    config = pathlib.Path(path).parent / "config.yaml"
-    if not config.is_file():
-        return {}
-    try:
-        content = yaml.safe_load(config.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError, yaml.YAMLError):
-        content = None
-    if isinstance(content, dict):
-        return content
-    raise ValueError(
-        f"{str(config)!r} is damaged, so that it is unknown how images are "
-        "prepared for the model beside it. Put the file back."
-    )
-
-
-def preprocessing_of(entry, run, image_size) -> PreprocessingConfig:
-    """Return how the images of a run, or of public weights, are prepared."""
-    if "preprocessing" in run:
-        place = "the config.yaml of the run"
-        return preprocessing_in(run["preprocessing"], place)
-    if entry is None:
-        return PreprocessingConfig()
-    rule, size = entry.preprocessing, entry.image_size
-    resize_size = None
-    # At another size than its own the crop is left to PreprocessingConfig.
-    if rule.resize == "shorter_side" and size and image_size in (None, size):
-        resize_size = int(size / rule.crop_fraction)
-    return PreprocessingConfig(
-        evaluation=RESIZES[rule.resize],
-        resize_size=resize_size,
-        resize_method=rule.interpolation,
-        antialias=rule.antialias,
-        rounding="float32",
-    )
 
 
 def load_model(source: "ModelSource", *, with_head: bool = True) -> keras.Model:
@@ -313,48 +260,3 @@ def _numbers(fields, height, width) -> int:
 def _keeps_attention() -> bool:
     on_processor = all(x.startswith("cpu") for x in machine.devices())
     return on_processor and backend_is("jax", "tensorflow")
-
-
-def evaluation_fields(config: PreprocessingConfig) -> dict:
-    """Return the fields of a config that prepare images of an evaluation."""
-    fields = dataclasses.asdict(config)
-    return {name: fields[name] for name in EVALUATION_FIELDS}
-
-
-def read_shared(path: str | os.PathLike) -> dict:
-    """Reads the record of a shared folder, or of the folder of its weights.
-
-    Args:
-        path: a folder, or a file of weights.
-
-    Returns:
-        {} where there is none; else "class_names", a tuple of str or None;
-        "preprocessing", the fields of a `PreprocessingConfig`; "training",
-        with "loss".
-
-    Raises:
-        ValueError: when it is damaged.
-    """
-    path = pathlib.Path(path)
-    if not path.is_dir() and path.name not in SHARED_WEIGHTS:
-        return {}
-    file = (path if path.is_dir() else path.parent) / RECORD
-    if not file.is_file():
-        return {}
-    content = read_json(file)
-    fields = content.get("preprocessing", {})
-    loss = content.get("loss", "softmax")
-    if not (
-        isinstance(fields, dict)
-        and fields.keys() <= set(EVALUATION_FIELDS)
-        and loss in LOSSES
-    ):
-        raise ValueError(
-            f"{str(file)!r} is damaged, so that it is unknown how images are "
-            "prepared for the model beside it. Fetch it again, or remove it."
-        )
-    return {
-        "class_names": class_names_of(str(file.parent)),
-        "preprocessing": fields,
-        "training": {"loss": loss},
-    }

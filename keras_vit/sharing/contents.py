@@ -9,7 +9,6 @@ from typing import Any
 
 import keras
 
-from keras_vit.checkpoints.engine.keras_files import class_names_of
 from keras_vit.checkpoints.engine.loading import (
     check_weights,
     load_checkpoint,
@@ -17,11 +16,12 @@ from keras_vit.checkpoints.engine.loading import (
 )
 from keras_vit.checkpoints.public.catalog import (
     Origin,
-    entry_of,
     origin_of,
     origin_of_run,
 )
 from keras_vit.data import PreprocessingConfig
+from keras_vit.data.config import evaluation_of
+from keras_vit.data.resizing import evaluation_fields
 from keras_vit.io.run_folder import (
     MANIFEST,
     RESULT,
@@ -31,13 +31,9 @@ from keras_vit.io.run_folder import (
 )
 from keras_vit.models.lora import merged
 from keras_vit.prediction import Classifier
-from keras_vit.prediction.classifier import labels_of, names_of
-from keras_vit.prediction.networks import (
-    LOSSES,
-    check_network,
-    preprocessing_of,
-    read_shared,
-)
+from keras_vit.prediction.classifier import names_of
+from keras_vit.prediction.networks import check_network
+from keras_vit.trained_as import PROBLEMS
 
 __all__ = ["Shared", "check_source", "open_shared"]
 
@@ -47,11 +43,9 @@ class Shared:
     """A model with what others need to use it and to know of it.
 
     Attributes:
-        model: the Keras model, without LoRA.
+        model: the Keras model, without LoRA; its `trained_as` says how images
+            are prepared and what the scores mean.
         class_names: K names; none of a model without classes.
-        preprocessing: how images are resized and cropped.
-        loss: str, what makes probabilities of the logits: "softmax" or
-            "sigmoid".
         run: dict, the config of the run; {} of what is no run.
         result: dict, its result.json; {} where there is none.
         folder: the folder of the run, or None.
@@ -61,8 +55,6 @@ class Shared:
 
     model: keras.Model
     class_names: tuple[str, ...]
-    preprocessing: PreprocessingConfig
-    loss: str = "softmax"
     run: dict[str, Any] = dataclasses.field(default_factory=dict)
     result: dict[str, Any] = dataclasses.field(default_factory=dict)
     folder: pathlib.Path | None = None
@@ -111,43 +103,52 @@ def open_shared(
     """
     if isinstance(source, (str, os.PathLike)):
         return _of_weights(os.fspath(source), class_names, preprocessing)
-    loss, model = "softmax", source
+    model, activation = source, None
     if isinstance(source, Classifier):
         class_names = class_names or source.class_names
         preprocessing = preprocessing or source.geometry.config
-        loss = source.activation if source.activation in LOSSES else loss
-        model = source.model
+        model, activation = source.model, source.activation
     check_network(model)
     model = merged(model)
-    return Shared(
-        model,
-        names_of(model.config, class_names),
-        preprocessing or PreprocessingConfig(),
-        loss,
-    )
+    known = model.trained_as
+    if activation and not model.config.classifier_activation:
+        problems = {x: problem for problem, x in PROBLEMS.items()}
+        known = known.but(problem=problems[activation], activation=None)
+    return _shared(model, known, class_names, preprocessing)
 
 
 def _of_weights(source, class_names, preprocessing) -> Shared:
-    folder, entry = folder_of(source), entry_of(source)
+    folder = folder_of(source)
     is_here = os.path.exists(source)
     origin = None if is_here else origin_of(source)
-    opened = open_source(source)
-    path = opened.file.path
-    known = read_shared(path)
-    run = read_config(folder) if folder else known
-    names = class_names or class_names_of(path) or known.get("class_names")
-    model = load_checkpoint(opened)
-    return Shared(
+    model = load_checkpoint(open_source(source))
+    run = read_config(folder) if folder else {}
+    return _shared(
         model,
-        names_of(model.config, names or labels_of(path)),
-        preprocessing or preprocessing_of(entry, run, None),
-        run.get("training", {}).get("loss", "softmax"),
-        run if folder else {},
-        _read_result(folder) if folder else {},
-        folder,
-        origin_of_run(run) if folder else origin,
-        not is_here,
+        model.trained_as,
+        class_names,
+        preprocessing,
+        run=run,
+        result=_read_result(folder) if folder else {},
+        folder=folder,
+        origin=origin_of_run(run) if folder else origin,
+        is_copy=not is_here,
     )
+
+
+def _shared(model, known, class_names, preprocessing, **facts) -> Shared:
+    """Put a model and its record together with what a user says of it."""
+    names = names_of(model.config, class_names or known.class_names)
+    size = model.input_shape[1:3]
+    if preprocessing is not None:
+        known = known.but(obstacle=None, assumed=())
+    config = preprocessing or evaluation_of(known, size)
+    model.trained_as = known.but(
+        preprocessing=evaluation_fields(config, size),
+        image_size=None if None in size else size,
+        class_names=names or None,
+    )
+    return Shared(model, names, **facts)
 
 
 def _read_result(folder: pathlib.Path) -> dict[str, Any]:

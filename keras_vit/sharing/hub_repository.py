@@ -6,13 +6,13 @@ import pathlib
 import re
 import tempfile
 
+from keras_vit.checkpoints.files.folders import RECORD
 from keras_vit.checkpoints.public.download import file_digest, is_offline
 from keras_vit.checkpoints.public.network import (
     attempted,
     refused,
     status_of,
 )
-from keras_vit.prediction.networks import RECORD
 from keras_vit.sharing.model_card import CARD, Place
 from keras_vit.sharing.shared_folder import FILES
 from keras_vit.version import __version__

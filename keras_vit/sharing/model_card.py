@@ -11,9 +11,10 @@ import re
 
 from keras_vit.analysis.report.curves import learning_curves
 from keras_vit.analysis.report.run_files import RunFiles
+from keras_vit.checkpoints.files.folders import RECORD
+from keras_vit.data.config import evaluation_of
 from keras_vit.io.atomic_files import replacing
 from keras_vit.io.tables import markdown_table
-from keras_vit.prediction.networks import RECORD
 from keras_vit.sharing.contents import Shared
 from keras_vit.version import __version__
 
@@ -283,7 +284,7 @@ def _model(shared) -> str:
         for name, title in FIELDS.items()
         if (value := getattr(config, name, None)) is not None
     ]
-    rule = shared.preprocessing.evaluation.replace("_", " ")
+    rule = evaluation_of(shared.model.trained_as).evaluation.replace("_", " ")
     lines = markdown_table(["", ""], found)
     return "\n".join(
         [
@@ -291,8 +292,7 @@ def _model(shared) -> str:
             "",
             *lines,
             "",
-            f"Images are prepared for it by {rule}; `{RECORD}` and "
-            "`preprocessor_config.json` say how.",
+            f"Images are prepared for it by {rule}; `{RECORD}` says how.",
         ]
     )
 

@@ -14,16 +14,12 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.dialects.hugging_face_config import processor_config
-from keras_vit.checkpoints.dialects.shared import image_size
 from keras_vit.checkpoints.engine.loading import load_checkpoint
-from keras_vit.checkpoints.engine.matching import weights_of
 from keras_vit.checkpoints.engine.saving import save_checkpoint
+from keras_vit.checkpoints.files.folders import RECORD
 from keras_vit.checkpoints.public.download import file_digest
 from keras_vit.checkpoints.run_model import save_model
-from keras_vit.data.resizing import Geometry
 from keras_vit.io.atomic_files import replacing, write_json
-from keras_vit.prediction.networks import RECORD, evaluation_fields
 from keras_vit.sharing.contents import Shared
 from keras_vit.sharing.model_card import (
     CARD,
@@ -47,12 +43,6 @@ WEIGHTS = {
 # All that a folder may hold.
 FILES = (CONFIG, PROCESSOR, *dict.fromkeys(WEIGHTS.values()), PICTURE, CARD)
 FILES = (*FILES, RECORD)
-# Resampling in Pillow's numbers, which transformers takes.
-PILLOW = {"nearest": 0, "lanczos3": 1, "bilinear": 2, "bicubic": 3, "area": 4}
-TIMM_METHODS = {"lanczos3": "lanczos", "area": "box"}
-# big_vision's resizing by default.
-METHODS = {"resize_small_central_crop": "area"}
-
 SIDE = 64  # pixels of the images that a model of any size is tried on
 # Of the largest number of the output, by its dtype.
 TOLERANCES = {"float32": 1e-4}
@@ -83,8 +73,6 @@ def write_folder(
         OSError: when a file cannot be written.
     """
     chosen = _write_weights(folder, shared, formats)
-    _write_processor(folder / PROCESSOR, shared)
-    EDITORS[chosen](folder / CONFIG, shared)
     has_picture = write_picture(folder / PICTURE, shared.folder)
     card = model_card(
         shared,
@@ -168,81 +156,6 @@ def distinct(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _geometry(shared) -> Geometry:
-    config = shared.model.config
-    return Geometry(
-        image_size(dataclasses.asdict(config)),
-        config.channels,
-        shared.preprocessing,
-    )
-
-
-def _write_processor(path, shared) -> None:
-    """Write preprocessor_config.json, which prepares images in transformers."""
-    geometry, rule = _geometry(shared), shared.preprocessing
-    content = processor_config(weights_of(shared.model))
-    height, width = geometry.image_size
-    sizes = {
-        "squash": {"height": height, "width": width},
-        "resize_small_central_crop": {"shortest_edge": geometry.smaller_side},
-        "resize_central_crop": dict(
-            zip(("height", "width"), geometry.both_sides, strict=True)
-        ),
-    }
-    content["size"] = sizes[rule.evaluation]
-    content["resample"] = PILLOW[_method(rule)]
-    if rule.evaluation != "squash":
-        # That of ViT squashes only in transformers 4.
-        content |= {
-            "image_processor_type": "CLIPImageProcessor",
-            "do_center_crop": True,
-            "crop_size": {"height": height, "width": width},
-            "do_convert_rgb": geometry.channels == 3,
-        }
-    write_json(path, content)
-
-
-def _method(rule) -> str:
-    return rule.resize_method or METHODS.get(rule.evaluation, "bilinear")
-
-
-def _edit_hugging_face(path, shared) -> None:
-    """Says that each class has a probability of its own."""
-    if shared.loss == "sigmoid" and shared.class_names:
-        _edit(path, {"problem_type": "multi_label_classification"})
-
-
-def _edit_timm(path, shared) -> None:
-    """Says how images are resized and cropped."""
-    geometry, rule = _geometry(shared), shared.preprocessing
-    content = json.loads(path.read_text(encoding="utf-8"))
-    size = max(geometry.image_size)
-    crops = rule.evaluation != "squash"
-    _edit(
-        path,
-        {
-            "pretrained_cfg": content["pretrained_cfg"]
-            | {
-                "interpolation": TIMM_METHODS.get(_method(rule), _method(rule)),
-                "crop_pct": size / geometry.smaller_side if crops else 1.0,
-                "crop_mode": "center" if crops else "squash",
-            }
-        },
-    )
-
-
-def _edit(path, fields) -> None:
-    content = json.loads(path.read_text(encoding="utf-8"))
-    write_json(path, content | fields)
-
-
-EDITORS = {
-    "hugging_face": _edit_hugging_face,
-    "timm": _edit_timm,
-    "keras": lambda path, shared: None,
-}
-
-
 def _record(folder, shared) -> dict:
     """Return what only this package reads, and the files it wrote."""
     files = {
@@ -252,9 +165,7 @@ def _record(folder, shared) -> dict:
     }
     return {
         "keras_vit": __version__,
-        "class_names": list(shared.class_names) or None,
-        "preprocessing": evaluation_fields(shared.preprocessing),
-        "loss": shared.loss,
+        "trained_as": shared.model.trained_as.to_fields(),
         "files": files,
     }
 

@@ -11,7 +11,7 @@ import keras
 from keras import ops
 
 from keras_vit import applications, checkpoints, data
-from keras_vit.checkpoints.engine.keras_files import class_names_of, located
+from keras_vit.checkpoints.engine.keras_files import located
 from keras_vit.checkpoints.engine.matching import REGISTERED_NAMES
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.data.array_ops import ops_of
@@ -201,7 +201,7 @@ def _memory(training, family):
 
 
 def _check_classes(model, class_names, source):
-    known = class_names_of(source)
+    known = model.trained_as.class_names
     if known is not None and known != tuple(class_names):
         raise ValueError(
             f"The classification layer of {source!r} is of other classes than "

@@ -3,25 +3,24 @@
 import contextlib
 import dataclasses
 import errno
-import json
 import math
 import pathlib
 import statistics
-import types
 from collections.abc import Iterator
 
 import keras
 
 from keras_vit import data
-from keras_vit.checkpoints.engine.keras_files import MAX_CONFIG_BYTES
 from keras_vit.data.dataset import NO_SOURCES
 from keras_vit.data.image_reader import naming_broken_images
 from keras_vit.data.pillow_images import is_coloured, say_colour_changes
+from keras_vit.data.resizing import evaluation_fields
 from keras_vit.data.sources import read_by
 from keras_vit.io.atomic_files import write_json
 from keras_vit.models.configured_model import ConfiguredModel
 from keras_vit.models.lora import merged
 from keras_vit.runtime import machine
+from keras_vit.trained_as import PROBLEMS, TrainedAs
 from keras_vit.training import checkpoint_files, distribution
 from keras_vit.training.build import CLASSIFICATION, Task
 from keras_vit.training.checkpointing import deadline_of
@@ -182,16 +181,16 @@ def _check_tpu(chosen, precision):
         )
 
 
-def _trained_as(recipe, names):
-    """Make the arguments of `ConfiguredModel.trained_as`."""
-    fields = {
-        "preprocessing": dataclasses.asdict(recipe.preprocessing),
-        "activation": recipe.training.loss,
-    }
-    # A config of more than a MiB is refused; beside it all of them are saved.
-    if len(json.dumps(list(names))) < MAX_CONFIG_BYTES // 2:
-        fields["class_names"] = list(names)
-    return types.MappingProxyType(fields)
+def _trained_as(recipe, names, image_size) -> TrainedAs:
+    """Return the record of a run's model."""
+    problems = {activation: x for x, activation in PROBLEMS.items()}
+    return TrainedAs(
+        preprocessing=evaluation_fields(recipe.preprocessing, image_size),
+        image_size=None if None in image_size else image_size,
+        problem=problems[recipe.training.loss],
+        class_names=tuple(names),
+        source="a run of keras_vit",
+    )
 
 
 def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
@@ -209,7 +208,8 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
         print(f"Training {trained:,} of {total:,} parameters", flush=True)
     names = dataset.class_names if task.names_classes else None
     if names is not None and isinstance(model, ConfiguredModel):
-        model.trained_as = _trained_as(recipe, names)
+        size = model.input_shape[1:3]
+        model.trained_as = _trained_as(recipe, names, size)
     with (
         resume.open_run(recipe) as (folder, checkpoint),
         explain_full_disk(folder),

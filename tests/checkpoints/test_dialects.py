@@ -8,7 +8,7 @@ import pytest
 
 from keras_vit.checkpoints import dialects
 from keras_vit.checkpoints.dialects import LAYOUTS
-from keras_vit.checkpoints.engine.recognition import read_classes
+from keras_vit.checkpoints.engine.recognition import dialects as publishers
 from keras_vit.models.options import PLACES, TRAINING
 
 PACKAGE = Path(__file__).parents[2] / "keras_vit"
@@ -99,8 +99,8 @@ def test_no_publisher_needs_another(path):
         and node.module
         and node.module.startswith(prefix)
     }
-    own = path.stem.removesuffix("_config")
-    assert origins <= {"shared", own, f"{own}_config"}
+    own = path.stem.removesuffix("_config").removesuffix("_images")
+    assert origins <= {"shared", own, f"{own}_config", f"{own}_images"}
 
 
 def test_each_publisher_is_one_record():
@@ -111,7 +111,7 @@ def test_each_publisher_is_one_record():
         found, 1
     )
     assert len(found) == len(
-        [x for x in MODULES if not x.stem.endswith("_config")]
+        [x for x in MODULES if not x.stem.endswith(("_config", "_images"))]
     )
 
 
@@ -145,5 +145,10 @@ def test_some_publisher_holds_each_option():
         ({}, None),
     ],
 )
-def test_class_names_of_each_publishers_config(content, names):
-    assert read_classes(content) == names
+def test_class_names_of_each_publishers_config(tmp_path, content, names):
+    found = [
+        x.read_trained_as(tmp_path, content).get("class_names")
+        for x in publishers()
+        if x.is_config(content)
+    ]
+    assert (found[0] if found else None) == names

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from export_cells import randomised, vit
+from PIL import Image
 
 import keras_vit
 from keras_vit.data.config import (
@@ -21,8 +22,13 @@ NAMES = ("ant", "bee", "cat", "dog", "eel")
 SIZES = ((31, 50), (97, 64), (24, 16), (9, 11), (16, 200))
 
 
-@pytest.mark.parametrize("crop", EVALUATION_CROPS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("crop", "method"),
+    [
+        *(("resize_small_central_crop", method) for method in METHODS),
+        *((x, "bicubic") for x in EVALUATION_CROPS if x != "aspect_crop"),
+    ],
+)
 @pytest.mark.parametrize("antialias", [False, True])
 def test_pixels_are_those_of_evaluation(crop, method, antialias):
     config = PreprocessingConfig(
@@ -39,6 +45,30 @@ def test_pixels_are_those_of_evaluation(crop, method, antialias):
         given = keras.ops.convert_to_tensor(image[None].astype("float32"))
         found = keras.ops.convert_to_numpy(cropped(given, geometry))[0]
         np.testing.assert_allclose(found, expected, atol=0.01)
+
+
+def test_what_is_cut_first_is_refused():
+    config = PreprocessingConfig(evaluation="aspect_crop")
+    with pytest.raises(ValueError, match="Leave out include_resizing"):
+        cropped(np.zeros((1, 9, 9, 3)), Geometry((24, 16), 3, config))
+
+
+def test_pixels_are_rounded_after_each_axis():
+    """Bytes are resized by Pillow, which may take the height first."""
+    config = PreprocessingConfig(
+        evaluation="squash",
+        resize_method="bilinear",
+        antialias=True,
+        rounding="nearest",
+    )
+    geometry = Geometry((16, 24), 3, config)
+    image = np.random.default_rng(0).integers(0, 256, (40, 60, 3)).astype("u1")
+    given = keras.ops.convert_to_tensor(image[None].astype("float32"))
+    found = keras.ops.convert_to_numpy(cropped(given, geometry))[0]
+    expected = Image.fromarray(image).resize(
+        (24, 16), Image.Resampling.BILINEAR
+    )
+    np.testing.assert_allclose(found, np.asarray(expected), atol=1)
 
 
 def test_pixels_are_rounded_down():

@@ -7,6 +7,7 @@ from PIL import Image
 from tiny_models import tiny_vit
 
 from keras_vit.cli import main
+from keras_vit.trained_as import TrainedAs
 from keras_vit.training.run.files import save_model
 
 NAMES = ("cat", "dog", "owl")
@@ -45,8 +46,12 @@ def saved_run(folder, config):
     head.set_weights(
         [np.random.default_rng(1).normal(size=x.shape) for x in head.weights]
     )
-    save_model(model, NAMES, folder / "model.keras")
     config = {"preprocessing": PREPROCESSING, **config}
+    model.trained_as = TrainedAs(
+        preprocessing=config["preprocessing"],
+        activation=config.get("training", {}).get("loss"),
+    )
+    save_model(model, NAMES, folder / "model.keras")
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
     return folder
 

@@ -1,7 +1,5 @@
 """`keras_vit.predict`, against the model's own scores."""
 
-import json
-
 import keras
 import numpy as np
 import pytest
@@ -12,13 +10,10 @@ from keras_vit.checkpoints.engine import loading
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.checkpoints.run_model import load_model
 from keras_vit.data import PreprocessingConfig
+from keras_vit.data.config import evaluation_of
 from keras_vit.evaluation.config import ModelSource
-from keras_vit.prediction import (
-    classifier,
-    load_classifier,
-    load_network,
-    networks,
-)
+from keras_vit.prediction import load_classifier, load_network, networks
+from keras_vit.trained_as import TrainedAs
 
 NAMES = ("cat", "dog", "owl")
 
@@ -114,18 +109,20 @@ def test_run_with_sigmoid_loss_gives_sigmoids(save_run, image):
 @pytest.mark.parametrize(
     ("known", "message"),
     [
-        ({"class_names": [1, 2, 3]}, "class names in a model are texts"),
-        ({"class_names": ["a"]}, "3 classes"),
+        ({"class_names": (1, 2, 3)}, "names that are texts"),
+        ({"class_names": ("a",)}, "3 classes"),
         ({"preprocessing": {"crop": 1}}, "preprocessing in the model"),
         ({"activation": "tanh"}, "activation"),
+        ({"problem": "ranking"}, "'problem': 'ranking'"),
+        ({"obstacle": "Padded by Levit."}, "Padded by Levit"),
     ],
 )
 def test_what_a_model_says_of_itself_is_checked(
     make_vit, image, known, message
 ):
     model = make_vit()
-    model.trained_as = known
     with pytest.raises(ValueError, match=message):
+        model.trained_as = TrainedAs(**known)
         keras_vit.predict(model, image)
 
 
@@ -161,7 +158,8 @@ def test_public_weights_ask_for_how_they_were_measured(tmp_path, monkeypatch):
 
     def asked(name, image_size=None):
         entry = catalog.find(None, name)
-        return networks.preprocessing_of(entry, {}, image_size)
+        size = image_size and (image_size, image_size)
+        return evaluation_of(entry.trained_as, size)
 
     google = asked("ViT_B16/imagenet21k_imagenet2012")
     assert (google.evaluation, google.resize_method) == ("squash", "bilinear")
@@ -175,7 +173,7 @@ def test_public_weights_ask_for_how_they_were_measured(tmp_path, monkeypatch):
     big_vision = asked(entry.key)
     assert big_vision.evaluation == "resize_small_central_crop"
     assert big_vision.resize_size == 256
-    assert asked(entry.key, 384).resize_size is None
+    assert asked(entry.key, 384).resize_size == 438  # 384 * 256 / 224
 
 
 def fail_to_fetch(*arguments):
@@ -236,14 +234,6 @@ def test_application_alone_is_a_model_of_random_weights():
     model = load_network("ViT_Ti16", image_size=32)
     assert model.input_shape == (None, 32, 32, 3)
     assert model.config.include_preprocessing
-
-
-def test_classes_of_a_folder_are_those_of_its_config(tmp_path):
-    labels = {"10": "owl", "2": "dog", "0": "cat"}
-    (tmp_path / "config.json").write_text(json.dumps({"id2label": labels}))
-    assert classifier.labels_of(str(tmp_path)) == ("cat", "dog", "owl")
-    (tmp_path / "config.json").write_text("{}")
-    assert classifier.labels_of(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize("load", [load_classifier, load_network])

@@ -27,7 +27,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from keras_vit.checkpoints.engine.keras_files import class_names_of
+from keras_vit.checkpoints.engine.keras_files import read_class_names
 from keras_vit.cli import main as keras_vit
 from keras_vit.data import DataConfig, open_dataset
 from keras_vit.explanation.attention_page import _file_names
@@ -224,7 +224,8 @@ def class_names(content: str) -> None:
             given = content.encode(errors="surrogatepass")
             archive.writestr("class_names.json", given)
         try:
-            names = class_names_of(str(path))
+            with zipfile.ZipFile(path) as archive:
+                names = read_class_names(path, archive)
         except ValueError:
             return
         for name in names or ():

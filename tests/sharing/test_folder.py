@@ -11,10 +11,10 @@ from shared_models import NAMES, build, output, run
 from timm_stub import import_timm
 
 import keras_vit
+from keras_vit.checkpoints.files.folders import read_shared
 from keras_vit.cli import main
 from keras_vit.data import PreprocessingConfig
 from keras_vit.models import BiT, Mixer
-from keras_vit.prediction.networks import read_shared
 from keras_vit.sharing.shared_folder import distinct
 from keras_vit.variants import VariantTransformer
 
@@ -130,7 +130,7 @@ def test_every_format_has_the_names_and_the_preprocessing(tmp_path, format):
     classifier = keras_vit.prediction.load_classifier(folder)
     assert classifier.class_names == NAMES
     assert classifier.geometry.config == rule
-    assert "preprocessor_config.json" in files
+    assert ("preprocessor_config.json" in files) == (format == "hugging_face")
     names = content(files, "config.json")
     names = names.get("label_names") or list(names["id2label"].values())
     assert names == list(NAMES)
@@ -331,18 +331,20 @@ def test_a_name_cannot_change_the_card(tmp_path):
 @pytest.mark.parametrize(
     "field",
     [
-        {"loss": "exec"},
-        {"preprocessing": {"train": "squash"}},
+        {"activation": "exec"},
+        {"problem": "ranking"},
+        {"crop": "squash"},
         {"preprocessing": [1]},
     ],
 )
 def test_a_damaged_record_is_refused(tmp_path, field):
     folder = tmp_path / "out"
     files = pushed(build(), folder)
-    record = content(files, "keras_vit.json") | field
+    record = content(files, "keras_vit.json")
+    record["trained_as"] |= field
     files["keras_vit.json"].write_text(json.dumps(record))
     with pytest.raises(ValueError, match=r"keras_vit\.json.*damaged"):
-        read_shared(folder)
+        read_shared(folder / "keras_vit.json")
     with pytest.raises(ValueError, match=r"keras_vit\.json.*damaged"):
         keras_vit.prediction.load_classifier(folder)
 
@@ -351,7 +353,8 @@ def test_a_damaged_record_is_refused(tmp_path, field):
 def test_names_that_are_no_texts_are_refused(tmp_path, names):
     folder = tmp_path / "out"
     files = pushed(build(), folder)
-    record = content(files, "keras_vit.json") | {"class_names": names}
+    record = content(files, "keras_vit.json")
+    record["trained_as"]["class_names"] = names
     files["keras_vit.json"].write_text(json.dumps(record))
     with pytest.raises(ValueError, match=r"keras_vit\.json.*texts"):
         keras_vit.prediction.load_classifier(folder)

@@ -140,7 +140,14 @@ OLD_MIXER = (
     ),
 )
 
-DIALECT = Dialect("Google")
+SQUASH = {
+    "evaluation": "squash",
+    "resize_method": "bilinear",
+    "rounding": "float32",
+}
+DIALECT = Dialect(
+    "Google", usual_images=lambda layout, fields: {"preprocessing": SQUASH}
+)
 LAYOUTS = (
     Layout(
         DIALECT,

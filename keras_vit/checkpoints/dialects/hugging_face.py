@@ -15,10 +15,11 @@ from keras_vit.checkpoints.dialects.hugging_face_config import (
     folder_files,
     folder_notes,
     is_config,
-    read_classes,
     read_config,
     read_preprocessing,
+    read_trained_as,
     rename,
+    usual_images,
 )
 from keras_vit.checkpoints.dialects.shared import (
     EXACT_GELU,
@@ -388,7 +389,8 @@ DIALECT = Dialect(
     is_config=is_config,
     read_config=read_config,
     read_preprocessing=read_preprocessing,
-    read_classes=read_classes,
+    read_trained_as=read_trained_as,
+    usual_images=usual_images,
     check_config=check_config,
     folder_notes=folder_notes,
     rename=rename,

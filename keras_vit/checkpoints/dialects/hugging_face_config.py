@@ -15,15 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.checkpoints.dialects import shared
-from keras_vit.checkpoints.dialects.shared import image_size
+from keras_vit.checkpoints.dialects import hugging_face_images, shared
 from keras_vit.checkpoints.engine.layout import NO_PLACE
-from keras_vit.checkpoints.files.config_values import (
-    converted,
-    pixels,
-    read_json,
-)
-from keras_vit.checkpoints.files.tensors import refuse
+from keras_vit.checkpoints.files.config_values import converted, read_json
+from keras_vit.checkpoints.files.tensors import refuse, refusing
 
 __all__ = [
     "CLASSES",
@@ -35,10 +30,10 @@ __all__ = [
     "folder_files",
     "folder_notes",
     "is_config",
-    "processor_config",
-    "read_classes",
     "read_config",
     "read_preprocessing",
+    "read_trained_as",
+    "usual_images",
     "rename",
 ]
 
@@ -308,18 +303,53 @@ def check_config(path, content: dict, tensors) -> None:
         _check_fixed(path, content, {"pooler_act": ("tanh",)})
 
 
-def read_classes(content: dict) -> tuple[str, ...] | None:
-    """Read the names of the classes in their order; None without names."""
+def read_trained_as(folder: Path, content: dict) -> dict:
+    """Read how images are prepared, the kind of problem and the classes.
+
+    Answers are made of scores as its pipeline for images makes them.
+    """
+    found = {}
     labels = content.get("id2label")
-    if not labels:
-        return None
-    return tuple(labels[key] for key in sorted(labels, key=int))
+    numbers = content.get("label2id")
+    if labels is None and isinstance(numbers, dict):
+        labels = {number: name for name, number in numbers.items()}
+    if isinstance(labels, dict) and labels:
+        with refusing(folder / "config.json", "id2label"):
+            names = [labels[key] for key in sorted(labels, key=int)]
+        found["class_names"] = tuple(map(str, names))
+    count = content.get("num_labels", len(labels or ()) or 2)
+    problem = PROBLEMS.get(str(content.get("problem_type")), "classification")
+    found["problem"] = problem
+    if problem == "classification" and count == 1:
+        found["activation"] = "sigmoid"
+    if processor := _processor(folder):
+        found |= hugging_face_images.read(*processor)
+    elif kind := content.get("model_type"):
+        found |= {**hugging_face_images.usual(kind), "assumed": (ASSUMED,)}
+    return found
+
+
+def usual_images(layout, fields) -> dict:
+    """Return how the processor of a model without files prepares images."""
+    kind = layout.model_class.model_type if layout.model_class else "vit"
+    return hugging_face_images.usual(kind)
+
+
+ASSUMED = (
+    "there is no preprocessor_config.json; images are prepared as the "
+    "processor of this model_type does by default"
+)
+PROBLEMS = {
+    "single_label_classification": "classification",
+    "multi_label_classification": "multilabel",
+    "regression": "regression",
+}
 
 
 def read_preprocessing(folder: Path, content: dict) -> dict:
     """Read how pixels are scaled, where a file for images tells it."""
     found = _processor(folder)
-    return pixels(*found, "image_") if found else {}
+    return hugging_face_images.pixels(*found) if found else {}
 
 
 def _processor(path) -> tuple[Path, dict] | None:
@@ -348,24 +378,13 @@ def folder_notes(folder: Path, fields) -> tuple[str, ...]:
     found, size = _processor(folder), fields.get("image_size")
     if found is None or size is None:
         return ()
-    prepared = _prepared_size(found[1])
+    prepared = hugging_face_images.read(*found).get("image_size")
     if prepared in (None, tuple(size)):
         return ()
     return (
         f"image_size={tuple(size)} is that of config.json; {found[0].name} "
         f"prepares images of {prepared}",
     )
-
-
-def _prepared_size(content) -> tuple | None:
-    """Return (height, width) of a processor's images, where it tells both."""
-    cropped = content.get("do_center_crop") and "crop_size" in content
-    size = content.get("crop_size" if cropped else "size")
-    if isinstance(size, dict):
-        sides = size.get("height"), size.get("width")
-    else:
-        sides = size, size
-    return sides if all(type(x) is int for x in sides) else None
 
 
 ACTIVATIONS = {
@@ -387,7 +406,6 @@ KEYS = {
     "attention_dropout_rate": "attention_probs_dropout_prob",
     "qkv_bias": "qkv_bias",
 }
-BILINEAR = 2  # in Pillow's numbers
 # What stands in front of no prefix.
 HEADS = ("classifier", "cls_classifier", "distillation_classifier")
 HEADS += ("visual_projection",)
@@ -607,26 +625,10 @@ def rename(layout, target, features: set) -> Callable:
 
 def folder_files(layout, target, features, class_names) -> dict:
     """Return the JSON files of a folder that transformers reads."""
+    images = hugging_face_images.written(target)
     return {
         "config.json": written_config(layout, target, features, class_names),
-        "preprocessor_config.json": processor_config(target),
-    }
-
-
-def processor_config(target) -> dict:
-    """Return the `preprocessor_config.json` of a model."""
-    height, width = image_size(target.config)
-    mean, deviation = shared.pixels(target.config)
-    return {
-        "image_processor_type": "ViTImageProcessor",
-        "do_resize": True,
-        "size": {"height": height, "width": width},
-        "resample": BILINEAR,
-        "do_rescale": True,
-        "rescale_factor": 1 / 255,
-        "do_normalize": True,
-        "image_mean": mean,
-        "image_std": deviation,
+        **({"preprocessor_config.json": images} if images else {}),
     }
 
 
@@ -640,6 +642,10 @@ def written_config(layout, target, features: set, class_names=None) -> dict:
     else:
         content = _vit_config(config, features)
     names = class_names or [f"LABEL_{i}" for i in range(config["num_classes"])]
+    problem = target.trained_as.problem
+    if problem != "classification" and config["num_classes"]:
+        words = {ours: theirs for theirs, ours in PROBLEMS.items()}
+        content["problem_type"] = words[problem]
     return {
         **content,
         "id2label": {str(i): name for i, name in enumerate(names)},

@@ -28,6 +28,7 @@ from keras_vit.checkpoints.files.tensors import (
     check_name,
     refuse,
 )
+from keras_vit.trained_as import TrainedAs
 
 __all__ = ["LAYOUTS"]
 
@@ -183,8 +184,10 @@ def open_keras_hub(path: Path) -> TensorFile:
         options = _checked(path / TASK, read_json(path / TASK).get("config"))
         tensors |= _head_tensors(path, options)
         fields |= _head_fields(path / TASK, options, fields)
-    fields |= _pixels(path)
-    return TensorFile(str(path), tensors, fields)
+    found = _converter(path)
+    fields |= _scaled(*found) if found else {}
+    known = _trained_as(path, found)
+    return TensorFile(str(path), tensors, fields, trained_as=known)
 
 
 def _kind_of(path, name) -> Kind:
@@ -420,11 +423,10 @@ def _head_tensors(path, options) -> dict:
     return found
 
 
-def _pixels(path) -> dict:
-    """Read mean and deviation of the pixels from their scale and offset.
+def _converter(path) -> tuple[Path, dict] | None:
+    """Return the file of the converter of images, and what it holds.
 
-    The converter of images has a file of its own, or is a part of the
-    preprocessor.
+    It has a file of its own, or is a part of the preprocessor.
     """
     for name, part in (
         ("image_converter.json", None),
@@ -435,12 +437,49 @@ def _pixels(path) -> dict:
             if part and isinstance(config, dict):
                 config = (config.get(part) or {}).get("config")
             if isinstance(config, dict):
-                return _scaled(path / name, config)
-    return {}
+                _check_known(path / name, config, CONVERTER)
+                return path / name, config
+    return None
+
+
+def _trained_as(path, found) -> TrainedAs:
+    """Return how the converter resizes images, which is Keras's Resizing."""
+    if found is None:
+        return TrainedAs()
+    file, config = found
+    source = str(path)
+    if config.get("pad_to_aspect_ratio"):
+        obstacle = (
+            f"{str(file)!r} prepares images with pad_to_aspect_ratio=True, "
+            "which is not done here. Give preprocessing=."
+        )
+        return TrainedAs(source=source, obstacle=obstacle)
+    method = config.get("interpolation", "bilinear")
+    if method not in METHODS:
+        refuse(
+            file,
+            f"has interpolation={method!r}"[:200],
+            f"Expected one of {', '.join(METHODS)}.",
+        )
+    cuts = config.get("crop_to_aspect_ratio", True)
+    size = config.get("image_size")
+    return TrainedAs(
+        source=source,
+        image_size=None if size is None else pair(file, "image_size", size),
+        preprocessing={
+            "evaluation": "aspect_crop" if cuts else "squash",
+            "resize_method": METHODS[method],
+            "antialias": bool(config.get("antialias", False)),
+            "rounding": "float32",
+        },
+    )
+
+
+METHODS = {x: x for x in ("nearest", "bilinear", "bicubic", "lanczos3", "area")}
 
 
 def _scaled(path, config) -> dict:
-    _check_known(path, config, CONVERTER)
+    """Read mean and deviation of the pixels from their scale and offset."""
     scales, offsets = (
         value if isinstance(value, list) else [value] * 3
         for value in (config.get("scale"), config.get("offset"))
@@ -733,7 +772,12 @@ def open_folder(path: Path) -> TensorFile | None:
     return open_keras_hub(path) if is_keras_hub(path) else None
 
 
-DIALECT = Dialect("keras-hub", open_folder=open_folder)
+USUAL = {"evaluation": "aspect_crop", "rounding": "float32"}
+DIALECT = Dialect(
+    "keras-hub",
+    open_folder=open_folder,
+    usual_images=lambda layout, fields: {"preprocessing": USUAL},
+)
 _layout = functools.partial(Layout, DIALECT, "keras_hub", "vit", container="")
 LAYOUTS = (
     _layout(

@@ -32,7 +32,19 @@ SEGMENT_ANYTHING = (
     (r"neck\.layer_norm2\.(.*)", r"neck.3.\1"),
 )
 
-DIALECT = Dialect("Meta")
+# Of SAM, as its ResizeLongestSide and its padding with the mean.
+USUAL = {
+    "preprocessing": {
+        "evaluation": "longer_side_pad",
+        "resize_size": 1024,
+        "resize_method": "bilinear",
+        "antialias": True,
+        "rounding": "nearest",
+        "padding_colour": (124, 116, 104),
+    },
+    "image_size": (1024, 1024),
+}
+DIALECT = Dialect("Meta", usual_images=lambda layout, fields: USUAL)
 LAYOUTS = (
     Layout(
         DIALECT,

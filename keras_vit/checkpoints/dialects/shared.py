@@ -29,6 +29,7 @@ __all__ = [
     "flax_attention",
     "flax_block",
     "image_size",
+    "method_of",
     "pixels",
     "preactivated_unit",
     "unit",
@@ -108,6 +109,12 @@ def pixels(config) -> tuple[list, list]:
         list(config.get("pixel_mean") or halves),
         list(config.get("pixel_std") or halves),
     )
+
+
+def method_of(rule) -> str:
+    """Return how images are resampled, which has a default for each crop."""
+    small = rule.get("evaluation") == "resize_small_central_crop"
+    return rule.get("resize_method") or ("area" if small else "bilinear")
 
 
 # What a file of Flax may hold besides one tower's parameters.

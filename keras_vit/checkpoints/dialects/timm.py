@@ -39,9 +39,10 @@ from keras_vit.checkpoints.dialects.timm_config import (
     folder_files,
     is_config,
     metadata,
-    read_classes,
     read_config,
     read_preprocessing,
+    read_trained_as,
+    usual_images,
 )
 from keras_vit.checkpoints.engine.layout import (
     Dialect,
@@ -785,7 +786,8 @@ DIALECT = Dialect(
     is_config=is_config,
     read_config=read_config,
     read_preprocessing=read_preprocessing,
-    read_classes=read_classes,
+    read_trained_as=read_trained_as,
+    usual_images=usual_images,
     example_of_architecture="vit_base_patch16_clip_224",
     scales_pixels_variously=True,
     metadata=metadata,

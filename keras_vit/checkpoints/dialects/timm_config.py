@@ -4,10 +4,12 @@ Sources: timm 1.0.31 (models/*.py, models/_hub.py).
 """
 
 import json
+import math
 
 from keras_vit.checkpoints.dialects.shared import (
     ACTIVATIONS,
     image_size,
+    method_of,
     pixels,
 )
 from keras_vit.checkpoints.files import config_values
@@ -21,9 +23,10 @@ __all__ = [
     "folder_files",
     "is_config",
     "metadata",
-    "read_classes",
     "read_config",
     "read_preprocessing",
+    "read_trained_as",
+    "usual_images",
 ]
 
 # The arguments of its models by our fields.
@@ -168,13 +171,120 @@ def _parts(path, content) -> tuple[dict, dict]:
 def read_preprocessing(folder, content: dict) -> dict:
     """Read how pixels are scaled."""
     path = folder / "config.json"
-    return config_values.pixels(path, _parts(path, content)[1])
+    pretrained = _parts(path, content)[1]
+    if not pretrained:
+        return {}
+    given = {x: pretrained.get(x) or list(y) for x, y in IMAGENET.items()}
+    return config_values.pixels(path, {**pretrained, **given})
 
 
-def read_classes(content: dict) -> tuple[str, ...] | None:
-    """Read the names of the classes in their order; None without names."""
-    names = content.get("label_names")
-    return tuple(map(str, names)) if isinstance(names, list) else None
+def read_trained_as(folder, content: dict) -> dict:
+    """Read how images are prepared, and the names of the classes."""
+    path = folder / "config.json"
+    pretrained = _parts(path, content)[1]
+    names = content.get("label_names") or pretrained.get("label_names")
+    found = {}
+    if isinstance(names, list) and names:
+        found["class_names"] = tuple(map(str, names))
+    if not pretrained:
+        return found
+    mode, percent, size = _read_crop(path, pretrained)
+    before = tuple(math.floor(x / percent) for x in size)
+    rule: dict = {"evaluation": CROPS[mode]}
+    if mode != "squash" or before != size:
+        rule["resize_size"] = before
+    if mode == "border":
+        mean = pretrained.get("mean") or IMAGENET["mean"]
+        rule["padding_colour"] = tuple(round(255 * x) for x in mean)
+    if mode == "squash" and before == size:
+        rule["evaluation"] = "squash"
+    method = pretrained.get("interpolation") or "bicubic"
+    if method not in METHODS:
+        refuse(
+            path,
+            f"has interpolation={method!r}"[:200],
+            f"Expected one of {', '.join(METHODS)}.",
+        )
+    rule["resize_method"] = METHODS[method]
+    exact = {"antialias": True, "rounding": "nearest"}
+    return {**found, "preprocessing": {**rule, **exact}, "image_size": size}
+
+
+def _read_crop(path, pretrained) -> tuple:
+    """Return the mode, the share of the resized image, and the size."""
+    mode = pretrained.get("crop_mode") or "center"
+    percent = pretrained.get("crop_pct") or 0.875
+    shape = pretrained.get("input_size") or [3, 224, 224]
+    sides = isinstance(shape, list) and len(shape) == 3
+    if not sides or not all(type(x) is int and 0 < x < 10**5 for x in shape):
+        refuse(
+            path,
+            f"has input_size={shape!r}"[:200],
+            "Expected channels, height and width.",
+        )
+    if mode not in CROPS:
+        refuse(
+            path,
+            f"has crop_mode={mode!r}"[:200],
+            f"Expected one of {', '.join(CROPS)}.",
+        )
+    if type(percent) not in (int, float) or not 0.01 <= percent <= 100:
+        refuse(
+            path,
+            f"has crop_pct={percent!r}"[:200],
+            "Expected the share of the resized image, such as 0.9.",
+        )
+    return mode, percent, tuple(shape[1:])
+
+
+CROPS = {
+    "center": "cover_crop",
+    "squash": "stretch_crop",
+    "border": "contain_pad",
+}
+METHODS = {
+    **{x: x for x in ("nearest", "bilinear", "bicubic", "box", "hamming")},
+    "lanczos": "lanczos3",
+}
+IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+
+
+def usual_images(layout, fields) -> dict:
+    """Return how most of its models are evaluated: 0.9 of a bicubic image."""
+    rule = {
+        "evaluation": "cover_crop",
+        "resize_size": (248, 248),
+        "resize_method": "bicubic",
+        "antialias": True,
+        "rounding": "nearest",
+    }
+    return {"preprocessing": rule, "image_size": (224, 224)}
+
+
+def _written_crop(target) -> dict:
+    """Return what comes nearest to how images are prepared for a model."""
+    known = target.trained_as
+    rule, size = known.preprocessing, known.image_size
+    size = size or image_size(target.config)
+    crop = rule.get("evaluation", "squash")
+    before = rule.get("resize_size") or size
+    smaller = min(before) if isinstance(before, (list, tuple)) else before
+    words = {ours: theirs for theirs, ours in METHODS.items()}
+    return {
+        "interpolation": {**words, "area": "box"}[method_of(rule)],
+        "crop_pct": max(size) / smaller if crop != "squash" else 1.0,
+        "crop_mode": MODES.get(crop, "center"),
+    }
+
+
+MODES = {
+    "squash": "squash",
+    "stretch_crop": "squash",
+    "both_sides_crop": "squash",
+    "resize_central_crop": "squash",
+    "contain_pad": "border",
+    "longer_side_pad": "border",
+}
 
 
 # An architecture of timm whose arguments can all be given, by its epsilon.
@@ -692,8 +802,7 @@ def written_config(target, class_names=None) -> dict:
             "custom_load": False,
             "input_size": [config["channels"], height, width],
             "fixed_input_size": target.family != "bit",
-            "interpolation": "bilinear",
-            "crop_pct": 1.0,
+            **_written_crop(target),
             "mean": mean,
             "std": deviation,
             "num_classes": config["num_classes"],

@@ -38,7 +38,18 @@ VIT = {
     **torch_dense("predictions", "heads.head"),
 }
 
-DIALECT = Dialect("torchvision")
+# Of ViT_B_16_Weights.IMAGENET1K_V1 and most of its others.
+USUAL = {
+    "preprocessing": {
+        "evaluation": "cover_crop",
+        "resize_size": 256,
+        "resize_method": "bilinear",
+        "antialias": True,
+        "rounding": "nearest",
+    },
+    "image_size": (224, 224),
+}
+DIALECT = Dialect("torchvision", usual_images=lambda layout, fields: USUAL)
 LAYOUTS = (
     Layout(
         DIALECT,

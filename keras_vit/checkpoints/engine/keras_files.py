@@ -48,12 +48,11 @@ from keras_vit.checkpoints.files.tensors import (
     refusing,
 )
 from keras_vit.io.run_folder import RUN_MODEL
+from keras_vit.trained_as import TrainedAs
 
 __all__ = [
     "CLASS_NAMES",
     "MAX_CONFIG_BYTES",
-    "RECORD",
-    "class_names_of",
     "is_keras_folder",
     "load_weights_h5",
     "located",
@@ -69,7 +68,6 @@ MAX_RATIO = 20
 MAX_EXTRA_BYTES = 2**24
 MAX_CONFIG_BYTES = 2**20
 CLASS_NAMES = "class_names.json"  # What a run of keras_vit adds.
-RECORD = "keras_vit.json"  # in a folder that was shared
 MAX_NAMES_BYTES = 2**24  # 21,843 names take 0.4 MB.
 # Of a model's own config; its dtype policy is the one object within.
 KEYS = {"name", "trainable", "dtype", "config", "frozen", "trained_as"}
@@ -104,14 +102,20 @@ def open_keras(path) -> Checkpoint:
     """
     stored = _Stored(path)
     with refusing(path, "the file"):
-        family, record = _checked_record(path, stored.read_config())
+        content = stored.read_config()
+        family, record = _checked_record(path, content)
+        known = TrainedAs.from_fields(
+            content["config"].get("trained_as", {}), repr(str(path))
+        )
+        if names := stored.class_names():
+            known = known.but(class_names=names)
         tensors = stored.list_weights()
         config = dataclasses.asdict(record)
         facts = Facts(
             config.get("num_heads", 1), getattr(record, "num_prefix_tokens", 0)
         )
         checkpoint = Checkpoint(
-            TensorFile(str(path), tensors),
+            TensorFile(str(path), tensors, trained_as=known),
             Layout(KERAS, "keras", family, {}, (), has_fixed_positions=True),
             {name for name in FLAGS if config.get(name)},
             {name: Row((name,), "same") for name in tensors},
@@ -226,6 +230,15 @@ class _Stored:
             FolderParts(path) if is_folder else ZipParts(path, {CLASS_NAMES})
         )
 
+    def class_names(self) -> tuple[str, ...] | None:
+        """Read the names of the classes that a run puts into its file."""
+        if Path(self.path).is_dir():
+            return None
+        with zipfile.ZipFile(self.path) as archive:
+            if CLASS_NAMES not in archive.namelist():
+                return None
+            return read_class_names(self.path, archive)
+
     def read_config(self):
         return json.loads(self.parts.read(CONFIG))
 
@@ -288,24 +301,6 @@ def located(source: str) -> str:
     """Return the path of the model in a run folder, else the source."""
     inside = Path(source, RUN_MODEL)
     return str(inside) if inside.is_file() else source
-
-
-def class_names_of(source: str) -> tuple[str, ...] | None:
-    """Read the class names in a run, its `.keras` file or a shared folder.
-
-    None elsewhere.
-    """
-    record = Path(source, RECORD)
-    if record.is_file():
-        names = read_json(record).get("class_names")
-        return names if names is None else _texts(record, names)
-    path = located(source)
-    if not zipfile.is_zipfile(path):
-        return None
-    with zipfile.ZipFile(path) as archive:
-        if CLASS_NAMES not in archive.namelist():
-            return None
-        return read_class_names(path, archive)
 
 
 def read_class_names(path, archive: zipfile.ZipFile) -> tuple[str, ...]:

@@ -73,11 +73,13 @@ class Dialect:
         read_config: from the path of a config.json and its content to the
             fields of a config that it tells.
         read_preprocessing: from a folder and the content of its config.json
-            to the fields of a config that tell how pixels are scaled. Resizing
-            and cropping belong here as well, once a model keeps them.
-        read_classes: from the content of a config.json to the names of the
-            classes in their order, None where it has none. The activation of
-            the outputs belongs beside it, once a config.json tells it.
+            to the fields of a config that tell how pixels are scaled.
+        read_trained_as: from a folder and the content of its config.json to
+            the fields of a `TrainedAs`: how images are resized and cropped,
+            the kind of problem, the names of the classes.
+        usual_images: from (layout, fields of the config) to the fields of a
+            `TrainedAs` that say how images are usually prepared for its
+            models, where no file says it.
         check_config: from the path of a config.json, its content and the
             names of the tensors beside it; raises where they contradict.
         folder_notes: from a folder and the fields that are known of its model
@@ -105,7 +107,8 @@ class Dialect:
     is_config: Callable = _nothing
     read_config: Callable = _no_fields
     read_preprocessing: Callable = _no_fields
-    read_classes: Callable = _nothing
+    read_trained_as: Callable = _no_fields
+    usual_images: Callable = _no_fields
     check_config: Callable = _nothing
     folder_notes: Callable = _no_problems
     example_of_architecture: str = ""

@@ -358,11 +358,15 @@ def open_source(source, model: str | None = None) -> Checkpoint:
         return source
     path, part = _located(source, model)
     opened = _opened(path, part, kind_of(path))
-    if not os.path.exists(source):
-        from keras_vit.checkpoints.public.fetch import architecture_of
+    from keras_vit.checkpoints.public import catalog
 
-        architecture = architecture_of(source, model)
-        opened.file.config.update(architecture)
+    entry = catalog.entry_of(os.fspath(source), model)
+    if entry is not None and entry.architecture:
+        # Some repositories serve two: CLIP's with two activations.
+        opened.file.config["architecture"] = entry.architecture
+    entry = entry or catalog.FILES.get(Path(path).name)
+    if entry is not None and opened.trained_as.assumed:
+        opened.known = entry.trained_as
     return opened
 
 
@@ -412,8 +416,22 @@ def _filled(model, plan: LoadPlan):
     variables = {variable.path: variable for variable in model.variables}
     for path, read in plan.steps.items():
         variables[path].assign(read())
+    return _reported(model, plan)
+
+
+def _reported(model, plan: LoadPlan):
+    """Give a model the report, and the record of what it was trained on."""
     model.load_report = plan.report
+    known = plan.report.trained_as
+    if HEAD not in plan.steps:
+        known = known.but(
+            class_names=None, problem="classification", activation=None
+        )
+    model.trained_as = known.for_outputs(model.output_shape[-1])
     return model
+
+
+HEAD = "predictions/kernel"
 
 
 def _built_with(build: Callable, plan_of: Callable) -> keras.Model:
@@ -444,8 +462,7 @@ def _built_with(build: Callable, plan_of: Callable) -> keras.Model:
         # Inside another stateless scope, and should Keras no longer defer.
         if variable.path in starts and not starts[variable.path].was_read:
             variable.assign(plan.steps[variable.path]())
-    model.load_report = plan.report
-    return model
+    return _reported(model, plan)
 
 
 class Start:

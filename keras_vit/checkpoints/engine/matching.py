@@ -13,6 +13,7 @@ from keras_vit.checkpoints.engine.adaptation import find_adaptation
 from keras_vit.checkpoints.engine.layout import Facts, listed
 from keras_vit.checkpoints.engine.recognition import Checkpoint
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
+from keras_vit.trained_as import TrainedAs
 
 __all__ = [
     "REGISTERED_NAMES",
@@ -45,6 +46,7 @@ class LoadReport:
         resampling: str, how positions of the file are resampled to another
             size; None for a file without.
         grid: (rows, columns) of the patches that the file is for, or None.
+        trained_as: what the file's model was trained on.
     """
 
     source: str
@@ -56,10 +58,13 @@ class LoadReport:
     notes: tuple = ()
     resampling: str | None = None
     grid: tuple | None = None
+    trained_as: TrainedAs = TrainedAs()
 
     def __str__(self):
         lines = [
             f"{self.source} ({self.format})",
+            f"images     {self.trained_as}",
+            *(f"assumed    {x}" for x in self.trained_as.assumed),
             f"loaded     {len(self.loaded)} weights",
             *(f"resampled  {x}: {y}" for x, y in self.resampled.items()),
             *(f"dropped    {name}" for name in self.dropped),
@@ -91,6 +96,7 @@ class ModelWeights:
         config: dict of the model's config; empty for a model that was built
             on an input tensor of its own.
         defaults: dict of the config's fields to their defaults.
+        trained_as: what the model was trained on.
     """
 
     name: str
@@ -100,6 +106,7 @@ class ModelWeights:
     grid: tuple | None
     config: dict
     defaults: dict
+    trained_as: TrainedAs = TrainedAs()
 
     def shape(self, path: str) -> tuple:
         """Return the shape of one weight."""
@@ -148,8 +155,9 @@ def weights_of(model: keras.Model) -> ModelWeights:
     config = dataclasses.asdict(config) if config else {}
     if "variant" in config:  # which has the paths of a Vision Transformer
         family = "variant"
+    known = getattr(model, "trained_as", TrainedAs())
     return ModelWeights(
-        model.name, family, variables, facts, grid, config, defaults
+        model.name, family, variables, facts, grid, config, defaults, known
     )
 
 
@@ -295,6 +303,7 @@ def plan_loading(
         (*checkpoint.notes, *_differences(checkpoint, target)),
         resampling,
         checkpoint.grid,
+        checkpoint.trained_as,
     )
     return LoadPlan(steps, report)
 

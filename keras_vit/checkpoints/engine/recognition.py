@@ -24,8 +24,10 @@ from keras_vit.checkpoints.engine.layout import (
 from keras_vit.checkpoints.files.config_values import ACTIVATIONS, read_json
 from keras_vit.checkpoints.files.folders import (
     CONFIG,
+    RECORD,
     WEIGHT_FILES,
     open_shards,
+    read_shared,
 )
 from keras_vit.checkpoints.files.npz import open_npz
 from keras_vit.checkpoints.files.safetensors import open_safetensors
@@ -33,10 +35,12 @@ from keras_vit.checkpoints.files.tensors import (
     DAMAGED,
     TensorFile,
     check_dtype,
+    read_told,
     refuse,
     refusing,
     split_stacks,
 )
+from keras_vit.trained_as import TrainedAs
 
 __all__ = [
     "OPENERS",
@@ -46,9 +50,15 @@ __all__ = [
     "open_file",
     "open_folder",
     "open_tensors",
-    "read_classes",
     "recognise",
 ]
+
+
+# What is said of a model whose source does not say how images are prepared.
+USUAL = (
+    "its source does not say how images are resized and cropped; they are "
+    "prepared as is usual for its publisher"
+)
 
 
 @dataclasses.dataclass
@@ -67,6 +77,7 @@ class Checkpoint:
         facts: `Facts` for the transforms, with the fields.
         grid: (rows, columns) of the patches, None without positions.
         notes: list of str, what was assumed because the file cannot tell.
+        known: what the model was trained on, where it is not the file's.
     """
 
     file: TensorFile
@@ -79,6 +90,17 @@ class Checkpoint:
     facts: Facts = Facts()
     grid: tuple | None = None
     notes: list = dataclasses.field(default_factory=list)
+    known: TrainedAs | None = None
+
+    @property
+    def trained_as(self) -> TrainedAs:
+        """What the model was trained on, or what is usual for its publisher."""
+        found = self.known or self.file.trained_as
+        if found.preprocessing or found.obstacle:
+            return found
+        usual = self.layout.dialect.usual_images(self.layout, self.fields)
+        assumed = (*found.assumed, USUAL)
+        return found.but(**{"assumed": assumed, **usual})
 
     def use_feature(self, feature: str) -> None:
         """Take the rows of one more variant of the layout's table."""
@@ -219,13 +241,17 @@ def open_folder(path) -> TensorFile:
             return found
     dialect, content, fields = _read_config(path)
     tensors, metadata = {}, _words_of_config(content)
+    known = TrainedAs()
     for part in open_shards(path):
         tensors |= part.tensors
         metadata |= part.metadata
         fields = _agreed(path, fields, part.config)
+        known = part.trained_as if known == TrainedAs() else known
+    told = read_told(metadata)
+    known = _trained_as(path, dialect, content, known, told)
     dialect.check_config(path / CONFIG, content, tensors)
     notes = dialect.folder_notes(path, fields)
-    return TensorFile(str(path), tensors, fields, metadata, notes)
+    return TensorFile(str(path), tensors, fields, metadata, notes, known)
 
 
 def open_file(path) -> TensorFile:
@@ -243,12 +269,16 @@ def open_file(path) -> TensorFile:
     if path.name not in WEIGHT_FILES:
         return file
     dialect, content, fields = _read_config(path.parent)
+    known = _trained_as(
+        path.parent, dialect, content, file.trained_as, read_told(file.metadata)
+    )
     if dialect is NOBODY:
-        return file
+        return dataclasses.replace(file, trained_as=known)
     fields = _agreed(path.parent, fields, file.config)
     dialect.check_config(path.parent / CONFIG, content, file.tensors)
     return dataclasses.replace(
         file,
+        trained_as=known,
         config=fields,
         metadata={**_words_of_config(content), **file.metadata},
         notes=dialect.folder_notes(path.parent, fields),
@@ -272,10 +302,21 @@ def _read_config(path) -> tuple[Dialect, dict, dict]:
     return NOBODY, content, {}
 
 
-def read_classes(content: dict) -> tuple[str, ...] | None:
-    """Read the names of the classes in a config.json; None without names."""
-    found = (dialect.read_classes(content) for dialect in dialects())
-    return next(filter(None, found), None)
+def _trained_as(path, dialect, content, recorded, told) -> TrainedAs:
+    """Read what the model in a folder was trained on.
+
+    The record of this package, in a file beside the weights or in their
+    header, knows all of it. The files of others win where they are not as they
+    were written with that header.
+    """
+    if (path / RECORD).is_file():
+        return read_shared(path / RECORD)
+    found = dialect.read_trained_as(path, content)
+    if not found:
+        return recorded
+    if recorded.preprocessing and TrainedAs(**found).to_fields() == told:
+        return recorded
+    return recorded.but(source=str(path), **found)
 
 
 # Keys of a config.json that name the model, for messages.

@@ -6,6 +6,7 @@ Each reason why a layout cannot hold a model follows "it ".
 import collections
 import json
 import math
+import tempfile
 from pathlib import Path
 from typing import NoReturn
 
@@ -32,8 +33,9 @@ from keras_vit.checkpoints.files.tensors import (
     unrecorded,
     write_record,
 )
-from keras_vit.io.atomic_files import replacing
+from keras_vit.io.atomic_files import replacing, write_json
 from keras_vit.models.options import OPTIONS_OF_WEIGHTS, PLACES, TRAINING
+from keras_vit.trained_as import TrainedAs
 
 __all__ = ["save_checkpoint"]
 
@@ -77,6 +79,10 @@ def save_checkpoint(
         return
     target = weights_of(model)
     chosen, is_folder = _choose(target, format, path)
+    names = class_names or target.trained_as.class_names
+    if class_names is None and names and len(set(names)) < len(names):
+        names = None  # Formats have a place for each name once.
+    class_names = names
     _check_names(class_names, target.config["num_classes"])
     features = _features_for(chosen, target.config)
     if is_folder:
@@ -488,14 +494,25 @@ def _shapes(layout, target, features) -> dict:
 
 
 def _write_numpy(path, layout, target, features, class_names) -> None:
-    record = write_record(target.config)
+    record = write_record(target.config, target.trained_as.to_fields())
+    if len(record) > MAX_COMMENT:
+        record = write_record(
+            target.config, target.trained_as.but(class_names=None).to_fields()
+        )
     with replacing(path) as temporary:
         write_npz(temporary, _file_arrays(layout, target, features), record)
 
 
-def _write_torch(path, layout, target, features, class_names) -> None:
+MAX_COMMENT = 2**16 - 1  # bytes, of a zip archive
+
+
+def _write_torch(
+    path, layout, target, features, class_names, told=None
+) -> None:
     shapes = _shapes(layout, target, features)
-    metadata = {"format": "pt", RECORD_KEY: write_record(target.config)}
+    known = target.trained_as.to_fields()
+    record = write_record(target.config, known, told)
+    metadata = {"format": "pt", RECORD_KEY: record}
     metadata |= layout.dialect.metadata(target, class_names)
     arrays = _file_arrays(layout, target, features)
     with replacing(path) as temporary:
@@ -505,12 +522,22 @@ def _write_torch(path, layout, target, features, class_names) -> None:
 def _write_folder(path, layout, target, features, class_names) -> None:
     path.mkdir(parents=True, exist_ok=True)
     file = path / "model.safetensors"
-    _write_torch(file, layout, target, features, class_names)
     files = layout.dialect.folder_files(layout, target, features, class_names)
+    told = _told(layout.dialect, files)
+    _write_torch(file, layout, target, features, class_names, told)
     for name, content in files.items():
         text = json.dumps(content, indent=2, sort_keys=True)
         with replacing(path / name) as temporary:
             temporary.write_text(text + "\n")
+
+
+def _told(dialect, files) -> dict:
+    """Return what the JSON files say of images and classes, when read."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            write_json(Path(folder, name), content)
+        found = dialect.read_trained_as(Path(folder), files["config.json"])
+    return TrainedAs(**found).to_fields()
 
 
 WRITERS = {

@@ -11,12 +11,24 @@ from keras_vit.checkpoints.files.tensors import (
     check_name,
     refuse,
 )
+from keras_vit.trained_as import TrainedAs
 
-__all__ = ["CONFIG", "WEIGHT_FILES", "open_shards"]
+__all__ = ["CONFIG", "RECORD", "WEIGHT_FILES", "open_shards", "read_shared"]
 
 MAX_FILES = 1000
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.safetensors")
 CONFIG = "config.json"
+RECORD = "keras_vit.json"  # in a folder that was shared
+
+
+def read_shared(path: Path) -> TrainedAs:
+    """Read what a model was trained on, from the record in a shared folder.
+
+    Raises:
+        ValueError: when it is damaged.
+    """
+    fields = read_json(path).get("trained_as", {})
+    return TrainedAs.from_fields(fields, repr(str(path)))
 
 
 def open_shards(path: Path) -> Iterator[TensorFile]:

@@ -53,7 +53,8 @@ def open_npz(path) -> TensorFile:
         # Closed with the last of the readers, even where they are garbage in
         # a cycle, in which Python may find the file before the archive.
         weakref.finalize(archive, stack.pop_all().close)
-    return TensorFile(str(path), tensors, read_record(archive.comment))
+    fields, known = read_record(path, archive.comment)
+    return TensorFile(str(path), tensors, fields, trained_as=known)
 
 
 def _check_members(path, members) -> None:

@@ -60,8 +60,8 @@ def open_safetensors(path) -> TensorFile:
         }
     if not isinstance(metadata, dict):
         refuse(path, "has metadata that are no dictionary", DAMAGED)
-    fields = read_record(metadata.get(RECORD_KEY))
-    return TensorFile(str(path), tensors, fields, metadata)
+    fields, known = read_record(path, metadata.get(RECORD_KEY))
+    return TensorFile(str(path), tensors, fields, metadata, trained_as=known)
 
 
 def _read_header(path) -> tuple:

@@ -15,6 +15,8 @@ from typing import Literal, NoReturn
 
 import numpy as np
 
+from keras_vit.trained_as import TrainedAs
+
 __all__ = [
     "DAMAGED",
     "HARMFUL",
@@ -136,6 +138,7 @@ class TensorFile:
             or the metadata give, or empty.
         metadata: dict of strings that the file says of itself, or empty.
         notes: in what files beside it contradict it.
+        trained_as: what its model was trained on.
     """
 
     path: str
@@ -143,6 +146,7 @@ class TensorFile:
     config: dict = dataclasses.field(default_factory=dict)
     metadata: dict = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    trained_as: TrainedAs = TrainedAs()
 
     def read(self, name: str) -> np.ndarray:
         """Read one tensor as float32.
@@ -326,6 +330,7 @@ class _Stack:
 # fields of the config that no tensor tells, where the readers of others do not
 # look. It is in the metadata of a safetensors file, and in the comment of the
 # zip archive that an `.npz` file is.
+TRAINED_AS, TOLD = "trained_as", "told"  # in the record
 RECORD_KEY = "keras_vit"  # in the metadata of safetensors
 PIXELS = ("pixel_mean", "pixel_std")
 
@@ -379,11 +384,20 @@ RECORDED = {
 }
 
 
-def write_record(config: dict) -> str:
-    """Return the fields of a model's config that no tensor tells, as JSON."""
-    return json.dumps(
-        {x: _plain(x, config[x]) for x in RECORDED if x in config}
-    )
+def write_record(
+    config: dict, trained_as: dict, told: dict | None = None
+) -> str:
+    """Return what no tensor tells of a model and its training, as JSON.
+
+    Args:
+        config: dict, the config of the model.
+        trained_as: dict, the fields of a `TrainedAs`.
+        told: dict, what of them the files of another publisher beside the
+            weights tell, so that it shows if those change.
+    """
+    fields = {x: _plain(x, config[x]) for x in RECORDED if x in config}
+    known = {TRAINED_AS: trained_as, TOLD: told}
+    return json.dumps({**fields, **{x: y for x, y in known.items() if y}})
 
 
 def unrecorded(config: dict) -> list:
@@ -398,14 +412,27 @@ def unrecorded(config: dict) -> list:
     ]
 
 
-def read_record(text) -> dict:
-    """Read what `write_record` wrote; what is not of its kind is ignored."""
+def read_record(path, text) -> tuple[dict, TrainedAs]:
+    """Read what `write_record` wrote.
+
+    Args:
+        path: of the file, for messages.
+        text: what it holds; None and anything else is no record.
+
+    Returns:
+        Fields of a config, without those that are not of their kind; and what
+        the model was trained on.
+
+    Raises:
+        ValueError: when the latter is damaged.
+    """
     try:
         stored = json.loads(text)
     except (ValueError, TypeError, RecursionError):
-        return {}
+        return {}, TrainedAs()
     if not isinstance(stored, dict):
-        return {}
+        return {}, TrainedAs()
+    known = TrainedAs.from_fields(stored.get(TRAINED_AS, {}), repr(str(path)))
     found = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in stored.items()
@@ -414,7 +441,19 @@ def read_record(text) -> dict:
     kinds = {type(found.get(name, ...)) for name in PIXELS}
     if len(kinds) > 1:  # Both or none.
         found = {k: x for k, x in found.items() if k not in PIXELS}
-    return found
+    return found, known
+
+
+def read_told(metadata: dict) -> dict:
+    """Return what the files beside a safetensors file told as it was written.
+
+    Args:
+        metadata: that of the file.
+    """
+    try:
+        return json.loads(metadata.get(RECORD_KEY) or "{}").get(TOLD, {})
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return {}
 
 
 def _fits(name, value) -> bool:

@@ -45,8 +45,11 @@ import pathlib
 import re
 from collections.abc import Mapping
 
+from keras_vit.trained_as import TrainedAs
+
 __all__ = [
     "ENTRIES",
+    "FILES",
     "HUB",
     "SHIPPED",
     "TABLE",
@@ -63,6 +66,8 @@ __all__ = [
     "origin_of_run",
 ]
 
+# Resizing of an entry -> in a `PreprocessingConfig`.
+RESIZES = {"squash": "squash", "shorter_side": "resize_small_central_crop"}
 HUB = "https://huggingface.co"
 # Weights that come with the package, in its folder `weights`.
 SHIPPED = {"fractals": "fractals.npz"}
@@ -113,6 +118,20 @@ class Preprocessing:
     value_range: tuple[float, float] = (-1.0, 1.0)
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+
+    def trained_as(self, image_size: int | None, source: str) -> TrainedAs:
+        """Return the record of a model that is evaluated so."""
+        fields = {
+            "evaluation": RESIZES[self.resize],
+            "resize_method": self.interpolation,
+            "antialias": self.antialias,
+            "rounding": "float32",
+        }
+        if self.resize == "squash" or not image_size:
+            return TrainedAs(preprocessing=fields, source=source)
+        fields["resize_size"] = int(image_size / self.crop_fraction)
+        sides = (image_size, image_size)
+        return TrainedAs(preprocessing=fields, image_size=sides, source=source)
 
     def describe(self, image_size: int | None) -> str:
         """Return one line for a person; image_size is None where any does."""
@@ -200,6 +219,11 @@ class Entry:
         return f"{self.model}_{self.name.replace('/', '_')}.npz"
 
     @property
+    def trained_as(self) -> TrainedAs:
+        """Return how images were prepared for the published accuracy."""
+        return self.preprocessing.trained_as(self.image_size, self.key)
+
+    @property
     def approximate_mebibytes(self) -> float | None:
         """Return the size in MiB, from `num_bytes` where it is known."""
         if self.num_bytes is None:
@@ -254,6 +278,13 @@ def _read_entries() -> dict[str, Entry]:
 
 
 ENTRIES = _read_entries()
+# Files that are no repositories, by the names that they are downloaded with.
+# Several of one name are prepared alike.
+FILES = {
+    entry.url.rpartition("/")[2]: entry
+    for entry in ENTRIES.values()
+    if not entry.is_repository
+}
 
 IMAGENET = "imagenet"  # names the recommended weights of 1,000 classes
 MODELS = tuple(sorted({entry.model for entry in ENTRIES.values()}))

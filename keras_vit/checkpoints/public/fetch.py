@@ -17,7 +17,6 @@ from keras_vit.checkpoints.public.network import (
 from keras_vit.io.stores import fetched, of_store
 
 __all__ = [
-    "architecture_of",
     "cached_path",
     "is_address",
     "resolve",
@@ -98,21 +97,6 @@ def resolve(source: str | os.PathLike, model: str | None = None) -> str:
 def is_address(text: str) -> bool:
     """Return whether only fetching tells if there are weights of a name."""
     return "://" in text or text.startswith("timm/")
-
-
-def architecture_of(source, model: str | None = None) -> dict:
-    """Return what the catalogue says of a name, beside its address.
-
-    Some repositories serve two architectures: CLIP's with two activations.
-
-    Returns:
-        {"architecture": its name}, or {} where the catalogue has none.
-    """
-    try:
-        entry = catalog.find(model, os.fspath(source))
-    except ValueError:
-        return {}
-    return {"architecture": entry.architecture} if entry.architecture else {}
 
 
 def shipped_path(name: str, model: str | None = None) -> str | None:
