@@ -428,6 +428,9 @@ class ModelClass:
         needs: dict from fields of the config to whether they are set.
         mask_token: tuple, the shape of what stands for hidden patches in
             pre-training, in multiples of the hidden dimension; () for none.
+        poolings: what its last layer sees, where it has one; () where the
+            tensors tell it.
+        squares_only: bool, whether images have one side.
     """
 
     model: str
@@ -437,6 +440,8 @@ class ModelClass:
     prefixes: tuple[str, str] = ("", "")
     needs: dict[str, bool] = dataclasses.field(default_factory=lambda: NEEDS)
     mask_token: tuple = ()
+    poolings: tuple[str, ...] = ()
+    squares_only: bool = False
 
 
 def _dinov2_fields(config) -> dict:
@@ -495,7 +500,11 @@ def _clip_fields(config) -> dict:
     return {"projection_dim": config["num_classes"] or config["hidden_dim"]}
 
 
-DINOV2_CLASS = {"fields": _dinov2_fields, "mask_token": (1,)}
+DINOV2_CLASS = {
+    "fields": _dinov2_fields,
+    "mask_token": (1,),
+    "poolings": ("token_and_mean",),
+}
 WITHOUT_TOKEN = {**NEEDS, "class_token": False}
 TOWER = "vision_model."
 CLASSES = {
@@ -516,7 +525,13 @@ CLASSES = {
         needs={"class_token": True, "final_norm": True},
         mask_token=(1, 1),
     ),
-    "beit": ModelClass("Beit", "beit", _beit_fields, prefixes=("", "beit.")),
+    "beit": ModelClass(
+        "Beit",
+        "beit",
+        _beit_fields,
+        prefixes=("", "beit."),
+        poolings=("token", "mean"),
+    ),
     "aimv2": ModelClass(
         "Aimv2Vision",
         "aimv2_vision_model",
@@ -529,12 +544,14 @@ CLASSES = {
         _clip_fields,
         head="ModelWithProjection",
         prefixes=(TOWER, TOWER),
+        squares_only=True,
     ),
     "siglip": ModelClass(
         "SiglipVision",
         "siglip_vision_model",
-        lambda config: {},
+        lambda config: {"vision_use_head": config["pooling"] == "map"},
         prefixes=(TOWER, TOWER),
+        squares_only=True,
         needs=WITHOUT_TOKEN,
     ),
     "siglip_classifier": ModelClass(
@@ -542,6 +559,7 @@ CLASSES = {
         "siglip",
         lambda config: {"vision_use_head": False},
         prefixes=("", TOWER),
+        squares_only=True,
         needs=WITHOUT_TOKEN,
     ),
 }
@@ -566,6 +584,8 @@ def find_problems(layout, target) -> list:
         problems.append(f"has no hidden_act for activation={activation!r}")
     if config.get("representation_dim") and config["num_classes"]:
         problems.append("has representation_dim or num_classes, not both")
+    if config.get("representation_dim") and config["pooling"] != "token":
+        problems.append("has representation_dim of pooling='token' only")
     if config.get("class_token") is False:
         problems.append("always has class_token=True")
     return problems
@@ -584,6 +604,19 @@ def find_class_problems(layout, target) -> list:
         "use_head"
     ):
         problems.append(f"{NO_PLACE} pooling='attention' in a {kind.model}")
+    if config["gated_mlp"] and "gates" not in layout.variants:
+        problems.append(f"{NO_PLACE} gated_mlp=True in a {kind.model}")
+    known = kind.poolings or (config["pooling"],)
+    if config["num_classes"] and config["pooling"] not in known:
+        problems.append(
+            f"has a last layer of pooling={' or '.join(map(repr, known))}, "
+            f"the model one of {config['pooling']!r}"
+        )
+    if kind.squares_only and len({*config["image_size"]}) > 1:
+        problems.append(
+            f"has images of one side in a {kind.model}, the model "
+            f"image_size={config['image_size']}"
+        )
     has_positions = "position_embedding/embedding" in layout.table
     has_others = config["relative_position_bias"]
     if has_positions and config["position_embedding"] == "none":

@@ -50,6 +50,10 @@ def adapted_fields(
         fields |= {"num_classes": 0, "pooling": "none"}
         if "representation_dim" in fields:
             fields["representation_dim"] = 0
+        pools = overrides.get("pooling", "none") != "none"
+        if fields.get("norm_after_pooling") and not pools:
+            # Its publisher's features are the tokens before that.
+            fields |= {"norm_after_pooling": False, "final_norm": False}
     if overrides.get("pooling") == "avg":
         overrides = {**overrides, "pooling": "mean"}
     if (
@@ -107,6 +111,9 @@ def _head_fields(fields, classes, keep_representation) -> dict:
             f"Received: classes={classes!r}."
         )
     found: dict = {"num_classes": classes}
+    if not classes and fields.get("pooling") == "prefix":
+        # Features of two heads are the mean of what they see.
+        found["pooling"] = "prefix_mean"
     is_new = classes != fields["num_classes"]
     if is_new and fields.get("head_bias", 0.0) is None:
         found["head_bias"] = 0.0

@@ -211,6 +211,7 @@ def checked_class(family: str, names) -> type:
 HEAD = ("predictions/kernel", "predictions/bias")
 REPRESENTATION = ("pre_logits/kernel", "pre_logits/bias")
 TOKEN = "class_token/token"
+NORM = ("encoder_norm/gamma", "encoder_norm/beta")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -374,6 +375,8 @@ def _droppable(have, want, fresh) -> set:
         dropped |= set(REPRESENTATION)
     if TOKEN not in want:
         dropped.add(TOKEN)
+    if NORM[0] not in want:
+        dropped |= set(NORM)
     if "pool/probe" not in want:
         dropped |= {path for path in have if path.startswith("pool/")}
     return dropped & have
@@ -382,6 +385,8 @@ def _droppable(have, want, fresh) -> set:
 def _differences(checkpoint, target) -> list:
     """Describe fields in which the model differs from the file's family."""
     names = ("activation", "norm_after_pooling", "pooling")
+    if target.config.get("pooling") == "none":
+        names = ("activation",)  # Neither is there.
     names += tuple(x for x in checkpoint.fields if x.endswith("epsilon"))
     return [
         f"{name}={target.config[name]!r} in the model, "
