@@ -46,6 +46,22 @@ def test_variables_without_values_are_made_later():
     np.testing.assert_array_equal(numpy(variable), [0, 0])
 
 
+def test_variables_that_failed_are_made_again():
+    with pytest.raises(AssertionError), keras.StatelessScope():
+        keras.Variable(no_value, shape=(2,))
+    with pytest.raises(AssertionError), keras.StatelessScope():
+        pass
+    workarounds.global_state.set_global_attribute(workarounds.WAITING, [])
+
+
+def test_variables_whose_values_fail_are_forgotten():
+    with pytest.raises(AssertionError), workarounds.values_at_the_end():
+        keras.Variable(no_value, shape=(2,))
+    with keras.StatelessScope():
+        other = keras.Variable("ones", shape=(2,))
+    np.testing.assert_array_equal(numpy(other), [1, 1])
+
+
 def test_a_variable_without_values_never_gets_them():
     with workarounds.without_values():
         variable = keras.Variable(no_value, shape=(10**12,))

@@ -22,6 +22,7 @@ __all__ = [
     "distance_of",
     "patch_distances",
     "patch_filters",
+    "has_positions",
     "position_similarity",
 ]
 
@@ -98,7 +99,8 @@ def position_similarity(model: VisionTransformer) -> np.ndarray:
         the map of similarities of the patch in row i and column j.
 
     Raises:
-        ValueError: for anything but a `VisionTransformer`.
+        ValueError: for anything but a `VisionTransformer`, and for one
+            without position embeddings, see `has_positions`.
 
     Example:
         >>> position_similarity(model)[0, 0, 0, 0]  # with itself
@@ -106,12 +108,25 @@ def position_similarity(model: VisionTransformer) -> np.ndarray:
     """
     check_model(model)
     config = model.config
+    if not has_positions(model):
+        raise ValueError(f"{model.name!r} {NO_POSITIONS}")
     table = model.get_layer("position_embedding").embedding  # (1, T, D)
     table = np.asarray(ops.convert_to_numpy(table)[0], "float32")
     table = table[config.num_prefix_tokens :]  # (R * C, D)
     lengths = np.linalg.norm(table, axis=-1, keepdims=True)
     table = table / np.maximum(lengths, np.finfo("float32").tiny)
     return (table @ table.T).reshape(*config.grid, *config.grid)
+
+
+NO_POSITIONS = (
+    "has no position embeddings to compare: its attention places the patches "
+    "by rotary or relative positions, or not at all."
+)
+
+
+def has_positions(model: VisionTransformer) -> bool:
+    """Return whether a model adds an embedding of its position to a patch."""
+    return model.config.position_embedding != "none"
 
 
 def attention_distance(

@@ -260,9 +260,11 @@ def _write_pictures(folder, model, overview, arrays):
         folder / "attention_distance.png",
     )
     similarity = arrays["similarity"].astype("float32")
-    _save(
-        plot_position_similarity(similarity), folder / "position_similarity.png"
-    )
+    if similarity.size:
+        _save(
+            plot_position_similarity(similarity),
+            folder / "position_similarity.png",
+        )
 
 
 def _write_colours(folder, model, images, inputs):

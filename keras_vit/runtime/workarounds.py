@@ -38,6 +38,7 @@ __all__ = [
     "sum_gradients_first",
     "taken_over",
     "torch_devices",
+    "values_at_the_end",
     "with_layer_rates",
     "without_optimizer",
     "without_values",
@@ -75,6 +76,10 @@ def set_initializer(variable: keras.Variable, initializer: Callable) -> None:
     variable._initializer = initializer
 
 
+# What Keras keeps of variables that are yet to get their values.
+WAITING = "uninitialized_variables"
+
+
 @contextlib.contextmanager
 def without_values() -> Iterator[None]:
     """Let models be built whose weights have shapes and take no memory.
@@ -82,13 +87,28 @@ def without_values() -> Iterator[None]:
     Keras would make their values with those of the next model. Until
     `test_variables_without_values_are_made_later`.
     """
-    name = "uninitialized_variables"
-    before = list(global_state.get_global_attribute(name, []))
+    before = list(global_state.get_global_attribute(WAITING, []))
     try:
         with keras.StatelessScope(initialize_variables=False):
             yield
     finally:
-        global_state.set_global_attribute(name, before)
+        global_state.set_global_attribute(WAITING, before)
+
+
+@contextlib.contextmanager
+def values_at_the_end() -> Iterator[None]:
+    """Let models be built whose weights get their values when this ends.
+
+    Where one of them fails Keras would go on with all of them at the next
+    model, and fail again. Until `test_variables_that_failed_are_made_again`.
+    """
+    before = list(global_state.get_global_attribute(WAITING, []))
+    try:
+        with keras.StatelessScope():
+            yield
+    except BaseException:
+        global_state.set_global_attribute(WAITING, before)
+        raise
 
 
 def set_value(variable: keras.Variable, value) -> None:

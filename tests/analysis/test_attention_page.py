@@ -134,6 +134,15 @@ def test_large_grids_are_thinned_in_the_figure_of_positions():
     assert "of one patch in 2 rows and" in page_of(arrays).part("inside")
 
 
+def test_a_model_without_positions_has_no_figure_of_them():
+    options = {"position_embedding": "none", "rope": "axial"}
+    model = tiny_model(**options)
+    arrays = arrays_of(model, images_of(model))
+    part = page_of(arrays).part("inside")
+    assert "Position similarity" not in part
+    assert "rotary or relative positions" in part
+
+
 def test_controls_wait_for_the_script(arrays):
     page = page_of(arrays)
     (controls,) = [x for x in page.elements if "data-controls" in x]

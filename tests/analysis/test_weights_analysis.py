@@ -24,6 +24,12 @@ def test_similarity_of_vectors_set_by_hand():
     )
 
 
+def test_a_model_without_positions_is_refused():
+    model = tiny_model(position_embedding="none", rope="axial")
+    with pytest.raises(ValueError, match="no position embeddings"):
+        position_similarity(model)
+
+
 def test_similarity_of_sines_and_cosines():
     model = tiny_model(
         position_embedding="sincos2d", class_token=False, pooling="mean"

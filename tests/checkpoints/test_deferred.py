@@ -5,6 +5,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import keras_vit
+from keras_vit.checkpoints.engine import loading
 from keras_vit.checkpoints.files import tensors
 from keras_vit.runtime.workarounds import taken_over
 
@@ -61,3 +63,30 @@ def test_nothing_is_copied():
     tensor = taken_over(array)
     array[0, 0] = 100
     assert float(tensor[0, 0]) == 100
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_weights_of_every_dtype_are_loaded(dtype):
+    if dtype == "float64" and keras.backend.backend() == "jax":
+        pytest.skip("JAX has no float64 unless it is switched on.")
+    model = keras_vit.load_checkpoint("fractals", dtype=dtype)
+    whole = keras_vit.load_checkpoint("fractals")
+    for found, expected in zip(model.weights, whole.weights, strict=True):
+        assert keras.backend.standardize_dtype(found.dtype) == dtype
+        np.testing.assert_allclose(
+            keras.ops.convert_to_numpy(found).astype("float32"),
+            keras.ops.convert_to_numpy(expected),
+            rtol=0.01,
+            atol=1e-3,
+        )
+
+
+def test_a_load_that_fails_leaves_nothing_behind(monkeypatch):
+    def fail(array):
+        raise ValueError("No room.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loading, "taken_over", fail)
+        with pytest.raises(ValueError, match="No room"):
+            keras_vit.load_checkpoint("fractals")
+    assert keras_vit.load_checkpoint("fractals").count_params() > 0

@@ -18,7 +18,11 @@ import keras
 import numpy as np
 
 from keras_vit.analysis.attention_weights import grid_window
-from keras_vit.analysis.inspection import position_similarity
+from keras_vit.analysis.inspection import (
+    NO_POSITIONS,
+    has_positions,
+    position_similarity,
+)
 from keras_vit.analysis.plots import (
     plot_attention_distance,
     plot_position_similarity,
@@ -149,14 +153,17 @@ def attention_arrays(
         Dictionary of arrays: pictures (M, H, W, C), maps (L, M, 1 + N, R, Q)
         and rollout (M, R, Q), all uint8, of maps the first being the mean of
         the heads; distances (L, N); similarity, float16 (tiles, tiles, R, Q)
-        of every similarity_step-th patch; window, where the grid lies on the
+        of every similarity_step-th patch, of none where the model has no
+        position embeddings; window, where the grid lies on the
         image (top, left, height, width); titles, classes, probabilities,
         num_classes; and labels where there are any.
     """
     grids = np.moveaxis(overview.grids, 2, 0)  # (N, L, M, R, Q)
     with_mean = np.concatenate([grids.mean(axis=0, keepdims=True), grids])
     step = -(-max(model.config.grid) // MAX_TILES)
-    similarity = position_similarity(model)[::step, ::step]
+    similarity = np.zeros((0, 0, *model.config.grid))
+    if has_positions(model):
+        similarity = position_similarity(model)[::step, ::step]
     arrays = {
         "pictures": np.clip(np.rint(images), 0, 255).astype("uint8"),
         "maps": np.moveaxis(_bytes(with_mean), 0, 2),  # (L, M, 1 + N, R, Q)
@@ -240,8 +247,8 @@ def model_figures(arrays: dict[str, np.ndarray]) -> dict:
 
     Returns:
         Dict of "figures", each with "title", "drawing" (an SVG element) and
-        "text"; "distances", per layer the distances of its heads; "images",
-        their number.
+        "text"; "notes", what is left out and why; "distances", per layer the
+        distances of its heads; "images", their number.
     """
     distances, similarity = arrays["distances"], arrays["similarity"]
     similarity = similarity.astype("float32")
@@ -251,13 +258,14 @@ def model_figures(arrays: dict[str, np.ndarray]) -> dict:
             plot_attention_distance(distances),
             _distances_in_words(distances),
         ),
-        (
-            "Position similarity",
-            plot_position_similarity(similarity),
-            _similarity_in_words(similarity, int(arrays["similarity_step"])),
-        ),
     )
+    if similarity.size:
+        step = int(arrays["similarity_step"])
+        words = _similarity_in_words(similarity, step)
+        figure = plot_position_similarity(similarity)
+        drawn = (*drawn, ("Position similarity", figure, words))
     return {
+        "notes": [] if similarity.size else [f"The model {NO_POSITIONS}"],
         "figures": [
             {
                 "title": title,

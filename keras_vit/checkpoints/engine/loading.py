@@ -9,7 +9,6 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import keras
-import numpy as np
 
 from keras_vit.checkpoints.engine.adaptation import (
     adapted_fields,
@@ -37,7 +36,11 @@ from keras_vit.checkpoints.engine.recognition import (
 )
 from keras_vit.checkpoints.files.tensors import refuse, refusing
 from keras_vit.io.atomic_files import check_regular
-from keras_vit.runtime.workarounds import set_initializer, taken_over
+from keras_vit.runtime.workarounds import (
+    set_initializer,
+    taken_over,
+    values_at_the_end,
+)
 
 __all__ = [
     "Info",
@@ -442,22 +445,15 @@ def _built_with(build: Callable, plan_of: Callable) -> keras.Model:
     is drawn only to be overwritten, and memory holds the model once. Weights
     without a step of the plan have their own initial values.
     """
-    starts, errors = {}, []
-    with keras.StatelessScope():
+    starts = {}
+    with values_at_the_end():
         model = build()
-        try:
-            plan = plan_of(model)
-        except Exception:
-            for variable in model.variables:
-                set_initializer(variable, np.zeros)
-            raise
+        plan = plan_of(model)
         for variable in model.variables:
             if variable.path in plan.steps:
-                start = Start(plan.steps[variable.path], errors)
+                start = Start(plan.steps[variable.path])
                 starts[variable.path] = start
                 set_initializer(variable, start)
-    if errors:
-        raise errors[0]
     for variable in model.variables:
         # Inside another stateless scope, and should Keras no longer defer.
         if variable.path in starts and not starts[variable.path].was_read:
@@ -466,24 +462,15 @@ def _built_with(build: Callable, plan_of: Callable) -> keras.Model:
 
 
 class Start:
-    """An initializer that reads; after an error the rest are zeros.
+    """An initializer that reads the value of a weight."""
 
-    Keras makes all deferred weights in one go, and would try again those that
-    an exception left out: errors are kept in a list that all share.
-    """
-
-    def __init__(self, step, errors):
+    def __init__(self, step):
         self.step = step
-        self.errors = errors
         self.was_read = False
 
     def __call__(self, shape, dtype=None):
-        if self.errors:
-            return np.zeros(shape, dtype)
-        try:
-            array = taken_over(self.step())
-        except Exception as error:
-            self.errors.append(error)
-            return np.zeros(shape, dtype)
+        array = taken_over(self.step())
         self.was_read = True
-        return array
+        # TensorFlow makes no weight of another dtype than the value's.
+        same = dtype in (None, "float32")
+        return array if same else keras.ops.cast(array, dtype)
