@@ -448,7 +448,7 @@ def test_a_kind_of_transformers_is_written_back(name, tmp_path):
 
 
 def test_what_no_class_of_transformers_computes_is_refused(tmp_path):
-    scaled = {"layer_scale_init": 0.1, "patch_size": 8}
+    scaled = {"layer_scale_init": 0.1, "patch_size": 8, "num_classes": 0}
     for options, reason in (
         ({"mlp_dim": 25}, "has no mlp_ratio for mlp_dim=25"),
         (

@@ -442,7 +442,6 @@ def test_pixels_are_scaled_as_the_processor_says(
         ({"size": 36, "crop_size": 32, "do_center_crop": True}, None),
         ({"size": 32, "crop_size": 28, "do_center_crop": True}, (28, 28)),
         ({"size": 32, "crop_size": 28, "do_center_crop": False}, None),
-        ({"size": "large"}, None),
     ],
 )
 @pytest.mark.parametrize("opened", ["", "model.safetensors"])

@@ -264,6 +264,4 @@ def tokens(model, images, **options):
     x = model(images, **options).last_hidden_state
     # CLIP normalises the class token alone, which it takes.
     is_clip = "pre_layrnorm.weight" in model.state_dict()
-    if "pooler.layernorm.weight" in model.state_dict():  # BEiT's mean alone
-        return model.pooler.layernorm(x)
     return model.post_layernorm(x) if is_clip else x

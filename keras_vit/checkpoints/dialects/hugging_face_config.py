@@ -506,6 +506,7 @@ DINOV2_CLASS = {
     "poolings": ("token_and_mean",),
 }
 WITHOUT_TOKEN = {**NEEDS, "class_token": False}
+WITHOUT_GATES = {"gated_mlp": False}
 TOWER = "vision_model."
 CLASSES = {
     "dinov2": ModelClass(
@@ -531,6 +532,7 @@ CLASSES = {
         _beit_fields,
         prefixes=("", "beit."),
         poolings=("token", "mean"),
+        needs={**NEEDS, **WITHOUT_GATES},
     ),
     "aimv2": ModelClass(
         "Aimv2Vision",
@@ -543,6 +545,7 @@ CLASSES = {
         "clip_vision_model",
         _clip_fields,
         head="ModelWithProjection",
+        needs={**NEEDS, **WITHOUT_GATES},
         prefixes=(TOWER, TOWER),
         squares_only=True,
     ),
@@ -552,7 +555,7 @@ CLASSES = {
         lambda config: {"vision_use_head": config["pooling"] == "map"},
         prefixes=(TOWER, TOWER),
         squares_only=True,
-        needs=WITHOUT_TOKEN,
+        needs={**WITHOUT_TOKEN, **WITHOUT_GATES},
     ),
     "siglip_classifier": ModelClass(
         "Siglip",
@@ -560,7 +563,7 @@ CLASSES = {
         lambda config: {"vision_use_head": False},
         prefixes=("", TOWER),
         squares_only=True,
-        needs=WITHOUT_TOKEN,
+        needs={**WITHOUT_TOKEN, **WITHOUT_GATES},
     ),
 }
 
@@ -604,8 +607,6 @@ def find_class_problems(layout, target) -> list:
         "use_head"
     ):
         problems.append(f"{NO_PLACE} pooling='attention' in a {kind.model}")
-    if config["gated_mlp"] and "gates" not in layout.variants:
-        problems.append(f"{NO_PLACE} gated_mlp=True in a {kind.model}")
     known = kind.poolings or (config["pooling"],)
     if config["num_classes"] and config["pooling"] not in known:
         problems.append(
