@@ -269,7 +269,9 @@ ORACLES = {"clip": _clip_oracle, "dinov2": _dinov2_oracle}
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("what", choices=["build", "check"])
     parser.add_argument("folder", type=pathlib.Path)
     arguments = parser.parse_args()

@@ -122,6 +122,7 @@ EVALUATION_CROPS = (
     "central_crop",
     "aspect_crop",
 )
+FILLING = EVALUATION_CROPS[3:]  # what is smaller than the image size
 # Fields that data of tensorflow-datasets alone reads, and those of others.
 OF_NAMES = (
     *("train_split", "validation_split", "test_split"),
@@ -350,6 +351,10 @@ class PreprocessingConfig:
         check_choice("evaluation", self.evaluation, EVALUATION_CROPS)
         check_choice("resize_method", self.resize_method, (None, *METHODS))
         check_choice("rounding", self.rounding, ROUNDINGS)
+        if self.evaluation not in FILLING:
+            check_unread(
+                self, f"evaluation={self.evaluation!r}", "padding_colour"
+            )
         if self.resize_size is not None:
             self._check_resize_size()
 

@@ -12,6 +12,7 @@ from PIL import Image
 from recipe_scripts import TINY, script
 
 from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.trained_as import TrainedAs
 from keras_vit.training.run import files as run_folder
 
 NAMES = ("blue", "green", "red")
@@ -47,6 +48,9 @@ def run(model, tmp_path):
     """A folder like that of a finished run, on the images beside it."""
     folder = tmp_path / "run"
     folder.mkdir()
+    model.trained_as = TrainedAs(
+        preprocessing={"evaluation": "squash"}, problem="multilabel"
+    )
     run_folder.save_model(model, NAMES, folder / "model.keras")
     config = {
         "data": {"folder": str(tmp_path / "images")},
@@ -122,6 +126,14 @@ def test_run_folder_is_evaluated_on_its_own_data(model, run, images, tmp_path):
         "report.html",
         "result.json",
     }
+
+
+def test_a_file_is_evaluated_as_its_run(model, run, images, tmp_path):
+    arguments = ("--data.folder", images, "--batch_size", 4)
+    _, result = evaluate(
+        tmp_path, "--model.weights", run / "model.keras", *arguments
+    )
+    assert result["top1"] == share_right(model, images)
 
 
 def test_report_shows_the_evaluation(run, images, tmp_path):

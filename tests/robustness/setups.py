@@ -12,7 +12,6 @@ import numpy as np
 from PIL import Image
 from tiny_models import tiny_vit
 
-from keras_vit.io.atomic_files import write_yaml
 from keras_vit.training.run import files as run_folder
 
 NAMES = "class_names.json"
@@ -142,12 +141,6 @@ DAMAGED = {
 
 def run_config(folder, kind):
     (_run(folder) / "config.yaml").write_bytes(DAMAGED[kind])
-
-
-def run_resize_size(folder):
-    run = _run(folder)
-    config = {"preprocessing": {"resize_size": 100_000}}
-    write_yaml(run / "config.yaml", config)
 
 
 def csv_label(folder, label):
@@ -295,7 +288,6 @@ MAKERS = {
             long_name,
             not_a_zip,
             run_not_a_zip,
-            run_resize_size,
             csv_label,
         ),
         *(epsilon, others_beside_png, csv_gaps, undecodable_class, long_class),

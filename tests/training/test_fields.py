@@ -261,6 +261,7 @@ CHANGES = {
         "resize_method": (batches, "bicubic", {}),
         "antialias": (batches, True, {"resize_method": "bilinear"}),
         "rounding": (batches, "float32", {}),
+        "padding_colour": (batches, (7,), {"evaluation": "contain_pad"}),
     },
     "augmentation": {
         "shift": (batches, 0.2, {}),
