@@ -17,6 +17,7 @@ import yaml
 from PIL import Image
 
 from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.trained_as import TrainedAs
 from keras_vit.training.run.files import save_model
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -48,11 +49,10 @@ def save_run(folder, names=NAMES) -> pathlib.Path:
     head = model.get_layer("predictions")
     generator = np.random.default_rng(1)
     head.set_weights([generator.normal(size=x.shape) for x in head.weights])
+    images = {"evaluation": "squash", "rounding": "float32"}
+    model.trained_as = TrainedAs(preprocessing=images)
     save_model(model, names, folder / "model.keras")
-    config = {
-        "preprocessing": {"evaluation": "squash", "rounding": "float32"},
-        "training": {"loss": "softmax"},
-    }
+    config = {"preprocessing": images, "training": {"loss": "softmax"}}
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
     return folder
 
