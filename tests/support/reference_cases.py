@@ -36,6 +36,8 @@ def options_of(name):
     if "architecture" in case:
         options["architecture"] = case["architecture"]
     arguments = case.get("arguments", {})
+    if arguments.get("fc_norm") is False:  # Not as its architecture.
+        options["pooling"] = "mean"
     rotary = arguments.get("use_abs_pos_emb") is False
     # NaFlexViT, and relative positions that an MLP computes for any grid.
     any_grid = "model" in arguments or "rel_pos_dim" in arguments

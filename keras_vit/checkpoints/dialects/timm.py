@@ -33,6 +33,7 @@ from keras_vit.checkpoints.dialects.shared import (
     unit,
 )
 from keras_vit.checkpoints.dialects.timm_config import (
+    BUILT_WITH,
     POOLINGS,
     find_folder_problems,
     find_problems,
@@ -614,7 +615,9 @@ def alike(marks: tuple, width: int) -> list[Architecture]:
     return [x for x in found if x.width == width] or found
 
 
-def fields_of_file(path, tensors, width, name: str | None, known) -> dict:
+def fields_of_file(
+    path, tensors, width, name: str | None, known, arguments: Mapping
+) -> dict:
     """Return the fields of a `ViTConfig` that timm's architectures tell.
 
     That of the name; or that which the path names, if the tensors are its;
@@ -626,10 +629,12 @@ def fields_of_file(path, tensors, width, name: str | None, known) -> dict:
         width: int, D.
         name: what somebody called the architecture, or None.
         known: fields that are known otherwise, so that they may differ.
+        arguments: what the model was built with, by its config.json.
 
     Raises:
         ValueError: for an unknown name, an architecture that the models here
-            do not have, and where architectures with these tensors differ.
+            do not have or that the tensors are not of, and where architectures
+            with these tensors differ.
     """
     marks = marks_of(tensors)
     found = _named(path, name)
@@ -641,8 +646,73 @@ def fields_of_file(path, tensors, width, name: str | None, known) -> dict:
     _check_norms(path, marks, likely, known)
     if found is not None:
         _check_kind(path, name or path, found)
-        return {**_fields_of(found, width), "image_size": found.image_size}
+        _check_marks(path, marks, name, found, arguments, known)
+        fields = {**_fields_of(found, width), "image_size": found.image_size}
+        if GATES.isdisjoint(marks) != GATES.isdisjoint(found.marks):
+            fields["activation"] = "gelu" if GATES.isdisjoint(marks) else "silu"
+        return fields
     return _in_common(path, likely, width, known)
+
+
+# Its MLPs with gates have SiLU and the others GELU, whatever the architecture.
+GATES = {"gates", "packed_gates"}
+AVERAGES = ("avg", "avgmax", "max")
+# Marks that come with what no tensor shows, and the arguments of which the
+# first that is given tells whether they are there, by its values.
+WITNESSES = {
+    "class_token": {"class_token": (True,)},
+    "norm_after_pooling": {
+        "fc_norm": (True,),
+        "use_fc_norm": (True,),
+        "global_pool": AVERAGES,
+    },
+    "attention_pooling": {"global_pool": ("map",)},
+    "decomposed_positions": {"use_rel_pos": (True,)},
+    "packed_gates": {"swiglu_mlp": (True,)},
+}
+OF_POOLINGS = ("class_token", "norm_after_pooling", "attention_pooling")
+
+
+def _check_marks(path, marks, name, found, arguments, known) -> None:
+    """Refuse tensors of another pooling, windows or gates than they are said.
+
+    What else the tensors show is built as they show it.
+    """
+    by_caller = "pooling" in known and arguments.get("global_pool") is None
+    for mark, told in WITNESSES.items():
+        if mark in OF_POOLINGS and by_caller:
+            continue
+        same = GATES if mark in GATES else {mark}
+        usual = not same.isdisjoint(found.marks)
+        given = {x: arguments[x] for x in told if arguments.get(x) is not None}
+        expected = usual
+        for argument, value in given.items():
+            if argument != "global_pool" or value != found.pooling:
+                expected = value in told[argument]
+            break
+        shown = not same.isdisjoint(marks)
+        if shown == expected or not _matters(mark, found):
+            continue
+        tensor = " or ".join(MARKS.get(x, "mlp.fc1 of gates") for x in same)
+        said = "".join(f", {x}={y!r}" for x, y in given.items())
+        has, does = ("has", "does not") if shown else ("has no", "does")
+        refuse(
+            path,
+            f"{has} {tensor}, but the architecture "
+            f"{str(name or path)[-100:]!r}{said} {does}",
+            "Give the architecture or the config.json that it was trained "
+            "with; or, with architecture=..., its pooling=...",
+        )
+
+
+def _matters(mark, architecture) -> bool:
+    """Return whether a mark tells what a model of this architecture pools."""
+    if mark == "class_token":  # It changes no mean.
+        return architecture.pooling == "token"
+    of_tokens = {"distillation_token", "class_attention", "neck"}
+    return mark != "norm_after_pooling" or of_tokens.isdisjoint(
+        architecture.marks
+    )
 
 
 def _check_norms(path, marks, architectures, known) -> None:
@@ -758,7 +828,10 @@ def read_architecture(checkpoint, architecture: str | None, known) -> dict:
     """
     file = checkpoint.file
     width = checkpoint.checked_shape("patch_embed/projection/kernel", 4)[3]
-    return fields_of_file(file.path, file.tensors, width, architecture, known)
+    arguments = file.config.get(BUILT_WITH, {})
+    return fields_of_file(
+        file.path, file.tensors, width, architecture, known, arguments
+    )
 
 
 def read_gates(checkpoint, architecture: str | None, known) -> dict:

@@ -17,6 +17,7 @@ from keras_vit.checkpoints.files.config_values import converted, words
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
 
 __all__ = [
+    "BUILT_WITH",
     "POOLINGS",
     "find_folder_problems",
     "find_problems",
@@ -53,8 +54,15 @@ ARGUMENTS = {
     "norm_before_blocks": "pre_norm",
     "norm_after_pooling": "fc_norm",
 }
-# Its arguments that no tensor shows, by what they are here.
+# Its arguments that are compared with the tensors, or that none shows, by what
+# they are here.
 READ = {
+    "embed_dim": "hidden_dim",
+    "depth": "num_layers",
+    "in_chans": "channels",
+    "patch_size": "patch_size",
+    "reg_tokens": "register_tokens",
+    "num_reg_tokens": "register_tokens",
     "num_heads": "num_heads",
     "img_size": "image_size",
     "act_layer": "activation",
@@ -78,20 +86,13 @@ SHOWN_ATTENTION = ("", "attn", "diff")
 # Arguments of timm's models that show in the tensors, or that change nothing
 # in the output of a trained model.
 SHOWN = {
-    *("embed_dim", "depth", "mlp_ratio", "patch_size", "in_chans"),
-    *("num_classes", "class_token", "no_embed_class", "reg_tokens"),
+    *("mlp_ratio", "num_classes", "class_token", "no_embed_class"),
     *("qkv_bias", "init_values", "pre_norm", "fc_norm"),
     *("proj_bias", "qk_norm", "scale_attn_norm", "scale_mlp_norm"),
     "num_blocks",  # of a Mixer
     *("rel_pos_type", "rel_pos_dim", "shared_rel_pos"),
     # Of Eva and Beit.
-    *(
-        "num_reg_tokens",
-        "use_abs_pos_emb",
-        "use_rel_pos_bias",
-        "qkv_fused",
-        "swiglu_mlp",
-    ),
+    *("use_abs_pos_emb", "use_rel_pos_bias", "qkv_fused", "swiglu_mlp"),
     *("scale_mlp", "scale_attn_inner", "use_pre_transformer_norm"),
     *("use_fc_norm", "attn_pool_mlp_ratio", "attn_type", "num_kv_heads"),
     *("attn_only_layer_scale", "swiglu_align_to", "use_rot_pos_emb"),
@@ -112,6 +113,7 @@ POOLINGS = {
     "": "none",
 }
 CONVERSIONS = {
+    "patch_size": config_values.pair,
     "pooling": words(POOLINGS, "global_pool"),
     "rope": words({"cat": "axial", "dinov3": "centered", "mixed": "mixed"}),
     "rope_axes": words({"ij": "row_first", "xy": "column_first"}),
@@ -156,7 +158,28 @@ def read_config(path, content: dict) -> dict:
         fields.pop("pooling", None)
     if arguments.get("use_rot_pos_emb") is False:
         fields["rope"] = None
-    return {**fields, "architecture": content["architecture"]}
+    if arguments.get("use_rel_pos") is False:  # No tensor shows the windows.
+        fields = {**_windows_of(content["architecture"], arguments), **fields}
+    named = {"architecture": content["architecture"], BUILT_WITH: arguments}
+    return {**fields, **named}
+
+
+# What its config.json builds a model with, among the fields of a file.
+BUILT_WITH = "model_args"
+# The blocks of SAM's encoders that attend to whole images, by size.
+GLOBAL_BLOCKS = {
+    "samvit_base": (2, 5, 8, 11),
+    "samvit_large": (5, 11, 17, 23),
+    "samvit_huge": (7, 15, 23, 31),
+}
+
+
+def _windows_of(architecture, arguments) -> dict:
+    """Return the windows of SAM's encoders, which arguments may replace."""
+    blocks = GLOBAL_BLOCKS.get(architecture.rpartition("_patch")[0], ())
+    if type(depth := arguments.get("depth")) is int:
+        blocks = tuple(x for x in blocks if x < depth)
+    return {"window_size": 14, "global_attention_blocks": blocks}
 
 
 def _parts(path, content) -> tuple[dict, dict]:
