@@ -150,3 +150,46 @@ def test_sizes_of_a_config_that_the_tensors_have_not(
     folder = write(model, tmp_path, config=config)
     with pytest.raises(ValueError, match=message):
         load_checkpoint(folder)
+
+
+def test_what_tensors_leave_open_is_said(tmp_path):
+    model = built("vit_tiny_patch16_224", embed_dim=192)
+    path = write(model, tmp_path, "weights")
+    taken = (
+        "its tensors leave open what is taken as num_heads=3, "
+        "activation='gelu', layer_norm_epsilon=1e-06, pooling='token'"
+    )
+    with pytest.warns(UserWarning, match=taken):
+        ours = load_checkpoint(path)
+    assert ours.config.num_heads == 3
+    told = {"num_heads": 2, "activation": "gelu", "pooling": "token"}
+    with pytest.warns(UserWarning) as said:
+        assert equals(model, path, layer_norm_epsilon=1e-6, **told)
+    assert any("taken as 4x4 patches" in str(x.message) for x in said)
+    assert not any("num_heads=2" in str(x.message) for x in said)
+
+
+def test_which_of_several_grids_was_taken_is_said(tmp_path):
+    model = built("vit_base_patch16_224", img_size=(32, 128))
+    path = write(model, tmp_path, "weights")
+    told = {"architecture": "vit_base_patch16_224", "num_heads": 2}
+    with pytest.warns(UserWarning, match="taken as 4x4 patches of .16, 16."):
+        load_checkpoint(path, input_shape=(64, 64, 3), **told)
+    with pytest.raises(ValueError, match="4x4 patches .* or 2x8 patches"):
+        load_checkpoint(path, input_shape=(32, 128, 3), **told)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("eva02_base_patch14_224", {"img_size": 56, "qkv_fused": True}),
+        ("vit_base_patch16_224", {"class_token": False, "global_pool": "max"}),
+        ("vit_base_patch16_224", {"qk_norm": True, "init_values": 1e-5}),
+    ],
+)
+def test_tensors_of_no_published_architecture_are_refused(
+    name, options, tmp_path
+):
+    path = write(built(name, **options), tmp_path, "weights")
+    with pytest.raises(ValueError, match="that no published architecture has"):
+        load_checkpoint(path)

@@ -157,7 +157,7 @@ def test_guess_of_heads_is_told(tmp_path):
         wide[name] = np.tile(x, factors)
     save_file(wide, tmp_path / "wide.safetensors")
     # No published architecture is of this width.
-    with pytest.warns(UserWarning, match="num_heads=2 is taken, 64 features"):
+    with pytest.warns(UserWarning, match="taken as num_heads=2, activ"):
         model = load_checkpoint(tmp_path / "wide.safetensors")
     assert model.config.num_heads == 2
     with pytest.raises(ValueError, match="num_heads="):

@@ -106,6 +106,7 @@ def compare(model, path, **options):
         wanted = model(torch.tensor(np.moveaxis(images, -1, 1))).numpy()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", ".*its tensors leave open")
         ours = load_checkpoint(path, **options)
     found = keras.ops.convert_to_numpy(ours(images))
     scale = max(1, np.abs(wanted).max())

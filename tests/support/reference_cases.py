@@ -17,6 +17,7 @@ CASES = json.loads((FOLDER / "cases.json").read_text())
 TOLERANCE = {"rtol": 0, "atol": 5e-5}
 
 
+POOLINGS = {"avg": "mean", "map": "map"}
 # The layer whose output the head reads, if there is one.
 LAST = ("pre_logits", "pool", "neck", "encoder_norm")
 
@@ -33,9 +34,14 @@ def options_of(name):
         options["num_heads"] = case["arguments"].get("num_heads")
         if "act_layer" in case["arguments"]:
             options["activation"] = case["arguments"]["act_layer"]
+    arguments = case.get("arguments", {})
     if "architecture" in case:
         options["architecture"] = case["architecture"]
-    arguments = case.get("arguments", {})
+    elif arguments.get("class_token") is False:  # As no published one is.
+        epsilon = case["layer_norm_epsilon"]
+        options = {"activation": "gelu", **options}
+        options["layer_norm_epsilon"] = epsilon
+        options["pooling"] = POOLINGS[arguments["global_pool"]]
     if arguments.get("fc_norm") is False:  # Not as its architecture.
         options["pooling"] = "mean"
     rotary = arguments.get("use_abs_pos_emb") is False

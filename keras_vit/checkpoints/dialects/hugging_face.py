@@ -393,6 +393,7 @@ DIALECT = Dialect(
     usual_images=usual_images,
     check_config=check_config,
     folder_notes=folder_notes,
+    untold=("num_heads", "activation", "layer_norm_epsilon"),
     rename=rename,
     companions=companions,
     folder_files=folder_files,

@@ -514,6 +514,7 @@ MARKS = {
 }
 GAMMA_MARKS = {"gamma", "gamma_2"}
 PIXELS = ("pixel_mean", "pixel_std")
+UNTOLD = ("num_heads", "activation", "layer_norm_epsilon", "pooling")
 PLAIN = "ViT"  # The kind that the models here compute.
 
 
@@ -741,6 +742,14 @@ def _check_norms(path, marks, architectures, known) -> None:
 
 def _in_common(path, architectures, width, known) -> dict:
     """Return the fields in which all of some architectures agree."""
+    missing = [f"{x}=..." for x in UNTOLD if x not in known]
+    if missing and not architectures:
+        refuse(
+            path,
+            "has tensors that no published architecture has together",
+            'Give architecture="..." in timm\'s words, the config.json that '
+            f"belongs to the file, or all of {', '.join(missing)}.",
+        )
     kinds = sorted({x.kind for x in architectures})
     different = {json.dumps(x.options) for x in architectures}
     if kinds not in ([], [PLAIN]) or len(different) > 1:
@@ -863,6 +872,7 @@ DIALECT = Dialect(
     usual_images=usual_images,
     example_of_architecture="vit_base_patch16_clip_224",
     scales_pixels_variously=True,
+    untold=UNTOLD,
     metadata=metadata,
     folder_problems=find_folder_problems,
     folder_files=folder_files,

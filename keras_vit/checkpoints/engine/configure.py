@@ -70,6 +70,10 @@ def configure(
     if family in ("vit", "variant"):
         known = _known_fields(checkpoint, num_heads, architecture, given)
         configured = _configure_vit(checkpoint, known, image_size)
+        # The size of an architecture's images: somebody named it.
+        if known.get("image_size") is None:
+            told = {*given, *(("num_heads",) if num_heads else ())}
+            _say_untold(configured, told)
     else:
         known = {**file.config, **dict(given)}
         known |= {"architecture": architecture} if architecture else {}
@@ -91,6 +95,30 @@ def configure(
                 "The two belong to different models: fetch both again.",
             )
     return configured
+
+
+def _say_untold(checkpoint, given) -> None:
+    """Warn of what was taken as is usual, as no tensor or config tells it."""
+    file, fields = checkpoint.file, checkpoint.fields
+    told = {*given, *file.config}
+    told |= {"num_heads"} if _heads_of_file(checkpoint) else set()
+    untold = [
+        f"{name}={fields[name]!r}"
+        for name in checkpoint.layout.dialect.untold
+        if name not in told
+    ]
+    if untold:
+        _say_taken(checkpoint, f"{', '.join(untold)}, as is usual for them")
+
+
+def _say_taken(checkpoint, what) -> None:
+    """Warn of what was taken for certain that tensors leave open."""
+    warnings.warn(
+        f"{checkpoint.file.path!r}: its tensors leave open what is taken as "
+        f"{what}. If it is otherwise, give {_ways_to_tell(checkpoint)}, or "
+        "an argument such as num_heads=...",
+        stacklevel=2,
+    )
 
 
 def _architecture_fields(checkpoint, architecture, known) -> dict:
@@ -336,12 +364,9 @@ def _heads(checkpoint, num_heads, usual, hidden_dim) -> int:
             f"of {hidden_dim} is no multiple of 64",
             "Give num_heads=...",
         )
-    warnings.warn(
-        f"{checkpoint.file.path!r} does not tell its number of attention "
-        f"heads: num_heads={hidden_dim // 64} is taken, 64 features per head. "
-        "Give num_heads=... for another number.",
-        stacklevel=2,
-    )
+    if "num_heads" not in checkpoint.layout.dialect.untold:
+        what = f"num_heads={hidden_dim // 64}, 64 features per head"
+        _say_taken(checkpoint, what)
     return hidden_dim // 64
 
 
@@ -690,21 +715,27 @@ def _grid_with_prefix(
     counts = {length - prefix: True}
     if prefix and "prefix_without_position" in checkpoint.layout.variants:
         counts[length] = False
-    readings = {}
-    # Level by level: what is certain for one count rules out the other.
-    for level in zip(
+    levels = zip(
         *(
             _grids_of(checkpoint, x, cell, image_size, told_size)
             for x in counts
         ),
         strict=True,
-    ):
+    )
+    readings, told = {}, False
+    # Level by level: what is certain for one count rules out the other.
+    for number, level in enumerate(levels):
         for prefixed, grids in zip(counts.values(), level, strict=True):
             readings |= dict.fromkeys(grids, prefixed)
         if readings:
+            told = number < 2  # by a config or an architecture
             break
     if len(readings) == 1:
-        return next(iter(readings.items()))
+        (found,) = readings.items()
+        if not told and checkpoint.layout.dialect.untold:
+            what = "x".join(map(str, found[0]))
+            _say_taken(checkpoint, f"{what} patches of {cell} pixels")
+        return found
     if not readings:
         _refuse_grid(checkpoint, length - prefix, cell)
     shown = " or ".join(

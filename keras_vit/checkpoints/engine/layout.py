@@ -88,6 +88,8 @@ class Dialect:
             takes, where this publisher names architectures.
         scales_pixels_variously: bool, whether only a config tells how pixels
             of its models are scaled.
+        untold: fields of the config that only a config.json tells, so that a
+            file without one is read as is usual, which is said.
         rename: from (layout, weights of the model, features) to a function
             of the names in the tables that returns those to write.
         companions: from (layout, weights of the model) to arrays that readers
@@ -113,6 +115,7 @@ class Dialect:
     folder_notes: Callable = _no_problems
     example_of_architecture: str = ""
     scales_pixels_variously: bool = False
+    untold: tuple = ()
     rename: Callable = _same_names
     companions: Callable = _no_fields
     metadata: Callable = _no_fields
