@@ -23,17 +23,17 @@ import pathlib
 import sys
 import time
 
-import yaml
 from named_data.sources import SOURCES
 
 from keras_vit import data, evaluation, preprocessing
 from keras_vit.analysis.report import explain_run
 from keras_vit.data import DataConfig, PreprocessingConfig, Share
-from keras_vit.data.config import evaluation_of
+from keras_vit.data.config import data_of_run, evaluation_of
 from keras_vit.data.pillow_images import say_colour_changes
 from keras_vit.data.readers import with_chosen_reader
 from keras_vit.evaluation.config import Evaluation
 from keras_vit.io.atomic_files import write_json
+from keras_vit.io.run_folder import CONFIG, read_config
 from keras_vit.io.stores import on_disk
 from keras_vit.prediction.networks import load_model
 from keras_vit.runs.reporting import left_out, write_pages
@@ -160,13 +160,12 @@ def complete(recipe: Evaluation) -> Evaluation:
         return dataclasses.replace(recipe, data=digits, batch_size=16)
     recipe = dataclasses.replace(recipe, data=asked)
     folder = on_disk(str(recipe.model.weights))
-    config = pathlib.Path(folder, "config.yaml")
+    config = pathlib.Path(folder, CONFIG)
     if not config.is_file():
         return recipe
-    run = yaml.safe_load(config.read_text(encoding="utf-8"))
     if asked == DataConfig(reader=asked.reader):
         # What read the images there may not be here.
-        found = DataConfig(**{**run["data"], "reader": asked.reader})
+        found = data_of_run(read_config(config.parent), reader=asked.reader)
         return dataclasses.replace(recipe, data=found)
     return recipe
 

@@ -21,6 +21,7 @@ __all__ = [
     "AugmentationConfig",
     "DataConfig",
     "PreprocessingConfig",
+    "data_of_run",
     "evaluation_of",
     "preprocessing_in",
 ]
@@ -136,6 +137,9 @@ METHODS = ("bilinear", "bicubic", "area", "lanczos3", "nearest")
 METHODS = (*METHODS, "box", "hamming")
 MAX_SIDE = 16_384  # pixels; an image of that takes 3 GB
 ROUNDINGS = ("uint8", "float32", "nearest")
+SPLIT_BY = ("content", "position")
+# What the options of a run were before there was one.
+OPTIONS_BEFORE = {"reader": "tensorflow", "split_by": "position"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,6 +215,14 @@ class DataConfig:
     split_seed: int = 0
     """Seed of these fractions, independent of the seed of the run."""
 
+    split_by: str = "content"
+    """How the images of a folder or a CSV file of a disk are cut by these
+    fractions. "content": by the hash of each file, so that files which are
+    added or removed move no other image, and equal images are in one part;
+    the fractions are met approximately. "position": by number in the list of
+    all images. Data by name, in shards and in stores, whose contents are not
+    at hand, is cut by position."""
+
     max_examples: int | None = None
     """Keep only this many images of each split, for trials."""
 
@@ -272,6 +284,7 @@ class DataConfig:
         check_choice("check_images", self.check_images, CHECKS)
         check_choice("on_broken_image", self.on_broken_image, BROKEN)
         check_choice("reader", self.reader, READERS)
+        check_choice("split_by", self.split_by, SPLIT_BY)
         self._check_source()
 
     def _check_source(self):
@@ -369,6 +382,30 @@ class PreprocessingConfig:
             )
         if isinstance(given, list):
             object.__setattr__(self, "resize_size", tuple(given))
+
+
+def data_of_run(run: Mapping, **changes) -> DataConfig:
+    """Return the data of a run, by the content of its config.yaml.
+
+    An option that is missing there, in the file of an earlier version, is what
+    it was before it could be chosen.
+
+    Args:
+        run: the config.yaml as `keras_vit.io.run_folder.read_config` reads it.
+        **changes: fields that are to be otherwise here, as `reader`.
+
+    Raises:
+        ValueError: for options that there are not, or of wrong values.
+
+    Example:
+        >>> data_of_run({"data": {"folder": "flowers"}}).split_by
+        'position'
+    """
+    options = run.get("data") or {}
+    try:
+        return DataConfig(**{**OPTIONS_BEFORE, **options, **changes})
+    except TypeError as error:
+        raise ValueError(f"data in the config of the run: {error}") from None
 
 
 def evaluation_of(

@@ -59,7 +59,9 @@ def open_csv(config: DataConfig) -> Dataset:
     ]
     if parts[0] is None:
         raise ValueError(f"{str(path)!r} has no lines of the split 'train'.")
-    return Dataset(*complete(parts, config), class_names=names, name=path.stem)
+    by = "position" if of_store(given) else config.split_by
+    parts = complete(parts, config, by, names)
+    return Dataset(*parts, class_names=names, name=path.stem)
 
 
 def _rows(path: pathlib.Path, config: DataConfig) -> list[dict]:

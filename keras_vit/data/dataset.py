@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.data.config import DataConfig
+from keras_vit.data.content_hashes import content_hashes, split_by_content
 from keras_vit.data.readers import chosen_reader
 from keras_vit.data.seeds import grouped_order, order, seeded_order
 from keras_vit.io.checks import check_choice, check_installed
@@ -272,13 +273,20 @@ def skipped_files(dataset: Dataset, more: Sequence[str] = ()) -> dict:
     }
 
 
-def complete(parts: Sequence, config) -> list:
+def complete(
+    parts: Sequence,
+    config,
+    by: str = "position",
+    class_names: Sequence[str] = (),
+) -> list:
     """Cut the missing parts off the training images.
 
     Args:
         parts: training, validation and test images, of which the last two
             may be None.
         config: the `DataConfig` with their fractions and the seed.
+        by: "content" or "position", see `cut`.
+        class_names: for messages.
 
     Returns:
         The three; None where the fraction is 0.
@@ -289,12 +297,20 @@ def complete(parts: Sequence, config) -> list:
         validation_fraction=0.0 if validation else config.validation_fraction,
         test_fraction=0.0 if test else config.test_fraction,
         seed=config.split_seed,
+        by=by,
+        class_names=class_names,
     )
     return [left, validation or validation_cut, test or test_cut]
 
 
 def cut(
-    examples, *, validation_fraction: float, test_fraction: float, seed: int
+    examples,
+    *,
+    validation_fraction: float,
+    test_fraction: float,
+    seed: int,
+    by: str = "position",
+    class_names: Sequence[str] = (),
 ) -> tuple:
     """Cut off validation and test images, the same share of each class.
 
@@ -304,6 +320,9 @@ def cut(
         validation_fraction: float in [0, 1), 0 for none.
         test_fraction: float in [0, 1), 0 for none.
         seed: int; the same seed gives the same cut.
+        by: "content" for `split_by_content`, "position" for
+            `stratified_split`.
+        class_names: for messages.
 
     Returns:
         Training, validation and test images; None where the fraction is 0.
@@ -317,10 +336,20 @@ def cut(
     }
     if not any(fractions.values()):
         return examples, None, None
-    if examples.kind == "record" and examples.labels.ndim == 2:
+    if by == "position" and examples.labels.ndim == 2:
         return _cut_by_position(examples, **fractions)
     try:
-        parts = stratified_split(examples.labels, seed=seed, **fractions)
+        if by == "content":
+            hashes = content_hashes(examples)
+            parts = split_by_content(
+                hashes,
+                examples.labels,
+                seed=seed,
+                class_names=class_names,
+                **fractions,
+            )
+        else:
+            parts = stratified_split(examples.labels, seed=seed, **fractions)
     except ValueError as error:
         raise ValueError(
             f"The {len(examples)} images of {examples.source} cannot be cut "

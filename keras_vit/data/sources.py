@@ -188,7 +188,7 @@ def _open_folder(config: DataConfig) -> Dataset:
     ]
     left = other_files(root)
     return Dataset(
-        *complete(parts, config),
+        *complete(parts, config, config.split_by, names),
         class_names=names,
         name=root.name,
         other_files=left,

@@ -18,11 +18,11 @@ import keras
 import numpy as np
 
 from keras_vit.data import (
-    DataConfig,
     Examples,
     evaluation_batches,
     open_dataset,
 )
+from keras_vit.data.config import data_of_run
 from keras_vit.data.resizing import evaluation_crop, resize
 from keras_vit.data.seeds import order
 from keras_vit.exporting.runtimes_table import TOLERANCES
@@ -116,12 +116,8 @@ def images_of_run(
     Raises:
         ValueError: when the data of the run is gone or has no such images.
     """
-    options = read_config(folder).get("data") or {}
-    try:
-        # What read the images there may not be here.
-        config = DataConfig(**{**options, "reader": "auto"})
-    except TypeError as error:
-        raise ValueError(f"data in the config of the run: {error}") from None
+    # What read the images there may not be here.
+    config = data_of_run(read_config(folder), reader="auto")
     try:
         dataset = open_dataset(config)
     except ValueError as error:

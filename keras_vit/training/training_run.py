@@ -128,7 +128,7 @@ def train(
     _check_tpu(recipe.distribution, recipe.training.precision)
     check_trackers(recipe.training.trackers)
     deadline = deadline_of(recipe.training.max_hours)
-    recipe = resume.with_reader(recipe)
+    recipe = resume.as_begun(recipe)
     processes.check_reader(recipe.distribution, recipe.data.reader)
     if dataset is not None and not isinstance(dataset.train, data.FitStream):
         dataset = read_by(recipe.data.reader, dataset)

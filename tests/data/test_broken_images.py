@@ -20,9 +20,9 @@ IMAGE = Image.fromarray(
 )
 
 
-def encoded(kind):
+def encoded(kind, height=20):
     file = io.BytesIO()
-    IMAGE.save(file, kind)
+    IMAGE.resize((30, height)).save(file, kind)
     return file.getvalue()
 
 
@@ -38,7 +38,7 @@ def folder(tmp_path):
         (tmp_path / name).mkdir()
         for number in range(10):
             path = tmp_path / name / f"{number}.jpg"
-            path.write_bytes(encoded("jpeg"))
+            path.write_bytes(encoded("jpeg", height=20 + number))
     return tmp_path
 
 

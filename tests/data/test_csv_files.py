@@ -64,9 +64,25 @@ def test_a_column_of_splits_is_used(tmp_path):
 
 
 def test_without_one_it_is_cut(tmp_path):
-    dataset = opened(written(tmp_path, lines(lambda i: i % 2)))
+    path = written(tmp_path, lines(lambda i: i % 2))
+    dataset = opened(path, split_by="position")
     parts = (dataset.train, dataset.validation, dataset.test)
     assert [len(part) for part in parts] == [14, 2, 4]
+    dataset = opened(path)
+    parts = (dataset.train, dataset.validation, dataset.test)
+    assert sum(len(part) for part in parts) == 20
+    for part in parts:
+        assert set(part.labels) == {0, 1}
+
+
+def test_the_lines_of_one_file_are_in_one_part(tmp_path):
+    text = lines(lambda i: i % 2)
+    path = written(tmp_path, text + text.partition("\n")[2])
+    dataset = opened(path)
+    parts = (dataset.train, dataset.validation, dataset.test)
+    assert sum(len(part) for part in parts) == 40
+    files = [set(part.contents) for part in parts]
+    assert sum(map(len, files)) == len(set.union(*files)) == 20
 
 
 def test_a_byte_order_mark_of_spreadsheets_is_no_letter(tmp_path):

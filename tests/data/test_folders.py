@@ -12,12 +12,13 @@ def grey(level, side=6):
 
 
 def fill(root, classes=("cat", "dog"), count=10):
-    """Images whose grey level is 20 times their label."""
+    """Different images whose grey level is 20 times their label."""
     for label, name in enumerate(classes):
         (root / name).mkdir(parents=True)
         for number in range(count):
             kind = KINDS[number % len(KINDS)]
-            grey(20 * label).save(root / name / f"{number}{kind}")
+            image = grey(20 * label, side=6 + number)
+            image.save(root / name / f"{number}{kind}")
 
 
 def opened(root, **options):
@@ -30,7 +31,7 @@ def test_a_folder_of_classes_is_cut_with_every_class_in_every_part(tmp_path):
     assert dataset.class_names == ("ant", "cat", "dog")
     assert dataset.name == "pets"
     parts = (dataset.train, dataset.validation, dataset.test)
-    assert [len(part) for part in parts] == [21, 3, 6]
+    assert sum(len(part) for part in parts) == 30
     for part in parts:
         assert set(part.labels) == {0, 1, 2}
     paths = [path for part in parts for path in part.contents]
@@ -45,12 +46,12 @@ def test_a_folder_of_classes_is_cut_with_every_class_in_every_part(tmp_path):
 @pytest.mark.parametrize("channels", [1, 3])
 def test_every_kind_of_image_is_read_with_its_label(tmp_path, channels):
     fill(tmp_path)
-    dataset = opened(tmp_path)
+    dataset = opened(tmp_path, validation_fraction=0.0, test_fraction=0.0)
     batches = evaluation_batches(
-        dataset.train, image_size=6, channels=channels, batch_size=14
+        dataset.train, image_size=6, channels=channels, batch_size=20
     )
     ((images, labels, _),) = batches
-    assert images.shape == (14, 6, 6, channels)
+    assert images.shape == (20, 6, 6, channels)
     levels = np.asarray(images).mean((1, 2, 3))
     np.testing.assert_allclose(levels, 20 * np.asarray(labels), atol=1)
 
@@ -70,8 +71,11 @@ def test_a_missing_split_is_cut_off_training(tmp_path):
     fill(tmp_path / "train", count=10)
     fill(tmp_path / "test", count=3)
     dataset = opened(tmp_path)
-    parts = (dataset.train, dataset.validation, dataset.test)
-    assert [len(part) for part in parts] == [18, 2, 6]
+    assert len(dataset.train) + len(dataset.validation) == 20
+    assert set(dataset.validation.labels) == {0, 1}
+    assert len(dataset.test) == 6
+    by_position = opened(tmp_path, split_by="position")
+    assert [len(by_position.train), len(by_position.validation)] == [18, 2]
 
 
 def test_no_fraction_no_part(tmp_path):
@@ -96,7 +100,10 @@ def test_max_examples_keeps_some_of_every_part(tmp_path):
     fill(tmp_path, count=30)
     dataset = opened(tmp_path, max_examples=9)
     parts = (dataset.train, dataset.validation, dataset.test)
-    assert [len(part) for part in parts] == [9, 6, 9]
+    all_of_it = opened(tmp_path, validation_fraction=0.1)
+    whole = (all_of_it.train, all_of_it.validation, all_of_it.test)
+    assert [len(x) for x in parts] == [min(len(x), 9) for x in whole]
+    assert len(dataset.train) == 9
     assert set(dataset.train.labels) == {0, 1}
 
 
@@ -136,4 +143,13 @@ def test_splits_without_training_are_refused(tmp_path):
 def test_classes_too_small_to_cut_say_what_to_do(tmp_path):
     fill(tmp_path, count=2)
     with pytest.raises(ValueError, match="4 images of .*choose other fract"):
+        opened(tmp_path)
+
+
+def test_equal_images_cannot_be_cut_into_parts(tmp_path):
+    fill(tmp_path)
+    for number in range(5):
+        (tmp_path / "ant").mkdir(exist_ok=True)
+        grey(99).save(tmp_path / "ant" / f"{number}.png")
+    with pytest.raises(ValueError, match="class 'ant' has 1. Equal ones"):
         opened(tmp_path)

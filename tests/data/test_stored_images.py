@@ -83,7 +83,9 @@ def test_a_folder_without_splits_is_cut_alike(tmp_path, emulator):
     options: dict = {"validation_fraction": 0.25, "test_fraction": 0.25}
     local = str(tmp_path / "all" / "train")
     check_same(
-        DataConfig(folder=local, reader="pillow", **options),
+        DataConfig(
+            folder=local, reader="pillow", split_by="position", **options
+        ),
         DataConfig(folder=address, reader="pillow", **options),
     )
 

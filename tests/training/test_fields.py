@@ -192,7 +192,7 @@ def folder(tmp_path_factory):
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("L", (8, 8), number).save(path)
         name = path.relative_to(root).as_posix()
-        other = rows[0][0] if rows else name
+        other = rows[-1][0] if rows else name
         rows.append([name, other, "ab"[number % 2], "xyz"[number % 3]])
     with (root / "list.csv").open("w", newline="") as file:
         writer = csv.writer(file)
@@ -227,6 +227,7 @@ CHANGES = {
         "validation_fraction": (opened, 0.2, {}),
         "test_fraction": (opened, 0.3, {}),
         "split_seed": (opened, 1, {}),
+        "split_by": (opened, "position", {"folder": "{}/images"}),
         "max_examples": (opened, 200, {}),
         "check_images": (opened, "none", {"folder": "{}/broken"}),
         "on_broken_image": (opened, "skip", {"folder": "{}/broken"}),

@@ -6,6 +6,7 @@ import json
 import pathlib
 from collections.abc import Iterator
 
+from keras_vit.data.config import OPTIONS_BEFORE
 from keras_vit.data.readers import chosen_reader
 from keras_vit.io.atomic_files import write_json
 from keras_vit.io.run_folder import CONFIG, RESULT
@@ -21,7 +22,7 @@ from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import store as run_store
 from keras_vit.training.run.store import shown
 
-__all__ = ["differences", "flat", "open_run", "reopen", "with_reader"]
+__all__ = ["as_begun", "differences", "flat", "open_run", "reopen"]
 
 # Fields that may change when a run resumes.
 FREE = (
@@ -34,25 +35,31 @@ FREE = (
     "training.trackers",
 )
 READER = "data.reader"
+SPLIT_BY = "data.split_by"
 # What options were before there was one.
-ADDED = {READER: "tensorflow"}
+ADDED = {f"data.{name}": value for name, value in OPTIONS_BEFORE.items()}
 
 
-def with_reader(recipe: Recipe) -> Recipe:
-    """The recipe with what reads its images, where it leaves that open.
+def as_begun(recipe: Recipe) -> Recipe:
+    """The recipe with what its run began with, where it leaves that open.
 
-    A run that is resumed keeps the reader that it began with, if it is here.
+    A run that is resumed keeps the reader that it began with, if it is here;
+    and its parts by position, if it began before they could be by content.
     """
-    if recipe.data.reader != "auto":
-        return recipe
-    reader = chosen_reader("auto")
     folder = run_store.local(recipe.run_dir)
-    finished = (folder / RESULT).exists()
-    if not finished and (folder / CONFIG).is_file():
-        begun = flat(run_folder.read_config(folder)).get(READER)
+    begun = {}
+    if not (folder / RESULT).exists() and (folder / CONFIG).is_file():
+        begun = flat(run_folder.read_config(folder))
+    changes = {}
+    if recipe.data.reader == "auto":
+        reader = chosen_reader("auto")
         # TensorFlow may not be installed here: then the run is refused.
-        reader = "pillow" if begun == "pillow" else reader
-    data = dataclasses.replace(recipe.data, reader=reader)
+        changes["reader"] = (
+            "pillow" if begun.get(READER) == "pillow" else reader
+        )
+    if begun and SPLIT_BY not in begun:
+        changes["split_by"] = ADDED[SPLIT_BY]
+    data = dataclasses.replace(recipe.data, **changes)
     return dataclasses.replace(recipe, data=data)
 
 
@@ -191,9 +198,13 @@ def differences(old: dict, recipe: Recipe) -> list[str]:
         for name, value in old.items()
         if name in config or not isinstance(value, dict)
     }
-    old = {**defaults, **ADDED, **flat(shared)}
+    known = flat(shared)
     # Whatever read the images is what "auto" stands for.
     free = (*FREE, READER) if new.get(READER) == "auto" else FREE
+    if SPLIT_BY not in known:
+        # `as_begun` gives a run of an earlier version what it began with.
+        free = (*free, SPLIT_BY)
+    old = {**defaults, **ADDED, **known}
     return [
         f"{name}: was {_shown(old, name)}, now {_shown(new, name)}"
         for name in {**old, **new}
