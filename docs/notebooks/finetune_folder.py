@@ -59,7 +59,7 @@ if DATA is None:
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image).save(folder / f"{number:04}.png")
 
-data = DataConfig(folder=str(DATA))
+data = DataConfig(folder=str(DATA), split_by="position")
 dataset = open_dataset(data)
 names = dataset.class_names
 print(f"{len(names)} classes: {', '.join(names)}")
