@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from keras_vit.data.dataset import Dataset
+from keras_vit.data.dataset import PARTS, Dataset
 from keras_vit.data.image_reader import is_readable
 from keras_vit.data.pillow_images import is_readable_by_pillow
 from keras_vit.data.records import are_whole_ends, file_ends
@@ -16,7 +16,6 @@ from keras_vit.data.records import are_whole_ends, file_ends
 __all__ = ["broken_images", "listing", "without_broken_images"]
 
 LOGGER = logging.getLogger(__name__)
-PARTS = ("train", "validation", "test")
 NUM_NAMED = 5  # Broken images that a message names.
 THREADS = 16
 # Files of a split that are decoded where nothing else is asked for: some ten

@@ -223,6 +223,10 @@ class DataConfig:
     all images. Data by name, in shards and in stores, whose contents are not
     at hand, is cut by position."""
 
+    accept_changes: bool = False
+    """Whether a run that is resumed goes on over images that have changed
+    since it began. Its classes are those of the same names."""
+
     max_examples: int | None = None
     """Keep only this many images of each split, for trials."""
 

@@ -18,6 +18,7 @@ from keras_vit.io.checks import check_choice, check_installed
 
 __all__ = [
     "NO_SOURCES",
+    "PARTS",
     "Dataset",
     "Examples",
     "Sources",
@@ -28,6 +29,7 @@ __all__ = [
     "stratified_split",
 ]
 
+PARTS = ("train", "validation", "test")
 NUM_NAMED = 100  # files that a result names of each kind
 KINDS = ("array", "encoded", "path", "record")
 

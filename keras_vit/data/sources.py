@@ -16,6 +16,7 @@ from keras_vit.data.config import DataConfig
 from keras_vit.data.csv_file import SPLITS, open_csv
 from keras_vit.data.dataset import (
     NO_SOURCES,
+    PARTS,
     Dataset,
     Examples,
     Sources,
@@ -44,7 +45,6 @@ __all__ = [
 ]
 
 LOGGER = logging.getLogger(__name__)
-PARTS = ("train", "validation", "test")
 # Names that tensorflow-datasets does not have, up to the first slash.
 OWN_NAMES = {
     "digits": open_digits,

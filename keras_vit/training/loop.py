@@ -147,7 +147,7 @@ class Loop:
         if part is not None:
             batches = self.plan.batches_of(interval) - part["batches"]
             end = interval + 1
-        if not batches:
+        if batches <= 0:  # Below, where images were removed since.
             self._evaluate(model, validation, interval, callbacks)
             return
         model.fit(

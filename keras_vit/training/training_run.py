@@ -13,6 +13,7 @@ import keras
 from keras_vit import data
 from keras_vit.data.dataset import NO_SOURCES
 from keras_vit.data.image_reader import naming_broken_images
+from keras_vit.data.manifest import MANIFEST, list_images, write_manifest
 from keras_vit.data.pillow_images import is_coloured, say_colour_changes
 from keras_vit.data.resizing import evaluation_fields
 from keras_vit.data.sources import read_by
@@ -197,6 +198,8 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     # A mistake in the recipe shows before an earlier run is replaced.
     dataset = dataset or data.open_dataset(recipe.data, sources)
     _check_parts(dataset, needs)
+    images = list_images(dataset, recipe.data)
+    dataset = resume.same_images(recipe, dataset, images)
     keras.utils.set_random_seed(recipe.seed)
     model = task.make_model(recipe, dataset.class_names)
     _check_colours(recipe, dataset, model)
@@ -217,6 +220,8 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     ):
         if processes.is_first():
             write_json(folder / "class_names.json", list(dataset.class_names))
+            if images is not None:
+                write_manifest(folder / MANIFEST, images)
         listeners = reports.enter_context(
             tracking(folder, recipe.training.trackers)
         )

@@ -322,6 +322,7 @@ ELSEWHERE = {
     "data.memory_limit_mib": "data/test_streamed.py",
     "data.shuffle_buffer": "data/test_hub_data.py",
     "data.index_dir": "data/test_bad_shards.py",
+    "data.accept_changes": "training/test_changed_data.py",
     "augmentation.keras_cv": "data/test_mixing.py",
     "augmentation.keras_cv_arguments": "data/test_mixing.py",
     "training.max_hours": "training/test_run_options.py",

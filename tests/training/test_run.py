@@ -32,6 +32,7 @@ def test_the_run_folder_holds_the_run(run):
         "environment.json",
         "config.yaml",
         "class_names.json",
+        "images.csv.gz",
         "metrics.jsonl",
         "history.csv",
         "model.keras",

@@ -18,6 +18,7 @@ import shutil
 from collections.abc import Iterator
 
 from keras_vit.checkpoints import run_model
+from keras_vit.data.manifest import MANIFEST as IMAGES
 from keras_vit.io.atomic_files import (
     PARTIAL,
     replacing,
@@ -55,6 +56,7 @@ FILES = (
     CONFIG,
     ENVIRONMENT,
     "class_names.json",
+    IMAGES,
     "history.csv",
     "metrics.jsonl",
     "trackers.json",

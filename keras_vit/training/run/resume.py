@@ -4,9 +4,17 @@ import contextlib
 import dataclasses
 import json
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from keras_vit.data.config import OPTIONS_BEFORE
+from keras_vit.data.dataset import Dataset
+from keras_vit.data.manifest import (
+    MANIFEST,
+    Image,
+    changes,
+    read_manifest,
+    with_classes,
+)
 from keras_vit.data.readers import chosen_reader
 from keras_vit.io.atomic_files import write_json
 from keras_vit.io.run_folder import CONFIG, RESULT
@@ -22,10 +30,18 @@ from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import store as run_store
 from keras_vit.training.run.store import shown
 
-__all__ = ["as_begun", "differences", "flat", "open_run", "reopen"]
+__all__ = [
+    "as_begun",
+    "differences",
+    "flat",
+    "open_run",
+    "reopen",
+    "same_images",
+]
 
 # Fields that may change when a run resumes.
 FREE = (
+    "data.accept_changes",
     "distribution",
     "overwrite",
     "run_dir",
@@ -34,6 +50,7 @@ FREE = (
     "training.max_hours",
     "training.trackers",
 )
+NAMES = "class_names.json"
 READER = "data.reader"
 SPLIT_BY = "data.split_by"
 # What options were before there was one.
@@ -61,6 +78,60 @@ def as_begun(recipe: Recipe) -> Recipe:
         changes["split_by"] = ADDED[SPLIT_BY]
     data = dataclasses.replace(recipe.data, **changes)
     return dataclasses.replace(recipe, data=data)
+
+
+def same_images(
+    recipe: Recipe, dataset: Dataset, images: Sequence[Image] | None
+) -> Dataset:
+    """The data set of a run, as the run has it where it is resumed.
+
+    Args:
+        recipe: the `Recipe`.
+        dataset: its `Dataset`.
+        images: of `list_images`.
+
+    Raises:
+        ValueError: when its images have changed since the run began, unless
+            data.accept_changes is True; when its classes have.
+    """
+    folder = run_store.local(recipe.run_dir)
+
+    def compare():
+        begun = (folder / CONFIG).is_file() and not (folder / RESULT).exists()
+        # `open_run` refuses another config.
+        if not begun or differences(run_folder.read_config(folder), recipe):
+            return None
+        run_store.get(folder, MANIFEST, NAMES)
+        if images is None or not (folder / MANIFEST).is_file():
+            return None
+        found = changes(read_manifest(folder / MANIFEST), images)
+        if not found:
+            return None
+        what = (
+            f"The images of the run in {shown(folder)!r} are not those that "
+            f"it began with: {'; '.join(found)}."
+        )
+        names = _begun_names(folder) or list(dataset.class_names)
+        with_classes(dataset, names, what)
+        if not recipe.data.accept_changes:
+            raise ValueError(
+                f"{what} Put them back, choose another --run_dir, or give "
+                "--data.accept_changes true to go on with what is there now."
+            )
+        print(what, flush=True)
+        return names
+
+    names = agreed(compare)
+    return dataset if names is None else with_classes(dataset, names)
+
+
+def _begun_names(folder) -> list[str] | None:
+    """The names of the classes that a run began with, if they are known."""
+    try:
+        names = json.loads((folder / NAMES).read_text(encoding="utf-8"))
+        return [str(name) for name in names]
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
 
 
 @contextlib.contextmanager
