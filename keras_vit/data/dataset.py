@@ -17,6 +17,7 @@ from keras_vit.data.seeds import grouped_order, order, seeded_order
 from keras_vit.io.checks import check_choice, check_installed
 
 __all__ = [
+    "LEFT_OUT",
     "NO_SOURCES",
     "PARTS",
     "Dataset",
@@ -31,6 +32,11 @@ __all__ = [
 
 PARTS = ("train", "validation", "test")
 NUM_NAMED = 100  # files that a result names of each kind
+# What `skipped_files` counts, in words.
+LEFT_OUT = {
+    "unreadable": "not readable as images",
+    "no_image_suffix": "without the suffix of an image",
+}
 KINDS = ("array", "encoded", "path", "record")
 
 
@@ -48,6 +54,7 @@ class Dataset:
             be read.
         other_files: names of the files in the folders of the images that are
             left out because their suffixes are not of images.
+        notes: what else its user should know of how it was read.
     """
 
     train: Any
@@ -57,6 +64,7 @@ class Dataset:
     name: str = ""
     skipped: tuple[str, ...] = ()
     other_files: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 # The first part of a name, up to the slash, to the function that opens it.

@@ -13,7 +13,7 @@ from keras_vit.analysis import plot_confusion
 from keras_vit.analysis.report import explain_run, write_augmented, write_report
 from keras_vit.analysis.report.curves import learning_curves
 from keras_vit.analysis.report.run_files import RunFiles, class_names_in
-from keras_vit.data.dataset import NO_SOURCES
+from keras_vit.data.dataset import LEFT_OUT, NO_SOURCES
 from keras_vit.data.image_reader import naming_broken_images
 from keras_vit.io.atomic_files import replacing
 from keras_vit.io.run_folder import RESULT
@@ -40,11 +40,6 @@ __all__ = [
 
 NUM_AUGMENTED = 24  # images in the sample of what the model was trained on
 DOTS_PER_INCH = 150
-# What `keras_vit.data.skipped_files` counts, in words.
-LEFT_OUT = {
-    "unreadable": "not readable as images",
-    "no_image_suffix": "without the suffix of an image",
-}
 
 
 def finished(

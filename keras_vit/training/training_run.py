@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import errno
+import functools
 import math
 import pathlib
 import statistics
@@ -14,10 +15,11 @@ from keras_vit import data
 from keras_vit.data.dataset import NO_SOURCES
 from keras_vit.data.image_reader import naming_broken_images
 from keras_vit.data.manifest import MANIFEST, list_images, write_manifest
+from keras_vit.data.overview import OVERVIEW, overview
 from keras_vit.data.pillow_images import is_coloured, say_colour_changes
 from keras_vit.data.resizing import evaluation_fields
 from keras_vit.data.sources import read_by
-from keras_vit.io.atomic_files import write_json
+from keras_vit.io.atomic_files import replacing, write_json
 from keras_vit.models.configured_model import ConfiguredModel
 from keras_vit.models.lora import merged
 from keras_vit.runtime import machine
@@ -200,6 +202,9 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     _check_parts(dataset, needs)
     images = list_images(dataset, recipe.data)
     dataset = resume.same_images(recipe, dataset, images)
+    found = overview(dataset, images)
+    if processes.is_first():
+        _say(found)
     keras.utils.set_random_seed(recipe.seed)
     model = task.make_model(recipe, dataset.class_names)
     _check_colours(recipe, dataset, model)
@@ -220,6 +225,7 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     ):
         if processes.is_first():
             write_json(folder / "class_names.json", list(dataset.class_names))
+            _write_text(folder / OVERVIEW, found)
             if images is not None:
                 write_manifest(folder / MANIFEST, images)
         listeners = reports.enter_context(
@@ -264,6 +270,17 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
         stages[-1].network,
         tuple(sorted(unread)),
     )
+
+
+@functools.lru_cache(maxsize=1)
+def _say(text: str) -> None:
+    """Print a text, once for several runs of one data set."""
+    print(text, flush=True)
+
+
+def _write_text(path: pathlib.Path, text: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(f"{text}\n", encoding="utf-8")
 
 
 def _skipped(stream) -> set[str]:

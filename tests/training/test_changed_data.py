@@ -71,6 +71,14 @@ def test_the_same_images_go_on(folder):
     assert (folder / "run" / "images.csv.gz").read_bytes() == before
 
 
+def test_the_table_of_the_data_is_printed_and_kept(folder, capsys):
+    save(folder / "data" / "bee" / "more.png", 77)
+    run = resumed(folder, accept_changes=True)
+    text = (folder / "run" / "data.txt").read_text()
+    assert text in capsys.readouterr().out
+    assert f"| all images |    {len(run.dataset.train)} |" in text
+
+
 def test_other_images_stop_the_run_until_they_are_accepted(folder):
     for number in range(40, 44):
         save(folder / "data" / "bee" / f"{number}.png", number)

@@ -33,6 +33,7 @@ def test_the_run_folder_holds_the_run(run):
         "config.yaml",
         "class_names.json",
         "images.csv.gz",
+        "data.txt",
         "metrics.jsonl",
         "history.csv",
         "model.keras",
