@@ -3,20 +3,18 @@
 import dataclasses
 import logging
 import os
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from keras_vit.data.dataset import PARTS, Dataset
+from keras_vit.data.dataset import PARTS, Dataset, listing
 from keras_vit.data.image_reader import is_readable
 from keras_vit.data.pillow_images import is_readable_by_pillow
 from keras_vit.data.records import are_whole_ends, file_ends
 
-__all__ = ["broken_images", "listing", "without_broken_images"]
+__all__ = ["broken_images", "without_broken_images"]
 
 LOGGER = logging.getLogger(__name__)
-NUM_NAMED = 5  # Broken images that a message names.
 THREADS = 16
 # Files of a split that are decoded where nothing else is asked for: some ten
 # seconds on two cores.
@@ -59,14 +57,6 @@ def without_broken_images(dataset: Dataset, check: str) -> Dataset:
             )
         LOGGER.warning("%s and are skipped.", message)
     return dataclasses.replace(dataset, skipped=tuple(names), **parts)
-
-
-def listing(names: Sequence[str]) -> str:
-    """Return how many files there are, and the names of the first ones."""
-    named = ", ".join(map(repr, names[:NUM_NAMED]))
-    more = len(names) - NUM_NAMED
-    rest = f" and {more} more" if more > 0 else ""
-    return f"{len(names)} file(s): {named}{rest}"
 
 
 def broken_images(examples, check: str) -> np.ndarray:

@@ -130,13 +130,20 @@ OF_NAMES = (
     *("download", "data_dir"),
 )
 KEYS = ("image_key", "label_key")
-UNREAD = {"folder": (*OF_NAMES, *KEYS), "csv": OF_NAMES, "shards": OF_NAMES}
+OF_FOLDERS = ("layout",)
+UNREAD = {
+    "folder": (*OF_NAMES, *KEYS),
+    "csv": (*OF_NAMES, *OF_FOLDERS),
+    "shards": (*OF_NAMES, *OF_FOLDERS),
+    "name": OF_FOLDERS,
+}
 READERS = ("auto", "tensorflow", "pillow")
 METHODS = ("bilinear", "bicubic", "area", "lanczos3", "nearest")
 # Of Pillow alone: TensorFlow reads training images without them.
 METHODS = (*METHODS, "box", "hamming")
 MAX_SIDE = 16_384  # pixels; an image of that takes 3 GB
 ROUNDINGS = ("uint8", "float32", "nearest")
+LAYOUTS = ("auto", "parts", "classes")
 SPLIT_BY = ("content", "position")
 # What the options of a run were before there was one.
 OPTIONS_BEFORE = {"reader": "tensorflow", "split_by": "position"}
@@ -172,6 +179,11 @@ class DataConfig:
     """A folder of images: folder/{train,val,test}/class/* or folder/class/*,
     which is cut by the fractions below. On a disk or at a gs:// or s3://
     address, as the files of csv and shards."""
+
+    layout: str = "auto"
+    """What the folders in `folder` are: "parts", as train and val, or
+    "classes", though they be called train or test; "auto" takes for parts
+    what is called so, and asks where that is open."""
 
     csv: str | None = None
     """A CSV file whose columns image_key and label_key hold paths (relative
@@ -288,6 +300,7 @@ class DataConfig:
         check_choice("check_images", self.check_images, CHECKS)
         check_choice("on_broken_image", self.on_broken_image, BROKEN)
         check_choice("reader", self.reader, READERS)
+        check_choice("layout", self.layout, LAYOUTS)
         check_choice("split_by", self.split_by, SPLIT_BY)
         self._check_source()
 
@@ -296,7 +309,6 @@ class DataConfig:
             if self.name == "digits":
                 # A recipe of several data sets has one data_dir for all.
                 check_unread(self, 'name="digits"', *KEYS)
-            return
         for source, unread in UNREAD.items():
             value = getattr(self, source)
             if value is not None:

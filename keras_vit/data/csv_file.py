@@ -9,19 +9,13 @@ import posixpath
 import numpy as np
 
 from keras_vit.data.config import DataConfig
-from keras_vit.data.dataset import Dataset, Examples, complete
+from keras_vit.data.dataset import SPLITS, Dataset, Examples, complete
 from keras_vit.data.stored_images import check_listed, stored
 from keras_vit.io.stores import of_store, on_disk, whole_address
 
-__all__ = ["SPLITS", "open_csv"]
+__all__ = ["open_csv"]
 
 LOGGER = logging.getLogger(__name__)
-# What the folder of a split may be called, and the split in a CSV file.
-SPLITS = {
-    "train": ("train", "training"),
-    "validation": ("validation", "val", "valid"),
-    "test": ("test", "testing"),
-}
 # ImageNet-21k has 21,843. A class takes memory in the last layer, used or not.
 MAX_CLASSES = 1_000_000
 LONGEST_LABEL = 20  # digits, of which some may be zeros in front

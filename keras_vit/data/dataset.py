@@ -20,18 +20,27 @@ __all__ = [
     "LEFT_OUT",
     "NO_SOURCES",
     "PARTS",
+    "SPLITS",
     "Dataset",
     "Examples",
     "Sources",
     "complete",
     "cut",
     "file_names",
+    "listing",
     "skipped_files",
     "stratified_split",
 ]
 
-PARTS = ("train", "validation", "test")
+# What the folder of a split may be called, and the split in a CSV file.
+SPLITS = {
+    "train": ("train", "training"),
+    "validation": ("validation", "val", "valid", "dev"),
+    "test": ("test", "testing"),
+}
+PARTS = tuple(SPLITS)
 NUM_NAMED = 100  # files that a result names of each kind
+NUM_LISTED = 5  # and a message
 # What `skipped_files` counts, in words.
 LEFT_OUT = {
     "unreadable": "not readable as images",
@@ -281,6 +290,14 @@ def skipped_files(dataset: Dataset, more: Sequence[str] = ()) -> dict:
         for kind, files in kinds.items()
         if files
     }
+
+
+def listing(names: Sequence[str]) -> str:
+    """Return how many files there are, and the names of the first ones."""
+    named = ", ".join(map(repr, names[:NUM_LISTED]))
+    more = len(names) - NUM_LISTED
+    rest = f" and {more} more" if more > 0 else ""
+    return f"{len(names)} file(s): {named}{rest}"
 
 
 def complete(

@@ -9,8 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.data.csv_file import SPLITS
-from keras_vit.data.dataset import LEFT_OUT, PARTS, Dataset, skipped_files
+from keras_vit.data.dataset import (
+    LEFT_OUT,
+    PARTS,
+    SPLITS,
+    Dataset,
+    skipped_files,
+)
 from keras_vit.data.manifest import Image
 from keras_vit.io.atomic_files import printable
 from keras_vit.io.tables import markdown_table

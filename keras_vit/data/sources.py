@@ -1,28 +1,22 @@
 """Opening data sets: by name, from a folder of classes, or from a CSV file."""
 
 import dataclasses
-import logging
-import os
-import pathlib
 
 import numpy as np
 
-from keras_vit.data.broken_images import (
-    NUM_NAMED,
-    listing,
-    without_broken_images,
-)
+from keras_vit.data.broken_images import without_broken_images
 from keras_vit.data.config import DataConfig
-from keras_vit.data.csv_file import SPLITS, open_csv
+from keras_vit.data.csv_file import open_csv
 from keras_vit.data.dataset import (
     NO_SOURCES,
+    NUM_LISTED,
     PARTS,
     Dataset,
     Examples,
     Sources,
-    complete,
 )
 from keras_vit.data.digits import open_digits
+from keras_vit.data.image_folders import open_folder
 from keras_vit.data.readers import (
     chosen_reader,
     data_packages,
@@ -37,20 +31,15 @@ from keras_vit.io.checks import check_installed
 from keras_vit.io.stores import of_store
 
 __all__ = [
-    "SUFFIXES",
-    "image_files",
     "open_dataset",
-    "other_files",
     "read_by",
 ]
 
-LOGGER = logging.getLogger(__name__)
 # Names that tensorflow-datasets does not have, up to the first slash.
 OWN_NAMES = {
     "digits": open_digits,
     "hf:": open_hugging_face,
 }
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
 
 def open_dataset(config: DataConfig, sources: Sources = NO_SOURCES) -> Dataset:
@@ -79,9 +68,9 @@ def open_dataset(config: DataConfig, sources: Sources = NO_SOURCES) -> Dataset:
     reader = chosen_reader(config.reader)
     hide_accelerators(reader)
     if config.folder and of_store(config.folder):
-        dataset = open_stored_folder(config, SPLITS, SUFFIXES)
+        dataset = open_stored_folder(config)
     elif config.folder:
-        dataset = _open_folder(config)
+        dataset = open_folder(config)
     elif config.csv:
         dataset = open_csv(config)
     elif config.shards:
@@ -124,7 +113,7 @@ def _check_names(dataset: Dataset) -> None:
         if odd:
             raise ValueError(
                 f"{len(odd)} file(s) have names that are no UTF-8: "
-                f"{', '.join(map(printable, odd[:NUM_NAMED]))}. Rename them, "
+                f"{', '.join(map(printable, odd[:NUM_LISTED]))}. Rename them, "
                 "or their folders."
             )
 
@@ -160,111 +149,3 @@ def _limited(dataset: Dataset, config: DataConfig) -> Dataset:
             kept = order(config.split_seed, 0, len(examples))[:limit]
             parts[split] = examples.subset(np.sort(kept))
     return dataclasses.replace(dataset, **parts)
-
-
-def _open_folder(config: DataConfig) -> Dataset:
-    """Open root/{train,val,test}/class/* or root/class/*.
-
-    Classes are the names of the folders in alphabetical order. Images may be
-    in any depth below. What has no folder of its own is cut off the training
-    images.
-    """
-    root = pathlib.Path(config.folder or "").expanduser()
-    if not root.is_dir():
-        raise ValueError(f"There is no folder {str(root)!r} (folder=).")
-    folders = {path.name.lower(): path for path in _subfolders(root)}
-    train, validation, test = (
-        next((folders[name] for name in names if name in folders), None)
-        for names in SPLITS.values()
-    )
-    if train is None and (validation or test):
-        raise ValueError(
-            f"{str(root)!r} has folders of splits but none named 'train'."
-        )
-    names = _folder_classes(train or root)
-    parts = [
-        folder and _read_folder(folder, names, config)
-        for folder in (train or root, validation, test)
-    ]
-    left = other_files(root)
-    return Dataset(
-        *complete(parts, config, config.split_by, names),
-        class_names=names,
-        name=root.name,
-        other_files=left,
-    )
-
-
-def other_files(root: pathlib.Path) -> tuple[str, ...]:
-    """Names and logs the files below a folder that are taken for no images."""
-    left = sorted(
-        str(path)
-        for path in root.rglob("*")
-        if not path.name.startswith(".")
-        and path.suffix.lower() not in SUFFIXES
-        and path.is_file()
-    )
-    if left:
-        LOGGER.warning(
-            "%s in %r are left out: images are %s.",
-            listing([os.path.relpath(x, root) for x in left]),
-            str(root),
-            ", ".join(SUFFIXES),
-        )
-    return tuple(left)
-
-
-def _subfolders(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Return the folders in a folder, without hidden ones, sorted by name."""
-    return sorted(
-        path
-        for path in folder.iterdir()
-        if path.is_dir() and not path.name.startswith(".")
-    )
-
-
-def _folder_classes(folder: pathlib.Path) -> tuple[str, ...]:
-    names = tuple(path.name for path in _subfolders(folder))
-    if len(names) < 2:
-        found = f" ({', '.join(map(repr, names))})" if names else ""
-        raise ValueError(
-            f"A classifier needs at least two classes: {str(folder)!r} has "
-            f"{len(names)} folder(s){found}. Expected one folder per class."
-        )
-    return names
-
-
-def _read_folder(folder: pathlib.Path, names, config: DataConfig) -> Examples:
-    unknown = {path.name for path in _subfolders(folder)} - set(names)
-    if unknown:
-        raise ValueError(
-            f"{str(folder)!r} has classes that the training images lack: "
-            f"{', '.join(map(repr, sorted(unknown)))}."
-        )
-    paths = {name: image_files(folder / name) for name in names}
-    empty = [name for name, images in paths.items() if not images]
-    if empty:
-        raise ValueError(
-            f"No images ({', '.join(SUFFIXES)}) in the folder(s) of "
-            f"{', '.join(map(repr, empty))} in {str(folder)!r}. Remove the "
-            "folders, or put images into them."
-        )
-    labels = [[label] * len(paths[name]) for label, name in enumerate(names)]
-    return Examples(
-        np.array(sum(paths.values(), []), object),
-        np.array(sum(labels, []), np.int32),
-        kind="path",
-        source=str(folder),
-        on_broken_image=config.on_broken_image,
-    )
-
-
-def image_files(folder: pathlib.Path) -> list[str]:
-    """Return the paths of the images anywhere below a folder, sorted."""
-    if not folder.is_dir():
-        return []
-    return sorted(
-        str(path)
-        for path in folder.rglob("*")
-        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
-    )

@@ -7,12 +7,13 @@ be whole: to look at the ends of each would ask the store twice for every image.
 import dataclasses
 import functools
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import Dataset, Examples, complete
+from keras_vit.data.image_folders import SUFFIXES, arranged, is_hidden
 from keras_vit.io.stores import Store, whole_address
 
 __all__ = ["StoredImages", "check_listed", "open_stored_folder", "stored"]
@@ -82,83 +83,39 @@ def check_listed(files: Sequence[str], where: str) -> None:
             )
 
 
-def open_stored_folder(
-    config: DataConfig,
-    splits: Mapping[str, Sequence[str]],
-    suffixes: Sequence[str],
-) -> Dataset:
+def open_stored_folder(config: DataConfig) -> Dataset:
     """Open root/{train,val,test}/class/* or root/class/* of a store.
 
     As `open_dataset` does with a folder of a disk.
 
     Args:
         config: whose folder is an address.
-        splits: "train", "validation" and "test", each with what its folder
-            may be called.
-        suffixes: of files of images.
 
     Raises:
-        ValueError: when nothing is there, there are no two classes, or a
-            split has other classes than the training images.
+        ValueError: as `arranged`.
         OSError: when the store cannot be used.
     """
     root = whole_address(config.folder or "")
     images = [
         tuple(name.split("/"))
         for name in sorted(Store(root).find())
-        if name.lower().endswith(tuple(suffixes)) and _is_shown(name)
+        if name.lower().endswith(SUFFIXES)
+        and not any(map(is_hidden, name.split("/")))
     ]
-    tops = {path[0].lower(): path[0] for path in images}
-    folders = [
-        next((tops[name] for name in names if name in tops), None)
-        for names in splits.values()
-    ]
-    if folders[0] is None:
-        folders = [None, None, None]
-        found = [images, [], []]
-    else:
-        found = [
-            [path[1:] for path in images if path[0] == folder]
-            for folder in folders
-        ]
-    names = tuple(sorted({path[0] for path in found[0] if len(path) > 1}))
-    _check_classes(names, root)
+    found = arranged(images, root, config.layout)
     parts = [
-        _part(posixpath.join(root, folder or ""), paths, names, config)
-        for folder, paths in zip(folders, found, strict=True)
+        files
+        and stored(
+            [posixpath.join(root, *path) for path, _ in files],
+            [label for _, label in files],
+            posixpath.join(root, folder),
+            config,
+        )
+        for folder, files in found.parts.values()
     ]
     return Dataset(
         *complete(parts, config),
-        class_names=names,
+        class_names=found.class_names,
         name=posixpath.basename(root),
+        notes=found.notes,
     )
-
-
-def _is_shown(name):
-    return not any(part.startswith(".") for part in name.split("/"))
-
-
-def _check_classes(names, root):
-    if len(names) < 2:
-        found = f" ({', '.join(map(repr, names))})" if names else ""
-        raise ValueError(
-            f"A classifier needs at least two classes: {root!r} has images in "
-            f"{len(names)} folder(s){found}. Expected one folder per class, or "
-            "such folders in 'train'."
-        )
-
-
-def _part(folder, paths, names, config) -> Examples | None:
-    """Return the images of a split, those of no class left out."""
-    paths = [path for path in paths if len(path) > 1]
-    if not paths:
-        return None
-    number = {name: label for label, name in enumerate(names)}
-    unknown = sorted({path[0] for path in paths} - number.keys())
-    if unknown:
-        raise ValueError(
-            f"{folder!r} has classes that the training images lack: "
-            f"{', '.join(map(repr, unknown))}."
-        )
-    files = [posixpath.join(folder, *path) for path in paths]
-    return stored(files, [number[x[0]] for x in paths], folder, config)

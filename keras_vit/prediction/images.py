@@ -21,13 +21,13 @@ from keras_vit.checkpoints.public.network import (
     open_address,
     shown,
 )
+from keras_vit.data.image_folders import SUFFIXES, image_files, other_files
 from keras_vit.data.pillow_images import (
     BROKEN,
     colour_change,
     from_pillow,
     log_colour_changes,
 )
-from keras_vit.data.sources import SUFFIXES, other_files
 from keras_vit.io.atomic_files import check_regular
 from keras_vit.io.stores import on_disk
 
@@ -96,15 +96,9 @@ def _files(path):
     path = on_disk(os.path.expanduser(path))
     found = []
     if os.path.isdir(path):
-        below = pathlib.Path(path).rglob("*")
-        found = [
-            str(x)
-            for x in below
-            # macOS puts "._photo.jpg" beside photos on disks of others.
-            if x.suffix.lower() in SUFFIXES and not x.name.startswith("._")
-        ]
+        found = image_files(pathlib.Path(path))
         _say_what_is_left_out(path)
-    return sorted(found) or [path]
+    return found or [path]
 
 
 @functools.lru_cache(maxsize=32)

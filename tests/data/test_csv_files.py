@@ -100,8 +100,8 @@ def test_a_byte_order_mark_of_spreadsheets_is_no_letter(tmp_path):
         (lines(lambda i: "" if i == 4 else i), "no label in line 6"),
         (lines(lambda i: i, count=22), r"Line 22 .*no file .*20.png"),
         (
-            lines(lambda i: f"{i},dev", header="image,label,split"),
-            "unknown split 'dev'",
+            lines(lambda i: f"{i},devel", header="image,label,split"),
+            "unknown split 'devel'",
         ),
         (
             lines(lambda i: f"{i},test", header="image,label,split"),

@@ -1,8 +1,11 @@
+import unicodedata
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from keras_vit.data import DataConfig, evaluation_batches, open_dataset
+from keras_vit.data.image_folders import image_files
 
 KINDS = ("a.jpg", "b.JPEG", "c.PNG", "d.bmp", "e.gif")
 
@@ -56,7 +59,7 @@ def test_every_kind_of_image_is_read_with_its_label(tmp_path, channels):
     np.testing.assert_allclose(levels, 20 * np.asarray(labels), atol=1)
 
 
-@pytest.mark.parametrize("validation", ["val", "validation", "Valid"])
+@pytest.mark.parametrize("validation", ["val", "validation", "Valid", "dev"])
 def test_folders_of_splits_are_used(tmp_path, validation):
     for split, count in (("train", 4), (validation, 2), ("test", 3)):
         fill(tmp_path / split, count=count)
@@ -129,7 +132,7 @@ def test_fewer_than_two_classes_are_refused(tmp_path, classes):
 def test_a_class_that_training_lacks_is_named(tmp_path):
     fill(tmp_path / "train")
     fill(tmp_path / "test", ("cat", "dgo"))
-    with pytest.raises(ValueError, match="training images lack: 'dgo'"):
+    with pytest.raises(ValueError, match="lack: 'dgo'.*may be 'dog'"):
         opened(tmp_path)
 
 
@@ -153,3 +156,116 @@ def test_equal_images_cannot_be_cut_into_parts(tmp_path):
         grey(99).save(tmp_path / "ant" / f"{number}.png")
     with pytest.raises(ValueError, match="class 'ant' has 1. Equal ones"):
         opened(tmp_path)
+
+
+def sizes(dataset):
+    parts = (dataset.train, dataset.validation, dataset.test)
+    return [0 if part is None else len(part) for part in parts]
+
+
+NO_CUT: dict = {"validation_fraction": 0.0, "test_fraction": 0.0}
+
+
+def test_links_are_followed(tmp_path):
+    fill(tmp_path / "pets")
+    fill(tmp_path / "elsewhere", ("x",))
+    (tmp_path / "pets" / "cat" / "more").symlink_to(tmp_path / "elsewhere")
+    other = grey(7)
+    other.save(tmp_path / "one.png")
+    (tmp_path / "pets" / "dog" / "one.png").symlink_to(tmp_path / "one.png")
+    dataset = opened(tmp_path / "pets", **NO_CUT)
+    assert np.bincount(dataset.train.labels).tolist() == [20, 11]
+    assert len(image_files(tmp_path / "pets")) == 31
+
+
+def test_a_link_in_a_circle_is_named(tmp_path):
+    fill(tmp_path)
+    (tmp_path / "cat" / "up").symlink_to(tmp_path)
+    with pytest.raises(ValueError, match="cat/up' is a link to .*no end"):
+        opened(tmp_path)
+
+
+def test_what_is_hidden_is_left_out_and_noted(tmp_path):
+    fill(tmp_path)
+    for name in ("cat/.ipynb_checkpoints", "__MACOSX/cat"):
+        (tmp_path / name).mkdir(parents=True)
+        grey(1).save(tmp_path / name / "copy.png")
+    grey(2).save(tmp_path / "dog" / "._a.jpg")
+    dataset = opened(tmp_path, **NO_CUT)
+    assert dataset.class_names == ("cat", "dog")
+    assert len(dataset.train) == 20
+    assert dataset.notes == (
+        "hidden, left out: 3 file(s): '__MACOSX', 'cat/.ipynb_checkpoints', "
+        "'dog/._a.jpg'",
+    )
+    assert len(image_files(tmp_path)) == 20
+
+
+@pytest.mark.parametrize("several", [("val", "valid"), ("test", "testing")])
+def test_two_folders_of_one_part_are_refused(tmp_path, several):
+    fill(tmp_path / "train")
+    for name in several:
+        fill(tmp_path / name, count=2)
+    with pytest.raises(ValueError, match="several folders of the (val|test)"):
+        opened(tmp_path)
+
+
+def test_folders_beside_parts_are_noted(tmp_path):
+    for name in ("train", "val", "test", "extra"):
+        fill(tmp_path / name, count=2)
+    dataset = opened(tmp_path)
+    assert sizes(dataset) == [4, 4, 4]
+    assert dataset.notes == ("left out beside 'train': the folder(s) 'extra'",)
+
+
+def test_classes_may_be_called_as_parts(tmp_path):
+    """Of layout "auto" where they can be no parts, else on request."""
+    fill(tmp_path / "plain", ("bus", "car", "train"))
+    assert opened(tmp_path / "plain").class_names == ("bus", "car", "train")
+    for name in ("bus", "car", "train"):
+        fill(tmp_path / "deep" / name, ("front", "rear"))
+    with pytest.raises(ValueError, match="'train', as a part .*'bus', 'car'"):
+        opened(tmp_path / "deep")
+    deep = opened(tmp_path / "deep", layout="classes")
+    assert deep.class_names == ("bus", "car", "train")
+    parts = opened(tmp_path / "deep", layout="parts")
+    assert parts.class_names == ("front", "rear")
+    fill(tmp_path / "trial", ("control", "placebo", "test"))
+    with pytest.raises(ValueError, match="none named 'train'.*layout classes"):
+        opened(tmp_path / "trial")
+    trial = opened(tmp_path / "trial", layout="classes")
+    assert trial.class_names == ("control", "placebo", "test")
+    with pytest.raises(ValueError, match="none named 'train'"):
+        fill(tmp_path / "pets")
+        opened(tmp_path / "pets", layout="parts")
+
+
+def test_a_test_folder_without_classes_is_left_out(tmp_path):
+    """As those of Kaggle's competitions."""
+    fill(tmp_path / "train")
+    (tmp_path / "test").mkdir()
+    for number in range(3):
+        grey(number).save(tmp_path / "test" / f"{number}.png")
+    dataset = opened(tmp_path, split_by="position")
+    assert sizes(dataset) == [14, 2, 4]
+    (note,) = dataset.notes
+    assert note.startswith("3 image(s) of ")
+    assert "/test' are left out: they are in no folder of a class" in note
+
+
+def test_a_part_may_lack_a_class(tmp_path):
+    fill(tmp_path / "train", ("ant", "cat", "dog"))
+    fill(tmp_path / "val", ("ant", "dog"), count=2)
+    (tmp_path / "val" / "cat").mkdir()
+    dataset = opened(tmp_path, test_fraction=0.0)
+    assert dataset.validation.labels.tolist() == [0, 0, 2, 2]
+
+
+def test_a_class_has_one_name_in_every_form_of_unicode(tmp_path):
+    forms = [unicodedata.normalize(x, "caf\u00e9") for x in ("NFC", "NFD")]
+    assert forms[0] != forms[1]
+    for part, name in zip(("train", "val"), forms, strict=True):
+        fill(tmp_path / part, ("bee", name), count=4)
+    dataset = opened(tmp_path, test_fraction=0.0)
+    assert dataset.class_names == ("bee", "caf\u00e9")
+    assert sizes(dataset) == [8, 8, 0]

@@ -198,6 +198,11 @@ def folder(tmp_path_factory):
         writer = csv.writer(file)
         writer.writerow(["image", "other", "label", "kind"])
         writer.writerows(rows)
+    for number in range(80):
+        part = ("train", "val")[number // 40]
+        path = root / "parts" / part / f"{number % 2}" / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), number).save(path)
     broken = root / "broken"
     for number in range(40):
         path = broken / f"{number % 2}" / f"{number}.png"
@@ -215,6 +220,7 @@ CHANGES = {
     "data": {
         "folder": (opened, "{}/images", {}),
         "csv": (opened, "{}/list.csv", {}),
+        "layout": (opened, "classes", {"folder": "{}/parts"}),
         "train_split": (opened, "train[:50]", {}),
         "validation_split": (
             opened,
@@ -396,6 +402,8 @@ UNREAD = [
     (data.DataConfig, {"folder": "x", "download": False}),
     (data.DataConfig, {"folder": "x", "data_dir": "a"}),
     (data.DataConfig, {"csv": "x", "data_dir": "a"}),
+    (data.DataConfig, {"csv": "x", "layout": "classes"}),
+    (data.DataConfig, {"name": "digits", "layout": "classes"}),
     (data.DataConfig, {"shards": "x", "train_split": "train"}),
     (data.DataConfig, {"name": "digits", "label_key": "a"}),
     (OptimizerConfig, {"schedule": "cosine", "end_learning_rate": 1.0}),

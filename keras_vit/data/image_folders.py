@@ -1,0 +1,327 @@
+"""Images in folders: root/{train,val,test}/class/*, or root/class/*.
+
+What is hidden is left out at any depth: names that begin with a dot, as
+`.ipynb_checkpoints` and `._photo.jpg`, and `__MACOSX`. On a disk links are
+followed.
+"""
+
+import difflib
+import logging
+import os
+import pathlib
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_vit.data.config import DataConfig
+from keras_vit.data.dataset import SPLITS, Dataset, Examples, complete, listing
+
+__all__ = [
+    "SUFFIXES",
+    "Arranged",
+    "arranged",
+    "image_files",
+    "is_hidden",
+    "open_folder",
+    "other_files",
+]
+
+LOGGER = logging.getLogger(__name__)
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+MACOSX = "__MACOSX"  # what archives made by a Macintosh have beside the files
+NUM_NAMED = 5  # folders that a message names
+Names = tuple[str, ...]  # of the folders and the file on a path below the root
+
+
+def open_folder(config: DataConfig) -> Dataset:
+    """Open root/{train,val,test}/class/* or root/class/*.
+
+    Classes are the names of the folders in alphabetical order, the same in
+    any form of Unicode. Images may be in any depth below. What has no folder
+    of its own is cut off the training images.
+
+    Raises:
+        ValueError: as `arranged`, or when a linked folder is inside itself.
+    """
+    root = pathlib.Path(config.folder or "").expanduser()
+    if not root.is_dir():
+        raise ValueError(f"There is no folder {str(root)!r} (folder=).")
+    below = _below(root)
+    images = [path for path in below.files if _is_image(path[-1])]
+    found = arranged(images, str(root), config.layout, below.folders)
+    parts = [
+        files and _examples(root, folder, files, config)
+        for folder, files in found.parts.values()
+    ]
+    hidden = sorted("/".join(path) for path in below.hidden)
+    notes = [f"hidden, left out: {listing(hidden)}"] if hidden else []
+    return Dataset(
+        *complete(parts, config, config.split_by, found.class_names),
+        class_names=found.class_names,
+        name=root.name,
+        other_files=_log_others(root, below.files),
+        notes=(*found.notes, *notes),
+    )
+
+
+def _examples(root, folder, files, config: DataConfig) -> Examples:
+    paths = [(label, str(root.joinpath(*path))) for path, label in files]
+    paths.sort()
+    return Examples(
+        np.array([path for _, path in paths], object),
+        np.array([label for label, _ in paths], np.int32),
+        kind="path",
+        source=str(root / folder),
+        on_broken_image=config.on_broken_image,
+    )
+
+
+class Arranged(NamedTuple):
+    """The images of a folder by their parts.
+
+    Args:
+        class_names: of all parts.
+        parts: "train", "validation" and "test" to the name of its folder, ""
+            for the root, and to (names on the path, label) of each image.
+        notes: what is left out and why.
+    """
+
+    class_names: tuple[str, ...]
+    parts: dict[str, tuple[str, list[tuple[Names, int]]]]
+    notes: tuple[str, ...]
+
+
+def arranged(
+    images: Sequence[Names],
+    root: str,
+    layout: str,
+    folders: Iterable[Names] = (),
+) -> Arranged:
+    """Find the parts and the classes of the images below a root.
+
+    Args:
+        images: the names on the path of each, from the root on.
+        root: for messages.
+        layout: see `DataConfig`.
+        folders: those below the root; of a store, which has none without
+            files, those of the images.
+
+    Raises:
+        ValueError: when there are no folders of two classes with images, it
+            is open which folders are parts, or a part has a class that
+            training lacks.
+
+    Example:
+        >>> pets = [("cat", "1.jpg"), ("cat", "2.jpg"), ("dog", "1.jpg")]
+        >>> arranged(pets, "pets", "auto").class_names
+        ('cat', 'dog')
+    """
+    of_images = {x[:depth] for x in images for depth in range(1, len(x))}
+    known = {*folders, *of_images}
+    tops = sorted(x[0] for x in known if len(x) == 1)
+    deep = {x[0] for x in known if len(x) == 2}
+    named = _part_folders(tops, root, layout, set(tops) - deep)
+    train = named.get("train", "")
+    depth = int(bool(train))  # of the folders of classes
+    inside = [
+        x for x in known if len(x) == depth + 1 and (not train or x[0] == train)
+    ]
+    names = tuple(sorted({_class_of(x, depth) for x in inside}))
+    parts, notes = {}, []
+    for part in SPLITS:
+        folder = named.get(part, "")
+        if part != "train" and not folder:
+            parts[part] = folder, []
+            continue
+        where = f"{root}/{folder}" if folder else root
+        found = [x for x in images if not folder or x[0] == folder]
+        classed = [x for x in found if len(x) > depth + 1]
+        if part == "train":
+            _check_classes(names, classed, depth, where)
+        loose = [x for x in found if len(x) == depth + 1]
+        if loose:
+            notes.append(
+                f"{len(loose):,} image(s) of {where!r} are left out: they are "
+                f"in no folder of a class, as {loose[0][-1]!r}"
+            )
+        elif not found:
+            notes.append(f"{where!r} has no images")
+        parts[part] = folder, _labelled(classed, names, depth, where)
+    beside = [x for x in tops if named and x not in named.values()]
+    if beside:
+        notes.append(
+            f"left out beside {train!r}: the folder(s) {_listed(beside)}"
+        )
+    return Arranged(names, parts, tuple(notes))
+
+
+def _class_of(path: Names, depth: int) -> str:
+    # A Macintosh writes an é as two letters where others write one.
+    return unicodedata.normalize("NFC", path[depth])
+
+
+def _labelled(paths, names, depth, where) -> list[tuple[Names, int]]:
+    number = {name: label for label, name in enumerate(names)}
+    unknown = sorted({_class_of(x, depth) for x in paths} - number.keys())
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], names, n=1)
+        hint = f" {unknown[0]!r} may be {near[0]!r}." if near else ""
+        raise ValueError(
+            f"{where!r} has classes that the training images lack: "
+            f"{_listed(unknown)}.{hint} A model cannot learn them: rename the "
+            "folders, give images of them to train on, or move them away."
+        )
+    return [(x, number[_class_of(x, depth)]) for x in paths]
+
+
+def _part_folders(tops, root, layout, flat) -> dict[str, str]:
+    """Find the folders that are parts; {} where all folders are classes.
+
+    Args:
+        tops: the names of the folders in the root.
+        root: for messages.
+        layout: see `DataConfig`.
+        flat: those of them that have no folders inside.
+    """
+    if layout == "classes":
+        return {}
+    found = {
+        part: [name for name in tops if name.lower() in known]
+        for part, known in SPLITS.items()
+    }
+    found = {part: x for part, x in found.items() if x}
+    others = [x for x in tops if not any(x in y for y in found.values())]
+    as_classes = "--data.layout classes, if all of them are classes"
+    for part, several in found.items():
+        if len(several) > 1:
+            raise ValueError(
+                f"{root!r} has several folders of the {part} part: "
+                f"{_listed(several)}. Put their images into one, move the "
+                f"others away, or give {as_classes}."
+            )
+    parts = {part: x[0] for part, x in found.items()}
+    if "train" not in parts:
+        if not parts and layout == "auto":
+            return {}
+        hint = f", or give {as_classes}" if others else ""
+        raise ValueError(
+            f"{root!r} has folders of parts ({_listed([*parts.values()])}) but "
+            f"none named 'train'. Add it{hint}. To score a model on all images "
+            "of such a folder: keras-vit evaluate MODEL FOLDER."
+        )
+    if layout == "auto" and len(parts) == 1 and others:
+        if parts["train"] in flat:
+            return {}  # It can be no part: there are no classes in it.
+        raise ValueError(
+            f"{root!r} has the folder {parts['train']!r}, as a part of data is "
+            f"called, beside {_listed(others)}. Give {as_classes}, or "
+            f"--data.layout parts to use {parts['train']!r} alone."
+        )
+    return parts
+
+
+def _check_classes(names, paths, depth, where) -> None:
+    if len(names) < 2:
+        found = f" ({_listed(names)})" if names else ""
+        raise ValueError(
+            f"A classifier needs at least two classes: {where!r} has "
+            f"{len(names)} folder(s){found}. Expected one folder per class, or "
+            "such folders in 'train'."
+        )
+    empty = sorted(set(names) - {_class_of(x, depth) for x in paths})
+    if empty:
+        raise ValueError(
+            f"No images ({', '.join(SUFFIXES)}) in the folder(s) of "
+            f"{_listed(empty)} in {where!r}. Remove the folders, or put images "
+            "into them."
+        )
+
+
+def _listed(names) -> str:
+    more = len(names) - NUM_NAMED
+    rest = f" and {more} more" if more > 0 else ""
+    return ", ".join(map(repr, names[:NUM_NAMED])) + rest
+
+
+class Below(NamedTuple):
+    """What is below a folder, as the names on the paths from there.
+
+    Args:
+        files: all that are not hidden.
+        folders: those that are not hidden.
+        hidden: hidden folders, and hidden files called as images.
+    """
+
+    files: list[Names]
+    folders: list[Names]
+    hidden: list[Names]
+
+
+def _below(root: pathlib.Path) -> Below:
+    found = Below([], [], [])
+    if root.is_dir():
+        _collect(str(root), (), {}, found)
+    return found
+
+
+def _collect(folder: str, names: Names, above: dict, found: Below) -> None:
+    about = os.stat(folder)
+    key = about.st_dev, about.st_ino
+    if key in above:
+        raise ValueError(
+            f"{folder!r} is a link to {above[key]!r}, which it is in: its "
+            "files have no end. Remove the link."
+        )
+    above = {**above, key: folder}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            path = (*names, entry.name)
+            if is_hidden(entry.name):
+                if entry.is_dir() or _is_image(entry.name):
+                    found.hidden.append(path)
+            elif entry.is_dir():
+                found.folders.append(path)
+                _collect(entry.path, path, above, found)
+            else:
+                found.files.append(path)
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a file or folder is none of the images of a user."""
+    return name.startswith(".") or name == MACOSX
+
+
+def _is_image(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in SUFFIXES
+
+
+def image_files(folder: pathlib.Path) -> list[str]:
+    """Return the paths of the images anywhere below a folder, sorted.
+
+    Links are followed, and what is hidden is left out.
+
+    Raises:
+        ValueError: when a linked folder is inside itself.
+    """
+    files = _below(folder).files
+    return sorted(str(folder.joinpath(*x)) for x in files if _is_image(x[-1]))
+
+
+def other_files(root: pathlib.Path) -> tuple[str, ...]:
+    """Names and logs the files below a folder that are taken for no images."""
+    return _log_others(root, _below(root).files)
+
+
+def _log_others(root, files) -> tuple[str, ...]:
+    others = (root.joinpath(*x) for x in files if not _is_image(x[-1]))
+    left = sorted(str(path) for path in others if path.is_file())
+    if left:
+        LOGGER.warning(
+            "%s in %r are left out: images are %s.",
+            listing([os.path.relpath(x, root) for x in left]),
+            str(root),
+            ", ".join(SUFFIXES),
+        )
+    return tuple(left)
