@@ -9,7 +9,10 @@ import numpy as np
 
 from keras_vit.data.dataset import PARTS, Dataset, listing
 from keras_vit.data.image_reader import is_readable
-from keras_vit.data.pillow_images import is_readable_by_pillow
+from keras_vit.data.pillow_images import (
+    is_readable_by_pillow,
+    unknown_levels,
+)
 from keras_vit.data.records import are_whole_ends, file_ends
 
 __all__ = ["broken_images", "without_broken_images"]
@@ -36,7 +39,7 @@ def without_broken_images(dataset: Dataset, check: str) -> Dataset:
     Raises:
         ValueError: naming them, where `on_broken_image` is "stop".
     """
-    parts, names, stops = {}, [], False
+    parts, names, stops, reasons = {}, [], False, ""
     for split in PARTS:
         examples = getattr(dataset, split)
         if examples is None:
@@ -44,12 +47,13 @@ def without_broken_images(dataset: Dataset, check: str) -> Dataset:
         broken = broken_images(examples, check)
         if not len(broken):
             continue
+        reasons = reasons or _reason(examples, int(broken[0]))
         names += [examples.name_of(example) for example in broken]
         stops = stops or examples.on_broken_image == "stop"
         kept = np.delete(np.arange(len(examples)), broken)
         parts[split] = examples.subset(kept)
     if names:
-        message = f"{listing(names)} cannot be read as images"
+        message = f"{listing(names)} cannot be read as images{reasons}"
         if stops:
             raise ValueError(
                 f"{message}. Repair or remove them, or set "
@@ -57,6 +61,16 @@ def without_broken_images(dataset: Dataset, check: str) -> Dataset:
             )
         LOGGER.warning("%s and are skipped.", message)
     return dataclasses.replace(dataset, skipped=tuple(names), **parts)
+
+
+def _reason(examples, example: int) -> str:
+    """Return what is known of why an image is refused, behind a colon."""
+    content = examples.contents[example]
+    if examples.kind == "record":
+        content = examples.records.read(int(content))
+    found = unknown_levels(content, examples.kind == "path")
+    name = examples.name_of(example)
+    return f" (of {name!r} {found.rstrip('.')})" if found else ""
 
 
 def broken_images(examples, check: str) -> np.ndarray:

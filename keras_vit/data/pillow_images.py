@@ -27,15 +27,18 @@ from keras_vit.data.seeds import key
 __all__ = [
     "BROKEN",
     "UNREADABLE",
+    "LevelError",
     "as_seen",
     "colour_change",
     "from_pillow",
+    "in_8_bits",
     "in_channels",
     "is_coloured",
     "is_readable_by_pillow",
     "log_colour_changes",
     "pillow_reader",
     "say_colour_changes",
+    "unknown_levels",
 ]
 
 LOGGER = logging.getLogger(__name__)
@@ -50,6 +53,7 @@ COLOURED = 32  # of 255; JPEG makes smaller differences of grey
 ORIENTATION = 0x0112  # its number in EXIF
 STRIP = 512  # rows that are converted at a time
 GREY_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "F")
+DEEP = ("PNG", "PPM")  # kinds whose levels of 16 bits Pillow has in 32
 ADDED, DROPPED = "added", "dropped"  # what `colour_change` finds
 MESSAGES = {
     ADDED: "Without colours: %s. The model is for images in colour, "
@@ -80,21 +84,60 @@ def from_pillow(image, channels: int) -> np.ndarray:
 
 
 def as_seen(image):
-    """Return a Pillow image turned as its EXIF data says."""
+    """Return a Pillow image of 8 bits, turned as its EXIF data says.
+
+    Raises:
+        LevelError: see `in_8_bits`.
+    """
     from PIL import ImageOps
 
     image.load()  # Some kinds have their EXIF data at the end.
+    turned = image
     if image.getexif().get(ORIENTATION, 1) != 1:
-        return ImageOps.exif_transpose(image)
-    return image
+        turned = ImageOps.exif_transpose(image)
+    return in_8_bits(turned, image.format)
+
+
+class LevelError(ValueError):
+    """The levels of an image are of no range that is known."""
+
+
+def in_8_bits(image, kind: str | None = None):
+    """Return a grey Pillow image with levels of 0 to 255; another as it is.
+
+    Levels of 16 bits are divided by 257, and floats from 0 to 1 are multiplied
+    by 255. What is white in other floats and in 32 bits, nothing says: 1, 255,
+    4095 or the largest level.
+
+    Args:
+        image: a Pillow image.
+        kind: of its file, as "PNG", whose levels have 16 bits at most.
+
+    Raises:
+        LevelError: for other floats and for integers of 32 bits.
+    """
+    from PIL import Image
+
+    if image.mode.startswith("I;16") or image.mode == "I" and kind in DEEP:
+        levels = np.asarray(image) // 257
+    elif image.mode in ("I", "F"):
+        levels = np.asarray(image)
+        low, high = levels.min(), levels.max()
+        if image.mode == "I" or not (low >= 0 and high <= 1):
+            of = {"I": "whole numbers of 32 bits", "F": "floats"}[image.mode]
+            raise LevelError(
+                f"its levels are {of} from {low:g} to {high:g}, and nothing "
+                "says which of them is white. Expected 8 bits, 16 bits, or "
+                "floats from 0 to 1: scale it, and save it as one of these."
+            )
+        levels = np.rint(levels * 255)
+    else:
+        return image
+    return Image.fromarray(levels.astype(np.uint8))
 
 
 def in_channels(image, channels: int):
     """Return a Pillow image as grey or in colour, without transparency."""
-    from PIL import Image
-
-    if image.mode.startswith("I;16"):  # Pillow would clip it at 255.
-        image = Image.fromarray((np.asarray(image) // 257).astype(np.uint8))
     if "transparency" in image.info:  # Pillow warns of other ways to drop it.
         image = image.convert("RGBA")
     return image.convert(MODES[channels])
@@ -236,9 +279,24 @@ def is_readable_by_pillow(content, from_path: bool) -> bool:
     try:
         with Image.open(content if from_path else io.BytesIO(content)) as image:
             image.load()
+            in_8_bits(image, image.format)
     except _broken():
         return False
     return True
+
+
+def unknown_levels(content, from_path: bool) -> str:
+    """Return why the levels of an image are refused; "" for other images."""
+    from PIL import Image
+
+    try:
+        with Image.open(content if from_path else io.BytesIO(content)) as image:
+            as_seen(image)
+    except LevelError as error:
+        return str(error)
+    except _broken():
+        pass
+    return ""
 
 
 def _cropped(content, kind, crop, geometry, crop_key):
