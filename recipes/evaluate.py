@@ -1,12 +1,16 @@
 """Evaluates a model on every image of a split and reports on it.
 
-    python recipes/evaluate.py --model.weights runs/quickstart
+    python recipes/evaluate.py runs/quickstart
+    python recipes/evaluate.py runs/flowers photos/test
     python recipes/evaluate.py --model.name ViT_B16 \
         --model.weights imagenet21k_imagenet2012 --data.name imagenet2012 \
         --preprocessing.evaluation squash
 
 The first command evaluates the model of a run on the test images of its own
-data, the second public weights on ImageNet's validation images. Each image
+data, the second on all images of a folder of classes, or of a CSV file with
+labels; of data with parts on the test images. The first word is
+`--model.weights`, the second `--data.folder` or `--data.csv`. The third command
+evaluates public weights on ImageNet's validation images. Each image
 counts once, whatever the batch size and the number of devices and processes,
 each of which predicts its share. ImageNet-V2
 is `--data.name imagenet_v2/matched-frequency`; for ImageNet-ReaL either give
@@ -19,6 +23,7 @@ report.html and confusion.png.
 """
 
 import dataclasses
+import itertools
 import pathlib
 import sys
 import time
@@ -27,19 +32,22 @@ from named_data.sources import SOURCES
 
 from keras_vit import data, evaluation, preprocessing
 from keras_vit.analysis.report import explain_run
-from keras_vit.data import DataConfig, PreprocessingConfig, Share
+from keras_vit.data import DataConfig, Examples, PreprocessingConfig, Share
 from keras_vit.data.config import data_of_run, evaluation_of
+from keras_vit.data.content_hashes import content_hashes
+from keras_vit.data.manifest import MANIFEST, read_manifest
 from keras_vit.data.pillow_images import say_colour_changes
 from keras_vit.data.readers import with_chosen_reader
-from keras_vit.evaluation.config import Evaluation
+from keras_vit.evaluation.config import SPLITS, Evaluation
 from keras_vit.io.atomic_files import write_json
-from keras_vit.io.run_folder import CONFIG, read_config
+from keras_vit.io.run_folder import CONFIG, folder_of, read_config
 from keras_vit.io.stores import on_disk
 from keras_vit.prediction.networks import load_model
 from keras_vit.runs.reporting import left_out, write_pages
 from keras_vit.runs.script import (
     check_packages,
     exit_code,
+    fail,
     parse,
     show,
     with_open,
@@ -58,6 +66,7 @@ from keras_vit.training.run import store as run_store
 
 LABELLED = (1000, 21843)  # Numbers of classes that the package has names for.
 SMOKE_IMAGES = 200
+PLACES = "[MODEL [FOLDER]]"  # what may stand before the options
 
 
 def run(recipe: Evaluation) -> dict:
@@ -71,22 +80,30 @@ def run(recipe: Evaluation) -> dict:
         OSError: when weights cannot be fetched.
     """
     check_packages(recipe.data, SOURCES)
+    files = recipe.data.folder or recipe.data.csv or recipe.data.shards
+    whole = bool(files) and recipe.split is None and not recipe.smoke
     recipe = complete(recipe)
     check_packages(recipe.data, SOURCES)
     run_store.local(recipe.run_dir)  # Of a store, errors show at once.
     with on_devices(recipe.distribution, recipe.batch_size) as share:
-        return evaluate(recipe, share)
+        return evaluate(recipe, share, whole)
 
 
-def evaluate(recipe: Evaluation, share: Share) -> dict:
+def evaluate(recipe: Evaluation, share: Share, whole: bool) -> dict:
     """As `run`, for a complete recipe, on the devices of the scope.
 
     Of several processes each predicts its share, and the first one writes.
+
+    Args:
+        recipe: the complete `Evaluation`.
+        share: of each batch.
+        whole: whether to score data without parts as a whole.
     """
     # Errors show before an earlier run is replaced.
     model, class_names = load_named_model(recipe)
     recipe = as_trained(recipe, model)
-    dataset = data.open_dataset(recipe.data, SOURCES)
+    dataset = data.open_dataset(recipe.data, SOURCES, to_evaluate=whole)
+    recipe = dataclasses.replace(recipe, split=split_of(recipe, dataset))
     class_names = class_names or dataset.class_names
     class_map = evaluation.match_classes(dataset.class_names, class_names)
     batches = make_batches(recipe, dataset, model.input_shape, share)
@@ -118,6 +135,12 @@ def evaluate(recipe: Evaluation, share: Share) -> dict:
         return result
 
     return agreed(write)
+
+
+def split_of(recipe: Evaluation, dataset) -> str:
+    """Return the split that is asked for, or else the first that is there."""
+    there = (x for x in SPLITS if getattr(dataset, x))
+    return recipe.split or next(there, SPLITS[0])
 
 
 def together(recipe, share: Share) -> evaluation.Together | None:
@@ -236,6 +259,7 @@ def summarise(recipe: Evaluation, predictions, dataset) -> dict:
         **evaluation.summarise(predictions),
         "num_classes": predictions.num_classes,
         "num_skipped": len(examples) - len(predictions),
+        **trained_on(recipe, examples),
         "skipped": data.skipped_files(dataset, unread),
     }
     if recipe.real_labels is not None:
@@ -248,19 +272,63 @@ def summarise(recipe: Evaluation, predictions, dataset) -> dict:
     return result
 
 
+def trained_on(recipe: Evaluation, examples) -> dict:
+    """Count the images that the run of the model was trained on.
+
+    Returns:
+        num_trained_on, by the contents of the images; nothing where the model
+        is of no run with a list of its images, or contents are not at hand.
+    """
+    folder = folder_of(recipe.model.weights or "")
+    if folder is None or not (folder / MANIFEST).is_file():
+        return {}
+    if not isinstance(examples, Examples) or examples.kind == "record":
+        return {}
+    images = read_manifest(folder / MANIFEST)
+    known = {image.sha256 for image in images if image.part == "train"} - {""}
+    count = sum(value in known for value in content_hashes(examples))
+    return {"num_trained_on": count}
+
+
+def places(words: list[str]) -> list[str]:
+    """Return a command line with its first words as options.
+
+    Example:
+        >>> places(["runs/flowers", "labels.csv", "--batch_size", "8"])
+        ['--model.weights=runs/flowers', '--data.csv=labels.csv', ...]
+    """
+    given = [*itertools.takewhile(lambda x: not x.startswith("-"), words)]
+    if len(given) > 2:
+        fail(
+            "Give a model and one folder or CSV file, then options. Received: "
+            f"{' '.join(given)}."
+        )
+    options = []
+    for number, word in enumerate(given):
+        kind = "csv" if word.lower().endswith(".csv") else "folder"
+        option = f"data.{kind}" if number else "model.weights"
+        options.append(f"--{option}={word}")
+    return [*options, *words[len(given) :]]
+
+
 def summary(result: dict) -> str:
     # Of five classes all answers are among the top 5.
     more = result["num_classes"] > 5
     top5 = f", top-5 {result['top5']:.2%}" if more else ""
+    known = result.get("num_trained_on", 0)
+    seen = f"\n{known:,} of them are images that it was trained on"
+    seen = seen if known else ""
     return (
         f"top-1 {result['top1']:.2%}{top5} of {result['num_examples']} "
-        f"{result['split']} images of {result['data']}{left_out(result)}"
+        f"{result['split']} images of {result['data']}{seen}{left_out(result)}"
     )
 
 
 def main(arguments: list[str] | None = None) -> int:
     words, opens = with_open(arguments)
-    recipe = parse(Evaluation, words, __doc__, opens=True)
+    recipe = parse(
+        Evaluation, places(words), __doc__, opens=True, places=PLACES
+    )
 
     def work():
         with explain_lost_process(recipe.run_dir):

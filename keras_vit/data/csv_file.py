@@ -22,7 +22,7 @@ LONGEST_LABEL = 20  # digits, of which some may be zeros in front
 NUM_NAMED = 5  # Classes that a message names.
 
 
-def open_csv(config: DataConfig) -> Dataset:
+def open_csv(config: DataConfig, *, to_evaluate: bool = False) -> Dataset:
     """Open a CSV file of paths and labels, with a line of column names.
 
     Paths are relative to the file. Labels are names of classes, or whole
@@ -33,7 +33,7 @@ def open_csv(config: DataConfig) -> Dataset:
     given = os.path.expanduser(config.csv or "")
     path = pathlib.Path(on_disk(given))
     rows = _rows(path, config)
-    names, labels = _labels(rows, config, path)
+    names, labels = _labels(rows, config, path, to_evaluate)
     if of_store(given):
         examples = _stored(rows, labels, whole_address(given), config)
     else:
@@ -51,7 +51,7 @@ def open_csv(config: DataConfig) -> Dataset:
         else None
         for split in SPLITS
     ]
-    if parts[0] is None:
+    if parts[0] is None and not to_evaluate:
         raise ValueError(f"{str(path)!r} has no lines of the split 'train'.")
     by = "position" if of_store(given) else config.split_by
     parts = complete(parts, config, by, names)
@@ -80,7 +80,7 @@ def _rows(path: pathlib.Path, config: DataConfig) -> list[dict]:
     return rows
 
 
-def _labels(rows, config: DataConfig, path: pathlib.Path):
+def _labels(rows, config: DataConfig, path: pathlib.Path, to_evaluate):
     """Return the names of the classes, and the class of each row."""
     values = [(row[config.label_key] or "").strip() for row in rows]
     if "" in values:
@@ -93,7 +93,7 @@ def _labels(rows, config: DataConfig, path: pathlib.Path):
                 f"{str(path)!r} has the label {value!r} in line {line}: "
                 "numbers of classes start at 0."
             )
-    if len(set(values)) < 2:
+    if len(set(values)) < 2 and not to_evaluate:
         raise ValueError(
             "A classifier needs at least two classes: every label of "
             f"{str(path)!r} is {values[0]!r}."

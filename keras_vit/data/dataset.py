@@ -318,7 +318,7 @@ def complete(
     Returns:
         The three; None where the fraction is 0.
     """
-    train, validation, test = parts
+    train, validation, test = (part or None for part in parts)
     left, validation_cut, test_cut = cut(
         train,
         validation_fraction=0.0 if validation else config.validation_fraction,

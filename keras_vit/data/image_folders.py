@@ -35,12 +35,16 @@ NUM_NAMED = 5  # folders that a message names
 Names = tuple[str, ...]  # of the folders and the file on a path below the root
 
 
-def open_folder(config: DataConfig) -> Dataset:
+def open_folder(config: DataConfig, *, to_evaluate: bool = False) -> Dataset:
     """Open root/{train,val,test}/class/* or root/class/*.
 
     Classes are the names of the folders in alphabetical order, the same in
     any form of Unicode. Images may be in any depth below. What has no folder
     of its own is cut off the training images.
+
+    Args:
+        config: whose folder is on a disk.
+        to_evaluate: see `arranged`.
 
     Raises:
         ValueError: as `arranged`, or when a linked folder is inside itself.
@@ -50,7 +54,13 @@ def open_folder(config: DataConfig) -> Dataset:
         raise ValueError(f"There is no folder {str(root)!r} (folder=).")
     below = _below(root)
     images = [path for path in below.files if _is_image(path[-1])]
-    found = arranged(images, str(root), config.layout, below.folders)
+    found = arranged(
+        images,
+        str(root),
+        config.layout,
+        below.folders,
+        to_evaluate=to_evaluate,
+    )
     parts = [
         files and _examples(root, folder, files, config)
         for folder, files in found.parts.values()
@@ -98,6 +108,8 @@ def arranged(
     root: str,
     layout: str,
     folders: Iterable[Names] = (),
+    *,
+    to_evaluate: bool = False,
 ) -> Arranged:
     """Find the parts and the classes of the images below a root.
 
@@ -107,6 +119,8 @@ def arranged(
         layout: see `DataConfig`.
         folders: those below the root; of a store, which has none without
             files, those of the images.
+        to_evaluate: whether there need be no training images, nor two
+            classes.
 
     Raises:
         ValueError: when there are no folders of two classes with images, it
@@ -123,22 +137,35 @@ def arranged(
     tops = sorted(x[0] for x in known if len(x) == 1)
     deep = {x[0] for x in known if len(x) == 2}
     named = _part_folders(tops, root, layout, set(tops) - deep)
-    train = named.get("train", "")
-    depth = int(bool(train))  # of the folders of classes
+    if named and "train" not in named and not to_evaluate:
+        raise ValueError(
+            f"{root!r} has folders of parts ({_listed([*named.values()])}) but "
+            "none named 'train'. Add it, or give --data.layout classes, if "
+            "they are classes. To score a model on all images of such a "
+            "folder: keras-vit evaluate MODEL FOLDER."
+        )
+    depth = int(bool(named))  # of the folders of classes
+    asked = SPLITS if to_evaluate else ("train",)
+    tell = {named[part] for part in asked if part in named}
     inside = [
-        x for x in known if len(x) == depth + 1 and (not train or x[0] == train)
+        x for x in known if len(x) == depth + 1 and (not named or x[0] in tell)
     ]
     names = tuple(sorted({_class_of(x, depth) for x in inside}))
+    if to_evaluate and not names:
+        raise ValueError(
+            f"{root!r} has no folders of classes, whose names are the labels "
+            "of the images. To classify images: keras-vit predict."
+        )
     parts, notes = {}, []
     for part in SPLITS:
         folder = named.get(part, "")
-        if part != "train" and not folder:
+        if not folder and (named or part != "train"):
             parts[part] = folder, []
             continue
         where = f"{root}/{folder}" if folder else root
         found = [x for x in images if not folder or x[0] == folder]
         classed = [x for x in found if len(x) > depth + 1]
-        if part == "train":
+        if part == "train" and not to_evaluate:
             _check_classes(names, classed, depth, where)
         loose = [x for x in found if len(x) == depth + 1]
         if loose:
@@ -152,7 +179,8 @@ def arranged(
     beside = [x for x in tops if named and x not in named.values()]
     if beside:
         notes.append(
-            f"left out beside {train!r}: the folder(s) {_listed(beside)}"
+            f"left out beside {', '.join(map(repr, named.values()))}: the "
+            f"folder(s) {_listed(beside)}"
         )
     return Arranged(names, parts, tuple(notes))
 
@@ -202,22 +230,19 @@ def _part_folders(tops, root, layout, flat) -> dict[str, str]:
                 f"others away, or give {as_classes}."
             )
     parts = {part: x[0] for part, x in found.items()}
-    if "train" not in parts:
-        if not parts and layout == "auto":
-            return {}
-        hint = f", or give {as_classes}" if others else ""
+    if not parts and layout == "parts":
         raise ValueError(
-            f"{root!r} has folders of parts ({_listed([*parts.values()])}) but "
-            f"none named 'train'. Add it{hint}. To score a model on all images "
-            "of such a folder: keras-vit evaluate MODEL FOLDER."
+            f"{root!r} has no folder of a part, as 'train' or 'val', but "
+            f"{_listed(others)}. Leave --data.layout parts out."
         )
     if layout == "auto" and len(parts) == 1 and others:
-        if parts["train"] in flat:
+        (name,) = parts.values()
+        if parts.get("train") in flat:
             return {}  # It can be no part: there are no classes in it.
         raise ValueError(
-            f"{root!r} has the folder {parts['train']!r}, as a part of data is "
-            f"called, beside {_listed(others)}. Give {as_classes}, or "
-            f"--data.layout parts to use {parts['train']!r} alone."
+            f"{root!r} has the folder {name!r}, as a part of data is called, "
+            f"beside {_listed(others)}. Give {as_classes}, or --data.layout "
+            f"parts, if {name!r} alone is one."
         )
     return parts
 

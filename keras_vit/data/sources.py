@@ -42,13 +42,21 @@ OWN_NAMES = {
 }
 
 
-def open_dataset(config: DataConfig, sources: Sources = NO_SOURCES) -> Dataset:
+def open_dataset(
+    config: DataConfig,
+    sources: Sources = NO_SOURCES,
+    *,
+    to_evaluate: bool = False,
+) -> Dataset:
     """Open the images and labels that a config names.
 
     Args:
         config: where they are, and which of them are for what.
         sources: names of data sets of your own, up to the first slash, to
             functions of the config that open them.
+        to_evaluate: whether nothing is cut off: a folder, a CSV file or
+            shards without parts are all for the test, and there need be no
+            training images.
 
     Returns:
         A `Dataset` whose parts are `Examples`, or None where there are none.
@@ -67,19 +75,25 @@ def open_dataset(config: DataConfig, sources: Sources = NO_SOURCES) -> Dataset:
     check_installed(what, *data_packages(config, sources))
     reader = chosen_reader(config.reader)
     hide_accelerators(reader)
+    if to_evaluate:
+        none = {"validation_fraction": 0.0, "test_fraction": 0.0}
+        config = dataclasses.replace(config, **none)
     if config.folder and of_store(config.folder):
-        dataset = open_stored_folder(config)
+        dataset = open_stored_folder(config, to_evaluate=to_evaluate)
     elif config.folder:
-        dataset = open_folder(config)
+        dataset = open_folder(config, to_evaluate=to_evaluate)
     elif config.csv:
-        dataset = open_csv(config)
+        dataset = open_csv(config, to_evaluate=to_evaluate)
     elif config.shards:
         dataset = open_shards(config)
     else:
         base = (config.name or "").split("/")[0]
         dataset = {**OWN_NAMES, **sources}.get(base, open_tfds)(config)
+    if to_evaluate and not dataset.test and not dataset.validation:
+        dataset = dataclasses.replace(dataset, train=None, test=dataset.train)
     _check_names(dataset)
-    _check_classes(dataset)
+    if not to_evaluate:
+        _check_classes(dataset)
     dataset = read_by(reader, dataset)
     dataset = without_broken_images(dataset, config.check_images)
     return _limited(dataset, config)

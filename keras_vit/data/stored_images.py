@@ -83,13 +83,16 @@ def check_listed(files: Sequence[str], where: str) -> None:
             )
 
 
-def open_stored_folder(config: DataConfig) -> Dataset:
+def open_stored_folder(
+    config: DataConfig, *, to_evaluate: bool = False
+) -> Dataset:
     """Open root/{train,val,test}/class/* or root/class/* of a store.
 
     As `open_dataset` does with a folder of a disk.
 
     Args:
         config: whose folder is an address.
+        to_evaluate: see `arranged`.
 
     Raises:
         ValueError: as `arranged`.
@@ -102,7 +105,7 @@ def open_stored_folder(config: DataConfig) -> Dataset:
         if name.lower().endswith(SUFFIXES)
         and not any(map(is_hidden, name.split("/")))
     ]
-    found = arranged(images, root, config.layout)
+    found = arranged(images, root, config.layout, to_evaluate=to_evaluate)
     parts = [
         files
         and stored(

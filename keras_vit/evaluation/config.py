@@ -58,8 +58,8 @@ class Evaluation:
         ValueError: for values that are out of range, or no model.
 
     Example:
-        >>> Evaluation(model=ModelSource(weights="runs/quickstart")).split
-        'test'
+        >>> Evaluation(model=ModelSource(weights="runs/quickstart")).batch_size
+        256
     """
 
     model: ModelSource = dataclasses.field(default_factory=ModelSource)
@@ -87,8 +87,10 @@ class Evaluation:
     overwrite: bool = False
     """Whether a finished run in run_dir may be replaced."""
 
-    split: str = "test"
-    """Which images: "test", "validation" or "train"."""
+    split: str | None = None
+    """Which images: "test", "validation" or "train". Null is the test images,
+    and all of a folder, a CSV file or shards that are given here and have no
+    parts."""
 
     batch_size: int = 256
     """Images per step; the last step is padded."""
@@ -101,7 +103,7 @@ class Evaluation:
     """How many images, mistakes first, go into the report."""
 
     def __post_init__(self):
-        check_choice("split", self.split, SPLITS)
+        check_choice("split", self.split, (None, *SPLITS))
         check_choice("distribution", self.distribution, DISTRIBUTIONS)
         check_at_least(self, 1, "batch_size")
         check_at_least(self, 0, "seed", "num_pictures")

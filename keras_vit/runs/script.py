@@ -117,6 +117,7 @@ def parse(
     description: str | None,
     *,
     opens: bool = False,
+    places: str = "",
 ) -> Record:
     """Makes a record of a dataclass from `--group.field value` and files.
 
@@ -131,6 +132,7 @@ def parse(
             program.
         description: what the program does; its first line is for `--help`.
         opens: whether `--help` has --open, see `with_open`.
+        places: what stands before the options, for `--help`.
 
     Returns:
         An instance of the dataclass. The program ends with exit code 2 and
@@ -142,10 +144,13 @@ def parse(
     import jsonargparse
 
     jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    usage = (
+        *("%(prog)s", places, "[--config FILE]"),
+        *(f"[{OPEN}]" if opens else "", "[--GROUP.FIELD VALUE ...]"),
+    )
     parser = jsonargparse.ArgumentParser(
         description=(description or "").partition("\n")[0],
-        usage=f"%(prog)s [--config FILE]{f' [{OPEN}]' if opens else ''} "
-        "[--GROUP.FIELD VALUE ...]",
+        usage=" ".join(x for x in usage if x),
         exit_on_error=False,
         allow_abbrev=False,
     )

@@ -215,7 +215,9 @@ def test_folders_beside_parts_are_noted(tmp_path):
         fill(tmp_path / name, count=2)
     dataset = opened(tmp_path)
     assert sizes(dataset) == [4, 4, 4]
-    assert dataset.notes == ("left out beside 'train': the folder(s) 'extra'",)
+    assert dataset.notes == (
+        "left out beside 'train', 'val', 'test': the folder(s) 'extra'",
+    )
 
 
 def test_classes_may_be_called_as_parts(tmp_path):
@@ -231,11 +233,11 @@ def test_classes_may_be_called_as_parts(tmp_path):
     parts = opened(tmp_path / "deep", layout="parts")
     assert parts.class_names == ("front", "rear")
     fill(tmp_path / "trial", ("control", "placebo", "test"))
-    with pytest.raises(ValueError, match="none named 'train'.*layout classes"):
+    with pytest.raises(ValueError, match="'test', as a part.*layout classes"):
         opened(tmp_path / "trial")
     trial = opened(tmp_path / "trial", layout="classes")
     assert trial.class_names == ("control", "placebo", "test")
-    with pytest.raises(ValueError, match="none named 'train'"):
+    with pytest.raises(ValueError, match="no folder of a part"):
         fill(tmp_path / "pets")
         opened(tmp_path / "pets", layout="parts")
 
@@ -269,3 +271,27 @@ def test_a_class_has_one_name_in_every_form_of_unicode(tmp_path):
     dataset = opened(tmp_path, test_fraction=0.0)
     assert dataset.class_names == ("bee", "caf\u00e9")
     assert sizes(dataset) == [8, 8, 0]
+
+
+def test_to_evaluate_a_folder_is_scored_as_a_whole(tmp_path):
+    """All of a folder of classes, the test part of one with parts."""
+    fill(tmp_path / "flat")
+    fill(tmp_path / "one", ("cat",))
+    fill(tmp_path / "only" / "test", ("cat", "dog"), count=3)
+    fill(tmp_path / "all" / "train", ("cat", "dog"))
+    fill(tmp_path / "all" / "test", ("cat", "new"), count=2)
+    expected = {
+        "flat": ([0, 0, 20], ("cat", "dog")),
+        "one": ([0, 0, 10], ("cat",)),
+        "only": ([0, 0, 6], ("cat", "dog")),
+        "all": ([20, 0, 4], ("cat", "dog", "new")),
+    }
+    for name, (counts, classes) in expected.items():
+        config = DataConfig(folder=str(tmp_path / name))
+        dataset = open_dataset(config, to_evaluate=True)
+        assert (sizes(dataset), dataset.class_names) == (counts, classes)
+    grey(1).save(tmp_path / "x.png")
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ValueError, match="no folders of classes.*predict"):
+        config = DataConfig(folder=str(tmp_path / "none"))
+        open_dataset(config, to_evaluate=True)

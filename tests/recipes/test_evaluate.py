@@ -1,5 +1,6 @@
 """The evaluation recipe: run folders, files and folders of images."""
 
+import hashlib
 import json
 import shutil
 
@@ -8,9 +9,10 @@ import numpy as np
 import pytest
 import yaml
 from html_page import Page
-from PIL import Image
+from PIL import Image as PillowImage
 from recipe_scripts import TINY, script
 
+from keras_vit.data.manifest import Image, write_manifest
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.trained_as import TrainedAs
 from keras_vit.training.run import files as run_folder
@@ -71,7 +73,7 @@ def images(tmp_path):
             folder.mkdir(parents=True)
             for i in range(count):
                 pixels = generator.integers(0, 256, (8, 8, 3), "uint8")
-                Image.fromarray(pixels).save(folder / f"{i}.png")
+                PillowImage.fromarray(pixels).save(folder / f"{i}.png")
     return tmp_path / "images"
 
 
@@ -96,7 +98,7 @@ def share_right(model, folder, order=NAMES):
     """A plain count over the image files, one at a time."""
     right = []
     for path in sorted(folder.glob("test/*/*.png")):
-        image = np.asarray(Image.open(path))[np.newaxis]
+        image = np.asarray(PillowImage.open(path))[np.newaxis]
         scores = keras.ops.convert_to_numpy(model(image, training=False))
         right.append(order[scores.argmax()] == path.parent.name)
     return np.mean(right)
@@ -134,6 +136,55 @@ def test_a_file_is_evaluated_as_its_run(model, run, images, tmp_path):
         tmp_path, "--model.weights", run / "model.keras", *arguments
     )
     assert result["top1"] == share_right(model, images)
+
+
+def test_a_folder_without_parts_is_scored_as_a_whole(
+    model, run, images, tmp_path, capsys
+):
+    folder = tmp_path / "flat"
+    shutil.copytree(images / "test", folder)
+    _, result = evaluate(tmp_path, run, folder, "--batch_size", 4)
+    assert (result["num_examples"], result["split"]) == (21, "test")
+    assert result["top1"] == share_right(model, images)
+    assert "of 21 test images of flat" in capsys.readouterr().out
+    shutil.rmtree(images / "train")
+    shutil.rmtree(images / "val")
+    _, result = evaluate(tmp_path, run, images, "--overwrite")
+    assert result["num_examples"] == 21
+    cut = ("--split", "test", "--data.test_fraction", 0.4, "--overwrite")
+    _, result = evaluate(tmp_path, run, folder, *cut)
+    assert result["num_examples"] < 15
+
+
+def test_a_csv_file_is_scored_as_a_whole(model, run, images, tmp_path):
+    rows = [
+        f"{x.relative_to(images)},{x.parent.name}"
+        for x in sorted(images.glob("test/*/*.png"))
+    ]
+    path = images / "labels.csv"
+    path.write_text("\n".join(["image,label", *rows]) + "\n")
+    _, result = evaluate(tmp_path, run, path)
+    assert result["num_examples"] == 21
+    assert result["top1"] == share_right(model, images)
+
+
+def test_images_that_it_was_trained_on_are_counted(
+    run, images, tmp_path, capsys
+):
+    for name in ("keras_vit_run.json", "environment.json"):
+        (run / name).write_text("{}")
+    content = (images / "test" / "red" / "3.png").read_bytes()
+    seen = Image("x", 1, hashlib.sha256(content).hexdigest(), "red", "train")
+    write_manifest(run / "images.csv.gz", [seen, seen._replace(part="test")])
+    _, result = evaluate(tmp_path, run, images / "test")
+    assert result["num_trained_on"] == 1
+    output = capsys.readouterr().out
+    assert "1 of them are images that it was trained on" in output
+
+
+def test_more_than_a_model_and_its_data_is_refused(capsys, run):
+    message = refusal(capsys, run, "a", "b")
+    assert "one folder or CSV file" in message
 
 
 def test_report_shows_the_evaluation(run, images, tmp_path):
