@@ -864,7 +864,6 @@ def find_pooling(checkpoint, fields) -> str | None:
 
 DIALECT = Dialect(
     "timm",
-    prefixes=("timm_model.",),
     is_config=is_config,
     read_config=read_config,
     read_preprocessing=read_preprocessing,

@@ -65,7 +65,6 @@ class Dialect:
 
     Args:
         name: str, for messages.
-        prefixes: what may stand before all names of a file.
         open_folder: from a path to a `TensorFile` where the folder is of a
             kind that only this publisher has, else None.
         is_config: from the content of a config.json to whether it is this
@@ -104,7 +103,6 @@ class Dialect:
     """
 
     name: str
-    prefixes: tuple = ()
     open_folder: Callable = _nothing
     is_config: Callable = _nothing
     read_config: Callable = _no_fields

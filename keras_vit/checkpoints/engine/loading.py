@@ -63,6 +63,7 @@ def load_checkpoint(
     architecture: str | None = None,
     resampling: str | None = None,
     keep_representation: bool = False,
+    prefix: str | None = None,
     name: str | None = None,
     dtype=None,
     **config_overrides,
@@ -94,6 +95,9 @@ def load_checkpoint(
             or "bicubic_antialiased"; by default as the file's family does it.
         keep_representation: bool, whether a new number of classes keeps the
             pre-logits layer of the file.
+        prefix: str, what stands before the names of the model to take, such
+            as "teacher.backbone", in a file of several; None takes the only
+            one, whatever stands before its names.
         name: str, name of the model.
         dtype: dtype policy of the model.
         **config_overrides: other fields of the model's config, such as
@@ -113,7 +117,7 @@ def load_checkpoint(
     ...     "ViT-B_16.npz", classes=10, input_shape=(384, 256, 3))
     >>> print(model.load_report)
     """
-    source = open_source(source)
+    source = open_source(source, prefix=prefix)
     image_size = None
     if input_shape is not None:
         shape = check_input_shape(input_shape, source.layout.family)
@@ -158,6 +162,7 @@ def load_weights(
     *,
     resampling: str | None = None,
     architecture: str | None = None,
+    prefix: str | None = None,
 ) -> keras.Model:
     """Fill a model with weights of any known format.
 
@@ -172,6 +177,7 @@ def load_weights(
         resampling: see `load_checkpoint`.
         architecture: see `load_checkpoint`; what neither this nor the file
             tells, such as the activation, is as in the model.
+        prefix: see `load_checkpoint`.
 
     Returns:
         The model. `model.load_report` says what was loaded, resampled,
@@ -193,7 +199,7 @@ def load_weights(
         kind = kind_of(path)
         if kind == "h5":
             return load_weights_h5(model, path)
-        source = _opened(path, part, kind)
+        source = _opened(path, prefix or part, kind)
     target = weights_of(model)
     unknown = target.config.keys() - source.file.config
     checkpoint = configure(
@@ -293,6 +299,7 @@ def read_info(
     *,
     num_heads: int | None = None,
     architecture: str | None = None,
+    prefix: str | None = None,
     **config_overrides,
 ) -> Info:
     """Describe what a file of weights holds, from its names and shapes.
@@ -303,6 +310,7 @@ def read_info(
         source: see `load_checkpoint`.
         num_heads: int, attention heads, where the file cannot tell.
         architecture: see `load_checkpoint`.
+        prefix: see `load_checkpoint`.
         **config_overrides: other fields of the model's config that the file
             leaves open, such as activation="quick_gelu".
 
@@ -318,7 +326,7 @@ def read_info(
 
     >>> print(keras_vit.checkpoints.read_info("ViT-B_16.npz"))
     """
-    source = open_source(source)
+    source = open_source(source, prefix=prefix)
     family = source.layout.family
     checked_class(family, config_overrides)
     checkpoint = configure(
@@ -340,13 +348,16 @@ def read_info(
     )
 
 
-def open_source(source, model: str | None = None) -> Checkpoint:
+def open_source(
+    source, model: str | None = None, *, prefix: str | None = None
+) -> Checkpoint:
     """Open a source of weights and recognise its format; read no arrays.
 
     Args:
         source: see `load_checkpoint`; an opened source is returned as it is.
         model: str, the application that a name of the catalogue is of, where
             the name does not say it.
+        prefix: see `load_checkpoint`; of an opened source it is known.
 
     Raises:
         ValueError: for a file that is damaged or unknown.
@@ -360,7 +371,7 @@ def open_source(source, model: str | None = None) -> Checkpoint:
     if isinstance(source, Checkpoint):
         return source
     path, part = _located(source, model)
-    opened = _opened(path, part, kind_of(path))
+    opened = _opened(path, prefix or part, kind_of(path))
     from keras_vit.checkpoints.public import catalog
 
     entry = catalog.entry_of(os.fspath(source), model)

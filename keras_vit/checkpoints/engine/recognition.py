@@ -6,7 +6,9 @@ The names of the tensors tell it, and the config.json beside them.
 import dataclasses
 import re
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
@@ -355,36 +357,151 @@ OPENERS = {
     "safetensors": open_file,
 }
 
-# Where the parameters are in files of Flax and torch, tried in turn.
-PREFIXES = (
-    "params/img/",
-    "opt/target/",
-    "params/",
-    "img/",
-    "module.",
-    "_orig_mod.",
-    "model.",
-    "state_dict.",
+# What training leaves in a file beside the model, without influence on it.
+LEFTOVERS = re.compile(
+    r"(?:.*\.)?(?:n_averaged|num_updates|initted)"
+    r"|(?:.*\.)?(?:criterion|loss|loss_fn|dino_loss|ibot_patch_loss)\..*"
+    r"|(?:optimi[sz]ers?|optim|(?:lr_)?schedulers?|(?:\w+_)?scaler)(?:[._/].*)?"
+    r"|epoch|step|global_step|iteration|best_\w+|args(?:\..*)?"
+    # Heads of self-distillation.
+    r"|(?:.*\.)?(?:dino|ibot)_head\..*"
 )
+TOP = re.compile(r"[^./]+[./]")
+MAX_DEPTH = 6  # of wrappers around a model
+MAX_SEARCHED = 5000  # tensors of a part in which a model is looked for
 
 
-def recognise(file: TensorFile, subtree: str = "") -> Checkpoint:
+class Part(NamedTuple):
+    """A model inside a file: what stands before its names, and its layout."""
+
+    prefix: str
+    layout: Layout
+    tensors: dict
+    """Under the names of the layout's table."""
+
+
+def recognise(file: TensorFile, prefix: str = "") -> Checkpoint:
     """Find the layout of a file by the names in it.
+
+    Whatever stands in front of all names of the model is left away, and what
+    training leaves in files beside it.
 
     Args:
         file: an opened file.
-        subtree: str, the part of a file of several models to take, such as
-            "img".
+        prefix: str, what stands before the names of the model to take, such
+            as "img" or "teacher.backbone", in a file of several.
 
     Raises:
         ValueError: for an unknown layout, for tensors that the layout does
-            not know, and for weights of which a part is missing.
+            not know, for weights of which a part is missing, and for several
+            models without a prefix.
     """
-    tensors, dropped = _parameters(file, subtree)
+    tensors, outside = _under(file, prefix)
+    leftovers = [x for x in tensors if LEFTOVERS.fullmatch(x)]
+    for name in leftovers:
+        del tensors[name]
+    outside += leftovers
+    parts = list(_parts_of(file, tensors))
+    if not parts:
+        _refuse_unknown(file)
+    rests = [[x for x in tensors if not x.startswith(y.prefix)] for y in parts]
+    whole = [
+        i
+        for i, (part, rest) in enumerate(zip(parts, rests, strict=True))
+        if not _strangers(part, rest)
+    ]
+    chosen = whole if len(parts) > 1 else [0]
+    if len(chosen) != 1:
+        _refuse_several(file, parts)
+    part, rest = parts[chosen[0]], rests[chosen[0]]
+    if leftovers:
+        note = (
+            f"{len(leftovers)} tensors are of training and no part of the "
+            f"model: {listed(leftovers)}"
+        )
+        file = dataclasses.replace(file, notes=(*file.notes, note))
+    return _checkpoint(file, part, rest, outside)
+
+
+def _under(file, prefix) -> tuple[dict, list]:
+    """Return the tensors behind a prefix that somebody gave, and the others.
+
+    Wrappers may stand in front of it.
+    """
+    if not prefix:
+        return dict(file.tensors), []
+    wanted = re.compile(
+        rf"((?:.*?[./])??){re.escape(prefix.strip('./'))}[./](.+)"
+    )
+    found = {x: y for x in file.tensors if (y := wanted.fullmatch(x))}
+    if not found:
+        tops = sorted({(TOP.match(x) or [x])[0] for x in file.tensors})
+        refuse(
+            file.path,
+            f"has no part {prefix!r}",
+            f"At the top it holds {tops[:20]}.",
+        )
+    wrapper = min((x[1] for x in found.values()), key=len)
+    inside = {
+        match[2]: file.tensors[name]
+        for name, match in found.items()
+        if match[1] == wrapper
+    }
+    names = {x for x, match in found.items() if match[1] == wrapper}
+    return inside, [x for x in file.tensors if x not in names]
+
+
+def _parts_of(file, tensors, prefix="", depth=0) -> Iterator[Part]:
+    """Find the models in a file, behind as few names as possible."""
     for layout in sorted(LAYOUTS, key=lambda x: not x.is_specific):
-        renamed = _with_aliases(file, tensors, layout)
+        renamed, twice = _with_aliases(tensors, layout)
         if any(set(mark) <= set(renamed) for mark in layout.marks):
-            return _checkpoint(file, renamed, layout, dropped)
+            if twice:
+                refuse(
+                    file.path,
+                    "is there under two names",
+                    "Expected each tensor once: the file was put together "
+                    "wrongly.",
+                    twice,
+                )
+            yield Part(prefix, layout, renamed)
+            return
+    if depth == MAX_DEPTH:
+        return
+    inner: dict = {}
+    for name, tensor in tensors.items():
+        if top := TOP.match(name):
+            inner.setdefault(top[0], {})[name[top.end() :]] = tensor
+    for top, found in inner.items():
+        if len(found) <= MAX_SEARCHED:
+            yield from _parts_of(file, found, prefix + top, depth + 1)
+
+
+def _strangers(part, rest) -> list:
+    """List tensors outside of a part that its layout does not leave out."""
+    ends = [0, *(x.end() for x in re.finditer(r"[./]", part.prefix))]
+    wrappers = [part.prefix[:end] for end in ends]
+    return [
+        name
+        for name in rest
+        if not any(
+            name.startswith(x)
+            and matches(name.removeprefix(x), part.layout.ignored)
+            for x in wrappers
+        )
+    ]
+
+
+def _refuse_several(file, parts) -> NoReturn:
+    shown = ", ".join(repr(x.prefix) for x in parts[:20])
+    refuse(
+        file.path,
+        f"holds {len(parts)} models, with {shown} in front of their names",
+        f"Choose one, such as prefix={parts[0].prefix!r}.",
+    )
+
+
+def _refuse_unknown(file) -> NoReturn:
     shown = ", ".join(list(file.tensors)[:5]) or "nothing"
     says = file.metadata.get(CONFIG)
     refuse(
@@ -398,55 +515,37 @@ def recognise(file: TensorFile, subtree: str = "") -> Checkpoint:
     )
 
 
-def _parameters(file, subtree):
-    """Return the tensors without their common prefix, and names outside."""
-    prefixes = (*PREFIXES, *(y for x in dialects() for y in x.prefixes))
-    if subtree:
-        inner = f"{subtree.strip('/')}/"
-        prefixes = (f"params/{inner}", f"opt/target/{inner}", inner)
-    for prefix in prefixes:
-        inside = {
-            name.removeprefix(prefix): tensor
-            for name, tensor in file.tensors.items()
-            if name.startswith(prefix)
-        }
-        if inside:
-            outside = [x for x in file.tensors if not x.startswith(prefix)]
-            return inside, outside
-    if subtree:
-        tops = sorted({name.split("/")[0] for name in file.tensors})
-        refuse(
-            file.path,
-            f"has no part {subtree!r}",
-            f"At the top it holds {tops[:20]}.",
-        )
-    return file.tensors, []
+def _with_aliases(tensors, layout) -> tuple[dict, str]:
+    """Return the tensors under the names of the layout's table.
 
-
-def _with_aliases(file, tensors, layout):
-    """Return the tensors under the names of the layout's table."""
-    renamed = {}
+    And a name that two of them get, "" where there is none.
+    """
+    renamed, twice = {}, ""
     for name, tensor in tensors.items():
         for pattern, replacement in layout.aliases:
             if match := re.fullmatch(pattern, name):
                 name = match.expand(replacement)
         if name in renamed:
-            refuse(
-                file.path,
-                "is there under two names",
-                "Expected each tensor once: the file was put together wrongly.",
-                name,
-            )
+            twice = name
         renamed[name] = tensor
-    return renamed
+    return renamed, twice
 
 
-def _checkpoint(file, tensors, layout, outside) -> Checkpoint:
-    """Map the tensors to weights, and refuse what does not fit."""
-    tensors, is_stacked = split_stacks(file.path, tensors, layout.stacks)
+def _checkpoint(file, part, rest, outside) -> Checkpoint:
+    """Map the tensors to weights, and refuse what does not fit.
+
+    Args:
+        file: the file.
+        part: of it, the model.
+        rest: names beside the part, of which the layout has to know what to
+            leave out.
+        outside: names that are left out in any case.
+    """
+    layout = part.layout
+    tensors, is_stacked = split_stacks(file.path, part.tensors, layout.stacks)
     inside = dataclasses.replace(file, tensors=tensors)
     ignored = [x for x in tensors if matches(x, layout.ignored)]
-    strangers = [x for x in outside if not matches(x, layout.ignored)]
+    strangers = _strangers(part, rest)
     features = _features_of(tensors, layout)
     names = [name for name in tensors if name not in ignored]
     rows, unknown = paths_of(names, layout.rows(features))
@@ -457,19 +556,20 @@ def _checkpoint(file, tensors, layout, outside) -> Checkpoint:
         if name not in tensors
     ]
     missing += _missing_of_pairs(rows, layout)
-    _refuse_unsupported(file, layout, unknown + strangers)
+    _refuse_unsupported(file, layout, unknown)
     if missing or strangers or unknown:
         refuse(
             file.path,
             f"does not fit as a {layout.name} file. Missing: "
             f"{listed(missing)}. Unused: {listed(unknown + strangers)}",
             "Loading it in part would give a model that looks right and is "
-            f"not. {_taken_for(layout, tensors)}; {_cure(file, missing)}",
+            f"not. {_taken_for(layout, tensors)}; "
+            f"{_cure(file, missing, strangers and part.prefix)}",
         )
     for row in rows.values():
         for name in row.names:
             check_dtype(file.path, name, tensors[name].dtype)
-    dropped = ignored + [x for x in outside if x not in strangers]
+    dropped = ignored + outside + [x for x in rest if x not in strangers]
     return Checkpoint(inside, layout, features, rows, dropped, is_stacked)
 
 
@@ -500,7 +600,9 @@ def _taken_for(layout, tensors) -> str:
     )
 
 
-def _cure(file, missing) -> str:
+def _cure(file, missing, prefix) -> str:
+    if prefix and not missing:
+        return f"prefix={prefix!r} loads it and leaves out what is beside it."
     says = file.metadata.get("config.json")
     quoted = f" (its config.json says {says})" if says else ""
     cause = (
