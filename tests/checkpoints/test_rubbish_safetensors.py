@@ -94,7 +94,11 @@ FOLDERS = {
     "activation": ("config.json", '{"hidden_act": "tanh"}', "activation"),
     "epsilon": ("config.json", '{"layer_norm_eps": "x"}', "epsilon"),
     "size": ("config.json", '{"image_size": [1, 2, 3]}', "image_size"),
-    "bias": ("config.json", '{"qkv_bias": false}', "qkv_bias"),
+    "bias": (
+        "config.json",
+        '{"qkv_bias": false, "num_attention_heads": 4}',
+        "qkv_bias=True by its tensors",
+    ),
     "escaping": (
         "model.safetensors.index.json",
         '{"weight_map": {"a": "../../secret.safetensors"}}',

@@ -146,6 +146,12 @@ KINDS = {
 SWIGLU = {"use_swiglu_ffn": True, **DINOV2}
 # The same with fields that make other tensors of it.
 OPTIONS = {
+    "vit without biases": ("ViTModel", {**VISION, "qkv_bias": False}, pooled),
+    "dinov2 without biases": (
+        "Dinov2Model",
+        {**DINOV2, "qkv_bias": False},
+        pooled,
+    ),
     "swiglu": ("Dinov2Model", SWIGLU, pooled),
     "aimv2 with its head": ("Aimv2VisionModel", VISION, pooled),
     "tipsv2 with swiglu": ("Tipsv2VisionModel", SWIGLU, pooled),

@@ -488,6 +488,7 @@ LAYOUTS = (
         implied=DINOV2_IMPLIED,
         ignored=MASKED_IMAGES,
         resampling="bicubic_antialiased",
+        optional=("qkv_bias",),
     ),
     _layout_of_class(
         "dinov2",
@@ -506,6 +507,7 @@ LAYOUTS = (
         implied=DINOV2_IMPLIED,
         ignored=MASKED_IMAGES,
         resampling="bicubic",
+        optional=("qkv_bias",),
     ),
     Layout(
         DIALECT,
@@ -624,6 +626,7 @@ LAYOUTS = (
         resampling="bicubic",
         container="folder",
         settable=("activation", "layer_norm_epsilon"),
+        optional=("qkv_bias",),
         find_pooling=find_pooling,
         options=PLAIN_OPTIONS["vit"],
         poolings=("token", "prefix"),

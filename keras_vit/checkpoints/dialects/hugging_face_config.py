@@ -49,6 +49,7 @@ NAMES = {
     "use_swiglu_ffn": "gated_mlp",
     "use_gated_mlp": "gated_mlp",
     "use_relative_position_bias": "relative_position_bias",
+    "qkv_bias": "qkv_bias",
     "query_bias": "qkv_bias",
     "rope_theta": "rope_temperature",
     "window_size": "window_size",
@@ -160,7 +161,6 @@ FIXED = {
     },
     "dpt": {"is_hybrid": (False,), "backbone_config": (None,)},
 }
-FIXED_EVERYWHERE = {"qkv_bias": (True,)}
 BACKBONE = {
     **RESNET,
     "layer_type": ("bottleneck",),
@@ -192,7 +192,6 @@ def read_config(path, content: dict) -> dict:
     """
     kind = content.get("model_type")
     if kind is None:
-        _check_fixed(path, content, FIXED_EVERYWHERE)
         return converted(path, content, NAMES)
     if not isinstance(kind, str) or kind not in DEFAULTS:
         what = f"has model_type={kind!r}"[:150]
@@ -203,7 +202,7 @@ def read_config(path, content: dict) -> dict:
             f"Known are {', '.join(DEFAULTS)}, and timm's.",
         )
     content = _vision(path, content, kind)
-    _check_fixed(path, content, FIXED_EVERYWHERE | FIXED.get(kind, {}))
+    _check_fixed(path, content, FIXED.get(kind, {}))
     if kind == "vit-hybrid":
         backbone = _dictionary(path, content, "backbone_config")
         _check_fixed(path, backbone, BACKBONE)

@@ -87,6 +87,8 @@ def configure(
         # A pooling of two tokens has the name of one of the first elsewhere.
         if name in given or name == "pooling":
             continue
+        if name == "num_classes" and checkpoint.other_head:
+            continue
         if name in fields and fields[name] != value:
             refuse(
                 file.path,

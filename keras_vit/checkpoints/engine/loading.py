@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import NoReturn
 
 import keras
 
@@ -21,6 +22,7 @@ from keras_vit.checkpoints.engine.keras_files import (
     located,
     open_keras,
 )
+from keras_vit.checkpoints.engine.layout import listed
 from keras_vit.checkpoints.engine.matching import (
     LoadPlan,
     build,
@@ -125,6 +127,13 @@ def load_checkpoint(
     checkpoint = configure(
         source, num_heads, image_size, architecture, config_overrides
     )
+    keeps_head = include_top and classes is None
+    if (
+        source.other_head
+        and keeps_head
+        and "num_classes" not in (config_overrides)
+    ):
+        _refuse_head(source)
     family = checkpoint.layout.family
     fields = adapted_fields(
         checkpoint.fields,
@@ -154,6 +163,16 @@ def load_checkpoint(
         model = make()
         return _filled(model, planned(model))
     return _built_with(make, planned)
+
+
+def _refuse_head(source) -> NoReturn:
+    refuse(
+        source.file.path,
+        f"has a head of its own ({listed(source.other_head)}), and the models "
+        "here have one dense layer with a bias, inside the model",
+        "load_checkpoint(..., classes=...) loads the encoder with such a layer "
+        "of zeros, include_top=False or classes=0 without one.",
+    )
 
 
 def load_weights(
@@ -201,6 +220,8 @@ def load_weights(
             return load_weights_h5(model, path)
         source = _opened(path, prefix or part, kind)
     target = weights_of(model)
+    if source.other_head and HEAD in target.variables:
+        _refuse_head(source)
     unknown = target.config.keys() - source.file.config
     checkpoint = configure(
         source,

@@ -18,6 +18,7 @@ from keras_vit.checkpoints.engine.layout import (
     Dialect,
     Facts,
     Layout,
+    Row,
     listed,
     matches,
     paths_of,
@@ -73,6 +74,8 @@ class Checkpoint:
         features: set of str, the variants of the table that hold here.
         rows: dict from our path to its `Row`.
         dropped: names in the file that hold no weight of the model.
+        other_head: of these, the names of a head that the models here do not
+            have, which is left out where no head of the file is wanted.
         is_stacked: bool, whether the file stacks its blocks.
         fields: dict, the config of the model that it holds, from `configure`
             or from the file itself; empty before that.
@@ -87,6 +90,7 @@ class Checkpoint:
     features: set
     rows: dict
     dropped: list
+    other_head: tuple = ()
     is_stacked: bool = False
     fields: dict = dataclasses.field(default_factory=dict)
     facts: Facts = Facts()
@@ -379,6 +383,11 @@ class Part(NamedTuple):
     tensors: dict
     """Under the names of the layout's table."""
 
+    @property
+    def wrapper(self) -> str:
+        """Return the prefix without its last name."""
+        return re.sub(r"[^./]+[./]$", "", self.prefix)
+
 
 def recognise(file: TensorFile, prefix: str = "") -> Checkpoint:
     """Find the layout of a file by the names in it.
@@ -545,10 +554,28 @@ def _checkpoint(file, part, rest, outside) -> Checkpoint:
     tensors, is_stacked = split_stacks(file.path, part.tensors, layout.stacks)
     inside = dataclasses.replace(file, tensors=tensors)
     ignored = [x for x in tensors if matches(x, layout.ignored)]
-    strangers = _strangers(part, rest)
+    beside = _strangers(part, rest)
+    head = [
+        x for x in beside if HEADS_BESIDE.match(x.removeprefix(part.wrapper))
+    ]
+    strangers = [x for x in beside if x not in head]
     features = _features_of(tensors, layout)
     names = [name for name in tensors if name not in ignored]
     rows, unknown = paths_of(names, layout.rows(features))
+    head += [
+        x
+        for x in unknown
+        if HEADS.match(x) and not matches(x, layout.unsupported)
+    ]
+    unknown = [x for x in unknown if x not in head]
+    if found := _rows_of_head(head, tensors, rows, layout):
+        rows, head = {**rows, **found}, []
+    if HEAD[1] in layout.table and len({*rows} & {*HEAD}) == 1:
+        head += [y for x in HEAD if x in rows for y in rows[x].names]
+    if head:
+        rows = {x: y for x, y in rows.items() if x not in HEAD}
+        note = f"a head of its own is left out: {listed(head)}"
+        inside = dataclasses.replace(inside, notes=(*inside.notes, note))
     missing = [
         name
         for row in rows.values()
@@ -569,20 +596,47 @@ def _checkpoint(file, part, rest, outside) -> Checkpoint:
     for row in rows.values():
         for name in row.names:
             check_dtype(file.path, name, tensors[name].dtype)
-    dropped = ignored + outside + [x for x in rest if x not in strangers]
-    return Checkpoint(inside, layout, features, rows, dropped, is_stacked)
+    dropped = ignored + outside + [x for x in rest if x not in beside] + head
+    return Checkpoint(
+        inside, layout, features, rows, dropped, tuple(head), is_stacked
+    )
+
+
+HEAD = ("predictions/kernel", "predictions/bias")
+# What people call the layers that they put in the place of a head.
+HEADS = re.compile(r"(?:\w+_)?(?:heads?|fc|classifier|linear|last_layer)\.")
+HEADS_BESIDE = re.compile(rf"{HEADS.pattern}|\d+\.")
+
+
+def _rows_of_head(names, tensors, rows, layout) -> dict:
+    """Return the rows of one dense layer where the layout has its head.
+
+    Layers without weights may be around it, such as dropout.
+    """
+    own, _ = layout.table.get(HEAD[0], ("", ""))
+    if not isinstance(own, str):
+        return {}
+    by_rank = {len(tensors[x].shape): x for x in names if x in tensors}
+    kernel, bias = by_rank.get(2), by_rank.get(1)
+    is_dense = (
+        len(names) == 2
+        and kernel is not None
+        and kernel.split(".")[0] == own.split(".")[0]
+        and bias == kernel.removesuffix("weight") + "bias"
+        and tensors[bias].shape == tensors[kernel].shape[:1]
+    )
+    if not is_dense or not {*rows}.isdisjoint(HEAD):
+        return {}
+    found = Row((kernel,), "linear"), Row((bias,), "same")
+    return dict(zip(HEAD, found, strict=True))
 
 
 def _missing_of_pairs(rows, layout) -> list:
-    """List kernels without bias, biases without kernel of optional layers."""
-    missing = []
-    for layer in ("predictions", "pre_logits"):
-        if f"{layer}/bias" not in layout.table:
-            continue
-        pair = {f"{layer}/kernel", f"{layer}/bias"}
-        if len(pair & set(rows)) == 1:
-            missing += [f"what is {path} here" for path in pair - set(rows)]
-    return missing
+    """List the kernel or bias that a layer before the head lacks."""
+    pair = {"pre_logits/kernel", "pre_logits/bias"}
+    if not pair <= {*layout.table} or not pair & {*rows}:
+        return []
+    return [f"what is {path} here" for path in pair - {*rows}]
 
 
 FAMILIES = {

@@ -1,0 +1,99 @@
+"""Encoders under heads that somebody put in the place of the original's."""
+
+import numpy as np
+import pytest
+from reference_cases import TOLERANCE, expected, path_of
+from safetensors.numpy import load_file, save_file
+
+from keras_vit.checkpoints import load_checkpoint, load_weights, read_info
+
+DENSE = np.random.default_rng(0)
+MLP = {
+    "head.0.weight": DENSE.normal(size=(16, 32)).astype("float32"),
+    "head.0.bias": np.zeros(16, "float32"),
+    "head.2.weight": DENSE.normal(size=(5, 16)).astype("float32"),
+    "head.2.bias": np.zeros(5, "float32"),
+}
+NORMED = {
+    "head.0.weight": np.ones(32, "float32"),
+    "head.0.bias": np.zeros(32, "float32"),
+    "head.1.weight": DENSE.normal(size=(5, 32)).astype("float32"),
+    "head.1.bias": np.zeros(5, "float32"),
+}
+BESIDE = {
+    "classifier.weight": DENSE.normal(size=(5, 32)).astype("float32"),
+    "classifier.bias": np.zeros(5, "float32"),
+}
+HEADS = {
+    "timm_vit_tiny": "head",
+    "hf_vit_tiny": "classifier",
+}
+
+
+def tensors(name):
+    path = path_of(name)
+    path = path / "model.safetensors" if path.is_dir() else path
+    return load_file(path)
+
+
+def written(path, content):
+    save_file(content, path)
+    return path
+
+
+def check(model, name, key):
+    found = model.predict(expected(name)["image"], verbose=0)
+    np.testing.assert_allclose(found, expected(name)[key], **TOLERANCE)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_dense_layer_behind_dropout_is_the_head(name, tmp_path):
+    head = f"{HEADS[name]}."
+    content = {
+        x.replace(head, f"{head}1.") if x.startswith(head) else x: y
+        for x, y in tensors(name).items()
+    }
+    path = written(tmp_path / "x.safetensors", content)
+    check(load_checkpoint(path, num_heads=4), name, "logits")
+
+
+def cut(name, head, **others):
+    content = {x: y for x, y in tensors(name).items() if not x.startswith(head)}
+    return {**content, **others}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        cut("timm_vit_tiny", "head.", **MLP),
+        cut("timm_vit_tiny", "head.", **NORMED),
+        cut("timm_vit_tiny", "head.bias"),
+        {
+            **{f"0.{x}": y for x, y in cut("timm_vit_tiny", "head.").items()},
+            **{x.replace("classifier", "1"): y for x, y in BESIDE.items()},
+        },
+        {
+            **{f"net.{x}": y for x, y in tensors("timm_vit_tiny").items()},
+            **BESIDE,
+        },
+    ],
+    ids=["mlp", "norm", "without bias", "sequence", "beside"],
+)
+def test_the_encoder_under_another_head_loads_on_demand(content, tmp_path):
+    path = written(tmp_path / "x.safetensors", content)
+    message = "head of its own.*classes=.*include_top=False"
+    with pytest.raises(ValueError, match=message):
+        load_checkpoint(path, num_heads=4)
+    name = "timm_vit_tiny"
+    model = load_checkpoint(path, num_heads=4, classes=0)
+    check(model, name, "pre_logits")
+    encoder = load_checkpoint(path, num_heads=4, include_top=False)
+    check(encoder, name, "encoded")
+    assert "a head of its own is left out" in str(encoder.load_report)
+    new = load_checkpoint(path, num_heads=4, classes=3)
+    assert new.output_shape == (None, 3)
+    assert new.load_report.fresh == ("predictions/bias", "predictions/kernel")
+    assert read_info(path, num_heads=4).fields["num_classes"] == 0
+    with pytest.raises(ValueError, match=message):
+        load_weights(new, path)
+    check(load_weights(model, path), name, "pre_logits")
