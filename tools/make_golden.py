@@ -25,10 +25,11 @@ sys.path.append(str(ROOT / "tests" / "support"))
 
 import golden_hugging_face  # noqa: E402
 import golden_keras_hub  # noqa: E402
+import golden_open_clip  # noqa: E402
 from timm_models import randomised  # noqa: E402
 from timm_stub import import_timm  # noqa: E402
 
-MODULES = (golden_hugging_face, golden_keras_hub)
+MODULES = (golden_hugging_face, golden_keras_hub, golden_open_clip)
 LEAST_SCALE = 0.1  # of the weights, so that each shows in the outputs
 VIT = "vision_transformer.VisionTransformer"
 EVA = "eva.Eva"

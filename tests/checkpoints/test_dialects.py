@@ -15,7 +15,8 @@ PACKAGE = Path(__file__).parents[2] / "keras_vit"
 CHECKPOINTS = PACKAGE / "checkpoints"
 PUBLISHERS = re.compile(
     r"(?i:timm(?!e)|hugging[_ -]?face(?!_hub|\.co\b)|torchvision)"
-    r"|(?i:keras[_-]hub|big_vision|segment[_ -]?anything)|\btransformers\b"
+    r"|(?i:keras[_-]hub|big_vision|open_?clip)"
+    r"|(?i:segment[_ -]?anything)|\btransformers\b"
 )
 ANYWHERE = re.compile(rf"{PUBLISHERS.pattern}|(?i:huggingface|google|\bmeta\b)")
 # Files outside of `checkpoints/dialects/` whose code names one, and why.

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 READ_ALONE = (
     *("hf_dinov2", "hf_dinov3", "hf_aimv2", "hf_beit", "hf_clip", "hf_siglip"),
-    *("hf_tipsv2", "hf_sam", "hub_"),
+    *("hf_tipsv2", "hf_sam", "hub_", "open_clip"),
 )
 # Files that other names or layouts are also right for, and that are only read.
 OTHER_LAYOUT = (

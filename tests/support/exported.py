@@ -11,7 +11,8 @@ PUBLIC = {
     "big_vision-npz": "big_vision",
     "huggingface": "hugging_face",
     "timm-safetensors": "timm",
-    "keras-hub": "",  # is only read
+    "keras-hub": "",  # is only read, as the next
+    "open_clip": "",
 }
 SUFFIXES = {"hugging_face": "", "timm": ".safetensors"}
 

@@ -10,6 +10,7 @@ from keras_vit.checkpoints.dialects import (
     hugging_face,
     keras_hub,
     meta,
+    open_clip,
     timm,
     torchvision,
 )
@@ -23,6 +24,7 @@ LAYOUTS = (
     *timm.LAYOUTS,
     *meta.LAYOUTS,
     *hugging_face.LAYOUTS,
+    *open_clip.LAYOUTS,
     *torchvision.LAYOUTS,
     *keras_hub.LAYOUTS,
 )

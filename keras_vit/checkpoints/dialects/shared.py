@@ -14,6 +14,7 @@ from keras_vit.checkpoints.engine.layout import (
 __all__ = [
     "ACTIVATIONS",
     "BATCH_NORM",
+    "CONTRASTIVE",
     "EXACT_GELU",
     "FLAX_COMPANIONS",
     "FLAX_STACKS",
@@ -25,6 +26,7 @@ __all__ = [
     "SAM_MARKS",
     "SAM_SIGNS",
     "TANH_GELU",
+    "TEXT_TOWER",
     "TORCH_RESNET",
     "flax_attention",
     "flax_block",
@@ -116,6 +118,16 @@ def method_of(rule) -> str:
     small = rule.get("evaluation") == "resize_small_central_crop"
     return rule.get("resize_method") or ("area" if small else "bilinear")
 
+
+# What files of images and texts hold beside the tower of the images.
+CONTRASTIVE = (
+    *(r"logit_(scale|bias)", r"text(_decoder)?\..*", r"attn_mask"),
+    *(r"context_length", r"vocab_size", r"input_resolution"),
+)
+TEXT_TOWER = (
+    *(r"transformer\..*", r"token_embedding\..*", r"ln_final\..*"),
+    *(r"positional_embedding", r"text_projection(\.\w+)?", r"cls_emb"),
+)
 
 # What a file of Flax may hold besides one tower's parameters.
 FLAX_COMPANIONS = (r"opt/.*", r"state/.*", r"params/(txt/.*|t|b)", r"chrono/.*")

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from keras_vit.checkpoints.dialects.shared import (
     BATCH_NORM,
+    CONTRASTIVE,
     EXACT_GELU,
     PATCHES,
     PLAIN_BLOCK,
@@ -312,6 +313,12 @@ AVERAGED_HEADS = {
     ),
     "predictions/bias": (("head.bias", "head_dist.bias"), "average_biases"),
 }
+# Of a tower of open_clip, from the features to those of the texts.
+PROJECTED = {"predictions/kernel": ("projection.weight", "linear")}
+OPEN_CLIP_ALIASES = (
+    (r"trunk\.(.*)", r"\1"),
+    (r"head\.proj\.weight", "projection.weight"),
+)
 NORM_AFTER_POOLING = torch_norm("encoder_norm", "fc_norm")
 PREFIX_WITHOUT_POSITION = {
     "position_embedding/embedding": ("pos_embed", "behind_prefix"),
@@ -836,6 +843,14 @@ def read_architecture(checkpoint, architecture: str | None, known) -> dict:
         known: names of fields that are known otherwise.
     """
     file = checkpoint.file
+    if "projected" in checkpoint.features and architecture is None:
+        refuse(
+            file.path,
+            "is a tower of open_clip, and does not tell whether it projects "
+            "the token or the mean",
+            "Load its folder with open_clip_config.json, or give "
+            'architecture="..." in timm\'s words if it pools as that does.',
+        )
     width = checkpoint.checked_shape("patch_embed/projection/kernel", 4)[3]
     arguments = file.config.get(BUILT_WITH, {})
     return fields_of_file(
@@ -913,8 +928,9 @@ LAYOUTS = (
             ("patch_embed.backbone.2.conv.weight", "blocks.0.attn.qkv.weight"),
             ("patch_embed.proj.weight", "blocks.0.in_proj.weight"),
         ),
-        aliases=(*NAFLEX_ALIASES, *SAPIENS2_ALIASES),
+        aliases=(*OPEN_CLIP_ALIASES, *NAFLEX_ALIASES, *SAPIENS2_ALIASES),
         variants={
+            "projected": PROJECTED,
             "distillation_token": DISTILLED,
             "averaged_heads": AVERAGED_HEADS,
             "norm_after_pooling": NORM_AFTER_POOLING,
@@ -937,6 +953,7 @@ LAYOUTS = (
             "position_axes": POSITION_AXES,
         },
         signs={
+            "projected": "projection.weight",
             "registers": "reg_token",
             "gammas": "blocks.0.gamma_1",
             "parallel": "blocks.0.in_proj.weight",
@@ -966,6 +983,7 @@ LAYOUTS = (
             r"rope_embed\.periods",
             r"patch_embed\.backbone\.\d\.bn\.num_batches_tracked",
         ),
+        beside=CONTRASTIVE,
         unsupported=UNSUPPORTED,
         resampling="bicubic_antialiased",
         container="either",

@@ -155,8 +155,8 @@ def _known_fields(checkpoint, num_heads, architecture, given) -> dict:
                 file.path,
                 f"does not tell its {field}, in which files of the format "
                 f"{layout.name} differ",
-                f"Put the config.json that belongs to it beside it, or give "
-                f"{field}=...",
+                f"Load its folder with the {layout.dialect.config_name} that "
+                f"belongs to it, or give {field}=...",
             )
     wants_pixels = dict(given).get("include_preprocessing")
     is_open = layout.dialect.scales_pixels_variously and (

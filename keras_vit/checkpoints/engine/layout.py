@@ -65,6 +65,8 @@ class Dialect:
 
     Args:
         name: str, for messages.
+        config_name: str, what the file is called that tells the config of a
+            folder's model.
         open_folder: from a path to a `TensorFile` where the folder is of a
             kind that only this publisher has, else None.
         is_config: from the content of a config.json to whether it is this
@@ -103,6 +105,7 @@ class Dialect:
     """
 
     name: str
+    config_name: str = "config.json"
     open_folder: Callable = _nothing
     is_config: Callable = _nothing
     read_config: Callable = _no_fields
@@ -143,6 +146,8 @@ class Layout:
         implied: dict from one of our paths, or a feature, to the fields of
             the config that a file with this weight or feature has.
         ignored: regular expressions of names without influence.
+        beside: regular expressions of names without influence, where what
+            stands before the names of the model does not stand before them.
         unsupported: dict from a regular expression of names to what they
             belong to that the models here do not have.
         resampling: how its models resample position embeddings.
@@ -194,6 +199,7 @@ class Layout:
     constants: dict = dataclasses.field(default_factory=dict)
     implied: dict = dataclasses.field(default_factory=dict)
     ignored: tuple = ()
+    beside: tuple = ()
     unsupported: dict = dataclasses.field(default_factory=dict)
     resampling: str = "linear_aligned"
     has_fixed_positions: bool = False

@@ -490,12 +490,12 @@ def _strangers(part, rest) -> list:
     """List tensors outside of a part that its layout does not leave out."""
     ends = [0, *(x.end() for x in re.finditer(r"[./]", part.prefix))]
     wrappers = [part.prefix[:end] for end in ends]
+    known = (*part.layout.ignored, *part.layout.beside)
     return [
         name
         for name in rest
         if not any(
-            name.startswith(x)
-            and matches(name.removeprefix(x), part.layout.ignored)
+            name.startswith(x) and matches(name.removeprefix(x), known)
             for x in wrappers
         )
     ]
@@ -570,7 +570,7 @@ def _checkpoint(file, part, rest, outside) -> Checkpoint:
     unknown = [x for x in unknown if x not in head]
     if found := _rows_of_head(head, tensors, rows, layout):
         rows, head = {**rows, **found}, []
-    if HEAD[1] in layout.table and len({*rows} & {*HEAD}) == 1:
+    if _is_half_head(rows, layout.rows(features)):
         head += [y for x in HEAD if x in rows for y in rows[x].names]
     if head:
         rows = {x: y for x, y in rows.items() if x not in HEAD}
@@ -606,6 +606,17 @@ HEAD = ("predictions/kernel", "predictions/bias")
 # What people call the layers that they put in the place of a head.
 HEADS = re.compile(r"(?:\w+_)?(?:heads?|fc|classifier|linear|last_layer)\.")
 HEADS_BESIDE = re.compile(rf"{HEADS.pattern}|\d+\.")
+
+
+def _is_half_head(rows, table) -> bool:
+    """Return whether a kernel is without its bias, or the other way round."""
+    kernel, bias = (table.get(x, ("", ""))[0] for x in HEAD)
+    pairs = isinstance(kernel, str) and isinstance(bias, str)
+    pairs = (
+        pairs
+        and re.split(r"[./]", kernel)[:-1] == (re.split(r"[./]", bias)[:-1])
+    )
+    return bool(bias) and pairs and len({*rows} & {*HEAD}) == 1
 
 
 def _rows_of_head(names, tensors, rows, layout) -> dict:

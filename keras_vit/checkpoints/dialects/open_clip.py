@@ -1,0 +1,234 @@
+"""Files of open_clip, and those of OpenAI's CLIP, which have the same names.
+
+The image tower of a file is read; towers that are timm's are in `timm.py`.
+
+Source: open_clip 3.3.0 (transformer.py, model.py, factory.py).
+"""
+
+from pathlib import Path
+
+from keras_vit.checkpoints.dialects.shared import CONTRASTIVE, TEXT_TOWER
+from keras_vit.checkpoints.engine.layout import (
+    Dialect,
+    Layout,
+    torch_convolution,
+    torch_dense,
+    torch_norm,
+)
+from keras_vit.checkpoints.files.config_values import (
+    converted,
+    pixels,
+    read_json,
+    words,
+)
+from keras_vit.checkpoints.files.safetensors import open_safetensors
+from keras_vit.checkpoints.files.tensors import TensorFile, refuse
+from keras_vit.trained_as import TrainedAs
+
+__all__ = ["LAYOUTS"]
+
+BLOCK = "transformer.resblocks.{i}"
+VIT = {
+    **torch_convolution("patch_embed/projection", "conv1"),
+    "class_token/token": ("class_embedding", "single_token"),
+    "position_embedding/embedding": ("positional_embedding", "rows"),
+    **torch_norm("first_norm", "ln_pre"),
+    **torch_norm("block_{i}/attention_norm", f"{BLOCK}.ln_1"),
+    "block_{i}/attention/qkv/kernel": (
+        f"{BLOCK}.attn.in_proj_weight",
+        "torch_qkv_rows",
+    ),
+    "block_{i}/attention/qkv/bias": (
+        f"{BLOCK}.attn.in_proj_bias",
+        "torch_qkv_rows",
+    ),
+    **torch_dense("block_{i}/attention/out", f"{BLOCK}.attn.out_proj"),
+    "block_{i}/attention_scale/gamma": (f"{BLOCK}.ls_1.gamma", "same"),
+    **torch_norm("block_{i}/mlp_norm", f"{BLOCK}.ln_2"),
+    **torch_dense("block_{i}/mlp/dense", f"{BLOCK}.mlp.c_fc"),
+    **torch_dense("block_{i}/mlp/dense_1", f"{BLOCK}.mlp.c_proj"),
+    "block_{i}/mlp_scale/gamma": (f"{BLOCK}.ls_2.gamma", "same"),
+    **torch_norm("encoder_norm", "ln_post"),
+    "predictions/kernel": ("proj", "same"),
+}
+# Of OpenAI's CLIP, which open_clip takes where a model says nothing else.
+USUAL_PIXELS = {
+    "mean": [0.48145466, 0.4578275, 0.40821073],
+    "std": [0.26862954, 0.26130258, 0.27577711],
+}
+PIXELS = {f"pixel_{name}": tuple(x) for name, x in USUAL_PIXELS.items()}
+CONFIG = "open_clip_config.json"
+WEIGHTS = ("open_clip_model.safetensors", "model.safetensors")
+NAMES = {
+    "image_size": "image_size",
+    "timm_model_name": "architecture",
+    "pool_type": "pooling",
+    "eps": "layer_norm_epsilon",
+    "act": "activation",
+}
+POOLINGS = {"tok": "token", "avg": "mean"}
+# What timm's towers are told to do: "" leaves it to the architecture.
+TIMM_POOLINGS = {"token": "token", "avg": "mean", "map": "map"}
+# The values of fields that change what is computed and that no weight shows.
+FIXED = {
+    "attentional_pool": (False,),
+    "scaled_cosine_attn": (False,),
+    "timm_proj": (None, "", "none", "linear"),
+}
+RESIZE_MODES = {"shortest": "cover_crop", "squash": "squash"}
+METHODS = {x: x for x in ("bicubic", "bilinear")}
+
+
+def open_folder(path: Path) -> TensorFile | None:
+    """Open a folder as open_clip's `push_to_hf_hub` writes it, or None.
+
+    Raises:
+        ValueError: for a config with what the models here do not have.
+    """
+    names = [x for x in WEIGHTS if (path / x).is_file()]
+    is_others = (path / "config.json").is_file() and names[:1] != [WEIGHTS[0]]
+    if not (path / CONFIG).is_file() or not names or is_others:
+        return None
+    content = read_json(path / CONFIG)
+    model, images = (
+        content.get(x) or {} for x in ("model_cfg", "preprocess_cfg")
+    )
+    if not isinstance(model, dict) or not isinstance(images, dict):
+        refuse(
+            path / CONFIG,
+            "has no objects model_cfg and preprocess_cfg",
+            "Take the one that open_clip wrote.",
+        )
+    fields = read_config(path / CONFIG, model)
+    fields |= pixels(path / CONFIG, {**USUAL_PIXELS, **images})
+    file = open_safetensors(path / names[0])
+    return TensorFile(
+        str(path),
+        file.tensors,
+        fields,
+        file.metadata,
+        trained_as=read_trained_as(path / CONFIG, fields, images),
+    )
+
+
+def read_config(path: Path, content: dict) -> dict:
+    """Read the fields of a config that a `model_cfg` tells of its images.
+
+    Raises:
+        ValueError: for a value that the models here do not have.
+    """
+    vision = content.get("vision_cfg")
+    if not isinstance(vision, dict):
+        refuse(path, "has no vision_cfg", "Take another config.")
+    for name, values in FIXED.items():
+        if vision.get(name, values[0]) not in values:
+            refuse(
+                path,
+                f"has {name}={vision[name]!r}"[:200],
+                f"The models here have {name}={values[0]!r}: choose another "
+                "file.",
+            )
+    if vision.get("timm_model_name"):
+        pooling = TIMM_POOLINGS.get(str(vision.get("timm_pool", "avg")))
+        fields = converted(path, vision, NAMES, {"architecture": _name})
+        return {**fields, **({"pooling": pooling} if pooling else {})}
+    gelu = (vision.get("act_kwargs") or {}).get("approximate") == "tanh"
+    known = {
+        "pool_type": "tok",
+        "eps": 1e-5,
+        **vision,
+        **(vision.get("norm_kwargs") or {}),
+        "act": ("gelu_tanh" if gelu else "gelu"),
+        **({"act": "quick_gelu"} if content.get("quick_gelu") else {}),
+    }
+    sizes = {x: x for x in ("width", "head_width")}
+    sizes = converted(path, {"width": 768, "head_width": 64, **vision}, sizes)
+    return {
+        **converted(path, known, NAMES, {"pooling": words(POOLINGS)}),
+        "num_heads": sizes["width"] // sizes["head_width"],
+        "norm_after_pooling": bool(vision.get("final_ln_after_pool")),
+    }
+
+
+def _name(path, field, value) -> str:
+    return str(value)
+
+
+def read_trained_as(path: Path, fields: dict, content: dict) -> TrainedAs:
+    """Read how a `preprocess_cfg` prepares images."""
+    mode = content.get("resize_mode", "shortest")
+    method = content.get("interpolation", "bicubic")
+    if mode not in RESIZE_MODES or method not in METHODS:
+        refuse(
+            path,
+            f"has resize_mode={mode!r} and interpolation={method!r}"[:200],
+            f"Expected one of {', '.join(RESIZE_MODES)}, and one of "
+            f"{', '.join(METHODS)}.",
+        )
+    found = usual_images(None, fields)
+    rule = {"evaluation": RESIZE_MODES[mode], "resize_method": method}
+    rule = {**found["preprocessing"], **rule}
+    if mode == "squash":
+        del rule["resize_size"]
+    return TrainedAs(source=str(path), **{**found, "preprocessing": rule})
+
+
+def usual_images(layout, fields) -> dict:
+    """Return how its transform prepares images for a tower."""
+    size = fields.get("image_size", (224, 224))
+    rule = {
+        "evaluation": "cover_crop",
+        "resize_size": min(size),
+        "resize_method": "bicubic",
+        "antialias": True,
+        "rounding": "nearest",
+    }
+    return {"preprocessing": rule, "image_size": tuple(size)}
+
+
+def find_pooling(checkpoint, fields) -> str:
+    """Return the pooling of CLIP; CLIPA's, without a first norm, differs."""
+    if not fields["norm_before_blocks"]:
+        refuse(
+            checkpoint.file.path,
+            "has no ln_pre: its tower may pool the token or the mean",
+            f"Load the folder with its {CONFIG}.",
+        )
+    return "token"
+
+
+DIALECT = Dialect(
+    "open_clip",
+    config_name=CONFIG,
+    open_folder=open_folder,
+    usual_images=usual_images,
+)
+LAYOUTS = (
+    Layout(
+        DIALECT,
+        "open_clip",
+        "vit",
+        VIT,
+        marks=(
+            (
+                "conv1.weight",
+                "class_embedding",
+                "transformer.resblocks.0.attn.in_proj_weight",
+            ),
+        ),
+        constants={"activation": "gelu", "layer_norm_epsilon": 1e-5, **PIXELS},
+        implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1.0}},
+        beside=(*CONTRASTIVE, *TEXT_TOWER),
+        unsupported={
+            r"attn_pool\w*\..*": "attentional pooling (CoCa)",
+            r"transformer\.resblocks\.\d+\.attn\.(?!in_proj|out_proj).*": (
+                "attention of its own"
+            ),
+        },
+        resampling="bicubic_antialiased",
+        container="",
+        optional=("patch_bias",),
+        required=("activation",),
+        find_pooling=find_pooling,
+    ),
+)
