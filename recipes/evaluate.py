@@ -108,7 +108,7 @@ def evaluate(recipe: Evaluation, share: Share, whole: bool) -> dict:
     class_map = evaluation.match_classes(dataset.class_names, class_names)
     batches = make_batches(recipe, dataset, model.input_shape, share)
     if is_first():
-        split = getattr(dataset, recipe.split)
+        split = examples_of(recipe, dataset)
         say_colour_changes(split, model.input_shape[-1])
     agreed(lambda: open_folder(recipe, class_names))
     begin = time.perf_counter()
@@ -117,7 +117,7 @@ def evaluate(recipe: Evaluation, share: Share, whole: bool) -> dict:
         batches,
         activation=recipe.model.activation or "softmax",
         class_map=class_map,
-        names=data.file_names(getattr(dataset, recipe.split)),
+        names=data.file_names(examples_of(recipe, dataset)),
         verbose=(1 if sys.stdout.isatty() else 2) if is_first() else 0,
         together=together(recipe, share),
     )
@@ -141,6 +141,15 @@ def split_of(recipe: Evaluation, dataset) -> str:
     """Return the split that is asked for, or else the first that is there."""
     there = (x for x in SPLITS if getattr(dataset, x))
     return recipe.split or next(there, SPLITS[0])
+
+
+def examples_of(recipe: Evaluation, dataset) -> data.Examples:
+    """Return the images of the split that is evaluated; there must be some."""
+    split = split_of(recipe, dataset)
+    examples = getattr(dataset, split)
+    if examples is None:
+        raise ValueError(f"{dataset.name} has no {split} images.")
+    return examples
 
 
 def together(recipe, share: Share) -> evaluation.Together | None:
@@ -235,11 +244,8 @@ def load_named_model(recipe: Evaluation):
 
 def make_batches(recipe: Evaluation, dataset, shape, share: Share):
     """Batches (images, labels, mask) of a share of the split, for a shape."""
-    examples = getattr(dataset, recipe.split)
-    if examples is None:
-        raise ValueError(f"{dataset.name} has no {recipe.split} images.")
     return data.evaluation_batches(
-        examples,
+        examples_of(recipe, dataset),
         image_size=shape[1:3],
         channels=shape[3],
         batch_size=recipe.batch_size,
@@ -250,7 +256,7 @@ def make_batches(recipe: Evaluation, dataset, shape, share: Share):
 
 def summarise(recipe: Evaluation, predictions, dataset) -> dict:
     """Return the numbers of the evaluation, and what was evaluated."""
-    examples = getattr(dataset, recipe.split)
+    examples = examples_of(recipe, dataset)
     unread = evaluation.unread(predictions, data.file_names(examples))
     result = {
         "model": recipe.model.weights,

@@ -40,7 +40,7 @@ CASES = {
 
 def write(name) -> dict:
     """Writes the files of a case; returns its entry in cases.json."""
-    import open_clip
+    import open_clip  # pyright: ignore[reportMissingImports]
 
     kind, config = CASES[name]
     model = randomised(getattr(open_clip.model, kind)(**config))

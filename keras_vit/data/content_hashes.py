@@ -37,10 +37,10 @@ def content_hashes(examples) -> list[str]:
         which `open_dataset` names.
     """
     if examples.kind != "path":
-        contents = (np.ascontiguousarray(x) for x in examples.contents)
+        contents = (x.tobytes() for x in examples.contents)
         if examples.kind == "encoded":
             contents = iter(examples.contents)
-        return [hashlib.sha256(x).hexdigest() for x in contents]
+        return [hashlib.sha256(memoryview(x)).hexdigest() for x in contents]
     paths = examples.contents.tolist()
     with ThreadPoolExecutor(THREADS) as pool:
         return list(_shown(pool.map(_hash_of, paths), len(paths)))

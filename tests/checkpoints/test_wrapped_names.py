@@ -1,5 +1,7 @@
 """Weights behind the names of wrappers, and beside what training leaves."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from reference_cases import TOLERANCE, expected, path_of
@@ -9,7 +11,7 @@ from keras_vit.checkpoints import load_checkpoint, load_weights, read_info
 from keras_vit.models import VisionTransformer, ViTConfig
 
 NAME = "timm_vit_tiny"
-HEADS = {"num_heads": 4}
+HEADS: dict[str, Any] = {"num_heads": 4}
 WRAPPERS = (
     *("module.", "_orig_mod.module.", "module.model.", "teacher.backbone."),
     *("student.", "net.", "backbone.", "encoder.", "vit.", "ema_model."),

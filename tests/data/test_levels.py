@@ -24,10 +24,10 @@ LEVELS = {
 # 0, 1/11 ... 11/11 of 255, rounded.
 EXPECTED = [[0, 23, 46, 70], [93, 116, 139, 162], [185, 209, 232, 255]]
 UNKNOWN = [
-    (np.float32([[0, 3500]]), "floats from 0 to 3500"),
-    (np.float32([[-0.5, 0.5]]), "floats from -0.5 to 0.5"),
-    (np.float32([[np.nan, 1]]), "floats from nan to nan"),
-    (np.int32([[0, 255]]), "whole numbers of 32 bits from 0 to 255"),
+    (np.array([[0, 3500]], "float32"), "floats from 0 to 3500"),
+    (np.array([[-0.5, 0.5]], "float32"), "floats from -0.5 to 0.5"),
+    (np.array([[np.nan, 1]], "float32"), "floats from nan to nan"),
+    (np.array([[0, 255]], "int32"), "whole numbers of 32 bits from 0 to 255"),
 ]
 
 

@@ -1,4 +1,5 @@
 import hashlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from keras_vit.data.dataset import Examples, stratified_split
 from keras_vit.training import Recipe
 from keras_vit.training.run.resume import differences
 
-FRACTIONS = {"validation_fraction": 0.1, "test_fraction": 0.2}
+FRACTIONS: dict[str, Any] = {"validation_fraction": 0.1, "test_fraction": 0.2}
 
 
 @pytest.fixture(scope="module")
