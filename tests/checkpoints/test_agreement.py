@@ -4,9 +4,14 @@ timm builds each model otherwise than its architecture says; its files must
 give its numbers, or be refused, whoever tells the architecture.
 """
 
+import json
+import re
+import shutil
+
 import keras
 import numpy as np
 import pytest
+from reference_cases import path_of
 from timm_models import SIZES, built, size_of, write
 
 from keras_vit.checkpoints import load_checkpoint
@@ -193,3 +198,49 @@ def test_tensors_of_no_published_architecture_are_refused(
     path = write(built(name, **options), tmp_path, "weights")
     with pytest.raises(ValueError, match="that no published architecture has"):
         load_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("case", "field", "value", "message"),
+    [
+        ("hf_vit_tiny", "patch_size", 0, "patch_size=0"),
+        ("hf_vit_tiny", "patch_size", 16, "patch_size=(8, 8) by its tensors"),
+        ("hf_vit_tiny", "num_channels", 1, "channels=3 by its tensors, but"),
+        ("hf_vit_tiny", "num_hidden_layers", 10**9, "num_layers=1000000000"),
+        ("hf_vit_tiny", "hidden_size", 48, "hidden_dim=32 by its tensors"),
+        ("hf_vit_tiny", "qkv_bias", "yes", "qkv_bias='yes'"),
+    ],
+)
+def test_a_config_of_transformers_of_another_model(
+    case, field, value, message, tmp_path
+):
+    folder = shutil.copytree(path_of(case), tmp_path / "folder")
+    config = json.loads((folder / "config.json").read_text())
+    config[field] = value
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        load_checkpoint(folder)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("use_rel_pos", False), ("use_abs_pos", False)],
+)
+def test_positions_that_a_config_of_transformers_denies(field, value, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "mlp_dim": 64}
+    config = transformers.SamVisionConfig(
+        **sizes,
+        num_attention_heads=2,
+        image_size=64,
+        output_channels=32,
+        window_size=2,
+        global_attn_indexes=[1],
+    )
+    transformers.SamVisionModel(config).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    content = {**json.loads(path.read_text()), field: value}
+    assert load_checkpoint(tmp_path).config.window_size == 2
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=f"has {field}=false, but the tensors"):
+        load_checkpoint(tmp_path)

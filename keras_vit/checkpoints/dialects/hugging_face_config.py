@@ -9,6 +9,7 @@ vit-hybrid.
 """
 
 import dataclasses
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -38,6 +39,9 @@ __all__ = [
 ]
 
 NAMES = {
+    "num_channels": "channels",
+    "patch_size": "patch_size",
+    "num_register_tokens": "register_tokens",
     "hidden_size": "hidden_dim",
     "num_hidden_layers": "num_layers",
     "num_attention_heads": "num_heads",
@@ -254,7 +258,7 @@ def _size_of_patches(path, content) -> dict:
     side = math.isqrt(count)
     if side**2 != count:
         refuse(path, f"has num_patches={count}", "Expected a square.")
-    return {"image_size": (side * patch,) * 2}
+    return {"image_size": (side * patch[0], side * patch[1])}
 
 
 def _dictionary(path, content, name) -> dict:
@@ -279,6 +283,15 @@ def _check_fixed(path, content, fixed) -> None:
             )
 
 
+# What only a part of the names of tensors shows, by the field that tells it.
+SHOWN = {
+    "use_rel_pos": "attn.rel_pos_h",
+    "use_abs_pos": "pos_embed",
+    "use_absolute_position_embeddings": "position_embeddings",
+    "vision_use_head": "head.probe",
+}
+
+
 def check_config(path, content: dict, tensors) -> None:
     """Refuse an activation of the pooler that is not tanh, or no pooler.
 
@@ -290,7 +303,7 @@ def check_config(path, content: dict, tensors) -> None:
 
     Raises:
         ValueError: for another activation, and for a config that says the
-            opposite of an AIMv2's pooling.
+            opposite of what the tensors show.
     """
     if "aimv2" in str(content.get("model_type")):
         content = _vision(path, content, content["model_type"])
@@ -300,6 +313,16 @@ def check_config(path, content: dict, tensors) -> None:
         )
     if any(name.endswith("pooler.dense.weight") for name in tensors):
         _check_fixed(path, content, {"pooler_act": ("tanh",)})
+    vision = _vision(path, content, str(content.get("model_type")))
+    for field, part in SHOWN.items():
+        said, shown = vision.get(field), any(part in name for name in tensors)
+        if type(said) is bool and said != shown:
+            refuse(
+                path,
+                f"has {field}={json.dumps(said)}, but the tensors beside it "
+                f"are with{'' if shown else 'out'} {part}",
+                "The two belong to different models: fetch both again.",
+            )
 
 
 def read_trained_as(folder: Path, content: dict) -> dict:

@@ -113,7 +113,6 @@ POOLINGS = {
     "": "none",
 }
 CONVERSIONS = {
-    "patch_size": config_values.pair,
     "pooling": words(POOLINGS, "global_pool"),
     "rope": words({"cat": "axial", "dinov3": "centered", "mixed": "mixed"}),
     "rope_axes": words({"ij": "row_first", "xy": "column_first"}),

@@ -159,6 +159,7 @@ def _activation(path, name, value) -> str:
 
 CONVERSIONS = {
     "image_size": pair,
+    "patch_size": pair,
     "layer_norm_epsilon": _epsilon,
     "activation": _activation,
     "rope_temperature": _number,
