@@ -23,6 +23,7 @@ __all__ = [
     "PreprocessingConfig",
     "data_of_run",
     "evaluation_of",
+    "options_before",
     "preprocessing_in",
 ]
 
@@ -131,11 +132,15 @@ OF_NAMES = (
 )
 KEYS = ("image_key", "label_key")
 OF_FOLDERS = ("layout",)
+OF_CSV = (
+    *("image_root", "image_suffix", "skip_missing", "on_missing_label"),
+    *("label_kind", "label_separator", "split_key", "fold_key", "fold"),
+)
 UNREAD = {
-    "folder": (*OF_NAMES, *KEYS),
+    "folder": (*OF_NAMES, *KEYS, *OF_CSV),
     "csv": (*OF_NAMES, *OF_FOLDERS),
-    "shards": (*OF_NAMES, *OF_FOLDERS),
-    "name": OF_FOLDERS,
+    "shards": (*OF_NAMES, *OF_FOLDERS, *OF_CSV),
+    "name": (*OF_FOLDERS, *OF_CSV),
 }
 READERS = ("auto", "tensorflow", "pillow")
 METHODS = ("bilinear", "bicubic", "area", "lanczos3", "nearest")
@@ -143,10 +148,12 @@ METHODS = ("bilinear", "bicubic", "area", "lanczos3", "nearest")
 METHODS = (*METHODS, "box", "hamming")
 MAX_SIDE = 16_384  # pixels; an image of that takes 3 GB
 ROUNDINGS = ("uint8", "float32", "nearest")
+LABEL_KINDS = ("auto", "one", "several")
 LAYOUTS = ("auto", "parts", "classes")
 SPLIT_BY = ("content", "position")
-# What the options of a run were before there was one.
+# What the options of a run were before there was one, of each source.
 OPTIONS_BEFORE = {"reader": "tensorflow", "split_by": "position"}
+OF_CSV_BEFORE = {"label_kind": "one"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,7 +194,42 @@ class DataConfig:
 
     csv: str | None = None
     """A CSV file whose columns image_key and label_key hold paths (relative
-    to the file) and labels; a column "split" is used where there is one."""
+    to the file) and labels; a column "split" is used where there is one.
+    Without a column "label", columns of 0 and 1 are the classes."""
+
+    image_root: str | None = None
+    """Folder of the images of a CSV file, relative to the file; null is that
+    of the file."""
+
+    image_suffix: str | None = None
+    """What the paths of a CSV file lack at their end, as ".jpg"."""
+
+    skip_missing: bool = False
+    """Whether lines of a CSV file whose images are not there are left out and
+    counted."""
+
+    on_missing_label: str = "stop"
+    """A line of a CSV file without a label (empty, nan, null, n/a) stops the
+    run ("stop"), or is left out and counted ("skip")."""
+
+    label_kind: str = "auto"
+    """What a label of a CSV file is: "one" class, as it is written; "several",
+    as "scab|rust" or "[0, 3]"; "auto" finds that out and refuses quantities."""
+
+    label_separator: str | None = None
+    """What is between several labels of an image; null finds out which of
+    "|", ";", "," and a space."""
+
+    split_key: str | None = None
+    """Column of a CSV file that says train, validation or test; null is
+    "split", "part", "set", "subset" or "partition", where there is one."""
+
+    fold_key: str = "fold"
+    """Column of a CSV file with the number of the fold of a line."""
+
+    fold: int | None = None
+    """Fold of a CSV file to make choices on; the others are trained on, and
+    nothing is cut off. Null uses no folds."""
 
     shards: str | None = None
     """Tar files of WebDataset or parquet files of Hugging Face: a folder, or
@@ -300,6 +342,18 @@ class DataConfig:
         check_choice("check_images", self.check_images, CHECKS)
         check_choice("on_broken_image", self.on_broken_image, BROKEN)
         check_choice("reader", self.reader, READERS)
+        check_choice("on_missing_label", self.on_missing_label, BROKEN)
+        check_choice("label_kind", self.label_kind, LABEL_KINDS)
+        check_at_least(self, 0, "fold")
+        if self.fold is None:
+            check_unread(self, "fold=None", "fold_key")
+        if self.label_kind == "one":
+            check_unread(self, 'label_kind="one"', "label_separator")
+        if self.label_separator == "":
+            raise ValueError(
+                "label_separator is not empty. Received: label_separator=''. "
+                'Set label_kind to "one" for one label per image.'
+            )
         check_choice("layout", self.layout, LAYOUTS)
         check_choice("split_by", self.split_by, SPLIT_BY)
         self._check_source()
@@ -400,6 +454,16 @@ class PreprocessingConfig:
             object.__setattr__(self, "resize_size", tuple(given))
 
 
+def options_before(options: Mapping) -> dict:
+    """Return what options of a run were that did not exist when it began.
+
+    Args:
+        options: the "data" of its config.yaml.
+    """
+    found = {**OPTIONS_BEFORE, **(OF_CSV_BEFORE if options.get("csv") else {})}
+    return {name: x for name, x in found.items() if name not in options}
+
+
 def data_of_run(run: Mapping, **changes) -> DataConfig:
     """Return the data of a run, by the content of its config.yaml.
 
@@ -419,7 +483,7 @@ def data_of_run(run: Mapping, **changes) -> DataConfig:
     """
     options = run.get("data") or {}
     try:
-        return DataConfig(**{**OPTIONS_BEFORE, **options, **changes})
+        return DataConfig(**{**options, **options_before(options), **changes})
     except TypeError as error:
         raise ValueError(f"data in the config of the run: {error}") from None
 

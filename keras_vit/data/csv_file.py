@@ -1,170 +1,322 @@
 """Images and labels that a CSV file lists, with a line of column names."""
 
 import csv
-import logging
 import os
 import pathlib
 import posixpath
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from keras_vit.data.config import DataConfig
-from keras_vit.data.dataset import SPLITS, Dataset, Examples, complete
-from keras_vit.data.stored_images import check_listed, stored
-from keras_vit.io.stores import of_store, on_disk, whole_address
+from keras_vit.data.csv_labels import (
+    COLUMN_VALUES,
+    Labels,
+    is_missing,
+    read_columns,
+    read_labels,
+)
+from keras_vit.data.dataset import (
+    PARTS,
+    SPLITS,
+    Dataset,
+    Examples,
+    complete,
+    listing,
+)
+from keras_vit.data.image_folders import SUFFIXES
+from keras_vit.data.stored_images import files_there, stored
+from keras_vit.io.stores import is_address, of_store, on_disk, whole_address
 
 __all__ = ["open_csv"]
 
-LOGGER = logging.getLogger(__name__)
-# ImageNet-21k has 21,843. A class takes memory in the last layer, used or not.
-MAX_CLASSES = 1_000_000
-LONGEST_LABEL = 20  # digits, of which some may be zeros in front
-NUM_NAMED = 5  # Classes that a message names.
+# A column of parts may be called so where all its values are parts.
+SPLIT_COLUMNS = ("split", "part", "set", "subset", "partition")
+
+
+class Row(NamedTuple):
+    """A line of the file.
+
+    Args:
+        line: its number, 2 for the first one below the names.
+        cells: name of the column to its text, without spaces around it.
+    """
+
+    line: int
+    cells: dict[str, str]
 
 
 def open_csv(config: DataConfig, *, to_evaluate: bool = False) -> Dataset:
     """Open a CSV file of paths and labels, with a line of column names.
 
-    Paths are relative to the file. Labels are names of classes, or whole
-    numbers from 0, which then are the classes. A column "split" of train,
-    validation or test says what a line is for; what has no lines is cut off
-    the training images.
+    Paths are relative to the file or to image_root. Labels are names of
+    classes, or whole numbers from 0, which then are the classes; several for
+    an image, as "a|b" or "[0, 3]"; or columns of 0 and 1. A column of parts
+    or of folds says what a line is for; what has no lines is cut off the
+    training images, with all lines of an image in one part.
+
+    Args:
+        config: whose CSV file is opened.
+        to_evaluate: whether there need be no training images, nor two
+            classes.
+
+    Raises:
+        ValueError: when the file cannot be read, has no such columns, or has
+            lines without a label or an image.
     """
     given = os.path.expanduser(config.csv or "")
     path = pathlib.Path(on_disk(given))
     rows = _rows(path, config)
-    names, labels = _labels(rows, config, path, to_evaluate)
-    if of_store(given):
-        examples = _stored(rows, labels, whole_address(given), config)
+    rows, notes = _with_labels(rows, config, str(path))
+    files = _files(rows, config, given, path)
+    rows, files, found = _with_files(rows, files, config, given, path)
+    notes += found
+    names, labels, found = _labels(rows, config, str(path))
+    notes += found
+    splits, found = _splits(rows, config, str(path))
+    notes += found
+    if not to_evaluate:
+        if "train" not in splits:
+            raise ValueError(
+                f"{str(path)!r} has no lines of the split 'train'. To score a "
+                "model on its images: keras-vit evaluate MODEL FILE."
+            )
+        _check_classes(names, labels, splits, str(path))
+    in_store = of_store(given)
+    if in_store:
+        examples = stored(files, labels, whole_address(given), config)
     else:
         examples = Examples(
-            np.array(_images(rows, config, path), object),
+            np.array(files, object),
             labels,
             kind="path",
             source=str(path),
             on_broken_image=config.on_broken_image,
         )
-    splits = np.array([_split(row, path) for row in rows])
     parts = [
         examples.subset(np.flatnonzero(splits == split))
         if (splits == split).any()
         else None
-        for split in SPLITS
+        for split in PARTS
     ]
-    if parts[0] is None and not to_evaluate:
-        raise ValueError(f"{str(path)!r} has no lines of the split 'train'.")
-    by = "position" if of_store(given) else config.split_by
-    parts = complete(parts, config, by, names)
-    return Dataset(*parts, class_names=names, name=path.stem)
+    if config.fold is None:
+        by = "position" if in_store else config.split_by
+        parts = complete(parts, config, by, names)
+    return Dataset(
+        *parts, class_names=names, name=path.stem, notes=tuple(notes)
+    )
 
 
-def _rows(path: pathlib.Path, config: DataConfig) -> list[dict]:
+def _rows(path: pathlib.Path, config: DataConfig) -> list[Row]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, skipinitialspace=True)
             columns = reader.fieldnames or []
-            rows = list(reader)
+            found = list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ValueError(
             f"{str(path)!r} cannot be read as a CSV file: {error}"
         ) from error
-    for field in ("image_key", "label_key"):
-        if getattr(config, field) not in columns:
-            raise ValueError(
-                f"{str(path)!r} has no column {field}="
-                f"{getattr(config, field)!r}. Its first line names "
-                f"{', '.join(map(repr, columns)) or 'nothing'}."
-            )
-    if not rows:
+    keys = {"image_key": config.image_key, "split_key": config.split_key}
+    if config.fold is not None:
+        keys["fold_key"] = config.fold_key
+    for field, key in keys.items():
+        if key is not None and key not in columns:
+            raise _no_column(path, field, key, columns)
+    if not found:
         raise ValueError(f"{str(path)!r} lists no images.")
+    rows = [
+        Row(line, {x: (row[x] or "").strip() for x in columns})
+        for line, row in enumerate(found, start=2)
+    ]
+    if not _label_columns(rows, config):
+        raise _no_column(path, "label_key", config.label_key, columns)
     return rows
 
 
-def _labels(rows, config: DataConfig, path: pathlib.Path, to_evaluate):
-    """Return the names of the classes, and the class of each row."""
-    values = [(row[config.label_key] or "").strip() for row in rows]
-    if "" in values:
-        raise ValueError(
-            f"{str(path)!r} has no label in line {values.index('') + 2}."
-        )
-    for line, value in enumerate(values, start=2):
-        if value.startswith("-") and value[1:].isdecimal():
-            raise ValueError(
-                f"{str(path)!r} has the label {value!r} in line {line}: "
-                "numbers of classes start at 0."
-            )
-    if len(set(values)) < 2 and not to_evaluate:
-        raise ValueError(
-            "A classifier needs at least two classes: every label of "
-            f"{str(path)!r} is {values[0]!r}."
-        )
-    if all(value.isdecimal() for value in values):
-        _check_largest(values, path)
-        labels = np.array([int(value) for value in values], np.int32)
-        _log_empty_classes(labels, path)
-        return tuple(map(str, range(labels.max() + 1))), labels
-    names = tuple(sorted(set(values)))
-    number = {name: label for label, name in enumerate(names)}
-    return names, np.array([number[value] for value in values], np.int32)
+def _no_column(path, field, key, columns) -> ValueError:
+    return ValueError(
+        f"{str(path)!r} has no column {field}={key!r}. Its first line names "
+        f"{', '.join(map(repr, columns)) or 'nothing'}."
+    )
 
 
-def _log_empty_classes(labels, path):
-    empty = np.setdiff1d(np.arange(labels.max()), labels)
-    if len(empty):
-        more = " ..." if len(empty) > NUM_NAMED else ""
-        LOGGER.warning(
-            "%r has no images of %d of %d classes: %s%s. Each takes a place in "
-            "the last layer: give names in place of numbers to leave them out.",
-            str(path),
-            len(empty),
-            labels.max() + 1,
-            ", ".join(map(str, empty[:NUM_NAMED])),
-            more,
-        )
+def _label_columns(rows: Sequence[Row], config: DataConfig) -> tuple[str, ...]:
+    """Name the column of the labels, or those of 0 and 1; () for neither."""
+    columns = rows[0].cells
+    if config.label_key in columns:
+        return (config.label_key,)
+    asked = tuple(x.strip() for x in config.label_key.split(","))
+    if len(asked) > 1 and all(x in columns for x in asked):
+        return asked
+    if config.label_key != "label":
+        return ()
+    used = {config.image_key, config.fold_key, config.split_key, *SPLIT_COLUMNS}
+    rest = tuple(
+        x
+        for x in columns
+        if x not in used and all(row.cells[x] in COLUMN_VALUES for row in rows)
+    )
+    return rest if len(rest) > 1 else ()
 
 
-def _check_largest(values, path):
-    """Raise a ValueError for numbers that are no classes, as keys of rows."""
-    # By their lengths first: Python reads no number of thousands of digits.
-    largest = max(values, key=lambda x: (len(x.lstrip("0")), x.lstrip("0")))
-    if len(largest) > LONGEST_LABEL or int(largest) >= MAX_CLASSES:
-        raise ValueError(
-            f"{str(path)!r} has the label {largest!r} in line "
-            f"{values.index(largest) + 2}: numbers of classes count from 0, "
-            f"and there are {MAX_CLASSES:,} at most. Give names in their place."
-        )
-
-
-def _images(rows, config: DataConfig, path: pathlib.Path) -> list[str]:
-    images = [
-        path.parent / (row[config.image_key] or "").strip() for row in rows
-    ]
-    for line, image in enumerate(images, start=2):
-        if not image.is_file():
-            raise ValueError(
-                f"Line {line} of {str(path)!r}: there is no file "
-                f"{str(image)!r}. Paths are relative to the CSV file."
-            )
-    return [str(image) for image in images]
-
-
-def _stored(rows, labels, address: str, config: DataConfig) -> Examples:
-    folder = posixpath.dirname(address)
-    files = [
-        posixpath.normpath((row[config.image_key] or "").strip())
+def _with_labels(rows, config: DataConfig, path: str):
+    """Leave out the lines without a label, where that is asked for."""
+    columns = _label_columns(rows, config)
+    gaps = [
+        [row.cells[x] for x in columns if is_missing(row.cells[x])]
         for row in rows
     ]
-    files = [f"{folder}/{file}" for file in files]
-    check_listed(files, address)
-    return stored(files, labels, address, config)
+    kept = [row for row, gap in zip(rows, gaps, strict=True) if not gap]
+    if len(kept) == len(rows):
+        return rows, []
+    first = next(i for i, gap in enumerate(gaps) if gap)
+    count = f"{len(rows) - len(kept):,} of {len(rows):,} lines"
+    if config.on_missing_label == "stop" or not kept:
+        raise ValueError(
+            f"{path!r} has no label in line {rows[first].line} but "
+            f"{gaps[first][0]!r}, as in {count}. Add it, or give "
+            "--data.on_missing_label skip to leave such lines out."
+        )
+    return kept, [f"without a label, left out: {count}"]
 
 
-def _split(row: dict, path: pathlib.Path) -> str:
-    value = (row.get("split") or "train").strip().lower()
-    for split, names in SPLITS.items():
-        if value in names:
-            return split
-    raise ValueError(
-        f"{str(path)!r} has an unknown split {value!r}; expected 'train', "
-        "'validation' or 'test'."
-    )
+def _files(rows, config: DataConfig, given: str, path) -> list[str]:
+    """Return the path or address of the image of each line."""
+    suffix = config.image_suffix or ""
+    if suffix and not suffix.startswith("."):
+        suffix = f".{suffix}"
+    names = [row.cells[config.image_key] for row in rows]
+    names = [x if x.endswith(suffix) else f"{x}{suffix}" for x in names]
+    if of_store(given):
+        root = config.image_root or posixpath.dirname(whole_address(given))
+        if not is_address(root):
+            root = f"{posixpath.dirname(whole_address(given))}/{root}"
+        return [f"{root.rstrip('/')}/{posixpath.normpath(x)}" for x in names]
+    root = path.parent
+    if config.image_root is not None:
+        root = root / os.path.expanduser(config.image_root)
+        if not root.is_dir():
+            raise ValueError(
+                f"There is no folder {str(root)!r}. Received: image_root="
+                f"{config.image_root!r}. It is relative to the CSV file."
+            )
+    return [str(root / name) for name in names]
+
+
+def _with_files(rows, files, config: DataConfig, given: str, path):
+    """Leave out the lines whose files are absent, where that is asked for."""
+    in_store = of_store(given)
+    there = files_there(files) if in_store else map(os.path.isfile, files)
+    there = list(there)
+    if all(there):
+        return rows, files, []
+    absent = [i for i, is_there in enumerate(there) if not is_there]
+    names = [files[i] for i in absent]
+    if not config.skip_missing or not any(there):
+        root = "image_root" if config.image_root else "the CSV file"
+        raise ValueError(
+            f"Line {rows[absent[0]].line} of {str(given or path)!r}: there is "
+            f"no file {names[0]!r}, as in {len(absent):,} of {len(rows):,} "
+            f"lines. Paths are relative to {root}; --data.image_root gives "
+            f"another folder.{_suffix_hint(names[0])} To leave such lines out, "
+            "give --data.skip_missing true."
+        )
+    kept = [i for i, is_there in enumerate(there) if is_there]
+    note = f"no such files, left out: {listing(names)}"
+    return [rows[i] for i in kept], [files[i] for i in kept], [note]
+
+
+def _suffix_hint(file: str) -> str:
+    found = [x for x in SUFFIXES if os.path.isfile(f"{file}{x}")]
+    return f" Give --data.image_suffix {found[0]}." if found else ""
+
+
+def _labels(rows, config: DataConfig, path: str) -> Labels:
+    columns = _label_columns(rows, config)
+    lines = [row.line for row in rows]
+    if len(columns) > 1:
+        cells = [[row.cells[x] for x in columns] for row in rows]
+        return read_columns(cells, lines, columns, path)
+    values = [row.cells[columns[0]] for row in rows]
+    return read_labels(values, lines, config, path)
+
+
+def _check_classes(names, labels, splits, path: str) -> None:
+    """Raise a ValueError for one class, and for those that training lacks."""
+    many = labels.ndim == 2
+    used = labels.any(axis=0).sum() if many else len(np.unique(labels))
+    if used < 2:
+        first = np.flatnonzero(labels.any(axis=0))[:1] if many else labels[:1]
+        name = names[first[0]] if len(first) else ""
+        raise ValueError(
+            f"A classifier needs at least two classes: every label of {path!r} "
+            f"is {name!r}."
+        )
+    known = _used(labels, splits == "train")
+    for part in PARTS[1:]:
+        lacking = _used(labels, splits == part) - known
+        if lacking:
+            listed = ", ".join(repr(names[i]) for i in sorted(lacking)[:5])
+            raise ValueError(
+                f"The {part} lines of {path!r} have classes that the training "
+                f"lines lack: {listed}. A model cannot learn them: give images "
+                "of them to train on, or remove these lines."
+            )
+
+
+def _used(labels, rows) -> set[int]:
+    if labels.ndim == 2:
+        return set(np.flatnonzero(labels[rows].any(axis=0)).tolist())
+    return set(labels[rows].tolist())
+
+
+def _splits(rows, config: DataConfig, path: str):
+    """Return the part of each line, and what was found out of it."""
+    if config.fold is not None:
+        return _folds(rows, config, path)
+    notes = []
+    columns = rows[0].cells
+    key = config.split_key
+    for column in SPLIT_COLUMNS if key is None else ():
+        if column in columns and (
+            column == "split"
+            or all(_part_of(row.cells[column]) for row in rows)
+        ):
+            key = column
+            break
+    if config.fold_key in columns:
+        notes.append(
+            f"the column {config.fold_key!r} is not used; --data.fold 0 makes "
+            "a fold the validation part"
+        )
+    if key is None:
+        return np.array(["train"] * len(rows)), notes
+    parts = [_part_of(row.cells[key] or "train") for row in rows]
+    if None in parts:
+        value = rows[parts.index(None)].cells[key].lower()
+        raise ValueError(
+            f"{path!r} has an unknown split {value!r} in the column {key!r}; "
+            "expected 'train', 'validation' or 'test'."
+        )
+    return np.array(parts), [*notes, f"parts are those of the column {key!r}"]
+
+
+def _part_of(value: str) -> str | None:
+    names = (part for part, x in SPLITS.items() if value.lower() in x)
+    return next(names, None)
+
+
+def _folds(rows, config: DataConfig, path: str):
+    values = [row.cells[config.fold_key] for row in rows]
+    # As pandas writes them beside missing values.
+    chosen = [x.removesuffix(".0") == str(config.fold) for x in values]
+    if all(chosen) or not any(chosen):
+        raise ValueError(
+            f"The column {config.fold_key!r} of {path!r} has the folds "
+            f"{', '.join(map(repr, sorted(set(values))))}. Received: fold="
+            f"{config.fold}. Give one of several."
+        )
+    parts = np.where(chosen, "validation", "train")
+    return parts, [f"fold {config.fold} is the validation part"]

@@ -28,6 +28,7 @@ __all__ = [
     "cut",
     "file_names",
     "listing",
+    "of_classes",
     "skipped_files",
     "stratified_split",
 ]
@@ -246,6 +247,11 @@ class Examples:
             "content": tf.gather(contents, example),
             "label": tf.gather(labels, example),
         }
+
+
+def of_classes(labels: np.ndarray) -> np.ndarray:
+    """Return labels as they are; of probabilities (N, K) the largest, (N,)."""
+    return labels.argmax(axis=1) if labels.dtype.kind == "f" else labels
 
 
 def file_names(examples) -> list[str] | None:

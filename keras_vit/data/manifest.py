@@ -19,7 +19,7 @@ import numpy as np
 
 from keras_vit.data.config import DataConfig
 from keras_vit.data.content_hashes import content_hashes
-from keras_vit.data.dataset import PARTS, Dataset, Examples
+from keras_vit.data.dataset import PARTS, Dataset, Examples, of_classes
 from keras_vit.io.atomic_files import as_cell, of_cell, replacing
 from keras_vit.io.stores import of_store
 
@@ -117,6 +117,7 @@ def _sizes(examples) -> list[int]:
 
 
 def _labels(labels, class_names) -> list[str]:
+    labels = of_classes(labels)
     if labels.ndim == 1:
         return [class_names[label] for label in labels]
     names = np.array(class_names, object)

@@ -14,6 +14,7 @@ from keras_vit.data.dataset import (
     PARTS,
     SPLITS,
     Dataset,
+    of_classes,
     skipped_files,
 )
 from keras_vit.data.manifest import Image
@@ -79,6 +80,7 @@ def _counts(examples, num_classes: int) -> np.ndarray | None:
     labels = getattr(examples, "labels", None)
     if labels is None:
         return None
+    labels = of_classes(labels)
     if labels.ndim == 2:
         return (labels > 0).sum(axis=0)
     return np.bincount(labels, minlength=num_classes)

@@ -16,7 +16,7 @@ from keras_vit.data.dataset import Dataset, Examples, complete
 from keras_vit.data.image_folders import SUFFIXES, arranged, is_hidden
 from keras_vit.io.stores import Store, whole_address
 
-__all__ = ["StoredImages", "check_listed", "open_stored_folder", "stored"]
+__all__ = ["StoredImages", "files_there", "open_stored_folder", "stored"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ def stored(files: Sequence[str], labels, source: str, config: DataConfig):
     """`Examples` of addresses of images."""
     return Examples(
         np.arange(len(files)),
-        np.array(labels, np.int32),
+        np.asarray(labels),
         kind="record",
         source=source,
         records=StoredImages(tuple(files)),
@@ -65,22 +65,12 @@ def stored(files: Sequence[str], labels, source: str, config: DataConfig):
     )
 
 
-def check_listed(files: Sequence[str], where: str) -> None:
-    """Raise a ValueError for the first image of a CSV file that is not there.
-
-    Args:
-        files: the addresses of the images of its lines.
-        where: the address of the CSV file.
-    """
+def files_there(files: Sequence[str]) -> list[bool]:
+    """Return which addresses have an object."""
     folders = {posixpath.dirname(file) for file in files}
     common = posixpath.commonpath(folders).replace(":/", "://", 1)
     there = Store(common).find()
-    for line, file in enumerate(files, start=2):
-        if file.removeprefix(f"{common}/") not in there:
-            raise ValueError(
-                f"Line {line} of {where!r}: there is no file {file!r}. Paths "
-                "are relative to the CSV file."
-            )
+    return [file.removeprefix(f"{common}/") in there for file in files]
 
 
 def open_stored_folder(
@@ -110,7 +100,7 @@ def open_stored_folder(
         files
         and stored(
             [posixpath.join(root, *path) for path, _ in files],
-            [label for _, label in files],
+            np.array([label for _, label in files], np.int32),
             posixpath.join(root, folder),
             config,
         )

@@ -200,6 +200,7 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     # A mistake in the recipe shows before an earlier run is replaced.
     dataset = dataset or data.open_dataset(recipe.data, sources)
     _check_parts(dataset, needs)
+    _check_loss(recipe, dataset)
     images = list_images(dataset, recipe.data)
     dataset = resume.same_images(recipe, dataset, images)
     found = overview(dataset, images)
@@ -297,6 +298,22 @@ def _check_colours(recipe, dataset, model):
             f"The images of {dataset.name} have colours, and the model is for "
             "grey images. Give --model.channels 3 to train in colour, or "
             "--model.channels 1 to drop the colours."
+        )
+
+
+def _check_loss(recipe, dataset):
+    """Raise a ValueError for the loss of one class where there are several."""
+    labels = getattr(dataset.train, "labels", None)
+    if recipe.training.loss != "softmax" or getattr(labels, "ndim", 0) != 2:
+        return
+    # Those of a teacher are probabilities.
+    if labels.dtype.kind in "ub" and (labels.sum(axis=1) != 1).any():
+        count = int((labels.sum(axis=1) != 1).sum())
+        notes = "".join(f" {note}." for note in dataset.notes)
+        raise ValueError(
+            f"{count:,} of {len(labels):,} training images of {dataset.name!r} "
+            "have several labels or none, and the softmax loss is for one. "
+            f"Give --training.loss sigmoid.{notes}"
         )
 
 

@@ -193,11 +193,30 @@ def folder(tmp_path_factory):
         Image.new("L", (8, 8), number).save(path)
         name = path.relative_to(root).as_posix()
         other = rows[-1][0] if rows else name
-        rows.append([name, other, "ab"[number % 2], "xyz"[number % 3]])
-    with (root / "list.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["image", "other", "label", "kind"])
-        writer.writerows(rows)
+        more = root / "more" / name
+        more.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), 100 + number).save(more)
+        rows.append(
+            [
+                *(name, other, "ab"[number % 2], "xyz"[number % 3]),
+                *(
+                    ("a|b", "b", "a+b")[number % 3],
+                    ("train", "dev")[number > 30],
+                ),
+                *(number // 2 % 2, number % 3),
+            ]
+        )
+    head = ["image", "other", "label", "kind", "several", "which"]
+    head += ["fold", "other_fold"]
+    bare = [[row[0].removesuffix(".png"), *row[1:]] for row in rows]
+    odd = [list(x) for x in [["gone.png", *rows[0][1:]], *rows]]
+    odd[7][2] = ""
+    tables = {"list": rows, "bare": bare, "odd": odd}
+    for name, table in tables.items():
+        with (root / f"{name}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(head)
+            writer.writerows(table)
     for number in range(80):
         part = ("train", "val")[number // 40]
         path = root / "parts" / part / f"{number % 2}" / f"{number}.png"
@@ -230,6 +249,31 @@ CHANGES = {
         "test_split": (opened, "train[9:99]", {"train_split": "train[:99]"}),
         "image_key": (opened, "other", {"csv": "{}/list.csv"}),
         "label_key": (opened, "kind", {"csv": "{}/list.csv"}),
+        "image_root": (opened, "more", {"csv": "{}/list.csv"}),
+        "image_suffix": (opened, "png", {"csv": "{}/bare.csv"}),
+        "skip_missing": (
+            opened,
+            True,
+            {"csv": "{}/odd.csv", "on_missing_label": "skip"},
+        ),
+        "on_missing_label": (
+            opened,
+            "skip",
+            {"csv": "{}/odd.csv", "skip_missing": True},
+        ),
+        "label_kind": (
+            opened,
+            "one",
+            {"csv": "{}/list.csv", "label_key": "several"},
+        ),
+        "label_separator": (
+            opened,
+            "+",
+            {"csv": "{}/list.csv", "label_key": "several"},
+        ),
+        "split_key": (opened, "which", {"csv": "{}/list.csv"}),
+        "fold_key": (opened, "other_fold", {"csv": "{}/list.csv", "fold": 1}),
+        "fold": (opened, 0, {"csv": "{}/list.csv"}),
         "validation_fraction": (opened, 0.2, {}),
         "test_fraction": (opened, 0.3, {}),
         "split_seed": (opened, 1, {}),
@@ -403,6 +447,14 @@ UNREAD = [
     (data.DataConfig, {"folder": "x", "data_dir": "a"}),
     (data.DataConfig, {"csv": "x", "data_dir": "a"}),
     (data.DataConfig, {"csv": "x", "layout": "classes"}),
+    (data.DataConfig, {"folder": "x", "fold": 1}),
+    (data.DataConfig, {"shards": "x", "label_kind": "one"}),
+    (data.DataConfig, {"name": "digits", "skip_missing": True}),
+    (data.DataConfig, {"csv": "x", "fold_key": "k"}),
+    (
+        data.DataConfig,
+        {"csv": "x", "label_kind": "one", "label_separator": "|"},
+    ),
     (data.DataConfig, {"name": "digits", "layout": "classes"}),
     (data.DataConfig, {"shards": "x", "train_split": "train"}),
     (data.DataConfig, {"name": "digits", "label_key": "a"}),

@@ -6,7 +6,7 @@ import json
 import pathlib
 from collections.abc import Iterator, Sequence
 
-from keras_vit.data.config import OPTIONS_BEFORE
+from keras_vit.data.config import DataConfig, options_before
 from keras_vit.data.dataset import Dataset
 from keras_vit.data.manifest import (
     MANIFEST,
@@ -52,30 +52,31 @@ FREE = (
 )
 NAMES = "class_names.json"
 READER = "data.reader"
-SPLIT_BY = "data.split_by"
-# What options were before there was one.
-ADDED = {f"data.{name}": value for name, value in OPTIONS_BEFORE.items()}
 
 
 def as_begun(recipe: Recipe) -> Recipe:
     """The recipe with what its run began with, where it leaves that open.
 
     A run that is resumed keeps the reader that it began with, if it is here;
-    and its parts by position, if it began before they could be by content.
+    and its parts by position and labels as they are written, if it began
+    before there was another way.
     """
     folder = run_store.local(recipe.run_dir)
-    begun = {}
+    begun, changes = {}, {}
     if not (folder / RESULT).exists() and (folder / CONFIG).is_file():
-        begun = flat(run_folder.read_config(folder))
-    changes = {}
+        begun = run_folder.read_config(folder).get("data") or {}
+        changes = {
+            name: value
+            for name, value in options_before(begun).items()
+            if getattr(recipe.data, name) == getattr(DataConfig(), name)
+        }
+    changes.pop("reader", None)
     if recipe.data.reader == "auto":
         reader = chosen_reader("auto")
         # TensorFlow may not be installed here: then the run is refused.
         changes["reader"] = (
-            "pillow" if begun.get(READER) == "pillow" else reader
+            "pillow" if begun.get("reader") == "pillow" else reader
         )
-    if begun and SPLIT_BY not in begun:
-        changes["split_by"] = ADDED[SPLIT_BY]
     data = dataclasses.replace(recipe.data, **changes)
     return dataclasses.replace(recipe, data=data)
 
@@ -272,10 +273,12 @@ def differences(old: dict, recipe: Recipe) -> list[str]:
     known = flat(shared)
     # Whatever read the images is what "auto" stands for.
     free = (*FREE, READER) if new.get(READER) == "auto" else FREE
-    if SPLIT_BY not in known:
-        # `as_begun` gives a run of an earlier version what it began with.
-        free = (*free, SPLIT_BY)
-    old = {**defaults, **ADDED, **known}
+    before = options_before(shared.get("data") or {})
+    before = {f"data.{name}": value for name, value in before.items()}
+    # `as_begun` gives a run of an earlier version what it began with.
+    left = [x for x in before if new.get(x) == defaults.get(x)]
+    free = (*free, *(x for x in left if x != READER))
+    old = {**defaults, **before, **known}
     return [
         f"{name}: was {_shown(old, name)}, now {_shown(new, name)}"
         for name in {**old, **new}
