@@ -200,12 +200,12 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     # A mistake in the recipe shows before an earlier run is replaced.
     dataset = dataset or data.open_dataset(recipe.data, sources)
     _check_parts(dataset, needs)
-    _check_loss(recipe, dataset)
-    images = list_images(dataset, recipe.data)
-    dataset = resume.same_images(recipe, dataset, images)
-    found = overview(dataset, images)
+    if task.names_classes:
+        _check_loss(recipe, dataset)
+    dataset, images = _same_images(recipe, dataset)
+    table = overview(dataset, images)
     if processes.is_first():
-        _say(found)
+        _say(table)
     keras.utils.set_random_seed(recipe.seed)
     model = task.make_model(recipe, dataset.class_names)
     _check_colours(recipe, dataset, model)
@@ -226,7 +226,7 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     ):
         if processes.is_first():
             write_json(folder / "class_names.json", list(dataset.class_names))
-            _write_text(folder / OVERVIEW, found)
+            _write_text(folder / OVERVIEW, table)
             if images is not None:
                 write_manifest(folder / MANIFEST, images)
         listeners = reports.enter_context(
@@ -271,6 +271,13 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
         stages[-1].network,
         tuple(sorted(unread)),
     )
+
+
+def _same_images(recipe, dataset):
+    """Return the data set as its run has it, and in one process its images."""
+    first = processes.is_first()
+    images = list_images(dataset, recipe.data) if first else None
+    return resume.same_images(recipe, dataset, images), images
 
 
 @functools.lru_cache(maxsize=1)
