@@ -31,6 +31,7 @@ __all__ = [
 LOGGER = logging.getLogger(__name__)
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 MACOSX = "__MACOSX"  # what archives made by a Macintosh have beside the files
+OF_MACINTOSH = (MACOSX, "._")  # no images of anyone, and no news
 NUM_NAMED = 5  # folders that a message names
 Names = tuple[str, ...]  # of the folders and the file on a path below the root
 
@@ -276,7 +277,8 @@ class Below(NamedTuple):
     Args:
         files: all that are not hidden.
         folders: those that are not hidden.
-        hidden: hidden folders, and hidden files called as images.
+        hidden: hidden folders, and hidden files called as images, without
+            those that a Macintosh makes.
     """
 
     files: list[Names]
@@ -304,7 +306,8 @@ def _collect(folder: str, names: Names, above: dict, found: Below) -> None:
         for entry in entries:
             path = (*names, entry.name)
             if is_hidden(entry.name):
-                if entry.is_dir() or _is_image(entry.name):
+                is_image = entry.is_dir() or _is_image(entry.name)
+                if is_image and not entry.name.startswith(OF_MACINTOSH):
                     found.hidden.append(path)
             elif entry.is_dir():
                 found.folders.append(path)

@@ -191,12 +191,12 @@ def test_what_is_hidden_is_left_out_and_noted(tmp_path):
         (tmp_path / name).mkdir(parents=True)
         grey(1).save(tmp_path / name / "copy.png")
     grey(2).save(tmp_path / "dog" / "._a.jpg")
+    grey(3).save(tmp_path / "dog" / ".b.jpg")
     dataset = opened(tmp_path, **NO_CUT)
     assert dataset.class_names == ("cat", "dog")
     assert len(dataset.train) == 20
     assert dataset.notes == (
-        "hidden, left out: 3 file(s): '__MACOSX', 'cat/.ipynb_checkpoints', "
-        "'dog/._a.jpg'",
+        "hidden, left out: 2 file(s): 'cat/.ipynb_checkpoints', 'dog/.b.jpg'",
     )
     assert len(image_files(tmp_path)) == 20
 
