@@ -55,6 +55,8 @@ def test_a_list_is_read_as_it_was_written_to_the_same_bytes(config, tmp_path):
         write_manifest(path, images)
     assert read_manifest(paths[0]) == images
     assert paths[0].read_bytes() == paths[1].read_bytes()
+    # RFC 1952: no name of a file, and no time.
+    assert paths[0].read_bytes()[3:8] == bytes(5)
 
 
 @pytest.mark.parametrize(
