@@ -14,6 +14,7 @@ from keras_vit.checkpoints.engine.layout import (
 __all__ = [
     "ACTIVATIONS",
     "BATCH_NORM",
+    "CHUNKS",
     "CONTRASTIVE",
     "EXACT_GELU",
     "FLAX_COMPANIONS",
@@ -211,6 +212,10 @@ PLAIN_BLOCK = {
     **torch_dense("block_{i}/mlp/dense", "blocks.{i}.mlp.fc1"),
     **torch_dense("block_{i}/mlp/dense_1", "blocks.{i}.mlp.fc2"),
 }
+
+# Blocks in chunks, as training with shards writes them: the second number
+# counts all blocks.
+CHUNKS = ((r"blocks\.\d+\.(\d+\..*)", r"blocks.\1"),)
 
 # The image encoder of SAM, whose positions are a map and whose neck is torch's
 # convolutions.

@@ -10,6 +10,7 @@ resnetv2.py).
 """
 
 import csv
+import dataclasses
 import difflib
 import functools
 import json
@@ -21,6 +22,7 @@ from typing import NamedTuple
 
 from keras_vit.checkpoints.dialects.shared import (
     BATCH_NORM,
+    CHUNKS,
     CONTRASTIVE,
     EXACT_GELU,
     PATCHES,
@@ -428,13 +430,27 @@ SAPIENS2_ALIASES = (
     (r"(blocks\.\d+)\.ln([12])\.(.*)", r"\1.norm\2.\3"),
     (r"ln1\.(.*)", r"norm.\1"),
 )
+# EVA-02 under the names of its authors.
+EVA_ALIASES = (
+    (r"(blocks\.\d+\.attn)\.([qv])_bias", r"\1.\2_proj.bias"),
+    (r"(blocks\.\d+)\.attn\.inner_attn_ln\.(.*)", r"\1.attn.norm.\2"),
+    (r"(blocks\.\d+)\.mlp\.ffn_ln\.(.*)", r"\1.mlp.norm.\2"),
+    (r"(blocks\.\d+)\.mlp\.w1\.(.*)", r"\1.mlp.fc1_g.\2"),
+    (r"(blocks\.\d+)\.mlp\.w2\.(.*)", r"\1.mlp.fc1_x.\2"),
+)
+GATES_ALIASES = (
+    (r"(blocks\.\d+)\.mlp\.w12\.(.*)", r"\1.mlp.fc1.\2"),
+    (r"(blocks\.\d+)\.mlp\.w3\.(.*)", r"\1.mlp.fc2.\2"),
+)
 # What stood for hidden patches in pre-training.
 MASK_TOKEN = r"(embeddings\.)?mask_token"
 UNSUPPORTED = {
     r"blocks\.\d+\.attn\.(rel_pos.*|relative_position.*)": (
         "relative position embeddings"
     ),
-    r"decoder.*": "a decoder for masked images (MAE)",
+    r"decoder.*": "a decoder for masked images",
+    r"rel_pos_bias\..*": "relative positions that all blocks share (BEiT)",
+    r"lm_head\..*": "a head that predicts visual tokens",
     **BATCH_NORM,
     r"blocks\.\d+\.attn\.[qv]_bias": (
         "biases of queries and values alone (BEiT, EVA)"
@@ -894,6 +910,98 @@ DIALECT = Dialect(
 VIT_POOLINGS = (
     *("token", "mean", "max", "map", "prefix", "prefix_mean", "none"),
 )
+PLAIN_VIT = Layout(
+    DIALECT,
+    "timm",
+    "vit",
+    VIT,
+    marks=(
+        ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight"),
+        ("patch_embed.proj.weight", "blocks.0.attn.q_proj.weight"),
+        ("patch_embed.flat.weight", "blocks.0.attn.qkv.weight"),
+        ("patch_embed.backbone.2.conv.weight", "blocks.0.attn.qkv.weight"),
+        ("patch_embed.proj.weight", "blocks.0.in_proj.weight"),
+    ),
+    aliases=(
+        *CHUNKS,
+        *GATES_ALIASES,
+        *OPEN_CLIP_ALIASES,
+        *NAFLEX_ALIASES,
+        *SAPIENS2_ALIASES,
+    ),
+    variants={
+        "projected": PROJECTED,
+        "distillation_token": DISTILLED,
+        "averaged_heads": AVERAGED_HEADS,
+        "norm_after_pooling": NORM_AFTER_POOLING,
+        "prefix_without_position": (PREFIX_WITHOUT_POSITION),
+        "root_only": ROOT_ONLY,
+        "patch_stem": PATCH_STEM,
+        "registers": REGISTERS,
+        "registers_alone": REGISTERS_ALONE,
+        "gammas": GAMMAS,
+        "parallel": PARALLEL,
+        "mlp_bias": MLP_BIAS,
+        "fused_output": FUSED_OUTPUT,
+        "query_value_biases": QUERY_VALUE_BIASES,
+        "relative_tables": RELATIVE_TABLES,
+        "separate_qkv": SEPARATE_QKV,
+        "grouped_qkv": GROUPED_QKV,
+        "separate_gates": SEPARATE_GATES,
+        "flat_patches": FLAT_PATCHES,
+        "position_grid": POSITION_GRID,
+        "position_axes": POSITION_AXES,
+    },
+    signs={
+        "projected": "projection.weight",
+        "registers": "reg_token",
+        "gammas": "blocks.0.gamma_1",
+        "parallel": "blocks.0.in_proj.weight",
+        "mlp_bias": "blocks.0.mlp_bias",
+        "fused_output": "blocks.0.out_proj.weight",
+        "query_value_biases": "blocks.0.attn.q_bias",
+        "relative_tables": (
+            "blocks.0.attn.rel_pos.relative_position_bias_table"
+        ),
+        "separate_qkv": "blocks.0.attn.q_proj.weight",
+        "grouped_qkv": "blocks.0.attn.k_proj.bias",
+        "separate_gates": "blocks.0.mlp.fc1_g.weight",
+        "flat_patches": "patch_embed.flat.weight",
+        "position_grid": "pos_grid",
+        "position_axes": "pos_y",
+        "distillation_token": "dist_token",
+        "averaged_heads": "head_dist.weight",
+        "norm_after_pooling": "fc_norm.weight",
+        "root_only": "patch_embed.backbone.conv.weight",
+        "patch_stem": "patch_embed.backbone.2.conv.weight",
+    },
+    constants={**EXACT_GELU, **TORCH_RESNET},
+    # What it started at no file tells, nor does it matter any more.
+    implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1e-5}},
+    ignored=(
+        MASK_TOKEN,
+        r"rope_embed\.periods",
+        r"(blocks\.\d+\.attn\.)?rope\.freqs_(cos|sin)",
+        r"(blocks\.\d+\.attn|rel_pos_bias)\.relative_position_index",
+        r"decoder_\w+(\..*)?",  # of MAE
+        r"patch_embed\.backbone\.\d\.bn\.num_batches_tracked",
+    ),
+    beside=CONTRASTIVE,
+    unsupported=UNSUPPORTED,
+    resampling="bicubic_antialiased",
+    container="either",
+    settable=("activation", "layer_norm_epsilon"),
+    # Old files have it; timm itself dropped the layer.
+    unwritable=(r"pre_logits/.*",),
+    optional=("patch_bias", "qkv_bias", "projection_bias"),
+    stacks=STACKS,
+    read_architecture=read_architecture,
+    find_pooling=find_pooling,
+    options=OPTIONS["vit"],
+    poolings=VIT_POOLINGS,
+    unpositioned="register_tokens",
+    find_problems=find_problems,
+)
 LAYOUTS = (
     # Before timm's other models, whose names it has but for some.
     Layout(
@@ -916,89 +1024,15 @@ LAYOUTS = (
         unpositioned="register_tokens",
         find_problems=find_problems,
     ),
-    Layout(
-        DIALECT,
-        "timm",
-        "vit",
-        VIT,
-        marks=(
-            ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight"),
-            ("patch_embed.proj.weight", "blocks.0.attn.q_proj.weight"),
-            ("patch_embed.flat.weight", "blocks.0.attn.qkv.weight"),
-            ("patch_embed.backbone.2.conv.weight", "blocks.0.attn.qkv.weight"),
-            ("patch_embed.proj.weight", "blocks.0.in_proj.weight"),
-        ),
-        aliases=(*OPEN_CLIP_ALIASES, *NAFLEX_ALIASES, *SAPIENS2_ALIASES),
-        variants={
-            "projected": PROJECTED,
-            "distillation_token": DISTILLED,
-            "averaged_heads": AVERAGED_HEADS,
-            "norm_after_pooling": NORM_AFTER_POOLING,
-            "prefix_without_position": (PREFIX_WITHOUT_POSITION),
-            "root_only": ROOT_ONLY,
-            "patch_stem": PATCH_STEM,
-            "registers": REGISTERS,
-            "registers_alone": REGISTERS_ALONE,
-            "gammas": GAMMAS,
-            "parallel": PARALLEL,
-            "mlp_bias": MLP_BIAS,
-            "fused_output": FUSED_OUTPUT,
-            "query_value_biases": QUERY_VALUE_BIASES,
-            "relative_tables": RELATIVE_TABLES,
-            "separate_qkv": SEPARATE_QKV,
-            "grouped_qkv": GROUPED_QKV,
-            "separate_gates": SEPARATE_GATES,
-            "flat_patches": FLAT_PATCHES,
-            "position_grid": POSITION_GRID,
-            "position_axes": POSITION_AXES,
-        },
-        signs={
-            "projected": "projection.weight",
-            "registers": "reg_token",
-            "gammas": "blocks.0.gamma_1",
-            "parallel": "blocks.0.in_proj.weight",
-            "mlp_bias": "blocks.0.mlp_bias",
-            "fused_output": "blocks.0.out_proj.weight",
-            "query_value_biases": "blocks.0.attn.q_bias",
-            "relative_tables": (
-                "blocks.0.attn.rel_pos.relative_position_bias_table"
-            ),
-            "separate_qkv": "blocks.0.attn.q_proj.weight",
-            "grouped_qkv": "blocks.0.attn.k_proj.bias",
-            "separate_gates": "blocks.0.mlp.fc1_g.weight",
-            "flat_patches": "patch_embed.flat.weight",
-            "position_grid": "pos_grid",
-            "position_axes": "pos_y",
-            "distillation_token": "dist_token",
-            "averaged_heads": "head_dist.weight",
-            "norm_after_pooling": "fc_norm.weight",
-            "root_only": "patch_embed.backbone.conv.weight",
-            "patch_stem": "patch_embed.backbone.2.conv.weight",
-        },
-        constants={**EXACT_GELU, **TORCH_RESNET},
-        # What it started at no file tells, nor does it matter any more.
-        implied={"block_0/attention_scale/gamma": {"layer_scale_init": 1e-5}},
-        ignored=(
-            MASK_TOKEN,
-            r"rope_embed\.periods",
-            r"patch_embed\.backbone\.\d\.bn\.num_batches_tracked",
-        ),
-        beside=CONTRASTIVE,
-        unsupported=UNSUPPORTED,
-        resampling="bicubic_antialiased",
-        container="either",
-        settable=("activation", "layer_norm_epsilon"),
-        # Old files have it; timm itself dropped the layer.
-        unwritable=(r"pre_logits/.*",),
-        optional=("patch_bias", "qkv_bias", "projection_bias"),
-        stacks=STACKS,
-        read_architecture=read_architecture,
-        find_pooling=find_pooling,
-        options=OPTIONS["vit"],
-        poolings=VIT_POOLINGS,
-        unpositioned="register_tokens",
-        find_problems=find_problems,
+    dataclasses.replace(
+        PLAIN_VIT,
+        marks=(("patch_embed.proj.weight", "blocks.0.attn.q_proj.weight"),),
+        aliases=(*EVA_ALIASES, *PLAIN_VIT.aliases),
+        container="",
+        options=frozenset(),
+        poolings=(),
     ),
+    PLAIN_VIT,
     Layout(
         DIALECT,
         "timm",

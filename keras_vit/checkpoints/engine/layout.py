@@ -458,6 +458,17 @@ def without_key(load_all: Transform) -> Transform:
     )
 
 
+def torch_rows_without_key() -> Transform:
+    """Make that of one bias (3 D,) whose key's third counts as zero."""
+    separate = without_key(torch_heads(3))
+
+    def load(arrays, facts):
+        (rows,) = arrays
+        return separate.load(np.split(rows, 3)[::2], facts)
+
+    return Transform(load, read_only)
+
+
 def of_pool(transform: Transform) -> Transform:
     """Make the transform with the heads of the attention pooling."""
     return Transform(
@@ -614,6 +625,7 @@ TRANSFORMS = {
     "torch_qkv_rows": torch_rows(3),
     "torch_kv_rows": of_pool(torch_rows(2)),
     "torch_query_value": without_key(torch_heads(3)),
+    "torch_rows_query_value": torch_rows_without_key(),
     "dense_qkv": dense_heads(3),
     "dense_query_value": without_key(dense_heads(3)),
     # Gates (D, M) and values (D, M), or (M,) of both, side by side
