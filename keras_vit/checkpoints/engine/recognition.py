@@ -24,6 +24,10 @@ from keras_vit.checkpoints.engine.layout import (
     paths_of,
     row_of,
 )
+from keras_vit.checkpoints.files.adapters import (
+    check_no_adapter,
+    open_adapter,
+)
 from keras_vit.checkpoints.files.config_values import ACTIVATIONS, read_json
 from keras_vit.checkpoints.files.folders import (
     CONFIG,
@@ -244,7 +248,7 @@ def open_folder(path) -> TensorFile:
     path = Path(path)
     for dialect in dialects():
         if found := dialect.open_folder(path):
-            return found
+            return dataclasses.replace(found, adapter=open_adapter(path))
     dialect, content, fields = _read_config(path)
     tensors, metadata = {}, _words_of_config(content)
     known = TrainedAs()
@@ -257,7 +261,9 @@ def open_folder(path) -> TensorFile:
     known = _trained_as(path, dialect, content, known, told)
     dialect.check_config(path / CONFIG, content, tensors)
     notes = dialect.folder_notes(path, fields)
-    return TensorFile(str(path), tensors, fields, metadata, notes, known)
+    return TensorFile(
+        str(path), tensors, fields, metadata, notes, known, open_adapter(path)
+    )
 
 
 def open_file(path) -> TensorFile:
@@ -274,6 +280,7 @@ def open_file(path) -> TensorFile:
     path, file = Path(path), open_safetensors(path)
     if path.name not in WEIGHT_FILES:
         return file
+    file = dataclasses.replace(file, adapter=open_adapter(path.parent))
     dialect, content, fields = _read_config(path.parent)
     known = _trained_as(
         path.parent, dialect, content, file.trained_as, read_told(file.metadata)
@@ -405,6 +412,7 @@ def recognise(file: TensorFile, prefix: str = "") -> Checkpoint:
             not know, for weights of which a part is missing, and for several
             models without a prefix.
     """
+    check_no_adapter(file.path, file.tensors)
     tensors, outside = _under(file, prefix)
     leftovers = [x for x in tensors if LEFTOVERS.fullmatch(x)]
     for name in leftovers:
@@ -423,6 +431,8 @@ def recognise(file: TensorFile, prefix: str = "") -> Checkpoint:
     if len(chosen) != 1:
         _refuse_several(file, parts)
     part, rest = parts[chosen[0]], rests[chosen[0]]
+    if file.adapter:
+        file, part = _adapted(file, part)
     if leftovers:
         note = (
             f"{len(leftovers)} tensors are of training and no part of the "
@@ -430,6 +440,22 @@ def recognise(file: TensorFile, prefix: str = "") -> Checkpoint:
         )
         file = dataclasses.replace(file, notes=(*file.notes, note))
     return _checkpoint(file, part, rest, outside)
+
+
+def _adapted(file, part) -> tuple[TensorFile, Part]:
+    """Return both with the adapter that is beside the file."""
+
+    def rename(name):
+        return _renamed(name.removeprefix(part.prefix), part.layout)
+
+    changed = file.adapter.merged(part.tensors, rename)
+    whole = [rename(x) for x in file.adapter.whole]
+    note = (
+        f"the adapter beside it is merged: LoRA of {len(file.adapter.factors)} "
+        f"layers, and in place of the file's {listed(whole)}"
+    )
+    file = dataclasses.replace(file, notes=(*file.notes, note))
+    return file, Part(part.prefix, part.layout, changed)
 
 
 def _under(file, prefix) -> tuple[dict, list]:
@@ -531,13 +557,18 @@ def _with_aliases(tensors, layout) -> tuple[dict, str]:
     """
     renamed, twice = {}, ""
     for name, tensor in tensors.items():
-        for pattern, replacement in layout.aliases:
-            if match := re.fullmatch(pattern, name):
-                name = match.expand(replacement)
+        name = _renamed(name, layout)
         if name in renamed:
             twice = name
         renamed[name] = tensor
     return renamed, twice
+
+
+def _renamed(name, layout) -> str:
+    for pattern, replacement in layout.aliases:
+        if match := re.fullmatch(pattern, name):
+            name = match.expand(replacement)
+    return name
 
 
 def _checkpoint(file, part, rest, outside) -> Checkpoint:

@@ -2,7 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
+from keras_vit.checkpoints.files.adapters import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+)
 from keras_vit.checkpoints.files.config_values import read_json
 from keras_vit.checkpoints.files.safetensors import open_safetensors
 from keras_vit.checkpoints.files.tensors import (
@@ -55,6 +60,13 @@ def _weight_files(path) -> list:
     if indices:
         return _indexed_files(indices[0])
     found = sorted(x.name for x in path.glob("*.safetensors"))
+    if (
+        found == [ADAPTER_WEIGHTS]
+        or not found
+        and ((path / ADAPTER_CONFIG).is_file())
+    ):
+        _refuse_adapter_alone(path)
+    found = [x for x in found if x != ADAPTER_WEIGHTS]
     for name in WEIGHT_FILES:
         if name in found:
             return [name]
@@ -69,6 +81,19 @@ def _weight_files(path) -> list:
             "them with safetensors.torch.save_file.",
         )
     return found
+
+
+def _refuse_adapter_alone(path) -> NoReturn:
+    base = "the model that it was trained for"
+    if (path / ADAPTER_CONFIG).is_file():
+        named = read_json(path / ADAPTER_CONFIG).get("base_model_name_or_path")
+        base = f"its model, {str(named)[:200]!r}" if named else base
+    refuse(
+        path,
+        "holds an adapter and no model",
+        f"Put {ADAPTER_CONFIG} and {ADAPTER_WEIGHTS} into the folder of "
+        f"{base}, and load that.",
+    )
 
 
 def _indexed_files(index) -> list:

@@ -11,7 +11,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -139,6 +139,7 @@ class TensorFile:
         metadata: dict of strings that the file says of itself, or empty.
         notes: in what files beside it contradict it.
         trained_as: what its model was trained on.
+        adapter: the `Adapter` beside it, or None.
     """
 
     path: str
@@ -147,6 +148,7 @@ class TensorFile:
     metadata: dict = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
     trained_as: TrainedAs = TrainedAs()
+    adapter: Any = None
 
     def read(self, name: str) -> np.ndarray:
         """Read one tensor as float32.
