@@ -62,6 +62,22 @@ def test_prefixes_of_flax(prefix, tmp_path):
     assert set(model.load_report.dropped) == {name for name, _ in extra}
 
 
+@pytest.mark.parametrize("wrapper", ["", "params/", "opt/target/"])
+@pytest.mark.parametrize(
+    ("tower", "others"),
+    [
+        ("img/", ("txt/Encoder_0/encoder_norm/scale", "t", "b")),
+        ("encoder/", ("decoder/LogitsDense/kernel", "pos_embedding_decoder")),
+    ],
+)
+def test_towers_of_flax(tower, others, wrapper, tmp_path):
+    extra = [(wrapper + x, np.ones(2, "float32")) for x in others]
+    path, name = tmp_path / "a.npz", "vit_tiny_bigvision_map"
+    renamed(name, path, ("^params/", wrapper + tower), extra=extra)
+    model = check(path, name)
+    assert set(model.load_report.dropped) == {x for x, _ in extra}
+
+
 def test_part_of_a_file(tmp_path):
     path = tmp_path / "two.npz"
     renamed("vit_tiny_bigvision_tok", path, ("^params/", "params/img/"))

@@ -20,6 +20,7 @@ from keras_vit.checkpoints import (
     save_checkpoint,
 )
 from keras_vit.checkpoints.files.safetensors import write_safetensors
+from keras_vit.models import VisionTransformer, ViTConfig
 
 
 def write(path, tensors):
@@ -247,3 +248,41 @@ def test_readers_of_npz_do_not_see_the_record(tmp_path):
         assert set(file.files) == names
     again = load_checkpoint(tmp_path / "x.npz")
     assert again.config.classifier_activation == "softmax"
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "message"),
+    [
+        ("x.gguf", b"GGUF\3\0\0\0\1", "GGUF.*safetensors of the model"),
+        ("x.onnx", b"\x08\x07\x12\x07pytorch", "ONNX.*exported from"),
+        ("x.bin", b"\x80\x02}q\x00.", "pickle.*save_file.torch.load"),
+    ],
+)
+def test_a_file_of_another_kind_says_what_to_take(
+    name, start, message, tmp_path
+):
+    (tmp_path / name).write_bytes(start)
+    with pytest.raises(ValueError, match=message):
+        load_checkpoint(tmp_path / name)
+
+
+def test_a_whole_model_in_hdf5_loads_into_a_model(tmp_path):
+    config = ViTConfig(
+        **{"image_size": 16, "patch_size": 8, "hidden_dim": 8, "num_heads": 2},
+        **{"num_layers": 1, "mlp_dim": 8, "num_classes": 3},
+    )
+    model, other = VisionTransformer(config), VisionTransformer(config)
+    model.save(tmp_path / "model.h5")
+    with pytest.raises(ValueError, match="load_weights.*model.keras"):
+        load_checkpoint(tmp_path / "model.h5")
+    load_weights(other, tmp_path / "model.h5")
+    for mine, its in zip(other.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, its)
+
+
+def test_a_folder_of_checkpoints_names_one_of_them(tmp_path):
+    folder = tmp_path / "checkpoint-500"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(b"")
+    with pytest.raises(ValueError, match="such as 'checkpoint-500'"):
+        load_checkpoint(tmp_path)

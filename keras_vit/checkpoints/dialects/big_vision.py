@@ -6,6 +6,7 @@ Source: google-research/big_vision (models/vit.py).
 from keras_vit.checkpoints.dialects.shared import (
     FLAX_COMPANIONS,
     FLAX_STACKS,
+    FLAX_TOWERS,
     FLAX_VIT,
     PLAIN_OPTIONS,
     TANH_GELU,
@@ -61,6 +62,7 @@ LAYOUTS = (
         variants={"prefix_without_position": PREFIX_WITHOUT_POSITION},
         constants=TANH_GELU,
         ignored=FLAX_COMPANIONS,
+        beside=FLAX_TOWERS,
         unsupported={r"(conv_root|gn_root|block\d+)/.*": "a ResNet"},
         stacks=FLAX_STACKS,
         has_fixed_positions=True,

@@ -7,6 +7,7 @@ models_resnet.py, models_mixer.py), google-research/big_transfer.
 from keras_vit.checkpoints.dialects.shared import (
     FLAX_COMPANIONS,
     FLAX_STACKS,
+    FLAX_TOWERS,
     FLAX_VIT,
     PLAIN_OPTIONS,
     TANH_GELU,
@@ -163,6 +164,7 @@ LAYOUTS = (
         aliases=PRE_LINEN,
         constants={**TANH_GELU, **GOOGLE_RESNET},
         ignored=FLAX_COMPANIONS,
+        beside=FLAX_TOWERS,
         stacks=FLAX_STACKS,
         # Named as in the others of its hybrids.
         variants={"root_only": {}},
@@ -179,6 +181,7 @@ LAYOUTS = (
         aliases=OLD_MIXER,
         constants=TANH_GELU,
         ignored=FLAX_COMPANIONS,
+        beside=FLAX_TOWERS,
         options=PLAIN_OPTIONS["mixer"],
         poolings=("mean",),
     ),
@@ -194,6 +197,7 @@ LAYOUTS = (
             "group_norm_epsilon": 1e-5,
         },
         ignored=FLAX_COMPANIONS,
+        beside=FLAX_TOWERS,
         options=PLAIN_OPTIONS["bit"],
         poolings=("mean",),
     ),

@@ -19,6 +19,7 @@ __all__ = [
     "EXACT_GELU",
     "FLAX_COMPANIONS",
     "FLAX_STACKS",
+    "FLAX_TOWERS",
     "FLAX_VIT",
     "PATCHES",
     "PLAIN_BLOCK",
@@ -132,6 +133,8 @@ TEXT_TOWER = (
 
 # What a file of Flax may hold besides one tower's parameters.
 FLAX_COMPANIONS = (r"opt/.*", r"state/.*", r"params/(txt/.*|t|b)", r"chrono/.*")
+# The tower of the texts, and the decoder of CapPa.
+FLAX_TOWERS = (r"txt/.*", r"[tb]", r"decoder/.*", r"pos_embedding_decoder")
 FLAX_STACKS = {
     r"Transformer/encoderblock/(.*)": (
         0,

@@ -411,7 +411,8 @@ def _opened(path, part, kind) -> Checkpoint:
             path,
             "holds weights but not the model that they are of",
             "Build the model, such as keras_vit.ViT_B16(...), and call "
-            "keras_vit.checkpoints.load_weights(model, path).",
+            "keras_vit.checkpoints.load_weights(model, path); "
+            'model.save("model.keras") then writes both.',
         )
     if kind == "keras" or kind == "folder" and is_keras_folder(path):
         return open_keras(path)

@@ -167,8 +167,10 @@ class Checkpoint:
 
 DOWNLOAD = "Fetch it again, and look at what the server sent."
 PICKLE = (
-    "Unpickling runs code of the file's author, so it is not done: convert "
-    "it with safetensors.torch.save_file."
+    "Unpickling runs code of the file's author, so it is not done. Where you "
+    "trust it, convert it: safetensors.torch.save_file(torch.load(path, "
+    'weights_only=True), "model.safetensors"), of a file with more than '
+    "tensors its state_dict."
 )
 MAGIC = {b"PK\x03\x04": "zip", b"\x89HDF\r\n\x1a\n": "h5"}
 # How other files begin: what they are, what to do about it.
@@ -181,6 +183,14 @@ REFUSED = {
     ),
     b"\x80": ("a Python pickle", PICKLE),
     b"\x1f\x8b": ("compressed by gzip", "Unpack it."),
+    b"GGUF": (
+        "a GGUF file, whose tensors were made for another program",
+        "Take the safetensors of the model that it was made from.",
+    ),
+    b"\x08": (
+        "a protobuf, such as an ONNX model",
+        "Take the weights that it was exported from.",
+    ),
     b"PK": ("an empty or damaged zip archive", DOWNLOAD),
 }
 

@@ -72,13 +72,15 @@ def _weight_files(path) -> list:
             return [name]
     if len(found) != 1:
         have = ", ".join(sorted(x.name for x in path.iterdir())[:10])
+        inner = sorted(x.parent.name for x in path.glob("*/*.safetensors"))
+        cure = f"Give a folder in it, such as {inner[-1]!r}. " if inner else ""
         refuse(
             path,
             f"holds {len(found)} .safetensors files and no index (it holds "
             f"{have or 'nothing'})",
-            "Expected model.safetensors, or several with an index. Weights "
-            "in .bin or .pth files are pickles and are not opened; convert "
-            "them with safetensors.torch.save_file.",
+            f"{cure}Expected model.safetensors, or several with an index. "
+            "Weights in .bin or .pth files are pickles and are not opened; "
+            "convert them with safetensors.torch.save_file.",
         )
     return found
 
