@@ -8,6 +8,7 @@ from reference_cases import TOLERANCE, expected, path_of
 from safetensors.numpy import load_file, save_file
 
 from keras_vit.checkpoints import load_checkpoint, load_weights, read_info
+from keras_vit.checkpoints.engine.loading import open_source
 from keras_vit.models import VisionTransformer, ViTConfig
 
 NAME = "timm_vit_tiny"
@@ -106,3 +107,15 @@ def test_what_is_beside_a_model_is_left_out_on_demand_alone(tmp_path):
     model = load_checkpoint(path, prefix="backbone.", **HEADS)
     check(model)
     assert model.load_report.dropped == ("decoder.weight",)
+
+
+def test_a_prefix_is_not_passed_over(tmp_path):
+    path = written(tmp_path / "x.safetensors", "net.")
+    model = load_checkpoint(path, **HEADS)
+    for name in ("model.keras", "model.weights.h5"):
+        save = model.save_weights if "weights" in name else model.save
+        save(tmp_path / name)
+        with pytest.raises(ValueError, match="prefix='net.' is given"):
+            load_weights(model, tmp_path / name, prefix="net.")
+    with pytest.raises(ValueError, match="opened already.*prefix='net.'"):
+        load_checkpoint(open_source(path), prefix="net.", **HEADS)

@@ -216,7 +216,7 @@ def load_weights(
     if not isinstance(source, Checkpoint):
         path, part = _located(source)
         kind = kind_of(path)
-        if kind == "h5":
+        if kind == "h5" and not prefix:
             return load_weights_h5(model, path)
         source = _opened(path, prefix or part, kind)
     target = weights_of(model)
@@ -378,7 +378,7 @@ def open_source(
         source: see `load_checkpoint`; an opened source is returned as it is.
         model: str, the application that a name of the catalogue is of, where
             the name does not say it.
-        prefix: see `load_checkpoint`; of an opened source it is known.
+        prefix: see `load_checkpoint`; None for an opened source.
 
     Raises:
         ValueError: for a file that is damaged or unknown.
@@ -390,6 +390,8 @@ def open_source(
     >>> model = load_checkpoint(source)
     """
     if isinstance(source, Checkpoint):
+        if prefix:
+            _refuse_prefix(source.file.path, prefix, "is opened already")
         return source
     path, part = _located(source, model)
     opened = _opened(path, prefix or part, kind_of(path))
@@ -405,7 +407,14 @@ def open_source(
     return opened
 
 
+def _refuse_prefix(path, prefix, why) -> NoReturn:
+    refuse(path, f"{why}, and prefix={prefix!r} is given", "Leave it out.")
+
+
 def _opened(path, part, kind) -> Checkpoint:
+    is_keras = kind == "keras" or kind == "folder" and is_keras_folder(path)
+    if part and (is_keras or kind == "h5"):
+        _refuse_prefix(path, part, "is a file of Keras, of one model")
     if kind == "h5":
         refuse(
             path,
@@ -414,7 +423,7 @@ def _opened(path, part, kind) -> Checkpoint:
             "keras_vit.checkpoints.load_weights(model, path); "
             'model.save("model.keras") then writes both.',
         )
-    if kind == "keras" or kind == "folder" and is_keras_folder(path):
+    if is_keras:
         return open_keras(path)
     return recognise(OPENERS[kind](path), part)
 
