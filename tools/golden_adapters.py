@@ -9,7 +9,7 @@ import pathlib
 import shutil
 
 import numpy as np
-import peft
+import peft  # pyright: ignore[reportMissingImports]
 import torch
 import transformers
 

@@ -239,7 +239,7 @@ def _labels(rows, config: DataConfig, path: str) -> Labels:
     if len(columns) > 1:
         cells = [[row.cells[x] for x in columns] for row in rows]
         return read_columns(cells, lines, columns, path)
-    values = [row.cells[columns[0]] for row in rows]
+    values = [row.cells[column] for row in rows for column in columns]
     return read_labels(values, lines, config, path)
 
 

@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Iterator
 
 import keras
+import numpy as np
 
 from keras_vit import data
 from keras_vit.data.dataset import NO_SOURCES
@@ -311,8 +312,9 @@ def _check_colours(recipe, dataset, model):
 def _check_loss(recipe, dataset):
     """Raise a ValueError for the loss of one class where there are several."""
     labels = getattr(dataset.train, "labels", None)
-    if recipe.training.loss != "softmax" or getattr(labels, "ndim", 0) != 2:
+    if recipe.training.loss != "softmax" or np.ndim(labels) != 2:
         return
+    labels = np.asarray(labels)
     # Those of a teacher are probabilities.
     if labels.dtype.kind in "ub" and (labels.sum(axis=1) != 1).any():
         count = int((labels.sum(axis=1) != 1).sum())

@@ -268,8 +268,13 @@ def test_a_file_of_another_kind_says_what_to_take(
 
 def test_a_whole_model_in_hdf5_loads_into_a_model(tmp_path):
     config = ViTConfig(
-        **{"image_size": 16, "patch_size": 8, "hidden_dim": 8, "num_heads": 2},
-        **{"num_layers": 1, "mlp_dim": 8, "num_classes": 3},
+        image_size=(16, 16),
+        patch_size=(8, 8),
+        hidden_dim=8,
+        num_heads=2,
+        num_layers=1,
+        mlp_dim=8,
+        num_classes=3,
     )
     model, other = VisionTransformer(config), VisionTransformer(config)
     model.save(tmp_path / "model.h5")
