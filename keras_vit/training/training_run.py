@@ -311,10 +311,9 @@ def _check_colours(recipe, dataset, model):
 
 def _check_loss(recipe, dataset):
     """Raise a ValueError for the loss of one class where there are several."""
-    labels = getattr(dataset.train, "labels", None)
-    if recipe.training.loss != "softmax" or np.ndim(labels) != 2:
+    labels = np.asarray(getattr(dataset.train, "labels", ()))
+    if recipe.training.loss != "softmax" or labels.ndim != 2:
         return
-    labels = np.asarray(labels)
     # Those of a teacher are probabilities.
     if labels.dtype.kind in "ub" and (labels.sum(axis=1) != 1).any():
         count = int((labels.sum(axis=1) != 1).sum())
