@@ -62,6 +62,8 @@ def test_a_state_dict_with_an_adapter_inside_is_refused_by_name(tmp_path):
         {"fan_in_fan_out": True},
         {"lora_bias": True},
         {"lora_alpha": "6"},
+        {"alpha_pattern": ["query"]},
+        {"alpha_pattern": {"(a+)+$": 4}},
         {"target_parameters": ["classifier.weight"]},
     ],
     ids=str,

@@ -68,6 +68,14 @@ def test_a_file_alone_does_not_tell_its_activation(tmp_path):
         load_checkpoint(path, num_heads=2)
 
 
+def test_what_is_taken_of_a_file_alone_is_said(tmp_path):
+    path = tmp_path / "x.safetensors"
+    shutil.copy(path_of(NAME) / WEIGHTS, path)
+    taken = "layer_norm_epsilon=1e-05, pooling='token'"
+    with pytest.warns(UserWarning, match=f"leave open .* {taken}"):
+        load_checkpoint(path, **OPTIONS)
+
+
 def test_a_tower_without_a_first_norm_does_not_tell_its_pooling(tmp_path):
     content = tensors("open_clip_mean_tiny")
     path = written(tmp_path / "x.safetensors", content)

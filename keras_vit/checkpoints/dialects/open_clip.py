@@ -202,6 +202,7 @@ DIALECT = Dialect(
     config_name=CONFIG,
     open_folder=open_folder,
     usual_images=usual_images,
+    untold=("num_heads", "layer_norm_epsilon", "pooling"),
 )
 LAYOUTS = (
     Layout(

@@ -43,6 +43,7 @@ FIXED = {
 }
 WRAPPER = "base_model.model."
 FACTOR = re.compile(r"(.+)\.lora_([AB])\.weight")
+SLOW = re.compile(r"[+*{][^()]*\)[+*{]")
 # Parts of names that only a model with an adapter has.
 PARTS = re.compile(
     r".*\.(lora_\w+|base_layer|original_module|modules_to_save|ia3_l|hada_\w+"
@@ -162,6 +163,9 @@ def _checked(path, config, content, layer, pair) -> tuple:
     if len(pair) != 2 or not all(len(x.shape) == 2 for x in pair.values()):
         refuse(path, "has no two factors of a dense layer", MERGE, layer)
     patterns = content.get("alpha_pattern") or {}
+    # Repetitions of repetitions would keep the search busy for ever.
+    if not isinstance(patterns, dict) or any(map(SLOW.search, patterns)):
+        refuse(config, f"has alpha_pattern={patterns!r}"[:200], MERGE)
     alpha = next(
         (
             value
