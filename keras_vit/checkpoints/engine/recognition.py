@@ -25,7 +25,10 @@ from keras_vit.checkpoints.engine.layout import (
     row_of,
 )
 from keras_vit.checkpoints.files.adapters import (
-    check_no_adapter,
+    ADAPTED,
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+    MERGE,
     open_adapter,
 )
 from keras_vit.checkpoints.files.config_values import ACTIVATIONS, read_json
@@ -258,7 +261,7 @@ def open_folder(path) -> TensorFile:
     path = Path(path)
     for dialect in dialects():
         if found := dialect.open_folder(path):
-            return dataclasses.replace(found, adapter=open_adapter(path))
+            return dataclasses.replace(found, adapter=_adapter(path))
     dialect, content, fields = _read_config(path)
     tensors, metadata = {}, _words_of_config(content)
     known = TrainedAs()
@@ -272,7 +275,7 @@ def open_folder(path) -> TensorFile:
     dialect.check_config(path / CONFIG, content, tensors)
     notes = dialect.folder_notes(path, fields)
     return TensorFile(
-        str(path), tensors, fields, metadata, notes, known, open_adapter(path)
+        str(path), tensors, fields, metadata, notes, known, _adapter(path)
     )
 
 
@@ -290,7 +293,7 @@ def open_file(path) -> TensorFile:
     path, file = Path(path), open_safetensors(path)
     if path.name not in WEIGHT_FILES:
         return file
-    file = dataclasses.replace(file, adapter=open_adapter(path.parent))
+    file = dataclasses.replace(file, adapter=_adapter(path.parent))
     dialect, content, fields = _read_config(path.parent)
     known = _trained_as(
         path.parent, dialect, content, file.trained_as, read_told(file.metadata)
@@ -422,7 +425,7 @@ def recognise(file: TensorFile, prefix: str = "") -> Checkpoint:
             not know, for weights of which a part is missing, and for several
             models without a prefix.
     """
-    check_no_adapter(file.path, file.tensors)
+    _check_no_adapter(file)
     tensors, outside = _under(file, prefix)
     leftovers = [x for x in tensors if LEFTOVERS.fullmatch(x)]
     for name in leftovers:
@@ -450,6 +453,24 @@ def recognise(file: TensorFile, prefix: str = "") -> Checkpoint:
         )
         file = dataclasses.replace(file, notes=(*file.notes, note))
     return _checkpoint(file, part, rest, outside)
+
+
+def _check_no_adapter(file) -> None:
+    """Refuse names that an adapter alone has, or a model around its layers."""
+    if found := [x for x in file.tensors if ADAPTED.fullmatch(x)]:
+        refuse(
+            file.path,
+            f"holds an adapter ({found[0]} and {len(found) - 1} more), whose "
+            "scale is not in the file",
+            f"Put {ADAPTER_CONFIG} and {ADAPTER_WEIGHTS} into the folder of "
+            f"the model that it was trained for, and load that. Or: {MERGE}",
+        )
+
+
+def _adapter(folder):
+    """Return the adapter in a folder, None where there is none."""
+    here = (folder / ADAPTER_CONFIG).is_file()
+    return open_adapter(folder) if here else None
 
 
 def _adapted(file, part) -> tuple[TensorFile, Part]:

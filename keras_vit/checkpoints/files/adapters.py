@@ -16,10 +16,11 @@ from keras_vit.checkpoints.files.safetensors import open_safetensors
 from keras_vit.checkpoints.files.tensors import Tensor, check_dtype, refuse
 
 __all__ = [
+    "ADAPTED",
     "ADAPTER_CONFIG",
     "ADAPTER_WEIGHTS",
+    "MERGE",
     "Adapter",
-    "check_no_adapter",
     "open_adapter",
 ]
 
@@ -44,8 +45,8 @@ FIXED = {
 WRAPPER = "base_model.model."
 FACTOR = re.compile(r"(.+)\.lora_([AB])\.weight")
 SLOW = re.compile(r"[+*{][^()]*\)[+*{]")
-# Parts of names that only a model with an adapter has.
-PARTS = re.compile(
+# Names that only an adapter has, or a model around its layers.
+ADAPTED = re.compile(
     r".*\.(lora_\w+|base_layer|original_module|modules_to_save|ia3_l|hada_\w+"
     r"|oft_\w+|vera_\w+)(\..*)?"
 )
@@ -119,16 +120,14 @@ def _reader(base, down, up, scale):
     return read
 
 
-def open_adapter(folder: Path) -> Adapter | None:
-    """Open the adapter in a folder, None where there is none.
+def open_adapter(folder: Path) -> Adapter:
+    """Open the adapter in a folder that has its config.
 
     Raises:
         ValueError: for another kind of adapter than LoRA of dense layers, and
             one that is no safetensors.
     """
     config = folder / ADAPTER_CONFIG
-    if not config.is_file():
-        return None
     content = read_json(config)
     for name, values in FIXED.items():
         found = content.get(name, values[0])
@@ -147,7 +146,7 @@ def open_adapter(folder: Path) -> Adapter | None:
         inner = re.sub(r"\.base_layer\.bias$", ".bias", inner)
         if match := FACTOR.fullmatch(inner):
             factors.setdefault(match[1], {})[match[2]] = tensor
-        elif PARTS.fullmatch(inner) or not name.startswith(WRAPPER):
+        elif ADAPTED.fullmatch(inner) or not name.startswith(WRAPPER):
             refuse(file.path, "is of no known adapter", MERGE, name)
         else:
             whole[inner] = tensor
@@ -179,16 +178,3 @@ def _checked(path, config, content, layer, pair) -> tuple:
     rank = pair["A"].shape[0]
     root = content.get("use_rslora") is True
     return pair["A"], pair["B"], alpha / (math.sqrt(rank) if root else rank)
-
-
-def check_no_adapter(path, names) -> None:
-    """Refuse names that an adapter alone has, or a model around its layers."""
-    found = [x for x in names if PARTS.fullmatch(x)]
-    if found:
-        refuse(
-            path,
-            f"holds an adapter ({found[0]} and {len(found) - 1} more), whose "
-            "scale is not in the file",
-            f"Put {ADAPTER_CONFIG} and {ADAPTER_WEIGHTS} into the folder of "
-            f"the model that it was trained for, and load that. Or: {MERGE}",
-        )
