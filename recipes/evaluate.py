@@ -66,6 +66,12 @@ from keras_vit.training.run import store as run_store
 
 LABELLED = (1000, 21843)  # Numbers of classes that the package has names for.
 SMOKE_IMAGES = 200
+METRICS = {
+    "balanced_accuracy": "balanced accuracy",
+    "macro_f1": "macro F1",
+    "auc": "AUC",
+    "average_precision": "average precision",
+}
 PLACES = "[MODEL [FOLDER]]"  # what may stand before the options
 
 
@@ -107,17 +113,18 @@ def evaluate(recipe: Evaluation, share: Share, whole: bool) -> dict:
     class_names = class_names or dataset.class_names
     class_map = evaluation.match_classes(dataset.class_names, class_names)
     batches = make_batches(recipe, dataset, model.input_shape, share)
+    examples = examples_of(recipe, dataset)
     if is_first():
-        split = examples_of(recipe, dataset)
-        say_colour_changes(split, model.input_shape[-1])
+        say_colour_changes(examples, model.input_shape[-1])
     agreed(lambda: open_folder(recipe, class_names))
     begin = time.perf_counter()
     predictions = evaluation.predict_classes(
         model,
         batches,
+        top=evaluation.classes_to_keep(len(examples), model.output_shape[-1]),
         activation=recipe.model.activation or "softmax",
         class_map=class_map,
-        names=data.file_names(examples_of(recipe, dataset)),
+        names=data.file_names(examples),
         verbose=(1 if sys.stdout.isatty() else 2) if is_first() else 0,
         together=together(recipe, share),
     )
@@ -321,12 +328,18 @@ def summary(result: dict) -> str:
     # Of five classes all answers are among the top 5.
     more = result["num_classes"] > 5
     top5 = f", top-5 {result['top5']:.2%}" if more else ""
+    line = ", ".join(
+        f"{name} {result[key]:.4f}"
+        for key, name in METRICS.items()
+        if key in result
+    )
     known = result.get("num_trained_on", 0)
     seen = f"\n{known:,} of them are images that it was trained on"
     seen = seen if known else ""
     return (
         f"top-1 {result['top1']:.2%}{top5} of {result['num_examples']} "
-        f"{result['split']} images of {result['data']}{seen}{left_out(result)}"
+        f"{result['split']} images of {result['data']}\n{line}"
+        f"{seen}{left_out(result)}"
     )
 
 

@@ -1,5 +1,6 @@
 """Predictions of whole splits, and their metrics."""
 
+from keras_vit.evaluation.class_metrics import class_metrics
 from keras_vit.evaluation.imagenet import (
     match_classes,
     read_real_labels,
@@ -19,6 +20,7 @@ from keras_vit.evaluation.predictions import (
     Predictions,
     Together,
     accuracy,
+    classes_to_keep,
     load_predictions,
     nearest_neighbour_predictions,
     predict_classes,
@@ -29,6 +31,8 @@ __all__ = [
     "Predictions",
     "Together",
     "accuracy",
+    "class_metrics",
+    "classes_to_keep",
     "evaluate",
     "images_at",
     "load_predictions",

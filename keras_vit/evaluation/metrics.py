@@ -11,7 +11,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from keras_vit.evaluation.predictions import Predictions, predict_classes
+from keras_vit.evaluation.class_metrics import class_metrics, of_answers
+from keras_vit.evaluation.predictions import (
+    TOP,
+    Predictions,
+    predict_classes,
+)
 from keras_vit.io.atomic_files import replacing, write_csv
 from keras_vit.io.checks import check_installed
 
@@ -59,7 +64,7 @@ def evaluate(model, batches, **options) -> dict[str, float | int]:
 
 
 def summarise(predictions: Predictions) -> dict[str, float | int]:
-    """Compute top-1 and top-5 accuracy.
+    """Compute top-1 and top-5 accuracy, and what weighs all classes alike.
 
     Args:
         predictions: `Predictions` of at least one image with a label.
@@ -68,8 +73,10 @@ def summarise(predictions: Predictions) -> dict[str, float | int]:
         Dict of "top1" and "top5", the shares of the images with a label whose
         label, or one of whose labels, is the most probable class, or among
         the five most probable ones; "num_examples", the number of images with
-        a label; and "num_unlabelled", of those that are left out for having
-        none.
+        a label; "num_unlabelled", of those that are left out of these for
+        having none; and what `class_metrics` returns, as far as the classes
+        that were kept tell it: "auc", "average_precision" and all of several
+        classes per image need all K.
 
     Raises:
         ValueError: no image has a label.
@@ -84,7 +91,23 @@ def summarise(predictions: Predictions) -> dict[str, float | int]:
         "top5": top_k_accuracy(predictions, 5),
         "num_examples": num_examples,
         "num_unlabelled": len(predictions) - num_examples,
+        **_class_metrics(predictions),
     }
+
+
+def _class_metrics(predictions) -> dict[str, float | int]:
+    labels, classes = predictions.labels, predictions.classes
+    found = {}
+    if classes.shape[1] == predictions.num_classes:
+        probabilities = np.empty(classes.shape)
+        np.put_along_axis(
+            probabilities, classes, predictions.probabilities, axis=1
+        )
+        found = class_metrics(labels, probabilities)
+    if labels.ndim == 1:
+        # Two probabilities may be 1.0 where one score is the higher.
+        found |= of_answers(labels, classes[:, 0], predictions.num_classes)
+    return found
 
 
 def top_k_accuracy(predictions: Predictions, k: int) -> float:
@@ -236,7 +259,7 @@ def write_evaluation(
         more = cells[~np.isin(cells, rows)]
     pictures = images_at(batches, [*rows, *more])
     with replacing(folder / "predictions.npz") as path:
-        predictions.save(
+        predictions.most_probable(TOP).save(
             path,
             pictures=pictures[: len(rows)],
             picture_rows=rows,

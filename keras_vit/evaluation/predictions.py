@@ -16,14 +16,22 @@ from keras_vit.io.checks import check_installed
 from keras_vit.runtime.platforms import compile_predictions
 
 __all__ = [
+    "TOP",
     "Predictions",
+    "Ranking",
     "Together",
     "accuracy",
+    "classes_to_keep",
     "load_predictions",
     "nearest_neighbour_predictions",
     "predict_classes",
     "unread",
 ]
+
+TOP = 5  # classes of an image that are kept in files
+# Probabilities of all classes that an evaluation holds: those of 67,000 images
+# of ImageNet's 1000 classes, half a gigabyte with their order.
+MAX_PROBABILITIES = 2**26
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +75,18 @@ class Predictions:
         if self.labels.ndim == 1:
             return np.ones(len(self), bool)
         return self.labels.max(axis=1)
+
+    def of_one_class(self) -> "Predictions":
+        """Return the same with labels (N,), of those (N, K) with one each."""
+        return dataclasses.replace(self, labels=self.labels.argmax(axis=1))
+
+    def most_probable(self, top: int) -> "Predictions":
+        """Return the same with no more than so many classes per image."""
+        return dataclasses.replace(
+            self,
+            classes=self.classes[:, :top],
+            probabilities=self.probabilities[:, :top],
+        )
 
     def save(self, path: str | os.PathLike, **more: np.ndarray) -> None:
         """Write an .npz file that NumPy reads without pickle.
@@ -147,7 +167,7 @@ def predict_classes(
     model: keras.Model,
     batches,
     *,
-    top: int = 5,
+    top: int = TOP,
     activation: str = "softmax",
     class_map: np.ndarray | None = None,
     names: Sequence[str] | None = None,
@@ -158,7 +178,8 @@ def predict_classes(
 
     Args:
         model: a Keras model of known input from images (B, H, W, C) to
-            scores (B, K). Under tf.distribute, call this in its scope.
+            scores (B, K), or a `Ranking` of one, which has its own top and
+            activation. Under tf.distribute, call this in its scope.
         batches: a tf.data.Dataset or an iterable of (images, labels, mask):
             images (B, H, W, C); labels integers (B,), or of any kind (B, K)
             and above 0 where the image has the class; mask boolean (B,),
@@ -189,7 +210,8 @@ def predict_classes(
         >>> batch = (images, labels, np.ones(len(images), bool))
         >>> predict_classes(model, [batch]).classes[:, 0]
     """
-    ranking = _Ranking(model, top, activation)
+    known = isinstance(model, Ranking)
+    ranking = model if known else Ranking(model, top, activation)
     with warnings.catch_warnings():
         # Keras says so at the end of any data whose length it cannot know.
         warnings.filterwarnings("ignore", message="Your input ran out of data")
@@ -198,13 +220,31 @@ def predict_classes(
         found = {name: together.rows(found[name]) for name in sorted(found)}
     mask = found.pop("mask")
     rows = {name: array[mask] for name, array in found.items()}
-    num_classes = model.output_shape[-1]
+    num_classes = ranking.model.output_shape[-1]
     if class_map is not None:
         rows["labels"] = _map_labels(rows["labels"], class_map, num_classes)
     files = None if names is None else np.array(names)[np.flatnonzero(mask)]
     predictions = Predictions(num_classes=num_classes, names=files, **rows)
     _check(predictions)
     return predictions
+
+
+def classes_to_keep(num_images: int, num_classes: int) -> int:
+    """Return `top` of `predict_classes` for all metrics of a split.
+
+    Args:
+        num_images: int, N.
+        num_classes: int, K.
+
+    Returns:
+        K, or 5 where the probabilities of all would take too much memory.
+
+    Example:
+        >>> classes_to_keep(50_000, 1000), classes_to_keep(50_000, 21_843)
+        (1000, 5)
+    """
+    affordable = num_images * num_classes <= MAX_PROBABILITIES
+    return num_classes if affordable else TOP
 
 
 def unread(predictions: Predictions, names: Sequence[str] | None) -> list[str]:
@@ -227,8 +267,17 @@ def unread(predictions: Predictions, names: Sequence[str] | None) -> list[str]:
     return [name for name in names if name not in read]
 
 
-class _Ranking(keras.Model):
-    """The top classes of a model; labels and mask are passed through."""
+class Ranking(keras.Model):
+    """The top classes of a model; labels and mask are passed through.
+
+    `predict_classes` makes one and compiles it. Who predicts with the same
+    model again keeps it.
+
+    Args:
+        model: as of `predict_classes`.
+        top: as of `predict_classes`.
+        activation: as of `predict_classes`.
+    """
 
     def __init__(self, model, top, activation):
         super().__init__(name="ranking")

@@ -124,8 +124,8 @@ def evaluated(run: Run, recipe: Recipe, part: str) -> dict:
         part: "validation" or "test".
 
     Returns:
-        top1, top5 and num_examples, the part as split, and what was left
-        out of the data as skipped.
+        What `keras_vit.evaluation.summarise` does, the part as split, and
+        what was left out of the data as skipped.
 
     Raises:
         ValueError: when the data has no such part.
@@ -134,11 +134,15 @@ def evaluated(run: Run, recipe: Recipe, part: str) -> dict:
         >>> evaluated(train(recipe), recipe, "test")["top1"]
     """
     batches = batches_of(run, recipe, part)
-    files = data.file_names(getattr(run.dataset, part))
+    examples = getattr(run.dataset, part)
+    files = data.file_names(examples)
     with naming_broken_images():
         predictions = evaluation.predict_classes(
             run.model,
             batches,
+            top=evaluation.classes_to_keep(
+                len(examples), run.model.output_shape[-1]
+            ),
             activation=recipe.training.loss,
             names=files,
         )

@@ -53,6 +53,13 @@ LICENCES = (
 METRICS = {
     "top1": ("accuracy", "accuracy"),
     "top5": ("top-5 accuracy", "top-5-accuracy"),
+    "balanced_accuracy": ("balanced accuracy", "balanced-accuracy"),
+    "macro_f1": ("F1, mean over the classes", "f1"),
+    "auc": ("AUC, mean over the classes", "roc_auc"),
+    "average_precision": (
+        "average precision, mean over the classes",
+        "average-precision",
+    ),
     "validation_accuracy": ("accuracy on the validation images", None),
     "baseline_accuracy": ("accuracy of a baseline", None),
 }

@@ -10,6 +10,7 @@ from keras_vit.data import (
     DataConfig,
     PreprocessingConfig,
 )
+from keras_vit.evaluation.class_metrics import CLASS_METRICS
 from keras_vit.io.checks import (
     DISTRIBUTIONS,
     PRECISIONS,
@@ -39,7 +40,10 @@ CHOICES = {
     "loss": ("softmax", "sigmoid"),
     "trainable": ("all", "head"),
     "precision": PRECISIONS,
-    "best_metric": ("val_accuracy", "val_loss"),
+    "best_metric": (
+        *("val_accuracy", "val_loss"),
+        *(f"val_{name}" for name in CLASS_METRICS),
+    ),
 }
 
 
@@ -141,8 +145,11 @@ class TrainingConfig:
     ends; null never ends it early."""
 
     best_metric: str = "val_accuracy"
-    """Metric that selects the best checkpoint: "val_accuracy" or
-    "val_loss"."""
+    """Metric that selects the best checkpoint: "val_accuracy", "val_loss", or
+    one that weighs all classes alike, as scikit-learn computes it:
+    "val_balanced_accuracy", "val_macro_f1", "val_auc" or
+    "val_average_precision". With one of these, all four are logged, and an
+    evaluation takes a second pass over its images."""
 
     def __post_init__(self):
         check_positive(

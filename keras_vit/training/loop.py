@@ -58,6 +58,8 @@ class Loop:
             trained; that one itself if None.
         deadline: when it ends to go on later, see `checkpointing.deadline_of`.
         listeners: functions of a line of metrics.jsonl, besides TensorBoard's.
+        scores: function of the validation batches to a callback that adds
+            metrics to an evaluation, see `validation_metrics`; or None.
     """
 
     folder: pathlib.Path
@@ -69,6 +71,7 @@ class Loop:
     saved: keras.Model | None = None
     deadline: float | None = None
     listeners: Sequence[Callable[[dict], None]] = ()
+    scores: Callable[..., keras.callbacks.Callback] | None = None
 
     def run(
         self,
@@ -111,6 +114,7 @@ class Loop:
         """
         losses, gradients = self._compile(model, optimizer, loss, metrics)
         watched = losses, gradients, [losses, *metrics]
+        scores = [] if self.scores is None else [self.scores(validation)]
         with (
             postponed() as signals,
             keeping_variables(model),
@@ -119,7 +123,7 @@ class Loop:
             preemption = Preemption(signals, self.deadline)
             while True:
                 part = part_of(checkpoint)
-                found = self._callbacks(
+                found = scores + self._callbacks(
                     self._log(watched, stream, checkpoint),
                     watched[-1],
                     (preemption, writer),

@@ -41,6 +41,7 @@ from keras_vit.training.run import store as run_store
 from keras_vit.training.stages import begin_stage, make_stages, remaining
 from keras_vit.training.trackers import check_trackers, tracking
 from keras_vit.training.trainable import count_parameters
+from keras_vit.training.validation_metrics import validation_metrics
 
 __all__ = ["Run", "train"]
 
@@ -203,6 +204,7 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     _check_parts(dataset, needs)
     if task.names_classes:
         _check_loss(recipe, dataset)
+    scores = validation_metrics(recipe, dataset, task)
     dataset, images = _same_images(recipe, dataset)
     table = overview(dataset, images)
     if processes.is_first():
@@ -244,6 +246,7 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
                 saved=model,
                 deadline=deadline,
                 listeners=listeners,
+                scores=scores,
             ).run(
                 stage.network,
                 stage.optimizer,

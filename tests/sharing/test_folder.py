@@ -48,8 +48,10 @@ def test_the_card_of_a_run_has_what_it_measured(run, tmp_path):
         "type": "digits",
         "split": "test",
     }
-    (metric,) = task["metrics"]
-    assert (metric["type"], metric["value"]) == ("accuracy", result["top1"])
+    found = {metric["type"]: metric["value"] for metric in task["metrics"]}
+    assert found["accuracy"] == result["top1"]
+    assert found["f1"] == result["macro_f1"]
+    assert found["roc_auc"] == result["auc"]
     assert f"| accuracy | {result['top1']:.2%} |" in body
     assert "images per step | 8 |" in body
     assert "![Learning curves](training.png)" in body
