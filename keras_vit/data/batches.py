@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from keras_vit.data.array_ops import ARRAYS
+from keras_vit.data.array_ops import ARRAYS, ops_of
 from keras_vit.data.augmentation import (
     array_batch_augmenter,
     batch_augmenter,
@@ -96,6 +96,7 @@ def training_stream(
     augmentation: AugmentationConfig | None = None,
     seed: int = 0,
     share: Share | None = None,
+    class_weights: np.ndarray | None = None,
 ) -> "TrainingStream":
     """Make the training batches of a split.
 
@@ -109,6 +110,8 @@ def training_stream(
         augmentation: an `AugmentationConfig`, its defaults if None.
         seed: non-negative int.
         share: a `Share` of each batch, the whole of it if None.
+        class_weights: array of shape (K,), what the loss of an image of a
+            class is multiplied by; None for no weights.
 
     Returns:
         A `TrainingStream`.
@@ -142,6 +145,7 @@ def training_stream(
         batch_size=batch_size,
         seed=seed,
         share=share or Share(),
+        class_weights=class_weights,
     )
 
 
@@ -173,6 +177,7 @@ class TrainingStream:
         batch_size: int,
         seed: int,
         share: Share,
+        class_weights: np.ndarray | None = None,
     ):
         if not 1 <= batch_size <= len(examples):
             raise ValueError(
@@ -190,6 +195,7 @@ class TrainingStream:
         self.batch_size = batch_size
         self.seed = seed
         self.share = share
+        self.class_weights = class_weights
         self.steps_per_epoch = len(examples) // batch_size
         self.skipped = set()
         self.rows = share.rows(batch_size)
@@ -204,9 +210,18 @@ class TrainingStream:
         Returns:
             An endless `tf.data.Dataset`, or a `keras.utils.PyDataset` where
             the reader is "pillow", of the share's images, uint8 or float32
-            (B, H, W, C) in [0, 255], and labels, float32 (B, K).
+            (B, H, W, C) in [0, 255], and labels, float32 (B, K); with weights
+            of the classes also the weight of each image, float32 (B,).
         """
-        return TRAINING[self.examples.reader](self, step)
+        batches = TRAINING[self.examples.reader](self, step)
+        if self.class_weights is None:
+            return batches
+        return batches.map(self._with_weights)
+
+    def _with_weights(self, images, labels):
+        # Of mixed labels, as of Mixup, the mean of their classes' weights.
+        weighted = labels * self.class_weights.astype("float32")  # (B, K)
+        return images, labels, ops_of(labels).reduce_sum(weighted, axis=-1)
 
     def names_of(self, step: int) -> list[str]:
         """Return the names of the B images of a batch, for messages."""

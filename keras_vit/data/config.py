@@ -149,6 +149,7 @@ METHODS = (*METHODS, "box", "hamming")
 MAX_SIDE = 16_384  # pixels; an image of that takes 3 GB
 ROUNDINGS = ("uint8", "float32", "nearest")
 LABEL_KINDS = ("auto", "one", "several")
+SAMPLINGS = ("uniform", "balanced")
 LAYOUTS = ("auto", "parts", "classes")
 SPLIT_BY = ("content", "position")
 # What the options of a run were before there was one, of each source.
@@ -277,6 +278,11 @@ class DataConfig:
     all images. Data by name, in shards and in stores, whose contents are not
     at hand, is cut by position."""
 
+    sampling: str = "uniform"
+    """How often an image is trained on: "uniform", once in each epoch; or
+    "balanced", each class equally often, so that an epoch has images of rare
+    classes several times, and not all of frequent ones."""
+
     accept_changes: bool = False
     """Whether a run that is resumed goes on over images that have changed
     since it began. Its classes are those of the same names."""
@@ -356,6 +362,7 @@ class DataConfig:
             )
         check_choice("layout", self.layout, LAYOUTS)
         check_choice("split_by", self.split_by, SPLIT_BY)
+        check_choice("sampling", self.sampling, SAMPLINGS)
         self._check_source()
 
     def _check_source(self):

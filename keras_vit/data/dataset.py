@@ -13,7 +13,12 @@ import numpy as np
 from keras_vit.data.config import DataConfig
 from keras_vit.data.content_hashes import content_hashes, split_by_content
 from keras_vit.data.readers import chosen_reader
-from keras_vit.data.seeds import grouped_order, order, seeded_order
+from keras_vit.data.seeds import (
+    balanced_order,
+    grouped_order,
+    order,
+    seeded_order,
+)
 from keras_vit.io.checks import check_choice, check_installed
 
 __all__ = [
@@ -101,6 +106,7 @@ class Examples:
             one of them, see `DataConfig`.
         records: of the kind "record", the source of the images, see
             `keras_vit.data.records`.
+        sampling: "uniform" or "balanced", see `DataConfig`.
 
     Raises:
         ValueError: when kind, contents and labels do not fit together.
@@ -120,10 +126,13 @@ class Examples:
     on_broken_image: str = "stop"
     reader: str = "auto"
     records: Any = None
+    sampling: str = "uniform"
 
     def __post_init__(self):
         object.__setattr__(self, "reader", chosen_reader(self.reader))
         check_choice("kind", self.kind, KINDS)
+        if self.sampling == "balanced":
+            self._check_balanced()
         shape, dtype = self.contents.shape, self.contents.dtype
         if self.kind == "array" and (len(shape) != 4 or dtype != np.uint8):
             raise ValueError(
@@ -181,6 +190,8 @@ class Examples:
             batch_size: int, at most N.
         """
         size = len(self) // batch_size * batch_size
+        if self.sampling == "balanced":
+            return balanced_order(seed, epoch, self.labels, size)
         groups = getattr(self.records, "groups", None)
         if groups is None:
             return order(seed, epoch, len(self))[:size]
@@ -224,6 +235,18 @@ class Examples:
         """Name a batch after `skip` images of a shuffled epoch."""
         used = self.order(seed=seed, epoch=epoch, batch_size=batch_size)
         return [self.name_of(x) for x in used[skip : skip + batch_size]]
+
+    def _check_balanced(self):
+        obstacle = None
+        if self.labels.ndim == 2:
+            obstacle = "its images have several classes"
+        if getattr(self.records, "groups", None) is not None:
+            obstacle = "its images are read in groups"
+        if obstacle is not None:
+            raise ValueError(
+                f"{self.source} cannot be sampled by class: {obstacle}. "
+                "Received: data.sampling='balanced'. Set it to uniform."
+            )
 
     def _numbers(self):
         return np.arange(len(self)) if self.numbers is None else self.numbers

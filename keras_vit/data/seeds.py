@@ -17,6 +17,7 @@ import numpy as np
 __all__ = [
     "LANES",
     "PURPOSES",
+    "balanced_order",
     "grouped_order",
     "key",
     "order",
@@ -143,6 +144,37 @@ def philox(counter, key) -> tuple:
 def order(seed: int, epoch: int, size: int) -> np.ndarray:
     """Return the order of an epoch: 0 to size - 1, once each, as int64."""
     return np.random.default_rng((seed, epoch, size)).permutation(size)
+
+
+def balanced_order(
+    seed: int, epoch: int, labels: np.ndarray, size: int
+) -> np.ndarray:
+    """Return the order of an epoch that has each class equally often.
+
+    A class with fewer images than its share has all of them several times, one
+    with more has different ones in each epoch.
+
+    Args:
+        seed: non-negative int.
+        epoch: int.
+        labels: int array of shape (N,), the class of each image.
+        size: int, length of the epoch; the classes' shares of it differ by one
+            at most.
+
+    Returns:
+        int64 array of shape (size,) of numbers 0 to N - 1.
+    """
+    random = np.random.default_rng((seed, epoch, len(labels), size))
+    members = [np.flatnonzero(labels == x) for x in np.unique(labels)]
+    shares = np.full(len(members), size // len(members))
+    more = random.permutation(len(members))[: size % len(members)]
+    shares[more] += 1
+    found = []
+    for images, share in zip(members, shares, strict=True):
+        rounds = share // len(images) + 1
+        drawn = [random.permutation(images) for _ in range(rounds)]
+        found.append(np.concatenate(drawn)[:share])
+    return random.permutation(np.concatenate(found))
 
 
 def grouped_order(

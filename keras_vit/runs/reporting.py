@@ -201,7 +201,7 @@ def finish(run: Run, recipe: Recipe, result: dict) -> dict:
     skipped = data.skipped_files(run.dataset, run.skipped)
     result = {"skipped": skipped, **result}
     stream = make_stream(recipe, run.dataset, run.model)
-    images, labels = next(iter(stream.from_step(0)))
+    images, labels, *_ = next(iter(stream.from_step(0)))
     with replacing(run.folder / "augmented.npz") as path:
         write_augmented(
             path,

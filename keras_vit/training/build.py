@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_vit import applications, checkpoints, data
@@ -228,12 +229,21 @@ def make_stream(recipe, dataset, model, share=None):
 
     Returns:
         A `TrainingStream`, or the `FitStream` of the dataset.
+
+    Raises:
+        ValueError: when classes are to be balanced that are not known.
     """
+    _check_balance(recipe, dataset)
     if isinstance(dataset.train, data.FitStream):
         return dataset.train if share is None else dataset.train.shared(share)
     height, width, channels = model.input_shape[1:]
+    examples, weights = dataset.train, None
+    if recipe.data.sampling == "balanced":
+        examples = dataclasses.replace(examples, sampling="balanced")
+    if recipe.training.class_weight == "balanced":
+        weights = balanced_weights(dataset.train.labels, dataset.class_names)
     return data.training_stream(
-        dataset.train,
+        examples,
         len(dataset.class_names),
         image_size=(height, width),
         channels=channels,
@@ -242,7 +252,40 @@ def make_stream(recipe, dataset, model, share=None):
         augmentation=recipe.augmentation,
         seed=recipe.seed,
         share=share,
+        class_weights=weights,
     )
+
+
+def _check_balance(recipe, dataset):
+    """Raise a ValueError where classes cannot be balanced."""
+    asked = {
+        "training.class_weight": recipe.training.class_weight,
+        "data.sampling": recipe.data.sampling,
+    }
+    field = next((x for x, y in asked.items() if y == "balanced"), None)
+    labels = getattr(dataset.train, "labels", None)
+    if field is not None and (labels is None or labels.ndim == 2):
+        what = "batches of your own" if labels is None else "several classes"
+        raise ValueError(
+            "Classes are balanced by the one class of each image, and "
+            f"{dataset.name or 'the data'} has {what}. Received: "
+            f'{field}="balanced". Leave it out.'
+        )
+
+
+def balanced_weights(labels, class_names) -> np.ndarray:
+    """Compute the weight of each class, N / (K n).
+
+    Args:
+        labels: integer array of shape (N,), of the training images.
+        class_names: of all classes; K of them have images.
+
+    Returns:
+        float64 array, 0 for a class without images.
+    """
+    counts = np.bincount(labels, minlength=len(class_names))
+    share = len(labels) / np.count_nonzero(counts)
+    return np.where(counts, share / np.maximum(counts, 1), 0.0)
 
 
 def make_validation(recipe, dataset, model, share=None):

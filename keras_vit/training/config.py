@@ -39,6 +39,7 @@ TRACKERS = ("wandb", "mlflow")
 CHOICES = {
     "loss": ("softmax", "sigmoid"),
     "trainable": ("all", "head"),
+    "class_weight": ("none", "balanced"),
     "precision": PRECISIONS,
     "best_metric": (
         *("val_accuracy", "val_loss"),
@@ -70,6 +71,11 @@ class TrainingConfig:
 
     label_smoothing: float = 0.1
     """Probability that the target spreads evenly over all classes."""
+
+    class_weight: str = "none"
+    """"balanced" multiplies the loss of an image by N / (K n) with its class
+    having n of the N training images, of K classes; "none" weighs all images
+    alike."""
 
     head_bias: float = 0.0
     """Initial bias of a new classification layer; -10 or -6.9 for the sigmoid
@@ -274,6 +280,15 @@ class Recipe:
         if self.model.head == "keep":
             check_unread(self.training, 'model.head="keep"', "head_bias")
         self._check_warmup()
+        if (
+            self.training.class_weight == "balanced"
+            and self.data.sampling == "balanced"
+        ):
+            raise ValueError(
+                "Each of them makes up for classes with few images. Received: "
+                'training.class_weight="balanced", data.sampling="balanced". '
+                "Leave one of them out."
+            )
 
     def _check_warmup(self):
         """Warm-up and length in different units are checked with the data."""

@@ -191,6 +191,11 @@ def _check(recipe):
             f'training.lora_rank={training.lora_rank}. Set them to "all" and '
             "0."
         )
+    if training.class_weight != "none":
+        raise ValueError(
+            "Masked patches have no classes to weigh. Received: training."
+            f"class_weight={training.class_weight!r}. Leave it out."
+        )
     metric = recipe.training.best_metric
     if recipe.masked_patch.target == "pixels" and metric == "val_accuracy":
         raise ValueError(

@@ -132,6 +132,15 @@ def batches(recipe):
     return digest(*arrays)
 
 
+def unbalanced(recipe):
+    """A training batch of classes with many and with few images."""
+    train = images(24, 0).subset([*range(0, 24, 3), 1, 2])
+    dataset = data.Dataset(train, None, None, tiny.CLASS_NAMES)
+    model = types.SimpleNamespace(input_shape=(None, 8, 8, 1))
+    stream = make_stream(recipe, dataset, model)
+    return digest(*map(np.asarray, next(iter(stream.from_step(0)))))
+
+
 def model(recipe):
     """The layers, the weights and what of them is trained."""
     keras.utils.set_random_seed(recipe.seed)
@@ -282,6 +291,7 @@ CHANGES = {
         "check_images": (opened, "none", {"folder": "{}/broken"}),
         "on_broken_image": (opened, "skip", {"folder": "{}/broken"}),
         "reader": (opened, "tensorflow", {}),
+        "sampling": (unbalanced, "balanced", {}),
     },
     "model": {
         "name": (model, "Mixer_B16", {}),
@@ -345,6 +355,7 @@ CHANGES = {
         "steps": (plan, 30, {}),
         "batch_size": (batches, 4, {}),
         "loss": (loss, "sigmoid", {}),
+        "class_weight": (unbalanced, "balanced", {}),
         "label_smoothing": (loss, 0.5, {}),
         "head_bias": (model, -1.0, {}),
         "trainable": (model, "head", {}),
