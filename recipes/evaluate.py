@@ -43,7 +43,7 @@ from keras_vit.io.atomic_files import write_json
 from keras_vit.io.run_folder import CONFIG, folder_of, read_config
 from keras_vit.io.stores import on_disk
 from keras_vit.prediction.networks import load_model
-from keras_vit.runs.reporting import left_out, write_pages
+from keras_vit.runs.reporting import left_out, numbers_line, write_pages
 from keras_vit.runs.script import (
     check_packages,
     exit_code,
@@ -108,7 +108,9 @@ def evaluate(recipe: Evaluation, share: Share, whole: bool) -> dict:
     # Errors show before an earlier run is replaced.
     model, class_names = load_named_model(recipe)
     recipe = as_trained(recipe, model)
+    numbers = model.trained_as.problem == "regression"
     dataset = data.open_dataset(recipe.data, SOURCES, to_evaluate=whole)
+    check_task(dataset, numbers)
     recipe = dataclasses.replace(recipe, split=split_of(recipe, dataset))
     class_names = class_names or dataset.class_names
     class_map = evaluation.match_classes(dataset.class_names, class_names)
@@ -117,17 +119,27 @@ def evaluate(recipe: Evaluation, share: Share, whole: bool) -> dict:
     if is_first():
         say_colour_changes(examples, model.input_shape[-1])
     agreed(lambda: open_folder(recipe, class_names))
+    options = {
+        "names": data.file_names(examples),
+        "verbose": (1 if sys.stdout.isatty() else 2) if is_first() else 0,
+        "together": together(recipe, share),
+    }
     begin = time.perf_counter()
-    predictions = evaluation.predict_classes(
-        model,
-        batches,
-        top=evaluation.classes_to_keep(len(examples), model.output_shape[-1]),
-        activation=recipe.model.activation or "softmax",
-        class_map=class_map,
-        names=data.file_names(examples),
-        verbose=(1 if sys.stdout.isatty() else 2) if is_first() else 0,
-        together=together(recipe, share),
-    )
+    if numbers:
+        predictions = evaluation.predict_numbers(
+            model, batches, examples, **options
+        )
+    else:
+        predictions = evaluation.predict_classes(
+            model,
+            batches,
+            top=evaluation.classes_to_keep(
+                len(examples), model.output_shape[-1]
+            ),
+            activation=recipe.model.activation or "softmax",
+            class_map=class_map,
+            **options,
+        )
     facts = {
         "image_size": model.input_shape[1:3],
         "num_parameters": model.count_params(),
@@ -136,12 +148,23 @@ def evaluate(recipe: Evaluation, share: Share, whole: bool) -> dict:
     }
 
     def write():
-        whole = make_batches(recipe, dataset, model.input_shape, Share())
         result = {**summarise(recipe, predictions, dataset), **facts}
+        if numbers:
+            return write_all_numbers(recipe, predictions, class_names, result)
+        whole = make_batches(recipe, dataset, model.input_shape, Share())
         write_all(recipe, predictions, whole, class_names, model, result)
         return result
 
     return agreed(write)
+
+
+def check_task(dataset, numbers: bool) -> None:
+    """Raise a ValueError for numbers and a model of classes."""
+    if dataset.task == "regression" and not numbers:
+        raise ValueError(
+            f"The model tells classes apart, and the labels of {dataset.name} "
+            "are numbers. If each value is a class, give --data.label_kind one."
+        )
 
 
 def split_of(recipe: Evaluation, dataset) -> str:
@@ -189,6 +212,15 @@ def write_all(recipe, predictions, batches, class_names, model, result) -> None:
     run_folder.write_result(folder, result)
 
 
+def write_all_numbers(recipe, numbers, names, result) -> dict:
+    """Fill the run folder with the numbers that were predicted."""
+    folder = run_store.local(recipe.run_dir)
+    evaluation.write_numbers(folder, numbers, names)
+    write_pages(folder, result)
+    run_folder.write_result(folder, result)
+    return result
+
+
 def complete(recipe: Evaluation) -> Evaluation:
     """Fill in the data that a run was trained on, or that of a trial."""
     asked = with_chosen_reader(recipe.data)
@@ -222,9 +254,22 @@ def as_trained(recipe: Evaluation, model) -> Evaluation:
     activation = recipe.model.activation or known.answers_by
     return dataclasses.replace(
         recipe,
+        data=data_as_trained(recipe.data, known),
         preprocessing=preprocessing,
         model=dataclasses.replace(recipe.model, activation=activation),
     )
+
+
+def data_as_trained(config: DataConfig, known) -> DataConfig:
+    """Read the columns of a CSV file that a model predicts as numbers."""
+    if known.problem != "regression" or config.csv is None:
+        return config
+    if config.label_kind != "auto" or known.class_names is None:
+        return config
+    key = config.label_key
+    if key == DataConfig().label_key:
+        key = ",".join(known.class_names)
+    return dataclasses.replace(config, label_kind="number", label_key=key)
 
 
 def load_named_model(recipe: Evaluation):
@@ -264,13 +309,19 @@ def make_batches(recipe: Evaluation, dataset, shape, share: Share):
 def summarise(recipe: Evaluation, predictions, dataset) -> dict:
     """Return the numbers of the evaluation, and what was evaluated."""
     examples = examples_of(recipe, dataset)
-    unread = evaluation.unread(predictions, data.file_names(examples))
+    files = data.file_names(examples)
+    if isinstance(predictions, evaluation.Numbers):
+        found = evaluation.summarise_numbers(predictions)
+        unread = sorted({*(files or ())} - {*map(str, predictions.names)})
+    else:
+        found = evaluation.summarise(predictions)
+        found["num_classes"] = predictions.num_classes
+        unread = evaluation.unread(predictions, files)
     result = {
         "model": recipe.model.weights,
         "data": dataset.name,
         "split": recipe.split,
-        **evaluation.summarise(predictions),
-        "num_classes": predictions.num_classes,
+        **found,
         "num_skipped": len(examples) - len(predictions),
         **trained_on(recipe, examples),
         "skipped": data.skipped_files(dataset, unread),
@@ -325,6 +376,8 @@ def places(words: list[str]) -> list[str]:
 
 
 def summary(result: dict) -> str:
+    if "mae" in result:
+        return f"{numbers_line(result)} of {result['data']}{left_out(result)}"
     # Of five classes all answers are among the top 5.
     more = result["num_classes"] > 5
     top5 = f", top-5 {result['top5']:.2%}" if more else ""

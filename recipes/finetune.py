@@ -22,7 +22,7 @@ from named_data.sources import SOURCES
 
 from keras_vit import evaluation
 from keras_vit.runs import evaluated, facts, finish, run_script
-from keras_vit.runs.reporting import batches_of
+from keras_vit.runs.reporting import batches_of, numbers_line
 from keras_vit.training import Recipe, Run, train
 from keras_vit.training.distribution.processes import agreed
 from keras_vit.training.run import files as run_folder
@@ -51,6 +51,8 @@ def report(trained: Run, recipe: Recipe) -> dict:
     result = {**evaluated(trained, recipe, part), **facts(trained)}
     if trained.history.get("val_accuracy"):
         result["validation_accuracy"] = trained.history["val_accuracy"][-1]
+    if trained.dataset.task == "regression":
+        return finish(trained, recipe, result)
     batches = batches_of(trained, recipe, part)
     images = len(trained.dataset.train) + len(getattr(trained.dataset, part))
     if images * math.prod(trained.model.input_shape[1:]) <= BASELINE_NUMBERS:
@@ -102,8 +104,10 @@ def write_examples(trained: Run, batches) -> None:
 
 def summary(result: dict) -> str:
     line = (
-        f"{result['top1']:.2%} of {result['num_examples']} {result['split']} "
-        "images are right"
+        numbers_line(result)
+        if "mae" in result
+        else f"{result['top1']:.2%} of {result['num_examples']} "
+        f"{result['split']} images are right"
     )
     if "baseline_accuracy" in result:
         line += f" (nearest neighbour {result['baseline_accuracy']:.2%})"

@@ -115,28 +115,38 @@ def _predict(arguments):
     )
     found = with_progress(found, counted(arguments.paths))
     write = FORMATS[arguments.format]
+    columns = COLUMNS.get(classifier.problem, COLUMNS["classification"])
     with skipping(found, lambda prediction: prediction.error) as readable:
-        write(readable)
+        write(readable, columns)
 
 
-def _print_table(found):
+# Kind of problem -> what its answers are called and how one is shown.
+COLUMNS = {
+    "classification": ("classes", "class", "probability", ".1%"),
+    "regression": ("numbers", "name", "number", ".6g"),
+}
+
+
+def _print_table(found, columns):
+    _, *names, form = columns
     rows = []
     for prediction in found:
         image = prediction.image
-        for name, probability in prediction.classes:
-            rows.append((image, name, f"{probability:.1%}"))
+        for name, value in prediction.classes:
+            rows.append((image, name, format(value, form)))
             image = ""
     if rows:
-        print_table(("image", "class", "probability"), rows)
+        print_table(("image", *names), rows)
 
 
-def _print_json(found):
+def _print_json(found, columns):
+    answers, *names, _ = columns
     objects = [
         {
             "image": prediction.image,
-            "classes": [
-                {"class": name, "probability": probability}
-                for name, probability in prediction.classes
+            answers: [
+                dict(zip(names, answer, strict=True))
+                for answer in prediction.classes
             ],
         }
         for prediction in found
@@ -144,9 +154,10 @@ def _print_json(found):
     print(json.dumps(objects, indent=2))
 
 
-def _print_csv(found):
+def _print_csv(found, columns):
+    _, *names, _ = columns
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(("image", "rank", "class", "probability"))
+    writer.writerow(("image", "rank", *names))
     for prediction in found:
         for rank, (name, probability) in enumerate(prediction.classes, 1):
             cells = (printable(prediction.image), rank, printable(name))

@@ -270,7 +270,8 @@ def evaluation_batches(
     Returns:
         A `tf.data.Dataset`, or a `keras.utils.PyDataset` where the reader is
         "pillow", of images, uint8 or float32 (B, H, W, C) in [0, 255]; labels,
-        int32 (B,), or (B, K) where an image may have any number of classes;
+        int32 (B,), or (B, K) where an image may have any number of classes,
+        or float (B, K) of numbers;
         and mask, bool (B,). The last batch is padded with black images of
         label 0. The mask is False for these, and for images
         that cannot be read where they are skipped. All shares have the same
@@ -411,7 +412,9 @@ def evaluation_by_tensorflow(
 
     def image(record):
         result, readable = read(record)
-        return result, tf.cast(record["label"], tf.int32), readable
+        label = record["label"]
+        kept = label.dtype.is_floating
+        return result, label if kept else tf.cast(label, tf.int32), readable
 
     batches = _padded(
         _keep_rows(examples.in_order(), rows, batch_size).map(
@@ -577,6 +580,8 @@ def evaluation_by_pillow(
     _check_in_memory(examples)
     read = pillow_reader(examples, geometry.config.evaluation, geometry)
     num_classes = examples.labels.shape[1:]
+    dtype = examples.labels.dtype
+    dtype = dtype if dtype.kind == "f" else np.dtype("int32")
 
     def batch(number):
         first = number * batch_size
@@ -584,7 +589,7 @@ def evaluation_by_pillow(
         found = in_threads(read, [(0, example) for example in own])
         images = [_or_black(image, geometry) for image in found]
         missing = [_or_black(None, geometry)] * (len(rows) - len(own))
-        labels = np.zeros((len(rows), *num_classes), "int32")
+        labels = np.zeros((len(rows), *num_classes), dtype)
         labels[: len(own)] = examples.labels[own]
         mask = np.zeros(len(rows), bool)
         mask[: len(own)] = [image is not None for image in found]

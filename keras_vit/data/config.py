@@ -148,7 +148,7 @@ METHODS = ("bilinear", "bicubic", "area", "lanczos3", "nearest")
 METHODS = (*METHODS, "box", "hamming")
 MAX_SIDE = 16_384  # pixels; an image of that takes 3 GB
 ROUNDINGS = ("uint8", "float32", "nearest")
-LABEL_KINDS = ("auto", "one", "several")
+LABEL_KINDS = ("auto", "one", "several", "number")
 SAMPLINGS = ("uniform", "balanced")
 LAYOUTS = ("auto", "parts", "classes")
 SPLIT_BY = ("content", "position")
@@ -215,7 +215,8 @@ class DataConfig:
 
     label_kind: str = "auto"
     """What a label of a CSV file is: "one" class, as it is written; "several",
-    as "scab|rust" or "[0, 3]"; "auto" finds that out and refuses quantities."""
+    as "scab|rust" or "[0, 3]"; or a "number" to predict (regression), several
+    with label_key "width,height"; "auto" finds that out."""
 
     label_separator: str | None = None
     """What is between several labels of an image; null finds out which of
@@ -353,8 +354,9 @@ class DataConfig:
         check_at_least(self, 0, "fold")
         if self.fold is None:
             check_unread(self, "fold=None", "fold_key")
-        if self.label_kind == "one":
-            check_unread(self, 'label_kind="one"', "label_separator")
+        if self.label_kind in ("one", "number"):
+            case = f"label_kind={self.label_kind!r}"
+            check_unread(self, case, "label_separator")
         if self.label_separator == "":
             raise ValueError(
                 "label_separator is not empty. Received: label_separator=''. "

@@ -13,9 +13,11 @@ from keras_vit.data.config import DataConfig
 from keras_vit.data.csv_labels import (
     COLUMN_VALUES,
     Labels,
+    are_numbers,
     is_missing,
     read_columns,
     read_labels,
+    read_numbers,
 )
 from keras_vit.data.dataset import (
     PARTS,
@@ -52,7 +54,8 @@ def open_csv(config: DataConfig, *, to_evaluate: bool = False) -> Dataset:
 
     Paths are relative to the file or to image_root. Labels are names of
     classes, or whole numbers from 0, which then are the classes; several for
-    an image, as "a|b" or "[0, 3]"; or columns of 0 and 1. A column of parts
+    an image, as "a|b" or "[0, 3]"; columns of 0 and 1; or numbers to predict,
+    in one column or several. A column of parts
     or of folds says what a line is for; what has no lines is cut off the
     training images, with all lines of an image in one part.
 
@@ -104,7 +107,11 @@ def open_csv(config: DataConfig, *, to_evaluate: bool = False) -> Dataset:
         by = "position" if in_store else config.split_by
         parts = complete(parts, config, by, names)
     return Dataset(
-        *parts, class_names=names, name=path.stem, notes=tuple(notes)
+        *parts,
+        class_names=names,
+        name=path.stem,
+        notes=tuple(notes),
+        task="regression" if labels.dtype.kind == "f" else None,
     )
 
 
@@ -236,8 +243,14 @@ def _suffix_hint(file: str) -> str:
 def _labels(rows, config: DataConfig, path: str) -> Labels:
     columns = _label_columns(rows, config)
     lines = [row.line for row in rows]
+    cells = [[row.cells[x] for x in columns] for row in rows]
+    if config.label_kind == "number":
+        return read_numbers(cells, lines, columns, path)
+    if config.label_kind == "auto" and config.label_separator is None:
+        table = zip(*cells, strict=True)
+        if any(are_numbers(column) for column in table):
+            return read_numbers(cells, lines, columns, path, found=True)
     if len(columns) > 1:
-        cells = [[row.cells[x] for x in columns] for row in rows]
         return read_columns(cells, lines, columns, path)
     values = [row.cells[column] for row in rows for column in columns]
     return read_labels(values, lines, config, path)
@@ -245,6 +258,8 @@ def _labels(rows, config: DataConfig, path: str) -> Labels:
 
 def _check_classes(names, labels, splits, path: str) -> None:
     """Raise a ValueError for one class, and for those that training lacks."""
+    if labels.dtype.kind == "f":
+        return
     many = labels.ndim == 2
     used = labels.any(axis=0).sum() if many else len(np.unique(labels))
     if used < 2:

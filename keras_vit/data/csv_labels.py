@@ -1,4 +1,4 @@
-"""The labels of a CSV file: one class per image, or several.
+"""The labels of a CSV file: one class per image, several, or numbers.
 
 Axes: N images, K classes.
 """
@@ -12,7 +12,14 @@ import numpy as np
 
 from keras_vit.data.config import DataConfig
 
-__all__ = ["Labels", "is_missing", "read_columns", "read_labels"]
+__all__ = [
+    "Labels",
+    "are_numbers",
+    "is_missing",
+    "read_columns",
+    "read_labels",
+    "read_numbers",
+]
 
 LOGGER = logging.getLogger(__name__)
 # What spreadsheets and pandas write for a value that is missing; "none" may
@@ -31,18 +38,16 @@ NUM_NAMED = 5  # classes that a message names
 # are a quantity, as an age.
 FEW_NUMBERS = 10
 UNUSED = 0.25
-AS_CLASSES = (
-    "If each value is a class all the same, give --data.label_kind one; else "
-    "write classes into the file, as ranges of it."
-)
+AS_CLASSES = "If each value is a class all the same, give --data.label_kind one"
 
 
 class Labels(NamedTuple):
     """What the labels of a file are.
 
     Args:
-        names: of the K classes.
-        labels: int32 (N,), or uint8 (N, K) of images with several.
+        names: of the K classes, or of the K columns of numbers.
+        labels: int32 (N,); uint8 (N, K) of images with several; or float64
+            (N, K), numbers.
         notes: what was found out of them.
     """
 
@@ -151,7 +156,6 @@ def _one(values, lines, kind, path) -> Labels:
             if all(x or value.isdecimal() for value, x in pairs):
                 values = [x[1] if x else value for value, x in pairs]
                 notes = ("numbers as '3.0' are taken for classes as '3'",)
-        _check_quantity(values, path)
         _check_negative(values, lines, path)
     if not all(value.isdecimal() for value in values):
         names = tuple(sorted(set(values)))
@@ -160,23 +164,8 @@ def _one(values, lines, kind, path) -> Labels:
         return Labels(names, labels, notes)
     _check_largest(values, lines, path)
     labels = np.array([int(value) for value in values], np.int32)
-    if kind == "auto":
-        _check_used(labels, path)
     _log_empty_classes(labels, path)
     return Labels(tuple(map(str, range(labels.max() + 1))), labels, notes)
-
-
-def _check_quantity(values, path) -> None:
-    """Raise a ValueError for numbers with fractions."""
-    if not all(NUMBER.fullmatch(value) for value in values):
-        return
-    fractions = [x for x in values if not x.lstrip("+-").isdecimal()]
-    if fractions:
-        raise ValueError(
-            f"The labels of {path!r} are {len(set(values)):,} different "
-            f"numbers with fractions, as {fractions[0]!r}: a quantity, and no "
-            f"classes. {AS_CLASSES}"
-        )
 
 
 def _check_negative(values, lines, path) -> None:
@@ -186,18 +175,6 @@ def _check_negative(values, lines, path) -> None:
                 f"{path!r} has the label {value!r} in line {line}: "
                 "numbers of classes start at 0."
             )
-
-
-def _check_used(labels, path) -> None:
-    """Raise a ValueError for whole numbers that are a quantity."""
-    used, size = len(np.unique(labels)), labels.max() + 1
-    if used > FEW_NUMBERS and used < (1 - UNUSED) * size:
-        raise ValueError(
-            f"The labels of {path!r} are {used:,} different numbers from "
-            f"{labels.min()} to {labels.max()}. Numbers of classes count from "
-            f"0, and {size - used:,} of {size:,} would have no image: it seems "
-            f"to be a quantity, as an age. {AS_CLASSES}"
-        )
 
 
 def _check_largest(values, lines, path) -> None:
@@ -226,6 +203,65 @@ def _log_empty_classes(labels, path) -> None:
             ", ".join(map(str, empty[:NUM_NAMED])),
             more,
         )
+
+
+def are_numbers(values: Sequence[str]) -> bool:
+    """Return whether the labels of a column are a quantity, and no classes.
+
+    Numbers with fractions are, and so are more than ten whole ones of which a
+    quarter of those below the largest is unused, as of ages.
+
+    Example:
+        >>> are_numbers(["0.5", "3"]), are_numbers(["0", "1", "2.0"])
+        (True, False)
+    """
+    different = set(values)
+    if not all(NUMBER.fullmatch(x) for x in different):
+        return False
+    whole = {x for x in different if x.isdecimal() or WHOLE.fullmatch(x)}
+    if len(whole) < len(different):
+        # Whole numbers below 0 are a mistake in numbers of classes.
+        rest = different - whole
+        return not all(x.lstrip("+-").isdecimal() for x in rest)
+    used = {float(x) for x in whole}
+    if len(used) <= FEW_NUMBERS:
+        return False
+    size = max(used) + 1
+    return size <= MAX_CLASSES and len(used) < (1 - UNUSED) * size
+
+
+def read_numbers(
+    rows: Sequence[Sequence[str]],
+    lines: Sequence[int],
+    names,
+    path: str,
+    *,
+    found: bool = False,
+) -> Labels:
+    """Read columns of numbers, which a model is to predict.
+
+    Args:
+        rows: N rows of K cells.
+        lines: as of `read_labels`.
+        names: of the K columns.
+        path: as of `read_labels`.
+        found: whether nobody asked for numbers.
+
+    Raises:
+        ValueError: for a cell that is no number.
+    """
+    for line, row in zip(lines, rows, strict=True):
+        odd = [x for x in row if not NUMBER.fullmatch(x)]
+        if odd:
+            raise ValueError(
+                f"Line {line} of {path!r} has {odd[0]!r} in a column of "
+                "numbers. Write a number, or give --data.label_kind one for "
+                "classes."
+            )
+    labels = np.array([[float(x) for x in row] for row in rows])
+    listed = ", ".join(map(repr, names))
+    note = f"a number is learned of each image: {listed}"
+    return Labels(names, labels, (f"{note}. {AS_CLASSES}" if found else note,))
 
 
 def read_columns(

@@ -70,6 +70,9 @@ class Dataset:
         other_files: names of the files in the folders of the images that are
             left out because their suffixes are not of images.
         notes: what else its user should know of how it was read.
+        task: "classification", "multilabel" or "regression", whose labels are
+            numbers, float (N, K); None for what the labels of the training
+            images are, classes or several.
     """
 
     train: Any
@@ -80,6 +83,16 @@ class Dataset:
     skipped: tuple[str, ...] = ()
     other_files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    task: str | None = None
+
+    def __post_init__(self):
+        if self.task is None:
+            labels = getattr(self.train, "labels", None)
+            # Floats are the probabilities of a teacher.
+            several = getattr(labels, "ndim", 1) == 2
+            several = several and labels.dtype.kind != "f"
+            task = "multilabel" if several else "classification"
+            object.__setattr__(self, "task", task)
 
 
 # The first part of a name, up to the slash, to the function that opens it.
@@ -95,8 +108,9 @@ class Examples:
         contents: uint8 array of shape (N, H, W, C); or array of N objects:
             encoded images (bytes), or paths of images (str); or int64 array
             of shape (N,), positions in `records`.
-        labels: int32 array of shape (N,); or uint8 of shape (N, K), with a 1
-            for each class of an image that has several or none.
+        labels: int32 array of shape (N,); uint8 of shape (N, K), with a 1
+            for each class of an image that has several or none; or float of
+            shape (N, K), numbers or the probabilities of classes.
         kind: "array", "encoded", "path" or "record", what `contents` holds.
         source: name of the data and the split, for messages.
         numbers: int array of shape (N,), the number of each image in the

@@ -46,7 +46,7 @@ class Image(NamedTuple):
         name: path below the folder of the data; or source and number.
         size: bytes of the file; of an image in memory of its pixels.
         sha256: of these bytes, in hexadecimal.
-        label: name of the class, or names with "|" between them.
+        label: name of the class, or names or numbers with "|" between them.
         part: "train", "validation" or "test".
     """
 
@@ -83,7 +83,7 @@ def list_images(dataset: Dataset, config: DataConfig) -> list[Image] | None:
             _names(examples, root),
             _sizes(examples),
             content_hashes(examples),
-            _labels(examples.labels, dataset.class_names),
+            _labels(examples.labels, dataset),
             strict=True,
         )
     ]
@@ -116,11 +116,13 @@ def _sizes(examples) -> list[int]:
     ]
 
 
-def _labels(labels, class_names) -> list[str]:
+def _labels(labels, dataset) -> list[str]:
+    if dataset.task == "regression":
+        return [SEVERAL.join(map(repr, row)) for row in labels.tolist()]
     labels = of_classes(labels)
     if labels.ndim == 1:
-        return [class_names[label] for label in labels]
-    names = np.array(class_names, object)
+        return [dataset.class_names[label] for label in labels]
+    names = np.array(dataset.class_names, object)
     return [SEVERAL.join(names[row > 0]) for row in labels]
 
 

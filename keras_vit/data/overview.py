@@ -27,6 +27,12 @@ OVERVIEW = "data.txt"
 NUM_CLASSES = 20  # that are all shown; of more the smallest and largest
 NUM_EXTREMES = 5
 NUM_NAMED = 3
+STATISTICS = {
+    "smallest": np.min,
+    "mean": np.mean,
+    "largest": np.max,
+    "deviation": np.std,
+}
 PART_NAMES = {name for names in SPLITS.values() for name in names}
 
 
@@ -52,8 +58,12 @@ def overview(dataset: Dataset, images: Sequence[Image] | None) -> str:
         part: _counts(x, len(dataset.class_names)) for part, x in parts.items()
     }
     sizes = {part: _size(x) for part, x in parts.items()}
-    lines = [f"Data: {dataset.name or 'unnamed'}", ""]
-    lines += _table(dataset.class_names, counts, sizes)
+    lines = [f"Data: {dataset.name or 'unnamed'}", f"Task: {dataset.task}", ""]
+    if dataset.task == "regression":
+        counts = {}
+        lines += _numbers(dataset.class_names, parts, sizes)
+    else:
+        lines += _table(dataset.class_names, counts, sizes)
     kinds = {
         "left out": _left_out(dataset),
         "note": list(dataset.notes),
@@ -104,6 +114,19 @@ def _table(names, counts, sizes) -> list[str]:
             rows.insert(1 + NUM_EXTREMES, rest + [None] * len(counts))
     header = [f"{len(names):,} classes", *counts]
     return markdown_table(header, rows, numbers=[*counts], padded=True)
+
+
+def _numbers(names, parts, sizes) -> list[str]:
+    """Return a table of the numbers of each column in each part."""
+    labels = [examples.labels for examples in parts.values()]  # (N, K) each
+    rows: list[list] = [["all images", *sizes.values()]]
+    rows += [
+        [f"{name}, {what}", *(f"{find(x[:, i]):.6g}" for x in labels)]
+        for i, name in enumerate(names)
+        for what, find in STATISTICS.items()
+    ]
+    header = [f"{len(names):,} numbers", *parts]
+    return markdown_table(header, rows, numbers=[*parts], padded=True)
 
 
 def _left_out(dataset: Dataset) -> list[str]:

@@ -26,8 +26,15 @@ from keras_vit.evaluation.predictions import (
     predict_classes,
     unread,
 )
+from keras_vit.evaluation.regression import (
+    Numbers,
+    predict_numbers,
+    summarise_numbers,
+    write_numbers,
+)
 
 __all__ = [
+    "Numbers",
     "Predictions",
     "Together",
     "accuracy",
@@ -41,11 +48,14 @@ __all__ = [
     "nearest_neighbour_predictions",
     "per_class",
     "predict_classes",
+    "predict_numbers",
     "read_real_labels",
     "summarise",
+    "summarise_numbers",
     "summarise_real",
     "top_k_accuracy",
     "unread",
     "worst_rows",
     "write_evaluation",
+    "write_numbers",
 ]

@@ -13,7 +13,7 @@ from keras_vit.sizes import BIT, MIXER, VIT
 __all__ = ["Evaluation", "ModelSource"]
 
 SPLITS = ("test", "validation", "train")
-ACTIVATIONS = ("softmax", "sigmoid")
+ACTIVATIONS = ("softmax", "sigmoid", "linear")
 # Of one process.
 DISTRIBUTIONS = tuple(x for x in checks.DISTRIBUTIONS if x != "multiworker")
 
@@ -34,8 +34,9 @@ class ModelSource:
     Null is what the weights were trained at."""
 
     activation: str | None = None
-    """What makes probabilities of the scores, "softmax" or "sigmoid"; null is
-    what the weights were trained with."""
+    """What makes probabilities of the scores, "softmax" or "sigmoid", or
+    "linear" for scores as they are; null is what the weights were trained
+    with."""
 
     precision: str = "float32"
     """"float32", "mixed_bfloat16" or "mixed_float16"."""

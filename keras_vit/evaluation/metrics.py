@@ -99,11 +99,7 @@ def _class_metrics(predictions) -> dict[str, float | int]:
     labels, classes = predictions.labels, predictions.classes
     found = {}
     if classes.shape[1] == predictions.num_classes:
-        probabilities = np.empty(classes.shape)
-        np.put_along_axis(
-            probabilities, classes, predictions.probabilities, axis=1
-        )
-        found = class_metrics(labels, probabilities)
+        found = class_metrics(labels, predictions.by_class())
     if labels.ndim == 1:
         # Two probabilities may be 1.0 where one score is the higher.
         found |= of_answers(labels, classes[:, 0], predictions.num_classes)

@@ -80,6 +80,15 @@ class Predictions:
         """Return the same with labels (N,), of those (N, K) with one each."""
         return dataclasses.replace(self, labels=self.labels.argmax(axis=1))
 
+    def by_class(self) -> np.ndarray:
+        """Return the probabilities in the order of the classes, (N, K).
+
+        Of predictions that keep all K.
+        """
+        found = np.empty(self.classes.shape)
+        np.put_along_axis(found, self.classes, self.probabilities, axis=1)
+        return found
+
     def most_probable(self, top: int) -> "Predictions":
         """Return the same with no more than so many classes per image."""
         return dataclasses.replace(

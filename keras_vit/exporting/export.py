@@ -334,6 +334,7 @@ def record_of(
         "preprocessing": dataclasses.asdict(classifier.geometry.config),
         "class_names": list(classifier.class_names),
         "activation": classifier.activation,
+        "problem": classifier.problem,
         "keras_vit": __version__,
         "keras": keras.__version__,
     }

@@ -67,7 +67,10 @@ class Classifier:
         class_names: K names; none of an encoder without classes.
         geometry: a `Geometry`, how images are resized and cropped.
         activation: str, from scores to probabilities: "softmax", "sigmoid",
-            or "linear" where the model itself returns probabilities.
+            or "linear" where the model itself returns probabilities, or
+            numbers.
+        problem: str, "classification", "multilabel" or "regression", whose
+            answers are numbers in the place of probabilities.
 
     Example:
         >>> load_classifier("runs/quickstart").class_names[:3]
@@ -78,6 +81,7 @@ class Classifier:
     class_names: tuple[str, ...]
     geometry: Geometry
     activation: str = "softmax"
+    problem: str = "classification"
 
     def __post_init__(self):
         check_choice("activation", self.activation, ACTIVATIONS)
@@ -139,7 +143,8 @@ class Prediction:
         image: path of the file; or for an image in memory its position among
             all images, from 0.
         classes: (class name, probability) of the most probable classes, most
-            probable first.
+            probable first; of a regression (name, number), all of them in the
+            order of the data's columns.
         error: None, or why the image could not be read.
 
     Example:
@@ -250,6 +255,9 @@ def _answers(classifier, batch, count, top):
     if not count:
         return []
     found = classifier.probabilities(batch)[:count]
+    if classifier.problem == "regression":
+        names = classifier.class_names
+        return [tuple(zip(names, map(float, x), strict=True)) for x in found]
     return [
         tuple((classifier.class_names[i], float(row[i])) for i in indices)
         for row, indices in zip(found, most_probable(found, top), strict=True)
@@ -285,7 +293,9 @@ def as_classifier(
         preprocessing or model.geometry.config,
         needs_classes,
     )
-    return dataclasses.replace(changed, activation=model.activation)
+    return dataclasses.replace(
+        changed, activation=model.activation, problem=model.problem
+    )
 
 
 def _classifier(
@@ -319,6 +329,7 @@ def _classifier(
             preprocessing or evaluation_of(known, sides),
         ),
         "linear" if config.classifier_activation else known.answers_by,
+        known.problem,
     )
 
 
@@ -414,6 +425,7 @@ def _exported_classifier(source, image_size, preprocessing, needs_classes):
         )
     known = TrainedAs(
         preprocessing=model.record["preprocessing"],
+        problem=model.record.get("problem", UNKNOWN.problem),
         activation=model.record["activation"],
         class_names=tuple(model.record["class_names"]) or None,
         source=f"the record of {os.fspath(source)!r}",

@@ -19,7 +19,7 @@ from keras_vit.io.atomic_files import replacing
 from keras_vit.io.run_folder import RESULT
 from keras_vit.runtime.machine import versions
 from keras_vit.training import Recipe, Run, train
-from keras_vit.training.build import make_stream
+from keras_vit.training.build import ANSWERS, make_stream, with_defaults
 from keras_vit.training.distribution.processes import agreed
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import store as run_store
@@ -33,6 +33,7 @@ __all__ = [
     "finish",
     "finished",
     "left_out",
+    "numbers_line",
     "result_of",
     "save_figure",
     "write_pages",
@@ -136,6 +137,8 @@ def evaluated(run: Run, recipe: Recipe, part: str) -> dict:
     batches = batches_of(run, recipe, part)
     examples = getattr(run.dataset, part)
     files = data.file_names(examples)
+    if run.dataset.task == "regression":
+        return _evaluated_numbers(run, part, batches, files)
     with naming_broken_images():
         predictions = evaluation.predict_classes(
             run.model,
@@ -143,7 +146,9 @@ def evaluated(run: Run, recipe: Recipe, part: str) -> dict:
             top=evaluation.classes_to_keep(
                 len(examples), run.model.output_shape[-1]
             ),
-            activation=recipe.training.loss,
+            activation=ANSWERS[
+                with_defaults(recipe, run.dataset).training.loss
+            ],
             names=files,
         )
     evaluation.write_evaluation(
@@ -155,6 +160,34 @@ def evaluated(run: Run, recipe: Recipe, part: str) -> dict:
         **evaluation.summarise(predictions),
         "skipped": data.skipped_files(run.dataset, [*run.skipped, *unread]),
     }
+
+
+def _evaluated_numbers(run: Run, part: str, batches, files) -> dict:
+    """As `evaluated`, of a model that predicts numbers."""
+    examples = getattr(run.dataset, part)
+    with naming_broken_images():
+        found = evaluation.predict_numbers(run.model, batches, examples, files)
+    evaluation.write_numbers(run.folder, found, run.dataset.class_names)
+    unread = sorted({*(files or ())} - {*map(str, found.names)})
+    return {
+        "split": part,
+        **evaluation.summarise_numbers(found),
+        "skipped": data.skipped_files(run.dataset, [*run.skipped, *unread]),
+    }
+
+
+def numbers_line(result: dict) -> str:
+    """Return what `summarise_numbers` found, as a line.
+
+    Example:
+        >>> numbers_line({"mae": 1.5, "r2": 0.9, "num_examples": 3,
+        ...     "split": "test"})
+        'mean absolute error 1.5, R2 0.9000 of 3 test images'
+    """
+    return (
+        f"mean absolute error {result['mae']:.4g}, R2 {result['r2']:.4f} of "
+        f"{result['num_examples']} {result['split']} images"
+    )
 
 
 def left_out(result: dict) -> str:
@@ -200,6 +233,18 @@ def finish(run: Run, recipe: Recipe, result: dict) -> dict:
     """
     skipped = data.skipped_files(run.dataset, run.skipped)
     result = {"skipped": skipped, **result}
+    if run.dataset.task != "regression":  # It names their classes.
+        write_sample(run, recipe)
+    explain_run(run.folder, run.model)
+    write_pages(run.folder, result)
+    # The last file: killed before it, the same command does what is missing.
+    run_folder.write_result(run.folder, result)
+    report_result(run.folder, recipe.training.trackers, result)
+    return result
+
+
+def write_sample(run: Run, recipe: Recipe) -> None:
+    """Writes augmented.npz: images as the model was trained on them."""
     stream = make_stream(recipe, run.dataset, run.model)
     images, labels, *_ = next(iter(stream.from_step(0)))
     with replacing(run.folder / "augmented.npz") as path:
@@ -208,12 +253,6 @@ def finish(run: Run, recipe: Recipe, result: dict) -> dict:
             np.asarray(images)[:NUM_AUGMENTED],
             np.asarray(labels)[:NUM_AUGMENTED],
         )
-    explain_run(run.folder, run.model)
-    write_pages(run.folder, result)
-    # The last file: killed before it, the same command does what is missing.
-    run_folder.write_result(run.folder, result)
-    report_result(run.folder, recipe.training.trackers, result)
-    return result
 
 
 def write_pages(folder: pathlib.Path, result: dict) -> None:

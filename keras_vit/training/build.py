@@ -24,6 +24,12 @@ from keras_vit.training.model_config import (
     family_of,
     options_of,
 )
+from keras_vit.training.targets import (
+    AbsoluteError,
+    Targets,
+    targets_of,
+    to_0,
+)
 from keras_vit.training.trainable import (
     HEAD,
     check_lora,
@@ -42,7 +48,9 @@ __all__ = [
     "make_model",
     "make_stream",
     "make_validation",
+    "regression",
     "validation_batches",
+    "with_defaults",
 ]
 
 
@@ -266,6 +274,7 @@ def _check_balance(recipe, dataset):
     labels = getattr(dataset.train, "labels", None)
     if field is not None and (labels is None or labels.ndim == 2):
         what = "batches of your own" if labels is None else "several classes"
+        what = "numbers" if dataset.task == "regression" else what
         raise ValueError(
             "Classes are balanced by the one class of each image, and "
             f"{dataset.name or 'the data'} has {what}. Received: "
@@ -403,17 +412,72 @@ class SigmoidCrossEntropy(keras.losses.Loss):
         }
 
 
-LOSSES = {
-    "softmax": lambda smoothing: keras.losses.CategoricalCrossentropy(
+def _softmax(smoothing):
+    return keras.losses.CategoricalCrossentropy(
         from_logits=True, label_smoothing=smoothing
-    ),
+    )
+
+
+LOSSES = {
+    "auto": _softmax,  # of data that says nothing else, see `with_defaults`
+    "softmax": _softmax,
     "sigmoid": SigmoidCrossEntropy,
+    "squared": lambda smoothing: keras.losses.MeanSquaredError(),
 }
 
 
 def make_loss(training) -> keras.losses.Loss:
     """Make the loss of a `TrainingConfig`, for one-hot labels and logits."""
     return LOSSES[training.loss](training.label_smoothing)
+
+
+# Task of a data set -> what "auto" is.
+DEFAULTS = {
+    "classification": {"loss": "softmax", "best_metric": "val_accuracy"},
+    "multilabel": {"loss": "sigmoid", "best_metric": "val_accuracy"},
+    "regression": {"loss": "squared", "best_metric": "val_mae"},
+}
+# What makes answers of the scores that a loss was minimised on.
+ANSWERS = {"softmax": "softmax", "sigmoid": "sigmoid", "squared": "linear"}
+
+
+def with_defaults(recipe, dataset):
+    """Return a recipe with the loss and the metric that fit a data set.
+
+    Args:
+        recipe: a `Recipe`, whose "auto" is replaced.
+        dataset: its `Dataset`.
+
+    Raises:
+        ValueError: for options of classes where numbers are learned, and of
+            numbers where classes are.
+    """
+    training = recipe.training
+    chosen = {
+        name: value
+        for name, value in DEFAULTS[dataset.task].items()
+        if getattr(training, name) == "auto"
+    }
+    training = dataclasses.replace(training, **chosen)
+    of_numbers = dataset.task == "regression"
+    wrong = {
+        "loss": (training.loss == "squared") != of_numbers,
+        "best_metric": of_numbers
+        and training.best_metric not in ("val_mae", "val_loss")
+        or not of_numbers
+        and training.best_metric == "val_mae",
+        "label_smoothing": of_numbers
+        and training.label_smoothing != type(training)().label_smoothing,
+    }
+    for name, is_wrong in wrong.items():
+        if is_wrong:
+            what = "numbers" if of_numbers else "classes"
+            raise ValueError(
+                f"{dataset.name or 'The data'} has {what} to learn "
+                f"({dataset.task}). Received: training.{name}="
+                f"{getattr(training, name)!r}. Leave it out."
+            )
+    return dataclasses.replace(recipe, training=training)
 
 
 class Accuracy(keras.metrics.CategoricalAccuracy):
@@ -467,3 +531,38 @@ CLASSIFICATION = Task(
     make_loss=lambda recipe: make_loss(recipe.training),
     make_metrics=lambda recipe: [Accuracy("accuracy")],
 )
+
+
+def regression(dataset: data.Dataset) -> Task:
+    """Return the task of learning the numbers of a data set.
+
+    Args:
+        dataset: a `Dataset` whose task is "regression".
+
+    Raises:
+        ValueError: as `targets_of`.
+
+    Example:
+        >>> train(recipe, dataset=dataset, task=regression(dataset))
+    """
+    targets = targets_of(dataset)
+    return Task(
+        make_model=lambda recipe, names: _regressor(recipe, names, targets),
+        make_network=lambda recipe, model: model,
+        make_stream=lambda recipe, dataset, *more: make_stream(
+            recipe, targets.normalised(dataset), *more
+        ),
+        make_validation=lambda recipe, dataset, *more: make_validation(
+            recipe, targets.normalised(dataset), *more
+        ),
+        make_loss=lambda recipe: make_loss(recipe.training),
+        make_metrics=lambda recipe: [AbsoluteError(targets.deviation)],
+    )
+
+
+def _regressor(recipe, names, targets: Targets) -> keras.Model:
+    model = make_model(recipe, names)
+    model.targets = targets
+    if recipe.model.head == "keep":
+        to_0(model)
+    return model

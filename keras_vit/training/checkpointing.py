@@ -237,7 +237,7 @@ class KeepBest(keras.callbacks.Callback):
     Args:
         folder: the run folder.
         class_names: saved with the model.
-        metric: the higher the better, except for a loss.
+        metric: the higher the better, except for a loss and an error.
         patience: evaluations without a better one after which the training
             ends; None never ends it.
         saved: the model to save instead of the one that is trained.
@@ -260,7 +260,7 @@ class KeepBest(keras.callbacks.Callback):
         self.path = folder / checkpoint_files.FOLDER / "best.keras"
         self.class_names = class_names
         self.metric = metric
-        self.sign = -1 if metric.endswith("loss") else 1
+        self.sign = -1 if metric.endswith(("loss", "mae")) else 1
         self.saved = saved
         self.patience = math.inf if patience is None else patience
         self.best: float | None = None

@@ -37,12 +37,12 @@ __all__ = [
 
 TRACKERS = ("wandb", "mlflow")
 CHOICES = {
-    "loss": ("softmax", "sigmoid"),
+    "loss": ("auto", "softmax", "sigmoid", "squared"),
     "trainable": ("all", "head"),
     "class_weight": ("none", "balanced"),
     "precision": PRECISIONS,
     "best_metric": (
-        *("val_accuracy", "val_loss"),
+        *("auto", "val_accuracy", "val_loss", "val_mae"),
         *(f"val_{name}" for name in CLASS_METRICS),
     ),
 }
@@ -65,9 +65,11 @@ class TrainingConfig:
     """Images per step. The images that fill no batch at the end of an epoch
     are skipped, different ones in each epoch."""
 
-    loss: str = "softmax"
-    """"softmax" cross-entropy, or "sigmoid" cross-entropy of each class
-    separately, summed over the classes."""
+    loss: str = "auto"
+    """"softmax" cross-entropy; "sigmoid" cross-entropy of each class
+    separately, summed over the classes; "squared" error of numbers, which are
+    learned with a mean of 0 and a deviation of 1. "auto" takes softmax for
+    one class per image, sigmoid for several, squared for numbers."""
 
     label_smoothing: float = 0.1
     """Probability that the target spreads evenly over all classes."""
@@ -150,8 +152,9 @@ class TrainingConfig:
     """Evaluations without a better best_metric after which the training
     ends; null never ends it early."""
 
-    best_metric: str = "val_accuracy"
-    """Metric that selects the best checkpoint: "val_accuracy", "val_loss", or
+    best_metric: str = "auto"
+    """Metric that selects the best checkpoint: "val_accuracy", "val_loss",
+    "val_mae" of numbers ("auto": val_mae of numbers, else val_accuracy), or
     one that weighs all classes alike, as scikit-learn computes it:
     "val_balanced_accuracy", "val_macro_f1", "val_auc" or
     "val_average_precision". With one of these, all four are logged, and an

@@ -26,7 +26,13 @@ from keras_vit.models.lora import merged
 from keras_vit.runtime import machine
 from keras_vit.trained_as import PROBLEMS, TrainedAs
 from keras_vit.training import checkpoint_files, distribution
-from keras_vit.training.build import CLASSIFICATION, Task
+from keras_vit.training.build import (
+    ANSWERS,
+    CLASSIFICATION,
+    Task,
+    regression,
+    with_defaults,
+)
 from keras_vit.training.checkpointing import deadline_of
 from keras_vit.training.config import Recipe
 from keras_vit.training.distribution import processes
@@ -39,6 +45,7 @@ from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import resume
 from keras_vit.training.run import store as run_store
 from keras_vit.training.stages import begin_stage, make_stages, remaining
+from keras_vit.training.targets import to_units
 from keras_vit.training.trackers import check_trackers, tracking
 from keras_vit.training.trainable import count_parameters
 from keras_vit.training.validation_metrics import validation_metrics
@@ -192,7 +199,7 @@ def _trained_as(recipe, names, image_size) -> TrainedAs:
     return TrainedAs(
         preprocessing=evaluation_fields(recipe.preprocessing, image_size),
         image_size=None if None in image_size else image_size,
-        problem=problems[recipe.training.loss],
+        problem=problems[ANSWERS[recipe.training.loss]],
         class_names=tuple(names),
         source="a run of keras_vit",
     )
@@ -203,7 +210,14 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     dataset = dataset or data.open_dataset(recipe.data, sources)
     _check_parts(dataset, needs)
     if task.names_classes:
+        recipe = with_defaults(recipe, dataset)
         _check_loss(recipe, dataset)
+        if dataset.task == "regression" and task is CLASSIFICATION:
+            task = regression(dataset)
+    elif recipe.training.best_metric == "auto":
+        metric = "val_accuracy" if task.make_metrics(recipe) else "val_loss"
+        training = dataclasses.replace(recipe.training, best_metric=metric)
+        recipe = dataclasses.replace(recipe, training=training)
     scores = validation_metrics(recipe, dataset, task)
     dataset, images = _same_images(recipe, dataset)
     table = overview(dataset, images)
@@ -259,6 +273,7 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
             )
             if stage is not stages[-1]:
                 checkpoint = resume.reopen(folder)
+        to_units(model)
         model = merged(model, to_numpy)
         run_folder.save_model(model, names, folder / "model.keras")
     columns = dict.fromkeys(name for row in rows for name in row)

@@ -43,7 +43,12 @@ __all__ = [
 
 LABELS = ("soft", "hard")
 LABELS_FILE = "pseudo_labels.npz"
-ACTIVATIONS = {"softmax": ops.softmax, "sigmoid": ops.sigmoid}
+# "auto" is softmax, as each image has one class.
+ACTIVATIONS = {
+    "auto": ops.softmax,
+    "softmax": ops.softmax,
+    "sigmoid": ops.sigmoid,
+}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,6 +3,7 @@ import pytest
 from PIL import Image
 
 from keras_vit.data import DataConfig, open_dataset
+from keras_vit.data.overview import overview
 
 
 def written(tmp_path, text, name="train.csv"):
@@ -220,16 +221,46 @@ def test_numbers_beside_missing_values_are_whole(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("label", "message"),
+    ("label", "value"),
     [
-        (lambda i: i / 8, "20 different numbers with fractions, as '0.0'"),
-        (lambda i: f"{i}e-3", "with fractions, as '0e-3'"),
-        (lambda i: 30 + i, "20 different numbers from 30 to 49.*a quantity"),
+        (lambda i: i / 8, lambda i: i / 8),
+        (lambda i: f"{i}e-3", lambda i: i / 1000),
+        (lambda i: 30 + i, lambda i: 30 + i),
     ],
 )
-def test_quantities_are_no_classes(tmp_path, label, message):
-    with pytest.raises(ValueError, match=f"{message}.*label_kind one"):
-        whole(written(tmp_path, lines(label)))
+def test_quantities_are_numbers_to_predict(tmp_path, label, value):
+    dataset = whole(written(tmp_path, lines(label)))
+    assert dataset.task == "regression" and dataset.class_names == ("label",)
+    assert dataset.train.labels.dtype == np.float64
+    assert dataset.train.labels.tolist() == [[value(i)] for i in range(20)]
+    assert "label_kind one" in dataset.notes[0]
+    table = overview(dataset, None)
+    assert "Task: regression" in table
+    cells = [x.strip() for x in table.split("|")]
+    mean = np.mean([value(i) for i in range(20)])
+    assert float(cells[cells.index("label, mean") + 1]) == pytest.approx(mean)
+    classes = whole(written(tmp_path, lines(label)), label_kind="one")
+    assert classes.task == "classification" and len(classes.class_names) > 10
+
+
+def test_numbers_of_several_columns(tmp_path):
+    text = lines(lambda i: f"{i},{-i / 4}", header="image,width,height")
+    dataset = opened(written(tmp_path, text), label_key="width,height")
+    assert dataset.class_names == ("width", "height")
+    for part in (dataset.train, dataset.validation, dataset.test):
+        assert (part.labels[:, 1] == -part.labels[:, 0] / 4).all()
+    sizes = [len(dataset.train), len(dataset.validation), len(dataset.test)]
+    assert sum(sizes) == 20
+
+
+def test_whole_numbers_are_numbers_where_that_is_asked_for(tmp_path):
+    path = written(tmp_path, lines(lambda i: i % 2))
+    dataset = whole(path, label_kind="number")
+    assert dataset.task == "regression"
+    assert dataset.train.labels[:3].tolist() == [[0.0], [1.0], [0.0]]
+    odd = written(tmp_path, lines(lambda i: "x" if i == 3 else i))
+    with pytest.raises(ValueError, match="Line 5 .*'x' in a column of numb"):
+        whole(odd, label_kind="number")
 
 
 def test_images_of_another_folder_and_without_suffix(tmp_path):

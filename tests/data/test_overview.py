@@ -26,6 +26,7 @@ def test_each_class_has_its_images_of_each_part():
     found = lines(examples([0, 0, 1]), examples([1, 0], 10), examples([1], 20))
     assert found == [
         "Data: pets",
+        "Task: classification",
         "",
         "| 2 classes  | train | validation | test |",
         "| ---------- | ----: | ---------: | ---: |",
@@ -42,7 +43,7 @@ def test_of_many_classes_the_smallest_and_the_largest_are_shown():
     labels = np.repeat(np.arange(30), sizes)
     names = tuple(f"class_{i}" for i in range(30))
     found = lines(examples(labels), names=names)
-    cells = [[x.strip() for x in line.split("|")[1:-1]] for line in found[4:]]
+    cells = [[x.strip() for x in line.split("|")[1:-1]] for line in found[5:]]
     assert cells == [
         ["all images", "465"],
         *([f"class_{i}", f"{i + 1}"] for i in range(5)),
@@ -55,7 +56,8 @@ def test_several_labels_are_counted_for_each_class():
     labels = np.array([[1, 1], [0, 1]], np.uint8)
     both = Examples(np.arange(2, dtype=np.uint8).reshape(2, 1, 1, 1), labels)
     found = lines(both)
-    assert [x.split("|")[2].strip() for x in found[4:7]] == ["2", "1", "2"]
+    assert [x.split("|")[2].strip() for x in found[5:8]] == ["2", "1", "2"]
+    assert found[1] == "Task: multilabel"
 
 
 def test_what_looks_wrong_is_said():

@@ -139,7 +139,14 @@ def replaced(made, **groups):
             },
             "multiple of 4 pixels",
         ),
-        ({"masked_patch": {"target": "pixels"}}, "Set it to val_loss"),
+        (
+            {
+                "masked_patch": {"target": "pixels"},
+                "training": {"best_metric": "val_accuracy"},
+            },
+            "Set it to val_loss",
+        ),
+        ({"training": {"class_weight": "balanced"}}, "no classes to weigh"),
         ({"training": {"trainable": "head"}}, 'Set them to "all" and 0'),
         ({"training": {"lora_rank": 2}}, "lora_rank=2"),
     ],

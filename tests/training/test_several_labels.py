@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 
 from keras_vit.data.manifest import read_manifest
+from keras_vit.io.run_folder import read_config
 from keras_vit.training import config as configs
 from keras_vit.training import train
 
@@ -36,13 +37,14 @@ def trained(tmp_path, **training):
 
 def test_softmax_is_refused_and_says_why(tmp_path):
     with pytest.raises(ValueError, match="loss sigmoid.*by '|'") as raised:
-        trained(tmp_path)
+        trained(tmp_path, loss="softmax")
     assert "label_kind one" in str(raised.value)
     assert not (tmp_path / "run").exists()
 
 
 def test_sigmoid_learns_each_class(tmp_path):
-    run = trained(tmp_path, loss="sigmoid")
+    run = trained(tmp_path)  # The data tells it.
+    assert read_config(tmp_path / "run")["training"]["loss"] == "sigmoid"
     assert np.isfinite(run.history["loss"]).all()
     assert run.model.trained_as.problem == "multilabel"
     images = read_manifest(tmp_path / "run" / "images.csv.gz")

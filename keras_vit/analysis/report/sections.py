@@ -93,6 +93,10 @@ def _share(value):
     return f"{100 * value:.2f}\N{NARROW NO-BREAK SPACE}%"
 
 
+def _number(value):
+    return f"{value:.4g}"
+
+
 def _duration(value):
     minutes, seconds = divmod(round(value), 60)
     hours, minutes = divmod(minutes, 60)
@@ -113,6 +117,8 @@ SKIPPED = {
 # Keys of result.json at the top of the report -> their name and unit.
 HEADLINE = {
     "top1": ("Top-1 accuracy", _share),
+    "mae": ("Mean absolute error", _number),
+    "r2": ("R\N{SUPERSCRIPT TWO}", _number),
     "test_accuracy": ("Test accuracy", _share),
     "top5": ("Top-5 accuracy", _share),
     "balanced_accuracy": ("Balanced accuracy", _share),

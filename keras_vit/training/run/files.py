@@ -154,12 +154,14 @@ def save_model(model, class_names, path: str | os.PathLike) -> None:
         is_first,
         to_numpy,
     )
+    from keras_vit.training.targets import in_units
 
     run_model.check_class_names(model, class_names)
-    model = merged(model, to_numpy)
-    with gathered(model):
-        if is_first():
-            run_model.save_model(model, class_names, path)
+    with in_units(model):
+        model = merged(model, to_numpy)
+        with gathered(model):
+            if is_first():
+                run_model.save_model(model, class_names, path)
 
 
 def read_config(folder: pathlib.Path) -> dict:

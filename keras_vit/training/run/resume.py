@@ -52,6 +52,8 @@ FREE = (
 )
 NAMES = "class_names.json"
 READER = "data.reader"
+# What "auto" stands for is known from the data, and in the config of a run.
+BY_DATA = ("training.loss", "training.best_metric")
 
 
 def as_begun(recipe: Recipe) -> Recipe:
@@ -272,7 +274,8 @@ def differences(old: dict, recipe: Recipe) -> list[str]:
     }
     known = flat(shared)
     # Whatever read the images is what "auto" stands for.
-    free = (*FREE, READER) if new.get(READER) == "auto" else FREE
+    left_open = [x for x in (READER, *BY_DATA) if new.get(x) == "auto"]
+    free = (*FREE, *left_open)
     before = options_before(shared.get("data") or {})
     before = {f"data.{name}": value for name, value in before.items()}
     # `as_begun` gives a run of an earlier version what it began with.
