@@ -210,7 +210,7 @@
     },
   };
 
-  // [name, probability] of each class, the most probable first.
+  // [name, probability] of each class, the most probable first; or numbers.
   async function classes(image) {
     const { runtime, session } = await loaded;
     const [rows, ...shape] = model.shape, pixels = prepare(image);
@@ -220,7 +220,8 @@
     const { [model.output]: { data } } = await session.run({ [model.input]: tensor });
     const scores = Array.from(data.subarray(0, model.classes.length));
     const found = ACTIVATIONS[model.activation](scores);
-    return found.map((x, i) => [model.classes[i], x]).sort((x, y) => y[1] - x[1]);
+    const named = found.map((x, i) => [model.classes[i], x]);
+    return model.numbers ? named : named.sort((x, y) => y[1] - x[1]);
   }
 
   // --- The page ---
@@ -239,7 +240,7 @@
       });
       const begin = performance.now(), found = await classes(image);
       if (running !== file) return; // Another picture took its place.
-      show(file, found.slice(0, 5));
+      show(file, model.numbers ? found : found.slice(0, 5), model.numbers);
       const seconds = ((performance.now() - begin) / 1000).toFixed(2);
       tell(`${file.name} is classified, in ${seconds} s on this device.`);
     } catch (error) {

@@ -137,6 +137,7 @@ def _contents(record, url, runtime):
         "mean": config.get("pixel_mean"),
         "deviation": config.get("pixel_std"),
         "activation": record["activation"],
+        "numbers": record.get("problem") == "regression",
         "classes": record["class_names"],
     }
 

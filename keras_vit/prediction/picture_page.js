@@ -13,11 +13,14 @@ function fail(error) {
   find("problem").textContent = error.message;
 }
 
-function row([name, probability]) {
+const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
+
+function row([name, value], isNumber) {
   const item = document.createElement("li");
   item.className = "bar";
-  item.style.setProperty("--share", `${100 * probability}%`);
-  const texts = [name, percent.format(probability)].map((text) => {
+  item.style.setProperty("--share", isNumber ? "0%" : `${100 * value}%`);
+  const shown = (isNumber ? plain : percent).format(value);
+  const texts = [name, shown].map((text) => {
     const span = document.createElement("span");
     span.textContent = text;
     return span;
@@ -26,14 +29,15 @@ function row([name, probability]) {
   return item;
 }
 
-// A picture, and [name, probability] of classes.
-function show(picture, classes) {
+// A picture, and [name, probability] of classes, or [name, number].
+function show(picture, classes, areNumbers = false) {
   const image = find("picture");
   URL.revokeObjectURL(image.src);
   image.src = URL.createObjectURL(picture);
   image.alt = `Your picture, ${picture.name}`;
   find("name").textContent = picture.name;
-  find("guesses").replaceChildren(...classes.map(row));
+  find("guesses").replaceChildren(
+    ...classes.map((found) => row(found, areNumbers)));
   find("classes").hidden = false;
 }
 

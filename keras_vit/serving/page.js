@@ -64,7 +64,8 @@
       tell(`Classifying ${picture.name} …`);
       const { predictions } = await ask("predict", options);
       const { classes } = predictions[0];
-      show(picture, classes.map((found) => [found.class, found.probability]));
+      show(picture, classes.map((found) =>
+        [found.class, found.probability ?? found.number]), "number" in classes[0]);
       if (explains) {
         tell("Looking at the attention …");
         showAttention(await ask("explain", options));

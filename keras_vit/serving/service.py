@@ -154,8 +154,8 @@ class Service:
 
     Args:
         classifier: a `keras_vit.prediction.Classifier`, or an object with its
-            `read`, `probabilities`, `class_names` and `geometry`. Without a
-            `model` of attention it classifies and explains nothing.
+            `read`, `probabilities`, `class_names`, `problem` and `geometry`.
+            Without a `model` of attention it classifies and explains nothing.
         name: str, what the model is called.
         limits: a `ServingLimits`.
 
@@ -330,11 +330,20 @@ class Service:
 
         Returns:
             For each image a list of {"class": name, "probability": float},
-            most probable first.
+            most probable first; of a model that predicts numbers all of
+            {"class": name, "number": float}.
         """
         rows = await asyncio.gather(*map(self.batcher.submit, images))
-        best = most_probable(np.stack(rows), top)
         names = self.classifier.class_names
+        if self.classifier.problem == "regression":
+            return [
+                [
+                    {"class": name, "number": float(value)}
+                    for name, value in zip(names, row, strict=True)
+                ]
+                for row in rows
+            ]
+        best = most_probable(np.stack(rows), top)
         return [
             [{"class": names[i], "probability": float(row[i])} for i in chosen]
             for row, chosen in zip(rows, best, strict=True)

@@ -49,19 +49,21 @@ LICENCES = (
     *("gpl-2.0", "gpl-3.0", "lgpl-3.0", "agpl-3.0", "mpl-2.0", "openrail"),
     *("unlicense", "other", "unknown"),
 )
-# In result.json: in the card, and its name on huggingface.co.
+# In result.json: in the card, its name on huggingface.co, and its form.
 METRICS = {
-    "top1": ("accuracy", "accuracy"),
-    "top5": ("top-5 accuracy", "top-5-accuracy"),
-    "balanced_accuracy": ("balanced accuracy", "balanced-accuracy"),
-    "macro_f1": ("F1, mean over the classes", "f1"),
-    "auc": ("AUC, mean over the classes", "roc_auc"),
+    "top1": ("accuracy", "accuracy", ".2%"),
+    "top5": ("top-5 accuracy", "top-5-accuracy", ".2%"),
+    "balanced_accuracy": ("balanced accuracy", "balanced-accuracy", ".2%"),
+    "macro_f1": ("F1, mean over the classes", "f1", ".2%"),
+    "auc": ("AUC, mean over the classes", "roc_auc", ".2%"),
     "average_precision": (
-        "average precision, mean over the classes",
-        "average-precision",
+        *("average precision, mean over the classes", "average-precision"),
+        ".2%",
     ),
-    "validation_accuracy": ("accuracy on the validation images", None),
-    "baseline_accuracy": ("accuracy of a baseline", None),
+    "mae": ("mean absolute error", "mae", ".4g"),
+    "r2": ("R2", "r_squared", ".4f"),
+    "validation_accuracy": ("accuracy on the validation images", None, ".2%"),
+    "baseline_accuracy": ("accuracy of a baseline", None, ".2%"),
 }
 # Names of tensorflow-datasets: of the same data on huggingface.co.
 REPOSITORIES = {
@@ -217,7 +219,7 @@ def _evaluations(shared, name, repository) -> list:
             metric_value=value,
         )
         for key, value in _measured(shared).items()
-        for title, metric in [METRICS[key]]
+        for title, metric, _ in [METRICS[key]]
         if metric
     ]
 
@@ -239,7 +241,10 @@ def _description(shared) -> str:
     name = type(shared.model).__name__
     family = FAMILIES.get(name, name)
     what = (
-        f"tells {len(shared.class_names):,} classes apart"
+        f"predicts {', '.join(shared.class_names)}"
+        if shared.model.trained_as.problem == "regression"
+        and shared.class_names
+        else f"tells {len(shared.class_names):,} classes apart"
         if shared.class_names
         else "gives features of images"
     )
@@ -254,7 +259,11 @@ def _description(shared) -> str:
 
 def _results(shared) -> str:
     measured = _measured(shared).items()
-    found = {METRICS[key][0]: f"{value:.2%}" for key, value in measured}
+    found = {
+        title: format(value, form)
+        for key, value in measured
+        for title, _, form in [METRICS[key]]
+    }
     if not found:
         return ""
     count, split = (shared.result.get(x) for x in ("num_examples", "split"))

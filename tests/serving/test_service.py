@@ -21,6 +21,7 @@ class Brightness:
     """What an exported model is: no Keras model behind it."""
 
     class_names, geometry = ("dark", "bright"), GEOMETRY
+    problem = "classification"
 
     def __init__(self):
         self.ready = threading.Event()
