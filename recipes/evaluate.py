@@ -311,6 +311,11 @@ def summarise(recipe: Evaluation, predictions, dataset) -> dict:
     examples = examples_of(recipe, dataset)
     files = data.file_names(examples)
     if isinstance(predictions, evaluation.Numbers):
+        if recipe.real_labels is not None:
+            raise ValueError(
+                "ReaL labels are classes, and the model predicts numbers. "
+                f"Received: real_labels={recipe.real_labels!r}. Leave it out."
+            )
         found = evaluation.summarise_numbers(predictions)
         unread = sorted({*(files or ())} - {*map(str, predictions.names)})
     else:

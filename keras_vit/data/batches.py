@@ -220,7 +220,8 @@ class TrainingStream:
 
     def _with_weights(self, images, labels):
         # Of mixed labels, as of Mixup, the mean of their classes' weights.
-        weighted = labels * self.class_weights.astype("float32")  # (B, K)
+        weights = np.asarray(self.class_weights, "float32")
+        weighted = labels * weights  # (B, K)
         return images, labels, ops_of(labels).reduce_sum(weighted, axis=-1)
 
     def names_of(self, step: int) -> list[str]:

@@ -87,10 +87,9 @@ class Dataset:
 
     def __post_init__(self):
         if self.task is None:
-            labels = getattr(self.train, "labels", None)
+            labels = np.asarray(getattr(self.train, "labels", None))
             # Floats are the probabilities of a teacher.
-            several = getattr(labels, "ndim", 1) == 2
-            several = several and labels.dtype.kind != "f"
+            several = labels.ndim == 2 and labels.dtype.kind != "f"
             task = "multilabel" if several else "classification"
             object.__setattr__(self, "task", task)
 

@@ -74,11 +74,11 @@ def predict_numbers(
         names=[str(i) for i in range(len(examples))],
         **options,
     )
-    rows = found.names.astype(int)
+    rows = np.array(found.names, int)
     return Numbers(
         labels[rows].astype("float64"),
         found.by_class(),
-        rows if names is None else np.array(names)[rows],
+        rows.tolist() if names is None else [names[row] for row in rows],
     )
 
 

@@ -1,6 +1,7 @@
 """Metrics of whole splits against scikit-learn's."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from keras_vit import evaluation
 from keras_vit.evaluation import Predictions, class_metrics
 
 # Equal but for the order in which float64 numbers are added.
-CLOSE = {"rel": 1e-9, "abs": 1e-9}
+CLOSE: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}
 LAST_WITHOUT_IMAGES = 1
 
 

@@ -26,7 +26,7 @@ SMALL = (
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     root = tmp_path_factory.mktemp("regression")
-    rows = [("image", "age")]
+    rows: list[tuple] = [("image", "age")]
     for number in range(40):
         Image.new("L", (8, 8), 3 * number).save(root / f"{number}.png")
         rows.append((f"{number}.png", 20 + 1.5 * number))

@@ -23,7 +23,7 @@ def table(tmp_path_factory):
     """Grey images; their level in dollars, and a number about 1e-4."""
     folder = tmp_path_factory.mktemp("numbers")
     random = np.random.default_rng(0)
-    rows = [("image", *LABELS)]
+    rows: list[tuple] = [("image", *LABELS)]
     for number in range(60):
         level = int(random.integers(20, 230))
         noise = random.integers(-20, 20, (8, 8))
