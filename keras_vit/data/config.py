@@ -134,7 +134,7 @@ KEYS = ("image_key", "label_key")
 OF_FOLDERS = ("layout",)
 OF_CSV = (
     *("image_root", "image_suffix", "skip_missing", "on_missing_label"),
-    *("label_kind", "label_separator", "split_key", "fold_key", "fold"),
+    *("label_kind", "label_separator", "split_key", "fold_key"),
 )
 UNREAD = {
     "folder": (*OF_NAMES, *KEYS, *OF_CSV),
@@ -229,9 +229,14 @@ class DataConfig:
     fold_key: str = "fold"
     """Column of a CSV file with the number of the fold of a line."""
 
+    folds: int | None = None
+    """Number of folds that the training images are divided into for
+    cross-validation, by the hash of their contents, so that equal images are
+    in one fold. Null takes those of the column fold_key."""
+
     fold: int | None = None
-    """Fold of a CSV file to make choices on; the others are trained on, and
-    nothing is cut off. Null uses no folds."""
+    """Fold to make choices on, from 0; the others are trained on, and nothing
+    is cut off. Null uses no folds."""
 
     shards: str | None = None
     """Tar files of WebDataset or parquet files of Hugging Face: a folder, or
@@ -351,9 +356,7 @@ class DataConfig:
         check_choice("reader", self.reader, READERS)
         check_choice("on_missing_label", self.on_missing_label, BROKEN)
         check_choice("label_kind", self.label_kind, LABEL_KINDS)
-        check_at_least(self, 0, "fold")
-        if self.fold is None:
-            check_unread(self, "fold=None", "fold_key")
+        self._check_folds()
         if self.label_kind in ("one", "number"):
             case = f"label_kind={self.label_kind!r}"
             check_unread(self, case, "label_separator")
@@ -366,6 +369,25 @@ class DataConfig:
         check_choice("split_by", self.split_by, SPLIT_BY)
         check_choice("sampling", self.sampling, SAMPLINGS)
         self._check_source()
+
+    def _check_folds(self):
+        check_at_least(self, 0, "fold")
+        check_at_least(self, 2, "folds")
+        if self.fold is None or self.folds is not None:
+            case = f"fold={self.fold}, folds={self.folds}"
+            check_unread(self, case, "fold_key")
+        if self.folds is not None and (self.fold or 0) >= self.folds:
+            raise ValueError(
+                f"fold is from 0 to {self.folds - 1}. Received: "
+                f"fold={self.fold}, folds={self.folds}."
+            )
+        if self.folds is None and self.csv is None:
+            check_unread(self, "folds=None", "fold")
+
+    @property
+    def fold_of_column(self) -> bool:
+        """Whether a column of a CSV file says the fold of each line."""
+        return self.fold is not None and self.folds is None
 
     def _check_source(self):
         if self.name is not None:

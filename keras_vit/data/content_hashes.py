@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-__all__ = ["content_hashes", "split_by_content"]
+__all__ = ["content_hashes", "folds_by_content", "split_by_content"]
 
 THREADS = 8
 CHUNK = 2**20  # bytes
@@ -158,6 +158,76 @@ def split_by_content(
         for part in ("train", "validation", "test")
     )
     return train, validation, test
+
+
+def folds_by_content(
+    hashes, labels, *, folds: int, seed: int, class_names: Sequence[str] = ()
+) -> np.ndarray:
+    """Divide images into folds by the hash of each, whatever others there are.
+
+    As `split_by_content`: an image's place in [0, 1) tells its fold. A fold
+    that would get nothing of a class takes the image whose place is nearest to
+    its own; of a class with fewer different images than folds, two folds have
+    some, so that there are always others to train on.
+
+    Args:
+        hashes: N texts.
+        labels: as of `split_by_content`.
+        folds: int, from 2.
+        seed: int; the same seed gives the same folds.
+        class_names: names of the classes, for messages.
+
+    Returns:
+        int array of shape (N,), the fold of each image, from 0.
+
+    Raises:
+        ValueError: when a class has fewer than two different images, or there
+            are fewer different images than folds.
+    """
+    bounds = {i: (i / folds, (i + 1) / folds) for i in range(folds)}
+    labels = np.asarray(labels)
+    classes = labels.tolist() if labels.ndim == 1 else [0] * len(labels)
+    members = collections.defaultdict(set)
+    classes_of = collections.defaultdict(set)
+    for value, label in zip(hashes, classes, strict=True):
+        members[label].add(value)
+        classes_of[value].add(label)
+    if len(classes_of) < folds:
+        raise ValueError(
+            f"{folds} folds need as many different images, and there are "
+            f"{len(classes_of)}. Equal ones stay together."
+        )
+    places = {value: _place(value, seed) for value in classes_of}
+    fold = {value: int(place * folds) for value, place in places.items()}
+    counts = collections.Counter(
+        (label, fold[value]) for value, x in classes_of.items() for label in x
+    )
+    for label in sorted(members):
+        if len(members[label]) < 2:
+            name = class_names[label] if class_names else label
+            raise ValueError(
+                f"The class {name!r} has {len(members[label])} image, and the "
+                "folds need two different ones of each class."
+            )
+        there = {fold[value] for value in members[label]}
+        if len(members[label]) >= folds:
+            lacking = sorted(set(bounds) - there)
+        else:
+            lacking = [(min(there) + 1) % folds] if len(there) == 1 else []
+        for number in lacking:
+            free = [
+                value
+                for value in sorted(members[label])
+                if all(counts[x, fold[value]] > 1 for x in classes_of[value])
+            ]
+            if not free:
+                continue  # Its images are all that other classes have there.
+            nearest = min(free, key=lambda x: _gap(places[x], *bounds[number]))
+            for x in classes_of[nearest]:
+                counts[x, fold[nearest]] -= 1
+                counts[x, number] += 1
+            fold[nearest] = number
+    return np.array([fold[value] for value in hashes])
 
 
 def _place(value: str, seed: int) -> float:

@@ -103,7 +103,7 @@ def open_csv(config: DataConfig, *, to_evaluate: bool = False) -> Dataset:
         else None
         for split in PARTS
     ]
-    if config.fold is None:
+    if not config.fold_of_column:
         by = "position" if in_store else config.split_by
         parts = complete(parts, config, by, names)
     return Dataset(
@@ -126,7 +126,7 @@ def _rows(path: pathlib.Path, config: DataConfig) -> list[Row]:
             f"{str(path)!r} cannot be read as a CSV file: {error}"
         ) from error
     keys = {"image_key": config.image_key, "split_key": config.split_key}
-    if config.fold is not None:
+    if config.fold_of_column:
         keys["fold_key"] = config.fold_key
     for field, key in keys.items():
         if key is not None and key not in columns:
@@ -289,7 +289,7 @@ def _used(labels, rows) -> set[int]:
 
 def _splits(rows, config: DataConfig, path: str):
     """Return the part of each line, and what was found out of it."""
-    if config.fold is not None:
+    if config.fold_of_column:
         return _folds(rows, config, path)
     notes = []
     columns = rows[0].cells

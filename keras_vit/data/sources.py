@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_vit.data.broken_images import without_broken_images
 from keras_vit.data.config import DataConfig
+from keras_vit.data.content_hashes import content_hashes, folds_by_content
 from keras_vit.data.csv_file import open_csv
 from keras_vit.data.dataset import (
     NO_SOURCES,
@@ -75,7 +76,7 @@ def open_dataset(
     check_installed(what, *data_packages(config, sources))
     reader = chosen_reader(config.reader)
     hide_accelerators(reader)
-    if to_evaluate:
+    if to_evaluate or config.folds is not None:
         none = {"validation_fraction": 0.0, "test_fraction": 0.0}
         config = dataclasses.replace(config, **none)
     if config.folder and of_store(config.folder):
@@ -94,6 +95,8 @@ def open_dataset(
     _check_names(dataset)
     if not to_evaluate:
         _check_classes(dataset)
+    if config.folds is not None and not to_evaluate:
+        dataset = _with_folds(dataset, config)
     dataset = read_by(reader, dataset)
     dataset = without_broken_images(dataset, config.check_images)
     return _limited(dataset, config)
@@ -151,6 +154,47 @@ def _check_classes(dataset: Dataset) -> None:
             f"{len(labels)} training images of {dataset.name!r} are "
             f"{dataset.class_names[found[0]]!r}."
         )
+
+
+def _with_folds(dataset: Dataset, config: DataConfig) -> Dataset:
+    """Make one fold of the training images the validation part."""
+    train, folds, fold = dataset.train, config.folds, config.fold
+    obstacle = None
+    if fold is None:
+        obstacle = (
+            f"give data.fold, from 0 to {folds - 1}, or all of them to "
+            "keras-vit cross-validate"
+        )
+    elif dataset.validation is not None:
+        obstacle = (
+            "the data has validation images of its own: leave the folds out, "
+            "or these images"
+        )
+    elif not isinstance(train, Examples) or train.kind == "record":
+        obstacle = (
+            f"they are made by the contents of images, and those of "
+            f"{dataset.name!r} are not at hand: give a folder or a CSV file of "
+            "a disk"
+        )
+    if obstacle is not None:
+        raise ValueError(
+            f"There are no folds: {obstacle}. Received: data.folds={folds}, "
+            f"data.fold={fold}."
+        )
+    found = folds_by_content(
+        content_hashes(train),
+        train.labels,
+        folds=folds,
+        seed=config.split_seed,
+        class_names=dataset.class_names,
+    )
+    notes = (*dataset.notes, f"fold {fold} of {folds} is the validation part")
+    return dataclasses.replace(
+        dataset,
+        train=train.subset(np.flatnonzero(found != fold)),
+        validation=train.subset(np.flatnonzero(found == fold)),
+        notes=notes,
+    )
 
 
 def _limited(dataset: Dataset, config: DataConfig) -> Dataset:

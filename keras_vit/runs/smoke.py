@@ -20,6 +20,7 @@ DATA = DataConfig(
 IMAGE_SIZE = 32
 IMAGE_SIZES = (16, 32)  # of progressive resizing
 REPRESENTATION_DIM = 8
+OF_NUMBERS = {"loss": "squared", "best_metric": "val_mae"}
 STEPS = 2
 BATCH_SIZE = 4
 ACCUMULATION_STEPS = 2
@@ -68,6 +69,12 @@ def smoke(recipe: AnyRecipe) -> AnyRecipe:
         ),
         training=dataclasses.replace(
             training,
+            # The digits are classes.
+            **{
+                name: "auto"
+                for name, of_numbers in OF_NUMBERS.items()
+                if getattr(training, name) == of_numbers
+            },
             steps=STEPS,
             image_sizes=IMAGE_SIZES if training.image_sizes else (),
             batch_size=BATCH_SIZE,

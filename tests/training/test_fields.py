@@ -282,6 +282,7 @@ CHANGES = {
         ),
         "split_key": (opened, "which", {"csv": "{}/list.csv"}),
         "fold_key": (opened, "other_fold", {"csv": "{}/list.csv", "fold": 1}),
+        "folds": (opened, 2, {"folder": "{}/images", "fold": 0}),
         "fold": (opened, 0, {"csv": "{}/list.csv"}),
         "validation_fraction": (opened, 0.2, {}),
         "test_fraction": (opened, 0.3, {}),
