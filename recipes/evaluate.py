@@ -123,6 +123,7 @@ def evaluate(recipe: Evaluation, share: Share, whole: bool) -> dict:
         "names": data.file_names(examples),
         "verbose": (1 if sys.stdout.isatty() else 2) if is_first() else 0,
         "together": together(recipe, share),
+        "tta": recipe.tta,
     }
     begin = time.perf_counter()
     if numbers:

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import dataclasses
 import json
 import pathlib
 import sys
@@ -43,6 +44,11 @@ def predict(parser):
     add("--top", type=int, default=5, help="classes per image (5)")
     add("--format", choices=FORMATS, default="table")
     add("--batch", type=int, default=32, help="images per step (32)")
+    add(
+        "--tta",
+        choices=("flip",),
+        help="average the scores of each image and of its mirror image",
+    )
     _add_image_size(add)
 
 
@@ -107,6 +113,7 @@ def _predict(arguments):
     from keras_vit.prediction import images_of, load_classifier, predictions
 
     classifier = load_classifier(arguments.model, arguments.image_size)
+    classifier = dataclasses.replace(classifier, tta=arguments.tta)
     found = predictions(
         classifier,
         images_of(paths_of(arguments.paths)),

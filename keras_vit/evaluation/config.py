@@ -96,6 +96,10 @@ class Evaluation:
     batch_size: int = 256
     """Images per step; the last step is padded."""
 
+    tta: str | None = None
+    """Test-time augmentation: "flip" averages the scores of each image and of
+    its mirror image, which takes twice the time; null does not."""
+
     real_labels: str | None = None
     """Path of real.json, ImageNet's reassessed labels, for a folder of the
     validation images."""
@@ -106,6 +110,7 @@ class Evaluation:
     def __post_init__(self):
         check_choice("split", self.split, (None, *SPLITS))
         check_choice("distribution", self.distribution, DISTRIBUTIONS)
+        check_choice("tta", self.tta, (None, "flip"))
         check_at_least(self, 1, "batch_size")
         check_at_least(self, 0, "seed", "num_pictures")
         if self.model.weights is None and not self.smoke:

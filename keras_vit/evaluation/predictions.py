@@ -29,6 +29,11 @@ __all__ = [
 ]
 
 TOP = 5  # classes of an image that are kept in files
+# Views of images (B, H, W, C) whose scores are averaged.
+TTA = {
+    None: (lambda images: images,),
+    "flip": (lambda images: images, lambda images: ops.flip(images, axis=2)),
+}
 # Probabilities of all classes that an evaluation holds: those of 67,000 images
 # of ImageNet's 1000 classes, half a gigabyte with their order.
 MAX_PROBABILITIES = 2**26
@@ -182,6 +187,7 @@ def predict_classes(
     names: Sequence[str] | None = None,
     verbose: int = 0,
     together: Together | None = None,
+    tta: str | None = None,
 ) -> Predictions:
     """Predict the classes of every image where the mask is True.
 
@@ -206,6 +212,9 @@ def predict_classes(
         verbose: int, as for Keras's `predict`.
         together: in several processes, of which each has its share of each
             batch, what puts the shares together; see `Together`.
+        tta: str, "flip" for the mean of the scores of each image and of its
+            mirror image (test-time augmentation); None for those of the
+            image.
 
     Returns:
         `Predictions`, in the order of the batches; of all images in all
@@ -220,7 +229,7 @@ def predict_classes(
         >>> predict_classes(model, [batch]).classes[:, 0]
     """
     known = isinstance(model, Ranking)
-    ranking = model if known else Ranking(model, top, activation)
+    ranking = model if known else Ranking(model, top, activation, tta)
     with warnings.catch_warnings():
         # Keras says so at the end of any data whose length it cannot know.
         warnings.filterwarnings("ignore", message="Your input ran out of data")
@@ -286,20 +295,26 @@ class Ranking(keras.Model):
         model: as of `predict_classes`.
         top: as of `predict_classes`.
         activation: as of `predict_classes`.
+        tta: as of `predict_classes`.
     """
 
-    def __init__(self, model, top, activation):
+    def __init__(self, model, top, activation, tta=None):
         super().__init__(name="ranking")
         self.model = model
         self.top = min(top, model.output_shape[-1])
         self.activation = keras.activations.get(activation)
+        self.views = TTA[tta]
         # It has no weights of its own: Keras need not try a batch first.
         self.built = True
         compile_predictions(self)
 
     def call(self, inputs):
         images, labels, mask = inputs
-        scores = ops.cast(self.model(images, training=False), "float32")
+        scores = [
+            ops.cast(self.model(view(images), training=False), "float32")
+            for view in self.views
+        ]
+        scores = sum(scores) / len(scores)  # (B, K)
         # A stable sort: top_k leaves the order of equal scores to the backend.
         classes = ops.argsort(-scores, axis=-1)[:, : self.top]  # (B, T)
         probabilities = self.activation(scores)  # (B, K)

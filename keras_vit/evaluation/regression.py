@@ -44,7 +44,7 @@ def predict_numbers(
         batches: `evaluation_batches` of the images.
         examples: the `Examples` themselves.
         names: of `keras_vit.data.file_names`.
-        **options: `verbose` and `together` of `predict_classes`.
+        **options: `verbose`, `together` and `tta` of `predict_classes`.
 
     Returns:
         `Numbers`, in the order of the batches.

@@ -56,6 +56,11 @@ ACTIVATIONS = {
     "sigmoid": _sigmoid,
     "linear": lambda scores: scores,
 }
+# Views of images (B, H, W, C) whose scores are averaged.
+VIEWS = {
+    None: (lambda images: images,),
+    "flip": (lambda images: images, lambda images: images[:, :, ::-1].copy()),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +76,8 @@ class Classifier:
             numbers.
         problem: str, "classification", "multilabel" or "regression", whose
             answers are numbers in the place of probabilities.
+        tta: str, "flip" for the mean of the scores of each image and of its
+            mirror image (test-time augmentation), or None.
 
     Example:
         >>> load_classifier("runs/quickstart").class_names[:3]
@@ -82,9 +89,11 @@ class Classifier:
     geometry: Geometry
     activation: str = "softmax"
     problem: str = "classification"
+    tta: str | None = None
 
     def __post_init__(self):
         check_choice("activation", self.activation, ACTIVATIONS)
+        check_choice("tta", self.tta, VIEWS)
 
     @property
     def resizes(self) -> bool:
@@ -125,9 +134,13 @@ class Classifier:
         """
         if not self.class_names:
             return np.zeros((len(images), 0), "float32")
-        scores = self.model.predict_on_batch(self.inputs(images))
+        found = [
+            self.model.predict_on_batch(self.inputs(view(images)))
+            for view in VIEWS[self.tta]
+        ]
         # NumPy has no bfloat16, which a model may compute in.
-        scores = np.asarray(scores).astype("float32")
+        found = [np.asarray(scores).astype("float32") for scores in found]
+        scores = sum(found) / np.float32(len(found))
         with np.errstate(invalid="ignore"):
             found = ACTIVATIONS[self.activation](scores)
         if np.isnan(found).any():
@@ -165,6 +178,7 @@ def predict(
     class_names: tuple[str, ...] | None = None,
     preprocessing: PreprocessingConfig | None = None,
     batch_size: int = 32,
+    tta: str | None = None,
 ) -> list[Prediction]:
     """Classifies images, resized and cropped as for the model's evaluation.
 
@@ -182,6 +196,8 @@ def predict(
         preprocessing: how images are resized and cropped, where it is not as
             the weights were evaluated: `keras_vit.data.PreprocessingConfig`.
         batch_size: int, images per step.
+        tta: str, "flip" for the mean of the scores of each image and of its
+            mirror image (test-time augmentation).
 
     Returns:
         A list with a `Prediction` per image, in their order; those of a
@@ -197,6 +213,8 @@ def predict(
         ...     print(found.image, found.classes[0])
     """
     classifier = as_classifier(model, class_names, preprocessing)
+    if tta is not None:
+        classifier = dataclasses.replace(classifier, tta=tta)
     found = []
     for prediction in predictions(
         classifier, images_of(source), top=top, batch_size=batch_size
@@ -294,7 +312,10 @@ def as_classifier(
         needs_classes,
     )
     return dataclasses.replace(
-        changed, activation=model.activation, problem=model.problem
+        changed,
+        activation=model.activation,
+        problem=model.problem,
+        tta=model.tta,
     )
 
 

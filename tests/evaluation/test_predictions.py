@@ -242,3 +242,16 @@ def test_xla_predicts_where_there_is_no_avx_512(model, monkeypatch, flags):
     expected = scores(model, images).argmax(axis=1)
     np.testing.assert_array_equal(found.classes[:, 0], expected)
     assert compiled == ([] if "avx512f" in flags else [True])
+
+
+def test_flip_averages_the_scores_of_images_and_mirror_images(model):
+    images, labels = split(11)
+    both = [scores(model, images), scores(model, images[:, :, ::-1].copy())]
+    assert np.abs(both[0] - both[1]).max() > 0.1
+    logits = np.mean(both, axis=0).astype("float64")
+    powers = np.exp(logits)
+    expected = powers / powers.sum(axis=1, keepdims=True)
+    found = evaluation.predict_classes(
+        model, padded_batches(images, labels, BATCH), top=CLASSES, tta="flip"
+    )
+    np.testing.assert_allclose(found.by_class(), expected, atol=1e-5)

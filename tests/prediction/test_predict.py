@@ -1,5 +1,7 @@
 """`keras_vit.predict`, against the model's own scores."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import keras_vit
 from keras_vit.checkpoints.engine import loading
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.checkpoints.run_model import load_model
+from keras_vit.cli import main
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.config import evaluation_of
 from keras_vit.evaluation.config import ModelSource
@@ -287,3 +290,23 @@ def test_weights_of_an_application_are_opened_once(tmp_path, counts):
     assert loaded.input_shape == (None, 48, 48, 3)
     assert loaded.output_shape == (None, 3)
     assert counts == {"opened": 1, "models": 1}
+
+
+def test_flip_averages_the_scores_of_an_image_and_its_mirror(
+    run_folder, image, tmp_path, capsys
+):
+    model, names = load_model(run_folder / "model.keras")
+    both = np.stack([image, image[:, ::-1]]).astype("float32")
+    scores = np.asarray(keras.ops.convert_to_numpy(model(both)))
+    powers = np.exp(scores.mean(axis=0))
+    expected = dict(zip(names, powers / powers.sum(), strict=True))
+    (found,) = keras_vit.predict(run_folder, image, tta="flip")
+    assert_same(found, expected)
+    Image.fromarray(image).save(tmp_path / "image.png")
+    words = [str(run_folder), str(tmp_path / "image.png"), "--tta", "flip"]
+    assert main(["predict", *words, "--format", "json"]) in (None, 0)
+    (printed,) = json.loads(capsys.readouterr().out)
+    answers = {x["class"]: x["probability"] for x in printed["classes"]}
+    assert answers == pytest.approx(expected, abs=1e-5)
+    with pytest.raises(ValueError, match="Unknown tta: 'crop'"):
+        keras_vit.predict(run_folder, image, tta="crop")
