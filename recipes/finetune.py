@@ -49,8 +49,6 @@ def report(trained: Run, recipe: Recipe) -> dict:
     """Evaluate and fill the run folder, in one process."""
     part = next(x for x in PARTS if getattr(trained.dataset, x))
     result = {**evaluated(trained, recipe, part), **facts(trained)}
-    if trained.history.get("val_accuracy"):
-        result["validation_accuracy"] = trained.history["val_accuracy"][-1]
     if trained.dataset.task == "regression":
         return finish(trained, recipe, result)
     batches = batches_of(trained, recipe, part)

@@ -48,8 +48,8 @@ def report(trained: Run, recipe: MaskedPatchRecipe) -> dict:
     """Fill the run folder, in one process."""
     result = {"target": recipe.masked_patch.target, **facts(trained)}
     for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
-        if name in trained.history:
-            result[name] = trained.history[name][-1]
+        if name in trained.kept:
+            result[name] = trained.kept[name]
     write_masked_patches(trained, recipe)
     return finish(trained, recipe, result)
 

@@ -322,8 +322,8 @@ def train_and_test(recipe: Recipe, dataset) -> dict:
         "parameters": trained.model.count_params(),
         COMPUTE: sum(multiply_adds(trained.model).values()),
     }
-    if trained.history.get("val_accuracy"):
-        row["validation_accuracy"] = trained.history["val_accuracy"][-1]
+    if "val_accuracy" in trained.kept:
+        row["validation_accuracy"] = trained.kept["val_accuracy"]
     return row
 
 

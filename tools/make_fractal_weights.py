@@ -68,7 +68,7 @@ def main() -> None:
     run = parser.parse_args().run
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / "fractals.npz"
-    model = load_model(ModelSource(weights=str(run / "checkpoints/best.keras")))
+    model = load_model(ModelSource(weights=str(run / "model.keras")))
     save_checkpoint(model, path, format="google")
     (FOLDER / "README.md").write_text(readme(run, path, model))
     print(f"{path}: {path.stat().st_size:,} bytes")

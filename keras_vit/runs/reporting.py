@@ -210,8 +210,14 @@ def left_out(result: dict) -> str:
 
 
 def facts(run: Run) -> dict:
-    """Time, speed, sizes and versions of a run, for its result."""
+    """Evaluations, time, speed, sizes and versions of a run, for its result."""
+    evaluations = {}
+    if run.evaluations:
+        evaluations = {"evaluations": run.evaluations}
+        if "val_accuracy" in run.kept:
+            evaluations["validation_accuracy"] = run.kept["val_accuracy"]
     return {
+        **evaluations,
         "seconds": run.seconds,
         "images_per_second": run.images_per_second,
         "num_parameters": run.model.count_params(),

@@ -37,20 +37,29 @@ from keras_vit.training.distribution.processes import (
     to_numpy,
     wait_for,
 )
-from keras_vit.training.run.store import publish, put, remove_others, shown
+from keras_vit.training.run.store import (
+    get,
+    publish,
+    put,
+    remove_others,
+    shown,
+)
 
 __all__ = [
     "FOLDER",
     "Shards",
     "begin_checkpoint",
     "checkpoint_steps",
+    "prune_best",
     "prune_checkpoints",
     "read_newest",
     "read_shards",
     "remove_shards",
     "restore",
+    "restore_best",
     "restore_generators",
     "restore_metrics",
+    "write_best",
     "write_checkpoint",
 ]
 
@@ -380,6 +389,59 @@ def restore(model, arrays: dict) -> None:
     for name, variable in variables:
         # Removed, so that a long run does not hold them to its end.
         variable.assign(arrays.pop(name).astype(variable.dtype))
+
+
+def write_best(folder: pathlib.Path, step: int, model) -> None:
+    """Write the variables of a model, without its optimizer's.
+
+    All processes of a run call it, and the first one writes.
+
+    Args:
+        folder: the folder of the checkpoints.
+        step: updates of the weights so far, in the name of the file.
+        model: a Keras model, with the moving average in its weights where
+            that is what is evaluated.
+    """
+    arrays = [
+        (f"model/{i}", _array(variable))
+        for i, variable in enumerate(model.variables)
+    ]
+    if is_first():
+        folder.mkdir(exist_ok=True)
+        with replacing(_best_path(folder, step)) as temporary:
+            write_npz(temporary, arrays)
+
+
+def restore_best(folder: pathlib.Path, step: int, model) -> None:
+    """Give a model what `write_best` wrote after a step, in all processes.
+
+    Raises:
+        ValueError: when the file is missing, damaged or of another model;
+            this one is unchanged.
+    """
+    path = _best_path(folder, step)
+    agreed(lambda: None)  # The first process has written it.
+    if not is_first():
+        get(folder.parent, f"{FOLDER}/{path.name}")
+    with refusing(path, "the best weights"):
+        tensors = open_npz(path).tensors
+        arrays = {name: tensor.read() for name, tensor in tensors.items()}
+    for i, variable in enumerate(model.variables):
+        _check(f"model/{i}", variable, arrays.get(f"model/{i}"))
+    for i, variable in enumerate(model.variables):
+        variable.assign(arrays.pop(f"model/{i}").astype(variable.dtype))
+
+
+def prune_best(folder: pathlib.Path, steps: Sequence[int | None]) -> None:
+    """Remove what `write_best` wrote, but that of some steps."""
+    kept = [_best_path(folder, x) for x in steps if x is not None]
+    for path in folder.glob("best-*.npz"):
+        if is_first() and path not in kept:
+            path.unlink()
+
+
+def _best_path(folder: pathlib.Path, step: int) -> pathlib.Path:
+    return folder / f"best-{step:09d}.npz"
 
 
 def restore_generators(arrays: dict) -> None:

@@ -17,6 +17,7 @@ from typing import NoReturn
 import keras
 import numpy as np
 
+from keras_vit.io.run_folder import RUN_MODEL
 from keras_vit.runtime.interrupts import Postponed, Terminated, TimeIsUp
 from keras_vit.runtime.machine import (
     random_states,
@@ -39,6 +40,7 @@ __all__ = [
     "collect_states",
     "deadline_of",
     "has_average",
+    "rank",
     "restore_states",
     "take_average",
 ]
@@ -229,22 +231,29 @@ class Preemption:
 
 
 class KeepBest(keras.callbacks.Callback):
-    """Saves the model of the best evaluation, and stops when none is better.
+    """Keeps the best evaluation's model, and stops when none is better.
 
-    The file is checkpoints/best.keras, with the moving average of the weights
-    where there is one.
+    After each better evaluation it writes model.keras, and all variables as
+    checkpoints/best-<step>.npz, with the moving average of the weights where
+    there is one. The best before stays until the next: the newest checkpoint,
+    from which a killed run continues, may be of before this evaluation.
 
     Args:
         folder: the run folder.
         class_names: saved with the model.
-        metric: the higher the better, except for a loss and an error.
+        metric: the higher the better, except for a loss and an error; of equal
+            ones the lower val_loss is better, and then the earlier.
         patience: evaluations without a better one after which the training
             ends; None never ends it.
+        log: the `MetricsLog`, which counts the steps.
+        writes: whether the best is kept; otherwise it is only counted.
         saved: the model to save instead of the one that is trained.
 
     Attributes:
         best: value of the metric, None before the first evaluation.
-        waited: evaluations since.
+        loss: val_loss of that evaluation.
+        step: its step.
+        waited: evaluations since the metric was better.
     """
 
     def __init__(
@@ -254,31 +263,82 @@ class KeepBest(keras.callbacks.Callback):
         metric: str,
         patience: int | None = None,
         *,
+        log: MetricsLog,
+        writes: bool = True,
         saved: keras.Model | None = None,
     ):
         super().__init__()
-        self.path = folder / checkpoint_files.FOLDER / "best.keras"
+        self.folder = folder
         self.class_names = class_names
         self.metric = metric
-        self.sign = -1 if metric.endswith(("loss", "mae")) else 1
+        self.log = log
+        self.writes = writes
         self.saved = saved
         self.patience = math.inf if patience is None else patience
         self.best: float | None = None
+        self.loss: float | None = None
+        self.step: int | None = None
         self.waited = 0
 
     def on_epoch_end(self, epoch, logs=None):
-        value = (logs or {}).get(self.metric)
-        if value is None:
+        logs = logs or {}
+        if self.metric not in logs:
             return
         self.waited += 1
-        if self.best is None or self.sign * (value - self.best) > 0:
-            self.best, self.waited = value, 0
-            with averaged(self.model):
-                run_folder.save_model(
-                    self.saved or self.model, self.class_names, self.path
-                )
+        known = {"val_loss": self.loss, self.metric: self.best}
+        old, new = rank(known, self.metric), rank(logs, self.metric)
+        if new[0] > old[0]:
+            self.waited = 0
+        if new > old:
+            self.best, self.loss = logs[self.metric], logs.get("val_loss")
+            before, self.step = self.step, self.log.history[-1]["step"]
+            if self.writes:
+                self._write(before)
         if self.waited >= self.patience:
             self.model.stop_training = True
+
+    def _write(self, before):
+        folder = self.folder / checkpoint_files.FOLDER
+        with averaged(self.model):
+            checkpoint_files.write_best(folder, self.step, self.model)
+            run_folder.save_model(
+                self.saved or self.model,
+                self.class_names,
+                self.folder / RUN_MODEL,
+            )
+        checkpoint_files.prune_best(folder, (before, self.step))
+
+    def restore(self) -> bool:
+        """Give the trained model the best weights; False without any."""
+        if not self.writes or self.step is None:
+            return False
+        folder = self.folder / checkpoint_files.FOLDER
+        checkpoint_files.restore_best(folder, self.step, self.model)
+        checkpoint_files.prune_best(folder, (self.step,))
+        return True
+
+
+def rank(logs: dict, metric: str) -> tuple[float, float]:
+    """Return numbers that compare evaluations: the higher, the better.
+
+    Args:
+        logs: metric to value; what is missing, None or NaN is the worst.
+        metric: what counts first; val_loss decides between equal ones, of
+            which small validation sets have many.
+
+    Example:
+        >>> rank({"val_accuracy": 0.9, "val_loss": 0.5}, "val_accuracy")
+        (0.9, -0.5)
+    """
+    found = [
+        (-1 if name.endswith(("loss", "mae")) else 1, logs.get(name))
+        for name in (metric, "val_loss")
+    ]
+    first, second = (
+        -math.inf if value is None or math.isnan(value) else sign * value
+        for sign, value in found
+    )
+    return first, second
 
 
 class Checkpoints(keras.callbacks.Callback):
@@ -466,7 +526,7 @@ class Checkpoints(keras.callbacks.Callback):
 STATES = {
     "EarlyStopping": ("wait", "best", "best_epoch", "stopped_epoch"),
     "ReduceLROnPlateau": ("wait", "best", "cooldown_counter"),
-    "KeepBest": ("best", "waited"),
+    "KeepBest": ("best", "loss", "step", "waited"),
 }
 
 

@@ -45,6 +45,7 @@ CHOICES = {
         *("auto", "val_accuracy", "val_loss", "val_mae"),
         *(f"val_{name}" for name in CLASS_METRICS),
     ),
+    "keep": ("best", "last"),
 }
 
 
@@ -148,12 +149,17 @@ class TrainingConfig:
     keep_checkpoints: int = 2
     """How many of the last checkpoints are kept, besides the best."""
 
+    keep: str = "best"
+    """The model of the run, model.keras: "best" is that of the best evaluation
+    by best_metric, and "last", or without validation images, that of the last
+    step."""
+
     early_stopping_patience: int | None = None
     """Evaluations without a better best_metric after which the training
     ends; null never ends it early."""
 
     best_metric: str = "auto"
-    """Metric that selects the best checkpoint: "val_accuracy", "val_loss",
+    """Metric that selects the best model: "val_accuracy", "val_loss",
     "val_mae" of numbers ("auto": val_mae of numbers, else val_accuracy), or
     one that weighs all classes alike, as scikit-learn computes it:
     "val_balanced_accuracy", "val_macro_f1", "val_auc" or

@@ -51,6 +51,8 @@ class Loop:
         plan: the `Plan`: at which steps to write, evaluate and end.
         class_names: saved with the models; None for models without classes.
         best_metric: the metric that selects the best model.
+        kept: "best" ends with the weights of the best evaluation, where there
+            was one, and "last" with those of the last step.
         patience: evaluations without a better one after which the training
             ends; None never ends it.
         keep: how many checkpoints are kept.
@@ -66,6 +68,7 @@ class Loop:
     plan: Plan
     class_names: tuple[str, ...] | None
     best_metric: str = "val_accuracy"
+    kept: str = "best"
     patience: int | None = None
     keep: int = 2
     saved: keras.Model | None = None
@@ -88,9 +91,9 @@ class Loop:
         """Train until the plan ends or the patience does.
 
         Args:
-            model: a Keras model from images to logits; at the end it has its
-                last weights, or their moving average where the optimizer
-                keeps one.
+            model: a Keras model from images to logits; at the end it has the
+                weights that are `kept`, or their moving average where the
+                optimizer keeps one.
             optimizer: a Keras optimizer that is not built.
             loss: a Keras loss.
             stream: has `from_step(step)`, which returns endless batches, as
@@ -138,7 +141,8 @@ class Loop:
                 # The rest of its interval is done: from here as ever.
                 writer.wait()
                 checkpoint = resume.reopen(self.folder)
-        if has_average(model.optimizer):
+        (best,) = (x for x in found if isinstance(x, KeepBest))
+        if not best.restore() and has_average(model.optimizer):
             take_average(model)
         return found[-1].log.history, found[-1].record["seconds"]
 
@@ -228,6 +232,8 @@ class Loop:
             self.class_names,
             self.best_metric,
             self.patience,
+            log=log,
+            writes=self.kept == "best",
             saved=self.saved,
         )
         others, average = [best, *callbacks], AverageInEvaluation()

@@ -274,7 +274,7 @@ def begin_stage(
         return checkpoint
     arrays, record = checkpoint
     states = [
-        {**state, "best": None, "waited": 0}
+        {**state, "best": None, "loss": None, "step": None, "waited": 0}
         if state["class"] == "KeepBest"
         else state
         for state in record["callbacks"]

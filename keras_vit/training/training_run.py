@@ -33,8 +33,8 @@ from keras_vit.training.build import (
     regression,
     with_defaults,
 )
-from keras_vit.training.checkpointing import deadline_of
-from keras_vit.training.config import Recipe
+from keras_vit.training.checkpointing import deadline_of, rank
+from keras_vit.training.config import Recipe, TrainingConfig
 from keras_vit.training.distribution import processes
 from keras_vit.training.distribution.processes import (
     explain_lost_process,
@@ -50,7 +50,7 @@ from keras_vit.training.trackers import check_trackers, tracking
 from keras_vit.training.trainable import count_parameters
 from keras_vit.training.validation_metrics import validation_metrics
 
-__all__ = ["Run", "train"]
+__all__ = ["Run", "compare_evaluations", "train"]
 
 # No space on the disk, the quota used up, a file larger than allowed.
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -71,6 +71,8 @@ class Run:
             layers, or with LoRA the model before it was merged.
         skipped: names of training images that could not be read, though the
             check before the first step had passed them.
+        evaluations: of `compare_evaluations`: the best and the last one on
+            the validation images, and which of both the model is of.
     """
 
     model: keras.Model
@@ -80,6 +82,16 @@ class Run:
     folder: pathlib.Path
     network: keras.Model
     skipped: tuple[str, ...] = ()
+    evaluations: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def kept(self) -> dict[str, float]:
+        """The values of `history` after the epoch that the model is of."""
+        place = -1
+        if self.evaluations:
+            step = self.evaluations[self.evaluations["kept"]]["step"]
+            place = self.history["step"].index(step)
+        return {name: values[place] for name, values in self.history.items()}
 
     @property
     def images_per_second(self) -> float:
@@ -101,8 +113,10 @@ def train(
     Writes the config, the environment, the metrics and checkpoints to the run
     folder. A run that was stopped at any moment resumes from its last
     checkpoint, and ends with the same weights as if it had not been stopped.
-    At the end the folder has the model with the weights of the last step, or
-    their moving average. The test images are not used. Batch sizes are those
+    At the end the folder has the model of the best evaluation on the
+    validation images, or by training.keep and without such images that of the
+    last step, with the moving average of the weights where there is one. The
+    test images are not used. Batch sizes are those
     of all devices together; the model that is returned is on one. With
     several processes, all call this in the same way: each gets the model, and
     the first one writes.
@@ -255,6 +269,7 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
                 stage.plan,
                 names,
                 best_metric=recipe.training.best_metric,
+                kept=recipe.training.keep,
                 patience=recipe.training.early_stopping_patience,
                 keep=recipe.training.keep_checkpoints,
                 saved=model,
@@ -280,6 +295,10 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     history = {
         name: [row.get(name, math.nan) for row in rows] for name in columns
     }
+    begin = stages[-2].plan.total if len(stages) > 1 else 0
+    evaluations = compare_evaluations(rows, recipe.training, begin)
+    if processes.is_first() and evaluations:
+        print(_kept_line(evaluations, rows[-1], stages[-1].plan), flush=True)
     unread = set().union(*(_skipped(stage.stream) for stage in stages))
     return Run(
         model,
@@ -289,6 +308,60 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
         folder,
         stages[-1].network,
         tuple(sorted(unread)),
+        evaluations,
+    )
+
+
+def compare_evaluations(
+    rows: list[dict], training: TrainingConfig, begin: int = 0
+) -> dict:
+    """Compare the best evaluation of a training with the last one.
+
+    Args:
+        rows: the lines of history.csv.
+        training: has the metric, and which of both is kept.
+        begin: the step after which evaluations count: those at the smaller
+            sizes of progressive resizing do not.
+
+    Returns:
+        "metric"; "best" and "last", of each its "epoch", "step" and metrics;
+        "kept", which of both the model is of. Empty without evaluations.
+
+    Example:
+        >>> compare_evaluations(run_rows, TrainingConfig())["best"]["epoch"]
+        7.0
+    """
+    metric = training.best_metric
+    known = [
+        row
+        for row in rows
+        if row["step"] > begin and rank(row, metric)[0] > -math.inf
+    ]
+    if not known:
+        return {}
+    best = max(known, key=lambda row: rank(row, metric))
+    return {
+        "metric": metric,
+        "kept": training.keep,
+        "best": _evaluation(best),
+        "last": _evaluation(known[-1]),
+    }
+
+
+def _evaluation(row):
+    names = [x for x in row if x in ("epoch", "step") or x.startswith("val_")]
+    return {name: row[name] for name in names}
+
+
+def _kept_line(evaluations, last, plan) -> str:
+    """Say which epoch was the best and which is kept."""
+    metric = evaluations["metric"]
+    best, end = (evaluations[x] for x in ("best", "last"))
+    ended = "Ended early" if last["step"] < plan.total else "Trained"
+    return (
+        f"{ended}, to epoch {last['epoch']:.4g}. The best {metric} was "
+        f"{best[metric]:.4f} after epoch {best['epoch']:.4g}, the last one "
+        f"{end[metric]:.4f}; model.keras is the {evaluations['kept']} model"
     )
 
 

@@ -39,7 +39,7 @@ def test_the_run_folder_holds_the_run(run):
         "model.keras",
         "checkpoints/step-000000005.npz",
         "checkpoints/step-000000010.npz",
-        "checkpoints/best.keras",
+        f"checkpoints/best-{int(run.kept['step']):09d}.npz",
     }
 
 
@@ -105,14 +105,6 @@ def test_the_history_has_a_value_a_checkpoint(run):
     assert run.history["learning_rate"][-1] == pytest.approx(0, abs=1e-9)
 
 
-def test_the_best_model_is_that_of_the_best_evaluation(run):
-    best, _ = load_model(run.folder / "checkpoints" / "best.keras")
-    examples = DATASET.validation
-    answers = keras.ops.convert_to_numpy(best(examples.contents)).argmax(-1)
-    accuracy = (answers == examples.labels).mean()
-    assert accuracy == pytest.approx(max(run.history["val_accuracy"]))
-
-
 def test_a_finished_run_is_kept(run, tmp_path):
     run_folder.begin(tmp_path, {}, {})
     run_folder.write_result(tmp_path, {})
@@ -136,8 +128,7 @@ def test_another_config_is_refused_with_the_difference(tmp_path):
 def test_the_same_command_continues(run, tmp_path, capsys):
     interrupted(tmp_path)
     assert "Continuing" not in capsys.readouterr().out
-    with pytest.raises(FileNotFoundError):
-        (tmp_path / "model.keras").stat()
+    assert (tmp_path / "model.keras").is_file()  # the best so far
     (tmp_path / ".partial-history-1.csv").touch()  # of a killed process
     # What is shown and kept may change; the run is the same.
     other = {"log_every_steps": 1, "keep_checkpoints": 1}

@@ -68,12 +68,37 @@ def _summary(run):
     if len(run.read("class_names.json") or range(TOP + 1)) <= TOP:
         left_out = HEADLINE["top5"][0]
         headline = [line for line in headline if line[0] != left_out]
-    apart = {*HEADLINE, "skipped"}
+    apart = {*HEADLINE, "skipped", "evaluations"}
     remaining = {k: v for k, v in result.items() if k not in apart}
     return {
         "headline": headline,
+        "evaluations": _evaluations(result.get("evaluations")),
         "skipped": _skipped(result.get("skipped", {})),
         "remaining": _flatten(remaining),
+    }
+
+
+def _evaluations(found):
+    """Return the best and the last evaluation as a table; None without any.
+
+    Returns:
+        "names" of the columns after the first two, and "rows" (which of both,
+        epoch, values, whether the model is of it).
+    """
+    if found is None:
+        return None
+    names = [x for x in EVALUATED if x in found["best"]]
+    return {
+        "names": [EVALUATED[name][0] for name in names],
+        "rows": [
+            (
+                which,
+                f"{found[which]['epoch']:.4g}",
+                [EVALUATED[name][1](found[which][name]) for name in names],
+                found["kept"] == which,
+            )
+            for which in ("best", "last")
+        ],
     }
 
 
@@ -97,6 +122,10 @@ def _number(value):
     return f"{value:.4g}"
 
 
+def _four(value):
+    return f"{value:.4f}"
+
+
 def _duration(value):
     minutes, seconds = divmod(round(value), 60)
     hours, minutes = divmod(minutes, 60)
@@ -109,6 +138,12 @@ def _rate(value):
     return f"{grouped(round(value, 1))} / s"
 
 
+# Metrics on the validation images -> their name and unit.
+EVALUATED = {
+    "val_accuracy": ("Accuracy", _share),
+    "val_mae": ("Mean absolute error", _number),
+    "val_loss": ("Loss", _four),
+}
 # Of what `keras_vit.data.skipped_files` counts.
 SKIPPED = {
     "unreadable": "Left out, not readable as images: {}",

@@ -77,7 +77,7 @@ FILES = (
     "confusion.png",
     "checkpoints/step-*.npz",
     "checkpoints/average.keras",
-    "checkpoints/best.keras",
+    "checkpoints/best-*.npz",
     "tensorboard/events.out.tfevents.*",
     *(f"{inside}{PARTIAL}*" for inside in ("", "checkpoints/", f"{EXAMPLES}/")),
     RESULT,

@@ -53,7 +53,7 @@ PUT = (MANIFEST,), (SHARDS, CHECKPOINT, RESULT)
 REMOVED = (RESULT, CONFIG, CHECKPOINT), (MANIFEST,)
 # What a run itself removes. Other files that are missing here are kept there:
 # folders for temporary files are emptied by age.
-PRUNED = "checkpoints/step-*.npz", f"{PREVIOUS}/*"
+PRUNED = "checkpoints/*-*.npz", f"{PREVIOUS}/*"
 WAITS = (5, 20, 60)  # seconds, behind those of the libraries
 
 _mirrors: dict[str, "Mirror"] = {}
