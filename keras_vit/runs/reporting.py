@@ -20,6 +20,7 @@ from keras_vit.io.run_folder import RESULT
 from keras_vit.runtime.machine import versions
 from keras_vit.training import Recipe, Run, train
 from keras_vit.training.build import ANSWERS, make_stream, with_defaults
+from keras_vit.training.defaults import settled
 from keras_vit.training.distribution.processes import agreed
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import store as run_store
@@ -239,6 +240,7 @@ def finish(run: Run, recipe: Recipe, result: dict) -> dict:
     """
     skipped = data.skipped_files(run.dataset, run.skipped)
     result = {"skipped": skipped, **result}
+    recipe, _ = settled(recipe, run.model, len(run.dataset.train))
     if run.dataset.task != "regression":  # It names their classes.
         write_sample(run, recipe)
     explain_run(run.folder, run.model)

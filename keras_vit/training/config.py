@@ -21,6 +21,7 @@ from keras_vit.io.checks import (
     check_positive,
     check_unread,
 )
+from keras_vit.training.defaults import SCRATCH, with_defaults
 from keras_vit.training.model_config import ModelConfig
 from keras_vit.training.optimizers import OptimizerConfig
 
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 
+USUAL_BATCH = SCRATCH["batch_size"]  # where none was chosen yet
 TRACKERS = ("wandb", "mlflow")
 CHOICES = {
     "loss": ("auto", "softmax", "sigmoid", "squared"),
@@ -56,15 +58,17 @@ class TrainingConfig:
     A step is one update of the weights from batch_size images.
     """
 
-    epochs: int = 60
-    """Passes over the training images."""
+    epochs: int | None = None
+    """Passes over the training images; if null, 60 from scratch and 30 with
+    pre-trained weights."""
 
     steps: int | None = None
     """Length of the training in steps; replaces epochs."""
 
-    batch_size: int = 64
-    """Images per step. The images that fill no batch at the end of an epoch
-    are skipped, different ones in each epoch."""
+    batch_size: int | None = None
+    """Images per step; if null, 64, or as many as fit four times into fewer
+    images. The images that fill no batch at the end of an epoch are skipped,
+    different ones in each epoch."""
 
     loss: str = "auto"
     """"softmax" cross-entropy; "sigmoid" cross-entropy of each class
@@ -245,12 +249,15 @@ class TrainingConfig:
     @property
     def micro_batch_size(self) -> int:
         """Images per forward pass: a part of the batch."""
-        return self.batch_size // self.accumulation_steps
+        return (self.batch_size or USUAL_BATCH) // self.accumulation_steps
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
     """The whole run: the same recipe on the same machine, the same result.
+
+    Fields of the optimizer and the training that are null are filled in from
+    `keras_vit.training.defaults`, by what the model starts from.
 
     It has what every recipe reads. A recipe with options of its own has a
     subclass with one more field, which `train` takes as well.
@@ -284,6 +291,8 @@ class Recipe:
     kind on the digits, in the folder run_dir with "-smoke" behind it."""
 
     def __post_init__(self):
+        for name, group in with_defaults(self).items():
+            object.__setattr__(self, name, group)
         check_at_least(self, 0, "seed")
         check_choice("distribution", self.distribution, DISTRIBUTIONS)
         if self.model.head == "keep":

@@ -31,6 +31,7 @@ from keras_vit.training.checkpointing import (
 from keras_vit.training.distribution.processes import is_first
 from keras_vit.training.distribution.strategies import placed
 from keras_vit.training.metrics_log import (
+    AccuracyWatch,
     FirstNonFinite,
     GradientWatch,
     MetricsLog,
@@ -240,6 +241,7 @@ class Loop:
         return [
             StopAtTotal(self.plan, log),
             log,
+            AccuracyWatch(log),
             average,
             *([Progress(self.plan, log)] if _verbose() == 1 else []),
             *others,

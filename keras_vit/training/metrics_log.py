@@ -22,6 +22,7 @@ from keras_vit.training.run.store import shown
 from keras_vit.training.stages import Plan
 
 __all__ = [
+    "AccuracyWatch",
     "FirstNonFinite",
     "GradientWatch",
     "MetricsLog",
@@ -279,6 +280,37 @@ class MetricsLog(keras.callbacks.Callback):
             os.fsync(file.fileno())
         for listener in self.listeners:
             listener(row)
+
+
+class AccuracyWatch(keras.callbacks.Callback):
+    """Says aloud, once, that the training unlearns.
+
+    Which it does where the training accuracy is below that of the first
+    interval twice in a row: the rate is too high as a rule.
+
+    Args:
+        log: the `MetricsLog`, whose history has the accuracies.
+    """
+
+    def __init__(self, log: MetricsLog):
+        super().__init__()
+        self.log = log
+        self._said = False
+
+    def on_epoch_end(self, epoch, logs=None):
+        found = [row.get("accuracy") for row in self.log.history]
+        if self._said or len(found) < 3 or None in found:
+            return
+        if max(found[-2:]) < found[0] and is_first():
+            self._said = True
+            rate = max(row["learning_rate"] for row in self.log.history)
+            print(
+                f"Warning: the training accuracy is {found[-1]:.3f}, below the "
+                f"{found[0]:.3f} of the first epoch for the second time. The "
+                f"learning rate, up to {rate:.2g}, may be too high: try "
+                f"--optimizer.learning_rate {rate / 10:.1g} in a new --run_dir",
+                flush=True,
+            )
 
 
 def _read(variable):

@@ -13,6 +13,7 @@ from keras_vit.io.checks import (
     check_unread,
 )
 from keras_vit.runtime.workarounds import with_layer_rates
+from keras_vit.training.defaults import SCRATCH
 
 __all__ = [
     "InverseSquareRoot",
@@ -170,8 +171,10 @@ class OptimizerConfig:
     name: str = "adamw"
     """"adamw", or "sgd" with momentum as the paper fine-tunes."""
 
-    learning_rate: float = 2e-3
-    """Highest learning rate, reached at the end of the warm-up."""
+    learning_rate: float | None = None
+    """Highest learning rate, reached at the end of the warm-up; if null, for
+    adamw 0.002 from scratch, 0.0001 with pre-trained weights and 0.0005 for
+    LoRA, and for sgd 0.003 with pre-trained weights."""
 
     schedule: str = "cosine"
     """What follows the linear warm-up: "cosine" to 0, "linear" to
@@ -194,9 +197,10 @@ class OptimizerConfig:
     cooldown_steps: int = 0
     """Steps at the end in which the learning rate falls linearly to 0."""
 
-    weight_decay: float = 0.01
+    weight_decay: float | None = None
     """Decoupled decay of the kernels, times the learning rate at each step;
-    biases, normalisations and position embeddings have none."""
+    biases, normalisations and position embeddings have none. If null, 0.01,
+    and with pre-trained weights 0.05 for adamw and 0 for sgd."""
 
     clip_norm: float | None = 1.0
     """Largest norm of all gradients together; larger ones are scaled down.
@@ -211,9 +215,10 @@ class OptimizerConfig:
     beta_2: float = 0.999
     """Decay of the average of squared gradients of adamw."""
 
-    layer_decay: float = 1.0
+    layer_decay: float | None = None
     """Factor of the learning rate from each block to the one below it; 1
-    trains all layers alike. The classification layer has the full rate."""
+    trains all layers alike. The classification layer has the full rate. If
+    null, 0.75 for adamw with pre-trained weights of a model with blocks."""
 
     def __post_init__(self):
         check_choice("optimizer", self.name, OPTIMIZERS)
@@ -247,7 +252,8 @@ def make_optimizer(
     """Make the optimizer of a model.
 
     Args:
-        config: an `OptimizerConfig`: the kind, the rates, the schedule.
+        config: an `OptimizerConfig`: the kind, the rates, the schedule; null
+            fields are as from scratch.
         model: a Keras model; layers that are not to be trained are frozen.
         total_steps: updates of the weights in the whole training.
         steps_per_epoch: updates in a pass over the data, the unit of
@@ -269,6 +275,7 @@ def make_optimizer(
         ...     total_steps=10_000,
         ... )
     """
+    config = _from_scratch(config)
     variables = model.trainable_variables
     accumulated = training.accumulation_steps if training else 1
     averaged = training.ema_decay if training else 0.0
@@ -315,6 +322,7 @@ def make_schedule(
         >>> float(make_schedule(config, total_steps=20_000)(500))
         0.03
     """
+    config = _from_scratch(config)
     warmup = _warmup(config, total_steps, steps_per_epoch)
     if warmup + config.cooldown_steps >= total_steps:
         raise ValueError(
@@ -329,6 +337,15 @@ def make_schedule(
         warmup_steps=warmup,
         cooldown_steps=config.cooldown_steps,
         accumulation_steps=accumulation_steps,
+    )
+
+
+def _from_scratch(config):
+    """Return a config without null rates, for who has no recipe."""
+    known = {**SCRATCH["optimizer"], "layer_decay": SCRATCH["layer_decay"]}
+    return dataclasses.replace(
+        config,
+        **{k: x for k, x in known.items() if getattr(config, k) is None},
     )
 
 

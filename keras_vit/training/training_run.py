@@ -35,6 +35,7 @@ from keras_vit.training.build import (
 )
 from keras_vit.training.checkpointing import deadline_of, rank
 from keras_vit.training.config import Recipe, TrainingConfig
+from keras_vit.training.defaults import settled
 from keras_vit.training.distribution import processes
 from keras_vit.training.distribution.processes import (
     explain_lost_process,
@@ -242,6 +243,12 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     _check_colours(recipe, dataset, model)
     if processes.is_first():
         say_colour_changes(dataset.train, model.input_shape[-1])
+    streams = isinstance(dataset.train, data.FitStream)
+    recipe, line = settled(
+        recipe, model, None if streams else len(dataset.train)
+    )
+    if line and processes.is_first():
+        print(line, flush=True)
     stages = make_stages(recipe, task, dataset, model, share)
     trained, total = count_parameters(stages[-1].network)
     if trained < total and processes.is_first():

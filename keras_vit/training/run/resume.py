@@ -54,6 +54,8 @@ NAMES = "class_names.json"
 READER = "data.reader"
 # What "auto" stands for is known from the data, and in the config of a run.
 BY_DATA = ("training.loss", "training.best_metric")
+# What data and model decide where a recipe leaves it open.
+SETTLED = ("training.batch_size", "optimizer.layer_decay")
 
 
 def as_begun(recipe: Recipe) -> Recipe:
@@ -275,6 +277,7 @@ def differences(old: dict, recipe: Recipe) -> list[str]:
     known = flat(shared)
     # Whatever read the images is what "auto" stands for.
     left_open = [x for x in (READER, *BY_DATA) if new.get(x) == "auto"]
+    left_open += [x for x in SETTLED if new.get(x) is None]
     free = (*FREE, *left_open)
     before = options_before(shared.get("data") or {})
     before = {f"data.{name}": value for name, value in before.items()}

@@ -1,0 +1,127 @@
+"""Defaults of a training, by what it starts from: weights or nothing.
+
+What a recipe leaves open is filled from one table. With pre-trained weights
+the rates are those of published fine-tuning, far below those of training from
+scratch, which destroy the weights.
+
+- AdamW: "MAE" (arXiv:2111.06377, Table 9) has a rate of 5e-4 per 256 images,
+  layer decay 0.75, weight decay 0.05 and a warm-up of 5 epochs. "BEiT"
+  (arXiv:2106.08254, Table 9) has 2e-3 per 1024 images, 0.65 and 0.05. Both are
+  1.25e-4 for 64 images. "DeiT III" (arXiv:2204.07118, Table 9) fine-tunes at
+  1e-5 without layer decay.
+- SGD: "An Image Is Worth 16x16 Words" (arXiv:2010.11929, Table 4) has momentum
+  0.9, no weight decay, and rates from 0.001 to 0.06; 0.003 is in all its rows.
+- LoRA: arXiv:2106.09685, Table 9, has AdamW with 4e-4 to 5e-4 for encoders.
+- Crops and mirrored images are the only augmentation, as in that Table 4 and
+  in "BiT" (arXiv:1912.11370, section 3.3) below 20,000 images. The Mixup,
+  CutMix and RandAugment of BEiT and MAE are for ImageNet and 100 epochs.
+
+The lengths are ours. A batch is the largest power of two of which the
+training images fill four, up to 64.
+"""
+
+import dataclasses
+
+__all__ = ["DEFAULTS", "kind_of", "settled", "with_defaults"]
+
+SCRATCH = {
+    "optimizer": {"learning_rate": 2e-3, "weight_decay": 0.01},
+    "layer_decay": 1.0,
+    "training": {"epochs": 60},
+    "batch_size": 64,
+}
+HEAD = {**SCRATCH, "training": {"epochs": 30}}
+# What is trained, and the optimizer -> what is left open. The last two fields
+# depend on the model and the data, see `settled`.
+DEFAULTS = {
+    ("scratch", "adamw"): SCRATCH,
+    ("scratch", "sgd"): SCRATCH,
+    ("weights", "adamw"): {
+        "optimizer": {"learning_rate": 1e-4, "weight_decay": 0.05},
+        "layer_decay": 0.75,
+        "training": {"epochs": 30},
+        "batch_size": 64,
+    },
+    ("weights", "sgd"): {
+        "optimizer": {"learning_rate": 3e-3, "weight_decay": 0.0},
+        "layer_decay": 1.0,
+        "training": {"epochs": 30},
+        "batch_size": 64,
+    },
+    ("head", "adamw"): HEAD,
+    ("head", "sgd"): HEAD,
+    ("lora", "adamw"): {
+        "optimizer": {"learning_rate": 5e-4, "weight_decay": 0.01},
+        "layer_decay": 1.0,
+        "training": {"epochs": 30},
+        "batch_size": 64,
+    },
+    ("lora", "sgd"): HEAD,
+}
+LEAST_STEPS = 4  # in an epoch, for a batch that nobody chose
+
+
+def kind_of(recipe) -> str:
+    """Return what a recipe trains: "scratch", "weights", "head" or "lora"."""
+    if recipe.training.lora_rank:
+        return "lora"
+    if recipe.training.trainable == "head":
+        return "head"
+    return "scratch" if recipe.model.weights is None else "weights"
+
+
+def with_defaults(recipe) -> dict:
+    """Return the groups of a recipe, with what they leave open from the table.
+
+    But for the batch size and the layer decay, which `settled` fills in.
+
+    Example:
+        >>> with_defaults(Recipe(model=weights))["optimizer"].learning_rate
+        0.0001
+    """
+    row = DEFAULTS[kind_of(recipe), recipe.optimizer.name]
+    groups = {}
+    for name in ("optimizer", "training"):
+        group = getattr(recipe, name)
+        open_ = {
+            k: x for k, x in row[name].items() if getattr(group, k) is None
+        }
+        groups[name] = dataclasses.replace(group, **open_)
+    return groups
+
+
+def settled(recipe, model, num_images: int | None):
+    """Return a recipe with the batch size and the layer decay filled in.
+
+    Args:
+        recipe: a `Recipe`.
+        model: its Keras model: one without blocks has no layer decay.
+        num_images: training images; None where others make the batches.
+
+    Returns:
+        The recipe, and a line about a batch that is smaller than usual; "".
+    """
+    row = DEFAULTS[kind_of(recipe), recipe.optimizer.name]
+    optimizer, training, line = recipe.optimizer, recipe.training, ""
+    if optimizer.layer_decay is None:
+        blocks = any(x.name.startswith("block_") for x in model.layers)
+        decay = row["layer_decay"] if blocks else 1.0
+        optimizer = dataclasses.replace(optimizer, layer_decay=decay)
+    if training.batch_size is None:
+        size = _batch_size(row["batch_size"], num_images, training)
+        training = dataclasses.replace(training, batch_size=size)
+        if size < row["batch_size"]:
+            line = (
+                f"Batches of {size} images, not {row['batch_size']}, for "
+                f"{num_images} training images (--training.batch_size)"
+            )
+    recipe = dataclasses.replace(recipe, optimizer=optimizer, training=training)
+    return recipe, line
+
+
+def _batch_size(usual, num_images, training):
+    parts = training.accumulation_steps
+    if num_images is not None:
+        fitting = max(num_images // LEAST_STEPS, 1)
+        usual = min(usual, 2 ** (fitting.bit_length() - 1))
+    return max(usual // parts, 1) * parts
