@@ -71,10 +71,13 @@ FIRST := $(addprefix tests/, \
 		compute.py distance.py feature_maps.py rollout.py) \
 	$(addprefix applications/test_, parameter_counts.py) \
 	$(addprefix checkpoints/test_, \
-		export.py fuzz_keras.py hugging_face_kinds.py keras_folder.py \
-		layouts.py mutations.py opened_once.py rubbish_keras.py sam.py \
-		strictness.py timm_kinds.py) \
-	$(addprefix evaluation/test_, few_shot.py few_shot_inputs.py probes.py) \
+		adapters.py agreement.py export.py fuzz_keras.py \
+		hugging_face_kinds.py keras_folder.py layouts.py mutations.py \
+		open_clip.py opened_once.py original_names.py replaced_heads.py \
+		rubbish_keras.py sam.py strictness.py timm_kinds.py \
+		wrapped_names.py) \
+	$(addprefix evaluation/test_, \
+		class_metrics.py few_shot.py few_shot_inputs.py probes.py) \
 	$(addprefix models/test_, golden.py options.py) \
 	training/test_fields.py \
 	$(addprefix prediction/test_, \

@@ -68,10 +68,10 @@ def digits(seed: int) -> data.Dataset:
     ]  # (N, 8, 8, 1)
     images = np.repeat(images, 3, axis=-1)
     order = np.random.default_rng(seed).permutation(len(images))
-    return _dataset(
-        *((images[x], found.target[x]) for x in np.split(order, [TRAIN])),
-        [str(i) for i in range(10)],
+    train, test = (
+        (images[x], found.target[x]) for x in np.split(order, [TRAIN])
     )
+    return _dataset(train, test, [str(i) for i in range(10)])
 
 
 def photographs(seed: int) -> data.Dataset:
@@ -87,7 +87,7 @@ def photographs(seed: int) -> data.Dataset:
             for i in labels
         ]
         halves.append((np.stack(images), labels))
-    return _dataset(*halves, PHOTOGRAPHS)
+    return _dataset(halves[0], halves[1], PHOTOGRAPHS)
 
 
 def _crop(photograph, side, random):

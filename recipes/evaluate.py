@@ -311,6 +311,7 @@ def summarise(recipe: Evaluation, predictions, dataset) -> dict:
     """Return the numbers of the evaluation, and what was evaluated."""
     examples = examples_of(recipe, dataset)
     files = data.file_names(examples)
+    of_numbers = isinstance(predictions, evaluation.Numbers)
     if isinstance(predictions, evaluation.Numbers):
         if recipe.real_labels is not None:
             raise ValueError(
@@ -332,7 +333,7 @@ def summarise(recipe: Evaluation, predictions, dataset) -> dict:
         **trained_on(recipe, examples),
         "skipped": data.skipped_files(dataset, unread),
     }
-    if recipe.real_labels is not None:
+    if recipe.real_labels is not None and not of_numbers:
         names = predictions.names
         if names is None:
             names = [examples.name_of(i) for i in range(len(examples))]

@@ -349,7 +349,7 @@ def fit_probes(recipe: Recipe, dataset) -> list[dict]:
             data.evaluation_batches,
             image_size=model.input_shape[1:3],
             channels=model.input_shape[3],
-            batch_size=recipe.training.batch_size,
+            batch_size=recipe.training.micro_batch_size,
             preprocessing=recipe.preprocessing,
         ),
         shots=SHOTS,

@@ -158,7 +158,7 @@ def _check_classes(dataset: Dataset) -> None:
 
 def _with_folds(dataset: Dataset, config: DataConfig) -> Dataset:
     """Make one fold of the training images the validation part."""
-    train, folds, fold = dataset.train, config.folds, config.fold
+    train, folds, fold = dataset.train, config.folds or 0, config.fold
     obstacle = None
     if fold is None:
         obstacle = (

@@ -212,7 +212,7 @@ def left_out(result: dict) -> str:
 
 def facts(run: Run) -> dict:
     """Evaluations, time, speed, sizes and versions of a run, for its result."""
-    evaluations = {}
+    evaluations: dict = {}
     if run.evaluations:
         evaluations = {"evaluations": run.evaluations}
         if "val_accuracy" in run.kept:

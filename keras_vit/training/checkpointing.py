@@ -291,22 +291,23 @@ class KeepBest(keras.callbacks.Callback):
             self.waited = 0
         if new > old:
             self.best, self.loss = logs[self.metric], logs.get("val_loss")
-            before, self.step = self.step, self.log.history[-1]["step"]
+            before, step = self.step, self.log.history[-1]["step"]
+            self.step = step
             if self.writes:
-                self._write(before)
+                self._write(before, step)
         if self.waited >= self.patience:
             self.model.stop_training = True
 
-    def _write(self, before):
+    def _write(self, before, step):
         folder = self.folder / checkpoint_files.FOLDER
         with averaged(self.model):
-            checkpoint_files.write_best(folder, self.step, self.model)
+            checkpoint_files.write_best(folder, step, self.model)
             run_folder.save_model(
                 self.saved or self.model,
                 self.class_names,
                 self.folder / RUN_MODEL,
             )
-        checkpoint_files.prune_best(folder, (before, self.step))
+        checkpoint_files.prune_best(folder, (before, step))
 
     def restore(self) -> bool:
         """Give the trained model the best weights; False without any."""

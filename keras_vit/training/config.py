@@ -239,7 +239,8 @@ class TrainingConfig:
     @property
     def length(self) -> int:
         """Length of the training in its unit."""
-        return self.epochs if self.steps is None else self.steps
+        found = self.epochs if self.steps is None else self.steps
+        return SCRATCH["training"]["epochs"] if found is None else found
 
     @property
     def unit(self) -> str:

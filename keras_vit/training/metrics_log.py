@@ -298,8 +298,11 @@ class AccuracyWatch(keras.callbacks.Callback):
         self._said = False
 
     def on_epoch_end(self, epoch, logs=None):
-        found = [row.get("accuracy") for row in self.log.history]
-        if self._said or len(found) < 3 or None in found:
+        rows = self.log.history
+        found = [
+            x for x in (row.get("accuracy") for row in rows) if x is not None
+        ]
+        if self._said or len(found) < 3 or len(found) < len(rows):
             return
         if max(found[-2:]) < found[0] and is_first():
             self._said = True

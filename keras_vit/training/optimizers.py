@@ -296,9 +296,10 @@ def make_optimizer(
     # On torch, the call returns an object of another class.
     kind = type(OPTIMIZERS[config.name](**options))
     rates = {}
-    if config.layer_decay != 1:
+    decay = config.layer_decay
+    if decay is not None and decay != 1:
         depths = layer_depths(model)
-        rates = {x: config.layer_decay**depth for x, depth in depths.items()}
+        rates = {x: decay**depth for x, depth in depths.items()}
     if rates or (averaged and accumulated > 1):
         kind = with_layer_rates(kind, rates)
     optimizer = kind(**options)

@@ -35,7 +35,7 @@ def test_the_seed_and_the_epoch_decide():
     assert (drawn(30) != drawn(30, seed=1)).any()
 
 
-def examples(reader, labels=LABELS):
+def examples(reader, labels: np.ndarray = LABELS):
     images = np.arange(len(labels), dtype="uint8")
     images = np.broadcast_to(
         images[:, None, None, None], (len(labels), 8, 8, 1)

@@ -232,7 +232,7 @@ def test_xla_predicts_where_there_is_no_avx_512(model, monkeypatch, flags):
     compiled = []
     monkeypatch.setattr(platforms, "cpu_flags", lambda: flags)
     monkeypatch.setattr(
-        predictions._Ranking,
+        predictions.Ranking,
         "jit_compile",
         property(lambda self: False, lambda self, on: compiled.append(on)),
     )

@@ -8,7 +8,7 @@ import pytest
 from sklearn.utils.class_weight import compute_sample_weight
 from tiny_runs import DATASET, Interrupt, recipe, values
 
-from keras_vit.data import DataConfig
+from keras_vit.data import DataConfig, TrainingStream
 from keras_vit.training import train
 from keras_vit.training.build import make_stream
 
@@ -30,6 +30,7 @@ def test_the_loss_has_the_weights_of_scikit_learn(tmp_path):
     chosen = recipe(tmp_path, **options)
     trained = train(chosen, dataset=UNBALANCED)
     stream = make_stream(chosen, UNBALANCED, trained.model)
+    assert isinstance(stream, TrainingStream)
     order = stream.examples.order(seed=0, epoch=0, batch_size=8)[:8]
     weights = compute_sample_weight("balanced", UNBALANCED.train.labels)
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()

@@ -37,7 +37,7 @@ BLOCKS = layers("block_0", "block_1", "predictions")
 def test_adamw_with_weights_is_as_mae_and_beit_fine_tune():
     found, _ = settled(Recipe(model=WEIGHTS), BLOCKS, 50_000)
     assert found.training.batch_size == 64
-    rate = found.optimizer.learning_rate
+    rate = found.optimizer.learning_rate or 0.0
     for per_image in (MAE, BEIT):
         assert 0.75 <= rate / (64 * per_image) <= 1.25
     assert found.optimizer.layer_decay == MAE_DECAY
@@ -74,7 +74,7 @@ def test_from_scratch_the_defaults_are_others():
 def test_what_leaves_the_weights_as_they_are_has_a_higher_rate(training, kind):
     found = Recipe(model=WEIGHTS, training=TrainingConfig(**training))
     assert kind_of(found) == kind
-    assert found.optimizer.learning_rate >= 5e-4
+    assert (found.optimizer.learning_rate or 0.0) >= 5e-4
     assert settled(found, BLOCKS, 999)[0].optimizer.layer_decay == 1
 
 
