@@ -24,6 +24,34 @@ def test_sublayers_have_no_public_name():
     assert not hasattr(keras.Layer, "flatten_layers")
 
 
+def test_keras_leaves_the_weights_of_schedule_free_at_y():
+    kind = vars(keras.optimizers).get("ScheduleFreeAdamW")
+    if kind is None:
+        pytest.skip("This Keras has no ScheduleFreeAdamW.")
+    variable = keras.Variable(np.zeros(1, "float32"))
+    optimizer = workarounds.schedule_free()(learning_rate=1.0, beta_1=0.5)
+    optimizer.build([variable])
+    for _ in range(2):  # z is -1 and -2, x their average.
+        optimizer.apply([ops.ones(1)], [variable])
+    optimizer.finalize_variable_values([variable])
+    np.testing.assert_allclose(
+        numpy(variable), 0.5 * -2 + 0.5 * -1.5, rtol=1e-5
+    )
+
+
+def test_keras_takes_the_new_z_for_the_old(backend):
+    only_on(backend, "torch", "tensorflow")
+    kind = vars(keras.optimizers).get("ScheduleFreeAdamW")
+    if kind is None:
+        pytest.skip("This Keras has no ScheduleFreeAdamW.")
+    variable = keras.Variable(np.zeros(1, "float32"))
+    optimizer = kind(learning_rate=1.0, beta_1=0.5)
+    optimizer.build([variable])
+    for _ in range(2):
+        optimizer.apply([ops.ones(1)], [variable])
+    assert abs(numpy(variable)[0] - (0.5 * -2 + 0.5 * -1.5)) > 0.1
+
+
 def test_initializers_have_no_public_name():
     assert not hasattr(keras.Variable, "initializer")
 

@@ -19,7 +19,7 @@ from keras_vit.io.atomic_files import replacing
 from keras_vit.io.run_folder import RESULT
 from keras_vit.runtime.machine import versions
 from keras_vit.training import Recipe, Run, train
-from keras_vit.training.build import ANSWERS, make_stream, with_defaults
+from keras_vit.training.build import ANSWERS, for_task, make_stream
 from keras_vit.training.defaults import settled
 from keras_vit.training.distribution.processes import agreed
 from keras_vit.training.run import files as run_folder
@@ -147,9 +147,7 @@ def evaluated(run: Run, recipe: Recipe, part: str) -> dict:
             top=evaluation.classes_to_keep(
                 len(examples), run.model.output_shape[-1]
             ),
-            activation=ANSWERS[
-                with_defaults(recipe, run.dataset).training.loss
-            ],
+            activation=ANSWERS[for_task(recipe, run.dataset).training.loss],
             names=files,
         )
     evaluation.write_evaluation(

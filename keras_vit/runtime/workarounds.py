@@ -23,6 +23,7 @@ __all__ = [
     "backend_is",
     "draw_own_masks",
     "has_strategy",
+    "is_schedule_free",
     "jax_store",
     "keeping_variables",
     "layout_of",
@@ -32,6 +33,8 @@ __all__ = [
     "observe_gradients",
     "rematerialize",
     "reset_layout",
+    "schedule_free",
+    "schedule_free_pairs",
     "set_initializer",
     "set_value",
     "sublayers",
@@ -270,6 +273,49 @@ def observe_gradients(
         return clip(gradients)
 
     optimizer._clip_gradients = observe_and_clip
+
+
+def schedule_free() -> type | None:
+    """Return Keras's ScheduleFreeAdamW, whose x is the average of all z.
+
+    Keras takes z before a step from its variable, which on torch and
+    TensorFlow has the value after it by then: x is off by the difference.
+    None where Keras has no such class. Until
+    `test_keras_takes_the_new_z_for_the_old`.
+    """
+    base = vars(keras.optimizers).get("ScheduleFreeAdamW")
+    if base is None or backend_is("jax"):
+        return base
+
+    class ScheduleFreeAdamW(base):
+        def update_step(self, gradient, variable, learning_rate):
+            momentum = self._momentums[self._get_variable_index(variable)]
+            old = ops.copy(ops.convert_to_tensor(momentum))
+            super().update_step(gradient, variable, learning_rate)
+            step = ops.cast(self.iterations + 1, variable.dtype)
+            share = (1 - 1 / step) * (1 - self.beta_1)
+            self.assign_add(variable, share * ops.subtract(momentum, old))
+
+    return ScheduleFreeAdamW
+
+
+def is_schedule_free(optimizer) -> bool:
+    """Return whether an optimizer trains at y and is evaluated at x.
+
+    Keras leaves the weights at y, between z, which takes the steps, and x,
+    their average, which its documentation evaluates. Until
+    `test_keras_leaves_the_weights_of_schedule_free_at_y`.
+    """
+    kind = vars(keras.optimizers).get("ScheduleFreeAdamW", ())
+    return isinstance(optimizer, kind)
+
+
+def schedule_free_pairs(optimizer, variables) -> list[tuple]:
+    """Return the pairs of a variable, y, and its z."""
+    return [
+        (x, optimizer._momentums[optimizer._get_variable_index(x)])
+        for x in variables
+    ]
 
 
 def with_layer_rates(base: type, rates: dict[str, float]) -> type:

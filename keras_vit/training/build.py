@@ -50,7 +50,7 @@ __all__ = [
     "make_validation",
     "regression",
     "validation_batches",
-    "with_defaults",
+    "for_task",
 ]
 
 
@@ -419,7 +419,7 @@ def _softmax(smoothing):
 
 
 LOSSES = {
-    "auto": _softmax,  # of data that says nothing else, see `with_defaults`
+    "auto": _softmax,  # of data that says nothing else, see `for_task`
     "softmax": _softmax,
     "sigmoid": SigmoidCrossEntropy,
     "squared": lambda smoothing: keras.losses.MeanSquaredError(),
@@ -432,7 +432,7 @@ def make_loss(training) -> keras.losses.Loss:
 
 
 # Task of a data set -> what "auto" is.
-DEFAULTS = {
+OF_TASK = {
     "classification": {"loss": "softmax", "best_metric": "val_accuracy"},
     "multilabel": {"loss": "sigmoid", "best_metric": "val_accuracy"},
     "regression": {"loss": "squared", "best_metric": "val_mae"},
@@ -441,7 +441,7 @@ DEFAULTS = {
 ANSWERS = {"softmax": "softmax", "sigmoid": "sigmoid", "squared": "linear"}
 
 
-def with_defaults(recipe, dataset):
+def for_task(recipe, dataset):
     """Return a recipe with the loss and the metric that fit a data set.
 
     Args:
@@ -455,7 +455,7 @@ def with_defaults(recipe, dataset):
     training = recipe.training
     chosen = {
         name: value
-        for name, value in DEFAULTS[dataset.task].items()
+        for name, value in OF_TASK[dataset.task].items()
         if getattr(training, name) == "auto"
     }
     training = dataclasses.replace(training, **chosen)

@@ -24,6 +24,10 @@ from keras_vit.runtime.machine import (
     set_random_states,
     sync_state,
 )
+from keras_vit.runtime.workarounds import (
+    is_schedule_free,
+    schedule_free_pairs,
+)
 from keras_vit.training import checkpoint_files
 from keras_vit.training.distribution.processes import place, stacked, to_numpy
 from keras_vit.training.metrics_log import MetricsLog
@@ -111,10 +115,15 @@ class BackgroundWriter:
 
 
 def has_average(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Return whether an optimizer keeps a moving average of the weights."""
+    """Return whether an optimizer keeps an average of the weights."""
+    optimizer = _inner(optimizer)
+    return bool(optimizer.use_ema) or is_schedule_free(optimizer)
+
+
+def _inner(optimizer):
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-        optimizer = optimizer.inner_optimizer
-    return bool(optimizer.use_ema)
+        return optimizer.inner_optimizer
+    return optimizer
 
 
 @contextlib.contextmanager
@@ -136,7 +145,18 @@ def averaged(model) -> Iterator[None]:
 
 
 def take_average(model) -> None:
-    """Replace the weights by their moving average for good."""
+    """Replace the weights by their average for good."""
+    if is_schedule_free(_inner(model.optimizer)):
+        pairs = schedule_free_pairs(
+            _inner(model.optimizer), model.trainable_variables
+        )
+        beta = _inner(model.optimizer).beta_1
+        # y = (1 - beta) z + beta x: arXiv:2405.15682, equation 2.
+        _assign(
+            model,
+            [(to_numpy(y) - (1 - beta) * to_numpy(z)) / beta for y, z in pairs],
+        )
+        return
     model.optimizer.finalize_variable_values(model.trainable_variables)
     # On JAX both are one array now, which the next step would give away with
     # the weights and so take from the optimizer.

@@ -11,6 +11,8 @@ scratch, which destroy the weights.
   1e-5 without layer decay.
 - SGD: "An Image Is Worth 16x16 Words" (arXiv:2010.11929, Table 4) has momentum
   0.9, no weight decay, and rates from 0.001 to 0.06; 0.003 is in all its rows.
+- Lion: arXiv:2302.06675, section 5, has a rate of a third to a tenth of
+  AdamW's and as much more weight decay. The others start as AdamW does.
 - LoRA: arXiv:2106.09685, Table 9, has AdamW with 4e-4 to 5e-4 for encoders.
 - Crops and mirrored images are the only augmentation, as in that Table 4 and
   in "BiT" (arXiv:1912.11370, section 3.3) below 20,000 images. The Mixup,
@@ -58,6 +60,25 @@ DEFAULTS = {
     },
     ("lora", "sgd"): HEAD,
 }
+LION = 5  # between the 3 and 10 of its authors
+
+
+def row_of(recipe) -> dict:
+    """Return the row of the table for a recipe; most are as for AdamW."""
+    kind, name = kind_of(recipe), recipe.optimizer.name
+    row = DEFAULTS.get((kind, name), DEFAULTS[kind, "adamw"])
+    if name != "lion":
+        return row
+    usual = row["optimizer"]
+    return {
+        **row,
+        "optimizer": {
+            "learning_rate": usual["learning_rate"] / LION,
+            "weight_decay": usual["weight_decay"] * LION,
+        },
+    }
+
+
 LEAST_STEPS = 4  # in an epoch, for a batch that nobody chose
 
 
@@ -79,7 +100,7 @@ def with_defaults(recipe) -> dict:
         >>> with_defaults(Recipe(model=weights))["optimizer"].learning_rate
         0.0001
     """
-    row = DEFAULTS[kind_of(recipe), recipe.optimizer.name]
+    row = row_of(recipe)
     groups = {}
     for name in ("optimizer", "training"):
         group = getattr(recipe, name)
@@ -101,7 +122,7 @@ def settled(recipe, model, num_images: int | None):
     Returns:
         The recipe, and a line about a batch that is smaller than usual; "".
     """
-    row = DEFAULTS[kind_of(recipe), recipe.optimizer.name]
+    row = row_of(recipe)
     optimizer, training, line = recipe.optimizer, recipe.training, ""
     if optimizer.layer_decay is None:
         blocks = any(x.name.startswith("block_") for x in model.layers)

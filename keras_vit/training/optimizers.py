@@ -12,7 +12,7 @@ from keras_vit.io.checks import (
     check_positive,
     check_unread,
 )
-from keras_vit.runtime.workarounds import with_layer_rates
+from keras_vit.runtime.workarounds import schedule_free, with_layer_rates
 from keras_vit.training.defaults import SCRATCH
 
 __all__ = [
@@ -151,8 +151,20 @@ UNREAD = {
     "rsqrt": ("end_learning_rate",),
     "adamw": ("momentum",),
     "sgd": ("beta_1", "beta_2"),
+    "lion": ("momentum", "beta_2"),
+    "lamb": ("momentum",),
+    "muon": ("momentum",),
+    "schedule_free": ("momentum",),
 }
-OPTIMIZERS = {"adamw": keras.optimizers.AdamW, "sgd": keras.optimizers.SGD}
+OPTIMIZERS = {
+    "adamw": keras.optimizers.AdamW,
+    "sgd": keras.optimizers.SGD,
+    "lion": keras.optimizers.Lion,
+    "lamb": keras.optimizers.Lamb,
+    "muon": keras.optimizers.Muon,
+    # Keras 3.12 has none.
+    **({"schedule_free": schedule_free()} if schedule_free() else {}),
+}
 RULES = {
     # The epsilon of the original's Adam; Keras's own is 1e-7.
     "adamw": lambda config: {
@@ -161,6 +173,29 @@ RULES = {
         "epsilon": 1e-8,
     },
     "sgd": lambda config: {"momentum": config.momentum},
+    # arXiv:2302.06675; beta_2 is Keras's 0.99.
+    "lion": lambda config: {"beta_1": config.beta_1},
+    # arXiv:1904.00962.
+    "lamb": lambda config: {
+        "beta_1": config.beta_1,
+        "beta_2": config.beta_2,
+        "epsilon": 1e-6,
+    },
+    # arXiv:2502.16982: matrices of the MLPs; all else, as the heads' kernels
+    # of three axes, and the classification layer take steps of AdamW.
+    "muon": lambda config: {
+        "adam_beta_1": config.beta_1,
+        "adam_beta_2": config.beta_2,
+        "adam_weight_decay": config.weight_decay,
+        "epsilon": 1e-8,
+        "exclude_layers": ["predictions"],
+    },
+    # arXiv:2405.15682.
+    "schedule_free": lambda config: {
+        "beta_1": config.beta_1,
+        "beta_2": config.beta_2,
+        "epsilon": 1e-8,
+    },
 }
 
 
@@ -169,7 +204,10 @@ class OptimizerConfig:
     """The optimizer, and its learning rate at each step."""
 
     name: str = "adamw"
-    """"adamw", or "sgd" with momentum as the paper fine-tunes."""
+    """"adamw", or "sgd" with momentum as the paper fine-tunes; "lion" (a
+    learning rate of a third to a tenth, a weight decay of 3 to 10 times),
+    "lamb" for large batches, "muon" for the matrices of the MLPs and AdamW for
+    the rest, and "schedule_free" AdamW, which needs the schedule "constant"."""
 
     learning_rate: float | None = None
     """Highest learning rate, reached at the end of the warm-up; if null, for
@@ -210,10 +248,10 @@ class OptimizerConfig:
     """Momentum of sgd."""
 
     beta_1: float = 0.9
-    """Decay of the average of gradients of adamw."""
+    """Decay of the average of gradients, not of sgd."""
 
     beta_2: float = 0.999
-    """Decay of the average of squared gradients of adamw."""
+    """Decay of the average of squared gradients, not of sgd and lion."""
 
     layer_decay: float | None = None
     """Factor of the learning rate from each block to the one below it; 1
@@ -239,6 +277,12 @@ class OptimizerConfig:
         case = f"schedule={self.schedule!r}"
         check_unread(self, case, *UNREAD[self.schedule])
         check_unread(self, f"name={self.name!r}", *UNREAD[self.name])
+        if self.name == "schedule_free" and self.schedule != "constant":
+            raise ValueError(
+                "The average of the weights takes the place of a schedule. "
+                f"Received: name='schedule_free', schedule={self.schedule!r}. "
+                'Set schedule to "constant".'
+            )
 
 
 def make_optimizer(
@@ -279,6 +323,12 @@ def make_optimizer(
     variables = model.trainable_variables
     accumulated = training.accumulation_steps if training else 1
     averaged = training.ema_decay if training else 0.0
+    if config.name == "schedule_free" and (averaged or accumulated > 1):
+        raise ValueError(
+            "schedule_free averages the weights itself, over all calls. "
+            f"Received: training.ema_decay={averaged}, "
+            f"training.accumulation_steps={accumulated}. Leave them out."
+        )
     options = {
         **RULES[config.name](config),
         "learning_rate": make_schedule(

@@ -30,8 +30,8 @@ from keras_vit.training.build import (
     ANSWERS,
     CLASSIFICATION,
     Task,
+    for_task,
     regression,
-    with_defaults,
 )
 from keras_vit.training.checkpointing import deadline_of, rank
 from keras_vit.training.config import Recipe, TrainingConfig
@@ -225,7 +225,7 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     dataset = dataset or data.open_dataset(recipe.data, sources)
     _check_parts(dataset, needs)
     if task.names_classes:
-        recipe = with_defaults(recipe, dataset)
+        recipe = for_task(recipe, dataset)
         _check_loss(recipe, dataset)
         if dataset.task == "regression" and task is CLASSIFICATION:
             task = regression(dataset)

@@ -51,6 +51,18 @@ def test_adamw_with_weights_is_as_mae_and_beit_fine_tune():
     assert rates[3] < rate
 
 
+@pytest.mark.parametrize("name", ["lion", "lamb", "muon"])
+def test_other_optimizers_start_from_the_rates_of_adamw(name):
+    chosen = OptimizerConfig(name=name)
+    usual, found = (
+        Recipe(model=WEIGHTS, optimizer=x).optimizer
+        for x in (OptimizerConfig(), chosen)
+    )
+    ratio = (usual.learning_rate or 0) / (found.learning_rate or 1)
+    assert ratio == pytest.approx(5 if name == "lion" else 1)
+    assert found.weight_decay == pytest.approx(ratio * usual.weight_decay)
+
+
 def test_sgd_with_weights_is_as_the_paper_fine_tunes():
     """Table 4 of arXiv:2010.11929: a rate that all of its rows have."""
     sgd = OptimizerConfig(name="sgd")
