@@ -8,8 +8,8 @@ Two real encoders (DINOv2 S/14 trained further, CLIP B/16) learn from 60 images
 at small sizes: digits of scikit-learn, and crops of photographs of
 scikit-image, where training takes the left half of each photograph and the
 test the right half. Nothing is chosen on validation images: each number is the
-accuracy on the test images after the last epoch. It takes about ten minutes on
-two cores.
+accuracy on the test images after the last epoch. With JAX and `--encoders
+dinov2` it takes about ten minutes on two cores.
 """
 
 import argparse
@@ -28,7 +28,6 @@ from keras_vit.runtime.machine import versions
 from keras_vit.training import (
     ModelConfig,
     OptimizerConfig,
-    PreprocessingConfig,
     Recipe,
     TrainingConfig,
     train,
@@ -36,14 +35,16 @@ from keras_vit.training import (
 
 TRAIN, TEST = 60, 200
 CROP = 96  # pixels of a photograph
-PHOTOGRAPHS = ("astronaut", "chelsea", "coffee", "rocket", "hubble_deep_field")
+PHOTOGRAPHS = (
+    *("astronaut", "chelsea", "coffee", "rocket", "hubble_deep_field"),
+    *("immunohistochemistry", "retina"),
+)
 SIZES = {"dinov2": 56, "clip": 64}  # pixels: four patches on a side
 # Of the optimizer, of the training. "before" were the defaults until then.
 SETTINGS = {
     "default": ({}, {}),
     "frozen encoder": ({}, {"trainable": "head"}),
     "rate 1e-5": ({"learning_rate": 1e-5}, {}),
-    "rate 3e-5": ({"learning_rate": 3e-5}, {}),
     "rate 3e-4": ({"learning_rate": 3e-4}, {}),
     "rate 1e-3": ({"learning_rate": 1e-3}, {}),
     "before": (
@@ -110,7 +111,7 @@ def accuracy(weights, image_size, dataset, setting, epochs, folder) -> dict:
     optimizer, training = SETTINGS[setting]
     recipe = Recipe(
         model=ModelConfig(weights=str(weights), image_size=image_size),
-        preprocessing=PreprocessingConfig(
+        preprocessing=data.PreprocessingConfig(
             train="squash", evaluation="squash", flip=False
         ),
         optimizer=OptimizerConfig(**optimizer),
@@ -132,18 +133,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("weights", type=pathlib.Path)
     parser.add_argument("--output", type=pathlib.Path, required=True)
+    parser.add_argument("--encoders", nargs="+", default=list(SIZES))
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for encoder, size in SIZES.items():
+        for encoder in arguments.encoders:
             for name, make in DATASETS.items():
                 dataset = make(arguments.seed)
                 for setting in CHOSEN[encoder]:
                     found = accuracy(
                         arguments.weights / encoder,
-                        size,
+                        SIZES[encoder],
                         dataset,
                         setting,
                         arguments.epochs,
@@ -157,7 +159,7 @@ def main() -> None:
         {
             "command": " ".join(["python", *sys.argv]),
             "backend": keras.backend.backend(),
-            "image_sizes": SIZES,
+            "image_sizes": {x: SIZES[x] for x in arguments.encoders},
             "images": {"train": TRAIN, "test": TEST},
             "epochs": arguments.epochs,
             "seed": arguments.seed,

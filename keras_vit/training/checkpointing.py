@@ -512,6 +512,7 @@ class Checkpoints(keras.callbacks.Callback):
             "step": step,
             "interval": interval,
             "ended": ended,
+            "total": self.plan.total,
             "seconds": self._seconds + begin - self._begin,
             "callbacks": collect_states(self.others),
             **({} if part is None else {"part": part}),

@@ -265,14 +265,18 @@ def begin_stage(
     """Return the checkpoint that ends a stage, as the next one begins from it.
 
     The run has not ended, and the best result at one image size is none at
-    the next.
+    the next. Nor has a run ended that is longer now.
     """
     ends = [stage.plan.total for stage in stages[:-1]]
-    if checkpoint is None or checkpoint[1]["step"] not in ends:
-        return checkpoint
-    if part_of(checkpoint) is not None:
+    if checkpoint is None or part_of(checkpoint) is not None:
         return checkpoint
     arrays, record = checkpoint
+    if record["step"] not in ends:
+        total = stages[-1].plan.total
+        # Early stopping ends it before its total, and for good.
+        reached = record.get("total", total) <= record["step"]
+        ended = record["ended"] and not (reached and record["step"] < total)
+        return arrays, {**record, "ended": ended}
     states = [
         {**state, "best": None, "loss": None, "step": None, "waited": 0}
         if state["class"] == "KeepBest"

@@ -258,7 +258,7 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
         size = model.input_shape[1:3]
         model.trained_as = _trained_as(recipe, names, size)
     with (
-        resume.open_run(recipe) as (folder, checkpoint),
+        resume.open_run(recipe, stages[-1].plan) as (folder, checkpoint),
         explain_full_disk(folder),
         contextlib.ExitStack() as reports,
     ):

@@ -131,7 +131,8 @@ def check(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
     if (folder / RESULT).exists() and not overwrite:
         raise ValueError(
             f"The folder {shown(folder)!r} holds a finished run. Choose "
-            "another --run_dir, or --overwrite true to replace it."
+            "another --run_dir, a higher --training.epochs to train it longer, "
+            "or --overwrite true to replace it."
         )
     return folder
 

@@ -6,6 +6,9 @@ import json
 import pathlib
 from collections.abc import Iterator, Sequence
 
+import keras
+import numpy as np
+
 from keras_vit.data.config import DataConfig, options_before
 from keras_vit.data.dataset import Dataset
 from keras_vit.data.manifest import (
@@ -16,7 +19,7 @@ from keras_vit.data.manifest import (
     with_classes,
 )
 from keras_vit.data.readers import chosen_reader
-from keras_vit.io.atomic_files import write_json
+from keras_vit.io.atomic_files import write_json, write_yaml
 from keras_vit.io.run_folder import CONFIG, RESULT
 from keras_vit.runtime.machine import environment
 from keras_vit.training.checkpoint_files import (
@@ -26,14 +29,18 @@ from keras_vit.training.checkpoint_files import (
 )
 from keras_vit.training.config import Recipe
 from keras_vit.training.distribution.processes import agreed, place
+from keras_vit.training.model_config import SIZES
+from keras_vit.training.optimizers import make_schedule
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import store as run_store
 from keras_vit.training.run.store import shown
+from keras_vit.training.stages import Plan
 
 __all__ = [
     "as_begun",
     "differences",
     "flat",
+    "is_longer",
     "open_run",
     "reopen",
     "same_images",
@@ -102,9 +109,7 @@ def same_images(
     folder = run_store.local(recipe.run_dir)
 
     def compare():
-        begun = (folder / CONFIG).is_file() and not (folder / RESULT).exists()
-        # `open_run` refuses another config.
-        if not begun or differences(run_folder.read_config(folder), recipe):
+        if not _continues(folder, recipe):  # `open_run` refuses another config.
             return None
         run_store.get(folder, MANIFEST, NAMES)
         if images is None or not (folder / MANIFEST).is_file():
@@ -130,6 +135,37 @@ def same_images(
     return dataset if names is None else with_classes(dataset, names)
 
 
+def _continues(folder, recipe):
+    """Return whether a recipe goes on with the run in a folder."""
+    if not (folder / CONFIG).is_file():
+        return False
+    config = run_folder.read_config(folder)
+    if (folder / RESULT).exists():
+        return not recipe.overwrite and is_longer(config, recipe)
+    return is_longer(config, recipe) or not differences(config, recipe)
+
+
+def is_longer(config: dict, recipe: Recipe) -> bool:
+    """Return whether a recipe is that of a run, but for more epochs or steps.
+
+    Example:
+        >>> is_longer(dataclasses.asdict(recipe_of_10), recipe_of_20)
+        True
+    """
+    changed = [x.partition(":")[0] for x in differences(config, recipe)]
+    unit = f"training.{recipe.training.unit}"
+    return changed == [unit] and _begun_length(config, recipe) is not None
+
+
+def _begun_length(config, recipe):
+    """Return the shorter length that a run began with; None for no such one."""
+    training = config.get("training") or {}
+    length = training.get(recipe.training.unit)
+    other = recipe.training.unit == "epochs" and training.get("steps")
+    known = isinstance(length, int) and not other
+    return length if known and length < recipe.training.length else None
+
+
 def _begun_names(folder) -> list[str] | None:
     """The names of the classes that a run began with, if they are known."""
     try:
@@ -141,12 +177,17 @@ def _begun_names(folder) -> list[str] | None:
 
 @contextlib.contextmanager
 def open_run(
-    recipe: Recipe,
+    recipe: Recipe, plan: Plan | None = None
 ) -> Iterator[tuple[pathlib.Path, tuple[dict, dict] | None]]:
     """Prepares the run folder of a recipe, or finds where to resume.
 
     Of several processes, the first one decides and holds the lock of the
     folder; all read the checkpoint.
+
+    Args:
+        recipe: the `Recipe`. That of the run but for more epochs or steps
+            trains it longer, also where it is finished.
+        plan: the `Plan` of its training, for that.
 
     Yields:
         The folder, and the newest whole checkpoint as `read_newest` returns
@@ -154,7 +195,8 @@ def open_run(
 
     Raises:
         ValueError: when the folder holds a finished run that may not be
-            replaced, an unfinished one of another config, something else, or
+            replaced, an unfinished one of another config, one whose schedule
+            does not allow that it trains longer, something else, or
             checkpoints that are all broken; when another run has it; or when
             a process does not find the checkpoint of the first.
     """
@@ -163,10 +205,11 @@ def open_run(
     with contextlib.ExitStack() as stack:
 
         def open_first():
-            taken = run_folder.taken(folder, overwrite=recipe.overwrite)
+            may = recipe.overwrite or _continues(folder, recipe)
+            taken = run_folder.taken(folder, overwrite=may)
             stack.enter_context(taken)
             stack.enter_context(run_store.published(folder))
-            opened.append(_open_first(folder, recipe))
+            opened.append(_open_first(folder, recipe, plan))
             return _step(opened[0])
 
         step = agreed(open_first)
@@ -207,9 +250,11 @@ def _read_same(recipe, step):
     return checkpoint
 
 
-def _open_first(folder, recipe):
+def _open_first(folder, recipe, plan):
     finished = (folder / RESULT).exists()
-    if finished or not _is_unfinished(folder, recipe):
+    if _continues(folder, recipe):
+        _lengthen(folder, recipe, plan)
+    elif finished or not _is_unfinished(folder, recipe):
         config = dataclasses.asdict(recipe)
         run_folder.begin(folder, config, environment())
         return None
@@ -218,6 +263,73 @@ def _open_first(folder, recipe):
     checkpoint = read_newest(folder / FOLDER)
     _note_continuation(folder, checkpoint)
     return checkpoint
+
+
+def _lengthen(folder, recipe, plan):
+    """Make a run one of more epochs or steps, unless it is that already."""
+    begun = _begun_length(run_folder.read_config(folder), recipe)
+    if begun is None:
+        return
+    checkpoint = read_newest(folder / FOLDER)
+    if checkpoint is not None:
+        _check_longer(folder, recipe, plan, begun, checkpoint[1])
+    # First: a finished run of this length would be refused.
+    (folder / RESULT).unlink(missing_ok=True)
+    write_yaml(folder / CONFIG, dataclasses.asdict(recipe))
+    run_store.publish(folder, exactly=True)
+
+
+def _check_longer(folder, recipe, plan, begun, record):
+    """Raise unless the steps that are done would be the same in a longer run.
+
+    Then it ends with the weights of a run that began with that length.
+    """
+    step, unit = record["step"], recipe.training.unit
+    total = begun if unit == "steps" else begun * plan.steps_per_epoch
+    rates = [
+        keras.ops.convert_to_numpy(
+            make_schedule(
+                recipe.optimizer,
+                total_steps=length,
+                steps_per_epoch=plan.steps_per_epoch,
+            )(np.arange(step + 1))
+        )
+        for length in (total, plan.total)
+    ]
+    reasons = {
+        "its early stopping ended it": record["ended"] and step < total,
+        "its image sizes are for parts of that length": bool(
+            recipe.training.image_sizes
+        ),
+        "it has no checkpoint at the end of an interval": step
+        % plan.checkpoint_every,
+        "its learning rate follows a schedule of that length "
+        f"({recipe.optimizer.schedule}, warm-up and cool-down)": not (
+            np.allclose(*rates, rtol=1e-5, atol=0)
+        ),
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise ValueError(
+                f"The run in {shown(folder)!r} began with {begun} {unit} and "
+                f"cannot train longer: {reason}. Begin a new run from its "
+                f"weights: {_command(recipe, begun)}"
+            )
+
+
+def _command(recipe, begun) -> str:
+    """Return the command that trains a run's model in a new run."""
+    run, model, unit = recipe.run_dir, recipe.model, recipe.training.unit
+    nulls = [x for x in SIZES if getattr(model, x) is not None]
+    words = [
+        f"keras-vit finetune --config {run}/{CONFIG} --model.weights {run}",
+        "--model.head keep",
+        *(f"--model.{name} null" for name in nulls),
+        *(["--training.head_bias 0"] if recipe.training.head_bias else []),
+        f"--training.{unit} {recipe.training.length - begun}",
+        f"--run_dir {run}-longer",
+    ]
+    return " ".join(words)
 
 
 def _is_unfinished(folder, recipe):
