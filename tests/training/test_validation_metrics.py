@@ -50,7 +50,7 @@ def test_they_are_those_of_scikit_learn_on_all_images(tmp_path, average):
     expected = of_sklearn(
         DATASET.validation.labels, probabilities(run.model, "softmax")
     )
-    found = {x: run.history[f"val_{x}"][-1] for x in CLASS_METRICS}
+    found = {x: run.kept[f"val_{x}"] for x in CLASS_METRICS}
     assert found == pytest.approx(expected, rel=1e-9)
 
 
@@ -71,7 +71,7 @@ def test_of_several_labels(tmp_path):
         probabilities(run.model, "sigmoid"),
         average="macro",
     )
-    found = run.history["val_average_precision"][-1]
+    found = run.kept["val_average_precision"]
     assert found == pytest.approx(expected, rel=1e-9)
 
 
@@ -94,7 +94,7 @@ def test_a_run_that_was_stopped_has_the_same(tmp_path):
 def test_the_best_is_kept_by_it(tmp_path):
     chosen = {"best_metric": "val_auc", "epochs": 4}
     run = train(recipe(tmp_path, training=chosen), dataset=DATASET)
-    best = keras.saving.load_model(tmp_path / "checkpoints" / "best.keras")
+    best = keras.saving.load_model(tmp_path / "model.keras")
     expected = of_sklearn(
         DATASET.validation.labels, probabilities(best, "softmax")
     )
