@@ -274,9 +274,10 @@ def open_folder(path) -> TensorFile:
     known = _trained_as(path, dialect, content, known, told)
     dialect.check_config(path / CONFIG, content, tensors)
     notes = dialect.folder_notes(path, fields)
-    return TensorFile(
+    file = TensorFile(
         str(path), tensors, fields, metadata, notes, known, _adapter(path)
     )
+    return dataclasses.replace(file, publisher=dialect.name)
 
 
 def open_file(path) -> TensorFile:
@@ -304,6 +305,7 @@ def open_file(path) -> TensorFile:
     dialect.check_config(path.parent / CONFIG, content, file.tensors)
     return dataclasses.replace(
         file,
+        publisher=dialect.name,
         trained_as=known,
         config=fields,
         metadata={**_words_of_config(content), **file.metadata},
@@ -519,7 +521,12 @@ def _under(file, prefix) -> tuple[dict, list]:
 
 def _parts_of(file, tensors, prefix="", depth=0) -> Iterator[Part]:
     """Find the models in a file, behind as few names as possible."""
-    for layout in sorted(LAYOUTS, key=lambda x: not x.is_specific):
+    # Two publishers may have the same names: a config tells whose they are.
+    order = sorted(
+        LAYOUTS,
+        key=lambda x: (not x.is_specific, x.dialect.name != file.publisher),
+    )
+    for layout in order:
         renamed, twice = _with_aliases(tensors, layout)
         if any(set(mark) <= set(renamed) for mark in layout.marks):
             if twice:

@@ -140,6 +140,7 @@ class TensorFile:
         notes: in what files beside it contradict it.
         trained_as: what its model was trained on.
         adapter: the `Adapter` beside it, or None.
+        publisher: str, whose config.json is beside it, "" for nobody's.
     """
 
     path: str
@@ -149,6 +150,7 @@ class TensorFile:
     notes: tuple[str, ...] = ()
     trained_as: TrainedAs = TrainedAs()
     adapter: Any = None
+    publisher: str = ""
 
     def read(self, name: str) -> np.ndarray:
         """Read one tensor as float32.
