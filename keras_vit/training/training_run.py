@@ -165,7 +165,10 @@ def train(
         steps_per_execution=recipe.training.steps_per_execution,
     )
     if processes.is_first():
-        print(f"Distribution {chosen}", flush=True)
+        line = f"Distribution {chosen}"
+        if recipe.training.batch_size is None:  # The images decide it.
+            line, _, _ = line.partition(", batch")
+        print(line, flush=True)
     share = processes.share(chosen.replicas, recipe.training.accumulation_steps)
     parent = run_store.local(recipe.run_dir).parent
     with explain_lost_process(recipe.run_dir):
