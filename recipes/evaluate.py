@@ -110,7 +110,7 @@ def evaluate(recipe: Evaluation, share: Share, whole: bool) -> dict:
     recipe = as_trained(recipe, model)
     numbers = model.trained_as.problem == "regression"
     dataset = data.open_dataset(recipe.data, SOURCES, to_evaluate=whole)
-    check_task(dataset, numbers)
+    check_task(recipe, dataset, numbers)
     recipe = dataclasses.replace(recipe, split=split_of(recipe, dataset))
     class_names = class_names or dataset.class_names
     class_map = evaluation.match_classes(dataset.class_names, class_names)
@@ -159,8 +159,13 @@ def evaluate(recipe: Evaluation, share: Share, whole: bool) -> dict:
     return agreed(write)
 
 
-def check_task(dataset, numbers: bool) -> None:
-    """Raise a ValueError for numbers and a model of classes."""
+def check_task(recipe: Evaluation, dataset, numbers: bool) -> None:
+    """Raise a ValueError where either of model and labels is of numbers."""
+    if numbers and recipe.real_labels is not None:
+        raise ValueError(
+            "ReaL labels are classes, and the model predicts numbers. "
+            f"Received: real_labels={recipe.real_labels!r}. Leave it out."
+        )
     if dataset.task == "regression" and not numbers:
         raise ValueError(
             f"The model tells classes apart, and the labels of {dataset.name} "
@@ -311,20 +316,21 @@ def summarise(recipe: Evaluation, predictions, dataset) -> dict:
     """Return the numbers of the evaluation, and what was evaluated."""
     examples = examples_of(recipe, dataset)
     files = data.file_names(examples)
-    of_numbers = isinstance(predictions, evaluation.Numbers)
     if isinstance(predictions, evaluation.Numbers):
-        if recipe.real_labels is not None:
-            raise ValueError(
-                "ReaL labels are classes, and the model predicts numbers. "
-                f"Received: real_labels={recipe.real_labels!r}. Leave it out."
-            )
         found = evaluation.summarise_numbers(predictions)
         unread = sorted({*(files or ())} - {*map(str, predictions.names)})
     else:
         found = evaluation.summarise(predictions)
         found["num_classes"] = predictions.num_classes
         unread = evaluation.unread(predictions, files)
-    result = {
+        if recipe.real_labels is not None:
+            names = predictions.names
+            if names is None:
+                names = [examples.name_of(i) for i in range(len(examples))]
+            found |= evaluation.summarise_real(
+                predictions, recipe.real_labels, names
+            )
+    return {
         "model": recipe.model.weights,
         "data": dataset.name,
         "split": recipe.split,
@@ -333,14 +339,6 @@ def summarise(recipe: Evaluation, predictions, dataset) -> dict:
         **trained_on(recipe, examples),
         "skipped": data.skipped_files(dataset, unread),
     }
-    if recipe.real_labels is not None and not of_numbers:
-        names = predictions.names
-        if names is None:
-            names = [examples.name_of(i) for i in range(len(examples))]
-        result |= evaluation.summarise_real(
-            predictions, recipe.real_labels, names
-        )
-    return result
 
 
 def trained_on(recipe: Evaluation, examples) -> dict:

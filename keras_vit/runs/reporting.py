@@ -238,7 +238,6 @@ def finish(run: Run, recipe: Recipe, result: dict) -> dict:
     """
     skipped = data.skipped_files(run.dataset, run.skipped)
     result = {"skipped": skipped, **result}
-    recipe, _ = settled(recipe, run.model, len(run.dataset.train))
     if run.dataset.task != "regression":  # It names their classes.
         write_sample(run, recipe)
     explain_run(run.folder, run.model)
@@ -251,6 +250,7 @@ def finish(run: Run, recipe: Recipe, result: dict) -> dict:
 
 def write_sample(run: Run, recipe: Recipe) -> None:
     """Writes augmented.npz: images as the model was trained on them."""
+    recipe, _ = settled(recipe, run.model, len(run.dataset.train))
     stream = make_stream(recipe, run.dataset, run.model)
     images, labels, *_ = next(iter(stream.from_step(0)))
     with replacing(run.folder / "augmented.npz") as path:

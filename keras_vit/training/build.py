@@ -39,10 +39,11 @@ from keras_vit.training.trainable import (
 from keras_vit.variants import VariantConfig
 
 __all__ = [
-    "CLASSIFICATION",
     "Accuracy",
+    "CLASSIFICATION",
     "SigmoidCrossEntropy",
     "Task",
+    "for_task",
     "freeze",
     "make_loss",
     "make_model",
@@ -50,7 +51,6 @@ __all__ = [
     "make_validation",
     "regression",
     "validation_batches",
-    "for_task",
 ]
 
 

@@ -33,30 +33,24 @@ SCRATCH = {
     "batch_size": 64,
 }
 HEAD = {**SCRATCH, "training": {"epochs": 30}}
-# What is trained, and the optimizer -> what is left open. The last two fields
-# depend on the model and the data, see `settled`.
+# What is trained, and the optimizer -> what is left open; optimizers without
+# a row have AdamW's. What a layer decay and a batch size come to depends on the
+# model and the data, see `settled`.
 DEFAULTS = {
     ("scratch", "adamw"): SCRATCH,
-    ("scratch", "sgd"): SCRATCH,
     ("weights", "adamw"): {
+        **HEAD,
         "optimizer": {"learning_rate": 1e-4, "weight_decay": 0.05},
         "layer_decay": 0.75,
-        "training": {"epochs": 30},
-        "batch_size": 64,
     },
     ("weights", "sgd"): {
+        **HEAD,
         "optimizer": {"learning_rate": 3e-3, "weight_decay": 0.0},
-        "layer_decay": 1.0,
-        "training": {"epochs": 30},
-        "batch_size": 64,
     },
     ("head", "adamw"): HEAD,
-    ("head", "sgd"): HEAD,
     ("lora", "adamw"): {
+        **HEAD,
         "optimizer": {"learning_rate": 5e-4, "weight_decay": 0.01},
-        "layer_decay": 1.0,
-        "training": {"epochs": 30},
-        "batch_size": 64,
     },
     ("lora", "sgd"): HEAD,
 }

@@ -15,8 +15,13 @@ import numpy as np
 from keras_vit import data
 from keras_vit.data.dataset import NO_SOURCES
 from keras_vit.data.image_reader import naming_broken_images
-from keras_vit.data.manifest import MANIFEST, list_images, write_manifest
-from keras_vit.data.overview import OVERVIEW, overview
+from keras_vit.data.manifest import (
+    MANIFEST,
+    OVERVIEW,
+    list_images,
+    overview,
+    write_manifest,
+)
 from keras_vit.data.pillow_images import is_coloured, say_colour_changes
 from keras_vit.data.resizing import evaluation_fields
 from keras_vit.data.sources import read_by

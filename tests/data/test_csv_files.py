@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from keras_vit.data import DataConfig, open_dataset
-from keras_vit.data.overview import overview
+from keras_vit.data.manifest import overview
 
 
 def written(tmp_path, text, name="train.csv"):

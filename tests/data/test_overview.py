@@ -3,8 +3,7 @@
 import numpy as np
 
 from keras_vit.data import DataConfig, Dataset, Examples
-from keras_vit.data.manifest import list_images
-from keras_vit.data.overview import overview
+from keras_vit.data.manifest import list_images, overview
 
 
 def examples(labels, first=0):

@@ -69,6 +69,18 @@ def test_evaluate_takes_the_column_of_the_run(folder, capsys):
     assert (out / "report.html").is_file()
 
 
+def test_labels_of_classes_are_refused_before_anything_is_written(
+    folder, capsys
+):
+    out = folder / "refused"
+    words = (str(folder / "run"), str(folder / "ages.csv"))
+    words = (*words, "--real_labels", str(folder / "real.json"))
+    with pytest.raises(SystemExit):
+        evaluate.main([*words, "--run_dir", str(out)])
+    assert "ReaL labels are classes" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_the_command_prints_numbers(folder, capsys):
     image = str(folder / "7.png")
     (expected,) = numbers(folder, folder / "run", [image])

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import yaml
 from PIL import Image
+from tiny_runs import recipe
 
+from keras_vit.data import DataConfig
 from keras_vit.data.manifest import read_manifest
-from keras_vit.training import config as configs
 from keras_vit.training import train
 
 
@@ -46,23 +47,12 @@ def folder(tmp_path):
 
 
 def resumed(folder, callbacks=(), **data):
-    recipe = configs.Recipe(
-        data=configs.DataConfig(
-            folder=str(folder / "data"), reader="pillow", **data
-        ),
-        model=configs.ModelConfig(
-            image_size=8,
-            patch_size=4,
-            hidden_dim=8,
-            num_layers=1,
-            mlp_dim=8,
-            num_heads=1,
-        ),
-        preprocessing=configs.PreprocessingConfig(train="squash"),
-        training=configs.TrainingConfig(batch_size=4, epochs=2),
-        run_dir=str(folder / "run"),
+    chosen = recipe(
+        folder / "run",
+        data=DataConfig(folder=str(folder / "data"), reader="pillow", **data),
+        training={"batch_size": 4},
     )
-    return train(recipe, callbacks=callbacks)
+    return train(chosen, callbacks=callbacks)
 
 
 def test_the_same_images_go_on(folder):

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from PIL import Image
+from tiny_runs import recipe
 
+from keras_vit.data import DataConfig
 from keras_vit.data.manifest import read_manifest
 from keras_vit.io.run_folder import read_config
-from keras_vit.training import config as configs
 from keras_vit.training import train
 
 
@@ -18,21 +19,12 @@ def trained(tmp_path, **training):
         Image.fromarray(pixels).save(tmp_path / f"{number}.png")
         rows.append(f"{number}.png,{('a|b', 'b', 'c')[number % 3]}")
     (tmp_path / "x.csv").write_text("\n".join(rows))
-    recipe = configs.Recipe(
-        data=configs.DataConfig(csv=str(tmp_path / "x.csv"), reader="pillow"),
-        model=configs.ModelConfig(
-            image_size=8,
-            patch_size=4,
-            hidden_dim=8,
-            num_layers=1,
-            mlp_dim=8,
-            num_heads=1,
-        ),
-        preprocessing=configs.PreprocessingConfig(train="squash"),
-        training=configs.TrainingConfig(batch_size=4, epochs=1, **training),
-        run_dir=str(tmp_path / "run"),
+    chosen = recipe(
+        tmp_path / "run",
+        data=DataConfig(csv=str(tmp_path / "x.csv"), reader="pillow"),
+        training={"batch_size": 4, "epochs": 1, **training},
     )
-    return train(recipe)
+    return train(chosen)
 
 
 def test_softmax_is_refused_and_says_why(tmp_path):

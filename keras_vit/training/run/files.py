@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from keras_vit.checkpoints import run_model
 from keras_vit.data.manifest import MANIFEST as IMAGES
-from keras_vit.data.overview import OVERVIEW
+from keras_vit.data.manifest import OVERVIEW
 from keras_vit.io.atomic_files import (
     PARTIAL,
     replacing,
