@@ -1,5 +1,6 @@
 """What a model was trained on travels with it: into each way in and out."""
 
+import dataclasses
 import json
 import warnings
 from pathlib import Path
@@ -12,14 +13,19 @@ from tiny_models import tiny_vit
 
 import keras_vit
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
-from keras_vit.checkpoints.dialects import hugging_face_images, timm_config
+from keras_vit.checkpoints.dialects import (
+    hugging_face_images,
+    keras_hub,
+    timm_config,
+)
+from keras_vit.checkpoints.public import catalog
 from keras_vit.data.config import PreprocessingConfig, evaluation_of
 from keras_vit.data.resizing import Geometry, evaluation_crop
 from keras_vit.prediction import load_classifier
 from keras_vit.preprocessing import standardize
 from keras_vit.trained_as import TrainedAs
 
-GOLDEN = Path(__file__).parents[1] / "reference" / "timm_pixels.npz"
+REFERENCE = Path(__file__).parents[1] / "reference"
 NAMES = ("ant", "bee", "cat")
 SQUASH = {"evaluation": "squash", "rounding": "float32"}
 
@@ -119,7 +125,7 @@ def test_sizes_and_methods_that_are_none_are_refused(content, message):
 
 
 def test_pixels_are_those_of_the_transforms_of_timm(tmp_path):
-    with np.load(GOLDEN) as golden:
+    with np.load(REFERENCE / "timm_pixels.npz") as golden:
         for i, options in enumerate(json.loads(str(golden["cases"]))):
             content = {"architecture": "vit", "pretrained_cfg": options}
             fields = timm_config.read_trained_as(tmp_path, content)
@@ -128,6 +134,73 @@ def test_pixels_are_those_of_the_transforms_of_timm(tmp_path):
             geometry = Geometry(tuple(options["input_size"][1:]), 3, config)
             found = evaluation_crop(golden[f"image_{i}"], geometry)
             np.testing.assert_array_equal(found, golden[f"pixels_{i}"])
+
+
+# --- big_vision, by pixels that its operations made ---
+
+
+def test_pixels_are_those_of_big_vision():
+    (entry,) = (
+        x
+        for x in catalog.entries("ViT_S16")
+        if x.name == "big_vision_imagenet2012_90ep"
+    )
+    ways = {
+        "shorter_side": entry.preprocessing,
+        "squash": dataclasses.replace(
+            entry.preprocessing, resize="squash", interpolation="bilinear"
+        ),
+    }
+    with np.load(REFERENCE / "big_vision_pixels.npz") as golden:
+        for i, case in enumerate(json.loads(str(golden["cases"]))):
+            size = case["image_size"]
+            known = ways[case["resize"]].trained_as(size, "test")
+            geometry = Geometry((size, size), 3, evaluation_of(known, None))
+            found = evaluation_crop(golden[f"image_{i}"], geometry)
+            apart = np.abs(found.astype(int) - golden[f"pixels_{i}"])
+            # Sums of floats that are whole numbers may end a little below.
+            assert apart.max() <= 1 and np.mean(apart) < 0.15, case
+
+
+# --- keras-hub, whose converter is Keras's Resizing, a scale and an offset ---
+
+
+# Keras on torch has another cubic kernel; of "nearest", ties differ.
+METHODS = ("bilinear", "bicubic")
+METHODS = METHODS[:1] if keras.backend.backend() == "torch" else METHODS
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_pixels_are_those_of_the_converter_of_keras_hub(tmp_path, seed):
+    random = np.random.default_rng(seed)
+    sides = [int(x) for x in random.integers(8, 24, 2)]
+    config = {
+        "image_size": sides if seed % 2 else sides[:1] * 2,
+        "crop_to_aspect_ratio": bool(random.integers(2)),
+        "interpolation": METHODS[seed % len(METHODS)],
+        "antialias": bool(random.integers(2)),
+        "scale": [[1 / 127.5] * 3, 0.02, [0.01, 0.02, 0.03]][seed % 3],
+        "offset": [[-1.0] * 3, -0.5, [-1.0, 0.0, -0.2]][seed % 3],
+    }
+    height, width = random.integers(5, 60, 2)
+    image = random.integers(0, 256, (height, width, 3)).astype("uint8")
+    resize = keras.layers.Resizing(
+        *config["image_size"],
+        interpolation=config["interpolation"],
+        crop_to_aspect_ratio=config["crop_to_aspect_ratio"],
+        antialias=config["antialias"],
+    )
+    resized = keras.ops.convert_to_numpy(resize(image[None]))[0]
+    expected = resized * config["scale"] + config["offset"]
+    path = tmp_path / "image_converter.json"
+    known = keras_hub._trained_as(tmp_path, (path, config))
+    found = prepared(
+        image,
+        {"preprocessing": known.preprocessing, "image_size": known.image_size},
+        keras_hub._scaled(path, config),
+    )
+    step = np.max(config["scale"])  # one level of 255
+    np.testing.assert_allclose(found, expected, atol=step)
 
 
 def test_a_larger_image_is_resized_in_proportion(tmp_path):

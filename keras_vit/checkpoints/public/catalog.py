@@ -105,6 +105,8 @@ class Preprocessing:
         mean: None, or the mean of each channel, 1 for white, that is
             subtracted instead.
         std: None, or the deviation of each channel that divides then.
+        rounding: str, "float32", or "uint8" where the original resizes into
+            whole numbers, rounded down.
 
     Example:
         >>> Preprocessing("squash", "bilinear").describe(384)
@@ -118,6 +120,7 @@ class Preprocessing:
     value_range: tuple[float, float] = (-1.0, 1.0)
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    rounding: str = "float32"
 
     def trained_as(self, image_size: int | None, source: str) -> TrainedAs:
         """Return the record of a model that is evaluated so."""
@@ -125,7 +128,7 @@ class Preprocessing:
             "evaluation": RESIZES[self.resize],
             "resize_method": self.interpolation,
             "antialias": self.antialias,
-            "rounding": "float32",
+            "rounding": self.rounding,
         }
         if self.resize == "squash" or not image_size:
             return TrainedAs(preprocessing=fields, source=source)
@@ -262,6 +265,7 @@ def _entry(row: dict) -> Entry:
             row["interpolation"],
             row["antialias"] == "1",
             float(row["crop_fraction"] or 1),
+            rounding=row["rounding"] or "float32",
             mean=mean,
             std=std,
         ),
