@@ -83,7 +83,8 @@ def load_prepared(
         image_size: see `keras_vit.prediction.load_classifier`.
         preprocessing: how images are resized and cropped, where it is not as
             the source says.
-        needs_head: bool, whether a classification layer of zeros is refused.
+        needs_head: bool, whether a classification layer of zeros is refused;
+            if not, a head that is not one dense layer is left out.
 
     Raises:
         ValueError: when there are no such weights or they cannot be loaded.
@@ -97,7 +98,10 @@ def load_prepared(
         action = "error" if needs_head else "ignore"
         warnings.filterwarnings(action, HEAD_OF_ZEROS)
         try:
-            model = _load(opened, entry and entry.model, image_size)
+            # A head that is not ours matters only where it is needed.
+            headless = bool(opened.other_head) and not needs_head
+            name = entry and entry.model
+            model = _load(opened, name, image_size, headless=headless)
         except UserWarning as warning:
             raise ValueError(str(warning)) from None
     path = opened.file.path
@@ -197,7 +201,7 @@ def weights_path(source: "ModelSource") -> str:
     return resolve(str(source.weights), source.name)
 
 
-def _load(opened, name, image_size, precision="float32"):
+def _load(opened, name, image_size, precision="float32", headless=False):
     fields = configure(opened).fields
     size = fields["image_size"] if image_size is None else image_size
     if size is None or None in np.atleast_1d(size):
@@ -208,10 +212,11 @@ def _load(opened, name, image_size, precision="float32"):
         "classifier_activation": None,
         "include_preprocessing": True,
         "dtype": precision,
+        "classes": 0 if headless else None,
     }
     if name is None:
         return load_checkpoint(opened, **options)
-    return getattr(applications, name)(weights=opened, classes=None, **options)
+    return getattr(applications, name)(weights=opened, **options)
 
 
 def check_image_size(fields: dict, image_size) -> tuple:

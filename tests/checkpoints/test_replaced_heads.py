@@ -1,10 +1,13 @@
 """Encoders under heads that somebody put in the place of the original's."""
 
+import json
+
 import numpy as np
 import pytest
 from reference_cases import TOLERANCE, expected, path_of
 from safetensors.numpy import load_file, save_file
 
+from keras_vit import embed, predict
 from keras_vit.checkpoints import load_checkpoint, load_weights, read_info
 
 DENSE = np.random.default_rng(0)
@@ -97,3 +100,33 @@ def test_the_encoder_under_another_head_loads_on_demand(content, tmp_path):
     with pytest.raises(ValueError, match=message):
         load_weights(new, path)
     check(load_weights(model, path), name, "pre_logits")
+
+
+def test_embeddings_need_no_head(tmp_path):
+    config = {
+        "architecture": "vit_tiny_patch16_224",
+        "num_classes": 5,
+        "model_args": {
+            "img_size": 32,
+            "patch_size": 8,
+            "embed_dim": 32,
+            "depth": 2,
+            "num_heads": 4,
+            "mlp_ratio": 2,
+        },
+    }
+    found = {}
+    for name, head in (("own", {}), ("other", MLP)):
+        folder = tmp_path / name
+        folder.mkdir()
+        written(
+            folder / "model.safetensors",
+            {**cut("timm_vit_tiny", "head."), **head},
+        )
+        (folder / "config.json").write_text(json.dumps(config))
+        image = np.full((9, 12, 3), 80, "uint8")
+        found[name] = embed(folder, [image])
+    np.testing.assert_array_equal(found["own"], found["other"])
+    assert np.abs(found["own"]).max() > 0
+    with pytest.raises(ValueError, match="head of its own"):
+        predict(tmp_path / "other", [image])
