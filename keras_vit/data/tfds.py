@@ -154,7 +154,7 @@ def named_builder(name: str, data_dir: str | None):
     except (AssertionError, ValueError) as error:
         raise ValueError(
             f"The data set {name!r} cannot be opened: {error}"
-        ) from error
+        ) from None
     if is_stored(data_dir) and not builder.is_prepared():
         raise ValueError(_not_stored(builder.info.full_name, data_dir))
     return builder
@@ -266,7 +266,7 @@ def prepare(builder, *, download: bool) -> None:
             f"{builder.info.full_name} is not prepared in {builder.data_dir} "
             f"and cannot be: {str(error).strip()[:500]}\n"
             f"{_instructions(builder)}"
-        ) from error
+        ) from None
 
 
 def _instructions(builder) -> str:

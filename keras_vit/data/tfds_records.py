@@ -27,6 +27,7 @@ from keras_vit.data.records import (
     ranges_of,
 )
 from keras_vit.io.checks import check_installed
+from keras_vit.io.protobuf import VARINT, messages, varint
 from keras_vit.io.stores import is_address
 
 __all__ = [
@@ -39,9 +40,6 @@ __all__ = [
 ]
 
 HEADER, FOOTER = 12, 4  # Bytes around a record: its size, and checksums.
-VARINT, FIXED64, MESSAGE, FIXED32 = 0, 1, 2, 5  # kinds of fields on the wire
-FIXED = {FIXED64: 8, FIXED32: 4}
-LONGEST_VARINT = 10  # bytes
 BYTES, FLOATS, INTEGERS = 1, 2, 3  # fields of a Feature
 KINDS = {BYTES: "bytes", FLOATS: "floats", INTEGERS: "integers"}
 LARGEST_LABEL = 2**20  # bytes
@@ -278,10 +276,10 @@ def image_and_label(
 
 def _features(file: BinaryIO, size: int) -> Iterator[tuple[bytes, int, int]]:
     """Name, first byte and size of each Feature."""
-    for _, start, length in _messages(file, file.tell(), size):
-        for _, entry, entry_length in _messages(file, start, length):
+    for _, start, length in messages(file, file.tell(), size):
+        for _, entry, entry_length in messages(file, start, length):
             name, place = b"", None
-            for number, first, found in _messages(file, entry, entry_length):
+            for number, first, found in messages(file, entry, entry_length):
                 if number == 1:
                     name = _read(file, first, found)
                 else:
@@ -290,34 +288,9 @@ def _features(file: BinaryIO, size: int) -> Iterator[tuple[bytes, int, int]]:
                 yield name, *place
 
 
-def _messages(
-    file: BinaryIO, start: int, size: int
-) -> Iterator[tuple[int, int, int]]:
-    """Number, first byte and size of the fields that are no numbers."""
-    end = start + size
-    while start < end:
-        file.seek(start)
-        tag = _varint(file)
-        kind = tag & 7
-        if kind == MESSAGE:
-            length = _varint(file)
-            start = file.tell()
-            if start + length > end:
-                raise ValueError("a field is longer than the message")
-            yield tag >> 3, start, length
-            start += length
-        elif kind in FIXED:
-            start = file.tell() + FIXED[kind]
-        elif kind == VARINT:
-            _varint(file)
-            start = file.tell()
-        else:
-            raise ValueError("it is no tf.train.Example")
-
-
 def _image(file: BinaryIO, start: int, size: int) -> tuple[int, int]:
     (place,) = _values(file, start, size, BYTES) or [None]
-    images = list(_messages(file, *place)) if place else []
+    images = list(messages(file, *place)) if place else []
     if len(images) != 1:
         raise ValueError(
             f"its feature of the image has {len(images)} values of bytes"
@@ -327,7 +300,7 @@ def _image(file: BinaryIO, start: int, size: int) -> tuple[int, int]:
 
 def _values(file, start, size, kind) -> list[tuple[int, int]]:
     """Return where the list of a Feature is; none, when that is empty."""
-    found = list(_messages(file, start, size))
+    found = list(messages(file, start, size))
     other = [number for number, *_ in found if number != kind]
     if other:
         raise ValueError(
@@ -343,14 +316,14 @@ def _integers(file: BinaryIO, start: int, size: int) -> list[int]:
         content = _read(file, *place)
         packed = io.BytesIO(content)
         while packed.tell() < len(content):
-            tag = _varint(packed)
+            tag = varint(packed)
             if tag & 7 == VARINT:
-                labels.append(_signed(_varint(packed)))
+                labels.append(_signed(varint(packed)))
                 continue
-            end = _varint(packed)
+            end = varint(packed)
             end += packed.tell()
             while packed.tell() < end:
-                labels.append(_signed(_varint(packed)))
+                labels.append(_signed(varint(packed)))
     return labels
 
 
@@ -363,15 +336,3 @@ def _read(file: BinaryIO, start: int, size: int) -> bytes:
 
 def _signed(number: int) -> int:
     return number - 2**64 if number >= 2**63 else number
-
-
-def _varint(file: BinaryIO) -> int:
-    number = 0
-    for i in range(LONGEST_VARINT):
-        byte = file.read(1)
-        if not byte:
-            raise ValueError("it ends too early")
-        number |= (byte[0] & 0x7F) << (7 * i)
-        if byte[0] < 0x80:
-            return number
-    raise ValueError("it is no tf.train.Example")

@@ -10,7 +10,7 @@ from typing import Any
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.resizing import EVALUATION_CROPS, Geometry
 from keras_vit.io.atomic_files import replacing
-from keras_vit.prediction.exported_model import INPUT, OUTPUT, ExportedModel
+from keras_vit.prediction.exported_model import INPUT, OUTPUT, read_record
 from keras_vit.prediction.picture_page import picture_page, shipped_text
 
 __all__ = ["RUNTIME", "page", "write_page"]
@@ -64,7 +64,7 @@ def write_page(
             "A page is made of a file *.onnx, in a folder that there is. "
             f"Received: {str(model)!r} and {str(path)!r}."
         )
-    record = ExportedModel(model).record
+    record = read_record(model)
     address = os.path.relpath(model.absolute(), path.absolute().parent)
     url = urllib.parse.quote(pathlib.Path(address).as_posix())
     text = page(record, url, model.stem, runtime)

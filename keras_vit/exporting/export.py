@@ -51,6 +51,7 @@ from keras_vit.prediction.exported_model import (
     OUTPUT,
     ExportedModel,
     has_vnni,
+    read_record,
 )
 from keras_vit.prediction.networks import check_network
 from keras_vit.version import __version__
@@ -254,7 +255,7 @@ def _check_free(path, format, layout):
         )
     if path.is_dir() and layout is None and any(path.iterdir()):
         try:
-            ExportedModel(path)
+            read_record(path)
         except ValueError:
             raise ValueError(
                 f"{str(path)!r} is a folder that keras_vit did not export. "

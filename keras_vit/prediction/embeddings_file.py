@@ -12,6 +12,7 @@ import dataclasses
 import io
 import itertools
 import json
+import math
 import os
 import pathlib
 import time
@@ -22,10 +23,13 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.data import PreprocessingConfig
+from keras_vit.checkpoints.files.npz import open_npz
+from keras_vit.checkpoints.files.tensors import DAMAGE
+from keras_vit.data.config import MAX_SIDE, preprocessing_in
 from keras_vit.io.atomic_files import PARTIAL, replacing
 from keras_vit.prediction.encoder import Encoder, as_encoder, check_batch_size
 from keras_vit.prediction.images import read_batches
+from keras_vit.runtime.memory import available_memory
 
 __all__ = [
     "Embeddings",
@@ -42,16 +46,7 @@ PART = "part-*.npz"
 SECONDS = 10.0  # between two parts; an interruption costs that much at most
 COLUMNS = ["file", "embedding"]
 KEY = b"keras_vit"  # of the metadata in the schema of a Parquet file
-# What reading such a file of another kind, or a damaged one, ends in.
-DAMAGE = (
-    AttributeError,
-    EOFError,
-    KeyError,
-    OSError,
-    TypeError,
-    ValueError,
-    zipfile.BadZipFile,
-)
+BYTES_OF_A_NAME = 100  # that a text of Python takes besides its letters
 # What two encoders must share for their embeddings to be compared.
 SAME = ("weights_crc32", "kind", "blocks", "image_size", "preprocessing")
 
@@ -218,12 +213,40 @@ def _load(path, *, vectors=True) -> Embeddings:
     if not path.is_file():
         raise ValueError(f"There is no file {str(path)!r}.")
     try:
-        return READERS[path.suffix](path, vectors)
+        found = READERS[path.suffix](path, vectors)
+        _check(found, vectors)
     except DAMAGE as error:
+        reason = " ".join(str(error).split())[:300]
         raise ValueError(
-            f"{str(path)!r} is not a file of embeddings: {error}. Write one "
+            f"{str(path)!r} is not a file of embeddings: {reason}. Write one "
             "with `keras-vit embed`."
-        ) from error
+        ) from None
+    return found
+
+
+def _check(found, vectors):
+    """Refuse what is no embeddings, before anything is computed of it."""
+    shape = np.shape(found.vectors)
+    if not isinstance(found.metadata, dict):
+        raise ValueError("its metadata are no object")
+    if not all(isinstance(x, str) for x in found.files):
+        raise ValueError("its files are not named by texts")
+    if len(found.files) != len(found.vectors):
+        raise ValueError(f"{len(found.files)} files and {shape[0]} vectors")
+    if vectors and (found.vectors.dtype != "float32" or len(shape) < 2):
+        raise ValueError(
+            f"its vectors are {found.vectors.dtype} of shape {shape}"
+        )
+
+
+def _check_room(needed):
+    """Refuse what takes more memory than there is."""
+    free = available_memory()
+    if free is not None and needed > free:
+        raise ValueError(
+            f"it takes {needed / 10**9:,.1f} GB of memory, and "
+            f"{free / 10**9:,.1f} GB are free"
+        )
 
 
 class _Store:
@@ -322,12 +345,12 @@ def _write_array(archive, name, array):
 
 
 def _read_npz(path, vectors) -> Embeddings:
-    with np.load(path, allow_pickle=False) as arrays:
-        files = tuple(arrays["files"].tolist())
-        metadata = json.loads(arrays["metadata"].item())
-        found = arrays["vectors"] if vectors else np.zeros(len(files), "f4")
-    if len(files) != len(found):
-        raise ValueError(f"{len(files)} files and {len(found)} vectors")
+    arrays = open_npz(path).tensors
+    named = arrays["files"]
+    _check_room(2 * named.nbytes + vectors * arrays["vectors"].nbytes)
+    files = tuple(named.read().tolist())
+    metadata = json.loads(arrays["metadata"].read().item())
+    found = arrays["vectors"].read() if vectors else np.zeros(len(files), "f4")
     return Embeddings(files, found, metadata)
 
 
@@ -356,15 +379,46 @@ def _read_parquet(path, vectors) -> Embeddings:
     _pyarrow()
     from pyarrow import parquet
 
-    table = parquet.read_table(path, columns=COLUMNS[: 1 + vectors])
-    metadata = json.loads((table.schema.metadata or {})[KEY])
-    shape = metadata.pop("shape")
-    files = tuple(table.column(COLUMNS[0]).to_pylist())
+    with parquet.ParquetFile(path, read_dictionary=COLUMNS[:1]) as file:
+        schema = file.schema_arrow
+        metadata = json.loads((schema.metadata or {})[KEY])
+        shape = _checked_shape(metadata.pop("shape"), schema, vectors)
+        size = math.prod(shape) * 4 if vectors else 0
+        _check_room(file.metadata.num_rows * (size + BYTES_OF_A_NAME))
+        table = file.read(columns=COLUMNS[: 1 + vectors])
+    names = table.column(COLUMNS[0])
+    _check_room(_bytes_of(names))
+    files = tuple(names.to_pylist())
     found = np.zeros(len(files), "float32")
     if vectors:
         flat = table.column(COLUMNS[1]).combine_chunks().flatten()
         found = flat.to_numpy(zero_copy_only=False).reshape(-1, *shape)
     return Embeddings(files, found, metadata)
+
+
+def _checked_shape(shape, schema, vectors):
+    """Return the shape of a vector, which the column must have room for."""
+    known = isinstance(shape, list) and all(
+        type(x) is int and x > 0 for x in shape
+    )
+    size = math.prod(shape) if known and len(shape) < 9 else None
+    kind = schema.field(COLUMNS[1]).type if vectors else None
+    if size is None or kind is not None and kind.list_size != size:
+        raise ValueError(f"its vectors are {kind}, said to be of {shape}"[:200])
+    return shape
+
+
+def _bytes_of(names):
+    """Count the letters of all names of a column, whose texts stand once."""
+    from pyarrow import compute
+
+    return sum(
+        compute.sum(
+            compute.binary_length(part.dictionary).take(part.indices)
+        ).as_py()
+        or 0
+        for part in names.chunks
+    )
 
 
 def _pyarrow():
@@ -413,6 +467,7 @@ def encoder_of(
     """
     about = embeddings.metadata
     model = about.get("model") if model is None else model
+    _check_about(about, source)
     if model is None:
         raise ValueError(
             f"{str(source)!r} does not name the model of its embeddings. Give "
@@ -425,10 +480,41 @@ def encoder_of(
         kind=about["kind"],
         blocks=about["blocks"],
         image_size=(height, width) if named else None,
-        preprocessing=PreprocessingConfig(**about["preprocessing"]),
+        preprocessing=preprocessing_in(about["preprocessing"], repr(source)),
     )
     embeddings.check_same(encoder.metadata, source)
     return encoder
+
+
+# Metadata that an encoder is made of -> whether they are as they should be.
+ABOUT: dict[str, Callable[[Any], bool]] = {
+    "kind": lambda x: isinstance(x, str),
+    "blocks": lambda x: (
+        x is None
+        or isinstance(x, list)
+        and all(type(y) is int and abs(y) < 10**4 for y in x)
+    ),
+    "image_size": lambda x: (
+        isinstance(x, list)
+        and len(x) == 2
+        and all(type(y) is int and 0 < y <= MAX_SIDE for y in x)
+    ),
+    "preprocessing": lambda x: isinstance(x, dict),
+    "model": lambda x: isinstance(x, str | None),
+}
+
+
+def _check_about(about, source):
+    wrong = [
+        name
+        for name, fits in ABOUT.items()
+        if name not in about and name != "model" or not fits(about.get(name))
+    ]
+    if wrong:
+        raise ValueError(
+            f"The metadata of {str(source)!r} are damaged: "
+            f"{', '.join(wrong)}. Write the file again with `keras-vit embed`."
+        )
 
 
 def nearest(
@@ -480,5 +566,11 @@ def _unit(vectors):
             f'{vectors.shape}. Embed images with kind="pooled".'
         )
     flat = vectors.reshape(len(vectors), -1)
+    bad = ~np.isfinite(flat).all(axis=1)
+    if bad.any():
+        raise ValueError(
+            f"{bad.sum()} of {len(flat)} vectors have NaN or infinity, the "
+            f"first is number {bad.argmax()}. Embed those images again."
+        )
     lengths = np.linalg.norm(flat, axis=1, keepdims=True)
     return flat / np.maximum(lengths, np.finfo("float32").tiny)

@@ -24,7 +24,7 @@ from keras_vit.data import PreprocessingConfig
 from keras_vit.data.config import evaluation_of
 from keras_vit.io.checks import check_size
 from keras_vit.models import BiT, Mixer, VisionTransformer
-from keras_vit.runtime import machine
+from keras_vit.runtime import machine, memory
 from keras_vit.runtime.workarounds import backend_is
 from keras_vit.variants import VariantTransformer
 
@@ -233,7 +233,7 @@ def check_image_size(fields: dict, image_size) -> tuple:
     height, width = check_size("image_size", image_size)
     if not {"patch_size", "hidden_dim"} <= fields.keys():
         return height, width
-    free = machine.available_memory()
+    free = memory.available_memory()
     needed = FLOAT32 * _numbers(fields, height, width)
     if free is None or needed < free:
         return height, width

@@ -1,14 +1,44 @@
 """SECURITY.md says what the code does."""
 
 import importlib
+import json
 import pathlib
 import re
+import zipfile
 
+import numpy as np
 import pytest
+import setups
+
+import keras_vit
+from keras_vit.checkpoints import load_checkpoint, save_checkpoint
+from keras_vit.exporting.writers import EMBED
+from keras_vit.prediction import exported_model
+from keras_vit.prediction.exported_model import RUNTIMES, read_record
 
 ROOT = pathlib.Path(__file__).parents[2]
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 LIMITS = re.findall(r"^\| `([\w.]+)\.(\w+)` \| ([\d,]+) \|", TEXT, re.MULTILINE)
+
+SUFFIXES = {".onnx", ".xml", ".tflite", "", ".stablehlo", ".pt2"}
+RECORD = {
+    "format": "onnx",
+    "precision": "float32",
+    "batch": "any",
+    "model": "VisionTransformer",
+    "config": {
+        "num_classes": 3,
+        "image_size": [8, 8],
+        "include_preprocessing": True,
+        "classifier_activation": None,
+    },
+    "input": {"name": "image", "shape": [None, 8, 8, 3]},
+    "output": {"name": "scores", "shape": [None, 3]},
+    "preprocessing": {},
+    "class_names": ["a", "b", "c"],
+    "activation": "softmax",
+    "problem": "classification",
+}
 
 
 def test_limits_are_listed():
@@ -19,3 +49,173 @@ def test_limits_are_listed():
 def test_a_limit_is_that_of_the_code(module, name, value):
     found = getattr(importlib.import_module(f"keras_vit.{module}"), name)
     assert f"{found:,}" == value
+
+
+def _field(number, content):
+    """A field of a message, as the encoding of protocol buffers has it."""
+    length, size = [], len(content)
+    while True:
+        length.append(size & 0x7F | (0x80 if size > 0x7F else 0))
+        size >>= 7
+        if not size:
+            return bytes([number << 3 | 2, *length]) + content
+
+
+def write_program(folder, suffix, text):
+    """A file, or folder, of a format with a record and nothing to run."""
+    path = folder / f"stranger{suffix}"
+    if suffix == "":
+        (path / "assets.extra").mkdir(parents=True)
+        (path / "saved_model.pb").write_bytes(b"to be run")
+        (path / "assets.extra" / "model.json").write_text(text)
+    elif suffix == ".onnx":
+        pair = _field(1, b"model.json") + _field(2, text.encode())
+        path.write_bytes(_field(7, b"a graph") + _field(14, pair))
+    elif suffix == ".xml":
+        path.write_text("<net><layers/></net>")
+        EMBED["openvino"](path, text)
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("program/extra/model.json", text)
+    return path
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Which programs were opened."""
+    found = []
+
+    def note(path, record):
+        found.append(path)
+        return lambda images: np.zeros((len(images), 3), "float32")
+
+    for suffix, runtime in RUNTIMES.items():
+        monkeypatch.setitem(RUNTIMES, suffix, runtime._replace(open=note))
+    monkeypatch.setattr(exported_model, "check_installed", lambda runtime: None)
+    return found
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("base")
+    setups.base(folder)
+    return folder
+
+
+IMAGE = np.zeros((8, 8, 3), "uint8")
+
+
+def test_all_formats_are_tried():
+    assert {*RUNTIMES} == SUFFIXES
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_program_is_opened_by_its_name(tmp_path, opened, suffix):
+    path = write_program(tmp_path, suffix, json.dumps(RECORD))
+    (found,) = keras_vit.predict(path, IMAGE)
+    assert [name for name, _ in found.classes] == ["a", "b", "c"]
+    assert opened == [path]
+
+
+def beside_model(folder, base):
+    (folder / "model.keras").write_bytes((base / "model.keras").read_bytes())
+
+
+def beside_tensors(folder, base):
+    save_checkpoint(
+        load_checkpoint(base / "model.keras"),
+        folder / "model.safetensors",
+        format="timm",
+    )
+
+
+def beside_a_run(folder, base):
+    beside_model(folder, base)
+    (folder / "config.yaml").write_text("seed: 0")
+    (folder / "keras_vit_run.json").write_text('{"files": []}')
+
+
+def beside_a_note(folder, base):
+    (folder / "README.md").write_text("Good weights.")
+
+
+def without_record(folder, base):
+    (folder / "assets.extra" / "model.json").unlink()
+
+
+@pytest.mark.parametrize("how", ["", "model.keras"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        *(beside_model, beside_tensors, beside_a_run),
+        *(beside_a_note, without_record),
+    ],
+    ids=lambda place: place.__name__,
+)
+@pytest.mark.filterwarnings("ignore:.*its source does not say")
+def test_a_saved_model_beside_anything_is_not_run(
+    tmp_path, base, opened, place, how
+):
+    folder = write_program(tmp_path, "", json.dumps(RECORD))
+    place(folder, base)
+    source = folder / how
+    weights = [*folder.glob("model.*")]
+    if source.exists() and weights:
+        assert len(keras_vit.predict(source, IMAGE)) == 1
+    elif source.exists():
+        with pytest.raises(ValueError, match="SavedModel, which is a program"):
+            keras_vit.predict(source, IMAGE)
+    assert not opened
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"input": {"shape": [None, 10**9, 10**9, 3]}}, "input"),
+        ({"input": {"shape": [None, 16_000, 16_000, 1000]}}, "GB are free"),
+        ({"input": {"shape": [60_000, 4000, 4000, 3]}}, "GB are free"),
+        ({"input": {"shape": [10**9, 8, 8, 3]}}, "input"),
+        ({"input": {"shape": [None, 8, 8, 10**9]}}, "input"),
+        ({"input": {"shape": [None, True, 8, 3]}}, "input"),
+        ({"input": None}, "input"),
+        ({"config": {}}, "config"),
+        ({"config": {**RECORD["config"], "num_classes": 10**9}}, "config"),
+        ({"config": {**RECORD["config"], "image_size": [10**9] * 2}}, "config"),
+        ({"class_names": [1]}, "class_names"),
+        ({"activation": []}, "activation"),
+        ({"problem": {}}, "problem"),
+        ({"output": {"shape": ["x"]}}, "output"),
+        ({"batch": float("nan")}, "batch"),
+    ],
+)
+def test_a_record_is_checked_before_its_program(
+    tmp_path, opened, suffix, changes, reason
+):
+    path = write_program(tmp_path, suffix, json.dumps({**RECORD, **changes}))
+    with pytest.raises(ValueError, match=reason):
+        keras_vit.predict(path, IMAGE)
+    assert not opened
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(
+    "text", ["", "{", "[" * 100_000, "[]", "null", "1e999"]
+)
+def test_a_record_that_is_none_is_refused(tmp_path, opened, suffix, text):
+    path = write_program(tmp_path, suffix, text)
+    with pytest.raises(ValueError, match="no record|damaged|cannot open"):
+        read_record(path)
+    with pytest.raises(ValueError, match="no record|damaged|cannot open"):
+        keras_vit.predict(path, IMAGE)
+    assert not opened
+
+
+def test_scores_of_another_shape_than_the_record_says(tmp_path, monkeypatch):
+    path = write_program(tmp_path, ".onnx", json.dumps(RECORD))
+    wrong = RUNTIMES[".onnx"]._replace(
+        open=lambda path, record: lambda images: np.zeros((1, 7), "float32")
+    )
+    monkeypatch.setitem(RUNTIMES, ".onnx", wrong)
+    with pytest.raises(ValueError, match=r"scores of shape \(1, 7\)"):
+        keras_vit.predict(path, IMAGE)

@@ -23,6 +23,7 @@ __all__ = ["CONFIG", "RECORD", "WEIGHT_FILES", "open_shards", "read_shared"]
 MAX_FILES = 1000
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.safetensors")
 CONFIG = "config.json"
+SAVED_MODEL = "saved_model.pb"  # of a program, which is no weights
 RECORD = "keras_vit.json"  # in a folder that was shared
 
 
@@ -71,6 +72,8 @@ def _weight_files(path) -> list:
         if name in found:
             return [name]
     if len(found) != 1:
+        if (path / SAVED_MODEL).is_file():
+            _refuse_program(path)
         have = ", ".join(sorted(x.name for x in path.iterdir())[:10])
         inner = sorted(x.parent.name for x in path.glob("*/*.safetensors"))
         cure = f"Give a folder in it, such as {inner[-1]!r}. " if inner else ""
@@ -83,6 +86,15 @@ def _weight_files(path) -> list:
             "convert them with safetensors.torch.save_file.",
         )
     return found
+
+
+def _refuse_program(path) -> NoReturn:
+    refuse(
+        path,
+        "holds no weights but a SavedModel, which is a program",
+        f"What keras_vit.export wrote, and you trust, is opened by its name "
+        f"{str(path / SAVED_MODEL)!r}.",
+    )
 
 
 def _refuse_adapter_alone(path) -> NoReturn:

@@ -104,7 +104,7 @@ def refusing(path, what: str, tensor: str | None = None) -> Iterator[None]:
         raise ValueError(
             f"{where}: {what} cannot be read ({cause}). The file is damaged "
             "or of another kind than its name says: fetch it again."
-        ) from error
+        ) from None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -146,7 +146,7 @@ def _fetch_name(name, model):
             return _fetch_address(f"hf://{name}")
         if name.endswith(PATH_SUFFIXES):
             return name  # Who opens it says that there is no such file.
-        raise ValueError(f"{error} Nor is there such a path.") from error
+        raise ValueError(f"{error} Nor is there such a path.") from None
     if entry.is_repository:
         return _fetch_address(entry.url)
     return Download(
@@ -179,13 +179,13 @@ def _fetch_address(address):
 def _fetch_repository(name, revision):
     try:
         import huggingface_hub
-    except ImportError as error:
+    except ImportError:
         raise ValueError(
             f"huggingface_hub, which downloads {name!r}, is not installed. "
             'Install it: pip install "keras-vision-transformer[hub]". Or '
             f"download the files of https://huggingface.co/{name} into a "
             "folder and pass its path."
-        ) from error
+        ) from None
     try:
         folder = attempted(
             lambda: huggingface_hub.snapshot_download(
@@ -204,19 +204,19 @@ def _fetch_repository(name, revision):
             f"config.json and model*.safetensors of {page} into a folder and "
             "pass the folder's path, or put the repository into the cache of "
             f"huggingface_hub: hf download {name}"
-        ) from error
+        ) from None
     return _with_weights(folder, name)
 
 
 def _fetch_from_kaggle(handle):
     try:
         import kagglehub
-    except ImportError as error:
+    except ImportError:
         raise ValueError(
             f"kagglehub, which downloads {handle!r}, is not installed. "
             'Install it: pip install "keras-vision-transformer[hub]". Or '
             "download the files of the model into a folder and pass its path."
-        ) from error
+        ) from None
     if is_offline():
         raise OSError(
             f"HF_HUB_OFFLINE is set: kaggle://{handle} is not downloaded. "
@@ -229,7 +229,7 @@ def _fetch_from_kaggle(handle):
         raise OSError(
             f"kaggle://{handle} could not be fetched: {words} Download the "
             "files of the model into a folder and pass its path."
-        ) from error
+        ) from None
     return _with_weights(folder, handle)
 
 
