@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 MEGABYTE = 10**6
 URLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
 PLOTS = {"jinja2", "matplotlib", "scikit-learn"}
-DATA = {"tensorflow-datasets", "importlib-resources"}
+DATA = {"tensorflow-datasets", "importlib-resources", "google-crc32c"}
 EXTRAS = {
     "tensorflow": {"tensorflow", *DATA, *PLOTS},
     "jax": {"jax", *PLOTS},

@@ -15,12 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.data.records import ImageRanges, ShardIndex, open_shard
+from keras_vit.data.records import (
+    ImageRanges,
+    ShardIndex,
+    open_shard,
+    texts,
+)
 from keras_vit.data.seeds import LANES
 from keras_vit.io.checks import check_installed
+from keras_vit.runtime.memory import available_memory
 
 __all__ = ["RowGroups", "Schema", "parquet_index", "schemas_of"]
 
+BYTES_OF_A_ROW = 64  # in an index, while it is made
 THREADS = 16  # that read what is at the end of each file
 
 
@@ -71,18 +78,19 @@ def _difference(first: Schema, other: Schema) -> str:
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[Any]:
+def _opened(path: str, **options: Any) -> Iterator[Any]:
     """Open a ParquetFile; errors of pyarrow are ValueErrors of the shard."""
     import pyarrow
     from pyarrow import parquet
 
     with open_shard(path, buffer_size=0) as file:
         try:
-            yield parquet.ParquetFile(file)
-        except (pyarrow.ArrowException, OSError) as error:
+            yield parquet.ParquetFile(file, **options)
+        except (pyarrow.ArrowException, OSError, OverflowError) as error:
+            reason = (str(error).splitlines() or [""])[0]
             raise ValueError(
                 f"The shard {path} is cut off, damaged or no parquet file: "
-                f"{str(error).splitlines()[0]}"
+                f"{reason}"
             ) from None
 
 
@@ -92,7 +100,11 @@ def _schema(path: str, image_key: str, label_key: str) -> Schema:
     with _opened(path) as file:
         schema = file.schema_arrow
     for field, key in (("image_key", image_key), ("label_key", label_key)):
-        if key not in schema.names:
+        if (count := schema.names.count(key)) > 1:
+            raise ValueError(
+                f"The shard {path} has {count} columns {field}={key!r}."
+            )
+        if not count:
             raise ValueError(
                 f"The shard {path} has no column {field}={key!r}. Its columns "
                 f"are {', '.join(map(repr, schema.names))}."
@@ -111,7 +123,7 @@ def _schema(path: str, image_key: str, label_key: str) -> Schema:
             f"The column {label_key!r} of the shard {path} is {label}. "
             "Expected integers or text."
         )
-    names = _class_names(schema, label_key)
+    names = _class_names(schema, label_key, path)
     column = f"{image_key}.bytes" if is_struct else image_key
     return Schema(column, str(label), names)
 
@@ -126,14 +138,27 @@ def _is_text(kind) -> bool:
     return kind in (pyarrow.string(), pyarrow.large_string())
 
 
-def _class_names(schema, label_key: str) -> tuple[str, ...] | None:
+def _class_names(schema, label_key: str, path) -> tuple[str, ...] | None:
     """Return those of a ClassLabel in what `datasets` notes in a file."""
     try:
         noted = json.loads(schema.metadata[b"huggingface"])
         names = noted["info"]["features"][label_key]["names"]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError):
         return None
-    return tuple(map(str, names)) if names else None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"What `datasets` noted in the shard {path} is no JSON: "
+            f"{str(error)[:200]}"
+        ) from None
+    are_texts = isinstance(names, list) and all(
+        isinstance(x, str) for x in names
+    )
+    if names and not are_texts:
+        raise ValueError(
+            f"The class names in the shard {path} are no list of texts: "
+            f"{str(names)[:100]}"
+        )
+    return tuple(names) if names else None
 
 
 def parquet_index(path: str, label_key: str) -> ShardIndex:
@@ -151,23 +176,54 @@ def parquet_index(path: str, label_key: str) -> ShardIndex:
         ValueError: naming the file, when it is damaged or empty, and the row
             that has no label.
     """
-    with _opened(path) as file:
+    with _opened(
+        path, read_dictionary=[label_key], page_checksum_verification=True
+    ) as file:
         groups = range(file.metadata.num_row_groups)
         rows = [file.metadata.row_group(i).num_rows for i in groups]
+        _check_room(path, rows)
         labels = file.read(columns=[label_key]).column(0)
     if not len(labels):
         raise ValueError(f"The shard {path} has no images.")
     if labels.null_count:
         first = labels.is_null().to_pylist().index(True)
         raise ValueError(f"The row {path}[{first}] has no label.")
-    is_text = _is_text(labels.type)
     return ShardIndex(
         np.repeat(groups, rows),
         np.concatenate([np.arange(size) for size in rows]),
-        np.array(labels.to_pylist(), str if is_text else np.int64),
+        _labels(path, labels),
         np.ones(len(labels), np.int64),
         np.ones(len(labels), bool),  # Not looked at: that would read them.
     )
+
+
+def _check_room(path, rows) -> None:
+    """Refuse more rows than there is memory for what an index has of each."""
+    free, needed = available_memory(), sum(rows) * BYTES_OF_A_ROW
+    if min(rows, default=0) < 0 or free is not None and needed > free:
+        raise ValueError(
+            f"The shard {path} says that it has {sum(rows):,} rows, for whose "
+            "labels there is no memory."
+        )
+
+
+def _labels(path, labels) -> np.ndarray:
+    """Return int64, or `texts`, of a column."""
+    import pyarrow
+
+    if pyarrow.types.is_dictionary(labels.type):
+        labels = labels.unify_dictionaries().combine_chunks()
+        names = texts(labels.dictionary.to_pylist())
+        return names[labels.indices.to_numpy()]
+    if _is_text(labels.type):
+        return texts(labels.to_pylist())
+    try:
+        return labels.cast(pyarrow.int64()).to_numpy()
+    except pyarrow.ArrowInvalid:
+        raise ValueError(
+            f"The shard {path} has labels that are no numbers of classes: "
+            f"they are {labels.type}, and some are above {2**63 - 1:,}."
+        ) from None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,6 +31,7 @@ from keras_vit.io.atomic_files import replacing
 from keras_vit.io.stores import Store, of_store, whole_address
 
 __all__ = [
+    "AHEAD",
     "ImageRanges",
     "ShardIndex",
     "are_whole_ends",
@@ -47,10 +48,11 @@ __all__ = [
     "read_small",
     "shard_size",
     "stored_at",
+    "texts",
 ]
 
 LOGGER = logging.getLogger(__name__)
-FORMAT = 1  # Of the files; another number makes old ones unused.
+FORMAT = 2  # Of the files; another number makes old ones unused.
 # How the files of a kind begin, and how they end unless they are cut off.
 ENDS = {
     b"\xff\xd8\xff": b"\xff\xd9",
@@ -60,6 +62,7 @@ ENDS = {
 LONGEST_END = 8
 # Bytes that are read at a time where an index skips from header to header.
 SMALL = 512
+TEXTS = "texts"  # in the file of an index, whose labels are their numbers
 HUB = "hf://"
 AHEAD = 2**22  # bytes of a network, which responds after a while
 
@@ -183,9 +186,9 @@ class ShardIndex(NamedTuple):
     """The N images of a shard in their order.
 
     starts and sizes are int64 (N,): first byte and number of bytes. labels has
-    the labels of all images one after the other, int64 or text, counts (N,)
-    how many of them each image has. whole is bool (N,): False of an image that
-    does not begin and end as a whole one does.
+    the labels of all images one after the other, int64 or of `texts`, counts
+    (N,) how many of them each image has. whole is bool (N,): False of an image
+    that does not begin and end as a whole one does.
     """
 
     starts: np.ndarray
@@ -193,6 +196,17 @@ class ShardIndex(NamedTuple):
     labels: np.ndarray
     counts: np.ndarray
     whole: np.ndarray
+
+
+def texts(labels: Sequence[str]) -> np.ndarray:
+    """Return texts as objects, equal ones as one, whatever their lengths.
+
+    An array of texts of NumPy takes the length of the longest for each.
+    """
+    known: dict[str, str] = {}
+    found = np.empty(len(labels), object)
+    found[:] = [known.setdefault(x, x) for x in labels]
+    return found
 
 
 def index_of_rows(rows: Sequence[tuple], path: str) -> ShardIndex:
@@ -207,10 +221,22 @@ def index_of_rows(rows: Sequence[tuple], path: str) -> ShardIndex:
     return ShardIndex(
         np.array(starts, np.int64),
         np.array(sizes, np.int64),
-        np.array([label for some in labels for label in some]),
+        _labels_of([label for some in labels for label in some], path),
         np.array([len(some) for some in labels], np.int64),
         np.array(whole, bool),
     )
+
+
+def _labels_of(labels, path):
+    if labels and isinstance(labels[0], str):
+        return texts(labels)
+    try:
+        return np.array(labels, np.int64)
+    except OverflowError:
+        raise ValueError(
+            f"The shard {path} has labels that are no numbers of classes, "
+            f"such as {max(labels)}."
+        ) from None
 
 
 def are_whole_ends(start: bytes, end: bytes) -> bool:
@@ -292,12 +318,17 @@ def _read(path: pathlib.Path) -> ShardIndex | None:
     try:
         # NumPy leaves a damaged file open.
         with path.open("rb") as file, np.load(file) as arrays:
-            return ShardIndex(
+            found = ShardIndex(
                 *(arrays[name] for name in ShardIndex.__annotations__)
             )
+            if TEXTS not in arrays:
+                return found
+            names = json.loads(arrays[TEXTS].tobytes())
+            places = np.array([*names, ""], object)
+            return found._replace(labels=places[found.labels])
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except (OSError, LookupError, ValueError, EOFError, zipfile.BadZipFile):
         return None  # Damaged: it is made again.
 
 
@@ -305,7 +336,8 @@ def _write(path: pathlib.Path, index: ShardIndex) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
-            np.savez(temporary, **index._asdict())
+            arrays: dict[str, Any] = _plain(index)
+            np.savez(temporary, **arrays)
     except OSError as error:
         LOGGER.warning(
             "The index of a shard cannot be kept in %s (%s): it is made again "
@@ -313,6 +345,16 @@ def _write(path: pathlib.Path, index: ShardIndex) -> None:
             path.parent,
             error.strerror,
         )
+
+
+def _plain(index) -> dict[str, np.ndarray]:
+    """Return arrays that need no pickle: of texts each once, and its number."""
+    if index.labels.dtype != object:
+        return index._asdict()
+    numbers = {x: i for i, x in enumerate(dict.fromkeys(index.labels))}
+    labels = np.array([numbers[x] for x in index.labels], np.int64)
+    names = np.frombuffer(json.dumps([*numbers]).encode(), np.uint8)
+    return {**index._replace(labels=labels)._asdict(), TEXTS: names}
 
 
 @dataclasses.dataclass(frozen=True)

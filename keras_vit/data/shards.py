@@ -128,7 +128,7 @@ def dataset_of(files: Sequence[str], config: DataConfig, name: str) -> Dataset:
 
 def _with_labels(part: Labelled) -> Labelled | None:
     """None of a split all of whose labels stand for none, which is named."""
-    if part.labels.dtype.kind == "U" or part.labels.max() >= 0:
+    if part.labels.dtype == object or part.labels.max() >= 0:
         return part
     LOGGER.warning(
         "%s has no labels and is left out.",
@@ -295,16 +295,19 @@ def _listed_names(files) -> tuple[str, ...] | None:
 
 def _classes(parts: Sequence[Labelled], listed) -> tuple[tuple[str, ...], list]:
     """Name the classes, and number the class of each image of each part."""
+    if not parts:
+        raise ValueError("No image of the shards has a label, but -1.")
     known = parts[0].class_names or listed
     everything = np.concatenate([part.labels for part in parts])
-    if everything.dtype.kind != "U":
+    if everything.dtype != object:
         numbers = everything.astype(np.int64)
-    elif np.char.isdecimal(everything).all():
+    elif _are_decimal(everything):
         _check_digits(everything)
         numbers = everything.astype(np.int64)
     else:
-        names, numbers = np.unique(everything, return_inverse=True)
-        known = tuple(map(str, names))
+        known = tuple(sorted({*everything}))
+        places = {name: i for i, name in enumerate(known)}
+        numbers = np.array([places[x] for x in everything], np.int64)
     if numbers.min() < 0 or numbers.max() >= len(known or range(MAX_CLASSES)):
         raise ValueError(
             f"Labels are from {numbers.min()} to {numbers.max()}. Expected "
@@ -315,10 +318,16 @@ def _classes(parts: Sequence[Labelled], listed) -> tuple[tuple[str, ...], list]:
     return names, np.split(numbers.astype(np.int32), ends)
 
 
+def _are_decimal(labels) -> bool:
+    return all(x.isdecimal() for x in {*labels})
+
+
 def _check_digits(labels) -> None:
-    longest = max(labels, key=len)
+    longest = max({*labels}, key=len)
     if len(longest) > LONGEST_NUMBER - 2:
-        raise ValueError(f"The label {longest!r} is no number of a class.")
+        raise ValueError(
+            f"The label {longest[:100]!r} is no number of a class."
+        )
 
 
 def _read_tars(files: Sequence[str], config: DataConfig) -> Labelled:
@@ -331,7 +340,7 @@ def _read_tars(files: Sequence[str], config: DataConfig) -> Labelled:
         kept_as=("tar", config.label_key),
         folder=index_folder(config.index_dir),
     )
-    are_numbers = [bool(np.char.isdecimal(x.labels).all()) for x in known]
+    are_numbers = [_are_decimal(x.labels) for x in known]
     if any(are_numbers) and not all(are_numbers):
         other = files[are_numbers.index(not are_numbers[0])]
         raise ValueError(

@@ -16,7 +16,9 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from keras_vit.data.config import DataConfig
+from keras_vit.data.crc32c import masked
 from keras_vit.data.records import (
+    AHEAD,
     ImageRanges,
     ShardIndex,
     index_folder,
@@ -43,6 +45,8 @@ HEADER, FOOTER = 12, 4  # Bytes around a record: its size, and checksums.
 BYTES, FLOATS, INTEGERS = 1, 2, 3  # fields of a Feature
 KINDS = {BYTES: "bytes", FLOATS: "floats", INTEGERS: "integers"}
 LARGEST_LABEL = 2**20  # bytes
+LARGEST_RECORD = 2**30  # bytes; one is in memory at a time
+AGAIN = "Fetch the shard again."
 
 
 def records_of(
@@ -129,7 +133,7 @@ def _labels(known: Sequence[ShardIndex], num_classes, label_key) -> np.ndarray:
 
 
 def tfrecord_index(path: str, image_key: str, label_key: str) -> ShardIndex:
-    """Find images and labels of a TFRecord file, reading no images.
+    """Find images and labels of a TFRecord file, its checksums compared.
 
     Args:
         path: of the shard.
@@ -140,23 +144,51 @@ def tfrecord_index(path: str, image_key: str, label_key: str) -> ShardIndex:
         ValueError: naming the shard and the record that is damaged.
     """
     rows = []
-    with open_shard(path) as file:
-        size, start = file.seek(0, io.SEEK_END), 0
-        while start < size:
-            file.seek(start)
-            length = int.from_bytes(file.read(8), "little")
-            end = start + HEADER + length + FOOTER
-            if end > size:
-                raise ValueError(
-                    f"The shard {path} is cut off or damaged in record "
-                    f"{len(rows)}, which would end at byte {end:,} of "
-                    f"{size:,}."
-                )
-            file.seek(start + HEADER)
-            name = f"{path}[{len(rows)}]"
-            rows.append(_fields(file, length, image_key, label_key, name))
-            start = end
+    with open_shard(path, AHEAD) as file:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(0)
+        while (start := file.tell()) < size:
+            where = f"The shard {path} is damaged in record {len(rows)}"
+            record = _record(file, size, where)
+            found = _fields(
+                io.BytesIO(record),
+                len(record),
+                image_key,
+                label_key,
+                f"{path}[{len(rows)}]",
+            )
+            rows.append((found[0] + start + HEADER, *found[1:]))
     return index_of_rows(rows, path)
+
+
+def _record(file: BinaryIO, size: int, where: str) -> bytes:
+    """Read the record that a file of a size is at, and its checksums.
+
+    https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
+    """
+    header = file.read(HEADER)
+    length = int.from_bytes(header[:8], "little")
+    if len(header) == HEADER and not _agrees(header[:8], header[8:]):
+        raise ValueError(f"{where}, whose length has another checksum. {AGAIN}")
+    end = file.tell() + length + FOOTER
+    if len(header) < HEADER or end > size:
+        raise ValueError(
+            f"{where} or cut off: it would end at byte {end:,} of {size:,}. "
+            f"{AGAIN}"
+        )
+    if length > LARGEST_RECORD:
+        raise ValueError(
+            f"{where}: it has {length:,} bytes, where at most "
+            f"{LARGEST_RECORD:,} are read."
+        )
+    record = file.read(length)
+    if not _agrees(record, file.read(FOOTER)):
+        raise ValueError(f"{where}, which has another checksum. {AGAIN}")
+    return record
+
+
+def _agrees(content, checksum) -> bool:
+    return masked(content) == int.from_bytes(checksum, "little")
 
 
 def array_record_index(path: str, image_key: str, label_key: str) -> ShardIndex:

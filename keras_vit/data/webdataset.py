@@ -4,6 +4,7 @@ A sample is the members of one name up to the first dot, one after the other:
 https://github.com/webdataset/webdataset#the-webdataset-format.
 """
 
+import io
 import itertools
 import json
 import tarfile
@@ -20,6 +21,8 @@ from keras_vit.data.records import (
 __all__ = ["IMAGES", "tar_index"]
 
 # Extensions of members that are images.
+LARGEST_LABEL = 2**20  # bytes of a member with a label
+END = 2 * tarfile.BLOCKSIZE  # zeros that a tar file ends with
 IMAGES = ("jpg", "jpeg", "png", "bmp", "gif", "webp", "tif", "tiff")
 
 
@@ -49,7 +52,7 @@ def tar_index(path: str, label_key: str) -> ShardIndex:
                 _row(tar, sample, f"{path}: {key}", label_key)
                 for key, sample in itertools.groupby(_members(tar), _key)
             ]
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, EOFError, OSError, OverflowError) as error:
         raise ValueError(
             f"The shard {path} of {shard_size(path):,} bytes is cut off, "
             f"damaged or compressed, or no tar file: {error}."
@@ -65,6 +68,29 @@ def _members(tar: tarfile.TarFile) -> Iterable[tarfile.TarInfo]:
         if member.isreg() and "." in name.strip("."):
             if not name.startswith("."):
                 yield member
+    # Before the last sample is looked at, a part of which may be missing.
+    _check_end(tar.fileobj, tar.offset)
+
+
+def _check_end(file, end: int) -> None:
+    """Refuse a tar file that does not end as one behind its last member.
+
+    tarfile takes a file that is cut off between two members, or has a damaged
+    header there, for one that ends.
+    """
+    file.seek(end)
+    zeros, rest = 0, file.read(io.DEFAULT_BUFFER_SIZE)
+    while rest:
+        if rest.strip(b"\0"):
+            raise tarfile.ReadError(
+                f"what follows byte {end:,} is neither a member nor its end"
+            )
+        zeros += len(rest)
+        rest = file.read(io.DEFAULT_BUFFER_SIZE)
+    if zeros < END:
+        raise tarfile.ReadError(
+            f"{END:,} zeros are missing behind its last member, at byte {end:,}"
+        )
 
 
 def _key(member: tarfile.TarInfo) -> str:
@@ -84,6 +110,8 @@ def _row(tar, sample, name: str, label_key: str) -> tuple:
             f"The sample {name} has no image ({', '.join(IMAGES)}), only "
             f"{', '.join(members)}."
         )
+    if image.issparse():
+        raise ValueError(f"The image of the sample {name} is a sparse file.")
     label = _label(tar, members, name, label_key)
     whole = looks_whole(tar.fileobj, image.offset_data, image.size)
     return image.offset_data, image.size, [label], whole
@@ -92,18 +120,37 @@ def _row(tar, sample, name: str, label_key: str) -> tuple:
 def _label(tar, members, name, label_key):
     if "json" in members:
         try:
-            found = json.loads(tar.extractfile(members["json"]).read())
-        except ValueError as error:
+            found = json.loads(_content(tar, members["json"], name))
+        except (ValueError, RecursionError) as error:
             raise ValueError(
-                f"The JSON of the sample {name} cannot be read: {error}."
+                f"The JSON of the sample {name} cannot be read: "
+                f"{str(error)[:300]}."
             ) from None
         if isinstance(found, dict) and label_key in found:
-            return str(found[label_key])
+            return _text(found[label_key], name, label_key)
     if "cls" not in members:
         raise ValueError(
             f"The sample {name} has no label: neither .cls nor a key "
             f"{label_key!r} in .json. Received: {', '.join(members)}. Set "
             "data.label_key."
         )
-    text = tar.extractfile(members["cls"]).read()
+    text = _content(tar, members["cls"], name)
     return text.decode("utf-8", "replace").strip()
+
+
+def _content(tar, member, name) -> bytes:
+    if member.size > LARGEST_LABEL:
+        raise ValueError(
+            f"The label of the sample {name} has {member.size:,} bytes, where "
+            f"at most {LARGEST_LABEL:,} are read."
+        )
+    return tar.extractfile(member).read()
+
+
+def _text(label, name, label_key) -> str:
+    if not isinstance(label, str | int):
+        raise ValueError(
+            f"The label {label_key!r} of the sample {name} is "
+            f"{str(label)[:100]!r}. Expected a number of a class or a text."
+        )
+    return str(label).encode("utf-8", "replace").decode()

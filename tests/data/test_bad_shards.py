@@ -1,6 +1,7 @@
 """Shards that are missing, cut off or unlike the others are named."""
 
 import itertools
+import json
 import pathlib
 import shutil
 
@@ -9,7 +10,12 @@ import pytest
 import sharded
 
 from keras_vit import data
+from keras_vit.data import crc32c
+from keras_vit.data.parquet import parquet_index, schemas_of
+from keras_vit.data.records import indexed
 from keras_vit.data.sources import open_dataset
+from keras_vit.data.tfds_records import array_record_index, tfrecord_index
+from keras_vit.data.webdataset import tar_index
 
 NO_CUT = {"validation_fraction": 0.0, "test_fraction": 0.0}
 
@@ -291,3 +297,229 @@ def test_what_is_not_installed_is_named(tmp_path, monkeypatch):
     )
     with pytest.raises(ValueError, match=r"needs pyarrow.*\[streams\]"):
         opened(tmp_path / "parquet")
+
+
+def test_a_tar_is_whole_or_named_wherever_it_is_cut(tmp_path):
+    samples = {f"{n}": sharded.sample(n) for n in range(3)}
+    path = sharded.write_tar(tmp_path / "train.tar", samples)
+    whole = path.read_bytes()
+    end = len(whole.rstrip(b"\0"))
+    end += -end % 512
+    for size in range(0, end + 1024, 31):  # Behind it only zeros are left out.
+        path.write_bytes(whole[:size])
+        with pytest.raises(ValueError, match=r"train.tar .*(cut off|no image)"):
+            tar_index(str(path), "label")
+    path.write_bytes(whole[: end + 1024])
+    assert len(tar_index(str(path), "label").starts) == 3
+
+
+@pytest.mark.parametrize("member", [1, 2, 5])
+def test_a_tar_with_a_damaged_header_is_named(tmp_path, member):
+    samples = {f"{n}": sharded.sample(n) for n in range(3)}
+    path = sharded.write_tar(tmp_path / "train.tar", samples)
+    content = bytearray(path.read_bytes())
+    header = content.index(
+        f"{member // 2}.{('png', 'cls')[member % 2]}".encode()
+    )
+    content[header + 150] ^= 1  # of its checksum
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="neither a member nor its end"):
+        tar_index(str(path), "label")
+
+
+def test_tars_that_follow_each_other_in_a_file_are_named(folder):
+    both = [folder / "train-0.tar", folder / "train-1.tar"]
+    both[0].write_bytes(b"".join(x.read_bytes() for x in both))
+    with pytest.raises(ValueError, match="train-0.tar .*neither a member"):
+        opened(folder)
+
+
+@pytest.mark.parametrize("kind", ["cls", "json"])
+def test_a_long_label_takes_its_own_memory_and_no_other(tmp_path, kind):
+    def members(text):
+        content = text if kind == "cls" else json.dumps({"label": text})
+        return {"png": b"x", kind: content.encode()}
+
+    texts = ["y" * 10**6, *["y"] * 2000]
+    samples = {str(n): members(x) for n, x in enumerate(texts)}
+    path = sharded.write_tar(tmp_path / "train.tar", samples)
+    found = tar_index(str(path), "label")
+    assert list(found.labels) == texts
+    assert found.labels.nbytes < 20_000
+    made = []
+
+    def make(path):
+        made.append(path)
+        return found
+
+    for _ in range(2):  # the second is read
+        (again,) = indexed(
+            [str(path)], make, kept_as=["x"], folder=tmp_path / "indexes"
+        )
+        assert list(again.labels) == texts
+    assert made == [str(path)]
+    (file,) = (tmp_path / "indexes").iterdir()
+    assert file.stat().st_size < 1_100_000
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"cls": b"y" * (2**20 + 1)}, "1,048,577 bytes, where at most"),
+        ({"json": b" " * 2**21}, "2,097,152 bytes, where at most"),
+        ({"json": b"[" * 10**5}, "cannot be read: maximum recursion"),
+        ({"json": b'{"label": {"a": 1}}'}, "Expected a number of a class"),
+        ({"json": b'{"label": null}'}, "Expected a number of a class"),
+        ({"json": b'{"label": NaN}'}, "Expected a number of a class"),
+        ({"json": b'{"label": ' + b"9" * 5000 + b"}"}, "cannot be read"),
+        ({"json": b"\xff"}, "cannot be read"),
+    ],
+)
+def test_a_label_that_is_none_is_named(tmp_path, members, message):
+    samples = {"a": {"png": b"x", **members}}
+    path = sharded.write_tar(tmp_path / "train.tar", samples)
+    with pytest.raises(ValueError, match=message) as caught:
+        tar_index(str(path), "label")
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.fixture
+def tfrecord(tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    path = str(tmp_path / "train.tfrecord")
+    with tf.io.TFRecordWriter(path) as writer:
+        for label in range(2):
+            image = tf.train.BytesList(value=[sharded.picture(label)])
+            number = tf.train.Int64List(value=[label])
+            features = {
+                "image": tf.train.Feature(bytes_list=image),
+                "label": tf.train.Feature(int64_list=number),
+            }
+            features = tf.train.Features(feature=features)
+            example = tf.train.Example(features=features)
+            writer.write(example.SerializeToString())
+    return pathlib.Path(path)
+
+
+@pytest.mark.parametrize("library", [True, False])
+def test_a_bit_of_a_tfrecord_that_differs_is_named(
+    tfrecord, monkeypatch, library
+):
+    if not library:
+        monkeypatch.setattr(crc32c, "_library", lambda: None)
+    whole = tfrecord.read_bytes()
+    found = tfrecord_index(str(tfrecord), "image", "label")
+    assert found.labels.tolist() == [0, 1]
+    for start, size in zip(found.starts, found.sizes, strict=True):
+        assert whole[start : start + size].startswith(b"\x89PNG")
+    for place in range(0, len(whole), 1 if library else 17):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << place % 8
+        tfrecord.write_bytes(damaged)
+        with pytest.raises(ValueError, match="train.tfrecord is damaged in"):
+            tfrecord_index(str(tfrecord), "image", "label")
+
+
+def test_checksums_are_those_of_the_standard(monkeypatch):
+    """RFC 3720, B.4, has the first three; the last is the catalogue's check."""
+    cases = {
+        bytes(32): 0x8A9136AA,
+        b"\xff" * 32: 0x62A8AB43,
+        bytes(range(32)): 0x46DD794E,
+        b"123456789": 0xE3069283,
+    }
+    for fast in (crc32c._library(), None):
+        monkeypatch.setattr(crc32c, "_library", lambda fast=fast: fast)
+        assert {x: crc32c.crc32c(x) for x in cases} == cases
+    long = np.random.default_rng(0).bytes(100_003)
+    for size in (0, 1, 3, 4, 255, 256, 257, 100_003):
+        slow = crc32c._by_bytes(long[:size])
+        assert crc32c.crc32c(long[:size]) == slow
+
+
+def test_an_array_record_is_whole_or_named_wherever_it_is_cut(tmp_path):
+    module = pytest.importorskip("array_record.python.array_record_module")
+    path = tmp_path / "train.array_record"
+    writer = module.ArrayRecordWriter(str(path), "group_size:1")
+    for number in range(3):
+        writer.write(sharded.picture(number))
+    writer.close()
+    whole = path.read_bytes()
+    for size in range(0, len(whole), 4001):
+        path.write_bytes(whole[:size])
+        with pytest.raises(ValueError, match="train.array_record"):
+            array_record_index(str(path), "image", "label")
+
+
+def odd_table(labels, kind, column="label", noted=None):
+    import pyarrow
+
+    images = pyarrow.array([b"x"] * len(labels), pyarrow.binary())
+    rows = [images, pyarrow.array(labels, kind())]
+    made = pyarrow.Table.from_arrays(rows, names=["image", column])
+    return made.replace_schema_metadata({"huggingface": noted or "{}"})
+
+
+def label_names(names):
+    return json.dumps({"info": {"features": {"label": {"names": names}}}})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": [2**64 - 1, 0], "kind": "uint64"}, "uint64, and some"),
+        ({"labels": [-1, -1]}, "No image of the shards has a label"),
+        ({"labels": [-5, 3]}, "Labels are from -5 to 3"),
+        ({"column": "image"}, "2 columns image_key='image'"),
+        ({"noted": "[" * 10**5}, "train.parquet is no JSON"),
+        ({"noted": "{"}, "train.parquet is no JSON"),
+        ({"noted": label_names("abc")}, "no list of texts"),
+        ({"noted": label_names({"a": 1})}, "no list of texts"),
+        ({"noted": label_names([[], {}])}, "no list of texts"),
+    ],
+)
+def test_odd_labels_of_parquet_files_are_named(tmp_path, options, message):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    fields = {"labels": [0, 1], "kind": "int64", **options}
+    fields["kind"] = getattr(pyarrow, fields["kind"])
+    parquet.write_table(odd_table(**fields), tmp_path / "train.parquet")
+    with pytest.raises(ValueError, match=message):
+        opened(tmp_path, index_dir=str(tmp_path / "indexes"))
+
+
+def test_a_parquet_file_is_whole_or_named_wherever_it_is_cut(tmp_path):
+    folder = sharded.parquets(tmp_path / "p", 8, 1)
+    (path,) = folder.iterdir()
+    whole = path.read_bytes()
+    for size in range(0, len(whole), 97):
+        path.write_bytes(whole[:size])
+        with pytest.raises(ValueError, match="cut off, damaged"):
+            schemas_of([str(path)], "image", "label")
+
+
+def test_a_parquet_file_of_more_rows_than_memory_is_refused(
+    tmp_path, monkeypatch
+):
+    folder = sharded.parquets(tmp_path / "p", 8, 1)
+    (path,) = folder.iterdir()
+    monkeypatch.setattr(
+        "keras_vit.data.parquet.available_memory", lambda: 8 * 64 - 1
+    )
+    with pytest.raises(
+        ValueError, match="8 rows, for whose labels there is no"
+    ):
+        parquet_index(str(path), "label")
+
+
+def test_text_labels_of_parquet_files_take_their_own_memory(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    labels = ["y" * 10**6, *["cat", "dog"] * 1000]
+    path = tmp_path / "train.parquet"
+    parquet.write_table(odd_table(labels, pyarrow.string), path)
+    found = parquet_index(str(path), "label").labels
+    assert list(found) == labels
+    assert found.nbytes < 20_000

@@ -166,8 +166,11 @@ def test_each_process_reads_its_share_of_the_bytes(source, counted, count):
 
 @in_python
 def test_an_index_reads_no_images_and_is_kept(source, counted):
+    # Of TFRecord files all is read, once, to compare the checksums.
+    most = 1.02 if "tfrecord" in str(source().records.files[0]) else 0.45
+    counted.clear()
     source(side=SIDE)
-    assert counted_images(counted) < 0.45
+    assert counted_images(counted) < most
     counted.clear()
     source(side=SIDE)
     # Of parquet files, what is at their ends.
