@@ -369,7 +369,8 @@ def _plan(arguments):
 
 
 def _plan_report(arguments):
-    check_positive(arguments, "examples", "epochs")
+    check_positive(arguments, "examples", "epochs", "classes", "image_size")
+    _check_at_most(arguments)
     devices = machine(arguments.devices)
     device = devices.device
     config = vit_config(
@@ -418,6 +419,26 @@ def _plan_report(arguments):
         lines += ["", *COMPILED_NOTES, ""]
     lines += _feeding(rows, devices, arguments)
     return objects, "\n".join(lines)
+
+
+# Numbers beyond which a plan says nothing of any machine.
+AT_MOST = {
+    "batch": 2**22,
+    "classes": 10**7,
+    "image_size": 2**14,
+    "model_axis": 10**6,
+    "examples": 10**15,
+    "epochs": 10**9,
+}
+
+
+def _check_at_most(arguments):
+    for name, most in AT_MOST.items():
+        value = getattr(arguments, name)
+        if value is not None and not value <= most:
+            raise ValueError(
+                f"--{name} is at most {most:,}. Received: {str(value)[:50]}."
+            )
 
 
 def _heading(model, config, settings, devices):

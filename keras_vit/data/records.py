@@ -318,14 +318,12 @@ def _read(path: pathlib.Path) -> ShardIndex | None:
     try:
         # NumPy leaves a damaged file open.
         with path.open("rb") as file, np.load(file) as arrays:
-            found = ShardIndex(
-                *(arrays[name] for name in ShardIndex.__annotations__)
-            )
-            if TEXTS not in arrays:
-                return found
-            names = json.loads(arrays[TEXTS].tobytes())
-            places = np.array([*names, ""], object)
-            return found._replace(labels=places[found.labels])
+            found = {name: arrays[name] for name in ShardIndex.__annotations__}
+            if TEXTS in arrays:
+                names = json.loads(arrays[TEXTS].tobytes())
+                places = np.array([*names, ""], object)
+                found["labels"] = places[found["labels"]]
+            return ShardIndex(**found)
     except FileNotFoundError:
         return None
     except (OSError, LookupError, ValueError, EOFError, zipfile.BadZipFile):
@@ -354,7 +352,7 @@ def _plain(index) -> dict[str, np.ndarray]:
     numbers = {x: i for i, x in enumerate(dict.fromkeys(index.labels))}
     labels = np.array([numbers[x] for x in index.labels], np.int64)
     names = np.frombuffer(json.dumps([*numbers]).encode(), np.uint8)
-    return {**index._replace(labels=labels)._asdict(), TEXTS: names}
+    return {**index._asdict(), "labels": labels, TEXTS: names}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -406,13 +406,12 @@ def open_hugging_face(config: DataConfig) -> Dataset:
 
 def _listed(name: str) -> list[str]:
     """Return the paths of all files below a name, sorted."""
-    from huggingface_hub.errors import HfHubHTTPError
-
     try:
         paths = hub_files().find(name, refresh=True)
-    except (OSError, HfHubHTTPError) as error:
+    except Exception as error:  # httpx, requests and the hub have their own.
+        text = str(error).strip() or type(error).__name__
         raise ValueError(
-            f"{name} cannot be read: {str(error).strip().splitlines()[0]} Of a "
-            "private or gated data set, set HF_TOKEN."
+            f"{name} cannot be read: {text.splitlines()[0]} Of a private or "
+            "gated data set, set HF_TOKEN."
         ) from None
     return sorted(f"hf://{path}" for path in paths)

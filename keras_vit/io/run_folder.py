@@ -4,6 +4,7 @@ import os
 import pathlib
 
 from keras_vit.io.stores import on_disk
+from keras_vit.io.yaml_texts import MAX_YAML_BYTES, read_yaml
 
 __all__ = [
     "CONFIG",
@@ -38,20 +39,24 @@ def read_config(folder: pathlib.Path, display_path: str | None = None) -> dict:
     Raises:
         ValueError: when it is missing, or is no config.
     """
-    import yaml
-
     path = folder / CONFIG
     problem = "is damaged"
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = read_yaml(_bounded_text(path))
         if isinstance(content, dict):
             return content
     except FileNotFoundError:
         problem = "is gone"
-    except (ValueError, RecursionError, yaml.YAMLError):
+    except ValueError:
         pass
     raise ValueError(
         f"{display_path or str(path)!r} {problem}, so that it is unknown "
         "what the run is. Put the file back, choose another --run_dir, or "
         "--overwrite true to begin anew."
     )
+
+
+def _bounded_text(path) -> str:
+    """Read no more of a file than is looked at."""
+    with path.open("rb") as file:
+        return file.read(MAX_YAML_BYTES + 1).decode("utf-8")

@@ -85,6 +85,12 @@ def whole_address(path: str | os.PathLike) -> str:
             f"The address {os.fspath(path)!r} names no bucket. Expected one "
             f"such as {found['scheme']}://bucket/folder."
         )
+    odd = {".", ".."} & set(inside.split("/"))
+    if odd or not inside.isprintable():
+        raise ValueError(
+            f"The address {os.fspath(path)!r} names no object: its parts are "
+            "names, and not '.', '..' or what cannot be printed."
+        )
     return f"{found['scheme']}://{inside}"
 
 

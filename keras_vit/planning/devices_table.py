@@ -73,6 +73,9 @@ class Machine:
         return DEVICES[self.name]
 
 
+MOST_DEVICES = 1_000_000
+
+
 def machine(text: str) -> Machine:
     """Reads the name of a machine.
 
@@ -95,7 +98,12 @@ def machine(text: str) -> Machine:
             "Devices are a name and how many, such as v5e-8, v4-32, h200x8 or "
             f"t4x2. Received: {text!r}. Known names: {', '.join(DEVICES)}."
         )
-    name, number = match[1], int(match[2])
+    name, number = match[1], int(match[2][:9])
+    if number > MOST_DEVICES:
+        raise ValueError(
+            f"There are at most {MOST_DEVICES:,} devices. Received: "
+            f"{text[:100]!r}."
+        )
     check_choice("device", name, DEVICES)
     cores = DEVICES[name].cores_per_device
     if number % cores:

@@ -21,7 +21,7 @@ from keras_vit.checkpoints.engine.loading import load_checkpoint, open_source
 from keras_vit.checkpoints.public import catalog
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.data import PreprocessingConfig
-from keras_vit.data.config import evaluation_of
+from keras_vit.data.config import MAX_SIDE, evaluation_of
 from keras_vit.io.checks import check_size
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.runtime import machine, memory
@@ -154,13 +154,27 @@ def load_network(
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", HEAD_OF_ZEROS)
             return _load(opened, entry and entry.model, image_size, precision)
-    sides = check_size("image_size", 224 if image_size is None else image_size)
+    sides = _check_side(224 if image_size is None else image_size)
     return getattr(applications, source)(
         weights=None,
         input_shape=(*sides, 3),
         include_preprocessing=True,
         dtype=precision,
     )
+
+
+def _check_side(image_size):
+    """Refuse an image whose attention over 32 x 32 pixels has no room."""
+    height, width = check_size("image_size", image_size)
+    free = memory.available_memory()
+    tokens = (height // 32) * (width // 32)
+    needed = FLOAT32 * max(3 * height * width, tokens**2)
+    if max(height, width) > MAX_SIDE or free is not None and needed > free:
+        raise ValueError(
+            f"There is no room for an image of {height}x{width} pixels. "
+            f"Received: image_size={image_size!r}. Give a smaller one."
+        )
+    return height, width
 
 
 def _opened(source, image_size):

@@ -12,8 +12,13 @@ from keras_vit.data.resizing import resize
 from keras_vit.io.checks import check_size
 from keras_vit.prediction.images import read_pixels
 from keras_vit.preprocessing import standardize
+from keras_vit.runtime.memory import available_memory
 
 __all__ = ["fitting_size", "patch_sequences"]
+
+MOST_PATCHES = 2**20  # of an image of 16,384 pixels a side, of 16 each
+MOST_CHANNELS = 1_024
+FLOAT32 = 4  # bytes
 
 
 def patch_sequences(
@@ -57,10 +62,16 @@ def patch_sequences(
     {'patches': (2, 256, 768), 'coordinates': (2, 256, 2), 'valid': (2, 256)}
     """
     patch = check_size("patch_size", patch_size)
-    if max_patches < 1:
+    _check_number("max_patches", max_patches, MOST_PATCHES)
+    _check_number("channels", channels, MOST_CHANNELS)
+    needed = len(images) * max_patches * math.prod(patch) * channels * FLOAT32
+    free = available_memory()
+    if free is not None and needed > free:
         raise ValueError(
-            "max_patches is the number of patches of an image, at least 1. "
-            f"Received: {max_patches!r}."
+            f"{len(images)} sequences of {max_patches:,} patches take "
+            f"{needed / 10**9:,.1f} GB, and {free / 10**9:,.1f} GB are free. "
+            f"Received: max_patches={max_patches!r}. Give fewer, or fewer "
+            "images at a time."
         )
     batch = {
         "patches": np.zeros(
@@ -80,6 +91,14 @@ def patch_sequences(
         batch["coordinates"][i, : len(patches)] = coordinates
         batch["valid"][i, : len(patches)] = True
     return batch
+
+
+def _check_number(name, value, most):
+    if type(value) is not int or not 1 <= value <= most:
+        raise ValueError(
+            f"{name} is a whole number of at least 1 and at most {most:,}. "
+            f"Received: {name}={value!r}."
+        )
 
 
 def fitting_size(

@@ -12,9 +12,10 @@ from typing import Any, NoReturn, TypeVar
 from keras_vit.data.config import DataConfig
 from keras_vit.data.dataset import NO_SOURCES, Sources
 from keras_vit.data.readers import data_packages
-from keras_vit.io.atomic_files import open_page, printable
+from keras_vit.io.atomic_files import check_regular, open_page, printable
 from keras_vit.io.checks import EXTRAS, check_installed
 from keras_vit.io.stores import on_disk
+from keras_vit.io.yaml_texts import MAX_YAML_BYTES, check_yaml
 from keras_vit.runs.reporting import left_out
 from keras_vit.runs.smoke import smoke
 from keras_vit.runtime.interrupts import ended, tidy_up_on_sigterm
@@ -313,20 +314,38 @@ def _config(word: str, skipped: set[str]) -> str:
     """Return the path of a config, or its text without some groups."""
     import yaml
 
-    try:
-        if not isinstance(yaml.safe_load(word), str):
-            return word  # The text of a config.
-    except yaml.YAMLError:
-        return word  # The parser explains what is wrong.
+    if not isinstance(_parsed(word), str):
+        return word  # The text of a config.
     path = config_path(word)
+    check_regular(path)
+    if path.is_file() and path.stat().st_size > MAX_YAML_BYTES:
+        raise ValueError(
+            f"{str(path)!r} has {path.stat().st_size:,} bytes, where a config "
+            f"has at most {MAX_YAML_BYTES:,}."
+        )
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
-        content = None
+        content = _parsed(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        content = None  # The parser explains what is wrong.
     if isinstance(content, dict) and skipped & content.keys():
         kept = {k: x for k, x in content.items() if k not in skipped}
         return yaml.safe_dump(kept)
     return str(path)
+
+
+def _parsed(text: str) -> Any:
+    """Return the values of a text, None where it is no YAML.
+
+    Raises:
+        ValueError: for one of more levels or values than configs have.
+    """
+    import yaml
+
+    check_yaml(text)
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        return None  # The parser explains what is wrong.
 
 
 def _add_options(parser, record):

@@ -27,6 +27,7 @@ from keras_vit.analysis.report.run_files import (
     class_names_in,
     image_titles,
 )
+from keras_vit.io.yaml_texts import read_yaml
 
 __all__ = ["EXPLANATION", "SECTIONS", "Section", "date_of", "headline"]
 
@@ -385,15 +386,13 @@ def _environment(run):
 
 def headline(run: RunFiles) -> tuple[str, ...]:
     """Model, data and date of a run, as far as its files have them."""
-    import yaml
-
     try:
-        config = yaml.safe_load(run.read("config.yaml") or "")
+        config = read_yaml(run.read("config.yaml") or "")
         model, data = config["model"], config["data"]
         names = [model.get("name"), model.get("weights")]
         sources = (data.get(x) for x in ("folder", "csv", "name"))
         source = next(filter(None, sources), None)
-    except (AttributeError, KeyError, TypeError, yaml.YAMLError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         names, source = [], None
     time = (run.read("environment.json") or {}).get("time")
     facts = [" ".join(str(x) for x in names if x), source, _day(time)]

@@ -218,7 +218,9 @@ def _fields_of_kind(path, content, kind) -> dict:
     """Return the fields that a config.json tells, or else its model_type."""
     known = {x: y for x, y in content.items() if y is not None}
     known = {**DEFAULTS[kind], **known}
-    fields = converted(path, known, NAMES if DEFAULTS[kind] else {})
+    # Of a BiT the other names are of other things, or of nothing.
+    names = NAMES if DEFAULTS[kind] else {"num_channels": "channels"}
+    fields = converted(path, known, names)
     if known.get("use_swiglu_ffn"):  # It has no other activation.
         fields["activation"] = "silu"
     if "num_patches" in DEFAULTS[kind]:
@@ -335,10 +337,8 @@ def read_trained_as(folder: Path, content: dict) -> dict:
     numbers = content.get("label2id")
     if labels is None and isinstance(numbers, dict):
         labels = {number: name for name, number in numbers.items()}
-    if isinstance(labels, dict) and labels:
-        with refusing(folder / "config.json", "id2label"):
-            names = [labels[key] for key in sorted(labels, key=int)]
-        found["class_names"] = tuple(map(str, names))
+    if labels is not None:
+        found["class_names"] = _names(folder / "config.json", labels) or None
     count = content.get("num_labels", len(labels or ()) or 2)
     problem = PROBLEMS.get(str(content.get("problem_type")), "classification")
     found["problem"] = problem
@@ -349,6 +349,29 @@ def read_trained_as(folder: Path, content: dict) -> dict:
     elif kind := content.get("model_type"):
         found |= {**hugging_face_images.usual(kind), "assumed": (ASSUMED,)}
     return found
+
+
+def _names(path, labels) -> tuple[str, ...]:
+    """Return the names of the classes 0, 1, 2, ..., each a text."""
+    if not isinstance(labels, dict):
+        refuse(path, f"has id2label={labels!r}"[:200], "Expected an object.")
+    with refusing(path, "id2label"):
+        names = {int(key): name for key, name in labels.items()}
+    if names.keys() != {*range(len(labels))}:
+        refuse(
+            path,
+            f"has id2label with the numbers {sorted(names)[:5]} ..., "
+            f"{len(labels)} in all",
+            "Expected 0, 1, 2, ... without a gap.",
+        )
+    wrong = [x for x in names.values() if not isinstance(x, str | int | float)]
+    if wrong:
+        refuse(
+            path,
+            f"has the class name {wrong[0]!r}"[:200],
+            "Expected a text for each class.",
+        )
+    return tuple(str(names[i]) for i in range(len(names)))
 
 
 def usual_images(layout, fields) -> dict:

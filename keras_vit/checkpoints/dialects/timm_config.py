@@ -146,6 +146,13 @@ def read_config(path, content: dict) -> dict:
             "which the models here do not have",
             "Choose another file.",
         )
+    count = content.get("num_classes")
+    if count is not None and (type(count) is not int or not 0 <= count < 10**6):
+        refuse(
+            path,
+            f"has num_classes={count!r}"[:200],
+            "Expected the number of classes.",
+        )
     arguments = {**arguments}
     arguments.setdefault("global_pool", content.get("global_pool"))
     size = pretrained.get("input_size")

@@ -36,7 +36,11 @@ from keras_vit.checkpoints.engine.recognition import (
     kind_of,
     recognise,
 )
-from keras_vit.checkpoints.files.tensors import refuse, refusing
+from keras_vit.checkpoints.files.tensors import (
+    refuse,
+    refusing,
+    refusing_damage,
+)
 from keras_vit.io.atomic_files import check_regular
 from keras_vit.runtime.workarounds import (
     set_initializer,
@@ -124,9 +128,10 @@ def load_checkpoint(
     if input_shape is not None:
         shape = check_input_shape(input_shape, source.layout.family)
         image_size = shape[:2]
-    checkpoint = configure(
-        source, num_heads, image_size, architecture, config_overrides
-    )
+    with refusing_damage(source.file.path):
+        checkpoint = configure(
+            source, num_heads, image_size, architecture, config_overrides
+        )
     keeps_head = include_top and classes is None
     if (
         source.other_head
@@ -350,9 +355,10 @@ def read_info(
     source = open_source(source, prefix=prefix)
     family = source.layout.family
     checked_class(family, config_overrides)
-    checkpoint = configure(
-        source, num_heads, None, architecture, config_overrides
-    )
+    with refusing_damage(source.file.path):
+        checkpoint = configure(
+            source, num_heads, None, architecture, config_overrides
+        )
     shapes = {name: x.shape for name, x in source.file.tensors.items()}
     return Info(
         source.file.path,
@@ -394,7 +400,8 @@ def open_source(
             _refuse_prefix(source.file.path, prefix, "is opened already")
         return source
     path, part = _located(source, model)
-    opened = _opened(path, prefix or part, kind_of(path))
+    with refusing_damage(path):
+        opened = _opened(path, prefix or part, kind_of(path))
     from keras_vit.checkpoints.public import catalog
 
     entry = catalog.entry_of(os.fspath(source), model)

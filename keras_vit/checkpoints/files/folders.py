@@ -45,14 +45,33 @@ def open_shards(path: Path) -> Iterator[TensorFile]:
             outside of it, and a tensor that is in two files.
         OSError: when a file cannot be opened.
     """
-    known = set()
+    known, listed = set(), _listed(path)
     for name in _weight_files(path):
         part = open_safetensors(path / name)
+        missing = sorted(listed.get(name, set()) - set(part.tensors))
+        if missing:
+            refuse(
+                path / name,
+                "is without a tensor that the index of its folder lists there",
+                DAMAGED,
+                missing[0],
+            )
         twice = known & set(part.tensors)
         if twice:
             refuse(path / name, "is in two files", DAMAGED, min(twice))
         known |= set(part.tensors)
         yield part
+
+
+def _listed(path) -> dict[str, set]:
+    """Return the tensors that an index lists, by the names of their files."""
+    found = {}
+    for index in sorted(path.glob("*.safetensors.index.json"))[:1]:
+        files = read_json(index).get("weight_map")
+        if isinstance(files, dict):
+            for tensor, name in files.items():
+                found.setdefault(str(name), set()).add(tensor)
+    return found
 
 
 def _weight_files(path) -> list:

@@ -35,6 +35,7 @@ __all__ = [
     "read_record",
     "refuse",
     "refusing",
+    "refusing_damage",
     "split_stacks",
     "stacked",
     "unrecorded",
@@ -104,6 +105,27 @@ def refusing(path, what: str, tensor: str | None = None) -> Iterator[None]:
         raise ValueError(
             f"{where}: {what} cannot be read ({cause}). The file is damaged "
             "or of another kind than its name says: fetch it again."
+        ) from None
+
+
+@contextlib.contextmanager
+def refusing_damage(path) -> Iterator[None]:
+    """Turn what is neither a ValueError nor an OSError into one.
+
+    Args:
+        path: the file or folder, whose fields are of types that nobody
+            expected.
+    """
+    try:
+        yield
+    except (ValueError, OSError):
+        raise
+    except DAMAGE as error:
+        cause = f"{type(error).__name__}: {error}"[:300]
+        cause = " ".join(cause.split())
+        raise ValueError(
+            f"{str(path)!r}: what it says of its model cannot be read "
+            f"({cause}). {DAMAGED}"
         ) from None
 
 
