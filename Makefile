@@ -52,7 +52,7 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		vtab_data.py vtab_labels.py vtab_names.py vtab_table.py wheel.py) \
 	$(addprefix serving/test_, docker.py page.py requests.py stopping.py) \
 	$(addprefix sharing/test_, folder.py kaggle.py push.py) \
-	$(addprefix robustness/test_, fuzz.py security.py) \
+	$(addprefix robustness/test_, fuzz.py security.py surfaces.py) \
 	$(addprefix training/test_, \
 		config.py plan.py run_folder.py run_lock.py run_store.py \
 		checkpoint_shards.py \

@@ -115,6 +115,11 @@ def _benchmark(arguments):
 
     default = COMPARED_BATCHES if arguments.formats else BATCHES
     batches = arguments.batch or default
+    if max(*batches, arguments.repeats) > MOST_REPEATS:
+        raise ValueError(
+            f"--batch and --repeats are at most {MOST_REPEATS:,}. Received: "
+            f"{max(*batches, arguments.repeats)}."[:200]
+        )
     if min(*batches, arguments.repeats) < 1:
         raise ValueError(
             "--batch and --repeats must be above 0. Received: --batch "
@@ -421,6 +426,7 @@ def _plan_report(arguments):
     return objects, "\n".join(lines)
 
 
+MOST_REPEATS = 100_000
 # Numbers beyond which a plan says nothing of any machine.
 AT_MOST = {
     "batch": 2**22,

@@ -152,8 +152,9 @@ def named_builder(name: str, data_dir: str | None):
         # Its message has all of the 445 names.
         raise ValueError(_not_found(name, data_dir)) from None
     except (AssertionError, ValueError) as error:
+        reason = " ".join(str(error).split())[:500]
         raise ValueError(
-            f"The data set {name!r} cannot be opened: {error}"
+            f"The data set {name!r} cannot be opened: {reason}"
         ) from None
     if is_stored(data_dir) and not builder.is_prepared():
         raise ValueError(_not_stored(builder.info.full_name, data_dir))

@@ -195,7 +195,8 @@ def check_unread(config, case: str, *names: str) -> None:
 
 def check_size(name: str, value) -> tuple:
     """(height, width) of one side or both; a ValueError unless above 0."""
-    pair = (value, value) if isinstance(value, int) else tuple(value)
+    both = isinstance(value, (tuple, list))
+    pair = tuple(value) if both else (value, value)
     if len(pair) != 2 or not all(isinstance(x, int) and x > 0 for x in pair):
         raise ValueError(
             f"{name} must be a positive integer or a pair (height, width) of "

@@ -558,7 +558,12 @@ def nearest(
 
 def _unit(vectors):
     """Scale vectors (N, D) to length 1; zeros stay as they are."""
-    vectors = np.asarray(vectors, "float32")
+    try:
+        vectors = np.asarray(vectors, "float32")
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"Vectors are an array of numbers. Received: {error}"
+        ) from None
     if vectors.ndim not in (2, 3) or not len(vectors):
         raise ValueError(
             "A search needs one vector per image, or one per block, an array "

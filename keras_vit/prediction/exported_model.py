@@ -297,7 +297,7 @@ def _is_config(record):
         and type(count) is int
         and _is_pair(config.get("image_size"))
         and isinstance(config.get("include_preprocessing"), bool)
-        and isinstance(config.get("classifier_activation"), str | None)
+        and isinstance(config.get("classifier_activation", 0), str | None)
         and all(x is None or _are_numbers(x) for x in scaled)
     )
 

@@ -3,8 +3,17 @@
 A row: its name, what is made in the folder of the case (`setups.py`), the
 command, its exit code, and words of the one line of reason, or of the output
 where the exit code is 0. Files that are there before are the same afterwards.
+
+    python tests/robustness/cases_table.py
+
+tries the surfaces of `surfaces.py` as well, in one process, and counts what
+held.
 """
 
+import collections
+import pathlib
+import sys
+import time
 from typing import Any, NamedTuple
 
 
@@ -413,3 +422,27 @@ FUZZED = (
         },
     ),
 )
+
+
+def main() -> int:
+    """Try each surface of `surfaces.py`; print what held and what did not."""
+    import surfaces
+
+    counts: collections.Counter = collections.Counter()
+    for name in (*surfaces.SURFACES, *surfaces.CALLS):
+        begin = time.monotonic()
+        found = surfaces.run(name)
+        counts.update(verdict for _, verdict, _ in found)
+        for case, verdict, reason in found:
+            if verdict != "held":
+                print(f"{verdict}: {name}: {case}: {reason}")
+        seconds = time.monotonic() - begin
+        print(f"{len(found):5,} {name} ({seconds:.1f} s)", flush=True)
+    shown = ", ".join(f"{counts[x]:,} {x}" for x in ("held", "poor", "bad"))
+    print(f"{sum(counts.values()):,} cases: {shown}")
+    return int(counts["bad"] > 0)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+    sys.exit(main())

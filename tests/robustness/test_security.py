@@ -4,15 +4,15 @@ import importlib
 import json
 import pathlib
 import re
-import zipfile
 
 import numpy as np
 import pytest
 import setups
+import surfaces
+from surfaces import RECORD
 
 import keras_vit
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
-from keras_vit.exporting.writers import EMBED
 from keras_vit.prediction import exported_model
 from keras_vit.prediction.exported_model import RUNTIMES, read_record
 
@@ -21,24 +21,43 @@ TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 LIMITS = re.findall(r"^\| `([\w.]+)\.(\w+)` \| ([\d,]+) \|", TEXT, re.MULTILINE)
 
 SUFFIXES = {".onnx", ".xml", ".tflite", "", ".stablehlo", ".pt2"}
-RECORD = {
-    "format": "onnx",
-    "precision": "float32",
-    "batch": "any",
-    "model": "VisionTransformer",
-    "config": {
-        "num_classes": 3,
-        "image_size": [8, 8],
-        "include_preprocessing": True,
-        "classifier_activation": None,
-    },
-    "input": {"name": "image", "shape": [None, 8, 8, 3]},
-    "output": {"name": "scores", "shape": [None, 3]},
-    "preprocessing": {},
-    "class_names": ["a", "b", "c"],
-    "activation": "softmax",
-    "problem": "classification",
+# Row of the table of what is promised -> its surfaces, or its tests.
+ROWS = {
+    "`.npz`, safetensors, `.h5`, `.keras`, folders of weights": (
+        *("weights in model.npz", "weights in model.safetensors"),
+        *("weights in model.keras", "index of safetensors"),
+    ),
+    "exported files": tuple(f"record in {x}" for x in surfaces.PROGRAMS),
+    "embeddings": (
+        *("embeddings in .npz", "embeddings in .parquet"),
+        *("metadata of embeddings", "vectors of a search"),
+    ),
+    "shards": (
+        *("shard of tar", "label in a tar", "shard of TFRecord"),
+        *("shard of parquet", "patterns of shards"),
+    ),
+    "configs": (
+        *("config of a recipe", "config.json of Hugging Face"),
+        *("config.json of timm", "preprocessor_config.json"),
+    ),
+    "adapters": ("adapter_config.json",),
+    "run folders": ("config.yaml of a run", "model of a run"),
+    "names": ("names of data sets", "addresses of stores"),
+    "images": ("tests/robustness/test_cases.py",),
+    "CSV files": ("tests/robustness/test_fuzz.py",),
+    "addresses": ("tests/checkpoints/test_https.py",),
 }
+
+
+def test_each_row_of_the_table_is_tested():
+    table = TEXT.split("## What is promised")[1].split("## Limits")[0]
+    found = re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)
+    # The first is the header; what the server is given has its own tests.
+    listed = [x for x in found[1:] if "server" not in x and "---" not in x]
+    assert sorted(listed) == sorted(ROWS)
+    known = {*surfaces.SURFACES, *surfaces.CALLS}
+    for name in (x for names in ROWS.values() for x in names):
+        assert name in known or (ROOT / name).is_file(), name
 
 
 def test_limits_are_listed():
@@ -51,32 +70,10 @@ def test_a_limit_is_that_of_the_code(module, name, value):
     assert f"{found:,}" == value
 
 
-def _field(number, content):
-    """A field of a message, as the encoding of protocol buffers has it."""
-    length, size = [], len(content)
-    while True:
-        length.append(size & 0x7F | (0x80 if size > 0x7F else 0))
-        size >>= 7
-        if not size:
-            return bytes([number << 3 | 2, *length]) + content
-
-
 def write_program(folder, suffix, text):
     """A file, or folder, of a format with a record and nothing to run."""
     path = folder / f"stranger{suffix}"
-    if suffix == "":
-        (path / "assets.extra").mkdir(parents=True)
-        (path / "saved_model.pb").write_bytes(b"to be run")
-        (path / "assets.extra" / "model.json").write_text(text)
-    elif suffix == ".onnx":
-        pair = _field(1, b"model.json") + _field(2, text.encode())
-        path.write_bytes(_field(7, b"a graph") + _field(14, pair))
-    elif suffix == ".xml":
-        path.write_text("<net><layers/></net>")
-        EMBED["openvino"](path, text)
-    else:
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("program/extra/model.json", text)
+    surfaces.put_record(path, text)
     return path
 
 

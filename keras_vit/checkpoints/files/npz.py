@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit.checkpoints.files.tensors import (
+    DAMAGED,
     HARMFUL,
     MAX_TENSORS,
     Tensor,
@@ -26,6 +27,7 @@ from keras_vit.checkpoints.files.tensors import (
 
 __all__ = ["open_npz", "write_npz"]
 
+END_OF_ARCHIVE = 22  # bytes before its comment
 CHUNK = 2**18  # bytes, which stay in the cache of a core
 
 
@@ -43,6 +45,7 @@ def open_npz(path) -> TensorFile:
     path = Path(path)
     with refusing(path, "the file"), ExitStack() as stack:
         archive = zipfile.ZipFile(stack.enter_context(path.open("rb")))
+        _check_comment(path)
         members = archive.infolist()
         _check_members(path, members)
         tensors = {}
@@ -55,6 +58,21 @@ def open_npz(path) -> TensorFile:
         weakref.finalize(archive, stack.pop_all().close)
     fields, known = read_record(path, archive.comment)
     return TensorFile(str(path), tensors, fields, trained_as=known)
+
+
+def _check_comment(path) -> None:
+    """Raise a ValueError unless the comment, our record, is there as a whole.
+
+    It is the last of a zip archive, and zipfile takes what is left of it.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(max(0, size - END_OF_ARCHIVE - 2**16))
+        tail = file.read()
+    place = tail.rfind(b"PK\5\6")
+    length = int.from_bytes(tail[place + 20 : place + 22], "little")
+    if place + END_OF_ARCHIVE + length != len(tail):
+        refuse(path, "ends within its record, or goes on after it", DAMAGED)
 
 
 def _check_members(path, members) -> None:
