@@ -50,7 +50,8 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		noisy_student.py paper_cells.py paper_configs.py \
 		paper_sections.py reproduce.py small_scale.py sweep.py vtab.py \
 		vtab_data.py vtab_labels.py vtab_names.py vtab_table.py wheel.py) \
-	$(addprefix serving/test_, docker.py page.py requests.py stopping.py) \
+	$(addprefix serving/test_, \
+		docker.py hostile.py page.py requests.py stopping.py) \
 	$(addprefix sharing/test_, folder.py kaggle.py push.py) \
 	$(addprefix robustness/test_, fuzz.py security.py surfaces.py) \
 	$(addprefix training/test_, \

@@ -72,6 +72,14 @@ def serve(parser):
     add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     add("--port", type=int, default=8000, help="0 for a free one (8000)")
     add("--image_size", type=int, help="pixels; that of the weights by default")
+    add(
+        "--allowed_host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name by which clients may call it, besides that of --host, of "
+        "this machine, localhost and addresses in digits; * for all",
+    )
     for name, (kind, help_) in LIMITS.items():
         add(f"--{name}", type=kind, help=help_)
 
@@ -83,6 +91,7 @@ LIMITS = {
     "queue": (int, "images in work at a time; others get 503 (256)"),
     "timeout": (float, "seconds before a request gets 504 (30)"),
     "body_mb": (float, "MiB of a request; larger ones get 413 (16)"),
+    "bodies_mb": (float, "MiB of all requests; more get 503 (256)"),
     "megapixels": (float, "of an image; larger ones get 413 (50)"),
 }
 
@@ -102,6 +111,7 @@ def _serve(arguments):
         port=arguments.port,
         limits=ServingLimits(**given),
         image_size=arguments.image_size,
+        allowed_hosts=arguments.allowed_host,
     )
     if code:
         raise SystemExit(code)

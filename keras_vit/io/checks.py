@@ -14,6 +14,7 @@ __all__ = [
     "EXTRAS",
     "PRECISIONS",
     "check_at_least",
+    "check_at_most",
     "check_choice",
     "check_fraction",
     "check_installed",
@@ -141,6 +142,16 @@ def check_at_least(config, bound: int, *names: str) -> None:
         if value is not None and not value >= bound:
             raise ValueError(
                 f"{name} must be at least {bound}. Received: {name}={value!r}."
+            )
+
+
+def check_at_most(config, bound: float, *names: str) -> None:
+    """Raises a ValueError unless the fields are at most `bound`, or None."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and not value <= bound:
+            raise ValueError(
+                f"{name} must be at most {bound}. Received: {name}={value!r}."
             )
 
 

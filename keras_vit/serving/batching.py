@@ -11,7 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Batcher", "batch_sizes"]
+__all__ = ["Batcher", "ModelError", "batch_sizes"]
+
+
+class ModelError(RuntimeError):
+    """The model failed; its cause is what it raised."""
 
 
 class Waiting(NamedTuple):
@@ -78,7 +82,7 @@ class Batcher:
         """Return the row (K,) of an image; a cancelled call leaves the queue.
 
         Raises:
-            Exception: what `compute` raised for this image.
+            ModelError: when `compute` fails for this image.
         """
         loop = asyncio.get_running_loop()
         answer = loop.create_future()
@@ -86,9 +90,15 @@ class Batcher:
         return await answer
 
     async def alone(self, function: Callable, *arguments: Any) -> Any:
-        """Call a function between two batches and return its result."""
+        """Call a function between two batches and return its result.
+
+        Raises:
+            ModelError: when the function fails.
+        """
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, function, *arguments)
+        return await loop.run_in_executor(
+            self._thread, _computed, function, *arguments
+        )
 
     async def run(self) -> None:
         """Answers, until it is cancelled."""
@@ -130,7 +140,7 @@ class Batcher:
         for item, row in zip(batch, rows, strict=True):
             if item.answer.done():
                 continue
-            if isinstance(row, Exception):
+            if isinstance(row, ModelError):
                 item.answer.set_exception(row)
             else:
                 item.answer.set_result(row)
@@ -140,9 +150,18 @@ class Batcher:
         size = next(size for size in self.sizes if size >= len(images))
         filled = [*images, *[images[0]] * (size - len(images))]
         try:
-            return list(self._compute(np.stack(filled))[: len(images)])
-        except Exception as error:
+            rows = _computed(lambda: self._compute(np.stack(filled)))
+            return list(rows[: len(images)])
+        except ModelError as error:
             if len(images) == 1:
                 return [error]
         # One image is the cause: the others get their answers.
         return [row for image in images for row in self._rows([image])]
+
+
+def _computed(function, *arguments):
+    """Call a function, whatever it raises: a model may end its thread."""
+    try:
+        return function(*arguments)
+    except BaseException as error:
+        raise ModelError(f"{type(error).__name__}: {error}") from error

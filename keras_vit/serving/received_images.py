@@ -9,7 +9,7 @@ Axes: H and W height and width, C channels.
 import base64
 import io
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,8 @@ __all__ = ["Received", "Refusal", "read_image", "received_images"]
 # Pillow's names. It has others, of which some start programs (EPS).
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 RAW = "application/octet-stream"
-MAX_FIELDS = 16  # of a form, besides its files
+MAX_FIELDS = 16  # of a form, or of JSON, besides its images
+PIECE = 2**16  # bytes of a form that are parsed before others have a turn
 
 
 class Refusal(Exception):
@@ -61,10 +62,10 @@ class Received(NamedTuple):
     name: str | None
 
 
-async def received_images(
-    headers: Any, body: bytes, most: int
-) -> list[Received]:
+def received_images(headers: Any, body: bytes, most: int) -> list[Received]:
     """Return the images of a request, still encoded.
+
+    They are counted before they are decoded.
 
     Args:
         headers: those of the request, a mapping with names in lower case.
@@ -77,11 +78,16 @@ async def received_images(
         Refusal: 400 when there is none or the body is damaged, 413 for too
             many, 415 for another type.
     """
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        raise Refusal(
+            415, f"Send the body as it is. Content-Encoding: {encoding!r}."
+        )
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        found = await _of_form(headers, body, most)
+        found = _finished(_of_form(headers, body, most))
     elif kind == "application/json":
-        found = _of_json(body)
+        found = _of_json(body, most)
     elif kind.startswith("image/") or kind == RAW:
         found = [Received(body, None)] if body else []
     else:
@@ -92,20 +98,23 @@ async def received_images(
         )
     if not found:
         raise Refusal(400, "There is no image in the request.")
-    if len(found) > most:
+    return found
+
+
+def _check_count(count, most):
+    if count > most:
         raise Refusal(
             413,
-            f"A request has {most} images at most. Received: {len(found)}. "
+            f"A request has {most} images at most. Received: {count}. "
             "Send them in several requests.",
         )
-    return found
 
 
 async def _of_form(headers, body, most):
     from starlette.formparsers import MultiPartException, MultiPartParser
 
     parser = MultiPartParser(
-        headers, _once(body), max_files=most + 1, max_fields=MAX_FIELDS
+        headers, _pieces(body), max_files=most + 1, max_fields=MAX_FIELDS
     )
     # Nothing is written to disk: the body is in memory, and it is limited.
     parser.spool_max_size = len(body) + 1
@@ -114,20 +123,32 @@ async def _of_form(headers, body, most):
     except MultiPartException as error:
         raise Refusal(400, f"The form is damaged: {error.message}") from None
     try:
-        return [
-            Received(await value.read(), value.filename)
-            for _, value in form.multi_items()
-            if not isinstance(value, str)
-        ]
+        files = [x for _, x in form.multi_items() if not isinstance(x, str)]
+        _check_count(len(files), most)
+        return [Received(await x.read(), x.filename) for x in files]
     finally:
         await form.close()
 
 
-async def _once(body) -> AsyncGenerator[bytes, None]:
-    yield body
+async def _pieces(body) -> AsyncGenerator[bytes, None]:
+    for start in range(0, len(body), PIECE):
+        yield body[start : start + PIECE]
 
 
-def _of_json(body):
+def _finished(work: Coroutine) -> Any:
+    """Run a coroutine that waits for nothing, without an event loop."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError("It waits.")
+
+
+def _of_json(body, most):
+    # Neither base64 nor an object {"images": [...]} has other commas.
+    commas = body.count(b",")
+    if commas > most + MAX_FIELDS:
+        _check_count(commas + 1, most)
     try:
         content = json.loads(body)
         encoded = content["images"]
@@ -140,6 +161,7 @@ def _of_json(body):
             400,
             'JSON must be an object {"images": [base64, ...]} of strings.',
         ) from None
+    _check_count(len(encoded), most)
     wrong, found = [], []
     for number, text in enumerate(encoded):
         try:

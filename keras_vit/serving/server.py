@@ -2,12 +2,15 @@
 
 import asyncio
 import contextlib
+import gc
+import logging
 import os
 import pathlib
 import signal
 import socket
 import sys
 import warnings
+from collections.abc import Collection
 from typing import Any
 
 import keras
@@ -15,6 +18,12 @@ import keras
 from keras_vit.io.checks import EXTRAS, check_installed
 from keras_vit.prediction import as_classifier, load_classifier
 from keras_vit.runtime.interrupts import INTERRUPTED, TERMINATED
+from keras_vit.serving.connections import (
+    KEEP_ALIVE,
+    guarded_protocol,
+    most_connections,
+)
+from keras_vit.serving.hosts import check_hosts
 from keras_vit.serving.service import READY, Service, ServingLimits
 from keras_vit.serving.web_application import web_application
 
@@ -26,7 +35,9 @@ GRACE = 5  # seconds to send answers, after the last may have been computed
 # turn. With Python's 0.005 200 clients got 83 and 87 images per second, with
 # this one 112 and 106.
 SWITCH = 0.0005
-KEEP_ALIVE = 75  # seconds; longer than the 60 of most load balancers
+# Connections that wait to be accepted, and how many are accepted before the
+# event loop has done anything else: each needs a file.
+WAITING, ACCEPTED = 1024, 16
 
 
 def serve(
@@ -37,6 +48,7 @@ def serve(
     limits: ServingLimits | None = None,
     image_size: int | None = None,
     name: str | None = None,
+    allowed_hosts: Collection[str] = (),
 ) -> int:
     """Serves a model over HTTP, until Ctrl-C or SIGTERM.
 
@@ -51,6 +63,9 @@ def serve(
         limits: a `ServingLimits`.
         image_size: pixels, where it is not that of the weights.
         name: str, what answers call the model; by default as it was given.
+        allowed_hosts: names by which clients may call the server, besides
+            `host`, `localhost`, the name of this machine and addresses in
+            digits; "*" for all.
 
     Returns:
         0 when everything that was taken has been answered; after a second
@@ -65,12 +80,14 @@ def serve(
     check_installed("Serving", *EXTRAS["serve"])
     import prometheus_client
 
+    check_hosts(allowed_hosts)
     with contextlib.closing(_bound(host, port)) as listener:
         classifier = _classifier(model, image_size)
         # When a series began, which no other program of this process counts.
         prometheus_client.disable_created_metrics()
         service = Service(classifier, name or _name(model), limits)
-        return _run(service, listener)
+        names = (host, socket.gethostname(), *allowed_hosts)
+        return _run(service, web_application(service, names), listener)
 
 
 def _bound(host, port):
@@ -78,11 +95,12 @@ def _bound(host, port):
     if not 0 <= port < 2**16:
         raise ValueError(f"port must be in [0, 65535]. Received: port={port}.")
     try:
-        family, kind, *_, address = socket.getaddrinfo(
+        # asyncio sends small parts at once where the protocol says TCP.
+        *kind, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         with contextlib.ExitStack() as undoing:
-            listener = undoing.enter_context(socket.socket(family, kind))
+            listener = undoing.enter_context(socket.socket(*kind))
             if os.name == "posix":  # Elsewhere two servers would share it.
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
@@ -109,8 +127,8 @@ def _name(model):
     return pathlib.Path(model).resolve().name if exists else str(model)
 
 
-def _run(service, listener):
-    server = _server(service)
+def _run(service, application, listener):
+    server = _server(service, application)
     host, port = listener.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
     address = f"http://{host}:{port}"
@@ -119,12 +137,18 @@ def _run(service, listener):
         if service.failure is not None:
             server.should_exit = True
         elif service.state == READY:
+            # The objects of the libraries stay: to search all of them for
+            # garbage holds every answer up for a third of a second.
+            gc.collect()
+            gc.freeze()
             print(
                 f"Serving {service.name} at {address}",
                 flush=True,
             )
 
     service.on_change = on_change
+    # A damaged form is refused, and nothing to be warned of.
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)
     # Large images are refused, with the limit of the server.
     warnings.filterwarnings("ignore", "Image size .* decompression bomb")
     before = sys.getswitchinterval()
@@ -141,8 +165,10 @@ def _run(service, listener):
     return server.code
 
 
-def _server(service):
+def _server(service, application):
     import uvicorn
+
+    whole = int(service.limits.timeout) + GRACE
 
     class Server(uvicorn.Server):
         """Stops on a signal, and at once on a second."""
@@ -152,6 +178,8 @@ def _server(service):
         async def startup(self, sockets=None):
             self.loop = asyncio.get_running_loop()
             await super().startup(sockets)
+            for listener in sockets or ():
+                listener.listen(WAITING)
 
         @contextlib.contextmanager
         def capture_signals(self):
@@ -178,9 +206,12 @@ def _server(service):
 
     return Server(
         uvicorn.Config(
-            web_application(service),
+            application,
             loop="asyncio",
-            http="h11",
+            http=guarded_protocol(
+                most_connections(), service.limits.timeout, whole
+            ),
+            backlog=ACCEPTED,
             ws="none",
             lifespan="on",
             log_level="error",
@@ -188,6 +219,6 @@ def _server(service):
             proxy_headers=False,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE,
-            timeout_graceful_shutdown=int(service.limits.timeout) + GRACE,
+            timeout_graceful_shutdown=whole,
         )
     )

@@ -24,13 +24,14 @@ import numpy as np
 from keras_vit.analysis.report.pictures import photograph
 from keras_vit.analysis.rollout import attention_overview
 from keras_vit.explanation.attention_page import check_attention, overlays
-from keras_vit.io.checks import check_at_least, check_positive
+from keras_vit.io.checks import check_at_least, check_at_most, check_positive
 from keras_vit.prediction import most_probable
 from keras_vit.serving.batching import Batcher
 from keras_vit.serving.received_images import (
     Received,
     Refusal,
     read_image,
+    received_images,
     refused_images,
 )
 
@@ -39,8 +40,21 @@ __all__ = ["Service", "ServingLimits"]
 # Upper bounds of the times of a request and of a batch, in seconds.
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 READERS = 4  # threads; each needs some 10 bytes per pixel of its image
+NAMED = 25_000  # classes of an answer: all of ImageNet-21k's of one image
 WARMING_UP, READY, STOPPING = "warming up", "ready", "stopping"
 WAIT = "Try again in a second."
+
+
+# Of the fields of `ServingLimits`. More pixels Pillow does not open.
+LARGEST = {
+    "batch": 4096,
+    "wait_ms": 600_000,
+    "queue": 1_000_000,
+    "timeout": 86_400,
+    "body_mb": 16_384,
+    "bodies_mb": 1_048_576,
+    "megapixels": 178,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +67,7 @@ class ServingLimits:
         queue: int, images in work at a time; more are refused with 503.
         timeout: float, seconds after which a request is answered with 504.
         body_mb: float, MiB of a request; 413 above.
+        bodies_mb: float, MiB of all requests in work; 503 above.
         megapixels: float, of an image as it is stored; 413 above.
 
     Raises:
@@ -67,22 +82,36 @@ class ServingLimits:
     queue: int = 256
     timeout: float = 30.0
     body_mb: float = 16.0
+    bodies_mb: float = 256.0
     megapixels: float = 50.0
 
     def __post_init__(self):
         check_at_least(self, 1, "batch", "queue")
         check_at_least(self, 0, "wait_ms")
-        check_positive(self, "timeout", "body_mb", "megapixels")
+        check_positive(self, "timeout", "body_mb", "bodies_mb", "megapixels")
+        for name, largest in LARGEST.items():
+            check_at_most(self, largest, name)
         if self.queue < self.batch:
             raise ValueError(
                 "queue must be at least batch, or no batch is ever full. "
                 f"Received: queue={self.queue}, batch={self.batch}."
+            )
+        if self.bodies_mb < self.body_mb:
+            raise ValueError(
+                "bodies_mb must be at least body_mb, or the largest request "
+                f"is never taken. Received: bodies_mb={self.bodies_mb}, "
+                f"body_mb={self.body_mb}."
             )
 
     @property
     def body(self) -> int:
         """Bytes of a request."""
         return int(self.body_mb * 2**20)
+
+    @property
+    def bodies(self) -> int:
+        """Bytes of all requests."""
+        return int(self.bodies_mb * 2**20)
 
     @property
     def pixels(self) -> int:
@@ -177,11 +206,12 @@ class Service:
             self.limits = dataclasses.replace(self.limits, batch=1)
         self.state = WARMING_UP
         self.taken = self.unanswered = 0
+        self.body_bytes = 0  # of all requests in work
         self.failure: BaseException | None = None
         self.on_change: Callable[[], None] = lambda: None
         self.unexplained = _unexplained(classifier)
         self.batcher = Batcher(
-            classifier.probabilities,
+            self._probabilities,
             self.limits.batch,
             self.limits.wait_ms / 1000,
             lambda images, seconds: self.metrics.count_batch(images, seconds),
@@ -197,6 +227,10 @@ class Service:
                     "Images in work, of which those that wait are a part.",
                     lambda: self.taken,
                 ),
+                "body_bytes": (
+                    "Bytes of the requests in work.",
+                    lambda: self.body_bytes,
+                ),
                 "ready": (
                     "1 when it answers.",
                     lambda: int(self.state == READY),
@@ -205,6 +239,10 @@ class Service:
         )
         self._readers = concurrent.futures.ThreadPoolExecutor(
             min(READERS, os.cpu_count() or 1), thread_name_prefix="reader"
+        )
+        # One body is taken apart at a time: parsers keep other threads waiting.
+        self._parser = concurrent.futures.ThreadPoolExecutor(
+            1, thread_name_prefix="parser"
         )
 
     @contextlib.asynccontextmanager
@@ -225,7 +263,8 @@ class Service:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self.batcher.close()
-            self._readers.shutdown(wait=False, cancel_futures=True)
+            for threads in (self._readers, self._parser):
+                threads.shutdown(wait=False, cancel_futures=True)
 
     async def _noting_failure(self, work):
         try:
@@ -260,23 +299,15 @@ class Service:
         """Refuses what comes from now on; what was taken is answered."""
         self.state = STOPPING
 
-    @contextlib.contextmanager
-    def taking(self, images: int) -> Iterator[None]:
-        """Holds places in the queue.
-
-        Raises:
-            Refusal: 503, when it is not ready or there are too few.
-        """
+    def check_ready(self) -> None:
+        """Raises a Refusal of 503 unless a request can be taken."""
         if self.state != READY:
             raise Refusal(
                 503, f"The server is {self.state}. {WAIT}", retry=True
             )
-        with self.taking_more(images):
-            yield
+        self._check_places(1)
 
-    @contextlib.contextmanager
-    def taking_more(self, images: int) -> Iterator[None]:
-        """Hold further places for a request that holds some already."""
+    def _check_places(self, images):
         if self.taken + images > self.limits.queue:
             raise Refusal(
                 503,
@@ -284,11 +315,38 @@ class Service:
                 f"to answer. {WAIT}",
                 retry=True,
             )
+
+    @contextlib.contextmanager
+    def taking(self, images: int) -> Iterator[None]:
+        """Holds places in the queue.
+
+        Raises:
+            Refusal: 503, when there are too few.
+        """
+        self._check_places(images)
         self.taken += images
         try:
             yield
         finally:
             self.taken -= images
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator["Body"]:
+        """Holds the bytes of a request, as they arrive."""
+        body = Body(self)
+        try:
+            yield body
+        finally:
+            body.clear()
+
+    async def received(
+        self, headers: Mapping[str, str], body: "Body", most: int
+    ) -> list[Received]:
+        """Take a body apart; see `received_images`."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._parser, received_images, headers, body.whole(), most
+        )
 
     async def read(self, received: Sequence[Received]) -> list[np.ndarray]:
         """Decodes images (H, W, C), resized and cropped.
@@ -334,20 +392,38 @@ class Service:
             {"class": name, "number": float}.
         """
         rows = await asyncio.gather(*map(self.batcher.submit, images))
+        found = []
+        for row in rows:
+            found.append(self._named(row, top))
+            await asyncio.sleep(0)  # Others have their turn between images.
+        return found
+
+    def _named(self, row, top):
         names = self.classifier.class_names
         if self.classifier.problem == "regression":
             return [
-                [
-                    {"class": name, "number": float(value)}
-                    for name, value in zip(names, row, strict=True)
-                ]
-                for row in rows
+                {"class": name, "number": float(value)}
+                for name, value in zip(names, row, strict=True)
             ]
-        best = most_probable(np.stack(rows), top)
+        (chosen,) = most_probable(row[np.newaxis], top)
         return [
-            [{"class": names[i], "probability": float(row[i])} for i in chosen]
-            for row, chosen in zip(rows, best, strict=True)
+            {"class": names[i], "probability": float(row[i])} for i in chosen
         ]
+
+    def _probabilities(self, images):
+        """Compute a batch, and check what the model returns."""
+        found = np.asarray(self.classifier.probabilities(images))
+        expected = (len(images), len(self.classifier.class_names))
+        if found.shape != expected:
+            raise ValueError(
+                f"The model returned the shape {found.shape} in the place of "
+                f"{expected}, images and classes."
+            )
+        if not np.isfinite(found).all():
+            raise ValueError(
+                "The model returns NaN or infinity. Check its weights."
+            )
+        return found
 
     async def explain(self, image: np.ndarray) -> dict:
         """Compute the attention in an image that was read.
@@ -387,6 +463,60 @@ class Service:
             "overlay": rollout,
             "layers": of_layers,
         }
+
+
+class Body:
+    """The bytes of a request, within the bounds of it and of all requests.
+
+    Those of a request that is refused are counted and not kept.
+    """
+
+    def __init__(self, service: Service):
+        self._service, self._chunks = service, []
+        self._size = self._held = 0
+        self.refusal: Refusal | None = None
+
+    def add(self, chunk: bytes) -> None:
+        """Keep a further part, unless there is a `refusal`."""
+        self._size += len(chunk)
+        self.check(self._size)
+        if self.refusal is None:
+            self._chunks.append(chunk)
+            self._held += len(chunk)
+            self._service.body_bytes += len(chunk)
+
+    def check(self, size: int) -> None:
+        """Refuse a request of so many bytes, where they are too many."""
+        limits, held = self._service.limits, self._service.body_bytes
+        if size > limits.body:
+            self._refuse(
+                413,
+                f"A request has {limits.body_mb:g} MiB at most. Send fewer or "
+                "smaller images.",
+            )
+        elif held + size - self._held > limits.bodies:
+            self._refuse(
+                503,
+                f"The requests in work have {limits.bodies_mb:g} MiB at most. "
+                f"{WAIT}",
+                retry=True,
+            )
+
+    def _refuse(self, *arguments, **options):
+        self.refusal = self.refusal or Refusal(*arguments, **options)
+        self.clear()
+
+    def whole(self) -> bytes:
+        """Return all of it, once; it stays counted until `clear`."""
+        whole = b"".join(self._chunks)
+        self._chunks.clear()
+        return whole
+
+    def clear(self) -> None:
+        """Let go of what is kept."""
+        self._chunks.clear()
+        self._service.body_bytes -= self._held
+        self._held = 0
 
 
 def _picture(pixels):

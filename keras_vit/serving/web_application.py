@@ -5,12 +5,14 @@ import contextlib
 import functools
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, NamedTuple
 
 from keras_vit.prediction.picture_page import picture_page, shipped_text
-from keras_vit.serving.received_images import Refusal, received_images
+from keras_vit.serving.hosts import for_hosts
+from keras_vit.serving.received_images import Refusal
 from keras_vit.serving.service import (
+    NAMED,
     READY,
     STOPPING,
     Service,
@@ -23,6 +25,10 @@ __all__ = ["web_application"]
 TOP = 5
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 RETRY = {"Retry-After": "1"}
+OTHER_HOST = (
+    "This server is not called so. It takes localhost, addresses in digits and "
+    "the names of --allowed_host."
+)
 # Of the page itself; its policy stands in it, as in the other pages.
 PAGE_HEADERS = {
     "Content-Security-Policy": "frame-ancestors 'none'",
@@ -49,11 +55,15 @@ class Answer(NamedTuple):
     type: str | None = None
 
 
-def web_application(service: Service) -> Callable[..., Awaitable[None]]:
+def web_application(
+    service: Service, allowed_hosts: Collection[str] = ()
+) -> Callable[..., Awaitable[None]]:
     """Return the ASGI application of a service, for any server.
 
     Args:
         service: a `Service`; it runs as long as the application does.
+        allowed_hosts: names that a request may have in `Host`, besides
+            `localhost` and addresses in digits; "*" for all.
 
     Returns:
         A function of scope, receive and send.
@@ -80,7 +90,8 @@ def web_application(service: Service) -> Callable[..., Awaitable[None]]:
         lifespan=lifespan,
         exception_handlers={HTTPException: _other, Exception: _broken},
     )
-    return _measured(application, service)
+    refused = _response(_refused(Refusal(421, OTHER_HOST)))
+    return _measured(for_hosts(application, allowed_hosts, refused), service)
 
 
 def _endpoint(answer, service):
@@ -120,7 +131,7 @@ def _refused(refusal):
 def _other(request, error):
     """No such address, or not with this method."""
     paths = ", ".join(ROUTES)
-    message = f"{error.detail}: {request.method} {request.url.path}. "
+    message = f"{error.detail}: {request.method} {request.scope['path']}. "
     refusal = Refusal(error.status_code, f"{message}There are {paths}.")
     return _response(Answer(refusal.content(), refusal.status, error.headers))
 
@@ -184,14 +195,17 @@ async def _explain(service, request):
 async def _received(service, request, most):
     """Read the images of a request, within its time and places."""
     limits, whole = service.limits, False
-    _top(service, request)  # It is checked before anything is read.
+    top = _top(service, request)  # It is checked before anything is read.
+    service.check_ready()
     try:
-        with service.taking(1):
+        with service.holding() as body:
             async with asyncio.timeout(limits.timeout):
-                body = await _body(request, limits)
+                await _read(request, body)
                 whole = True
-                received = await received_images(request.headers, body, most)
-                with service.taking_more(len(received) - 1):
+                headers = request.headers
+                received = await service.received(headers, body, most)
+                _check_named(len(received), top)
+                with service.taking(len(received)):
                     yield received
     except TimeoutError:
         seconds = f"{limits.timeout:g} seconds"
@@ -202,28 +216,27 @@ async def _received(service, request, most):
         raise Refusal(408, message) from None
 
 
-async def _body(request, limits):
-    refusal = Refusal(
-        413,
-        f"A request has {limits.body_mb:g} MiB at most. Send fewer or smaller "
-        "images.",
-    )
+async def _read(request, body):
     length = request.headers.get("content-length", "")
-    too_large = length.isdigit() and int(length) > limits.body
-    if too_large and "expect" in request.headers:
-        raise refusal  # The client waits with the body for a yes.
-    # Read to its end all the same, without keeping it: a client that is cut
-    # off while it sends does not see the answer.
-    chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        too_large = too_large or size > limits.body
-        chunks.append(chunk)
-        if too_large:
-            chunks.clear()
-    if too_large:
-        raise refusal
-    return b"".join(chunks)
+    if length.isdigit() and "expect" in request.headers:
+        body.check(int(length))  # The client waits with the body for a yes.
+    if body.refusal is None:
+        # To its end even when it is refused: a client that is cut off while it
+        # sends does not see the answer.
+        async for chunk in request.stream():
+            body.add(chunk)
+    if body.refusal is not None:
+        raise body.refusal
+
+
+def _check_named(images, top):
+    if images * top > NAMED:
+        raise Refusal(
+            413,
+            f"An answer has {NAMED} classes at most, of all images. Received: "
+            f"{images} images with {top} each. Give a smaller top, or send "
+            "them in several requests.",
+        )
 
 
 def _top(service, request):

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from keras_vit.serving.batching import Batcher, batch_sizes
+from keras_vit.serving.batching import Batcher, ModelError, batch_sizes
 
 
 def image(number):
@@ -75,8 +75,8 @@ def test_each_image_gets_its_own_answer(count):
 
 def test_the_broken_image_of_a_batch_alone_has_no_answer():
     rows = answers(Doubling(broken={2}), range(6))
-    assert isinstance(rows[2], ValueError)
-    assert str(rows[2]) == "broken: 2"
+    assert isinstance(rows[2], ModelError)
+    assert str(rows[2]) == "ValueError: broken: 2"
     others = [float(row[0]) for i, row in enumerate(rows) if i != 2]
     assert others == [0, 2, 6, 8, 10]
 

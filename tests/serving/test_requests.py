@@ -326,7 +326,7 @@ def test_metrics_are_in_prometheus_format(server):
     _, headers, text = server.ask("GET", "/metrics")
     assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
     families = text.split("# HELP ")[1:]
-    assert len(families) == 8
+    assert len(families) == 9
     for family in families:
         told, kind, *samples = family.rstrip("\n").split("\n")
         name = told.split(" ")[0]

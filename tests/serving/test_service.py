@@ -1,16 +1,21 @@
 """The application in this process, with a classifier of NumPy alone."""
 
 import asyncio
+import importlib
 import json
+import signal
 import threading
 
 import numpy as np
+import pytest
 import served
 
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.resizing import Geometry, evaluation_crop
 from keras_vit.serving import Service, ServingLimits, web_application
+from keras_vit.serving.batching import ModelError
 
+web = importlib.import_module("keras_vit.serving.web_application")
 GEOMETRY = Geometry((4, 4), 3, PreprocessingConfig(evaluation="squash"))
 BLACK = served.encoded(np.zeros((4, 4, 3), "uint8"))
 WHITE = served.encoded(np.full((4, 4, 3), 255, "uint8"))
@@ -43,6 +48,73 @@ class Dividing(Brightness):
 
     def probabilities(self, images):
         raise ZeroDivisionError
+
+
+class Odd(Brightness):
+    """A model that returns for black images what it should not, or raises."""
+
+    def __init__(self, found):
+        super().__init__()
+        self.found = found
+
+    def probabilities(self, images):
+        found = super().probabilities(images)
+        if not (images == 0).all(axis=(1, 2, 3)).any():
+            return found
+        if isinstance(self.found, BaseException):
+            raise self.found
+        return self.found(found)
+
+
+ODD = {
+    "nothing": lambda found: None,
+    "too few images": lambda found: found[:0],
+    "too many classes": lambda found: np.concatenate([found] * 2, axis=1),
+    "one number": lambda found: 0.5,
+    "texts": lambda found: found.astype(str),
+    "NaN": lambda found: found * np.nan,
+    "infinity": lambda found: found + np.inf,
+    "no memory": MemoryError(),
+    "an end of iteration": StopIteration(),
+    "an exit": SystemExit(3),
+    "an interrupt": KeyboardInterrupt(),
+    "no text": RecursionError(),
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_a_model_that_fails_leaves_the_server_and_the_others_alone(kind):
+    async def work(service, ask):
+        await until(lambda: service.state == "ready")
+        for _ in range(3):
+            black, white = await asyncio.gather(
+                ask("POST", "/predict", BLACK),
+                ask("POST", "/predict", WHITE),
+                return_exceptions=True,
+            )
+            assert isinstance(black, ModelError)
+            assert classes(white) == {"dark": 0, "bright": 1}
+        assert (await ask("GET", "/health"))[0] == 200
+        assert service.taken == service.body_bytes == 0
+
+    run(work, Odd(ODD[kind]), batch=4, wait_ms=50)
+
+
+def test_an_answer_has_a_bounded_number_of_classes(monkeypatch):
+    monkeypatch.setattr(web, "NAMED", 3)
+    images = served.as_json([BLACK, WHITE])
+
+    async def work(service, ask):
+        await until(lambda: service.state == "ready")
+        status, _, content = await ask(
+            "POST", "/predict", images, "application/json"
+        )
+        assert status == 413
+        message = content["error"]["message"]
+        assert message.startswith("An answer has 3 classes at most")
+        assert (await ask("POST", "/predict", WHITE))[0] == 200
+
+    run(work)
 
 
 def run(work, classifier=None, **limits):
@@ -158,7 +230,8 @@ def test_an_image_that_the_model_fails_on_leaves_the_others_alone():
         black, broken, white = await asyncio.gather(
             *asked, return_exceptions=True
         )
-        assert isinstance(broken, ValueError)  # The server's log has it.
+        assert isinstance(broken, ModelError)  # The server's log has it.
+        assert isinstance(broken.__cause__, ValueError)
         assert classes(black) == {"dark": 1, "bright": 0}
         assert classes(white) == {"dark": 0, "bright": 1}
         assert (
@@ -179,7 +252,7 @@ def test_a_model_that_fails_from_the_first_stops_the_server():
     async def work(service, ask):
         service.on_change = lambda: stopped.append(service.failure)
         await until(lambda: stopped)
-        assert isinstance(stopped[0], ZeroDivisionError)
+        assert isinstance(stopped[0].__cause__, ZeroDivisionError)
         assert (await ask("GET", "/health"))[0] == 503
 
     run(work, classifier)
@@ -220,3 +293,54 @@ def test_a_name_of_the_path_does_not_grow_the_metrics():
         ]
 
     run(work)
+
+
+RAISING = """
+import sys
+import numpy as np
+from keras_vit.prediction import load_classifier
+from keras_vit.serving import serve
+
+classifier = load_classifier(sys.argv[1])
+compute = classifier.model.predict_on_batch
+
+def predict_on_batch(inputs):
+    found = np.array(compute(inputs))
+    for number in np.asarray(inputs)[:, 0, 0, 0].round():
+        if number == 1:
+            compute(inputs[:, :3])  # Of another size than it was built for.
+        if number == 2:
+            found[:] = np.nan
+        if number == 3:
+            found = found[:, :1]
+    return found
+
+classifier.model.predict_on_batch = predict_on_batch
+compute(np.zeros((1, 8, 8, 3), "float32"))
+sys.exit(serve(classifier, port=0))
+"""
+
+
+def test_a_model_that_raises_answers_500_and_the_server_goes_on(run_folder):
+    def plain(number):
+        return served.encoded(served.picture(0) * 0 + number)
+
+    server = served.Server(run_folder, program=RAISING)
+    try:
+        other = served.encoded(served.picture(0))
+        before = server.post(other)[2]
+        for number in (1, 2, 3):
+            status, _, content = server.post(plain(number))
+            assert status == 500
+            assert "The server failed; its log says why." in str(content)
+            assert server.ask("GET", "/health")[0] == 200
+            assert server.post(other)[2] == before
+        assert server.values()["keras_vit_taken_images"] == 0
+        code, error = server.end(signal.SIGTERM)
+    finally:
+        server.process.kill()
+        server.process.communicate()
+    assert code == 0
+    assert error.count("Exception in ASGI application") == 3
+    assert "The model returns NaN" in error
+    assert "The model returned the shape" in error

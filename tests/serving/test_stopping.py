@@ -109,7 +109,7 @@ def test_a_full_queue_answers_503_and_when_to_try_again(start):
         status, headers, content = server.post(body, "application/json")
         assert (status, headers["Retry-After"]) == (503, "1")
         message = content["error"]["message"]
-        assert message.startswith("The server has 2 of 3 images to answer.")
+        assert message.startswith("The server has 1 of 3 images to answer.")
         # What was refused holds no place: the next fills the batch.
         assert server.post(FILES[1])[0] == 200
         assert answer.result()[0] == 200
@@ -127,8 +127,8 @@ def test_a_body_that_does_not_come_is_answered_408(start):
     server = start("--timeout", 0.5)
     with socket.create_connection(("127.0.0.1", server.port)) as client:
         client.sendall(
-            b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\n"
-            b"Content-Length: 100\r\n\r\nbegin"
+            b"POST /predict HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: image/png\r\nContent-Length: 100\r\n\r\nbegin"
         )
         client.settimeout(served.SECONDS)
         assert client.recv(100).startswith(b"HTTP/1.1 408 ")
@@ -187,6 +187,16 @@ WRONG = {
     "not a number": (("--timeout", "nan"), "timeout must be above 0"),
     "body": (("--body_mb", "0"), "body_mb must be above 0"),
     "pixels": (("--megapixels", "-1"), "megapixels must be above 0"),
+    "no end": (("--timeout", "inf"), "timeout must be at most 86400"),
+    "all bytes": (("--body_mb", "inf"), "body_mb must be at most 16384"),
+    "a large batch": (("--batch", "9" * 30), "batch must be at most 4096"),
+    "a long queue": (("--queue", "9" * 30), "queue must be at most 1000000"),
+    "a long wait": (("--wait_ms", "1e300"), "wait_ms must be at most 600000"),
+    "all pixels": (("--megapixels", "inf"), "megapixels must be at most 178"),
+    "bodies": (("--bodies_mb", "nan"), "bodies_mb must be above 0"),
+    "all bodies": (("--bodies_mb", "1e9"), "bodies_mb must be at most 1048576"),
+    "few bodies": (("--bodies_mb", "8"), "bodies_mb must be at least body_mb"),
+    "a name": (("--allowed_host", "http://a"), "allowed_host must be a name"),
 }
 
 
