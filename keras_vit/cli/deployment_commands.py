@@ -87,7 +87,7 @@ def serve(parser):
 # Fields of `ServingLimits`, which has the defaults.
 LIMITS = {
     "batch": (int, "images per step of the model (8)"),
-    "wait_ms": (float, "how long an image waits for others to join it (5)"),
+    "wait_ms": (float, "how long an image waits for others to join it (0)"),
     "queue": (int, "images in work at a time; others get 503 (256)"),
     "timeout": (float, "seconds before a request gets 504 (30)"),
     "body_mb": (float, "MiB of a request; larger ones get 413 (16)"),

@@ -7,8 +7,7 @@ has kept the server waiting for longest where there are too many.
 """
 
 import contextlib
-from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 __all__ = ["KEEP_ALIVE", "guarded_protocol", "most_connections"]
 
@@ -102,7 +101,7 @@ def guarded_protocol(most: int, head: float, whole: float) -> type:
             return self.phase != "request" or self.cycle.more_body
 
         def make_room(self):
-            others: Iterable[Any] = self.connections
+            others = cast("set[Any]", self.connections)
             waiting = (x for x in others if x.keeps_waiting)
             oldest = min(waiting, key=lambda x: x.since)
             self.connections.discard(oldest)

@@ -63,7 +63,8 @@ class ServingLimits:
 
     Args:
         batch: int, images per step of the model.
-        wait_ms: float, how long an image waits for others, in milliseconds.
+        wait_ms: float, how long an image waits for others, in milliseconds;
+            those that come while a batch is computed are the next one.
         queue: int, images in work at a time; more are refused with 503.
         timeout: float, seconds after which a request is answered with 504.
         body_mb: float, MiB of a request; 413 above.
@@ -78,7 +79,7 @@ class ServingLimits:
     """
 
     batch: int = 8
-    wait_ms: float = 5.0
+    wait_ms: float = 0.0
     queue: int = 256
     timeout: float = 30.0
     body_mb: float = 16.0

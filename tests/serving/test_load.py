@@ -45,3 +45,24 @@ def test_the_document_has_what_was_measured():
     assert f"| {result['images_per_second']} |" in document
     for row in (result["milliseconds_50_95_99"], result["memory_mib"].values()):
         assert f"| {', '.join(map(str, row))} |" in document
+
+
+def test_the_document_has_what_was_measured_beside_a_plain_server():
+    name = "serving_pairs_fractals_jax.json"
+    result = json.loads((served.ROOT / "benchmarks/results" / name).read_text())
+    document = (served.ROOT / "docs" / "serving.md").read_text()
+    assert result["command"] in document
+    for count, row in result["clients"].items():
+        ours, plain = row["ours"], row["plain"]
+        cells = [count, row["ratio"]]
+        cells += [x["images_per_second"] for x in (ours, plain)]
+        cells += [
+            " and ".join(map(str, x["milliseconds_50_99"]))
+            for x in (ours, plain)
+        ]
+        assert f"| {' | '.join(map(str, cells))} |" in document
+    lasting = result["lasting"]
+    assert f"{lasting['requests']} requests from 32 clients" in document
+    assert f"by\n{lasting['grown_mib']} MiB" in document
+    assert lasting["wrong"] == 0
+    assert f"load average {result['load_average']}" in document
