@@ -149,7 +149,7 @@ test-newest: MARKERS := -m "not slow"
 test-newest: $(NEWEST) ## test with the newest release of everything, on NEWEST_PYTHON (python3.13)
 	$(call run_tests,$(NEWEST_VENV))
 
-fuzz: $(VENV)/.full ## fuzz configs, commands, CSV files, names, run folders for FUZZ_SECONDS (3600)
+fuzz: $(VENV)/.full ## fuzz configs, commands, files, run folders, requests for FUZZ_SECONDS (3600)
 	$(VENV)/bin/python tests/robustness/fuzz.py --seconds $(FUZZ_SECONDS)
 
 notebooks: $(VENV)/.full ## make the .ipynb files from the scripts beside them

@@ -1,4 +1,4 @@
-"""Property-based fuzzing of what users and strangers give in text.
+"""Property-based fuzzing of what users and strangers give in text and requests.
 
     python tests/robustness/fuzz.py --seconds 3600
 
@@ -9,11 +9,15 @@ printed, smallest first, as a row of `FUZZED` in `cases_table.py`, which
 """
 
 import argparse
+import atexit
 import contextlib
+import functools
 import io
 import json
 import os
 import pathlib
+import select
+import socket
 import sys
 import tempfile
 import time
@@ -37,6 +41,9 @@ from keras_vit.training import Recipe, TrainingConfig
 from keras_vit.training.run import owner as run_lock
 from keras_vit.training.run import resume
 from keras_vit.training.run.files import FILES, _file_name
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+import served  # noqa: E402
 
 KEYS = sorted(script._defaults(Recipe))
 TEXT = st.text(max_size=20) | st.sampled_from(
@@ -308,6 +315,139 @@ FOLDERS = st.dictionaries(
     max_size=5,
 )
 
+
+@functools.cache
+def fuzzed_server() -> served.Server:
+    """A server with little patience, for all examples."""
+    place = tempfile.TemporaryDirectory()
+    folder = served.save_run(pathlib.Path(place.name, "run"))
+    options = ("--timeout", 1, "--body_mb", 1, "--bodies_mb", 2)
+    server = served.Server(folder, *options)
+    atexit.register(place.cleanup)
+    atexit.register(server.process.kill)
+    printed(server)  # What TensorFlow says as it is imported.
+    return server
+
+
+def printed(server) -> str:
+    """What a server has written to standard error since."""
+    pipe = server.process.stderr.fileno()
+    found = b""
+    while select.select([pipe], [], [], 0)[0]:
+        piece = os.read(pipe, 2**16)
+        if not piece:
+            break
+        found += piece
+    return found.decode(errors="replace")
+
+
+def server_bytes(pieces: list[bytes]) -> None:
+    """What a client sends, piece by piece, with a pause between."""
+    server, received = fuzzed_server(), b""
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.settimeout(0.03)
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            for piece in pieces:
+                client.sendall(piece)
+                time.sleep(0.01 * (piece is not pieces[-1]))
+            while more := client.recv(2**16):
+                received += more
+    statuses = [x[:3] for x in received.split(b"HTTP/1.1 ")[1:]]
+    if b"500" in statuses or (received and not statuses):
+        raise AssertionError(f"{received[:300]!r}, {printed(server)}")
+    begin = time.monotonic()
+    status, _, content = server.ask("GET", "/health")
+    if status != 200 or time.monotonic() - begin > 5:
+        raise AssertionError(f"/health: {status} {content}")
+    if text := printed(server):
+        raise AssertionError(text)
+    for name in ("taken_images", "body_bytes"):
+        end = time.monotonic() + 5
+        while server.values()[f"keras_vit_{name}"]:
+            if time.monotonic() > end:
+                raise AssertionError(f"{name} is not 0")
+            time.sleep(0.02)
+
+
+def request(line: bytes, body: bytes = b"", *headers: bytes) -> bytes:
+    lines = [line + b" HTTP/1.1", b"Host: localhost", *headers]
+    if body:
+        lines.append(b"Content-Length: %d" % len(body))
+    return b"\r\n".join([*lines, b"", body])
+
+
+PICTURE = served.encoded(served.picture(0))
+FORM, FORM_TYPE = served.form([("a.png", PICTURE)], [("note", "text")])
+CHUNKS = b"%x\r\n%b\r\n0\r\n\r\n" % (len(PICTURE), PICTURE)
+POST = b"POST /predict?top=3"
+VALID = [
+    request(b"GET /health"),
+    request(b"GET /model") + request(b"GET /"),
+    request(POST, PICTURE, b"Content-Type: image/png"),
+    request(b"POST /explain", PICTURE, b"Content-Type: image/png"),
+    request(POST, FORM, b"Content-Type: " + FORM_TYPE.encode()),
+    request(
+        POST, served.as_json([PICTURE] * 2), b"Content-Type: application/json"
+    ),
+    request(
+        POST,
+        b"",
+        b"Content-Type: image/png",
+        b"Transfer-Encoding: chunked",
+    )
+    + CHUNKS,
+]
+PARTS = st.binary(max_size=12) | st.sampled_from(
+    [
+        b"\r\n",
+        b"\r\n\r\n",
+        b"\0",
+        b"Host: evil.example\r\n",
+        b"Expect: 100-continue\r\n",
+        b"Connection: close\r\n",
+        b"Connection: Upgrade\r\nUpgrade: websocket\r\n",
+        b"Transfer-Encoding: chunked\r\n",
+        b"Content-Length: 5\r\n",
+        b"Content-Encoding: gzip\r\n",
+        b'"',
+        b",",
+        b"[" * 5000,
+        b"--",
+        b"9" * 30,
+        b"%ff%00",
+        b"/../",
+        b"NaN",
+        b"\xff\xfe",
+        b"X: " + b"a" * 70_000 + b"\r\n",
+    ]
+)
+# Where of 1000, how many bytes are left out, and what is put there.
+EDITS = st.lists(
+    st.tuples(
+        st.integers(0, 1000),
+        st.sampled_from([0, 0, 1, 2, 8, 100]),
+        PARTS,
+    ),
+    max_size=4,
+)
+
+
+def edited(content: bytes, edits: list, cuts: list[int]) -> list[bytes]:
+    for place, count, part in edits:
+        start = place * len(content) // 1000
+        content = content[:start] + part + content[start + count :]
+    places = sorted(cut * len(content) // 1000 for cut in cuts)
+    ends = [*places, len(content)]
+    return [content[i:j] for i, j in zip([0, *places], ends, strict=True)]
+
+
+REQUESTS = st.builds(
+    edited,
+    st.lists(st.sampled_from(VALID), min_size=1, max_size=3).map(b"".join),
+    EDITS,
+    st.lists(st.integers(0, 1000), max_size=3),
+) | st.binary(max_size=200).map(lambda x: [x])
+
 TARGETS = {
     "config_file": (config_file, CONFIGS),
     "recipe_words": (recipe_words, RECIPE_WORDS),
@@ -315,6 +455,7 @@ TARGETS = {
     "csv_file": (csv_file, CSVS),
     "class_names": (class_names, NAMES),
     "run_folder": (run_folder, FOLDERS),
+    "server_bytes": (server_bytes, REQUESTS),
 }
 
 
@@ -351,10 +492,13 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--examples", type=int, default=200, help="per round")
+    parser.add_argument(
+        "--targets", nargs="+", choices=TARGETS, default=[*TARGETS]
+    )
     asked = parser.parse_args()
     end, found, count = time.monotonic() + asked.seconds, {}, 0
     while time.monotonic() < end:
-        for name in TARGETS:
+        for name in asked.targets:
             if time.monotonic() >= end:
                 break
             failed = fuzz(name, asked.examples)
