@@ -70,6 +70,15 @@ def guarded_protocol(most: int, head: float, whole: float) -> type:
             super().data_received(data)
             self.enter()
 
+        def send_400_response(self, msg):
+            # The request may have its answer already, or begin to have it.
+            if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+                super().send_400_response(msg)
+            self.transport.close()
+            if self.cycle is not None:
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
+
         def on_response_complete(self):
             self.phase = ""  # The next request may have begun already.
             super().on_response_complete()

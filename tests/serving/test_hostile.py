@@ -416,5 +416,40 @@ def test_odd_requests_have_an_answer(named, kind):
     assert named.ask("GET", "/health")[0] == 200
 
 
+BROKEN = {
+    "a broken chunk of a request that is in work": [
+        CHUNKED + b"1\r\nx\r\n",
+        b"zz\r\n",
+    ],
+    "a broken chunk after the answer": [
+        b"POST /x HTTP/1.1\r\nHost: localhost\r\n"
+        b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n",
+        b"zz\r\n",
+    ],
+    "after an answer": [
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"\0\r\n\r\n",
+    ],
+    "of a request behind one in work": [
+        PNG.replace(b"predict", b"explain") + CHUNKED,
+        b"\0\r\n\r\n",
+    ],
+}
+
+
+@pytest.mark.parametrize("pause", [0, 0.001, 0.02, 0.2])
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_request_that_breaks_later_is_closed(named, kind, pause):
+    for _ in range(5):
+        with connected(named) as client:
+            with contextlib.suppress(ConnectionError):
+                for piece in BROKEN[kind]:
+                    client.sendall(piece)
+                    time.sleep(pause)
+                while client.recv(2**16):
+                    pass
+    assert named.values()["keras_vit_taken_images"] == 0
+
+
 def test_nothing_of_all_this_is_printed(named):
     assert named.end(signal.SIGTERM) == (0, "")

@@ -16,6 +16,7 @@ from PIL import Image
 import keras_vit
 from keras_vit.analysis import attention_rollout, overlay
 from keras_vit.prediction import load_classifier
+from keras_vit.serving.received_images import Refusal, received_images
 from keras_vit.serving.web_application import ROUTES
 
 PICTURES = [served.picture(seed) for seed in range(5)]
@@ -178,6 +179,18 @@ def test_too_many_images_are_refused(server):
     assert "256 images at most. Received: 257" in message
     body = served.form([(f"{i}.png", b"") for i in range(258)])
     assert "Too many files" in refused(server.post(*body), 400)
+
+
+def test_images_are_counted_before_they_are_decoded(monkeypatch):
+    headers = {"content-type": "application/json"}
+    body = served.as_json([b""] * 1000)
+
+    def loads(text):
+        raise AssertionError("it was decoded")
+
+    monkeypatch.setattr(json, "loads", loads)
+    with pytest.raises(Refusal, match="256 images at most. Received: 1000"):
+        received_images(headers, body, 256)
 
 
 def test_a_body_of_unknown_length_is_cut_off_at_the_limit(server):
