@@ -16,6 +16,7 @@ from keras_vit.version import __version__
 __all__ = [
     "__version__",
     "analysis",
+    "audit",
     "checkpoints",
     "decode_predictions",
     "embed",
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         variants,
     )
     from keras_vit.analysis.features import features
+    from keras_vit.auditing import audit
     from keras_vit.checkpoints import (
         load_checkpoint,
         load_weights,
@@ -71,6 +73,7 @@ else:
         {
             "keras_vit.analysis": ("analysis",),
             "keras_vit.analysis.features": ("features",),
+            "keras_vit.auditing": ("audit",),
             "keras_vit.applications": ("applications", *VIT, *MIXER, *BIT),
             "keras_vit.checkpoints": (
                 *("checkpoints", "load_checkpoint", "load_weights"),

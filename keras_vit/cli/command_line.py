@@ -22,6 +22,10 @@ __all__ = ["main"]
 # `run` to a function of the parsed arguments. Only the module of the command
 # that is given is imported: some need Keras, which takes seconds.
 COMMANDS = {
+    "audit": (
+        "image_commands",
+        "Find duplicates, wrong labels and odd images in a data set.",
+    ),
     "benchmark": (
         "model_commands",
         "Time a model on this machine, and its exports.",

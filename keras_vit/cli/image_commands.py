@@ -1,5 +1,6 @@
-"""Commands on images: `predict`, `explain`, `embed` and `search`."""
+"""Commands on images: `audit`, `predict`, `explain`, `embed`, `search`."""
 
+import collections
 import contextlib
 import csv
 import dataclasses
@@ -20,6 +21,7 @@ from keras_vit.io.atomic_files import as_cell, open_page, printable
 from keras_vit.io.checks import check_installed
 
 __all__ = [
+    "audit",
     "embed",
     "explain",
     "predict",
@@ -28,6 +30,31 @@ __all__ = [
 
 DOTS_PER_INCH = 150
 INTERRUPTED = 130  # The exit code of a program that Ctrl-C ended.
+
+
+def audit(parser):
+    """Find duplicates, wrong labels and odd images in a data set."""
+    parser.set_defaults(run=_audit)
+    add = parser.add_argument
+    add(
+        "data",
+        help="folder of classes, with or without parts, of images without "
+        "classes, or a CSV file",
+    )
+    add(
+        "model",
+        nargs="?",
+        help="weights by name (ViT_B16/imagenet21k), a run folder or a file, "
+        "by whose embeddings labels are checked; by pixels without it",
+    )
+    add(
+        "-o",
+        "--out",
+        help="folder to write into; by default the data's name and _audit",
+    )
+    add("--batch", type=int, default=32, help="images per step (32)")
+    _add_image_size(add)
+    add("--open", action="store_true", help="open the page in the browser")
 
 
 def predict(parser):
@@ -107,6 +134,29 @@ def _explain(arguments):
     print(page)
     if arguments.open:
         open_page(page)
+
+
+def _audit(arguments):
+    # Help and wrong arguments need no model.
+    from keras_vit.auditing import audit
+
+    found = audit(
+        arguments.data,
+        arguments.model,
+        arguments.out,
+        image_size=arguments.image_size,
+        batch_size=arguments.batch,
+        track=with_progress,
+    )
+    counts = collections.Counter(x.finding for x in found.findings)
+    rows = [(kind, str(count)) for kind, count in counts.items()]
+    print_table(("finding", "images"), rows)
+    for note in found.notes:
+        print(printable(note))
+    print(found.page)
+    print(found.table)
+    if arguments.open:
+        open_page(found.page)
 
 
 def _predict(arguments):

@@ -87,7 +87,9 @@ def counted(
     return sum(map(wanted, images_of(paths)))
 
 
-def with_progress(found: Iterable, total: int | None) -> Iterator:
+def with_progress(
+    found: Iterable, total: int | None, what: str = "Images"
+) -> Iterator:
     """Yield the same items, with a progress bar on a terminal."""
     if not sys.stderr.isatty():
         yield from found
@@ -101,7 +103,7 @@ def with_progress(found: Iterable, total: int | None) -> Iterator:
         redirect_stdout=False,  # which has the predictions.
     )
     with bar:
-        yield from bar.track(found, total=total, description="Images")
+        yield from bar.track(found, total=total, description=what)
 
 
 def waiting(text: str) -> contextlib.AbstractContextManager:

@@ -121,20 +121,23 @@ def of_cell(text: str) -> str:
     return text[1:] if marked else text
 
 
-def write_csv(path: pathlib.Path, rows: Sequence[Mapping]) -> None:
+def write_csv(
+    path: pathlib.Path, rows: Sequence[Mapping], columns: Sequence[str] = ()
+) -> None:
     """Writes rows under the names of their values, whole or not at all.
 
     Args:
         path: the file.
         rows: dictionaries; a value that one of them lacks, or that is None,
             is an empty field.
+        columns: names that stand first, and where there are no rows.
     """
-    columns = dict.fromkeys(name for row in rows for name in row)
+    names = dict.fromkeys((*columns, *(name for row in rows for name in row)))
     with (
         replacing(path) as temporary,
         temporary.open("w", newline="", encoding="utf-8") as file,
     ):
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer = csv.DictWriter(file, names, lineterminator="\n")
         writer.writeheader()
         writer.writerows(
             {name: as_cell(value) for name, value in row.items()}

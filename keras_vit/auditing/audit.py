@@ -1,0 +1,454 @@
+"""What is probably wrong with a folder of images, as a page and as a table.
+
+Axes: N images, S the side of a small picture, D features.
+"""
+
+import collections
+import dataclasses
+import os
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_vit.auditing import audit_page
+from keras_vit.auditing.image_facts import odd_images, read_facts
+from keras_vit.auditing.label_errors import label_errors, out_of_sample
+from keras_vit.auditing.near_duplicates import (
+    Track,
+    groups_of,
+    near_duplicates,
+)
+from keras_vit.data import DataConfig, open_dataset
+from keras_vit.data.dataset import PARTS, Dataset, Examples
+from keras_vit.data.image_folders import image_files
+from keras_vit.data.manifest import Image, list_images
+from keras_vit.explanation import check_folder
+from keras_vit.io.atomic_files import replacing, write_csv
+from keras_vit.io.checks import EXTRAS, check_installed
+from keras_vit.io.stores import on_disk
+from keras_vit.prediction.encoder import as_encoder, check_batch_size
+from keras_vit.prediction.images import read_batches
+
+__all__ = ["Audit", "Finding", "audit"]
+
+TABLE, PAGE = "findings.csv", "index.html"
+POINTS = 16  # a side, of the pixels that stand in for features
+LEAST_AGREEMENT = 0.6  # of labels and predictions; below, most are right
+
+
+class Finding(NamedTuple):
+    """A line of findings.csv.
+
+    Args:
+        finding: "duplicate", "label", or a kind of odd image as "unreadable".
+        image: path below the folder.
+        part: "train", "validation" or "test", "" of data without parts.
+        label: name of its class.
+        group: number of a group of duplicates, from 1; else None.
+        suggested: the class that it is probably of; else "".
+        score: of duplicates the difference to the nearest one, 0 for equal
+            files; of labels by how much the suggested class is more probable.
+        detail: the finding in words.
+    """
+
+    finding: str
+    image: str
+    part: str
+    label: str
+    group: int | None = None
+    suggested: str = ""
+    score: float | None = None
+    detail: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Audit:
+    """What `audit` found and wrote.
+
+    Attributes:
+        page: path of index.html.
+        table: path of findings.csv.
+        findings: its lines.
+        notes: what was not looked at, and why.
+    """
+
+    page: pathlib.Path
+    table: pathlib.Path
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Data:
+    """The images of all parts of a data set.
+
+    Args:
+        images: of each its line in the list of a run.
+        paths: of each its file.
+        labels: int array of shape (N,); None without one class per image.
+        class_names: names of the classes.
+        notes: what is to be said of the data.
+    """
+
+    images: list[Image]
+    paths: list[str]
+    labels: np.ndarray | None
+    class_names: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def named_paths(self) -> dict[str, str]:
+        names = [image.name for image in self.images]
+        return dict(zip(names, self.paths, strict=True))
+
+
+def no_track(items: Iterable, total: int, what: str) -> Iterable:
+    """Show no progress."""
+    return items
+
+
+def audit(
+    data: str | os.PathLike,
+    model: Any = None,
+    out: str | os.PathLike | None = None,
+    *,
+    image_size: int | None = None,
+    batch_size: int = 32,
+    track: Track = no_track,
+) -> Audit:
+    """Find duplicates, wrong labels and odd images in a data set.
+
+    Writes index.html, a page that works offline, and findings.csv, a line for
+    each finding.
+
+    Args:
+        data: folder of classes, with or without parts, folder of images
+            without classes, or CSV file, as training takes them.
+        model: whose embeddings wrong labels are found by, see
+            `keras_vit.embed`; it should not have seen these labels. None for
+            pixels, which suffice for digits and icons.
+        out: folder to write into, outside of the data; by default that of the
+            data's name and "_audit" in the current one.
+        image_size: pixels, where it is not that of the model's weights.
+        batch_size: int, images per step of the model.
+        track: function of items, their number and what is done with them that
+            returns the items, to show progress.
+
+    Returns:
+        An `Audit`.
+
+    Raises:
+        ValueError: when there are no images, no such model, or the folder
+            cannot be written into. Nothing is written then.
+        OSError: when weights cannot be fetched, or the disk is full.
+
+    Example:
+        >>> keras_vit.audit("flowers").page
+        PosixPath('flowers_audit/index.html')
+    """
+    check_installed("An audit", *EXTRAS["plots"])
+    check_batch_size(batch_size)
+    source = _source(data)
+    folder = _out_folder(source, out)
+    opened = _opened(source)
+    encoder = None
+    if model is not None:
+        encoder = as_encoder(model, image_size=image_size)
+    count = len(opened.paths)
+    read = list(track(read_facts(opened.paths), count, "Reading"))
+    facts = [x for x, _ in read]
+    pictures = np.stack([x for _, x in read])  # (N, S, S, 3)
+    readable = np.array([not x.error for x in facts])
+    notes = list(opened.notes)
+    group, duplicates = _duplicates(opened, pictures, track)
+    features = None
+    if _labels_are_checked(opened, readable, group, notes):
+        features = _features(
+            opened, pictures, readable, encoder, batch_size, track
+        )
+    findings = [
+        *duplicates,
+        *_labels(opened, features, readable, group, notes),
+        *(
+            _finding(opened, kind, i, detail=words)
+            for kind, i, words in odd_images(facts)
+        ),
+    ]
+    page = audit_page.render(
+        source,
+        findings,
+        notes,
+        paths=dict(
+            zip([x.name for x in opened.images], opened.paths, strict=True)
+        ),
+        num_classes=0 if opened.labels is None else len(opened.class_names),
+        by="pixels" if encoder is None else str(encoder.metadata["model"]),
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [x._asdict() for x in findings]
+    write_csv(folder / TABLE, rows, [*Finding.__annotations__])
+    with replacing(folder / PAGE) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    return Audit(folder / PAGE, folder / TABLE, tuple(findings), tuple(notes))
+
+
+def _source(data) -> str:
+    """Return the path of a folder or CSV file that exists."""
+    path = on_disk(os.path.expanduser(os.fspath(data)))
+    if not os.path.isdir(path) and not os.path.isfile(path):
+        raise ValueError(
+            f"There is no folder or CSV file {path!r}. Give one of images, as "
+            "training takes it."
+        )
+    if os.path.isfile(path) and not path.lower().endswith(".csv"):
+        raise ValueError(
+            f"An audit is of a folder of images or of a CSV file. Received: "
+            f"{path!r}, another file."
+        )
+    return path
+
+
+def _out_folder(source, out) -> pathlib.Path:
+    name = pathlib.Path(source).resolve().stem
+    folder = check_folder(f"{name}_audit" if out is None else out)
+    inside = pathlib.Path(source).resolve()
+    if inside.is_dir() and folder.resolve().is_relative_to(inside):
+        raise ValueError(
+            f"The page would be in the data, where training takes its folder "
+            f"for a class. Received: out={str(folder)!r}. Give a folder "
+            f"outside of {source!r}."
+        )
+    return folder
+
+
+def _opened(source: str) -> _Data:
+    """Open all parts of the data; broken images are findings."""
+    options: dict[str, Any] = {"reader": "pillow", "check_images": "none"}
+    if os.path.isfile(source):
+        more = {"skip_missing": True, "on_missing_label": "skip"}
+        config = DataConfig(csv=source, **more, **options)
+    else:
+        config = DataConfig(folder=source, **options)
+    unlabelled = _without_classes(source)
+    dataset = unlabelled or open_dataset(config, to_evaluate=True)
+    images = list_images(dataset, config) or []
+    parts = [getattr(dataset, part) for part in PARTS]
+    parts = [part for part in parts if part is not None and len(part)]
+    if not images:
+        raise ValueError(f"There are no images in {source!r}.")
+    if len(parts) == 1:
+        images = [Image(**{**x._asdict(), "part": ""}) for x in images]
+    notes = list(dataset.notes)
+    labels = np.concatenate([part.labels for part in parts])
+    reason = OTHER_TASKS.get(dataset.task or "")
+    if unlabelled is not None:
+        reason = "the images are in no folders of classes"
+    if reason is not None:
+        notes.append(f"Labels are not checked: {reason}.")
+    return _Data(
+        images,
+        [str(x) for part in parts for x in part.contents],
+        labels if reason is None else None,
+        dataset.class_names,
+        tuple(notes),
+    )
+
+
+# Task of data whose labels confident learning is not for -> why.
+OTHER_TASKS = {
+    "multilabel": "an image may have several",
+    "regression": "they are numbers",
+}
+
+
+def _without_classes(source: str) -> Dataset | None:
+    """Return images that lie in the folder itself, if all of them do."""
+    if os.path.isfile(source):
+        return None
+    files = image_files(pathlib.Path(source))
+    if not files:
+        raise ValueError(
+            f"There are no images in the folder {source!r}. Expected one "
+            "folder per class, with or without train, val and test above, or "
+            "images."
+        )
+    if any(pathlib.Path(x).parent != pathlib.Path(source) for x in files):
+        return None
+    labels = np.zeros(len(files), np.int32)
+    examples = Examples(
+        np.array(files, object),
+        labels,
+        kind="path",
+        source=source,
+        reader="pillow",
+    )
+    return Dataset(None, None, examples, ("",), task="classification")
+
+
+def _finding(data: _Data, kind: str, i: int, **more) -> Finding:
+    image = data.images[i]
+    return Finding(kind, image.name, image.part, image.label, **more)
+
+
+def _duplicates(
+    data: _Data, pictures: np.ndarray, track
+) -> tuple[list[str], list[Finding]]:
+    """Find images of equal contents and near duplicates.
+
+    Returns:
+        For each image a text that it shares with its duplicates; and the
+        findings, groups of several parts first, then of several classes.
+    """
+    first, copies = {}, []
+    for i, image in enumerate(data.images):
+        same = first.setdefault(image.sha256 or i, i)
+        if same != i:
+            copies.append((same, i))
+    rows = np.array(sorted(first.values()))  # one of each content
+    nearest: dict[int, tuple[float, str]] = {}
+    pairs = list(copies)
+    for first_one, second, difference, mirrored in near_duplicates(
+        pictures[rows], track
+    ):
+        ends = int(rows[first_one]), int(rows[second])
+        pairs.append(ends)
+        words = "mirrored" if mirrored else "nearly equal"
+        for i in ends:
+            nearest.setdefault(i, (difference, words))
+    for pair in copies:
+        for i in pair:
+            nearest[i] = 0.0, "equal file"
+    groups = groups_of(pairs, len(pictures))
+    groups.sort(key=lambda x: _order(data, x))
+    shared = [x.sha256 or str(i) for i, x in enumerate(data.images)]
+    findings = []
+    for number, members in enumerate(groups, start=1):
+        apart = _apart(data, members)
+        for i in members:
+            shared[i] = f"group {number}"
+            score, words = nearest[i]
+            findings.append(
+                _finding(
+                    data,
+                    "duplicate",
+                    i,
+                    group=number,
+                    score=round(score, 4),
+                    detail="; ".join([words, *apart]),
+                )
+            )
+    return shared, findings
+
+
+def _apart(data: _Data, members: Sequence[int]) -> list[str]:
+    """Say which fields duplicates should share and do not."""
+    fields = {"part": "in several parts", "label": "of several classes"}
+    return [
+        words
+        for field, words in fields.items()
+        if len({getattr(data.images[i], field) for i in members}) > 1
+    ]
+
+
+def _order(data: _Data, members):
+    apart = _apart(data, members)
+    return "in several parts" not in apart, not apart, members
+
+
+def _labels_are_checked(data: _Data, readable, shared, notes) -> bool:
+    """Return whether there are two classes of two different images."""
+    if data.labels is None:
+        return False
+    kept = _checkable(data, readable, shared)
+    lone = sorted(
+        {data.class_names[x] for x in set(data.labels) - set(data.labels[kept])}
+    )
+    if lone:
+        notes.append(
+            "Labels are not checked of classes with less than two different "
+            f"images: {', '.join(map(repr, lone))}."
+        )
+    if len(set(data.labels[kept])) < 2:
+        notes.append(
+            "Labels are not checked: that needs two classes with two different "
+            "images each."
+        )
+        return False
+    return True
+
+
+def _checkable(data: _Data, readable, shared) -> np.ndarray:
+    """Return the numbers of readable images of classes with two of them."""
+    contents = collections.defaultdict(set)
+    labels = np.asarray(data.labels)
+    for i in np.flatnonzero(readable):
+        contents[labels[i]].add(shared[i])
+    several = [label for label, x in contents.items() if len(x) > 1]
+    return np.flatnonzero(readable & np.isin(labels, several))
+
+
+def _features(
+    data: _Data, pictures, readable, encoder, batch_size: int, track
+) -> np.ndarray:
+    """Return features of all images, (N, D); what cannot be read has zeros."""
+    if encoder is None:
+        step = pictures.shape[1] // POINTS
+        blocks = pictures.reshape(-1, POINTS, step, POINTS, step, 3)
+        means = blocks.mean(axis=(2, 4), dtype="float32")
+        return means.reshape(len(pictures), -1)
+    rows = np.flatnonzero(readable)
+    batches = read_batches(
+        encoder.read, [data.paths[i] for i in rows], batch_size
+    )
+    total = -(-len(rows) // batch_size)
+    found, place = {}, 0
+    for read, batch in track(batches, total, "Embedding"):
+        vectors = iter(encoder.vectors(batch) if len(batch) else ())
+        for _, error in read:
+            if error is None:
+                found[rows[place]] = next(vectors)
+            else:
+                readable[rows[place]] = False
+            place += 1
+    if not found:
+        return np.zeros((len(pictures), 1), "float32")
+    features = np.zeros((len(pictures), next(iter(found.values())).size))
+    for i, vector in found.items():
+        features[i] = vector.ravel()
+    return features
+
+
+def _labels(data: _Data, features, readable, shared, notes) -> list[Finding]:
+    """Find labels that are probably wrong."""
+    if features is None or data.labels is None:
+        return []
+    rows = _checkable(data, readable, shared)
+    classes, labels = np.unique(data.labels[rows], return_inverse=True)
+    probabilities = out_of_sample(
+        features[rows], labels, [shared[i] for i in rows]
+    )
+    agreement = float((probabilities.argmax(axis=1) == labels).mean())
+    if agreement < LEAST_AGREEMENT:
+        notes.append(
+            f"Labels are not checked: predictions agree with {agreement:.0%} "
+            f"of them, and below {LEAST_AGREEMENT:.0%} most that differ are "
+            "right. Give a model with better features of such images."
+        )
+        return []
+    notes.append(
+        f"Predictions by the labels of similar images agree with "
+        f"{agreement:.1%} of the labels."
+    )
+    return [
+        _finding(
+            data,
+            "label",
+            int(rows[error.image]),
+            suggested=data.class_names[classes[error.suggested]],
+            score=round(error.margin, 4),
+            detail=f"probability {error.probability:.3f}",
+        )
+        for error in label_errors(probabilities, labels)
+    ]
