@@ -162,7 +162,7 @@ def audit(
     pictures = np.stack([x for _, x in read])  # (N, S, S, 3)
     readable = np.array([not x.error for x in facts])
     notes = list(opened.notes)
-    group, duplicates = _duplicates(opened, pictures, track)
+    group, duplicates = _duplicates(opened, pictures, readable, track)
     features = None
     if _labels_are_checked(opened, readable, group, notes):
         features = _features(
@@ -241,6 +241,11 @@ def _opened(source: str) -> _Data:
     if len(parts) == 1:
         images = [Image(**{**x._asdict(), "part": ""}) for x in images]
     notes = list(dataset.notes)
+    # As a page and a table can hold them, whatever bytes a name has.
+    images = [
+        Image(x.name.encode(errors="backslashreplace").decode(), *x[1:])
+        for x in images
+    ]
     labels = np.concatenate([part.labels for part in parts])
     reason = OTHER_TASKS.get(dataset.task or "")
     if unlabelled is not None:
@@ -293,7 +298,7 @@ def _finding(data: _Data, kind: str, i: int, **more) -> Finding:
 
 
 def _duplicates(
-    data: _Data, pictures: np.ndarray, track
+    data: _Data, pictures: np.ndarray, readable: np.ndarray, track
 ) -> tuple[list[str], list[Finding]]:
     """Find images of equal contents and near duplicates.
 
@@ -302,11 +307,11 @@ def _duplicates(
         findings, groups of several parts first, then of several classes.
     """
     first, copies = {}, []
-    for i, image in enumerate(data.images):
-        same = first.setdefault(image.sha256 or i, i)
+    for i in np.flatnonzero(readable).tolist():
+        same = first.setdefault(data.images[i].sha256 or i, i)
         if same != i:
             copies.append((same, i))
-    rows = np.array(sorted(first.values()))  # one of each content
+    rows = np.array(sorted(first.values()), int)  # one of each content
     nearest: dict[int, tuple[float, str]] = {}
     pairs = list(copies)
     for first_one, second, difference, mirrored in near_duplicates(

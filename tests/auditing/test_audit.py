@@ -117,6 +117,26 @@ def test_folder_without_classes_is_said_to_have_no_labels(tmp_path):
     )
 
 
+def test_folder_without_a_readable_image_is_reported(tmp_path):
+    (tmp_path / "data").mkdir()
+    for name in ("a.png", "b.png"):
+        (tmp_path / "data" / name).write_bytes(b"no image")
+    found = keras_vit.audit(tmp_path / "data", out=tmp_path / "out")
+    assert [(x.finding, x.image) for x in found.findings] == [
+        ("unreadable", "a.png"),
+        ("unreadable", "b.png"),
+    ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are of any bytes")
+def test_names_may_be_of_any_bytes(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "\udcff.png").write_bytes(b"")
+    found = keras_vit.audit(tmp_path / "data", out=tmp_path / "out")
+    assert images_of(found, "unreadable") == ["\\udcff.png"]
+    assert "udcff" in found.page.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("classes", "note"),
     [

@@ -37,7 +37,7 @@ def test_odd_images_are_found_and_no_others(tmp_path, photographs):
         "long": image.resize((960, 96)),
         "dim": Image.fromarray(np.uint8(12 * levels)),
         "glare": Image.fromarray(np.uint8(235 + 20 * levels)),
-        "soft": image.filter(ImageFilter.GaussianBlur(8)),
+        "soft": image.filter(ImageFilter.GaussianBlur(4)),
         "alpha": image.convert("RGBA"),
     }
     found = found_in(tmp_path, photographs, **odd)
