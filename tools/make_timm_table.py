@@ -1,10 +1,11 @@
 """Writes what timm says of its models, `python tools/make_timm_table.py`.
 
 Builds each Vision Transformer of the installed timm without memory for its
-weights, and writes keras_vit/checkpoints/dialects/timm_architectures.csv; and
-what timm says of the weights in keras_vit/checkpoints/public/catalog.csv whose
-alias begins with "timm/": of a new row model, name and alias are enough. It
-takes minutes. Stopped, it leaves the files as they were.
+weights, and writes keras_vit/checkpoints/dialects/timm_architectures.csv; all
+weights that timm lists, keras_vit/checkpoints/public/timm_weights.csv; and what
+timm says of the weights in keras_vit/checkpoints/public/catalog.csv whose alias
+begins with "timm/": of a new row model, name and alias are enough. It takes
+minutes. Stopped, it leaves the files as they were.
 """
 
 import collections
@@ -43,6 +44,7 @@ MODULES = (
     "vision_transformer_relpos",
     "vision_transformer_sam",
 )
+ALL_MODULES = (*MODULES, "resnetv2", "mlp_mixer")
 # Of a Vision Transformer: its patches, and one of these.
 PATCHES = {
     "patch_embed.proj.weight",
@@ -64,6 +66,7 @@ ACTIVATIONS = {
 def main() -> None:
     timm = import_timm()
     write_weights(timm)
+    write_all_weights(timm)
     write_architectures(timm)
 
 
@@ -82,6 +85,45 @@ def write_weights(timm) -> None:
         writer.writeheader()
         writer.writerows(rows)
     print(f"{catalog.TABLE.name}: {len(rows)} rows")
+
+
+def write_all_weights(timm) -> None:
+    """Write all weights that timm lists of the models here."""
+    with catalog.TABLE.open(newline="", encoding="utf-8") as file:
+        columns = next(csv.reader(file))
+    rows = []
+    for module in ALL_MODULES:
+        for tag in timm.list_models(module=module, pretrained=True):
+            config = timm.get_pretrained_cfg(tag)
+            architecture = tag.partition(".")[0]
+            usual = timm.get_pretrained_cfg(architecture).tag
+            with torch.device("meta"):
+                model = timm.create_model(architecture)
+            numbers = sum(x.numel() for x in model.state_dict().values())
+            rows.append(
+                row_of_weights(timm, tag)
+                | {
+                    "name": f"timm/{tag}",
+                    "resize": RESIZES[config.crop_mode],
+                    "mebibytes": round(4 * numbers / 2**20),
+                    "aliases": architecture
+                    if tag.partition(".")[2] == usual
+                    else "",
+                }
+            )
+            if not config.hf_hub_id:
+                rows[-1]["url"] = config.url
+        print(f"{module}: {len(rows)} weights so far", flush=True)
+    with (
+        replacing(catalog.TIMM_TABLE) as temporary,
+        temporary.open("w", newline="", encoding="utf-8") as file,
+    ):
+        writer = csv.DictWriter(file, columns, "", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+RESIZES = {"center": "shorter_side", "squash": "squash"}
 
 
 # SPDX, where there is one. The others restrict what the weights may be used

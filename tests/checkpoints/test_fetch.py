@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from file_server import npz
+from timm_stub import import_timm
 
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.checkpoints.public.download import Download, check_beginning
@@ -100,9 +101,9 @@ def hub(tmp_path, monkeypatch):
     calls = []
 
     def snapshot_download(repo_id, **options):
-        calls.append((repo_id, options["revision"]))
         if options["local_files_only"]:
             raise FileNotFoundError("not in the cache")
+        calls.append((repo_id, options["revision"]))
         return str(tmp_path)
 
     module = types.SimpleNamespace(snapshot_download=snapshot_download)
@@ -130,6 +131,69 @@ def test_repositories_are_asked_for_by_name(tmp_path, hub, source, call):
     (tmp_path / "model.safetensors").touch()
     assert fetch.resolve(source) == str(tmp_path)
     assert hub == [call]
+
+
+def test_names_of_timm_are_the_repositories_that_timm_takes(hub, tmp_path):
+    timm = import_timm()
+    (tmp_path / "model.safetensors").touch()
+    for tag in catalog.timm_entries():
+        config = timm.get_pretrained_cfg(tag.removeprefix("timm/"))
+        entry = catalog.find(None, tag)
+        if config.hf_hub_id:
+            assert entry.url == f"https://huggingface.co/{config.hf_hub_id}"
+        else:
+            with pytest.raises(ValueError, match="as a pickle alone.*convert"):
+                fetch.resolve(tag)
+    for name in {x.partition(".")[0] for x in catalog.timm_entries()}:
+        bare = name.removeprefix("timm/")
+        entry = catalog.find(None, bare)
+        usual = timm.get_pretrained_cfg(bare)
+        assert entry.url.endswith(usual.hf_hub_id or usual.url), bare
+    fetch.resolve("vit_base_patch16_siglip_224")
+    assert hub == [("timm/vit_base_patch16_siglip_224.v2_webli", None)]
+
+
+@pytest.mark.parametrize(
+    ("source", "meant"),
+    [
+        ("vit_base_patch16_244", "vit_base_patch16_224"),
+        ("timm/vit_base_patch16_siglip_224.webl", "siglip_224.webli"),
+        ("ViT_B16/imagnet", "imagenet"),
+    ],
+)
+def test_names_that_are_nearly_right_are_suggested(source, meant):
+    with pytest.raises(ValueError, match=f"Did you mean.*{meant}"):
+        catalog.find(None, source)
+
+
+def test_a_download_says_what_it_fetches_and_how_large_it_is(
+    hub, tmp_path, capsys
+):
+    (tmp_path / "model.safetensors").touch()
+    fetch.resolve("timm/beit_base_patch16_224.in22k_ft_in22k")
+    # 86.5 million numbers and a head of 21,841 classes, in float32.
+    assert "beit_base_patch16_224.in22k_ft_in22k, about 3" in (
+        capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("google/siglip-base-patch16-224", True),
+        ("timm/x.y@abc", True),
+        ("ViT_B16/imagenet", False),
+        ("runs/flowers", False),
+        ("weights/model.npz", False),
+        ("vit", False),
+    ],
+)
+def test_names_with_an_owner_are_repositories(
+    tmp_path, monkeypatch, text, is_one
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    assert fetch.is_address(text) == is_one
 
 
 def test_repository_of_pickles_names_the_original(tmp_path, hub):

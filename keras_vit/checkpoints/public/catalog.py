@@ -40,6 +40,7 @@ results/results-imagenet.csv, and timm's configs of its own weights, which
 import csv
 import dataclasses
 import difflib
+import functools
 import os
 import pathlib
 import re
@@ -235,6 +236,10 @@ class Entry:
 
 
 TABLE = pathlib.Path(__file__).with_name("catalog.csv")
+# All that timm lists, without a model: `tools/make_timm_table.py` writes it.
+# An alias is the name without a tag, of the tag that timm takes for it.
+TIMM_TABLE = pathlib.Path(__file__).with_name("timm_weights.csv")
+PICKLES = (".pth", ".pt", ".bin", ".tar")
 
 
 def _entry(row: dict) -> Entry:
@@ -275,13 +280,28 @@ def _entry(row: dict) -> Entry:
     )
 
 
-def _read_entries() -> dict[str, Entry]:
-    with TABLE.open(newline="", encoding="utf-8") as file:
+def _read_entries(table) -> dict[str, Entry]:
+    with table.open(newline="", encoding="utf-8") as file:
         found = [_entry(row) for row in csv.DictReader(file)]
     return {entry.key: entry for entry in found}
 
 
-ENTRIES = _read_entries()
+ENTRIES = _read_entries(TABLE)
+
+
+@functools.cache
+def timm_entries() -> dict[str, Entry]:
+    """Return the weights that timm lists, by names such as "timm/vit_...".
+
+    They are of no application; sizes are those of all numbers in float32.
+
+    Example:
+        >>> len(timm_entries())
+        519
+    """
+    return _read_entries(TIMM_TABLE)
+
+
 # Files that are no repositories, by the names that they are downloaded with.
 # Several of one name are prepared alike.
 FILES = {
@@ -401,7 +421,21 @@ def find(model: str | None, weights: str) -> Entry:
             f"{weights!r} are weights of several models. Say which: "
             f"{', '.join(keys)}."
         )
-    return _find_augreg(model, weights) or _fail(model, weights, candidates)
+    return (
+        _find_augreg(model, weights)
+        or (None if model else _find_timm(weights))
+        or _fail(model, weights, candidates)
+    )
+
+
+def _find_timm(weights) -> Entry | None:
+    """Return timm's weights of a name, with a tag or without."""
+    bare = weights.removeprefix("timm/")
+    for entry in timm_entries().values():
+        if entry.name == f"timm/{bare}" or bare in entry.aliases:
+            same = [x for x in ENTRIES.values() if entry.name in x.aliases]
+            return same[0] if len(same) == 1 else entry
+    return None
 
 
 def _is_called(entry, weights):
@@ -426,7 +460,9 @@ def list_weights(model: str | None = None) -> list[str]:
     Returns:
         What `weights=` of the model takes; without a model, what
         `keras_vit.load_checkpoint` and `keras_vit.predict` take, with the
-        weights that come with the package.
+        weights that come with the package and all that timm lists. timm's
+        names are taken without `timm/` and, for its usual weights, without
+        what follows the dot.
 
     Raises:
         ValueError: when there is no such model.
@@ -442,7 +478,7 @@ def list_weights(model: str | None = None) -> list[str]:
         names.append(entry.name if model else entry.key)
         if is_recommended(entry):
             names.append(IMAGENET if model else f"{entry.model}/{IMAGENET}")
-    return sorted(names if model else [*names, *SHIPPED])
+    return sorted(names if model else {*names, *SHIPPED, *timm_entries()})
 
 
 def _normal(name):
@@ -488,8 +524,10 @@ def _fail(model, weights, candidates):
             for name in (entry.name, *entry.aliases)
         ]
         names = [IMAGENET, *dict.fromkeys(names)]
-        is_key = model is None and "/" in weights
-        text += _nearest(weights, list_weights() if is_key else names)
+        if model is None:
+            bare = [x for y in timm_entries().values() for x in y.aliases]
+            names = [*list_weights(), *names, *bare]
+        text += _nearest(weights, names)
     if re.match(r"(?:Ti|S|B|L|R\w*)_\d+-i", weights):
         text += f" File names of AugReg have the form {AUGREG_FORM}."
     if model is None:

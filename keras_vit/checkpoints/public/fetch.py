@@ -1,5 +1,6 @@
 """From what `weights=` takes to the path of a file, downloaded if need be."""
 
+import functools
 import hashlib
 import os
 import re
@@ -33,6 +34,7 @@ REPOSITORY = re.compile(
     r"(?:hf://|https://huggingface\.co/)(?P<name>[\w.-]+/[\w.-]+)"
     r"(?:@|/tree/|/?$)(?P<revision>[^@]*)"
 )
+USER_AND_NAME = re.compile(r"(?P<user>\w[\w.-]*)/[\w.-]+(?:@[\w./-]+)?")
 KAGGLE = re.compile(r"kaggle://(?P<handle>[\w-]+/[\w-]+(?:/[\w.-]+){2,3})")
 PATH_BEGINNINGS = (".", "~", os.sep)
 PATH_SUFFIXES = (".npz", ".safetensors", ".h5", ".keras", ".json")
@@ -57,8 +59,8 @@ def resolve(source: str | os.PathLike, model: str | None = None) -> str:
             - "fractals", the weights that come with the package;
             - the `https://` address of a file;
             - `hf://user/repository[@revision]`, or the `https://` address of
-              its page, or `timm/name` for a repository of timm's; these need
-              huggingface_hub;
+              its page, or `user/repository` alone; these need huggingface_hub;
+            - a name of timm's, with its tag or without;
             - the address of a file or folder in a store, gs:// or s3://, which
               needs the extra `storage`;
             - `kaggle://user/model/framework/variation[/version]`, which needs
@@ -95,8 +97,27 @@ def resolve(source: str | os.PathLike, model: str | None = None) -> str:
 
 
 def is_address(text: str) -> bool:
-    """Return whether only fetching tells if there are weights of a name."""
-    return "://" in text or text.startswith("timm/")
+    """Return whether only fetching shows if there are weights of a name.
+
+    A name such as "google/vit-base-patch16-224" is of a repository where it
+    begins with no application and no folder that is here.
+
+    Example:
+        >>> is_address("google/siglip-base-patch16-224")
+        True
+        >>> is_address("ViT_B16/imagenet")
+        False
+    """
+    if "://" in text:
+        return True
+    owner = USER_AND_NAME.fullmatch(text)
+    known = {*catalog.MODELS, *catalog.WITHOUT_WEIGHTS}
+    return bool(
+        owner
+        and owner["user"] not in known
+        and not os.path.isdir(owner["user"])
+        and not text.endswith(PATH_SUFFIXES)
+    )
 
 
 def shipped_path(name: str, model: str | None = None) -> str | None:
@@ -142,23 +163,33 @@ def _fetch_name(name, model):
     try:
         entry = catalog.find(model, name)
     except ValueError as error:
-        if name.startswith("timm/"):
+        if is_address(name):
             return _fetch_address(f"hf://{name}")
         if name.endswith(PATH_SUFFIXES):
             return name  # Who opens it says that there is no such file.
         raise ValueError(f"{error} Nor is there such a path.") from None
+    if entry.url.endswith(catalog.PICKLES):
+        raise ValueError(
+            f"The weights {name!r} are published as a pickle alone, "
+            f"{entry.url}, and pickles are not opened. Where you trust it, "
+            "convert it with torch.load(..., weights_only=True) and "
+            "safetensors.torch.save_file, and pass the path with "
+            f"architecture={entry.architecture!r}."
+        )
     if entry.is_repository:
-        return _fetch_address(entry.url)
+        size = entry.approximate_mebibytes
+        about = f", about {size:,.0f} MiB" if size else ""
+        return _fetch_address(entry.url, about)
     return Download(
         entry.url, entry.file_name, entry.num_bytes, entry.sha256
     ).fetch()
 
 
-def _fetch_address(address):
+def _fetch_address(address, about=""):
     repository = REPOSITORY.fullmatch(address)
     if repository:
         return _fetch_repository(
-            repository["name"], repository["revision"] or None
+            repository["name"], repository["revision"] or None, about
         )
     if kaggle := KAGGLE.fullmatch(address):
         return _fetch_from_kaggle(kaggle["handle"])
@@ -176,7 +207,7 @@ def _fetch_address(address):
     return Download(address, f"{digest}_{name}").fetch()
 
 
-def _fetch_repository(name, revision):
+def _fetch_repository(name, revision, about=""):
     try:
         import huggingface_hub
     except ImportError:
@@ -187,15 +218,7 @@ def _fetch_repository(name, revision):
             "folder and pass its path."
         ) from None
     try:
-        folder = attempted(
-            lambda: huggingface_hub.snapshot_download(
-                name,
-                revision=revision,
-                allow_patterns=list(REPOSITORY_FILES),
-                local_files_only=is_offline(),
-            ),
-            ATTEMPTS,
-        )
+        folder = _snapshot(huggingface_hub, name, revision, about)
     except Exception as error:  # Its errors differ between its versions.
         page = f"https://huggingface.co/{name}/tree/{revision or 'main'}"
         raise OSError(
@@ -206,6 +229,22 @@ def _fetch_repository(name, revision):
             f"huggingface_hub: hf download {name}"
         ) from None
     return _with_weights(folder, name)
+
+
+def _snapshot(hub, name, revision, about):
+    """Return the folder of a repository; what is fetched is said before."""
+    fetch = functools.partial(
+        hub.snapshot_download,
+        name,
+        revision=revision,
+        allow_patterns=list(REPOSITORY_FILES),
+    )
+    if not is_offline():
+        try:
+            fetch(local_files_only=True)
+        except Exception:  # It is not here; its errors differ by version.
+            print(f"Fetching {catalog.HUB}/{name}{about}", flush=True)
+    return attempted(lambda: fetch(local_files_only=is_offline()), ATTEMPTS)
 
 
 def _fetch_from_kaggle(handle):
