@@ -173,7 +173,7 @@ def test_a_download_says_what_it_fetches_and_how_large_it_is(
     fetch.resolve("timm/beit_base_patch16_224.in22k_ft_in22k")
     # 86.5 million numbers and a head of 21,841 classes, in float32.
     assert "beit_base_patch16_224.in22k_ft_in22k, about 3" in (
-        capsys.readouterr().out
+        capsys.readouterr().err
     )
 
 
@@ -183,6 +183,7 @@ def test_a_download_says_what_it_fetches_and_how_large_it_is(
         ("google/siglip-base-patch16-224", True),
         ("timm/x.y@abc", True),
         ("ViT_B16/imagenet", False),
+        ("ViT_B61/imagenet", False),
         ("runs/flowers", False),
         ("weights/model.npz", False),
         ("vit", False),

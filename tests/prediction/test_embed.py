@@ -191,7 +191,7 @@ def test_broken_images_and_models_are_named(run_folder, photos):
     with pytest.raises(ValueError, match="model of keras_vit"):
         keras_vit.embed(keras.Sequential(), photos)
     with pytest.raises(ValueError, match="nowhere"):
-        keras_vit.embed("runs/nowhere", photos)
+        keras_vit.embed("nowhere", photos)
 
 
 def test_features_that_are_not_finite_are_refused(make_vit):

@@ -1,9 +1,11 @@
 """From what `weights=` takes to the path of a file, downloaded if need be."""
 
+import difflib
 import functools
 import hashlib
 import os
 import re
+import sys
 import urllib.parse
 from pathlib import Path
 
@@ -100,7 +102,7 @@ def is_address(text: str) -> bool:
     """Return whether only fetching shows if there are weights of a name.
 
     A name such as "google/vit-base-patch16-224" is of a repository where it
-    begins with no application and no folder that is here.
+    begins with no folder that is here, nor with an application or nearly so.
 
     Example:
         >>> is_address("google/siglip-base-patch16-224")
@@ -111,10 +113,10 @@ def is_address(text: str) -> bool:
     if "://" in text:
         return True
     owner = USER_AND_NAME.fullmatch(text)
-    known = {*catalog.MODELS, *catalog.WITHOUT_WEIGHTS}
+    known = [*catalog.MODELS, *catalog.WITHOUT_WEIGHTS]
     return bool(
         owner
-        and owner["user"] not in known
+        and not difflib.get_close_matches(owner["user"], known)
         and not os.path.isdir(owner["user"])
         and not text.endswith(PATH_SUFFIXES)
     )
@@ -164,7 +166,10 @@ def _fetch_name(name, model):
         entry = catalog.find(model, name)
     except ValueError as error:
         if is_address(name):
-            return _fetch_address(f"hf://{name}")
+            try:
+                return _fetch_address(f"hf://{name}")
+            except OSError as failure:
+                raise OSError(f"There is no path {name!r}. {failure}") from None
         if name.endswith(PATH_SUFFIXES):
             return name  # Who opens it says that there is no such file.
         raise ValueError(f"{error} Nor is there such a path.") from None
@@ -243,7 +248,7 @@ def _snapshot(hub, name, revision, about):
         try:
             fetch(local_files_only=True)
         except Exception:  # It is not here; its errors differ by version.
-            print(f"Fetching {catalog.HUB}/{name}{about}", flush=True)
+            print(f"Fetching {catalog.HUB}/{name}{about}", file=sys.stderr)
     return attempted(lambda: fetch(local_files_only=is_offline()), ATTEMPTS)
 
 
