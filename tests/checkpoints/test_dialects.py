@@ -139,7 +139,14 @@ def test_some_publisher_holds_each_option():
 @pytest.mark.parametrize(
     ("content", "names"),
     [
-        ({"id2label": {"10": "c", "2": "b", "0": "a"}}, ("a", "b", "c")),
+        (
+            {
+                "id2label": {
+                    x: f"class {x}" for x in sorted(map(str, range(11)))
+                }
+            },
+            tuple(f"class {i}" for i in range(11)),
+        ),
         ({"architecture": "x", "label_names": ["a", "b"]}, ("a", "b")),
         ({"id2label": {}}, None),
         ({"label_names": "a b"}, None),
