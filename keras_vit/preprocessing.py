@@ -183,7 +183,7 @@ def _as_array_or_tensor(images):
         raise ValueError(
             "Expected images of one size. Resize them or preprocess each "
             f"alone. Received: a {type(images).__name__}; NumPy says: {error}"
-        ) from None
+        ) from error
 
 
 def _check_rank(images):

@@ -523,7 +523,7 @@ def data_of_run(run: Mapping, **changes) -> DataConfig:
     try:
         return DataConfig(**{**options, **options_before(options), **changes})
     except TypeError as error:
-        raise ValueError(f"data in the config of the run: {error}") from None
+        raise ValueError(f"data in the config of the run: {error}") from error
 
 
 def evaluation_of(
@@ -556,4 +556,4 @@ def preprocessing_in(fields: Mapping, place: str) -> PreprocessingConfig:
     try:
         return PreprocessingConfig(**fields)
     except TypeError as error:
-        raise ValueError(f"preprocessing in {place}: {error}") from None
+        raise ValueError(f"preprocessing in {place}: {error}") from error

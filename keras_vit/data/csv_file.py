@@ -124,7 +124,7 @@ def _rows(path: pathlib.Path, config: DataConfig) -> list[Row]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ValueError(
             f"{str(path)!r} cannot be read as a CSV file: {error}"
-        ) from None
+        ) from error
     keys = {"image_key": config.image_key, "split_key": config.split_key}
     if config.fold_of_column:
         keys["fold_key"] = config.fold_key

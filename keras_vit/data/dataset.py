@@ -425,7 +425,7 @@ def cut(
             f"with validation_fraction={validation_fraction} and "
             f"test_fraction={test_fraction}: {error} Add images, choose other "
             "fractions, or give the parts yourself."
-        ) from None
+        ) from error
     train, validation, test = (
         examples.subset(part) if len(part) else None for part in parts
     )

@@ -133,7 +133,7 @@ def naming_broken_images() -> Iterator[None]:
         if not found or isinstance(error, ValueError):
             raise
         name = found["name"] or found["given"]
-        raise ValueError(f"{UNREADABLE} {name}") from None
+        raise ValueError(f"{UNREADABLE} {name}") from error
 
 
 def _pixel_reader(examples, cropped: bool, geometry: Geometry) -> Callable:

@@ -257,11 +257,11 @@ def pillow_reader(
             if kind == "record":
                 content, kind = examples.records.read(int(content)), "encoded"
             return _cropped(content, kind, crop, geometry, crop_key)
-        except _broken():
+        except _broken() as error:
             if examples.on_broken_image == "skip":
                 return None
             name = examples.name_of(example)
-            raise ValueError(f"{UNREADABLE} {name}") from None
+            raise ValueError(f"{UNREADABLE} {name}") from error
 
     return read
 

@@ -232,11 +232,11 @@ def _labels_of(labels, path):
         return texts(labels)
     try:
         return np.array(labels, np.int64)
-    except OverflowError:
+    except OverflowError as error:
         raise ValueError(
             f"The shard {path} has labels that are no numbers of classes, "
             f"such as {max(labels)}."
-        ) from None
+        ) from error
 
 
 def are_whole_ends(start: bytes, end: bytes) -> bool:

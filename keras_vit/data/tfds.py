@@ -148,14 +148,14 @@ def named_builder(name: str, data_dir: str | None):
         folder = os.fspath(_description(name, data_dir))
     try:
         builder = tfds.builder(name, data_dir=folder)
-    except tfds.core.DatasetNotFoundError:
+    except tfds.core.DatasetNotFoundError as error:
         # Its message has all of the 445 names.
-        raise ValueError(_not_found(name, data_dir)) from None
+        raise ValueError(_not_found(name, data_dir)) from error
     except (AssertionError, ValueError) as error:
         reason = " ".join(str(error).split())[:500]
         raise ValueError(
             f"The data set {name!r} cannot be opened: {reason}"
-        ) from None
+        ) from error
     if is_stored(data_dir) and not builder.is_prepared():
         raise ValueError(_not_stored(builder.info.full_name, data_dir))
     return builder
@@ -267,7 +267,7 @@ def prepare(builder, *, download: bool) -> None:
             f"{builder.info.full_name} is not prepared in {builder.data_dir} "
             f"and cannot be: {str(error).strip()[:500]}\n"
             f"{_instructions(builder)}"
-        ) from None
+        ) from error
 
 
 def _instructions(builder) -> str:

@@ -56,7 +56,7 @@ def tar_index(path: str, label_key: str) -> ShardIndex:
         raise ValueError(
             f"The shard {path} of {shard_size(path):,} bytes is cut off, "
             f"damaged or compressed, or no tar file: {error}."
-        ) from None
+        ) from error
     return index_of_rows(rows, path)
 
 
@@ -125,7 +125,7 @@ def _label(tar, members, name, label_key):
             raise ValueError(
                 f"The JSON of the sample {name} cannot be read: "
                 f"{str(error)[:300]}."
-            ) from None
+            ) from error
         if isinstance(found, dict) and label_key in found:
             return _text(found[label_key], name, label_key)
     if "cls" not in members:

@@ -402,15 +402,15 @@ def explaining(address: str) -> Iterator[None]:
             raise ValueError(
                 f"There is no bucket {bucket!r}: {address} cannot be used. "
                 "Create it, or give another address."
-            ) from None
+            ) from error
         if _is_refused(error, text):
             raise PermissionError(
                 f"No permission for {address}: {text}. Give credentials that "
                 "may list, read, write and delete objects there."
-            ) from None
+            ) from error
         if isinstance(error, OSError) and error.filename is not None:
             raise  # Of a file on this machine.
-        raise OSError(f"{address} cannot be reached: {text}") from None
+        raise OSError(f"{address} cannot be reached: {text}") from error
 
 
 def _is_refused(error, text):

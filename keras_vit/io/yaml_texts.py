@@ -29,7 +29,7 @@ def read_yaml(text: str | bytes) -> Any:
         return yaml.safe_load(text)
     except (yaml.YAMLError, OverflowError, TypeError) as error:
         reason = " ".join(str(error).split())[:300]
-        raise ValueError(f"It is no YAML: {reason}") from None
+        raise ValueError(f"It is no YAML: {reason}") from error
 
 
 def check_yaml(text: str | bytes) -> None:

@@ -471,7 +471,7 @@ def tar_of_label(path):
 
 
 def tfrecord(folder):
-    from keras_vit.data.crc32c import masked
+    import google_crc32c
 
     path, content = folder / "train.tfrecord", b""
     for number in range(3):
@@ -482,7 +482,9 @@ def tfrecord(folder):
         record = _field(1, b"".join(_field(1, x) for x in entries))
         length = len(record).to_bytes(8, "little")
         for part in (length, record):
-            content += part + masked(part).to_bytes(4, "little")
+            checksum = google_crc32c.value(part)
+            checksum = (checksum >> 15 | checksum << 17) + 0xA282EAD8
+            content += part + (checksum % 2**32).to_bytes(4, "little")
     path.write_bytes(content)
     return path
 
@@ -534,7 +536,7 @@ def parsed(path):
         with contextlib.redirect_stderr(error):
             return script.parse(Recipe, ["--config", str(path)], "A recipe.")
     except SystemExit as end:
-        raise _ended(end.code, error.getvalue()) from None
+        raise _ended(end.code, error.getvalue()) from end
 
 
 def _ended(code, error):
@@ -808,8 +810,10 @@ def _of_error(error):
         return "poor", text
     if isinstance(error, UnicodeError | json.JSONDecodeError):
         return "poor", text
-    if "\n" in str(error) or error.__cause__ is not None:
+    if "\n" in str(error):
         return "poor", text
+    if error.__context__ is not None and error.__cause__ is None:
+        return "poor", f"its cause is lost: {text}"
     return "held", text
 
 

@@ -35,12 +35,19 @@ def test_what_does_not_hold_is_seen(tmp_path):
         except KeyError as error:
             raise ValueError("y") from error
 
+    def lost():
+        try:
+            raise KeyError("x")
+        except KeyError:
+            raise ValueError("y") from None
+
     assert case(lambda: None) == "held"
     assert case(raising(ValueError("no"))) == "held"
     assert case(raising(OSError("no")), refused=True) == "held"
     assert case(raising(TypeError("no"))) == "poor"
     assert case(raising(ValueError("two\nlines"))) == "poor"
     assert case(raising(RecursionError())) == "poor"
-    assert case(chained) == "poor"
+    assert case(chained) == "held"
+    assert case(lost) == "poor"
     assert case(lambda: None, refused=True) == "bad"
     assert case((tmp_path / "ran").touch) == "bad"

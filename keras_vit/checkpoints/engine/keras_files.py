@@ -511,7 +511,7 @@ def load_weights_h5(model: keras.Model, path) -> keras.Model:
             f"{model.output_shape}. Build the model with the arguments that "
             "the file was saved with (classes, input_shape and its channels, "
             f"include_top, pooling). The reason: {error}"
-        ) from None
+        ) from error
     paths = tuple(weight.path for weight in model.weights)
     model.load_report = LoadReport(str(path), "keras", paths)
     return model

@@ -165,7 +165,7 @@ class Checkpoint:
                 f"{self.file.path!r}: the shapes {shapes} are not those of a "
                 f"{self.layout.name} file ({error}). Check that num_heads="
                 f"{facts.num_heads} is right, or fetch the file again."
-            ) from None
+            ) from error
 
 
 DOWNLOAD = "Fetch it again, and look at what the server sent."

@@ -7,6 +7,7 @@ import math
 import mmap
 import re
 import struct
+import sys
 import tokenize
 import zipfile
 import zlib
@@ -85,7 +86,7 @@ def refuse(
         tensor: str, the tensor, where it is one.
     """
     where = f"{str(path)!r}" + (f", tensor {tensor!r}" if tensor else "")
-    raise ValueError(f"{where}: {problem}. {cure}")
+    raise ValueError(f"{where}: {problem}. {cure}") from sys.exception()
 
 
 @contextlib.contextmanager
@@ -105,7 +106,7 @@ def refusing(path, what: str, tensor: str | None = None) -> Iterator[None]:
         raise ValueError(
             f"{where}: {what} cannot be read ({cause}). The file is damaged "
             "or of another kind than its name says: fetch it again."
-        ) from None
+        ) from error
 
 
 @contextlib.contextmanager
@@ -126,7 +127,7 @@ def refusing_damage(path) -> Iterator[None]:
         raise ValueError(
             f"{str(path)!r}: what it says of its model cannot be read "
             f"({cause}). {DAMAGED}"
-        ) from None
+        ) from error
 
 
 @dataclasses.dataclass(frozen=True)

@@ -131,7 +131,7 @@ class Download:
             self._check_end()
         except (ValueError, OSError) as error:
             kind = ValueError if isinstance(error, ValueError) else OSError
-            raise kind(f"{error} {self._by_hand()}") from None
+            raise kind(f"{error} {self._by_hand()}") from error
         finally:
             if self.part.stat().st_size == 0:
                 self.part.unlink()
@@ -223,7 +223,9 @@ def _receive(
             failures = 1 if _size(part) > most else failures + 1
             most = max(most, _size(part))
             if failures == ATTEMPTS:
-                raise OSError(f"{shown(url)} did not arrive: {error}") from None
+                raise OSError(
+                    f"{shown(url)} did not arrive: {error}"
+                ) from error
             time.sleep(2 ** (failures - 1))
 
 
@@ -242,10 +244,10 @@ def _raise_if_final(error, url):
     reason = getattr(error, "reason", None)
     code = getattr(error, "code", None)
     if isinstance(reason, ssl.SSLCertVerificationError):
-        raise OSError(f"The certificate of {shown(url)}: {reason}") from None
+        raise OSError(f"The certificate of {shown(url)}: {reason}") from error
     if code and code not in RETRIED_STATUS:
         message = f"The server answers {code} for {shown(url)}: {reason}."
-        raise OSError(message) from None
+        raise OSError(message) from error
 
 
 def _receive_once(url, part, file_name, num_bytes):
