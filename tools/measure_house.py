@@ -71,6 +71,7 @@ SMALLEST = {
         "checkpoint_every_steps": 1,
         "evaluate_every_steps": 1,
         "log_every_steps": 1,
+        "keep": "last",  # The best may be the first, whose head is zeros.
     },
 }
 DIALECTS = "checkpoints/dialects/"

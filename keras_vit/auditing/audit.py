@@ -180,9 +180,7 @@ def audit(
         source,
         findings,
         notes,
-        paths=dict(
-            zip([x.name for x in opened.images], opened.paths, strict=True)
-        ),
+        paths=opened.named_paths,
         num_classes=0 if opened.labels is None else len(opened.class_names),
         by="pixels" if encoder is None else str(encoder.metadata["model"]),
     )

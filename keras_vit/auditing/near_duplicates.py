@@ -311,10 +311,6 @@ def _box(pictures, points: int) -> np.ndarray:
     return uniform_filter(pictures, (1, points, points, 1), mode="nearest")
 
 
-def _centred(pictures) -> np.ndarray:
-    return pictures - pictures.mean(axis=(1, 2, 3), keepdims=True)
-
-
 def _energy(pictures) -> Any:
     """Return the mean square of each picture, (P,)."""
     return np.square(pictures).mean(axis=(1, 2, 3))

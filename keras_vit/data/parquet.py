@@ -23,7 +23,7 @@ from keras_vit.data.records import (
 )
 from keras_vit.data.seeds import LANES
 from keras_vit.io.checks import check_installed
-from keras_vit.runtime.memory import available_memory
+from keras_vit.runtime.memory import shortage
 
 __all__ = ["RowGroups", "Schema", "parquet_index", "schemas_of"]
 
@@ -91,7 +91,7 @@ def _opened(path: str, **options: Any) -> Iterator[Any]:
             raise ValueError(
                 f"The shard {path} is cut off, damaged or no parquet file: "
                 f"{reason}"
-            ) from None
+            ) from error
 
 
 def _schema(path: str, image_key: str, label_key: str) -> Schema:
@@ -149,7 +149,7 @@ def _class_names(schema, label_key: str, path) -> tuple[str, ...] | None:
         raise ValueError(
             f"What `datasets` noted in the shard {path} is no JSON: "
             f"{str(error)[:200]}"
-        ) from None
+        ) from error
     are_texts = isinstance(names, list) and all(
         isinstance(x, str) for x in names
     )
@@ -199,8 +199,7 @@ def parquet_index(path: str, label_key: str) -> ShardIndex:
 
 def _check_room(path, rows) -> None:
     """Refuse more rows than there is memory for what an index has of each."""
-    free, needed = available_memory(), sum(rows) * BYTES_OF_A_ROW
-    if min(rows, default=0) < 0 or free is not None and needed > free:
+    if min(rows, default=0) < 0 or shortage(sum(rows) * BYTES_OF_A_ROW):
         raise ValueError(
             f"The shard {path} says that it has {sum(rows):,} rows, for whose "
             "labels there is no memory."
@@ -219,11 +218,11 @@ def _labels(path, labels) -> np.ndarray:
         return texts(labels.to_pylist())
     try:
         return labels.cast(pyarrow.int64()).to_numpy()
-    except pyarrow.ArrowInvalid:
+    except pyarrow.ArrowInvalid as error:
         raise ValueError(
             f"The shard {path} has labels that are no numbers of classes: "
             f"they are {labels.type}, and some are above {2**63 - 1:,}."
-        ) from None
+        ) from error
 
 
 @dataclasses.dataclass(frozen=True)

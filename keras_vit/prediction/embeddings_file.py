@@ -29,7 +29,7 @@ from keras_vit.data.config import MAX_SIDE, preprocessing_in
 from keras_vit.io.atomic_files import PARTIAL, replacing
 from keras_vit.prediction.encoder import Encoder, as_encoder, check_batch_size
 from keras_vit.prediction.images import read_batches
-from keras_vit.runtime.memory import available_memory
+from keras_vit.runtime.memory import shortage
 
 __all__ = [
     "Embeddings",
@@ -220,7 +220,7 @@ def _load(path, *, vectors=True) -> Embeddings:
         raise ValueError(
             f"{str(path)!r} is not a file of embeddings: {reason}. Write one "
             "with `keras-vit embed`."
-        ) from None
+        ) from error
     return found
 
 
@@ -241,12 +241,8 @@ def _check(found, vectors):
 
 def _check_room(needed):
     """Refuse what takes more memory than there is."""
-    free = available_memory()
-    if free is not None and needed > free:
-        raise ValueError(
-            f"it takes {needed / 10**9:,.1f} GB of memory, and "
-            f"{free / 10**9:,.1f} GB are free"
-        )
+    if short := shortage(needed):
+        raise ValueError(f"it takes {short}")
 
 
 class _Store:
@@ -563,7 +559,7 @@ def _unit(vectors):
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"Vectors are an array of numbers. Received: {error}"
-        ) from None
+        ) from error
     if vectors.ndim not in (2, 3) or not len(vectors):
         raise ValueError(
             "A search needs one vector per image, or one per block, an array "

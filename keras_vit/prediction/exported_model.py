@@ -19,7 +19,7 @@ import numpy as np
 
 from keras_vit.io.atomic_files import check_regular
 from keras_vit.io.checks import cpu_flags
-from keras_vit.runtime.memory import available_memory
+from keras_vit.runtime.memory import shortage
 from keras_vit.trained_as import ACTIVATIONS, PROBLEMS
 
 __all__ = [
@@ -156,7 +156,7 @@ def naming(
         reason = str(error).strip().partition("\n")[0][:500]
         raise ValueError(
             f"{runtime.name} cannot {verb} {str(path)!r}: {reason}"
-        ) from None
+        ) from error
 
 
 def runtime_of(path: str | os.PathLike) -> Runtime | None:
@@ -249,13 +249,11 @@ def _check_room(record, path):
     shape, config = record["input"]["shape"], record["config"]
     sides = shape[1:3] if shape[1] else config["image_size"]
     needed = math.prod((shape[0] or 1, *sides, shape[3])) * FLOAT32
-    free = available_memory()
-    if free is not None and needed > free:
+    if short := shortage(needed):
         raise ValueError(
             f"The record in {str(path)!r} says that it takes images of "
             f"{sides[0]}x{sides[1]} pixels, {shape[0] or 1} at a time: "
-            f"{needed / 10**9:,.1f} GB, and {free / 10**9:,.1f} GB are free. "
-            "Export the model with another size or batch."
+            f"{short}. Export the model with another size or batch."
         )
 
 

@@ -166,10 +166,9 @@ def load_network(
 def _check_side(image_size):
     """Refuse an image whose attention over 32 x 32 pixels has no room."""
     height, width = check_size("image_size", image_size)
-    free = memory.available_memory()
     tokens = (height // 32) * (width // 32)
     needed = FLOAT32 * max(3 * height * width, tokens**2)
-    if max(height, width) > MAX_SIDE or free is not None and needed > free:
+    if max(height, width) > MAX_SIDE or memory.shortage(needed):
         raise ValueError(
             f"There is no room for an image of {height}x{width} pixels. "
             f"Received: image_size={image_size!r}. Give a smaller one."

@@ -12,7 +12,7 @@ from keras_vit.data.resizing import resize
 from keras_vit.io.checks import check_size
 from keras_vit.prediction.images import read_pixels
 from keras_vit.preprocessing import standardize
-from keras_vit.runtime.memory import available_memory
+from keras_vit.runtime.memory import shortage
 
 __all__ = ["fitting_size", "patch_sequences"]
 
@@ -65,11 +65,9 @@ def patch_sequences(
     _check_number("max_patches", max_patches, MOST_PATCHES)
     _check_number("channels", channels, MOST_CHANNELS)
     needed = len(images) * max_patches * math.prod(patch) * channels * FLOAT32
-    free = available_memory()
-    if free is not None and needed > free:
+    if short := shortage(needed):
         raise ValueError(
-            f"{len(images)} sequences of {max_patches:,} patches take "
-            f"{needed / 10**9:,.1f} GB, and {free / 10**9:,.1f} GB are free. "
+            f"{len(images)} sequences of {max_patches:,} patches take {short}. "
             f"Received: max_patches={max_patches!r}. Give fewer, or fewer "
             "images at a time."
         )

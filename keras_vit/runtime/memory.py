@@ -2,7 +2,7 @@
 
 import pathlib
 
-__all__ = ["available_memory"]
+__all__ = ["available_memory", "shortage"]
 
 
 def available_memory() -> int | None:
@@ -13,6 +13,20 @@ def available_memory() -> int | None:
     """
     found = [_free_memory(), _left_in_container(), _left_of_limit()]
     return min((x for x in found if x is not None), default=None)
+
+
+def shortage(needed: int) -> str:
+    """Return in words that so many bytes are more than there are, or "".
+
+    Example:
+        >>> shortage(10**15)
+        '1,000,000.0 GB, and 12.3 GB are free'
+    """
+    free = available_memory()
+    if free is None or needed <= free:
+        return ""
+    free = max(free, 0)
+    return f"{needed / 10**9:,.1f} GB, and {free / 10**9:,.1f} GB are free"
 
 
 def _free_memory():

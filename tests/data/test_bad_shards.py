@@ -10,7 +10,6 @@ import pytest
 import sharded
 
 from keras_vit import data
-from keras_vit.data import crc32c
 from keras_vit.data.parquet import parquet_index, schemas_of
 from keras_vit.data.records import indexed
 from keras_vit.data.sources import open_dataset
@@ -401,40 +400,18 @@ def tfrecord(tmp_path):
     return pathlib.Path(path)
 
 
-@pytest.mark.parametrize("library", [True, False])
-def test_a_bit_of_a_tfrecord_that_differs_is_named(
-    tfrecord, monkeypatch, library
-):
-    if not library:
-        monkeypatch.setattr(crc32c, "_library", lambda: None)
+def test_a_bit_of_a_tfrecord_that_differs_is_named(tfrecord):
     whole = tfrecord.read_bytes()
     found = tfrecord_index(str(tfrecord), "image", "label")
     assert found.labels.tolist() == [0, 1]
     for start, size in zip(found.starts, found.sizes, strict=True):
         assert whole[start : start + size].startswith(b"\x89PNG")
-    for place in range(0, len(whole), 1 if library else 17):
+    for place in range(len(whole)):
         damaged = bytearray(whole)
         damaged[place] ^= 1 << place % 8
         tfrecord.write_bytes(damaged)
         with pytest.raises(ValueError, match="train.tfrecord is damaged in"):
             tfrecord_index(str(tfrecord), "image", "label")
-
-
-def test_checksums_are_those_of_the_standard(monkeypatch):
-    """RFC 3720, B.4, has the first three; the last is the catalogue's check."""
-    cases = {
-        bytes(32): 0x8A9136AA,
-        b"\xff" * 32: 0x62A8AB43,
-        bytes(range(32)): 0x46DD794E,
-        b"123456789": 0xE3069283,
-    }
-    for fast in (crc32c._library(), None):
-        monkeypatch.setattr(crc32c, "_library", lambda fast=fast: fast)
-        assert {x: crc32c.crc32c(x) for x in cases} == cases
-    long = np.random.default_rng(0).bytes(100_003)
-    for size in (0, 1, 3, 4, 255, 256, 257, 100_003):
-        slow = crc32c._by_bytes(long[:size])
-        assert crc32c.crc32c(long[:size]) == slow
 
 
 def test_an_array_record_is_whole_or_named_wherever_it_is_cut(tmp_path):
@@ -505,7 +482,7 @@ def test_a_parquet_file_of_more_rows_than_memory_is_refused(
     folder = sharded.parquets(tmp_path / "p", 8, 1)
     (path,) = folder.iterdir()
     monkeypatch.setattr(
-        "keras_vit.data.parquet.available_memory", lambda: 8 * 64 - 1
+        "keras_vit.runtime.memory.available_memory", lambda: 8 * 64 - 1
     )
     with pytest.raises(
         ValueError, match="8 rows, for whose labels there is no"

@@ -1,7 +1,6 @@
 """From what `weights=` takes to the path of a file, downloaded if need be."""
 
 import difflib
-import functools
 import hashlib
 import os
 import re
@@ -169,10 +168,12 @@ def _fetch_name(name, model):
             try:
                 return _fetch_address(f"hf://{name}")
             except OSError as failure:
-                raise OSError(f"There is no path {name!r}. {failure}") from None
+                raise OSError(
+                    f"There is no path {name!r}. {failure}"
+                ) from failure
         if name.endswith(PATH_SUFFIXES):
             return name  # Who opens it says that there is no such file.
-        raise ValueError(f"{error} Nor is there such a path.") from None
+        raise ValueError(f"{error} Nor is there such a path.") from error
     if entry.url.endswith(catalog.PICKLES):
         raise ValueError(
             f"The weights {name!r} are published as a pickle alone, "
@@ -215,13 +216,13 @@ def _fetch_address(address, about=""):
 def _fetch_repository(name, revision, about=""):
     try:
         import huggingface_hub
-    except ImportError:
+    except ImportError as error:
         raise ValueError(
             f"huggingface_hub, which downloads {name!r}, is not installed. "
             'Install it: pip install "keras-vision-transformer[hub]". Or '
             f"download the files of https://huggingface.co/{name} into a "
             "folder and pass its path."
-        ) from None
+        ) from error
     try:
         folder = _snapshot(huggingface_hub, name, revision, about)
     except Exception as error:  # Its errors differ between its versions.
@@ -232,35 +233,40 @@ def _fetch_repository(name, revision, about=""):
             f"config.json and model*.safetensors of {page} into a folder and "
             "pass the folder's path, or put the repository into the cache of "
             f"huggingface_hub: hf download {name}"
-        ) from None
+        ) from error
     return _with_weights(folder, name)
 
 
 def _snapshot(hub, name, revision, about):
     """Return the folder of a repository; what is fetched is said before."""
-    fetch = functools.partial(
-        hub.snapshot_download,
-        name,
-        revision=revision,
-        allow_patterns=list(REPOSITORY_FILES),
-    )
+
+    def fetch(here, patterns):
+        return hub.snapshot_download(
+            name,
+            revision=revision,
+            allow_patterns=list(patterns),
+            local_files_only=here,
+        )
+
     if not is_offline():
         try:
-            fetch(local_files_only=True)
+            fetch(True, REPOSITORY_FILES)
         except Exception:  # It is not here; its errors differ by version.
+            # Small files first: of no such repository nothing is said.
+            attempted(lambda: fetch(False, REPOSITORY_FILES[:1]), ATTEMPTS)
             print(f"Fetching {catalog.HUB}/{name}{about}", file=sys.stderr)
-    return attempted(lambda: fetch(local_files_only=is_offline()), ATTEMPTS)
+    return attempted(lambda: fetch(is_offline(), REPOSITORY_FILES), ATTEMPTS)
 
 
 def _fetch_from_kaggle(handle):
     try:
         import kagglehub
-    except ImportError:
+    except ImportError as error:
         raise ValueError(
             f"kagglehub, which downloads {handle!r}, is not installed. "
             'Install it: pip install "keras-vision-transformer[hub]". Or '
             "download the files of the model into a folder and pass its path."
-        ) from None
+        ) from error
     if is_offline():
         raise OSError(
             f"HF_HUB_OFFLINE is set: kaggle://{handle} is not downloaded. "
@@ -273,7 +279,7 @@ def _fetch_from_kaggle(handle):
         raise OSError(
             f"kaggle://{handle} could not be fetched: {words} Download the "
             "files of the model into a folder and pass its path."
-        ) from None
+        ) from error
     return _with_weights(folder, handle)
 
 
