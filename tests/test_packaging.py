@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 MEGABYTE = 10**6
 URLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
 PLOTS = {"jinja2", "matplotlib", "scikit-learn"}
-DATA = {"tensorflow-datasets", "importlib-resources", "google-crc32c"}
+DATA = {"tensorflow-datasets", "importlib-resources"}
 EXTRAS = {
     "tensorflow": {"tensorflow", *DATA, *PLOTS},
     "jax": {"jax", *PLOTS},
@@ -169,7 +169,7 @@ def requirements(metadata) -> dict[str, set[NormalizedName]]:
 
 
 def test_no_backend_is_forced_on_the_user(metadata):
-    small = {"jsonargparse", "pillow", "pyyaml"}
+    small = {"jsonargparse", "pillow", "pyyaml", "google-crc32c"}
     assert requirements(metadata)[""] == {"keras", "numpy", *small}
 
 

@@ -16,7 +16,6 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from keras_vit.data.config import DataConfig
-from keras_vit.data.crc32c import masked
 from keras_vit.data.records import (
     AHEAD,
     ImageRanges,
@@ -42,6 +41,7 @@ __all__ = [
 ]
 
 HEADER, FOOTER = 12, 4  # Bytes around a record: its size, and checksums.
+CHECKSUM_MASK = 0xA282EAD8
 BYTES, FLOATS, INTEGERS = 1, 2, 3  # fields of a Feature
 KINDS = {BYTES: "bytes", FLOATS: "floats", INTEGERS: "integers"}
 LARGEST_LABEL = 2**20  # bytes
@@ -188,7 +188,11 @@ def _record(file: BinaryIO, size: int, where: str) -> bytes:
 
 
 def _agrees(content, checksum) -> bool:
-    return masked(content) == int.from_bytes(checksum, "little")
+    import google_crc32c
+
+    found = google_crc32c.value(content)
+    masked = ((found >> 15 | found << 17) + CHECKSUM_MASK) % 2**32
+    return masked == int.from_bytes(checksum, "little")
 
 
 def array_record_index(path: str, image_key: str, label_key: str) -> ShardIndex:
