@@ -84,9 +84,9 @@ def vit(
             reads. Defaults to what the weights have, or `0`.
         position_embedding: "learned", "sincos2d" for fixed sines and cosines,
             or "none". Defaults to what the weights have, or `"learned"`.
-        representation_dim: int, size of a tanh layer before the classification
-            layer (the paper's pre-training head), 0 for none. Defaults to what
-            the weights have, or `0`.
+        representation_dim: int, size of a dense layer before the
+            classification layer (the paper's pre-training head), 0 for none.
+            Defaults to what the weights have, or `0`.
         head_bias: float that the bias of the classification layer starts at;
             -10 or -6.9 for sigmoid losses with many classes. None for no bias,
             as CLIP's projection. Defaults to what the weights have, or `0.0`.

@@ -268,8 +268,10 @@ class ViTConfig:
         num_classes: int, 0 for features instead of a classification layer.
         classifier_activation: activation of the classification layer, None
             for logits.
-        representation_dim: int, size of a tanh layer before the
+        representation_dim: int, size of a dense layer before the
             classification layer (the paper's pre-training head), 0 for none.
+        representation_activation: of that layer, as `activation`; "tanh" in
+            the paper.
         head_bias: float that the bias of the classification layer starts at;
             -10 or -6.9 for sigmoid losses with many classes. None for no bias,
             as CLIP's projection.
@@ -433,6 +435,9 @@ class ViTConfig:
     classifier_activation: str | None = option(None, RECORD, idle=OF_THE_HEAD)
     representation_dim: int = option(
         0, TENSORS, check=count, weights=("pre_logits/",), application=True
+    )
+    representation_activation: str = option(
+        "tanh", RECORD, of="representation_dim", planned=False
     )
     head_bias: float | None = option(
         0.0, TRAINING, idle=OF_THE_HEAD, application=True

@@ -406,7 +406,10 @@ def classified(config: Fields, x, dtype=None):
     if config.representation_dim:
         x = keras.layers.Dense(
             config.representation_dim,
-            activation="tanh",
+            activation=GELUS.get(
+                config.representation_activation,
+                config.representation_activation,
+            ),
             kernel_initializer="lecun_normal",
             bias_initializer="zeros",
             dtype=resolved_policy(

@@ -2,13 +2,20 @@
 
 import json
 
+import keras
 import numpy as np
 import pytest
+import scipy.special
 from reference_cases import TOLERANCE, expected, path_of
 from safetensors.numpy import load_file, save_file
 
 from keras_vit import embed, predict
-from keras_vit.checkpoints import load_checkpoint, load_weights, read_info
+from keras_vit.checkpoints import (
+    load_checkpoint,
+    load_weights,
+    read_info,
+    save_checkpoint,
+)
 
 DENSE = np.random.default_rng(0)
 MLP = {
@@ -100,6 +107,57 @@ def test_the_encoder_under_another_head_loads_on_demand(content, tmp_path):
     with pytest.raises(ValueError, match=message):
         load_weights(new, path)
     check(load_weights(model, path), name, "pre_logits")
+
+
+ACTIVATIONS = {
+    "relu": lambda x: np.maximum(x, 0),
+    "tanh": np.tanh,
+    "gelu": lambda x: x * (1 + scipy.special.erf(x / np.sqrt(2))) / 2,
+    "linear": lambda x: x,
+}
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("name", HEADS)
+def test_two_dense_layers_are_the_head(name, activation, tmp_path):
+    head = HEADS[name]
+    # 10 is behind 9, and the last layer may be as wide as the first.
+    wide = np.random.default_rng(1).normal(size=(2, 32, 32)).astype("float32")
+    layers = {
+        f"{head}.9.weight": wide[0],
+        f"{head}.9.bias": wide[0, 0],
+        f"{head}.10.weight": wide[1],
+        f"{head}.10.bias": wide[1, 0],
+    }
+    content = {x: y for x, y in tensors(name).items() if not x.startswith(head)}
+    path = written(tmp_path / "x.safetensors", {**content, **layers})
+    with pytest.raises(ValueError, match="representation_activation="):
+        load_checkpoint(path, num_heads=4)
+    model = load_checkpoint(
+        path, num_heads=4, representation_activation=activation
+    )
+    features = ACTIVATIONS[activation](
+        expected(name)["pre_logits"] @ wide[0].T + wide[0, 0]
+    )
+    images = expected(name)["image"]
+    np.testing.assert_allclose(
+        model.predict(images, verbose=0),
+        features @ wide[1].T + wide[1, 0],
+        **{**TOLERANCE, "atol": 1e-4},
+    )
+    assert "left out" not in str(model.load_report)
+    model.save(tmp_path / "x.keras")
+    again = keras.saving.load_model(tmp_path / "x.keras")
+    again.set_weights([0 * x for x in again.get_weights()])
+    load_weights(again, path)
+    np.testing.assert_allclose(
+        again.predict(images, verbose=0),
+        model.predict(images, verbose=0),
+        **{**TOLERANCE, "atol": 1e-4},
+    )
+    if activation != "tanh":
+        with pytest.raises(ValueError, match="representation_activation"):
+            save_checkpoint(model, tmp_path / "google.npz", format="google")
 
 
 def test_embeddings_need_no_head(tmp_path):

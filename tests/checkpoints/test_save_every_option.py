@@ -186,6 +186,9 @@ OPTIONS = {
         "pool_num_heads": [{"pool_num_heads": 4, "pooling": "map"}],
         "pool_mlp_dim": [{"pool_mlp_dim": 16, "pooling": "map"}],
         "representation_dim": [5],
+        "representation_activation": [
+            {"representation_dim": 5, "representation_activation": "relu"}
+        ],
         "dropout_rate": [0.5],
         "attention_dropout_rate": [0.5],
         "layer_scale_init": [0.1],
@@ -393,7 +396,7 @@ def check(model, family, format, folder):
 
 # No format but Keras's own has other values.
 NEVER_WRITTEN = {"resnet_standardization_epsilon", "group_norm_epsilon"}
-NEVER_WRITTEN |= {"resnet_group_norm_epsilon"}
+NEVER_WRITTEN |= {"resnet_group_norm_epsilon", "representation_activation"}
 
 
 def walk(family, name, poolings, tmp_path):

@@ -86,6 +86,7 @@ VIT = {
     "num_classes": ({}, 5),
     "classifier_activation": ({}, "softmax"),
     "representation_dim": ({}, 6),
+    "representation_activation": ({"representation_dim": 6}, "relu"),
     "head_bias": ({}, -5.0),
     "dropout_rate": ({}, 0.5),
     "attention_dropout_rate": ({}, 0.5),

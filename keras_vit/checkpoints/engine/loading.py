@@ -124,6 +124,9 @@ def load_checkpoint(
     >>> print(model.load_report)
     """
     source = open_source(source, prefix=prefix)
+    keeps_head = include_top and classes is None
+    if keeps_head and "num_classes" not in config_overrides:
+        source = _with_head(source, ACTIVATION in config_overrides)
     image_size = None
     if input_shape is not None:
         shape = check_input_shape(input_shape, source.layout.family)
@@ -132,13 +135,6 @@ def load_checkpoint(
         checkpoint = configure(
             source, num_heads, image_size, architecture, config_overrides
         )
-    keeps_head = include_top and classes is None
-    if (
-        source.other_head
-        and keeps_head
-        and "num_classes" not in (config_overrides)
-    ):
-        _refuse_head(source)
     family = checkpoint.layout.family
     fields = adapted_fields(
         checkpoint.fields,
@@ -170,13 +166,35 @@ def load_checkpoint(
     return _built_with(make, planned)
 
 
-def _refuse_head(source) -> NoReturn:
+ACTIVATION = "representation_activation"
+
+
+def _with_head(source, is_told) -> Checkpoint:
+    """Return a source whose head is of a model here, or refuse it.
+
+    Args:
+        source: a `Checkpoint`.
+        is_told: bool, whether the activation between the dense layers of
+            the head is known.
+    """
+    if not source.other_head:
+        return source
+    if source.dense_head and is_told:
+        return source.with_dense_head()
+    names = listed(source.other_head)
+    if source.dense_head:
+        what = (
+            f"two dense layers ({names}), and no tensor shows what is between"
+        )
+        cure = f'{ACTIVATION}="relu", or what it is, keeps it. '
+    else:
+        what = f"what the models here do not have ({names})"
+        cure = "One or two dense layers with biases would be kept. "
     refuse(
         source.file.path,
-        f"has a head of its own ({listed(source.other_head)}), and the models "
-        "here have one dense layer with a bias, inside the model",
-        "load_checkpoint(..., classes=...) loads the encoder with such a layer "
-        "of zeros, include_top=False or classes=0 without one.",
+        f"has a head of its own: {what}",
+        f"{cure}load_checkpoint(..., classes=...) loads the encoder with a new "
+        "head of zeros, include_top=False or classes=0 without one.",
     )
 
 
@@ -225,8 +243,8 @@ def load_weights(
             return load_weights_h5(model, path)
         source = _opened(path, prefix or part, kind)
     target = weights_of(model)
-    if source.other_head and HEAD in target.variables:
-        _refuse_head(source)
+    if HEAD in target.variables:
+        source = _with_head(source, REPRESENTATION in target.variables)
     unknown = target.config.keys() - source.file.config
     checkpoint = configure(
         source,
@@ -484,6 +502,7 @@ def _reported(model, plan: LoadPlan):
 
 
 HEAD = "predictions/kernel"
+REPRESENTATION = "pre_logits/kernel"
 
 
 def _built_with(build: Callable, plan_of: Callable) -> keras.Model:

@@ -83,6 +83,8 @@ class Checkpoint:
         dropped: names in the file that hold no weight of the model.
         other_head: of these, the names of a head that the models here do not
             have, which is left out where no head of the file is wanted.
+        dense_head: rows of that head as two dense layers, where it is that:
+            what is between them, nothing in the file shows.
         is_stacked: bool, whether the file stacks its blocks.
         fields: dict, the config of the model that it holds, from `configure`
             or from the file itself; empty before that.
@@ -98,12 +100,30 @@ class Checkpoint:
     rows: dict
     dropped: list
     other_head: tuple = ()
+    dense_head: dict = dataclasses.field(default_factory=dict)
     is_stacked: bool = False
     fields: dict = dataclasses.field(default_factory=dict)
     facts: Facts = Facts()
     grid: tuple | None = None
     notes: list = dataclasses.field(default_factory=list)
     known: TrainedAs | None = None
+
+    def with_dense_head(self) -> "Checkpoint":
+        """Return this with the two dense layers of its head as ours."""
+        names = {*self.other_head}
+        return dataclasses.replace(
+            self,
+            rows={**self.rows, **self.dense_head},
+            dropped=[x for x in self.dropped if x not in names],
+            other_head=(),
+            dense_head={},
+            file=dataclasses.replace(
+                self.file,
+                notes=tuple(
+                    x for x in self.file.notes if not x.startswith(LEFT_OUT)
+                ),
+            ),
+        )
 
     @property
     def trained_as(self) -> TrainedAs:
@@ -637,13 +657,14 @@ def _checkpoint(file, part, rest, outside) -> Checkpoint:
         if HEADS.match(x) and not matches(x, layout.unsupported)
     ]
     unknown = [x for x in unknown if x not in head]
-    if found := _rows_of_head(head, tensors, rows, layout):
+    found = _rows_of_head(head, tensors, rows, layout)
+    if len(found) == len(HEAD):
         rows, head = {**rows, **found}, []
     if _is_half_head(rows, layout.rows(features)):
         head += [y for x in HEAD if x in rows for y in rows[x].names]
     if head:
         rows = {x: y for x, y in rows.items() if x not in HEAD}
-        note = f"a head of its own is left out: {listed(head)}"
+        note = f"{LEFT_OUT}: {listed(head)}"
         inside = dataclasses.replace(inside, notes=(*inside.notes, note))
     missing = [
         name
@@ -667,11 +688,20 @@ def _checkpoint(file, part, rest, outside) -> Checkpoint:
             check_dtype(file.path, name, tensors[name].dtype)
     dropped = ignored + outside + [x for x in rest if x not in beside] + head
     return Checkpoint(
-        inside, layout, features, rows, dropped, tuple(head), is_stacked
+        inside,
+        layout,
+        features,
+        rows,
+        dropped,
+        tuple(head),
+        found if head else {},
+        is_stacked,
     )
 
 
 HEAD = ("predictions/kernel", "predictions/bias")
+REPRESENTATION = ("pre_logits/kernel", "pre_logits/bias")
+LEFT_OUT = "a head of its own is left out"
 # What people call the layers that they put in the place of a head.
 HEADS = re.compile(r"(?:\w+_)?(?:heads?|fc|classifier|linear|last_layer)\.")
 HEADS_BESIDE = re.compile(rf"{HEADS.pattern}|\d+\.")
@@ -689,26 +719,35 @@ def _is_half_head(rows, table) -> bool:
 
 
 def _rows_of_head(names, tensors, rows, layout) -> dict:
-    """Return the rows of one dense layer where the layout has its head.
+    """Return the rows of one or two dense layers where the layout has its head.
 
-    Layers without weights may be around it, such as dropout.
+    Layers without weights may be around them, such as dropout.
     """
     own, _ = layout.table.get(HEAD[0], ("", ""))
-    if not isinstance(own, str):
+    if not isinstance(own, str) or not {*rows}.isdisjoint(HEAD):
         return {}
-    by_rank = {len(tensors[x].shape): x for x in names if x in tensors}
-    kernel, bias = by_rank.get(2), by_rank.get(1)
-    is_dense = (
-        len(names) == 2
-        and kernel is not None
-        and kernel.split(".")[0] == own.split(".")[0]
-        and bias == kernel.removesuffix("weight") + "bias"
-        and tensors[bias].shape == tensors[kernel].shape[:1]
-    )
-    if not is_dense or not {*rows}.isdisjoint(HEAD):
+    kernels = [x for x in names if x.endswith(".weight") and x in tensors]
+    kernels.sort(key=lambda name: [int(x) for x in re.findall(r"\d+", name)])
+    if len(kernels) not in (1, 2):
         return {}
-    found = Row((kernel,), "linear"), Row((bias,), "same")
-    return dict(zip(HEAD, found, strict=True))
+    found, size = {}, None
+    layers = (REPRESENTATION, HEAD)[-len(kernels) :]
+    for paths, kernel in zip(layers, kernels, strict=True):
+        bias = kernel.removesuffix("weight") + "bias"
+        shape = tensors[kernel].shape
+        is_dense = (
+            kernel.split(".")[0] == own.split(".")[0]
+            and len(shape) == 2
+            and size in (None, shape[1])
+            and bias in names
+            and tensors[bias].shape == shape[:1]
+        )
+        if not is_dense:
+            return {}
+        size = shape[0]
+        dense = Row((kernel,), "linear"), Row((bias,), "same")
+        found |= dict(zip(paths, dense, strict=True))
+    return found if len(found) == len(names) else {}
 
 
 def _missing_of_pairs(rows, layout) -> list:

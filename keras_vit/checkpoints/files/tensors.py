@@ -381,6 +381,7 @@ RECORDED = {
     "num_heads": (int,),
     "image_size": (list, _is_size),
     "activation": (str,),
+    "representation_activation": (str,),
     "pooling": (str,),
     "norm_after_pooling": (bool,),
     "rope": (str, type(None)),
