@@ -20,12 +20,8 @@ sys.path.append(str(ROOT / "tools"))
 from site_hooks import opened_in  # noqa: E402
 
 TPU_VMS = "tpu_strategy"
-INSTALL = """\
-import importlib.util
-
-if importlib.util.find_spec("keras_vit") is None:
-    %pip install --quiet "keras-vision-transformer[plots]"
-"""
+# Of the notebooks that have no such cell of their own.
+WHEELS = 'WHEELS = "/kaggle/input/keras-vit"  # used without the internet\n'
 FOLDERS = ("docs/notebooks", "recipes/kaggle")
 METADATA = {
     "kernelspec": {
@@ -70,12 +66,27 @@ def notebook(script: pathlib.Path) -> str:
     title = made.cells[0]
     title.source = with_badges(title.source, script.with_suffix(".ipynb"))
     if script.parent.parent.name == "docs":
-        made.cells.insert(1, nbformat.v4.new_code_cell(INSTALL.strip()))
+        made.cells.insert(1, nbformat.v4.new_code_cell(install_cell()))
     for number, cell in enumerate(made.cells):
         # They would be drawn by chance.
         cell["id"] = f"cell-{number}"
     nbformat.validate(made)
     return nbformat.writes(made) + "\n"
+
+
+def install_cell() -> str:
+    """Return the cell that installs the package, with what figures need.
+
+    It is that of recipes/kaggle, without the choice of a backend.
+    """
+    script = ROOT / "recipes" / "kaggle" / "gpu_t4x2.py"
+    cells = jupytext.read(script, fmt="py:percent").cells
+    (cell,) = (x for x in cells if "install" in x.metadata.get("tags", ()))
+    text = cell.source.replace("import os\nimport pathlib\n", "")
+    text = text.replace('os.environ["KERAS_BACKEND"] = BACKEND\n', "")
+    imports, rest = text.split("\n\n", 1)
+    rest = rest.replace('transformer"', 'transformer[plots]"')
+    return f"{imports}\n\n{WHEELS}{rest}"
 
 
 def with_badges(source: str, path: pathlib.Path) -> str:

@@ -8,11 +8,11 @@
 # 2. *Add input*: the images.
 # 3. Adapt the next cell to your data, then run all.
 #
-# With *Session options, Internet* on, pip installs keras_vit, and the weights
-# are downloaded. Without the internet, two more inputs take their place: a data
-# set with the wheel, which `pip download --no-deps keras-vision-transformer`
-# brings (until the first release `pip wheel --no-deps .` in a clone), and one
-# with the weights, or a model of Kaggle: `MODEL` has examples.
+# With *Session options, Internet* on, pip installs keras_vit from the Python
+# index or the repository, and the weights are downloaded. Without the internet,
+# two more inputs take their place: a data set with the wheel, which
+# `pip wheel --no-deps .` in a clone makes, and one with the weights, or a model
+# of Kaggle: `MODEL` has examples.
 #
 # The tests run this notebook on two virtual devices of a CPU, with the JAX of
 # these machines and the newest. It has not been run on a T4 yet.
@@ -22,7 +22,7 @@ DATA = "/kaggle/input/your-competition"
 TRAIN = "train"  # images in DATA: a folder for each class, or those of the CSV
 CSV = "train.csv"  # None: TRAIN has a folder for each class
 ID, LABEL = "image_id", "label"  # columns of the CSV
-SUFFIX = ".jpg"  # what an id lacks to be the name of a file; "" for nothing
+SUFFIX = ".jpg"  # file extension to append to each id
 TEST = "test"  # folder of the images to predict
 SAMPLE = "sample_submission.csv"  # None: every image in TEST
 
@@ -51,12 +51,26 @@ import subprocess
 import sys
 
 os.environ["KERAS_BACKEND"] = BACKEND
+NAME = "keras-vision-transformer"
+ARCHIVE = "https://github.com/keras-vit/keras_vit/archive/refs/heads/main.zip"
+OFFLINE = ["--no-deps", "--no-index", "--find-links", WHEELS]
+SOURCES = {
+    "the Python index": [NAME],
+    "the repository": [f"{NAME} @ {ARCHIVE}"],
+    f"a wheel in {WHEELS}": [*OFFLINE, NAME],
+}
+PIP = [sys.executable, "-m", "pip", "install", "--quiet"]
 if importlib.util.find_spec("keras_vit") is None:
-    # The wheel, or the index. Both leave the frameworks as they are.
-    offline = ["--no-deps", "--no-index", "--find-links", WHEELS]
-    source = offline if pathlib.Path(WHEELS).is_dir() else []
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", *source]
-    subprocess.run([*pip, "keras-vision-transformer"], check=True)
+    # The frameworks of the machine keep their versions.
+    for place, words in SOURCES.items():
+        command = [*PIP, "--retries", "0", *words]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode == 0:
+            print(f"keras_vit is installed from {place}.")
+            break
+        print(f"Not from {place}.")
+    else:
+        raise RuntimeError(done.stderr)
 
 # %% [markdown]
 # ## The accelerator

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from notebook_runs import TWO_DEVICES, pictures, printed, run
 from PIL import Image
+from project_tools import tool
 
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDER = "recipes/kaggle"
@@ -210,27 +211,63 @@ def test_installing_brings_this_package_and_nothing_else(tmp_path):
         shutil.rmtree(site / added)
 
 
-@pytest.mark.parametrize("wheel", [True, False])
+WHERE = ("the Python index", "the repository", "a wheel in wheels")
+
+
+@pytest.mark.parametrize("place", WHERE)
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_one_line_of_pip_installs_the_wheel_or_what_the_index_has(
-    name, wheel, tmp_path, monkeypatch
+def test_it_is_installed_from_the_first_place_that_has_it(
+    name, place, tmp_path, monkeypatch, capsys
 ):
     called = []
-    monkeypatch.setattr(subprocess, "run", lambda x, check: called.append(x))
+
+    def pip(words, **_):
+        called.append(words)
+        failed = len(called) <= WHERE.index(place)
+        return subprocess.CompletedProcess(words, failed)
+
+    monkeypatch.setattr(subprocess, "run", pip)
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda x: x != "keras_vit" or None
     )
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     cell = cells_of(name)[0].split('"install"]')[1].split("# %%")[0]
-    folder = tmp_path if wheel else tmp_path / "absent"
-    exec(cell, {"WHEELS": str(folder), "OUTPUT": ".", "BACKEND": "jax"})
-    offline = ["--no-deps", "--no-index", "--find-links", str(folder)]
-    (words,) = called
-    assert words == [
-        *(sys.executable, "-m", "pip", "install", "--quiet"),
-        *(offline if wheel else []),
-        "keras-vision-transformer",
+    exec(cell, {"WHEELS": "wheels", "OUTPUT": ".", "BACKEND": "jax"})
+    *failed, last = capsys.readouterr().out.splitlines()
+    assert failed == [f"Not from {x}." for x in WHERE[: len(failed)]]
+    assert last == f"keras_vit is installed from {place}."
+    package = "keras-vision-transformer"
+    archive = f"{tool('site_hooks').project_urls()['Repository']}/archive/"
+    offline = ["--no-deps", "--no-index", "--find-links", "wheels"]
+    begin = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--retries",
+        "0",
     ]
+    assert (
+        called
+        == [
+            [*begin, package],
+            [*begin, f"{package} @ {archive}refs/heads/main.zip"],
+            [*begin, *offline, package],
+        ][: len(called)]
+    )
+
+
+def test_what_is_installed_beside_a_tpu_needs_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: None)
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda x: x != "tensorflow" or None
+    )
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    cell = cells_of("tpu_v5e8")[0].split('"install"]')[1].split("# %%")[0]
+    output = tmp_path / "absent" / "output"
+    exec(cell, {"WHEELS": "wheels", "OUTPUT": str(output)})
+    assert "keras==" in (output / "installed.txt").read_text()
 
 
 def packages(site):
@@ -238,38 +275,29 @@ def packages(site):
     return {path.name for path in site.glob("*.dist-info")}
 
 
-def maker():
-    path = ROOT / "tools" / "make_notebooks.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_notebooks_are_what_is_made_of_the_scripts():
-    tool = maker()
-    assert len(tool.scripts()) >= 3
-    for script in tool.scripts():
+    maker = tool("make_notebooks")
+    assert len(maker.scripts()) >= 3
+    for script in maker.scripts():
         made = script.with_suffix(".ipynb")
-        assert made.read_text() == tool.notebook(script), "make notebooks"
+        assert made.read_text() == maker.notebook(script), "make notebooks"
 
 
 def test_tutorials_install_what_they_lack_and_notebooks_have_badges():
-    tool = maker()
-    for script in tool.scripts():
-        cells = json.loads(tool.notebook(script))["cells"]
+    maker = tool("make_notebooks")
+    for script in maker.scripts():
+        cells = json.loads(maker.notebook(script))["cells"]
         text = "".join("".join(cell["source"]) for cell in cells[:2])
         relative = script.relative_to(ROOT).with_suffix(".ipynb").as_posix()
-        addresses = [x[2] for x in tool.opened_in(relative)]
+        addresses = [x[2] for x in maker.opened_in(relative)]
         own = "kaggle" in script.parts
         vms = script.stem == "tpu_strategy"
         assert all((x in text) != vms for x in addresses), script
-        assert ("%pip install" in text) != own
+        assert ("[plots]" in text) != own
 
 
 def test_every_notebook_has_its_script():
-    for folder in maker().FOLDERS:
+    for folder in tool("make_notebooks").FOLDERS:
         found = sorted((ROOT / folder).glob("*.ipynb"))
         assert found
         assert [p for p in found if not p.with_suffix(".py").is_file()] == []
