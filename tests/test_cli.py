@@ -34,12 +34,41 @@ def test_list_shows_all_weights_of_a_model(capsys):
     shown = re.findall(r"(?:ViT_\w+|timm|google)/[\w.-]+", out)
     assert shown == [entry.key for entry in catalog.entries("ViT_B16")]
     assert len(shown) > 20
-    assert "85.49" in out
+    assert "85.5" in out
+
+
+def test_list_has_timm_s_names_and_fits_80_columns(capsys):
+    out = run(capsys, "list")
+    assert {x for x in out.split() if "/" in x} >= {
+        *catalog.ENTRIES,
+        *catalog.timm_entries(),
+    }
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("pattern", ["EVA02", "eva02_base*", "timm/eva02*"])
+def test_list_filters_by_a_part_or_a_pattern(capsys, pattern):
+    out = run(capsys, "list", pattern)
+    shown = [x for x in out.split() if "/" in x]
+    assert "timm/eva02_base_patch14_448.mim_in22k_ft_in1k" in shown
+    assert all("eva02" in name for name in shown)
+
+
+def test_list_of_a_pattern_without_a_match(capsys):
+    assert "Received: 'eva03'" in fail(capsys, "list", "eva03")
+
+
+def test_list_imports_no_keras():
+    code = "import sys; from keras_vit.cli import main; main(sys.argv[1:]); "
+    code += "assert not {'keras', 'torch', 'jax'} & sys.modules.keys()"
+    command = [sys.executable, "-c", code, "weights", "list", "siglip"]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
 
 
 def test_list_is_json_on_demand(capsys):
     objects = json.loads(run(capsys, "list", "--format", "json"))
-    assert len(objects) == len(catalog.entries())
+    names = {*catalog.ENTRIES, *catalog.timm_entries()}
+    assert sorted(x["key"] for x in objects) == sorted(names)
     by_key = {found["key"]: found for found in objects}
     found = by_key["ViT_B16/imagenet21k"]
     assert found["num_bytes"] == 412_815_506

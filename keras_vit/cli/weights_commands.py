@@ -1,6 +1,7 @@
 """`keras-vit weights`: the catalogue, and files of weights."""
 
 import dataclasses
+import fnmatch
 import itertools
 import json
 import os
@@ -8,10 +9,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from keras_vit.checkpoints.engine.loading import split_subtree
-from keras_vit.checkpoints.public import catalog, fetch
-from keras_vit.checkpoints.public.download import file_digest
-from keras_vit.cli.terminal import print_table
+from keras_vit.checkpoints.public import catalog
 from keras_vit.io.tables import markdown_table
 from keras_vit.sizes import BIT, MIXER, VIT
 
@@ -21,6 +19,9 @@ COLUMNS = (
     *("weights", "classes", "pixels", "MiB", "top-1 %", "measured by"),
     "licence",
 )
+# Of a table of 80 columns; a longer name has a line of its own.
+ROW = "{:<41} {:>6} {:>4} {:>5} {:>5} {}"
+NAME_WIDTH, LICENCE_WIDTH = 41, 14
 WEIGHTS = (".safetensors", ".h5", ".keras")
 SOURCE = (
     "a name that `keras-vit weights list` shows, a path, an https:// address, "
@@ -39,6 +40,12 @@ def weights(parser):
         return added
 
     added = command("list", _list, "Show the public weights.")
+    added.add_argument(
+        "pattern",
+        nargs="?",
+        default="*",
+        help="part of the names, or a pattern such as 'vit_*_patch14*'",
+    )
     added.add_argument("--model", help="such as ViT_B16; all by default")
     added.add_argument("--format", choices=FORMATS, default="table")
 
@@ -83,11 +90,43 @@ def _untold(arguments) -> dict:
 
 
 def _list(arguments):
-    FORMATS[arguments.format](catalog.entries(arguments.model))
+    pattern = arguments.pattern.lower()
+    if not set(pattern) & set("*?["):
+        pattern = f"*{pattern}*"
+    listed = {x.key: x for x in catalog.entries(arguments.model)}
+    if arguments.model is None:  # timm's are of no application.
+        listed = {**listed, **catalog.timm_entries(), **listed}
+    found = [
+        entry
+        for key, entry in listed.items()
+        if any(
+            fnmatch.fnmatchcase(name.lower(), pattern)
+            for name in (key, key.removeprefix("timm/"))
+        )
+    ]
+    if not found:
+        raise ValueError(
+            f"No name matches. Received: {arguments.pattern!r}. `keras-vit "
+            "weights list` without a pattern lists all."
+        )
+    FORMATS[arguments.format](found)
 
 
 def _print_table(entries):
-    print_table(COLUMNS, [_cells(entry, entry.key) for entry in entries])
+    print(ROW.format("weights", "labels", "size", "MiB", "top-1", "licence"))
+    for entry in entries:
+        _, classes, pixels, size, top1, _, licence = _cells(entry, entry.key)
+        top1 = f"{float(top1):.1f}" if top1 else ""
+        name, licence = entry.key, licence or "unknown"
+        if len(name) > NAME_WIDTH:
+            print(name)
+            name = ""
+        if len(licence) > LICENCE_WIDTH:
+            licence = licence[: LICENCE_WIDTH - 3] + "..."
+        print(ROW.format(name, classes, pixels, size, top1, licence))
+    print(
+        f"\n{len(entries)} weights. `keras-vit weights info NAME` has the rest."
+    )
 
 
 def _print_json(entries):
@@ -112,7 +151,12 @@ def as_markdown(entries) -> str:
     by_model = itertools.groupby(entries, key=lambda entry: entry.model)
     for model, group in by_model:
         rows = [_cells(entry, f"`{entry.name}`") for entry in group]
-        lines += [f"### {model}", "", *markdown_table(COLUMNS, rows), ""]
+        lines += [
+            f"### {model or 'timm'}",
+            "",
+            *markdown_table(COLUMNS, rows),
+            "",
+        ]
     return "\n".join(lines)
 
 
@@ -169,6 +213,8 @@ def _entry(source):
 
 def _downloaded(entry):
     """Return the file of an entry if it is on this machine."""
+    from keras_vit.checkpoints.public import fetch
+
     if entry.is_repository or not fetch.cached_path(entry).is_file():
         return None
     return fetch.cached_path(entry)
@@ -238,6 +284,8 @@ def _grouped(tensors):
 
 def _verify(arguments):
     from keras_vit.checkpoints import load_checkpoint
+    from keras_vit.checkpoints.public import fetch
+    from keras_vit.checkpoints.public.download import file_digest
 
     entry = _entry(arguments.source)
     path = fetch.resolve(arguments.source)
@@ -250,6 +298,8 @@ def _verify(arguments):
 
 
 def _files(path):
+    from keras_vit.checkpoints.engine.loading import split_subtree
+
     path = Path(split_subtree(path)[0])
     if path.is_dir():
         return sorted(x for x in path.iterdir() if x.suffix in WEIGHTS)
