@@ -134,7 +134,7 @@ class TrainedAs:
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"What {place} says a model was trained on is damaged: {error}"
-            ) from None
+            ) from error
 
     def __str__(self) -> str:
         sides = self.image_size and "x".join(map(str, self.image_size))

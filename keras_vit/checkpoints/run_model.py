@@ -68,14 +68,14 @@ def load_model(path: str | os.PathLike) -> tuple[keras.Model, tuple[str, ...]]:
     try:
         with zipfile.ZipFile(path) as archive:
             class_names = read_class_names(path, archive)
-    except FileNotFoundError:
-        raise ValueError(f"There is no file {str(path)!r}.") from None
-    except zipfile.BadZipFile:
-        raise ValueError(f"{str(path)!r} is not a .keras file.") from None
-    except KeyError:
+    except FileNotFoundError as error:
+        raise ValueError(f"There is no file {str(path)!r}.") from error
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{str(path)!r} is not a .keras file.") from error
+    except KeyError as error:
         raise ValueError(
             f"The model {str(path)!r} has no class names in it. Load it with "
             "keras.saving.load_model, or save it with "
             "keras_vit.checkpoints.run_model.save_model."
-        ) from None
+        ) from error
     return keras.saving.load_model(path, compile=False), class_names

@@ -275,11 +275,11 @@ def _with_step_seeds(layer, purpose: str, seed: int) -> Callable:
 def _keras_cv_layer(config: AugmentationConfig) -> Callable:
     try:
         import keras_cv
-    except ImportError:
+    except ImportError as error:
         raise ValueError(
             f"keras_cv={config.keras_cv!r} needs KerasCV: pip install "
             '"keras-vision-transformer[cv]".'
-        ) from None
+        ) from error
     layer_class = getattr(keras_cv.layers, config.keras_cv or "", None)
     if layer_class is None:
         raise ValueError(

@@ -15,6 +15,7 @@ import gzip
 import io
 import os
 import pathlib
+import zlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -50,6 +51,7 @@ __all__ = [
 MANIFEST = "images.csv.gz"
 COLUMNS = ("name", "size", "sha256", "label", "part")
 NUM_NAMED = 3  # Images that a message names of each kind.
+LARGEST_RATIO = 100  # to which it unpacks; digests hardly pack at all
 OVERVIEW = "data.txt"
 NUM_CLASSES = 20  # that are all shown; of more the smallest and largest
 NUM_EXTREMES = 5
@@ -168,16 +170,23 @@ def read_manifest(path: pathlib.Path) -> list[Image]:
     Raises:
         ValueError: naming the file, when it is none.
     """
+    most = 2**20 + LARGEST_RATIO * path.stat().st_size
     try:
-        with gzip.open(path, "rt", newline="", encoding="utf-8") as file:
-            _, *rows = csv.reader(file)
+        with gzip.open(path) as file:
+            text = file.read(most + 1)
+        if len(text) > most:
+            raise ValueError(f"it unpacks to more than {most:,} bytes")
+        _, *rows = csv.reader(io.StringIO(text.decode(), newline=""))
         cells = [map(of_cell, row) for row in rows]
         return [Image(name, int(size), *rest) for name, size, *rest in cells]
-    except (OSError, EOFError, ValueError, TypeError, csv.Error) as error:
+    except (
+        *(OSError, EOFError, zlib.error),
+        *(ValueError, TypeError, csv.Error),
+    ) as error:
         raise ValueError(
             f"{str(path)!r} is no list of images: {error}. Put the file back, "
             "or remove it to go on without a comparison."
-        ) from None
+        ) from error
 
 
 def changes(old: Sequence[Image], new: Sequence[Image]) -> list[str]:

@@ -90,7 +90,7 @@ def open_shard(path: str, buffer_size: int = SMALL) -> BinaryIO:
         reason = error.strerror or str(error).splitlines()[0]
         raise ValueError(
             f"The shard {path} cannot be read: {reason}."
-        ) from None
+        ) from error
 
 
 def read_small(path: str) -> bytes | None:
@@ -178,7 +178,7 @@ def fingerprint(path: str) -> tuple:
     except OSError as error:
         raise ValueError(
             f"The shard {path} cannot be read: {error.strerror}."
-        ) from None
+        ) from error
     return os.path.abspath(path), found.st_size, found.st_mtime_ns
 
 

@@ -413,5 +413,5 @@ def _listed(name: str) -> list[str]:
         raise ValueError(
             f"{name} cannot be read: {text.splitlines()[0]} Of a private or "
             "gated data set, set HF_TOKEN."
-        ) from None
+        ) from error
     return sorted(f"hf://{path}" for path in paths)

@@ -172,7 +172,7 @@ def _description(name: str, address: str) -> pathlib.Path:
     try:
         return fetched(folder, lambda file: not SHARD.search(file)).parent
     except ValueError as error:
-        raise ValueError(f"{error} {_not_stored(name, address)}") from None
+        raise ValueError(f"{error} {_not_stored(name, address)}") from error
 
 
 def _not_stored(name: str, address: str) -> str:

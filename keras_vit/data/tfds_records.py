@@ -216,7 +216,7 @@ def array_record_index(path: str, image_key: str, label_key: str) -> ShardIndex:
         raise ValueError(
             f"The shard {path} is cut off or damaged in record {len(rows)}. "
             f"{str(error)[:200]}"
-        ) from None
+        ) from error
     return index_of_rows(rows, path)
 
 
@@ -227,7 +227,7 @@ def _fields(file: BinaryIO, size, image_key, label_key, name) -> tuple:
     except ValueError as error:
         raise ValueError(
             f"The record {name} cannot be read: {error}."
-        ) from None
+        ) from error
 
 
 def _data_source(paths: Sequence[str]) -> Any:
@@ -259,7 +259,7 @@ class ArrayRecords(ImageRanges):
         try:
             record = self._source[position]
         except (RuntimeError, IndexError) as error:
-            raise ValueError(f"{self.name(position)}: {error}") from None
+            raise ValueError(f"{self.name(position)}: {error}") from error
         start = self.starts[position]
         return record[start : start + self.sizes[position]]
 

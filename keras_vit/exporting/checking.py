@@ -123,7 +123,7 @@ def images_of_run(
     except ValueError as error:
         raise ValueError(
             f"The data of the run cannot be opened. {error} Or give images=."
-        ) from None
+        ) from error
     if not dataset.validation:
         raise ValueError(
             f"The data of the run has no validation images: {dataset.name!r}. "

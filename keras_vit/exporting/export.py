@@ -256,11 +256,11 @@ def _check_free(path, format, layout):
     if path.is_dir() and layout is None and any(path.iterdir()):
         try:
             read_record(path)
-        except ValueError:
+        except ValueError as error:
             raise ValueError(
                 f"{str(path)!r} is a folder that keras_vit did not export. "
                 "Choose another name."
-            ) from None
+            ) from error
     weights = path.with_suffix(".bin")  # of OpenVINO
     if format == "openvino" and weights.exists() and not path.exists():
         raise ValueError(

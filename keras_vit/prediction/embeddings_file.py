@@ -420,11 +420,11 @@ def _bytes_of(names):
 def _pyarrow():
     try:
         import pyarrow
-    except ImportError:
+    except ImportError as error:
         raise ValueError(
             "Parquet files need PyArrow. Run `pip install pyarrow`, or give a "
             "file that ends in .npz."
-        ) from None
+        ) from error
     return pyarrow
 
 

@@ -218,10 +218,10 @@ def check_installed(runtime: Runtime) -> None:
     """Raises a ValueError with what to install where a runtime is missing."""
     try:
         importlib.import_module(runtime.module)
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as error:
         raise ValueError(
             f"{runtime.name} is not installed: pip install {runtime.install}"
-        ) from None
+        ) from error
 
 
 def checked_record(text: str | None, path: os.PathLike) -> dict[str, Any]:

@@ -158,14 +158,14 @@ def _read_file(path, channels, changes):
     try:
         with Image.open(file) as image:
             return _from_pillow(image, channels, changes)
-    except FileNotFoundError:
-        raise ValueError(f"There is no file {path!r}.") from None
-    except Image.UnidentifiedImageError:
-        raise ValueError(f"{path!r} is not an image.") from None
+    except FileNotFoundError as error:
+        raise ValueError(f"There is no file {path!r}.") from error
+    except Image.UnidentifiedImageError as error:
+        raise ValueError(f"{path!r} is not an image.") from error
     except (*BROKEN, Image.DecompressionBombError) as error:
         raise ValueError(
             f"{path!r} cannot be read as an image: {error}"
-        ) from None
+        ) from error
 
 
 def _downloaded(url):
@@ -177,7 +177,7 @@ def _downloaded(url):
     except (OSError, http.client.HTTPException) as error:
         raise ValueError(
             f"{shown(url)!r} cannot be downloaded: {error}"
-        ) from None
+        ) from error
     if len(content) > LARGEST_DOWNLOAD:
         raise ValueError(
             f"{shown(url)!r} has more than {LARGEST_DOWNLOAD // 2**20} MiB. "

@@ -103,7 +103,7 @@ def load_prepared(
             name = entry and entry.model
             model = _load(opened, name, image_size, headless=headless)
         except UserWarning as warning:
-            raise ValueError(str(warning)) from None
+            raise ValueError(str(warning)) from warning
     path = opened.file.path
     if preprocessing is None:
         preprocessing = evaluation_of(model.trained_as, model.input_shape[1:3])

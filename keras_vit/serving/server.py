@@ -109,7 +109,7 @@ def _bound(host, port):
         raise ValueError(
             f"Cannot listen on {host}, port {port}: {error.strerror}. Choose "
             "another with --host and --port."
-        ) from None
+        ) from error
     return listener
 
 

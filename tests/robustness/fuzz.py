@@ -10,6 +10,7 @@ printed, smallest first, as a row of `FUZZED` in `cases_table.py`, which
 
 import argparse
 import atexit
+import collections
 import contextlib
 import functools
 import io
@@ -17,6 +18,7 @@ import json
 import os
 import pathlib
 import select
+import signal
 import socket
 import sys
 import tempfile
@@ -27,7 +29,7 @@ import zipfile
 from unittest.mock import patch
 
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -44,6 +46,7 @@ from keras_vit.training.run.files import FILES, _file_name
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 import served  # noqa: E402
+import surfaces  # noqa: E402
 
 KEYS = sorted(script._defaults(Recipe))
 TEXT = st.text(max_size=20) | st.sampled_from(
@@ -448,6 +451,113 @@ REQUESTS = st.builds(
     st.lists(st.integers(0, 1000), max_size=3),
 ) | st.binary(max_size=200).map(lambda x: [x])
 
+# Where of a million, how many bytes are left out, and what is put there.
+FILE_EDITS = st.lists(
+    st.tuples(
+        st.integers(0, 10**6),
+        st.sampled_from([0, 1, 1, 2, 4, 8, 100, 2**30]),
+        st.binary(max_size=8)
+        | st.sampled_from(
+            [
+                *(b"\xff" * 4, b"\xff" * 8, b"\0" * 8, b"\x7f" + b"\xff" * 7),
+                *(b"\0" * 512, b"[" * 5000, b"{", b"}", b'"', b",", b":"),
+                *(b"9" * 30, b"-1", b"1e999", b"NaN", b"null", b"\\ud800"),
+                *(b"../", b"&a", b"*a", b"!!python/name:os.system", b"\n- "),
+            ]
+        ),
+    ),
+    min_size=1,
+    max_size=3,
+)
+# Which field, counted through, and what is there then; "-" is nothing.
+FIELD_EDITS = st.lists(
+    st.tuples(st.integers(0, 100), st.just("-") | VALUES),
+    min_size=1,
+    max_size=3,
+)
+
+
+def seconds(limit: int, function):
+    """Call a function, and raise where it takes longer."""
+
+    def late(number, frame):
+        raise AssertionError(f"It takes longer than {limit} s.")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(limit)
+    try:
+        return function()
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@functools.cache
+def prepared(name):
+    """A folder with the good file of a surface, the file and its use."""
+    place = tempfile.TemporaryDirectory()
+    atexit.register(place.cleanup)
+    folder = pathlib.Path(place.name)
+    row = surfaces.SURFACES[name]
+    path = row.make(folder)
+    use = surfaces.checked_use(row, path)
+    return folder, path, path.read_bytes(), use
+
+
+def reader(given: tuple) -> None:
+    """A surface of `surfaces.py`, and what is changed in its good file."""
+    name, edits = given
+    folder, path, good, use = prepared(name)
+    of_fields = edits and len(edits[0]) == 2
+    path.write_bytes((with_fields if of_fields else with_bytes)(good, edits))
+    case = surfaces.Case(name, lambda: seconds(20, use), False, folder)
+    try:
+        verdict, reason = surfaces.verdict(case)
+    finally:
+        path.write_bytes(good)
+    if verdict != "held":
+        raise AssertionError(f"{name}: {verdict}: {reason}")
+
+
+def with_bytes(content, edits):
+    for place, count, part in edits:
+        start = place * len(content) // 10**6
+        content = content[:start] + part + content[start + count :]
+    return content
+
+
+def with_fields(content, edits):
+    """The JSON of an object with other values."""
+    whole = json.loads(content)
+    for number, value in edits:
+        places = [*_places(whole)]
+        if places:
+            inside, key = places[number % len(places)]
+            if value == "-":
+                del inside[key]
+            else:
+                inside[key] = value
+    return json.dumps(whole).encode(errors="replace")
+
+
+def _places(content):
+    keys = content if isinstance(content, dict) else range(len(content))
+    for key in keys:
+        yield content, key
+        if isinstance(content[key], (dict, list)):
+            yield from _places(content[key])
+
+
+def edits_of(name):
+    kinds = surfaces.SURFACES[name].kinds
+    edits = FIELD_EDITS if "fields" in kinds else FILE_EDITS
+    if len(kinds) > 1:  # Those of one are no files.
+        edits |= FILE_EDITS
+    return st.tuples(st.just(name), edits.map(tuple))
+
+
+READINGS = st.sampled_from([*surfaces.SURFACES]).flatmap(edits_of)
+
 TARGETS = {
     "config_file": (config_file, CONFIGS),
     "recipe_words": (recipe_words, RECIPE_WORDS),
@@ -455,11 +565,17 @@ TARGETS = {
     "csv_file": (csv_file, CSVS),
     "class_names": (class_names, NAMES),
     "run_folder": (run_folder, FOLDERS),
+    "reader": (reader, READINGS),
     "server_bytes": (server_bytes, REQUESTS),
 }
 
 
-def fuzz(name: str, examples: int, **options) -> tuple | None:
+tried: collections.Counter = collections.Counter()
+
+
+def fuzz(
+    name: str, examples: int, number: int | None = None, **options
+) -> tuple | None:
     """Tries examples of a target; (input, error) of the smallest that fails."""
     target, strategy = TARGETS[name]
     last: list = []
@@ -478,11 +594,12 @@ def fuzz(name: str, examples: int, **options) -> tuple | None:
     )
     @given(strategy)
     def trial(value):
+        tried[name] += 1
         last[:] = [value]
         target(value)
 
     try:
-        trial()
+        (trial if number is None else seed(number)(trial))()
     except Exception:
         return last[0], traceback.format_exc()
     return None
@@ -491,22 +608,26 @@ def fuzz(name: str, examples: int, **options) -> tuple | None:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=3600)
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 10**9)
     parser.add_argument("--examples", type=int, default=200, help="per round")
     parser.add_argument(
         "--targets", nargs="+", choices=TARGETS, default=[*TARGETS]
     )
     asked = parser.parse_args()
-    end, found, count = time.monotonic() + asked.seconds, {}, 0
+    end, found, number = time.monotonic() + asked.seconds, {}, asked.seed
     while time.monotonic() < end:
         for name in asked.targets:
             if time.monotonic() >= end:
                 break
-            failed = fuzz(name, asked.examples)
-            count += asked.examples
+            failed = fuzz(name, asked.examples, number)
+            number += 1
             if failed and (name, repr(failed[0])) not in found:
                 found[name, repr(failed[0])] = failed[1]
                 print(f"{failed[1]}\n    Finding({name!r}, {failed[0]!r}),")
-    print(f"{count:,} examples, {len(found)} findings")
+                sys.stdout.flush()
+    for name, count in tried.items():
+        print(f"{count:9,} {name}")
+    print(f"{tried.total():9,} examples, {len(found)} findings")
     return int(bool(found))
 
 

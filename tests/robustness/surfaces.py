@@ -11,6 +11,7 @@ import contextlib
 import io
 import json
 import pathlib
+import pickle
 import shutil
 import sys
 import tempfile
@@ -27,16 +28,23 @@ import sharded
 import yaml
 from tiny_models import tiny_vit
 
-from keras_vit.checkpoints import load_checkpoint, read_info, save_checkpoint
+from keras_vit.checkpoints import (
+    load_checkpoint,
+    load_weights,
+    read_info,
+    save_checkpoint,
+)
+from keras_vit.checkpoints.files.npz import write_npz
 from keras_vit.checkpoints.files.safetensors import write_safetensors
 from keras_vit.cli import main
 from keras_vit.data import DataConfig
+from keras_vit.data.manifest import Image, read_manifest, write_manifest
 from keras_vit.data.parquet import parquet_index, schemas_of
 from keras_vit.data.sources import open_dataset
-from keras_vit.data.tfds_records import tfrecord_index
+from keras_vit.data.tfds_records import array_record_index, tfrecord_index
 from keras_vit.data.webdataset import tar_index
 from keras_vit.exporting.writers import EMBED
-from keras_vit.io.run_folder import read_config
+from keras_vit.io.run_folder import MANIFEST, read_config
 from keras_vit.io.stores import whole_address
 from keras_vit.prediction import exported_model, load_classifier
 from keras_vit.prediction.embeddings_file import (
@@ -50,11 +58,13 @@ from keras_vit.prediction.embeddings_file import (
 from keras_vit.prediction.sequences import patch_sequences
 from keras_vit.runs import script
 from keras_vit.training import Recipe
+from keras_vit.training.checkpoint_files import read_newest
+from keras_vit.training.run.files import check
 
-__all__ = ["Surface", "VALUES", "cases", "verdict"]
+__all__ = ["Surface", "VALUES", "cases", "checked_use", "verdict"]
 
 SECONDS = 10.0  # of the process, for one use
-MEGABYTES = 700
+MEGABYTES = 500
 
 # What stands where something else is expected.
 VALUES = (
@@ -78,12 +88,14 @@ class Surface(NamedTuple):
         use: takes that, as a user would.
         kinds: keys of `DAMAGES`.
         refused: the kinds after which it has to be refused.
+        exact: whether a checksum finds all that changes a result.
     """
 
     make: Callable[[pathlib.Path], Any]
     use: Callable[[Any], Any]
     kinds: tuple[str, ...]
     refused: tuple[str, ...] = ()
+    exact: bool = False
 
 
 # --- Damage: from a good path to the name of each case and its damaging ---
@@ -284,6 +296,20 @@ def _header(path):
         return file.read(int.from_bytes(file.read(8), "little"))
 
 
+def keras_hub_folder(folder):
+    source = pathlib.Path(__file__).parents[1] / "reference" / "hub_vit_tiny"
+    shutil.copytree(source, folder / "hub")
+    return folder / "hub" / "config.json"
+
+
+def adapter(folder):
+    return adapted_folder(folder).with_name("adapter_model.safetensors")
+
+
+def loaded_beside(path):
+    return loaded(path.with_name("config.json"))
+
+
 # --- Exported files: nothing of them is run ---
 RECORD = {
     "format": "onnx",
@@ -470,22 +496,37 @@ def tar_of_label(path):
         made.unlink(missing_ok=True)
 
 
-def tfrecord(folder):
-    import google_crc32c
-
-    path, content = folder / "train.tfrecord", b""
+def _examples():
     for number in range(3):
         image = _field(1, _field(1, sharded.picture(number)))
         label = _field(3, _field(1, bytes([number])))
         entries = [_field(1, b"image") + _field(2, image)]
         entries += [_field(1, b"label") + _field(2, label)]
-        record = _field(1, b"".join(_field(1, x) for x in entries))
+        yield _field(1, b"".join(_field(1, x) for x in entries))
+
+
+def tfrecord(folder):
+    import google_crc32c
+
+    path, content = folder / "train.tfrecord", b""
+    for record in _examples():
         length = len(record).to_bytes(8, "little")
         for part in (length, record):
             checksum = google_crc32c.value(part)
             checksum = (checksum >> 15 | checksum << 17) + 0xA282EAD8
             content += part + (checksum % 2**32).to_bytes(4, "little")
     path.write_bytes(content)
+    return path
+
+
+def array_record(folder):
+    from array_record.python.array_record_module import ArrayRecordWriter
+
+    path = folder / "train.array_record"
+    writer = ArrayRecordWriter(str(path), "group_size:1")
+    for record in _examples():
+        writer.write(record)
+    writer.close()
     return path
 
 
@@ -517,6 +558,31 @@ def used_run(path):
     with contextlib.suppress(ValueError):
         read_config(path.parent)
     return load_classifier(path.parent)
+
+
+def manifest(folder):
+    """The list of the files of a run that begins anew."""
+    run = setups._run(_with_model(folder))
+    path = run / MANIFEST
+    files = [x.name for x in run.iterdir()]
+    path.write_text(json.dumps({"files": files}))
+    return path
+
+
+def checkpoint(folder):
+    about = {"step": 3, "interval": 1, "ended": False, "seconds": 0.5}
+    text = json.dumps({**about, "callbacks": []}).encode()
+    path = folder / "step-000000003.npz"
+    record = np.frombuffer(text, "uint8")
+    write_npz(path, [("record", record), ("model/0", VECTORS)])
+    return path
+
+
+def images(folder):
+    path = folder / "images.csv.gz"
+    row = Image("a/1.png", 3, "0" * 64, "a", "train")
+    write_manifest(path, [row, row._replace(name="a/2.png")])
+    return path
 
 
 def config_file(folder):
@@ -673,7 +739,8 @@ JSON = ("fields", "replaced", "cut")
 SURFACES: dict[str, Surface] = {
     **{
         f"weights in {name}": Surface(
-            weights(name, format), loaded, BINARY, ("cut", "replaced")
+            *(weights(name, format), loaded, BINARY, ("cut", "replaced")),
+            exact=not name.endswith(".safetensors"),
         )
         for name, format in {
             "model.npz": "google",
@@ -681,6 +748,16 @@ SURFACES: dict[str, Surface] = {
             "model.keras": None,
         }.items()
     },
+    "weights in model.weights.h5": Surface(
+        weights("model.weights.h5", "keras"),
+        lambda x: load_weights(_model(), x),
+        BINARY,
+        ("cut", "replaced"),
+    ),
+    "config.json of keras-hub": Surface(
+        keras_hub_folder, loaded, JSON, ("cut",)
+    ),
+    "LoRA": Surface(adapter, loaded_beside, BINARY, ("cut", "replaced")),
     "config.json of Hugging Face": Surface(
         hub_folder("hugging_face", "config.json"), loaded, JSON, ("cut",)
     ),
@@ -714,7 +791,8 @@ SURFACES: dict[str, Surface] = {
     },
     **{
         f"embeddings in {suffix}": Surface(
-            embeddings(suffix), searched, BINARY, ("cut", "replaced")
+            *(embeddings(suffix), searched, BINARY, ("cut", "replaced")),
+            exact=suffix == ".npz",
         )
         for suffix in EMBEDDED
     },
@@ -730,6 +808,13 @@ SURFACES: dict[str, Surface] = {
         lambda x: tfrecord_index(str(x), "image", "label"),
         BINARY,
         BINARY,
+        exact=True,
+    ),
+    "shard of ArrayRecord": Surface(
+        array_record,
+        lambda x: array_record_index(str(x), "image", "label"),
+        BINARY,
+        ("cut", "replaced"),
     ),
     "shard of parquet": Surface(
         parquet, read_parquet, BINARY, ("cut", "replaced")
@@ -738,7 +823,21 @@ SURFACES: dict[str, Surface] = {
         run_folder("config.yaml"), used_run, ("replaced", "YAML")
     ),
     "model of a run": Surface(
-        run_folder("model.keras"), used_run, BINARY, ("cut", "replaced")
+        *(run_folder("model.keras"), used_run, BINARY, ("cut", "replaced")),
+        exact=True,
+    ),
+    "list of files of a run": Surface(
+        manifest, lambda x: check(x.parent, overwrite=True), JSON
+    ),
+    "checkpoint of a run": Surface(
+        checkpoint,
+        lambda x: read_newest(x.parent),
+        BINARY,
+        ("cut", "replaced"),
+        exact=True,
+    ),
+    "list of images of a run": Surface(
+        images, read_manifest, BINARY, ("cut", "replaced"), exact=True
     ),
     "config of a recipe": Surface(
         config_file, parsed, ("replaced", "YAML", "cut")
@@ -767,20 +866,39 @@ def cases(surface: str, folder: pathlib.Path) -> Iterator[Case]:
         return
     row = SURFACES[surface]
     path = row.make(folder)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        row.use(path)  # What is good is taken.
     good = path.read_bytes()
+    use = checked_use(row, path)
     for kind in row.kinds:
         for name, damage in DAMAGES[kind](path):
             damage(path)
             yield Case(
                 f"{kind} {name}",
-                lambda: row.use(path),
+                use,
                 kind in row.refused,
                 folder,
             )
             path.write_bytes(good)
+
+
+def checked_use(row: Surface, path: Any) -> Callable[[], Any]:
+    """Return the use of a path, which is good and taken now."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = _values_of(row.use(path))
+
+    def use():
+        found = row.use(path)
+        if row.exact and _values_of(found) != expected:
+            raise AssertionError("another result, in silence")
+
+    return use
+
+
+def _values_of(result):
+    model = getattr(result, "model", result)
+    if hasattr(model, "get_weights"):
+        return [x.tobytes() for x in model.get_weights()]
+    return pickle.dumps(result)
 
 
 def verdict(case: Case) -> tuple[str, str]:

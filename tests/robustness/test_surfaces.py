@@ -51,3 +51,11 @@ def test_what_does_not_hold_is_seen(tmp_path):
     assert case(lost) == "poor"
     assert case(lambda: None, refused=True) == "bad"
     assert case((tmp_path / "ran").touch) == "bad"
+
+    path = tmp_path / "values"
+    path.write_text("1")
+    row = surfaces.Surface(lambda x: x, lambda x: x.read_text(), (), exact=True)
+    use = surfaces.checked_use(row, path)
+    assert case(use) == "held"
+    path.write_text("2")
+    assert case(use) == "poor"

@@ -117,7 +117,7 @@ def _start_jax() -> None:
             "The processes of a run must find each other before JAX computes "
             "anything. Call keras_vit.training.distribution.setup first of "
             f"all, or unset {ADDRESSES} for a run of one process."
-        ) from None
+        ) from error
 
 
 def _timeouts(initialize) -> dict:
@@ -209,7 +209,7 @@ def strategy():
             "The processes of a run must find each other before TensorFlow "
             "computes anything. Call keras_vit.training.distribution.setup "
             "first of all, or unset TF_CONFIG for a run of one process."
-        ) from None
+        ) from error
     mend_reduce(made)
     return made
 

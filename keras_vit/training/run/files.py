@@ -226,11 +226,11 @@ def _listed(folder) -> list[str] | None:
         listed = content["files"]
         # A manifest that others edited names nothing that runs do not write.
         return [x for x in listed if x in FILES or EXAMPLE.fullmatch(x)]
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(
             f"{shown(path)!r} is damaged, so that it is unknown which files "
             "are of the run. Choose another --run_dir."
-        ) from None
+        ) from error
 
 
 def _files(folder, listed) -> list[pathlib.Path]:
