@@ -48,6 +48,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 import served  # noqa: E402
 import surfaces  # noqa: E402
 
+GROWTH = 500 * 2**20  # bytes of memory of a server, by all its requests
 KEYS = sorted(script._defaults(Recipe))
 TEXT = st.text(max_size=20) | st.sampled_from(
     [
@@ -320,8 +321,8 @@ FOLDERS = st.dictionaries(
 
 
 @functools.cache
-def fuzzed_server() -> served.Server:
-    """A server with little patience, for all examples."""
+def fuzzed_server() -> tuple[served.Server, int]:
+    """A server with little patience for all examples, and its memory."""
     place = tempfile.TemporaryDirectory()
     folder = served.save_run(pathlib.Path(place.name, "run"))
     options = ("--timeout", 1, "--body_mb", 1, "--bodies_mb", 2)
@@ -329,7 +330,7 @@ def fuzzed_server() -> served.Server:
     atexit.register(place.cleanup)
     atexit.register(server.process.kill)
     printed(server)  # What TensorFlow says as it is imported.
-    return server
+    return server, resident(server)
 
 
 def printed(server) -> str:
@@ -344,15 +345,22 @@ def printed(server) -> str:
     return found.decode(errors="replace")
 
 
-def server_bytes(pieces: list[bytes]) -> None:
-    """What a client sends, piece by piece, with a pause between."""
-    server, received = fuzzed_server(), b""
+def resident(server) -> int:
+    """The bytes of memory that a server has."""
+    path = pathlib.Path(f"/proc/{server.process.pid}/statm")
+    return int(path.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def server_bytes(given: tuple) -> None:
+    """What a client sends, piece by piece, and the seconds between."""
+    pieces, pause = given
+    (server, before), received = fuzzed_server(), b""
     with socket.create_connection(("127.0.0.1", server.port)) as client:
         client.settimeout(0.03)
         with contextlib.suppress(TimeoutError, ConnectionError):
             for piece in pieces:
                 client.sendall(piece)
-                time.sleep(0.01 * (piece is not pieces[-1]))
+                time.sleep(pause * (piece is not pieces[-1]))
             while more := client.recv(2**16):
                 received += more
     statuses = [x[:3] for x in received.split(b"HTTP/1.1 ")[1:]]
@@ -364,6 +372,8 @@ def server_bytes(pieces: list[bytes]) -> None:
         raise AssertionError(f"/health: {status} {content}")
     if text := printed(server):
         raise AssertionError(text)
+    if (grown := resident(server) - before) > GROWTH:
+        raise AssertionError(f"The server has grown by {grown:,} bytes.")
     for name in ("taken_images", "body_bytes"):
         end = time.monotonic() + 5
         while server.values()[f"keras_vit_{name}"]:
@@ -444,12 +454,15 @@ def edited(content: bytes, edits: list, cuts: list[int]) -> list[bytes]:
     return [content[i:j] for i, j in zip([0, *places], ends, strict=True)]
 
 
-REQUESTS = st.builds(
+PIECES = st.builds(
     edited,
     st.lists(st.sampled_from(VALID), min_size=1, max_size=3).map(b"".join),
     EDITS,
     st.lists(st.integers(0, 1000), max_size=3),
 ) | st.binary(max_size=200).map(lambda x: [x])
+# Longer than the server waits, too.
+PAUSES = st.sampled_from([0] * 10 + [0.01] * 10 + [0.3, 1.5])
+REQUESTS = st.tuples(PIECES, PAUSES)
 
 # Where of a million, how many bytes are left out, and what is put there.
 FILE_EDITS = st.lists(
@@ -625,6 +638,10 @@ def main() -> int:
                 found[name, repr(failed[0])] = failed[1]
                 print(f"{failed[1]}\n    Finding({name!r}, {failed[0]!r}),")
                 sys.stdout.flush()
+    if "server_bytes" in tried:
+        server, before = fuzzed_server()
+        grown = (resident(server) - before) / 2**20
+        print(f"The server has grown by {grown:.0f} MiB.")
     for name, count in tried.items():
         print(f"{count:9,} {name}")
     print(f"{tried.total():9,} examples, {len(found)} findings")
