@@ -107,6 +107,57 @@ def test_part_of_an_older_version_is_thrown_away(server, home):
     assert Path(path).read_bytes() == server.content
 
 
+DATE = "Fri, 01 Jan 2016 00:00:00 GMT"  # Older than each part.
+
+
+@pytest.mark.parametrize("between", ["attempts", "processes"])
+@pytest.mark.parametrize(
+    ("one", "other", "length"),
+    [
+        ({"ETag": '"1"'}, {"ETag": '"2"'}, 0),
+        ({"ETag": '"1"', "Last-Modified": DATE}, {"ETag": '"2"'}, 0),
+        ({"Last-Modified": DATE}, {"Last-Modified": f"Sat{DATE[3:]}"}, 0),
+        ({}, {}, 7),
+        ({"ETag": '"1"'}, {}, -7),
+    ],
+    ids=["ETag", "ETag alone", "date back", "longer", "shorter"],
+)
+def test_a_file_that_changes_meanwhile_is_fetched_anew(
+    server, home, between, one, other, length
+):
+    """Of an interrupted download nothing is glued to another version."""
+    old = server.content
+    new = npz((3 << 20) + length)
+    new = new[:1000] + bytes(1000) + new[2000:]  # The same end.
+    server.versions = [(old, one), *[(new, other)] * 3]
+    server.faults = ["cut"]
+    if between == "processes":
+        server.faults = ["cut", "404"]
+        with pytest.raises(OSError, match="answers 404"):
+            Download(server.url, "one.npz").fetch()
+        assert files(home) == ["one.npz.part", "one.npz.version.part"]
+    path = Download(server.url, "one.npz").fetch()
+    assert Path(path).read_bytes() == new
+    assert files(home) == ["one.npz"]
+    assert server.ranges[-2:] == [f"bytes={len(old) // 2}-", None]
+
+
+def test_a_range_that_ends_early_goes_on(server, monkeypatch):
+    """As servers send that bound the size of an answer."""
+    (home := download._keras_home() / "models").mkdir(parents=True)
+    (home / "one.npz.part").write_bytes(server.content[:1000])
+    size = len(server.content)
+    found = f"bytes 1000-{size // 2}/{size}"
+    part = server.content[: size // 2 + 1]
+    server.versions = [
+        (part, {"Content-Range": found}),
+        (server.content, {}),
+    ]
+    path = Download(server.url, "one.npz").fetch()
+    assert Path(path).read_bytes() == server.content
+    assert server.ranges == ["bytes=1000-", f"bytes={len(part)}-"]
+
+
 def test_answer_with_another_range_is_refused(server, home):
     (home / "models").mkdir(parents=True)
     (home / "models" / "one.npz.part").write_bytes(server.content[:1000])
@@ -147,7 +198,7 @@ def test_download_of_unknown_length_that_is_always_cut_is_not_kept(
     server.faults = ["cut without length"] * 20
     with pytest.raises(OSError, match="bytes came, and no end"):
         Download(server.url, "one.npz").fetch()
-    assert files(home) == ["one.npz.part"]
+    assert files(home) == ["one.npz.part", "one.npz.version.part"]
 
 
 def test_file_that_was_cut_before_it_came_to_the_server_is_not_kept(
@@ -275,7 +326,7 @@ def test_server_that_always_cuts_is_left_in_the_end(server, home):
     with pytest.raises(OSError, match=r"did not arrive.*bytes came"):
         Download(server.url, "one.npz").fetch()
     assert len(server.ranges) == download.ATTEMPTS
-    assert files(home) == ["one.npz.part"]
+    assert files(home) == ["one.npz.part", "one.npz.version.part"]
 
 
 def test_unreachable_server_says_what_to_fetch_and_where_to_put_it(home):
@@ -369,7 +420,7 @@ def test_full_disk_leaves_the_part_alone_and_it_is_used_later(server, home):
             Download(server.url, "one.npz").fetch()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert files(home) == ["one.npz.part"]
+    assert files(home) == ["one.npz.part", "one.npz.version.part"]
     path = Download(server.url, "one.npz").fetch()
     assert server.ranges == [None, f"bytes={1 << 20}-"]
     assert Path(path).read_bytes() == server.content

@@ -23,6 +23,8 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.content = content
         self.faults: list[str] = []
+        # Content and headers of the next requests, where they change.
+        self.versions: list[tuple[bytes, dict[str, str]]] = []
         self.gives_ranges = True
         self.headers: dict[str, str] = {}
         self.ranges: list[str | None] = []
@@ -42,6 +44,9 @@ class Handler(BaseHTTPRequestHandler):
         asked = self.headers["Range"]
         self.server.ranges.append(asked)
         fault = self.server.faults.pop(0) if self.server.faults else ""
+        if self.server.versions:
+            self.server.content, headers = self.server.versions.pop(0)
+            self.server.headers = headers
         if fault.isdigit():
             return self.send_error(int(fault))
         if fault.startswith("to "):

@@ -12,6 +12,7 @@ import dataclasses
 import email.utils
 import hashlib
 import http.client
+import json
 import os
 import re
 import shutil
@@ -40,6 +41,7 @@ CHUNK = 1 << 20  # bytes
 ATTEMPTS = 4
 MD5_BYTES = 16
 LENGTH = re.compile("[0-9]{1,18}")
+RANGE = re.compile("bytes (?:[0-9]+-[0-9]+|[*])/([0-9]{1,18})")
 RETRIED_STATUS = {408, 416, 425, 429, 500, 502, 503, 504}
 NETWORK_ERRORS = (
     urllib.error.URLError,
@@ -135,7 +137,9 @@ class Download:
         finally:
             if self.part.stat().st_size == 0:
                 self.part.unlink()
+                _version_file(self.part).unlink(missing_ok=True)
         os.replace(self.part, self.path)
+        _version_file(self.part).unlink(missing_ok=True)
 
     def _check_digests(self, expected):
         if self.sha256:
@@ -214,7 +218,7 @@ def _receive(
         except NETWORK_ERRORS as error:
             if isinstance(error, urllib.error.HTTPError):
                 error.close()
-            if _is_complete(error, before):
+            if _is_complete(error, part, before):
                 return error.headers  # pyright: ignore[reportAttributeAccessIssue]
             _raise_if_final(error, url)
             if getattr(error, "code", None) == 416:
@@ -233,11 +237,12 @@ def _size(part):
     return part.stat().st_size
 
 
-def _is_complete(error, size):
+def _is_complete(error, part, size):
     """Return whether the server says that nothing is behind `size` bytes."""
     if getattr(error, "code", None) != 416:
         return False
-    return error.headers.get("Content-Range") == f"bytes */{size}"
+    ends = error.headers.get("Content-Range") == f"bytes */{size}"
+    return ends and not _is_another_version(error.headers, part, size)
 
 
 def _raise_if_final(error, url):
@@ -261,7 +266,7 @@ def _receive_once(url, part, file_name, num_bytes):
             raise ConnectionError("The file changed during the download.")
         total = _total(response.headers, start)
         _check_total(url, part, total, start, num_bytes)
-        size = _write(response, part, start, total, file_name)
+        size = _write(response, part, start, file_name)
         if total is not None and size < total:
             raise ConnectionError(f"{size:,} of {total:,} bytes came.")
         if total is None and not is_whole(part):
@@ -271,14 +276,39 @@ def _receive_once(url, part, file_name, num_bytes):
 
 def _total(headers, start) -> int | None:
     """Return the size of the whole file; None where no server says it."""
+    if found := RANGE.fullmatch(headers.get("Content-Range", "")):
+        return int(found[1])
     length = headers.get("Content-Length", "")
     return start + int(length) if LENGTH.fullmatch(length) else None
 
 
 def _is_another_file(headers, part, start):
-    """Return whether these bytes do not go on where the part ends."""
+    """Return whether these bytes do not go on where the part ends.
+
+    Who knows no version of a part, which another program left, compares times.
+    """
     begins = headers.get("Content-Range", "").startswith(f"bytes {start}-")
-    return not begins or _changed(headers) > part.stat().st_mtime
+    return not begins or _is_another_version(headers, part, start)
+
+
+def _is_another_version(headers, part, start):
+    try:
+        before = json.loads(_version_file(part).read_text())
+    except (FileNotFoundError, ValueError):
+        return _changed(headers) > part.stat().st_mtime
+    pairs = zip(before, _version(headers, start), strict=True)
+    return any(x != y for x, y in pairs if None not in (x, y))
+
+
+def _version_file(part):
+    """Return where it is noted what a part is the beginning of."""
+    return part.with_suffix(".version.part")
+
+
+def _version(headers, start) -> list:
+    """Return what tells the versions of a server's file apart."""
+    names = "ETag", "Last-Modified"
+    return [_total(headers, start), *(headers.get(x) for x in names)]
 
 
 def _changed(headers) -> float:
@@ -305,13 +335,16 @@ def _check_total(url, part, total, start, num_bytes):
         )
 
 
-def _write(response, part, start, total, file_name):
+def _write(response, part, start, file_name):
+    total = _total(response.headers, start)
     progress = keras.utils.Progbar(total, unit_name="byte")
     size = start
     chunk = response.read(CHUNK)
     if start == 0 and (chunk or not total):
         check_beginning(chunk, file_name)
     with part.open("ab" if start else "wb") as file:
+        version = json.dumps(_version(response.headers, start))
+        _version_file(part).write_text(version)
         while chunk:
             file.write(chunk)
             size += len(chunk)
