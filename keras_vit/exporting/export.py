@@ -159,7 +159,7 @@ def export(
         exported = ExportedModel(file, record)
         record["check"] = check(classifier, exported, compared, largest_change)
         record["check"]["bytes"] = size_of(file)
-        embed(file, record)
+        record = embed(file, record)
         ExportedModel(file)  # It still opens.
         _move(folder, file, path, record, layout)
     return record

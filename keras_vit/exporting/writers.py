@@ -37,6 +37,7 @@ from keras_vit.prediction.exported_model import (
     RECORD,
     SAVED_MODEL_RECORD,
     has_vnni,
+    parts_of,
 )
 from keras_vit.runtime.workarounds import sublayers
 
@@ -420,9 +421,15 @@ if __name__ == "__main__":
     main(json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")))
 
 
-def embed(path: pathlib.Path, record: Mapping) -> None:
-    """Writes a record into the file or folder that it is about."""
+def embed(path: pathlib.Path, record: Mapping) -> dict[str, Any]:
+    """Write a record into the file or folder that it is about.
+
+    Returns:
+        The record, with the checksums of the files that it stands apart from.
+    """
+    record = {**record, "parts": parts_of(path)}
     EMBED[record["format"]](path, json.dumps(record))
+    return record
 
 
 def write_record_beside(path: pathlib.Path, record: Mapping) -> None:

@@ -4,6 +4,7 @@ Axes: B images of a batch, H and W height and width, C channels.
 """
 
 import contextlib
+import hashlib
 import importlib
 import json
 import math
@@ -27,6 +28,7 @@ __all__ = [
     "RUNTIMES",
     "ExportedModel",
     "has_vnni",
+    "parts_of",
     "read_record",
     "runtime_of",
 ]
@@ -49,7 +51,8 @@ LARGEST_XML = 256 * 2**20  # bytes, of a model without its weights
 ONNX_METADATA = 14  # the field of a ModelProto
 MOST_FIELDS = 10_000  # of a ModelProto, which has some ten
 SAVED_MODEL = "saved_model.pb"
-SAVED_MODEL_RECORD = f"assets.extra/{RECORD}"
+SAVED_MODEL_EXTRA = "assets.extra"
+SAVED_MODEL_RECORD = f"{SAVED_MODEL_EXTRA}/{RECORD}"
 # What TensorFlow and `keras_vit.export` write into the folder of a SavedModel.
 SAVED_MODEL_PARTS = {
     *(SAVED_MODEL, "fingerprint.pb", "variables", "assets", "assets.extra"),
@@ -87,6 +90,8 @@ class ExportedModel:
         self.runtime = runtime
         self.record = record or read_record(path)
         check_installed(runtime)
+        if record is None:
+            _check_parts(self.path, runtime, self.record)
         with naming(runtime, self.path):
             self._run = runtime.open(self.path, self.record)
         self.config = types.SimpleNamespace(**self.record["config"])
@@ -136,6 +141,7 @@ class Runtime(NamedTuple):
         record: from a path to the text of its record, None without one; runs
             nothing of the file.
         open: from a path and its record to a function from images to scores.
+        parts: from a path to the files without the record, by their names.
     """
 
     name: str
@@ -143,6 +149,7 @@ class Runtime(NamedTuple):
     install: str
     record: Callable[[pathlib.Path], str | None]
     open: Callable[[pathlib.Path, dict], Callable]
+    parts: Callable[[pathlib.Path], dict[str, pathlib.Path]] = lambda path: {}
 
 
 @contextlib.contextmanager
@@ -212,6 +219,29 @@ def read_record(path: str | os.PathLike) -> dict[str, Any]:
     with naming(runtime, path):
         text = runtime.record(path)
     return checked_record(text, path)
+
+
+def parts_of(path: str | os.PathLike) -> dict[str, dict]:
+    """Return size and SHA-256 of each file that a record stands apart from."""
+    path, runtime = _named(path)
+    found = {}
+    for name, part in runtime.parts(path).items():
+        with part.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        found[name] = {"bytes": part.stat().st_size, "sha256": digest}
+    return found
+
+
+def _check_parts(path, runtime, record):
+    """Refuse files that are not those which the record was written for."""
+    known, found = record.get("parts", {}), runtime.parts(path)
+    sizes = {x: part.stat().st_size for x, part in found.items()}
+    same = sizes == {x: about["bytes"] for x, about in known.items()}
+    if not same or parts_of(path) != known:
+        raise ValueError(
+            f"The record in {str(path)!r} is of other files than lie there: "
+            "their sizes and checksums differ. Export the model again."
+        )
 
 
 def check_installed(runtime: Runtime) -> None:
@@ -314,6 +344,14 @@ def _is_output(record):
     )
 
 
+def _are_parts(record):
+    parts = record.get("parts", {})
+    return isinstance(parts, dict) and all(
+        isinstance(x, dict) and type(x.get("bytes")) is int
+        for x in parts.values()
+    )
+
+
 def _are_class_names(record):
     names = record.get("class_names")
     return (
@@ -339,6 +377,7 @@ FIELDS: dict[str, Callable[[dict], bool]] = {
     "output": _is_output,
     "preprocessing": _has("preprocessing", dict),
     "class_names": _are_class_names,
+    "parts": _are_parts,
     "activation": lambda x: x.get("activation") in ACTIVATIONS,
     "problem": lambda x: x.get("problem", "classification") in [*PROBLEMS],
 }
@@ -412,6 +451,11 @@ def _record_in_xml(path):
     return found[0] if found else None
 
 
+def _weights_beside(path):
+    weights = path.with_suffix(".bin")
+    return {".bin": weights} if weights.is_file() else {}
+
+
 def _open_openvino(path, record):
     import openvino
 
@@ -465,6 +509,16 @@ def _record_in_folder(path):
     if not beside.is_file() or beside.stat().st_size > LARGEST_RECORD:
         return None
     return beside.read_text(encoding="utf-8")
+
+
+def _parts_of_folder(path):
+    """Return the files of a SavedModel but for what servers add to it."""
+    names = {x.relative_to(path): x for x in path.rglob("*") if x.is_file()}
+    return {
+        name.as_posix(): part
+        for name, part in names.items()
+        if name.parts[0] != SAVED_MODEL_EXTRA
+    }
 
 
 def _open_saved_model(path, record):
@@ -535,7 +589,10 @@ RUNTIMES: dict[str, Runtime] = {
         _open_onnx,
     ),
     ".xml": Runtime(
-        *("OpenVINO", "openvino", "openvino"), _record_in_xml, _open_openvino
+        *("OpenVINO", "openvino", "openvino"),
+        _record_in_xml,
+        _open_openvino,
+        _weights_beside,
     ),
     ".tflite": Runtime(
         *("LiteRT", "ai_edge_litert", "ai-edge-litert"),
@@ -546,6 +603,7 @@ RUNTIMES: dict[str, Runtime] = {
         *("TensorFlow", "tensorflow", "tensorflow"),
         _record_in_folder,
         _open_saved_model,
+        _parts_of_folder,
     ),
     ".stablehlo": Runtime("JAX", "jax", "jax", _record_in_zip, _open_stablehlo),
     ".pt2": Runtime("torch", "torch", "torch", _record_in_zip, _open_pt2),

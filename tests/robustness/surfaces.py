@@ -8,6 +8,7 @@ something, or took seconds or memory that nobody has.
 """
 
 import contextlib
+import hashlib
 import io
 import json
 import pathlib
@@ -342,17 +343,34 @@ PROGRAMS = {
 }
 
 
-def record_of_program(folder):
-    path = folder / "record.json"
-    path.write_text(json.dumps(RECORD))
-    return path
+TO_BE_RUN = b"to be run"
+OF_THE_PROGRAM = {
+    "saved_model.pb": {
+        "bytes": len(TO_BE_RUN),
+        "sha256": hashlib.sha256(TO_BE_RUN).hexdigest(),
+    }
+}
+
+
+def record_for(suffix: str) -> dict:
+    """Return the record of the file that `put_record` writes."""
+    return {**RECORD, "parts": {} if suffix else OF_THE_PROGRAM}
+
+
+def record_of_program(suffix):
+    def make(folder):
+        path = folder / "record.json"
+        path.write_text(json.dumps(record_for(suffix)))
+        return path
+
+    return make
 
 
 def put_record(path: pathlib.Path, text: str) -> None:
     """Write a file of a format, by its ending, with a record and no program."""
     if path.suffix == "":
         (path / "assets.extra").mkdir(parents=True)
-        (path / "saved_model.pb").write_bytes(b"to be run")
+        (path / "saved_model.pb").write_bytes(TO_BE_RUN)
         (path / "assets.extra" / "model.json").write_text(text)
     elif path.suffix == ".onnx":
         pair = _field(1, b"model.json") + _field(2, text.encode())
@@ -378,7 +396,7 @@ def _field(number, content):
 def program(suffix):
     def make(folder):
         path = folder / f"stranger{suffix}"
-        put_record(path, json.dumps(RECORD))
+        put_record(path, json.dumps(record_for(suffix)))
         return path / "assets.extra" / "model.json" if not suffix else path
 
     return make
@@ -779,7 +797,10 @@ SURFACES: dict[str, Surface] = {
     "adapter_config.json": Surface(adapted_folder, loaded, JSON, ("cut",)),
     **{
         f"record in {format}": Surface(
-            record_of_program, predicted_by_record(suffix), JSON, ("cut",)
+            record_of_program(suffix),
+            predicted_by_record(suffix),
+            JSON,
+            ("cut",),
         )
         for format, suffix in PROGRAMS.items()
     },

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import setups
 import surfaces
-from surfaces import RECORD
+from surfaces import RECORD, record_for
 
 import keras_vit
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
@@ -108,10 +108,44 @@ def test_all_formats_are_tried():
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_program_is_opened_by_its_name(tmp_path, opened, suffix):
-    path = write_program(tmp_path, suffix, json.dumps(RECORD))
+    path = write_program(tmp_path, suffix, json.dumps(record_for(suffix)))
     (found,) = keras_vit.predict(path, IMAGE)
     assert [name for name, _ in found.classes] == ["a", "b", "c"]
     assert opened == [path]
+
+
+PART = {"bytes": 9, "sha256": "0" * 64}
+
+
+@pytest.mark.parametrize("how", ["", "saved_model.pb"])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        None,
+        {},
+        {"saved_model.pb": PART},
+        {"saved_model.pb": {**PART, "bytes": 8}},
+        {**surfaces.OF_THE_PROGRAM, "variables/variables.index": PART},
+    ],
+)
+def test_a_record_of_another_model_opens_nothing(tmp_path, opened, parts, how):
+    record = {**RECORD, **({} if parts is None else {"parts": parts})}
+    folder = write_program(tmp_path, "", json.dumps(record))
+    with pytest.raises(ValueError, match="is of other files than lie there"):
+        keras_vit.predict(folder / how, IMAGE)
+    assert not opened
+
+
+def test_weights_of_another_model_open_nothing(tmp_path, opened):
+    """OpenVINO has them in a file of their own."""
+    record = {**RECORD, "parts": {".bin": PART}}
+    path = write_program(tmp_path, ".xml", json.dumps(record))
+    for content in (None, b"too few", b"123456789"):
+        if content is not None:
+            path.with_suffix(".bin").write_bytes(content)
+        with pytest.raises(ValueError, match="is of other files"):
+            keras_vit.predict(path, IMAGE)
+    assert not opened
 
 
 def beside_model(folder, base):
