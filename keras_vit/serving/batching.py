@@ -5,6 +5,9 @@ Axes: B images of a batch, K classes.
 
 import asyncio
 import concurrent.futures
+import functools
+import queue
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -12,6 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = ["Batcher", "ModelError", "batch_sizes"]
+
+
+LAST_BATCH = 10  # seconds in which a batch ends after the server did
 
 
 class ModelError(RuntimeError):
@@ -69,9 +75,7 @@ class Batcher:
         self._compute, self._wait, self._observe = compute, wait, observe
         self._queue: asyncio.Queue[Waiting] = asyncio.Queue()
         self._gathered = 0  # of the next batch, out of the queue
-        self._thread = concurrent.futures.ThreadPoolExecutor(
-            1, thread_name_prefix="model"
-        )
+        self._thread = _ThreadOfTheModel()
 
     @property
     def waiting(self) -> int:
@@ -109,7 +113,7 @@ class Batcher:
 
     def close(self) -> None:
         """Drops what waits for the thread, and ends it after its batch."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.shutdown(cancel_futures=True)
 
     def warm_up(self, image: np.ndarray) -> None:
         """Computes a batch of each size, which compiles its program."""
@@ -157,6 +161,41 @@ class Batcher:
                 return [error]
         # One image is the cause: the others get their answers.
         return [row for image in images for row in self._rows([image])]
+
+
+class _ThreadOfTheModel(concurrent.futures.Executor):
+    """A thread that the end of the program does not wait for.
+
+    Python joins those of a ThreadPoolExecutor, though a model may hang.
+    """
+
+    def __init__(self):
+        self._tasks: queue.SimpleQueue = queue.SimpleQueue()
+        self._thread = threading.Thread(
+            target=self._work, name="model", daemon=True
+        )
+        self._thread.start()
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = concurrent.futures.Future()
+        self._tasks.put((future, functools.partial(fn, *args, **kwargs)))
+        return future
+
+    def shutdown(self, wait=True, *, cancel_futures=False):
+        while cancel_futures and not self._tasks.empty():
+            self._tasks.get()[0].cancel()
+        self._tasks.put(None)
+        if wait:  # A runtime that computes as its program ends may crash.
+            self._thread.join(LAST_BATCH)
+
+    def _work(self):
+        while (task := self._tasks.get()) is not None:
+            future, function = task
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(function())
+                except BaseException as error:
+                    future.set_exception(error)
 
 
 def _computed(function, *arguments):

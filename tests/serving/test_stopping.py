@@ -100,6 +100,40 @@ def test_a_second_signal_ends_it_at_once_and_says_so(start, number, code):
     assert "Traceback" not in error
 
 
+HANGING = """
+import sys
+import time
+from keras_vit.prediction import load_classifier
+from keras_vit.serving import ServingLimits, batching, serve
+
+classifier = load_classifier(sys.argv[1])
+compute = classifier.model.predict_on_batch
+
+def predict_on_batch(inputs):
+    if (inputs == 255).all():
+        time.sleep(10**6)
+    return compute(inputs)
+
+classifier.model.predict_on_batch = predict_on_batch
+batching.LAST_BATCH = 1
+sys.exit(serve(classifier, port=0, limits=ServingLimits(timeout=1)))
+"""
+
+
+def test_a_model_that_hangs_does_not_keep_the_server(run_folder):
+    server = served.Server(run_folder, program=HANGING)
+    try:
+        white = served.encoded(served.picture(0) | 255)
+        assert server.post(white)[0] == 504
+        assert server.post(FILES[0])[0] == 504  # It waits behind the other.
+        assert server.ask("GET", "/health")[0] == 200
+        code, error = server.end(signal.SIGTERM)
+    finally:
+        server.process.kill()
+        server.process.communicate()
+    assert (code, error) == (0, "")
+
+
 def test_a_full_queue_answers_503_and_when_to_try_again(start):
     server = start("--batch", 2, "--queue", 3, "--wait_ms", 60_000)
     with concurrent.futures.ThreadPoolExecutor(1) as client:
