@@ -229,6 +229,89 @@ def test_who_lost_the_run_to_another_process_puts_nothing(address):
     assert contents(address) == before
 
 
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(run_store, "MISSED", (0, 0))
+    monkeypatch.setattr(run_lock, "POLL_SECONDS", 0.01)
+
+
+def test_what_a_listing_lacks_is_not_gone(address, monkeypatch, quick):
+    """As stores list that are consistent in the end alone."""
+    folder = run_store.local(address)
+    write(folder, [*BESIDE, CHECKPOINT, MANIFEST], "one")
+    run_store.publish(folder)
+    store = run_store._mirrors[address].store
+    found = store.find()
+    lacking = {x: found[x] for x in found if x != "model.keras"}
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "find", lambda below="": lacking)
+        run_store.get(folder, *run_folder.ALL)
+    assert (folder / "model.keras").read_text() == "one"
+    store.remove(["model.keras"])
+    run_store.get(folder, *run_folder.ALL)
+    assert not (folder / "model.keras").exists()
+    assert (folder / "metrics.jsonl").exists()
+
+
+def test_what_is_not_found_once_is_looked_for_again(
+    address, emulator, monkeypatch, quick
+):
+    write(run_store.local(address), [*BESIDE, CHECKPOINT, MANIFEST], "one")
+    run_store.publish(run_store.local(address))
+    other = anew(address)
+    store, names = run_store._mirrors[address].store, []
+    download = store.download
+
+    def missing(name, path):
+        if name not in names:
+            names.append(name)
+            return False
+        return download(name, path)
+
+    monkeypatch.setattr(store, "download", missing)
+    run_store.get(other, *run_folder.ALL)
+    assert tiny.files(other) == {*BESIDE, CHECKPOINT, MANIFEST}
+    monkeypatch.setattr(store, "download", lambda name, path: False)
+    (other / CHECKPOINT).unlink()
+    run_store._mirrors[address]._known.clear()
+    with pytest.raises(OSError, match=f"^{address} lists '.*Give the same"):
+        run_store.get(other, *run_folder.ALL)
+
+
+def test_a_lock_that_is_not_found_once_is_kept(address, monkeypatch, quick):
+    folder = run_store.local(address)
+    with run_lock.locked(folder):
+        mirror = run_store._mirrors[address]
+        read, missed = mirror.store.read, [True]
+        monkeypatch.setattr(
+            mirror.store,
+            "read",
+            lambda name: None if missed and missed.pop() else read(name),
+        )
+        write(folder, BESIDE, "one")
+        run_store.publish(folder)
+        assert not missed
+    assert {*BESIDE} <= contents(address).keys()
+
+
+def test_who_is_denied_midway_goes_on_later(address, emulator):
+    folder = run_store.local(address)
+    with run_folder.taken(address, overwrite=False):
+        run_folder.begin(folder, {"seed": 0}, {})
+        write(folder, [*BESIDE, SHARDS[0]], "one")
+        run_store.publish(folder)
+        before = contents(address)
+        write(folder, [*BESIDE, CHECKPOINT], "two")
+        with refusing_after(emulator, 3):
+            with pytest.raises(PermissionError, match="No permission"):
+                run_store.publish(folder)
+        assert CHECKPOINT not in contents(address)
+        assert contents(address).keys() == before.keys()
+        run_store.publish(folder)
+    found = contents(address)
+    assert found[CHECKPOINT] == found["model.keras"] == "two"
+
+
 def test_names_that_lead_out_of_the_folder_are_left(address, monkeypatch):
     """No store forbids them, though clients and emulators may."""
     Store(address).write("examples/a.png", b"")

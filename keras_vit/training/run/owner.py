@@ -194,8 +194,14 @@ class _StoreLock:
         return True
 
     def check(self) -> None:
-        """Raises where another process has taken the run."""
-        if (now := self.read()) is None or now[0] != self.text:
+        """Raises where another process has taken the run.
+
+        A store may miss for a moment what is there.
+        """
+        if (now := self.read()) is None:
+            time.sleep(POLL_SECONDS)
+            now = self.read()
+        if now is None or now[0] != self.text:
             raise PermissionError(
                 f"Another process has taken the run in {self.place}, as this "
                 "one gave no sign for a while: this one ends."

@@ -54,6 +54,7 @@ REMOVED = (RESULT, CONFIG, CHECKPOINT), (MANIFEST,)
 # What a run itself removes. Other files that are missing here are kept there:
 # folders for temporary files are emptied by age.
 PRUNED = "checkpoints/*-*.npz", f"{PREVIOUS}/*"
+MISSED = (1, 3, 9)  # seconds, until what is listed is looked for again
 WAITS = (5, 20, 60)  # seconds, behind those of the libraries
 
 _mirrors: dict[str, "Mirror"] = {}
@@ -84,23 +85,51 @@ class Mirror:
         self._busy = threading.RLock()
 
     def get(self, patterns: Iterable[str]) -> None:
-        """Brings files of some names to what the store has."""
+        """Brings files of some names to what the store has.
+
+        A listing may lack what is there, and what it has may not be found for
+        a moment: who asks for the object itself decides.
+
+        Raises:
+            OSError: when an object that is listed again and again is missing.
+        """
         with self._busy:
-            versions = {
-                name: version
-                for name, version in self.store.find().items()
-                if _matches(name, patterns) and not _is_temporary(name)
-            }
-            for name, version in versions.items():
+            for pause in (*MISSED, None):
+                missing = self._get_listed(patterns)
+                if not missing:
+                    return
+                if pause is not None:
+                    time.sleep(pause)
+        raise OSError(
+            f"{self.store.address} lists {missing[0]!r}, which is not there. "
+            "Give the same command again."
+        )
+
+    def _get_listed(self, patterns) -> list[str]:
+        """Gets what is listed; the names of what is not there after all."""
+        missing = []
+        versions = {
+            name: version
+            for name, version in self.store.find().items()
+            if _matches(name, patterns) and not _is_temporary(name)
+        }
+        for name, version in versions.items():
+            path = self.folder / name
+            if self._known.get(name, ((), None))[1] == version:
+                continue
+            if self.store.download(name, path):
+                self._known[name] = _stamp(path), version
+            else:
+                missing.append(name)
+        for name in self._known.keys() - versions.keys():
+            if _matches(name, patterns):
                 path = self.folder / name
-                if self._known.get(name, ((), None))[1] == version:
-                    continue
                 if self.store.download(name, path):
-                    self._known[name] = _stamp(path), version
-            for name in self._known.keys() - versions.keys():
-                if _matches(name, patterns):
-                    (self.folder / name).unlink(missing_ok=True)
+                    self._known[name] = _stamp(path), None
+                else:
+                    path.unlink(missing_ok=True)
                     del self._known[name]
+        return missing
 
     def publish(self, *, exactly: bool = False) -> None:
         """Brings the store to what the folder has.
