@@ -17,6 +17,7 @@ from keras_vit.cli.terminal import (
     skipping,
     with_progress,
 )
+from keras_vit.data.views import TTA
 from keras_vit.io.atomic_files import as_cell, open_page, printable
 from keras_vit.io.checks import check_installed
 
@@ -73,8 +74,9 @@ def predict(parser):
     add("--batch", type=int, default=32, help="images per step (32)")
     add(
         "--tta",
-        choices=("flip",),
-        help="average the scores of each image and of its mirror image",
+        choices=TTA[1:],
+        help="average the scores of each image and of its mirror image, or of "
+        "ten crops",
     )
     _add_image_size(add)
 

@@ -6,6 +6,7 @@ A field's docstring is its text in `python recipes/evaluate.py --help`.
 import dataclasses
 
 from keras_vit.data import DataConfig, PreprocessingConfig
+from keras_vit.data.views import TTA
 from keras_vit.io import checks
 from keras_vit.io.checks import PRECISIONS, check_at_least, check_choice
 from keras_vit.sizes import BIT, MIXER, VIT
@@ -98,7 +99,9 @@ class Evaluation:
 
     tta: str | None = None
     """Test-time augmentation: "flip" averages the scores of each image and of
-    its mirror image, which takes twice the time; null does not."""
+    its mirror image, which takes twice the time; "crops" those of the centre
+    and the corners, 7/8 of each side, and their mirror images, ten times the
+    time; null does not."""
 
     real_labels: str | None = None
     """Path of real.json, ImageNet's reassessed labels, for a folder of the
@@ -110,7 +113,7 @@ class Evaluation:
     def __post_init__(self):
         check_choice("split", self.split, (None, *SPLITS))
         check_choice("distribution", self.distribution, DISTRIBUTIONS)
-        check_choice("tta", self.tta, (None, "flip"))
+        check_choice("tta", self.tta, TTA)
         check_at_least(self, 1, "batch_size")
         check_at_least(self, 0, "seed", "num_pictures")
         if self.model.weights is None and not self.smoke:

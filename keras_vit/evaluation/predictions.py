@@ -12,6 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.data.views import views
 from keras_vit.io.checks import check_installed
 from keras_vit.runtime.platforms import compile_predictions
 
@@ -30,10 +31,6 @@ __all__ = [
 
 TOP = 5  # classes of an image that are kept in files
 # Views of images (B, H, W, C) whose scores are averaged.
-TTA = {
-    None: (lambda images: images,),
-    "flip": (lambda images: images, lambda images: ops.flip(images, axis=2)),
-}
 # Probabilities of all classes that an evaluation holds: those of 67,000 images
 # of ImageNet's 1000 classes, half a gigabyte with their order.
 MAX_PROBABILITIES = 2**26
@@ -212,9 +209,8 @@ def predict_classes(
         verbose: int, as for Keras's `predict`.
         together: in several processes, of which each has its share of each
             batch, what puts the shares together; see `Together`.
-        tta: str, "flip" for the mean of the scores of each image and of its
-            mirror image (test-time augmentation); None for those of the
-            image.
+        tta: the views whose scores are averaged, see `keras_vit.data.views`;
+            None for the image alone.
 
     Returns:
         `Predictions`, in the order of the batches; of all images in all
@@ -303,16 +299,17 @@ class Ranking(keras.Model):
         self.model = model
         self.top = min(top, model.output_shape[-1])
         self.activation = keras.activations.get(activation)
-        self.views = TTA[tta]
+        self.tta = tta
         # It has no weights of its own: Keras need not try a batch first.
         self.built = True
         compile_predictions(self)
 
     def call(self, inputs):
         images, labels, mask = inputs
+        images = ops.cast(images, "float32") if self.tta else images
         scores = [
-            ops.cast(self.model(view(images), training=False), "float32")
-            for view in self.views
+            ops.cast(self.model(view, training=False), "float32")
+            for view in views(images, self.tta, ops)
         ]
         scores = sum(scores) / len(scores)  # (B, K)
         # A stable sort: top_k leaves the order of equal scores to the backend.

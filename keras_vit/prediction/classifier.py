@@ -13,6 +13,7 @@ import numpy as np
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.config import evaluation_of
 from keras_vit.data.resizing import Geometry, evaluation_crop
+from keras_vit.data.views import TTA, views
 from keras_vit.io.checks import check_choice
 from keras_vit.prediction.exported_model import ExportedModel, runtime_of
 from keras_vit.prediction.images import (
@@ -57,10 +58,6 @@ ACTIVATIONS = {
     "linear": lambda scores: scores,
 }
 # Views of images (B, H, W, C) whose scores are averaged.
-VIEWS = {
-    None: (lambda images: images,),
-    "flip": (lambda images: images, lambda images: images[:, :, ::-1].copy()),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,8 +73,9 @@ class Classifier:
             numbers.
         problem: str, "classification", "multilabel" or "regression", whose
             answers are numbers in the place of probabilities.
-        tta: str, "flip" for the mean of the scores of each image and of its
-            mirror image (test-time augmentation), or None.
+        tta: "flip" for the mean of the scores of each image and of its mirror
+            image (test-time augmentation), "crops" for that of ten crops, see
+            `keras_vit.data.views`, or None.
 
     Example:
         >>> load_classifier("runs/quickstart").class_names[:3]
@@ -93,7 +91,7 @@ class Classifier:
 
     def __post_init__(self):
         check_choice("activation", self.activation, ACTIVATIONS)
-        check_choice("tta", self.tta, VIEWS)
+        check_choice("tta", self.tta, TTA)
 
     @property
     def resizes(self) -> bool:
@@ -135,8 +133,8 @@ class Classifier:
         if not self.class_names:
             return np.zeros((len(images), 0), "float32")
         found = [
-            self.model.predict_on_batch(self.inputs(view(images)))
-            for view in VIEWS[self.tta]
+            self.model.predict_on_batch(self.inputs(np.ascontiguousarray(x)))
+            for x in views(images, self.tta)
         ]
         # NumPy has no bfloat16, which a model may compute in.
         found = [np.asarray(scores).astype("float32") for scores in found]
@@ -196,8 +194,8 @@ def predict(
         preprocessing: how images are resized and cropped, where it is not as
             the weights were evaluated: `keras_vit.data.PreprocessingConfig`.
         batch_size: int, images per step.
-        tta: str, "flip" for the mean of the scores of each image and of its
-            mirror image (test-time augmentation).
+        tta: "flip" for the mean of the scores of each image and of its mirror
+            image (test-time augmentation), "crops" for that of ten crops.
 
     Returns:
         A list with a `Prediction` per image, in their order; those of a

@@ -6,6 +6,7 @@ import pytest
 from padded import padded_batches
 
 from keras_vit import evaluation
+from keras_vit.data.views import views
 from keras_vit.evaluation import predictions
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.runtime import platforms
@@ -244,14 +245,18 @@ def test_xla_predicts_where_there_is_no_avx_512(model, monkeypatch, flags):
     assert compiled == ([] if "avx512f" in flags else [True])
 
 
-def test_flip_averages_the_scores_of_images_and_mirror_images(model):
+@pytest.mark.parametrize("tta", ["flip", "crops"])
+def test_the_scores_of_the_views_of_images_are_averaged(model, tta):
     images, labels = split(11)
-    both = [scores(model, images), scores(model, images[:, :, ::-1].copy())]
-    assert np.abs(both[0] - both[1]).max() > 0.1
+    seen = [images, images[:, :, ::-1]]
+    if tta == "crops":  # tests/prediction/test_predict.py checks them.
+        seen = views(images, tta)
+    both = [scores(model, np.ascontiguousarray(x)) for x in seen]
+    assert np.abs(both[0] - both[-1]).max() > 0.1
     logits = np.mean(both, axis=0).astype("float64")
     powers = np.exp(logits)
     expected = powers / powers.sum(axis=1, keepdims=True)
     found = evaluation.predict_classes(
-        model, padded_batches(images, labels, BATCH), top=CLASSES, tta="flip"
+        model, padded_batches(images, labels, BATCH), top=CLASSES, tta=tta
     )
     np.testing.assert_allclose(found.by_class(), expected, atol=1e-5)

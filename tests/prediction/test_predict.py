@@ -1,5 +1,6 @@
 """`keras_vit.predict`, against the model's own scores."""
 
+import itertools
 import json
 
 import keras
@@ -292,18 +293,37 @@ def test_weights_of_an_application_are_opened_once(tmp_path, counts):
     assert counts == {"opened": 1, "models": 1}
 
 
-def test_flip_averages_the_scores_of_an_image_and_its_mirror(
-    run_folder, image, tmp_path, capsys
+def ten_crops(image, size):
+    """The crops of AlexNet, resized by Pillow."""
+    end = len(image) - size
+    corners = [(end // 2, end // 2), *itertools.product((0, end), (0, end))]
+    found = []
+    for y, x in corners:
+        channels = [
+            Image.fromarray(image[..., c].astype("float32"))
+            .crop((x, y, x + size, y + size))
+            .resize((len(image), len(image)), Image.Resampling.BILINEAR)
+            for c in range(3)
+        ]
+        found.append(np.stack(channels, axis=-1))
+    return np.stack(found + [x[:, ::-1] for x in found])
+
+
+@pytest.mark.parametrize("tta", ["flip", "crops"])
+def test_the_scores_of_the_views_of_an_image_are_averaged(
+    run_folder, image, tmp_path, capsys, tta
 ):
     model, names = load_model(run_folder / "model.keras")
-    both = np.stack([image, image[:, ::-1]]).astype("float32")
-    scores = np.asarray(keras.ops.convert_to_numpy(model(both)))
+    views = np.stack([image, image[:, ::-1]]).astype("float32")
+    if tta == "crops":
+        views = ten_crops(image, round(len(image) * 7 / 8))
+    scores = np.asarray(keras.ops.convert_to_numpy(model(views)))
     powers = np.exp(scores.mean(axis=0))
     expected = dict(zip(names, powers / powers.sum(), strict=True))
-    (found,) = keras_vit.predict(run_folder, image, tta="flip")
+    (found,) = keras_vit.predict(run_folder, image, tta=tta)
     assert_same(found, expected)
     Image.fromarray(image).save(tmp_path / "image.png")
-    words = [str(run_folder), str(tmp_path / "image.png"), "--tta", "flip"]
+    words = [str(run_folder), str(tmp_path / "image.png"), "--tta", tta]
     assert main(["predict", *words, "--format", "json"]) in (None, 0)
     (printed,) = json.loads(capsys.readouterr().out)
     answers = {x["class"]: x["probability"] for x in printed["classes"]}
