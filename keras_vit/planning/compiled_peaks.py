@@ -41,7 +41,7 @@ def peak_bytes(case: dict) -> int | None:
         case["batch"],
         distribution=case["distribution"],
         model_axis=case["model_axis"],
-        optimizer=lambda: OPTIMIZERS[case["optimizer"]](case["parts"]),
+        optimizer=lambda: _optimizer(case["optimizer"], case["parts"]),
     )
     devices = devices_of(case["topology"])
     try:
@@ -53,19 +53,13 @@ def peak_bytes(case: dict) -> int | None:
     return compiled.memory_analysis().peak_memory_in_bytes
 
 
-def _adamw(parts):
-    import keras
+def _optimizer(name, parts):
+    """Return a new optimizer; parts are None for one."""
+    from keras_vit.training.optimizers import OPTIMIZERS
 
-    return keras.optimizers.AdamW(gradient_accumulation_steps=parts)
+    options = {"momentum": 0.9} if name == "sgd" else {}
+    return OPTIMIZERS[name](gradient_accumulation_steps=parts, **options)
 
-
-def _sgd(parts):
-    import keras
-
-    return keras.optimizers.SGD(momentum=0.9, gradient_accumulation_steps=parts)
-
-
-OPTIMIZERS = {"adamw": _adamw, "sgd": _sgd}  # of parts, None for one
 
 if __name__ == "__main__":
     main()

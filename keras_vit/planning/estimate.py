@@ -55,8 +55,12 @@ FLOPS = 2  # in a multiply-add
 # ILSVRC2012_img_train.tar: 147,897,477,120 bytes, 1,281,167 images.
 JPEG_BYTES = 115_440
 FLOAT32 = 4
-# Numbers that an optimizer keeps for each parameter.
-OPTIMIZERS = {"adamw": 2, "sgd": 1}
+# Numbers that an optimizer keeps for each parameter; muon one for the matrices
+# that it orthogonalises, which depend on the backend, and two for all others.
+OPTIMIZERS = {
+    **{"adamw": 2, "sgd": 1, "lion": 1, "lamb": 2},
+    **{"muon": 2, "schedule_free": 2},
+}
 ATTENTION = ("explicit", "flash", "recomputed")
 COMPILERS = ("keeping", "fusing")
 
@@ -68,7 +72,8 @@ class Settings:
     Args:
         batch: int, images per step on all devices together.
         precision: dtype policy.
-        optimizer: "adamw" or "sgd" with momentum.
+        optimizer: "adamw", "sgd" with momentum, "lion", "lamb", "muon" (at
+            most) or "schedule_free".
         attention: "explicit" keeps the softmax weights of all heads for the
             backward pass, "flash" computes them again in a fused kernel,
             "recomputed" without one, block by block, as on TPUs.
