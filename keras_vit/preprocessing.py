@@ -284,9 +284,12 @@ def _classes(shape, names):
     elif shape and shape[-1] in LABEL_FILES:
         classes = _wordnet_classes(shape[-1])
     if len(shape) != 2 or shape[1] != len(classes):
+        advice = "Make a batch of one prediction: predictions[np.newaxis]."
+        if len(shape) == 2:
+            advice = f"Give class_names=[...], the names of all {shape[1]}."
         raise ValueError(
             f"Expected predictions of shape {expected}. Received: shape "
-            f"{shape}. Make a batch of one prediction: predictions[np.newaxis]."
+            f"{shape}. {advice}"
         )
     return classes
 

@@ -133,11 +133,17 @@ KINDS = (
 class Installed:
     """The wheel, installed by pip into an environment of its own."""
 
-    def __init__(self, wheel: pathlib.Path, backend: str, folder: pathlib.Path):
+    def __init__(
+        self,
+        wheel: pathlib.Path,
+        backend: str,
+        folder: pathlib.Path,
+        python: str = sys.executable,
+    ):
         self.work = folder / "work"
         self.work.mkdir()
         self.python = folder / "environment" / "bin" / "python"
-        create = [sys.executable, "-m", "venv", folder / "environment"]
+        create = [python, "-m", "venv", folder / "environment"]
         subprocess.run(create, check=True)
         constraints = ["--constraint", ROOT / "constraints.txt"]
         pip = [self.python, "-m", "pip", "install", "--quiet", *constraints]

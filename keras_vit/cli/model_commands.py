@@ -1,7 +1,9 @@
 """Commands on a model: `summary`, `plan` and `benchmark`."""
 
+import argparse
 import dataclasses
 import json
+import os
 import pathlib
 import re
 import sys
@@ -9,10 +11,12 @@ import time
 
 import numpy as np
 
+from keras_vit.checkpoints.public import catalog
 from keras_vit.exporting.runtimes_table import FORMATS
 from keras_vit.io.atomic_files import replacing
 from keras_vit.io.checks import PRECISIONS, check_installed, check_positive
 from keras_vit.io.tables import markdown_table
+from keras_vit.models import ViTConfig
 from keras_vit.planning import (
     Settings,
     check_compiler,
@@ -254,13 +258,15 @@ def summary(parser):
     add_model(parser.add_argument)
 
 
+MODEL = (
+    "an application (ViT_B16), weights by name (ViT_B16/imagenet), a run "
+    "folder or a file"
+)
+
+
 def add_model(add) -> None:
     """Adds a model, its image size and the format of what is printed."""
-    add(
-        "model",
-        help="an application (ViT_B16), weights by name (ViT_B16/imagenet), a "
-        "run folder or a file",
-    )
+    add("model", help=MODEL)
     add("--image_size", type=int, help="pixels; that of the weights by default")
     add("--format", choices=("table", "json"), default="table")
 
@@ -271,7 +277,8 @@ def plan(parser):
     defaults = Settings()
     add = parser.add_argument
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--model", help="such as ViT_H14")
+    what.add_argument("model", nargs="?", help=MODEL)
+    what.add_argument("--model", dest="named", help=argparse.SUPPRESS)
     what.add_argument(
         "--paper",
         action="store_true",
@@ -279,7 +286,7 @@ def plan(parser):
     )
     add("--batch", type=int, default=defaults.batch, help="on all devices")
     add("--devices", default="v5e-8", help="such as v5e-8, v4-32 or h200x8")
-    add("--image_size", type=int, default=224, help="pixels")
+    add("--image_size", type=int, help="pixels; 224 for an application")
     add("--classes", type=int, default=1000)
     add("--precision", choices=PRECISIONS, default=defaults.precision)
     add("--optimizer", choices=OPTIMIZERS, default=defaults.optimizer)
@@ -328,7 +335,7 @@ def _summary(arguments):
     height, width, channels = model.input_shape[1:]
     print(f"{arguments.model}, one image of {height}x{width}x{channels}\n")
     print(*markdown_table(SUMMARY_COLUMNS, rows, padded=True), sep="\n")
-    print("\nOf each part one; the share is that of all of its kind.")
+    print("\nCounts are per part; shares cover all repeats.")
 
 
 def _parts(model):
@@ -378,11 +385,8 @@ def _plan_report(arguments):
     _check_at_most(arguments)
     devices = machine(arguments.devices)
     device = devices.device
-    config = vit_config(
-        arguments.model,
-        image_size=arguments.image_size,
-        num_classes=arguments.classes,
-    )
+    source = arguments.model or arguments.named
+    config = _planned(source, arguments.image_size, arguments.classes)
     settings = Settings(
         batch=arguments.batch,
         precision=arguments.precision,
@@ -410,7 +414,7 @@ def _plan_report(arguments):
         ],
         "compiled": [dataclasses.asdict(found) for found in compiled],
     }
-    lines = _heading(arguments.model, config, settings, devices)
+    lines = _heading(source, config, settings, devices)
     lines += [
         "",
         *markdown_table(PLAN_COLUMNS, map(_plan_cells, rows), padded=True),
@@ -424,6 +428,25 @@ def _plan_report(arguments):
         lines += ["", *COMPILED_NOTES, ""]
     lines += _feeding(rows, devices, arguments)
     return objects, "\n".join(lines)
+
+
+def _planned(source, image_size, classes):
+    """Return the config of a model: by its name, or as its weights have it."""
+    entry = catalog.entry_of(source)
+    name = entry.model if entry else source  # None of timm's names.
+    elsewhere = os.path.exists(source) or source.lower() in catalog.SHIPPED
+    if name and "/" not in name and not elsewhere:
+        size = 224 if image_size is None else image_size
+        return vit_config(name, image_size=size, num_classes=classes)
+    from keras_vit.prediction import load_network
+
+    model = load_network(source, image_size=image_size)
+    if not isinstance(getattr(model, "config", None), ViTConfig):
+        raise ValueError(
+            "Only Vision Transformers are planned. Received: "
+            f"{source!r}, a {type(model).__name__}."
+        )
+    return dataclasses.replace(model.config, num_classes=classes)
 
 
 MOST_REPEATS = 100_000

@@ -4,6 +4,7 @@ Keras takes seconds to import and needs a backend. What an exported model
 classifies images with needs neither.
 """
 
+import difflib
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -34,8 +35,10 @@ def lazy_names(
 
     def get(name: str) -> Any:
         if name not in modules:
+            near = difflib.get_close_matches(name, modules)
+            advice = f". Did you mean {' or '.join(near)}?" if near else ""
             raise AttributeError(
-                f"module {package!r} has no attribute {name!r}"
+                f"module {package!r} has no attribute {name!r}{advice}"
             )
         module = importlib.import_module(modules[name])
         is_module = module.__name__ == f"{package}.{name}"

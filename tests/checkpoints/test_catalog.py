@@ -180,6 +180,9 @@ def test_pinned_sizes_are_those_of_the_parameters():
         (None, "imagenet21k", "ViT_H14/imagenet21k"),
         (None, "ViT_B16/imagenet2012", "ViT_B16"),
         (None, "nonsense", "weights list"),
+        (None, "ViT_B16", "such as ViT_B16/imagenet; .* --model ViT_B16"),
+        (None, "ViT_R26_B32", "such as ViT_R26_B32/imagenet21k"),
+        ("ViT_B16", "none", r"and \d+ more, see `keras-vit weights list"),
         (
             "ViT_S16",
             "B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0",

@@ -51,6 +51,17 @@ def test_json_has_what_the_table_has(capsys):
         assert row["peak_bytes"] > row["memory"]["activations"]
 
 
+@pytest.mark.parametrize(
+    ("model", "parameters"),
+    # Table 1 of the paper; keras_vit/weights/README.md.
+    [("ViT_L16/imagenet", "304.3 million"), ("fractals", "0.4 million")],
+)
+def test_a_model_is_given_as_to_other_commands(capsys, model, parameters):
+    options = "--devices", "v5e-1", "--model_axis", "1", "--batch", "8"
+    out = run(capsys, model, *options)
+    assert f"{parameters} parameters" in out
+
+
 def test_days_of_a_data_set(capsys):
     out = run(
         capsys,

@@ -310,6 +310,7 @@ FILES = {
     if not entry.is_repository
 }
 
+SHOWN = 12  # names in a message
 IMAGENET = "imagenet"  # names the recommended weights of 1,000 classes
 MODELS = tuple(sorted({entry.model for entry in ENTRIES.values()}))
 # Any file of AugReg has a name: the models by how it begins.
@@ -412,6 +413,12 @@ def find(model: str | None, weights: str) -> Entry:
     if weights.partition("/")[0] in known:
         model, _, weights = weights.partition("/")
     candidates = entries(model)
+    if candidates and not weights:
+        raise ValueError(
+            f"{model} is a model without weights. Give the name of weights "
+            f"as well, such as {model}/{_first_choice(candidates)}; "
+            f"`keras-vit weights list --model {model}` lists all."
+        )
     found = [entry for entry in candidates if _is_called(entry, weights)]
     if len(found) == 1:
         return found[0]
@@ -436,6 +443,12 @@ def _find_timm(weights) -> Entry | None:
             same = [x for x in ENTRIES.values() if entry.name in x.aliases]
             return same[0] if len(same) == 1 else entry
     return None
+
+
+def _first_choice(candidates) -> str:
+    """Return "imagenet" where there are such weights, or the first name."""
+    usual = any(map(is_recommended, candidates))
+    return IMAGENET if usual else candidates[0].name
 
 
 def _is_called(entry, weights):
@@ -537,8 +550,11 @@ def _fail(model, weights, candidates):
         )
     available = ", ".join(
         f"{entry.name!r} ({entry.classes or 'no'} classes)"
-        for entry in candidates
+        for entry in candidates[:SHOWN]
     )
+    if (more := len(candidates) - SHOWN) > 0:
+        available += f" and {more} more, see `keras-vit weights list --model "
+        available += f"{model}`"
     raise ValueError(f"{text} There are: {available}.")
 
 
