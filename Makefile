@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 3600
 QUICKSTART_BACKEND := $(or $(KERAS_BACKEND),$(BACKEND),jax)
 
 # Without the extras that bring TensorFlow: of it the group for CPUs is taken.
-EXTRAS := data,cv,plots,explain,tensorboard,export,hub,serve,storage,streams
+EXTRAS := data,cv,plots,explain,tensorboard,export,hub,serve,storage,streams,text
 OLDEST_EXTRAS := jax,data,tensorboard,hub,serve,storage
 
 # JAX and NumPy stop early for old Pythons, so that the newest one is asked for.

@@ -27,6 +27,7 @@ __all__ = [
     "list_models",
     "list_weights",
     "load_checkpoint",
+    "load_image_text",
     "load_weights",
     "models",
     "patch_sequences",
@@ -34,6 +35,7 @@ __all__ = [
     "preprocess_input",
     "push_to_hub",
     "save_checkpoint",
+    "text",
     "variants",
 ]
 # The models by name: ViT_B16, Mixer_B16, BiT_R50x1 and the others.
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
         checkpoints,
         layers,
         models,
+        text,
         variants,
     )
     from keras_vit.analysis.features import features
@@ -64,6 +67,7 @@ if TYPE_CHECKING:
     from keras_vit.prediction import embed, patch_sequences, predict
     from keras_vit.preprocessing import decode_predictions, preprocess_input
     from keras_vit.sharing import push_to_hub
+    from keras_vit.text import load_image_text
 
     def __getattr__(name: str) -> Callable[..., keras.Model]: ...
 
@@ -89,6 +93,7 @@ else:
                 *("preprocessing", "decode_predictions", "preprocess_input"),
             ),
             "keras_vit.sharing": ("push_to_hub",),
+            "keras_vit.text": ("text", "load_image_text"),
             "keras_vit.variants": ("variants",),
         },
     )

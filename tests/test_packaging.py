@@ -43,6 +43,7 @@ EXTRAS = {
     },
     "storage": {"gcsfs", "s3fs"},
     "streams": {"array-record", "huggingface-hub", "pyarrow"},
+    "text": {"ftfy", "sentencepiece", "tokenizers"},
     "tpu-compiler": {"libtpu"},
     "gpu-compiler": {"jax-cuda12-plugin"},
     "wandb": {"wandb"},

@@ -69,6 +69,11 @@ EXTRAS = {
         "huggingface_hub": "huggingface_hub",
         "pyarrow": "pyarrow",
     },
+    "text": {
+        "ftfy": "ftfy",
+        "sentencepiece": "sentencepiece",
+        "tokenizers": "tokenizers",
+    },
     "storage": {"gcsfs": "gcsfs", "s3fs": "s3fs"},
     "tpu-compiler": {"libtpu": "libtpu"},
     "gpu-compiler": {"jax_cuda12_plugin": "jax-cuda12-plugin"},

@@ -13,9 +13,11 @@ from keras import ops
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.heads import (
     attended,
+    causal,
     first_tokens,
     masked,
     merge_heads,
+    over_heads,
     parts_first,
     precise_softmax,
     scores_of_heads,
@@ -77,6 +79,8 @@ class SelfAttention(ConfiguredLayer):
             the first and of the second half of query and key, and the second,
             times a learned lambda, is taken from the first; the heads are
             normalised. See `lambda_of_block`; it has no fused kernel.
+        causal: bool, whether a token reads itself and those before it alone,
+            as in the text tower of CLIP (arXiv:2103.00020).
         normalization: "layer_norm" or "rms_norm", for both.
         layer_norm_epsilon: float, added to the variance by both.
         rotary: None, or a `RotaryEmbedding` for queries and keys.
@@ -124,6 +128,7 @@ class SelfAttention(ConfiguredLayer):
         attention_inner_norm=False,
         talking_heads=False,
         differential_lambda=None,
+        causal=False,
         normalization="layer_norm",
         layer_norm_epsilon=1e-6,
         rotary=None,
@@ -142,6 +147,7 @@ class SelfAttention(ConfiguredLayer):
         self.attention_inner_norm = attention_inner_norm
         self.talking_heads = talking_heads
         self.differential_lambda = differential_lambda
+        self.causal = causal
         self.normalization = normalization
         self.layer_norm_epsilon = layer_norm_epsilon
         self.rotary = rotary
@@ -223,6 +229,7 @@ class SelfAttention(ConfiguredLayer):
 
     def call(self, x, valid=None, training=None, queries=None):
         check_queries(self, queries)
+        valid = causal(valid, x.shape[1]) if self.causal else valid
         fused = queries is None and self._is_fused()
         query, key, value = self._heads(x, heads_first=not fused)  # Equation 5
         query = first_tokens(query, queries)
@@ -251,6 +258,7 @@ class SelfAttention(ConfiguredLayer):
             sign and sum.
         """
         query, key, _ = self._heads(x)
+        valid = causal(valid, x.shape[1]) if self.causal else valid
         return self._weights(query, key, valid)  # (B, H, N, M)
 
     def _project(self, x):
@@ -327,7 +335,7 @@ class SelfAttention(ConfiguredLayer):
     def _fused(self, query, key, value, valid):
         """By Keras, of placed heads (B, N, H, d)."""
         bias, flash = None, self.flash_attention
-        mask = None if valid is None else valid[:, None, None]
+        mask = None if valid is None else over_heads(valid)
         if flash is None:
             flash = keras.config.is_flash_attention_enabled()
         if self.position_bias is not None:
@@ -417,10 +425,11 @@ def output_spec(x, queries: int | None, dtype: str) -> keras.KerasTensor:
 
 def check_queries(attention, queries: int | None) -> None:
     """Refuse queries of some tokens where the scores of all are added to."""
-    if queries is not None and attention.position_bias is not None:
+    of_all = attention.causal or attention.position_bias is not None
+    if queries is not None and of_all:
         raise ValueError(
-            "A position_bias is added to the scores of all tokens. Received: "
-            f"queries={queries}. Call the layer without."
+            "A position_bias and causal=True are of the scores of all tokens. "
+            f"Received: queries={queries}. Call the layer without."
         )
 
 

@@ -159,7 +159,7 @@ class ClassToken(ConfiguredLayer):
         return (batch, tokens, dim)
 
 
-KINDS = ("learned", "sincos2d", "none")
+KINDS = ("learned", "sincos2d", "sincos1d", "none")
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -177,7 +177,8 @@ class AddPositionEmbedding(ConfiguredLayer):
         kind: "learned": a table with a vector per token (1-D, as in the paper).
             "sincos2d": fixed sines and cosines of row and column (as in
             "Better plain ViT baselines for ImageNet-1k", arXiv:2205.01580),
-            not a weight. "none" adds nothing.
+            not a weight. "sincos1d": likewise of the place in one row.
+            "none" adds nothing.
         stddev: float, standard deviation of the normal distribution that a
             learned table starts from.
 
@@ -226,7 +227,10 @@ class AddPositionEmbedding(ConfiguredLayer):
         elif self.kind == "none":
             self.embedding = None
         else:
-            table = sine_cosine_table(self.grid, input_shape[-1])
+            make = {"sincos1d": sine_cosine_line}.get(
+                self.kind, sine_cosine_table
+            )
+            table = make(self.grid, input_shape[-1])
             prefix = [(0, 0), (self.num_prefix_tokens, 0), (0, 0)]
             self.embedding = np.pad(table, prefix)  # (1, T, D)
 
@@ -277,4 +281,18 @@ def sine_cosine_table(grid: tuple, hidden_dim: int) -> np.ndarray:
         ],
         axis=1,
     )  # (R * C, D)
+    return table[None].astype("float32")
+
+
+def sine_cosine_line(grid: tuple, hidden_dim: int) -> np.ndarray:
+    """Fixed position embedding of sines, then cosines, of places in a row.
+
+    At frequencies from 1 down to 1/10000 in equal ratios, each for a half of
+    the D features ("Attention Is All You Need", arXiv:1706.03762, as
+    tensor2tensor computes it). Returns a float32 array of shape (1, N, D).
+    """
+    half = hidden_dim // 2
+    frequencies = 10_000.0 ** (-np.arange(half) / max(half - 1, 1))
+    angles = np.outer(np.arange(grid[0] * grid[1]), frequencies)  # (N, D / 2)
+    table = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)  # (N, D)
     return table[None].astype("float32")

@@ -11,11 +11,13 @@ from keras_vit.runtime.platforms import WIDE_HEADS, by_platform, recomputed
 
 __all__ = [
     "attended",
+    "causal",
     "first_tokens",
     "parts_first",
     "in_one_pass",
     "masked",
     "merge_heads",
+    "over_heads",
     "precise_softmax",
     "recomputing",
     "scores_of_heads",
@@ -82,7 +84,19 @@ def masked(scores, valid, nothing=float("-inf")):
     """The scores (B, H, N, M) without those of keys that are not valid."""
     if valid is None:
         return scores
-    return ops.where(valid[:, None, None], scores, nothing)
+    return ops.where(over_heads(valid), scores, nothing)
+
+
+def over_heads(valid):
+    """Give (B, M), or (B, N, M) of each query, the axes of scores."""
+    return valid[:, None] if len(valid.shape) == 3 else valid[:, None, None]
+
+
+def causal(valid, length: int):
+    """Return (B or 1, N, N): of the valid keys those up to the query."""
+    order = ops.arange(length)
+    earlier = (order[:, None] >= order)[None]  # (1, N, N)
+    return earlier if valid is None else earlier & valid[:, None]
 
 
 def scores_of_heads(query, key):
@@ -123,8 +137,8 @@ def attended(query, key, value, valid=None, training=True):
     scaled = query * query.shape[-1] ** -0.5
     added = ()
     if valid is not None:
-        # (B, 1, 1, M)
-        added = (ops.where(valid[:, None, None], 0.0, float("-inf")),)
+        # (B, 1, 1, M), or (B, 1, N, M)
+        added = (ops.where(over_heads(valid), 0.0, float("-inf")),)
     if training:
         return recomputing(scaled, key, value, *added)  # (B, H, N, d)
     if query.shape[1] * query.shape[3] > WIDE_HEADS:

@@ -78,14 +78,19 @@ class ConfiguredModel(keras.Model):
     def __init__(self, config, *, name=None, dtype=None, trainable=True):
         check_channels_last()
         policy = keras.dtype_policies.get(dtype)
-        shape = (*config.image_size, config.channels)
-        images = keras.Input(shape, name="image", dtype="float32")
-        outputs = type(self).build_outputs(config, images, policy)
-        super().__init__(images, outputs, name=name)
+        inputs = type(self).input_of(config)
+        outputs = type(self).build_outputs(config, inputs, policy)
+        super().__init__(inputs, outputs, name=name)
         self.config = config
         # Not the map of a loaded model: Keras scales losses by this name.
         self.dtype_policy = resolved_policy(policy, None)
         self.trainable = trainable
+
+    @staticmethod
+    def input_of(config):
+        """Return the Keras tensor that the model is built on."""
+        shape = (*config.image_size, config.channels)
+        return keras.Input(shape, name="image", dtype="float32")
 
     @staticmethod
     def outputs_of(config, images, dtype=None):
@@ -115,8 +120,12 @@ class ConfiguredModel(keras.Model):
 
     def call(self, inputs, training=None, mask=None):
         # On JAX, Keras's `predict` asks no layer whether a shape fits.
-        check_sides(self.config.image_size, keras.tree.flatten(inputs)[0].shape)
+        self.check_shape(keras.tree.flatten(inputs)[0].shape)
         return super().call(inputs, training=training, mask=mask)
+
+    def check_shape(self, shape):
+        """Raise a ValueError where a batch is of another size."""
+        check_sides(self.config.image_size, shape)
 
     def get_config(self):
         known = self.trained_as.to_fields()
@@ -215,7 +224,8 @@ def check_loss(model: ConfiguredModel) -> None:
     It is NaN of them, or a number that training does not make smaller.
     """
     loss = getattr(model, "loss", None)
-    if not model.config.classifier_activation and _takes_probabilities(loss):
+    activation = getattr(model.config, "classifier_activation", None)
+    if not activation and _takes_probabilities(loss):
         name = getattr(loss, "__name__", None) or getattr(loss, "name", loss)
         raise ValueError(
             f"The model gives logits, and the loss {name!r} takes "

@@ -26,7 +26,7 @@ from keras_vit.layers.attention_positions import (
     PAIRS,
     ROPES,
 )
-from keras_vit.layers.embedding import KINDS, check_divisible
+from keras_vit.layers.embedding import check_divisible
 from keras_vit.layers.kernels import NORMALIZATIONS
 from keras_vit.layers.mixer_block import MIXER_NORMALIZATIONS, MIXINGS
 from keras_vit.layers.standardized_conv import STANDARDIZATIONS
@@ -203,6 +203,8 @@ TOKEN_POOLINGS = ("token", "prefix", "prefix_mean", "token_and_mean")
 # Those by a learned query that attends to the tokens.
 ATTENTION_POOLINGS = ("map", "attention")
 POOLINGS = (*TOKEN_POOLINGS, *ATTENTION_POOLINGS, "mean", "max", "none")
+
+POSITIONS = ("learned", "sincos2d", "none")
 
 # Why a field may be set where nothing reads it.
 OF_THE_HEAD = "it is of the head, which features have not"
@@ -394,7 +396,7 @@ class ViTConfig:
     distillation_token: bool = option(False, TENSORS)
     register_tokens: int = option(0, TENSORS, check=count, application=True)
     position_embedding: str = option(
-        "learned", TENSORS, choices=tuple(KINDS), application=True
+        "learned", TENSORS, choices=POSITIONS, application=True
     )
     rope: str | None = option(
         None, RECORD, choices=ROPES, later=True, weights=("attention/rotary",)

@@ -33,6 +33,7 @@ FOLLOWERS = {
     "keras_vit.runtime.workarounds": "keras_vit.layers",
     "keras_vit.layers": "keras_vit.models",
     "keras_vit.models": "keras_vit.variants",
+    "keras_vit.variants": "keras_vit.text.image_text",
 }
 # What TensorFlow writes to standard error as it is imported.
 NOISE = re.compile(
@@ -63,6 +64,7 @@ def check() -> None:
     if keras := sys.modules.get("keras"):
         _check_version(keras)
         importlib.import_module("keras_vit.variants")
+        importlib.import_module("keras_vit.text.image_text")
     elif FOLLOWED not in sys.meta_path:
         sys.meta_path.insert(0, FOLLOWED)
 

@@ -8,6 +8,7 @@ from keras_vit.checkpoints.dialects import (
     big_vision,
     google,
     hugging_face,
+    hugging_face_text,
     keras_hub,
     meta,
     open_clip,
@@ -15,7 +16,7 @@ from keras_vit.checkpoints.dialects import (
     torchvision,
 )
 
-__all__ = ["LAYOUTS"]
+__all__ = ["LAYOUTS", "TEXT_LAYOUTS"]
 
 # In the order in which they are tried and named.
 LAYOUTS = (
@@ -27,4 +28,10 @@ LAYOUTS = (
     *open_clip.LAYOUTS,
     *torchvision.LAYOUTS,
     *keras_hub.LAYOUTS,
+)
+# Of towers of texts.
+TEXT_LAYOUTS = (
+    *hugging_face_text.TEXT_LAYOUTS,
+    *open_clip.TEXT_LAYOUTS,
+    *big_vision.TEXT_LAYOUTS,
 )

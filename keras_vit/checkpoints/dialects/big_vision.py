@@ -1,7 +1,10 @@
 """Files of big_vision.
 
-Source: google-research/big_vision (models/vit.py).
+Source: google-research/big_vision (models/vit.py,
+models/proj/image_text/text_transformer.py and two_towers.py).
 """
+
+from pathlib import Path
 
 from keras_vit.checkpoints.dialects.shared import (
     FLAX_COMPANIONS,
@@ -9,8 +12,10 @@ from keras_vit.checkpoints.dialects.shared import (
     FLAX_TOWERS,
     FLAX_VIT,
     PLAIN_OPTIONS,
+    SIGLIP_TOKENIZER,
     TANH_GELU,
     flax_block,
+    tokenizer_files,
 )
 from keras_vit.checkpoints.engine.layout import (
     Dialect,
@@ -19,7 +24,7 @@ from keras_vit.checkpoints.engine.layout import (
     flax_norm,
 )
 
-__all__ = ["LAYOUTS"]
+__all__ = ["LAYOUTS", "TEXT_LAYOUTS"]
 
 POOL = "MAPHead_0/MultiHeadDotProductAttention_0"
 VIT = {
@@ -70,5 +75,63 @@ LAYOUTS = (
         poolings=("token", "mean", "map", "none"),
         poolings_without_token=("mean", "map", "none"),
         unpositioned="class_token",
+    ),
+)
+
+
+def read_text(checkpoint) -> dict:
+    """Return what code and shapes tell of a tower of texts.
+
+    Of SigLIP, whose tower pools the last token, and of LiT alike.
+    """
+    name = checkpoint.rows["block_0/attention/out/kernel"].names[0]
+    folder = Path(checkpoint.file.path).parent
+    # Gemma's tokenizer of SigLIP 2 is of another kind than that of C4.
+    gemma = {"cleaning": (), "lowercase": True, "padding": 0}
+    rules = (
+        tokenizer_files(folder, SIGLIP_TOKENIZER, (("spiece.model",),)),
+        tokenizer_files(folder, gemma, (("tokenizer.json",),)),
+        tokenizer_files(folder, {**gemma, "end": 1}, (("tokenizer.model",),)),
+    )
+    return {
+        "fields": {
+            **TANH_GELU,
+            "num_heads": checkpoint.file.tensors[name].shape[0],
+            "causal": False,
+            "pooling": "last",
+        },
+        "tokenizer": next(filter(None, rules), {}),
+    }
+
+
+TEXT_LAYOUTS = (
+    Layout(
+        DIALECT,
+        "big_vision_text",
+        "text",
+        {
+            "token_embedding/embeddings": ("Embed_0/embedding", "same"),
+            "position_embedding/embedding": ("pos_embedding", "same"),
+            **flax_block(
+                "LayerNorm_0",
+                "MultiHeadDotProductAttention_0",
+                "LayerNorm_1",
+                "MlpBlock_0",
+            ),
+            **flax_norm("encoder_norm", "Transformer/encoder_norm"),
+            **flax_dense("projection", "head"),
+            "logit_scale": ("t", "vector"),
+            "logit_bias": ("b", "vector"),
+        },
+        marks=(("Embed_0/embedding", "Transformer/encoder_norm/scale"),),
+        aliases=(
+            (r"(?:params/)?txt/(.*)", r"\1"),
+            (r"params/([tb])", r"\1"),
+            (r"Encoder_0/(.*)", r"Transformer/\1"),
+        ),
+        ignored=(r"(params/)?img/.*", r"(opt|state|chrono)/.*"),
+        stacks=FLAX_STACKS,
+        container="",
+        read_text=read_text,
     ),
 )

@@ -1,13 +1,20 @@
 """Files of open_clip, and those of OpenAI's CLIP, which have the same names.
 
-The image tower of a file is read; towers that are timm's are in `timm.py`.
+Image towers that are timm's are in `timm.py`.
 
-Source: open_clip 3.3.0 (transformer.py, model.py, factory.py).
+Source: open_clip 3.3.0 (transformer.py, model.py, factory.py, tokenizer.py).
 """
 
 from pathlib import Path
 
-from keras_vit.checkpoints.dialects.shared import CONTRASTIVE, TEXT_TOWER
+from keras_vit.checkpoints.dialects.shared import (
+    CONTRASTIVE,
+    LOGITS,
+    RESBLOCK_TEXTS,
+    RESBLOCKS,
+    TEXT_TOWER,
+    tokenizer_files,
+)
 from keras_vit.checkpoints.engine.layout import (
     Dialect,
     Layout,
@@ -25,29 +32,14 @@ from keras_vit.checkpoints.files.safetensors import open_safetensors
 from keras_vit.checkpoints.files.tensors import TensorFile, refuse
 from keras_vit.trained_as import TrainedAs
 
-__all__ = ["LAYOUTS"]
+__all__ = ["LAYOUTS", "TEXT_LAYOUTS"]
 
-BLOCK = "transformer.resblocks.{i}"
 VIT = {
     **torch_convolution("patch_embed/projection", "conv1"),
     "class_token/token": ("class_embedding", "single_token"),
     "position_embedding/embedding": ("positional_embedding", "rows"),
     **torch_norm("first_norm", "ln_pre"),
-    **torch_norm("block_{i}/attention_norm", f"{BLOCK}.ln_1"),
-    "block_{i}/attention/qkv/kernel": (
-        f"{BLOCK}.attn.in_proj_weight",
-        "torch_qkv_rows",
-    ),
-    "block_{i}/attention/qkv/bias": (
-        f"{BLOCK}.attn.in_proj_bias",
-        "torch_qkv_rows",
-    ),
-    **torch_dense("block_{i}/attention/out", f"{BLOCK}.attn.out_proj"),
-    "block_{i}/attention_scale/gamma": (f"{BLOCK}.ls_1.gamma", "same"),
-    **torch_norm("block_{i}/mlp_norm", f"{BLOCK}.ln_2"),
-    **torch_dense("block_{i}/mlp/dense", f"{BLOCK}.mlp.c_fc"),
-    **torch_dense("block_{i}/mlp/dense_1", f"{BLOCK}.mlp.c_proj"),
-    "block_{i}/mlp_scale/gamma": (f"{BLOCK}.ls_2.gamma", "same"),
+    **RESBLOCKS,
     **torch_norm("encoder_norm", "ln_post"),
     "predictions/kernel": ("proj", "same"),
 }
@@ -231,5 +223,100 @@ LAYOUTS = (
         optional=("patch_bias",),
         required=("activation",),
         find_pooling=find_pooling,
+    ),
+)
+
+TEXT_NAMES = {"heads": "num_heads", "eps": "layer_norm_epsilon"}
+TEXT_NAMES |= {"pool_type": "pooling", "act": "activation"}
+TEXT_POOLINGS = {
+    "argmax": "largest_id",
+    "eos": "first_id",
+    "first": "first",
+    "last": "last",
+}
+# Marks of CLIP's tokenizer in others' files, and in its own.
+MARKS = {
+    "<|startoftext|>": "<start_of_text>",
+    "<|endoftext|>": "<end_of_text>",
+}
+CLEANING = {
+    "lower": ("repaired", "lower"),
+    "whitespace": ("repaired",),
+    "canonicalize": ("repaired", "blank_underscores", "canonical"),
+}
+
+
+def read_text(checkpoint) -> dict:
+    """Read what a `model_cfg` tells of the tower of texts.
+
+    Raises:
+        ValueError: for towers that are not open_clip's own.
+    """
+    folder = Path(checkpoint.file.path)
+    path = (folder if folder.is_dir() else folder.parent) / CONFIG
+    if not path.is_file():
+        refuse(path, "is not there", "Load the folder as open_clip wrote it.")
+    model = read_json(path).get("model_cfg") or {}
+    text = model.get("text_cfg") or {}
+    for name in ("hf_model_name", "embed_cls"):
+        if text.get(name):
+            refuse(
+                path,
+                f"has {name}={text[name]!r} in its text_cfg"[:200],
+                "The tower of texts is of another architecture: load the one "
+                "of images with load_checkpoint.",
+            )
+    tanh = (text.get("act_kwargs") or {}).get("approximate") == "tanh"
+    gelu = "quick_gelu" if model.get("quick_gelu") else "gelu"
+    known = {"heads": 8, "pool_type": "argmax", "eps": 1e-5, **text}
+    known |= text.get("norm_kwargs") or {}
+    known["act"] = "gelu_tanh" if tanh else gelu
+    pooling = {"pooling": words(TEXT_POOLINGS, "pool_type")}
+    return {
+        "fields": {
+            **converted(path, known, TEXT_NAMES, pooling),
+            "causal": not text.get("no_causal_mask"),
+            "pooled_id": int(text.get("eos_id", 2)),
+        },
+        "tokenizer": read_tokenizer(path.parent, text),
+    }
+
+
+def read_tokenizer(folder: Path, text: dict) -> dict:
+    """Return the rule of a tokenizer, with CLIP's own where none is named."""
+    options = text.get("tokenizer_kwargs") or {}
+    named = text.get("hf_tokenizer_name")
+    clean = options.get("clean", "whitespace" if named else "lower")
+    if options.get("strip_sep_token") or clean not in CLEANING:
+        return {}
+    rule = {"cleaning": CLEANING[clean], "padding": "<pad>"}
+    if not named:
+        rule |= {"padding": 0, "renamed": MARKS}
+    return tokenizer_files(folder, rule)
+
+
+TEXT_LAYOUTS = (
+    Layout(
+        DIALECT,
+        "open_clip_text",
+        "text",
+        {
+            **RESBLOCK_TEXTS,
+            **LOGITS,
+            "projection/kernel": ("text_projection", "same"),
+        },
+        marks=(("token_embedding.weight", "ln_final.weight"),),
+        variants={"dense": torch_dense("projection", "text_projection")},
+        signs={"dense": "text_projection.weight"},
+        aliases=((r"text\.(.*)", r"\1"),),
+        ignored=(
+            *(r"visual\..*", r"attn_mask", r"context_length", r"vocab_size"),
+            r"input_resolution",
+        ),
+        unsupported={
+            r"(text_decoder\..*|cls_emb)": "a decoder of texts (CoCa)"
+        },
+        container="",
+        read_text=read_text,
     ),
 )

@@ -21,12 +21,16 @@ __all__ = [
     "FLAX_STACKS",
     "FLAX_TOWERS",
     "FLAX_VIT",
+    "LOGITS",
     "PATCHES",
     "PLAIN_BLOCK",
     "PLAIN_OPTIONS",
+    "RESBLOCKS",
+    "RESBLOCK_TEXTS",
     "SAM_ENCODER",
     "SAM_MARKS",
     "SAM_SIGNS",
+    "SIGLIP_TOKENIZER",
     "TANH_GELU",
     "TEXT_TOWER",
     "TORCH_RESNET",
@@ -36,6 +40,7 @@ __all__ = [
     "method_of",
     "pixels",
     "preactivated_unit",
+    "tokenizer_files",
     "unit",
 ]
 
@@ -130,6 +135,34 @@ TEXT_TOWER = (
     *(r"transformer\..*", r"token_embedding\..*", r"ln_final\..*"),
     *(r"positional_embedding", r"text_projection(\.\w+)?", r"cls_emb"),
 )
+
+# Blocks and names of OpenAI's CLIP, whose two towers have the same.
+RESBLOCK = "transformer.resblocks.{i}"
+RESBLOCKS = {
+    **torch_norm("block_{i}/attention_norm", f"{RESBLOCK}.ln_1"),
+    "block_{i}/attention/qkv/kernel": (
+        f"{RESBLOCK}.attn.in_proj_weight",
+        "torch_qkv_rows",
+    ),
+    "block_{i}/attention/qkv/bias": (
+        f"{RESBLOCK}.attn.in_proj_bias",
+        "torch_qkv_rows",
+    ),
+    **torch_dense("block_{i}/attention/out", f"{RESBLOCK}.attn.out_proj"),
+    "block_{i}/attention_scale/gamma": (f"{RESBLOCK}.ls_1.gamma", "same"),
+    **torch_norm("block_{i}/mlp_norm", f"{RESBLOCK}.ln_2"),
+    **torch_dense("block_{i}/mlp/dense", f"{RESBLOCK}.mlp.c_fc"),
+    **torch_dense("block_{i}/mlp/dense_1", f"{RESBLOCK}.mlp.c_proj"),
+    "block_{i}/mlp_scale/gamma": (f"{RESBLOCK}.ls_2.gamma", "same"),
+}
+RESBLOCK_TEXTS = {
+    "token_embedding/embeddings": ("token_embedding.weight", "same"),
+    "position_embedding/embedding": ("positional_embedding", "rows"),
+    **RESBLOCKS,
+    **torch_norm("encoder_norm", "ln_final"),
+}
+# What makes scores of cosines.
+LOGITS = {x: (x, "vector") for x in ("logit_scale", "logit_bias")}
 
 # What a file of Flax may hold besides one tower's parameters.
 FLAX_COMPANIONS = (r"opt/.*", r"state/.*", r"params/(txt/.*|t|b)", r"chrono/.*")
@@ -247,3 +280,35 @@ SAM_MARKS = (
     ),
 )
 SAM_SIGNS = {"position_map": "pos_embed"}
+
+
+# SigLIP's, whose texts are canonical: its end is its padding.
+SIGLIP_TOKENIZER = {
+    "cleaning": ("canonical",),
+    "padding": 1,
+    "end": 1,
+    "marks": {"</s>": 1, "<unk>": 2},
+}
+# What a folder may hold of a tokenizer, the first that is there; each name is
+# that of files which belong together.
+TOKENIZERS = (
+    ("tokenizer.json",),
+    ("vocab.json", "merges.txt"),
+    ("spiece.model",),
+    ("tokenizer.model",),
+)
+
+
+def tokenizer_files(folder, rule: dict, among: tuple = TOKENIZERS) -> dict:
+    """Return the rule of a tokenizer with its files, {} where there is none.
+
+    Args:
+        folder: a `pathlib.Path`.
+        rule: dict, that of `keras_vit.text.Tokenizer` without its files.
+        among: tuples of names of files, of which the first that is there is
+            taken.
+    """
+    for names in among:
+        if all((folder / x).is_file() for x in names):
+            return {**rule, "files": tuple(str(folder / x) for x in names)}
+    return {}

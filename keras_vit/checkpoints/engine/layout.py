@@ -131,7 +131,7 @@ class Layout:
     Args:
         dialect: the publisher's `Dialect`.
         name: str, of the format in messages and reports.
-        family: "vit", "mixer" or "bit".
+        family: "vit", "mixer", "bit" or "text".
         table: dict from our path to the file's names, see `rows`.
         marks: names, one tuple of which is complete in each such file.
         is_specific: bool, whether its files have the marks of other layouts
@@ -181,6 +181,9 @@ class Layout:
             are written without positions.
         find_problems: from (layout, weights of the model) to problems that
             are particular to this layout.
+        read_text: of a layout of text towers: from a `Checkpoint` to what no
+            tensor tells of one, a dict with its config's "fields", the rule of
+            its "tokenizer", and a "logit_scale" where no tensor has it.
         model_class: what the functions of the dialect need to know of the
             publisher's class for such files. A model is read again from
             the names, shapes and config before it is written in such a layout.
@@ -217,6 +220,7 @@ class Layout:
     poolings_without_token: tuple = ()
     unpositioned: str = ""
     find_problems: Callable = _no_problems
+    read_text: Callable = _no_fields
     model_class: Any = None
 
     @property

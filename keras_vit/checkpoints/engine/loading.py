@@ -50,9 +50,11 @@ from keras_vit.runtime.workarounds import (
 
 __all__ = [
     "Info",
+    "built_with",
     "check_weights",
     "load_checkpoint",
     "load_weights",
+    "located_part",
     "open_source",
     "read_info",
     "split_subtree",
@@ -163,7 +165,7 @@ def load_checkpoint(
     if source.is_stacked or keras.distribution.distribution() is not None:
         model = make()
         return _filled(model, planned(model))
-    return _built_with(make, planned)
+    return built_with(make, planned)
 
 
 ACTIVATION = "representation_activation"
@@ -237,7 +239,7 @@ def load_weights(
     if source is None:
         return model
     if not isinstance(source, Checkpoint):
-        path, part = _located(source)
+        path, part = located_part(source)
         kind = kind_of(path)
         if kind == "h5" and not prefix:
             return load_weights_h5(model, path)
@@ -417,7 +419,7 @@ def open_source(
         if prefix:
             _refuse_prefix(source.file.path, prefix, "is opened already")
         return source
-    path, part = _located(source, model)
+    path, part = located_part(source, model)
     with refusing_damage(path):
         opened = _opened(path, prefix or part, kind_of(path))
     from keras_vit.checkpoints.public import catalog
@@ -453,7 +455,7 @@ def _opened(path, part, kind) -> Checkpoint:
     return recognise(OPENERS[kind](path), part)
 
 
-def _located(source, model=None) -> tuple[str, str]:
+def located_part(source, model=None) -> tuple[str, str]:
     """Return the path, and the part of the file, of what a user names."""
     if not isinstance(source, (str, os.PathLike)):
         raise ValueError(
@@ -505,7 +507,7 @@ HEAD = "predictions/kernel"
 REPRESENTATION = "pre_logits/kernel"
 
 
-def _built_with(build: Callable, plan_of: Callable) -> keras.Model:
+def built_with(build: Callable, plan_of: Callable) -> keras.Model:
     """Build a model whose weights are read when they are made.
 
     Keras defers the weights that are made in a stateless scope and makes them

@@ -431,7 +431,9 @@ class Part(NamedTuple):
         return re.sub(r"[^./]+[./]$", "", self.prefix)
 
 
-def recognise(file: TensorFile, prefix: str = "") -> Checkpoint:
+def recognise(
+    file: TensorFile, prefix: str = "", layouts: tuple = LAYOUTS
+) -> Checkpoint:
     """Find the layout of a file by the names in it.
 
     Whatever stands in front of all names of the model is left away, and what
@@ -441,6 +443,7 @@ def recognise(file: TensorFile, prefix: str = "") -> Checkpoint:
         file: an opened file.
         prefix: str, what stands before the names of the model to take, such
             as "img" or "teacher.backbone", in a file of several.
+        layouts: the `Layout`s that it may have.
 
     Raises:
         ValueError: for an unknown layout, for tensors that the layout does
@@ -453,9 +456,9 @@ def recognise(file: TensorFile, prefix: str = "") -> Checkpoint:
     for name in leftovers:
         del tensors[name]
     outside += leftovers
-    parts = list(_parts_of(file, tensors))
+    parts = list(_parts_of(file, tensors, layouts))
     if not parts:
-        _refuse_unknown(file)
+        _refuse_unknown(file, layouts)
     rests = [[x for x in tensors if not x.startswith(y.prefix)] for y in parts]
     whole = [
         i
@@ -539,11 +542,11 @@ def _under(file, prefix) -> tuple[dict, list]:
     return inside, [x for x in file.tensors if x not in names]
 
 
-def _parts_of(file, tensors, prefix="", depth=0) -> Iterator[Part]:
+def _parts_of(file, tensors, layouts, prefix="", depth=0) -> Iterator[Part]:
     """Find the models in a file, behind as few names as possible."""
     # Two publishers may have the same names: a config tells whose they are.
     order = sorted(
-        LAYOUTS,
+        layouts,
         key=lambda x: (not x.is_specific, x.dialect.name != file.publisher),
     )
     for layout in order:
@@ -567,7 +570,8 @@ def _parts_of(file, tensors, prefix="", depth=0) -> Iterator[Part]:
             inner.setdefault(top[0], {})[name[top.end() :]] = tensor
     for top, found in inner.items():
         if len(found) <= MAX_SEARCHED:
-            yield from _parts_of(file, found, prefix + top, depth + 1)
+            inside = prefix + top
+            yield from _parts_of(file, found, layouts, inside, depth + 1)
 
 
 def _strangers(part, rest) -> list:
@@ -594,7 +598,7 @@ def _refuse_several(file, parts) -> NoReturn:
     )
 
 
-def _refuse_unknown(file) -> NoReturn:
+def _refuse_unknown(file, layouts) -> NoReturn:
     shown = ", ".join(list(file.tensors)[:5]) or "nothing"
     says = file.metadata.get(CONFIG)
     refuse(
@@ -602,7 +606,7 @@ def _refuse_unknown(file) -> NoReturn:
         f"is of no known format: it holds {len(file.tensors)} tensors "
         f"({shown[:300]} ...)"
         + (f", and its config.json says {says}" if says else ""),
-        f"Known are {', '.join(sorted({x.name for x in LAYOUTS}))} and "
+        f"Known are {', '.join(sorted({x.name for x in layouts}))} and "
         "Keras's own files. Is it another model's, or a file of the "
         "optimiser?",
     )
@@ -762,6 +766,7 @@ FAMILIES = {
     "vit": "a Vision Transformer",
     "mixer": "an MLP-Mixer",
     "bit": "a BiT",
+    "text": "a tower of texts",
 }
 
 

@@ -1,0 +1,280 @@
+"""A model of images and texts: two towers whose embeddings are compared.
+
+Axes: B images, T texts, L context length, P embedding dimension.
+"""
+
+import math
+import os
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.text.tokenizer import Tokenizer
+from keras_vit.text.tower import TextTransformer
+from keras_vit.trained_as import TrainedAs
+
+__all__ = ["ImageTextModel", "normalized"]
+
+
+# 2.6592, what CLIP starts at; trained ones are at log(100).
+LOGIT_SCALE = math.log(1 / 0.07)
+
+
+def normalized(x):
+    """Scale vectors (..., P) to length 1, in float32 at least."""
+    x = ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
+    return x / ops.sqrt(ops.sum(ops.square(x), axis=-1, keepdims=True))
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class ImageTextModel(keras.Model):
+    """Image tower and text tower that were trained on pairs.
+
+    "Learning Transferable Visual Models From Natural Language Supervision"
+    (arXiv:2103.00020), and "Sigmoid Loss for Language Image Pre-Training"
+    (arXiv:2303.15343), whose scores have a bias. `load_image_text` makes one
+    of a file; `save` writes both towers and the tokenizer.
+
+    Args:
+        image_tower: a `keras_vit.models.VisionTransformer` from images to
+            (B, P).
+        text_tower: a `TextTransformer` to (T, P).
+        logit_scale: float, the start of the logarithm of what cosines are
+            multiplied by; log(1 / 0.07) by default, as in CLIP.
+        logit_bias: None, or the start of what is added: then scores are
+            independent sigmoids, otherwise one softmax over the texts.
+        tokenizer: a `Tokenizer`, or None for ids of tokens alone.
+        name: str, name of the model.
+
+    Attributes:
+        trained_as: what the image tower was trained on.
+
+    Input shape:
+        Images (B, H, W, C) as the image tower takes them, and ids (T, L).
+
+    Output shape:
+        (B, T), the logits.
+
+    Raises:
+        ValueError: for towers whose embeddings are of two sizes.
+
+    Example:
+
+    >>> pair = keras_vit.load_image_text("clip-vit-base-patch32")
+    >>> pair.encode_texts(["a photo of a cat", "a photo of a dog"]).shape
+    (2, 512)
+    """
+
+    def __init__(
+        self,
+        image_tower: keras.Model,
+        text_tower: TextTransformer,
+        *,
+        logit_scale=LOGIT_SCALE,
+        logit_bias=None,
+        tokenizer=None,
+        name=None,
+        **kwargs,
+    ):
+        super().__init__(name=name, **kwargs)
+        sizes = image_tower.output_shape[-1], text_tower.output_shape[-1]
+        if sizes[0] != sizes[1] or len(image_tower.output_shape) != 2:
+            raise ValueError(
+                "Both towers give embeddings of one size. Received: "
+                f"{image_tower.output_shape} of images, "
+                f"{text_tower.output_shape} of texts. Load towers that were "
+                "trained together, with the projection of the images."
+            )
+        self.image_tower = image_tower
+        self.text_tower = text_tower
+        self.tokenizer = tokenizer
+        self.logit_scale = self._scalar("logit_scale", logit_scale)
+        self.logit_bias = None
+        if logit_bias is not None:
+            self.logit_bias = self._scalar("logit_bias", logit_bias)
+        self.built = True
+
+    @property
+    def trained_as(self) -> TrainedAs:
+        """What the image tower was trained on."""
+        return self.image_tower.trained_as
+
+    @property
+    def activation(self) -> str:
+        """Return what makes scores of logits: "softmax" or "sigmoid"."""
+        return "softmax" if self.logit_bias is None else "sigmoid"
+
+    def encode_images(self, images: Any):
+        """Compute the embeddings of images, of length 1.
+
+        Args:
+            images: (B, H, W, C) as the image tower takes them.
+
+        Returns:
+            Tensor (B, P), float32 at least.
+        """
+        return normalized(self.image_tower(ops.convert_to_tensor(images)))
+
+    def encode_texts(self, texts: Any):
+        """Compute the embeddings of texts, of length 1.
+
+        Args:
+            texts: a text, a list of T texts, or ids of tokens (T, L) as the
+                tokenizer of the model makes them, padding included.
+
+        Returns:
+            Tensor (T, P), float32 at least.
+
+        Raises:
+            ValueError: for texts without a tokenizer or without a token, and
+                for ids that the tower does not have.
+        """
+        return normalized(self.text_tower(self.token_ids(texts)))
+
+    def token_ids(self, texts: Any) -> np.ndarray:
+        """Return the ids (T, L) of texts, or check those that are given.
+
+        Args:
+            texts: see `encode_texts`.
+
+        Raises:
+            ValueError: see `encode_texts`.
+        """
+        config = self.text_tower.config
+        ids = texts
+        if isinstance(texts, str) or _are_texts(texts):
+            if self.tokenizer is None:
+                raise ValueError(
+                    "The model has no tokenizer, as there was none beside its "
+                    f"weights. Received: texts, {str(texts)[:100]!r}. Give ids "
+                    "of tokens, or put the files of its tokenizer into the "
+                    "folder of the weights."
+                )
+            ids = self.tokenizer(texts, config.context_length)
+        return checked_ids(ids, config)
+
+    def logits(self, images: Any, texts: Any):
+        """Compute what the scores of images and texts are made of.
+
+        Args:
+            images: see `encode_images`.
+            texts: see `encode_texts`.
+
+        Returns:
+            Tensor (B, T): cosine times scale, plus bias.
+        """
+        return self.compared(
+            self.encode_images(images), self.encode_texts(texts)
+        )
+
+    def scores(self, images: Any, texts: Any):
+        """Compute the probabilities of texts, as the model was trained.
+
+        Args:
+            images: see `encode_images`.
+            texts: see `encode_texts`.
+
+        Returns:
+            Tensor (B, T). With softmax its rows sum to 1, also over texts of
+            which none fits; with sigmoid each is that of its text alone.
+        """
+        activate = getattr(ops, self.activation)
+        return activate(self.logits(images, texts))
+
+    def compared(self, images, texts):
+        """Compute the logits of embeddings (B, P) and (T, P)."""
+        scale = ops.exp(ops.cast(self.logit_scale, images.dtype))
+        logits = ops.matmul(images, ops.transpose(texts)) * scale  # (B, T)
+        if self.logit_bias is None:
+            return logits
+        return logits + ops.cast(self.logit_bias, logits.dtype)
+
+    def call(self, inputs, training=None):
+        images, ids = inputs
+        return self.compared(
+            normalized(self.image_tower(images, training=training)),
+            normalized(self.text_tower(ids, training=training)),
+        )  # (B, T)
+
+    def get_config(self):
+        towers = {"image_tower": self.image_tower}
+        towers["text_tower"] = self.text_tower
+        serialize = keras.saving.serialize_keras_object
+        return {
+            "name": self.name,
+            **{name: serialize(tower) for name, tower in towers.items()},
+            "logit_bias": None if self.logit_bias is None else 0.0,
+            "tokenizer": self.tokenizer and self.tokenizer.rule,
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        config = dict(config)
+        for name in ("image_tower", "text_tower"):
+            config[name] = keras.saving.deserialize_keras_object(config[name])
+        if config["tokenizer"] is not None:
+            config["tokenizer"] = Tokenizer(config["tokenizer"], {})
+        return cls(**config)
+
+    def save_assets(self, inner_path):
+        """Write the files of the tokenizer into a folder, as Keras saves it."""
+        if self.tokenizer is not None:
+            self.tokenizer.save(inner_path)
+
+    def load_assets(self, inner_path):
+        """Read the files of the tokenizer from a folder, as Keras loads it."""
+        if self.tokenizer is not None:
+            self.tokenizer = self.tokenizer.read(os.fspath(inner_path))
+
+    def _scalar(self, name, value):
+        return self.add_weight(
+            name=name,
+            shape=(),
+            initializer=keras.initializers.Constant(float(value)),
+            dtype="float32",
+        )
+
+
+def _are_texts(texts) -> bool:
+    return isinstance(texts, (list, tuple)) and (
+        not texts or any(isinstance(x, str) for x in texts)
+    )
+
+
+def checked_ids(ids: Any, config) -> np.ndarray:
+    """Return ids of tokens (T, L) as int32, if they are of the tower.
+
+    Raises:
+        ValueError: for other shapes, ids that are not in the vocabulary, and
+            texts without the token that is pooled.
+    """
+    ids = np.asarray(keras.ops.convert_to_numpy(ids))
+    wanted = (len(ids), config.context_length) if ids.ndim else ()
+    if ids.dtype.kind not in "iu" or ids.shape != wanted or not len(ids):
+        raise ValueError(
+            "Texts are texts, or integers (texts, "
+            f"{config.context_length}), ids of tokens with padding. Received: "
+            f"{ids.dtype} of shape {ids.shape}."
+        )
+    if ids.min() < 0 or ids.max() >= config.vocabulary_size:
+        raise ValueError(
+            f"The tower has a vocabulary of {config.vocabulary_size} tokens. "
+            f"Received: ids from {ids.min()} to {ids.max()}. Take the "
+            "tokenizer that belongs to its weights."
+        )
+    wanted = {}
+    if config.pooling == "first_id":
+        wanted = {"the end of the text": ids == config.pooled_id}
+    if config.masked_id is not None:
+        wanted = {"a token": ids != config.masked_id}
+    for what, found in wanted.items():
+        if not (has := found.any(axis=1)).all():
+            raise ValueError(
+                f"Text {int(np.argmin(has))} is without {what}, so that it has "
+                "no embedding. Received: the ids "
+                f"{ids[np.argmin(has)][:8].tolist()} ... Leave it out, or "
+                "give another text."
+            )
+    return ids.astype("int32")

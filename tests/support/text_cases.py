@@ -1,0 +1,23 @@
+"""Towers of texts by the original libraries, and what makes them here."""
+
+import pathlib
+
+from keras_vit.checkpoints.engine.text_towers import load_tower, open_text
+from keras_vit.text import TextConfig, TextTransformer
+
+FOLDER = pathlib.Path(__file__).parents[1] / "reference" / "text"
+SOURCES = {
+    "big_vision_siglip": "big_vision_siglip/checkpoint.npz",
+    **{
+        x: x
+        for x in (
+            *("clip_quick_gelu", "metaclip_2", "open_clip_clip"),
+            *("open_clip_siglip2_layout", "siglip", "tipsv2"),
+        )
+    },
+}
+
+
+def tower_of(source):
+    half = open_text(source)
+    return load_tower(half, lambda: TextTransformer(TextConfig(**half.fields)))

@@ -1,0 +1,149 @@
+"""Both towers against the original libraries' numbers."""
+
+import json
+import shutil
+
+import keras
+import numpy as np
+import pytest
+from text_cases import FOLDER, SOURCES, tower_of
+
+import keras_vit
+from keras_vit.checkpoints.engine.text_towers import open_text
+from keras_vit.text import load_image_text
+from keras_vit.text.image_text import checked_ids, normalized
+
+PAIRS = ("clip_quick_gelu", "siglip")
+numbers = keras.ops.convert_to_numpy
+one_backend = pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="the same on each backend"
+)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_embeddings_are_those_of_the_original(name):
+    expected = np.load(FOLDER / name / "expected.npz")
+    tower = tower_of(FOLDER / SOURCES[name])
+    ids = checked_ids(expected["token_ids"], tower.config)
+    found = numbers(normalized(tower(ids)))
+    np.testing.assert_allclose(found, expected["text_embeds"], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_logits_are_those_of_the_original(name):
+    expected = np.load(FOLDER / name / "expected.npz")
+    pair = load_image_text(FOLDER / name)
+    images, ids = expected["images"], expected["token_ids"]
+    for key, found, atol in (
+        ("image_embeds", pair.encode_images(images), 1e-5),
+        ("text_embeds", pair.encode_texts(ids), 1e-5),
+        ("logits_per_image", pair.logits(images, ids), 5e-5),
+        ("logits_per_image", pair((images, ids.astype("int32"))), 5e-5),
+        ("scores", pair.scores(images, ids), 1e-5),
+    ):
+        np.testing.assert_allclose(
+            numbers(found), expected[key], atol=atol, err_msg=key
+        )
+
+
+@one_backend
+@pytest.mark.parametrize("name", PAIRS)
+def test_texts_are_read_by_the_tokenizer_of_a_saved_pair(name, tmp_path):
+    pytest.importorskip("tokenizers")
+    pytest.importorskip("sentencepiece")
+    expected = np.load(FOLDER / name / "expected.npz")
+    load_image_text(FOLDER / name).save(tmp_path / "pair.keras")
+    pair = load_image_text(tmp_path / "pair.keras")
+    texts = ["a photo of a cat", "a photo of a dog"]  # The first two of these.
+    np.testing.assert_allclose(
+        numbers(pair.encode_texts(texts)),
+        expected["text_embeds"][:2],
+        atol=1e-5,
+    )
+    np.testing.assert_allclose(
+        numbers(pair.logits(expected["images"], expected["token_ids"])),
+        expected["logits_per_image"],
+        atol=5e-5,
+    )
+    assert pair.trained_as == load_image_text(FOLDER / name).trained_as
+
+
+@one_backend
+def test_the_image_tower_alone_is_the_same():
+    images = np.load(FOLDER / "siglip" / "expected.npz")["images"]
+    alone = keras_vit.load_checkpoint(FOLDER / "siglip")
+    pair = load_image_text(FOLDER / "siglip")
+    np.testing.assert_array_equal(
+        numbers(alone(images)), numbers(pair.image_tower(images))
+    )
+
+
+@one_backend
+def test_a_bfloat16_pair_compares_in_float32():
+    pair = load_image_text(FOLDER / "clip_quick_gelu", dtype="mixed_bfloat16")
+    expected = np.load(FOLDER / "clip_quick_gelu" / "expected.npz")
+    found = numbers(pair.encode_texts(expected["token_ids"]))
+    cosines = np.sum(found * expected["text_embeds"], axis=1)
+    assert found.dtype == "float32" and cosines.min() > 0.995
+
+
+@one_backend
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: x[:, :8], "integers"),
+        (lambda x: x.astype("float32"), "integers"),
+        (lambda x: x + 500, "vocabulary"),
+        (lambda x: np.where(x == 593, 5, x), "without the end"),
+        (lambda x: x[:0], "integers"),
+    ],
+)
+def test_ids_of_another_tower_are_refused(change, message):
+    tower = tower_of(FOLDER / "clip_quick_gelu")
+    ids = np.load(FOLDER / "clip_quick_gelu" / "expected.npz")["token_ids"]
+    with pytest.raises(ValueError, match=message):
+        checked_ids(change(ids), tower.config)
+
+
+@one_backend
+def test_an_empty_text_has_no_mean():
+    tower = tower_of(FOLDER / "tipsv2")
+    with pytest.raises(ValueError, match="Text 1 is without a token"):
+        checked_ids(np.array([[5] * 16, [0] * 16]), tower.config)
+
+
+@one_backend
+def test_what_does_not_fit_is_refused(tmp_path):
+    copy = tmp_path / "pair"
+    shutil.copytree(FOLDER / "open_clip_clip", copy)
+    config = json.loads((copy / "open_clip_config.json").read_text())
+    config["model_cfg"]["text_cfg"]["hf_model_name"] = "roberta-base"
+    (copy / "open_clip_config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="roberta-base"):
+        open_text(copy)
+    with pytest.raises(ValueError, match="no known format"):
+        open_text(FOLDER.parent / "hf_vit_tiny")
+    pair = load_image_text(FOLDER / "clip_quick_gelu")
+    other = tower_of(FOLDER / "siglip")
+    with pytest.raises(ValueError, match="embeddings of one size"):
+        keras_vit.text.ImageTextModel(pair.image_tower, other)
+
+
+@one_backend
+def test_gradients_reach_the_image_tower():
+    import torch
+
+    pair = load_image_text(FOLDER / "clip_quick_gelu")
+    expected = np.load(FOLDER / "clip_quick_gelu" / "expected.npz")
+    images = torch.tensor(expected["images"], requires_grad=True)
+    pair.logits(images, expected["token_ids"])[0, 0].backward()
+    # Of a second implementation: the difference of a small step.
+    step = 1e-2 * images.grad / images.grad.norm()
+    with torch.no_grad():
+        after, before = (
+            float(pair.logits(x, expected["token_ids"])[0, 0])
+            for x in (images + step, images - step)
+        )
+    assert (after - before) / 2e-2 == pytest.approx(
+        float(images.grad.norm()), rel=1e-2
+    )

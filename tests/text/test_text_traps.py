@@ -1,0 +1,179 @@
+"""What text towers are commonly got wrong by, and what each costs.
+
+A mistake gives embeddings that are far from the golden ones: the test of the
+golden embeddings would fail. Where cosines hide one, its elements show it.
+"""
+
+import json
+import shutil
+
+import keras
+import numpy as np
+import pytest
+from text_cases import FOLDER, SOURCES, tower_of
+
+from keras_vit.checkpoints.engine.text_towers import open_text
+from keras_vit.text import TextConfig, TextTransformer
+from keras_vit.text.image_text import normalized
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="the same on each backend"
+)
+numbers = keras.ops.convert_to_numpy
+
+
+def padded_with(padding, end):
+    """Return a change of ids: what follows the end of the text."""
+
+    def change(ids):
+        ends = np.argmax(ids == end, axis=1)[:, None]
+        return np.where(np.arange(ids.shape[1]) > ends, padding, ids)
+
+    return change
+
+
+# Case, what is mistaken in the config or in the ids, at most the worst cosine,
+# at least the largest difference of an element.
+TRAPS = {
+    "no causal mask": ("clip_quick_gelu", {"causal": False}, 0.9, 0.1),
+    "a causal mask in SigLIP": ("siglip", {"causal": True}, 0.9, 0.1),
+    "a mask of the padding in SigLIP": ("siglip", {"masked_id": 1}, 0.9, 0.1),
+    "no mask of the padding in TIPS": (
+        "tipsv2",
+        {"masked_id": None},
+        0.9,
+        0.1,
+    ),
+    "the last token of CLIP": (
+        "metaclip_2",
+        {"pooling": "last"},
+        0.9,
+        0.1,
+    ),
+    "the largest id of MetaCLIP 2": (
+        "metaclip_2",
+        {"pooling": "largest_id"},
+        0.9,
+        0.1,
+    ),
+    "the old end of the text": (
+        "clip_quick_gelu",
+        {"pooled_id": 2},
+        0.9,
+        0.1,
+    ),
+    "the first token of SigLIP": ("siglip", {"pooling": "first"}, 0.9, 0.1),
+    "exact GELU for quick_gelu": (
+        "clip_quick_gelu",
+        {"activation": "gelu"},
+        1,
+        1e-4,
+    ),
+    "exact GELU for the tanh form": ("siglip", {"activation": "gelu"}, 1, 2e-5),
+    "another epsilon": (
+        "clip_quick_gelu",
+        {"layer_norm_epsilon": 1e-3},
+        1,
+        2e-5,
+    ),
+    "embeddings that are not scaled": (
+        "tipsv2",
+        {"scale_embedding": False},
+        0.95,
+        0.1,
+    ),
+    "SigLIP padded with 0": ("siglip", padded_with(0, 1), 0.9, 0.1),
+    "SigLIP 2 padded with 1": (
+        "open_clip_siglip2_layout",
+        padded_with(1, 1),
+        0.9,
+        0.1,
+    ),
+}
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_a_mistake_shows_in_the_embeddings(trap):
+    case, mistake, worst, largest = TRAPS[trap]
+    expected = np.load(FOLDER / case / "expected.npz")
+    tower = tower_of(FOLDER / SOURCES[case])
+    ids = expected["token_ids"]
+    if callable(mistake):
+        ids = mistake(ids)
+    else:
+        weights = tower.get_weights()
+        config = {**open_text(FOLDER / SOURCES[case]).fields, **mistake}
+        tower = TextTransformer(TextConfig(**config))
+        tower.set_weights(weights)
+    found = numbers(normalized(tower(ids.astype("int32"))))
+    cosines = np.sum(found * expected["text_embeds"], axis=1)
+    assert cosines.min() <= worst + 1e-6
+    assert np.abs(found - expected["text_embeds"]).max() > largest
+
+
+def test_a_projection_is_transposed_by_its_layout():
+    """Two layouts of the same values, one of them transposed."""
+    found = [
+        tower_of(FOLDER / x).get_layer("projection").kernel
+        for x in ("clip_quick_gelu", "open_clip_clip")
+    ]
+    np.testing.assert_array_equal(*map(numbers, found))
+
+
+def test_an_old_config_pools_the_largest_id(tmp_path):
+    folder = tmp_path / "old"
+    shutil.copytree(FOLDER / "clip_quick_gelu", folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config"]["eos_token_id"] = 2
+    (folder / "config.json").write_text(json.dumps(config))
+    expected = np.load(FOLDER / "clip_quick_gelu" / "expected.npz")
+    tower = tower_of(folder)
+    found = numbers(normalized(tower(expected["token_ids"].astype("int32"))))
+    np.testing.assert_allclose(found, expected["text_embeds"], atol=1e-5)
+
+
+def test_the_second_text_config_of_old_folders_counts(tmp_path):
+    folder = tmp_path / "old"
+    shutil.copytree(FOLDER / "clip_quick_gelu", folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config_dict"] = config["text_config"]
+    config["text_config"] = {"hidden_act": "gelu", "num_attention_heads": 8}
+    (folder / "config.json").write_text(json.dumps(config))
+    fields = open_text(folder).fields
+    assert (fields["activation"], fields["num_heads"]) == ("quick_gelu", 2)
+
+
+def test_an_added_token_above_the_end_is_not_pooled():
+    """Largest ids would be: the end of the text is looked for instead."""
+    fields = open_text(FOLDER / "clip_quick_gelu").fields
+    ids = np.load(FOLDER / "clip_quick_gelu" / "expected.npz")["token_ids"]
+    tower = tower_of(FOLDER / "clip_quick_gelu")
+    table = numbers(tower.get_layer("token_embedding").embeddings)
+    larger = TextTransformer(
+        TextConfig(**{**fields, "vocabulary_size": len(table) + 1})
+    )
+    larger.set_weights(
+        [np.concatenate([table, table[5:6]]), *tower.get_weights()[1:]]
+    )
+    changed = np.where(ids == 5, len(table), ids)
+    changed[:, 1] = len(table)
+    same = np.where(changed == len(table), 5, changed)
+    np.testing.assert_allclose(
+        numbers(larger(changed.astype("int32"))),
+        numbers(tower(same.astype("int32"))),
+        atol=1e-5,
+    )
+
+
+def test_scale_and_temperature():
+    """A logarithm in CLIP and SigLIP; TIPS divides by a plain number."""
+    import math
+
+    from safetensors.numpy import load_file
+
+    for case in ("clip_quick_gelu", "siglip", "open_clip_clip"):
+        (file,) = (FOLDER / case).glob("*.safetensors")
+        stored = load_file(file)["logit_scale"].item()
+        assert open_text(FOLDER / case).logit_scale == pytest.approx(stored)
+    found = open_text(FOLDER / "tipsv2").logit_scale
+    assert math.exp(found) == pytest.approx(1 / 0.07)
