@@ -437,6 +437,7 @@ OF_TASK = {
     "multilabel": {"loss": "sigmoid", "best_metric": "val_accuracy"},
     "regression": {"loss": "squared", "best_metric": "val_mae"},
 }
+OF_NUMBERS = ("val_mae", "val_r2")
 # What makes answers of the scores that a loss was minimised on.
 ANSWERS = {"softmax": "softmax", "sigmoid": "sigmoid", "squared": "linear"}
 
@@ -463,9 +464,9 @@ def for_task(recipe, dataset):
     wrong = {
         "loss": (training.loss == "squared") != of_numbers,
         "best_metric": of_numbers
-        and training.best_metric not in ("val_mae", "val_loss")
+        and training.best_metric not in (*OF_NUMBERS, "val_loss")
         or not of_numbers
-        and training.best_metric == "val_mae",
+        and training.best_metric in OF_NUMBERS,
         "label_smoothing": of_numbers
         and training.label_smoothing != type(training)().label_smoothing,
     }
@@ -556,7 +557,10 @@ def regression(dataset: data.Dataset) -> Task:
             recipe, targets.normalised(dataset), *more
         ),
         make_loss=lambda recipe: make_loss(recipe.training),
-        make_metrics=lambda recipe: [AbsoluteError(targets.deviation)],
+        make_metrics=lambda recipe: [
+            AbsoluteError(targets.deviation),
+            keras.metrics.R2Score(name="r2"),
+        ],
     )
 
 

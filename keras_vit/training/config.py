@@ -44,7 +44,7 @@ CHOICES = {
     "class_weight": ("none", "balanced"),
     "precision": PRECISIONS,
     "best_metric": (
-        *("auto", "val_accuracy", "val_loss", "val_mae"),
+        *("auto", "val_accuracy", "val_loss", "val_mae", "val_r2"),
         *(f"val_{name}" for name in CLASS_METRICS),
     ),
     "keep": ("best", "last"),
@@ -164,9 +164,9 @@ class TrainingConfig:
 
     best_metric: str = "auto"
     """Metric that selects the best model: "val_accuracy", "val_loss",
-    "val_mae" of numbers ("auto": val_mae of numbers, else val_accuracy), or
-    one that weighs all classes alike, as scikit-learn computes it:
-    "val_balanced_accuracy", "val_macro_f1", "val_auc" or
+    "val_mae" or "val_r2" of numbers ("auto": val_mae of numbers, else
+    val_accuracy), or one that weighs all classes alike, as scikit-learn
+    computes it: "val_balanced_accuracy", "val_macro_f1", "val_auc" or
     "val_average_precision". With one of these, all four are logged, and an
     evaluation takes a second pass over its images."""
 

@@ -97,6 +97,8 @@ def test_the_error_in_a_training_is_in_units(run):
     true = run.dataset.validation.labels
     expected = metrics.mean_absolute_error(true, found)
     assert min(run.history["val_mae"]) == pytest.approx(expected, rel=1e-4)
+    best = run.history["val_r2"][np.argmin(run.history["val_mae"])]
+    assert best == pytest.approx(metrics.r2_score(true, found), abs=1e-4)
 
 
 def test_the_best_model_is_in_units(run, table):
@@ -109,6 +111,14 @@ def test_the_best_model_is_in_units(run, table):
     expected = min(run.history["val_mae"])
     error = metrics.mean_absolute_error(part.labels, found)
     assert error == pytest.approx(expected, rel=1e-4)
+
+
+def test_r2_selects_the_best_model(table, tmp_path):
+    chosen = {"best_metric": "val_r2", "epochs": 4}
+    found = train(config(tmp_path, table, **chosen))
+    part = found.dataset.validation
+    error = metrics.r2_score(part.labels, predicted(found, part))
+    assert error == pytest.approx(max(found.history["val_r2"]), abs=1e-4)
 
 
 @pytest.mark.parametrize("options", [{}, {"ema_decay": 0.5}])

@@ -143,6 +143,7 @@ def _rate(value):
 EVALUATED = {
     "val_accuracy": ("Accuracy", _share),
     "val_mae": ("Mean absolute error", _number),
+    "val_r2": ("R2", _number),
     "val_loss": ("Loss", _four),
 }
 # Of what `keras_vit.data.skipped_files` counts.
