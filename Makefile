@@ -98,10 +98,10 @@ install = $(1)/bin/python -m pip install --quiet \
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help quickstart test test-all check test-oldest test-newest fuzz \
-	notebooks docs clean
+	release-check notebooks docs clean
 
 help: ## list the targets
-	@awk -F ': .*## ' '/^[a-z-]+: .*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ': .*## ' '/^[a-z-]+: .*## / {printf "%-13s %s\n", $$1, $$2}' Makefile
 
 quickstart: $(VENV)/.quickstart-$(QUICKSTART_BACKEND) ## fine-tune a small model on KERAS_BACKEND (jax) and report
 	KERAS_BACKEND=$(QUICKSTART_BACKEND) $(VENV)/bin/python \
@@ -151,6 +151,9 @@ test-newest: $(NEWEST) ## test with the newest release of everything, on NEWEST_
 
 fuzz: $(VENV)/.full ## fuzz configs, commands, files, run folders, requests for FUZZ_SECONDS (3600)
 	$(VENV)/bin/python tests/robustness/fuzz.py --seconds $(FUZZ_SECONDS)
+
+release-check: $(VENV)/.full ## use the sdist and the wheel in fresh environments of each Python and backend
+	$(VENV)/bin/python tools/release_check.py
 
 notebooks: $(VENV)/.full ## make the .ipynb files from the scripts beside them
 	$(VENV)/bin/python tools/make_notebooks.py

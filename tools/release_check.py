@@ -53,8 +53,8 @@ NOTEBOOKS = {
 COMMANDS = (
     "predict fractals pictures/squares",
     "finetune --data.folder pictures --model.weights fractals "
-    "--model.channels 3 --model.image_size 32 --training.epochs 2 "
-    "--training.batch_size 24 --training.max_steps 2 --run_dir runs/pictures",
+    "--model.channels 3 --model.image_size 32 --training.epochs 1 "
+    "--training.batch_size 20 --run_dir runs/pictures",
     "predict runs/pictures pictures/squares",
 )
 
