@@ -213,3 +213,19 @@ def test_commands_start_without_lines_of_the_backend():
 
 def test_recipes_as_scripts_start_without_them_as_well():
     assert errors_of(ROOT / "recipes" / "finetune.py", "--help") == ""
+
+
+LEAN = """
+import sys
+from keras_vit.cli import main
+main(["weights", "info", "fractals"])
+assert "keras" in sys.modules, "of which the test is"
+assert not {"matplotlib", "sklearn"} & sys.modules.keys()
+import matplotlib, sklearn
+"""
+
+
+def test_a_command_imports_no_plots_or_wrappers_behind_keras():
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", LEAN]
+    subprocess.run(command, env=environment, check=True, capture_output=True)

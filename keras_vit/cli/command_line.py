@@ -11,7 +11,7 @@ from keras_vit.cli.recipe_commands import add_recipes
 from keras_vit.cli.terminal import escape_unprintable
 from keras_vit.io.atomic_files import printable
 from keras_vit.io.stores import check_local
-from keras_vit.runtime.environment import start_quietly
+from keras_vit.runtime.environment import start_lean, start_quietly
 from keras_vit.runtime.interrupts import ended, tidy_up_on_sigterm
 from keras_vit.version import __version__
 
@@ -100,6 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = itertools.takewhile(lambda x: x.startswith("-"), given)
     if "--verbose" not in options:
         start_quietly()
+    start_lean()
     parsed = _parser(given).parse_args(given)
     tidy_up_on_sigterm()
     try:
