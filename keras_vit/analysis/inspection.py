@@ -27,8 +27,11 @@ __all__ = [
 ]
 
 
+SHOWN = 28  # components in Figure 7 of the paper
+
+
 def patch_filters(
-    model: VisionTransformer, num_components: int = 28
+    model: VisionTransformer, num_components: int | None = None
 ) -> np.ndarray:
     """Compute the principal components of the patch embedding's filters.
 
@@ -43,7 +46,8 @@ def patch_filters(
 
     Args:
         model: a `VisionTransformer`, hybrids included.
-        num_components: int, K, at most D and at most h * w * C.
+        num_components: int, K, at most D and at most h * w * C; by default
+            28, or all of a model that has fewer.
 
     Returns:
         float32 array of shape (K, h, w, C), each of length 1. The sign, which
@@ -60,6 +64,8 @@ def patch_filters(
     kernel = np.asarray(ops.convert_to_numpy(_first(model).kernel), "float32")
     filters = kernel.reshape(-1, kernel.shape[-1]).T  # (D, h * w * C)
     available = min(filters.shape)
+    if num_components is None:
+        num_components = min(SHOWN, available)
     if not 1 <= num_components <= available:
         raise ValueError(
             f"There are {available} components: the model has "

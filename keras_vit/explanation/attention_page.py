@@ -16,10 +16,12 @@ import numpy as np
 
 from keras_vit.analysis import (
     overlay,
+    patch_filters,
     patch_pca,
     plot_attention_distance,
     plot_attention_maps,
     plot_images,
+    plot_patch_filters,
     plot_patch_pca,
     plot_position_similarity,
     report,
@@ -66,8 +68,9 @@ def explain(
     Writes index.html, a page that works offline and switches between layers
     and heads; per image the attention rollout over it, the attention of each
     layer over it, and the map of each head; and figures of the attention
-    distance in these images, of the similarity of positions and of what the
-    features of the patches have in common.
+    distance in these images, of the filters of the patch embedding, of the
+    similarity of positions and of what the features of the patches have in
+    common.
 
     Args:
         model: see `keras_vit.predict`; a `VisionTransformer`, with
@@ -241,7 +244,7 @@ def _plain(values):
 
 
 def _write_pictures(folder, model, overview, arrays):
-    """Writes three pictures per image and two of the model."""
+    """Writes three pictures per image and three of the model."""
     from PIL import Image
 
     pictures = _enlarged(arrays["pictures"])  # (M, H, W, C)
@@ -258,6 +261,9 @@ def _write_pictures(folder, model, overview, arrays):
     _save(
         plot_attention_distance(overview.distances),
         folder / "attention_distance.png",
+    )
+    _save(
+        plot_patch_filters(patch_filters(model)), folder / "patch_filters.png"
     )
     similarity = arrays["similarity"].astype("float32")
     if similarity.size:

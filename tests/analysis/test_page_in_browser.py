@@ -136,6 +136,56 @@ def test_mouse_switches_layer_and_head(opened):
     np.testing.assert_array_equal(darkened(opened), ROLLOUT[0])
 
 
+# As in sections/attention.html, for another number of layers and heads.
+RESHAPE = """((layers, heads) => {
+    const viewer = document.querySelector(".viewer");
+    viewer.style.setProperty("--layers", layers);
+    viewer.style.setProperty("--heads", heads + 1);
+    viewer.style.setProperty("--grid-ratio", `${heads + 1} / ${layers}`);
+    viewer.style.setProperty(
+        "--maps-width", `${30 * (heads + 1) / layers}rem`);
+    const names = (count) => Array.from({ length: count }, (_, i) => {
+        const name = document.createElement("span");
+        name.textContent = i;
+        return name;
+    });
+    const shown = document.querySelector(".example:not([hidden])");
+    shown.querySelector(".heads").replaceChildren(
+        shown.querySelector(".heads > span"), ...names(heads));
+    shown.querySelector(".layers").replaceChildren(...names(layers));
+    const box = shown.querySelector(".overview").getBoundingClientRect();
+    const centres = (place, begin, size) =>
+        [...shown.querySelectorAll(`${place} > span`)].map((name) => {
+            const at = name.getBoundingClientRect();
+            return (at[begin] + at[size] / 2 - box[begin]) / box[size];
+        });
+    return {
+        heads: centres(".heads", "left", "width"),
+        layers: centres(".layers", "top", "height"),
+        inside: box.right <= document.documentElement.clientWidth,
+    };
+})(%d, %d)"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(
+    ("layers", "heads"), [(12, 3), (12, 12), (24, 16), (12, 6), (2, 2)]
+)
+def test_labels_stand_at_their_maps(opened, layers, heads, width):
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1}
+    opened.send("Emulation.setDeviceMetricsOverride", mobile=False, **metrics)
+    try:
+        found = opened.run(RESHAPE % (layers, heads))
+    finally:
+        opened.send("Emulation.clearDeviceMetricsOverride")
+    columns = (np.arange(heads + 1) + 0.5) / (heads + 1)
+    rows = (np.arange(layers) + 0.5) / layers
+    share = 0.1  # of a cell
+    np.testing.assert_allclose(found["heads"], columns, atol=share / heads)
+    np.testing.assert_allclose(found["layers"], rows, atol=share / layers)
+    assert found["inside"]
+
+
 def test_another_image_keeps_layer_and_head(opened):
     opened.click(".example:not([hidden]) .overview", 0.9, 0.2)
     opened.click("[data-choose='1']")

@@ -53,6 +53,7 @@ def test_pictures_and_page(run, run_folder, photos, tmp_path):
     ]
     figures = [
         "attention_distance.png",
+        "patch_filters.png",
         "patch_pca.png",
         "position_similarity.png",
     ]
