@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import secrets
 import shutil
 import subprocess
@@ -38,6 +39,7 @@ from keras_vit.exporting.writers import (
     quantization_of,
     write_record_beside,
 )
+from keras_vit.io.atomic_files import PARTIAL, only_writer
 from keras_vit.io.checks import check_choice
 from keras_vit.io.run_folder import folder_of, read_config
 from keras_vit.models.configured_model import remade
@@ -353,13 +355,21 @@ def _scale_of(config):
 
 @contextlib.contextmanager
 def _partial_folder(path):
-    """Make a new folder beside the path, and remove it at the end."""
-    folder = path.parent / f".partial-{path.name}-{secrets.token_hex(4)}"
-    folder.mkdir()
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    """Make a new folder beside the path, and remove it at the end.
+
+    Those that killed processes left go as well: no other one is writing.
+    """
+    name = f"{PARTIAL}{path.name}-"
+    with only_writer(path):
+        for left in path.parent.iterdir():
+            if re.fullmatch(re.escape(name) + "[0-9a-f]{8}", left.name):
+                shutil.rmtree(left, ignore_errors=True)
+        folder = path.parent / f"{name}{secrets.token_hex(4)}"
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _file_name(path, format, layout):

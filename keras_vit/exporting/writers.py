@@ -427,9 +427,9 @@ def embed(path: pathlib.Path, record: Mapping) -> dict[str, Any]:
     Returns:
         The record, with the checksums of the files that it stands apart from.
     """
-    record = {**record, "parts": parts_of(path)}
-    EMBED[record["format"]](path, json.dumps(record))
-    return record
+    whole = {**record, "parts": parts_of(path)}
+    EMBED[record["format"]](path, json.dumps(whole))
+    return whole
 
 
 def write_record_beside(path: pathlib.Path, record: Mapping) -> None:

@@ -12,11 +12,17 @@ import webbrowser
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+try:
+    import fcntl
+except ImportError:
+    fcntl = None
+
 __all__ = [
     "PARTIAL",
     "as_cell",
     "check_regular",
     "of_cell",
+    "only_writer",
     "open_page",
     "printable",
     "replacing",
@@ -59,11 +65,47 @@ def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def only_writer(path: pathlib.Path) -> Iterator[None]:
+    """Refuse to write what another process of this machine is writing.
+
+    The lock goes with the process, however it ends. Windows has none.
+
+    Raises:
+        ValueError: when another process writes it.
+
+    Example:
+        >>> with only_writer(folder / "model.onnx"):
+        ...     write(folder / "model.onnx")
+    """
+    lock = path.with_name(f"{PARTIAL}{path.name}.lock")
+    with contextlib.ExitStack() as stack:
+        if fcntl is not None:
+            while True:
+                file = stack.enter_context(lock.open("ab"))
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError as error:
+                    raise ValueError(
+                        f"Another process is writing {str(path)!r}. Wait for "
+                        "its end, or choose another name."
+                    ) from error
+                # It may have been removed since it was opened.
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.samestat(lock.stat(), os.fstat(file.fileno())):
+                        break
+            stack.callback(lock.unlink, missing_ok=True)
+        yield
+
+
 def check_regular(path: str | os.PathLike) -> None:
     """Raises a ValueError for what is there and neither file nor folder.
 
-    To open a FIFO waits for who writes into it, without end.
+    To open a FIFO waits for who writes into it, without end; an empty text
+    would be the current folder.
     """
+    if not os.fspath(path):
+        raise ValueError("A path is empty, as of an unset variable: ''.")
     path = pathlib.Path(path)
     if path.exists() and not path.is_file() and not path.is_dir():
         raise ValueError(

@@ -8,6 +8,7 @@ Axes: N images, Q queries, K neighbours, D hidden dimension; the embedding of
 one image has any axes.
 """
 
+import contextlib
 import dataclasses
 import io
 import itertools
@@ -26,7 +27,7 @@ import numpy as np
 from keras_vit.checkpoints.files.npz import open_npz
 from keras_vit.checkpoints.files.tensors import DAMAGE
 from keras_vit.data.config import MAX_SIDE, preprocessing_in
-from keras_vit.io.atomic_files import PARTIAL, replacing
+from keras_vit.io.atomic_files import PARTIAL, only_writer, replacing
 from keras_vit.prediction.encoder import Encoder, as_encoder, check_batch_size
 from keras_vit.prediction.images import read_batches
 from keras_vit.runtime.memory import shortage
@@ -116,8 +117,8 @@ def embed_files(
 
     Raises:
         ValueError: for another kind of file, one that holds embeddings of
-            another model or something else, an image in memory, or no int
-            above 0.
+            another model or something else, one that another process writes,
+            an image in memory, or no int above 0.
         OSError: when it cannot be written. What is there stays.
 
     Example:
@@ -126,26 +127,31 @@ def embed_files(
         ...     print(name, error or "done")
     """
     check_batch_size(batch_size)
-    store = _Store(check_file(path), encoder.metadata)
-    return _embed(encoder, store, files, batch_size, seconds)
+    path = check_file(path)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(only_writer(path))
+        store = _Store(path, encoder.metadata)
+        lock = stack.pop_all()
+    return _embed(encoder, store, files, batch_size, seconds, lock)
 
 
-def _embed(encoder, store, files, batch_size, seconds):
+def _embed(encoder, store, files, batch_size, seconds, lock):
     begin = time.monotonic()
-    try:
-        for read, batch in read_batches(
-            encoder.read, store.missing(files), batch_size
-        ):
-            names = [name for name, error in read if error is None]
-            if names:
-                store.add(names, encoder.vectors(batch)[: len(names)])
-            if time.monotonic() - begin >= seconds:
-                store.flush()
-                begin = time.monotonic()
-            yield from read
-    finally:
-        store.flush()
-    store.finish()
+    with lock:
+        try:
+            for read, batch in read_batches(
+                encoder.read, store.missing(files), batch_size
+            ):
+                names = [name for name, error in read if error is None]
+                if names:
+                    store.add(names, encoder.vectors(batch)[: len(names)])
+                if time.monotonic() - begin >= seconds:
+                    store.flush()
+                    begin = time.monotonic()
+                yield from read
+        finally:
+            store.flush()
+        store.finish()
 
 
 def check_file(path: str | os.PathLike) -> pathlib.Path:

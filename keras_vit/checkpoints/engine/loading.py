@@ -469,6 +469,12 @@ def located_part(source, model=None) -> tuple[str, str]:
     from keras_vit.checkpoints.public.fetch import resolve
 
     path, part = split_subtree(resolve(source, model))
+    if not os.path.exists(path):
+        raise FileNotFoundError(
+            f"There is no file or folder {str(source)!r}. Give the path of a "
+            "file of weights or of a run, or a name of `keras-vit weights "
+            "list`."
+        )
     return located(path), part
 
 
