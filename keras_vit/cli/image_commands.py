@@ -17,7 +17,7 @@ from keras_vit.cli.terminal import (
     skipping,
     with_progress,
 )
-from keras_vit.data.views import TTA
+from keras_vit.data.resizing import TTA
 from keras_vit.io.atomic_files import as_cell, open_page, printable
 from keras_vit.io.checks import check_installed
 

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,12 +25,14 @@ __all__ = [
     "Geometry",
     "KERNELS",
     "RANDOM_CROPS",
+    "TTA",
     "evaluation_crop",
     "evaluation_fields",
     "inception_window",
     "random_window",
     "resize",
     "squash",
+    "views",
 ]
 
 # The other methods give means of pixels, which need no clipping.
@@ -43,6 +45,10 @@ AREA_RANGE = (0.05, 1.0)
 ASPECT_RATIO_RANGE = (0.75, 1.33)
 ATTEMPTS = 100
 LARGEST_INT = 2**31 - 1
+# What test-time augmentation averages the scores of.
+TTA = (None, "flip", "crops")
+# Of each side, that a crop has: 224 pixels of 256, as is usual.
+CROP_SHARE = 7 / 8
 TAPS = 64  # of an axis, that are kept for the next image
 
 
@@ -645,3 +651,44 @@ RANDOM_CROPS: dict[str, Callable] = {
     "resize_small_random_crop": _random_crop(SMALL),
     "resize_random_crop": _random_crop(EVALUATION_CROPS["resize_central_crop"]),
 }
+
+
+def views(images: Any, tta: str | None, ops: Any = np) -> list:
+    """Return the views of images whose scores are averaged.
+
+    Args:
+        images: array or tensor (B, H, W, C).
+        tta: None for the images alone, "flip" for them and their mirror
+            images, "crops" for the ten crops of "ImageNet Classification with
+            Deep Convolutional Neural Networks" (Krizhevsky et al., 2012): the
+            centre and the corners, of 7/8 of each side and resized to H x W
+            by bilinear interpolation, with their mirror images.
+        ops: module of the images' functions, NumPy or `keras.ops`.
+
+    Example:
+        >>> len(views(np.zeros((2, 32, 32, 3)), "crops"))
+        10
+    """
+    if tta is None:
+        return [images]
+    found = [images]
+    if tta == "crops":
+        rows, columns = (_windows(length) for length in images.shape[1:3])
+        places = [(1, 1), (0, 0), (0, 2), (2, 0), (2, 2)]
+        found = [
+            ops.einsum("rh,bhwc,vw->brvc", rows[y], images, columns[x])
+            for y, x in places
+        ]
+    return found + [ops.flip(x, axis=2) for x in found]
+
+
+def _windows(length: int) -> list[np.ndarray]:
+    """Return the maps (N, N) from N pixels to the first, middle, last 7/8."""
+    size = max(round(CROP_SHARE * length), 1)
+    steps = (np.arange(length) + 0.5) * size / length - 0.5
+    steps = np.clip(steps, 0, size - 1)[:, None]
+    starts = (0, (length - size) // 2, length - size)
+    pixels = np.arange(length)
+    return [
+        triangle(start + steps - pixels).astype("float32") for start in starts
+    ]

@@ -6,7 +6,7 @@ A field's docstring is its text in `python recipes/evaluate.py --help`.
 import dataclasses
 
 from keras_vit.data import DataConfig, PreprocessingConfig
-from keras_vit.data.views import TTA
+from keras_vit.data.resizing import TTA
 from keras_vit.io import checks
 from keras_vit.io.checks import PRECISIONS, check_at_least, check_choice
 from keras_vit.sizes import BIT, MIXER, VIT

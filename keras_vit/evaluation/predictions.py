@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.data.views import views
+from keras_vit.data.resizing import views
 from keras_vit.io.checks import check_installed
 from keras_vit.runtime.platforms import compile_predictions
 
@@ -209,7 +209,7 @@ def predict_classes(
         verbose: int, as for Keras's `predict`.
         together: in several processes, of which each has its share of each
             batch, what puts the shares together; see `Together`.
-        tta: the views whose scores are averaged, see `keras_vit.data.views`;
+        tta: the views whose scores are averaged, see `keras_vit.data.resizing`;
             None for the image alone.
 
     Returns:

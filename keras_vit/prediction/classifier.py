@@ -12,8 +12,7 @@ import numpy as np
 
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.config import evaluation_of
-from keras_vit.data.resizing import Geometry, evaluation_crop
-from keras_vit.data.views import TTA, views
+from keras_vit.data.resizing import TTA, Geometry, evaluation_crop, views
 from keras_vit.io.checks import check_choice
 from keras_vit.prediction.exported_model import ExportedModel, runtime_of
 from keras_vit.prediction.images import (
@@ -75,7 +74,7 @@ class Classifier:
             answers are numbers in the place of probabilities.
         tta: "flip" for the mean of the scores of each image and of its mirror
             image (test-time augmentation), "crops" for that of ten crops, see
-            `keras_vit.data.views`, or None.
+            `keras_vit.data.resizing`, or None.
 
     Example:
         >>> load_classifier("runs/quickstart").class_names[:3]

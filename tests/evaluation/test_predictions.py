@@ -6,7 +6,7 @@ import pytest
 from padded import padded_batches
 
 from keras_vit import evaluation
-from keras_vit.data.views import views
+from keras_vit.data.resizing import views
 from keras_vit.evaluation import predictions
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.runtime import platforms
