@@ -8,12 +8,14 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+import served
 from PIL import Image
 from tiny_models import tiny_vit
 
 import keras_vit
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
 from keras_vit.checkpoints.dialects import (
+    hugging_face_config,
     hugging_face_images,
     keras_hub,
     timm_config,
@@ -76,6 +78,8 @@ def processor_options(random):
         {"rescale_factor": 1 / 127.5, "do_normalize": False},
         {"image_mean": [0.2, 0.3, 0.4], "image_std": [0.5, 0.6, 0.7]},
     ][random.integers(6)]
+    if options.get("do_center_crop") and random.random() < 0.3:
+        options["do_resize"] = False
     return name, options
 
 
@@ -100,6 +104,19 @@ def test_pixels_are_those_of_the_processors_of_transformers(seed):
     np.testing.assert_allclose(
         found, expected.transpose(1, 2, 0), atol=1e-5 * np.abs(expected).max()
     )
+
+
+def test_fractions_of_pixels_are_kept_where_the_original_resizes_floats():
+    """DINOv3's processor rescales pixels before it resizes them."""
+    path, found = Path("preprocessor_config.json"), {}
+    for name in ("DINOv3ViTImageProcessor", "ViTImageProcessor"):
+        content = {"image_processor_type": f"{name}Fast"}
+        rule = hugging_face_images.read(path, content)["preprocessing"]
+        found[name] = rule["rounding"]
+    assert found == {
+        "DINOv3ViTImageProcessor": "float32",
+        "ViTImageProcessor": "nearest",
+    }
 
 
 @pytest.mark.parametrize(
@@ -260,6 +277,17 @@ def test_answers_are_those_of_the_pipeline(tmp_path, labels, problem):
     )
 
 
+def test_classes_are_named_by_either_table_of_the_config(tmp_path):
+    tables = {
+        "id2label": {"1": "b", "0": "a", "2": "c"},
+        "label2id": {"b": 1, "a": 0, "c": 2},
+    }
+    for name, table in tables.items():
+        content = {"model_type": "vit", name: table}
+        found = hugging_face_config.read_trained_as(tmp_path, content)
+        assert found["class_names"] == ("a", "b", "c")
+
+
 # --- Ways out ---
 
 
@@ -321,6 +349,41 @@ def test_the_record_is_in_each_format(tmp_path, name):
     assert found.trained_as == model.trained_as
     assert "multilabel" in str(found.load_report)
     assert answers(tmp_path / name) == pytest.approx(answers(model), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x.onnx",
+        *(
+            pytest.param(x, marks=pytest.mark.slow)
+            for x in ("x.xml", "x.tflite", "x.pt2", "saved_model")
+        ),
+    ],
+)
+def test_an_exported_file_and_a_server_answer_by_the_record(tmp_path, name):
+    model = known_model()
+    save_checkpoint(model, tmp_path / "folder", format="hugging_face")
+    expected = answers(model)
+    path = tmp_path / name
+    kind = {"format": name} if name == "saved_model" else {}
+    keras_vit.export(tmp_path / "folder", path, **kind)
+    assert answers(path) == pytest.approx(expected, abs=1e-4)
+    image = np.random.default_rng(1).integers(0, 256, (37, 50, 3))
+    for served_path in (tmp_path / "folder", path):
+        server = served.Server(served_path)
+        try:
+            status, _, content = server.post(
+                served.encoded(image.astype("uint8"))
+            )
+        finally:
+            server.process.kill()
+            server.process.communicate()
+        assert status == 200, content
+        (found,) = content["predictions"]
+        assert served.shares(found["classes"]) == pytest.approx(
+            expected, abs=1e-4
+        )
 
 
 def test_the_processor_that_is_written_makes_the_same_pixels(tmp_path):
