@@ -53,7 +53,8 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 	$(addprefix serving/test_, \
 		docker.py hostile.py page.py requests.py stopping.py) \
 	$(addprefix sharing/test_, folder.py kaggle.py push.py) \
-	$(addprefix robustness/test_, fuzz.py security.py surfaces.py) \
+	$(addprefix robustness/test_, \
+		fuzz.py paths.py security.py surfaces.py) \
 	$(addprefix training/test_, \
 		config.py plan.py run_folder.py run_lock.py run_store.py \
 		checkpoint_shards.py \

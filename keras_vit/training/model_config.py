@@ -115,6 +115,11 @@ class ModelConfig:
     """"tiny" is the smallest model of the named kind, to try a recipe out."""
 
     def __post_init__(self):
+        if self.weights == "":
+            raise ValueError(
+                "weights is not empty; an unset variable of the shell is. "
+                "Received: weights=''. Leave it out to train from scratch."
+            )
         if self.channels not in (1, 3, None):
             raise ValueError(
                 "channels must be 1 (grey) or 3 (colour). Received: "
