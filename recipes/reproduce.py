@@ -44,6 +44,11 @@ from keras_vit.runs.smoke import smoke_dir
 
 NUMBERS = ("paper", "paper spread", "measured", "spread", "runs")
 COLUMNS = ("row", "column", *NUMBERS, "unit", "state")
+TWO_VERSIONS = (
+    "# Numbers of {} of the paper. Its authors revised Table 2 between the "
+    "first version (v1, October 2020) and the second (v2, ICLR 2021); "
+    "--version v1 compares with the first."
+)
 MAX_REASON = 160
 ROW_INCHES = 0.19
 BLUE = "#0072B2"
@@ -66,16 +71,17 @@ def run(
         KeyboardInterrupt: after the measured numbers are written.
     """
     asked, place = complete(asked)
-    cells = cells_of(asked.name, asked.only)
+    cells = asked.cells
     runner = Runner(place, asked, execute)
-    folder = pathlib.Path(place.root, asked.name)
+    name = f"{asked.name}_v1" if asked.version == "v1" else asked.name
+    folder = pathlib.Path(place.root, name)
     reasons = ["not run"] * len(cells)
     try:
         for index, cell in enumerate(cells):
             reasons[index] = runner.run(cell)
     finally:
         rows = rows_of(cells, reasons, place)
-        write_results(folder, asked.name, rows)
+        write_results(folder, name, rows)
     print(f"\n{markdown(rows)}\n")
     print(f"paper against measured: {folder}")
     return rows
@@ -97,7 +103,7 @@ def show(asked: Reproduction) -> None:
     """Print the commands of each cell, and what it lacks."""
     asked, place = complete(asked)
     runner = Runner(place, asked)
-    for cell in cells_of(asked.name, asked.only):
+    for cell in asked.cells:
         paper = "no number in print" if cell.paper is None else cell.paper
         print(f"# {cell.row}, {cell.column}: {paper} {cell.unit}".rstrip())
         for text in filter(None, (cell.note, runner.look(cell))):
@@ -259,6 +265,8 @@ def main(
             print(listing(asked.table))
             return
         check_installed("Reproducing the paper", *EXTRAS["recipes"])
+        if asked.name == "table2":
+            print(TWO_VERSIONS.format(asked.version))
         if asked.dry_run:
             show(asked)
         else:

@@ -8,7 +8,7 @@ import pathlib
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from masked_patch.config import MaskedPatchRecipe
 from sweep import SweepRecipe
@@ -27,6 +27,7 @@ from keras_vit.training import Recipe
 from paper.cells import REFERENCE, Cell, Command, Place
 from paper.figures import FIGURES
 from paper.tables import TABLES, section_4_6
+from paper.values_table import TABLE_2_V1
 
 __all__ = [
     "CONTENTS",
@@ -57,6 +58,7 @@ RECORDS: dict[str, type] = {
     "few_shot": FewShot,
     "vtab": Vtab,
 }
+VERSIONS = ("v1", "v2")  # of the paper
 WITHOUT_DOWNLOAD = ("digits",)
 NOT_PUBLIC = {
     "data/jft300m": "JFT-300M is Google's own; put folders of images in its "
@@ -114,6 +116,10 @@ class Reproduction:
     data_dir: str | None = None
     """Folder of the data of tensorflow-datasets."""
 
+    version: str = "v2"
+    """Version of the paper whose numbers stand beside the measured ones: the
+    first, v1, has other accuracies in Table 2, which talks of 2020 show."""
+
     accumulation_steps: int | None = None
     """Parts of each batch of a training, where memory is short; null keeps
     the value of the configs."""
@@ -121,6 +127,12 @@ class Reproduction:
     def __post_init__(self):
         if self.table is not None:
             table_name(self.table)
+        check_choice("version", self.version, VERSIONS)
+        if self.version == "v1" and self.name != "table2":
+            raise ValueError(
+                "version v1 is known of table 2 alone. Received: "
+                f"{self.name}. Leave --version out."
+            )
         check_choice("hardware", self.hardware, ("auto", *HARDWARE))
         check_choice("distribution", self.distribution, DISTRIBUTIONS)
         check_at_least(self, 1, "accumulation_steps")
@@ -129,6 +141,32 @@ class Reproduction:
     def name(self) -> str:
         """The table's name in `CONTENTS`; the first where none was given."""
         return table_name(self.table or next(iter(CONTENTS)))
+
+    @property
+    def cells(self) -> Sequence[Cell]:
+        """The cells that are asked for, with the numbers of the version."""
+        found = cells_of(self.name, self.only)
+        if self.version == "v1":
+            found = [x for x in map(_as_in_v1, found) if x]
+        if not found:
+            raise ValueError(
+                "None of these cells of Table 2 is known of v1. Received: "
+                f"{', '.join(map(repr, self.only))}. Its rows are "
+                f"{' and '.join(map(repr, TABLE_2_V1))}, its columns "
+                "ImageNet, ImageNet ReaL and VTAB."
+            )
+        return found
+
+
+def _as_in_v1(cell: Cell) -> Cell | None:
+    """Return a cell with the first version's number; None where none is known.
+
+    It prints no spread that is known here.
+    """
+    paper = TABLE_2_V1.get(cell.row, {}).get(cell.column)
+    if paper is None:
+        return None
+    return dataclasses.replace(cell, paper=paper, spread=None)
 
 
 def table_name(text: str) -> str:

@@ -10,6 +10,7 @@ from paper.cells import Place
 from paper.reproduction import (
     CONTENTS,
     RECORDS,
+    Reproduction,
     cells_of,
     parsed,
     table_name,
@@ -41,6 +42,24 @@ def test_table_2_is_the_papers():
             mean, _, spread = text.partition("±")
             expected = (float(mean), float(spread) if spread else None)
             assert found[row, column.replace("_", " ")] == expected
+
+
+def test_version_1_has_the_numbers_of_its_own():
+    # arXiv:2010.11929v1, Table 2.
+    asked = Reproduction(table="2", version="v1")
+    assert {(x.row, x.column): (x.paper, x.spread) for x in asked.cells} == {
+        ("ViT-H/14 JFT", "ImageNet"): (88.36, None),
+        ("ViT-L/16 JFT", "ImageNet"): (87.61, None),
+        ("ViT-H/14 JFT", "ImageNet ReaL"): (90.77, None),
+        ("ViT-L/16 JFT", "ImageNet ReaL"): (90.24, None),
+        ("ViT-H/14 JFT", "VTAB"): (77.16, None),
+        ("ViT-L/16 JFT", "VTAB"): (75.91, None),
+    }
+    with pytest.raises(ValueError, match="table 2 alone. Received: table5"):
+        Reproduction(table="5", version="v1")
+    asked = Reproduction(table="2", version="v1", only=("Pets",))
+    with pytest.raises(ValueError, match="Received: 'Pets'"):
+        asked.cells  # noqa: B018
 
 
 def test_table_5_is_the_papers():
