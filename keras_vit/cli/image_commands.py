@@ -78,6 +78,17 @@ def predict(parser):
         help="average the scores of each image and of its mirror image, or of "
         "ten crops",
     )
+    add(
+        "--labels",
+        help="classes by words, of an image-text model: a text file with one a "
+        "line, or what --save_labels wrote",
+    )
+    add(
+        "--template",
+        help='sentence with {} for the class ("a photo of a {}."), or openai '
+        "or openai_best for those of CLIP",
+    )
+    add("--save_labels", help="file to write with what is computed of --labels")
     _add_image_size(add)
 
 
@@ -164,7 +175,11 @@ def _audit(arguments):
 def _predict(arguments):
     from keras_vit.prediction import images_of, load_classifier, predictions
 
-    classifier = load_classifier(arguments.model, arguments.image_size)
+    classifier = (
+        load_classifier(arguments.model, arguments.image_size)
+        if arguments.labels is None
+        else _by_labels(arguments)
+    )
     classifier = dataclasses.replace(classifier, tta=arguments.tta)
     found = predictions(
         classifier,
@@ -177,6 +192,23 @@ def _predict(arguments):
     columns = COLUMNS.get(classifier.problem, COLUMNS["classification"])
     with skipping(found, lambda prediction: prediction.error) as readable:
         write(readable, columns)
+
+
+def _by_labels(arguments):
+    """Load the classifier of --labels, and write what it computed of them."""
+    from keras_vit.prediction import load_zero_shot
+    from keras_vit.text.zero_shot import checked_path, class_embeddings
+
+    labels, template = arguments.labels, arguments.template
+    if arguments.save_labels is not None:
+        path = checked_path(arguments.save_labels)
+        given = {} if template is None else {"template": template}
+        labels = class_embeddings(arguments.model, labels, **given)
+        labels.save(path)
+        template = None
+    return load_zero_shot(
+        arguments.model, labels, template, image_size=arguments.image_size
+    )
 
 
 # Kind of problem -> what its answers are called and how one is shown.
@@ -249,9 +281,17 @@ def embed(parser):
     )
     add(
         "--kind",
-        choices=("pooled", "tokens"),
+        choices=("pooled", "tokens", "features"),
         default="pooled",
         help="one vector per image, or all tokens (pooled)",
+    )
+    add(
+        "--features",
+        dest="kind",
+        action="store_const",
+        const="features",
+        help="of an image-text model the vector before the projection that "
+        "texts are compared with",
     )
     add(
         "--blocks",
@@ -265,11 +305,16 @@ def embed(parser):
 
 
 def search(parser):
-    """Find the images that are most similar to others."""
+    """Find the images that are most similar to others, or to words."""
     parser.set_defaults(run=_search)
     add = parser.add_argument
     add("embeddings", help="file of `keras-vit embed`")
-    add("queries", nargs="+", help="image files and folders of them")
+    add(
+        "queries",
+        nargs="+",
+        help="image files and folders of them; of an image-text model words, "
+        'such as "a red car"',
+    )
     add("--model", help="that of the embeddings, where it has moved")
     add("--top", type=int, default=9, help="images per query (9)")
     add("-o", "--out", help="picture to write, such as page.png")
@@ -309,6 +354,7 @@ def _embed(arguments):
 def _search(arguments):
     from keras_vit.prediction import embed as vectors_of
     from keras_vit.prediction import (
+        embed_texts,
         encoder_of,
         images_of,
         load_embeddings,
@@ -318,15 +364,23 @@ def _search(arguments):
     path = arguments.embeddings
     out = _picture(arguments.out)
     known = load_embeddings(path)
-    if known.metadata["kind"] != "pooled":
+    if known.metadata["kind"] not in ("pooled", "features"):
         raise ValueError(
             f"A search needs one vector per image. Received: {path!r} of kind "
             f"{known.metadata['kind']!r}. Write one with `keras-vit embed "
             "--kind pooled`."
         )
     encoder = encoder_of(known, arguments.model, source=path)
-    queries = list(images_of(arguments.queries))
-    vectors = vectors_of(encoder, queries)
+    words = [x for x in arguments.queries if _is_text(x)]
+    paths = [x for x in arguments.queries if x not in words]
+    queries = [*words, *images_of(paths)]
+    vectors = []
+    if words:
+        model = arguments.model or known.metadata["model"]
+        vectors.append(embed_texts(encoder, model, words))
+    if len(queries) > len(words):
+        vectors.append(vectors_of(encoder, queries[len(words) :]))
+    vectors = np.concatenate(vectors)
     numbers, scores = nearest(known.vectors, vectors, top=arguments.top)
     print_table(
         ("query", "rank", "image", "cosine"),
@@ -337,6 +391,15 @@ def _search(arguments):
         files = [[known.files[i] for i in row] for row in numbers]
         _draw(out, folder, queries, files, scores)
         print(out)
+
+
+def _is_text(query):
+    """Return whether a query is words, and no image or folder of them."""
+    from keras_vit.data.image_folders import SUFFIXES
+
+    name = query.lower()
+    image = name.endswith(tuple(SUFFIXES)) or "://" in name
+    return not image and not pathlib.Path(query).expanduser().exists()
 
 
 def _picture(path):

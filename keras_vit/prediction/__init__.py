@@ -23,11 +23,13 @@ __all__ = [
     "as_encoder",
     "embed",
     "embed_files",
+    "embed_texts",
     "encoder_of",
     "images_of",
     "load_classifier",
     "load_embeddings",
     "load_network",
+    "load_zero_shot",
     "most_probable",
     "nearest",
     "patch_sequences",
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from keras_vit.prediction.by_labels import embed_texts, load_zero_shot
     from keras_vit.prediction.embeddings_file import (
         Embeddings,
         embed_files,
@@ -53,6 +56,9 @@ else:  # They need Keras.
             "keras_vit.prediction.embeddings_file": (
                 *("Embeddings", "embed_files", "encoder_of"),
                 *("load_embeddings", "nearest"),
+            ),
+            "keras_vit.prediction.by_labels": (
+                *("embed_texts", "load_zero_shot"),
             ),
             "keras_vit.prediction.encoder": ("Encoder", "as_encoder", "embed"),
             "keras_vit.prediction.networks": ("load_network",),

@@ -5,7 +5,7 @@ Axes: B images of a batch, H and W height and width, C channels, K classes.
 
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -176,6 +176,8 @@ def predict(
     preprocessing: PreprocessingConfig | None = None,
     batch_size: int = 32,
     tta: str | None = None,
+    labels: Any = None,
+    template: str | Sequence[str] | None = None,
 ) -> list[Prediction]:
     """Classifies images, resized and cropped as for the model's evaluation.
 
@@ -195,6 +197,12 @@ def predict(
         batch_size: int, images per step.
         tta: "flip" for the mean of the scores of each image and of its mirror
             image (test-time augmentation), "crops" for that of ten crops.
+        labels: classes by words, of an image-text model: a list of them, the
+            path of a text file with one a line, or embeddings of classes
+            (`keras_vit.text.class_embeddings`) or their file.
+        template: a sentence with {} for the class, several, or "openai" or
+            "openai_best" for those of CLIP's authors; "a photo of a {}." by
+            default.
 
     Returns:
         A list with a `Prediction` per image, in their order; those of a
@@ -209,6 +217,18 @@ def predict(
         >>> for found in keras_vit.predict("ViT_B16/imagenet", "photos"):
         ...     print(found.image, found.classes[0])
     """
+    if labels is not None:
+        from keras_vit.prediction.by_labels import load_zero_shot
+
+        model = load_zero_shot(
+            model, labels, template, preprocessing=preprocessing
+        )
+        preprocessing = None
+    elif template is not None:
+        raise ValueError(
+            "A template is a sentence about labels. Received: template="
+            f"{str(template)[:100]!r} without labels. Give labels, too."
+        )
     classifier = as_classifier(model, class_names, preprocessing)
     if tta is not None:
         classifier = dataclasses.replace(classifier, tta=tta)
@@ -302,6 +322,9 @@ def as_classifier(
         return _classifier(
             model, class_names, preprocessing, needs_classes, known
         )
+    changes = class_names is not None or preprocessing is not None
+    if not changes and (model.class_names or not needs_classes):
+        return model
     changed = _classifier(
         model.model,
         class_names or model.class_names,

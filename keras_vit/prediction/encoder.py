@@ -28,11 +28,12 @@ from keras_vit.prediction.images import (
     scaled,
 )
 from keras_vit.prediction.networks import check_network, load_prepared
+from keras_vit.text.image_text import ImageTextModel
 from keras_vit.version import __version__
 
 __all__ = ["Encoder", "as_encoder", "embed"]
 
-KINDS = ("pooled", "tokens")
+KINDS = ("pooled", "tokens", "features")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,8 +122,10 @@ def embed(
         images: path of an image, or of a folder for all images below it; a
             Pillow image; an array or tensor (H, W), (H, W, C) or
             (N, H, W, C) in [0, 255], of any size; or a list of all these.
-        kind: "pooled" for one vector per image, what the classification
-            layer sees; "tokens" for all tokens as the model pools them:
+        kind: "pooled" for one vector per image: what the classification
+            layer sees, and of an image-text model the projected embedding,
+            which texts are compared with; "features" for what is before the
+            projection, too; "tokens" for all tokens as the model pools them:
             class token, distillation token and registers, then the patches
             row by row.
         blocks: None for the output of the model; or numbers of blocks, from
@@ -135,7 +138,8 @@ def embed(
         batch_size: int, images per step.
 
     Returns:
-        float32 array (N, D) of kind "pooled", (N, T, D) of kind "tokens";
+        float32 array (N, D) of kind "pooled" and "features", (N, T, D) of
+        kind "tokens";
         with blocks (N, L, D) and (N, L, T, D).
 
     Raises:
@@ -236,6 +240,8 @@ def _resolved(model, image_size, preprocessing):
             source, image_size, preprocessing, needs_head=False
         )
         return source, loaded.model, loaded.preprocessing
+    if isinstance(model, ImageTextModel):
+        model = model.image_tower
     if isinstance(model, Classifier):
         return None, model.model, preprocessing or model.geometry.config
     check_network(model)
@@ -259,8 +265,9 @@ def _size_of(network, image_size) -> tuple[int, int]:
 
 def _features(model, kind, blocks) -> keras.Model:
     """Build the network from images to the requested features."""
-    if kind == "pooled" and blocks is None:
-        return feature_model(model)
+    if kind != "tokens" and blocks is None:
+        projects = kind == "pooled" and is_projected(model)
+        return model if projects else feature_model(model)
     if isinstance(model, BiT):
         raise ValueError(
             "A BiT has neither tokens nor transformer blocks. Received: "
@@ -268,7 +275,17 @@ def _features(model, kind, blocks) -> keras.Model:
             "blocks."
         )
     numbers = check_blocks(model, -1) if blocks is None else blocks
-    return BlockFeatures(model, numbers, pool=kind == "pooled")
+    return BlockFeatures(model, numbers, pool=kind != "tokens")
+
+
+def is_projected(model: keras.Model) -> bool:
+    """Return whether the last layer is a projection for texts, as CLIP's.
+
+    Then it has neither a bias nor names of classes.
+    """
+    config = model.config
+    projected = config.num_classes and getattr(config, "head_bias", 0) is None
+    return bool(projected) and model.trained_as.class_names is None
 
 
 def fingerprint(model: keras.Model) -> int:

@@ -12,10 +12,10 @@ import numpy as np
 from keras import ops
 
 from keras_vit.text.tokenizer import Tokenizer
-from keras_vit.text.tower import TextTransformer
+from keras_vit.text.tower import TextConfig, TextTransformer
 from keras_vit.trained_as import TrainedAs
 
-__all__ = ["ImageTextModel", "normalized"]
+__all__ = ["ImageTextModel", "checked_ids", "normalized", "token_ids"]
 
 
 # 2.6592, what CLIP starts at; trained ones are at log(100).
@@ -142,18 +142,7 @@ class ImageTextModel(keras.Model):
         Raises:
             ValueError: see `encode_texts`.
         """
-        config = self.text_tower.config
-        ids = texts
-        if isinstance(texts, str) or _are_texts(texts):
-            if self.tokenizer is None:
-                raise ValueError(
-                    "The model has no tokenizer, as there was none beside its "
-                    f"weights. Received: texts, {str(texts)[:100]!r}. Give ids "
-                    "of tokens, or put the files of its tokenizer into the "
-                    "folder of the weights."
-                )
-            ids = self.tokenizer(texts, config.context_length)
-        return checked_ids(ids, config)
+        return token_ids(texts, self.tokenizer, self.text_tower.config)
 
     def logits(self, images: Any, texts: Any):
         """Compute what the scores of images and texts are made of.
@@ -235,6 +224,31 @@ class ImageTextModel(keras.Model):
             initializer=keras.initializers.Constant(float(value)),
             dtype="float32",
         )
+
+
+def token_ids(
+    texts: Any, tokenizer: Tokenizer | None, config: TextConfig
+) -> np.ndarray:
+    """Return the ids (T, L) of texts, or check those that are given.
+
+    Args:
+        texts: a text, a list of T texts, or ids of tokens (T, L).
+        tokenizer: that of the tower, or None.
+        config: that of the tower.
+
+    Raises:
+        ValueError: see `ImageTextModel.encode_texts`.
+    """
+    if not isinstance(texts, str) and not _are_texts(texts):
+        return checked_ids(texts, config)
+    if tokenizer is None:
+        raise ValueError(
+            "The model has no tokenizer, as there was none beside its "
+            f"weights. Received: texts, {str(texts)[:100]!r}. Give ids of "
+            "tokens, or put the files of its tokenizer into the folder of the "
+            "weights."
+        )
+    return checked_ids(tokenizer(texts, config.context_length), config)
 
 
 def _are_texts(texts) -> bool:

@@ -138,12 +138,14 @@ def test_gradients_reach_the_image_tower():
     images = torch.tensor(expected["images"], requires_grad=True)
     pair.logits(images, expected["token_ids"])[0, 0].backward()
     # Of a second implementation: the difference of a small step.
-    step = 1e-2 * images.grad / images.grad.norm()
+    gradient = images.grad
+    assert gradient is not None
+    step = 1e-2 * gradient / gradient.norm()
     with torch.no_grad():
         after, before = (
             float(pair.logits(x, expected["token_ids"])[0, 0])
             for x in (images + step, images - step)
         )
     assert (after - before) / 2e-2 == pytest.approx(
-        float(images.grad.norm()), rel=1e-2
+        float(gradient.norm()), rel=1e-2
     )

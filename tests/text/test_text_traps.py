@@ -6,6 +6,7 @@ golden embeddings would fail. Where cosines hide one, its elements show it.
 
 import json
 import shutil
+from typing import Any
 
 import keras
 import numpy as np
@@ -34,7 +35,7 @@ def padded_with(padding, end):
 
 # Case, what is mistaken in the config or in the ids, at most the worst cosine,
 # at least the largest difference of an element.
-TRAPS = {
+TRAPS: dict[str, Any] = {
     "no causal mask": ("clip_quick_gelu", {"causal": False}, 0.9, 0.1),
     "a causal mask in SigLIP": ("siglip", {"causal": True}, 0.9, 0.1),
     "a mask of the padding in SigLIP": ("siglip", {"masked_id": 1}, 0.9, 0.1),
@@ -105,7 +106,7 @@ def test_a_mistake_shows_in_the_embeddings(trap):
         config = {**open_text(FOLDER / SOURCES[case]).fields, **mistake}
         tower = TextTransformer(TextConfig(**config))
         tower.set_weights(weights)
-    found = numbers(normalized(tower(ids.astype("int32"))))
+    found = numbers(normalized(tower(np.asarray(ids, "int32"))))
     cosines = np.sum(found * expected["text_embeds"], axis=1)
     assert cosines.min() <= worst + 1e-6
     assert np.abs(found - expected["text_embeds"]).max() > largest

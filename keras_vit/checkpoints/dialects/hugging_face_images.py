@@ -62,6 +62,11 @@ PROCESSORS = {
     },
     "SiglipImageProcessor": {**VIT, "resample": BICUBIC},
     "Siglip2ImageProcessor": {"resample": BILINEAR, **HALVES},
+    "Tipsv2ImageProcessor": {
+        "size": {"height": 448, "width": 448},
+        "resample": BILINEAR,
+        "do_normalize": False,
+    },
     "ViTHybridImageProcessor": {**SHORTEST, **HALVES},
     "ViTImageProcessor": VIT,
 }

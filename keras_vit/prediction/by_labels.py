@@ -1,0 +1,136 @@
+"""Classes by words: a classifier made of an image-text model and labels."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from keras_vit.data.config import evaluation_of
+from keras_vit.data.resizing import Geometry
+from keras_vit.prediction.classifier import Classifier
+from keras_vit.prediction.encoder import Encoder
+from keras_vit.prediction.networks import load_prepared
+from keras_vit.text.image_text import ImageTextModel
+from keras_vit.text.pair_files import load_image_text
+from keras_vit.text.templates import DEFAULT_TEMPLATE
+from keras_vit.text.zero_shot import (
+    ClassEmbeddings,
+    as_text_encoder,
+    class_embeddings,
+    labels_of,
+    load_class_embeddings,
+    zero_shot_model,
+)
+
+__all__ = ["embed_texts", "load_zero_shot"]
+
+
+def load_zero_shot(
+    model: Any,
+    labels: str | os.PathLike | Sequence[str] | ClassEmbeddings,
+    template: str | Sequence[str] | None = None,
+    *,
+    image_size: int | tuple[int, int] | None = None,
+    preprocessing: Any = None,
+) -> Classifier:
+    """Make the `Classifier` of an image-text model and of labels.
+
+    Args:
+        model: a source of `keras_vit.load_image_text`, or what it returned.
+        labels: names of the classes, the path of a text file with one a line,
+            or embeddings of classes: a `keras_vit.text.ClassEmbeddings` or
+            its file, which need no text tower.
+        template: see `keras_vit.text.class_embeddings`; not with embeddings.
+        image_size: see `load_classifier`.
+        preprocessing: see `load_classifier`.
+
+    Raises:
+        ValueError: for labels that are none, one label of a softmax, whose
+            score is 1 for any image, and a model without texts.
+        OSError: when weights cannot be fetched.
+
+    Example:
+        >>> classifier = load_zero_shot("siglip", ["cat", "dog"])
+        >>> keras_vit.predict(classifier, "photos")
+    """
+    classes: Any = labels
+    if isinstance(labels, (str, os.PathLike)):
+        path = os.path.expanduser(os.fspath(labels))
+        if path.endswith(".npz"):
+            classes = load_class_embeddings(path)
+    if not isinstance(classes, ClassEmbeddings):
+        classes = labels_of(classes)  # Before a model is loaded.
+    elif template is not None:
+        raise ValueError(
+            "The labels are embeddings, whose sentences are chosen. Received: "
+            f"template={str(template)[:100]!r}. Leave it out."
+        )
+    if isinstance(model, (str, os.PathLike)):
+        if os.fspath(model).endswith(".keras"):
+            model = load_image_text(model)
+    elif not isinstance(model, ImageTextModel):
+        raise ValueError(
+            "Labels need an image-text model: what keras_vit.load_image_text "
+            f"returns, or its source. Received: {type(model).__name__}."
+        )
+    if not isinstance(classes, ClassEmbeddings):
+        chosen = DEFAULT_TEMPLATE if template is None else template
+        classes = class_embeddings(model, classes, chosen)
+    if isinstance(model, ImageTextModel):
+        if image_size is not None:
+            raise ValueError(
+                "A model that is loaded has a size of images. Received: "
+                f"image_size={image_size!r}. Give the path of its weights."
+            )
+        tower, config = model.image_tower, preprocessing
+    else:
+        loaded = load_prepared(
+            model, image_size, preprocessing, needs_head=False
+        )
+        tower, config = loaded.model, loaded.preprocessing
+    if len(classes.names) == 1 and classes.activation == "softmax":
+        raise ValueError(
+            "The scores of this model are a softmax over the labels, which "
+            f"is 1 of a single one. Received: {list(classes.names)}. Give a "
+            'second one, such as "something else".'
+        )
+    sides = tower.input_shape[1:3]
+    return Classifier(
+        zero_shot_model(tower, classes),
+        classes.names,
+        Geometry(
+            sides,
+            tower.input_shape[3],
+            config or evaluation_of(tower.trained_as, sides),
+        ),
+        classes.activation,
+    )
+
+
+def embed_texts(encoder: Encoder, model: Any, texts: Sequence[str]):
+    """Compute vectors of texts that are compared with those of images.
+
+    Args:
+        encoder: what gives the vectors of the images, of kind "pooled".
+        model: see `keras_vit.text.as_text_encoder`.
+        texts: any number.
+
+    Returns:
+        float32 array (T, P), of length 1.
+
+    Raises:
+        ValueError: for a model without texts, and vectors of images that are
+            not compared with texts.
+
+    Example:
+        >>> encoder = keras_vit.prediction.as_encoder("siglip")
+        >>> embed_texts(encoder, "siglip", ["a red car"]).shape
+        (1, 768)
+    """
+    about = encoder.metadata
+    if about["kind"] != "pooled" or about["blocks"] is not None:
+        raise ValueError(
+            "Words are compared with projected embeddings of images, of kind "
+            f"'pooled' and no blocks. Received: kind={about['kind']!r}, blocks="
+            f"{about['blocks']}. Embed the images again."
+        )
+    return as_text_encoder(model).vectors(texts)

@@ -1,0 +1,72 @@
+"""Sentences that a class is named in, of which embeddings are averaged."""
+
+from collections.abc import Sequence
+
+__all__ = ["DEFAULT_TEMPLATE", "TEMPLATES", "templates_of"]
+
+DEFAULT_TEMPLATE = "a photo of a {}."
+# Those of CLIP for ImageNet (arXiv:2103.00020, section 3.1.4; OpenAI's list):
+# each of these with "a" and with "the", and four more.
+_OF_A_AND_THE = (
+    *("{} {{}} in a video game.", "art of {} {{}}.", "graffiti of {} {{}}."),
+    *("itap of {} {{}}.", "{} cartoon {{}}.", "{} embroidered {{}}."),
+    *("{} origami {{}}.", "{} plastic {{}}.", "{} plushie {{}}."),
+    *("{} toy {{}}.", "a photo of {} {{}}.", "a photo of {} hard to see {{}}."),
+    *(
+        f"a {kind} of {{}} {{{{}}}}."
+        for kind in (
+            *("bad photo", "black and white photo", "blurry photo"),
+            *("bright photo", "close-up photo", "cropped photo", "dark photo"),
+            *("good photo", "jpeg corrupted photo", "low resolution photo"),
+            *("pixelated photo", "doodle", "drawing", "painting"),
+            *("rendering", "rendition", "sculpture", "sketch", "tattoo"),
+        )
+    ),
+    *(
+        f"a photo of {{}} {kind} {{{{}}}}."
+        for kind in ("clean", "cool", "dirty", "large", "nice", "small")
+    ),
+    "a photo of {} weird {{}}.",
+)
+TEMPLATES = {
+    "openai": (
+        *(x.format(y) for x in _OF_A_AND_THE for y in ("a", "the")),
+        *("a photo of many {}.", "a photo of my {}.", "a photo of one {}."),
+        "itap of my {}.",
+    ),
+    # The best seven of them, chosen one after the other.
+    "openai_best": (
+        *("itap of a {}.", "a bad photo of the {}.", "a origami {}."),
+        *("a photo of the large {}.", "a {} in a video game."),
+        *("art of the {}.", "a photo of the small {}."),
+    ),
+}
+
+
+def templates_of(template: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the sentences of a template.
+
+    Args:
+        template: a name of `TEMPLATES`; a sentence with {} for the class, in
+            any language; or several of these.
+
+    Raises:
+        ValueError: for none, or one without {}.
+
+    Example:
+        >>> len(templates_of("openai"))
+        80
+    """
+    if isinstance(template, str):
+        found = TEMPLATES.get(template, (template,))
+    else:
+        found = tuple(template)
+    wrong = [x for x in found if not isinstance(x, str) or x.count("{}") != 1]
+    if wrong or not found:
+        raise ValueError(
+            'A template is a sentence with one {} for the class, such as "'
+            f'{DEFAULT_TEMPLATE}", several of them, or one of '
+            f"{', '.join(TEMPLATES)}. Received: "
+            f"{str(wrong[0] if wrong else template)[:100]!r}."
+        )
+    return found

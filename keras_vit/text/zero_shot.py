@@ -1,0 +1,386 @@
+"""Classes that are named by words: zero-shot classification.
+
+Axes: T texts, K classes, L context length, P embedding dimension.
+"""
+
+import dataclasses
+import io
+import json
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.checkpoints.engine.text_towers import load_tower, open_text
+from keras_vit.checkpoints.files.npz import open_npz
+from keras_vit.checkpoints.files.tensors import DAMAGE
+from keras_vit.io.atomic_files import replacing
+from keras_vit.layers.configured_layer import ConfiguredLayer
+from keras_vit.runtime.memory import shortage
+from keras_vit.text.image_text import ImageTextModel, normalized, token_ids
+from keras_vit.text.pair_files import load_image_text
+from keras_vit.text.templates import DEFAULT_TEMPLATE, templates_of
+from keras_vit.text.tokenizer import Tokenizer
+from keras_vit.text.tower import TextConfig, TextTransformer
+
+__all__ = [
+    "ClassEmbeddings",
+    "ClassScores",
+    "TextEncoder",
+    "as_text_encoder",
+    "class_embeddings",
+    "labels_of",
+    "load_class_embeddings",
+    "zero_shot_model",
+]
+
+MAX_LABEL = 1000  # letters
+MAX_LABELS_FILE = 2**26  # bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class TextEncoder:
+    """The text half of an image-text model.
+
+    Attributes:
+        tower: a `TextTransformer`.
+        tokenizer: its `Tokenizer`, or None.
+        logit_scale: float, logarithm of what cosines are multiplied by.
+        logit_bias: float that is added, or None.
+
+    Example:
+        >>> as_text_encoder("siglip").vectors(["a cat", "a dog"]).shape
+        (2, 768)
+    """
+
+    tower: TextTransformer
+    tokenizer: Tokenizer | None
+    logit_scale: float
+    logit_bias: float | None
+
+    def vectors(
+        self, texts: Sequence[str], *, batch_size: int = 256
+    ) -> np.ndarray:
+        """Compute the embeddings of texts, of length 1.
+
+        Args:
+            texts: any number.
+            batch_size: int, texts per step.
+
+        Returns:
+            float32 array (T, P).
+
+        Raises:
+            ValueError: for no text, no tokenizer, and texts without a token.
+        """
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        rows = min(batch_size, max(len(texts), 1))
+        found = []
+        for start in range(0, max(len(texts), 1), rows):
+            part = texts[start : start + rows]
+            ids = token_ids(part, self.tokenizer, self.tower.config)
+            # Every size of a batch is compiled anew: the last is filled up.
+            filled = np.resize(ids, (rows, ids.shape[1]))  # (B, L)
+            vectors = normalized(self.tower.predict_on_batch(filled))
+            found.append(ops.convert_to_numpy(vectors)[: len(part)])
+        return np.concatenate(found).astype("float32")
+
+
+def as_text_encoder(model: Any) -> TextEncoder:
+    """Make a `TextEncoder` of an image-text model, or load that of a source.
+
+    Args:
+        model: an `ImageTextModel`, or a source of `load_image_text`, of which
+            the text tower alone is loaded.
+
+    Raises:
+        ValueError: when the source has no text tower.
+        OSError: when it cannot be read.
+    """
+    if isinstance(model, TextEncoder):
+        return model
+    if isinstance(model, (str, os.PathLike)):
+        if not os.fspath(model).endswith(".keras"):
+            half = open_text(model)
+            config = TextConfig(**half.fields)
+            rule = half.tokenizer
+            return TextEncoder(
+                load_tower(half, lambda: TextTransformer(config)),
+                Tokenizer.of_files(rule) if rule else None,
+                half.logit_scale,
+                half.logit_bias,
+            )
+        model = load_image_text(model)
+    if not isinstance(model, ImageTextModel):
+        raise ValueError(
+            "Texts need an image-text model: what load_image_text returns, or "
+            f"its source. Received: {model!r}."
+        )
+    bias = model.logit_bias
+    return TextEncoder(
+        model.text_tower,
+        model.tokenizer,
+        float(ops.convert_to_numpy(model.logit_scale)),
+        None if bias is None else float(ops.convert_to_numpy(bias)),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassEmbeddings:
+    """Classes by words, and what makes scores of an image's embedding.
+
+    Attributes:
+        names: K names.
+        vectors: float32 array (K, P), of length 1.
+        logit_scale: float, logarithm of what cosines are multiplied by.
+        logit_bias: float that is added, or None.
+        templates: the sentences that the classes were named in.
+    """
+
+    names: tuple[str, ...]
+    vectors: np.ndarray
+    logit_scale: float
+    logit_bias: float | None
+    templates: tuple[str, ...] = ()
+
+    @property
+    def activation(self) -> str:
+        """Return what makes scores of logits: "softmax" or "sigmoid"."""
+        return "softmax" if self.logit_bias is None else "sigmoid"
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write a file that `keras_vit.predict` takes as its labels.
+
+        Args:
+            path: the file, which ends in .npz.
+
+        Raises:
+            ValueError: for another ending, or no folder to write into.
+        """
+        path = checked_path(path)
+        names = ("logit_scale", "logit_bias", "templates")
+        about = {name: getattr(self, name) for name in names}
+        content = io.BytesIO()
+        np.savez(
+            content,
+            names=np.array(self.names),
+            vectors=self.vectors,
+            metadata=np.array(json.dumps(about)),
+        )
+        with replacing(path) as temporary:
+            pathlib.Path(temporary).write_bytes(content.getvalue())
+
+
+def checked_path(path: str | os.PathLike) -> pathlib.Path:
+    """Return the path of a file of classes, if it can be written."""
+    path = pathlib.Path(path).expanduser()
+    if path.suffix != ".npz" or not path.parent.is_dir() or path.is_dir():
+        raise ValueError(
+            "Embeddings of classes are written to a file that ends in .npz, in "
+            f"a folder that exists. Received: {str(path)!r}."
+        )
+    return path
+
+
+def load_class_embeddings(path: str | os.PathLike) -> ClassEmbeddings:
+    """Read what `ClassEmbeddings.save` wrote.
+
+    Args:
+        path: the file.
+
+    Raises:
+        ValueError: when it is no such file.
+        OSError: when it cannot be opened.
+    """
+    try:
+        file = open_npz(path)
+        tensors = file.tensors
+        if short := shortage(sum(x.nbytes for x in tensors.values())):
+            raise ValueError(f"it takes {short}")
+        with np.load(path, allow_pickle=False) as arrays:
+            about = json.loads(str(arrays["metadata"]))
+            names = tuple(map(str, arrays["names"]))
+            vectors = arrays["vectors"]
+        lengths = np.linalg.norm(vectors, axis=1)
+        if vectors.shape[0] != len(names) or not np.allclose(lengths, 1, 0.01):
+            raise ValueError("its vectors are not one of length 1 per name")
+        bias = about["logit_bias"]
+        return ClassEmbeddings(
+            names,
+            vectors.astype("float32"),
+            float(about["logit_scale"]),
+            None if bias is None else float(bias),
+            tuple(about["templates"]),
+        )
+    except FileNotFoundError:
+        raise ValueError(f"There is no file {str(path)!r}.") from None
+    except DAMAGE as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(
+            f"{str(path)!r} holds no embeddings of classes: {reason}. Write "
+            "them with `keras-vit predict --save_labels`."
+        ) from error
+
+
+def labels_of(labels: str | os.PathLike | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of classes, checked.
+
+    Args:
+        labels: a list of them, or the path of a text file with one a line.
+
+    Raises:
+        ValueError: for none, one twice, one without letters or of more than
+            1,000, and a file that cannot be read.
+
+    Example:
+        >>> labels_of(["cat", "dog"])
+        ('cat', 'dog')
+    """
+    if isinstance(labels, (str, os.PathLike)):
+        labels = _lines(pathlib.Path(labels).expanduser())
+    found = tuple(x.strip() if isinstance(x, str) else x for x in labels)
+    wrong = [
+        x for x in found if not isinstance(x, str) or not 0 < len(x) < MAX_LABEL
+    ]
+    twice = len(found) - len({*map(str, found)})
+    if wrong or twice or not found:
+        seen: set = set()
+        again = [x for x in found if x in seen or seen.add(x)]
+        what = repr((wrong or again or found)[:1])[:100]
+        raise ValueError(
+            "labels are texts of 1 to "
+            f"{MAX_LABEL} letters, each there once. Received: {len(found)} "
+            f"labels, {len(wrong)} that are none, {twice} twice, such as "
+            f"{what}."
+        )
+    return found
+
+
+def _lines(path):
+    try:
+        if path.stat().st_size > MAX_LABELS_FILE:
+            raise ValueError(f"{str(path)!r} is too large for labels.")
+        text = path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(
+            "labels are a list, a text file with one a line, or a file that "
+            f"`--save_labels` wrote. Received: {str(path)!r}, which cannot be "
+            f"read: {error}."
+        ) from error
+    return [x for x in text.splitlines() if x.strip()]
+
+
+def class_embeddings(
+    model: Any,
+    labels: str | os.PathLike | Sequence[str],
+    template: str | Sequence[str] = DEFAULT_TEMPLATE,
+    *,
+    batch_size: int = 256,
+) -> ClassEmbeddings:
+    """Compute the embeddings of classes that are named by words.
+
+    Each class is named in each sentence; its embedding is the mean of theirs,
+    of length 1 before and after ("Learning Transferable Visual Models",
+    arXiv:2103.00020, section 3.1.4).
+
+    Args:
+        model: see `as_text_encoder`.
+        labels: see `labels_of`.
+        template: a sentence with {} for the class, several, or the name
+            "openai" of CLIP's 80 or "openai_best" of the best seven.
+        batch_size: int, texts per step.
+
+    Returns:
+        A `ClassEmbeddings`; its `save` writes a file for `keras_vit.predict`.
+
+    Raises:
+        ValueError: for labels or a template that are none, and a model
+            without texts or tokenizer.
+
+    Example:
+
+    >>> classes = class_embeddings("clip-vit-base-patch32", ["cat", "dog"])
+    >>> classes.save("classes.npz")
+    """
+    names, templates = labels_of(labels), templates_of(template)
+    encoder = as_text_encoder(model)
+    size = encoder.tower.output_shape[-1]
+    if short := shortage(8 * len(names) * size):
+        raise ValueError(f"{len(names)} labels take {short}.")
+    total = np.zeros((len(names), size), "float32")
+    for sentence in templates:
+        texts = [sentence.replace("{}", name) for name in names]
+        total += encoder.vectors(texts, batch_size=batch_size)  # (K, P)
+    vectors = total / np.linalg.norm(total, axis=1, keepdims=True)
+    return ClassEmbeddings(
+        names, vectors, encoder.logit_scale, encoder.logit_bias, templates
+    )
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class ClassScores(ConfiguredLayer):
+    """Compares embeddings of images with those of classes.
+
+    Args:
+        num_classes: int, K.
+        logit_scale: float, logarithm of what cosines are multiplied by.
+        logit_bias: float that is added.
+
+    Input shape:
+        (B, P), of any length.
+
+    Output shape:
+        (B, K), the logits.
+    """
+
+    def __init__(self, num_classes, logit_scale=0.0, logit_bias=0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.num_classes = num_classes
+        self.logit_scale = logit_scale
+        self.logit_bias = logit_bias
+
+    def build(self, input_shape):
+        self.kernel = self.add_weight(
+            name="kernel", shape=(input_shape[-1], self.num_classes)
+        )
+
+    def call(self, x):
+        cosines = ops.matmul(normalized(x), ops.cast(self.kernel, "float32"))
+        return cosines * np.exp(self.logit_scale) + self.logit_bias
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], self.num_classes)
+
+
+def zero_shot_model(tower: Any, classes: ClassEmbeddings) -> keras.Model:
+    """Make the model from images to logits of classes.
+
+    Args:
+        tower: the image tower that the classes' text tower belongs to.
+        classes: what `class_embeddings` returned.
+
+    Raises:
+        ValueError: when the embeddings of the two are of different sizes.
+    """
+    size = classes.vectors.shape[1]
+    if tower.output_shape != (None, size):
+        raise ValueError(
+            f"The embeddings of the classes have {size} numbers, those of the "
+            f"images {tower.output_shape[-1]}. Take the model that the labels "
+            "were computed with."
+        )
+    scores = ClassScores(
+        len(classes.names),
+        classes.logit_scale,
+        classes.logit_bias or 0.0,
+        dtype="float32",
+        name="class_scores",
+    )
+    found = keras.Model(tower.input, scores(tower.output), name=tower.name)
+    scores.kernel.assign(classes.vectors.T)
+    found.config = tower.config
+    return found

@@ -1,0 +1,234 @@
+"""Classes by words, and the search and the metrics by which they are found."""
+
+import re
+import shutil
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+from text_cases import FOLDER
+
+import keras_vit
+from keras_vit.cli import main
+from keras_vit.prediction import as_encoder, load_zero_shot
+from keras_vit.text import (
+    class_embeddings,
+    load_class_embeddings,
+    load_image_text,
+    retrieval_recall,
+)
+from keras_vit.text.templates import TEMPLATES
+from keras_vit.text.zero_shot import as_text_encoder, zero_shot_model
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="the same on each backend"
+)
+for module in ("tokenizers", "sentencepiece"):
+    pytest.importorskip(module)
+# The first texts of the golden data.
+TEXTS = [
+    "a photo of a cat",
+    "a photo of a dog",
+    "This is a photo of a bridge.",
+    "two children playing",
+]
+CLIP, SIGLIP = FOLDER / "clip_quick_gelu", FOLDER / "siglip"
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return {x: load_image_text(x) for x in (CLIP, SIGLIP)}
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("photos")
+    random = np.random.default_rng(0)
+    for name in "abc":
+        pixels = random.integers(0, 256, (40, 36, 3), "uint8")
+        Image.fromarray(pixels).save(folder / f"{name}.png")
+    return folder
+
+
+def run(capsys, *words) -> str:
+    """What a command prints."""
+    assert main([*map(str, words)]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("case", [CLIP, SIGLIP])
+def test_scores_of_labels_are_those_of_the_original(case, pairs):
+    expected = np.load(case / "expected.npz")
+    classes = class_embeddings(pairs[case], TEXTS, "{}")
+    np.testing.assert_allclose(
+        classes.vectors, expected["text_embeds"][:4], atol=1e-5
+    )
+    model = zero_shot_model(pairs[case].image_tower, classes)
+    found = model.predict(expected["images"], verbose=0)
+    logits = expected["logits_per_image"][:, :4]
+    np.testing.assert_allclose(found, logits, atol=5e-5)
+    classifier = load_zero_shot(pairs[case], classes)
+    pixels = np.zeros((1, 32, 32, 3), "uint8")
+    sums = classifier.probabilities(pixels).sum()
+    assert classifier.activation == ("softmax", "sigmoid")[case == SIGLIP]
+    assert (abs(sums - 1) < 1e-5) == (case == CLIP)
+
+
+def test_an_ensemble_is_the_mean_of_unit_vectors(pairs):
+    templates = TEMPLATES["openai_best"]
+    found = class_embeddings(pairs[CLIP], ["cat", "red car"], "openai_best")
+    for name, vector in zip(("cat", "red car"), found.vectors, strict=True):
+        texts = [x.format(name) for x in templates]
+        each = keras.ops.convert_to_numpy(pairs[CLIP].encode_texts(texts))
+        mean = np.mean(each, axis=0)
+        np.testing.assert_allclose(
+            vector, mean / np.linalg.norm(mean), atol=1e-6
+        )
+
+
+def test_the_templates_are_those_of_the_paper():
+    assert len({*TEMPLATES["openai"]}) == len(TEMPLATES["openai"]) == 80
+    assert {*TEMPLATES["openai_best"]} < {*TEMPLATES["openai"]}
+    for known in ("itap of my {}.", "a photo of the hard to see {}."):
+        assert known in TEMPLATES["openai"]
+
+
+def test_a_file_of_classes_needs_no_texts(pairs, photos, tmp_path):
+    labels = ["cat", "dog", "ein Hund"]
+    expected = keras_vit.predict(CLIP, photos, labels=labels, template="{}!")
+    class_embeddings(pairs[CLIP], labels, "{}!").save(tmp_path / "c.npz")
+    folder = tmp_path / "clip"
+    shutil.copytree(CLIP, folder)
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.json").unlink()
+    found = keras_vit.predict(folder, photos, labels=tmp_path / "c.npz")
+    assert [x.classes for x in found] == [x.classes for x in expected]
+    assert load_class_embeddings(tmp_path / "c.npz").templates == ("{}!",)
+    with pytest.raises(ValueError, match="no tokenizer"):
+        keras_vit.predict(folder, photos, labels=labels)
+    with pytest.raises(ValueError, match="32 numbers"):
+        other = class_embeddings(pairs[SIGLIP], labels)
+        keras_vit.predict(folder, photos, labels=other)
+
+
+@pytest.mark.parametrize(
+    ("labels", "template", "message"),
+    [
+        ([], None, "0 labels"),
+        (["cat", "dog", "cat "], None, "1 twice, such as .*cat"),
+        (["cat", ""], None, "1 that are none"),
+        (["cat", 3], None, "1 that are none"),
+        (["cat", "x" * 100_000], None, "1 that are none"),
+        (["cat"], None, "softmax over the labels"),
+        (["cat", "dog"], "a photo", "one {} for the class"),
+        (["cat", "dog"], [], "one {} for the class"),
+        ("no/such.txt", None, "cannot be read"),
+        ("no/such.npz", None, "There is no file"),
+        (None, "a {}", "without labels"),
+    ],
+)
+def test_labels_that_are_none_are_refused(
+    labels, template, message, photos, pairs
+):
+    with pytest.raises(ValueError, match=message):
+        keras_vit.predict(pairs[CLIP], photos, labels=labels, template=template)
+
+
+def test_models_without_texts_are_refused(photos, tmp_path):
+    with pytest.raises(ValueError, match="no known format"):
+        keras_vit.predict(
+            FOLDER.parent / "hf_vit_tiny", photos, labels=["cat", "dog"]
+        )
+    with pytest.raises(ValueError, match="need an image-text model"):
+        keras_vit.predict(keras.Model(), photos, labels=["cat", "dog"])
+    (tmp_path / "c.npz").write_bytes(b"PK\x03\x04")
+    with pytest.raises(ValueError, match="no embeddings of classes"):
+        load_class_embeddings(tmp_path / "c.npz")
+
+
+@pytest.mark.slow
+def test_50_000_labels(pairs, photos):
+    labels = [f"{x} {y}" for x in range(250) for y in range(200)]
+    found = keras_vit.predict(pairs[SIGLIP], photos, 2, labels=labels)
+    assert len(found[0].classes) == 2
+
+
+def test_labels_of_a_command(photos, tmp_path, capsys):
+    labels = tmp_path / "labels.txt"
+    labels.write_text("cat\nein Hund\n", "utf-8")
+    words = ["predict", str(CLIP), str(photos), "--format", "csv"]
+    first = run(capsys, *words, "--labels", labels)
+    saved = str(tmp_path / "classes.npz")
+    options = ["--template", "a photo of a {}.", "--save_labels", saved]
+    assert run(capsys, *words, "--labels", labels, *options) == first
+    assert run(capsys, *words, "--labels", saved) == first
+    assert first.count("ein Hund") == 3
+
+
+def test_embeddings_are_those_that_texts_are_compared_with(pairs):
+    expected = np.load(CLIP / "expected.npz")
+    found = as_encoder(pairs[CLIP]).network.predict(
+        expected["images"], verbose=0
+    )
+    found /= np.linalg.norm(found, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, expected["image_embeds"], atol=1e-5)
+    before = as_encoder(pairs[CLIP], kind="features").network
+    assert before.output_shape == (None, 48)
+
+
+def test_a_search_by_words(photos, tmp_path, capsys, pairs):
+    file = str(tmp_path / "photos.npz")
+    run(capsys, "embed", CLIP, photos, "-o", file)
+    found = run(capsys, "search", file, "a red car", "--top", 1)
+    vectors = keras_vit.embed(CLIP, photos)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    text = keras.ops.convert_to_numpy(pairs[CLIP].encode_texts(["a red car"]))
+    cosines = (vectors @ text.T)[:, 0]
+    assert f"{cosines.max():.4f}" in found
+    assert f"{'abc'[cosines.argmax()]}.png" in found
+    other = tmp_path / "features.npz"
+    run(capsys, "embed", CLIP, photos, "-o", other, "--features")
+    assert keras_vit.prediction.load_embeddings(other).vectors.shape == (3, 48)
+    with pytest.raises(ValueError, match="projected embeddings"):
+        keras_vit.prediction.embed_texts(
+            as_encoder(CLIP, kind="features"), CLIP, ["a red car"]
+        )
+
+
+def test_the_text_half_alone_embeds_texts(pairs):
+    expected = np.load(SIGLIP / "expected.npz")["text_embeds"][:4]
+    for model in (SIGLIP, pairs[SIGLIP]):
+        found = as_text_encoder(model).vectors(TEXTS, batch_size=3)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_recall_both_ways():
+    """By hand: texts 0 and 1 are of image 0, text 2 of image 1."""
+    images = np.eye(3)
+    texts = np.array([[1, 0, 0], [0.6, 0.8, 0], [0.8, 0.6, 0]])
+    found = retrieval_recall(images, texts, [0, 0, 1], at=(1, 2, 10))
+    assert found == {
+        "image_recall_at_1": pytest.approx(1 / 3),
+        "image_recall_at_2": 1.0,
+        "image_recall_at_10": 1.0,
+        # Image 0 finds text 0 first; image 1 text 1, of image 0, and then 2.
+        "text_recall_at_1": 0.5,
+        "text_recall_at_2": 1.0,
+        "text_recall_at_10": 1.0,
+    }
+    for wrong in ([0, 0], [0, 0, 3], [0.0, 0.0, 1.0]):
+        with pytest.raises(ValueError, match="number of its image"):
+            retrieval_recall(images, texts, wrong)
+
+
+def test_the_page_runs(tmp_path, monkeypatch, photos):
+    page = (FOLDER.parents[2] / "docs" / "image-text.md").read_text("utf-8")
+    shutil.copytree(CLIP, tmp_path / "clip-vit-base-patch32")
+    shutil.copytree(photos, tmp_path / "photos")
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    blocks = re.findall("^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    for block in blocks:
+        exec(compile(block, "image-text.md", "exec"), names)
+    assert names["texts"].shape == (3, 24) and len(names["found"]) == 3
