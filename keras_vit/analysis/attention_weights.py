@@ -15,6 +15,7 @@ from keras import ops
 
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.models.options import stem_grid
+from keras_vit.variants import VariantTransformer
 
 __all__ = [
     "attention_grids",
@@ -34,6 +35,12 @@ __all__ = [
     "walk",
 ]
 
+# Parts of a `VariantConfig` that the analysis follows, the first the plain one.
+EXPLAINED = {
+    "attention": ("full",),
+    "position": ("1d", "2d", "none"),
+    "position_at": ("stem", None),
+}
 PROBE = 4096  # pixels, a multiple of the stride of any ResNet of ours
 
 
@@ -302,8 +309,22 @@ def check_block(model: VisionTransformer, block: int) -> int:
 
 
 def check_model(model: Any) -> None:
-    """Raise a ValueError unless the model is a `VisionTransformer`."""
-    if not isinstance(model, VisionTransformer):
+    """Raise a ValueError unless a model has the attention of equation 7.
+
+    A `VisionTransformer` has it, and a `VariantTransformer` whose attention is
+    full and whose positions, if any, are added before the first block. Its MLP
+    may be local.
+    """
+    if isinstance(model, VariantTransformer):
+        variant = model.config.variant
+        for field, values in EXPLAINED.items():
+            if (value := getattr(variant, field)) not in values:
+                raise ValueError(
+                    f"The analysis needs a variant whose {field} is "
+                    f"{' or '.join(map(repr, values))}. Received: {model.name!r} "
+                    f"with {field}={value!r}."
+                )
+    elif not isinstance(model, VisionTransformer):
         raise ValueError(
             "The analysis needs a VisionTransformer. Received: "
             f"{type(model).__name__}. Build or load one with keras_vit; where "

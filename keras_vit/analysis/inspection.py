@@ -132,7 +132,8 @@ NO_POSITIONS = (
 
 def has_positions(model: VisionTransformer) -> bool:
     """Return whether a model adds an embedding of its position to a patch."""
-    return model.config.position_embedding != "none"
+    added = any(layer.name == "position_embedding" for layer in model.layers)
+    return added and model.config.position_embedding != "none"
 
 
 def attention_distance(

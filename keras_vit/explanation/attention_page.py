@@ -42,6 +42,7 @@ from keras_vit.prediction import (
     most_probable,
 )
 from keras_vit.prediction.networks import check_network
+from keras_vit.variants import VariantTransformer
 
 __all__ = ["check_attention", "check_folder", "explain", "overlays"]
 
@@ -159,7 +160,7 @@ def check_folder(folder: str | os.PathLike) -> pathlib.Path:
 
 def check_attention(model: keras.Model) -> None:
     """Raises a ValueError unless a model has attention to show."""
-    if not isinstance(model, VisionTransformer):
+    if not isinstance(model, (VisionTransformer, VariantTransformer)):
         raise ValueError(
             "Only a Vision Transformer has attention to show. Received: a "
             f"{type(model).__name__}. `keras-vit predict` classifies images "

@@ -65,7 +65,9 @@ class AddPositionEmbedding2D(ConfiguredLayer):
         self.columns = self._table(columns, dim, "columns")  # (C, D / 2)
         self.rows = self._table(rows, dim, "rows")  # (R, D / 2)
 
-    def call(self, x):
+    @property
+    def embedding(self):
+        """Return what is added to the tokens: a tensor (1, T, D)."""
         rows, columns = self.grid
         half = self.rows.shape[-1]
         shape = (rows, columns, half)
@@ -76,9 +78,11 @@ class AddPositionEmbedding2D(ConfiguredLayer):
             ],
             axis=-1,
         )  # (R, C, D)
-        table = ops.reshape(table, (rows * columns, 2 * half))  # (R * C, D)
-        prefix = [(self.num_prefix_tokens, 0), (0, 0)]
-        return x + ops.cast(ops.pad(table, prefix), x.dtype)  # (B, T, D)
+        table = ops.reshape(table, (1, rows * columns, 2 * half))
+        return ops.pad(table, [(0, 0), (self.num_prefix_tokens, 0), (0, 0)])
+
+    def call(self, x):
+        return x + ops.cast(self.embedding, x.dtype)  # (B, T, D)
 
     def _table(self, length, dim, name):
         return self.add_weight(

@@ -17,7 +17,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.analysis.attention_weights import grid_window
+from keras_vit.analysis.attention_weights import check_model, grid_window
 from keras_vit.analysis.inspection import (
     NO_POSITIONS,
     has_positions,
@@ -79,10 +79,12 @@ def write_attention(
 
 def _of_run(folder, model) -> dict | str:
     """Arrays for attention.npz, or the reason why there are none."""
-    if isinstance(model, VariantTransformer):
-        return "it is drawn of the plain model alone, and this is a variant."
-    if not isinstance(model, VisionTransformer):
+    if not isinstance(model, (VisionTransformer, VariantTransformer)):
         return f"a {type(model).__name__} has no attention."
+    try:
+        check_model(model)
+    except ValueError as error:
+        return str(error)
     if not (folder / "predictions.npz").is_file():
         return "no images were evaluated."
     with np.load(folder / "predictions.npz", allow_pickle=False) as arrays:
