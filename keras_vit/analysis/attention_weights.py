@@ -319,10 +319,10 @@ def check_model(model: Any) -> None:
         variant = model.config.variant
         for field, values in EXPLAINED.items():
             if (value := getattr(variant, field)) not in values:
+                needed = " or ".join(map(repr, values))
                 raise ValueError(
-                    f"The analysis needs a variant whose {field} is "
-                    f"{' or '.join(map(repr, values))}. Received: {model.name!r} "
-                    f"with {field}={value!r}."
+                    f"The analysis needs a variant whose {field} is {needed}. "
+                    f"Received: {model.name!r} with {field}={value!r}."
                 )
     elif not isinstance(model, VisionTransformer):
         raise ValueError(
