@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import runpy
 
 import pytest
@@ -23,6 +24,22 @@ def test_the_document_has_each_case_and_its_ratios(path):
         assert TABLES["table"](case) in DOCUMENT
         assert TABLES["ratios"](case) in DOCUMENT
     assert path.with_suffix(".png").exists()
+
+
+def test_the_first_table_has_what_was_measured():
+    measured = set()
+    for path in RESULTS.glob("speed_*.json"):
+        for case in json.loads(path.read_text())["cases"]:
+            for name, side in case["sides"].items():
+                ratio = case["ratios"].get(f"{name} / timm")
+                shown = f"{side['images_per_second']:.2f}"
+                measured.add(
+                    shown if ratio is None else f"{shown} ({ratio:.2f})"
+                )
+    first = DOCUMENT[: DOCUMENT.index("- Ratios move")]
+    cells = [x.strip() for x in first.split("|") if re.match(r" \d+\.", x)]
+    assert len(cells) == 14
+    assert {*cells} <= measured
 
 
 @pytest.mark.parametrize(
