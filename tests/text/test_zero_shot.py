@@ -232,3 +232,14 @@ def test_the_page_runs(tmp_path, monkeypatch, photos):
     for block in blocks:
         exec(compile(block, "image-text.md", "exec"), names)
     assert names["texts"].shape == (3, 24) and len(names["found"]) == 3
+
+
+def test_images_of_tips_are_squashed_and_not_normalised(tmp_path):
+    folder = tmp_path / "tips"
+    shutil.copytree(FOLDER.parent / "hf_tipsv2_tiny", folder)
+    shutil.copy(FOLDER / "tipsv2" / "preprocessor_config.json", folder)
+    model = keras_vit.load_checkpoint(folder)
+    rule = model.trained_as.preprocessing
+    assert (rule["evaluation"], rule["resize_method"]) == ("squash", "bilinear")
+    assert model.config.pixel_mean == (0, 0, 0)
+    assert model.config.pixel_std == (1, 1, 1)

@@ -42,7 +42,7 @@ PATH_SUFFIXES = (".npz", ".safetensors", ".h5", ".keras", ".json")
 # All that the formats are made of; no pickles.
 REPOSITORY_FILES = (
     *("*.json", "model*.safetensors", "*.weights.h5"),
-    "model.keras",
+    *("model.keras", "merges.txt", "spiece.model", "tokenizer.model"),
 )
 ATTEMPTS = 10  # What came stays: each goes on where the last one failed.
 TENSORS = ("*.safetensors", "*.h5", "*.keras")
