@@ -4,6 +4,7 @@ import pathlib
 import pkgutil
 import re
 import shlex
+import shutil
 
 import numpy as np
 import pytest
@@ -44,6 +45,8 @@ def newcomer(tmp_path, monkeypatch):
         sizes.VIT, "ViT_B16", {**sizes.VIT["ViT_B16"], **NARROW}
     )
     monkeypatch.setattr(fetch, "_fetch_name", _stand_in)
+    clip = ROOT / "tests" / "reference" / "text" / "clip_quick_gelu"
+    shutil.copytree(clip, tmp_path / "openai" / "clip-vit-base-patch32")
 
 
 def _stand_in(name, model):
@@ -78,7 +81,7 @@ def test_its_blocks_run_one_after_the_other(page, newcomer):
                 assert main([*words, *FEWER.get(words[0], [])]) == 0, line
                 ran.append(words[0])
     wanted = {
-        "README.md": "predict python finetune predict python explain",
+        "README.md": "predict python python finetune predict python explain",
         "docs/embeddings.md": "python embed embed python search"
         + 3 * " python",
     }

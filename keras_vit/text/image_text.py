@@ -62,7 +62,7 @@ class ImageTextModel(keras.Model):
 
     Example:
 
-    >>> pair = keras_vit.load_image_text("clip-vit-base-patch32")
+    >>> pair = keras_vit.load_image_text("openai/clip-vit-base-patch32")
     >>> pair.encode_texts(["a photo of a cat", "a photo of a dog"]).shape
     (2, 512)
     """

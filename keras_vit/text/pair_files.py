@@ -49,7 +49,7 @@ def load_image_text(
 
     Example:
 
-    >>> pair = keras_vit.load_image_text("clip-vit-base-patch32")
+    >>> pair = keras_vit.load_image_text("openai/clip-vit-base-patch32")
     >>> pair.scores(images, ["a photo of a cat", "a photo of a dog"])
     """
     path = os.fspath(source)

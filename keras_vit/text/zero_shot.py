@@ -303,7 +303,7 @@ def class_embeddings(
 
     Example:
 
-    >>> classes = class_embeddings("clip-vit-base-patch32", ["cat", "dog"])
+    >>> classes = class_embeddings("openai/clip-vit-base-patch32", ["cat", "dog"])
     >>> classes.save("classes.npz")
     """
     names, templates = labels_of(labels), templates_of(template)

@@ -224,7 +224,7 @@ def test_recall_both_ways():
 
 def test_the_page_runs(tmp_path, monkeypatch, photos):
     page = (FOLDER.parents[2] / "docs" / "image-text.md").read_text("utf-8")
-    shutil.copytree(CLIP, tmp_path / "clip-vit-base-patch32")
+    shutil.copytree(CLIP, tmp_path / "openai" / "clip-vit-base-patch32")
     shutil.copytree(photos, tmp_path / "photos")
     monkeypatch.chdir(tmp_path)
     names: dict = {}

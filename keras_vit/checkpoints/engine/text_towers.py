@@ -56,7 +56,7 @@ def open_text(source: str | os.PathLike) -> TextHalf:
 
     Example:
 
-    >>> open_text("clip-vit-base-patch32").fields["context_length"]
+    >>> open_text("openai/clip-vit-base-patch32").fields["context_length"]
     77
     """
     path, _ = located_part(source)
