@@ -94,6 +94,20 @@ def test_an_adapter_of_another_model_is_refused(name, message, tmp_path):
         load_checkpoint(folder)
 
 
+OTHERS = sorted(
+    path.name
+    for path in FOLDER.glob("hf_*_tiny")
+    if path.is_dir() and path.name != BASE
+)
+
+
+@pytest.mark.parametrize("base", OTHERS)
+def test_an_adapter_beside_any_other_model_is_refused(base, tmp_path):
+    for name in ADAPTERS:
+        with pytest.raises(ValueError, match="model that it was trained for"):
+            load_checkpoint(joined(tmp_path / name, name, base))
+
+
 @pytest.mark.parametrize(
     "name",
     [

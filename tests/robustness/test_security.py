@@ -25,7 +25,8 @@ SUFFIXES = (".onnx", ".xml", ".tflite", "", ".stablehlo", ".pt2")
 ROWS = {
     "`.npz`, safetensors, `.h5`, `.keras`, folders of weights": (
         *("weights in model.npz", "weights in model.safetensors"),
-        *("weights in model.keras", "index of safetensors"),
+        *("weights in model.keras", "weights in model.weights.h5"),
+        "index of safetensors",
     ),
     "exported files": tuple(f"record in {x}" for x in surfaces.PROGRAMS),
     "embeddings": (
@@ -34,14 +35,26 @@ ROWS = {
     ),
     "shards": (
         *("shard of tar", "label in a tar", "shard of TFRecord"),
-        *("shard of parquet", "patterns of shards"),
+        *("shard of ArrayRecord", "shard of parquet", "patterns of shards"),
     ),
     "configs": (
         *("config of a recipe", "config.json of Hugging Face"),
         *("config.json of timm", "preprocessor_config.json"),
+        "config.json of keras-hub",
     ),
-    "adapters": ("adapter_config.json",),
-    "run folders": ("config.yaml of a run", "model of a run"),
+    "adapters": ("adapter_config.json", "LoRA"),
+    "run folders": (
+        *("config.yaml of a run", "model of a run", "checkpoint of a run"),
+        *("list of files of a run", "list of images of a run"),
+    ),
+    "other processes": (
+        *(
+            "tests/robustness/test_mishaps.py",
+            "tests/training/test_run_lock.py",
+        ),
+        "tests/training/test_run_store.py",
+    ),
+    "paths": ("tests/robustness/test_paths.py",),
     "names": ("names of data sets", "addresses of stores"),
     "images": ("tests/robustness/test_cases.py",),
     "CSV files": ("tests/robustness/test_fuzz.py",),
