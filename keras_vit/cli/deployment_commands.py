@@ -28,7 +28,7 @@ def push(parser):
     )
     add("--private", action="store_true", help="make a private repository")
     add("--revision", help="branch to upload to, made if need be")
-    add("--message", help="of the commit")
+    add("--message", help="commit message")
     add("--license", help="of the model, such as apache-2.0")
     add(
         "--overwrite",
@@ -71,7 +71,11 @@ def serve(parser):
     )
     add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     add("--port", type=int, default=8000, help="0 for a free one (8000)")
-    add("--image_size", type=int, help="pixels; that of the weights by default")
+    add(
+        "--image_size",
+        type=int,
+        help="pixels (default: the size of the weights)",
+    )
     add(
         "--allowed_host",
         action="append",
@@ -123,15 +127,19 @@ def export(parser):
     add = parser.add_argument
     add("model", help="weights by name (ViT_B16/imagenet), a run or a file")
     add("path", help="file to write, or folder of a SavedModel")
-    add("--format", choices=FORMATS, help="that of the file's name by default")
+    add("--format", choices=FORMATS, help="default: by the suffix of the path")
     add("--precision", choices=PRECISIONS, default="float32")
     add("--batch", type=_batch, default="any", help="images of a call (any)")
-    add("--image_size", type=int, help="pixels; that of the weights by default")
+    add(
+        "--image_size",
+        type=int,
+        help="pixels (default: the size of the weights)",
+    )
     add(
         "--include_preprocessing",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="whether the file takes pixels in [0, 255] (it does)",
+        help="whether the file takes pixels in [0, 255] (default: yes)",
     )
     add(
         "--include_resizing",
@@ -149,13 +157,13 @@ def export(parser):
     add(
         "--calibrate",
         action="store_true",
-        help="fix the ranges of int8 by --images, or a run's training images",
+        help="measure the ranges of int8 on --images or the run's images",
     )
     add(
         "--largest_change",
         type=float,
         default=0.02,
-        help="share of the images that may change class (0.02)",
+        help="largest share of images whose class may change (0.02)",
     )
     add("--layout", choices=LAYOUTS, help="write a folder for this server")
 
@@ -206,7 +214,9 @@ def page(parser):
     parser.set_defaults(run=_page)
     add = parser.add_argument
     add("model", help="ONNX file, which keras-vit export wrote")
-    add("path", nargs="?", help="page to write; vit.html of vit.onnx if left")
+    add(
+        "path", nargs="?", help="page to write (default: vit.html for vit.onnx)"
+    )
     add(
         "--runtime",
         help="address of a folder with the files of onnxruntime-web, such as "

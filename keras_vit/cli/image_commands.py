@@ -46,12 +46,12 @@ def audit(parser):
         "model",
         nargs="?",
         help="weights by name (ViT_B16/imagenet21k), a run folder or a file, "
-        "by whose embeddings labels are checked; by pixels without it",
+        "whose embeddings check the labels; pixels do without a model",
     )
     add(
         "-o",
         "--out",
-        help="folder to write into; by default the data's name and _audit",
+        help="folder to write into (default: DATA_audit)",
     )
     add("--batch", type=int, default=32, help="images per step (32)")
     _add_image_size(add)
@@ -124,7 +124,11 @@ def _add_model(add):
 
 
 def _add_image_size(add):
-    add("--image_size", type=int, help="pixels; that of the weights by default")
+    add(
+        "--image_size",
+        type=int,
+        help="pixels (default: the size of the weights)",
+    )
 
 
 def _explain(arguments):
@@ -301,7 +305,11 @@ def embed(parser):
         "the model's output by default",
     )
     add("--batch", type=int, default=32, help="images per step (32)")
-    add("--image_size", type=int, help="pixels; that of the weights by default")
+    add(
+        "--image_size",
+        type=int,
+        help="pixels (default: the size of the weights)",
+    )
 
 
 def search(parser):
@@ -315,7 +323,7 @@ def search(parser):
         help="image files and folders of them; of an image-text model words, "
         'such as "a red car"',
     )
-    add("--model", help="that of the embeddings, where it has moved")
+    add("--model", help="the model of the embeddings, if it has moved")
     add("--top", type=int, default=9, help="images per query (9)")
     add("-o", "--out", help="picture to write, such as page.png")
 

@@ -267,7 +267,11 @@ MODEL = (
 def add_model(add) -> None:
     """Adds a model, its image size and the format of what is printed."""
     add("model", help=MODEL)
-    add("--image_size", type=int, help="pixels; that of the weights by default")
+    add(
+        "--image_size",
+        type=int,
+        help="pixels (default: the size of the weights)",
+    )
     add("--format", choices=("table", "json"), default="table")
 
 

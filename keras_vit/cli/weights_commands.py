@@ -52,38 +52,38 @@ def weights(parser):
     added = command("info", _info, "Describe weights without loading them.")
     added.add_argument("source", help=SOURCE)
     added.add_argument("--format", choices=("text", "json"), default="text")
-    _add_untold(added)
+    _add_known_fields(added)
 
     added = command("verify", _verify, "Check the hash and every tensor.")
     added.add_argument("source", help=SOURCE)
-    _add_untold(added)
+    _add_known_fields(added)
 
     added = command("convert", _convert, "Write weights in another format.")
     added.add_argument("source", help=SOURCE)
     added.add_argument("out", type=Path, help="path to write")
     added.add_argument("--format", required=True, help="of the new file")
     added.add_argument("--overwrite", action="store_true")
-    _add_untold(added)
+    _add_known_fields(added)
 
 
-def _add_untold(parser):
-    """Adds the options for what a file may leave open."""
+def _add_known_fields(parser):
+    """Add options for fields that a file may not define."""
     parser.add_argument(
         "--num_heads",
         type=int,
-        help="attention heads, where the file cannot tell",
+        help="attention heads, if the file does not define them",
     )
     parser.add_argument(
         "--architecture",
-        help="timm's name, such as vit_base_patch16_clip_224, likewise",
+        help="name in timm, such as vit_base_patch16_clip_224, if unknown",
     )
     parser.add_argument(
         "--activation",
-        help="of the MLPs, such as gelu or quick_gelu, likewise",
+        help="of the MLPs, such as gelu or quick_gelu, if unknown",
     )
 
 
-def _untold(arguments) -> dict:
+def _known_fields(arguments) -> dict:
     names = ("num_heads", "architecture", "activation")
     given = {name: getattr(arguments, name) for name in names}
     return {name: value for name, value in given.items() if value is not None}
@@ -187,7 +187,7 @@ def _info(arguments):
     described = {} if entry is None else _published(entry)
     # What is not on this machine is not fetched only to be described.
     if path is not None:
-        described |= _contents(path, _untold(arguments))
+        described |= _contents(path, _known_fields(arguments))
     if arguments.format == "json":
         print(json.dumps(described, indent=2, default=str))
         return
@@ -244,10 +244,10 @@ def _published(entry):
     }
 
 
-def _contents(path, untold):
+def _contents(path, known):
     from keras_vit.checkpoints import read_info
 
-    info = read_info(path, **untold)
+    info = read_info(path, **known)
     fields = dataclasses.asdict(info)
     shapes = fields.pop("shapes")
     return {
@@ -292,7 +292,7 @@ def _verify(arguments):
     for file in _files(path):
         digest = file_digest(file)
         print(f"{file}\n  SHA-256 {digest}: {_verdict(entry, file, digest)}")
-    model = load_checkpoint(path, **_untold(arguments))
+    model = load_checkpoint(path, **_known_fields(arguments))
     print(model.load_report)
     print("Every tensor of the model is there, fits and is finite.")
 
@@ -326,6 +326,6 @@ def _convert(arguments):
         raise ValueError(
             f"{arguments.out} exists. Give another path, or --overwrite."
         )
-    model = load_checkpoint(arguments.source, **_untold(arguments))
+    model = load_checkpoint(arguments.source, **_known_fields(arguments))
     save_checkpoint(model, arguments.out, format=arguments.format)
     print(f"{arguments.source} -> {arguments.out} ({arguments.format})")
