@@ -23,7 +23,7 @@ def test_attention_of_the_first_block_is_that_of_the_plain_model(local):
     for weight in plain.weights:
         same = [x for x in local.weights if x.path == weight.path]
         if same:
-            weight.assign(same[0])
+            weight.assign(np.asarray(same[0]))
     found = analysis.attention_maps(local, images())
     expected = analysis.attention_maps(plain, images())
     np.testing.assert_allclose(found[0], expected[0], atol=1e-6)
