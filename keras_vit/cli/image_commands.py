@@ -179,11 +179,15 @@ def _audit(arguments):
 def _predict(arguments):
     from keras_vit.prediction import images_of, load_classifier, predictions
 
-    classifier = (
-        load_classifier(arguments.model, arguments.image_size)
-        if arguments.labels is None
-        else _by_labels(arguments)
-    )
+    if arguments.labels is not None:
+        classifier = _by_labels(arguments)
+    elif arguments.template or arguments.save_labels:
+        raise ValueError(
+            "--template and --save_labels are of labels. Received: no "
+            "--labels. Give the file that names the classes."
+        )
+    else:
+        classifier = load_classifier(arguments.model, arguments.image_size)
     classifier = dataclasses.replace(classifier, tta=arguments.tta)
     found = predictions(
         classifier,

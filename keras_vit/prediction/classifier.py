@@ -359,7 +359,8 @@ def _classifier(
         raise ValueError(
             "A model needs a classification layer and a size of images. "
             f"Received: {found} and input_shape={model.input_shape}. Load it "
-            "with other arguments, or embed images with `keras_vit.embed`."
+            "with other arguments, give labels to an image-text model, or "
+            "embed images with `keras_vit.embed`."
         )
     return Classifier(
         model,

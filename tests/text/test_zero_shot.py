@@ -164,6 +164,9 @@ def test_labels_of_a_command(photos, tmp_path, capsys):
     assert run(capsys, *words, "--labels", labels, *options) == first
     assert run(capsys, *words, "--labels", saved) == first
     assert first.count("ein Hund") == 3
+    for options in (["--template", "a {}."], ["--save_labels", saved]):
+        assert main([*words, *options]) == 2
+        assert "Received: no --labels" in capsys.readouterr().err
 
 
 def test_embeddings_are_those_that_texts_are_compared_with(pairs):
