@@ -61,7 +61,7 @@ COMMANDS = {
     ),
     "search": (
         "image_commands",
-        "Find the images that are most similar to others.",
+        "Find the images that are most similar to others, or to words.",
     ),
     "serve": (
         "deployment_commands",

@@ -303,7 +303,8 @@ def class_embeddings(
 
     Example:
 
-    >>> classes = class_embeddings("openai/clip-vit-base-patch32", ["cat", "dog"])
+    >>> pair = "openai/clip-vit-base-patch32"
+    >>> classes = class_embeddings(pair, ["cat", "dog"])
     >>> classes.save("classes.npz")
     """
     names, templates = labels_of(labels), templates_of(template)

@@ -300,9 +300,11 @@ def ten_crops(image, size):
     found = []
     for y, x in corners:
         channels = [
-            Image.fromarray(image[..., c].astype("float32"))
-            .crop((x, y, x + size, y + size))
-            .resize((len(image), len(image)), Image.Resampling.BILINEAR)
+            np.asarray(
+                Image.fromarray(image[..., c].astype("float32"))
+                .crop((x, y, x + size, y + size))
+                .resize((len(image), len(image)), Image.Resampling.BILINEAR)
+            )
             for c in range(3)
         ]
         found.append(np.stack(channels, axis=-1))
