@@ -70,7 +70,7 @@ def test_each_image_gets_its_own_answer(count):
     assert set(compute.sizes) <= {1, 2, 4}
     assert len(compute.sizes) == -(-count // 4)
     assert sum(images for images, _ in found) == count
-    assert compute.threads == {"model_0"}
+    assert compute.threads == {"model"}
 
 
 def test_the_broken_image_of_a_batch_alone_has_no_answer():

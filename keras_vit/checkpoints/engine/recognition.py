@@ -432,7 +432,7 @@ class Part(NamedTuple):
 
 
 def recognise(
-    file: TensorFile, prefix: str = "", layouts: tuple = LAYOUTS
+    file: TensorFile, prefix: str = "", layouts: tuple = ()
 ) -> Checkpoint:
     """Find the layout of a file by the names in it.
 
@@ -443,13 +443,14 @@ def recognise(
         file: an opened file.
         prefix: str, what stands before the names of the model to take, such
             as "img" or "teacher.backbone", in a file of several.
-        layouts: the `Layout`s that it may have.
+        layouts: the `Layout`s that it may have, by default of images.
 
     Raises:
         ValueError: for an unknown layout, for tensors that the layout does
             not know, for weights of which a part is missing, and for several
             models without a prefix.
     """
+    layouts = layouts or LAYOUTS
     _check_no_adapter(file)
     tensors, outside = _under(file, prefix)
     leftovers = [x for x in tensors if LEFTOVERS.fullmatch(x)]
