@@ -85,7 +85,8 @@ def start_lean() -> None:
     Keras's own galleries and wrappers of scikit-learn find no matplotlib and
     no scikit-learn then; both can be imported once Keras is.
     """
-    sys.meta_path.insert(0, _WrappedModules(("keras",), _hide_unused))
+    if "keras" not in sys.modules:
+        sys.meta_path.insert(0, _WrappedModules(("keras",), _hide_unused))
 
 
 def _hide_unused(loader) -> None:

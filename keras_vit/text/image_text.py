@@ -243,10 +243,10 @@ def token_ids(
         return checked_ids(texts, config)
     if tokenizer is None:
         raise ValueError(
-            "The model has no tokenizer, as there was none beside its "
-            f"weights. Received: texts, {str(texts)[:100]!r}. Give ids of "
-            "tokens, or put the files of its tokenizer into the folder of the "
-            "weights."
+            "The model has no tokenizer, as none that is known here was "
+            f"beside its weights. Received: texts, {str(texts)[:100]!r}. Give "
+            "ids of tokens, or put the files of its tokenizer into the folder "
+            "of the weights."
         )
     return checked_ids(tokenizer(texts, config.context_length), config)
 

@@ -216,8 +216,8 @@ def load_class_embeddings(path: str | os.PathLike) -> ClassEmbeddings:
             None if bias is None else float(bias),
             tuple(about["templates"]),
         )
-    except FileNotFoundError:
-        raise ValueError(f"There is no file {str(path)!r}.") from None
+    except FileNotFoundError as error:
+        raise ValueError(f"There is no file {str(path)!r}.") from error
     except DAMAGE as error:
         reason = " ".join(str(error).split())[:300]
         raise ValueError(

@@ -130,6 +130,32 @@ def test_what_does_not_fit_is_refused(tmp_path):
 
 
 @one_backend
+@pytest.mark.parametrize(
+    ("source", "path"),
+    [
+        ("clip_quick_gelu", ("text_config", "num_hidden_layers")),
+        ("clip_quick_gelu", ("text_config", "vocab_size")),
+        ("open_clip_clip", ("model_cfg", "text_cfg", "width")),
+    ],
+)
+def test_a_config_of_other_sizes_than_the_tensors_is_refused(
+    source, path, tmp_path
+):
+    shutil.copytree(FOLDER / source, tmp_path / "pair")
+    name = "open_clip_config.json" if "open" in source else "config.json"
+    file = tmp_path / "pair" / name
+    content = json.loads(file.read_text())
+    *parents, field = path
+    part = content
+    for parent in parents:
+        part = part[parent]
+    part[field] += 1
+    file.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="by its tensors of texts, but"):
+        open_text(tmp_path / "pair")
+
+
+@one_backend
 def test_gradients_reach_the_image_tower():
     import torch
 

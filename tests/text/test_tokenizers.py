@@ -34,10 +34,11 @@ def tokenizer_of(name, folder) -> Tokenizer:
 
 @pytest.fixture
 def siglip2(tmp_path):
-    """The tokenizer of SigLIP 2, beside the weights of SigLIP."""
+    """The tokenizer of SigLIP 2, beside weights and config of SigLIP."""
     folder = tmp_path / "siglip2"
     shutil.copytree(FOLDER / "siglip2_fixed", folder)
-    shutil.copy(FOLDER / "siglip" / "model.safetensors", folder)
+    for name in ("model.safetensors", "config.json"):
+        shutil.copy(FOLDER / "siglip" / name, folder)
     return folder
 
 

@@ -39,6 +39,13 @@ NAMES = {
     "layer_norm_eps": "layer_norm_epsilon",
     "max_position_embeddings": "context_length",
 }
+# What the tensors show as well.
+SIZES = {
+    "vocab_size": "vocabulary_size",
+    "hidden_size": "hidden_dim",
+    "num_hidden_layers": "num_layers",
+    "intermediate_size": "mlp_dim",
+}
 # What a text_config says that is not written down, by model_type.
 CLIP = {
     "num_attention_heads": 8,
@@ -97,7 +104,10 @@ def read_text(checkpoint) -> dict:
     parts = [content.get(f"text_config{x}") or {} for x in ("", "_dict")]
     known = {**DEFAULTS[kind], **parts[0], **parts[1]}
     fields = converted(path, known, NAMES)
-    told: dict[str, Any] = {"tokenizer": read_tokenizer(folder, kind)}
+    told: dict[str, Any] = {
+        "tokenizer": read_tokenizer(folder, kind),
+        "sizes": converted(path, {**parts[0], **parts[1]}, SIZES),
+    }
     if kind == "tipsv2":
         fields |= MASKED_MEAN
         fields["scale_embedding"] = known.get("scale_sqrt_depth", True)

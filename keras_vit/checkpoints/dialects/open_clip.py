@@ -228,6 +228,12 @@ LAYOUTS = (
 
 TEXT_NAMES = {"heads": "num_heads", "eps": "layer_norm_epsilon"}
 TEXT_NAMES |= {"pool_type": "pooling", "act": "activation"}
+TEXT_SIZES = {
+    "vocab_size": "vocabulary_size",
+    "context_length": "context_length",
+    "width": "hidden_dim",
+    "layers": "num_layers",
+}
 TEXT_POOLINGS = {
     "argmax": "largest_id",
     "eos": "first_id",
@@ -279,6 +285,7 @@ def read_text(checkpoint) -> dict:
             "pooled_id": int(text.get("eos_id", 2)),
         },
         "tokenizer": read_tokenizer(path.parent, text),
+        "sizes": converted(path, text, TEXT_SIZES),
     }
 
 

@@ -10,7 +10,7 @@ import re
 import warnings
 from typing import NoReturn
 
-from keras_vit.checkpoints.engine.layout import Facts
+from keras_vit.checkpoints.engine.layout import Facts, listed
 from keras_vit.checkpoints.engine.recognition import Checkpoint, dialects
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
 from keras_vit.models.options import ViTConfig, options_of, without_unused
@@ -79,6 +79,10 @@ def configure(
         known |= {"architecture": architecture} if architecture else {}
         configured = CONFIGURE[family](checkpoint, image_size, known)
     configured.notes.extend(file.notes)
+    if head := checkpoint.other_head:
+        configured.notes.append(
+            f"a head of its own is left out: {listed(head)}"
+        )
     if family == "vit":
         configured.fields = without_unused(configured.fields, ViTConfig)
     fields = configured.fields

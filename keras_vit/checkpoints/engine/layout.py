@@ -183,7 +183,8 @@ class Layout:
             are particular to this layout.
         read_text: of a layout of text towers: from a `Checkpoint` to what no
             tensor tells of one, a dict with its config's "fields", the rule of
-            its "tokenizer", and a "logit_scale" where no tensor has it.
+            its "tokenizer", and a "logit_scale" where no tensor has it; and
+            the "sizes" of its config, which the tensors must show as well.
         model_class: what the functions of the dialect need to know of the
             publisher's class for such files. A model is read again from
             the names, shapes and config before it is written in such a layout.

@@ -117,12 +117,6 @@ class Checkpoint:
             dropped=[x for x in self.dropped if x not in names],
             other_head=(),
             dense_head={},
-            file=dataclasses.replace(
-                self.file,
-                notes=tuple(
-                    x for x in self.file.notes if not x.startswith(LEFT_OUT)
-                ),
-            ),
         )
 
     @property
@@ -669,8 +663,6 @@ def _checkpoint(file, part, rest, outside) -> Checkpoint:
         head += [y for x in HEAD if x in rows for y in rows[x].names]
     if head:
         rows = {x: y for x, y in rows.items() if x not in HEAD}
-        note = f"{LEFT_OUT}: {listed(head)}"
-        inside = dataclasses.replace(inside, notes=(*inside.notes, note))
     missing = [
         name
         for row in rows.values()
@@ -706,7 +698,6 @@ def _checkpoint(file, part, rest, outside) -> Checkpoint:
 
 HEAD = ("predictions/kernel", "predictions/bias")
 REPRESENTATION = ("pre_logits/kernel", "pre_logits/bias")
-LEFT_OUT = "a head of its own is left out"
 # What people call the layers that they put in the place of a head.
 HEADS = re.compile(r"(?:\w+_)?(?:heads?|fc|classifier|linear|last_layer)\.")
 HEADS_BESIDE = re.compile(rf"{HEADS.pattern}|\d+\.")
@@ -732,8 +723,12 @@ def _rows_of_head(names, tensors, rows, layout) -> dict:
     if not isinstance(own, str) or not {*rows}.isdisjoint(HEAD):
         return {}
     kernels = [x for x in names if x.endswith(".weight") and x in tensors]
-    kernels.sort(key=lambda name: [int(x) for x in re.findall(r"\d+", name)])
-    if len(kernels) not in (1, 2):
+    order = {x: [int(y) for y in re.findall(r"\d+", x)] for x in kernels}
+    kernels.sort(key=order.__getitem__)
+    # Names without numbers do not say which layer is the first.
+    if len({*map(tuple, order.values())}) < len(kernels) or not (
+        1 <= len(kernels) <= 2
+    ):
         return {}
     found, size = {}, None
     layers = (REPRESENTATION, HEAD)[-len(kernels) :]

@@ -18,7 +18,7 @@ from keras_vit.checkpoints.engine.recognition import (
     kind_of,
     recognise,
 )
-from keras_vit.checkpoints.files.tensors import refusing_damage
+from keras_vit.checkpoints.files.tensors import refuse, refusing_damage
 
 __all__ = ["TextHalf", "load_tower", "open_text"]
 
@@ -70,6 +70,14 @@ def open_text(source: str | os.PathLike) -> TextHalf:
         found = recognise(OPENERS[kind](path), "", TEXT_LAYOUTS)
         told = found.layout.read_text(found)
         fields = {**_shown(found, told["fields"]), **told["fields"]}
+        for name, size in told.get("sizes", {}).items():
+            if size != fields[name]:
+                refuse(
+                    path,
+                    f"has {name}={fields[name]} by its tensors of texts, but "
+                    f"{name}={size} by its config",
+                    "The two belong to different models: fetch both again.",
+                )
     found.facts = Facts(fields["num_heads"], hidden_dim=fields["hidden_dim"])
     found.fields = fields
     found.grid = (1, fields["context_length"])
