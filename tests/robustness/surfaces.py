@@ -64,7 +64,7 @@ from keras_vit.training.run.files import check
 
 __all__ = ["Surface", "VALUES", "cases", "checked_use", "verdict"]
 
-SECONDS = 10.0  # of the process, for one use
+SECONDS = 30.0  # of the process, for one use
 MEGABYTES = 500
 
 # What stands where something else is expected.
