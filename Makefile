@@ -99,7 +99,7 @@ install = $(1)/bin/python -m pip install --quiet \
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help quickstart test test-all check test-oldest test-newest fuzz \
-	release-check notebooks docs clean
+	mutants release-check notebooks docs clean
 
 help: ## list the targets
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / {printf "%-13s %s\n", $$1, $$2}' Makefile
@@ -152,6 +152,10 @@ test-newest: $(NEWEST) ## test with the newest release of everything, on NEWEST_
 
 fuzz: $(VENV)/.full ## fuzz configs, commands, files, run folders, requests for FUZZ_SECONDS (3600)
 	$(VENV)/bin/python tests/robustness/fuzz.py --seconds $(FUZZ_SECONDS)
+
+mutants: $(VENV)/.full ## draw 100 small faults, count those that the tests find (hours)
+	$(VENV)/bin/python tools/mutants.py --count 100 \
+		--output benchmarks/results/mutants.json
 
 release-check: $(VENV)/.full ## use the sdist and the wheel in fresh environments of each Python and backend
 	$(VENV)/bin/python tools/release_check.py

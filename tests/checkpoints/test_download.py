@@ -253,8 +253,17 @@ def test_odd_date_is_no_date(server, home, date):
 
 
 def test_odd_hash_is_no_hash(server):
-    server.headers = {"x-goog-hash": "md5=what, md5=, crc32c=AAAAAA=="}
-    assert Download(server.url, "one.npz").fetch()
+    for odd in ("md5=what, md5=, crc32c=AAAAAA==", "md5=no-base64"):
+        server.headers = {"x-goog-hash": odd}
+        path = Download(server.url, f"{len(odd)}.npz").fetch()
+        assert Path(path).read_bytes() == server.content
+
+
+def test_attempts_that_bring_bytes_are_no_failures(server):
+    server.faults = ["cut"] * (download.ATTEMPTS + 2)
+    path = Download(server.url, "one.npz").fetch()
+    assert len(server.ranges) == download.ATTEMPTS + 3
+    assert Path(path).read_bytes() == server.content
 
 
 def test_redirect_out_of_the_web_is_not_followed(server, home):

@@ -170,6 +170,7 @@ FOR_TIMM = {
     ),
     "root": vit(image_size=64, resnet_units=(), **{**HYBRID, "patch_size": 8}),
     "hybrid": vit(image_size=64, resnet_units=(2, 2, 2, 2), **HYBRID),
+    "hybrid_padded": vit(image_size=72, resnet_units=(2, 2, 2, 2), **HYBRID),
     "relative_table": vit(**RELATIVE),
     "relative_table_beside_the_token": vit(
         **{**RELATIVE, "class_token": True, "pooling": "token"}

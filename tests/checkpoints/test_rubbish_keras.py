@@ -88,6 +88,12 @@ def lambda_within(path):
     )(path)
 
 
+def foreign_policy(path):
+    policy = keras.saving.serialize_keras_object(keras.DTypePolicy("float32"))
+    policy["module"] = "os.path"
+    with_config(lambda c: c["config"].update(dtype=policy))(path)
+
+
 def bomb(path):
     parts = {**members(), WEIGHTS: bytes(2**26)}
     write(path, parts.items(), compression=zipfile.ZIP_DEFLATED)
@@ -193,6 +199,7 @@ HOSTILE = {
     ),
     "lambda": (lambda_model, "no model of keras"),
     "lambda_within": (lambda_within, "names .* as its dtype"),
+    "foreign_policy": (foreign_policy, "names 'DTypePolicy' as its dtype"),
     "no_object": (with_config(lambda c: "[1]"), "no model of keras"),
     "no_json": (with_config(lambda c: "{"), "cannot be read"),
     "nested": (with_config(lambda c: "[" * 200_000), "cannot be read"),

@@ -49,6 +49,20 @@ def test_shards_of_a_folder_are_of_the_splits_in_their_names(tmp_path):
     assert (len(some.train), some.validation, len(some.test)) == (2, None, 2)
 
 
+def test_another_key_of_parquet_files_gives_its_labels(tmp_path):
+    """Where the index of the first key is kept."""
+    from pyarrow import array, parquet
+
+    table = sharded.table(range(4)).append_column("age", array([3, 3, 0, 1]))
+    parquet.write_table(table, tmp_path / "train.parquet")
+    kept = str(tmp_path / "index")
+    for key, labels in (("label", [0, 1, 2, 3]), ("age", [3, 3, 0, 1])):
+        found = opened(
+            tmp_path / "train.parquet", label_key=key, index_dir=kept
+        )
+        assert list(found.train.labels) == labels
+
+
 def test_labels_are_those_of_json_by_their_key(tmp_path):
     names = ("dog", "cat", "dog", "cow")
     samples = {

@@ -1,4 +1,6 @@
+import gc
 import itertools
+import weakref
 from typing import Any
 
 import keras
@@ -8,6 +10,7 @@ import tensorflow as tf
 from numbered import numbered
 
 from keras_vit.data import FitStream
+from keras_vit.data.threaded_batches import ThreadedBatches
 
 
 def listed():
@@ -85,3 +88,21 @@ def test_data_that_can_be_read_once_only_says_so():
         next(found)
     with pytest.raises(ValueError, match="does not say how many"):
         FitStream(iter(listed()))
+
+
+def test_batches_that_were_read_are_let_go():
+    """Apart from those that are read ahead."""
+    made = {}
+
+    def make(number):
+        images = np.zeros((2, 3))
+        made[number] = weakref.ref(images)
+        return (images,)
+
+    batches = ThreadedBatches(make, batch_size=2, num_batches=40)
+    for batch in batches:
+        del batch
+    gc.collect()
+    alive = [number for number, batch in made.items() if batch() is not None]
+    assert len(made) == 40
+    assert set(alive) <= {39}

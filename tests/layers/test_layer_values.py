@@ -91,6 +91,40 @@ def test_self_attention_is_that_of_numpy(rate, fused, monkeypatch):
     )
 
 
+@pytest.mark.parametrize("normalization", ["layer_norm", "rms_norm"])
+def test_queries_and_keys_are_normalised_with_the_epsilon(normalization):
+    epsilon = 0.5
+    layer = layers.SelfAttention(
+        4,
+        qk_norm=True,
+        normalization=normalization,
+        layer_norm_epsilon=epsilon,
+    )
+    tokens = normal(2, 7, 16)
+    layer.build(tokens.shape)
+    randomise(layer)
+    qkv = tokens @ np.array(layer.qkv.kernel) + np.array(layer.qkv.bias)
+    parts = qkv.reshape(2, 7, 4, 3, 4)
+
+    def normalised(x, norm):
+        if normalization == "layer_norm":
+            x = x - x.mean(-1, keepdims=True)
+        x = x / np.sqrt((x**2).mean(-1, keepdims=True) + epsilon)
+        weights = {x.path.split("/")[-1]: np.array(x) for x in norm.weights}
+        scale = weights.get("gamma", weights.get("scale"))
+        return x * scale + weights.get("beta", 0)
+
+    query = normalised(parts[..., 0, :], layer.query_norm)
+    key = normalised(parts[..., 1, :], layer.key_norm)
+    scores = np.einsum("bnhd,bmhd->bhnm", query, key) / 2  # Of 4 numbers.
+    scores = np.exp(scores - scores.max(-1, keepdims=True))
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(layer.attention_weights(tokens)),
+        scores / scores.sum(-1, keepdims=True),
+        atol=1e-5,
+    )
+
+
 def test_attention_pooling_is_that_of_numpy():
     tokens = normal(2, 7, 16)
     layer = layers.AttentionPooling(num_heads=4, mlp_dim=32)

@@ -2,6 +2,7 @@
 
 import builtins
 import json
+import zipfile
 
 import numpy as np
 import pytest
@@ -28,6 +29,16 @@ def encoder(run_folder):
 
 def write(encoder, files, path, **options):
     return list(embed_files(encoder, images_of(files), path, **options))
+
+
+def test_vectors_of_more_than_2_gib_are_written(
+    encoder, photos, tmp_path, monkeypatch
+):
+    """Here of more than 2 bytes; the size is not known when they begin."""
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 2)
+    write(encoder, photos, tmp_path / "photos.npz")
+    found = load_embeddings(tmp_path / "photos.npz")
+    assert len(found.vectors) == 3
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

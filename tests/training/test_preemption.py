@@ -6,12 +6,13 @@ import signal
 import time
 
 import keras
+import numpy as np
 import pytest
 import tiny_training as tiny
 from same_runs import assert_same
 
 from keras_vit.runtime.interrupts import Terminated, TimeIsUp, postponed
-from keras_vit.training import checkpoint_files
+from keras_vit.training import checkpoint_files, checkpointing
 from keras_vit.training.checkpointing import Preemption, deadline_of
 
 
@@ -120,6 +121,23 @@ def test_time_is_left_for_the_checkpoint():
         assert watch.ends(reserve=3600)
         assert watch.kind is TimeIsUp
         assert not Preemption(signals).ends(reserve=1e9)
+
+
+def test_processes_agree_at_once_where_they_have_to(monkeypatch):
+    """Not after the calls that the first one said, as in other moments."""
+    others = np.zeros(4, "int32")
+    monkeypatch.setattr(checkpointing, "place", lambda: (0, 2))
+    monkeypatch.setattr(
+        checkpointing, "stacked", lambda own: np.stack([own, others])
+    )
+    with postponed() as signals:
+        watch = Preemption(signals, time.monotonic() + 1e6)
+        for _ in range(20):
+            assert not watch.ends()
+        others[0] = 1  # The first kind, of the other process.
+        assert not watch.ends()
+        assert watch.ends(now=True)
+        assert watch.kind is checkpointing.KINDS[0]
 
 
 @pytest.mark.slow
