@@ -27,7 +27,12 @@ from keras_vit.planning import (
 )
 from keras_vit.planning import plan as layouts
 from keras_vit.planning.counts import vit_config
-from keras_vit.planning.estimate import ATTENTION, LAYOUTS, OPTIMIZERS
+from keras_vit.planning.estimate import (
+    ATTENTION,
+    LAYOUTS,
+    OPTIMIZERS,
+    usual_model_axis,
+)
 
 __all__ = [
     "add_model",
@@ -298,8 +303,8 @@ def plan(parser):
     add(
         "--model_axis",
         type=int,
-        default=defaults.model_axis,
-        help="devices that share a layer under model_parallel",
+        help="devices that share a layer under model_parallel; by default "
+        f"{defaults.model_axis} where they divide the heads",
     )
     add(
         "--efficiency",
@@ -391,13 +396,15 @@ def _plan_report(arguments):
     device = devices.device
     source = arguments.model or arguments.named
     config = _planned(source, arguments.image_size, arguments.classes)
+    axis = arguments.model_axis
+    axis = usual_model_axis(config) if axis is None else axis
     settings = Settings(
         batch=arguments.batch,
         precision=arguments.precision,
         optimizer=arguments.optimizer,
         attention=arguments.attention or device.attention,
         compiler=device.compiler,
-        model_axis=arguments.model_axis,
+        model_axis=axis,
         efficiency=arguments.efficiency,
     )
     if arguments.compile is not None:

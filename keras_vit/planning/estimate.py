@@ -47,6 +47,7 @@ __all__ = [
     "planned_memory",
     "training_flops",
     "usable_memory",
+    "usual_model_axis",
 ]
 
 # Forward; backward for the inputs and for the weights: once each.
@@ -358,6 +359,17 @@ def _split(config, settings, layout, devices):
     return Split(devices // axis, kernels=axis, activations=axis)
 
 
+def usual_model_axis(config: ViTConfig) -> int:
+    """Return the default of `Settings`, or 1 where it does not divide heads.
+
+    Example:
+        >>> usual_model_axis(vit_config("ViT_Ti16"))  # of 3 heads
+        1
+    """
+    axis = Settings.model_axis
+    return 1 if config.num_heads % axis or config.mlp_dim % axis else axis
+
+
 def images_per_device(settings: Settings, split: Split, parts: int = 1) -> int:
     """Return the images on a device at a time; refuse uneven shares."""
     shares = split.batch * parts
@@ -548,7 +560,7 @@ def plan(config: ViTConfig, settings: Settings, machine: Machine) -> list[Row]:
     """Plans a training run: a row per layout, without and with remat.
 
     One device has no layout but the first; model_parallel is left out where
-    the devices are not a multiple of settings.model_axis.
+    settings.model_axis is 1 or does not divide the devices.
 
     Raises:
         ValueError: for a batch that the devices do not divide, or a model
@@ -588,7 +600,7 @@ def layouts_of(settings: Settings, machine: Machine) -> tuple[str, ...]:
     """Return the layouts that a machine has devices for."""
     if machine.count == 1:
         return LAYOUTS[:1]
-    if machine.count % settings.model_axis:
+    if settings.model_axis == 1 or machine.count % settings.model_axis:
         return LAYOUTS[:2]
     return LAYOUTS
 

@@ -62,6 +62,11 @@ def test_a_model_is_given_as_to_other_commands(capsys, model, parameters):
     assert f"{parameters} parameters" in out
 
 
+def test_heads_that_do_not_divide_leave_model_parallel_out(capsys):
+    assert "model_parallel" not in run(capsys, "ViT_Ti16")
+    assert "model_parallel" in run(capsys, "ViT_S16")
+
+
 def test_days_of_a_data_set(capsys):
     out = run(
         capsys,
@@ -87,6 +92,7 @@ def test_nothing_that_fits_is_said(capsys):
         (["--model", "ViT_B16", "--image_size", "225"], "224x224"),
         (["--model", "ViT_B16", "--efficiency", "40"], "share of the peak"),
         (["--model", "ViT_B16", "--model_axis", "8"], "12 heads"),
+        (["--model", "ViT_B16", "--model_axis", "0"], "at least 1"),
         (["--model", "ViT_B16", "--examples", "0"], "above 0"),
         (["--model", "ViT_B16", "--examples", "9", "--epochs", "-1"], "epochs"),
         (["--paper", "--efficiency", "0"], "share of the peak"),
