@@ -162,6 +162,7 @@ def main() -> None:
     parser.add_argument("weights", type=pathlib.Path)
     parser.add_argument("--output", type=pathlib.Path, required=True)
     parser.add_argument("--encoders", nargs="+", default=list(SIZES))
+    parser.add_argument("--data", nargs="+", default=list(DATASETS))
     parser.add_argument("--settings", nargs="+", choices=list(SETTINGS))
     parser.add_argument("--epochs", type=int, help="in place of the default")
     parser.add_argument("--seed", type=int, default=0)
@@ -174,8 +175,8 @@ def main() -> None:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for encoder in arguments.encoders:
-            for name, make in DATASETS.items():
-                dataset = make(arguments.seed, arguments.fashion_mnist)
+            for name in arguments.data:
+                dataset = DATASETS[name](arguments.seed, arguments.fashion_mnist)
                 for setting in arguments.settings or CHOSEN[encoder]:
                     found = accuracy(
                         arguments.weights / encoder,

@@ -18,6 +18,7 @@ training before, and `pretraining.recipe`, its recipe: pretrain or masked_patch.
 """
 
 import argparse
+import collections
 import dataclasses
 import functools
 import hashlib
@@ -66,6 +67,7 @@ TASKS = {
 }
 SHOTS_AXIS = "images a class"
 COMPUTE = "multiply_adds"
+LOSS = "validation_loss"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
@@ -322,8 +324,9 @@ def train_and_test(recipe: Recipe, dataset) -> dict:
         "parameters": trained.model.count_params(),
         COMPUTE: sum(multiply_adds(trained.model).values()),
     }
-    if "val_accuracy" in trained.kept:
-        row["validation_accuracy"] = trained.kept["val_accuracy"]
+    for name in ("accuracy", "loss"):
+        if f"val_{name}" in trained.kept:
+            row[f"validation_{name}"] = trained.kept[f"val_{name}"]
     return row
 
 
@@ -366,14 +369,17 @@ def summarise(rows: list[dict], axes: list[str]) -> list[dict]:
     Returns:
         A dictionary for each combination: its labels, "mean", "std" (of the
         sample), "seeds" and, where the rows have them, "multiply_adds" per
-        image.
+        image and the mean "validation_loss".
     """
     grouped: dict[tuple, list[float]] = {}
-    computed = {}
+    computed, losses = {}, collections.defaultdict(list)
     for row in rows:
         labels = tuple(row[axis] for axis in axes)
         grouped.setdefault(labels, []).append(row["accuracy"])
         computed[labels] = {k: row[k] for k in (COMPUTE,) if k in row}
+        if LOSS in row:
+            losses[labels].append(row[LOSS])
+            computed[labels][LOSS] = statistics.fmean(losses[labels])
     return [
         {
             **dict(zip(axes, labels, strict=True)),
@@ -400,7 +406,7 @@ def table(result: dict) -> str:
     """Return the summary as a Markdown table, the last axis in columns.
 
     Accuracies are in per cent, mean and standard deviation, with the compute
-    per image where that is compared.
+    per image where that is compared, or the validation loss.
     """
     *axes, last = result["axes"]
     columns = dict.fromkeys(f"{last}: {x[last]}" for x in result["summary"])
@@ -411,6 +417,8 @@ def table(result: dict) -> str:
             text = f"{100 * entry['mean']:.1f} ± {100 * entry['std']:.1f}"
             if result.get("by_compute"):
                 text += f" ({entry[COMPUTE] / 1e6:.1f} M)"
+            elif LOSS in entry:
+                text += f" ({entry[LOSS]:.3f})"
             texts.append(text)
         rows.append([*labels, *texts])
     return "\n".join(markdown_table([*axes, *columns], rows, columns))

@@ -174,6 +174,7 @@ def tests_of(fault: Fault, most: int) -> list[str]:
     module = pathlib.PurePath(fault.path).with_suffix("")
     words = {(own or method).lstrip("_"): 20, method.lstrip("_"): 5}
     words |= {module.name: 2, module.parent.name: 1}
+    words |= dict.fromkeys(_users_of(module), 2)
     scores = collections.Counter()
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         text = path.read_text("utf-8")
@@ -185,6 +186,13 @@ def tests_of(fault: Fault, most: int) -> list[str]:
         if module.parts[1] == path.parent.name:
             scores[path.relative_to(ROOT).as_posix()] += 10
     return [name for name, score in scores.most_common(most) if score]
+
+
+def _users_of(module: pathlib.PurePath) -> set[str]:
+    """Return the names of the modules that import one."""
+    own = re.compile(rf"(import|from) .*\b{re.escape(module.name)}\b")
+    files = (ROOT / PACKAGE).rglob("*.py")
+    return {x.stem for x in files if own.search(x.read_text("utf-8"))}
 
 
 def is_found(fault: Fault, tests: list[str], copied: pathlib.Path) -> dict:

@@ -121,7 +121,7 @@ async def _of_form(headers, body, most):
     try:
         form = await parser.parse()
     except MultiPartException as error:
-        raise Refusal(400, f"The form is damaged: {error.message}") from None
+        raise Refusal(400, f"The form is damaged: {error.message}") from error
     try:
         files = [x for _, x in form.multi_items() if not isinstance(x, str)]
         _check_count(len(files), most)
@@ -156,11 +156,11 @@ def _of_json(body, most):
             isinstance(x, str) for x in encoded
         ):
             raise TypeError
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Refusal(
             400,
             'JSON must be an object {"images": [base64, ...]} of strings.',
-        ) from None
+        ) from error
     _check_count(len(encoded), most)
     wrong, found = [], []
     for number, text in enumerate(encoded):
@@ -208,14 +208,16 @@ def read_image(content: bytes, classifier: Any, max_pixels: int) -> np.ndarray:
             pixels = from_pillow(image, classifier.geometry.channels)
     except Refusal:
         raise
-    except Image.DecompressionBombError:
+    except Image.DecompressionBombError as error:
         message = f"has far more than the {max_pixels} pixels that are allowed."
-        raise Refusal(413, message) from None
-    except Image.UnidentifiedImageError:
+        raise Refusal(413, message) from error
+    except Image.UnidentifiedImageError as error:
         names = ", ".join(FORMATS)
-        raise Refusal(400, f"is no image that is read here: {names}.") from None
+        raise Refusal(
+            400, f"is no image that is read here: {names}."
+        ) from error
     except Exception as error:  # Decoders raise anything for broken files.
-        raise Refusal(400, f"cannot be decoded: {error}") from None
+        raise Refusal(400, f"cannot be decoded: {error}") from error
     return classifier.read(pixels)
 
 

@@ -207,13 +207,13 @@ async def _received(service, request, most):
                 _check_named(len(received), top)
                 with service.taking(len(received)):
                     yield received
-    except TimeoutError:
+    except TimeoutError as error:
         seconds = f"{limits.timeout:g} seconds"
         if whole:
             message = f"There was no answer within {seconds}. Try again later."
-            raise Refusal(504, message, retry=True) from None
+            raise Refusal(504, message, retry=True) from error
         message = f"The request was not here within {seconds}."
-        raise Refusal(408, message) from None
+        raise Refusal(408, message) from error
 
 
 async def _read(request, body):

@@ -224,11 +224,11 @@ def _api():
     """Return (client of the hub, token)."""
     try:
         import huggingface_hub
-    except ImportError:
+    except ImportError as error:
         raise ValueError(
             "huggingface_hub, which uploads models, is not installed. "
             f"{INSTALL}"
-        ) from None
+        ) from error
     if is_offline():
         raise ValueError(
             "HF_HUB_OFFLINE is set, and an upload needs the network. Unset "

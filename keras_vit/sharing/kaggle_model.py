@@ -64,12 +64,12 @@ class KaggleModel:
         kagglehub = _kagglehub()
         try:
             kagglehub.handle.parse_model_handle(self.handle).framework_enum()
-        except Exception:
+        except Exception as error:
             raise ValueError(
                 "A model on Kaggle is kaggle://user/model/framework/variation "
                 "with a framework of Kaggle's: keras, transformers, pyTorch, "
                 f"jax, tensorFlow2, other. Received: kaggle://{self.handle}."
-            ) from None
+            ) from error
         if not _credentials(kagglehub):
             raise ValueError(f"There are no credentials of Kaggle. {LOG_IN}")
 
@@ -102,6 +102,7 @@ class KaggleModel:
         kind = type(error).__name__
         if kind in ("BackendError", "UnauthenticatedError"):
             words = without_secrets(" ".join(str(error).split()), secret)
+            # The cause has the key in its words.
             raise OSError(f"{what}: {words.rstrip('.')}. {LOG_IN}") from None
         refused(error, what, CURES, secret)
 
@@ -111,10 +112,10 @@ def _kagglehub():
         import kagglehub
         import kagglehub.config
         import kagglehub.handle
-    except ImportError:
+    except ImportError as error:
         raise ValueError(
             f"kagglehub, which uploads models, is not installed. {INSTALL}"
-        ) from None
+        ) from error
     return kagglehub
 
 

@@ -142,11 +142,11 @@ def _target(name, revision, private, overwrite, licence):
 def _check_card_writer() -> None:
     try:
         import huggingface_hub  # noqa: F401
-    except ImportError:
+    except ImportError as error:
         raise ValueError(
             "huggingface_hub, which writes model cards, is not installed. "
             f"{INSTALL}"
-        ) from None
+        ) from error
 
 
 def _check_free(folder) -> None:

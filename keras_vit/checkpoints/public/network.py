@@ -76,7 +76,7 @@ def encoded(url: str) -> str:
     try:
         host = parts.netloc.encode("idna").decode()
     except UnicodeError as error:
-        raise ValueError(f"{shown(url)!r} has no host: {error}.") from None
+        raise ValueError(f"{shown(url)!r} has no host: {error}.") from error
     path, query = (
         urllib.parse.quote(x, SAFE) for x in (parts.path, parts.query)
     )
@@ -203,6 +203,7 @@ def refused(
     else:
         reason = f"the server answers {status}{_words(error, secret)}"
         cure = cures.get(status, "Give the same command again later.")
+    # The cause may have the secret in its words.
     raise OSError(f"{what}: {reason.rstrip('.')}. {cure}".strip()) from None
 
 
