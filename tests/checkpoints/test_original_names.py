@@ -121,6 +121,18 @@ def test_dinov3_of_its_authors(name, mlp, tmp_path):
     )
 
 
+@pytest.mark.parametrize("periods", [50.0 ** (np.arange(2) / 2), np.ones(4)])
+def test_periods_of_another_temperature_are_refused(periods, tmp_path):
+    """No config stands beside the files of DINOv3's authors."""
+    content = fused(tensors("hf_dinov3_tiny", *DINOV3, *PLAIN_MLP), mask=True)
+    content["rope_embed.periods"] = periods
+    save_file(content, tmp_path / "x.safetensors")
+    with pytest.raises(ValueError, match="rope_temperature=100 have 2 to 10"):
+        load_checkpoint(
+            tmp_path / "x.safetensors", **ENCODER, input_shape=(32, 32, 3)
+        )
+
+
 def test_beit_of_its_authors(tmp_path):
     name = "timm_vit_tiny_beit"
     content = tensors(name)

@@ -45,7 +45,7 @@ def test_meta_s_own_file_is_the_model_that_timm_makes_of_it(tmp_path):
     tensors = meta_names(model.state_dict())
     assert set(renamed(tensors, model)) == set(model.state_dict())
     tensors["mask_token"] = torch.ones((1, 128))
-    tensors["rope_embed.periods"] = torch.ones(16)
+    tensors["rope_embed.periods"] = 100.0 ** (torch.arange(16) / 16)
     save_file(tensors, tmp_path / f"{NAME}.safetensors")
     images = np.random.default_rng(1).uniform(-1, 1, (2, *size, 3))
     images = images.astype("float32")

@@ -15,6 +15,7 @@ from keras_vit.checkpoints.dialects.shared import (
     SAM_ENCODER,
     SAM_MARKS,
     SAM_SIGNS,
+    check_periods,
 )
 from keras_vit.checkpoints.engine.layout import (
     Dialect,
@@ -199,6 +200,7 @@ LAYOUTS = (
             r"blocks\.\d+\.attn\.qkv\.bias_mask",
         ),
         container="",
+        check_values=check_periods,
         optional=("qkv_bias",),
         is_specific=True,
     ),

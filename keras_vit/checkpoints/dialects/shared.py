@@ -3,6 +3,8 @@
 It names none of them, so that each can be taken away alone.
 """
 
+import numpy as np
+
 from keras_vit.checkpoints.engine.layout import (
     flax_dense,
     flax_norm,
@@ -10,6 +12,7 @@ from keras_vit.checkpoints.engine.layout import (
     torch_dense,
     torch_norm,
 )
+from keras_vit.checkpoints.files.tensors import refuse
 
 __all__ = [
     "ACTIVATIONS",
@@ -23,6 +26,7 @@ __all__ = [
     "FLAX_VIT",
     "LOGITS",
     "PATCHES",
+    "PERIODS",
     "PLAIN_BLOCK",
     "PLAIN_OPTIONS",
     "RESBLOCKS",
@@ -34,6 +38,7 @@ __all__ = [
     "TANH_GELU",
     "TEXT_TOWER",
     "TORCH_RESNET",
+    "check_periods",
     "flax_attention",
     "flax_block",
     "image_size",
@@ -312,3 +317,31 @@ def tokenizer_files(folder, rule: dict, among: tuple = TOKENIZERS) -> dict:
         if all((folder / x).is_file() for x in names):
             return {**rule, "files": tuple(str(folder / x) for x in names)}
     return {}
+
+
+PERIODS = "rope_embed.periods"
+
+
+def check_periods(checkpoint, fields) -> None:
+    """Refuse periods of rotary positions that are not those of the model.
+
+    A model computes them from its `rope_temperature`, to the power of 4 i / d
+    for each i below a quarter of the d numbers of a head.
+    """
+    if PERIODS not in checkpoint.file.tensors:
+        return
+    found = checkpoint.file.read(PERIODS)
+    size = fields["hidden_dim"] // fields["num_heads"]
+    temperature = fields.get("rope_temperature", 100.0)
+    wanted = temperature ** (4 * np.arange(size // 4) / size)
+    # Half precision has three digits.
+    if found.shape != wanted.shape or not np.allclose(found, wanted, rtol=1e-2):
+        refuse(
+            checkpoint.file.path,
+            f"has periods to {np.max(found, initial=0):.4g}, but heads of "
+            f"{size} numbers and rope_temperature={temperature:g} have "
+            f"{len(wanted)} to {wanted[-1]:.4g}",
+            "Give the num_heads and the rope_temperature that it was trained "
+            "with.",
+            PERIODS,
+        )

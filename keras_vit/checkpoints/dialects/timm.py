@@ -32,6 +32,7 @@ from keras_vit.checkpoints.dialects.shared import (
     SAM_MARKS,
     SAM_SIGNS,
     TORCH_RESNET,
+    check_periods,
     preactivated_unit,
     unit,
 )
@@ -997,6 +998,7 @@ PLAIN_VIT = Layout(
     stacks=STACKS,
     read_architecture=read_architecture,
     find_pooling=find_pooling,
+    check_values=check_periods,
     options=OPTIONS["vit"],
     poolings=VIT_POOLINGS,
     unpositioned="register_tokens",

@@ -100,6 +100,7 @@ def configure(
                 f"{name}={value} by its config",
                 "The two belong to different models: fetch both again.",
             )
+    checkpoint.layout.check_values(configured, fields)
     return configured
 
 

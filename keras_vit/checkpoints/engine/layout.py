@@ -161,6 +161,8 @@ class Layout:
             architectures tells.
         find_pooling: from (checkpoint, fields) to the pooling that its code
             has for such a model, None where nothing is particular.
+        check_values: from (checkpoint, fields) to an error where tensors that
+            no model here reads contradict the fields.
         container: "npz", "safetensors", "folder" with a config.json, or
             "either" of these two, a folder where a path has no suffix; "" for
             what is only read.
@@ -211,6 +213,7 @@ class Layout:
     required: tuple = ()
     read_architecture: Callable | None = None
     find_pooling: Callable = _nothing
+    check_values: Callable = _nothing
     container: str = "npz"
     save_name: str = ""
     options: frozenset = frozenset()
