@@ -144,8 +144,15 @@ def check_folder(folder: str | os.PathLike) -> pathlib.Path:
     """Return the path of a folder, which exists or can be made.
 
     Raises:
-        ValueError: when there is a file of that name, or in its way.
+        ValueError: when there is a file of that name, or in its way, and for
+            a name that no folder can have.
     """
+    named = isinstance(folder, (str, os.PathLike)) and str(folder).strip()
+    if not named or "\0" in str(folder):
+        raise ValueError(
+            "The folder to write to must have a name. Received: "
+            f"folder={folder!r}."
+        )
     path = pathlib.Path(folder).expanduser()
     for part in (path, *path.parents):
         if part.exists():

@@ -10,6 +10,7 @@ from PIL import Image
 
 from keras_vit.analysis import attention_maps, attention_rollout, report
 from keras_vit.analysis.rollout import attention_overview
+from keras_vit.explanation import check_folder
 
 NAMES = ["cat", "<dog>", "owl"]
 
@@ -184,3 +185,9 @@ def test_page_stays_small(name, layers, heads, side, limit):
     (image,) = [x for x in Page(page).all("img") if "data-maps" in x]
     print(f"{name}: maps {len(image['src'])}, page {len(page)} bytes")
     assert len(page) < limit
+
+
+@pytest.mark.parametrize("folder", ["", " ", "a\0b", None, 5])
+def test_folders_without_a_name_are_refused(folder):
+    with pytest.raises(ValueError, match="must have a name. Received: folder="):
+        check_folder(folder)
