@@ -9,22 +9,52 @@ command continues a run that was stopped, to the same weights. Any field of a
 config is an option: `--print_config` prints all of them, `--help` explains
 them.
 
+    python recipes/pretrain.py --method mae --data.folder photos
+
+learns without labels, as a masked autoencoder (arXiv:2111.06377), from scratch
+or from `--model.weights`: the model is the encoder, without a classification
+layer, and mae.png shows images, their visible patches and what was predicted.
+A folder needs sub-folders all the same.
+
 The run folder then holds the config, the environment, metrics, checkpoints,
 the model with its class names, and result.json and report.html of the
 validation images; recipes/evaluate.py evaluates on the test images. Another
 run starts from the model with `--model.weights RUN_DIR`.
 """
 
+import dataclasses
 import sys
 
+from masked_patch.reconstructions import write_reconstructions
 from named_data.sources import SOURCES
 
+from keras_vit.io.checks import check_choice
 from keras_vit.runs import evaluated, facts, finish, run_script
 from keras_vit.training import Recipe, Run, train
+from keras_vit.training.build import CLASSIFICATION
 from keras_vit.training.distribution.processes import agreed
+from keras_vit.training.tasks import MAE, MAEConfig
+
+METHODS = {"supervised": CLASSIFICATION, "mae": MAE}
 
 
-def run(recipe: Recipe) -> dict:
+@dataclasses.dataclass(frozen=True)
+class PretrainRecipe(Recipe):
+    """The whole run: the same recipe on the same machine, the same result."""
+
+    method: str = "supervised"
+    """What is learned: the classes ("supervised"), or without labels the
+    pixels of hidden patches ("mae", a masked autoencoder)."""
+
+    mae: MAEConfig = MAEConfig()
+    """Of method "mae"."""
+
+    def __post_init__(self):
+        check_choice("method", self.method, METHODS)
+        super().__post_init__()
+
+
+def run(recipe: PretrainRecipe) -> dict:
     """Train, evaluate and fill the run folder.
 
     Returns:
@@ -34,14 +64,18 @@ def run(recipe: Recipe) -> dict:
         ValueError: when recipe, data and run folder do not fit together.
         OSError: when weights cannot be fetched, or the disk is full.
     """
-    trained = train(recipe, sources=SOURCES)
+    trained = train(recipe, task=METHODS[recipe.method], sources=SOURCES)
     return agreed(lambda: report(trained, recipe))
 
 
-def report(trained: Run, recipe: Recipe) -> dict:
+def report(trained: Run, recipe: PretrainRecipe) -> dict:
     """Evaluate and fill the run folder, in one process."""
     result = facts(trained)
-    if trained.dataset.validation:
+    if recipe.method == "mae":
+        names = [x for x in ("loss", "val_loss") if x in trained.kept]
+        result |= {"method": "mae", **{x: trained.kept[x] for x in names}}
+        write_reconstructions(trained, recipe)
+    elif trained.dataset.validation:
         result |= evaluated(trained, recipe, "validation")
     return finish(trained, recipe, result)
 
@@ -51,6 +85,9 @@ def summary(result: dict) -> str:
         f"trained in {result['seconds']:.0f} s at "
         f"{result['images_per_second']:.0f} images/s"
     )
+    if "method" in result:
+        part = "val_loss" if "val_loss" in result else "loss"
+        return f"{part} {result[part]:.4f} on hidden patches, {line}"
     if "top1" not in result:
         return line
     return (
@@ -60,7 +97,14 @@ def summary(result: dict) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return run_script(run, summary, __doc__, arguments, sources=SOURCES)
+    return run_script(
+        run,
+        summary,
+        __doc__,
+        arguments,
+        record=PretrainRecipe,
+        sources=SOURCES,
+    )
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from keras_vit.checkpoints.engine.matching import REGISTERED_NAMES
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.data.array_ops import ops_of
 from keras_vit.data.threaded_batches import images_per_batch
+from keras_vit.models import VisionTransformer
 from keras_vit.runtime.workarounds import backend_is
 from keras_vit.training.model_config import (
     TRANSFORMERS,
@@ -45,6 +46,7 @@ __all__ = [
     "Task",
     "for_task",
     "freeze",
+    "headless",
     "make_loss",
     "make_model",
     "make_stream",
@@ -489,6 +491,25 @@ class Accuracy(keras.metrics.CategoricalAccuracy):
             # Whole numbers: 5 of 10 are 0.5 and not 0.49999997.
             sample_weight = keras.ops.cast(sample_weight > 0, "float32")
         super().update_state(y_true, y_pred, sample_weight)
+
+
+def headless(model: VisionTransformer) -> VisionTransformer:
+    """Copy a Vision Transformer without its classification layer.
+
+    Example:
+        >>> headless(keras_vit.ViT_B16(weights=None)).output_shape
+        (None, 768)
+    """
+    config = dataclasses.replace(
+        model.config, num_classes=0, representation_dim=0
+    )
+    known = {weight.path: weight for weight in model.weights}
+    result = VisionTransformer(
+        config, name=model.name, dtype=model.dtype_policy
+    )
+    for weight in result.weights:
+        weight.assign(known[weight.path])
+    return result
 
 
 @dataclasses.dataclass(frozen=True)

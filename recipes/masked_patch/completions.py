@@ -13,7 +13,7 @@ from masked_patch.config import CELLS, MaskedPatchRecipe
 from masked_patch.corruption import LEVELS
 from masked_patch.network import masked_batches
 
-__all__ = ["painted", "seen", "write_masked_patches"]
+__all__ = ["hidden_pixels", "painted", "seen", "write_masked_patches"]
 
 NUM_IMAGES = 8
 COLUMNS = ("image", "masked", "predicted")
@@ -35,10 +35,11 @@ def write_masked_patches(run: Run, recipe: MaskedPatchRecipe) -> None:
     grid, target = run.model.config.grid, recipe.masked_patch.target
     predicted = painted(answers, grid, images.shape[1:], target)
     pictures = images / 255
+    covered = hidden_pixels(hidden, grid, images.shape)
     columns = [
         pictures,
         seen(pictures, source, grid),
-        np.where(_as_pixels(hidden, grid, images.shape), predicted, pictures),
+        np.where(covered, predicted, pictures),
     ]
     tiles = np.stack([as_pictures(2 * x - 1) for x in columns], axis=1)
     figure = new_figure(1.2 * len(COLUMNS), 1.2 * len(images))
@@ -110,7 +111,7 @@ def painted(answers, grid: tuple, shape: tuple, target: str) -> np.ndarray:
     return _joined(patches.reshape(*classes.shape[:2], -1), grid, shape)
 
 
-def _as_pixels(hidden, grid, shape):
+def hidden_pixels(hidden, grid, shape):
     """Hidden patches (M, N) as pixels (M, H, W, 1)."""
     height, width = shape[1] // grid[0], shape[2] // grid[1]
     cells = hidden.reshape(-1, *grid)

@@ -7,23 +7,20 @@ that a patch is downsized to, M answers per patch.
 
 import dataclasses
 
-from keras_vit.data import FitStream, Share
+from keras_vit.data import Share
 from keras_vit.data.array_ops import ops_of
 from keras_vit.data.seeds import key, uniform
-from keras_vit.data.threaded_batches import ThreadedBatches
-from keras_vit.preprocessing import rescale
+from keras_vit.training.tasks.batches import patch_pixels
 from masked_patch.config import CELLS, MaskedPatchConfig
 
 __all__ = [
     "LEVELS",
     "MaskedBatches",
-    "MaskedStream",
     "check_grid",
     "colour_classes",
     "corruption",
     "num_hidden",
     "patch_colours",
-    "patch_pixels",
 ]
 
 LEVELS = 8  # 3 bits
@@ -83,52 +80,6 @@ class MaskedBatches:
         weight = patches / num_hidden(patches, self.config)
         weights = weight * tf.cast(hidden, tf.float32)[..., None]  # (B, N, 1)
         return {"image": images, "source": source}, answers, weights
-
-
-class MaskedStream:
-    """The training batches of masked patches, from any step on.
-
-    Args:
-        stream: the `TrainingStream` of the images.
-        batches: the `MaskedBatches` to make of them.
-
-    Raises:
-        ValueError: for a `FitStream`, whose batches have no numbers.
-    """
-
-    def __init__(self, stream, batches: MaskedBatches):
-        if isinstance(stream, FitStream):
-            raise ValueError(
-                "Masked patches are drawn by the numbers of the batches. "
-                "Received: a dataset whose train is a FitStream. Give the "
-                "images as keras_vit.data.Examples, or --data."
-            )
-        self.stream = stream
-        self.batches = batches
-        self.steps_per_epoch = stream.steps_per_epoch
-
-    def from_step(self, step: int):
-        """See `TrainingStream.from_step`; the step and the seed alone decide
-        which patches are hidden."""
-        images = self.stream.from_step(step)
-        if isinstance(images, ThreadedBatches):
-            return images.enumerate().map(
-                lambda number, batch: self.batches.training(
-                    step + number, batch
-                )
-            )
-        import tensorflow as tf
-
-        steps = tf.data.Dataset.range(step, tf.int64.max)
-        return tf.data.Dataset.zip((steps, images)).map(
-            self.batches.training,
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=True,
-        )
-
-    def names_of(self, step: int) -> list[str]:
-        """See `TrainingStream.names_of`."""
-        return self.stream.names_of(step)
 
 
 def corruption(draws, config: MaskedPatchConfig):
@@ -206,19 +157,6 @@ def colour_classes(colours):
     )
     digits = [LEVELS**place for place in range(colours.shape[-1])][::-1]
     return tf.reduce_sum(levels * tf.constant(digits, tf.int32), axis=-1)
-
-
-def patch_pixels(images, grid: tuple):
-    """All pixels of each patch in [-1, 1], as the model gets them."""
-    tf = ops_of(images)
-    rows, columns = grid
-    height, width, channels = images.shape[1:]
-    size = height // rows, width // columns
-    pixels = rescale(tf.cast(images, tf.float32))
-    pixels = tf.reshape(pixels, [-1, rows, size[0], columns, size[1], channels])
-    pixels = tf.transpose(pixels, [0, 1, 3, 2, 4, 5])  # (B, R, G, ..., C)
-    answers = size[0] * size[1] * channels
-    return tf.reshape(pixels, [-1, rows * columns, answers])  # (B, N, M)
 
 
 def check_grid(image_size: tuple, grid: tuple, target: str) -> None:

@@ -6,7 +6,6 @@ Axes: B images, N patches, P prefix tokens, T = P + N tokens, D hidden
 dimension, M answers per patch, K colours.
 """
 
-import dataclasses
 import math
 
 import keras
@@ -18,18 +17,17 @@ from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training import build
 from keras_vit.training.build import Task
 from keras_vit.training.model_config import config_of
+from keras_vit.training.tasks.batches import NumberedStream
 from masked_patch.config import CELLS, MaskedPatchRecipe
 from masked_patch.corruption import (
     LEVELS,
     MaskedBatches,
-    MaskedStream,
     check_grid,
 )
 
 __all__ = [
     "MASKED_PATCH",
     "CorruptPatches",
-    "headless",
     "masked_batches",
     "masked_network",
 ]
@@ -125,25 +123,6 @@ def masked_network(model: VisionTransformer, target: str) -> keras.Model:
     return keras.Model(inputs, x, name="masked")
 
 
-def headless(model: VisionTransformer) -> VisionTransformer:
-    """Copy a Vision Transformer without its classification layer.
-
-    Example:
-        >>> headless(keras_vit.ViT_B16(weights=None)).output_shape
-        (None, 768)
-    """
-    config = dataclasses.replace(
-        model.config, num_classes=0, representation_dim=0
-    )
-    known = {weight.path: weight for weight in model.weights}
-    result = VisionTransformer(
-        config, name=model.name, dtype=model.dtype_policy
-    )
-    for weight in result.weights:
-        weight.assign(known[weight.path])
-    return result
-
-
 class ColourAccuracy(keras.metrics.SparseCategoricalAccuracy):
     """Share of the hidden colours that are predicted correctly."""
 
@@ -179,7 +158,7 @@ def _make_model(recipe, class_names):
         _check_model(recipe, config_of(recipe.model, len(NO_CLASS)))
     model = build.make_model(recipe, NO_CLASS)
     _check_model(recipe, model.config)
-    return headless(model)
+    return build.headless(model)
 
 
 def _check(recipe):
@@ -219,7 +198,7 @@ def _make_stream(recipe, dataset, model, share=None):
         recipe, model, batch_size=recipe.training.batch_size, share=share
     )
     stream = build.make_stream(recipe, dataset, model, share)
-    return MaskedStream(stream, batches)
+    return NumberedStream(stream, batches.training)
 
 
 def _make_validation(recipe, dataset, model, share=None):

@@ -8,15 +8,14 @@ import tiny_training as tiny
 from masked_patch.config import MaskedPatchConfig
 from masked_patch.corruption import (
     MaskedBatches,
-    MaskedStream,
     colour_classes,
     corruption,
     patch_colours,
-    patch_pixels,
 )
 
 from keras_vit import data
 from keras_vit.data import Share
+from keras_vit.training.tasks.batches import NumberedStream, patch_pixels
 
 PAPER = MaskedPatchConfig()
 IMAGES = np.random.default_rng(0).uniform(0, 255, (3, 8, 12, 3))
@@ -122,9 +121,8 @@ def stream(share=None):
         seed=5,
         share=share,
     )
-    return MaskedStream(
-        images, MaskedBatches(PAPER, (2, 2), 5, tiny.BATCH, share)
-    )
+    batches = MaskedBatches(PAPER, (2, 2), 5, tiny.BATCH, share)
+    return NumberedStream(images, batches.training)
 
 
 def batch(batches, step):

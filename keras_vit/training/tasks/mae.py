@@ -1,0 +1,411 @@
+"""Masked autoencoders, "Masked Autoencoders Are Scalable Vision Learners".
+
+arXiv:2111.06377. The encoder reads the visible patches alone; a small decoder
+reads their tokens and a learned one for each hidden patch, and predicts the
+pixels of all. The loss is the squared error of the hidden patches,
+
+    sum_i m_i * mean_j (y_ij - t_ij)**2 / sum_i m_i,
+
+with m_i = 1 where patch i is hidden, the predicted y_ij and the target t_ij of
+its number j. Only the encoder is kept.
+
+Axes: B images, N patches, K of them visible, P prefix tokens, D hidden
+dimension, M numbers of a patch.
+"""
+
+import dataclasses
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.data import Share
+from keras_vit.data.array_ops import ops_of
+from keras_vit.data.seeds import key, uniform
+from keras_vit.io.checks import check_positive
+from keras_vit.layers import TransformerBlock
+from keras_vit.layers.configured_layer import ConfiguredLayer
+from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.training import build
+from keras_vit.training.model_config import config_of
+from keras_vit.training.tasks.batches import NumberedStream, patch_pixels
+
+__all__ = [
+    "FromVisible",
+    "MAE",
+    "MAEBatches",
+    "MAEConfig",
+    "VisibleTokens",
+    "autoencoder",
+    "decoder_positions",
+    "normalized_patches",
+]
+
+EPSILON = 1e-6  # Of the variance of a patch, and of the decoder's norms.
+# In place of the epoch in a key: what is hidden in training and in evaluation,
+# which is the same each time.
+TRAINING, EVALUATION = 0, 1
+# Fields of a config with which a token knows of its neighbours, or is none of
+# a patch: a model of these has to read all patches.
+WHOLE = ("rope", "relative_position_bias", "window_size", "neck_dim")
+WHOLE += ("class_attention_layers", "patch_stem", "resnet_units")
+# The model is built for one class, and its head removed.
+NO_CLASS = ("",)
+
+
+@dataclasses.dataclass(frozen=True)
+class MAEConfig:
+    """What is hidden, what is predicted of it, and the decoder.
+
+    The defaults are those of arXiv:2111.06377, section 4.
+    """
+
+    mask_ratio: float = 0.75
+    """Share of the patches that are hidden; of N patches int(N * (1 -
+    mask_ratio)) are visible."""
+
+    normalize_pixels: bool = True
+    """Whether each patch to predict has mean 0 and variance 1."""
+
+    decoder_dim: int = 512
+    """Width of the decoder, a multiple of 4 and of decoder_heads."""
+
+    decoder_layers: int = 8
+    """Blocks of the decoder."""
+
+    decoder_heads: int = 16
+    """Heads of each of its blocks."""
+
+    decoder_mlp_dim: int = 2048
+    """Hidden size of the MLP of each of its blocks."""
+
+    def __post_init__(self):
+        check_positive(
+            self,
+            *("decoder_dim", "decoder_layers", "decoder_heads"),
+            "decoder_mlp_dim",
+        )
+        if not 0 < self.mask_ratio < 1:
+            raise ValueError(
+                "mask_ratio must be between 0 and 1. Received: "
+                f"mask_ratio={self.mask_ratio!r}."
+            )
+        if self.decoder_dim % 4 or self.decoder_dim % self.decoder_heads:
+            raise ValueError(
+                "decoder_dim must be a multiple of 4 and of decoder_heads. "
+                f"Received: decoder_dim={self.decoder_dim}, "
+                f"decoder_heads={self.decoder_heads}."
+            )
+
+    def num_visible(self, patches: int) -> int:
+        """Return K, the number of patches that the encoder reads."""
+        return int(patches * (1 - self.mask_ratio))
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class VisibleTokens(ConfiguredLayer):
+    """Keeps the prefix tokens and the first patches of an order.
+
+    Args:
+        num_visible: int, K.
+
+    Input shape:
+        Tokens (B, P + N, D), and the order of the patches, int32 (B, N).
+
+    Output shape:
+        (B, P + K, D), the patches in that order.
+
+    Example:
+
+    >>> tokens = keras.random.normal((1, 5, 8))
+    >>> VisibleTokens(2)(tokens, [[3, 0, 1, 2]]).shape
+    (1, 3, 8)
+    """
+
+    def __init__(self, num_visible: int, **kwargs):
+        super().__init__(**kwargs)
+        self.num_visible = num_visible
+
+    def call(self, tokens, order):
+        prefix = tokens.shape[1] - order.shape[1]
+        places = prefix + ops.expand_dims(order[:, : self.num_visible], -1)
+        kept = ops.take_along_axis(tokens, places, axis=1)  # (B, K, D)
+        return ops.concatenate([tokens[:, :prefix], kept], axis=1)
+
+    def compute_output_shape(self, tokens_shape, order_shape):
+        batch, length, width = tokens_shape
+        prefix = length - order_shape[1]
+        return batch, prefix + self.num_visible, width
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class FromVisible(ConfiguredLayer):
+    """Puts visible patches back, and a learned token for each hidden one.
+
+    Args:
+        num_visible: int, K.
+
+    Input shape:
+        Tokens (B, P + K, D), and the order of `VisibleTokens`, int32 (B, N).
+
+    Output shape:
+        (B, P + N, D), the patches row by row.
+
+    Example:
+
+    >>> tokens = keras.random.normal((1, 3, 8))
+    >>> FromVisible(2)(tokens, [[3, 0, 1, 2]]).shape
+    (1, 5, 8)
+    """
+
+    def __init__(self, num_visible: int, **kwargs):
+        super().__init__(**kwargs)
+        self.num_visible = num_visible
+
+    def build(self, tokens_shape, order_shape):
+        self.mask = self.add_weight(
+            name="mask",
+            shape=(1, 1, tokens_shape[-1]),
+            initializer=keras.initializers.RandomNormal(stddev=0.02),
+        )
+
+    def call(self, tokens, order):
+        prefix = tokens.shape[1] - self.num_visible
+        hidden = order.shape[1] - self.num_visible
+        shape = (ops.shape(tokens)[0], hidden, tokens.shape[-1])
+        mask = ops.broadcast_to(ops.cast(self.mask, tokens.dtype), shape)
+        patches = ops.concatenate([tokens[:, prefix:], mask], axis=1)
+        places = ops.expand_dims(ops.argsort(order, axis=1), -1)
+        patches = ops.take_along_axis(patches, places, axis=1)  # (B, N, D)
+        return ops.concatenate([tokens[:, :prefix], patches], axis=1)
+
+    def compute_output_shape(self, tokens_shape, order_shape):
+        batch, length, width = tokens_shape
+        return batch, length - self.num_visible + order_shape[1], width
+
+
+def autoencoder(model: VisionTransformer, config: MAEConfig) -> keras.Model:
+    """Build the network that reconstructs hidden patches.
+
+    Args:
+        model: a `VisionTransformer`, whose layers the network shares, except
+            those that pool its tokens.
+        config: a `MAEConfig`.
+
+    Returns:
+        A Keras model from a dictionary of "image" (B, H, W, C) and "order",
+        int32 (B, N), of which the first K patches are visible, to the pixels
+        of all patches, float32 (B, N, M).
+
+    Raises:
+        ValueError: for a model whose tokens depend on patches that are hidden.
+
+    Example:
+        >>> network = autoencoder(model, MAEConfig())
+        >>> network({"image": images, "order": order}).shape
+        (64, 196, 768)
+    """
+    check_model(model.config, config)
+    grid, prefix = model.config.grid, model.config.num_prefix_tokens
+    patches = math.prod(grid)
+    count, width = config.num_visible(patches), config.decoder_dim
+    policy = model.dtype_policy
+    order = keras.Input((patches,), dtype="int32", name="order")
+    names = [layer.name for layer in model.layers]
+    first = names.index("position_embedding") + 1
+    last = max(i for i, name in enumerate(names) if name.startswith("block_"))
+    x = model.get_layer("position_embedding").output  # (B, P + N, D)
+    x = VisibleTokens(count, dtype=policy, name="visible_tokens")(x, order)
+    for layer in model.layers[first : last + 1]:
+        x = layer(x)
+    x = model.get_layer("encoder_norm")(x)  # (B, P + K, D)
+    x = keras.layers.Dense(width, dtype=policy, name="decoder_embed")(x)
+    x = FromVisible(count, dtype=policy, name="from_visible")(x, order)
+    x = x + ops.cast(decoder_positions(grid, width, prefix), x.dtype)
+    for i in range(config.decoder_layers):
+        x = TransformerBlock(
+            config.decoder_heads,
+            config.decoder_mlp_dim,
+            layer_norm_epsilon=EPSILON,
+            activation="gelu",
+            dtype=policy,
+            name=f"decoder_block_{i}",
+        )(x)
+    x = keras.layers.LayerNormalization(
+        epsilon=EPSILON, dtype=policy, name="decoder_norm"
+    )(x)
+    pixels = math.prod(model.config.image_size) // patches
+    x = keras.layers.Dense(
+        pixels * model.config.channels, dtype="float32", name="pixels"
+    )(x[:, prefix:])  # (B, N, M)
+    return keras.Model({"image": model.input, "order": order}, x, name="mae")
+
+
+def check_model(config, mae: MAEConfig) -> None:
+    """Refuse a model of which the patches cannot be read one by one."""
+    if type(config) is not ViTConfig:
+        raise ValueError(
+            "method='mae' needs a plain Vision Transformer. Received: a "
+            f"{type(config).__name__.removesuffix('Config')}. Choose another "
+            "--model.name, --model.weights or no variant."
+        )
+    found = [name for name in WHOLE if getattr(config, name)]
+    if config.norm_after_pooling or not config.final_norm:
+        found.append("norm_after_pooling" * config.norm_after_pooling)
+    if found:
+        raise ValueError(
+            "method='mae' hides patches from the blocks, and normalises their "
+            "tokens at the end. Received: a model with "
+            f"{', '.join(filter(None, found)) or 'final_norm=False'}. Choose a "
+            "model with absolute position embeddings and one projection of "
+            "patches, such as ViT_B16."
+        )
+    patches = math.prod(config.grid)
+    if not 0 < mae.num_visible(patches) < patches:
+        raise ValueError(
+            f"Of {patches} patches mae.mask_ratio={mae.mask_ratio} leaves "
+            f"{mae.num_visible(patches)} visible. Choose a smaller "
+            "model.patch_size, larger images or another ratio."
+        )
+
+
+def decoder_positions(grid: tuple, width: int, prefix: int) -> np.ndarray:
+    """Return fixed positions: sines and cosines of column, then of row.
+
+    Zeros for each of `prefix` tokens; the frequencies are 10000**(-4 i /
+    width). Unlike those of `AddPositionEmbedding(kind="sincos2d")` the last is
+    above 1/10000.
+
+    Returns:
+        float32 array (1, P + N, width).
+    """
+    rows, columns = np.mgrid[: grid[0], : grid[1]]
+    frequencies = 10_000.0 ** (-4 * np.arange(width // 4) / width)
+    angles = [np.outer(x, frequencies) for x in (columns, rows)]
+    table = np.concatenate([f(x) for x in angles for f in (np.sin, np.cos)], 1)
+    table = np.concatenate([np.zeros((prefix, width)), table])
+    return table[None].astype("float32")
+
+
+def normalized_patches(pixels):
+    """Return patches of mean 0 and variance 1, the unbiased one.
+
+    Args:
+        pixels: float32 tensor or array (..., M).
+    """
+    tf = ops_of(pixels)
+    mean = tf.cast(tf.reduce_mean(pixels, -1), tf.float32)[..., None]
+    squares = tf.reduce_sum((pixels - mean) ** 2, -1) / (pixels.shape[-1] - 1)
+    variance = tf.cast(squares, tf.float32)[..., None]
+    return (pixels - mean) / (variance + EPSILON) ** 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class MAEBatches:
+    """Turns images into the inputs, targets and weights of the network.
+
+    Args:
+        config: a `MAEConfig`.
+        grid: (rows, columns) of the patches.
+        seed: non-negative int, of the run.
+        batch_size: images in a whole batch.
+        share: the `Share` of it that this process reads.
+    """
+
+    config: MAEConfig
+    grid: tuple
+    seed: int
+    batch_size: int
+    share: Share = Share()
+
+    def training(self, step, batch):
+        """Return batch number `step` of the training."""
+        return self._hidden(TRAINING, step, batch[0])
+
+    def evaluation(self, number, batch):
+        """Return the batch of an evaluation, (images, labels, weights (B,))."""
+        images, _, weights = batch
+        inputs, target, hidden = self._hidden(EVALUATION, number, images)
+        return inputs, target, hidden * weights[:, None, None]
+
+    def _hidden(self, part, number, images):
+        """Inputs, target (B, N, M), and weights (B, N, 1) of mean 1."""
+        tf = ops_of(images)
+        patches = math.prod(self.grid)
+        noise = uniform(
+            (self.batch_size, patches),
+            key("mae", self.seed, part, number),
+        )
+        noise = tf.gather(noise, self.share.rows(self.batch_size))
+        order = tf.cast(tf.argsort(noise, stable=True), tf.int32)
+        places = tf.argsort(order, stable=True)
+        count = self.config.num_visible(patches)
+        hidden = tf.cast(places >= count, tf.float32)[..., None]  # (B, N, 1)
+        target = patch_pixels(images, self.grid)
+        if self.config.normalize_pixels:
+            target = normalized_patches(target)
+        weights = hidden * (patches / (patches - count))
+        return {"image": images, "order": order}, target, weights
+
+
+def mae_batches(recipe, model, *, batch_size: int, share=None) -> MAEBatches:
+    """Return the `MAEBatches` of a recipe, for whole batches or a share."""
+    grid, share = model.config.grid, share or Share()
+    return MAEBatches(recipe.mae, grid, recipe.seed, batch_size, share)
+
+
+def _make_model(recipe, class_names):
+    del class_names
+    training = recipe.training
+    for name, value, usual in (
+        ("trainable", training.trainable, "all"),
+        ("lora_rank", training.lora_rank, 0),
+        ("class_weight", training.class_weight, "none"),
+    ):
+        if value != usual:
+            raise ValueError(
+                "method='mae' trains the whole model, and without classes. "
+                f"Received: training.{name}={value!r}. Leave it out."
+            )
+    if training.best_metric == "val_accuracy":
+        raise ValueError(
+            "The squared error of pixels has no accuracy. Received: training."
+            'best_metric="val_accuracy". Set it to val_loss.'
+        )
+    if recipe.model.weights is None:
+        # Before the memory for a large model is taken.
+        check_model(config_of(recipe.model, len(NO_CLASS)), recipe.mae)
+    return build.headless(build.make_model(recipe, NO_CLASS))
+
+
+def _make_stream(recipe, dataset, model, share=None):
+    size = recipe.training.batch_size
+    batches = mae_batches(recipe, model, batch_size=size, share=share)
+    stream = build.make_stream(recipe, dataset, model, share)
+    return NumberedStream(stream, batches.training)
+
+
+def _make_validation(recipe, dataset, model, share=None):
+    found = build.make_validation(recipe, dataset, model, share)
+    if found is None:
+        return None
+    share = share or Share()
+    batches = mae_batches(
+        recipe,
+        model,
+        batch_size=recipe.training.micro_batch_size,
+        share=Share(share.index, share.count),
+    )
+    return found.enumerate().map(batches.evaluation)
+
+
+MAE = build.Task(
+    make_model=_make_model,
+    make_network=lambda recipe, model: autoencoder(model, recipe.mae),
+    make_stream=_make_stream,
+    make_validation=_make_validation,
+    make_loss=lambda recipe: keras.losses.MeanSquaredError(),
+    make_metrics=lambda recipe: [],
+    names_classes=False,
+)

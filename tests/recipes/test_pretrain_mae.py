@@ -1,0 +1,75 @@
+"""Pre-training of masked autoencoders, and what starts from it."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from masked_patch.reconstructions import in_pixels
+from recipe_scripts import script
+from tiny_runs import DATASET, Interrupt, recipe, values
+
+from keras_vit.training import ModelConfig, train
+from keras_vit.training.tasks import MAE, MAEConfig
+from keras_vit.training.tasks.mae import normalized_patches
+
+PRETRAIN = script("pretrain")
+CONFIG = MAEConfig(0.5, True, 8, 1, 2, 8)
+
+
+def hidden(run_dir, **options):
+    made = recipe(run_dir, **options)
+    return PRETRAIN.PretrainRecipe(**vars(made), method="mae", mae=CONFIG)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mae") / "run"
+    return train(hidden(folder), dataset=DATASET, task=MAE)
+
+
+def test_it_learns_and_keeps_the_encoder_alone(run):
+    assert run.history["loss"][-1] < run.history["loss"][0]
+    assert run.history["val_loss"][-1] > 0
+    assert run.model.output_shape == (None, 8)
+    names = {layer.name for layer in run.model.layers}
+    assert not {"predictions", "visible_tokens", "decoder_norm"} & names
+
+
+def test_an_interrupted_run_ends_with_the_same_weights(run, tmp_path):
+    made = hidden(tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        train(made, dataset=DATASET, task=MAE, callbacks=[Interrupt()])
+    other = train(made, dataset=DATASET, task=MAE)
+    for one, two in zip(
+        values(run.network), values(other.network), strict=True
+    ):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_the_report_and_what_starts_from_the_run(run, tmp_path):
+    result = PRETRAIN.report(run, hidden(run.folder))
+    assert result["method"] == "mae"
+    assert result["loss"] > 0
+    assert (run.folder / "mae.png").stat().st_size > 1000
+    assert json.loads((run.folder / "result.json").read_text())["method"]
+    made = recipe(tmp_path / "tuned")
+    weights = ModelConfig(weights=str(run.folder), image_size=8)
+    started = train(dataclasses.replace(made, model=weights), dataset=DATASET)
+    assert started.model.output_shape == (None, 3)
+
+
+def test_normalised_patches_come_back_as_pixels():
+    true = np.random.default_rng(0).uniform(-1, 1, (2, 4, 12)).astype("float32")
+    found = in_pixels(normalized_patches(true), true)
+    np.testing.assert_allclose(found, true, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "training",
+    [{"trainable": "head"}, {"class_weight": "balanced"}, {"lora_rank": 2}],
+)
+def test_what_needs_classes_or_a_frozen_model_is_refused(training, tmp_path):
+    name = next(iter(training))
+    with pytest.raises(ValueError, match=f"training.{name}="):
+        train(hidden(tmp_path, training=training), dataset=DATASET, task=MAE)
