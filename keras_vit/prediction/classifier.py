@@ -218,6 +218,12 @@ def predict(
         ...     print(found.image, found.classes[0])
     """
     if labels is not None:
+        if class_names is not None:
+            raise ValueError(
+                "The labels are the names of the classes. Received: "
+                f"class_names={str(class_names)[:100]!r} beside labels. Leave "
+                "one of the two out."
+            )
         from keras_vit.prediction.by_labels import load_zero_shot
 
         model = load_zero_shot(

@@ -15,11 +15,22 @@ from keras_vit.text.tokenizer import Tokenizer
 from keras_vit.text.tower import TextConfig, TextTransformer
 from keras_vit.trained_as import TrainedAs
 
-__all__ = ["ImageTextModel", "checked_ids", "normalized", "token_ids"]
+__all__ = [
+    "ImageTextModel",
+    "checked_ids",
+    "normalized",
+    "score_activation",
+    "token_ids",
+]
 
 
 # 2.6592, what CLIP starts at; trained ones are at log(100).
 LOGIT_SCALE = math.log(1 / 0.07)
+
+
+def score_activation(logit_bias: Any) -> str:
+    """Return what makes scores of logits, which have a bias or None."""
+    return "softmax" if logit_bias is None else "sigmoid"
 
 
 def normalized(x):
@@ -104,7 +115,7 @@ class ImageTextModel(keras.Model):
     @property
     def activation(self) -> str:
         """Return what makes scores of logits: "softmax" or "sigmoid"."""
-        return "softmax" if self.logit_bias is None else "sigmoid"
+        return score_activation(self.logit_bias)
 
     def encode_images(self, images: Any):
         """Compute the embeddings of images, of length 1.

@@ -15,7 +15,7 @@ from keras_vit.text.image_text import ImageTextModel
 from keras_vit.text.tokenizer import Tokenizer
 from keras_vit.text.tower import TextConfig, TextTransformer
 
-__all__ = ["load_image_text", "pair_of"]
+__all__ = ["load_image_text", "pair_of", "text_parts"]
 
 
 def load_image_text(
@@ -64,20 +64,28 @@ def pair_of(
     image_tower: keras.Model, half: TextHalf, *, name=None, dtype=None
 ) -> ImageTextModel:
     """Make the model of an image tower and the text half of its file."""
+    text_tower, tokenizer = text_parts(half, dtype)
+    return ImageTextModel(
+        image_tower,
+        text_tower,
+        logit_scale=half.logit_scale,
+        logit_bias=half.logit_bias,
+        tokenizer=tokenizer,
+        name=name,
+    )
+
+
+def text_parts(
+    half: TextHalf, dtype: Any = None
+) -> tuple[keras.Model, Tokenizer | None]:
+    """Load the tower of texts of a file, and its tokenizer if there is one."""
     config = TextConfig(**half.fields)
 
     def make():
         return TextTransformer(config, name="text_tower", dtype=dtype)
 
     tokenizer = Tokenizer.of_files(half.tokenizer) if half.tokenizer else None
-    return ImageTextModel(
-        image_tower,
-        load_tower(half, make),
-        logit_scale=half.logit_scale,
-        logit_bias=half.logit_bias,
-        tokenizer=tokenizer,
-        name=name,
-    )
+    return load_tower(half, make), tokenizer
 
 
 def _saved(path, options) -> ImageTextModel:

@@ -3,11 +3,13 @@
 Axes: T texts, K classes, L context length, P embedding dimension.
 """
 
+import contextlib
 import dataclasses
 import io
 import json
 import os
 import pathlib
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,17 +17,22 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.checkpoints.engine.text_towers import load_tower, open_text
+from keras_vit.checkpoints.engine.loading import open_source
+from keras_vit.checkpoints.engine.text_towers import open_text
 from keras_vit.checkpoints.files.npz import open_npz
 from keras_vit.checkpoints.files.tensors import DAMAGE
 from keras_vit.io.atomic_files import replacing
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.runtime.memory import shortage
-from keras_vit.text.image_text import ImageTextModel, normalized, token_ids
-from keras_vit.text.pair_files import load_image_text
+from keras_vit.text.image_text import (
+    ImageTextModel,
+    normalized,
+    score_activation,
+    token_ids,
+)
+from keras_vit.text.pair_files import load_image_text, text_parts
 from keras_vit.text.templates import DEFAULT_TEMPLATE, templates_of
 from keras_vit.text.tokenizer import Tokenizer
-from keras_vit.text.tower import TextConfig, TextTransformer
 
 __all__ = [
     "ClassEmbeddings",
@@ -40,6 +47,9 @@ __all__ = [
 
 MAX_LABEL = 1000  # letters
 MAX_LABELS_FILE = 2**26  # bytes
+# What a file of classes says besides their names and vectors.
+ABOUT = ("logit_scale", "logit_bias", "templates", "model", "image_crc32")
+MARK = "encoder_norm/gamma"  # differs with models, not with the image size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +67,7 @@ class TextEncoder:
         (2, 768)
     """
 
-    tower: TextTransformer
+    tower: keras.Model
     tokenizer: Tokenizer | None
     logit_scale: float
     logit_bias: float | None
@@ -106,13 +116,8 @@ def as_text_encoder(model: Any) -> TextEncoder:
     if isinstance(model, (str, os.PathLike)):
         if not os.fspath(model).endswith(".keras"):
             half = open_text(model)
-            config = TextConfig(**half.fields)
-            rule = half.tokenizer
             return TextEncoder(
-                load_tower(half, lambda: TextTransformer(config)),
-                Tokenizer.of_files(rule) if rule else None,
-                half.logit_scale,
-                half.logit_bias,
+                *text_parts(half), half.logit_scale, half.logit_bias
             )
         model = load_image_text(model)
     if not isinstance(model, ImageTextModel):
@@ -139,6 +144,8 @@ class ClassEmbeddings:
         logit_scale: float, logarithm of what cosines are multiplied by.
         logit_bias: float that is added, or None.
         templates: the sentences that the classes were named in.
+        model: the name of the model, None of one in memory.
+        image_crc32: see `image_checksum`.
     """
 
     names: tuple[str, ...]
@@ -146,11 +153,13 @@ class ClassEmbeddings:
     logit_scale: float
     logit_bias: float | None
     templates: tuple[str, ...] = ()
+    model: str | None = None
+    image_crc32: int | None = None
 
     @property
     def activation(self) -> str:
         """Return what makes scores of logits: "softmax" or "sigmoid"."""
-        return "softmax" if self.logit_bias is None else "sigmoid"
+        return score_activation(self.logit_bias)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write a file that `keras_vit.predict` takes as its labels.
@@ -162,8 +171,7 @@ class ClassEmbeddings:
             ValueError: for another ending, or no folder to write into.
         """
         path = checked_path(path)
-        names = ("logit_scale", "logit_bias", "templates")
-        about = {name: getattr(self, name) for name in names}
+        about = {name: getattr(self, name) for name in ABOUT}
         content = io.BytesIO()
         np.savez(
             content,
@@ -215,6 +223,8 @@ def load_class_embeddings(path: str | os.PathLike) -> ClassEmbeddings:
             float(about["logit_scale"]),
             None if bias is None else float(bias),
             tuple(about["templates"]),
+            about["model"],
+            about["image_crc32"],
         )
     except FileNotFoundError as error:
         raise ValueError(f"There is no file {str(path)!r}.") from error
@@ -318,8 +328,40 @@ def class_embeddings(
         total += encoder.vectors(texts, batch_size=batch_size)  # (K, P)
     vectors = total / np.linalg.norm(total, axis=1, keepdims=True)
     return ClassEmbeddings(
-        names, vectors, encoder.logit_scale, encoder.logit_bias, templates
+        names,
+        vectors,
+        encoder.logit_scale,
+        encoder.logit_bias,
+        templates,
+        os.fspath(model) if isinstance(model, (str, os.PathLike)) else None,
+        image_checksum(model),
     )
+
+
+def image_checksum(model: Any) -> int | None:
+    """Compute a checksum of the last normalisation of a tower of images.
+
+    Args:
+        model: the tower, an `ImageTextModel`, or its source, of which no more
+            is read.
+
+    Returns:
+        The CRC-32 of its scale in float32; None of a text tower alone.
+    """
+    if isinstance(model, (str, os.PathLike)):
+        if os.fspath(model).endswith(".keras"):
+            return image_checksum(load_image_text(model))
+        with contextlib.suppress(ValueError):  # It has no tower of images.
+            opened = open_source(model)
+            if MARK in opened.rows:
+                return zlib.crc32(opened.read(MARK, opened.facts).tobytes())
+        return None
+    tower = getattr(model, "image_tower", model)
+    for weight in getattr(tower, "weights", ()):
+        if weight.path.endswith(MARK):
+            values = ops.convert_to_numpy(ops.cast(weight, "float32"))
+            return zlib.crc32(values.tobytes())
+    return None
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -365,7 +407,8 @@ def zero_shot_model(tower: Any, classes: ClassEmbeddings) -> keras.Model:
         classes: what `class_embeddings` returned.
 
     Raises:
-        ValueError: when the embeddings of the two are of different sizes.
+        ValueError: when the embeddings of the two are of different sizes, or
+            the classes' of another model.
     """
     size = classes.vectors.shape[1]
     if tower.output_shape != (None, size):
@@ -373,6 +416,15 @@ def zero_shot_model(tower: Any, classes: ClassEmbeddings) -> keras.Model:
             f"The embeddings of the classes have {size} numbers, those of the "
             f"images {tower.output_shape[-1]}. Take the model that the labels "
             "were computed with."
+        )
+    found = image_checksum(tower)
+    both = found, classes.image_crc32
+    if None not in both and both[0] != both[1]:
+        raise ValueError(
+            f"The embeddings of the classes are of the model {classes.model!r}"
+            f" with checksum {classes.image_crc32:08x}, the images are given "
+            f"to {tower.name!r} with checksum {found:08x}. Take the model that "
+            "the labels were computed with, or compute them again."
         )
     scores = ClassScores(
         len(classes.names),

@@ -178,3 +178,29 @@ def test_scale_and_temperature():
         assert open_text(FOLDER / case).logit_scale == pytest.approx(stored)
     found = open_text(FOLDER / "tipsv2").logit_scale
     assert math.exp(found) == pytest.approx(1 / 0.07)
+
+
+@pytest.mark.parametrize(
+    ("quick", "options", "expected"),
+    [
+        (False, {"approximate": "none"}, "gelu"),
+        (False, {"approximate": "tanh"}, "gelu_tanh"),
+        (True, {}, "quick_gelu"),
+        (True, {"approximate": "tanh"}, None),
+        (False, {"negative_slope": 0.1}, None),
+    ],
+)
+def test_options_of_an_activation(tmp_path, quick, options, expected):
+    """As nn.GELU takes them; open_clip's QuickGELU takes none."""
+    folder = tmp_path / "clip"
+    shutil.copytree(FOLDER / "open_clip_clip", folder)
+    file = folder / "open_clip_config.json"
+    config = json.loads(file.read_text())
+    config["model_cfg"]["quick_gelu"] = quick
+    config["model_cfg"]["text_cfg"]["act_kwargs"] = options
+    file.write_text(json.dumps(config))
+    if expected:
+        assert open_text(folder).fields["activation"] == expected
+    else:
+        with pytest.raises(ValueError, match="act_kwargs={'"):
+            open_text(folder)

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import zlib
 
 import keras
 import numpy as np
@@ -110,6 +111,29 @@ def test_a_file_of_classes_needs_no_texts(pairs, photos, tmp_path):
     with pytest.raises(ValueError, match="32 numbers"):
         other = class_embeddings(pairs[SIGLIP], labels)
         keras_vit.predict(folder, photos, labels=other)
+
+
+def test_classes_of_another_model_are_refused(pairs, photos, tmp_path):
+    """The same sizes with other weights, and the model at another size."""
+    class_embeddings(CLIP, ["cat", "dog"]).save(tmp_path / "c.npz")
+    other = load_image_text(CLIP)
+    norm = other.image_tower.get_layer("encoder_norm")
+    known = load_class_embeddings(tmp_path / "c.npz")
+    gamma = keras.ops.convert_to_numpy(norm.gamma)
+    assert known.image_crc32 == zlib.crc32(gamma.tobytes())
+    larger = load_zero_shot(CLIP, tmp_path / "c.npz", image_size=64)
+    assert larger.model.input_shape == (None, 64, 64, 3)
+    norm.gamma.assign(norm.gamma * 1.5)
+    both = f"{CLIP.name}' with checksum {known.image_crc32:08x}, .* given to"
+    with pytest.raises(ValueError, match=both):
+        keras_vit.predict(other, photos, labels=tmp_path / "c.npz")
+
+
+def test_names_beside_labels_are_refused(pairs, photos):
+    with pytest.raises(ValueError, match="beside labels"):
+        keras_vit.predict(
+            pairs[CLIP], photos, labels=["cat", "dog"], class_names=("x", "y")
+        )
 
 
 @pytest.mark.parametrize(

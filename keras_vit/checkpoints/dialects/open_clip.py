@@ -67,6 +67,12 @@ FIXED = {
     "scaled_cosine_attn": (False,),
     "timm_proj": (None, "", "none", "linear"),
 }
+# Activation -> the options that it is made of.
+ACTIVATIONS = {
+    "quick_gelu": ({},),
+    "gelu": ({}, {"approximate": "none"}),
+    "gelu_tanh": ({"approximate": "tanh"},),
+}
 RESIZE_MODES = {"shortest": "cover_crop", "squash": "squash"}
 METHODS = {x: x for x in ("bicubic", "bilinear")}
 
@@ -124,14 +130,12 @@ def read_config(path: Path, content: dict) -> dict:
         pooling = TIMM_POOLINGS.get(str(vision.get("timm_pool", "avg")))
         fields = converted(path, vision, NAMES, {"architecture": _name})
         return {**fields, **({"pooling": pooling} if pooling else {})}
-    gelu = (vision.get("act_kwargs") or {}).get("approximate") == "tanh"
     known = {
         "pool_type": "tok",
         "eps": 1e-5,
         **vision,
         **(vision.get("norm_kwargs") or {}),
-        "act": ("gelu_tanh" if gelu else "gelu"),
-        **({"act": "quick_gelu"} if content.get("quick_gelu") else {}),
+        "act": read_activation(path, content, vision),
     }
     sizes = {x: x for x in ("width", "head_width")}
     sizes = converted(path, {"width": 768, "head_width": 64, **vision}, sizes)
@@ -140,6 +144,24 @@ def read_config(path: Path, content: dict) -> dict:
         "num_heads": sizes["width"] // sizes["head_width"],
         "norm_after_pooling": bool(vision.get("final_ln_after_pool")),
     }
+
+
+def read_activation(path: Path, model: dict, tower: dict) -> str:
+    """Return the activation of a tower of a `model_cfg`.
+
+    Raises:
+        ValueError: for options of it that the models here do not have.
+    """
+    quick, options = bool(model.get("quick_gelu")), tower.get("act_kwargs")
+    for name, known in ACTIVATIONS.items():
+        if (options or {}) in known and quick == (name == "quick_gelu"):
+            return name
+    refuse(
+        path,
+        f"has quick_gelu={quick} and act_kwargs={options!r}"[:200],
+        "The models here have GELU, approximate or not, or quick_gelu without "
+        "options: choose another file.",
+    )
 
 
 def _name(path, field, value) -> str:
@@ -272,11 +294,9 @@ def read_text(checkpoint) -> dict:
                 "The tower of texts is of another architecture: load the one "
                 "of images with load_checkpoint.",
             )
-    tanh = (text.get("act_kwargs") or {}).get("approximate") == "tanh"
-    gelu = "quick_gelu" if model.get("quick_gelu") else "gelu"
     known = {"heads": 8, "pool_type": "argmax", "eps": 1e-5, **text}
     known |= text.get("norm_kwargs") or {}
-    known["act"] = "gelu_tanh" if tanh else gelu
+    known["act"] = read_activation(path, model, text)
     pooling = {"pooling": words(TEXT_POOLINGS, "pool_type")}
     return {
         "fields": {
