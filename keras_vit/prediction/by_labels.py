@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from keras_vit.checkpoints.public.pairs import pair_source
 from keras_vit.data.config import evaluation_of
 from keras_vit.data.resizing import Geometry
 from keras_vit.prediction.classifier import Classifier
@@ -84,7 +85,7 @@ def load_zero_shot(
         tower, config = model.image_tower, preprocessing
     else:
         loaded = load_prepared(
-            model, image_size, preprocessing, needs_head=False
+            pair_source(model), image_size, preprocessing, needs_head=False
         )
         tower, config = loaded.model, loaded.preprocessing
     if len(classes.names) == 1 and classes.activation == "softmax":

@@ -11,6 +11,7 @@ from keras_vit.checkpoints.engine.text_towers import (
     load_tower,
     open_text,
 )
+from keras_vit.checkpoints.public.pairs import pair_source
 from keras_vit.text.image_text import ImageTextModel
 from keras_vit.text.tokenizer import Tokenizer
 from keras_vit.text.tower import TextConfig, TextTransformer
@@ -55,6 +56,7 @@ def load_image_text(
     path = os.fspath(source)
     if path.endswith(".keras") and os.path.isfile(path):
         return _saved(path, {"name": name, "dtype": dtype, **image_options})
+    source = pair_source(source)
     half = open_text(source)
     tower = load_checkpoint(source, dtype=dtype, **image_options)
     return pair_of(tower, half, name=name, dtype=dtype)

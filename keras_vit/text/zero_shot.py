@@ -21,6 +21,7 @@ from keras_vit.checkpoints.engine.loading import open_source
 from keras_vit.checkpoints.engine.text_towers import open_text
 from keras_vit.checkpoints.files.npz import open_npz
 from keras_vit.checkpoints.files.tensors import DAMAGE
+from keras_vit.checkpoints.public.pairs import pair_source
 from keras_vit.io.atomic_files import replacing
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.runtime.memory import shortage
@@ -115,7 +116,7 @@ def as_text_encoder(model: Any) -> TextEncoder:
         return model
     if isinstance(model, (str, os.PathLike)):
         if not os.fspath(model).endswith(".keras"):
-            half = open_text(model)
+            half = open_text(pair_source(model))
             return TextEncoder(
                 *text_parts(half), half.logit_scale, half.logit_bias
             )
@@ -352,7 +353,7 @@ def image_checksum(model: Any) -> int | None:
         if os.fspath(model).endswith(".keras"):
             return image_checksum(load_image_text(model))
         with contextlib.suppress(ValueError):  # It has no tower of images.
-            opened = open_source(model)
+            opened = open_source(pair_source(model))
             if MARK in opened.rows:
                 return zlib.crc32(opened.read(MARK, opened.facts).tobytes())
         return None

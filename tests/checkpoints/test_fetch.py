@@ -134,6 +134,39 @@ def test_repositories_are_asked_for_by_name(tmp_path, hub, source, call):
     assert hub == [call]
 
 
+@pytest.mark.parametrize(
+    ("files", "texts", "both"),
+    [
+        ((), False, True),  # The image tower is nowhere else.
+        (("model.safetensors",), False, False),
+        (("model.safetensors",), True, True),
+    ],
+)
+def test_the_file_of_both_halves_is_fetched_where_it_is_needed(
+    tmp_path, monkeypatch, files, texts, both
+):
+    fetched = set()
+
+    def snapshot_download(name, *, allow_patterns, **options):
+        fetched.update(allow_patterns)
+        if "open_clip_model.safetensors" in allow_patterns:
+            (tmp_path / "open_clip_model.safetensors").touch()
+        return str(tmp_path)
+
+    module = types.SimpleNamespace(snapshot_download=snapshot_download)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", module)
+    for name in (*files, "open_clip_config.json"):
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "config.json").write_text('{"architecture": "vit_tiny"}')
+    assert fetch.resolve("timm/a.b", texts=texts) == str(tmp_path)
+    assert ("open_clip_model.safetensors" in fetched) == both
+    # What transformers wrote has both halves in its own file.
+    fetched.clear()
+    (tmp_path / "config.json").write_text('{"text_config": {}}')
+    fetch.resolve("timm/a.b", texts=True)
+    assert "open_clip_model.safetensors" not in fetched
+
+
 def test_names_of_timm_are_the_repositories_that_timm_takes(hub, tmp_path):
     timm = import_timm()
     (tmp_path / "model.safetensors").touch()

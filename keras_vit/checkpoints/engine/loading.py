@@ -455,8 +455,11 @@ def _opened(path, part, kind) -> Checkpoint:
     return recognise(OPENERS[kind](path), part)
 
 
-def located_part(source, model=None) -> tuple[str, str]:
-    """Return the path, and the part of the file, of what a user names."""
+def located_part(source, model=None, *, texts=False) -> tuple[str, str]:
+    """Return the path, and the part of the file, of what a user names.
+
+    With texts, a repository's file of both halves is fetched, too.
+    """
     if not isinstance(source, (str, os.PathLike)):
         raise ValueError(
             "A source of weights is a path or a name. Received: "
@@ -468,7 +471,7 @@ def located_part(source, model=None) -> tuple[str, str]:
         return located(path), part
     from keras_vit.checkpoints.public.fetch import resolve
 
-    path, part = split_subtree(resolve(source, model))
+    path, part = split_subtree(resolve(source, model, texts=texts))
     if not os.path.exists(path):
         raise FileNotFoundError(
             f"There is no file or folder {str(source)!r}. Give the path of a "

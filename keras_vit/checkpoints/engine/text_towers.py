@@ -59,7 +59,7 @@ def open_text(source: str | os.PathLike) -> TextHalf:
     >>> open_text("openai/clip-vit-base-patch32").fields["context_length"]
     77
     """
-    path, _ = located_part(source)
+    path, _ = located_part(source, texts=True)
     kind = kind_of(path)
     if kind not in OPENERS:
         raise ValueError(

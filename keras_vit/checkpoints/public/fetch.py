@@ -44,11 +44,19 @@ REPOSITORY_FILES = (
     *("*.json", "model*.safetensors", "*.weights.h5"),
     *("model.keras", "merges.txt", "spiece.model", "tokenizer.model"),
 )
+# Both halves of an image-text model, beside the image tower alone or without.
+PAIR_CONFIG = "open_clip_config.json"
+PAIR_FILES = (*REPOSITORY_FILES, "open_clip_model.safetensors")
 ATTEMPTS = 10  # What came stays: each goes on where the last one failed.
 TENSORS = ("*.safetensors", "*.h5", "*.keras")
 
 
-def resolve(source: str | os.PathLike, model: str | None = None) -> str:
+def resolve(
+    source: str | os.PathLike,
+    model: str | None = None,
+    *,
+    texts: bool = False,
+) -> str:
     """Return the path of a checkpoint, downloaded if need be.
 
     Args:
@@ -67,6 +75,8 @@ def resolve(source: str | os.PathLike, model: str | None = None) -> str:
             - `kaggle://user/model/framework/variation[/version]`, which needs
               kagglehub.
         model: str, the application that the weights are for, or None.
+        texts: bool, whether the text tower of a repository is needed, too,
+            where it is in a second file.
 
     Returns:
         The path of a file or folder, with the `:subtree` of `source`.
@@ -84,17 +94,17 @@ def resolve(source: str | os.PathLike, model: str | None = None) -> str:
     text = os.fspath(source)
     subtree = SUBTREE.fullmatch(text)
     if subtree:
-        path = resolve(subtree["source"], model)
+        path = resolve(subtree["source"], model, texts=texts)
         return f"{path}:{subtree['subtree']}"
     if isinstance(source, os.PathLike) or os.path.exists(text):
         return text
     if of_store(text):
         return str(fetched(text))
     if "://" in text:
-        return _fetch_address(text)
+        return _fetch_address(text, texts=texts)
     if text.startswith(PATH_BEGINNINGS):
         return os.path.expanduser(text)
-    return _fetch_name(text, model)
+    return _fetch_name(text, model, texts)
 
 
 def is_address(text: str) -> bool:
@@ -157,7 +167,7 @@ def cached_path(entry: catalog.Entry) -> Path:
     return Download(entry.url, entry.file_name).path
 
 
-def _fetch_name(name, model):
+def _fetch_name(name, model, texts):
     shipped = shipped_path(name, model)
     if shipped is not None:
         return shipped
@@ -166,7 +176,7 @@ def _fetch_name(name, model):
     except ValueError as error:
         if is_address(name):
             try:
-                return _fetch_address(f"hf://{name}")
+                return _fetch_address(f"hf://{name}", texts=texts)
             except OSError as failure:
                 raise OSError(
                     f"There is no path {name!r}. {failure}"
@@ -185,17 +195,17 @@ def _fetch_name(name, model):
     if entry.is_repository:
         size = entry.approximate_mebibytes
         about = f", about {size:,.0f} MiB" if size else ""
-        return _fetch_address(entry.url, about)
+        return _fetch_address(entry.url, about, texts)
     return Download(
         entry.url, entry.file_name, entry.num_bytes, entry.sha256
     ).fetch()
 
 
-def _fetch_address(address, about=""):
+def _fetch_address(address, about="", texts=False):
     repository = REPOSITORY.fullmatch(address)
     if repository:
         return _fetch_repository(
-            repository["name"], repository["revision"] or None, about
+            repository["name"], repository["revision"] or None, about, texts
         )
     if kaggle := KAGGLE.fullmatch(address):
         return _fetch_from_kaggle(kaggle["handle"])
@@ -213,7 +223,7 @@ def _fetch_address(address, about=""):
     return Download(address, f"{digest}_{name}").fetch()
 
 
-def _fetch_repository(name, revision, about=""):
+def _fetch_repository(name, revision, about, texts):
     try:
         import huggingface_hub
     except ImportError as error:
@@ -225,6 +235,10 @@ def _fetch_repository(name, revision, about=""):
         ) from error
     try:
         folder = _snapshot(huggingface_hub, name, revision, about)
+        if _lacks_pair(Path(folder), texts):
+            folder = _snapshot(
+                huggingface_hub, name, revision, about, PAIR_FILES
+            )
     except Exception as error:  # Its errors differ between its versions.
         page = f"https://huggingface.co/{name}/tree/{revision or 'main'}"
         raise OSError(
@@ -237,7 +251,18 @@ def _fetch_repository(name, revision, about=""):
     return _with_weights(folder, name)
 
 
-def _snapshot(hub, name, revision, about):
+def _lacks_pair(folder, texts):
+    """Return whether what is needed is in the file of both halves alone."""
+    if not (folder / PAIR_CONFIG).is_file():
+        return False
+    config = folder / "config.json"
+    told = config.read_text("utf-8") if config.is_file() else ""
+    return not any(folder.glob("*.safetensors")) or (
+        texts and '"text_config"' not in told
+    )
+
+
+def _snapshot(hub, name, revision, about, files=REPOSITORY_FILES):
     """Return the folder of a repository; what is fetched is said before."""
 
     def fetch(here, patterns):
@@ -250,12 +275,12 @@ def _snapshot(hub, name, revision, about):
 
     if not is_offline():
         try:
-            fetch(True, REPOSITORY_FILES)
+            fetch(True, files)
         except Exception:  # It is not here; its errors differ by version.
             # Small files first: of no such repository nothing is said.
             attempted(lambda: fetch(False, REPOSITORY_FILES[:1]), ATTEMPTS)
             print(f"Fetching {catalog.HUB}/{name}{about}", file=sys.stderr)
-    return attempted(lambda: fetch(is_offline(), REPOSITORY_FILES), ATTEMPTS)
+    return attempted(lambda: fetch(is_offline(), files), ATTEMPTS)
 
 
 def _fetch_from_kaggle(handle):
