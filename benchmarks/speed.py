@@ -127,7 +127,7 @@ def ratios(rows):
 
 
 def multiply_adds(case):
-    from keras_vit.planning.counts import count
+    from keras_vit.planning.estimate import count
 
     return count(sizes(case)).multiply_adds
 

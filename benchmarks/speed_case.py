@@ -51,7 +51,7 @@ def keras_hub_model(config):
 
 def sizes(case):
     """The `ViTConfig` of the case."""
-    from keras_vit.planning.counts import vit_config
+    from keras_vit.planning.estimate import vit_config
 
     size = (case.image_size, case.image_size)
     return vit_config(case.model, image_size=size, num_classes=CLASSES)

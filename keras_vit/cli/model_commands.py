@@ -26,12 +26,12 @@ from keras_vit.planning import (
     paper_runs,
 )
 from keras_vit.planning import plan as layouts
-from keras_vit.planning.counts import vit_config
 from keras_vit.planning.estimate import (
     ATTENTION,
     LAYOUTS,
     OPTIMIZERS,
     usual_model_axis,
+    vit_config,
 )
 
 __all__ = [

@@ -1,14 +1,15 @@
 """Estimates the memory and time of a training run in advance."""
 
 from keras_vit.planning.compiler import Confirmed, check_compiler, confirm
-from keras_vit.planning.counts import Counts, count
 from keras_vit.planning.devices_table import Machine, machine
 from keras_vit.planning.estimate import (
+    Counts,
     Duration,
     Memory,
     PaperRun,
     Row,
     Settings,
+    count,
     duration,
     largest_batch,
     memory,

@@ -188,7 +188,7 @@ def _case(config, settings, machine, row, batch, parts, depth):
 
 
 def compiled_peaks(cases: list[dict]) -> list[int | None]:
-    """Compile cases by `compiled_peaks.py`, and return their peaks in bytes.
+    """Compile cases in a process of its own, and return their peaks in bytes.
 
     Raises:
         ValueError: with the last line of what the compiler said if it fails.
@@ -208,7 +208,7 @@ def compiled_peaks(cases: list[dict]) -> list[int | None]:
     return [json.loads(line) for line in lines]
 
 
-PROGRAM = "from keras_vit.planning.compiled_peaks import main; main()"
+PROGRAM = "from keras_vit.planning.compiler import main; main()"
 # What JAX and libtpu read once, so that they look for no TPU.
 ABSENT_TPU = {
     "KERAS_BACKEND": "jax",
@@ -217,3 +217,59 @@ ABSENT_TPU = {
     "TPU_WORKER_HOSTNAMES": "localhost",
     "TPU_ACCELERATOR_TYPE": "v5litepod-8",
 }
+
+
+def main() -> None:
+    """Print the peak of each case of the JSON in the first argument, a line each.
+
+    It runs in a process of its own, as JAX reads its environment once. A peak
+    is null where the compiler says that nothing fits.
+    """
+    from keras_vit.training.distribution.topologies import one_process
+
+    with one_process():
+        for case in json.loads(sys.argv[1]):
+            print(json.dumps(peak_bytes(case)), flush=True)
+
+
+def peak_bytes(case: dict) -> int | None:
+    """Compile a step and return its peak on one device.
+
+    Args:
+        case: topology, config (fields of `ViTConfig`), precision, optimizer,
+            parts, and batch, distribution and model_axis as in `Step`.
+    """
+    import keras
+
+    from keras_vit.models import VisionTransformer, ViTConfig
+    from keras_vit.training.distribution.topologies import (
+        Step,
+        devices_of,
+        lowered,
+    )
+
+    keras.config.set_dtype_policy(case["precision"])
+    config = ViTConfig(**case["config"])
+    step = Step(
+        lambda: VisionTransformer(config),
+        case["batch"],
+        distribution=case["distribution"],
+        model_axis=case["model_axis"],
+        optimizer=lambda: _optimizer(case["optimizer"], case["parts"]),
+    )
+    devices = devices_of(case["topology"])
+    try:
+        compiled = lowered(step, devices).compile()
+    except RuntimeError as error:  # Of XLA.
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        return None
+    return compiled.memory_analysis().peak_memory_in_bytes
+
+
+def _optimizer(name, parts):
+    """Return a new optimizer; parts are None for one."""
+    from keras_vit.training.optimizers import OPTIMIZERS
+
+    options = {"momentum": 0.9} if name == "sgd" else {}
+    return OPTIMIZERS[name](gradient_accumulation_steps=parts, **options)

@@ -7,8 +7,14 @@ import pathlib
 from sweep import SweepRecipe
 
 from keras_vit.planning import count, paper_runs
-from keras_vit.planning.counts import bit_multiply_adds, vit_config
-from keras_vit.planning.estimate import DATASETS, FLOPS, IMAGE_SIZE, PASSES
+from keras_vit.planning.estimate import (
+    DATASETS,
+    FLOPS,
+    IMAGE_SIZE,
+    PASSES,
+    bit_multiply_adds,
+    vit_config,
+)
 from keras_vit.runs.script import parse
 from keras_vit.sizes import VIT
 from paper.cells import Place

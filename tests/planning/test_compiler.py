@@ -8,8 +8,7 @@ import pytest
 from keras_vit.cli import main
 from keras_vit.planning import Settings, confirm, machine, memory, plan
 from keras_vit.planning.compiler import compiled_peaks, topology
-from keras_vit.planning.counts import vit_config
-from keras_vit.planning.estimate import Way, largest_batch
+from keras_vit.planning.estimate import Way, largest_batch, vit_config
 
 LIBTPU = importlib.util.find_spec("libtpu")
 B16 = vit_config("ViT_B16")

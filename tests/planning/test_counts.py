@@ -9,7 +9,7 @@ import keras_vit
 from keras_vit.analysis import multiply_adds
 from keras_vit.models import BiTConfig
 from keras_vit.planning import count
-from keras_vit.planning.counts import bit_multiply_adds, vit_config
+from keras_vit.planning.estimate import bit_multiply_adds, vit_config
 from keras_vit.sizes import BIT
 
 # `models_test.py` of google-research/vision_transformer: 1000 classes, 224.

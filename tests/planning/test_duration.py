@@ -3,8 +3,7 @@
 import pytest
 
 from keras_vit.planning import Settings, count, duration, machine, paper_runs
-from keras_vit.planning.counts import vit_config
-from keras_vit.planning.estimate import training_flops
+from keras_vit.planning.estimate import training_flops, vit_config
 
 JFT_IMAGES, JFT_CLASSES = 303e6, 18_291
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_vit.planning import Settings, count, machine, memory, plan
-from keras_vit.planning.counts import vit_config
+from keras_vit.planning.estimate import vit_config
 from keras_vit.training.optimizers import OPTIMIZERS
 
 B16 = vit_config("ViT_B16")

@@ -19,7 +19,7 @@ import pytest
 
 from keras_vit.models import ViTConfig
 from keras_vit.planning import Settings, memory
-from keras_vit.planning.counts import vit_config
+from keras_vit.planning.estimate import vit_config
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "jax", reason="asks JAX for what it compiles"
