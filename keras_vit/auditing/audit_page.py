@@ -8,8 +8,8 @@ from typing import Any
 
 from keras_vit.analysis import report
 from keras_vit.analysis.plots import grouped
+from keras_vit.analysis.report.page import Section
 from keras_vit.analysis.report.pictures import photograph
-from keras_vit.analysis.report.sections import Section
 from keras_vit.io.atomic_files import printable
 from keras_vit.prediction.images import read_pixels
 

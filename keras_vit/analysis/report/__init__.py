@@ -6,12 +6,13 @@ from keras_vit.analysis.report.attention_section import (
     write_attention,
 )
 from keras_vit.analysis.report.page import (
+    EXPLANATION,
+    date_of,
     render_page,
     render_report,
     write_report,
 )
 from keras_vit.analysis.report.run_files import FilesInMemory, write_augmented
-from keras_vit.analysis.report.sections import EXPLANATION, date_of
 
 __all__ = [
     "EXPLANATION",
