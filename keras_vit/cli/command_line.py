@@ -1,21 +1,24 @@
-"""The command line of `keras-vit`."""
+"""The command line of `keras-vit`, and the recipes as its commands."""
 
 import argparse
+import functools
 import importlib
+import importlib.util
 import itertools
 import os
+import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from keras_vit.cli.recipe_commands import add_recipes
-from keras_vit.cli.terminal import escape_unprintable
+from keras_vit.cli.terminal import escape_unprintable, print_table
 from keras_vit.io.atomic_files import printable
 from keras_vit.io.stores import check_local
+from keras_vit.runtime import shipped_recipes
 from keras_vit.runtime.environment import start_lean, start_quietly
 from keras_vit.runtime.interrupts import ended, tidy_up_on_sigterm
 from keras_vit.version import __version__
 
-__all__ = ["main"]
+__all__ = ["add_recipes", "configs", "main"]
 
 # Command -> its module in this folder, and its help. A function of the
 # command's name there adds its arguments to a parser and sets the default
@@ -31,7 +34,7 @@ COMMANDS = {
         "Time a model on this machine, and its exports.",
     ),
     "configs": (
-        "recipe_commands",
+        "command_line",
         "List the configs of the recipes, or print one, to edit it.",
     ),
     "embed": (
@@ -147,3 +150,63 @@ def _parser(arguments):
             getattr(found, name)(command)
     add_recipes(commands)
     return parser
+
+
+# Of no word of a command line: a recipe parses its options itself.
+NO_PREFIX = "\0"
+
+
+def configs(parser):
+    """List the configs of the recipes, or print one, to edit it."""
+    parser.add_argument("name", nargs="?", help="such as quickstart")
+    parser.set_defaults(run=_configs)
+
+
+def add_recipes(commands) -> None:
+    """Adds each recipe, with the first line of its docstring as the help.
+
+    Args:
+        commands: what argparse's `add_subparsers` returned.
+    """
+    for name, script in shipped_recipes.scripts().items():
+        with script.open(encoding="utf-8") as lines:
+            help_ = next(lines).strip().strip('"')
+        parser = commands.add_parser(
+            name, help=help_, add_help=False, prefix_chars=NO_PREFIX
+        )
+        parser.add_argument("words", nargs=argparse.REMAINDER)
+        parser.set_defaults(run=functools.partial(_run, name, script))
+
+
+def _run(name: str, script: pathlib.Path, arguments) -> None:
+    """Does what `python script WORDS` does.
+
+    Raises:
+        SystemExit: with the exit code of the recipe where that is not 0.
+    """
+    sys.argv = [f"keras-vit {name}", *arguments.words]
+    # As Python does: recipes import the packages beside them.
+    sys.path.insert(0, str(script.parent))
+    # Not the name of the file, which a package beside it may have.
+    module_name = f"recipe_{script.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, script)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{script} is no Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # jsonargparse looks for sources there.
+    spec.loader.exec_module(module)
+    if code := module.main(arguments.words):
+        raise SystemExit(code)
+
+
+def _configs(arguments):
+    if arguments.name is not None:
+        path = shipped_recipes.config_path(arguments.name)
+        print(path.read_text(encoding="utf-8"), end="")
+        return
+    print_table(("config", "command", "what it is"), _rows())
+
+
+def _rows() -> Iterator[tuple[str, str, str]]:
+    for name, path in shipped_recipes.configs().items():
+        yield name, *shipped_recipes.described(path)
