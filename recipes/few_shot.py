@@ -29,7 +29,7 @@ from named_data.sources import SOURCES
 from keras_vit import data
 from keras_vit.analysis.plots import new_figure
 from keras_vit.data import DataConfig, PreprocessingConfig, Share
-from keras_vit.data.readers import with_chosen_reader
+from keras_vit.data.config import with_chosen_reader
 from keras_vit.evaluation import Together
 from keras_vit.evaluation.few_shot import (
     FewShot,

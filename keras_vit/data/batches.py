@@ -19,11 +19,14 @@ from keras_vit.data.augmentation import (
     image_augmenter,
     rows_needed,
 )
-from keras_vit.data.config import AugmentationConfig, PreprocessingConfig
+from keras_vit.data.config import (
+    AugmentationConfig,
+    PreprocessingConfig,
+    hide_accelerators,
+)
 from keras_vit.data.dataset import Examples
 from keras_vit.data.image_reader import image_reader
 from keras_vit.data.pillow_images import pillow_reader
-from keras_vit.data.readers import hide_accelerators
 from keras_vit.data.resizing import Geometry
 from keras_vit.data.threaded_batches import ThreadedBatches, in_threads
 from keras_vit.io.checks import check_size

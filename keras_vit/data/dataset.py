@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.data.config import DataConfig
+from keras_vit.data.config import DataConfig, chosen_reader
 from keras_vit.data.content_hashes import content_hashes, split_by_content
-from keras_vit.data.readers import chosen_reader
 from keras_vit.data.seeds import (
     balanced_order,
     grouped_order,

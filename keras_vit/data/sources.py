@@ -5,7 +5,12 @@ import dataclasses
 import numpy as np
 
 from keras_vit.data.broken_images import without_broken_images
-from keras_vit.data.config import DataConfig
+from keras_vit.data.config import (
+    DataConfig,
+    chosen_reader,
+    data_packages,
+    hide_accelerators,
+)
 from keras_vit.data.content_hashes import content_hashes, folds_by_content
 from keras_vit.data.csv_file import open_csv
 from keras_vit.data.dataset import (
@@ -17,15 +22,9 @@ from keras_vit.data.dataset import (
     Sources,
 )
 from keras_vit.data.digits import open_digits
-from keras_vit.data.image_folders import open_folder
-from keras_vit.data.readers import (
-    chosen_reader,
-    data_packages,
-    hide_accelerators,
-)
+from keras_vit.data.image_folders import open_folder, open_stored_folder
 from keras_vit.data.seeds import order
 from keras_vit.data.shards import open_hugging_face, open_shards
-from keras_vit.data.stored_images import open_stored_folder
 from keras_vit.data.tfds import open_tfds
 from keras_vit.io.atomic_files import printable
 from keras_vit.io.checks import check_installed

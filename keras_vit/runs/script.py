@@ -9,9 +9,8 @@ import typing
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
-from keras_vit.data.config import DataConfig
+from keras_vit.data.config import DataConfig, data_packages
 from keras_vit.data.dataset import NO_SOURCES, Sources
-from keras_vit.data.readers import data_packages
 from keras_vit.io.atomic_files import check_regular, open_page, printable
 from keras_vit.io.checks import EXTRAS, check_installed
 from keras_vit.io.stores import on_disk

@@ -11,9 +11,9 @@ import tensorflow as tf
 from PIL import Image
 
 from keras_vit import data
+from keras_vit.data.config import chosen_reader, data_packages
 from keras_vit.data.image_reader import crop_window
 from keras_vit.data.pillow_images import pillow_reader
-from keras_vit.data.readers import chosen_reader, data_packages
 from keras_vit.data.resizing import (
     Geometry,
     inception_window,

@@ -9,7 +9,7 @@ from recipe_scripts import CONFIGS, RECIPES
 from keras_vit.analysis.plots import new_figure
 from keras_vit.cli import main
 from keras_vit.data import DataConfig
-from keras_vit.data.readers import data_packages
+from keras_vit.data.config import data_packages
 from keras_vit.io import checks
 from keras_vit.runs.script import parse
 from keras_vit.runtime import shipped_recipes

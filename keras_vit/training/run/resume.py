@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import keras
 import numpy as np
 
-from keras_vit.data.config import DataConfig, options_before
+from keras_vit.data.config import DataConfig, chosen_reader, options_before
 from keras_vit.data.dataset import Dataset
 from keras_vit.data.manifest import (
     MANIFEST,
@@ -18,7 +18,6 @@ from keras_vit.data.manifest import (
     read_manifest,
     with_classes,
 )
-from keras_vit.data.readers import chosen_reader
 from keras_vit.io.atomic_files import write_json, write_yaml
 from keras_vit.io.run_folder import CONFIG, RESULT
 from keras_vit.runtime.machine import environment
