@@ -23,7 +23,7 @@ import numpy as np
 
 from keras_vit.analysis.report.pictures import photograph
 from keras_vit.analysis.rollout import attention_overview
-from keras_vit.explanation.attention_page import check_attention, overlays
+from keras_vit.explanation import check_attention, overlays
 from keras_vit.io.checks import check_at_least, check_at_most, check_positive
 from keras_vit.prediction import most_probable
 from keras_vit.serving.batching import Batcher

@@ -36,7 +36,7 @@ from PIL import Image
 from keras_vit.checkpoints.engine.keras_files import read_class_names
 from keras_vit.cli import main as keras_vit
 from keras_vit.data import DataConfig, open_dataset
-from keras_vit.explanation.attention_page import _file_names
+from keras_vit.explanation import _file_names
 from keras_vit.io.atomic_files import as_cell, of_cell, printable
 from keras_vit.runs import script
 from keras_vit.training import Recipe, TrainingConfig

@@ -42,7 +42,7 @@ from keras_vit.data import DataConfig
 from keras_vit.data.manifest import Image, read_manifest, write_manifest
 from keras_vit.data.parquet import parquet_index, schemas_of
 from keras_vit.data.sources import open_dataset
-from keras_vit.data.tfds_records import array_record_index, tfrecord_index
+from keras_vit.data.tfds import array_record_index, tfrecord_index
 from keras_vit.data.webdataset import tar_index
 from keras_vit.exporting.writers import EMBED
 from keras_vit.io.run_folder import MANIFEST, read_config

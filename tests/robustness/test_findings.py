@@ -25,7 +25,7 @@ from keras_vit.data import (
     open_dataset,
 )
 from keras_vit.data.pillow_images import is_coloured, say_colour_changes
-from keras_vit.explanation.attention_page import _file_names
+from keras_vit.explanation import _file_names
 from keras_vit.io.atomic_files import as_cell, of_cell, printable, write_csv
 from keras_vit.io.run_folder import MANIFEST
 from keras_vit.prediction.images import images_of, read_pixels
