@@ -3,8 +3,8 @@
 import os
 import pathlib
 
+from keras_vit.io.checks import MAX_YAML_BYTES, read_yaml
 from keras_vit.io.stores import on_disk
-from keras_vit.io.yaml_texts import MAX_YAML_BYTES, read_yaml
 
 __all__ = [
     "CONFIG",

@@ -220,7 +220,7 @@ ABSENT_TPU = {
 
 
 def main() -> None:
-    """Print the peak of each case of the JSON in the first argument, a line each.
+    """Print the peak of each case of the JSON in the first argument, by lines.
 
     It runs in a process of its own, as JAX reads its environment once. A peak
     is null where the compiler says that nothing fits.

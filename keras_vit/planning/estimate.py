@@ -1,4 +1,4 @@
-"""The size, the memory and the time of a training run, and the layouts that fit.
+"""The size, memory and time of a training run, and the layouts that fit.
 
 The time comes from an assumed share of the devices' peak.
 

@@ -12,9 +12,13 @@ from typing import Any, NoReturn, TypeVar
 from keras_vit.data.config import DataConfig, data_packages
 from keras_vit.data.dataset import NO_SOURCES, Sources
 from keras_vit.io.atomic_files import check_regular, open_page, printable
-from keras_vit.io.checks import EXTRAS, check_installed
+from keras_vit.io.checks import (
+    EXTRAS,
+    MAX_YAML_BYTES,
+    check_installed,
+    check_yaml,
+)
 from keras_vit.io.stores import on_disk
-from keras_vit.io.yaml_texts import MAX_YAML_BYTES, check_yaml
 from keras_vit.runs.reporting import left_out
 from keras_vit.runs.smoke import smoke
 from keras_vit.runtime.interrupts import ended, tidy_up_on_sigterm

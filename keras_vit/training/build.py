@@ -16,7 +16,7 @@ from keras_vit.checkpoints.engine.keras_files import located
 from keras_vit.checkpoints.engine.matching import REGISTERED_NAMES
 from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.data.array_ops import ops_of
-from keras_vit.data.threaded_batches import images_per_batch
+from keras_vit.data.batches import images_per_batch
 from keras_vit.models import VisionTransformer
 from keras_vit.runtime.workarounds import backend_is
 from keras_vit.training.model_config import (

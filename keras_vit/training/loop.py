@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import keras
 
-from keras_vit.data.threaded_batches import images_per_batch
+from keras_vit.data.batches import images_per_batch
 from keras_vit.runtime.interrupts import postponed
 from keras_vit.runtime.workarounds import (
     draw_own_masks,

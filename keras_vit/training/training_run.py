@@ -7,12 +7,12 @@ import functools
 import math
 import pathlib
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import keras
 import numpy as np
 
-from keras_vit import data
+from keras_vit import data, evaluation
 from keras_vit.data.dataset import NO_SOURCES
 from keras_vit.data.image_reader import naming_broken_images
 from keras_vit.data.manifest import (
@@ -25,10 +25,13 @@ from keras_vit.data.manifest import (
 from keras_vit.data.pillow_images import is_coloured, say_colour_changes
 from keras_vit.data.resizing import evaluation_fields
 from keras_vit.data.sources import read_by
+from keras_vit.evaluation.class_metrics import CLASS_METRICS
+from keras_vit.evaluation.predictions import Ranking
 from keras_vit.io.atomic_files import replacing, write_json
 from keras_vit.models.configured_model import ConfiguredModel
 from keras_vit.models.lora import merged
 from keras_vit.runtime import machine
+from keras_vit.runtime.machine import random_states, set_random_states
 from keras_vit.trained_as import PROBLEMS, TrainedAs
 from keras_vit.training import checkpoint_files, distribution
 from keras_vit.training.build import (
@@ -38,12 +41,13 @@ from keras_vit.training.build import (
     for_task,
     regression,
 )
-from keras_vit.training.checkpointing import deadline_of, rank
+from keras_vit.training.checkpointing import averaged, deadline_of, rank
 from keras_vit.training.config import Recipe, TrainingConfig
 from keras_vit.training.defaults import settled
 from keras_vit.training.distribution import processes
 from keras_vit.training.distribution.processes import (
     explain_lost_process,
+    place,
     to_numpy,
 )
 from keras_vit.training.loop import Loop
@@ -54,9 +58,14 @@ from keras_vit.training.stages import begin_stage, make_stages, remaining
 from keras_vit.training.targets import to_units
 from keras_vit.training.trackers import check_trackers, tracking
 from keras_vit.training.trainable import count_parameters
-from keras_vit.training.validation_metrics import validation_metrics
 
-__all__ = ["Run", "compare_evaluations", "train"]
+__all__ = [
+    "Run",
+    "ValidationMetrics",
+    "compare_evaluations",
+    "train",
+    "validation_metrics",
+]
 
 # No space on the disk, the quota used up, a file larger than allowed.
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -462,3 +471,87 @@ def explain_full_disk(folder: pathlib.Path) -> Iterator[None]:
             f"{last}. Make room and give the same command again to continue",
             str(folder),
         ) from error
+
+
+class ValidationMetrics(keras.callbacks.Callback):
+    """Adds the metrics of `evaluation.class_metrics` to each evaluation.
+
+    With the moving average of the weights where there is one.
+
+    Args:
+        validation: batches of `validation_batches`.
+        activation: what makes probabilities of the scores.
+        several: whether an image may have several classes.
+    """
+
+    def __init__(self, validation, *, activation: str, several: bool):
+        super().__init__()
+        self.batches = validation.map(
+            lambda images, labels, weights: (images, labels, weights > 0)
+        )
+        self.activation = activation
+        self.several = several
+        self.ranking: Ranking | None = None
+
+    def on_epoch_end(self, epoch, logs=None):
+        if logs is None or "val_loss" not in logs:
+            return
+        if self.ranking is None:  # Compiled once.
+            num_classes = self.model.output_shape[-1]
+            self.ranking = Ranking(self.model, num_classes, self.activation)
+        states = random_states()
+        with averaged(self.model):
+            found = evaluation.predict_classes(self.ranking, self.batches)
+        set_random_states(states)
+        if not self.several:
+            found = found.of_one_class()
+        summary = evaluation.summarise(found)
+        logs |= {f"val_{x}": summary[x] for x in CLASS_METRICS if x in summary}
+
+
+def validation_metrics(
+    recipe, dataset, task
+) -> Callable[..., ValidationMetrics] | None:
+    """Return what makes the callback that the best metric of a recipe needs.
+
+    Args:
+        recipe: a `Recipe`.
+        dataset: its `Dataset`.
+        task: its `Task`.
+
+    Returns:
+        Function of the validation batches; None for a metric of batches.
+
+    Raises:
+        ValueError: when there are no such metrics of this data or task.
+    """
+    metric = recipe.training.best_metric
+    if metric.removeprefix("val_") not in CLASS_METRICS:
+        return None
+    obstacle = _obstacle(dataset, task)
+    if obstacle is not None:
+        raise ValueError(
+            f"{metric} is computed from the scores of all validation images: "
+            f"{obstacle}. Received: training.best_metric={metric!r}. Set it to "
+            "val_loss."
+        )
+    return functools.partial(
+        ValidationMetrics,
+        activation=recipe.training.loss,
+        several=dataset.validation.labels.ndim == 2,
+    )
+
+
+def _obstacle(dataset, task) -> str | None:
+    if dataset.validation is None:
+        return "the data has none"
+    if isinstance(dataset.train, data.FitStream):
+        return "they are not known of batches of your own"
+    if not task.names_classes:
+        return "this recipe learns no classes"
+    if place()[1] > 1:
+        return "each of several processes has a share of them"
+    size, num_classes = len(dataset.validation), len(dataset.class_names)
+    if evaluation.classes_to_keep(size, num_classes) < num_classes:
+        return f"{size:,} images of {num_classes:,} classes do not fit memory"
+    return None

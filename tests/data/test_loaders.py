@@ -10,7 +10,7 @@ import tensorflow as tf
 from numbered import numbered
 
 from keras_vit.data import FitStream
-from keras_vit.data.threaded_batches import ThreadedBatches
+from keras_vit.data.batches import ThreadedBatches
 
 
 def listed():

@@ -37,8 +37,7 @@ from keras_vit.analysis.report.run_files import (
     image_titles,
 )
 from keras_vit.io.atomic_files import replacing
-from keras_vit.io.checks import check_installed
-from keras_vit.io.yaml_texts import read_yaml
+from keras_vit.io.checks import check_installed, read_yaml
 
 __all__ = [
     "EXPLANATION",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from keras_vit.data import FitStream
 from keras_vit.data.array_ops import ops_of
-from keras_vit.data.threaded_batches import ThreadedBatches
+from keras_vit.data.batches import ThreadedBatches
 from keras_vit.preprocessing import rescale
 
 __all__ = ["NumberedStream", "patch_pixels"]
