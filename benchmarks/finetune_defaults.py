@@ -176,7 +176,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for encoder in arguments.encoders:
             for name in arguments.data:
-                dataset = DATASETS[name](arguments.seed, arguments.fashion_mnist)
+                make = DATASETS[name]
+                dataset = make(arguments.seed, arguments.fashion_mnist)
                 for setting in arguments.settings or CHOSEN[encoder]:
                     found = accuracy(
                         arguments.weights / encoder,
