@@ -51,6 +51,11 @@ class PretrainRecipe(Recipe):
 
     def __post_init__(self):
         check_choice("method", self.method, METHODS)
+        if self.method != "mae" and self.mae != MAEConfig():
+            raise ValueError(
+                f"method={self.method!r} does not read mae. Received: "
+                f"{self.mae}. Set method to 'mae', or leave it out."
+            )
         super().__post_init__()
 
 

@@ -10,7 +10,7 @@ import dataclasses
 from keras_vit.data import Share
 from keras_vit.data.array_ops import ops_of
 from keras_vit.data.seeds import key, uniform
-from keras_vit.training.tasks.batches import patch_pixels
+from keras_vit.training.tasks.numbered_batches import patch_pixels
 from masked_patch.config import CELLS, MaskedPatchConfig
 
 __all__ = [

@@ -17,7 +17,7 @@ from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training import build
 from keras_vit.training.build import Task
 from keras_vit.training.model_config import config_of
-from keras_vit.training.tasks.batches import NumberedStream
+from keras_vit.training.tasks.numbered_batches import NumberedStream
 from masked_patch.config import CELLS, MaskedPatchRecipe
 from masked_patch.corruption import (
     LEVELS,

@@ -9,8 +9,8 @@ import numpy as np
 from keras_vit.analysis.plots import as_pictures, mosaic, new_figure
 from keras_vit.runs.reporting import batches_of, save_figure
 from keras_vit.training import Run
-from keras_vit.training.tasks.batches import patch_pixels
 from keras_vit.training.tasks.mae import EPSILON, mae_batches
+from keras_vit.training.tasks.numbered_batches import patch_pixels
 from masked_patch.completions import NUM_IMAGES, hidden_pixels, painted, seen
 
 __all__ = ["in_pixels", "write_reconstructions"]

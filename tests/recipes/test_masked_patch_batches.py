@@ -15,7 +15,10 @@ from masked_patch.corruption import (
 
 from keras_vit import data
 from keras_vit.data import Share
-from keras_vit.training.tasks.batches import NumberedStream, patch_pixels
+from keras_vit.training.tasks.numbered_batches import (
+    NumberedStream,
+    patch_pixels,
+)
 
 PAPER = MaskedPatchConfig()
 IMAGES = np.random.default_rng(0).uniform(0, 255, (3, 8, 12, 3))

@@ -73,3 +73,8 @@ def test_what_needs_classes_or_a_frozen_model_is_refused(training, tmp_path):
     name = next(iter(training))
     with pytest.raises(ValueError, match=f"training.{name}="):
         train(hidden(tmp_path, training=training), dataset=DATASET, task=MAE)
+
+
+def test_options_of_another_method_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="'supervised' does not read mae"):
+        PRETRAIN.PretrainRecipe(run_dir=str(tmp_path), mae=CONFIG)

@@ -9,7 +9,6 @@ from safetensors.numpy import load_file
 
 from keras_vit import load_checkpoint
 from keras_vit.models import VisionTransformer, ViTConfig
-from keras_vit.training.tasks.batches import patch_pixels
 from keras_vit.training.tasks.mae import (
     MAEBatches,
     MAEConfig,
@@ -17,6 +16,7 @@ from keras_vit.training.tasks.mae import (
     decoder_positions,
     normalized_patches,
 )
+from keras_vit.training.tasks.numbered_batches import patch_pixels
 
 REFERENCE = pathlib.Path(__file__).parents[1] / "reference"
 FOLDER = REFERENCE / "hf_mae_tiny"

@@ -29,7 +29,10 @@ from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training import build
 from keras_vit.training.model_config import config_of
-from keras_vit.training.tasks.batches import NumberedStream, patch_pixels
+from keras_vit.training.tasks.numbered_batches import (
+    NumberedStream,
+    patch_pixels,
+)
 
 __all__ = [
     "FromVisible",
