@@ -73,7 +73,7 @@ def test_queries_are_resized_to_the_size_of_the_file(run_folder, photos):
     """Height first."""
     wide = as_encoder(run_folder, image_size=(8, 16))
     vectors = keras_vit.embed(wide, photos)
-    found = Embeddings(vectors, ("a", "b", "c"), wide.metadata)
+    found = Embeddings(("a", "b", "c"), vectors, wide.metadata)
     again = encoder_of(found)
     assert again.model.input_shape[1:3] == (8, 16)
     np.testing.assert_array_equal(keras_vit.embed(again, photos), vectors)
