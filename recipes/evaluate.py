@@ -5,12 +5,16 @@
     python recipes/evaluate.py --model.name ViT_B16 \
         --model.weights imagenet21k_imagenet2012 --data.name imagenet2012 \
         --preprocessing.evaluation squash
+    python recipes/evaluate.py openai/clip-vit-base-patch32 photos/test \
+        --template "a photo of a {}."
 
 The first command evaluates the model of a run on the test images of its own
 data, the second on all images of a folder of classes, or of a CSV file with
 labels; of data with parts on the test images. The first word is
 `--model.weights`, the second `--data.folder` or `--data.csv`. The third command
-evaluates public weights on ImageNet's validation images. Each image
+evaluates public weights on ImageNet's validation images, the fourth an
+image-text model by the names of the folders (zero-shot), or by those of
+`--labels classes.txt`. Each image
 counts once, whatever the batch size and the number of devices and processes,
 each of which predicts its share. ImageNet-V2
 is `--data.name imagenet_v2/matched-frequency`; for ImageNet-ReaL either give
@@ -41,6 +45,7 @@ from keras_vit.evaluation.config import SPLITS, Evaluation
 from keras_vit.io.atomic_files import write_json
 from keras_vit.io.run_folder import CONFIG, folder_of, read_config
 from keras_vit.io.stores import on_disk
+from keras_vit.prediction import load_zero_shot
 from keras_vit.prediction.networks import load_model
 from keras_vit.runs.reporting import left_out, numbers_line, write_pages
 from keras_vit.runs.script import (
@@ -105,7 +110,7 @@ def evaluate(recipe: Evaluation, share: Share, whole: bool) -> dict:
         whole: whether to score data without parts as a whole.
     """
     # Errors show before an earlier run is replaced.
-    model, class_names = load_named_model(recipe)
+    model, class_names = load_named_model(recipe, whole)
     recipe = as_trained(recipe, model)
     numbers = model.trained_as.problem == "regression"
     dataset = data.open_dataset(recipe.data, SOURCES, to_evaluate=whole)
@@ -277,8 +282,12 @@ def data_as_trained(config: DataConfig, known) -> DataConfig:
     return dataclasses.replace(config, label_kind="number", label_key=key)
 
 
-def load_named_model(recipe: Evaluation):
+def load_named_model(recipe: Evaluation, whole: bool = False):
     """Load the model and the names of its classes.
+
+    Args:
+        recipe: the complete `Evaluation`.
+        whole: see `evaluate`; the data's classes may be the labels.
 
     Returns:
         A Keras model from images in [0, 255] to logits, and the names of its
@@ -291,6 +300,18 @@ def load_named_model(recipe: Evaluation):
     """
     if recipe.smoke:
         return tiny_model(recipe.model.name, recipe.seed), None
+    if recipe.labels is not None or recipe.template is not None:
+        labels = recipe.labels
+        if labels is None:
+            dataset = data.open_dataset(recipe.data, SOURCES, to_evaluate=whole)
+            labels = [x.replace("_", " ") for x in dataset.class_names]
+        found = load_zero_shot(
+            str(recipe.model.weights),
+            labels,
+            recipe.template,
+            image_size=recipe.model.image_size,
+        )
+        return found.model, found.class_names
     model = load_model(recipe.model)
     names = model.trained_as.class_names
     num_classes = model.output_shape[-1]

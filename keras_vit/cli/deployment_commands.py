@@ -2,6 +2,7 @@
 
 import argparse
 
+from keras_vit.cli.image_commands import add_labels, by_labels
 from keras_vit.cli.terminal import print_table, waiting
 from keras_vit.exporting import FORMATS
 from keras_vit.exporting.runtimes_table import PRECISIONS
@@ -84,6 +85,7 @@ def serve(parser):
         help="a name by which clients may call it, besides that of --host, of "
         "this machine, localhost and addresses in digits; * for all",
     )
+    add_labels(add)
     for name, (kind, help_) in LIMITS.items():
         add(f"--{name}", type=kind, help=help_)
 
@@ -109,12 +111,14 @@ def _serve(arguments):
         for name in LIMITS
         if (value := getattr(arguments, name)) is not None
     }
+    classifier = by_labels(arguments)
     code = serve(
-        arguments.model,
+        classifier or arguments.model,
         host=arguments.host,
         port=arguments.port,
         limits=ServingLimits(**given),
-        image_size=arguments.image_size,
+        image_size=None if classifier else arguments.image_size,
+        name=classifier and classifier.model.name,
         allowed_hosts=arguments.allowed_host,
     )
     if code:
@@ -166,6 +170,7 @@ def export(parser):
         help="largest share of images whose class may change (0.02)",
     )
     add("--layout", choices=LAYOUTS, help="write a folder for this server")
+    add_labels(add)
 
 
 def _batch(text):
@@ -177,12 +182,15 @@ def _export(arguments):
     from keras_vit.exporting.export import export
 
     options = dict(vars(arguments))
-    for name in ("run", "verbose", "model", "path", "format"):
+    others = ("run", "verbose", "model", "path", "format", "labels", "template")
+    for name in others:
         options.pop(name)
     with waiting(f"Writing {arguments.path} and checking it"):
-        record = export(
-            arguments.model, arguments.path, arguments.format, **options
-        )
+        model = arguments.model
+        if (classifier := by_labels(arguments)) is not None:
+            model = classifier
+            options["image_size"] = None
+        record = export(model, arguments.path, arguments.format, **options)
     print_table(("", ""), _rows(record))
     print(arguments.path)
 

@@ -22,7 +22,9 @@ from keras_vit.io.atomic_files import as_cell, open_page, printable
 from keras_vit.io.checks import check_installed
 
 __all__ = [
+    "add_labels",
     "audit",
+    "by_labels",
     "embed",
     "explain",
     "predict",
@@ -78,16 +80,7 @@ def predict(parser):
         help="average the scores of each image and of its mirror image, or of "
         "ten crops",
     )
-    add(
-        "--labels",
-        help="classes by words, of an image-text model: a text file with one a "
-        "line, or what --save_labels wrote",
-    )
-    add(
-        "--template",
-        help='sentence with {} for the class ("a photo of a {}."), or openai '
-        "or openai_best for those of CLIP",
-    )
+    add_labels(add)
     add("--save_labels", help="file to write with what is computed of --labels")
     _add_image_size(add)
 
@@ -179,15 +172,13 @@ def _audit(arguments):
 def _predict(arguments):
     from keras_vit.prediction import images_of, load_classifier, predictions
 
-    if arguments.labels is not None:
-        classifier = _by_labels(arguments)
-    elif arguments.template or arguments.save_labels:
-        raise ValueError(
-            "--template and --save_labels are of labels. Received: no "
-            "--labels. Give the file that names the classes."
-        )
+    if arguments.save_labels and arguments.labels is not None:
+        classifier = _saving_labels(arguments)
     else:
-        classifier = load_classifier(arguments.model, arguments.image_size)
+        classifier = by_labels(arguments, arguments.save_labels)
+        classifier = classifier or load_classifier(
+            arguments.model, arguments.image_size
+        )
     classifier = dataclasses.replace(classifier, tta=arguments.tta)
     found = predictions(
         classifier,
@@ -202,20 +193,50 @@ def _predict(arguments):
         write(readable, columns)
 
 
-def _by_labels(arguments):
+def add_labels(add):
+    """Add the options of a command that takes classes by words."""
+    add(
+        "--labels",
+        help="classes by words, of an image-text model: a text file with one a "
+        "line, or what predict --save_labels wrote",
+    )
+    add(
+        "--template",
+        help='sentence with {} for the class ("a photo of a {}."), or openai '
+        "or openai_best for those of CLIP",
+    )
+
+
+def by_labels(arguments, save_labels=None):
+    """Load the classifier of --labels, None without."""
+    if arguments.labels is None and not arguments.template and not save_labels:
+        return None
+    if arguments.labels is None:
+        raise ValueError(
+            "--template and --save_labels are of labels. Received: no "
+            "--labels. Give the file that names the classes."
+        )
+    from keras_vit.prediction import load_zero_shot
+
+    return load_zero_shot(
+        arguments.model,
+        arguments.labels,
+        arguments.template,
+        image_size=arguments.image_size,
+    )
+
+
+def _saving_labels(arguments):
     """Load the classifier of --labels, and write what it computed of them."""
     from keras_vit.prediction import load_zero_shot
     from keras_vit.text.zero_shot import checked_path, class_embeddings
 
-    labels, template = arguments.labels, arguments.template
-    if arguments.save_labels is not None:
-        path = checked_path(arguments.save_labels)
-        given = {} if template is None else {"template": template}
-        labels = class_embeddings(arguments.model, labels, **given)
-        labels.save(path)
-        template = None
+    path, template = checked_path(arguments.save_labels), arguments.template
+    given = {} if template is None else {"template": template}
+    labels = class_embeddings(arguments.model, arguments.labels, **given)
+    labels.save(path)
     return load_zero_shot(
-        arguments.model, labels, template, image_size=arguments.image_size
+        arguments.model, labels, image_size=arguments.image_size
     )
 
 

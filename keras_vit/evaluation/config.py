@@ -103,6 +103,15 @@ class Evaluation:
     and the corners, 7/8 of each side, and their mirror images, ten times the
     time; null does not."""
 
+    labels: str | None = None
+    """Classes by words, of an image-text model (zero-shot): a text file with
+    one a line, in any order, or what `keras-vit predict --save_labels` wrote.
+    With a template alone they are the names of the data's classes."""
+
+    template: str | None = None
+    """Sentence with {} for the class, or "openai" or "openai_best" for those of
+    CLIP's authors; with labels "a photo of a {}." by default."""
+
     real_labels: str | None = None
     """Path of real.json, ImageNet's reassessed labels, for a folder of the
     validation images."""
@@ -116,6 +125,15 @@ class Evaluation:
         check_choice("tta", self.tta, TTA)
         check_at_least(self, 1, "batch_size")
         check_at_least(self, 0, "seed", "num_pictures")
+        by_words = self.labels is not None or self.template is not None
+        alone = self.model.name is None and self.model.precision == "float32"
+        if by_words and (self.smoke or not alone):
+            raise ValueError(
+                "Labels are of an image-text model in float32, by the path or "
+                f"name of its weights. Received: smoke={self.smoke}, name="
+                f"{self.model.name!r}, precision={self.model.precision!r}. "
+                "Leave these out, or labels and template."
+            )
         if self.model.weights is None and not self.smoke:
             raise ValueError(
                 "There is nothing to evaluate. Give --model.weights: a run "

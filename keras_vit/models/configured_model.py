@@ -309,13 +309,17 @@ def head(config, features, dtype=None):
     """
     if not config.num_classes:
         return features
+    dtype = _head_policy(dtype)
+    if getattr(config, "unit_features", False):
+        unit = keras.layers.UnitNormalization(dtype=dtype, name="unit_features")
+        features = unit(features)  # (B, D)
     return keras.layers.Dense(
         config.num_classes,
         activation=config.classifier_activation,
         use_bias=config.head_bias is not None,
         kernel_initializer="zeros",
         bias_initializer=keras.initializers.Constant(config.head_bias or 0.0),
-        dtype=_head_policy(dtype),
+        dtype=dtype,
         name="predictions",
     )(features)
 

@@ -178,6 +178,7 @@ class NaFlexTransformer(keras.Model):
         x = x if config.pooling == "none" else layer("pool")(x, valid)
         x = layer("encoder_norm")(x) if config.norm_after_pooling else x
         x = layer("pre_logits")(x) if config.representation_dim else x
+        x = layer("unit_features")(x) if config.unit_features else x
         return layer("predictions")(x) if config.num_classes else x
 
 

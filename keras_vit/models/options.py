@@ -274,6 +274,8 @@ class ViTConfig:
             classification layer (the paper's pre-training head), 0 for none.
         representation_activation: of that layer, as `activation`; "tanh" in
             the paper.
+        unit_features: bool, whether what the classification layer takes is
+            scaled to length 1, as CLIP compares images with classes.
         head_bias: float that the bias of the classification layer starts at;
             -10 or -6.9 for sigmoid losses with many classes. None for no bias,
             as CLIP's projection.
@@ -441,6 +443,7 @@ class ViTConfig:
     representation_activation: str = option(
         "tanh", RECORD, of="representation_dim", planned=False
     )
+    unit_features: bool = option(False, RECORD, planned=False)
     head_bias: float | None = option(
         0.0, TRAINING, idle=OF_THE_HEAD, application=True
     )

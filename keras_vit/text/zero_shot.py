@@ -23,7 +23,7 @@ from keras_vit.checkpoints.files.npz import open_npz
 from keras_vit.checkpoints.files.tensors import DAMAGE
 from keras_vit.checkpoints.public.pairs import pair_source
 from keras_vit.io.atomic_files import replacing
-from keras_vit.layers.configured_layer import ConfiguredLayer
+from keras_vit.models.configured_model import remade
 from keras_vit.runtime.memory import shortage
 from keras_vit.text.image_text import (
     ImageTextModel,
@@ -37,7 +37,6 @@ from keras_vit.text.tokenizer import Tokenizer
 
 __all__ = [
     "ClassEmbeddings",
-    "ClassScores",
     "TextEncoder",
     "as_text_encoder",
     "class_embeddings",
@@ -365,43 +364,13 @@ def image_checksum(model: Any) -> int | None:
     return None
 
 
-@keras.saving.register_keras_serializable("keras_vit")
-class ClassScores(ConfiguredLayer):
-    """Compares embeddings of images with those of classes.
-
-    Args:
-        num_classes: int, K.
-        logit_scale: float, logarithm of what cosines are multiplied by.
-        logit_bias: float that is added.
-
-    Input shape:
-        (B, P), of any length.
-
-    Output shape:
-        (B, K), the logits.
-    """
-
-    def __init__(self, num_classes, logit_scale=0.0, logit_bias=0.0, **kwargs):
-        super().__init__(**kwargs)
-        self.num_classes = num_classes
-        self.logit_scale = logit_scale
-        self.logit_bias = logit_bias
-
-    def build(self, input_shape):
-        self.kernel = self.add_weight(
-            name="kernel", shape=(input_shape[-1], self.num_classes)
-        )
-
-    def call(self, x):
-        cosines = ops.matmul(normalized(x), ops.cast(self.kernel, "float32"))
-        return cosines * np.exp(self.logit_scale) + self.logit_bias
-
-    def compute_output_shape(self, input_shape):
-        return (input_shape[0], self.num_classes)
-
-
-def zero_shot_model(tower: Any, classes: ClassEmbeddings) -> keras.Model:
+def zero_shot_model(tower: Any, classes: ClassEmbeddings) -> Any:
     """Make the model from images to logits of classes.
+
+    It is a model as any other: its classification layer has the embeddings of
+    the classes times the scale, and takes features of length 1. Saved, it is
+    what a fine-tuning starts from ("Robust fine-tuning of zero-shot models",
+    arXiv:2109.01903, section 3).
 
     Args:
         tower: the image tower that the classes' text tower belongs to.
@@ -427,14 +396,25 @@ def zero_shot_model(tower: Any, classes: ClassEmbeddings) -> keras.Model:
             f"to {tower.name!r} with checksum {found:08x}. Take the model that "
             "the labels were computed with, or compute them again."
         )
-    scores = ClassScores(
-        len(classes.names),
-        classes.logit_scale,
-        classes.logit_bias or 0.0,
-        dtype="float32",
-        name="class_scores",
+    values = {x.path: ops.convert_to_numpy(x) for x in tower.weights}
+    changes = {"num_classes": len(classes.names), "unit_features": True}
+    if tower.config.num_classes:  # The projection is before the layer.
+        changes |= {
+            "representation_dim": size,
+            "representation_activation": "linear",
+        }
+        values["pre_logits/kernel"] = values["predictions/kernel"]
+        values["pre_logits/bias"] = values.get(
+            "predictions/bias", np.zeros(size, "float32")
+        )
+    bias = classes.logit_bias or 0.0
+    kernel = classes.vectors.T * np.exp(classes.logit_scale)  # (P, K)
+    values["predictions/kernel"] = kernel
+    values["predictions/bias"] = np.full(len(classes.names), bias, "float32")
+    model = remade(tower, values, head_bias=bias, **changes)
+    model.trained_as = tower.trained_as.but(
+        problem="classification",
+        activation=classes.activation,
+        class_names=classes.names,
     )
-    found = keras.Model(tower.input, scores(tower.output), name=tower.name)
-    scores.kernel.assign(classes.vectors.T)
-    found.config = tower.config
-    return found
+    return model

@@ -189,6 +189,7 @@ OPTIONS = {
         "representation_activation": [
             {"representation_dim": 5, "representation_activation": "relu"}
         ],
+        "unit_features": [True],
         "dropout_rate": [0.5],
         "attention_dropout_rate": [0.5],
         "layer_scale_init": [0.1],
@@ -397,6 +398,7 @@ def check(model, family, format, folder):
 # No format but Keras's own has other values.
 NEVER_WRITTEN = {"resnet_standardization_epsilon", "group_norm_epsilon"}
 NEVER_WRITTEN |= {"resnet_group_norm_epsilon", "representation_activation"}
+NEVER_WRITTEN |= {"unit_features"}
 
 
 def walk(family, name, poolings, tmp_path):

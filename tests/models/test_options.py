@@ -87,6 +87,7 @@ VIT = {
     "classifier_activation": ({}, "softmax"),
     "representation_dim": ({}, 6),
     "representation_activation": ({"representation_dim": 6}, "relu"),
+    "unit_features": ({}, True),
     "head_bias": ({}, -5.0),
     "dropout_rate": ({}, 0.5),
     "attention_dropout_rate": ({}, 0.5),

@@ -11,7 +11,9 @@ import yaml
 from html_page import Page
 from PIL import Image as PillowImage
 from recipe_scripts import TINY, script
+from text_cases import FOLDER
 
+import keras_vit
 from keras_vit.data.manifest import Image, write_manifest
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.trained_as import TrainedAs
@@ -128,6 +130,36 @@ def test_run_folder_is_evaluated_on_its_own_data(model, run, images, tmp_path):
         "report.html",
         "result.json",
     }
+
+
+def test_classes_by_words(images, tmp_path, capsys):
+    """A plain count with the scores of the pair, and a file of labels."""
+    for module in ("tokenizers", "ftfy"):
+        pytest.importorskip(module)
+    clip = FOLDER / "clip_quick_gelu"
+    pair = keras_vit.load_image_text(clip, include_preprocessing=True)
+    texts = pair.encode_texts([f"a {x} thing" for x in NAMES])
+    files = sorted(images.glob("test/*/*.png"))
+    for seed, path in enumerate(
+        files
+    ):  # As the tower takes them: nothing is resized.
+        generator = np.random.default_rng(seed)
+        pixels = generator.integers(0, 256, (32, 32, 3), "uint8")
+        PillowImage.fromarray(pixels).save(path)
+    pixels = np.stack([np.asarray(PillowImage.open(x)) for x in files])
+    cosines = keras.ops.convert_to_numpy(pair.encode_images(pixels) @ texts.T)
+    best = np.array(NAMES)[np.argmax(cosines, axis=-1)]
+    right = best == [x.parent.name for x in files]
+    assert 0 < np.mean(right) < 1
+    by_names = (clip, images, *SQUASH, "--template", "a {} thing")
+    _, result = evaluate(tmp_path, *by_names)
+    assert result["top1"] == np.mean(right)
+    labels = tmp_path / "labels.txt"
+    labels.write_text("red\ngreen\nyellow\nblue\n")
+    _, result = evaluate(tmp_path, *by_names, "--labels", labels, "--overwrite")
+    assert result["num_classes"] == 4
+    line = refusal(capsys, *by_names, "--model.precision", "mixed_bfloat16")
+    assert "float32" in line
 
 
 def test_a_file_is_evaluated_as_its_run(model, run, images, tmp_path):

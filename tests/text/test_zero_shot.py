@@ -76,6 +76,53 @@ def test_scores_of_labels_are_those_of_the_original(case, pairs):
     assert (abs(sums - 1) < 1e-5) == (case == CLIP)
 
 
+def test_a_classifier_of_words_is_saved_as_any_model(pairs, tmp_path):
+    """Its weights and its names; the golden logits again."""
+    expected = np.load(SIGLIP / "expected.npz")
+    classes = class_embeddings(pairs[SIGLIP], TEXTS, "{}")
+    zero_shot_model(pairs[SIGLIP].image_tower, classes).save(
+        tmp_path / "words.keras"
+    )
+    model = keras_vit.load_checkpoint(tmp_path / "words.keras")
+    found = model.predict(expected["images"], verbose=0)
+    logits = expected["logits_per_image"][:, :4]
+    np.testing.assert_allclose(found, logits, atol=5e-5)
+    assert model.trained_as.class_names == tuple(TEXTS)
+    assert model.trained_as.answers_by == "sigmoid"
+
+
+@pytest.mark.slow
+def test_an_export_gives_the_scores_of_classes(photos, tmp_path, capsys):
+    pytest.importorskip("onnxruntime")
+    labels = tmp_path / "labels.txt"
+    labels.write_text("cat\nein Hund\n", "utf-8")
+    options = ["--labels", labels, "--template", "the {}"]
+    run(capsys, "export", CLIP, tmp_path / "a.onnx", *options)
+    expected = keras_vit.predict(CLIP, photos, labels=labels, template="the {}")
+    found = keras_vit.predict(tmp_path / "a.onnx", photos)
+    for one, other in zip(found, expected, strict=True):
+        assert dict(one.classes) == pytest.approx(dict(other.classes), abs=1e-5)
+
+
+def test_a_server_of_labels(tmp_path, monkeypatch):
+    given = {}
+
+    def serve(model, **options):
+        given.update(options, classifier=model)
+
+    monkeypatch.setattr("keras_vit.serving.serve", serve)
+    (tmp_path / "labels.txt").write_text("cat\ndog\n")
+    labels = ["--labels", str(tmp_path / "labels.txt")]
+    options = [*labels, "--image_size", "64"]
+    assert main(["serve", str(SIGLIP), *options]) == 0
+    classifier = given["classifier"]
+    assert classifier.class_names == ("cat", "dog")
+    assert (classifier.geometry.image_size, given["image_size"]) == (
+        (64, 64),
+        None,
+    )
+
+
 def test_an_ensemble_is_the_mean_of_unit_vectors(pairs):
     templates = TEMPLATES["openai_best"]
     found = class_embeddings(pairs[CLIP], ["cat", "red car"], "openai_best")

@@ -382,6 +382,7 @@ RECORDED = {
     "image_size": (list, _is_size),
     "activation": (str,),
     "representation_activation": (str,),
+    "unit_features": (bool,),
     "pooling": (str,),
     "norm_after_pooling": (bool,),
     "rope": (str, type(None)),
