@@ -295,12 +295,14 @@ def normalized_patches(pixels):
     """Return patches of mean 0 and variance 1, the unbiased one.
 
     Args:
-        pixels: float32 tensor or array (..., M).
+        pixels: float32 tensor or array (B, N, M).
     """
     tf = ops_of(pixels)
-    mean = tf.cast(tf.reduce_mean(pixels, -1), tf.float32)[..., None]
-    squares = tf.reduce_sum((pixels - mean) ** 2, -1) / (pixels.shape[-1] - 1)
-    variance = tf.cast(squares, tf.float32)[..., None]
+    column = [-1, pixels.shape[1], 1]
+    mean = tf.reshape(tf.reduce_mean(pixels, -1), column)
+    squares = tf.reduce_sum((pixels - mean) ** 2, -1)
+    squares = tf.reshape(squares, column)
+    variance = squares / (pixels.shape[-1] - 1)
     return (pixels - mean) / (variance + EPSILON) ** 0.5
 
 
