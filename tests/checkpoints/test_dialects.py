@@ -133,7 +133,8 @@ def test_some_publisher_holds_each_option():
             for option in layout.options
         }
         others = {x for x, place in places.items() if place == TRAINING}
-        others.add("representation_activation")  # of no publisher's head
+        # Of no publisher's head.
+        others |= {"representation_activation", "unit_features"}
         assert set(places) - others <= held
 
 
