@@ -63,7 +63,7 @@ def test_the_catalogue_tells_the_architecture(tmp_path, monkeypatch):
     name = "vit_base_patch16_clip_224"
     model = built(name)
     write(model, tmp_path, config=config_of(model, name))
-    monkeypatch.setattr(fetch, "_fetch_address", lambda *_: str(tmp_path))
+    monkeypatch.setattr(fetch, "_fetch_address", lambda *_, **__: str(tmp_path))
     found = load_checkpoint("ViT_B16/clip_openai")
     assert found.config.activation == "quick_gelu"
     assert load_checkpoint("ViT_B16/clip_laion2b").config.activation == "gelu"
