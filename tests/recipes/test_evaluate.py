@@ -140,14 +140,15 @@ def test_classes_by_words(images, tmp_path, capsys):
     pair = keras_vit.load_image_text(clip, include_preprocessing=True)
     texts = pair.encode_texts([f"a {x} thing" for x in NAMES])
     files = sorted(images.glob("test/*/*.png"))
-    for seed, path in enumerate(
-        files
-    ):  # As the tower takes them: nothing is resized.
+    for seed, path in enumerate(files):
+        # As the tower takes them: nothing is resized.
         generator = np.random.default_rng(seed)
         pixels = generator.integers(0, 256, (32, 32, 3), "uint8")
         PillowImage.fromarray(pixels).save(path)
     pixels = np.stack([np.asarray(PillowImage.open(x)) for x in files])
-    cosines = keras.ops.convert_to_numpy(pair.encode_images(pixels) @ texts.T)
+    found = pair.encode_images(pixels), texts
+    encoded, texts = map(keras.ops.convert_to_numpy, found)
+    cosines = encoded @ texts.T
     best = np.array(NAMES)[np.argmax(cosines, axis=-1)]
     right = best == [x.parent.name for x in files]
     assert 0 < np.mean(right) < 1
