@@ -10,13 +10,17 @@ from keras_vit.analysis.plots import as_pictures, mosaic, new_figure
 from keras_vit.runs.reporting import batches_of, save_figure
 from keras_vit.training import Run
 from masked_patch.config import CELLS, MaskedPatchRecipe
-from masked_patch.corruption import LEVELS
-from masked_patch.network import masked_batches
+from masked_patch.corruption import LEVELS, MaskedBatches
 
-__all__ = ["hidden_pixels", "painted", "seen", "write_masked_patches"]
+__all__ = [
+    "hidden_pixels",
+    "painted",
+    "seen",
+    "write_columns",
+    "write_masked_patches",
+]
 
 NUM_IMAGES = 8
-COLUMNS = ("image", "masked", "predicted")
 GREY = 0.5
 
 
@@ -36,25 +40,36 @@ def write_masked_patches(run: Run, recipe: MaskedPatchRecipe) -> None:
     predicted = painted(answers, grid, images.shape[1:], target)
     pictures = images / 255
     covered = hidden_pixels(hidden, grid, images.shape)
-    columns = [
-        pictures,
-        seen(pictures, source, grid),
-        np.where(covered, predicted, pictures),
-    ]
-    tiles = np.stack([as_pictures(2 * x - 1) for x in columns], axis=1)
-    figure = new_figure(1.2 * len(COLUMNS), 1.2 * len(images))
+    columns = {
+        "image": pictures,
+        "masked": seen(pictures, source, grid),
+        "predicted": np.where(covered, predicted, pictures),
+    }
+    write_columns(columns, run.folder / "masked_patch.png")
+
+
+def write_columns(columns: dict, path) -> None:
+    """Write a figure with a row for each image.
+
+    Args:
+        columns: dict from what stands below a column to its pictures, float
+            arrays (M, H, W, C) in [0, 1].
+        path: of the figure.
+    """
+    tiles = [as_pictures(2 * x - 1) for x in columns.values()]
+    figure = new_figure(1.2 * len(tiles), 1.2 * len(tiles[0]))
     axis = figure.subplots()
-    mosaic(axis, tiles)
-    axis.set_xticks(range(len(COLUMNS)), COLUMNS)
+    mosaic(axis, np.stack(tiles, axis=1))
+    axis.set_xticks(range(len(tiles)), columns)
     axis.set_yticks([])
-    save_figure(figure, run.folder / "masked_patch.png")
+    save_figure(figure, path)
 
 
 def _sample(run, recipe):
     """Images (M, H, W, C), and the source and the hidden of them (M, N)."""
     part = "validation" if run.dataset.validation else "train"
     size = recipe.training.micro_batch_size
-    hiding = masked_batches(recipe, run.model, batch_size=size)
+    hiding = MaskedBatches.of_run(recipe, run.model, batch_size=size)
 
     def hide(number, batch):
         images, labels, mask = batch

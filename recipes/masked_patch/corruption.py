@@ -7,10 +7,11 @@ that a patch is downsized to, M answers per patch.
 
 import dataclasses
 
-from keras_vit.data import Share
 from keras_vit.data.array_ops import ops_of
-from keras_vit.data.seeds import key, uniform
-from keras_vit.training.tasks.numbered_batches import patch_pixels
+from keras_vit.training.tasks.numbered_batches import (
+    HiddenPatches,
+    patch_pixels,
+)
 from masked_patch.config import CELLS, MaskedPatchConfig
 
 __all__ = [
@@ -25,61 +26,35 @@ __all__ = [
 
 LEVELS = 8  # 3 bits
 LEVEL = 256 // LEVELS
-# In place of the epoch in a key: the patches hidden in training and those in
-# evaluation, which are the same each time.
-TRAINING, EVALUATION = 0, 1
 
 
 @dataclasses.dataclass(frozen=True)
-class MaskedBatches:
-    """Turns images into the inputs, answers and weights of the network.
-
-    Args:
-        config: a `MaskedPatchConfig`: which patches, and the target.
-        grid: (rows, columns) of the patches.
-        seed: non-negative int, of the run.
-        batch_size: images in a whole batch.
-        share: the `Share` of it that this process reads.
+class MaskedBatches(HiddenPatches):
+    """Turns images into the sources of embeddings, and what to predict.
 
     Example:
         >>> batches.enumerate(step).map(MaskedBatches(
         ...     config, (14, 14), seed=0, batch_size=64).training)
     """
 
-    config: MaskedPatchConfig
-    grid: tuple
-    seed: int
-    batch_size: int
-    share: Share = Share()
+    name = "corruption"
+    draws = 3
 
-    def training(self, step, batch):
-        """Batch number `step` of the training."""
-        return self._masked(TRAINING, step, batch[0])
+    @staticmethod
+    def config_of(recipe) -> MaskedPatchConfig:
+        """See `HiddenPatches`."""
+        return recipe.masked_patch
 
-    def evaluation(self, number, batch):
-        """Return the batch of an evaluation, (images, labels, weights (B,))."""
-        images, _, weights = batch
-        inputs, answers, hidden = self._masked(EVALUATION, number, images)
-        return inputs, answers, hidden * weights[:, None, None]
-
-    def _masked(self, part, number, images):
-        """Inputs, answers (B, N, M), and weights (B, N, 1) of mean 1."""
-        tf = ops_of(images)
-        patches = self.grid[0] * self.grid[1]
-        drawn = uniform(
-            (self.batch_size, patches, 3),
-            key("corruption", self.seed, part, number),
-        )
-        drawn = tf.gather(drawn, self.share.rows(self.batch_size))
+    def hide(self, drawn, images) -> tuple:
+        """See `HiddenPatches`."""
         source, hidden = corruption(drawn, self.config)
         cells = CELLS[self.config.target]
         if cells is None:
             answers = patch_pixels(images, self.grid)
         else:
             answers = colour_classes(patch_colours(images, self.grid, cells))
-        weight = patches / num_hidden(patches, self.config)
-        weights = weight * tf.cast(hidden, tf.float32)[..., None]  # (B, N, 1)
-        return {"image": images, "source": source}, answers, weights
+        count = num_hidden(self.grid[0] * self.grid[1], self.config)
+        return {"source": source}, answers, hidden, count
 
 
 def corruption(draws, config: MaskedPatchConfig):

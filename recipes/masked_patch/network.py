@@ -11,14 +11,13 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.data import Share
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training import build
 from keras_vit.training.build import Task
 from keras_vit.training.model_config import config_of
-from keras_vit.training.tasks.numbered_batches import NumberedStream
-from masked_patch.config import CELLS, MaskedPatchRecipe
+from keras_vit.training.tasks.numbered_batches import streams_of
+from masked_patch.config import CELLS
 from masked_patch.corruption import (
     LEVELS,
     MaskedBatches,
@@ -28,7 +27,6 @@ from masked_patch.corruption import (
 __all__ = [
     "MASKED_PATCH",
     "CorruptPatches",
-    "masked_batches",
     "masked_network",
 ]
 
@@ -133,23 +131,6 @@ class ColourAccuracy(keras.metrics.SparseCategoricalAccuracy):
         super().update_state(y_true, y_pred, sample_weight)
 
 
-def masked_batches(
-    recipe: MaskedPatchRecipe,
-    model: VisionTransformer,
-    *,
-    batch_size: int,
-    share: Share | None = None,
-) -> MaskedBatches:
-    """Return the `MaskedBatches` of a recipe, for whole batches or a share."""
-    return MaskedBatches(
-        recipe.masked_patch,
-        model.config.grid,
-        recipe.seed,
-        batch_size,
-        share or Share(),
-    )
-
-
 def _make_model(recipe, class_names):
     del class_names
     _check(recipe)
@@ -193,28 +174,6 @@ def _check_model(recipe, config):
     check_grid(config.image_size, config.grid, recipe.masked_patch.target)
 
 
-def _make_stream(recipe, dataset, model, share=None):
-    batches = masked_batches(
-        recipe, model, batch_size=recipe.training.batch_size, share=share
-    )
-    stream = build.make_stream(recipe, dataset, model, share)
-    return NumberedStream(stream, batches.training)
-
-
-def _make_validation(recipe, dataset, model, share=None):
-    found = build.make_validation(recipe, dataset, model, share)
-    if found is None:
-        return None
-    share = share or Share()
-    batches = masked_batches(
-        recipe,
-        model,
-        batch_size=recipe.training.micro_batch_size,
-        share=Share(share.index, share.count),
-    )
-    return found.enumerate().map(batches.evaluation)
-
-
 def _make_loss(recipe):
     if recipe.masked_patch.target == "pixels":
         return keras.losses.MeanSquaredError()
@@ -232,8 +191,7 @@ MASKED_PATCH = Task(
     make_network=lambda recipe, model: masked_network(
         model, recipe.masked_patch.target
     ),
-    make_stream=_make_stream,
-    make_validation=_make_validation,
+    **streams_of(MaskedBatches),
     make_loss=_make_loss,
     make_metrics=_make_metrics,
     names_classes=False,

@@ -6,16 +6,19 @@ Axes: I images, H and W height and width, C channels, N patches.
 import keras
 import numpy as np
 
-from keras_vit.analysis.plots import as_pictures, mosaic, new_figure
-from keras_vit.runs.reporting import batches_of, save_figure
+from keras_vit.runs.reporting import batches_of
 from keras_vit.training import Run
-from keras_vit.training.tasks.mae import EPSILON, mae_batches
+from keras_vit.training.tasks.mae import EPSILON, MAEBatches
 from keras_vit.training.tasks.numbered_batches import patch_pixels
-from masked_patch.completions import NUM_IMAGES, hidden_pixels, painted, seen
+from masked_patch.completions import (
+    NUM_IMAGES,
+    hidden_pixels,
+    painted,
+    seen,
+    write_columns,
+)
 
 __all__ = ["in_pixels", "write_reconstructions"]
-
-COLUMNS = ("image", "visible", "reconstructed")
 
 
 def write_reconstructions(run: Run, recipe) -> None:
@@ -27,7 +30,7 @@ def write_reconstructions(run: Run, recipe) -> None:
     part = "validation" if run.dataset.validation else "train"
     images, _, mask = next(iter(batches_of(run, recipe, part)))
     images, mask = (keras.ops.convert_to_numpy(x) for x in (images, mask))
-    batches = mae_batches(recipe, run.model, batch_size=len(images))
+    batches = MAEBatches.of_run(recipe, run.model, batch_size=len(images))
     ones = np.ones(len(images), "float32")
     inputs, _, hidden = batches.evaluation(0, (images, None, ones))
     found = run.network.predict(inputs, batch_size=NUM_IMAGES, verbose=0)
@@ -44,14 +47,12 @@ def write_reconstructions(run: Run, recipe) -> None:
         painted(found, grid, images.shape[1:], "pixels"),
         pictures,
     )
-    columns = [pictures, seen(pictures, source, grid), reconstructed]
-    tiles = np.stack([as_pictures(2 * x - 1) for x in columns], axis=1)
-    figure = new_figure(1.2 * len(COLUMNS), 1.2 * len(images))
-    axis = figure.subplots()
-    mosaic(axis, tiles)
-    axis.set_xticks(range(len(COLUMNS)), COLUMNS)
-    axis.set_yticks([])
-    save_figure(figure, run.folder / "mae.png")
+    columns = {
+        "image": pictures,
+        "visible": seen(pictures, source, grid),
+        "reconstructed": reconstructed,
+    }
+    write_columns(columns, run.folder / "mae.png")
 
 
 def in_pixels(normalized, true):

@@ -78,3 +78,11 @@ def test_what_needs_classes_or_a_frozen_model_is_refused(training, tmp_path):
 def test_options_of_another_method_are_refused(tmp_path):
     with pytest.raises(ValueError, match="'supervised' does not read mae"):
         PRETRAIN.PretrainRecipe(run_dir=str(tmp_path), mae=CONFIG)
+
+
+def test_a_file_of_another_recipe_that_names_a_method_is_refused(tmp_path):
+    """Fine-tuning learns classes, whatever the method of a config is."""
+    path = tmp_path / "mae.yaml"
+    path.write_text("method: mae\n")
+    with pytest.raises(SystemExit, match="2"):
+        script("finetune").main(["--config", str(path)])

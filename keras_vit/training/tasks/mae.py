@@ -20,9 +20,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.data import Share
 from keras_vit.data.array_ops import ops_of
-from keras_vit.data.seeds import key, uniform
 from keras_vit.io.checks import check_positive
 from keras_vit.layers import TransformerBlock
 from keras_vit.layers.configured_layer import ConfiguredLayer
@@ -30,8 +28,9 @@ from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training import build
 from keras_vit.training.model_config import config_of
 from keras_vit.training.tasks.numbered_batches import (
-    NumberedStream,
+    HiddenPatches,
     patch_pixels,
+    streams_of,
 )
 
 __all__ = [
@@ -46,9 +45,6 @@ __all__ = [
 ]
 
 EPSILON = 1e-6  # Of the variance of a patch, and of the decoder's norms.
-# In place of the epoch in a key: what is hidden in training and in evaluation,
-# which is the same each time.
-TRAINING, EVALUATION = 0, 1
 # Fields of a config with which a token knows of its neighbours, or is none of
 # a patch: a model of these has to read all patches.
 WHOLE = ("rope", "relative_position_bias", "window_size", "neck_dim")
@@ -307,57 +303,28 @@ def normalized_patches(pixels):
 
 
 @dataclasses.dataclass(frozen=True)
-class MAEBatches:
-    """Turns images into the inputs, targets and weights of the network.
+class MAEBatches(HiddenPatches):
+    """Turns images into the order of their patches, and pixels to predict."""
 
-    Args:
-        config: a `MAEConfig`.
-        grid: (rows, columns) of the patches.
-        seed: non-negative int, of the run.
-        batch_size: images in a whole batch.
-        share: the `Share` of it that this process reads.
-    """
+    name = "mae"
+    draws = 1
 
-    config: MAEConfig
-    grid: tuple
-    seed: int
-    batch_size: int
-    share: Share = Share()
+    @staticmethod
+    def config_of(recipe) -> MAEConfig:
+        """See `HiddenPatches`."""
+        return recipe.mae
 
-    def training(self, step, batch):
-        """Return batch number `step` of the training."""
-        return self._hidden(TRAINING, step, batch[0])
-
-    def evaluation(self, number, batch):
-        """Return the batch of an evaluation, (images, labels, weights (B,))."""
-        images, _, weights = batch
-        inputs, target, hidden = self._hidden(EVALUATION, number, images)
-        return inputs, target, hidden * weights[:, None, None]
-
-    def _hidden(self, part, number, images):
-        """Inputs, target (B, N, M), and weights (B, N, 1) of mean 1."""
+    def hide(self, drawn, images) -> tuple:
+        """See `HiddenPatches`."""
         tf = ops_of(images)
         patches = math.prod(self.grid)
-        noise = uniform(
-            (self.batch_size, patches),
-            key("mae", self.seed, part, number),
-        )
-        noise = tf.gather(noise, self.share.rows(self.batch_size))
-        order = tf.cast(tf.argsort(noise, stable=True), tf.int32)
-        places = tf.argsort(order, stable=True)
+        order = tf.cast(tf.argsort(drawn[..., 0], stable=True), tf.int32)
         count = self.config.num_visible(patches)
-        hidden = tf.cast(places >= count, tf.float32)[..., None]  # (B, N, 1)
+        hidden = tf.argsort(order, stable=True) >= count
         target = patch_pixels(images, self.grid)
         if self.config.normalize_pixels:
             target = normalized_patches(target)
-        weights = hidden * (patches / (patches - count))
-        return {"image": images, "order": order}, target, weights
-
-
-def mae_batches(recipe, model, *, batch_size: int, share=None) -> MAEBatches:
-    """Return the `MAEBatches` of a recipe, for whole batches or a share."""
-    grid, share = model.config.grid, share or Share()
-    return MAEBatches(recipe.mae, grid, recipe.seed, batch_size, share)
+        return {"order": order}, target, hidden, patches - count
 
 
 def _make_model(recipe, class_names):
@@ -384,32 +351,10 @@ def _make_model(recipe, class_names):
     return build.headless(build.make_model(recipe, NO_CLASS))
 
 
-def _make_stream(recipe, dataset, model, share=None):
-    size = recipe.training.batch_size
-    batches = mae_batches(recipe, model, batch_size=size, share=share)
-    stream = build.make_stream(recipe, dataset, model, share)
-    return NumberedStream(stream, batches.training)
-
-
-def _make_validation(recipe, dataset, model, share=None):
-    found = build.make_validation(recipe, dataset, model, share)
-    if found is None:
-        return None
-    share = share or Share()
-    batches = mae_batches(
-        recipe,
-        model,
-        batch_size=recipe.training.micro_batch_size,
-        share=Share(share.index, share.count),
-    )
-    return found.enumerate().map(batches.evaluation)
-
-
 MAE = build.Task(
     make_model=_make_model,
     make_network=lambda recipe, model: autoencoder(model, recipe.mae),
-    make_stream=_make_stream,
-    make_validation=_make_validation,
+    **streams_of(MAEBatches),
     make_loss=lambda recipe: keras.losses.MeanSquaredError(),
     make_metrics=lambda recipe: [],
     names_classes=False,

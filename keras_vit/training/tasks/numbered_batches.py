@@ -4,14 +4,118 @@ Axes: B images of a batch, H and W height and width, C channels, R and G rows
 and columns of the grid of patches, N = R * G patches, M numbers of a patch.
 """
 
+import dataclasses
 from collections.abc import Callable
+from typing import Any, ClassVar
 
-from keras_vit.data import FitStream
+from keras_vit.data import FitStream, Share
 from keras_vit.data.array_ops import ops_of
 from keras_vit.data.batches import ThreadedBatches
+from keras_vit.data.seeds import key, uniform
 from keras_vit.preprocessing import rescale
+from keras_vit.training import build
 
-__all__ = ["NumberedStream", "patch_pixels"]
+__all__ = ["HiddenPatches", "NumberedStream", "patch_pixels", "streams_of"]
+
+# In place of the epoch in a key: what is hidden in training and in evaluation,
+# which is the same each time.
+TRAINING, EVALUATION = 0, 1
+
+
+@dataclasses.dataclass(frozen=True)
+class HiddenPatches:
+    """Turns images into inputs, answers and weights about hidden patches.
+
+    Args:
+        config: the options of the task.
+        grid: (rows, columns) of the patches.
+        seed: non-negative int, of the run.
+        batch_size: images in a whole batch.
+        share: the `Share` of it that this process reads.
+    """
+
+    config: Any
+    grid: tuple
+    seed: int
+    batch_size: int
+    share: Share = Share()
+
+    name: ClassVar[str]
+    """Of what is drawn, so that tasks draw apart."""
+
+    draws: ClassVar[int]
+    """Numbers that are drawn for each patch."""
+
+    @classmethod
+    def of_run(cls, recipe, model, *, batch_size: int, share=None):
+        """Return those of a recipe, for whole batches or a share."""
+        config = cls.config_of(recipe)
+        share = share or Share()
+        return cls(config, model.config.grid, recipe.seed, batch_size, share)
+
+    @staticmethod
+    def config_of(recipe):
+        """Return the options of the task in a recipe."""
+        raise NotImplementedError
+
+    def hide(self, drawn, images) -> tuple:
+        """Return inputs, answers, which are hidden, and how many of an image.
+
+        Those are a dictionary, (B, N, M), (B, N) and an int.
+
+        Args:
+            drawn: float32 (B, N, draws) in [0, 1).
+            images: (B, H, W, C) in [0, 255].
+        """
+        raise NotImplementedError
+
+    def training(self, step, batch):
+        """Return batch number `step` of the training."""
+        return self._hidden(TRAINING, step, batch[0])
+
+    def evaluation(self, number, batch):
+        """Return the batch of an evaluation, (images, labels, weights (B,))."""
+        images, _, weights = batch
+        inputs, answers, hidden = self._hidden(EVALUATION, number, images)
+        return inputs, answers, hidden * weights[:, None, None]
+
+    def _hidden(self, part, number, images):
+        """Inputs, answers (B, N, M), and weights (B, N, 1) of mean 1."""
+        tf = ops_of(images)
+        patches = self.grid[0] * self.grid[1]
+        drawn = uniform(
+            (self.batch_size, patches, self.draws),
+            key(self.name, self.seed, part, number),
+        )
+        drawn = tf.gather(drawn, self.share.rows(self.batch_size))
+        inputs, answers, hidden, count = self.hide(drawn, images)
+        weights = patches / count * tf.cast(hidden, tf.float32)[..., None]
+        return {"image": images, **inputs}, answers, weights
+
+
+def streams_of(batches: type[HiddenPatches]) -> dict[str, Callable]:
+    """Return what makes the training and validation batches of a `Task`."""
+
+    def make_stream(recipe, dataset, model, share=None):
+        size = recipe.training.batch_size
+        made = batches.of_run(recipe, model, batch_size=size, share=share)
+        stream = build.make_stream(recipe, dataset, model, share)
+        return NumberedStream(stream, made.training)
+
+    def make_validation(recipe, dataset, model, share=None):
+        found = build.make_validation(recipe, dataset, model, share)
+        if found is None:
+            return None
+        share = share or Share()
+        made = batches.of_run(
+            recipe,
+            model,
+            batch_size=recipe.training.micro_batch_size,
+            share=Share(share.index, share.count),
+        )
+        return found.enumerate().map(made.evaluation)
+
+    return {"make_stream": make_stream, "make_validation": make_validation}
 
 
 class NumberedStream:
