@@ -18,7 +18,12 @@ from keras_vit.cli.terminal import (
     with_progress,
 )
 from keras_vit.data.resizing import TTA
-from keras_vit.io.atomic_files import as_cell, open_page, printable
+from keras_vit.io.atomic_files import (
+    as_cell,
+    open_page,
+    printable,
+    replacing,
+)
 from keras_vit.io.checks import check_installed
 
 __all__ = [
@@ -32,6 +37,7 @@ __all__ = [
 ]
 
 DOTS_PER_INCH = 150
+PAGE = ".html"
 INTERRUPTED = 130  # The exit code of a program that Ctrl-C ended.
 
 
@@ -350,7 +356,11 @@ def search(parser):
     )
     add("--model", help="the model of the embeddings, if it has moved")
     add("--top", type=int, default=9, help="images per query (9)")
-    add("-o", "--out", help="picture to write, such as page.png")
+    add(
+        "-o",
+        "--out",
+        help="what to write: a page, hits.html, or a picture, hits.png",
+    )
 
 
 def _embed(arguments):
@@ -420,9 +430,10 @@ def _search(arguments):
         _rows(queries, known.files, numbers, scores),
     )
     if out is not None:
-        folder = pathlib.Path(path).expanduser().parent
-        files = [[known.files[i] for i in row] for row in numbers]
-        _draw(out, folder, queries, files, scores)
+        hits = _hits(path, queries, known.files, numbers, scores)
+        write = _write_page if out.suffix == PAGE else _draw
+        with replacing(out) as temporary:
+            write(temporary, hits, pathlib.Path(path).name)
         print(out)
 
 
@@ -436,19 +447,22 @@ def _is_text(query):
 
 
 def _picture(path):
-    """Return the path of a picture that can be written, or None."""
+    """Return the path of a page or picture that can be written, or None."""
     if path is None:
         return None
+    path = pathlib.Path(path).expanduser()
+    if path.suffix == PAGE and path.parent.is_dir() and not path.is_dir():
+        check_installed("A page", "jinja2", "matplotlib")
+        return path
     check_installed("A picture of the neighbours", "matplotlib")
     from matplotlib.backend_bases import FigureCanvasBase
 
     kinds = FigureCanvasBase.get_supported_filetypes()
-    path = pathlib.Path(path).expanduser()
     if path.suffix[1:].lower() not in kinds or not path.parent.is_dir():
         raise ValueError(
-            "A picture is a file such as page.png in a folder that exists. "
-            f"Received: {str(path)!r}. Its ending may be "
-            f"{', '.join(sorted(kinds))}."
+            "What is written is a page such as page.html, or a picture such as "
+            "page.png, in a folder that exists. Received: "
+            f"{str(path)!r}. Pictures end in {', '.join(sorted(kinds))}."
         )
     return path
 
@@ -462,22 +476,71 @@ def _rows(queries, files, numbers, scores):
             name = ""
 
 
-def _draw(out, folder, queries, files, scores):
+def _hits(path, queries, known, numbers, scores):
+    """Return the picture of each query, and its hits (name, picture, score)."""
+    folder = pathlib.Path(path).expanduser().parent
+    return [
+        (
+            (query, _pixels(query, folder)),
+            [
+                (known[i], _pixels(known[i], folder), float(score))
+                for i, score in zip(row, values, strict=True)
+            ],
+        )
+        for query, row, values in zip(queries, numbers, scores, strict=True)
+    ]
+
+
+def _draw(out, hits, name):
+    """Draw a row of pictures for each query."""
     from keras_vit.analysis import plot_neighbours
-    from keras_vit.io.atomic_files import replacing
 
     figure = plot_neighbours(
-        [(pathlib.Path(x).name, _pixels(x, folder)) for x in queries],
+        [(pathlib.Path(x).name, picture) for (x, picture), _ in hits],
         [
-            [
-                (pathlib.Path(x).name, _pixels(x, folder), float(score))
-                for x, score in zip(names, values, strict=True)
-            ]
-            for names, values in zip(files, scores, strict=True)
+            [(pathlib.Path(x).name, *rest) for x, *rest in found]
+            for _, found in hits
         ],
     )
-    with replacing(out) as temporary:
-        figure.savefig(temporary, dpi=DOTS_PER_INCH)
+    figure.savefig(out, dpi=DOTS_PER_INCH)
+
+
+def _write_page(out, hits, name):
+    """Write a page with a gallery of hits for each query."""
+    from keras_vit.analysis import report
+    from keras_vit.analysis.report.page import Section
+    from keras_vit.analysis.report.pictures import photograph
+
+    def cell(name, picture, *lines):
+        return {
+            "name": printable(name),
+            "lines": lines,
+            "picture": None if picture is None else photograph(picture),
+        }
+
+    searches = [
+        {
+            "query": printable(query[0]),
+            "shown": [cell(*query, "query")] * (query[1] is not None),
+            "cells": [
+                cell(name, picture, f"{rank}. cosine {score:.4f}")
+                for rank, (name, picture, score) in enumerate(found, 1)
+            ],
+        }
+        for query, found in hits
+    ]
+    page = report.render_page(
+        f"Search of {printable(name)}",
+        [
+            Section(
+                "hits", "Similar images", lambda _: {"searches": searches}, ()
+            )
+        ],
+        report.FilesInMemory({}),
+        kind="search",
+        facts=(f"{len(searches)} queries", f"{len(searches[0]['cells'])} each"),
+    )
+    pathlib.Path(out).write_text(page, encoding="utf-8")
 
 
 def _pixels(file, folder) -> np.ndarray | None:

@@ -10,6 +10,7 @@ one image has any axes.
 
 import contextlib
 import dataclasses
+import functools
 import io
 import itertools
 import json
@@ -24,7 +25,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.files.npz import open_npz
+from keras_vit.checkpoints.files.npz import (
+    aligned_member,
+    map_array,
+    open_npz,
+)
 from keras_vit.checkpoints.files.tensors import DAMAGE
 from keras_vit.data.config import MAX_SIDE, preprocessing_in
 from keras_vit.io.atomic_files import PARTIAL, only_writer, replacing
@@ -47,6 +52,7 @@ PART = "part-*.npz"
 SECONDS = 10.0  # between two parts; an interruption costs that much at most
 COLUMNS = ["file", "embedding"]
 KEY = b"keras_vit"  # of the metadata in the schema of a Parquet file
+ROWS = 2**14  # vectors that are compared at once
 BYTES_OF_A_NAME = 100  # that a text of Python takes besides its letters
 # What two encoders must share for their embeddings to be compared.
 SAME = ("weights_crc32", "kind", "blocks", "image_size", "preprocessing")
@@ -69,6 +75,11 @@ class Embeddings:
     files: tuple[str, ...]
     vectors: np.ndarray
     metadata: dict[str, Any]
+
+    @functools.cached_property
+    def lengths(self) -> np.ndarray:
+        """Compute the lengths (N,) of the vectors, float32, once."""
+        return _lengths(_flat(self.vectors))
 
     def check_same(self, metadata: dict[str, Any], source: object) -> None:
         """Raises a ValueError unless an encoder gives such embeddings.
@@ -331,10 +342,11 @@ def _write_npz(path, files, vectors, metadata):
         "fortran_order": False,
         "shape": (len(files), *first.shape[1:]),
     }
-    with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
+    with open(path, "wb") as out, zipfile.ZipFile(out, "w") as archive:
         _write_array(archive, "files", np.array(files))
         _write_array(archive, "metadata", np.array(json.dumps(metadata)))
-        with archive.open("vectors.npy", "w", force_zip64=True) as file:
+        member = aligned_member("vectors.npy", out.tell())
+        with archive.open(member, "w", force_zip64=True) as file:
             np.lib.format.write_array_header_1_0(file, header)
             for piece in itertools.chain([first], pieces):
                 file.write(np.ascontiguousarray(piece, "<f4").tobytes())
@@ -349,10 +361,13 @@ def _write_array(archive, name, array):
 def _read_npz(path, vectors) -> Embeddings:
     arrays = open_npz(path).tensors
     named = arrays["files"]
-    _check_room(2 * named.nbytes + vectors * arrays["vectors"].nbytes)
+    _check_room(2 * named.nbytes)
     files = tuple(named.read().tolist())
     metadata = json.loads(arrays["metadata"].read().item())
-    found = arrays["vectors"].read() if vectors else np.zeros(len(files), "f4")
+    found = map_array(path, "vectors") if vectors else np.zeros(len(files))
+    if found is None:  # Packed, as by NumPy itself.
+        _check_room(arrays["vectors"].nbytes)
+        found = arrays["vectors"].read()
     return Embeddings(files, found, metadata)
 
 
@@ -520,15 +535,23 @@ def _check_about(about, source):
 
 
 def nearest(
-    vectors: Any, queries: Any, *, top: int = 9
+    vectors: Any,
+    queries: Any,
+    *,
+    top: int = 9,
+    lengths: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Finds the vectors with the largest cosine similarity to each query.
+
+    All vectors are compared, in parts: no copy of them is made, and they may
+    be mapped from a file, as those of `load_embeddings` are.
 
     Args:
         vectors: float array (N, D), or (N, L, D) of several blocks, which are
             joined.
         queries: float array of the same axes for Q queries.
         top: int, K; all of fewer vectors.
+        lengths: float array (N,), `Embeddings.lengths`; None computes them.
 
     Returns:
         Their numbers from 0 to N - 1, integers of shape (Q, K), the most
@@ -536,8 +559,8 @@ def nearest(
         [-1, 1], float32 of that shape.
 
     Raises:
-        ValueError: for other axes, such as those of tokens, or a `top` below
-            1.
+        ValueError: for other axes, such as those of tokens, NaN or infinity,
+            or a `top` below 1.
 
     Example:
         >>> known = np.array([[1.0, 0.0], [0.0, 2.0]])
@@ -546,20 +569,45 @@ def nearest(
     """
     if isinstance(top, bool) or not isinstance(top, int) or top < 1:
         raise ValueError(f"top must be an int above 0. Received: top={top!r}.")
-    known, wanted = _unit(vectors), _unit(queries)
+    known, wanted = _flat(vectors), _flat(queries)
     if known.shape[1] != wanted.shape[1]:
         raise ValueError(
             "Vectors and queries must have the same size. Received: shapes "
             f"{np.shape(vectors)} and {np.shape(queries)}. Embed both with the "
             "same model."
         )
-    similarity = wanted @ known.T  # (Q, N)
-    found = np.argsort(-similarity, axis=1, kind="stable")[:, :top]  # (Q, K)
-    return found, np.take_along_axis(similarity, found, axis=1)
+    _check_finite(wanted, 0)
+    wanted = wanted / _lengths(wanted)[:, None]
+    parts = [
+        _nearest(known[x : x + ROWS], x, wanted, top, lengths)
+        for x in range(0, len(known), ROWS)
+    ]
+    numbers, scores = (np.hstack(x) for x in zip(*parts, strict=True))
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :top]  # (Q, K)
+    return (
+        np.take_along_axis(numbers, order, axis=1),
+        np.take_along_axis(scores, order, axis=1),
+    )
 
 
-def _unit(vectors):
-    """Scale vectors (N, D) to length 1; zeros stay as they are."""
+def _nearest(rows, begin, wanted, top, lengths):
+    """Find the nearest of some rows (R, D), which begin at a number."""
+    found = _lengths(rows) if lengths is None else lengths[begin:][: len(rows)]
+    cosines = (rows @ wanted.T).T / found  # (Q, R)
+    if not np.isfinite(cosines).all():
+        _check_finite(rows, begin)
+    top = min(top, len(rows))
+    least = np.partition(cosines, len(rows) - top, axis=1)[:, len(rows) - top]
+    numbers = np.empty((len(wanted), top), int)
+    for query, values in enumerate(cosines):
+        rest = np.flatnonzero(values >= least[query])
+        order = np.argsort(-values[rest], kind="stable")[:top]
+        numbers[query] = rest[order]
+    return numbers + begin, np.take_along_axis(cosines, numbers, axis=1)
+
+
+def _flat(vectors):
+    """Return vectors as (N, D), float32, without a copy if they are."""
     try:
         vectors = np.asarray(vectors, "float32")
     except (TypeError, ValueError) as error:
@@ -572,12 +620,23 @@ def _unit(vectors):
             f"(N, D) or (N, L, D). Received: an array of shape "
             f'{vectors.shape}. Embed images with kind="pooled".'
         )
-    flat = vectors.reshape(len(vectors), -1)
-    bad = ~np.isfinite(flat).all(axis=1)
+    return vectors.reshape(len(vectors), -1)
+
+
+def _check_finite(vectors, begin):
+    """Refuse NaN and infinity in vectors whose first number is `begin`."""
+    bad = ~np.isfinite(vectors).all(axis=1)
     if bad.any():
         raise ValueError(
-            f"{bad.sum()} of {len(flat)} vectors have NaN or infinity, the "
-            f"first is number {bad.argmax()}. Embed those images again."
+            f"Vector number {begin + bad.argmax()} has NaN or infinity. Embed "
+            "that image again."
         )
-    lengths = np.linalg.norm(flat, axis=1, keepdims=True)
-    return flat / np.maximum(lengths, np.finfo("float32").tiny)
+
+
+def _lengths(vectors):
+    """Return the lengths (N,) of vectors (N, D); of zeros the smallest."""
+    lengths = np.empty(len(vectors), "float32")
+    for x in range(0, len(vectors), ROWS):
+        rows = vectors[x : x + ROWS]
+        lengths[x : x + ROWS] = np.sqrt(np.einsum("nd,nd->n", rows, rows))
+    return np.maximum(lengths, np.finfo("float32").tiny)

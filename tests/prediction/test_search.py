@@ -8,11 +8,13 @@ import pytest
 from PIL import Image
 
 import keras_vit
+from keras_vit.checkpoints.files.npz import map_array
 from keras_vit.cli import main
 from keras_vit.prediction import (
     Embeddings,
     Encoder,
     as_encoder,
+    embeddings_file,
     encoder_of,
     load_embeddings,
     nearest,
@@ -185,6 +187,69 @@ def test_search_draws_the_images(run, photos, embedded, tmp_path, monkeypatch):
     assert printed.endswith(f"{page}\n")
     with Image.open(page) as picture:
         assert np.asarray(picture.convert("L")).std() > 10
+
+
+def test_search_writes_a_page(run, photos, embedded, tmp_path):
+    page, odd = tmp_path / "hits.html", photos / "<b>.png"
+    (photos / "b.png").rename(odd)  # The file has its old name.
+    assert run("search", embedded, odd, "-o", page).endswith(f"{page}\n")
+    text = page.read_text("utf-8")
+    shown = re.findall(r'<img src="data:image/\w+;base64,[^"]+"', text)
+    assert len(shown) == 3  # The query, and two of the three hits.
+    assert text.count("cosine") == 3 and "1. cosine 1.0000" in text
+    assert "&lt;b&gt;.png" in text and "<b>" not in text
+    assert "http" not in re.sub(r'"data:[^"]*"', "", text.split("<body>")[1])
+
+
+def test_vectors_are_mapped_and_compared_with_their_checksum(tmp_path):
+    """In a file of any length of names; damaged or packed as well."""
+    vectors = np.random.default_rng(0).normal(size=(400, 70)).astype("f4")
+    for length in range(1, 9):
+        path = tmp_path / f"{length}.npz"
+        files = tuple(f"{i:0{length + 2}}" for i in range(400))
+        embeddings_file._write_npz(path, files, [vectors[:9], vectors[9:]], {})
+        mapped = map_array(path, "vectors")
+        assert mapped is not None and mapped.flags.aligned
+        np.testing.assert_array_equal(mapped, vectors)
+        np.testing.assert_array_equal(np.load(path)["vectors"], vectors)
+    content = bytearray(path.read_bytes())
+    content[content.index(vectors[350].tobytes())] ^= 1
+    damaged = tmp_path / "damaged.npz"
+    damaged.write_bytes(content)
+    with pytest.raises(ValueError, match="checksum"):
+        load_embeddings(damaged)
+    packed = tmp_path / "packed.npz"
+    np.savez_compressed(packed, files=files, metadata="{}", vectors=vectors)
+    assert map_array(packed, "vectors") is None
+    np.testing.assert_array_equal(load_embeddings(packed).vectors, vectors)
+
+
+def test_what_is_written_to_mapped_vectors_stays_in_memory(embedded):
+    found, before = load_embeddings(embedded), embedded.read_bytes()
+    found.vectors[:] = 0
+    assert embedded.read_bytes() == before
+
+
+def test_neighbours_over_several_parts(monkeypatch):
+    """As one part finds them: order, equals, lengths given or not."""
+    random = np.random.default_rng(0)
+    vectors = random.integers(-1, 2, (50, 3)).astype("f4")  # Many are equal.
+    queries = random.normal(size=(4, 3))
+    whole = nearest(vectors, queries, top=20)
+    known = Embeddings((), vectors, {})
+    monkeypatch.setattr(embeddings_file, "ROWS", 7)
+    for options in ({}, {"lengths": known.lengths}):
+        parts = nearest(vectors, queries, top=20, **options)
+        np.testing.assert_array_equal(parts[0], whole[0])
+        np.testing.assert_array_equal(parts[1], whole[1])
+    cosines = (
+        queries @ vectors.T / np.maximum(np.linalg.norm(vectors, axis=1), 1e-30)
+    )
+    order = np.argsort(-cosines.round(6), axis=1, kind="stable")[:, :20]
+    np.testing.assert_array_equal(whole[0], order)
+    vectors[33, 1] = np.nan
+    with pytest.raises(ValueError, match="number 33 has NaN"):
+        nearest(vectors, queries)
 
 
 def test_another_model_is_an_error(fail, save_run, embedded, photos, run):

@@ -1,8 +1,10 @@
 """`.npz` files, read and written one array at a time, without pickle."""
 
+import struct
 import warnings
 import weakref
 import zipfile
+import zlib
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,9 +27,13 @@ from keras_vit.checkpoints.files.tensors import (
     refusing,
 )
 
-__all__ = ["open_npz", "write_npz"]
+__all__ = ["aligned_member", "map_array", "open_npz", "write_npz"]
 
 END_OF_ARCHIVE = 22  # bytes before its comment
+LOCAL_HEADER = 30  # bytes before the name of a member
+ZIP64 = 20  # bytes of the sizes that zipfile adds behind the name
+ALIGNMENT = 64  # bytes, as within a `.npy` file
+PADDING = 0xD935  # What Android's zipalign calls its extra field.
 CHUNK = 2**18  # bytes, which stay in the cache of a core
 
 
@@ -154,6 +160,54 @@ def _read_array(file, shape, fortran_order, dtype) -> np.ndarray:
     if file.read(1):  # the checksum is compared at the very end
         raise EOFError("goes on after its last number")
     return array.view(as_bfloat16(dtype)) if dtype.kind == "V" else array
+
+
+def aligned_member(name: str, begin: int) -> zipfile.ZipInfo:
+    """Describe a member whose contents begin where an array can be mapped.
+
+    Args:
+        name: of the member, which is written with zip64 sizes.
+        begin: its first byte in the archive.
+    """
+    padding = -(begin + LOCAL_HEADER + len(name) + ZIP64 + 4) % ALIGNMENT
+    member = zipfile.ZipInfo(name)
+    member.extra = struct.pack("<HH", PADDING, padding) + bytes(padding)
+    return member
+
+
+def map_array(path, name: str) -> np.ndarray | None:
+    """Map an array of an `.npz` file into memory, which takes none of it.
+
+    The checksum is compared, the file read once. What is written to the array
+    stays in memory.
+
+    Returns:
+        The array, or None where it is packed or not aligned.
+
+    Raises:
+        ValueError: for another checksum.
+    """
+    with zipfile.ZipFile(path) as archive:
+        member = archive.getinfo(f"{name}.npy")
+        with archive.open(member) as file:
+            shape, fortran_order, dtype, offset = _read_header(file)
+    with Path(path).open("rb") as file:
+        file.seek(member.header_offset)
+        head = file.read(LOCAL_HEADER)
+    begin = member.header_offset + LOCAL_HEADER
+    begin += sum(struct.unpack("<HH", head[-4:]))
+    packed = member.compress_type != zipfile.ZIP_STORED
+    if packed or not member.file_size or (begin + offset) % dtype.itemsize:
+        return None
+    size = member.file_size
+    content = np.memmap(path, np.uint8, "c", begin, (size,))
+    found = 0
+    for start in range(0, size, CHUNK):
+        found = zlib.crc32(content[start : start + CHUNK].data, found)
+    if found != member.CRC:
+        refuse(path, "has another checksum than it says", DAMAGED, name)
+    array = np.asarray(content)[offset:].view(dtype)
+    return array.reshape(shape, order="F" if fortran_order else "C")
 
 
 def write_npz(path, arrays: Iterable, record: str = "") -> None:
