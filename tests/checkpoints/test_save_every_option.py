@@ -302,12 +302,12 @@ def test_the_record_has_what_no_tensor_tells(family):
     assert recorded == set(RECORDED) & set(places)
 
 
-def configs(family, name, poolings):
+def configs(family, name, poolings, styles=None):
     """Configs with values of one field, and each pooling and style."""
     for value in OPTIONS[family].get(name, [{}]):
         fields = value if isinstance(value, dict) else {name: value}
         for pooling in poolings:
-            for style in STYLES[family]:
+            for style in styles or STYLES[family]:
                 made = {"pooling": pooling, **TINY[family], **style, **fields}
                 yield from possible(family, made)
 
@@ -503,3 +503,18 @@ def test_a_function_as_activation_is_refused(tmp_path):
         save_checkpoint(
             VisionTransformer(config), tmp_path / "x.npz", format="google"
         )
+
+
+@pytest.mark.parametrize(("family", "name"), CASES)
+def test_keras_files_come_back(family, name, tmp_path):
+    """They hold every value, of which their own reader sees the weights."""
+    path = tmp_path / "model.keras"
+    poolings = {"register_tokens": ("token", "mean"), "class_token": ("mean",)}
+    for pooling in poolings.get(name, POOLINGS[family][:1]):
+        for config in configs(family, name, [pooling], STYLES[family][:1]):
+            model = randomised(config, family)
+            save_checkpoint(model, path, format="keras")
+            again = load_checkpoint(path)
+            assert again.config == config
+            np.testing.assert_array_equal(outputs(again), outputs(model))
+    assert path.exists()

@@ -83,8 +83,28 @@ OPTIONAL = {
     "num_classes": "predictions/kernel",
     "representation_dim": "pre_logits/kernel",
 }
+# Last part of a layer's path and the number of its weights -> their names, of
+# layers that have neither a kernel nor a scale.
+OWN_WEIGHTS = {
+    ("class_token", 1): ("token",),
+    ("pool", 1): ("probe",),
+    ("attention", 1): ("lambdas",),
+    ("rotary", 1): ("frequencies",),
+    ("position_bias", 1): ("table",),
+    ("position_bias", 2): ("rows", "columns"),
+    **{
+        ("position_bias", 3 + bias): (
+            *("hidden_weight", "hidden_bias", "head_weight"),
+            *["head_bias"] * bias,
+        )
+        for bias in (0, 1)
+    },
+}
+MOMENTS = ("moving_mean", "moving_variance")
 # Fields of the config that shapes do not tell of every model.
 NOT_IN_SHAPES = ("pooling", "position_embedding")
+# What prefix tokens are, without the class token in front of them.
+PREFIX = ("class_token", "register_tokens")
 # Of axial attention the rows' part stands for the columns', which is alike.
 AXIAL = r"^(block_\d+/)rows/(?:attention/(attention))?"
 # Numbers that need not be in the file: a grid below this is never dangerous.
@@ -111,12 +131,18 @@ def open_keras(path) -> Checkpoint:
             known = known.but(class_names=names)
         tensors = stored.list_weights()
         config = dataclasses.asdict(record)
+        if config.get("relative_positions_shared"):
+            # The first of the layers that share them has them in the file.
+            tensors = {
+                re.sub(r"^block_0/attention/(position_bias/)", r"\1", path): x
+                for path, x in tensors.items()
+            }
         facts = Facts(
             config.get("num_heads", 1), getattr(record, "num_prefix_tokens", 0)
         )
         checkpoint = Checkpoint(
             TensorFile(str(path), tensors, trained_as=known),
-            Layout(KERAS, "keras", family, {}, (), has_fixed_positions=True),
+            dataclasses.replace(LAYOUT, family=family),
             {name for name in FLAGS if config.get(name)},
             {name: Row((name,), "same") for name in tensors},
             [],
@@ -128,7 +154,15 @@ def open_keras(path) -> Checkpoint:
     return checkpoint
 
 
-KERAS = Dialect("Keras")
+LAYOUT = Layout(
+    Dialect("Keras"),
+    "keras",
+    "vit",
+    {},
+    (),
+    has_fixed_positions=True,
+    optional=("patch_bias", "qkv_bias", "projection_bias"),
+)
 
 
 class ZipParts:
@@ -364,14 +398,15 @@ def _paths_of(file, shapes: dict) -> dict:
 
 def _weight_names(layer, shapes) -> tuple:
     """Return the names of a layer's weights, in the order it makes them."""
-    rank = len(shapes[0])
+    rank, count = len(shapes[0]), len(shapes)
     if layer.startswith("position_embedding"):
-        tables = ("columns", "rows") if len(shapes) == 2 else ("offsets",)
+        tables = ("columns", "rows") if count == 2 else ("offsets",)
         return ("embedding",) if rank == 3 else tables
-    names = {"class_token": ("token",), "pool": ("probe",)}
-    return names.get(layer) or (
-        ("gamma", "beta") if rank == 1 else ("kernel", "bias")
-    )
+    if names := OWN_WEIGHTS.get((layer.rpartition("/")[2], count)):
+        return names
+    if rank > 1:
+        return ("kernel", "bias")
+    return ("gamma", "beta", *(("gate",) if count == 3 else MOMENTS))
 
 
 def _checked_record(path, content) -> tuple:
@@ -433,17 +468,21 @@ def _check_sizes(checkpoint) -> None:
     """
     path, tensors = checkpoint.file.path, checkpoint.file.tensors
     config, grid = checkpoint.fields, checkpoint.grid
+    given, untold = dict(config), NOT_IN_SHAPES
+    if not config.get("class_token"):  # Others may stand in its place.
+        given["class_token"] = checkpoint.facts.num_prefix_tokens
+        untold += PREFIX
+    if config.get("mlp_placement") == "beside":  # One scale is for both.
+        untold += ("mlp_layer_scale",)
     for field, name in OPTIONAL.items():
-        if bool(config.get(field)) != (name in checkpoint.rows):
+        if bool(given.get(field)) != (name in checkpoint.rows):
             refuse(
                 path,
                 f"has {field}={config.get(field)!r} in its config, and "
                 f"{'a' if name in checkpoint.rows else 'no'} weight {name}",
                 DAMAGED,
             )
-    fields = {
-        name: x for name, x in config.items() if name not in NOT_IN_SHAPES
-    }
+    fields = {name: x for name, x in config.items() if name not in untold}
     rows = {
         re.sub(AXIAL, r"\1\2", name): x for name, x in checkpoint.rows.items()
     }
