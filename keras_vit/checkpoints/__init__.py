@@ -31,6 +31,7 @@ from keras_vit.runtime.lazy import lazy_names
 __all__ = [
     "Info",
     "LoadReport",
+    "average_weights",
     "check_weights",
     "load_checkpoint",
     "load_weights",
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from keras_vit.checkpoints.engine.averaging import average_weights
     from keras_vit.checkpoints.engine.loading import (
         Info,
         check_weights,
@@ -52,6 +54,7 @@ else:  # They need Keras.
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "keras_vit.checkpoints.engine.averaging": ("average_weights",),
             "keras_vit.checkpoints.engine.loading": (
                 *("Info", "check_weights", "load_checkpoint"),
                 *("load_weights", "read_info"),

@@ -76,7 +76,7 @@ COMMANDS = {
     ),
     "weights": (
         "weights_commands",
-        "List, describe, verify and convert weights.",
+        "List, describe, verify, convert and average weights.",
     ),
 }
 

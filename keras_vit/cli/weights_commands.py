@@ -31,7 +31,7 @@ SOURCE = (
 
 
 def weights(parser):
-    """List, describe, verify and convert weights."""
+    """List, describe, verify, convert and average weights."""
     commands = parser.add_subparsers(metavar="command", required=True)
 
     def command(name, run, summary):
@@ -64,6 +64,19 @@ def weights(parser):
     added.add_argument("--format", required=True, help="of the new file")
     added.add_argument("--overwrite", action="store_true")
     _add_known_fields(added)
+
+    added = command("average", _average, "Average the weights of models.")
+    added.add_argument("sources", nargs="+", help=SOURCE)
+    added.add_argument(
+        "-o", "--out", type=Path, required=True, help="file to write, .keras"
+    )
+    added.add_argument(
+        "--shares",
+        type=float,
+        nargs="+",
+        help="of each model in its order, which sum to 1; equal by default",
+    )
+    added.add_argument("--overwrite", action="store_true")
 
 
 def _add_known_fields(parser):
@@ -319,13 +332,31 @@ def _verdict(entry, file, digest):
     return "no hash is published to compare it with"
 
 
-def _convert(arguments):
-    from keras_vit.checkpoints import load_checkpoint, save_checkpoint
-
+def _check_new(arguments) -> None:
     if arguments.out.exists() and not arguments.overwrite:
         raise ValueError(
             f"{arguments.out} exists. Give another path, or --overwrite."
         )
+
+
+def _average(arguments):
+    from keras_vit.checkpoints import average_weights, save_checkpoint
+
+    _check_new(arguments)
+    if arguments.out.suffix != ".keras" or not arguments.out.parent.is_dir():
+        raise ValueError(
+            "The average is written to a file that ends in .keras, in a folder "
+            f"that exists. Received: {str(arguments.out)!r}."
+        )
+    model = average_weights(arguments.sources, arguments.shares)
+    save_checkpoint(model, arguments.out, format="keras")
+    print(f"average of {len(arguments.sources)} models -> {arguments.out}")
+
+
+def _convert(arguments):
+    from keras_vit.checkpoints import load_checkpoint, save_checkpoint
+
+    _check_new(arguments)
     model = load_checkpoint(arguments.source, **_known_fields(arguments))
     save_checkpoint(model, arguments.out, format=arguments.format)
     print(f"{arguments.source} -> {arguments.out} ({arguments.format})")

@@ -15,6 +15,7 @@ __all__ = [
     "load_class_embeddings",
     "load_image_text",
     "retrieval_recall",
+    "zero_shot_model",
 ]
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         as_text_encoder,
         class_embeddings,
         load_class_embeddings,
+        zero_shot_model,
     )
 else:  # They need Keras.
     __getattr__, __dir__ = lazy_names(
@@ -40,7 +42,7 @@ else:  # They need Keras.
             "keras_vit.text.tower": ("TextConfig", "TextTransformer"),
             "keras_vit.text.zero_shot": (
                 *("ClassEmbeddings", "as_text_encoder", "class_embeddings"),
-                "load_class_embeddings",
+                *("load_class_embeddings", "zero_shot_model"),
             ),
         },
     )

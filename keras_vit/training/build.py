@@ -15,10 +15,13 @@ from keras_vit import applications, checkpoints, data
 from keras_vit.checkpoints.engine.keras_files import located
 from keras_vit.checkpoints.engine.matching import REGISTERED_NAMES
 from keras_vit.checkpoints.public.fetch import resolve
+from keras_vit.checkpoints.public.pairs import pair_source
 from keras_vit.data.array_ops import ops_of
 from keras_vit.data.batches import images_per_batch
 from keras_vit.models import VisionTransformer
 from keras_vit.runtime.workarounds import backend_is
+from keras_vit.text.templates import DEFAULT_TEMPLATE
+from keras_vit.text.zero_shot import class_embeddings, zero_shot_model
 from keras_vit.training.model_config import (
     TRANSFORMERS,
     config_of,
@@ -108,28 +111,46 @@ def _fresh(recipe, class_names):
 
 
 def _loaded(recipe, class_names):
-    keep = recipe.model.head == "keep"
+    head = recipe.model.head
     source = located(recipe.model.weights)
+    if head == "words":
+        return _with_words(source, recipe, class_names)
     checkpoints.check_weights(source, recipe.model.name)
     source = resolve(source, recipe.model.name)
     with warnings.catch_warnings():
-        if not keep:
+        if head == "new":
             # That it is all zeros does not matter: it is replaced.
             warnings.filterwarnings("ignore", "The classification layer in")
         load = getattr(applications, recipe.model.name or "", _load_any)
         model = load(
             weights=source,
-            classes=None if keep else len(class_names),
+            classes=None if head == "keep" else len(class_names),
             classifier_activation=None,
             include_preprocessing=True,
             dtype=recipe.training.precision,
             **_application_options(recipe, checkpoints.read_info(source)),
         )
-    if keep:
+    if head == "keep":
         _check_classes(model, class_names, source)
     else:
         model = _with_new_head(model, recipe)
     return model
+
+
+def _with_words(source, recipe, class_names):
+    """Load an image tower whose head has the embeddings of the classes."""
+    source = pair_source(source)
+    classes = class_embeddings(
+        source, class_names, recipe.model.template or DEFAULT_TEMPLATE
+    )
+    tower = checkpoints.load_checkpoint(
+        source,
+        classifier_activation=None,
+        include_preprocessing=True,
+        dtype=recipe.training.precision,
+        **_application_options(recipe, checkpoints.read_info(source)),
+    )
+    return zero_shot_model(tower, classes)
 
 
 def _application_options(recipe, info) -> dict:

@@ -296,8 +296,9 @@ class Recipe:
             object.__setattr__(self, name, group)
         check_at_least(self, 0, "seed")
         check_choice("distribution", self.distribution, DISTRIBUTIONS)
-        if self.model.head == "keep":
-            check_unread(self.training, 'model.head="keep"', "head_bias")
+        if self.model.head != "new":
+            case = f'model.head="{self.model.head}"'
+            check_unread(self.training, case, "head_bias")
         self._check_warmup()
         if (
             self.training.class_weight == "balanced"

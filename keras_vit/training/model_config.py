@@ -14,6 +14,7 @@ from keras_vit.io.checks import (
 )
 from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.sizes import BIT, MIXER, VIT
+from keras_vit.text.templates import templates_of
 from keras_vit.variants import VariantConfig, VariantTransformer
 
 __all__ = [
@@ -27,7 +28,7 @@ __all__ = [
 
 MODEL_CHOICES = {
     "name": (*VIT, *MIXER, *BIT),
-    "head": ("new", "keep"),
+    "head": ("new", "keep", "words"),
     # One prediction per image; all tokens would be many.
     "pooling": ("token", "mean", "max", "map"),
     "position_embedding": ("learned", "sincos2d"),
@@ -56,7 +57,13 @@ class ModelConfig:
 
     head: str = "new"
     """"new" replaces the classification layer of the weights, and the layer
-    before it, by zeros as the paper does; "keep" keeps it."""
+    before it, by zeros as the paper does; "keep" keeps it; "words" makes one
+    of the names of the classes, by the text half of an image-text model
+    (arXiv:2109.01903)."""
+
+    template: str | None = None
+    """With head "words", the sentence that the names are put in, or "openai"
+    or "openai_best" for those of CLIP; null is "a photo of a {}."."""
 
     image_size: int | tuple[int, int] | None = None
     """Size of the images, one side or [height, width] in pixels. Position
@@ -151,11 +158,15 @@ class ModelConfig:
             )
         if self.weights is not None:
             check_unread(self, f"weights={self.weights!r}", "size")
-        if self.weights is None and self.head == "keep":
+        if self.weights is None and self.head != "new":
             raise ValueError(
-                "There is no head to keep without weights. Received: head="
-                '"keep", weights=None.'
+                "There is no head to take without weights. Received: head="
+                f"{self.head!r}, weights=None."
             )
+        if self.head != "words":
+            check_unread(self, f"head={self.head!r}", "template")
+        elif self.template is not None:
+            templates_of(self.template)
 
     def vit(self, num_classes: int):
         """Return the config of the model, see `config_of`.
@@ -195,7 +206,7 @@ TINY_MIXER = {
 OF_BIT = {"resnet_units": "units", "resnet_width": "width"}
 
 # Fields of ModelConfig that are not fields of the model.
-ABOUT_WEIGHTS = ("name", "weights", "head", "size")
+ABOUT_WEIGHTS = ("name", "weights", "head", "template", "size")
 
 
 def family_of(name: str | None, variant: VariantConfig | None = None) -> type:

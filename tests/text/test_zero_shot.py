@@ -7,10 +7,12 @@ import zlib
 import keras
 import numpy as np
 import pytest
+from command import fail
 from PIL import Image
 from text_cases import FOLDER
 
 import keras_vit
+from keras_vit.checkpoints import average_weights
 from keras_vit.cli import main
 from keras_vit.prediction import as_encoder, load_zero_shot
 from keras_vit.text import (
@@ -21,6 +23,8 @@ from keras_vit.text import (
 )
 from keras_vit.text.templates import TEMPLATES
 from keras_vit.text.zero_shot import as_text_encoder, zero_shot_model
+from keras_vit.training import ModelConfig, Recipe
+from keras_vit.training.build import make_model
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "torch", reason="the same on each backend"
@@ -89,6 +93,90 @@ def test_a_classifier_of_words_is_saved_as_any_model(pairs, tmp_path):
     np.testing.assert_allclose(found, logits, atol=5e-5)
     assert model.trained_as.class_names == tuple(TEXTS)
     assert model.trained_as.answers_by == "sigmoid"
+
+
+def test_a_training_starts_from_words(pairs, tmp_path):
+    """Its first logits are the golden ones; what it saves is read again."""
+    expected = np.load(CLIP / "expected.npz")
+    start = ModelConfig(weights=str(CLIP), head="words", template="{}")
+    model = make_model(Recipe(model=start), TEXTS)
+    pixels = expected["images"] * model.config.pixel_std
+    pixels = 255 * (pixels + model.config.pixel_mean)
+    logits = expected["logits_per_image"][:, :4]
+    found = model.predict(pixels, verbose=0)
+    np.testing.assert_allclose(found, logits, atol=2e-4)
+    assert all(x.trainable for x in model.layers)
+    model.save(tmp_path / "model.keras")
+    again = keras_vit.load_checkpoint(tmp_path / "model.keras")
+    found = again.predict(pixels, verbose=0)
+    np.testing.assert_allclose(found, logits, atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"head": "words"}, "without weights"),
+        ({"head": "keep", "weights": "a", "template": "a {}"}, "template does"),
+        ({"head": "words", "weights": "a", "template": "a cat"}, "a cat"),
+    ],
+)
+def test_heads_of_words_that_cannot_be(fields, words):
+    with pytest.raises(ValueError, match=words):
+        ModelConfig(**fields)
+
+
+def test_a_tower_without_texts_has_no_head_of_words(tmp_path):
+    keras_vit.load_checkpoint(CLIP).save(tmp_path / "image.keras")
+    start = ModelConfig(weights=str(tmp_path / "image.keras"), head="words")
+    with pytest.raises(ValueError, match="text"):
+        make_model(Recipe(model=start), TEXTS)
+
+
+def test_weights_are_averaged(pairs, tmp_path, capsys):
+    tower = pairs[CLIP].image_tower
+    classes = class_embeddings(pairs[CLIP], ["cat", "dog"])
+    first, second = (zero_shot_model(tower, classes) for _ in range(2))
+    for weight in second.weights:
+        weight.assign(weight + 1)
+    first.save(tmp_path / "a.keras")
+    second.save(tmp_path / "b.keras")
+    files = [tmp_path / "a.keras", tmp_path / "b.keras"]
+    for shares, expected in ((None, 0.5), ([0.75, 0.25], 0.25)):
+        found = average_weights(files, shares)
+        for one, other in zip(found.weights, first.weights, strict=True):
+            np.testing.assert_allclose(
+                keras.ops.convert_to_numpy(one),
+                keras.ops.convert_to_numpy(other) + expected,
+                atol=1e-6,
+            )
+    assert found.trained_as.class_names == ("cat", "dog")
+    out = tmp_path / "c.keras"
+    words = ("weights", "average", *files, "-o", out, "--shares", "0.75", ".25")
+    assert "average of 2 models" in run(capsys, *words)
+    again = keras_vit.load_checkpoint(out)
+    for one, other in zip(again.weights, found.weights, strict=True):
+        one, other = map(keras.ops.convert_to_numpy, (one, other))
+        np.testing.assert_array_equal(one, other)
+
+
+def test_what_is_not_averaged(pairs, capsys, tmp_path):
+    tower = pairs[CLIP].image_tower
+    models = [
+        zero_shot_model(tower, class_embeddings(pairs[CLIP], names))
+        for names in (["cat", "dog"], ["cat", "bird"])
+    ]
+    with pytest.raises(ValueError, match="class_names: .*dog.* in the first"):
+        average_weights(models)
+    for given, shares in (
+        (models[:1], None),
+        (models, [0.5]),
+        (models, [0.5, 0.6]),
+        (models, [np.nan, 1]),
+    ):
+        with pytest.raises(ValueError, match="a share for each"):
+            average_weights(given, shares)
+    words = ("average", "a", "b", "-o", tmp_path / "a.npz")
+    assert "ends in .keras" in fail(capsys, *words)
 
 
 @pytest.mark.slow

@@ -377,6 +377,7 @@ CHANGES = {
 }
 # Fields whose effect is in files or in other processes, and the test of it.
 ELSEWHERE = {
+    "model.template": "text/test_zero_shot.py",
     "data.name": "data/test_tfds.py",
     "data.shards": "data/test_shards.py",
     "data.data_dir": "data/test_tfds.py",
