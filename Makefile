@@ -68,25 +68,27 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 
 # These build models, but meet no operation of a backend that others do not test
 # on each: all names of public checkpoints, files, commands, figures.
-FIRST := $(addprefix tests/, \
+FIRST := $(addprefix tests/, auditing/test_audit.py \
 	$(addprefix analysis/test_, \
 		compute.py distance.py feature_maps.py rollout.py) \
 	$(addprefix applications/test_, parameter_counts.py) \
 	$(addprefix checkpoints/test_, \
 		adapters.py agreement.py export.py fuzz_keras.py \
 		hugging_face_kinds.py keras_folder.py layouts.py mutations.py \
-		open_clip.py opened_once.py original_names.py replaced_heads.py \
+		open_clip.py opened_once.py original_names.py read_by_others.py \
+		replaced_heads.py \
 		rubbish_keras.py sam.py strictness.py timm_kinds.py \
 		wrapped_names.py) \
 	$(addprefix evaluation/test_, \
 		class_metrics.py few_shot.py few_shot_inputs.py probes.py) \
 	$(addprefix models/test_, golden.py options.py) \
-	training/test_fields.py \
 	$(addprefix prediction/test_, \
-		command.py embed.py embeddings_file.py search.py) \
+		command.py embed.py embeddings_file.py predict.py search.py) \
 	$(addprefix recipes/test_, \
-		competition.py few_shot.py finetune_cli.py \
-		noisy_student_parts.py smoke.py) \
+		competition.py cross_validate.py evaluate.py few_shot.py \
+		finetune_cli.py noisy_student_parts.py regression.py smoke.py) \
+	$(addprefix training/test_, \
+		balance.py fields.py kept_model.py longer_runs.py run_reader.py) \
 	robustness/test_findings.py)
 
 # $(call create,VENV,CONSTRAINTS): the pip of an old Python knows no --group.

@@ -1,5 +1,6 @@
 """What every test starts from: fixed seeds and nobody's own Keras settings."""
 
+import collections
 import gc
 import os
 import re
@@ -70,6 +71,19 @@ def address(emulator, request):
     name = re.sub(r"\W+", "-", request.node.name)
     yield emulator.address(f"runs/{name}")
     run_store._mirrors.clear()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print the ten files of tests that took the most time."""
+    seconds = collections.Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if hasattr(report, "duration"):
+                seconds[report.nodeid.partition("::")[0]] += report.duration
+    if len(seconds) > 1:
+        terminalreporter.section("slowest files")
+    for name, total in seconds.most_common(10) if len(seconds) > 1 else ():
+        terminalreporter.write_line(f"{total:7.1f} s  {name}")
 
 
 @pytest.fixture
