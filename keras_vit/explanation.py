@@ -44,7 +44,15 @@ from keras_vit.prediction import (
 from keras_vit.prediction.networks import check_network
 from keras_vit.variants import VariantTransformer
 
-__all__ = ["check_attention", "check_folder", "explain", "overlays"]
+__all__ = [
+    "check_attention",
+    "check_folder",
+    "enlarged",
+    "explain",
+    "file_names",
+    "overlays",
+    "read_images",
+]
 
 MAX_IMAGES = 32  # of B/16 at 224 pixels 60 kB each in the page
 FEWEST, COMPONENTS = 4, 3  # patches and features that have colours
@@ -110,7 +118,7 @@ def explain(
     network = classifier.model
     check_network(network)
     check_attention(network)
-    titles, images = _read(classifier, source)
+    titles, images = read_images(classifier, source)
     overview = attention_overview(
         network,
         classifier.inputs(images),
@@ -176,8 +184,16 @@ def check_attention(model: keras.Model) -> None:
     check_model(model)
 
 
-def _read(classifier, source):
-    """Titles and pixels of the images of a source."""
+def read_images(classifier, source):
+    """Return titles and pixels (M, H, W, C) of the images of a source.
+
+    Args:
+        classifier: what prepares them.
+        source: see `keras_vit.predict`; 32 images at most.
+
+    Raises:
+        ValueError: when one cannot be read, or there are none or too many.
+    """
     paths, images, changes = [], [], []
     for number, image in enumerate(images_of(source)):
         if number == MAX_IMAGES:
@@ -255,9 +271,9 @@ def _write_pictures(folder, model, overview, arrays):
     """Writes three pictures per image and three of the model."""
     from PIL import Image
 
-    pictures = _enlarged(arrays["pictures"])  # (M, H, W, C)
+    pictures = enlarged(arrays["pictures"])  # (M, H, W, C)
     rollouts = overlays(model, pictures, overview.rollout)  # (M, H, W, 3)
-    for i, name in enumerate(_file_names(arrays["titles"])):
+    for i, name in enumerate(file_names(arrays["titles"])):
         Image.fromarray(rollouts[i]).save(folder / f"{name}_rollout.png")
         grids = overview.grids[:, i]  # (L, N, rows, columns)
         layers = overlays(
@@ -294,8 +310,8 @@ def _save(figure, path):
     figure.savefig(path, dpi=DOTS_PER_INCH)
 
 
-def _enlarged(pictures):
-    """Small pictures with visible pixels."""
+def enlarged(pictures):
+    """Return small pictures (M, H, W, C) with visible pixels."""
     factor = -(-SMALLEST // min(pictures.shape[1:3]))
     return pictures.repeat(factor, axis=1).repeat(factor, axis=2)
 
@@ -321,7 +337,7 @@ def overlays(
     return overlay(pictures, np.maximum(to_pixels(model, maps), 0))
 
 
-def _file_names(titles):
+def file_names(titles):
     """Return names of files without their ending, each once."""
     names: list[str] = []
     for title in titles:

@@ -111,6 +111,12 @@ def explain(parser):
         default="mean",
         help="how the rollout fuses the heads of a layer (mean)",
     )
+    add(
+        "--checkpoints",
+        action="store_true",
+        help="of a run: the attention and the patches after each of its "
+        "checkpoints",
+    )
     add("--open", action="store_true", help="open the page in the browser")
     _add_image_size(add)
 
@@ -136,6 +142,19 @@ def _explain(arguments):
     from keras_vit.prediction import load_classifier
 
     check_folder(arguments.out)
+    if arguments.checkpoints:
+        from keras_vit.runs.explained_checkpoints import explain_checkpoints
+
+        given = [x for x in OF_ONE if getattr(arguments, x) != OF_ONE[x]]
+        if given:
+            raise ValueError(
+                f"--checkpoints does not read {', '.join(given)}. Leave it out."
+            )
+        page = explain_checkpoints(
+            arguments.model, arguments.images, arguments.out
+        )
+        _show(page, arguments)
+        return
     page = explain(
         load_classifier(
             arguments.model, arguments.image_size, needs_classes=False
@@ -147,9 +166,22 @@ def _explain(arguments):
         head_fusion=arguments.head_fusion,
         name=arguments.model,
     )
+    _show(page, arguments)
+
+
+def _show(page, arguments):
     print(page)
     if arguments.open:
         open_page(page)
+
+
+# Options of an explanation of one model, and their defaults.
+OF_ONE = {
+    "top": 5,
+    "discard_ratio": 0.0,
+    "head_fusion": "mean",
+    "image_size": None,
+}
 
 
 def _audit(arguments):
@@ -518,27 +550,25 @@ def _write_page(out, hits, name):
             "picture": None if picture is None else photograph(picture),
         }
 
-    searches = [
+    rows = [
         {
-            "query": printable(query[0]),
-            "shown": [cell(*query, "query")] * (query[1] is not None),
+            "title": printable(query[0]),
             "cells": [
-                cell(name, picture, f"{rank}. cosine {score:.4f}")
-                for rank, (name, picture, score) in enumerate(found, 1)
+                *([cell(*query, "query")] if query[1] is not None else []),
+                *(
+                    cell(name, picture, f"{rank}. cosine {score:.4f}")
+                    for rank, (name, picture, score) in enumerate(found, 1)
+                ),
             ],
         }
         for query, found in hits
     ]
     page = report.render_page(
         f"Search of {printable(name)}",
-        [
-            Section(
-                "hits", "Similar images", lambda _: {"searches": searches}, ()
-            )
-        ],
+        [Section("rows", "Similar images", lambda _: {"rows": rows}, ())],
         report.FilesInMemory({}),
         kind="search",
-        facts=(f"{len(searches)} queries", f"{len(searches[0]['cells'])} each"),
+        facts=(f"{len(hits)} queries", f"{len(hits[0][1])} hits each"),
     )
     pathlib.Path(out).write_text(page, encoding="utf-8")
 

@@ -59,6 +59,7 @@ __all__ = [
     "restore_best",
     "restore_generators",
     "restore_metrics",
+    "restore_model",
     "write_best",
     "write_checkpoint",
 ]
@@ -391,6 +392,29 @@ def restore(model, arrays: dict) -> None:
         variable.assign(arrays.pop(name).astype(variable.dtype))
 
 
+def restore_model(folder: pathlib.Path, step: int, model) -> None:
+    """Restore a model, without an optimizer, from the checkpoint of a step.
+
+    Args:
+        folder: the folder of the checkpoints.
+        step: one of `checkpoint_steps`.
+        model: a Keras model like the one that was trained.
+
+    Raises:
+        ValueError: when it is damaged, or of another model; this one is
+            unchanged.
+    """
+    arrays, _ = _read(_path_of(folder, step))
+    count = sum(name.startswith("model/") for name in arrays)
+    if count != len(model.variables):
+        raise ValueError(
+            f"The checkpoint has {count} variables of a model, {model.name!r} "
+            f"has {len(model.variables)}: another network was trained, as with "
+            "LoRA, image_sizes or a method without labels."
+        )
+    _give(model, arrays)
+
+
 def write_best(folder: pathlib.Path, step: int, model) -> None:
     """Write the variables of a model, without its optimizer's.
 
@@ -426,6 +450,11 @@ def restore_best(folder: pathlib.Path, step: int, model) -> None:
     with refusing(path, "the best weights"):
         tensors = open_npz(path).tensors
         arrays = {name: tensor.read() for name, tensor in tensors.items()}
+    _give(model, arrays)
+
+
+def _give(model, arrays):
+    """Assign the arrays of a model to its variables, all of them or none."""
     for i, variable in enumerate(model.variables):
         _check(f"model/{i}", variable, arrays.get(f"model/{i}"))
     for i, variable in enumerate(model.variables):

@@ -36,7 +36,7 @@ from PIL import Image
 from keras_vit.checkpoints.engine.keras_files import read_class_names
 from keras_vit.cli import main as keras_vit
 from keras_vit.data import DataConfig, open_dataset
-from keras_vit.explanation import _file_names
+from keras_vit.explanation import file_names
 from keras_vit.io.atomic_files import as_cell, of_cell, printable
 from keras_vit.runs import script
 from keras_vit.training import Recipe, TrainingConfig
@@ -244,7 +244,7 @@ def class_names(content: str) -> None:
             assert of_cell(as_cell(name)) == name
             pathlib.Path(folder, f"{_file_name(name)}_0.png").touch()
         titles = [printable(name) for name in names or ()]
-        for name in _file_names(titles):
+        for name in file_names(titles):
             pathlib.Path(folder, f"{name}_heads.png").touch()
 
 

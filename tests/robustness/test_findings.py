@@ -25,7 +25,7 @@ from keras_vit.data import (
     open_dataset,
 )
 from keras_vit.data.pillow_images import is_coloured, say_colour_changes
-from keras_vit.explanation import _file_names
+from keras_vit.explanation import file_names
 from keras_vit.io.atomic_files import as_cell, of_cell, printable, write_csv
 from keras_vit.io.run_folder import MANIFEST
 from keras_vit.prediction.images import images_of, read_pixels
@@ -116,13 +116,13 @@ def test_files_of_macos_are_no_photos(tmp_path):
 
 def test_pictures_of_different_images_have_different_names():
     titles = ["a.png", "a_2.png", "a.jpg", "a_2.jpg", "a.gif"]
-    names = _file_names(titles)
+    names = file_names(titles)
     assert len(set(names)) == len(titles)
     assert names[:2] == ["a", "a_2"]
 
 
 def test_names_of_pictures_are_short_enough_and_can_be_written(tmp_path):
-    for name in _file_names(["x" * 250, "\u00e9" * 250, "\udcff", "\udcfe"]):
+    for name in file_names(["x" * 250, "\u00e9" * 250, "\udcff", "\udcfe"]):
         (tmp_path / f"{name}_rollout.png").touch()
     assert len(list(tmp_path.iterdir())) == 4
 
