@@ -9,15 +9,18 @@ import itertools
 import os
 import pathlib
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
 from keras_vit.analysis import (
+    gradient_cam,
     overlay,
     patch_filters,
     patch_pca,
+    patch_scores,
     plot_attention_distance,
     plot_attention_maps,
     plot_images,
@@ -29,6 +32,8 @@ from keras_vit.analysis import (
 )
 from keras_vit.analysis.attention_weights import check_model, grid_window
 from keras_vit.analysis.features import features
+from keras_vit.analysis.report.page import Section
+from keras_vit.analysis.report.pictures import photograph
 from keras_vit.analysis.rollout import attention_overview
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.pillow_images import log_colour_changes
@@ -41,7 +46,9 @@ from keras_vit.prediction import (
     images_of,
     most_probable,
 )
+from keras_vit.prediction.by_labels import classifier_of
 from keras_vit.prediction.networks import check_network
+from keras_vit.text.zero_shot import class_embeddings
 from keras_vit.variants import VariantTransformer
 
 __all__ = [
@@ -49,11 +56,13 @@ __all__ = [
     "check_folder",
     "enlarged",
     "explain",
+    "explain_texts",
     "file_names",
     "overlays",
     "read_images",
 ]
 
+MAX_TEXTS = 12  # of two pictures each
 MAX_IMAGES = 32  # of B/16 at 224 pixels 60 kB each in the page
 FEWEST, COMPONENTS = 4, 3  # patches and features that have colours
 SMALLEST = 224  # pixels of the shorter side of an overlay
@@ -143,6 +152,102 @@ def explain(
     _write_pictures(folder, network, overview, arrays)
     _write_colours(folder, network, images, classifier.inputs(images))
     path = folder / "index.html"
+    with replacing(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    return path
+
+
+def explain_texts(
+    model: Any,
+    source: Any,
+    texts: Sequence[str],
+    folder: str | os.PathLike,
+) -> pathlib.Path:
+    """Draw which patches of images an image-text model finds texts in.
+
+    Writes index.html, which works offline, and for each image a strip of
+    pictures, NAME_texts.png, with two maps of each text. The gradient
+    (`keras_vit.analysis.gradient_cam`) says which patches raise the score of
+    the whole image; the similarity (`keras_vit.analysis.patch_scores`) is the
+    cosine of each patch alone and the text, from the lowest of the image to
+    its highest.
+
+    Args:
+        model: what `keras_vit.load_image_text` returned, or its source.
+        source: images, see `keras_vit.predict`; 32 at most.
+        texts: 1 to 12 texts, as they stand.
+        folder: where to write; files of the same names are replaced.
+
+    Returns:
+        The path of index.html.
+
+    Raises:
+        ValueError: when the model has no texts or no attention, an image
+            cannot be read, or there are no texts or too many. Nothing is
+            written then.
+        OSError: when weights cannot be fetched.
+
+    Example:
+        >>> explain_texts("siglip", "photo.jpg", ["a red car", "snow"], "out")
+        PosixPath('out/index.html')
+    """
+    out = check_folder(folder)
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    if not 0 < len(texts) <= MAX_TEXTS:
+        raise ValueError(
+            f"A page shows 1 to {MAX_TEXTS} texts. Received: {len(texts)}."
+        )
+    check_installed("The page of the attention", *EXTRAS["plots"])
+    classes = class_embeddings(model, texts, "{}")
+    classifier = classifier_of(model, classes)
+    network = classifier.model
+    check_attention(network)
+    titles, images = read_images(classifier, source)
+    inputs, pictures = classifier.inputs(images), enlarged(images)
+    bias, scale = classes.logit_bias or 0.0, np.exp(classes.logit_scale)
+    patches = (patch_scores(network, inputs) - bias) / scale  # (M, R, C, T)
+    whole = (network.predict_on_batch(inputs) - bias) / scale  # (M, T)
+    rows = [[] for _ in titles]
+    for number, text in enumerate(texts):
+        gradient = gradient_cam(network, inputs, number)
+        one = patches[..., number]
+        least = one.min(axis=(1, 2), keepdims=True)
+        for what, maps in (("gradient", gradient), ("similarity", one - least)):
+            shown = overlays(network, pictures, maps)
+            for i, picture in enumerate(shown):
+                value = f"cosine {whole[i, number]:.3f}"
+                if what == "similarity":
+                    low, high = one[i].min(), one[i].max()
+                    value = f"cosines {low:.3f} to {high:.3f}"
+                rows[i].append((printable(text), f"{what}, {value}", picture))
+    contents = [
+        {
+            "title": title,
+            "cells": [
+                {"name": x, "lines": [line], "picture": photograph(picture)}
+                for x, line, picture in row
+            ],
+        }
+        for title, row in zip(titles, rows, strict=True)
+    ]
+    page = report.render_page(
+        "Where the texts are",
+        [Section("rows", "Texts", lambda _: {"rows": contents}, ())],
+        report.FilesInMemory({}),
+        kind="explained",
+        facts=(
+            f"{len(titles)} images",
+            report.date_of(datetime.datetime.now()),
+        ),
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    for name, row in zip(file_names(titles), rows, strict=True):
+        lines = [f"{x[:30]}\n{line.partition(',')[0]}" for x, line, _ in row]
+        _save(
+            plot_images(np.stack([x for *_, x in row]), lines),
+            out / f"{name}_texts.png",
+        )
+    path = out / "index.html"
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return path

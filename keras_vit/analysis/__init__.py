@@ -37,7 +37,11 @@ from keras_vit.analysis.plots import (
     plot_position_similarity,
 )
 from keras_vit.analysis.rollout import attention_rollout
-from keras_vit.analysis.saliency_maps import gradient_cam, saliency
+from keras_vit.analysis.saliency_maps import (
+    gradient_cam,
+    patch_scores,
+    saliency,
+)
 
 __all__ = [
     "attention_distance",
@@ -52,6 +56,7 @@ __all__ = [
     "overlay",
     "patch_filters",
     "patch_pca",
+    "patch_scores",
     "plot_attention_distance",
     "plot_attention_maps",
     "plot_attention_rollout",

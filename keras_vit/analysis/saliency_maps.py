@@ -23,12 +23,15 @@ from keras_vit.analysis.attention_weights import (
     check_model,
     on_grid,
 )
+from keras_vit.analysis.features import features
 from keras_vit.io.checks import check_choice, check_installed
 from keras_vit.models import VisionTransformer
+from keras_vit.models.block_features import POOL
+from keras_vit.models.options import ATTENTION_POOLINGS
 from keras_vit.preprocessing import MID_GREY
 from keras_vit.runtime.workarounds import backend_is
 
-__all__ = ["gradient_cam", "gradient_function", "saliency"]
+__all__ = ["gradient_cam", "gradient_function", "patch_scores", "saliency"]
 
 # It divides the 25 and 100 steps of the methods: one compiled shape.
 BATCH_SIZE = 5
@@ -113,6 +116,63 @@ def gradient_cam(
         slopes = gradient(tokens, x, one_hot[i : i + batch_size])
         maps.append(_class_activation(model, tokens, slopes))
     return np.concatenate(maps)
+
+
+def patch_scores(
+    model: VisionTransformer, images: Any, *, batch_size: int = 8
+) -> np.ndarray:
+    """Score each patch alone, as the head scores what is pooled.
+
+    The encoded token of a patch takes the place of the class token, of the
+    mean or of all that attention pooling reads. Of an image-text model and
+    its texts, divided by the scale, it is the cosine of a patch and a text
+    ("Extract Free Dense Labels from CLIP", arXiv:2112.01071, section 3.2, has
+    the values of the last attention there). A model was not trained to have
+    such scores: they show where a class is, roughly, and no evidence for it.
+
+    Args:
+        model: a `VisionTransformer` with classes.
+        images: array (B, height, width, channels), as the model takes them.
+        batch_size: int, images at a time.
+
+    Returns:
+        float32 array of shape (B, R, C, K), in the units of the scores.
+
+    Raises:
+        ValueError: for a model without classes, one whose head reads several
+            tokens at once, images that it does not take.
+
+    Example:
+        >>> patch_scores(model, images).shape
+        (8, 14, 14, 1000)
+    """
+    check_model(model)
+    maps = features(model, images, batch_size=batch_size)[0]  # (B, R, C, D)
+    names = [x.name for x in model.layers]
+    config = model.config
+    if not config.num_classes or POOL not in names:
+        raise ValueError(
+            f"Only models with classes score patches. Received: {model.name!r}"
+            f" with num_classes={config.num_classes}."
+        )
+    pool = model.get_layer(POOL)
+    width = maps.shape[-1]
+    if pool.output.shape[-1] != width or config.class_attention_layers:
+        raise ValueError(
+            "The head must read one vector of a token's size. Received: a head "
+            f"of {pool.output.shape[-1]} numbers with pooling="
+            f"{config.pooling!r}, tokens of {width}, class_attention_layers="
+            f"{config.class_attention_layers}."
+        )
+    x = ops.convert_to_tensor(maps.reshape(-1, width))  # (B * R * C, D)
+    if config.pooling in ATTENTION_POOLINGS:
+        # Twice, as a softmax over one number is what Keras warns of.
+        prefix = [(0, 0), (pool.num_prefix_tokens, 0), (0, 0)]
+        x = pool(ops.pad(ops.stack([x, x], axis=1), prefix))
+    for name in names[names.index(POOL) + 1 :]:
+        x = model.get_layer(name)(x)
+    scores = ops.convert_to_numpy(ops.cast(x, "float32"))  # (B * R * C, K)
+    return scores.reshape(*maps.shape[:-1], -1)
 
 
 def saliency(

@@ -117,6 +117,12 @@ def explain(parser):
         help="of a run: the attention and the patches after each of its "
         "checkpoints",
     )
+    add(
+        "--texts",
+        nargs="+",
+        help="of an image-text model: where in the images texts are, such as "
+        '"a red car"',
+    )
     add("--open", action="store_true", help="open the page in the browser")
     _add_image_size(add)
 
@@ -142,18 +148,8 @@ def _explain(arguments):
     from keras_vit.prediction import load_classifier
 
     check_folder(arguments.out)
-    if arguments.checkpoints:
-        from keras_vit.runs.explained_checkpoints import explain_checkpoints
-
-        given = [x for x in OF_ONE if getattr(arguments, x) != OF_ONE[x]]
-        if given:
-            raise ValueError(
-                f"--checkpoints does not read {', '.join(given)}. Leave it out."
-            )
-        page = explain_checkpoints(
-            arguments.model, arguments.images, arguments.out
-        )
-        _show(page, arguments)
+    if arguments.checkpoints or arguments.texts:
+        _show(_explain_otherwise(arguments), arguments)
         return
     page = explain(
         load_classifier(
@@ -167,6 +163,24 @@ def _explain(arguments):
         name=arguments.model,
     )
     _show(page, arguments)
+
+
+def _explain_otherwise(arguments):
+    """Explain the checkpoints of a run, or texts; return the page."""
+    from keras_vit.explanation import explain_texts
+    from keras_vit.runs.explained_checkpoints import explain_checkpoints
+
+    model, images, out = arguments.model, arguments.images, arguments.out
+    what = "--checkpoints" if arguments.checkpoints else "--texts"
+    given = [x for x in OF_ONE if getattr(arguments, x) != OF_ONE[x]]
+    given += ["texts"] if arguments.checkpoints and arguments.texts else []
+    if given:
+        raise ValueError(
+            f"{what} does not read {', '.join(given)}. Leave it out."
+        )
+    if arguments.checkpoints:
+        return explain_checkpoints(model, images, out)
+    return explain_texts(model, images, arguments.texts, out)
 
 
 def _show(page, arguments):

@@ -22,7 +22,7 @@ from keras_vit.text.zero_shot import (
     zero_shot_model,
 )
 
-__all__ = ["embed_texts", "load_zero_shot"]
+__all__ = ["classifier_of", "embed_texts", "load_zero_shot"]
 
 
 def load_zero_shot(
@@ -76,6 +76,37 @@ def load_zero_shot(
     if not isinstance(classes, ClassEmbeddings):
         chosen = DEFAULT_TEMPLATE if template is None else template
         classes = class_embeddings(model, classes, chosen)
+    if len(classes.names) == 1 and classes.activation == "softmax":
+        raise ValueError(
+            "The scores of this model are a softmax over the labels, which "
+            f"is 1 of a single one. Received: {list(classes.names)}. Give a "
+            'second one, such as "something else".'
+        )
+    return classifier_of(
+        model, classes, image_size=image_size, preprocessing=preprocessing
+    )
+
+
+def classifier_of(
+    model: Any,
+    classes: ClassEmbeddings,
+    *,
+    image_size: int | tuple[int, int] | None = None,
+    preprocessing: Any = None,
+) -> Classifier:
+    """Make the `Classifier` of an image tower and embeddings of classes.
+
+    Args:
+        model: an `ImageTextModel`, or the source of one.
+        classes: the embeddings.
+        image_size: see `load_classifier`.
+        preprocessing: see `load_classifier`.
+
+    Raises:
+        ValueError: for classes of another model, and another size of images
+            than that of a model that is loaded.
+        OSError: when weights cannot be fetched.
+    """
     if isinstance(model, ImageTextModel):
         if image_size is not None:
             raise ValueError(
@@ -88,12 +119,6 @@ def load_zero_shot(
             pair_source(model), image_size, preprocessing, needs_head=False
         )
         tower, config = loaded.model, loaded.preprocessing
-    if len(classes.names) == 1 and classes.activation == "softmax":
-        raise ValueError(
-            "The scores of this model are a softmax over the labels, which "
-            f"is 1 of a single one. Received: {list(classes.names)}. Give a "
-            'second one, such as "something else".'
-        )
     sides = tower.input_shape[1:3]
     return Classifier(
         zero_shot_model(tower, classes),

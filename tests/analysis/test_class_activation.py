@@ -8,7 +8,8 @@ import reference_cases
 from analysis_cases import case, images_of, tiny_model
 from arrays import read_arrays
 
-from keras_vit.analysis import gradient_cam
+from keras_vit.analysis import gradient_cam, patch_scores
+from keras_vit.analysis.features import features
 from keras_vit.analysis.saliency_maps import gradient_function
 
 LAST = "Transformer/encoderblock_1/"
@@ -171,3 +172,76 @@ def test_a_backend_without_gradients(monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "numpy")
     with pytest.raises(ValueError, match="jax, tensorflow, torch.*'numpy'"):
         gradient_function(keras.Model(), lambda x: x)
+
+
+def test_scores_of_patches_have_the_scores_of_the_image_as_their_mean():
+    """The head is linear in the mean of the tokens."""
+    model = tiny_model(class_token=False, pooling="mean")
+    images = images_of(model, 3)
+    found = patch_scores(model, images, batch_size=2)
+    assert found.shape == (3, 2, 3, 3)
+    np.testing.assert_allclose(
+        found.mean(axis=(1, 2)),
+        keras.ops.convert_to_numpy(model(images)),
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"representation_dim": 4},
+        {"norm_after_pooling": True},
+        {"unit_features": True},
+        {"register_tokens": 2},
+    ],
+    ids=lambda changes: "-".join(changes),
+)
+def test_scores_of_patches_are_those_of_the_head(changes):
+    """Of the token of one patch in the place of the class token."""
+    model = tiny_model(**changes)
+    images = images_of(model, 2)
+    (maps,) = features(model, images)  # (B, R, C, D)
+    dense = {
+        x.name: [keras.ops.convert_to_numpy(w) for w in x.weights]
+        for x in model.layers
+        if x.name in ("pre_logits", "predictions")
+    }
+    x = maps.reshape(-1, maps.shape[-1])
+    if model.config.norm_after_pooling:
+        norm = {
+            w.name: keras.ops.convert_to_numpy(w)
+            for w in model.get_layer("encoder_norm").weights
+        }
+        x = x - x.mean(axis=1, keepdims=True)
+        x = x / np.sqrt(x.var(axis=1, keepdims=True) + 1e-6)
+        x = x * norm["gamma"] + norm["beta"]
+    if "pre_logits" in dense:
+        kernel, bias = dense["pre_logits"]
+        x = np.tanh(x @ kernel + bias)
+    if model.config.unit_features:
+        x = x / np.linalg.norm(x, axis=1, keepdims=True)
+    kernel, bias = dense["predictions"]
+    wanted = (x @ kernel + bias).reshape(*maps.shape[:3], -1)
+    np.testing.assert_allclose(patch_scores(model, images), wanted, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:.*\n*.*softmax over axis")
+def test_the_score_of_the_only_patch_is_that_of_attention_pooling():
+    model = tiny_model(class_token=False, pooling="map", image_size=4)
+    images = images_of(model, 2)
+    found = patch_scores(model, images)
+    assert found.shape == (2, 1, 1, 3)
+    np.testing.assert_allclose(
+        found[:, 0, 0],
+        keras.ops.convert_to_numpy(model(images)),
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("changes", [{"num_classes": 0}, {"pooling": "none"}])
+def test_patches_that_no_head_scores(changes):
+    model = tiny_model(**changes)
+    with pytest.raises(ValueError, match="Only models with classes"):
+        patch_scores(model, images_of(model, 1))

@@ -179,6 +179,39 @@ def test_what_is_not_averaged(pairs, capsys, tmp_path):
     assert "ends in .keras" in fail(capsys, *words)
 
 
+@pytest.mark.parametrize("case", [CLIP, SIGLIP])
+def test_texts_are_found_in_images(case, pairs, photos, tmp_path, capsys):
+    """The page has the cosine of each image and text."""
+    texts = ["a red car", "<b>snow"]
+    words = ["explain", case, photos / "a.png", photos / "b.png"]
+    words += ["-o", tmp_path / "out", "--texts", *texts]
+    assert run(capsys, *words).endswith("index.html\n")
+    page = (tmp_path / "out" / "index.html").read_text("utf-8")
+    vectors = as_text_encoder(pairs[case]).vectors(texts)
+    images = keras_vit.embed(case, [str(photos / f"{x}.png") for x in "ab"])
+    images /= np.linalg.norm(images, axis=1, keepdims=True)
+    found = re.findall(r"gradient, cosine (-?\d\.\d+)", page)
+    wanted = (images @ vectors.T).ravel()
+    np.testing.assert_allclose(np.array(found, float), wanted, atol=6e-4)
+    assert len(re.findall(r"similarity, cosines -?\d", page)) == 4
+    assert "&lt;b&gt;snow" in page and "<b>snow" not in page
+    with Image.open(tmp_path / "out" / "b_texts.png") as picture:
+        assert np.asarray(picture.convert("L")).std() > 10
+
+
+def test_texts_that_cannot_be_found_in_images(photos, tmp_path, capsys):
+    for words, message in (
+        (["--texts", *map(str, range(13))], "1 to 12 texts"),
+        (["--texts", ""], "labels are texts"),
+        (["--texts", "a", "--top", "2"], "does not read top"),
+        (["--texts", "a", "--checkpoints"], "does not read texts"),
+    ):
+        words = ["explain", CLIP, photos, "-o", tmp_path / "out", *words]
+        assert main([*map(str, words)]) == 2
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.slow
 def test_an_export_gives_the_scores_of_classes(photos, tmp_path, capsys):
     pytest.importorskip("onnxruntime")
