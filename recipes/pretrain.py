@@ -24,6 +24,7 @@ run starts from the model with `--model.weights RUN_DIR`.
 
 import dataclasses
 import sys
+from collections.abc import Callable
 
 from masked_patch.reconstructions import write_reconstructions
 from named_data.sources import SOURCES
@@ -31,11 +32,9 @@ from named_data.sources import SOURCES
 from keras_vit.io.checks import check_choice
 from keras_vit.runs import evaluated, facts, finish, run_script
 from keras_vit.training import Recipe, Run, train
-from keras_vit.training.build import CLASSIFICATION
+from keras_vit.training.build import CLASSIFICATION, Task
 from keras_vit.training.distribution.processes import agreed
 from keras_vit.training.tasks import MAE, MAEConfig
-
-METHODS = {"supervised": CLASSIFICATION, "mae": MAE}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,11 +50,16 @@ class PretrainRecipe(Recipe):
 
     def __post_init__(self):
         check_choice("method", self.method, METHODS)
-        if self.method != "mae" and self.mae != MAEConfig():
-            raise ValueError(
-                f"method={self.method!r} does not read mae. Received: "
-                f"{self.mae}. Set method to 'mae', or leave it out."
-            )
+        for name, method in METHODS.items():
+            if not method.group or name == self.method:
+                continue
+            options = getattr(self, method.group)
+            if options != type(options)():
+                raise ValueError(
+                    f"method={self.method!r} does not read {method.group}. "
+                    f"Received: {options}. Set method to {name!r}, or leave "
+                    "it out."
+                )
         super().__post_init__()
 
 
@@ -69,20 +73,57 @@ def run(recipe: PretrainRecipe) -> dict:
         ValueError: when recipe, data and run folder do not fit together.
         OSError: when weights cannot be fetched, or the disk is full.
     """
-    trained = train(recipe, task=METHODS[recipe.method], sources=SOURCES)
+    task = METHODS[recipe.method].task
+    trained = train(recipe, task=task, sources=SOURCES)
     return agreed(lambda: report(trained, recipe))
 
 
 def report(trained: Run, recipe: PretrainRecipe) -> dict:
     """Evaluate and fill the run folder, in one process."""
-    result = facts(trained)
-    if recipe.method == "mae":
-        names = [x for x in ("loss", "val_loss") if x in trained.kept]
-        result |= {"method": "mae", **{x: trained.kept[x] for x in names}}
-        write_reconstructions(trained, recipe)
-    elif trained.dataset.validation:
-        result |= evaluated(trained, recipe, "validation")
-    return finish(trained, recipe, result)
+    found = METHODS[recipe.method].report(trained, recipe)
+    return finish(trained, recipe, facts(trained) | found)
+
+
+def report_classes(trained: Run, recipe: PretrainRecipe) -> dict:
+    """Evaluate on the validation images, if there are any."""
+    if not trained.dataset.validation:
+        return {}
+    return evaluated(trained, recipe, "validation")
+
+
+def report_mae(trained: Run, recipe: PretrainRecipe) -> dict:
+    """Draw mae.png."""
+    write_reconstructions(trained, recipe)
+    return losses(trained, recipe)
+
+
+def losses(trained: Run, recipe: PretrainRecipe) -> dict:
+    """Return the method, and the losses of the model that is kept."""
+    names = [x for x in ("loss", "val_loss") if x in trained.kept]
+    return {"method": recipe.method, **{x: trained.kept[x] for x in names}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A way to learn.
+
+    Args:
+        task: its `Task`.
+        report: writes its files, and returns what result.json has of it.
+        group: the field of the recipe with its options, "" without any.
+        loss_of: what its loss is of, for the summary.
+    """
+
+    task: Task
+    report: Callable[[Run, PretrainRecipe], dict]
+    group: str = ""
+    loss_of: str = ""
+
+
+METHODS = {
+    "supervised": Method(CLASSIFICATION, report_classes),
+    "mae": Method(MAE, report_mae, "mae", "on hidden patches"),
+}
 
 
 def summary(result: dict) -> str:
@@ -92,7 +133,8 @@ def summary(result: dict) -> str:
     )
     if "method" in result:
         part = "val_loss" if "val_loss" in result else "loss"
-        return f"{part} {result[part]:.4f} on hidden patches, {line}"
+        what = METHODS[result["method"]].loss_of
+        return f"{part} {result[part]:.4f} {what}, {line}"
     if "top1" not in result:
         return line
     return (
