@@ -278,8 +278,10 @@ class SelfAttention(ConfiguredLayer):
             qkv = self._project(x)
             query, key, value = (qkv[..., i, :] for i in range(3))
         elif self._groups[1] == 3 and self.qkv.is_plain():
+            # Not the method itself: JAX keeps what it traced of a function
+            # that is equal, with the weights of another program.
             query, key, value = by_platform(
-                x, cpu=project, gpu=project, other=self._parts
+                x, cpu=project, gpu=project, other=lambda x: self._parts(x)
             )
         else:
             query, key, value = project(x)
