@@ -54,6 +54,18 @@ def test_keras_takes_the_new_z_for_the_old(backend):
     assert abs(numpy(variable)[0] - (0.5 * -2 + 0.5 * -1.5)) > 0.1
 
 
+def test_torch_keeps_parameters_by_path(backend):
+    only_on(backend, "torch")
+    one, two = (keras.layers.Dense(1, name="dense") for _ in range(2))
+    x = keras.Input((1,))
+    inner = keras.Model(x, two(x), name="inner")
+    model = keras.Model(x, one(x) + inner(x))
+    assert len(dict(model.named_parameters())) == 2
+    workarounds.put_apart(inner, "inner")
+    model = keras.Model(x, one(x) + inner(x))
+    assert len(dict(model.named_parameters())) == 4
+
+
 def test_initializers_have_no_public_name():
     assert not hasattr(keras.Variable, "initializer")
 

@@ -31,6 +31,7 @@ __all__ = [
     "loop_reduction",
     "mend_reduce",
     "observe_gradients",
+    "put_apart",
     "rematerialize",
     "reset_layout",
     "schedule_free",
@@ -77,6 +78,17 @@ def set_initializer(variable: keras.Variable, initializer: Callable) -> None:
     `test_initializers_have_no_public_name`.
     """
     variable._initializer = initializer
+
+
+def put_apart(layer: keras.Layer, prefix: str) -> None:
+    """Puts a prefix before the paths of the variables of a layer.
+
+    On torch Keras keeps what it sets to zero before each step by path: of two
+    models in one network whose paths are the same, the gradients of one add
+    up. Until `test_torch_keeps_parameters_by_path`.
+    """
+    for variable in layer.variables:
+        variable._path = f"{prefix}/{variable.path}"
 
 
 # What Keras keeps of variables that are yet to get their values.
