@@ -16,6 +16,12 @@ or from `--model.weights`: the model is the encoder, without a classification
 layer, and mae.png shows images, their visible patches and what was predicted.
 A folder needs sub-folders all the same.
 
+    python recipes/pretrain.py --method distill --data.folder photos \
+        --distill.teacher ViT_B14/dinov2 --model.name ViT_Ti16
+
+trains a student on what another model says of the images: see
+`keras_vit.training.tasks.distillation`.
+
 The run folder then holds the config, the environment, metrics, checkpoints,
 the model with its class names, and result.json and report.html of the
 validation images; recipes/evaluate.py evaluates on the test images. Another
@@ -29,12 +35,19 @@ from collections.abc import Callable
 from masked_patch.reconstructions import write_reconstructions
 from named_data.sources import SOURCES
 
+from keras_vit.exporting.export import source_of
 from keras_vit.io.checks import check_choice
 from keras_vit.runs import evaluated, facts, finish, run_script
 from keras_vit.training import Recipe, Run, train
 from keras_vit.training.build import CLASSIFICATION, Task
 from keras_vit.training.distribution.processes import agreed
-from keras_vit.training.tasks import MAE, MAEConfig
+from keras_vit.training.tasks import (
+    DISTILLATION,
+    DISTILLATION_WITH_LABELS,
+    MAE,
+    DistillConfig,
+    MAEConfig,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,10 +56,14 @@ class PretrainRecipe(Recipe):
 
     method: str = "supervised"
     """What is learned: the classes ("supervised"), or without labels the
-    pixels of hidden patches ("mae", a masked autoencoder)."""
+    pixels of hidden patches ("mae", a masked autoencoder), or what another
+    model says ("distill")."""
 
     mae: MAEConfig = MAEConfig()
     """Of method "mae"."""
+
+    distill: DistillConfig = DistillConfig()
+    """Of method "distill"."""
 
     def __post_init__(self):
         check_choice("method", self.method, METHODS)
@@ -73,8 +90,10 @@ def run(recipe: PretrainRecipe) -> dict:
         ValueError: when recipe, data and run folder do not fit together.
         OSError: when weights cannot be fetched, or the disk is full.
     """
-    task = METHODS[recipe.method].task
-    trained = train(recipe, task=task, sources=SOURCES)
+    method = METHODS[recipe.method]
+    labels = getattr(getattr(recipe, method.group, None), "labels", "none")
+    task = None if labels == "none" else method.with_labels
+    trained = train(recipe, task=task or method.task, sources=SOURCES)
     return agreed(lambda: report(trained, recipe))
 
 
@@ -97,6 +116,20 @@ def report_mae(trained: Run, recipe: PretrainRecipe) -> dict:
     return losses(trained, recipe)
 
 
+def report_distill(trained: Run, recipe: PretrainRecipe) -> dict:
+    """Name the teacher; with labels, evaluate on the validation images."""
+    result = losses(trained, recipe)
+    result["teacher"] = named_teacher(recipe)
+    if recipe.distill.labels != "none":
+        result |= report_classes(trained, recipe)
+    return result
+
+
+def named_teacher(recipe: PretrainRecipe) -> dict:
+    """Return where the teacher is from, and its licence if it is known."""
+    return source_of(recipe.distill.teacher)
+
+
 def losses(trained: Run, recipe: PretrainRecipe) -> dict:
     """Return the method, and the losses of the model that is kept."""
     names = [x for x in ("loss", "val_loss") if x in trained.kept]
@@ -112,17 +145,26 @@ class Method:
         report: writes its files, and returns what result.json has of it.
         group: the field of the recipe with its options, "" without any.
         loss_of: what its loss is of, for the summary.
+        with_labels: the `Task` where it learns labels as well.
     """
 
     task: Task
     report: Callable[[Run, PretrainRecipe], dict]
     group: str = ""
     loss_of: str = ""
+    with_labels: Task | None = None
 
 
 METHODS = {
     "supervised": Method(CLASSIFICATION, report_classes),
     "mae": Method(MAE, report_mae, "mae", "on hidden patches"),
+    "distill": Method(
+        DISTILLATION,
+        report_distill,
+        "distill",
+        "from the teacher",
+        DISTILLATION_WITH_LABELS,
+    ),
 }
 
 
@@ -131,16 +173,16 @@ def summary(result: dict) -> str:
         f"trained in {result['seconds']:.0f} s at "
         f"{result['images_per_second']:.0f} images/s"
     )
-    if "method" in result:
-        part = "val_loss" if "val_loss" in result else "loss"
-        what = METHODS[result["method"]].loss_of
-        return f"{part} {result[part]:.4f} {what}, {line}"
-    if "top1" not in result:
+    if "top1" in result:
+        return (
+            f"{result['top1']:.2%} of {result['num_examples']} "
+            f"{result['split']} images are right, {line}"
+        )
+    if "method" not in result:
         return line
-    return (
-        f"{result['top1']:.2%} of {result['num_examples']} "
-        f"{result['split']} images are right, {line}"
-    )
+    part = "val_loss" if "val_loss" in result else "loss"
+    what = METHODS[result["method"]].loss_of
+    return f"{part} {result[part]:.4f} {what}, {line}"
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -6,6 +6,7 @@ Axes: B images of a batch, H and W height and width, C channels, K classes.
 import dataclasses
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -18,7 +19,7 @@ from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.checkpoints.public.pairs import pair_source
 from keras_vit.data.array_ops import ops_of
 from keras_vit.data.batches import images_per_batch
-from keras_vit.models import VisionTransformer
+from keras_vit.models.configured_model import ConfiguredModel
 from keras_vit.runtime.workarounds import backend_is
 from keras_vit.text.templates import DEFAULT_TEMPLATE
 from keras_vit.text.zero_shot import class_embeddings, zero_shot_model
@@ -47,6 +48,7 @@ __all__ = [
     "CLASSIFICATION",
     "SigmoidCrossEntropy",
     "Task",
+    "check_trains_all",
     "for_task",
     "freeze",
     "headless",
@@ -514,20 +516,17 @@ class Accuracy(keras.metrics.CategoricalAccuracy):
         super().update_state(y_true, y_pred, sample_weight)
 
 
-def headless(model: VisionTransformer) -> VisionTransformer:
-    """Copy a Vision Transformer without its classification layer.
+def headless(model: ConfiguredModel) -> Any:
+    """Copy a model without its classification layer.
 
     Example:
         >>> headless(keras_vit.ViT_B16(weights=None)).output_shape
         (None, 768)
     """
-    config = dataclasses.replace(
-        model.config, num_classes=0, representation_dim=0
-    )
     known = {weight.path: weight for weight in model.weights}
-    result = VisionTransformer(
-        config, name=model.name, dtype=model.dtype_policy
-    )
+    names = {"num_classes", "representation_dim"} & vars(model.config).keys()
+    config = dataclasses.replace(model.config, **dict.fromkeys(names, 0))
+    result = type(model)(config, name=model.name, dtype=model.dtype_policy)
     for weight in result.weights:
         weight.assign(known[weight.path])
     return result
@@ -564,6 +563,26 @@ class Task:
     make_loss: Callable
     make_metrics: Callable
     names_classes: bool = True
+
+
+def check_trains_all(method: str, training, *, with_classes: bool) -> None:
+    """Raise a ValueError for options that a method has no use of.
+
+    Args:
+        method: its name.
+        training: the `TrainingConfig`.
+        with_classes: whether it learns the classes of the data.
+    """
+    usual = {"trainable": "all", "lora_rank": 0}
+    if not with_classes:
+        usual["class_weight"] = "none"
+    for name, value in usual.items():
+        if (found := getattr(training, name)) != value:
+            what = "" if with_classes else ", and without classes"
+            raise ValueError(
+                f"method={method!r} trains the whole model{what}. Received: "
+                f"training.{name}={found!r}. Leave it out."
+            )
 
 
 CLASSIFICATION = Task(

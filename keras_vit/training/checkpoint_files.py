@@ -44,6 +44,7 @@ from keras_vit.training.run.store import (
     remove_others,
     shown,
 )
+from keras_vit.training.trainable import own_variables
 
 __all__ = [
     "FOLDER",
@@ -406,10 +407,11 @@ def restore_model(folder: pathlib.Path, step: int, model) -> None:
     """
     arrays, _ = _read(_path_of(folder, step))
     count = sum(name.startswith("model/") for name in arrays)
-    if count != len(model.variables):
+    known = len(own_variables(model))
+    if count != known:
         raise ValueError(
             f"The checkpoint has {count} variables of a model, {model.name!r} "
-            f"has {len(model.variables)}: another network was trained, as with "
+            f"has {known}: another network was trained, as with "
             "LoRA, image_sizes or a method without labels."
         )
     _give(model, arrays)
@@ -428,7 +430,7 @@ def write_best(folder: pathlib.Path, step: int, model) -> None:
     """
     arrays = [
         (f"model/{i}", _array(variable))
-        for i, variable in enumerate(model.variables)
+        for i, variable in enumerate(own_variables(model))
     ]
     if is_first():
         folder.mkdir(exist_ok=True)
@@ -457,7 +459,7 @@ def _give(model, arrays):
     """Assign the arrays of a model to its variables, all of them or none."""
     for i, variable in enumerate(model.variables):
         _check(f"model/{i}", variable, arrays.get(f"model/{i}"))
-    for i, variable in enumerate(model.variables):
+    for i, variable in enumerate(own_variables(model)):
         variable.assign(arrays.pop(f"model/{i}").astype(variable.dtype))
 
 
@@ -535,7 +537,10 @@ def _kind(dtype):
 
 
 def _variables(model):
-    groups = {"model": model.variables, "optimizer": model.optimizer.variables}
+    groups = {
+        "model": own_variables(model),
+        "optimizer": model.optimizer.variables,
+    }
     return [
         (f"{group}/{i}", variable)
         for group, variables in groups.items()

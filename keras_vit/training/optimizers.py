@@ -435,10 +435,11 @@ def layer_depths(model) -> dict[str, int]:
             f"Received: the model {model.name!r}, which has none. Use "
             "layer_decay=1."
         )
-    first, last = names.index(blocks[0]), names.index(blocks[-1])
+    first = names.index(blocks[0])
     depths = {}
     for place, layer in enumerate(model.layers):
-        depth = max(last - place + 1, 0) if place >= first else len(blocks) + 1
+        # A network may have other layers in between.
+        depth = sum(name.startswith("block_") for name in names[place:])
         for variable in layer.trainable_variables:
-            depths[variable.path] = depth
+            depths[variable.path] = depth + (place < first)
     return depths

@@ -1,23 +1,28 @@
 """Which weights are trained: all, the head, or low-rank adaptations (LoRA).
 
+And which are a run's own: not those of a teacher, which it only reads.
+
 Axes: D input features of a dense layer, M its output features, r the rank.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
+from keras import ops
 
-from keras_vit.runtime.workarounds import sublayers
+from keras_vit.runtime.workarounds import put_apart, sublayers
 
 __all__ = [
     "HEAD",
+    "Teacher",
     "add_lora",
     "check_lora",
     "count_parameters",
     "freeze",
     "make_trainable",
+    "own_variables",
 ]
 
 HEAD = "predictions"  # The classification layer of every model.
@@ -147,6 +152,47 @@ def count_parameters(model: keras.Model) -> tuple[int, int]:
     sizes = [(int(np.prod(x.shape)), x.trainable) for x in weights]
     trained = sum(size for size, trainable in sizes if trainable)
     return trained, sum(size for size, _ in sizes)
+
+
+class Teacher(keras.Layer):
+    """Runs a model that stays as it was loaded, as in an evaluation.
+
+    Nothing of it is trained or differentiated, and checkpoints leave it out:
+    a run that is resumed loads it again.
+
+    Args:
+        model: a Keras model, which is made not trainable.
+        prepare: function of the images of the network to those of the model.
+        name: str, of the layer.
+
+    Input shape:
+        Images (B, H, W, channels).
+
+    Output shape:
+        That of the model.
+    """
+
+    def __init__(self, model: keras.Model, prepare: Callable, *, name: str):
+        super().__init__(name=name, dtype="float32", trainable=False)
+        self.model = model
+        self.prepare = prepare
+        model.trainable = False
+        put_apart(model, name)
+
+    def call(self, images):
+        found = self.model(self.prepare(images), training=False)
+        return keras.tree.map_structure(ops.stop_gradient, found)
+
+
+def own_variables(model: keras.Model) -> list[keras.Variable]:
+    """Return the variables of a network without those of a `Teacher` in it."""
+    others = {
+        id(variable)
+        for layer in model.layers
+        if isinstance(layer, Teacher)
+        for variable in layer.variables
+    }
+    return [x for x in model.variables if id(x) not in others]
 
 
 def _is_block(layer):

@@ -1,5 +1,17 @@
 """Ways to learn from images without labels, as tasks of `train`."""
 
+from keras_vit.training.tasks.distillation import (
+    DISTILLATION,
+    DISTILLATION_WITH_LABELS,
+    DistillConfig,
+)
 from keras_vit.training.tasks.mae import MAE, MAEConfig, autoencoder
 
-__all__ = ["MAE", "MAEConfig", "autoencoder"]
+__all__ = [
+    "DISTILLATION",
+    "DISTILLATION_WITH_LABELS",
+    "DistillConfig",
+    "MAE",
+    "MAEConfig",
+    "autoencoder",
+]

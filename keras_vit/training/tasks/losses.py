@@ -6,6 +6,9 @@ a teacher gets no gradient.
 
 Axes: B images, V crops that the student sees, G of them that the teacher sees,
 N patches, D features, K prototypes or classes.
+
+With `each` the losses of distillation are those of each image, (B,), which
+`fit` takes the mean of.
 """
 
 import math
@@ -149,22 +152,29 @@ def koleo_loss(features, epsilon: float = 1e-8):
     return -ops.mean(ops.log(distances + epsilon))
 
 
-def cosine_loss(student, teacher):
+def _mean(terms, each):
+    """Return the mean of terms (B, ...), or that of each image."""
+    axes = range(int(each), len(terms.shape))
+    return ops.mean(terms, axis=tuple(axes)) if axes else terms
+
+
+def cosine_loss(student, teacher, *, each: bool = False):
     """Compute the mean of 1 - cos(student, teacher) over all tokens.
 
     Args:
-        student: float tensor (..., D).
-        teacher: float tensor (..., D).
+        student: float tensor (B, ..., D).
+        teacher: float tensor (B, ..., D).
+        each: bool, whether of each image.
 
     Returns:
-        float tensor ().
+        float tensor (), or (B,).
     """
     teacher = ops.normalize(ops.stop_gradient(teacher), axis=-1)
     student = ops.normalize(student, axis=-1)
-    return ops.mean(1 - ops.sum(student * teacher, axis=-1))
+    return _mean(1 - ops.sum(student * teacher, axis=-1), each)
 
 
-def kl_loss(student, teacher, temperature: float = 1.0):
+def kl_loss(student, teacher, temperature: float = 1.0, *, each: bool = False):
     """Compute T^2 mean_b sum_k q_bk log(q_bk / p_bk) of softened logits.
 
     p and q are the softmax of student / T and teacher / T; "Distilling the
@@ -174,18 +184,25 @@ def kl_loss(student, teacher, temperature: float = 1.0):
         student: float tensor (B, K) of logits.
         teacher: float tensor (B, K) of logits.
         temperature: float, T.
+        each: bool, whether of each image.
 
     Returns:
-        float tensor ().
+        float tensor (), or (B,).
     """
     teacher = ops.log_softmax(ops.stop_gradient(teacher) / temperature, axis=-1)
     student = ops.log_softmax(student / temperature, axis=-1)
     terms = ops.sum(ops.exp(teacher) * (teacher - student), axis=-1)  # (B,)
-    return temperature**2 * ops.mean(terms)
+    return temperature**2 * _mean(terms, each)
 
 
 def deit_soft_loss(
-    student, teacher, labels, *, temperature: float = 3.0, share: float = 0.1
+    student,
+    teacher,
+    labels,
+    *,
+    temperature: float = 3.0,
+    share: float = 0.1,
+    each: bool = False,
 ):
     """Compute (1 - share) CE(student, labels) + share KL(student, teacher).
 
@@ -198,16 +215,17 @@ def deit_soft_loss(
         labels: float tensor (B, K), one-hot or mixed.
         temperature: float, of the KL.
         share: float in [0, 1], lambda of the paper.
+        each: bool, whether of each image.
 
     Returns:
-        float tensor ().
+        float tensor (), or (B,).
     """
     own = ops.categorical_crossentropy(labels, student, from_logits=True)
-    taught = kl_loss(student, teacher, temperature)
-    return (1 - share) * ops.mean(own) + share * taught
+    taught = kl_loss(student, teacher, temperature, each=True)
+    return _mean((1 - share) * own + share * taught, each)
 
 
-def deit_hard_loss(student, distilled, teacher, labels):
+def deit_hard_loss(student, distilled, teacher, labels, *, each: bool = False):
     """Compute CE(student, labels) / 2 + CE(distilled, argmax teacher) / 2.
 
     Equation 3 of DeiT (arXiv:2012.12877).
@@ -218,16 +236,17 @@ def deit_hard_loss(student, distilled, teacher, labels):
             the same as `student` for models without one.
         teacher: float tensor (B, K) of logits.
         labels: float tensor (B, K), one-hot or mixed.
+        each: bool, whether of each image.
 
     Returns:
-        float tensor ().
+        float tensor (), or (B,).
     """
     own = ops.categorical_crossentropy(labels, student, from_logits=True)
     said = ops.argmax(teacher, axis=-1)
     taught = ops.sparse_categorical_crossentropy(
         said, distilled, from_logits=True
     )
-    return ops.mean(own) / 2 + ops.mean(taught) / 2
+    return _mean(own / 2 + taught / 2, each)
 
 
 def moving_average(old, new, momentum: float):

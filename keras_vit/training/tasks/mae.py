@@ -330,16 +330,7 @@ class MAEBatches(HiddenPatches):
 def _make_model(recipe, class_names):
     del class_names
     training = recipe.training
-    for name, value, usual in (
-        ("trainable", training.trainable, "all"),
-        ("lora_rank", training.lora_rank, 0),
-        ("class_weight", training.class_weight, "none"),
-    ):
-        if value != usual:
-            raise ValueError(
-                "method='mae' trains the whole model, and without classes. "
-                f"Received: training.{name}={value!r}. Leave it out."
-            )
+    build.check_trains_all("mae", training, with_classes=False)
     if training.best_metric == "val_accuracy":
         raise ValueError(
             "The squared error of pixels has no accuracy. Received: training."
