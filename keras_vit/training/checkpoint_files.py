@@ -457,7 +457,7 @@ def restore_best(folder: pathlib.Path, step: int, model) -> None:
 
 def _give(model, arrays):
     """Assign the arrays of a model to its variables, all of them or none."""
-    for i, variable in enumerate(model.variables):
+    for i, variable in enumerate(own_variables(model)):
         _check(f"model/{i}", variable, arrays.get(f"model/{i}"))
     for i, variable in enumerate(own_variables(model)):
         variable.assign(arrays.pop(f"model/{i}").astype(variable.dtype))
