@@ -14,7 +14,7 @@ them.
 learns without labels, as a masked autoencoder (arXiv:2111.06377), from scratch
 or from `--model.weights`: the model is the encoder, without a classification
 layer, and mae.png shows images, their visible patches and what was predicted.
-A folder needs sub-folders all the same.
+All images in the folder are used, in whatever folders in it.
 
     python recipes/pretrain.py --method distill --data.folder photos \
         --distill.teacher ViT_B14/dinov2 --model.name ViT_Ti16

@@ -192,8 +192,9 @@ class DataConfig:
 
     folder: str | None = None
     """A folder of images: folder/{train,val,test}/class/* or folder/class/*,
-    which is cut by the fractions below. On a disk or at a gs:// or s3://
-    address, as the files of csv and shards."""
+    which is cut by the fractions below. Where no labels are learned, all
+    images in it or in folder/{train,val,test}, in whatever folders. On a disk
+    or at a gs:// or s3:// address, as the files of csv and shards."""
 
     layout: str = "auto"
     """What the folders in `folder` are: "parts", as train and val, or

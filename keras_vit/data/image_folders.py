@@ -1,5 +1,8 @@
 """Images in folders: root/{train,val,test}/class/*, or root/class/*.
 
+Where no labels are wanted, in any folder: of all images of a part one class
+without a name.
+
 What is hidden is left out at any depth: names that begin with a dot, as
 `.ipynb_checkpoints` and `._photo.jpg`, and `__MACOSX`. On a disk links are
 followed.
@@ -45,10 +48,16 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 MACOSX = "__MACOSX"  # what archives made by a Macintosh have beside the files
 OF_MACINTOSH = (MACOSX, "._")  # no images of anyone, and no news
 NUM_NAMED = 5  # folders that a message names
+NO_NAME = ("",)  # the class of all images without labels
 Names = tuple[str, ...]  # of the folders and the file on a path below the root
 
 
-def open_folder(config: DataConfig, *, to_evaluate: bool = False) -> Dataset:
+def open_folder(
+    config: DataConfig,
+    *,
+    to_evaluate: bool = False,
+    unlabelled: bool = False,
+) -> Dataset:
     """Open root/{train,val,test}/class/* or root/class/*.
 
     Classes are the names of the folders in alphabetical order, the same in
@@ -58,6 +67,7 @@ def open_folder(config: DataConfig, *, to_evaluate: bool = False) -> Dataset:
     Args:
         config: whose folder is on a disk.
         to_evaluate: see `arranged`.
+        unlabelled: see `arranged`.
 
     Raises:
         ValueError: as `arranged`, or when a linked folder is inside itself.
@@ -73,6 +83,7 @@ def open_folder(config: DataConfig, *, to_evaluate: bool = False) -> Dataset:
         config.layout,
         below.folders,
         to_evaluate=to_evaluate,
+        unlabelled=unlabelled,
     )
     parts = [
         files and _examples(root, folder, files, config)
@@ -123,6 +134,7 @@ def arranged(
     folders: Iterable[Names] = (),
     *,
     to_evaluate: bool = False,
+    unlabelled: bool = False,
 ) -> Arranged:
     """Find the parts and the classes of the images below a root.
 
@@ -134,6 +146,8 @@ def arranged(
             files, those of the images.
         to_evaluate: whether there need be no training images, nor two
             classes.
+        unlabelled: whether all images of a part are of one class, without a
+            name, in whatever folders they are.
 
     Raises:
         ValueError: when there are no folders of two classes with images, it
@@ -164,6 +178,8 @@ def arranged(
         x for x in known if len(x) == depth + 1 and (not named or x[0] in tell)
     ]
     names = tuple(sorted({_class_of(x, depth) for x in inside}))
+    if unlabelled:
+        names = NO_NAME
     if to_evaluate and not names:
         raise ValueError(
             f"{root!r} has no folders of classes, whose names are the labels "
@@ -177,6 +193,11 @@ def arranged(
             continue
         where = f"{root}/{folder}" if folder else root
         found = [x for x in images if not folder or x[0] == folder]
+        if unlabelled:
+            if part == "train":
+                _check_images(found, where)
+            parts[part] = folder, [(x, 0) for x in found]
+            continue
         classed = [x for x in found if len(x) > depth + 1]
         if part == "train" and not to_evaluate:
             _check_classes(names, classed, depth, where)
@@ -266,7 +287,8 @@ def _check_classes(names, paths, depth, where) -> None:
         raise ValueError(
             f"A classifier needs at least two classes: {where!r} has "
             f"{len(names)} folder(s){found}. Expected one folder per class, or "
-            "such folders in 'train'."
+            "such folders in 'train'. To learn without classes: keras-vit "
+            "pretrain --method mae."
         )
     empty = sorted(set(names) - {_class_of(x, depth) for x in paths})
     if empty:
@@ -274,6 +296,14 @@ def _check_classes(names, paths, depth, where) -> None:
             f"No images ({', '.join(SUFFIXES)}) in the folder(s) of "
             f"{_listed(empty)} in {where!r}. Remove the folders, or put images "
             "into them."
+        )
+
+
+def _check_images(found, where) -> None:
+    if not found:
+        raise ValueError(
+            f"No images ({', '.join(SUFFIXES)}) in {where!r} and its folders. "
+            "Put some into it, or give another --data.folder."
         )
 
 
@@ -422,7 +452,10 @@ def files_there(files: Sequence[str]) -> list[bool]:
 
 
 def open_stored_folder(
-    config: DataConfig, *, to_evaluate: bool = False
+    config: DataConfig,
+    *,
+    to_evaluate: bool = False,
+    unlabelled: bool = False,
 ) -> Dataset:
     """Open root/{train,val,test}/class/* or root/class/* of a store.
 
@@ -431,6 +464,7 @@ def open_stored_folder(
     Args:
         config: whose folder is an address.
         to_evaluate: see `arranged`.
+        unlabelled: see `arranged`.
 
     Raises:
         ValueError: as `arranged`.
@@ -443,7 +477,13 @@ def open_stored_folder(
         if name.lower().endswith(SUFFIXES)
         and not any(map(is_hidden, name.split("/")))
     ]
-    found = arranged(images, root, config.layout, to_evaluate=to_evaluate)
+    found = arranged(
+        images,
+        root,
+        config.layout,
+        to_evaluate=to_evaluate,
+        unlabelled=unlabelled,
+    )
     parts = [
         files
         and stored(

@@ -330,12 +330,14 @@ def overview(dataset: Dataset, images: Sequence[Image] | None) -> str:
         part: _counts(x, len(dataset.class_names)) for part, x in parts.items()
     }
     sizes = {part: _size(x) for part, x in parts.items()}
-    lines = [f"Data: {dataset.name or 'unnamed'}", f"Task: {dataset.task}", ""]
+    task = "none, without labels" if _without_names(dataset) else dataset.task
+    lines = [f"Data: {dataset.name or 'unnamed'}", f"Task: {task}", ""]
     if dataset.task == "regression":
         counts = {}
         lines += _numbers(dataset.class_names, parts, sizes)
     else:
-        lines += _table(dataset.class_names, counts, sizes)
+        names = () if _without_names(dataset) else dataset.class_names
+        lines += _table(names, counts, sizes)
     kinds = {
         "left out": _left_out(dataset),
         "note": list(dataset.notes),
@@ -349,6 +351,11 @@ def overview(dataset: Dataset, images: Sequence[Image] | None) -> str:
     return "\n".join(
         map(printable, [*lines, *([""] * bool(remarks)), *remarks])
     )
+
+
+def _without_names(dataset: Dataset) -> bool:
+    """Return whether all images are of one class, which has no name."""
+    return tuple(dataset.class_names) == ("",)
 
 
 def _size(examples) -> int | None:
@@ -384,7 +391,7 @@ def _table(names, counts, sizes) -> list[str]:
         if len(shown) < len(names):
             rest = [f"... {len(names) - len(shown):,} classes between"]
             rows.insert(1 + NUM_EXTREMES, rest + [None] * len(counts))
-    header = [f"{len(names):,} classes", *counts]
+    header = [f"{len(names):,} classes" if names else "", *counts]
     return markdown_table(header, rows, numbers=[*counts], padded=True)
 
 

@@ -47,6 +47,7 @@ def open_dataset(
     sources: Sources = NO_SOURCES,
     *,
     to_evaluate: bool = False,
+    unlabelled: bool = False,
 ) -> Dataset:
     """Open the images and labels that a config names.
 
@@ -57,6 +58,8 @@ def open_dataset(
         to_evaluate: whether nothing is cut off: a folder, a CSV file or
             shards without parts are all for the test, and there need be no
             training images.
+        unlabelled: whether labels are not wanted: of a folder, all images in
+            whatever folders are of one class, without a name.
 
     Returns:
         A `Dataset` whose parts are `Examples`, or None where there are none.
@@ -78,10 +81,10 @@ def open_dataset(
     if to_evaluate or config.folds is not None:
         none = {"validation_fraction": 0.0, "test_fraction": 0.0}
         config = dataclasses.replace(config, **none)
-    if config.folder and of_store(config.folder):
-        dataset = open_stored_folder(config, to_evaluate=to_evaluate)
-    elif config.folder:
-        dataset = open_folder(config, to_evaluate=to_evaluate)
+    if config.folder:
+        found = of_store(config.folder)
+        opener = open_stored_folder if found else open_folder
+        dataset = opener(config, to_evaluate=to_evaluate, unlabelled=unlabelled)
     elif config.csv:
         dataset = open_csv(config, to_evaluate=to_evaluate)
     elif config.shards:
@@ -92,7 +95,7 @@ def open_dataset(
     if to_evaluate and not dataset.test and not dataset.validation:
         dataset = dataclasses.replace(dataset, train=None, test=dataset.train)
     _check_names(dataset)
-    if not to_evaluate:
+    if not to_evaluate and not unlabelled:
         _check_classes(dataset)
     if config.folds is not None and not to_evaluate:
         dataset = _with_folds(dataset, config)

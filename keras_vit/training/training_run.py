@@ -239,7 +239,9 @@ def _trained_as(recipe, names, image_size) -> TrainedAs:
 
 def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     # A mistake in the recipe shows before an earlier run is replaced.
-    dataset = dataset or data.open_dataset(recipe.data, sources)
+    dataset = dataset or data.open_dataset(
+        recipe.data, sources, unlabelled=not task.names_classes
+    )
     _check_parts(dataset, needs)
     if task.names_classes:
         recipe = for_task(recipe, dataset)

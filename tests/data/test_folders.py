@@ -295,3 +295,35 @@ def test_to_evaluate_a_folder_is_scored_as_a_whole(tmp_path):
     with pytest.raises(ValueError, match="no folders of classes.*predict"):
         config = DataConfig(folder=str(tmp_path / "none"))
         open_dataset(config, to_evaluate=True)
+
+
+@pytest.mark.usefixtures("reader")
+def test_without_labels_all_images_are_of_one_class_without_a_name(tmp_path):
+    """In the folder itself, in one folder in it, and in those of parts."""
+    fill(tmp_path / "photos", ("2025/may", "2026"), count=8)
+    for number in range(4):
+        grey(100, side=20 + number).save(tmp_path / "photos" / f"{number}.png")
+    with pytest.raises(ValueError, match=r"pretrain --method mae"):
+        opened(tmp_path / "photos" / "2026")
+    config = DataConfig(folder=str(tmp_path / "photos"))
+    dataset = open_dataset(config, unlabelled=True)
+    assert dataset.class_names == ("",)
+    assert sum(sizes(dataset)) == 20
+    assert min(sizes(dataset)) > 0
+    assert not dataset.notes
+    config = DataConfig(folder=str(tmp_path / "photos" / "2026"))
+    dataset = open_dataset(config, unlabelled=True)
+    assert sum(sizes(dataset)) == 8
+    ((images, labels, mask),) = evaluation_batches(
+        dataset.train, image_size=6, channels=1, batch_size=8
+    )
+    assert not np.asarray(labels)[np.asarray(mask)].any()
+    assert np.asarray(images)[np.asarray(mask)].mean() == pytest.approx(20, 0.1)
+    fill(tmp_path / "parts" / "train", ("a", "b"), count=3)
+    fill(tmp_path / "parts" / "val", ("new",), count=2)
+    config = DataConfig(folder=str(tmp_path / "parts"), test_fraction=0.0)
+    assert sizes(open_dataset(config, unlabelled=True)) == [6, 2, 0]
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ValueError, match="No images .* in '.*none'"):
+        config = DataConfig(folder=str(tmp_path / "none"))
+        open_dataset(config, unlabelled=True)

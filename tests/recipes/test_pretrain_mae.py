@@ -6,9 +6,12 @@ import json
 import numpy as np
 import pytest
 from masked_patch.reconstructions import in_pixels
+from PIL import Image
 from recipe_scripts import script
 from tiny_runs import DATASET, Interrupt, recipe, values
 
+from keras_vit.data.config import DataConfig
+from keras_vit.data.manifest import read_manifest
 from keras_vit.training import ModelConfig, train
 from keras_vit.training.tasks import MAE, MAEConfig
 from keras_vit.training.tasks.mae import normalized_patches
@@ -57,6 +60,35 @@ def test_the_report_and_what_starts_from_the_run(run, tmp_path):
     weights = ModelConfig(weights=str(run.folder), image_size=8)
     started = train(dataclasses.replace(made, model=weights), dataset=DATASET)
     assert started.model.output_shape == (None, 3)
+
+
+@pytest.mark.parametrize("reader", ["pillow", "tensorflow"])
+def test_a_folder_of_images_alone_is_enough(reader, tmp_path):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    noise = np.random.default_rng(0).integers(0, 255, (20, 8, 8), "uint8")
+    for number, image in enumerate(noise):
+        Image.fromarray(image).save(photos / f"{number}.png")
+    made = hidden(
+        tmp_path / "run",
+        training={"steps": 2, "epochs": None},
+        data=DataConfig(folder=str(photos), reader=reader),
+    )
+    result = PRETRAIN.run(made)
+    assert result["val_loss"] > 0
+    folder = tmp_path / "run"
+    images = read_manifest(folder / "images.csv.gz")
+    assert len(images) == 20
+    parts = (folder / "data.txt").read_text()
+    assert "Task: none, without labels" in parts
+    (row,) = parts.splitlines()[5:]
+    assert row.startswith(f"| all images | {result['num_train_images']:>5} |")
+    with pytest.raises(ValueError, match="at least two classes"):
+        PRETRAIN.run(
+            dataclasses.replace(
+                made, method="supervised", mae=MAEConfig(), overwrite=True
+            )
+        )
 
 
 def test_normalised_patches_come_back_as_pixels():
