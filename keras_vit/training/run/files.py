@@ -70,6 +70,7 @@ FILES = (
     "augmented.npz",
     "few_shot.csv",
     "few_shot.png",
+    "mae.png",
     "masked_patch.png",
     "pseudo_labels.npz",
     "report.html",
