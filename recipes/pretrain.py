@@ -22,6 +22,12 @@ All images in the folder are used, in whatever folders in it.
 trains a student on what another model says of the images: see
 `keras_vit.training.tasks.distillation`.
 
+    python recipes/pretrain.py --config recipes/configs/dino/small.yaml \
+        --data.folder photos
+
+learns by crops of two sizes, as DINO does (arXiv:2104.14294): the model is the
+encoder of the teacher.
+
 The run folder then holds the config, the environment, metrics, checkpoints,
 the model with its class names, and result.json and report.html of the
 validation images; recipes/evaluate.py evaluates on the test images. Another
@@ -42,12 +48,15 @@ from keras_vit.training import Recipe, Run, train
 from keras_vit.training.build import CLASSIFICATION, Task
 from keras_vit.training.distribution.processes import agreed
 from keras_vit.training.tasks import (
+    DINO,
     DISTILLATION,
     DISTILLATION_WITH_LABELS,
     MAE,
+    DINOConfig,
     DistillConfig,
     MAEConfig,
 )
+from keras_vit.training.tasks.dino import with_dino_defaults
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,14 +65,17 @@ class PretrainRecipe(Recipe):
 
     method: str = "supervised"
     """What is learned: the classes ("supervised"), or without labels the
-    pixels of hidden patches ("mae", a masked autoencoder), or what another
-    model says ("distill")."""
+    pixels of hidden patches ("mae", a masked autoencoder), what is the same in
+    crops of an image ("dino"), or what another model says ("distill")."""
 
     mae: MAEConfig = MAEConfig()
     """Of method "mae"."""
 
     distill: DistillConfig = DistillConfig()
     """Of method "distill"."""
+
+    dino: DINOConfig = DINOConfig()
+    """Of method "dino"."""
 
     def __post_init__(self):
         check_choice("method", self.method, METHODS)
@@ -77,6 +89,8 @@ class PretrainRecipe(Recipe):
                     f"Received: {options}. Set method to {name!r}, or leave "
                     "it out."
                 )
+        for name, group in METHODS[self.method].defaults(self).items():
+            object.__setattr__(self, name, group)
         super().__post_init__()
 
 
@@ -146,6 +160,7 @@ class Method:
         group: the field of the recipe with its options, "" without any.
         loss_of: what its loss is of, for the summary.
         with_labels: the `Task` where it learns labels as well.
+        defaults: from a recipe to groups of it, with what it leaves open.
     """
 
     task: Task
@@ -153,6 +168,7 @@ class Method:
     group: str = ""
     loss_of: str = ""
     with_labels: Task | None = None
+    defaults: Callable[[PretrainRecipe], dict] = lambda recipe: {}
 
 
 METHODS = {
@@ -164,6 +180,13 @@ METHODS = {
         "distill",
         "from the teacher",
         DISTILLATION_WITH_LABELS,
+    ),
+    "dino": Method(
+        DINO,
+        losses,
+        "dino",
+        "between crops",
+        defaults=with_dino_defaults,
     ),
 }
 

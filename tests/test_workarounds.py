@@ -179,6 +179,12 @@ def test_gradients_have_no_hook():
     assert not hasattr(keras.optimizers.Optimizer, "clip_gradients")
 
 
+def test_steps_have_no_hook_after_the_optimizer():
+    """For instance one that `fit` calls with the variables of JAX in place."""
+    names = ("after_step", "on_step_end", "after_apply", "post_step")
+    assert not [x for x in names if hasattr(keras.Model, x)]
+
+
 def apply(optimizer, gradients, variables):
     tensors = [ops.convert_to_tensor(np.float32(x)) for x in gradients]
     optimizer.apply(tensors, variables)

@@ -50,7 +50,14 @@ USAGE_ERROR = 2  # The exit code of argparse for it.
 
 # Groups of a config file that one recipe reads and the others skip, so that
 # sweep.py and finetune.py take the same file.
-OWN_GROUPS = ("distill", "mae", "masked_patch", "noisy_student", "sweep")
+OWN_GROUPS = (
+    "dino",
+    "distill",
+    "mae",
+    "masked_patch",
+    "noisy_student",
+    "sweep",
+)
 
 # How jsonargparse names a key that it does not know: on the command line, in
 # a group of a file, and at the top of a file.

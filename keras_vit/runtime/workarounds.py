@@ -20,6 +20,7 @@ from keras.src.backend.common import global_state
 from keras_vit.runtime.interrupts import interrupt_behind
 
 __all__ = [
+    "after_step",
     "backend_is",
     "draw_own_masks",
     "has_strategy",
@@ -285,6 +286,35 @@ def observe_gradients(
         return clip(gradients)
 
     optimizer._clip_gradients = observe_and_clip
+
+
+def after_step(model: keras.Model, found, update: Callable[[], None]):
+    """Update variables that are not trained, after a training step of Keras.
+
+    Keras has no hook there. On JAX the step returns the values of the
+    variables, and does not assign them. Until
+    `test_steps_have_no_hook_after_the_optimizer`.
+
+    Args:
+        model: whose `train_step` it is.
+        found: what the `train_step` of the base class returned.
+        update: assigns variables of the model that are not trainable.
+
+    Returns:
+        What `train_step` returns.
+    """
+    if not backend_is("jax"):
+        update()
+        return found
+    logs, (trained, others, *rest) = found
+    pairs = [
+        *zip(model.trainable_variables, trained, strict=True),
+        *zip(model.non_trainable_variables, others, strict=True),
+    ]
+    with keras.StatelessScope(state_mapping=pairs) as scope:
+        update()
+    others = [scope.get_current_value(x) for x in model.non_trainable_variables]
+    return logs, (trained, others, *rest)
 
 
 def schedule_free() -> type | None:

@@ -550,6 +550,9 @@ class Task:
         make_metrics: from recipe to Keras metrics, weighted as the loss is.
         names_classes: whether the outputs of the model are the classes of the
             data.
+        best_metric: what selects the best model where it names no classes;
+            if None, val_accuracy, or val_loss without metrics.
+        make_callbacks: from recipe to further Keras callbacks.
 
     Example:
         >>> train(recipe, task=dataclasses.replace(
@@ -563,6 +566,8 @@ class Task:
     make_loss: Callable
     make_metrics: Callable
     names_classes: bool = True
+    best_metric: str | None = None
+    make_callbacks: Callable = lambda recipe: []
 
 
 def check_trains_all(method: str, training, *, with_classes: bool) -> None:

@@ -549,6 +549,7 @@ STATES = {
     "EarlyStopping": ("wait", "best", "best_epoch", "stopped_epoch"),
     "ReduceLROnPlateau": ("wait", "best", "cooldown_counter"),
     "KeepBest": ("best", "loss", "step", "waited"),
+    "CollapseWatch": ("intervals", "steps"),
 }
 
 

@@ -45,6 +45,7 @@ CHOICES = {
     "precision": PRECISIONS,
     "best_metric": (
         *("auto", "val_accuracy", "val_loss", "val_mae", "val_r2"),
+        "val_feature_spread",
         *(f"val_{name}" for name in CLASS_METRICS),
     ),
     "keep": ("best", "last"),
@@ -168,7 +169,8 @@ class TrainingConfig:
     val_accuracy), or one that weighs all classes alike, as scikit-learn
     computes it: "val_balanced_accuracy", "val_macro_f1", "val_auc" or
     "val_average_precision". With one of these, all four are logged, and an
-    evaluation takes a second pass over its images."""
+    evaluation takes a second pass over its images. Without labels,
+    "val_feature_spread" of DINO, its "auto"."""
 
     def __post_init__(self):
         check_positive(

@@ -250,6 +250,7 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
             task = regression(dataset)
     elif recipe.training.best_metric == "auto":
         metric = "val_accuracy" if task.make_metrics(recipe) else "val_loss"
+        metric = task.best_metric or metric
         training = dataclasses.replace(recipe.training, best_metric=metric)
         recipe = dataclasses.replace(recipe, training=training)
     scores = validation_metrics(recipe, dataset, task)
@@ -310,7 +311,7 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
                 stage.validation,
                 metrics=task.make_metrics(recipe),
                 checkpoint=begin_stage(stages, checkpoint),
-                callbacks=callbacks,
+                callbacks=[*callbacks, *task.make_callbacks(recipe)],
             )
             if stage is not stages[-1]:
                 checkpoint = resume.reopen(folder)

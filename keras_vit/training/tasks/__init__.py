@@ -1,5 +1,6 @@
 """Ways to learn from images without labels, as tasks of `train`."""
 
+from keras_vit.training.tasks.dino import DINO, DINOConfig, dino_network
 from keras_vit.training.tasks.distillation import (
     DISTILLATION,
     DISTILLATION_WITH_LABELS,
@@ -8,10 +9,13 @@ from keras_vit.training.tasks.distillation import (
 from keras_vit.training.tasks.mae import MAE, MAEConfig, autoencoder
 
 __all__ = [
+    "DINO",
+    "DINOConfig",
     "DISTILLATION",
     "DISTILLATION_WITH_LABELS",
     "DistillConfig",
     "MAE",
     "MAEConfig",
     "autoencoder",
+    "dino_network",
 ]

@@ -1,8 +1,8 @@
 """Losses and schedules of self-supervision and distillation.
 
-Functions of plain tensors, for training loops of your own; the masked
-autoencoder of `keras_vit.training.tasks.mae` has its own loss. What comes from
-a teacher gets no gradient.
+Functions of plain tensors, for `keras_vit.training.tasks.dino` and training
+loops of your own; the masked autoencoder of `keras_vit.training.tasks.mae` has
+its own loss. What comes from a teacher gets no gradient.
 
 Axes: B images, V crops that the student sees, G of them that the teacher sees,
 N patches, D features, K prototypes or classes.
@@ -23,6 +23,7 @@ __all__ = [
     "deit_hard_loss",
     "deit_soft_loss",
     "dino_loss",
+    "dino_losses",
     "ibot_loss",
     "kl_loss",
     "koleo_loss",
@@ -90,12 +91,17 @@ def dino_loss(student, teacher, temperature: float = 0.1):
     Returns:
         float tensor ().
     """
+    return ops.mean(dino_losses(student, teacher, temperature))
+
+
+def dino_losses(student, teacher, temperature: float = 0.1):
+    """Compute the terms of `dino_loss` of each image, float tensor (B,)."""
     logs = ops.log_softmax(student / temperature, axis=-1)
-    terms = -ops.einsum("gbk,vbk->gv", ops.stop_gradient(teacher), logs)
+    terms = -ops.einsum("gbk,vbk->gvb", ops.stop_gradient(teacher), logs)
     views, crops = teacher.shape[0], student.shape[0]
     others = 1 - ops.eye(views, crops, dtype=terms.dtype)  # (G, V)
-    count = views * (crops - 1)
-    return ops.sum(terms * others) / (count * ops.shape(student)[1])
+    terms = terms * others[..., None]
+    return ops.sum(terms, axis=(0, 1)) / (views * (crops - 1))
 
 
 def ibot_loss(student, teacher, mask, temperature: float = 0.1):

@@ -134,7 +134,7 @@ class NumberedStream:
     def __init__(self, stream, change: Callable):
         if isinstance(stream, FitStream):
             raise ValueError(
-                "What is hidden is drawn by the numbers of the batches. "
+                "What is hidden or cropped is drawn by the numbers of batches. "
                 "Received: a dataset whose train is a FitStream. Give the "
                 "images as keras_vit.data.Examples, or --data."
             )

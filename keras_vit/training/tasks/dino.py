@@ -1,0 +1,947 @@
+"""DINO, "Emerging Properties in Self-Supervised Vision Transformers".
+
+arXiv:2104.14294. A student sees several crops of an image, large and small; a
+teacher, the moving average of the student, sees the large ones. The student
+learns to say of each crop what the teacher says of another large one: the
+cross-entropy of `losses.dino_loss`. The teacher's encoder is what a run saves,
+as in the paper: it is better than the student's throughout the training
+(section 5.1). The heads are dropped.
+
+Two things keep the teacher from saying the same of every image (section 3.1):
+its logits are centred, which keeps it from one prototype, and sharpened, which
+keeps it from saying all equally. `CollapseWatch` ends a run where one of them
+is too weak.
+
+Axes: B images, G crops that the teacher sees, L others, V = G + L, K
+prototypes, D width of the model.
+"""
+
+import dataclasses
+import math
+import types
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.data import Share
+from keras_vit.data.array_ops import ops_of
+from keras_vit.data.seeds import key, uniform
+from keras_vit.io.checks import (
+    check_at_least,
+    check_choice,
+    check_limits,
+    check_positive,
+)
+from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.runtime.workarounds import after_step, put_apart
+from keras_vit.training import build
+from keras_vit.training.distribution.processes import is_first
+from keras_vit.training.model_config import config_of
+from keras_vit.training.stages import at_size
+from keras_vit.training.tasks.losses import (
+    centered,
+    cosine_schedule,
+    dino_losses,
+    koleo_loss,
+    moving_average,
+    sinkhorn,
+    warmed_up,
+)
+from keras_vit.training.tasks.mae import NO_CLASS, WHOLE
+from keras_vit.training.tasks.numbered_batches import (
+    EVALUATION,
+    TRAINING,
+    NumberedStream,
+)
+from keras_vit.training.tasks.views import DRAWS, Views
+
+__all__ = [
+    "CollapseWatch",
+    "DINO",
+    "DINOBatches",
+    "DINOConfig",
+    "DINOHead",
+    "SelfDistillation",
+    "dino_network",
+    "dino_schedules",
+    "with_dino_defaults",
+]
+
+CENTERINGS = ("mean", "sinkhorn")
+BLUR_RATES = (1.0, 0.1)  # Of the large crops, the others as the last of them.
+LOCAL_BLUR_RATE = 0.5
+SOLARIZE_RATES = (0.0, 0.2)  # Not of small crops.
+LOCAL_SHARE = 96 / 224  # Side of a small crop to that of a large one.
+CANVAS = 1.5  # Side of the image that crops are cut from to that of the model.
+# What the training starts from -> what is left open. From scratch those of the
+# paper's appendix A: a momentum of 0.996, a rate of 0.0005 for 256 images. With
+# weights a fresh head and that rate ruin them within an epoch; those here are
+# ours: a 20th of the rate, a slower teacher, and the head alone at first, as
+# LightlyTrain's manual freezes the encoder for an epoch.
+DEFAULTS = {
+    "scratch": {"teacher_momentum": 0.996, "freeze_encoder_epochs": 0.0},
+    "weights": {"teacher_momentum": 0.999, "freeze_encoder_epochs": 1.0},
+}
+RATES = {"scratch": 5e-4, "weights": 2.5e-5}  # of AdamW, for RATE_BATCH images
+RATE_BATCH = 256
+WEIGHT_DECAY = 0.04
+FEW_IMAGES = 32  # A batch below it is warned of.
+HIGH_TEMPERATURE = 0.07  # Above it the authors found the training unstable.
+# A teacher whose outputs are this near to uniform, whose mean output has less
+# than this share of the largest entropy, or whose features spread less than
+# this, says nothing of an image.
+UNIFORM, ONE_PROTOTYPE, NO_SPREAD = 1e-3, 0.2, 0.01
+
+
+@dataclasses.dataclass(frozen=True)
+class DINOConfig:
+    """The crops, the head, and the teacher.
+
+    The defaults are those of arXiv:2104.14294, appendix A and the code that it
+    names, from scratch. Weight decay is constant, where the paper's rises from
+    0.04 to 0.4.
+    """
+
+    global_crops: int = 2
+    """Large crops, of the size of the model; the teacher sees these alone."""
+
+    local_crops: int = 8
+    """Small crops, which only the student sees."""
+
+    local_size: int | None = None
+    """Side of the small crops in pixels, a multiple of the patch; if null, 3/7
+    of the image size, which is 96 for 224."""
+
+    global_scale: tuple[float, float] = (0.4, 1.0)
+    """Least and largest share of the area that a large crop covers; (0.14,
+    1.0) is the paper's without small crops."""
+
+    local_scale: tuple[float, float] = (0.05, 0.4)
+    """The same of a small crop."""
+
+    canvas_size: int | None = None
+    """Side of the square that crops are cut from, a random one of the image at
+    full height or width; one and a half times the image size if null."""
+
+    color_jitter: float = 1.0
+    """What the random changes of brightness, contrast, saturation and hue are
+    multiplied by; 0 for none, and none made grey, where colour tells."""
+
+    blur_sigma: float = 2.0
+    """Largest standard deviation of the blur, in pixels; 0 for none."""
+
+    solarize: bool = True
+    """Whether a fifth of the second large crops are solarised."""
+
+    head_dim: int = 2048
+    """Hidden size of the head."""
+
+    bottleneck_dim: int = 256
+    """What the head projects to before its last layer."""
+
+    out_dim: int = 65_536
+    """Prototypes, K. 1,024 to 8,192 for up to 100,000 images."""
+
+    norm_last_layer: bool = True
+    """Whether the vectors of the prototypes have length 1. False learns their
+    lengths: better for small models, and less stable."""
+
+    freeze_last_layer_epochs: float = 1.0
+    """Epochs at the beginning in which the prototypes stay as they are."""
+
+    freeze_encoder_epochs: float | None = None
+    """Epochs at the beginning in which the head alone is trained; if null, 1
+    with pre-trained weights, else 0."""
+
+    student_temperature: float = 0.1
+    """Temperature of the student's softmax."""
+
+    teacher_temperature: float = 0.04
+    """That of the teacher, below the student's; up to 0.07 after a warm-up."""
+
+    warmup_teacher_temperature: float = 0.04
+    """That of the teacher at the beginning."""
+
+    warmup_teacher_temperature_epochs: float = 0.0
+    """Epochs in which it goes from the one to the other."""
+
+    teacher_momentum: float | None = None
+    """Share of the teacher that stays at a step, by half a cosine to 1 at the
+    end; if null, 0.996, and 0.999 with pre-trained weights. 1 / (1 - momentum)
+    steps should be one to three epochs: 0.99 for 10,000 images or less."""
+
+    centering: str = "mean"
+    """"mean" subtracts a moving average from the teacher's logits; "sinkhorn"
+    spreads each batch evenly over the prototypes, for large batches."""
+
+    center_momentum: float = 0.9
+    """Share of the mean logits that stays at a step."""
+
+    koleo_weight: float = 0.0
+    """Weight of KoLeo, which spreads the features of a batch; DINOv2's is 0.1
+    (arXiv:2304.07193)."""
+
+    collapse_steps: int = 200
+    """Steps, and two checkpoints at least, of a teacher that says the same of
+    all images, after which the run ends; 0 never ends it."""
+
+    def __post_init__(self):
+        check_at_least(
+            self, 0, *("local_crops", "color_jitter", "blur_sigma"),
+            *("freeze_last_layer_epochs", "freeze_encoder_epochs"),
+            *("warmup_teacher_temperature_epochs", "koleo_weight"),
+            "collapse_steps",
+        )  # fmt: skip
+        check_positive(
+            self, *("local_size", "canvas_size", "head_dim", "bottleneck_dim"),
+            *("student_temperature", "teacher_temperature"),
+            "warmup_teacher_temperature",
+        )  # fmt: skip
+        check_at_least(self, 2, "out_dim")
+        given = ("teacher_momentum",) * (self.teacher_momentum is not None)
+        check_limits(self, 1, "center_momentum", *given)
+        check_choice("centering", self.centering, CENTERINGS)
+        if self.centering == "sinkhorn" and self.center_momentum != 0.9:
+            raise ValueError(
+                "Sinkhorn has no center. Received: center_momentum="
+                f'{self.center_momentum}, centering="sinkhorn". Leave one out.'
+            )
+        self._check_crops()
+        self._check_temperatures()
+
+    def _check_crops(self):
+        if self.global_crops < 2:
+            raise ValueError(
+                "The teacher sees large crops alone, and the student learns "
+                "what it says of another one: two at least. Received: "
+                f"global_crops={self.global_crops}, local_crops="
+                f"{self.local_crops}. Set global_crops to 2."
+            )
+        for name in ("global_scale", "local_scale"):
+            scale = getattr(self, name)
+            if len(scale) != 2 or not 0 < scale[0] <= scale[1] <= 1:
+                raise ValueError(
+                    f"{name} is the least and the largest share of the area, "
+                    f"above 0 and up to 1. Received: {name}={scale}."
+                )
+            object.__setattr__(self, name, tuple(scale))
+        if self.local_crops and self.global_scale[1] <= self.local_scale[0]:
+            raise ValueError(
+                "The large crops are smaller than the small ones: all crops "
+                f"are local. Received: global_scale={self.global_scale}, "
+                f"local_scale={self.local_scale}. Raise global_scale."
+            )
+
+    def _check_temperatures(self):
+        for name in ("teacher_temperature", "warmup_teacher_temperature"):
+            if getattr(self, name) >= self.student_temperature:
+                raise ValueError(
+                    "The teacher is sharper than the student, or both come to "
+                    f"say all equally. Received: {name}={getattr(self, name)}, "
+                    f"student_temperature={self.student_temperature}. Lower "
+                    f"{name}, 0.04 as a rule."
+                )
+
+    def side_of_local(self, config: ViTConfig) -> int:
+        """Return the side of the small crops for a model, in pixels."""
+        if self.local_size is not None:
+            return self.local_size
+        patch = config.image_size[0] // config.grid[0]
+        return max(round(LOCAL_SHARE * config.grid[0]), 1) * patch
+
+
+class DINOHead(keras.layers.Layer):
+    """Compares features with prototypes: three dense layers, and cosines.
+
+    Appendix C of arXiv:2104.14294: GELU between the dense layers, the result
+    of length 1, then a product with the vectors of the prototypes, g v / |v|
+    each.
+
+    Args:
+        head_dim: int, of the hidden layers.
+        bottleneck_dim: int, of the result.
+        out_dim: int, K.
+        norm_last_layer: whether g stays 1.
+
+    Input shape:
+        (B, D), and a bool scalar: whether the prototypes are trained.
+
+    Output shape:
+        float32 (B, K).
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        bottleneck_dim: int,
+        out_dim: int,
+        norm_last_layer: bool = True,
+        **kwargs,
+    ):
+        super().__init__(dtype="float32", **kwargs)
+        self.bottleneck_dim = bottleneck_dim
+        self.out_dim = out_dim
+        self.norm_last_layer = norm_last_layer
+        self.dense = [
+            keras.layers.Dense(
+                size,
+                kernel_initializer=keras.initializers.TruncatedNormal(
+                    stddev=0.02
+                ),
+                dtype=self.dtype_policy,
+                name=f"dense_{i}",
+            )
+            for i, size in enumerate((head_dim, head_dim, bottleneck_dim))
+        ]
+
+    def build(self, input_shape):
+        width = input_shape[-1]
+        for layer in self.dense:
+            layer.build((None, width))
+            width = layer.units
+        bound = width**-0.5  # As torch initialises a linear layer.
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(width, self.out_dim),
+            initializer=keras.initializers.RandomUniform(-bound, bound),
+        )
+        self.length = None
+        if not self.norm_last_layer:
+            self.length = self.add_weight(
+                name="length", shape=(self.out_dim,), initializer="ones"
+            )
+
+    def call(self, x, trains=True):
+        x = ops.cast(x, "float32")
+        *hidden, last = self.dense
+        for layer in hidden:
+            x = ops.gelu(layer(x), approximate=False)
+        x = last(x)
+        x = ops.normalize(x, axis=-1)  # (B, bottleneck)
+        vectors = ops.normalize(self.kernel, axis=0)
+        if self.length is not None:
+            vectors = vectors * self.length
+        vectors = ops.where(trains, vectors, ops.stop_gradient(vectors))
+        return ops.matmul(x, vectors)  # (B, K)
+
+    def compute_output_shape(self, input_shape):
+        return *input_shape[:-1], self.out_dim
+
+
+class SelfDistillation(keras.layers.Layer):
+    """Compares what student and teacher say, and watches the teacher.
+
+    In training it also moves the centre, after it was used. The teacher is
+    moved by `move_teacher`, after the optimizer.
+
+    Args:
+        teacher: the encoder of the teacher, a Keras model to features (B, D).
+        config: a `DINOConfig`.
+
+    Input shape:
+        Features of the student (V * B, D), view by view and the large first;
+        the large crops (G * B, H, W, C); schedules, float32 (B, 4), of which
+        each row is that of `dino_schedules`.
+
+    Output shape:
+        float32 (B, 4): of each image the loss and the entropy of the teacher's
+        outputs; of the batch the entropy of their mean, and how the teacher's
+        features spread, 0 for all the same and 1 for a mean of 0.
+    """
+
+    def __init__(self, teacher: keras.Model, config: DINOConfig, **kwargs):
+        super().__init__(dtype="float32", **kwargs)
+        self.config = config
+        self.teacher = teacher
+        # Not its layers: the model that is saved can be trained.
+        for variable in teacher.variables:
+            variable.trainable = False
+        sizes = config.head_dim, config.bottleneck_dim, config.out_dim
+        self.head, self.teacher_head = (
+            DINOHead(*sizes, norm_last_layer=config.norm_last_layer, name=name)
+            for name in ("head", "teacher_head")
+        )
+        self.teacher_head.trainable = False
+
+    def build(self, features_shape, views_shape, schedules_shape):
+        del views_shape, schedules_shape
+        for head in (self.head, self.teacher_head):
+            head.build(features_shape)
+        copy(self.heads())
+        state = {"initializer": "zeros", "trainable": False}
+        self.center = self.add_weight(
+            name="center",
+            shape=(self.config.out_dim,),
+            aggregation="mean",
+            **state,
+        )
+        self.momentum = self.add_weight(
+            name="momentum", aggregation="only_first_replica", **state
+        )
+
+    def heads(self) -> list[tuple]:
+        """Return the pairs of a variable of the student's head and its own."""
+        pairs = zip(
+            self.head.variables, self.teacher_head.variables, strict=True
+        )
+        return list(pairs)
+
+    def call(self, features, views, schedules, training=False):
+        config, count = self.config, self.config.global_crops
+        temperature, momentum, trains, moves = ops.unstack(schedules[0])
+        seen = ops.where(moves > 0, features, ops.stop_gradient(features))
+        student = self.by_view(self.head(seen, trains > 0))  # (V, B, K)
+        known = self.teacher(views, training=False)  # (G * B, D)
+        known = ops.cast(ops.stop_gradient(known), "float32")
+        logits = ops.stop_gradient(self.teacher_head(known))  # (G * B, K)
+        said = self.probabilities(logits, temperature)
+        teacher = ops.reshape(said, (count, -1, config.out_dim))  # (G, B, K)
+        loss = dino_losses(student, teacher, config.student_temperature)
+        if config.koleo_weight:
+            own = ops.reshape(features, (self.num_views, -1, known.shape[-1]))
+            spread = [koleo_loss(own[i]) for i in range(count)]
+            loss = loss + config.koleo_weight * sum(spread) / count
+        if training:
+            mean = ops.mean(logits, axis=0)
+            self.center.assign(
+                moving_average(self.center, mean, config.center_momentum)
+            )
+            self.momentum.assign(momentum)
+        each = ops.mean(entropy(teacher), axis=0)  # (B,)
+        of_mean = entropy(ops.mean(said, axis=0))
+        columns = [
+            loss,
+            each,
+            *(x + 0 * each for x in (of_mean, spread_of(known))),
+        ]
+        return ops.stack(columns, axis=-1)
+
+    @property
+    def num_views(self) -> int:
+        """V."""
+        return self.config.global_crops + self.config.local_crops
+
+    def by_view(self, x):
+        return ops.reshape(x, (self.num_views, -1, x.shape[-1]))
+
+    def probabilities(self, logits, temperature):
+        """Return the teacher's outputs, (G * B, K)."""
+        if self.config.centering == "sinkhorn":
+            # Each large crop by itself, as samples of one image are alike.
+            parts = ops.split(logits, self.config.global_crops)
+            return ops.concatenate([sinkhorn(x, temperature) for x in parts])
+        return centered(logits, self.center, temperature)
+
+    def move_teacher(self, pairs) -> None:
+        """Move the teacher's variables towards those of the student.
+
+        Args:
+            pairs: of a variable of the student's encoder and the teacher's.
+        """
+        for new, old in [*pairs, *self.heads()]:
+            momentum = ops.cast(self.momentum, old.dtype)
+            old.assign(moving_average(old, new, momentum))
+
+    def compute_output_shape(self, features_shape, views_shape, *others):
+        del features_shape, views_shape, others
+        return None, 4
+
+
+def copy(pairs) -> None:
+    """Give the second variable of each pair the value of the first.
+
+    By NumPy: two variables of JAX may not have one array.
+    """
+    for new, old in pairs:
+        old.assign(ops.convert_to_numpy(new))
+
+
+def entropy(x):
+    """Return the entropy of probabilities (..., K), (...)."""
+    return -ops.sum(x * ops.log(ops.maximum(x, 1e-30)), axis=-1)
+
+
+def spread_of(features):
+    """Return the deviation of unit vectors (B, D) from their mean, in [0, 1].
+
+    sqrt(sum_d var_d); over sqrt(D), the deviation of a feature.
+    """
+    x = ops.normalize(features, axis=-1)
+    mean = ops.mean(x, axis=0, keepdims=True)
+    return ops.sqrt(ops.mean(ops.sum(ops.square(x - mean), axis=-1)))
+
+
+class DINONetwork(keras.Model):
+    """The student with its head, and the teacher that follows it.
+
+    Its layers are those of the student, and a `SelfDistillation`.
+    """
+
+    def __init__(self, *args, pairs=(), **kwargs):
+        super().__init__(*args, **kwargs)
+        self.pairs = Pairs(pairs)
+
+    def train_step(self, *args, **kwargs):
+        found = super().train_step(*args, **kwargs)
+        layer = self.get_layer("self_distillation")
+        return after_step(self, found, lambda: layer.move_teacher(self.pairs.x))
+
+
+class Pairs:
+    """Variables that Keras is not to track a second time."""
+
+    def __init__(self, x):
+        self.x = tuple(x)
+
+
+def dino_network(
+    model: VisionTransformer, config: DINOConfig, *, flip: bool = True
+) -> DINONetwork:
+    """Build the network that is trained: crops, student and teacher.
+
+    Args:
+        model: a `VisionTransformer` without a classification layer, which
+            becomes the teacher. The student begins as its copy.
+        config: a `DINOConfig`.
+        flip: whether half of the crops are mirrored.
+
+    Returns:
+        A Keras model from a dictionary of "image" (B, S, S, C), "drawn",
+        float32 (B, V, R), and "schedules", float32 (B, 4), see `DINOBatches`,
+        to the output of `SelfDistillation`.
+
+    Raises:
+        ValueError: for a model that does not take small crops.
+
+    Example:
+        >>> network = dino_network(model, DINOConfig(out_dim=4096))
+        >>> network.output_shape
+        (None, 4)
+    """
+    check_model(model.config, config)
+    student = type(model)(
+        model.config, name="student", dtype=model.dtype_policy
+    )
+    put_apart(student, "student")
+    copy(zip(model.weights, student.weights, strict=True))
+    side, channels = canvas_of(model, config), model.config.channels
+    large, small = config.global_crops, config.local_crops
+    image = keras.Input((side, side, channels), name="image")
+    drawn = keras.Input((large + small, len(DRAWS)), name="drawn")
+    schedules = keras.Input((4,), name="schedules")
+    options = {
+        "flip": flip,
+        "jitter": config.color_jitter,
+        "largest_sigma": config.blur_sigma,
+    }
+    views = Views(
+        model.config.image_size[0],
+        config.global_scale,
+        of_views(BLUR_RATES, large),
+        of_views(SOLARIZE_RATES if config.solarize else (0.0,), large),
+        name="global_views",
+        **options,
+    )(image, drawn[:, :large])
+    features = through(student, views)
+    if small:
+        size = config.side_of_local(model.config)
+        crops = Views(
+            size,
+            config.local_scale,
+            of_views((LOCAL_BLUR_RATE,), small),
+            of_views((0.0,), small),
+            name="local_views",
+            **options,
+        )(image, drawn[:, large:])
+        others = through(at_size(student, size), crops)
+        features = ops.concatenate([features, others])  # (V * B, D)
+    layer = SelfDistillation(model, config, name="self_distillation")
+    result = layer(features, views, schedules)
+    return DINONetwork(
+        {"image": image, "drawn": drawn, "schedules": schedules},
+        result,
+        name="dino",
+        pairs=zip(student.weights, model.weights, strict=True),
+    )
+
+
+def of_views(rates, count: int) -> tuple:
+    """Return rates for so many views; the last one is repeated."""
+    return tuple(rates[min(i, len(rates) - 1)] for i in range(count))
+
+
+def through(model, x):
+    """Return features of views; the layers become those of the network."""
+    for layer in model.layers[1:]:
+        x = layer(x)
+    return x
+
+
+def canvas_of(model, config: DINOConfig) -> int:
+    """Return the side of the images that crops are cut from."""
+    if config.canvas_size is not None:
+        return config.canvas_size
+    return round(CANVAS * model.config.image_size[0])
+
+
+def check_model(config, dino: DINOConfig) -> None:
+    """Refuse a model whose weights do not take images of another size."""
+    if type(config) is not ViTConfig:
+        raise ValueError(
+            "method='dino' needs a plain Vision Transformer. Received: a "
+            f"{type(config).__name__.removesuffix('Config')}. Choose another "
+            "--model.name, --model.weights or no variant."
+        )
+    found = [name for name in WHOLE if getattr(config, name)]
+    if dino.local_crops and config.position_embedding == "none":
+        found.append("position_embedding='none'")
+    if found:
+        raise ValueError(
+            "method='dino' trains at two image sizes. Received: a model with "
+            f"{', '.join(found)}. Choose a model with absolute position "
+            "embeddings and one projection of patches, such as ViT_B16."
+        )
+    height, width = config.image_size
+    patch = height // config.grid[0]
+    size = dino.side_of_local(config)
+    if height != width or size % patch or not patch <= size <= height:
+        raise ValueError(
+            "Crops are squares, the small ones a multiple of the patch up to "
+            f"the image size. Received: images of {height} x {width}, patches "
+            f"of {patch}, dino.local_size={size}. Change one of them."
+        )
+
+
+def dino_schedules(
+    config: DINOConfig, total: int, steps_per_epoch: int
+) -> np.ndarray:
+    """Compute what changes from step to step.
+
+    Args:
+        config: a `DINOConfig`, whose null fields are filled in.
+        total: steps of the whole training.
+        steps_per_epoch: of them, in an epoch.
+
+    Returns:
+        float32 array (total, 4): the temperature and the momentum of the
+        teacher, and 1 where the prototypes and the encoder are trained, else 0.
+    """
+    steps = np.arange(total)
+    epoch = steps / steps_per_epoch
+    columns = [
+        warmed_up(
+            steps,
+            config.warmup_teacher_temperature,
+            config.teacher_temperature,
+            round(config.warmup_teacher_temperature_epochs * steps_per_epoch),
+        ),
+        cosine_schedule(steps, config.teacher_momentum or 0.0, 1.0, total),
+        epoch >= config.freeze_last_layer_epochs,
+        epoch >= (config.freeze_encoder_epochs or 0.0),
+    ]
+    found = [np.array(ops.convert_to_numpy(x), "float32") for x in columns]
+    return np.stack(np.broadcast_arrays(*found), axis=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class DINOBatches:
+    """Turns images into what their views are cut by, from their number.
+
+    Args:
+        config: a `DINOConfig`.
+        seed: non-negative int, of the run.
+        batch_size: images in a whole batch.
+        schedules: of `dino_schedules`; an evaluation has the last row.
+        share: the `Share` of the batch that this process reads.
+    """
+
+    config: DINOConfig
+    seed: int
+    batch_size: int
+    schedules: np.ndarray
+    share: Share = Share()
+
+    def training(self, step, batch):
+        """Return batch number `step` of the training."""
+        images = batch[0]
+        tf = ops_of(images)
+        last = len(self.schedules) - 1
+        row = tf.gather(self.schedules, tf.minimum(step, last))  # (4,)
+        inputs, size = self._inputs(TRAINING, step, images, row)
+        return inputs, tf.zeros((size, 4), "float32")
+
+    def evaluation(self, number, batch):
+        """Return the batch of an evaluation, (images, labels, weights (B,))."""
+        images, _, weights = batch
+        tf = ops_of(images)
+        row = self.schedules[-1]
+        inputs, size = self._inputs(EVALUATION, number, images, row)
+        return inputs, tf.zeros((size, 4), "float32"), weights
+
+    def _inputs(self, part, number, images, row) -> tuple[Mapping, int]:
+        tf = ops_of(images)
+        views = self.config.global_crops + self.config.local_crops
+        drawn = uniform(
+            (self.batch_size, views, len(DRAWS)),
+            key("dino", self.seed, part, number),
+        )
+        rows = self.share.rows(self.batch_size)
+        drawn = tf.gather(drawn, rows)
+        schedules = tf.zeros((len(rows), 1), "float32") + row
+        inputs = {"image": images, "drawn": drawn, "schedules": schedules}
+        return inputs, len(rows)
+
+
+def make_stream(recipe, dataset, model, share=None):
+    """Make the training batches of a `Task`."""
+    check_data(recipe, dataset)
+    stream = build.make_stream(*_canvas(recipe, dataset, model), share=share)
+    total = recipe.training.steps
+    if total is None:
+        total = recipe.training.epochs * stream.steps_per_epoch
+    config = with_open_fields(recipe)
+    made = DINOBatches(
+        config,
+        recipe.seed,
+        recipe.training.batch_size,
+        dino_schedules(config, total, stream.steps_per_epoch),
+        share or Share(),
+    )
+    return NumberedStream(stream, made.training)
+
+
+def make_validation(recipe, dataset, model, share=None):
+    """Make the validation batches of a `Task`, cut the same each time."""
+    found = build.make_validation(*_canvas(recipe, dataset, model), share=share)
+    if found is None:
+        return None
+    share = share or Share()
+    config = with_open_fields(recipe)
+    made = DINOBatches(
+        config,
+        recipe.seed,
+        recipe.training.micro_batch_size,
+        dino_schedules(
+            dataclasses.replace(config, freeze_encoder_epochs=0), 1, 1
+        ),
+        Share(share.index, share.count),
+    )
+    return found.enumerate().map(made.evaluation)
+
+
+def _canvas(recipe, dataset, model) -> tuple[Any, Any, Any]:
+    """Return recipe, data and shape of the images that crops are cut from."""
+    if recipe.preprocessing.train != type(recipe.preprocessing)().train:
+        raise ValueError(
+            "method='dino' cuts its own crops, by dino.global_scale and "
+            "dino.local_scale. Received: preprocessing.train="
+            f"{recipe.preprocessing.train!r}. Leave it out."
+        )
+    side = canvas_of(model, recipe.dino)
+    preprocessing = dataclasses.replace(
+        recipe.preprocessing,
+        train="resize_small_random_crop",
+        evaluation="resize_small_central_crop",
+        resize_size=side,
+        padding_colour=None,
+        flip=False,
+    )
+    shape = (None, side, side, model.config.channels)
+    shaped = types.SimpleNamespace(input_shape=shape)
+    recipe = dataclasses.replace(recipe, preprocessing=preprocessing)
+    return recipe, dataset, shaped
+
+
+def check_data(recipe, dataset) -> None:
+    """Refuse one image; warn of few in a batch and of a high temperature."""
+    count = len(dataset.train) if hasattr(dataset.train, "__len__") else None
+    size = recipe.training.batch_size
+    if count == 1 or size == 1:
+        raise ValueError(
+            "DINO learns what tells images apart, of which a batch has two at "
+            f"least. Received: {count} training images, training.batch_size="
+            f"{size}. Give more images, or a larger batch."
+        )
+    warnings = []
+    if size < FEW_IMAGES:
+        warnings.append(
+            f"a batch of {size} images is small for DINO, whose centre is the "
+            f"mean of a batch: try --training.batch_size {2 * FEW_IMAGES} or "
+            "more"
+        )
+    if recipe.dino.teacher_temperature > HIGH_TEMPERATURE:
+        warnings.append(
+            "dino.teacher_temperature="
+            f"{recipe.dino.teacher_temperature} is above {HIGH_TEMPERATURE}, "
+            "where the authors of DINO found the training unstable"
+        )
+    for warning in warnings:
+        if is_first():
+            print(f"Warning: {warning}", flush=True)
+
+
+def start_of(recipe) -> str:
+    """Return the row of `DEFAULTS` for a recipe."""
+    return "scratch" if recipe.model.weights is None else "weights"
+
+
+def with_open_fields(recipe) -> DINOConfig:
+    """Return the options of DINO in a recipe, with those that are null."""
+    row = DEFAULTS[start_of(recipe)]
+    config = recipe.dino
+    null = {k: x for k, x in row.items() if getattr(config, k) is None}
+    return dataclasses.replace(config, **null)
+
+
+def with_dino_defaults(recipe) -> dict:
+    """Return the groups of a recipe, the rates that are null filled in.
+
+    Example:
+        >>> recipe = PretrainRecipe(method="dino")
+        >>> with_dino_defaults(recipe)["optimizer"].learning_rate
+        0.000125
+    """
+    images = recipe.training.batch_size or 64
+    rate = RATES[start_of(recipe)] * images / RATE_BATCH
+    usual = {"learning_rate": rate, "weight_decay": WEIGHT_DECAY}
+    if recipe.optimizer.name != "adamw":
+        return {}
+    optimizer = recipe.optimizer
+    null = {k: x for k, x in usual.items() if getattr(optimizer, k) is None}
+    return {"optimizer": dataclasses.replace(optimizer, **null)}
+
+
+class CollapseWatch(keras.callbacks.Callback):
+    """Ends a training whose teacher says the same of all images.
+
+    Looks at the means of an interval; the best model before is kept.
+
+    Args:
+        config: a `DINOConfig`.
+
+    Attributes:
+        intervals: intervals in a row in which it did.
+        steps: their steps.
+
+    Raises:
+        ValueError: at the end of an interval, with what to try.
+    """
+
+    def __init__(self, config: DINOConfig):
+        super().__init__()
+        self.config = config
+        self.intervals, self.steps = 0, 0
+
+    def on_epoch_end(self, epoch, logs=None):
+        what = self.collapsed(logs or {})
+        if what is None:
+            self.intervals, self.steps = 0, 0
+            return
+        self.intervals += 1
+        self.steps += int((self.params or {}).get("steps") or 1)
+        limit = self.config.collapse_steps
+        if limit and self.intervals >= 2 and self.steps >= limit:
+            raise ValueError(
+                f"The training collapsed: {what}, for {self.steps} steps. "
+                "model.keras is the best model before, if there was an "
+                "evaluation. Start again in a new --run_dir; "
+                "dino.collapse_steps=0 goes on all the same."
+            )
+
+    def collapsed(self, logs: Mapping) -> str | None:
+        """Say how a teacher collapsed and what to try, None if it did not."""
+        if "feature_spread" not in logs:
+            return None
+        largest = math.log(self.config.out_dim)
+        entropy, of_mean = logs["teacher_entropy"], logs["mean_entropy"]
+        if logs["feature_spread"] < NO_SPREAD:
+            return (
+                "the features of all images are the same (a spread of "
+                f"{logs['feature_spread']:.2g}). Look whether the images are, "
+                "and lower optimizer.learning_rate"
+            )
+        if entropy > largest - UNIFORM:
+            return (
+                f"the teacher says all {self.config.out_dim} prototypes "
+                f"equally (an entropy of {entropy:.4f}). Lower "
+                "dino.teacher_temperature, 0.02 to 0.04, or dino.out_dim"
+            )
+        if of_mean < ONE_PROTOTYPE * min(largest, math.log(FEW_IMAGES)):
+            return (
+                "the teacher says one prototype of all images (an entropy of "
+                f"the mean of {of_mean:.2g}). Lower dino.center_momentum, or "
+                "raise dino.teacher_temperature or training.batch_size"
+            )
+        return None
+
+
+class OutputLoss(keras.losses.Loss):
+    """The first column of the output, a loss of each image."""
+
+    def call(self, y_true, y_pred):
+        del y_true
+        return y_pred[:, 0]
+
+
+class OutputMean(keras.metrics.Mean):
+    """The mean of a column of the output.
+
+    Args:
+        column: int.
+        name: str.
+    """
+
+    def __init__(self, column: int, name: str):
+        super().__init__(name=name)
+        self.column = column
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        del y_true
+        super().update_state(y_pred[:, self.column], sample_weight)
+
+
+def _make_model(recipe, class_names):
+    del class_names
+    training = recipe.training
+    build.check_trains_all("dino", training, with_classes=False)
+    for name, usual, why in (
+        ("ema_decay", 0.0, "The teacher is the average of the weights"),
+        ("accumulation_steps", 1, "The centre is of whole batches"),
+    ):
+        if getattr(training, name) != usual:
+            raise ValueError(
+                f"{why} with method='dino'. Received: training.{name}="
+                f"{getattr(training, name)}. Leave it out."
+            )
+    if training.best_metric not in ("auto", "val_loss", "val_feature_spread"):
+        raise ValueError(
+            "DINO learns no classes. Received: training.best_metric="
+            f"{training.best_metric!r}. Leave it out."
+        )
+    if recipe.model.weights is None:
+        # Before the memory for a large model is taken.
+        check_model(config_of(recipe.model, len(NO_CLASS)), recipe.dino)
+    return build.headless(build.make_model(recipe, NO_CLASS))
+
+
+DINO = build.Task(
+    make_model=_make_model,
+    make_network=lambda recipe, model: dino_network(
+        model, recipe.dino, flip=recipe.preprocessing.flip
+    ),
+    make_stream=make_stream,
+    make_validation=make_validation,
+    make_loss=lambda recipe: OutputLoss(),
+    make_metrics=lambda recipe: [
+        OutputMean(i, name)
+        for i, name in enumerate(
+            ("teacher_entropy", "mean_entropy", "feature_spread"), start=1
+        )
+    ],
+    names_classes=False,
+    best_metric="val_feature_spread",
+    make_callbacks=lambda recipe: [CollapseWatch(recipe.dino)],
+)

@@ -1,0 +1,386 @@
+"""The parts of DINO, against the original head and a step in NumPy."""
+
+import dataclasses
+import math
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+from gradients import value_and_gradient
+from keras import ops
+
+from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.training.tasks.dino import (
+    CollapseWatch,
+    DINOBatches,
+    DINOConfig,
+    DINOHead,
+    OutputLoss,
+    dino_network,
+    dino_schedules,
+)
+from keras_vit.training.tasks.views import DRAWS, Views
+
+REFERENCE = pathlib.Path(__file__).parents[1] / "reference"
+FOLDER = REFERENCE / "self_supervision"
+TOLERANCE: dict = {"rtol": 1e-5, "atol": 1e-5}
+CONFIG = DINOConfig(
+    local_crops=2,
+    head_dim=12,
+    bottleneck_dim=6,
+    out_dim=10,
+    blur_sigma=1.0,
+    norm_last_layer=False,
+)
+
+
+def floats(x):
+    return np.array(x, "float32")
+
+
+def array(x):
+    return np.array(ops.convert_to_numpy(x))
+
+
+SCHEDULES = np.tile(floats([0.05, 0.9, 1, 1]), (4, 1))
+
+
+def encoder(**options):
+    return VisionTransformer(
+        ViTConfig(
+            image_size=(8, 8),
+            patch_size=(2, 2),
+            channels=3,
+            hidden_dim=8,
+            num_layers=1,
+            mlp_dim=16,
+            num_heads=2,
+            num_classes=0,
+            **options,
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def network():
+    keras.utils.set_random_seed(0)
+    made = dino_network(encoder(), CONFIG)
+    made.compile(keras.optimizers.SGD(1.0), OutputLoss())
+    return made
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    random = np.random.default_rng(0)
+    images = random.uniform(0, 255, (4, 12, 12, 3)).astype("float32")
+    drawn = random.random((4, 4, len(DRAWS)), "float32")
+    return {"image": images, "drawn": drawn, "schedules": SCHEDULES}
+
+
+# --- The head ---
+
+
+@pytest.mark.parametrize("name", ["dino_head", "dino_head_free_norm"])
+def test_the_head_and_its_gradient_are_those_of_the_original(name):
+    with np.load(FOLDER / f"{name}.npz") as arrays:
+        data = {key: x.astype("float32") for key, x in arrays.items()}
+    free = name.endswith("free_norm")
+    head = DINOHead(16, 8, 24, norm_last_layer=not free)
+    head.build((5, 10))
+    dense = [(head.dense[i], f"mlp.{2 * i}") for i in range(3)]
+    places = {f"{name}.weight": layer.kernel for layer, name in dense}
+    places |= {f"{name}.bias": layer.bias for layer, name in dense}
+    places["last_layer.weight_v"] = head.kernel
+    if free:
+        places["last_layer.weight_g"] = head.length
+    for key, variable in places.items():
+        value = data[f"param/{key}"].T
+        variable.assign(value.reshape(variable.shape))
+    np.testing.assert_allclose(array(head(data["x"])), data["y"], **TOLERANCE)
+    upstream = ops.convert_to_tensor(data["upstream"])
+    _, gradient = value_and_gradient(
+        lambda x: ops.sum(head(x) * upstream),
+        data["x"],
+    )
+    np.testing.assert_allclose(array(gradient), data["grad_x"], **TOLERANCE)
+
+
+# --- A step ---
+
+
+def in_numpy(weights, features, known, center):
+    """Return loss, center and teacher's probabilities, in float64."""
+
+    def logits(x, head):
+        names = "kernel0 bias0 kernel1 bias1 kernel2 bias2".split()
+        for i in range(3):
+            x = x @ head[names[2 * i]] + head[names[2 * i + 1]]
+            if i < 2:
+                x = x * (1 + np.vectorize(math.erf)(x / 2**0.5)) / 2
+        x = x / np.linalg.norm(x, axis=-1, keepdims=True)
+        last = head["last"] / np.linalg.norm(head["last"], axis=0)
+        return x @ (last * head["length"])
+
+    def softmax(x):
+        x = np.exp(x - x.max(-1, keepdims=True))
+        return x / x.sum(-1, keepdims=True)
+
+    student = softmax(logits(features, weights[0]) / 0.1).reshape(4, 4, 10)
+    teacher = logits(known, weights[1])
+    said = softmax((teacher - center) / 0.05).reshape(2, 4, 10)
+    terms = [
+        -(said[g] * np.log(student[v])).sum(-1).mean()
+        for g in range(2)
+        for v in range(4)
+        if v != g
+    ]
+    return np.mean(terms), 0.9 * center + 0.1 * teacher.mean(0), said
+
+
+def head_arrays(head):
+    found = {"last": head.kernel, "length": head.length}
+    for i, layer in enumerate(head.dense):
+        found |= {f"kernel{i}": layer.kernel, f"bias{i}": layer.bias}
+    return {name: array(x).astype("float64") for name, x in found.items()}
+
+
+def test_a_step_is_that_of_numpy(network, inputs):
+    """Loss, gradients of the head, the new teacher and the new center."""
+    layer = network.get_layer("self_distillation")
+    center = np.random.default_rng(1).normal(0, 0.1, 10)
+    layer.center.assign(center.astype("float32"))
+    random = np.random.default_rng(2)  # Other values for the two heads.
+    for variable in (*layer.head.variables, *layer.teacher_head.variables):
+        noise = random.normal(0, 0.3, variable.shape)
+        variable.assign(array(variable) + noise.astype("float32"))
+    parts = keras.Model(network.input, layer.input)
+    features, views, _ = (array(x) for x in parts(inputs))
+    known = array(layer.teacher(views)).astype("float64")
+    weights = head_arrays(layer.head), head_arrays(layer.teacher_head)
+    loss, new_center, _ = in_numpy(weights, features, known, center)
+    pairs = [*network.pairs.x, *layer.heads()]
+    before = [(array(new), array(old)) for new, old in pairs]
+    found = network.train_on_batch(inputs, np.zeros((4, 4), "float32"))
+    np.testing.assert_allclose(found, loss, **TOLERANCE)
+    np.testing.assert_allclose(array(layer.center), new_center, **TOLERANCE)
+    for (new, old), (_, was) in zip(pairs, before, strict=True):
+        np.testing.assert_allclose(
+            array(old), 0.9 * was + 0.1 * array(new), err_msg=old.path,
+            rtol=1e-6, atol=1e-6,
+        )  # fmt: skip
+    stepped = head_arrays(layer.head)
+    for name, value in weights[0].items():
+        gradient = value - stepped[name]  # The rate is 1.
+        way = np.random.default_rng(3).normal(size=value.shape)
+        ends = []
+        for sign in (1, -1):
+            moved = {**weights[0], name: value + sign * 1e-6 * way}
+            ends.append(in_numpy((moved, weights[1]), features, known, center))
+        slope = (ends[0][0] - ends[1][0]) / 2e-6
+        np.testing.assert_allclose(
+            (gradient * way).sum(), slope, err_msg=name, rtol=1e-4, atol=1e-5
+        )
+    encoder_moved = [
+        np.abs(array(new) - was).max()
+        for (new, _), (was, _) in zip(pairs, before, strict=True)
+    ]
+    assert min(encoder_moved) > 0
+
+
+def test_an_evaluation_moves_nothing(network, inputs):
+    before = [array(x) for x in network.variables]
+    network.evaluate(inputs, np.zeros((4, 4), "float32"), verbose=0)
+    for old, new in zip(before, network.variables, strict=True):
+        np.testing.assert_array_equal(old, array(new))
+
+
+@pytest.mark.parametrize("column", [2, 3])
+def test_what_is_frozen_at_first_stays(network, inputs, column):
+    """The prototypes, or the encoder, of a student that learns."""
+    layer = network.get_layer("self_distillation")
+    schedules = SCHEDULES.copy()
+    schedules[:, column] = 0
+    own = {2: layer.head.kernel, 3: network.pairs.x[0][0]}
+    before = {i: array(x) for i, x in own.items()}
+    network.train_on_batch(
+        {**inputs, "schedules": schedules}, np.zeros((4, 4), "float32")
+    )
+    moved = {i for i, x in own.items() if (array(x) != before[i]).any()}
+    assert moved == {2, 3} - {column}
+
+
+def test_no_two_variables_have_one_path(network):
+    """torch would not set the gradients of one of them to zero."""
+    paths = [x.path for x in network.variables]
+    assert len({*paths}) == len(paths)
+
+
+def test_small_crops_are_batches_of_their_own(network):
+    sizes = {x.name: x.size for x in network.layers if isinstance(x, Views)}
+    assert sizes == {"global_views": 8, "local_views": 4}
+    assert any(x.name == "resampled" for x in network.layers)
+
+
+# --- Views ---
+
+
+def drawn(**values):
+    """What leaves an image as it is, but for some numbers."""
+    usual = dict.fromkeys(DRAWS, 0.5)
+    usual |= {"flip": 1, "jitter": 1, "grey": 1, "blur": 1, "solarize": 1}
+    numbers = [{**usual, **values}[name] for name in DRAWS]
+    return floats(numbers)[None, None]
+
+
+IMAGE = np.random.default_rng(4).uniform(0, 255, (1, 8, 8, 3)).astype("float32")
+
+
+def cut(size=8, scale=(1.0, 1.0), **values):
+    views = Views(size, scale, (0.5,), (0.5,))
+    return array(views(IMAGE, drawn(**values)))[0]
+
+
+def test_views_are_parts_of_an_image():
+    np.testing.assert_allclose(cut(), IMAGE[0], atol=1e-3)
+    np.testing.assert_allclose(cut(flip=0), IMAGE[0, :, ::-1], atol=1e-3)
+    part = cut(4, (0.25, 0.25), top=1, left=0)
+    np.testing.assert_allclose(part, IMAGE[0, 4:, :4], atol=1e-3)
+    wide = cut(4, (0.75, 0.75), ratio=1)  # 4 / 3: the width is the whole side.
+    assert wide.shape == (4, 4, 3)
+
+
+def test_large_images_are_averaged():
+    """A half of the size: the triangle of four pixels, 1 3 3 1."""
+    part = cut(4)[1:-1, 1:-1]
+    weights = np.zeros((4, 8))
+    for i in range(4):
+        for j, x in zip(range(2 * i - 1, 2 * i + 3), (1, 3, 3, 1), strict=True):
+            if 0 <= j < 8:
+                weights[i, j] = x
+    weights /= weights.sum(1, keepdims=True)
+    wanted = np.einsum("is,stc,jt->ijc", weights, IMAGE[0], weights)
+    np.testing.assert_allclose(part, wanted[1:-1, 1:-1], atol=1e-3)
+
+
+def test_colours_change_as_drawn():
+    x = IMAGE[0]
+    grey = x @ floats([0.299, 0.587, 0.114])
+    np.testing.assert_allclose(cut(jitter=0, brightness=0), 0.6 * x, atol=1e-2)
+    np.testing.assert_allclose(
+        cut(grey=0), np.repeat(grey[..., None], 3, -1), atol=1e-2
+    )
+    np.testing.assert_allclose(
+        cut(solarize=0), np.where(x >= 128, 255 - x, x), atol=1e-2
+    )
+    pale = cut(jitter=0, contrast=0)
+    np.testing.assert_allclose(
+        pale, grey.mean() + 0.6 * (x - grey.mean()), atol=1e-2
+    )
+    dull = cut(jitter=0, saturation=0)
+    wanted = grey[..., None] + 0.8 * (x - grey[..., None])
+    np.testing.assert_allclose(dull, wanted, atol=1e-2)
+    inside = np.ones((1, 8, 8, 3), "float32") * [[[[120.0, 100.0, 90.0]]]]
+    views = Views(8, (1.0, 1.0), (0.5,), (0.5,))
+    turned = array(views(inside, drawn(jitter=0, hue=1)))[0, 0, 0]
+    np.testing.assert_allclose(turned @ [0.299, 0.587, 0.114], 104.84, atol=0.2)
+    assert np.abs(turned - [120, 100, 90]).max() > 5
+
+
+def test_blur_is_gaussian():
+    image = np.zeros((1, 15, 15, 1), "float32")
+    image[0, 7, 7] = 255
+    views = Views(15, (1.0, 1.0), (1.0,), (0.0,), largest_sigma=1.1)
+    found = array(views(image, drawn(blur=0, sigma=0.9)))[0, :, :, 0]
+    line = np.exp(-((np.arange(15) - 7.0) ** 2) / 2)  # Sigma is 1.
+    line /= line.sum()
+    np.testing.assert_allclose(found / 255, np.outer(line, line), atol=1e-4)
+
+
+# --- Schedules and batches ---
+
+
+def test_schedules_are_those_of_the_paper():
+    config = dataclasses.replace(
+        CONFIG,
+        teacher_momentum=0.996,
+        teacher_temperature=0.07,
+        warmup_teacher_temperature_epochs=3,
+        freeze_encoder_epochs=2.0,
+    )
+    found = dino_schedules(config, 70, 7)
+    with np.load(FOLDER / "schedules.npz") as arrays:
+        momentum = arrays["momentum"]
+    np.testing.assert_allclose(found[:, 1], momentum, **TOLERANCE)
+    np.testing.assert_allclose(found[[0, 20, 69], 0], [0.04, 0.07, 0.07])
+    np.testing.assert_array_equal(found[:, 2], np.arange(70) >= 7)
+    np.testing.assert_array_equal(found[:, 3], np.arange(70) >= 14)
+
+
+def test_batches_depend_on_their_number_alone():
+    images = np.zeros((4, 12, 12, 3), "uint8")
+    batches = DINOBatches(CONFIG, 0, 4, dino_schedules(CONFIG, 10, 5))
+    found = [batches.training(x, (images, None))[0] for x in (3, 3, 4, 99)]
+    np.testing.assert_array_equal(found[0]["drawn"], found[1]["drawn"])
+    assert (found[0]["drawn"] != found[2]["drawn"]).any()
+    assert found[0]["drawn"].shape == (4, 4, len(DRAWS))
+    np.testing.assert_array_equal(
+        found[3]["schedules"][0], found[3]["schedules"][3]
+    )
+    evaluated = batches.evaluation(3, (images, None, np.ones(4)))[0]
+    assert (found[0]["drawn"] != evaluated["drawn"]).any()
+
+
+# --- Misuse and collapse ---
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"global_crops": 0}, "two at least"),
+        ({"global_scale": (0.01, 0.04)}, "all crops are local"),
+        ({"local_scale": (0.5, 0.2)}, "local_scale"),
+        ({"teacher_temperature": 0.1}, "The teacher is sharper"),
+        ({"warmup_teacher_temperature": 0.3}, "The teacher is sharper"),
+        ({"teacher_momentum": 1.0}, "teacher_momentum"),
+        ({"centering": "none"}, "centering"),
+        ({"centering": "sinkhorn", "center_momentum": 0.5}, "has no center"),
+    ],
+)
+def test_wrong_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        DINOConfig(**options)
+
+
+@pytest.mark.parametrize(
+    ("model", "dino"),
+    [
+        ({"position_embedding": "none"}, CONFIG),
+        ({}, dataclasses.replace(CONFIG, local_size=3)),
+        ({}, dataclasses.replace(CONFIG, local_size=10)),
+    ],
+)
+def test_models_without_two_sizes_are_refused(model, dino):
+    with pytest.raises(ValueError, match="dino"):
+        dino_network(encoder(**model), dino)
+
+
+HEALTHY = {"feature_spread": 0.8, "teacher_entropy": 1.0, "mean_entropy": 2.2}
+
+
+@pytest.mark.parametrize(
+    ("logs", "message"),
+    [
+        ({"feature_spread": 0.001}, "features of all images are the same"),
+        ({"teacher_entropy": np.log(10) - 1e-4}, "10 prototypes equally"),
+        ({"mean_entropy": 0.1}, "one prototype of all images"),
+    ],
+)
+def test_a_collapse_ends_the_training(logs, message):
+    watch = CollapseWatch(dataclasses.replace(CONFIG, collapse_steps=3))
+    watch.on_epoch_end(0, HEALTHY | logs)
+    watch.on_epoch_end(1, HEALTHY)  # It was none.
+    watch.on_epoch_end(2, HEALTHY | logs)
+    watch.on_epoch_end(3, HEALTHY | logs)
+    with pytest.raises(ValueError, match=message):
+        watch.on_epoch_end(4, HEALTHY | logs)
