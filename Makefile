@@ -101,7 +101,7 @@ install = $(1)/bin/python -m pip install --quiet \
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help quickstart test test-all check test-oldest test-newest fuzz \
-	mutants release-check notebooks docs clean
+	mutants conformance release-check notebooks docs clean
 
 help: ## list the targets
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / {printf "%-13s %s\n", $$1, $$2}' Makefile
@@ -158,6 +158,9 @@ fuzz: $(VENV)/.full ## fuzz configs, commands, files, run folders, requests for 
 mutants: $(VENV)/.full ## draw 100 small faults, count those that the tests find (hours)
 	$(VENV)/bin/python tools/mutants.py --count 100 \
 		--output benchmarks/results/mutants.json
+
+conformance: $(VENV)/.full ## run timm's and Keras's own tests on our models, write docs/conformance.md
+	$(VENV)/bin/python tools/conformance.py
 
 release-check: $(VENV)/.full ## use the sdist and the wheel in fresh environments of each Python and backend
 	$(VENV)/bin/python tools/release_check.py
