@@ -446,8 +446,8 @@ def file_names(titles):
     """Return names of files without their ending, each once."""
     names: list[str] = []
     for title in titles:
-        stem = str(pathlib.Path(str(title)).with_suffix(""))
-        stem = re.sub(r"[ /\\]", "_", stem).lstrip("_")
+        stem, _ = os.path.splitext(str(title))
+        stem = re.sub(r"[ /\\]", "_", stem).lstrip("_") or "image"
         # Of at most 200 bytes, and what UTF-8 cannot hold as "?".
         stem = stem.encode(errors="replace")[:200].decode(errors="ignore")
         numbered = (f"{stem}_{n}" for n in itertools.count(2))

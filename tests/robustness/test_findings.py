@@ -122,9 +122,10 @@ def test_pictures_of_different_images_have_different_names():
 
 
 def test_names_of_pictures_are_short_enough_and_can_be_written(tmp_path):
-    for name in file_names(["x" * 250, "\u00e9" * 250, "\udcff", "\udcfe"]):
+    titles = ["x" * 250, "\u00e9" * 250, "\udcff", "\udcfe", "", "/"]
+    for name in file_names(titles):
         (tmp_path / f"{name}_rollout.png").touch()
-    assert len(list(tmp_path.iterdir())) == 4
+    assert len(list(tmp_path.iterdir())) == 6
 
 
 @pytest.mark.parametrize(
