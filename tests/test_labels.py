@@ -12,6 +12,7 @@ import pytest
 
 from keras_vit import preprocessing
 from keras_vit.preprocessing import class_names, decode_predictions
+from keras_vit.text.templates import imagenet_names
 
 LABELS = Path(preprocessing.__file__).parent / "labels"
 
@@ -79,9 +80,23 @@ def test_class_names_of_an_unknown_list():
         class_names(21841)
 
 
+def test_names_of_imagenet_by_words_are_in_the_order_of_its_classes():
+    names = imagenet_names()
+    repeated = {x for x in names if names.count(x) > 1}
+    assert (len(names), repeated) == (1000, {"missile", "sunglasses"})
+    same = sum(
+        any(word in lemmas.lower() for word in re.findall(r"\w{4,}", name))
+        for name, (_, lemmas) in zip(
+            map(str.lower, names), rows_of("imagenet.txt"), strict=True
+        )
+    )
+    assert same == 934  # The others have other words, as "roundworm".
+
+
 def test_licences_travel_with_the_lists():
     readme = (LABELS / "README.md").read_text(encoding="utf-8")
     assert "Apache License 2.0" in readme
+    assert "MIT License" in readme
     assert "WordNet 3.0 Copyright 2006 by Princeton University" in readme
 
 

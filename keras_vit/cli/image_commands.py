@@ -250,7 +250,8 @@ def add_labels(add):
     add(
         "--labels",
         help="classes by words, of an image-text model: a text file with one a "
-        "line, or what predict --save_labels wrote",
+        "line, what predict --save_labels wrote, or imagenet for CLIP's names "
+        "of its 1,000 classes",
     )
     add(
         "--template",

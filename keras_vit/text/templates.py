@@ -1,8 +1,9 @@
 """Sentences that a class is named in, of which embeddings are averaged."""
 
+import importlib.resources
 from collections.abc import Sequence
 
-__all__ = ["DEFAULT_TEMPLATE", "TEMPLATES", "templates_of"]
+__all__ = ["DEFAULT_TEMPLATE", "TEMPLATES", "imagenet_names", "templates_of"]
 
 DEFAULT_TEMPLATE = "a photo of a {}."
 # Those of CLIP for ImageNet (arXiv:2103.00020, section 3.1.4; OpenAI's list):
@@ -70,3 +71,18 @@ def templates_of(template: str | Sequence[str]) -> tuple[str, ...]:
             f"{str(wrong[0] if wrong else template)[:100]!r}."
         )
     return found
+
+
+def imagenet_names() -> tuple[str, ...]:
+    """Return CLIP's names of the 1,000 classes of ImageNet, in their order.
+
+    They differ from WordNet's, some points of accuracy; "missile" and
+    "sunglasses" are there twice. Source: see keras_vit/labels/README.md.
+
+    Example:
+        >>> imagenet_names()[:2]
+        ('tench', 'goldfish')
+    """
+    folder = importlib.resources.files("keras_vit").joinpath("labels")
+    text = folder.joinpath("imagenet_texts.txt").read_text(encoding="utf-8")
+    return tuple(text.splitlines())

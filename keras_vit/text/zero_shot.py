@@ -32,7 +32,11 @@ from keras_vit.text.image_text import (
     token_ids,
 )
 from keras_vit.text.pair_files import load_image_text, text_parts
-from keras_vit.text.templates import DEFAULT_TEMPLATE, templates_of
+from keras_vit.text.templates import (
+    DEFAULT_TEMPLATE,
+    imagenet_names,
+    templates_of,
+)
 from keras_vit.text.tokenizer import Tokenizer
 
 __all__ = [
@@ -45,6 +49,7 @@ __all__ = [
     "zero_shot_model",
 ]
 
+IMAGENET = "imagenet"  # the name of labels that come with the package
 MAX_LABEL = 1000  # letters
 MAX_LABELS_FILE = 2**26  # bytes
 # What a file of classes says besides their names and vectors.
@@ -240,7 +245,9 @@ def labels_of(labels: str | os.PathLike | Sequence[str]) -> tuple[str, ...]:
     """Return the names of classes, checked.
 
     Args:
-        labels: a list of them, or the path of a text file with one a line.
+        labels: a list of them, the path of a text file with one a line, or
+            "imagenet" for the names of CLIP's authors for ImageNet's 1,000
+            classes, of which two are there twice.
 
     Raises:
         ValueError: for none, one twice, one without letters or of more than
@@ -250,6 +257,9 @@ def labels_of(labels: str | os.PathLike | Sequence[str]) -> tuple[str, ...]:
         >>> labels_of(["cat", "dog"])
         ('cat', 'dog')
     """
+    named = isinstance(labels, str) and labels == IMAGENET
+    if named and not os.path.exists(IMAGENET):
+        return imagenet_names()
     if isinstance(labels, (str, os.PathLike)):
         labels = _lines(pathlib.Path(labels).expanduser())
     found = tuple(x.strip() if isinstance(x, str) else x for x in labels)

@@ -14,6 +14,7 @@ from text_cases import FOLDER
 import keras_vit
 from keras_vit.checkpoints import average_weights
 from keras_vit.cli import main
+from keras_vit.evaluation import match_classes
 from keras_vit.prediction import as_encoder, load_zero_shot
 from keras_vit.text import (
     class_embeddings,
@@ -21,8 +22,12 @@ from keras_vit.text import (
     load_image_text,
     retrieval_recall,
 )
-from keras_vit.text.templates import TEMPLATES
-from keras_vit.text.zero_shot import as_text_encoder, zero_shot_model
+from keras_vit.text.templates import TEMPLATES, imagenet_names
+from keras_vit.text.zero_shot import (
+    as_text_encoder,
+    labels_of,
+    zero_shot_model,
+)
 from keras_vit.training import ModelConfig, Recipe
 from keras_vit.training.build import make_model
 
@@ -177,6 +182,17 @@ def test_what_is_not_averaged(pairs, capsys, tmp_path):
             average_weights(given, shares)
     words = ("average", "a", "b", "-o", tmp_path / "a.npz")
     assert "ends in .keras" in fail(capsys, *words)
+
+
+def test_labels_of_imagenet(tmp_path, monkeypatch):
+    """A file of that name comes first; two names are there twice."""
+    monkeypatch.chdir(tmp_path)
+    assert len(labels_of("imagenet")) == 1000
+    names = ["missile", "cat"]
+    (tmp_path / "imagenet").write_text("\n".join(names))
+    assert labels_of("imagenet") == tuple(names)
+    found = match_classes(["n01440764", "n02504458"], imagenet_names())
+    assert found.tolist() == [0, 386]
 
 
 @pytest.mark.parametrize("case", [CLIP, SIGLIP])
