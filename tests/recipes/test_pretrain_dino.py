@@ -70,6 +70,8 @@ def test_an_interrupted_run_ends_with_the_same_weights(run, tmp_path):
 
 def test_the_result_and_what_starts_from_the_run(run, tmp_path):
     result = PRETRAIN.report(run, cropped(run.folder))
+    page = (run.folder / "report.html").read_text("utf-8")
+    assert "Spread of features" in page and "of its mean" in page
     assert result["method"] == "dino"
     assert json.loads((run.folder / "result.json").read_text())["val_loss"] > 0
     for name in ("teacher_entropy", "mean_entropy", "val_feature_spread"):

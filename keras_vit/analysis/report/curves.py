@@ -30,6 +30,15 @@ CHARTS = (
         {"training": "accuracy", "validation": "val_accuracy"},
         percent=True,
     ),
+    Chart(
+        "Spread of features",
+        {"training": "feature_spread", "validation": "val_feature_spread"},
+    ),
+    Chart(
+        "Entropy",
+        {"of the teacher": "teacher_entropy", "of its mean": "mean_entropy"},
+        "nats",
+    ),
     Chart("Learning rate", {"learning rate": "learning_rate"}),
     Chart("Gradient norm", {"gradient norm": "gradient_norm"}),
     Chart("Speed", {"speed": "images_per_second"}, "images per second"),
