@@ -57,6 +57,7 @@ from keras_vit.training.tasks import (
     MAEConfig,
 )
 from keras_vit.training.tasks.dino import with_dino_defaults
+from keras_vit.training.tasks.neighbours import with_neighbours
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +78,11 @@ class PretrainRecipe(Recipe):
     dino: DINOConfig = DINOConfig()
     """Of method "dino"."""
 
+    knn_folder: str | None = None
+    """Without labels, a folder of classes of at most 5,000 images: after each
+    interval the share of them that the nearest of the others classify right,
+    val_knn, is logged, and selects the best model."""
+
     def __post_init__(self):
         check_choice("method", self.method, METHODS)
         for name, method in METHODS.items():
@@ -89,9 +95,23 @@ class PretrainRecipe(Recipe):
                     f"Received: {options}. Set method to {name!r}, or leave "
                     "it out."
                 )
+        labelled = METHODS[self.method].task.names_classes
+        labelled |= self.labels != "none"
+        if labelled and self.knn_folder is not None:
+            raise ValueError(
+                "Nearest neighbours are for methods without labels. Received: "
+                f"method={self.method!r}, knn_folder={self.knn_folder!r}. "
+                "Leave it out."
+            )
         for name, group in METHODS[self.method].defaults(self).items():
             object.__setattr__(self, name, group)
         super().__post_init__()
+
+    @property
+    def labels(self) -> str:
+        """Return how labels are learned besides, "none" without."""
+        group = getattr(self, METHODS[self.method].group, None)
+        return getattr(group, "labels", "none")
 
 
 def run(recipe: PretrainRecipe) -> dict:
@@ -105,9 +125,11 @@ def run(recipe: PretrainRecipe) -> dict:
         OSError: when weights cannot be fetched, or the disk is full.
     """
     method = METHODS[recipe.method]
-    labels = getattr(getattr(recipe, method.group, None), "labels", "none")
-    task = None if labels == "none" else method.with_labels
-    trained = train(recipe, task=task or method.task, sources=SOURCES)
+    with_labels = recipe.labels != "none" and method.with_labels
+    task = with_labels or method.task
+    if recipe.knn_folder is not None:
+        task = with_neighbours(task, recipe.knn_folder)
+    trained = train(recipe, task=task, sources=SOURCES)
     return agreed(lambda: report(trained, recipe))
 
 
@@ -146,7 +168,8 @@ def named_teacher(recipe: PretrainRecipe) -> dict:
 
 def losses(trained: Run, recipe: PretrainRecipe) -> dict:
     """Return the method, and the losses of the model that is kept."""
-    names = [x for x in ("loss", "val_loss") if x in trained.kept]
+    shown = ("loss", "val_loss", "val_knn")
+    names = [x for x in shown if x in trained.kept]
     return {"method": recipe.method, **{x: trained.kept[x] for x in names}}
 
 
@@ -205,6 +228,8 @@ def summary(result: dict) -> str:
         return line
     part = "val_loss" if "val_loss" in result else "loss"
     what = METHODS[result["method"]].loss_of
+    if "val_knn" in result:
+        line = f"{result['val_knn']:.2%} by nearest neighbours, {line}"
     return f"{part} {result[part]:.4f} {what}, {line}"
 
 

@@ -44,7 +44,7 @@ CHOICES = {
     "class_weight": ("none", "balanced"),
     "precision": PRECISIONS,
     "best_metric": (
-        *("auto", "val_accuracy", "val_loss", "val_mae", "val_r2"),
+        *("auto", "val_accuracy", "val_loss", "val_mae", "val_r2", "val_knn"),
         "val_feature_spread",
         *(f"val_{name}" for name in CLASS_METRICS),
     ),

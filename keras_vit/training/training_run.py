@@ -228,12 +228,15 @@ def _check_tpu(chosen, precision):
 def _trained_as(recipe, names, image_size) -> TrainedAs:
     """Return the record of a run's model."""
     problems = {activation: x for x, activation in PROBLEMS.items()}
+    learned = {}
+    if names is not None:
+        learned["problem"] = problems[ANSWERS[recipe.training.loss]]
+        learned["class_names"] = tuple(names)
     return TrainedAs(
         preprocessing=evaluation_fields(recipe.preprocessing, image_size),
         image_size=None if None in image_size else image_size,
-        problem=problems[ANSWERS[recipe.training.loss]],
-        class_names=tuple(names),
         source="a run of keras_vit",
+        **learned,
     )
 
 
@@ -270,11 +273,19 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     if line and processes.is_first():
         print(line, flush=True)
     stages = make_stages(recipe, task, dataset, model, share)
+    if task.make_scores is not None:
+        scores = task.make_scores(recipe, model)
+    elif recipe.training.best_metric == "val_knn":
+        raise ValueError(
+            "val_knn is a metric of `keras-vit pretrain` with a knn_folder. "
+            'Received: training.best_metric="val_knn" without one.'
+        )
     trained, total = count_parameters(stages[-1].network)
     if trained < total and processes.is_first():
         print(f"Training {trained:,} of {total:,} parameters", flush=True)
     names = dataset.class_names if task.names_classes else None
-    if names is not None and isinstance(model, ConfiguredModel):
+    told = names is None and getattr(model, "trained_as", TrainedAs()).source
+    if isinstance(model, ConfiguredModel) and not told:
         size = model.input_shape[1:3]
         model.trained_as = _trained_as(recipe, names, size)
     with (

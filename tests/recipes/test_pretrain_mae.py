@@ -2,19 +2,27 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
+import tiny_training as tiny
 from masked_patch.reconstructions import in_pixels
 from PIL import Image
 from recipe_scripts import script
 from tiny_runs import DATASET, Interrupt, recipe, values
 
+import keras_vit
 from keras_vit.data.config import DataConfig
 from keras_vit.data.manifest import read_manifest
+from keras_vit.evaluation.probes import fit_neighbours
 from keras_vit.training import ModelConfig, train
 from keras_vit.training.tasks import MAE, MAEConfig
 from keras_vit.training.tasks.mae import normalized_patches
+from keras_vit.training.tasks.neighbours import (
+    left_out_accuracy,
+    with_neighbours,
+)
 
 PRETRAIN = script("pretrain")
 CONFIG = MAEConfig(0.5, True, 8, 1, 2, 8)
@@ -89,6 +97,65 @@ def test_a_folder_of_images_alone_is_enough(reader, tmp_path):
                 made, method="supervised", mae=MAEConfig(), overwrite=True
             )
         )
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    """A folder of three classes, which the mean of an image tells apart."""
+    folder = tmp_path_factory.mktemp("known")
+    images = tiny.examples(30, seed=3)
+    for i, label in enumerate(images.labels):
+        (folder / str(label)).mkdir(exist_ok=True)
+        pixels = np.asarray(images.contents[i])[..., 0]
+        Image.fromarray(pixels).save(folder / str(label) / f"{i}.png")
+    return folder
+
+
+def test_nearest_neighbours_select_the_model(known, tmp_path):
+    """What is kept has the accuracy that was the best of the training."""
+    made = hidden(tmp_path / "run")
+    made = dataclasses.replace(made, knn_folder=str(known))
+    task = with_neighbours(MAE, str(known))
+    run = train(made, dataset=DATASET, task=task)
+    result = PRETRAIN.report(run, made)
+    assert result["val_knn"] == max(run.history["val_knn"])
+    assert len(run.history["val_knn"]) == 2
+    assert "Nearest neighbours" in (run.folder / "report.html").read_text()
+    model = keras_vit.load_checkpoint(run.folder)
+    files = sorted(known.rglob("*.png"))
+    features = keras_vit.embed(model, list(map(str, files)))
+    labels = np.array([int(x.parent.name) for x in files])
+    found = left_out_accuracy(features, labels)
+    assert found == result["val_knn"]
+    # Another order of the random numbers would give other weights.
+    plain = train(hidden(tmp_path / "plain"), dataset=DATASET, task=MAE)
+    np.testing.assert_array_equal(run.history["loss"], plain.history["loss"])
+
+
+def test_an_image_is_left_out_in_its_turn():
+    random = np.random.default_rng(0)
+    features, labels = random.normal(size=(40, 5)), random.integers(0, 3, 40)
+    right = 0
+    for i in range(40):
+        others = np.arange(40) != i
+        votes = fit_neighbours(features[others], labels[others], 3)
+        right += votes.scores(features[i : i + 1])[0].argmax() == labels[i]
+    assert left_out_accuracy(features, labels) == right / 40
+
+
+def test_neighbours_that_cannot_be_found_are_refused(known, tmp_path):
+    with pytest.raises(ValueError, match="methods without labels"):
+        PRETRAIN.PretrainRecipe(knn_folder=str(known))
+    metric = {"best_metric": "val_knn"}
+    with pytest.raises(ValueError, match="without one"):
+        train(hidden(tmp_path, training=metric), dataset=DATASET, task=MAE)
+    (tmp_path / "one" / "class").mkdir(parents=True)
+    (file,) = [*known.rglob("*.png")][:1]
+    shutil.copy(file, tmp_path / "one" / "class")
+    with pytest.raises(ValueError, match="two classes"):
+        task = with_neighbours(MAE, str(tmp_path / "one"))
+        train(hidden(tmp_path / "a"), dataset=DATASET, task=task)
+    assert not (tmp_path / "a").exists()
 
 
 def test_normalised_patches_come_back_as_pixels():

@@ -30,6 +30,7 @@ CHARTS = (
         {"training": "accuracy", "validation": "val_accuracy"},
         percent=True,
     ),
+    Chart("Nearest neighbours", {"right": "val_knn"}, percent=True),
     Chart(
         "Spread of features",
         {"training": "feature_spread", "validation": "val_feature_spread"},

@@ -916,7 +916,8 @@ def _make_model(recipe, class_names):
                 f"{why} with method='dino'. Received: training.{name}="
                 f"{getattr(training, name)}. Leave it out."
             )
-    if training.best_metric not in ("auto", "val_loss", "val_feature_spread"):
+    known = ("auto", "val_loss", "val_feature_spread", "val_knn")
+    if training.best_metric not in known:
         raise ValueError(
             "DINO learns no classes. Received: training.best_metric="
             f"{training.best_metric!r}. Leave it out."

@@ -453,7 +453,7 @@ def _make_model(recipe, class_names) -> keras.Model:
     config, training = recipe.distill, recipe.training
     labelled = config.labels != "none"
     build.check_trains_all("distill", training, with_classes=labelled)
-    usual = ("val_loss", "val_accuracy") if labelled else ("val_loss",)
+    usual = ("val_loss", "val_accuracy" if labelled else "val_knn")
     check_choice("training.best_metric", training.best_metric, usual)
     if labelled and training.loss != "softmax":
         raise ValueError(

@@ -1,0 +1,139 @@
+"""What the features of a run are worth, by nearest neighbours, as it learns.
+
+Losses without labels say little of it. Axes: N images, D features, K classes.
+"""
+
+import dataclasses
+
+import keras
+import numpy as np
+
+from keras_vit import data
+from keras_vit.evaluation.few_shot import feature_model
+from keras_vit.evaluation.probes import fit_neighbours
+from keras_vit.runtime.machine import random_states, set_random_states
+from keras_vit.training.build import Task
+from keras_vit.training.checkpointing import averaged
+from keras_vit.training.distribution.processes import place
+
+__all__ = ["NearestNeighbours", "left_out_accuracy", "with_neighbours"]
+
+MAX_IMAGES = 5_000  # of which all pairs are compared
+METRIC = "val_knn"
+
+
+def left_out_accuracy(features: np.ndarray, labels: np.ndarray) -> float:
+    """Compute how many images the others classify right.
+
+    Each is left out in its turn, and the 20 most similar of the others vote,
+    see `keras_vit.evaluation.probes.fit_neighbours`.
+
+    Args:
+        features: float array (N, D).
+        labels: int array (N,).
+
+    Returns:
+        The share of images, in [0, 1].
+
+    Example:
+        >>> left_out_accuracy(np.eye(2).repeat(2, axis=0), [0, 0, 1, 1])
+        1.0
+    """
+    labels = np.asarray(labels)
+    known = fit_neighbours(features, labels, int(labels.max()) + 1)
+    unit = known.features
+    similarity = unit @ unit.T  # (N, N)
+    np.fill_diagonal(similarity, -np.inf)
+    count = min(known.num_neighbours, len(unit) - 1)
+    found = np.argpartition(-similarity, count - 1, axis=1)[:, :count]
+    cosines = np.take_along_axis(similarity, found, axis=1)
+    votes = np.zeros((len(unit), known.num_classes))
+    rows = np.arange(len(unit))[:, None]
+    weights = np.exp(cosines.astype("float64") / known.temperature)
+    np.add.at(votes, (rows, labels[found]), weights)
+    return float((votes.argmax(axis=1) == labels).mean())
+
+
+class NearestNeighbours(keras.callbacks.Callback):
+    """Adds `val_knn`, the accuracy of nearest neighbours, to each interval.
+
+    With the moving average of the weights where there is one.
+
+    Args:
+        model: the model that a run saves.
+        folder: a folder of classes; of one with parts its test images.
+        preprocessing: a `PreprocessingConfig`.
+        batch_size: int, images at a time.
+
+    Raises:
+        ValueError: for a folder of fewer than two classes or more than 5,000
+            images, and in several processes.
+    """
+
+    def __init__(self, model, folder: str, preprocessing, batch_size: int):
+        super().__init__()
+        if place()[1] > 1:
+            raise ValueError(
+                "Nearest neighbours are found in one process. Received: "
+                f"knn_folder={folder!r} in {place()[1]}. Leave it out."
+            )
+        dataset = data.open_dataset(
+            data.DataConfig(folder=folder), to_evaluate=True
+        )
+        images, classes = dataset.test, len(dataset.class_names)
+        if classes < 2 or len(images) > MAX_IMAGES:
+            raise ValueError(
+                "knn_folder has two classes or more, and at most "
+                f"{MAX_IMAGES:,} images. Received: {folder!r} with "
+                f"{len(images):,} images of {classes} classes."
+            )
+        height, width, channels = model.input_shape[1:]
+        self.batches = data.evaluation_batches(
+            images,
+            image_size=(height, width),
+            channels=channels,
+            batch_size=min(batch_size, len(images)),
+            preprocessing=preprocessing,
+        )
+        self.network = feature_model(model)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if logs is None:
+            return
+        states = random_states()
+        features, labels = [], []
+        with averaged(self.model):
+            for images, truth, mask in self.batches:
+                images, truth, mask = map(np.asarray, (images, truth, mask))
+                found = self.network.predict_on_batch(images)
+                features.append(found[mask])
+                labels.append(truth[mask])
+        set_random_states(states)
+        logs[METRIC] = left_out_accuracy(
+            np.concatenate(features), np.concatenate(labels)
+        )
+
+
+def with_neighbours(task: Task, folder: str) -> Task:
+    """Return a task without labels whose best model has the best `val_knn`.
+
+    Args:
+        task: a `Task`.
+        folder: see `NearestNeighbours`.
+
+    Example:
+        >>> train(recipe, task=with_neighbours(MAE, "photos_of_known_classes"))
+    """
+
+    def make_scores(recipe, model):
+        found = NearestNeighbours(
+            model,
+            folder,
+            recipe.preprocessing,
+            recipe.training.micro_batch_size,
+        )
+        return lambda validation: found
+
+    return dataclasses.replace(
+        task, best_metric=METRIC, make_scores=make_scores
+    )
