@@ -10,6 +10,7 @@ the vectors in memory, of length 1, and compares inner products.
 """
 
 import argparse
+import importlib
 import importlib.metadata
 import importlib.util
 import os
@@ -49,8 +50,7 @@ def sides(found) -> dict:
         "keras_vit": lambda x: nearest(found.vectors, x, lengths=lengths)[0]
     }
     if importlib.util.find_spec("faiss"):
-        import faiss
-
+        faiss = importlib.import_module("faiss")
         index = faiss.IndexFlatIP(found.vectors.shape[1])
         index.add(found.vectors / lengths[:, None])
         made["faiss"] = lambda x: index.search(x, 9)[1]

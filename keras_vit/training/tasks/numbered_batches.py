@@ -93,7 +93,7 @@ class HiddenPatches:
         return {"image": images, **inputs}, answers, weights
 
 
-def streams_of(batches: type[HiddenPatches]) -> dict[str, Callable]:
+def streams_of(batches: type[HiddenPatches]) -> dict[str, Any]:
     """Return what makes the training and validation batches of a `Task`."""
 
     def make_stream(recipe, dataset, model, share=None):
