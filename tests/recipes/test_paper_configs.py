@@ -1,5 +1,6 @@
 """The config files say what the papers say."""
 
+import functools
 import pathlib
 
 import pytest
@@ -13,8 +14,10 @@ from papers_table import (
     numbers,
     rows,
 )
-from recipe_scripts import CONFIGS, check, config
+from recipe_scripts import CONFIGS, check, config, script
 from sweep import SweepRecipe
+
+from keras_vit.runs.script import parse
 
 
 @pytest.mark.parametrize(
@@ -210,6 +213,40 @@ def test_plain_vit_s16(epochs):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "s16",
+            {
+                "model.name": "ViT_S16",
+                "optimizer.learning_rate": 0.0005 * 512 / 256,
+                "optimizer.warmup_epochs": 10,
+                "optimizer.weight_decay": 0.04,
+                "optimizer.clip_norm": 3.0,
+                "training.epochs": 100,
+                "training.batch_size": 512,
+                "training.keep": "last",
+                "dino.local_crops": 8,
+                "dino.out_dim": 65536,
+                "dino.teacher_temperature": 0.07,
+                "dino.warmup_teacher_temperature": 0.04,
+                "dino.warmup_teacher_temperature_epochs": 30,
+            },
+        ),
+        ("small", {"dino.centering": "mean", "dino.global_crops": 2}),
+    ],
+)
+def test_dino(name, expected):
+    """Appendix A of arXiv:2104.14294, and defaults of the code it names."""
+    words = ["--config", str(CONFIGS / "dino" / f"{name}.yaml")]
+    recipe = parse(script("pretrain").PretrainRecipe, words, "")
+    assert recipe.method == "dino"
+    for field, value in expected.items():
+        found = functools.reduce(getattr, field.split("."), recipe)
+        assert found == value, field
+
+
 def test_no_config_is_left_out():
     """Each file of these folders has its row above."""
     named = {
@@ -226,6 +263,7 @@ def test_no_config_is_left_out():
         "seed_talk/cifar10_scratch",
         "cifar10_scratch",
         "quickstart",
+        *("dino/s16", "dino/small"),
     }
     found = CONFIGS.rglob("*.yaml")
     assert named == {
