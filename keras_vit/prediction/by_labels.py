@@ -59,7 +59,7 @@ def load_zero_shot(
         if path.endswith(".npz"):
             classes = load_class_embeddings(path)
     if not isinstance(classes, ClassEmbeddings):
-        labels_of(classes)  # Before a model is loaded.
+        classes = labels_of(classes)  # Before a model is loaded.
     elif template is not None:
         raise ValueError(
             "The labels are embeddings, whose sentences are chosen. Received: "

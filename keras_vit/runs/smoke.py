@@ -51,6 +51,7 @@ def smoke(recipe: AnyRecipe) -> AnyRecipe:
             recipe.model,
             weights=None,
             head="new",
+            template=None,
             image_size=IMAGE_SIZE,
             patch_size=None,
             hidden_dim=None,

@@ -1,5 +1,6 @@
 """Sentences that a class is named in, of which embeddings are averaged."""
 
+import functools
 import importlib.resources
 from collections.abc import Sequence
 
@@ -73,6 +74,7 @@ def templates_of(template: str | Sequence[str]) -> tuple[str, ...]:
     return found
 
 
+@functools.cache
 def imagenet_names() -> tuple[str, ...]:
     """Return CLIP's names of the 1,000 classes of ImageNet, in their order.
 

@@ -258,7 +258,7 @@ def labels_of(labels: str | os.PathLike | Sequence[str]) -> tuple[str, ...]:
         ('cat', 'dog')
     """
     named = isinstance(labels, str) and labels == IMAGENET
-    if named and not os.path.exists(IMAGENET):
+    if labels is imagenet_names() or named and not os.path.exists(IMAGENET):
         return imagenet_names()
     if isinstance(labels, (str, os.PathLike)):
         labels = _lines(pathlib.Path(labels).expanduser())

@@ -633,6 +633,11 @@ def regression(dataset: data.Dataset) -> Task:
 
 
 def _regressor(recipe, names, targets: Targets) -> keras.Model:
+    if recipe.model.head == "words":
+        raise ValueError(
+            "Words name classes, and the data has numbers. Received: "
+            'model.head="words". Leave it out.'
+        )
     model = make_model(recipe, names)
     model.targets = targets
     if recipe.model.head == "keep":

@@ -165,7 +165,9 @@ class ModelConfig:
             )
         if self.head != "words":
             check_unread(self, f"head={self.head!r}", "template")
-        elif self.template is not None:
+            return
+        check_unread(self, 'head="words"', "name", "representation_dim")
+        if self.template is not None:
             templates_of(self.template)
 
     def vit(self, num_classes: int):

@@ -2,7 +2,9 @@
 
 import re
 import shutil
+import types
 import zlib
+from typing import Any
 
 import keras
 import numpy as np
@@ -16,6 +18,7 @@ from keras_vit.checkpoints import average_weights
 from keras_vit.cli import main
 from keras_vit.evaluation import match_classes
 from keras_vit.prediction import as_encoder, load_zero_shot
+from keras_vit.runs.smoke import smoke
 from keras_vit.text import (
     class_embeddings,
     load_class_embeddings,
@@ -29,7 +32,7 @@ from keras_vit.text.zero_shot import (
     zero_shot_model,
 )
 from keras_vit.training import ModelConfig, Recipe
-from keras_vit.training.build import make_model
+from keras_vit.training.build import make_model, regression
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "torch", reason="the same on each backend"
@@ -123,11 +126,27 @@ def test_a_training_starts_from_words(pairs, tmp_path):
         ({"head": "words"}, "without weights"),
         ({"head": "keep", "weights": "a", "template": "a {}"}, "template does"),
         ({"head": "words", "weights": "a", "template": "a cat"}, "a cat"),
+        ({"head": "words", "weights": "a", "name": "ViT_B16"}, "name does"),
     ],
 )
 def test_heads_of_words_that_cannot_be(fields, words):
     with pytest.raises(ValueError, match=words):
         ModelConfig(**fields)
+
+
+def test_a_trial_of_a_head_of_words_has_a_new_head():
+    start = ModelConfig(weights="a", head="words", template="the {}")
+    small = smoke(Recipe(model=start)).model
+    assert (small.head, small.template, small.weights) == ("new", None, None)
+
+
+def test_words_name_no_numbers():
+    start = ModelConfig(weights="a", head="words")
+    numbers = types.SimpleNamespace(labels=np.array([[0.0], [1.0]]))
+    dataset: Any = types.SimpleNamespace(train=numbers)
+    task = regression(dataset)
+    with pytest.raises(ValueError, match="the data has numbers"):
+        task.make_model(Recipe(model=start), ["age"])
 
 
 def test_a_tower_without_texts_has_no_head_of_words(tmp_path):
@@ -173,6 +192,8 @@ def test_what_is_not_averaged(pairs, capsys, tmp_path):
     with pytest.raises(ValueError, match="class_names: .*dog.* in the first"):
         average_weights(models)
     for given, shares in (
+        (tmp_path / "a.keras", None),
+        (models[0], None),
         (models[:1], None),
         (models, [0.5]),
         (models, [0.5, 0.6]),
@@ -191,6 +212,7 @@ def test_labels_of_imagenet(tmp_path, monkeypatch):
     names = ["missile", "cat"]
     (tmp_path / "imagenet").write_text("\n".join(names))
     assert labels_of("imagenet") == tuple(names)
+    assert labels_of(imagenet_names()) == imagenet_names()
     found = match_classes(["n01440764", "n02504458"], imagenet_names())
     assert found.tolist() == [0, 386]
 

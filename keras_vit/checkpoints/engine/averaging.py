@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ def average_weights(
 
     Args:
         models: two or more models of this package, or their sources, see
-            `load_checkpoint`. One of them at a time is in memory.
+            `load_checkpoint`. Two of them at a time are in memory.
         shares: a float for each of them; they sum to 1. None for equal ones.
 
     Returns:
@@ -46,7 +47,8 @@ def average_weights(
         >>> model = average_weights(["zero_shot.keras", "runs/flowers"])
         >>> model.save("robust.keras")
     """
-    models = [models] if isinstance(models, str) else list(models)
+    one = isinstance(models, (str, os.PathLike, keras.Model))
+    models = [models] if one else list(models)
     count = len(models)
     shares = [1 / count] * count if shares is None else [*shares]
     fits = len(shares) == count and all(map(math.isfinite, shares))

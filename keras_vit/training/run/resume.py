@@ -319,7 +319,8 @@ def _check_longer(folder, recipe, plan, begun, record):
 def _command(recipe, begun) -> str:
     """Return the command that trains a run's model in a new run."""
     run, model, unit = recipe.run_dir, recipe.model, recipe.training.unit
-    nulls = [x for x in SIZES if getattr(model, x) is not None]
+    own = (*SIZES, "template")
+    nulls = [x for x in own if getattr(model, x) is not None]
     words = [
         f"keras-vit finetune --config {run}/{CONFIG} --model.weights {run}",
         "--model.head keep",
