@@ -86,10 +86,8 @@ FIRST := $(addprefix tests/, auditing/test_audit.py \
 		command.py embed.py embeddings_file.py predict.py search.py) \
 	$(addprefix recipes/test_, \
 		competition.py cross_validate.py evaluate.py few_shot.py \
-		finetune_cli.py noisy_student_parts.py pretrain_dino.py \
-		pretrain_distill.py regression.py smoke.py) \
-	$(addprefix training/test_, \
-		balance.py fields.py kept_model.py longer_runs.py run_reader.py) \
+		finetune_cli.py noisy_student_parts.py regression.py smoke.py) \
+	$(addprefix training/test_, fields.py longer_runs.py run_reader.py) \
 	robustness/test_findings.py)
 
 # $(call create,VENV,CONSTRAINTS): the pip of an old Python knows no --group.

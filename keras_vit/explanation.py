@@ -32,8 +32,6 @@ from keras_vit.analysis import (
 )
 from keras_vit.analysis.attention_weights import check_model, grid_window
 from keras_vit.analysis.features import features
-from keras_vit.analysis.report.page import Section
-from keras_vit.analysis.report.pictures import photograph
 from keras_vit.analysis.rollout import attention_overview
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.pillow_images import log_colour_changes
@@ -219,37 +217,29 @@ def explain_texts(
                 if what == "similarity":
                     low, high = one[i].min(), one[i].max()
                     value = f"cosines {low:.3f} to {high:.3f}"
-                rows[i].append((printable(text), f"{what}, {value}", picture))
-    contents = [
-        {
-            "title": title,
-            "cells": [
-                {"name": x, "lines": [line], "picture": photograph(picture)}
-                for x, line, picture in row
-            ],
-        }
-        for title, row in zip(titles, rows, strict=True)
-    ]
-    page = report.render_page(
+                rows[i].append((text, f"{what}, {value}", picture))
+    out.mkdir(parents=True, exist_ok=True)
+    for name, row in zip(file_names(titles), rows, strict=True):
+        lines = [
+            f"{printable(x[:30])}\n{line.partition(',')[0]}"
+            for x, line, _ in row
+        ]
+        _save(
+            plot_images(np.stack([x for *_, x in row]), lines),
+            out / f"{name}_texts.png",
+        )
+    path = out / "index.html"
+    report.write_rows(
+        path,
         "Where the texts are",
-        [Section("rows", "Texts", lambda _: {"rows": contents}, ())],
-        report.FilesInMemory({}),
+        "Texts",
+        list(zip(titles, rows, strict=True)),
         kind="explained",
         facts=(
             f"{len(titles)} images",
             report.date_of(datetime.datetime.now()),
         ),
     )
-    out.mkdir(parents=True, exist_ok=True)
-    for name, row in zip(file_names(titles), rows, strict=True):
-        lines = [f"{x[:30]}\n{line.partition(',')[0]}" for x, line, _ in row]
-        _save(
-            plot_images(np.stack([x for *_, x in row]), lines),
-            out / f"{name}_texts.png",
-        )
-    path = out / "index.html"
-    with replacing(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
     return path
 
 

@@ -98,17 +98,17 @@ def explain(parser):
     _add_model(add)
     add("images", nargs="+", help="image files and folders of them")
     add("-o", "--out", required=True, help="folder to write into")
-    add("--top", type=int, default=5, help="classes per image (5)")
+    add("--top", type=int, default=OF_ONE["top"], help="classes per image (5)")
     add(
         "--discard_ratio",
         type=float,
-        default=0.0,
+        default=OF_ONE["discard_ratio"],
         help="share of the weakest attention that the rollout leaves out (0)",
     )
     add(
         "--head_fusion",
         choices=("mean", "max", "min"),
-        default="mean",
+        default=OF_ONE["head_fusion"],
         help="how the rollout fuses the heads of a layer (mean)",
     )
     add(
@@ -478,9 +478,10 @@ def _search(arguments):
     )
     if out is not None:
         hits = _hits(path, queries, known.files, numbers, scores)
-        write = _write_page if out.suffix == PAGE else _draw
-        with replacing(out) as temporary:
-            write(temporary, hits, pathlib.Path(path).name)
+        if out.suffix == PAGE:
+            _write_page(out, hits, pathlib.Path(path).name)
+        else:
+            _draw(out, hits)
         print(out)
 
 
@@ -538,7 +539,7 @@ def _hits(path, queries, known, numbers, scores):
     ]
 
 
-def _draw(out, hits, name):
+def _draw(out, hits):
     """Draw a row of pictures for each query."""
     from keras_vit.analysis import plot_neighbours
 
@@ -549,43 +550,28 @@ def _draw(out, hits, name):
             for _, found in hits
         ],
     )
-    figure.savefig(out, dpi=DOTS_PER_INCH)
+    with replacing(out) as temporary:
+        figure.savefig(temporary, dpi=DOTS_PER_INCH)
 
 
 def _write_page(out, hits, name):
-    """Write a page with a gallery of hits for each query."""
+    """Write a page with a row of hits for each query."""
     from keras_vit.analysis import report
-    from keras_vit.analysis.report.page import Section
-    from keras_vit.analysis.report.pictures import photograph
 
-    def cell(name, picture, *lines):
-        return {
-            "name": printable(name),
-            "lines": lines,
-            "picture": None if picture is None else photograph(picture),
-        }
-
-    rows = [
-        {
-            "title": printable(query[0]),
-            "cells": [
-                *([cell(*query, "query")] if query[1] is not None else []),
-                *(
-                    cell(name, picture, f"{rank}. cosine {score:.4f}")
-                    for rank, (name, picture, score) in enumerate(found, 1)
-                ),
-            ],
-        }
-        for query, found in hits
-    ]
-    page = report.render_page(
+    rows = []
+    for (query, shown), found in hits:
+        cells = [] if shown is None else [(query, "query", shown)]
+        for rank, (file, picture, score) in enumerate(found, 1):
+            cells.append((file, f"{rank}. cosine {score:.4f}", picture))
+        rows.append((query, cells))
+    report.write_rows(
+        out,
         f"Search of {printable(name)}",
-        [Section("rows", "Similar images", lambda _: {"rows": rows}, ())],
-        report.FilesInMemory({}),
+        "Similar images",
+        rows,
         kind="search",
         facts=(f"{len(hits)} queries", f"{len(hits[0][1])} hits each"),
     )
-    pathlib.Path(out).write_text(page, encoding="utf-8")
 
 
 def _pixels(file, folder) -> np.ndarray | None:

@@ -162,19 +162,30 @@ class Neighbours:
     num_neighbours: int
     temperature: float
 
-    def scores(self, features: np.ndarray) -> np.ndarray:
-        """Return the votes (M, K) for each class, of features (M, D)."""
+    def scores(self, features: np.ndarray, *, own: bool = False) -> np.ndarray:
+        """Return the votes (M, K) for each class.
+
+        Args:
+            features: float array (M, D).
+            own: whether they are those of the N images, of which none votes
+                for itself.
+        """
         rows = max(1, NUMBERS // len(self.features))
         queries = _unit(features)
         parts = [
-            self._votes(queries[i : i + rows])
+            self._votes(queries[i : i + rows], i if own else None)
             for i in range(0, len(queries), rows)
         ]
         return np.concatenate([np.zeros((0, self.num_classes)), *parts])
 
-    def _votes(self, queries):
+    def _votes(self, queries, begin):
         similarity = queries @ self.features.T  # (M, N)
-        count = min(self.num_neighbours, similarity.shape[1])
+        others = similarity.shape[1]
+        if begin is not None:
+            places = np.arange(len(queries))
+            similarity[places, begin + places] = -np.inf
+            others -= 1
+        count = min(self.num_neighbours, others)
         found = np.argpartition(-similarity, count - 1, axis=1)[:, :count]
         cosines = np.take_along_axis(similarity, found, axis=1)
         weights = np.exp(cosines.astype(np.float64) / self.temperature)

@@ -18,8 +18,6 @@ from keras_vit.analysis import (
     report,
 )
 from keras_vit.analysis.features import features
-from keras_vit.analysis.report.page import Section
-from keras_vit.analysis.report.pictures import photograph
 from keras_vit.explanation import (
     COMPONENTS,
     FEWEST,
@@ -30,7 +28,7 @@ from keras_vit.explanation import (
     overlays,
     read_images,
 )
-from keras_vit.io.atomic_files import printable, replacing
+from keras_vit.io.atomic_files import printable
 from keras_vit.io.checks import EXTRAS, check_installed
 from keras_vit.io.run_folder import folder_of
 from keras_vit.prediction import load_classifier
@@ -98,16 +96,32 @@ def explain_checkpoints(
     shown = np.stack([overlays(network, pictures, x) for x in rollouts])
     tokens = _colours(np.stack(maps), pictures.shape[1:3])
     names = [f"step {step:,}" for step in steps]
-    page = _page(place.resolve().name, names, titles, shown, tokens)
+    numbered = list(enumerate(names))
     out.mkdir(parents=True, exist_ok=True)
     for i, name in enumerate(file_names(titles)):
         strip = np.concatenate([shown[:, i], tokens[:, i]])
         titled = [*names, *["patches"] * len(tokens)]
         figure = plot_images(strip, titled, columns=len(names))
         figure.savefig(out / f"{name}_checkpoints.png", dpi=DOTS_PER_INCH)
+    rows = []
+    for i, title in enumerate(titles):
+        cells = [(x, "attention rollout", shown[s, i]) for s, x in numbered]
+        cells += [
+            (x, "patches", tokens[s, i]) for s, x in numbered if len(tokens)
+        ]
+        rows.append((title, cells))
     path = out / "index.html"
-    with replacing(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    report.write_rows(
+        path,
+        f"What {printable(place.resolve().name)} saw",
+        "Over the training",
+        rows,
+        kind="explained",
+        facts=(
+            f"{len(steps)} checkpoints",
+            report.date_of(datetime.datetime.now()),
+        ),
+    )
     return path
 
 
@@ -125,32 +139,3 @@ def _colours(maps, size):
     right = np.arange(size[1]) * columns // size[1]
     pixels = pixels[:, down][:, :, right]  # (S * M, H, W, 3)
     return pixels.reshape(count, images, *size, 3)
-
-
-def _page(name, steps, titles, shown, tokens):
-    def cells(pictures, what):
-        return [
-            {
-                "name": step,
-                "lines": [what],
-                "picture": photograph(picture),
-            }
-            for step, picture in zip(steps, pictures, strict=True)
-        ]
-
-    rows = []
-    for i, title in enumerate(titles):
-        found = cells(shown[:, i], "attention rollout")
-        found += cells(tokens[:, i], "patches") if len(tokens) else []
-        rows.append({"title": printable(title), "cells": found})
-    section = Section("rows", "Over the training", lambda _: {"rows": rows}, ())
-    return report.render_page(
-        f"What {printable(name)} saw",
-        [section],
-        report.FilesInMemory({}),
-        kind="explained",
-        facts=(
-            f"{len(steps)} checkpoints",
-            report.date_of(datetime.datetime.now()),
-        ),
-    )

@@ -20,6 +20,7 @@ from keras_vit.training import ModelConfig, train
 from keras_vit.training.tasks import MAE, MAEConfig
 from keras_vit.training.tasks.mae import normalized_patches
 from keras_vit.training.tasks.neighbours import (
+    NearestNeighbours,
     left_out_accuracy,
     with_neighbours,
 )
@@ -130,6 +131,17 @@ def test_nearest_neighbours_select_the_model(known, tmp_path):
     # Another order of the random numbers would give other weights.
     plain = train(hidden(tmp_path / "plain"), dataset=DATASET, task=MAE)
     np.testing.assert_array_equal(run.history["loss"], plain.history["loss"])
+
+
+def test_each_reader_finds_the_same_neighbours(run, known, tmp_path):
+    found = []
+    for reader in ("pillow", "tensorflow"):
+        made = hidden(tmp_path, data=DataConfig(name="digits", reader=reader))
+        callback = NearestNeighbours(run.model, str(known), made)
+        callback.set_model(run.network)
+        callback.on_epoch_end(0, logs := {})
+        found.append(logs["val_knn"])
+    assert found[0] == found[1] > 0
 
 
 def test_an_image_is_left_out_in_its_turn():

@@ -11,6 +11,7 @@ from keras_vit.analysis.report.page import (
     render_page,
     render_report,
     write_report,
+    write_rows,
 )
 from keras_vit.analysis.report.run_files import FilesInMemory, write_augmented
 
@@ -25,4 +26,5 @@ __all__ = [
     "write_attention",
     "write_augmented",
     "write_report",
+    "write_rows",
 ]

@@ -19,7 +19,7 @@ import json
 import os
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from keras_vit.analysis.report.run_files import (
     class_names_in,
     image_titles,
 )
-from keras_vit.io.atomic_files import replacing
+from keras_vit.io.atomic_files import printable, replacing
 from keras_vit.io.checks import check_installed, read_yaml
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "render_page",
     "render_report",
     "write_report",
+    "write_rows",
 ]
 
 MAX_TABLE = 20  # classes; a larger table fits no screen.
@@ -547,6 +548,43 @@ def render_page(
         script=markupsafe.Markup(script),
         script_hash=base64.b64encode(digest).decode(),
     )
+
+
+def write_rows(
+    path: str | os.PathLike,
+    title: str,
+    heading: str,
+    rows: Sequence[tuple[str, Sequence[tuple[str, str, Any]]]],
+    *,
+    kind: str,
+    facts: Sequence[str],
+) -> None:
+    """Write a page of one section with rows of pictures.
+
+    Args:
+        path: the file.
+        title: see `render_page`.
+        heading: of the section.
+        rows: pairs of a heading and its pictures: triples of a name, a line
+            of text and uint8 pixels (H, W, C), or None for no picture.
+        kind: see `render_page`.
+        facts: see `render_page`.
+    """
+
+    def cell(name, line, pixels):
+        picture = None if pixels is None else pictures.photograph(pixels)
+        return {"name": printable(name), "lines": [line], "picture": picture}
+
+    contents = [
+        {"title": printable(row), "cells": [cell(*x) for x in cells]}
+        for row, cells in rows
+    ]
+    section = Section("rows", heading, lambda _: {"rows": contents}, ())
+    page = render_page(
+        title, [section], FilesInMemory({}), kind=kind, facts=facts
+    )
+    with replacing(pathlib.Path(path)) as temporary:
+        temporary.write_text(page, encoding="utf-8")
 
 
 def _part(section, run):

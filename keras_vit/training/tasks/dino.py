@@ -38,6 +38,7 @@ from keras_vit.io.checks import (
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.runtime.workarounds import after_step, put_apart
 from keras_vit.training import build
+from keras_vit.training.defaults import SCRATCH
 from keras_vit.training.distribution.processes import is_first
 from keras_vit.training.model_config import config_of
 from keras_vit.training.stages import at_size
@@ -804,7 +805,7 @@ def with_dino_defaults(recipe) -> dict:
         >>> with_dino_defaults(recipe)["optimizer"].learning_rate
         0.000125
     """
-    images = recipe.training.batch_size or 64
+    images = recipe.training.batch_size or SCRATCH["batch_size"]
     rate = RATES[start_of(recipe)] * images / RATE_BATCH
     usual = {"learning_rate": rate, "weight_decay": WEIGHT_DECAY}
     if recipe.optimizer.name != "adamw":

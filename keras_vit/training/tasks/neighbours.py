@@ -41,16 +41,7 @@ def left_out_accuracy(features: np.ndarray, labels: np.ndarray) -> float:
     """
     labels = np.asarray(labels)
     known = fit_neighbours(features, labels, int(labels.max()) + 1)
-    unit = known.features
-    similarity = unit @ unit.T  # (N, N)
-    np.fill_diagonal(similarity, -np.inf)
-    count = min(known.num_neighbours, len(unit) - 1)
-    found = np.argpartition(-similarity, count - 1, axis=1)[:, :count]
-    cosines = np.take_along_axis(similarity, found, axis=1)
-    votes = np.zeros((len(unit), known.num_classes))
-    rows = np.arange(len(unit))[:, None]
-    weights = np.exp(cosines.astype("float64") / known.temperature)
-    np.add.at(votes, (rows, labels[found]), weights)
+    votes = known.scores(features, own=True)
     return float((votes.argmax(axis=1) == labels).mean())
 
 
@@ -62,15 +53,14 @@ class NearestNeighbours(keras.callbacks.Callback):
     Args:
         model: the model that a run saves.
         folder: a folder of classes; of one with parts its test images.
-        preprocessing: a `PreprocessingConfig`.
-        batch_size: int, images at a time.
+        recipe: the `Recipe`, whose reader, preprocessing and batch size count.
 
     Raises:
         ValueError: for a folder of fewer than two classes or more than 5,000
             images, and in several processes.
     """
 
-    def __init__(self, model, folder: str, preprocessing, batch_size: int):
+    def __init__(self, model, folder: str, recipe):
         super().__init__()
         if place()[1] > 1:
             raise ValueError(
@@ -78,7 +68,8 @@ class NearestNeighbours(keras.callbacks.Callback):
                 f"knn_folder={folder!r} in {place()[1]}. Leave it out."
             )
         dataset = data.open_dataset(
-            data.DataConfig(folder=folder), to_evaluate=True
+            data.DataConfig(folder=folder, reader=recipe.data.reader),
+            to_evaluate=True,
         )
         images, classes = dataset.test, len(dataset.class_names)
         if classes < 2 or len(images) > MAX_IMAGES:
@@ -92,8 +83,8 @@ class NearestNeighbours(keras.callbacks.Callback):
             images,
             image_size=(height, width),
             channels=channels,
-            batch_size=min(batch_size, len(images)),
-            preprocessing=preprocessing,
+            batch_size=min(recipe.training.micro_batch_size, len(images)),
+            preprocessing=recipe.preprocessing,
         )
         self.network = feature_model(model)
 
@@ -126,12 +117,7 @@ def with_neighbours(task: Task, folder: str) -> Task:
     """
 
     def make_scores(recipe, model):
-        found = NearestNeighbours(
-            model,
-            folder,
-            recipe.preprocessing,
-            recipe.training.micro_batch_size,
-        )
+        found = NearestNeighbours(model, folder, recipe)
         return lambda validation: found
 
     return dataclasses.replace(
