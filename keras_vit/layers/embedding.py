@@ -40,8 +40,8 @@ class PatchEmbed(ConfiguredLayer):
         (B, N, D) with N = (H / patch height) * (W / patch width).
 
     Raises:
-        ValueError: when built on images whose size is unknown or is not a
-            multiple of the patch.
+        ValueError: for images whose size is unknown, or is not a multiple of
+            the patch when the layer is built.
 
     Example:
 
@@ -69,17 +69,12 @@ class PatchEmbed(ConfiguredLayer):
         )
 
     def build(self, input_shape):
-        if len(input_shape) != 4 or None in input_shape[1:]:
-            raise ValueError(
-                "PatchEmbed needs images of shape (batch, height, width, "
-                "channels), the last three known. Received: "
-                f"input_shape={tuple(input_shape)}. Give the size of the "
-                "images, for example keras.Input((224, 224, 3))."
-            )
+        check_known(input_shape)
         check_divisible(input_shape[1:3], self.projection.kernel_size)
         self.projection.build(input_shape)
 
     def call(self, images):
+        check_known(images.shape)
         x = self.projection(images)  # (B, R, C, D)
         return ops.reshape(
             x, (-1, x.shape[1] * x.shape[2], self.hidden_dim)
@@ -90,6 +85,21 @@ class PatchEmbed(ConfiguredLayer):
             input_shape
         )
         return (batch, rows * columns, dim)
+
+
+def check_known(input_shape) -> None:
+    """Raises a ValueError for images whose size is not known.
+
+    TensorFlow calls a model with such images when batches differ in size.
+    """
+    if len(input_shape) != 4 or None in tuple(input_shape)[1:]:
+        raise ValueError(
+            "PatchEmbed needs images of shape (batch, height, width, "
+            "channels), the last three known. Received: "
+            f"input_shape={tuple(input_shape)}. Give the size of the images, "
+            "for example keras.Input((224, 224, 3)), and batches of that size "
+            "alone."
+        )
 
 
 def check_divisible(

@@ -3,6 +3,7 @@
 import importlib
 import sys
 
+import keras
 import pytest
 from absl.testing import parameterized
 from listed import reason_of
@@ -28,6 +29,15 @@ def small():
             fields = APPLICATIONS[name][name] | {"patch_size": (1, 1)}
             monkeypatch.setitem(APPLICATIONS[name], name, fields)
         yield
+
+
+@pytest.fixture(autouse=True)
+def filtering():
+    """Keras's TestCase leaves the filtering of tracebacks off."""
+    enabled = keras.config.is_traceback_filtering_enabled()
+    yield
+    if enabled:
+        keras.config.enable_traceback_filtering()
 
 
 @pytest.fixture(autouse=True)
