@@ -37,7 +37,7 @@ from transformers_models import (
     written,
 )
 
-from keras_vit.checkpoints import load_checkpoint, read_info
+from keras_vit.checkpoints import load_checkpoint, read_info, save_checkpoint
 
 REFERENCE = pathlib.Path(__file__).parents[1] / "reference"
 
@@ -227,7 +227,7 @@ BIT = {"embedding_size": 32, "hidden_sizes": [128, 256], "depths": [1, 1]}
 @pytest.mark.parametrize(
     ("name", "fields", "changes"),
     [
-        ("ViTModel", VISION, {"pooler_act": "gelu"}),
+        ("ViTModel", VISION, {"pooler_act": "mish"}),
         ("ViTModel", VISION, {"qkv_bias": False}),
         ("ViTModel", VISION, {"hidden_act": "mish"}),
         ("DPTModel", VISION, {"is_hybrid": True}),
@@ -368,8 +368,19 @@ def test_siglip_without_its_head_gives_the_same_tokens(tmp_path):
 
 def test_a_pooler_that_is_not_there_may_have_any_activation(tmp_path):
     name, fields = "ViTForImageClassification", {**VISION, **LABELS}
-    folder = written(built(name, fields), tmp_path, pooler_act="gelu")
+    folder = written(built(name, fields), tmp_path, pooler_act="mish")
     load_checkpoint(folder)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_new", "silu"])
+def test_a_pooler_has_the_activation_of_its_config(activation, tmp_path):
+    model = built("ViTModel", {**VISION, "pooler_act": activation})
+    images, theirs = drawn()
+    ours = loaded(written(model, tmp_path / "theirs"))
+    close(ours(images), pooled(model, theirs))
+    save_checkpoint(ours, tmp_path / "ours", format="hugging_face")
+    again = transformers.ViTModel.from_pretrained(tmp_path / "ours")
+    close(ours(images), pooled(again, theirs))
 
 
 def test_without_a_config_the_activation_of_clip_is_asked_for(tmp_path):

@@ -77,7 +77,6 @@ def cut(name, head, **others):
     [
         cut("timm_vit_tiny", "head.", **MLP),
         cut("timm_vit_tiny", "head.", **NORMED),
-        cut("timm_vit_tiny", "head.bias"),
         {
             **{f"0.{x}": y for x, y in cut("timm_vit_tiny", "head.").items()},
             **{x.replace("classifier", "1"): y for x, y in BESIDE.items()},
@@ -87,7 +86,7 @@ def cut(name, head, **others):
             **BESIDE,
         },
     ],
-    ids=["mlp", "norm", "without bias", "sequence", "beside"],
+    ids=["mlp", "norm", "sequence", "beside"],
 )
 def test_the_encoder_under_another_head_loads_on_demand(content, tmp_path):
     path = written(tmp_path / "x.safetensors", content)
@@ -158,6 +157,31 @@ def test_two_dense_layers_are_the_head(name, activation, tmp_path):
     if activation != "tanh":
         with pytest.raises(ValueError, match="representation_activation"):
             save_checkpoint(model, tmp_path / "google.npz", format="google")
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_head_without_biases_has_biases_of_zeros(name, tmp_path):
+    head, features = HEADS[name], expected(name)["pre_logits"]
+    images = expected(name)["image"]
+    bare = cut(name, f"{head}.bias")
+    model = load_checkpoint(
+        written(tmp_path / "one.safetensors", bare), num_heads=4
+    )
+    np.testing.assert_allclose(
+        model.predict(images, verbose=0),
+        features @ bare[f"{head}.weight"].T,
+        **TOLERANCE,
+    )
+    one, two = MLP["head.0.weight"], MLP["head.2.weight"]
+    layers = {f"{head}.0.weight": one, f"{head}.2.weight": two}
+    path = written(tmp_path / "two.safetensors", cut(name, head, **layers))
+    model = load_checkpoint(path, num_heads=4, representation_activation="relu")
+    np.testing.assert_allclose(
+        model.predict(images, verbose=0),
+        np.maximum(features @ one.T, 0) @ two.T,
+        **{**TOLERANCE, "atol": 1e-4},
+    )
+    assert "no bias" in str(model.load_report)
 
 
 def test_embeddings_need_no_head(tmp_path):

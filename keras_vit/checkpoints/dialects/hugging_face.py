@@ -628,7 +628,7 @@ LAYOUTS = (
         settable=("activation", "layer_norm_epsilon"),
         optional=("qkv_bias",),
         find_pooling=find_pooling,
-        options=PLAIN_OPTIONS["vit"],
+        options=PLAIN_OPTIONS["vit"] | {"representation_activation"},
         poolings=("token", "prefix"),
         find_problems=find_problems,
     ),

@@ -18,7 +18,11 @@ import numpy as np
 
 from keras_vit.checkpoints.dialects import hugging_face_images, shared
 from keras_vit.checkpoints.engine.layout import NO_PLACE
-from keras_vit.checkpoints.files.config_values import converted, read_json
+from keras_vit.checkpoints.files.config_values import (
+    ACTIVATIONS as WORDS,
+    converted,
+    read_json,
+)
 from keras_vit.checkpoints.files.tensors import refuse, refusing
 
 __all__ = [
@@ -49,6 +53,7 @@ NAMES = {
     "layer_norm_eps": "layer_norm_epsilon",
     "rms_norm_eps": "layer_norm_epsilon",
     "hidden_act": "activation",
+    "pooler_act": "representation_activation",
     "image_size": "image_size",
     "use_swiglu_ffn": "gated_mlp",
     "use_gated_mlp": "gated_mlp",
@@ -220,7 +225,7 @@ def _fields_of_kind(path, content, kind) -> dict:
     known = {**DEFAULTS[kind], **known}
     # Of a BiT the other names are of other things, or of nothing.
     names = NAMES if DEFAULTS[kind] else {"num_channels": "channels"}
-    fields = converted(path, known, names)
+    fields = converted(path, known, names, {"representation_activation": _word})
     if known.get("use_swiglu_ffn"):  # It has no other activation.
         fields["activation"] = "silu"
     if "num_patches" in DEFAULTS[kind]:
@@ -233,6 +238,11 @@ def _fields_of_kind(path, content, kind) -> dict:
             "Choose another file.",
         )
     return fields
+
+
+def _word(path, name, value) -> str:
+    """Our word of an activation, or theirs: `check_config` may refuse it."""
+    return POOLER_ACTIVATIONS.get(str(value), str(value))
 
 
 def _vision(path, content, kind) -> dict:
@@ -285,6 +295,7 @@ def _check_fixed(path, content, fixed) -> None:
             )
 
 
+POOLER_ACTIVATIONS = {"tanh": "tanh", **WORDS}
 # What only a part of the names of tensors shows, by the field that tells it.
 SHOWN = {
     "use_rel_pos": "attn.rel_pos_h",
@@ -295,7 +306,7 @@ SHOWN = {
 
 
 def check_config(path, content: dict, tensors) -> None:
-    """Refuse an activation of the pooler that is not tanh, or no pooler.
+    """Refuse an activation of the pooler that is not known, or no pooler.
 
     Args:
         path: of the config.json.
@@ -314,7 +325,7 @@ def check_config(path, content: dict, tensors) -> None:
             path, {"use_head": True, **content}, {"use_head": (pools,)}
         )
     if any(name.endswith("pooler.dense.weight") for name in tensors):
-        _check_fixed(path, content, {"pooler_act": ("tanh",)})
+        _check_fixed(path, content, {"pooler_act": (*POOLER_ACTIVATIONS,)})
     vision = _vision(path, content, str(content.get("model_type")))
     for field, part in SHOWN.items():
         said, shown = vision.get(field), any(part in name for name in tensors)
@@ -630,6 +641,11 @@ def find_problems(layout, target) -> list:
     activation = config.get("activation", "gelu")
     if activation not in ACTIVATIONS:
         problems.append(f"has no hidden_act for activation={activation!r}")
+    activation = config.get("representation_activation", "tanh")
+    if activation not in ("tanh", *ACTIVATIONS):
+        problems.append(
+            f"has no pooler_act for representation_activation={activation!r}"
+        )
     if config.get("representation_dim") and config["num_classes"]:
         problems.append("has representation_dim or num_classes, not both")
     if config.get("representation_dim") and config["pooling"] != "token":
@@ -770,7 +786,9 @@ def _vit_config(config, features) -> dict:
         **_sizes(config),
         "architectures": [name + head],
         "model_type": "vit-hybrid" if hybrid else name.lower(),
-        "pooler_act": "tanh",
+        "pooler_act": {**ACTIVATIONS, "tanh": "tanh"}[
+            config["representation_activation"]
+        ],
         "pooler_output_size": config["representation_dim"]
         or config["hidden_dim"],
     }

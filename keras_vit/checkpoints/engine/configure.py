@@ -22,7 +22,7 @@ PIXELS = ("pixel_mean", "pixel_std")
 OPTIONS = (
     *("rope", "rope_temperature", "rope_offset", "rope_axes"),
     *("rope_reference_grid", "rope_pairs", "norm_placement"),
-    *("pool_prefix_tokens", "pool_num_heads"),
+    *("pool_prefix_tokens", "pool_num_heads", "representation_activation"),
 )
 # Fields of the config that no tensor tells.
 NOT_IN_TENSORS = (
@@ -221,6 +221,8 @@ def _configure_vit(checkpoint, known, image_size) -> Checkpoint:
     fields |= _patch_stem(checkpoint, kernel[:2])
     fields["pooling"] = _pooling(checkpoint, known, fields)
     fields |= {x: known[x] for x in (*PIXELS, *OPTIONS) if x in known}
+    if not representation:
+        fields.pop("representation_activation", None)
     if root:
         width = checkpoint.checked_shape("root_conv/kernel", 4)
         fields["channels"], fields["resnet_width"] = width[2], width[3]

@@ -590,6 +590,8 @@ TRANSFORMS = {
     # A table of embeddings without the axis of the batch.
     "rows": one(lambda x: x[None], lambda x: x[0]),
     "linear": one(lambda x: x.T, lambda x: x.T),
+    # The bias of a linear layer that has none; it is not written.
+    "no_bias": one(lambda x: np.zeros(len(x), x.dtype), lambda x: x),
     # (K, C, height, width) of torch to (height, width, C, K)
     "convolution": one(
         lambda x: x.transpose(2, 3, 1, 0), lambda x: x.transpose(3, 2, 0, 1)

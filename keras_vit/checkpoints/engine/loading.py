@@ -191,7 +191,7 @@ def _with_head(source, is_told) -> Checkpoint:
         cure = f'{ACTIVATION}="relu", or what it is, keeps it. '
     else:
         what = f"what the models here do not have ({names})"
-        cure = "One or two dense layers with biases would be kept. "
+        cure = "One or two dense layers would be kept. "
     refuse(
         source.file.path,
         f"has a head of its own: {what}",

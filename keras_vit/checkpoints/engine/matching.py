@@ -388,6 +388,14 @@ def _differences(checkpoint, target) -> list:
     if target.config.get("pooling") == "none":
         names = ("activation",)  # Neither is there.
     names += tuple(x for x in checkpoint.fields if x.endswith("epsilon"))
+    zeros = [x for x, y in checkpoint.rows.items() if y.transform == "no_bias"]
+    return [
+        *(f"{x} is zero: the file has no bias of this layer" for x in zeros),
+        *_other_fields(checkpoint, target, names),
+    ]
+
+
+def _other_fields(checkpoint, target, names) -> list:
     return [
         f"{name}={target.config[name]!r} in the model, "
         f"{checkpoint.fields[name]!r} in the file's family: the outputs "

@@ -660,7 +660,11 @@ def _checkpoint(file, part, rest, outside) -> Checkpoint:
     if len(found) == len(HEAD):
         rows, head = {**rows, **found}, []
     if _is_half_head(rows, layout.rows(features)):
-        head += [y for x in HEAD if x in rows for y in rows[x].names]
+        kernel = rows.get(HEAD[0])
+        if kernel and kernel.transform == "linear":
+            rows[HEAD[1]] = Row(kernel.names, "no_bias")
+        else:
+            head += [y for x in HEAD if x in rows for y in rows[x].names]
     if head:
         rows = {x: y for x, y in rows.items() if x not in HEAD}
     missing = [
@@ -717,7 +721,8 @@ def _is_half_head(rows, table) -> bool:
 def _rows_of_head(names, tensors, rows, layout) -> dict:
     """Return the rows of one or two dense layers where the layout has its head.
 
-    Layers without weights may be around them, such as dropout.
+    Layers without weights may be around them, such as dropout. One without a
+    bias has a bias of zeros.
     """
     own, _ = layout.table.get(HEAD[0], ("", ""))
     if not isinstance(own, str) or not {*rows}.isdisjoint(HEAD):
@@ -739,15 +744,19 @@ def _rows_of_head(names, tensors, rows, layout) -> dict:
             kernel.split(".")[0] == own.split(".")[0]
             and len(shape) == 2
             and size in (None, shape[1])
-            and bias in names
-            and tensors[bias].shape == shape[:1]
+            and (bias not in names or tensors[bias].shape == shape[:1])
         )
         if not is_dense:
             return {}
         size = shape[0]
-        dense = Row((kernel,), "linear"), Row((bias,), "same")
+        has_bias = bias in names
+        dense = (
+            Row((kernel,), "linear"),
+            Row((bias,), "same") if has_bias else Row((kernel,), "no_bias"),
+        )
         found |= dict(zip(paths, dense, strict=True))
-    return found if len(found) == len(names) else {}
+    used = {name for row in found.values() for name in row.names}
+    return found if used == {*names} else {}
 
 
 def _missing_of_pairs(rows, layout) -> list:

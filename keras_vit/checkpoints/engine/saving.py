@@ -167,6 +167,7 @@ def _find_problems(layout: Layout, target: ModelWeights) -> list:
         *_wrong_layers(layout, target.config),
         *_wrong_groups(layout, target.config),
         *_wrong_neck(layout, target.config),
+        *_wrong_head(layout, target, features),
         *_wrong_positions(layout, target.config),
         *_wrong_grid(layout, target.grid),
         *layout.find_problems(layout, target),
@@ -181,6 +182,7 @@ def _problems_of_class(layout, target, features) -> list:
         *_wrong_positions(layout, target.config),
         *_wrong_groups(layout, target.config),
         *_wrong_neck(layout, target.config),
+        *_wrong_head(layout, target, features),
     ]
     problems = problems or layout.find_problems(layout, target)
     if problems:
@@ -327,9 +329,16 @@ def _wrong_layers(layout, config) -> list:
         for name in ("patch_bias", "qkv_bias")
         if config.get(name) is False and name not in layout.optional
     ]
-    if config.get("num_classes") and config.get("head_bias", 0.0) is None:
-        problems.append("always has a bias of the classification layer")
     return problems
+
+
+def _wrong_head(layout, target, features) -> list:
+    """Refuse a head without a bias where it would get one of zeros."""
+    config = target.config
+    bare = config.get("num_classes") and config.get("head_bias", 0.0) is None
+    if bare and "predictions/bias" in layout.rows(features):
+        return ["always has a bias of the classification layer"]
+    return []
 
 
 def _wrong_groups(layout, config) -> list:
