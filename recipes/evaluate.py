@@ -47,11 +47,12 @@ from keras_vit.io.run_folder import CONFIG, folder_of, read_config
 from keras_vit.io.stores import on_disk
 from keras_vit.prediction import load_zero_shot
 from keras_vit.prediction.networks import load_model
-from keras_vit.runs.reporting import left_out, numbers_line, write_pages
+from keras_vit.runs.reporting import numbers_line, write_pages
 from keras_vit.runs.script import (
     check_packages,
     exit_code,
     fail,
+    left_out,
     parse,
     show,
     with_open,

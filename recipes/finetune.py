@@ -20,11 +20,9 @@ import sys
 import numpy as np
 from named_data.sources import SOURCES
 
-from keras_vit import evaluation
-from keras_vit.runs import evaluated, facts, finish, run_script
-from keras_vit.runs.reporting import batches_of, numbers_line
-from keras_vit.training import Recipe, Run, train
-from keras_vit.training.distribution.processes import agreed
+from keras_vit import evaluation, runs, training
+from keras_vit.runs import run_script
+from keras_vit.training import Recipe, distribution
 from keras_vit.training.run import files as run_folder
 
 # Pixels of all images for which the search for nearest neighbours takes seconds
@@ -41,27 +39,27 @@ def run(recipe: Recipe) -> dict:
     Returns:
         What is written to result.json.
     """
-    trained = train(recipe, needs=PARTS, sources=SOURCES)
-    return agreed(lambda: report(trained, recipe))
+    trained = training.train(recipe, needs=PARTS, sources=SOURCES)
+    return distribution.agreed(lambda: report(trained, recipe))
 
 
-def report(trained: Run, recipe: Recipe) -> dict:
+def report(trained: "training.Run", recipe: Recipe) -> dict:
     """Evaluate and fill the run folder, in one process."""
     part = next(x for x in PARTS if getattr(trained.dataset, x))
-    result = {**evaluated(trained, recipe, part), **facts(trained)}
+    result = {**runs.evaluated(trained, recipe, part), **runs.facts(trained)}
     if trained.dataset.task == "regression":
-        return finish(trained, recipe, result)
-    batches = batches_of(trained, recipe, part)
+        return runs.finish(trained, recipe, result)
+    batches = runs.batches_of(trained, recipe, part)
     images = len(trained.dataset.train) + len(getattr(trained.dataset, part))
     if images * math.prod(trained.model.input_shape[1:]) <= BASELINE_NUMBERS:
         result |= baseline(trained, recipe, batches)
     write_examples(trained, batches)
-    return finish(trained, recipe, result)
+    return runs.finish(trained, recipe, result)
 
 
-def baseline(trained: Run, recipe: Recipe, batches) -> dict:
+def baseline(trained: "training.Run", recipe: Recipe, batches) -> dict:
     """Classify images by their nearest training image, as a baseline."""
-    known, known_labels = arrays(batches_of(trained, recipe, "train"))
+    known, known_labels = arrays(runs.batches_of(trained, recipe, "train"))
     images, labels = arrays(batches)
     nearest = evaluation.nearest_neighbour_predictions(
         known, known_labels, images
@@ -82,7 +80,7 @@ def arrays(batches) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(images), np.concatenate(labels)
 
 
-def write_examples(trained: Run, batches) -> None:
+def write_examples(trained: "training.Run", batches) -> None:
     """Save images of the first classes, to try the model on."""
     labels = evaluation.load_predictions(
         trained.folder / "predictions.npz"
@@ -102,7 +100,7 @@ def write_examples(trained: Run, batches) -> None:
 
 def summary(result: dict) -> str:
     line = (
-        numbers_line(result)
+        runs.numbers_line(result)
         if "mae" in result
         else f"{result['top1']:.2%} of {result['num_examples']} "
         f"{result['split']} images are right"

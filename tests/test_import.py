@@ -27,10 +27,12 @@ WITHOUT_MODULES = """
 import sys
 from importlib.machinery import PathFinder
 
+hidden = sys.argv[1:]
+
 class Finder(PathFinder):
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        if name.partition(".")[0] not in sys.argv[1:]:
+        if name.partition(".")[0] not in hidden:
             return super().find_spec(name, path, target)
 
 sys.meta_path[sys.meta_path.index(PathFinder)] = Finder
@@ -151,7 +153,11 @@ def test_other_import_errors_of_keras_are_left_alone():
 
 # The models register themselves behind Keras, whoever imports it first.
 @pytest.mark.parametrize(
-    "first", ["keras_vit", "keras_vit.runtime.workarounds", "keras_vit.layers"]
+    "first",
+    [
+        *("keras_vit", "keras_vit.runtime.workarounds"),
+        *("keras_vit.layers.attention", "keras_vit.training.build"),
+    ],
 )
 def test_keras_knows_the_models_as_soon_as_both_are_imported(first):
     script = f"""
@@ -161,6 +167,19 @@ import keras
 print(keras.saving.get_registered_object("keras_vit>VariantTransformer"))
 """
     assert "variants.variant_transformer" in run_without([], script)
+
+
+def test_options_of_a_recipe_are_explained_without_keras():
+    script = """
+from keras_vit.cli import main
+try:
+    main(["finetune", "--help"])
+except SystemExit as ended:
+    print("ended with", ended.code)
+"""
+    printed = run_without(["keras"], script)
+    assert "--optimizer.learning_rate" in printed
+    assert printed.endswith("ended with 0\n")
 
 
 def test_names_are_known_without_keras():

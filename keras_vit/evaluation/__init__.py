@@ -1,37 +1,8 @@
 """Predictions of whole splits, and their metrics."""
 
-from keras_vit.evaluation.class_metrics import class_metrics
-from keras_vit.evaluation.imagenet import (
-    match_classes,
-    read_real_labels,
-    summarise_real,
-)
-from keras_vit.evaluation.metrics import (
-    evaluate,
-    images_at,
-    multi_hot,
-    per_class,
-    summarise,
-    top_k_accuracy,
-    worst_rows,
-    write_evaluation,
-)
-from keras_vit.evaluation.predictions import (
-    Predictions,
-    Together,
-    accuracy,
-    classes_to_keep,
-    load_predictions,
-    nearest_neighbour_predictions,
-    predict_classes,
-    unread,
-)
-from keras_vit.evaluation.regression import (
-    Numbers,
-    predict_numbers,
-    summarise_numbers,
-    write_numbers,
-)
+from typing import TYPE_CHECKING
+
+from keras_vit.runtime.lazy import lazy_names
 
 __all__ = [
     "Numbers",
@@ -59,3 +30,75 @@ __all__ = [
     "write_evaluation",
     "write_numbers",
 ]
+
+if TYPE_CHECKING:
+    from keras_vit.evaluation.imagenet import (
+        match_classes,
+        read_real_labels,
+        summarise_real,
+    )
+    from keras_vit.evaluation.metrics import (
+        evaluate,
+        images_at,
+        multi_hot,
+        per_class,
+        summarise,
+        top_k_accuracy,
+        worst_rows,
+        write_evaluation,
+    )
+    from keras_vit.evaluation.predictions import (
+        Predictions,
+        Together,
+        accuracy,
+        classes_to_keep,
+        load_predictions,
+        nearest_neighbour_predictions,
+        predict_classes,
+        unread,
+    )
+    from keras_vit.evaluation.regression import (
+        Numbers,
+        predict_numbers,
+        summarise_numbers,
+        write_numbers,
+    )
+    from keras_vit.evaluation.scores_of_classes import class_metrics
+else:  # They need Keras.
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "keras_vit.evaluation.scores_of_classes": ("class_metrics",),
+            "keras_vit.evaluation.imagenet": (
+                "match_classes",
+                "read_real_labels",
+                "summarise_real",
+            ),
+            "keras_vit.evaluation.metrics": (
+                "evaluate",
+                "images_at",
+                "multi_hot",
+                "per_class",
+                "summarise",
+                "top_k_accuracy",
+                "worst_rows",
+                "write_evaluation",
+            ),
+            "keras_vit.evaluation.predictions": (
+                "Predictions",
+                "Together",
+                "accuracy",
+                "classes_to_keep",
+                "load_predictions",
+                "nearest_neighbour_predictions",
+                "predict_classes",
+                "unread",
+            ),
+            "keras_vit.evaluation.regression": (
+                "Numbers",
+                "predict_numbers",
+                "summarise_numbers",
+                "write_numbers",
+            ),
+        },
+    )

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from keras_vit.evaluation.class_metrics import class_metrics, of_answers
 from keras_vit.evaluation.predictions import (
     TOP,
     Predictions,
     predict_classes,
 )
+from keras_vit.evaluation.scores_of_classes import class_metrics, of_answers
 from keras_vit.io.atomic_files import replacing, write_csv
 from keras_vit.io.checks import check_installed
 

@@ -3,45 +3,9 @@
 Each is a Keras layer that any model can use.
 """
 
-from keras_vit.layers.attention import SelfAttention
-from keras_vit.layers.attention_positions import (
-    RelativePositionBias,
-    RotaryEmbedding,
-)
-from keras_vit.layers.embedding import (
-    AddPositionEmbedding,
-    ClassToken,
-    PatchEmbed,
-)
-from keras_vit.layers.kernels import TokenRMSNormalization
-from keras_vit.layers.mixer_block import (
-    Affine,
-    MixerBlock,
-    SpatialGatingBlock,
-    SpatialGatingUnit,
-)
-from keras_vit.layers.neck import Neck
-from keras_vit.layers.pooling import (
-    AttentionPooling,
-    ClassAttention,
-    ClassAttentionBlock,
-    TokenPooling,
-)
-from keras_vit.layers.standardized_conv import (
-    EvolvedNormalization,
-    StandardizedConv2D,
-)
-from keras_vit.layers.transformer_block import (
-    MLP,
-    GatedMLP,
-    LayerScale,
-    ParallelBlock,
-    TransformerBlock,
-)
-from keras_vit.layers.window_attention import (
-    DecomposedPositionBias,
-    WindowAttention,
-)
+from typing import TYPE_CHECKING
+
+from keras_vit.runtime.lazy import lazy_names
 
 __all__ = [
     "AddPositionEmbedding",
@@ -70,3 +34,89 @@ __all__ = [
     "TransformerBlock",
     "WindowAttention",
 ]
+
+if TYPE_CHECKING:
+    from keras_vit.layers.attention import SelfAttention
+    from keras_vit.layers.attention_positions import (
+        RelativePositionBias,
+        RotaryEmbedding,
+    )
+    from keras_vit.layers.embedding import (
+        AddPositionEmbedding,
+        ClassToken,
+        PatchEmbed,
+    )
+    from keras_vit.layers.kernels import TokenRMSNormalization
+    from keras_vit.layers.mixer_block import (
+        Affine,
+        MixerBlock,
+        SpatialGatingBlock,
+        SpatialGatingUnit,
+    )
+    from keras_vit.layers.neck import Neck
+    from keras_vit.layers.pooling import (
+        AttentionPooling,
+        ClassAttention,
+        ClassAttentionBlock,
+        TokenPooling,
+    )
+    from keras_vit.layers.standardized_conv import (
+        EvolvedNormalization,
+        StandardizedConv2D,
+    )
+    from keras_vit.layers.transformer_block import (
+        MLP,
+        GatedMLP,
+        LayerScale,
+        ParallelBlock,
+        TransformerBlock,
+    )
+    from keras_vit.layers.window_attention import (
+        DecomposedPositionBias,
+        WindowAttention,
+    )
+else:  # They need Keras.
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "keras_vit.layers.attention": ("SelfAttention",),
+            "keras_vit.layers.attention_positions": (
+                "RelativePositionBias",
+                "RotaryEmbedding",
+            ),
+            "keras_vit.layers.embedding": (
+                "AddPositionEmbedding",
+                "ClassToken",
+                "PatchEmbed",
+            ),
+            "keras_vit.layers.kernels": ("TokenRMSNormalization",),
+            "keras_vit.layers.mixer_block": (
+                "Affine",
+                "MixerBlock",
+                "SpatialGatingBlock",
+                "SpatialGatingUnit",
+            ),
+            "keras_vit.layers.neck": ("Neck",),
+            "keras_vit.layers.pooling": (
+                "AttentionPooling",
+                "ClassAttention",
+                "ClassAttentionBlock",
+                "TokenPooling",
+            ),
+            "keras_vit.layers.standardized_conv": (
+                "EvolvedNormalization",
+                "StandardizedConv2D",
+            ),
+            "keras_vit.layers.transformer_block": (
+                "MLP",
+                "GatedMLP",
+                "LayerScale",
+                "ParallelBlock",
+                "TransformerBlock",
+            ),
+            "keras_vit.layers.window_attention": (
+                "DecomposedPositionBias",
+                "WindowAttention",
+            ),
+        },
+    )

@@ -10,6 +10,7 @@ import math
 import keras
 from keras import ops
 
+from keras_vit.layers.choices import check_heads
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.heads import (
     attended,
@@ -520,13 +521,3 @@ def projection_initializer(dim: int) -> keras.initializers.Initializer:
     """
     limit = (6 / (2 * dim)) ** 0.5
     return keras.initializers.RandomUniform(-limit, limit)
-
-
-def check_heads(dim: int, num_heads: int) -> None:
-    """Raises a ValueError unless the heads divide the hidden dimension."""
-    if num_heads < 1 or dim % num_heads:
-        raise ValueError(
-            f"num_heads={num_heads} does not divide the hidden dimension "
-            f"{dim}, so the heads cannot be of equal size. Choose one of "
-            f"{[n for n in range(1, min(dim, 64) + 1) if dim % n == 0]}."
-        )

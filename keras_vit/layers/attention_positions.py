@@ -11,13 +11,10 @@ import numpy as np
 from keras import ops
 
 from keras_vit.io.checks import check_choice
+from keras_vit.layers.choices import AXES, BIAS_KINDS, PAIRS, ROPES
 from keras_vit.layers.configured_layer import ConfiguredLayer
 
 __all__ = ["RelativePositionBias", "RotaryEmbedding"]
-
-ROPES = ("axial", "centered", "mixed")
-PAIRS = ("neighbors", "halves")
-AXES = ("row_first", "column_first")
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -281,7 +278,7 @@ class RelativePositionBias(ConfiguredLayer):
         # The row after those of the distances is of zeros.
         prefix = [(self.num_prefix_tokens, 0)] * 2
         self._index = np.pad(index, prefix, constant_values=distances)
-        self._logarithms = BIAS_KINDS[self.relative_position_kind](self.grid)
+        self._logarithms = MLP_INPUTS[self.relative_position_kind](self.grid)
         # Not dense layers: LoRA and quantization are for those of tokens.
         dim, heads = self.relative_position_dim, self.num_heads
         self.hidden_weight = self._weight("hidden_weight", (2, dim))
@@ -365,7 +362,7 @@ def logarithms_of_shares(grid: tuple) -> np.ndarray:
 
 
 # By kind, what the MLP reads.
-BIAS_KINDS = {
+MLP_INPUTS = {
     "table": None,
     "mlp": logarithms_in_grid,
     "mlp_swin": logarithms_of_shares,

@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.io.checks import check_choice
+from keras_vit.layers.choices import check_divisible
 from keras_vit.layers.configured_layer import ConfiguredLayer
 
 __all__ = [
@@ -99,25 +100,6 @@ def check_known(input_shape) -> None:
             f"input_shape={tuple(input_shape)}. Give the size of the images, "
             "for example keras.Input((224, 224, 3)), and batches of that size "
             "alone."
-        )
-
-
-def check_divisible(
-    image_size: tuple, patch_size: tuple, what: str = "Images", unit="pixels"
-) -> None:
-    """Raises a ValueError unless the patch divides the image."""
-    if any(
-        size % patch for size, patch in zip(image_size, patch_size, strict=True)
-    ):
-        nearest = tuple(
-            max(patch, round(size / patch) * patch)
-            for size, patch in zip(image_size, patch_size, strict=True)
-        )
-        raise ValueError(
-            f"{what} of {image_size[0]}x{image_size[1]} {unit} (height x "
-            f"width) cannot be cut into patches of {patch_size[0]}x"
-            f"{patch_size[1]}: the patch must divide both sides. Choose "
-            f"another patch size, or a size of {nearest[0]}x{nearest[1]}."
         )
 
 

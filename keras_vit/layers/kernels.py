@@ -8,6 +8,7 @@ import functools
 import keras
 from keras import ops
 
+from keras_vit.layers import choices
 from keras_vit.runtime.platforms import by_platform, gathering
 from keras_vit.runtime.workarounds import backend_is
 
@@ -218,10 +219,13 @@ class TokenRMSNormalization(keras.layers.Layer):
         return super().get_config() | {"epsilon": self.epsilon}
 
 
-NORMALIZATIONS = {
-    "layer_norm": TokenNormalization,
-    "rms_norm": TokenRMSNormalization,
-}
+NORMALIZATIONS: dict[str, type] = dict(
+    zip(
+        choices.NORMALIZATIONS,
+        (TokenNormalization, TokenRMSNormalization),
+        strict=True,
+    )
+)
 
 
 @functools.cache

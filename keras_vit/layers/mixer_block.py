@@ -19,16 +19,12 @@ from keras_vit.layers.transformer_block import (
 
 __all__ = [
     "Affine",
-    "MIXER_NORMALIZATIONS",
-    "MIXINGS",
     "MixerBlock",
     "SpatialGatingBlock",
     "SpatialGatingUnit",
     "mixer_norm",
 ]
 
-MIXINGS = ("mlp", "linear", "spatial_gating")
-MIXER_NORMALIZATIONS = ("layer_norm", "affine")
 # Of the unit of gMLP, whatever the epsilon of the model, as in timm.
 GATE_EPSILON = 1e-5
 

@@ -7,12 +7,13 @@ import keras
 from keras import ops
 
 from keras_vit.io.checks import check_choice
+from keras_vit.layers.choices import STANDARDIZATIONS
 from keras_vit.layers.configured_layer import ConfiguredLayer
 
 __all__ = ["EvolvedNormalization", "StandardizedConv2D"]
 
 # (w - mean) / ..., over all axes but the output channels.
-STANDARDIZATIONS = {
+DIVISORS = {
     "deviation": lambda variance, epsilon: ops.sqrt(variance) + epsilon,
     "variance": lambda variance, epsilon: ops.sqrt(variance + epsilon),
 }
@@ -67,9 +68,7 @@ class StandardizedConv2D(keras.layers.Conv2D):
         # ops.moments loses digits on torch, where it subtracts squares.
         kernel = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
         variance = ops.mean(ops.square(kernel), axis=(0, 1, 2), keepdims=True)
-        kernel = kernel / STANDARDIZATIONS[self.standardization](
-            variance, self.epsilon
-        )
+        kernel = kernel / DIVISORS[self.standardization](variance, self.epsilon)
         return super().convolution_op(inputs, ops.cast(kernel, inputs.dtype))
 
     def get_config(self):

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_vit.io.checks import check_choice
 from keras_vit.layers.attention import SelfAttention, output_spec
+from keras_vit.layers.choices import NORM_PLACEMENTS
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.heads import first_tokens
 from keras_vit.layers.kernels import NORMALIZATIONS, TokenDense
@@ -23,9 +24,6 @@ __all__ = [
     "ParallelBlock",
     "TransformerBlock",
 ]
-
-NORM_PLACEMENTS = ("before", "after")
-MLP_PLACEMENTS = ("after", "beside")
 
 # The originals use the tanh form of GELU; Hugging Face and timm the exact one,
 # and the first models of CLIP (arXiv:2103.00020) a sigmoid.

@@ -1,10 +1,8 @@
 """The models: a frozen config and a functional Keras model each."""
 
-from keras_vit.models.mixer import Mixer
-from keras_vit.models.naflex import NaFlexTransformer
-from keras_vit.models.options import BiTConfig, MixerConfig, ViTConfig
-from keras_vit.models.resnet import BiT
-from keras_vit.models.vit import VisionTransformer
+from typing import TYPE_CHECKING
+
+from keras_vit.runtime.lazy import lazy_names
 
 __all__ = [
     "BiT",
@@ -15,3 +13,25 @@ __all__ = [
     "ViTConfig",
     "VisionTransformer",
 ]
+
+if TYPE_CHECKING:
+    from keras_vit.models.mixer import Mixer
+    from keras_vit.models.naflex import NaFlexTransformer
+    from keras_vit.models.options import BiTConfig, MixerConfig, ViTConfig
+    from keras_vit.models.resnet import BiT
+    from keras_vit.models.vit import VisionTransformer
+else:  # They need Keras.
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "keras_vit.models.mixer": ("Mixer",),
+            "keras_vit.models.naflex": ("NaFlexTransformer",),
+            "keras_vit.models.options": (
+                "BiTConfig",
+                "MixerConfig",
+                "ViTConfig",
+            ),
+            "keras_vit.models.resnet": ("BiT",),
+            "keras_vit.models.vit": ("VisionTransformer",),
+        },
+    )

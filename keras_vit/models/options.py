@@ -19,18 +19,20 @@ from keras_vit.io.checks import (
     check_limits,
     check_size,
 )
-from keras_vit.layers.attention import check_heads
-from keras_vit.layers.attention_positions import (
+from keras_vit.layers.choices import (
     AXES,
     BIAS_KINDS,
+    MIXER_NORMALIZATIONS,
+    MIXINGS,
+    MLP_PLACEMENTS,
+    NORM_PLACEMENTS,
+    NORMALIZATIONS,
     PAIRS,
     ROPES,
+    STANDARDIZATIONS,
+    check_divisible,
+    check_heads,
 )
-from keras_vit.layers.embedding import check_divisible
-from keras_vit.layers.kernels import NORMALIZATIONS
-from keras_vit.layers.mixer_block import MIXER_NORMALIZATIONS, MIXINGS
-from keras_vit.layers.standardized_conv import STANDARDIZATIONS
-from keras_vit.layers.transformer_block import MLP_PLACEMENTS, NORM_PLACEMENTS
 
 __all__ = [
     "ATTENTION_POOLINGS",
@@ -510,7 +512,7 @@ class ViTConfig:
     )
     gated_mlp: bool = option(False, TENSORS, later=True)
     normalization: str = option(
-        "layer_norm", TENSORS, later=True, choices=tuple(NORMALIZATIONS)
+        "layer_norm", TENSORS, later=True, choices=NORMALIZATIONS
     )
     norm_placement: str = option(
         "before", RECORD, later=True, choices=NORM_PLACEMENTS
@@ -789,7 +791,7 @@ class MixerConfig:
     )
     gated_mlp: bool = option(False, TENSORS)
     normalization: str = option(
-        "layer_norm", TENSORS, choices=tuple(MIXER_NORMALIZATIONS)
+        "layer_norm", TENSORS, choices=MIXER_NORMALIZATIONS
     )
     layer_scale_init: float | None = option(
         None, RECORD, weights=("_scale/gamma",), application=True

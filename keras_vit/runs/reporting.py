@@ -13,7 +13,7 @@ from keras_vit.analysis import plot_confusion
 from keras_vit.analysis.report import explain_run, write_augmented, write_report
 from keras_vit.analysis.report.curves import learning_curves
 from keras_vit.analysis.report.run_files import RunFiles, class_names_in
-from keras_vit.data.dataset import LEFT_OUT, NO_SOURCES
+from keras_vit.data.dataset import NO_SOURCES
 from keras_vit.data.image_reader import naming_broken_images
 from keras_vit.io.atomic_files import replacing
 from keras_vit.io.run_folder import RESULT
@@ -33,7 +33,6 @@ __all__ = [
     "facts",
     "finish",
     "finished",
-    "left_out",
     "numbers_line",
     "result_of",
     "save_figure",
@@ -187,25 +186,6 @@ def numbers_line(result: dict) -> str:
         f"mean absolute error {result['mae']:.4g}, R2 {result['r2']:.4f} of "
         f"{result['num_examples']} {result['split']} images"
     )
-
-
-def left_out(result: dict) -> str:
-    """Return a line about what a run left out; "" for nothing.
-
-    Args:
-        result: with the "skipped" of `keras_vit.data.skipped_files`.
-
-    Example:
-        >>> left_out({"skipped": {"unreadable": {"count": 2, "files": []}}})
-        '\\nleft out: 2 not readable as images (names in result.json)'
-    """
-    parts = [
-        f"{found['count']:,} {LEFT_OUT.get(kind, kind)}"
-        for kind, found in result.get("skipped", {}).items()
-    ]
-    if not parts:
-        return ""
-    return f"\nleft out: {', '.join(parts)} (names in result.json)"
 
 
 def facts(run: Run) -> dict:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from keras_vit.data.config import DataConfig, data_packages
-from keras_vit.data.dataset import NO_SOURCES, Sources
+from keras_vit.data.dataset import LEFT_OUT, NO_SOURCES, Sources
 from keras_vit.io.atomic_files import check_regular, open_page, printable
 from keras_vit.io.checks import (
     EXTRAS,
@@ -19,24 +19,17 @@ from keras_vit.io.checks import (
     check_yaml,
 )
 from keras_vit.io.stores import on_disk
-from keras_vit.runs.reporting import left_out
 from keras_vit.runs.smoke import smoke
 from keras_vit.runtime.interrupts import ended, tidy_up_on_sigterm
 from keras_vit.runtime.shipped_recipes import config_path
 from keras_vit.training import Recipe
-from keras_vit.training.distribution.processes import (
-    LostProcessError,
-    explain_lost_process,
-    is_first,
-    leave,
-    start,
-)
 from keras_vit.training.run.owner import kept
 
 __all__ = [
     "check_packages",
     "exit_code",
     "fail",
+    "left_out",
     "parse",
     "run_script",
     "show",
@@ -104,12 +97,14 @@ def run_script(
     recipe: Any = parse(record, words, description, opens=True)
     recipe = shrink(recipe) if recipe.smoke else recipe
 
+    from keras_vit.training.distribution import processes  # With Keras.
+
     def work():
         check_packages(recipe.data, sources)
-        start(recipe.distribution)
-        with explain_lost_process(recipe.run_dir):
+        processes.start(recipe.distribution)
+        with processes.explain_lost_process(recipe.run_dir):
             result = run(recipe)
-        if is_first():
+        if processes.is_first():
             lines = f"{summary(result)}{left_out(result)}"
             print(f"{lines}\nreport and model: {recipe.run_dir}")
         if opens:
@@ -120,6 +115,25 @@ def run_script(
         "the same command continues from the last checkpoint in "
         f"{recipe.run_dir}.",
     )
+
+
+def left_out(result: dict) -> str:
+    """Return a line about what a run left out; "" for nothing.
+
+    Args:
+        result: with the "skipped" of `keras_vit.data.skipped_files`.
+
+    Example:
+        >>> left_out({"skipped": {"unreadable": {"count": 2, "files": []}}})
+        '\\nleft out: 2 not readable as images (names in result.json)'
+    """
+    parts = [
+        f"{found['count']:,} {LEFT_OUT.get(kind, kind)}"
+        for kind, found in result.get("skipped", {}).items()
+    ]
+    if not parts:
+        return ""
+    return f"\nleft out: {', '.join(parts)} (names in result.json)"
 
 
 def parse(
@@ -193,6 +207,8 @@ def with_open(arguments: list[str] | None) -> tuple[list[str], bool]:
 
 def show(run_dir: str, name: str) -> None:
     """Opens a file of a run folder in the browser, once of all processes."""
+    from keras_vit.training.distribution.processes import is_first
+
     if is_first():
         open_page(pathlib.Path(on_disk(f"{run_dir}/{name}")))
 
@@ -232,12 +248,14 @@ def exit_code(work: Callable[[], object], interrupted: str) -> int:
     Raises:
         SystemExit: with exit code 2 after a wrong use.
     """
+    from keras_vit.training.distribution import processes
+
     tidy_up_on_sigterm()
     try:
         with kept():
             work()
-    except LostProcessError as error:
-        leave(str(error))
+    except processes.LostProcessError as error:
+        processes.leave(str(error))
     except (ValueError, OSError, FloatingPointError) as error:
         fail(str(error))
     except KeyboardInterrupt as interrupt:

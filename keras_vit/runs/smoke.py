@@ -3,11 +3,9 @@
 import dataclasses
 from typing import TypeVar
 
-import keras
-
 from keras_vit.data import DataConfig
 from keras_vit.training import Recipe
-from keras_vit.training.model_config import ModelConfig, config_of, family_of
+from keras_vit.training.model_config import ModelConfig, config_of
 
 __all__ = ["DATA", "SUFFIX", "smoke", "tiny_model"]
 
@@ -95,13 +93,17 @@ def smoke_dir(run_dir: str) -> str:
     return run_dir.removesuffix(SUFFIX) + SUFFIX
 
 
-def tiny_model(name: str | None, seed: int) -> keras.Model:
+def tiny_model(name: str | None, seed: int):
     """Builds the smallest model of a kind, for images of 32x32 and 10 classes.
 
     Args:
         name: an application; None for a Vision Transformer.
         seed: of the weights.
     """
+    import keras
+
+    from keras_vit.training.build import family_of
+
     keras.utils.set_random_seed(seed)
     tiny = ModelConfig(name, size="tiny", image_size=IMAGE_SIZE)
     return family_of(name)(config_of(tiny, num_classes=10))

@@ -25,16 +25,14 @@ BACKENDS = ("tensorflow", "jax", "torch")
 OLDEST_KERAS = "3.12"
 # Another project, of 2023, that also installs a package `keras_vit`.
 FOREIGN_DISTRIBUTION = "keras-vit"
-# Module -> what is imported behind it. Keras finds the classes of a saved model
-# where they are registered, which the import of their modules does. One after
-# the other, as each needs the one before and may be what imports Keras.
-FOLLOWERS = {
-    "keras": "keras_vit.runtime.workarounds",
-    "keras_vit.runtime.workarounds": "keras_vit.layers",
-    "keras_vit.layers": "keras_vit.models",
-    "keras_vit.models": "keras_vit.variants",
-    "keras_vit.variants": "keras_vit.text.image_text",
-}
+# What is imported behind Keras, with the modules that it needs: Keras finds the
+# classes of a saved model where they are registered, as their modules do.
+REGISTERED = (
+    "keras_vit.models.mixer",
+    "keras_vit.models.naflex",
+    "keras_vit.variants.variant_transformer",
+    "keras_vit.text.image_text",
+)
 # What Keras imports, where it is installed, for its galleries and its wrappers
 # of scikit-learn: 2.0 of the 5.1 s that its import takes with JAX.
 UNUSED = ("matplotlib", "sklearn")
@@ -67,8 +65,7 @@ def check() -> None:
     _warn_about_foreign_distribution()
     if keras := sys.modules.get("keras"):
         _check_version(keras)
-        importlib.import_module("keras_vit.variants")
-        importlib.import_module("keras_vit.text.image_text")
+        _register()
     elif FOLLOWED not in sys.meta_path:
         sys.meta_path.insert(0, FOLLOWED)
 
@@ -150,12 +147,15 @@ def _without_noise():
 class _WrappedModules(importlib.abc.MetaPathFinder):
     """Finds modules as the finders behind it do, and changes their loaders."""
 
-    def __init__(self, names, wrap: Callable):
+    def __init__(self, names, wrap: Callable, package: str | None = None):
         self.names = names
         self.wrap = wrap
+        self.package = package  # and all modules of it
 
     def find_spec(self, fullname, path=None, target=None):
-        if fullname not in self.names:
+        if fullname not in self.names and (
+            fullname.partition(".")[0] != self.package
+        ):
             return None
         behind = sys.meta_path[sys.meta_path.index(self) + 1 :]
         found = (x.find_spec(fullname, path, target) for x in behind)
@@ -166,24 +166,39 @@ class _WrappedModules(importlib.abc.MetaPathFinder):
 
 
 def _follow(loader) -> None:
-    """Has the loader of a module import what follows it."""
+    """Has the loader of a module register the models once Keras is there.
+
+    Not before the module is whole that imports Keras: they may need it.
+    """
     execute = loader.exec_module
 
     def execute_and_follow(module):
+        BEGUN.append(module)
         try:
             execute(module)
         except ModuleNotFoundError as error:
             if module.__name__ != "keras" or error.name not in BACKENDS:
                 raise
             raise ImportError(_missing_backend_message(error.name)) from error
+        finally:
+            BEGUN.remove(module)
         if module.__name__ == "keras":
             _check_version(module)
-        importlib.import_module(FOLLOWERS[module.__name__])
+        if "keras" in sys.modules and not BEGUN:
+            _register()
 
     loader.exec_module = execute_and_follow
 
 
-FOLLOWED = _WrappedModules(FOLLOWERS, _follow)
+def _register() -> None:
+    if FOLLOWED in sys.meta_path:
+        sys.meta_path.remove(FOLLOWED)
+    for name in REGISTERED:
+        importlib.import_module(name)
+
+
+BEGUN: list = []  # Modules that are being imported, the last the innermost.
+FOLLOWED = _WrappedModules(("keras",), _follow, __name__.partition(".")[0])
 
 
 def _check_version(keras) -> None:

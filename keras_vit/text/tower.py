@@ -16,7 +16,7 @@ from keras_vit.layers import (
     SelfAttention,
     TransformerBlock,
 )
-from keras_vit.layers.attention import check_heads
+from keras_vit.layers.choices import check_heads
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.pooling import mean_of
 from keras_vit.models.configured_model import ConfiguredModel

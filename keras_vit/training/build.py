@@ -19,14 +19,14 @@ from keras_vit.checkpoints.public.fetch import resolve
 from keras_vit.checkpoints.public.pairs import pair_source
 from keras_vit.data.array_ops import ops_of
 from keras_vit.data.batches import images_per_batch
+from keras_vit.models import BiT, Mixer, VisionTransformer
 from keras_vit.models.configured_model import ConfiguredModel
 from keras_vit.runtime.workarounds import backend_is
 from keras_vit.text.templates import DEFAULT_TEMPLATE
 from keras_vit.text.zero_shot import class_embeddings, zero_shot_model
 from keras_vit.training.model_config import (
-    TRANSFORMERS,
+    config_class_of,
     config_of,
-    family_of,
     options_of,
 )
 from keras_vit.training.targets import (
@@ -41,14 +41,16 @@ from keras_vit.training.trainable import (
     freeze,
     make_trainable,
 )
-from keras_vit.variants import VariantConfig
+from keras_vit.variants import VariantConfig, VariantTransformer
 
 __all__ = [
     "Accuracy",
     "CLASSIFICATION",
     "SigmoidCrossEntropy",
+    "TRANSFORMERS",
     "Task",
     "check_trains_all",
+    "family_of",
     "for_task",
     "freeze",
     "headless",
@@ -59,6 +61,9 @@ __all__ = [
     "regression",
     "validation_batches",
 ]
+
+TRANSFORMERS = (VisionTransformer, VariantTransformer)
+FAMILIES = (*TRANSFORMERS, Mixer, BiT)
 
 
 def make_model(recipe, class_names) -> keras.Model:
@@ -112,6 +117,21 @@ def _fresh(recipe, class_names):
     return family(config, dtype=recipe.training.precision)
 
 
+def family_of(name: str | None, variant: VariantConfig | None = None) -> type:
+    """Return the class of a named model.
+
+    Args:
+        name: an application; None is a Vision Transformer.
+        variant: None is the plain model.
+
+    Example:
+        >>> family_of("Mixer_B16").__name__
+        'Mixer'
+    """
+    config_class = config_class_of(name, variant)
+    return next(x for x in FAMILIES if x.config_class is config_class)
+
+
 def _loaded(recipe, class_names):
     head = recipe.model.head
     source = located(recipe.model.weights)
@@ -159,7 +179,7 @@ def _application_options(recipe, info) -> dict:
     """Make arguments of an application from the options of a recipe."""
     family = _family_of_weights(recipe.model, info)
     check_lora(recipe.training.lora_rank, family, info.fields)
-    options = options_of(recipe.model, family)
+    options = options_of(recipe.model, family.config_class)
     size = options.pop("image_size", info.fields["image_size"])
     height, width = (size, size) if isinstance(size, int) else size
     channels = options.pop("channels", info.fields["channels"])

@@ -10,7 +10,7 @@ from keras_vit.data import (
     DataConfig,
     PreprocessingConfig,
 )
-from keras_vit.evaluation.class_metrics import CLASS_METRICS
+from keras_vit.evaluation.scores_of_classes import CLASS_METRICS
 from keras_vit.io.checks import (
     DISTRIBUTIONS,
     PRECISIONS,
@@ -23,7 +23,6 @@ from keras_vit.io.checks import (
 )
 from keras_vit.training.defaults import SCRATCH, with_defaults
 from keras_vit.training.model_config import ModelConfig
-from keras_vit.training.optimizers import OptimizerConfig
 
 __all__ = [
     "AugmentationConfig",
@@ -50,6 +49,107 @@ CHOICES = {
     ),
     "keep": ("best", "last"),
 }
+# An optimizer, and a schedule, to the fields that it does not read.
+OPTIMIZERS = {
+    "adamw": ("momentum",),
+    "sgd": ("beta_1", "beta_2"),
+    "lion": ("momentum", "beta_2"),
+    "lamb": ("momentum",),
+    "muon": ("momentum",),
+    "schedule_free": ("momentum",),
+}
+SCHEDULES = {
+    "cosine": ("end_learning_rate", "timescale"),
+    "linear": ("timescale",),
+    "constant": ("end_learning_rate", "timescale"),
+    "rsqrt": ("end_learning_rate",),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+    """The optimizer, and its learning rate at each step."""
+
+    name: str = "adamw"
+    """"adamw", or "sgd" with momentum as the paper fine-tunes; "lion" (a
+    learning rate of a third to a tenth, a weight decay of 3 to 10 times),
+    "lamb" for large batches, "muon" for the matrices of the MLPs and AdamW for
+    the rest, and "schedule_free" AdamW, which needs the schedule "constant"."""
+
+    learning_rate: float | None = None
+    """Highest learning rate, reached at the end of the warm-up; if null, for
+    adamw 0.002 from scratch, 0.0001 with pre-trained weights and 0.0005 for
+    LoRA, and for sgd 0.003 with pre-trained weights."""
+
+    schedule: str = "cosine"
+    """What follows the linear warm-up: "cosine" to 0, "linear" to
+    end_learning_rate, "constant", or "rsqrt", the inverse square root."""
+
+    end_learning_rate: float = 1e-5
+    """Learning rate that the linear schedule ends at."""
+
+    timescale: int = 10_000
+    """Steps after the warm-up in which the rsqrt schedule falls to
+    1 / sqrt(2)."""
+
+    warmup_epochs: float | None = None
+    """Length of the warm-up; 5, or half of a training shorter than 10, if
+    null."""
+
+    warmup_steps: int | None = None
+    """Length of the warm-up in steps; replaces warmup_epochs."""
+
+    cooldown_steps: int = 0
+    """Steps at the end in which the learning rate falls linearly to 0."""
+
+    weight_decay: float | None = None
+    """Decoupled decay of the kernels, times the learning rate at each step;
+    biases, normalisations and position embeddings have none. If null, 0.01,
+    and with pre-trained weights 0.05 for adamw and 0 for sgd."""
+
+    clip_norm: float | None = 1.0
+    """Largest norm of all gradients together; larger ones are scaled down.
+    null clips nothing."""
+
+    momentum: float = 0.9
+    """Momentum of sgd."""
+
+    beta_1: float = 0.9
+    """Decay of the average of gradients, not of sgd."""
+
+    beta_2: float = 0.999
+    """Decay of the average of squared gradients, not of sgd and lion."""
+
+    layer_decay: float | None = None
+    """Factor of the learning rate from each block to the one below it; 1
+    trains all layers alike. The classification layer has the full rate. If
+    null, 0.75 for adamw with pre-trained weights of a model with blocks."""
+
+    def __post_init__(self):
+        check_choice("optimizer", self.name, OPTIMIZERS)
+        check_choice("schedule", self.schedule, SCHEDULES)
+        check_positive(
+            self, "learning_rate", "clip_norm", "timescale", "layer_decay"
+        )
+        check_at_least(
+            self,
+            0,
+            "weight_decay",
+            "warmup_epochs",
+            "warmup_steps",
+            "cooldown_steps",
+            "end_learning_rate",
+        )
+        check_limits(self, 1, "momentum", "beta_1", "beta_2")
+        case = f"schedule={self.schedule!r}"
+        check_unread(self, case, *SCHEDULES[self.schedule])
+        check_unread(self, f"name={self.name!r}", *OPTIMIZERS[self.name])
+        if self.name == "schedule_free" and self.schedule != "constant":
+            raise ValueError(
+                "The average of the weights takes the place of a schedule. "
+                f"Received: name='schedule_free', schedule={self.schedule!r}. "
+                'Set schedule to "constant".'
+            )
 
 
 @dataclasses.dataclass(frozen=True)

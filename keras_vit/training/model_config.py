@@ -4,6 +4,7 @@ A field's docstring is its text in `python recipes/finetune.py --help`.
 """
 
 import dataclasses
+from typing import Any
 
 from keras_vit.io.checks import (
     check_choice,
@@ -12,17 +13,16 @@ from keras_vit.io.checks import (
     check_size,
     check_unread,
 )
-from keras_vit.models import BiT, Mixer, VisionTransformer
+from keras_vit.models import BiTConfig, MixerConfig, ViTConfig
 from keras_vit.sizes import BIT, MIXER, VIT
 from keras_vit.text.templates import templates_of
-from keras_vit.variants import VariantConfig, VariantTransformer
+from keras_vit.variants import VariantConfig, VariantTransformerConfig
 
 __all__ = [
     "DIGITS",
     "ModelConfig",
-    "TRANSFORMERS",
+    "config_class_of",
     "config_of",
-    "family_of",
     "options_of",
 ]
 
@@ -180,8 +180,6 @@ class ModelConfig:
         return config_of(self, num_classes)
 
 
-TRANSFORMERS = (VisionTransformer, VariantTransformer)
-
 # The model of the quick start, which has no name; chosen on validation images.
 DIGITS = {
     "image_size": (16, 16),
@@ -211,38 +209,40 @@ OF_BIT = {"resnet_units": "units", "resnet_width": "width"}
 ABOUT_WEIGHTS = ("name", "weights", "head", "template", "size")
 
 
-def family_of(name: str | None, variant: VariantConfig | None = None) -> type:
-    """Return the class of a named model.
+def config_class_of(
+    name: str | None, variant: VariantConfig | None = None
+) -> type:
+    """Return the class of the config of a named model.
 
     Args:
         name: an application; None is a Vision Transformer.
         variant: None is the plain model.
 
     Example:
-        >>> family_of("Mixer_B16").__name__
-        'Mixer'
+        >>> config_class_of("Mixer_B16").__name__
+        'MixerConfig'
     """
     if name in MIXER or name in BIT:
-        return Mixer if name in MIXER else BiT
+        return MixerConfig if name in MIXER else BiTConfig
     plain = variant in (None, VariantConfig())
-    return VisionTransformer if plain else VariantTransformer
+    return ViTConfig if plain else VariantTransformerConfig
 
 
-def options_of(model, family: type) -> dict:
+def options_of(model, config_class: type) -> dict:
     """Return the options that differ from the default, as fields of a config.
 
     Args:
         model: the `ModelConfig` of the recipe.
-        family: the class of the model.
+        config_class: the class of the model's config.
 
     Raises:
         ValueError: for an option that models of this family do not have.
 
     Example:
-        >>> options_of(ModelConfig(num_heads=2), VisionTransformer)
+        >>> options_of(ModelConfig(num_heads=2), ViTConfig)
         {'num_heads': 2}
     """
-    known = {field.name for field in dataclasses.fields(family.config_class)}
+    known = {field.name for field in dataclasses.fields(config_class)}
     options = {}
     for field in dataclasses.fields(model):
         value = getattr(model, field.name)
@@ -251,14 +251,15 @@ def options_of(model, family: type) -> dict:
         name = field.name if field.name in known else OF_BIT.get(field.name)
         if name not in known:
             raise ValueError(
-                f"{model.name} is a {family.__name__}, which has no "
+                f"{model.name} is a "
+                f"{config_class.__name__.removesuffix('Config')}, which has no "
                 f"{field.name}. Received: model.{field.name}={value!r}."
             )
         options[name] = value
     return options
 
 
-def config_of(model, num_classes: int, **options):
+def config_of(model, num_classes: int, **options) -> Any:
     """Build the config of a model from its name and its options.
 
     Args:
@@ -277,21 +278,21 @@ def config_of(model, num_classes: int, **options):
         >>> config_of(ModelConfig(image_size=32, patch_size=8), 10).grid
         (4, 4)
     """
-    family = family_of(model.name, model.variant)
+    config_class = config_class_of(model.name, model.variant)
     fields = {**VIT, **MIXER, **BIT, None: DIGITS}[model.name]
     if model.size == "tiny":
         fields = {**fields, **tiny_fields(fields)}
-    fields = {**fields, **options_of(model, family), **options}
+    fields = {**fields, **options_of(model, config_class), **options}
     if "resnet_width" in fields and fields.get("resnet_units") is None:
         raise ValueError(
             "There is no ResNet before this model. Received: resnet_width="
             f"{fields['resnet_width']}, resnet_units=None. Give both, or "
             "leave it out."
         )
-    if family in TRANSFORMERS:
+    if issubclass(config_class, ViTConfig):
         pooling = fields.setdefault("pooling", "token")
         fields["class_token"] = pooling == "token"
-    return family.config_class(
+    return config_class(
         **fields, num_classes=num_classes, include_preprocessing=True
     )
 

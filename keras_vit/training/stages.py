@@ -16,7 +16,7 @@ from keras import ops
 from keras_vit.checkpoints.engine.resampling import resize_matrix
 from keras_vit.data import FitStream
 from keras_vit.layers import AddPositionEmbedding
-from keras_vit.training.model_config import TRANSFORMERS
+from keras_vit.training.build import TRANSFORMERS
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.variants import VariantConfig
 

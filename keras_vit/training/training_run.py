@@ -25,8 +25,8 @@ from keras_vit.data.manifest import (
 from keras_vit.data.pillow_images import is_coloured, say_colour_changes
 from keras_vit.data.resizing import evaluation_fields
 from keras_vit.data.sources import read_by
-from keras_vit.evaluation.class_metrics import CLASS_METRICS
 from keras_vit.evaluation.predictions import Ranking
+from keras_vit.evaluation.scores_of_classes import CLASS_METRICS
 from keras_vit.io.atomic_files import replacing, write_json
 from keras_vit.models.configured_model import ConfiguredModel
 from keras_vit.models.lora import merged
@@ -488,7 +488,7 @@ def explain_full_disk(folder: pathlib.Path) -> Iterator[None]:
 
 
 class ValidationMetrics(keras.callbacks.Callback):
-    """Adds the metrics of `evaluation.class_metrics` to each evaluation.
+    """Adds the metrics of `evaluation.scores_of_classes` to each evaluation.
 
     With the moving average of the weights where there is one.
 

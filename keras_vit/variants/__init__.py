@@ -4,19 +4,9 @@ They are there to show what a choice is worth (appendix D of "An Image Is
 Worth 16x16 Words", arXiv:2010.11929); `keras_vit.models` has the plain model.
 """
 
-from keras_vit.variants.axial_attention import AxialAttention
-from keras_vit.variants.local_mlp import LocalMLP
-from keras_vit.variants.position_2d import AddPositionEmbedding2D
-from keras_vit.variants.relative_attention import (
-    RelativePositionEmbedding,
-    RelativeSelfAttention,
-)
-from keras_vit.variants.variant_block import AxialBlock, VariantBlock
-from keras_vit.variants.variant_transformer import (
-    VariantConfig,
-    VariantTransformer,
-    VariantTransformerConfig,
-)
+from typing import TYPE_CHECKING
+
+from keras_vit.runtime.lazy import lazy_names
 
 __all__ = [
     "AddPositionEmbedding2D",
@@ -30,3 +20,40 @@ __all__ = [
     "VariantTransformer",
     "VariantTransformerConfig",
 ]
+
+if TYPE_CHECKING:
+    from keras_vit.variants.axial_attention import AxialAttention
+    from keras_vit.variants.local_mlp import LocalMLP
+    from keras_vit.variants.position_2d import AddPositionEmbedding2D
+    from keras_vit.variants.relative_attention import (
+        RelativePositionEmbedding,
+        RelativeSelfAttention,
+    )
+    from keras_vit.variants.variant_block import AxialBlock, VariantBlock
+    from keras_vit.variants.variant_config import (
+        VariantConfig,
+        VariantTransformerConfig,
+    )
+    from keras_vit.variants.variant_transformer import VariantTransformer
+else:  # They need Keras.
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "keras_vit.variants.axial_attention": ("AxialAttention",),
+            "keras_vit.variants.local_mlp": ("LocalMLP",),
+            "keras_vit.variants.position_2d": ("AddPositionEmbedding2D",),
+            "keras_vit.variants.relative_attention": (
+                "RelativePositionEmbedding",
+                "RelativeSelfAttention",
+            ),
+            "keras_vit.variants.variant_block": (
+                "AxialBlock",
+                "VariantBlock",
+            ),
+            "keras_vit.variants.variant_config": (
+                "VariantConfig",
+                "VariantTransformerConfig",
+            ),
+            "keras_vit.variants.variant_transformer": ("VariantTransformer",),
+        },
+    )

@@ -9,7 +9,7 @@ from sklearn import metrics
 from tiny_runs import DATASET, recipe
 
 from keras_vit import data
-from keras_vit.evaluation.class_metrics import CLASS_METRICS
+from keras_vit.evaluation.scores_of_classes import CLASS_METRICS
 from keras_vit.training import train
 
 SEVERAL = np.array([[1, 0, 1], [0, 1, 0]], "uint8")

@@ -17,7 +17,8 @@ from keras_vit.prediction.networks import load_model
 from keras_vit.runs.script import parse
 from keras_vit.runs.smoke import smoke
 from keras_vit.training import ModelConfig, Recipe, build, train
-from keras_vit.training.model_config import config_of, family_of
+from keras_vit.training.build import family_of
+from keras_vit.training.model_config import config_of
 from keras_vit.variants import VariantConfig, VariantTransformer
 
 TWO_D = VariantConfig(position="2d", position_at="every_layer")

@@ -18,11 +18,8 @@ import numpy as np
 
 from keras_vit.checkpoints.dialects import hugging_face_images, shared
 from keras_vit.checkpoints.engine.layout import NO_PLACE
-from keras_vit.checkpoints.files.config_values import (
-    ACTIVATIONS as WORDS,
-    converted,
-    read_json,
-)
+from keras_vit.checkpoints.files import config_values
+from keras_vit.checkpoints.files.config_values import converted, read_json
 from keras_vit.checkpoints.files.tensors import refuse, refusing
 
 __all__ = [
@@ -295,7 +292,7 @@ def _check_fixed(path, content, fixed) -> None:
             )
 
 
-POOLER_ACTIVATIONS = {"tanh": "tanh", **WORDS}
+POOLER_ACTIVATIONS = {"tanh": "tanh", **config_values.ACTIVATIONS}
 # What only a part of the names of tensors shows, by the field that tells it.
 SHOWN = {
     "use_rel_pos": "attn.rel_pos_h",

@@ -17,7 +17,6 @@ import re
 import shutil
 from collections.abc import Iterator
 
-from keras_vit.checkpoints import run_model
 from keras_vit.data.manifest import MANIFEST as IMAGES
 from keras_vit.data.manifest import OVERVIEW
 from keras_vit.io.atomic_files import (
@@ -28,7 +27,6 @@ from keras_vit.io.atomic_files import (
 )
 from keras_vit.io.run_folder import CONFIG, MANIFEST, RESULT
 from keras_vit.io.run_folder import read_config as read_run_config
-from keras_vit.models.lora import merged
 from keras_vit.training.run import store as run_store
 from keras_vit.training.run.owner import LOCK, locked
 from keras_vit.training.run.store import PREVIOUS, shown
@@ -151,6 +149,8 @@ def save_model(model, class_names, path: str | os.PathLike) -> None:
     Raises:
         ValueError: when there is not one name per output.
     """
+    from keras_vit.checkpoints import run_model
+    from keras_vit.models.lora import merged
     from keras_vit.training.distribution.processes import (
         gathered,
         is_first,
