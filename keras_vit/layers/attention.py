@@ -10,7 +10,7 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.layers.choices import check_heads
+from keras_vit.io.checks import check_heads
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.heads import (
     attended,

@@ -9,8 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.io.checks import check_choice
-from keras_vit.layers.choices import check_divisible
+from keras_vit.io.checks import check_choice, check_divisible
 from keras_vit.layers.configured_layer import ConfiguredLayer
 
 __all__ = [

@@ -6,9 +6,8 @@ Axes: B batch, T tokens, H heads, d head dimension, D = H * d hidden dimension.
 import keras
 from keras import ops
 
-from keras_vit.io.checks import check_choice
+from keras_vit.io.checks import check_choice, check_heads
 from keras_vit.layers.attention import projection_initializer
-from keras_vit.layers.choices import check_heads
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.heads import merge_heads, softmax_weights
 from keras_vit.layers.kernels import TokenDense

@@ -15,7 +15,9 @@ from typing import Any
 from keras_vit.io.checks import (
     check_at_least,
     check_choice,
+    check_divisible,
     check_fraction,
+    check_heads,
     check_limits,
     check_size,
 )
@@ -30,8 +32,6 @@ from keras_vit.layers.choices import (
     PAIRS,
     ROPES,
     STANDARDIZATIONS,
-    check_divisible,
-    check_heads,
 )
 
 __all__ = [

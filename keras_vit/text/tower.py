@@ -10,13 +10,12 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.io.checks import check_choice, check_fraction
+from keras_vit.io.checks import check_choice, check_fraction, check_heads
 from keras_vit.layers import (
     AddPositionEmbedding,
     SelfAttention,
     TransformerBlock,
 )
-from keras_vit.layers.choices import check_heads
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.pooling import mean_of
 from keras_vit.models.configured_model import ConfiguredModel
