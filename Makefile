@@ -115,6 +115,11 @@ test test-newest: ONCE += $(FIRST)
 test: check run-tests ## check, then test on each backend, or on one: BACKEND=jax
 test-all: check run-tests ## the same with the slow tests
 
+# The same computation is compiled once, for all models, files and workers.
+export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.pytest_cache/jax
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
+export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
+
 # $(call run_tests,VENV): on each backend; those of ONCE on the first.
 define run_tests
 	@left_out=; for backend in $(BACKENDS); do \

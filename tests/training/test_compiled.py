@@ -15,9 +15,14 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def jax():
-    return pytest.importorskip("jax")
+    """Without the folder of the environment, which the tests may have."""
+    jax = pytest.importorskip("jax")
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    yield jax
+    jax.config.update("jax_compilation_cache_dir", before)
 
 
 def steps(parent):
