@@ -7,9 +7,10 @@ layers draws one operation, all equally likely, and applies it at the magnitude
 m, where 10 is the whole range. The direction of rotations, shears and
 translations is drawn as well. RandAugment(2, 0) is therefore not the identity.
 
-Two things differ from that code: a threshold or a number of bits beyond the
-range of a byte (m above 10) leaves the image unchanged, and grey images are
-accepted.
+Three things differ from that code: a threshold or a number of bits beyond the
+range of a byte (m of 10 and above) leaves the image unchanged, grey images are
+accepted, and Contrast blends with the mean grey, as it was meant to; that code
+takes the number of pixels over 256 for it.
 
 Axes: H and W height and width, C channels.
 """
@@ -103,10 +104,10 @@ def invert(image, strength, where):
 
 
 def posterize(image, strength, where):
-    """Keep only the `strength` highest bits."""
-    del where
+    """Keep only the `strength` highest bits, and the first in any case."""
+    del where  # TensorFlow, and so the original, shifts by 7 bits at most.
     tf = ops_of(image)
-    bits = min(strength, 8)
+    bits = min(max(strength, 1), 8)
     mask = (0xFF << (8 - bits)) & 0xFF
     return tf.bitwise.bitwise_and(image, tf.constant(mask, tf.uint8))
 

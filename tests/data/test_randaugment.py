@@ -124,3 +124,16 @@ def test_magnitudes_above_ten_are_taken(magnitude):
     for example in range(30):
         result = augmented(noise(channels=1), example, magnitude=magnitude)
         assert result.shape == (24, 24, 1)
+
+
+def test_posterize_keeps_the_first_bit_at_small_magnitudes():
+    # TensorFlow, by which the original shifts, clamps shifts of bytes to 7.
+    function, strength = OPERATIONS["Posterize"]
+    for magnitude in (0, 2):
+        shift = tf.constant(8 - strength(magnitude), tf.uint8)
+        expected = tf.bitwise.left_shift(
+            tf.bitwise.right_shift(noise(), shift), shift
+        )
+        found = function(tf.constant(noise()), strength(magnitude), None)
+        np.testing.assert_array_equal(found, expected)
+        assert len(np.unique(found)) == 2
