@@ -163,8 +163,9 @@ mutants: $(VENV)/.full ## draw 100 small faults, count those that the tests find
 	$(VENV)/bin/python tools/mutants.py --count 100 \
 		--output benchmarks/results/mutants.json
 
-conformance: $(VENV)/.full ## run timm's and Keras's own tests on our models, write docs/conformance.md
-	$(VENV)/bin/python tools/conformance.py
+conformance: $(VENV)/.full ## run others' tests on our models, or one suite: SUITE="timm, steps"; write docs/conformance.md
+	$(VENV)/bin/python tools/conformance.py --only "$(SUITE)" \
+		$(if $(CLONES),--clones $(CLONES))
 
 release-check: $(VENV)/.full ## use the sdist and the wheel in fresh environments of each Python and backend
 	$(VENV)/bin/python tools/release_check.py

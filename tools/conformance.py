@@ -1,11 +1,12 @@
 """Runs others' tests on models of keras_vit: `make conformance`.
 
-Each suite is that of a release: the tests of an installed package, or those of
-its source distribution, which pip fetches into a cache folder; nothing of
-theirs is copied. The adapters stand in tests/conformance/, the reasons of the
-tests that fail in its listed.py. Writes benchmarks/results/conformance.json
-and docs/conformance.md, and fails where a test fails that is not listed, or
-passes that is.
+Each suite is that of a release: the tests of an installed package, those of
+its source distribution, which pip fetches into a cache folder, or those of its
+repository where no release has them; nothing of theirs is copied. The adapters
+stand in tests/conformance/, the reasons of the tests that fail in its
+listed.py. Writes benchmarks/results/conformance.json and docs/conformance.md,
+and fails where a test fails that is not listed, or passes that is. With --only,
+the results of the other suites stay as they are.
 """
 
 import argparse
@@ -36,9 +37,13 @@ BACKENDS = ("torch", "jax", "tensorflow")
 class Suite(NamedTuple):
     """Tests of a package, and how our models get into them.
 
-    adapter: a plugin of pytest for the file of a source distribution, or the
-        file of tests that takes those of the installed package.
+    file: theirs, from the folder of the package.
+    adapter: a plugin of pytest for that file, or a file of tests that takes
+        what it needs from there.
+    backends: those it runs on, each in a process.
     tests: names of functions of the file, or empty for all.
+    source: "installed package", "source distribution" or "repository".
+    repository: its address, where the source is one.
     """
 
     package: str
@@ -46,9 +51,18 @@ class Suite(NamedTuple):
     adapter: str
     backends: tuple = BACKENDS
     tests: tuple = ()
+    source: str = "source distribution"
+    repository: str = ""
 
 
 TIMM = Suite("timm", "tests/test_models.py", "timm_adapter", ("torch",))
+KERAS = Suite(
+    "keras",
+    "integration_tests",
+    "keras_integration",
+    source="repository",
+    repository="https://github.com/keras-team/keras",
+)
 SUITES = {
     "timm, forward": TIMM._replace(tests=("test_model_forward",)),
     "timm, gradients": TIMM._replace(tests=("test_model_backward",)),
@@ -59,22 +73,70 @@ SUITES = {
             "test_model_forward_intermediates_features",
         )
     ),
+    "timm, optimizers": TIMM._replace(
+        file="tests/test_optim.py", adapter="timm_optimizers"
+    ),
+    "timm, schedules": TIMM._replace(
+        file="tests/test_scheduler.py", adapter="timm_schedules"
+    ),
+    "timm, steps": Suite(
+        "timm",
+        "timm/optim",
+        "test_timm_steps.py",
+        source="installed package",
+    ),
+    "timm, drop path": TIMM._replace(
+        file="tests/test_layers_drop.py", adapter="timm_layers"
+    ),
+    "timm, attention pooling": TIMM._replace(
+        file="tests/test_layers_pool.py", adapter="timm_layers"
+    ),
+    "timm, positions": TIMM._replace(
+        file="tests/test_layers.py", adapter="timm_layers"
+    ),
     "Keras, applications": Suite(
         "keras",
         "keras/src/applications/applications_test.py",
         "test_keras_applications.py",
+        source="installed package",
+    ),
+    "Keras, custom fit": KERAS._replace(
+        file="integration_tests/{}_custom_fit_test.py"
+    ),
+    "Keras, torch module": KERAS._replace(
+        file="integration_tests/torch_workflow_test.py", backends=("torch",)
+    ),
+    "Keras, tf.distribute": KERAS._replace(
+        file="integration_tests/tf_distribute_training_test.py",
+        backends=("tensorflow",),
+    ),
+    "keras-hub, test case": Suite(
+        "keras_hub", "keras_hub/src/tests/test_case.py", "keras_hub_cases.py"
+    ),
+    "big_vision, pixels": Suite(
+        "big_vision",
+        "big_vision/pp",
+        "big_vision_cases.py",
+        ("tensorflow",),
+        source="repository",
+        repository="https://github.com/google-research/big_vision",
     ),
 }
+SHORT = {"tensorflow": "tf"}  # in the names of Keras's files
+# Of packages that are not installed.
+VERSIONS = {"keras_hub": "0.32.0"}
 OUTCOMES = ("passed", "listed", "skipped", "failed")
 TEXT = """\
 # Others' tests
 
 By `make conformance` ({python}): the tests of other packages, run on models
 of keras_vit by the adapters in `tests/conformance/`. They come from the
-installed package, or from the source distribution that `pip download`
-fetches; nothing of them is copied. Listed tests fail for the reasons below:
-the command fails at any other failure, and where one of these passes. The
-tests themselves skip what they find too large. Results:
+installed package, from the source distribution that `pip download` fetches, or
+from the repository where no release has them (`CLONES=folder` takes clones that
+are there); nothing of them is copied. `SUITE="timm, steps"` runs one suite, and
+leaves the figures of the others. Listed tests fail for the reasons below: the
+command fails at any other failure, and where one of these passes. The tests
+themselves skip what they find too large. Results:
 benchmarks/results/conformance.json.
 
 {table}
@@ -90,6 +152,17 @@ Left out are timm's tests of TorchScript, of torch.fx and of the device
 "meta", which models of Keras on torch have none of, and Keras's test that
 downloads weights.
 
+timm's tests of optimizers step parameters of torch by ours, and its schedulers
+take their rates from our schedules. As they ask for little more than that a
+loss falls, "steps" compares the weights after each of twelve steps with those
+of timm's AdamW, SGD, Lion and Lamb with its schedules of the same shape; Muon,
+of which timm has another form, is left out. keras-hub's test case runs over all
+public layers and six models. In Keras's integration tests each dense layer is a
+ViT. big_vision's operations on images and all of RandAugment's are compared
+pixel by pixel, each direction and five magnitudes; resized and sharpened pixels
+may be one level apart in 3 of 100 numbers, as sums of floats end a little below
+whole numbers.
+
 ## Listed
 
 {listed}
@@ -99,15 +172,27 @@ downloads weights.
 def main() -> None:
     parser = argparse.ArgumentParser(description="Runs others' tests.")
     parser.add_argument("--only", default="", help="part of a suite's name")
+    parser.add_argument(
+        "--clones",
+        type=pathlib.Path,
+        help="folder of clones named as their packages, instead of fetching",
+    )
     parser.add_argument("--cache", type=pathlib.Path, default=CACHE)
     parser.add_argument("--result", type=pathlib.Path, default=RESULT)
     parser.add_argument("--page", type=pathlib.Path, default=PAGE)
     options = parser.parse_args()
+    clones = options.clones or options.cache
     found = kept(options.result, options.only)
     for name, suite in SUITES.items():
         for backend in suite.backends if options.only in name else ():
-            found.append(run(name, suite, backend, options.cache))
-            print(name, backend, *(found[-1][x] for x in OUTCOMES), flush=True)
+            version, folder = SOURCES[suite.source](
+                suite, options.cache, clones
+            )
+            about = {"suite": name, "file": suite.file, "version": version}
+            counts = run(suite, backend, folder)
+            found.append({**about, "source": suite.source, **counts})
+            print(name, backend, *(counts[x] for x in OUTCOMES), flush=True)
+    found.sort(key=lambda x: list(SUITES).index(x["suite"]))
     options.result.write_text(json.dumps(found, indent=1) + "\n")
     options.page.write_text(page(found), encoding="utf-8")
     sys.exit(any(x["failed"] or not x["passed"] for x in found))
@@ -118,20 +203,20 @@ def kept(path, only: str) -> list[dict]:
     if not path.exists():
         return []
     found = json.loads(path.read_text())
-    return [x for x in found if only not in x["suite"]]
+    return [x for x in found if x["suite"] in SUITES and only not in x["suite"]]
 
 
-def run(name: str, suite: Suite, backend: str, cache) -> dict:
+def run(suite: Suite, backend: str, folder: pathlib.Path) -> dict:
     """Run the tests of a suite, and count what became of them."""
-    version = importlib.metadata.version(suite.package)
-    is_plugin = not suite.adapter.endswith(".py")
-    if is_plugin:
-        folder = fetched(suite.package, version, cache)
+    if suite.adapter.endswith(".py"):
+        at, arguments, path = ROOT, [], ADAPTERS / suite.adapter
+    else:
+        at, path = (
+            folder,
+            folder / suite.file.format(SHORT.get(backend, backend)),
+        )
         arguments = ["-p", suite.adapter, "-c", os.devnull, "-W", "ignore"]
         arguments += ["--rootdir", str(folder)]
-        path = folder / suite.file
-    else:
-        folder, arguments, path = ROOT, [], ADAPTERS / suite.adapter
     with tempfile.TemporaryDirectory() as temporary:
         report = pathlib.Path(temporary) / "report.xml"
         command = [
@@ -139,14 +224,9 @@ def run(name: str, suite: Suite, backend: str, cache) -> dict:
             *("-p", "no:cacheprovider", f"--junitxml={report}", *arguments),
             *([f"{path}::{x}" for x in suite.tests] or [str(path)]),
         ]
-        subprocess.run(command, cwd=folder, env=environment(backend))
+        subprocess.run(command, cwd=at, env=environment(backend, folder))
         counts, listed = read_report(report)
-    source = "source distribution" if is_plugin else "installed package"
     return {
-        "suite": name,
-        "file": suite.file,
-        "version": f"{suite.package} {version}",
-        "source": source,
         "backend": backend,
         **{x: counts[x] for x in OUTCOMES},
         "reasons": listed,
@@ -154,21 +234,32 @@ def run(name: str, suite: Suite, backend: str, cache) -> dict:
     }
 
 
-def environment(backend: str) -> dict:
+def environment(backend: str, folder: pathlib.Path) -> dict:
     paths = (ROOT, ADAPTERS, ROOT / "tests" / "support", ROOT / "tools")
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "KERAS_BACKEND": backend,
         "OMP_NUM_THREADS": "1",
+        "SUITE_FOLDER": str(folder),
     }
 
 
-def fetched(package: str, version: str, cache: pathlib.Path) -> pathlib.Path:
-    """Return the folder of a source distribution, fetched where it is not."""
+def installed(suite: Suite, *_) -> tuple[str, pathlib.Path]:
+    """Return what is installed, with its version."""
+    return f"{suite.package} {version_of(suite.package)}", ROOT
+
+
+def version_of(package: str) -> str:
+    return VERSIONS.get(package) or importlib.metadata.version(package)
+
+
+def distributed(suite: Suite, cache, _) -> tuple[str, pathlib.Path]:
+    """Return a source distribution, fetched where it is not there yet."""
+    package, version = suite.package, version_of(suite.package)
     folder = cache / f"{package}-{version}"
     if folder.exists():
-        return folder
+        return f"{package} {version}", folder
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     subprocess.run(
         [
@@ -179,7 +270,34 @@ def fetched(package: str, version: str, cache: pathlib.Path) -> pathlib.Path:
     )
     with tarfile.open(cache / f"{package}-{version}.tar.gz") as archive:
         archive.extractall(cache, filter="data")
-    return folder
+    return f"{package} {version}", folder
+
+
+def cloned(suite: Suite, cache, clones) -> tuple[str, pathlib.Path]:
+    """Return files of a repository, cloned where there is no clone."""
+    clone = clones / suite.package
+    if not clone.exists():
+        git = ["git", "clone", "--quiet", "--depth", "1", suite.repository]
+        subprocess.run([*git, str(clone)], check=True)
+    head = ["git", "-C", str(clone), "rev-parse", "--short=12", "HEAD"]
+    commit = subprocess.run(head, check=True, capture_output=True, text=True)
+    version = f"{suite.package} {commit.stdout.strip()}"
+    folder = cache / version.replace(" ", "-")
+    if not folder.exists():
+        part = suite.file.partition("/")[0]
+        archive = cache / f"{folder.name}.tar"
+        git = ["git", "-C", str(clone), "archive", "-o", str(archive)]
+        subprocess.run([*git, "HEAD", part], check=True)
+        with tarfile.open(archive) as opened:
+            opened.extractall(folder, filter="data")
+    return version, folder
+
+
+SOURCES = {
+    "installed package": installed,
+    "source distribution": distributed,
+    "repository": cloned,
+}
 
 
 def read_report(path):
