@@ -16,6 +16,7 @@ from command import fail, run
 from keras_vit.checkpoints.public import catalog, fetch
 from keras_vit.cli import main
 from keras_vit.cli.command_line import COMMANDS
+from keras_vit.cli.terminal import skipping
 
 REFERENCE = Path(__file__).parent / "reference"
 GOOGLE = REFERENCE / "vit_tiny_google.npz"
@@ -186,3 +187,16 @@ def test_module_runs_as_a_program():
     assert bad.stdout == ""
     assert bad.stderr.splitlines()[-1].startswith("keras-vit: error: ")
     assert "Traceback" not in bad.stderr
+
+
+@pytest.mark.parametrize("broken", [["b: cut"], ["b: cut", "d: empty"]])
+def test_images_that_cannot_be_read_are_said_after_the_others(broken, capsys):
+    found = [None, *broken, None]
+    message = broken[0] if len(broken) == 1 else "2 images could not be read"
+    with (
+        pytest.raises(ValueError, match=message),
+        skipping(found, lambda error: error) as readable,
+    ):
+        assert list(readable) == [None, None]
+    said = "".join(f"{x}\n" for x in broken) if len(broken) > 1 else ""
+    assert capsys.readouterr().err == said

@@ -329,12 +329,16 @@ def test_missing_file_is_not_asked_for_again(server, home, status):
     assert files(home) == []
 
 
-def test_server_that_always_cuts_is_left_in_the_end(server, home):
+def test_server_that_always_cuts_is_left_in_the_end(server, home, monkeypatch):
+    waits = []
+    monkeypatch.setattr(download.time, "sleep", waits.append)
     server.gives_ranges = False
     server.faults = ["cut"] * 20
     with pytest.raises(OSError, match=r"did not arrive.*bytes came"):
         Download(server.url, "one.npz").fetch()
     assert len(server.ranges) == download.ATTEMPTS
+    # Each second longer than the one before, and none behind the last.
+    assert waits == [2**i for i in range(download.ATTEMPTS - 1)]
     assert files(home) == ["one.npz.part", "one.npz.version.part"]
 
 

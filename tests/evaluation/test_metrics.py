@@ -1,4 +1,5 @@
 import csv
+import sys
 
 import numpy as np
 import pytest
@@ -84,3 +85,9 @@ def test_per_class_by_hand(tmp_path):
     assert [row["class"] for row in read] == ["cat", 'a "dog", grey', "c", "d"]
     assert read[3]["recall"] == ""
     assert float(read[1]["f1"]) == rows[1]["f1"]
+
+
+def test_the_package_that_the_accuracy_needs_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(ValueError, match="The accuracy.*scikit-learn"):
+        evaluation.accuracy([0], [0])

@@ -402,3 +402,8 @@ def test_low_rank_adaptations_are_merged(tmp_path):
     assert "model.safetensors" in files  # which has no place for them.
     found = keras_vit.load_checkpoint(tmp_path / "out")
     np.testing.assert_allclose(output(found), output(model), atol=1e-5)
+
+
+def test_what_was_written_is_compared_without_dropout(tmp_path):
+    files = pushed(build(dropout_rate=0.5), tmp_path / "folder")
+    assert "model.safetensors" in files
