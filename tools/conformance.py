@@ -155,13 +155,14 @@ downloads weights.
 timm's tests of optimizers step parameters of torch by ours, and its schedulers
 take their rates from our schedules. As they ask for little more than that a
 loss falls, "steps" compares the weights after each of twelve steps with those
-of timm's AdamW, SGD, Lion and Lamb with its schedules of the same shape; Muon,
-of which timm has another form, is left out. keras-hub's test case runs over all
-public layers and six models. In Keras's integration tests each dense layer is a
-ViT. big_vision's operations on images and all of RandAugment's are compared
-pixel by pixel, each direction and five magnitudes; resized and sharpened pixels
-may be one level apart in 3 of 100 numbers, as sums of floats end a little below
-whole numbers.
+of timm's AdamW, SGD, Lion and Lamb with its schedules of the same shape: SGD at
+a constant rate, as Keras multiplies the momentum by the rate of its time and
+timm by that of now, and without Muon, of which timm has another form.
+keras-hub's test case runs over all public layers and six models. In Keras's
+integration tests each dense layer is a ViT. big_vision's operations on images
+and all of RandAugment's are compared pixel by pixel, each direction and five
+magnitudes; resized and sharpened pixels may be one level apart in 3 of 100
+numbers, as sums of floats end a little below whole numbers.
 
 ## Listed
 

