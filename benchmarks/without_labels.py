@@ -40,9 +40,10 @@ from recipe_scripts import script  # noqa: E402
 PRETRAIN = script("pretrain")
 FILES = "/usr/share/datasets/fashion-mnist"
 SIDE, KNOWN = 40, 1000
+TEACHER_SIDE = 42  # 3 x 3 patches of 14 pixels
 MODEL = ModelConfig(
     image_size=SIDE,
-    patch_size=5,
+    patch_size=8,
     channels=3,
     hidden_dim=96,
     num_layers=6,
@@ -56,7 +57,7 @@ METHODS = {
     "dino": {
         "dino": DINOConfig(
             local_crops=4,
-            local_size=20,
+            local_size=16,
             out_dim=1024,
             head_dim=512,
             bottleneck_dim=128,
@@ -94,16 +95,26 @@ def written(folder: pathlib.Path, files: pathlib.Path, count: int) -> None:
 
 
 def recipe(method: str, folder, teacher, seed: int, epochs: int):
-    options = METHODS[method]
+    options, crop = METHODS[method], {}
     if method == "distill":
-        config = DistillConfig(teacher=str(teacher), teacher_size=56)
+        crop = {"train": "squash"}  # The teacher is asked of whole images.
+        config = DistillConfig(teacher=str(teacher), teacher_size=TEACHER_SIDE)
         options = {"distill": config}
     return PRETRAIN.PretrainRecipe(
-        data=DataConfig(folder=str(folder / "photos"), validation_fraction=0.1),
+        data=DataConfig(
+            folder=str(folder / "photos"),
+            validation_fraction=0.02,
+            test_fraction=0,
+        ),
         model=MODEL,
-        preprocessing=PreprocessingConfig(evaluation="squash"),
+        preprocessing=PreprocessingConfig(evaluation="squash", **crop),
         optimizer=OptimizerConfig(learning_rate=1e-3, warmup_epochs=1),
-        training=TrainingConfig(epochs=epochs, batch_size=128, keep="last"),
+        training=TrainingConfig(
+            epochs=epochs,
+            batch_size=64,
+            precision="mixed_bfloat16",
+            keep="last",
+        ),
         run_dir=str(folder / f"{method}_{seed}"),
         seed=seed,
         method=method,
@@ -133,7 +144,7 @@ def main() -> int:
         pixels = np.stack([np.asarray(Image.open(x)).ravel() for x in files])
         found["pixels"] = left_out_accuracy(pixels / 255, labels)
         encoder = keras_vit.prediction.as_encoder(
-            str(asked.teacher), image_size=56
+            str(asked.teacher), image_size=TEACHER_SIDE
         )
         found["teacher"] = left_out_accuracy(
             keras_vit.embed(encoder, paths), labels

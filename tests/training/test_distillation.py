@@ -14,6 +14,7 @@ from keras_vit.training.optimizers import layer_depths
 from keras_vit.training.tasks.distillation import (
     DistillationLoss,
     DistillConfig,
+    Standardized,
     StudentAccuracy,
     distillation_network,
     resized,
@@ -38,7 +39,7 @@ TEACHER = ViTConfig(
     pixel_mean=(0.4, 0.5, 0.6),
     pixel_std=(0.2, 0.3, 0.1),
 )
-ALL = DistillConfig(features=2.0, patches=0.5, logits=1.5)
+ALL = DistillConfig(features=2.0, patches=0.5, logits=1.5, standardize=False)
 IMAGES = (
     np.random.default_rng(0).uniform(0, 255, (4, 8, 8, 3)).astype("float32")
 )
@@ -153,6 +154,47 @@ def test_network_and_gradients_are_those_of_numpy(pair):
     model.set_weights(before)
 
 
+def test_targets_are_standardised_by_running_moments():
+    """A step has the moments of all so far; an evaluation moves nothing."""
+    random = np.random.default_rng(3)
+    steps = random.normal(random.normal(0, 3, 5), 2, (3, 4, 2, 2, 5))
+    steps = steps.astype("float32")
+    layer = Standardized()
+    for i, x in enumerate(steps):
+        known = np.concatenate(steps[: i + 1]).reshape(-1, 5)
+        wanted = (x - known.mean(0)) / known.std(0)
+        close(array(layer(x, training=True)), wanted, rtol=1e-4)
+        kept = [array(y).copy() for y in layer.variables]
+        close(array(layer(x)), wanted, rtol=1e-4)
+        assert all(map(np.array_equal, kept, map(array, layer.variables)))
+    layer.steps.assign(500.0)  # The moments of 100 steps count from then on.
+    layer(10 + x, training=True)
+    mean = known.mean(0)
+    ahead = x.reshape(-1, 5).mean(0) + 10
+    close(array(layer.mean), 0.99 * mean + 0.01 * ahead, rtol=1e-4)
+
+
+def test_what_all_images_have_in_common_is_not_learned(pair):
+    """Features far from 0: without, a constant has nearly all of the loss."""
+    model, teacher = pair
+    weights = teacher.get_weights()
+    norm = teacher.get_layer("encoder_norm")
+    norm.beta.assign(array(norm.beta) + 50)
+    try:
+        for standardize, least, most in ((True, 0.8, 1.2), (False, 0, 0.01)):
+            config = DistillConfig(standardize=standardize)
+            network = distillation_network(model, teacher, config)
+            names = "features", "patches"
+            told = [network.get_layer(f"project_{x}") for x in names]
+            for layer in told:
+                layer.kernel.assign(0 * layer.kernel)
+                layer.bias.assign(0 * layer.bias + 1)  # The same of all.
+            loss = array(network(IMAGES, training=True)).mean() / 2
+            assert least < loss < most, standardize
+    finally:
+        teacher.set_weights(weights)
+
+
 @pytest.mark.parametrize("labels", ["soft", "hard"])
 def test_losses_of_deit_are_those_of_numpy(labels):
     outputs = np.random.default_rng(2).normal(0, 2, (4, 7)).astype("float32")
@@ -187,7 +229,12 @@ def test_the_teacher_is_no_variable_of_the_run(pair):
     network = distillation_network(model, teacher, DistillConfig())
     own = {id(x) for x in own_variables(network)}
     assert own.isdisjoint(id(x) for x in teacher.variables)
-    assert own == {id(x) for x in network.trainable_variables}
+    moments = [
+        id(x)
+        for name in ("features", "patches")
+        for x in network.get_layer(f"standardize_{name}").variables
+    ]
+    assert own == {id(x) for x in network.trainable_variables} | {*moments}
     assert len(own) < len(network.variables)
     depths, wanted = layer_depths(network), layer_depths(model)
     wanted = {x: y for x, y in wanted.items() if "predictions" not in x}
@@ -224,6 +271,7 @@ def test_a_teacher_without_patches_is_refused(pair):
         {"temperature": 2.0},
         {"labels": "hard"},
         {"logits": 1, "teacher_share": 0.5},
+        {"logits": 1, "features": 0, "patches": 0, "standardize": False},
         {"logits": 1, "temperature": float("nan")},
         {"logits": 1, "labels": "hard", "temperature": 1.0},
         {"teacher_size": 0},

@@ -6,8 +6,9 @@ distillation: A good teacher is patient and consistent" (arXiv:2106.05237)
 found best. The loss is a weighted sum of
 
 - 1 - cos(student, teacher) of the pooled features, and of the patch tokens,
-  the teacher's resampled to the grid of the student; a linear layer, dropped
-  at the end, maps the student's to the width of the teacher;
+  the teacher's standardised (see `Standardized`) and resampled to the grid of
+  the student; a linear layer, dropped at the end, maps the student's to the
+  width of the teacher;
 - the Kullback-Leibler divergence of the logits, "Distilling the Knowledge in a
   Neural Network" (arXiv:1503.02531), or with labels one of the two losses of
   "Training data-efficient image transformers & distillation through attention"
@@ -47,6 +48,7 @@ from keras_vit.training.tasks.losses import (
     deit_hard_loss,
     deit_soft_loss,
     kl_loss,
+    moving_average,
 )
 from keras_vit.training.trainable import HEAD, Teacher
 
@@ -55,6 +57,7 @@ __all__ = [
     "DISTILLATION_WITH_LABELS",
     "DistillConfig",
     "DistillationLoss",
+    "Standardized",
     "distillation_network",
     "resized",
 ]
@@ -63,6 +66,8 @@ __all__ = [
 NO_CLASS = ("",)
 NUM_NAMED = 3  # classes that an error names
 HEAD_OF_ZEROS = "The classification layer in"  # begins a warning.
+MOMENTUM = 0.99  # Share of the moments of a teacher that stays at a step.
+EPSILON = 1e-6  # Added to the variance.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +88,11 @@ class DistillConfig:
 
     patches: float = 1.0
     """Weight of 1 - cosine of the patch tokens."""
+
+    standardize: bool = True
+    """Whether each dimension of the teacher's features and patch tokens has
+    mean 0 and deviation 1 over the images of the training. Features that lie
+    near their mean teach a student little but that mean without it."""
 
     logits: float = 0.0
     """Weight of what the logits say. Without labels the student gets the
@@ -119,6 +129,8 @@ class DistillConfig:
         if not self.logits:
             names = ("labels", "temperature", "teacher_share")
             check_unread(self, "logits=0", *names)
+        if not (self.features or self.patches):
+            check_unread(self, "features=0 and patches=0", "standardize")
         if self.labels == "hard":
             check_unread(self, "labels='hard'", "temperature")
         if self.labels != "soft":
@@ -181,6 +193,59 @@ def logits_in(outputs) -> tuple:
     return outputs[:, 1 : 1 + count], outputs[:, 1 + count :]
 
 
+class Standardized(keras.layers.Layer):
+    """Gives each dimension of what a teacher says mean 0 and deviation 1.
+
+    (x - mean) / sqrt(variance + 1e-6) over images and places, the
+    "standardization" of "PHI-S" (arXiv:2410.01680), section 2, which names
+    Theia (arXiv:2407.20179) and UNIC (arXiv:2408.05088) as its users. The
+    moments are those of the training steps so far: their mean at first, and
+    from step 100 on a moving average. They are state of the run, are the same
+    after a resume, and do not move in an evaluation.
+
+    Input shape:
+        (B, ..., D).
+
+    Output shape:
+        (B, ..., D), float32.
+
+    Example:
+
+    >>> layer = Standardized()
+    >>> x = np.array([[0.0, 10.0], [2.0, 30.0]])
+    >>> layer(x, training=True).numpy()
+    array([[-1., -1.],
+           [ 1.,  1.]], dtype=float32)
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(dtype="float32", **kwargs)
+
+    def build(self, input_shape):
+        shape = input_shape[-1:]
+        state = {"trainable": False, "initializer": "zeros"}
+        # Means of devices have a mean, which variances do not.
+        moments = {**state, "shape": shape, "aggregation": "mean"}
+        self.mean = self.add_weight(name="mean", **moments)
+        self.square = self.add_weight(name="square", **moments)
+        self.steps = self.add_weight(
+            name="steps", aggregation="only_first_replica", **state
+        )
+
+    def call(self, x, training=False):
+        mean, square = ops.convert_to_tensor(self.mean), self.square
+        if training:
+            axes = tuple(range(len(x.shape) - 1))
+            stays = ops.minimum(self.steps / (self.steps + 1), MOMENTUM)
+            mean = moving_average(mean, ops.mean(x, axes), stays)
+            square = moving_average(square, ops.mean(x * x, axes), stays)
+            self.mean.assign(mean)
+            self.square.assign(square)
+            self.steps.assign(self.steps + 1)
+        variance = ops.maximum(square - mean * mean, 0.0)
+        return (x - mean) / ops.sqrt(variance + EPSILON)
+
+
 class StudentAccuracy(build.Accuracy):
     """Share of images that the student classifies right."""
 
@@ -235,6 +300,8 @@ def distillation_network(
     for name in ("features", "patches"):
         if name in wanted:
             target = ops.cast(taught[name], "float32")
+            if config.standardize:
+                target = Standardized(name=f"standardize_{name}")(target)
             project = keras.layers.Dense(
                 target.shape[-1], dtype="float32", name=f"project_{name}"
             )
