@@ -573,7 +573,7 @@ class Task:
         best_metric: what selects the best model where it names no classes;
             if None, val_accuracy, or val_loss without metrics.
         make_callbacks: from recipe to further Keras callbacks.
-        make_scores: from recipe and model to the `scores` of `Loop`, or None.
+        make_scores: from recipe and model to the `scores` of `Loop`, a list.
 
     Example:
         >>> train(recipe, task=dataclasses.replace(
@@ -589,7 +589,7 @@ class Task:
     names_classes: bool = True
     best_metric: str | None = None
     make_callbacks: Callable = lambda recipe: []
-    make_scores: Callable | None = None
+    make_scores: Callable = lambda recipe, model: []
 
 
 def check_trains_all(method: str, training, *, with_classes: bool) -> None:

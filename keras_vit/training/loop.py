@@ -75,7 +75,7 @@ class Loop:
     saved: keras.Model | None = None
     deadline: float | None = None
     listeners: Sequence[Callable[[dict], None]] = ()
-    scores: Callable[..., keras.callbacks.Callback] | None = None
+    scores: Sequence[Callable[..., keras.callbacks.Callback]] = ()
 
     def run(
         self,
@@ -118,7 +118,7 @@ class Loop:
         """
         losses, gradients = self._compile(model, optimizer, loss, metrics)
         watched = losses, gradients, [losses, *metrics]
-        scores = [] if self.scores is None else [self.scores(validation)]
+        scores = [make(validation) for make in self.scores]
         with (
             postponed() as signals,
             keeping_variables(model),

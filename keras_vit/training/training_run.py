@@ -273,9 +273,9 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     if line and processes.is_first():
         print(line, flush=True)
     stages = make_stages(recipe, task, dataset, model, share)
-    if task.make_scores is not None:
-        scores = task.make_scores(recipe, model)
-    elif recipe.training.best_metric == "val_knn":
+    scores += task.make_scores(recipe, model)
+    metric = recipe.training.best_metric
+    if metric == "val_knn" and task.best_metric != metric:
         raise ValueError(
             "val_knn is a metric of `keras-vit pretrain` with a knn_folder. "
             'Received: training.best_metric="val_knn" without one.'
@@ -525,8 +525,8 @@ class ValidationMetrics(keras.callbacks.Callback):
 
 def validation_metrics(
     recipe, dataset, task
-) -> Callable[..., ValidationMetrics] | None:
-    """Return what makes the callback that the best metric of a recipe needs.
+) -> list[Callable[..., ValidationMetrics]]:
+    """Return what makes the callbacks that the best metric of a recipe needs.
 
     Args:
         recipe: a `Recipe`.
@@ -534,14 +534,14 @@ def validation_metrics(
         task: its `Task`.
 
     Returns:
-        Function of the validation batches; None for a metric of batches.
+        Functions of the validation batches; none for a metric of batches.
 
     Raises:
         ValueError: when there are no such metrics of this data or task.
     """
     metric = recipe.training.best_metric
     if metric.removeprefix("val_") not in CLASS_METRICS:
-        return None
+        return []
     obstacle = _obstacle(dataset, task)
     if obstacle is not None:
         raise ValueError(
@@ -549,11 +549,12 @@ def validation_metrics(
             f"{obstacle}. Received: training.best_metric={metric!r}. Set it to "
             "val_loss."
         )
-    return functools.partial(
+    made = functools.partial(
         ValidationMetrics,
         activation=recipe.training.loss,
         several=dataset.validation.labels.ndim == 2,
     )
+    return [made]
 
 
 def _obstacle(dataset, task) -> str | None:

@@ -1,6 +1,7 @@
 """The parts of DINO, against the original head and a step in NumPy."""
 
 import dataclasses
+import functools
 import math
 import pathlib
 
@@ -11,12 +12,13 @@ from gradients import value_and_gradient
 from keras import ops
 
 from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.training.tasks.collapse import CollapseWatch, collapsed_features
 from keras_vit.training.tasks.dino import (
-    CollapseWatch,
     DINOBatches,
     DINOConfig,
     DINOHead,
     OutputLoss,
+    collapsed_teacher,
     dino_network,
     dino_schedules,
 )
@@ -372,12 +374,14 @@ HEALTHY = {"feature_spread": 0.8, "teacher_entropy": 1.0, "mean_entropy": 2.2}
     ("logs", "message"),
     [
         ({"feature_spread": 0.001}, "features of all images are the same"),
+        ({"feature_rank": 1.2}, "lie on a line"),
         ({"teacher_entropy": np.log(10) - 1e-4}, "10 prototypes equally"),
         ({"mean_entropy": 0.1}, "one prototype of all images"),
     ],
 )
 def test_a_collapse_ends_the_training(logs, message):
-    watch = CollapseWatch(dataclasses.replace(CONFIG, collapse_steps=3))
+    signs = collapsed_features, functools.partial(collapsed_teacher, CONFIG)
+    watch = CollapseWatch("dino", 3, signs)
     watch.on_epoch_end(0, HEALTHY | logs)
     watch.on_epoch_end(1, HEALTHY)  # It was none.
     watch.on_epoch_end(2, HEALTHY | logs)

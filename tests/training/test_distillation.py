@@ -167,11 +167,11 @@ def test_targets_are_standardised_by_running_moments():
         kept = [array(y).copy() for y in layer.variables]
         close(array(layer(x)), wanted, rtol=1e-4)
         assert all(map(np.array_equal, kept, map(array, layer.variables)))
-    layer.steps.assign(500.0)  # The moments of 100 steps count from then on.
+    layer.running.steps.assign(500.0)  # 100 steps count from then on.
     layer(10 + x, training=True)
     mean = known.mean(0)
     ahead = x.reshape(-1, 5).mean(0) + 10
-    close(array(layer.mean), 0.99 * mean + 0.01 * ahead, rtol=1e-4)
+    close(array(layer.running.mean)[0], 0.99 * mean + 0.01 * ahead, rtol=1e-4)
 
 
 def test_what_all_images_have_in_common_is_not_learned(pair):
@@ -229,11 +229,8 @@ def test_the_teacher_is_no_variable_of_the_run(pair):
     network = distillation_network(model, teacher, DistillConfig())
     own = {id(x) for x in own_variables(network)}
     assert own.isdisjoint(id(x) for x in teacher.variables)
-    moments = [
-        id(x)
-        for name in ("features", "patches")
-        for x in network.get_layer(f"standardize_{name}").variables
-    ]
+    names = "standardize_features", "standardize_patches"
+    moments = [id(x) for y in names for x in network.get_layer(y).variables]
     assert own == {id(x) for x in network.trainable_variables} | {*moments}
     assert len(own) < len(network.variables)
     depths, wanted = layer_depths(network), layer_depths(model)

@@ -35,6 +35,7 @@ CHARTS = (
         "Spread of features",
         {"training": "feature_spread", "validation": "val_feature_spread"},
     ),
+    Chart("Effective rank of features", {"training": "feature_rank"}),
     Chart(
         "Entropy",
         {"of the teacher": "teacher_entropy", "of its mean": "mean_entropy"},

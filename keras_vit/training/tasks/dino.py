@@ -9,14 +9,15 @@ as in the paper: it is better than the student's throughout the training
 
 Two things keep the teacher from saying the same of every image (section 3.1):
 its logits are centred, which keeps it from one prototype, and sharpened, which
-keeps it from saying all equally. `CollapseWatch` ends a run where one of them
-is too weak.
+keeps it from saying all equally. A `CollapseWatch` ends a run where one of
+them is too weak.
 
 Axes: B images, G crops that the teacher sees, L others, V = G + L, K
 prototypes, D width of the model.
 """
 
 import dataclasses
+import functools
 import math
 import types
 from collections.abc import Mapping
@@ -39,9 +40,13 @@ from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.runtime.workarounds import after_step, put_apart
 from keras_vit.training import build
 from keras_vit.training.defaults import SCRATCH
-from keras_vit.training.distribution.processes import is_first
 from keras_vit.training.model_config import config_of
 from keras_vit.training.stages import at_size
+from keras_vit.training.tasks.collapse import (
+    collapsed_features,
+    warn,
+    watched,
+)
 from keras_vit.training.tasks.losses import (
     centered,
     cosine_schedule,
@@ -60,12 +65,12 @@ from keras_vit.training.tasks.numbered_batches import (
 from keras_vit.training.tasks.views import DRAWS, Views
 
 __all__ = [
-    "CollapseWatch",
     "DINO",
     "DINOBatches",
     "DINOConfig",
     "DINOHead",
     "SelfDistillation",
+    "collapsed_teacher",
     "dino_network",
     "dino_schedules",
     "with_dino_defaults",
@@ -91,10 +96,9 @@ RATE_BATCH = 256
 WEIGHT_DECAY = 0.04
 FEW_IMAGES = 32  # A batch below it is warned of.
 HIGH_TEMPERATURE = 0.07  # Above it the authors found the training unstable.
-# A teacher whose outputs are this near to uniform, whose mean output has less
-# than this share of the largest entropy, or whose features spread less than
-# this, says nothing of an image.
-UNIFORM, ONE_PROTOTYPE, NO_SPREAD = 1e-3, 0.2, 0.01
+# A teacher whose outputs are this near to uniform, or whose mean output has
+# less than this share of the largest entropy, says nothing of an image.
+UNIFORM, ONE_PROTOTYPE = 1e-3, 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -757,14 +761,13 @@ def _canvas(recipe, dataset, model) -> tuple[Any, Any, Any]:
 
 
 def check_data(recipe, dataset) -> None:
-    """Refuse one image; warn of few in a batch and of a high temperature."""
-    count = len(dataset.train) if hasattr(dataset.train, "__len__") else None
+    """Refuse and warn of few images in a batch and of a high temperature."""
     size = recipe.training.batch_size
-    if count == 1 or size == 1:
+    if size == 1:
         raise ValueError(
             "DINO learns what tells images apart, of which a batch has two at "
-            f"least. Received: {count} training images, training.batch_size="
-            f"{size}. Give more images, or a larger batch."
+            f"least. Received: training.batch_size={size}. Set it to "
+            f"{2 * FEW_IMAGES} or more."
         )
     warnings = []
     if size < FEW_IMAGES:
@@ -779,9 +782,7 @@ def check_data(recipe, dataset) -> None:
             f"{recipe.dino.teacher_temperature} is above {HIGH_TEMPERATURE}, "
             "where the authors of DINO found the training unstable"
         )
-    for warning in warnings:
-        if is_first():
-            print(f"Warning: {warning}", flush=True)
+    warn(warnings)
 
 
 def start_of(recipe) -> str:
@@ -815,68 +816,30 @@ def with_dino_defaults(recipe) -> dict:
     return {"optimizer": dataclasses.replace(optimizer, **null)}
 
 
-class CollapseWatch(keras.callbacks.Callback):
-    """Ends a training whose teacher says the same of all images.
-
-    Looks at the means of an interval; the best model before is kept.
-
-    Args:
-        config: a `DINOConfig`.
-
-    Attributes:
-        intervals: intervals in a row in which it did.
-        steps: their steps.
-
-    Raises:
-        ValueError: at the end of an interval, with what to try.
-    """
-
-    def __init__(self, config: DINOConfig):
-        super().__init__()
-        self.config = config
-        self.intervals, self.steps = 0, 0
-
-    def on_epoch_end(self, epoch, logs=None):
-        what = self.collapsed(logs or {})
-        if what is None:
-            self.intervals, self.steps = 0, 0
-            return
-        self.intervals += 1
-        self.steps += int((self.params or {}).get("steps") or 1)
-        limit = self.config.collapse_steps
-        if limit and self.intervals >= 2 and self.steps >= limit:
-            raise ValueError(
-                f"The training collapsed: {what}, for {self.steps} steps. "
-                "model.keras is the best model before, if there was an "
-                "evaluation. Start again in a new --run_dir; "
-                "dino.collapse_steps=0 goes on all the same."
-            )
-
-    def collapsed(self, logs: Mapping) -> str | None:
-        """Say how a teacher collapsed and what to try, None if it did not."""
-        if "feature_spread" not in logs:
-            return None
-        largest = math.log(self.config.out_dim)
-        entropy, of_mean = logs["teacher_entropy"], logs["mean_entropy"]
-        if logs["feature_spread"] < NO_SPREAD:
-            return (
-                "the features of all images are the same (a spread of "
-                f"{logs['feature_spread']:.2g}). Look whether the images are, "
-                "and lower optimizer.learning_rate"
-            )
-        if entropy > largest - UNIFORM:
-            return (
-                f"the teacher says all {self.config.out_dim} prototypes "
-                f"equally (an entropy of {entropy:.4f}). Lower "
-                "dino.teacher_temperature, 0.02 to 0.04, or dino.out_dim"
-            )
-        if of_mean < ONE_PROTOTYPE * min(largest, math.log(FEW_IMAGES)):
-            return (
-                "the teacher says one prototype of all images (an entropy of "
-                f"the mean of {of_mean:.2g}). Lower dino.center_momentum, or "
-                "raise dino.teacher_temperature or training.batch_size"
-            )
+def collapsed_teacher(config: DINOConfig, logs: Mapping) -> str | None:
+    """Say how a teacher collapsed and what to try, None if it did not."""
+    if "teacher_entropy" not in logs:
         return None
+    largest = math.log(config.out_dim)
+    entropy, of_mean = logs["teacher_entropy"], logs["mean_entropy"]
+    if entropy > largest - UNIFORM:
+        return (
+            f"the teacher says all {config.out_dim} prototypes equally (an "
+            f"entropy of {entropy:.4f}). Lower dino.teacher_temperature, 0.02 "
+            "to 0.04, or dino.out_dim"
+        )
+    if of_mean < ONE_PROTOTYPE * min(largest, math.log(FEW_IMAGES)):
+        return (
+            "the teacher says one prototype of all images (an entropy of the "
+            f"mean of {of_mean:.2g}). Lower dino.center_momentum, or raise "
+            "dino.teacher_temperature or training.batch_size"
+        )
+    return None
+
+
+def signs(recipe) -> tuple:
+    """Return how a collapse of features or teacher is seen."""
+    return collapsed_features, functools.partial(collapsed_teacher, recipe.dino)
 
 
 class OutputLoss(keras.losses.Loss):
@@ -929,21 +892,24 @@ def _make_model(recipe, class_names):
     return build.headless(build.make_model(recipe, NO_CLASS))
 
 
-DINO = build.Task(
-    make_model=_make_model,
-    make_network=lambda recipe, model: dino_network(
-        model, recipe.dino, flip=recipe.preprocessing.flip
+DINO = watched(
+    "dino",
+    build.Task(
+        make_model=_make_model,
+        make_network=lambda recipe, model: dino_network(
+            model, recipe.dino, flip=recipe.preprocessing.flip
+        ),
+        make_stream=make_stream,
+        make_validation=make_validation,
+        make_loss=lambda recipe: OutputLoss(),
+        make_metrics=lambda recipe: [
+            OutputMean(i, name)
+            for i, name in enumerate(
+                ("teacher_entropy", "mean_entropy", "feature_spread"), start=1
+            )
+        ],
+        names_classes=False,
+        best_metric="val_feature_spread",
     ),
-    make_stream=make_stream,
-    make_validation=make_validation,
-    make_loss=lambda recipe: OutputLoss(),
-    make_metrics=lambda recipe: [
-        OutputMean(i, name)
-        for i, name in enumerate(
-            ("teacher_entropy", "mean_entropy", "feature_spread"), start=1
-        )
-    ],
-    names_classes=False,
-    best_metric="val_feature_spread",
-    make_callbacks=lambda recipe: [CollapseWatch(recipe.dino)],
+    signs,
 )

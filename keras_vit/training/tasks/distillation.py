@@ -43,6 +43,7 @@ from keras_vit.models import BiT
 from keras_vit.models.block_features import BlockFeatures, check_blocks
 from keras_vit.trained_as import TrainedAs
 from keras_vit.training import build
+from keras_vit.training.tasks.collapse import watched
 from keras_vit.training.tasks.losses import (
     cosine_loss,
     deit_hard_loss,
@@ -66,8 +67,8 @@ __all__ = [
 NO_CLASS = ("",)
 NUM_NAMED = 3  # classes that an error names
 HEAD_OF_ZEROS = "The classification layer in"  # begins a warning.
-MOMENTUM = 0.99  # Share of the moments of a teacher that stays at a step.
-EPSILON = 1e-6  # Added to the variance.
+MOMENTUM = 0.99  # Share of a running mean that stays at a step.
+EPSILON = 1e-6  # Added to the variance of what a teacher says.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,9 +110,13 @@ class DistillConfig:
     teacher_share: float = 0.1
     """Share of the divergence with labels="soft", lambda of DeiT."""
 
+    collapse_steps: int = 200
+    """Steps, and two checkpoints at least, of a student whose features are the
+    same for all images, after which the run ends; 0 never ends it."""
+
     def __post_init__(self):
         weights = ("features", "patches", "logits")
-        check_at_least(self, 0, *weights)
+        check_at_least(self, 0, *weights, "collapse_steps")
         check_choice("labels", self.labels, LOGIT_LOSSES)
         check_limits(self, 1 + 1e-9, "teacher_share")
         if not any(getattr(self, x) for x in weights):
@@ -193,15 +198,51 @@ def logits_in(outputs) -> tuple:
     return outputs[:, 1 : 1 + count], outputs[:, 1 + count :]
 
 
+class RunningMean(keras.layers.Layer):
+    """The mean of what it was given in the training steps so far.
+
+    From step 100 on a moving average. It is state of the run, is the same
+    after a resume, and does not move in an evaluation.
+
+    Input shape:
+        Any, the mean of a batch.
+
+    Output shape:
+        The same, float32, without gradient.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(dtype="float32", **kwargs)
+
+    def build(self, input_shape):
+        state = {"trainable": False, "initializer": "zeros"}
+        self.mean = self.add_weight(
+            name="mean", shape=input_shape, aggregation="mean", **state
+        )
+        self.steps = self.add_weight(
+            name="steps", aggregation="only_first_replica", **state
+        )
+
+    def call(self, x, training=False):
+        if not training:
+            return ops.convert_to_tensor(self.mean)
+        stays = ops.minimum(self.steps / (self.steps + 1), MOMENTUM)
+        mean = moving_average(self.mean, x, stays)
+        self.mean.assign(mean)
+        self.steps.assign(self.steps + 1)
+        return mean
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+
 class Standardized(keras.layers.Layer):
     """Gives each dimension of what a teacher says mean 0 and deviation 1.
 
     (x - mean) / sqrt(variance + 1e-6) over images and places, the
     "standardization" of "PHI-S" (arXiv:2410.01680), section 2, which names
     Theia (arXiv:2407.20179) and UNIC (arXiv:2408.05088) as its users. The
-    moments are those of the training steps so far: their mean at first, and
-    from step 100 on a moving average. They are state of the run, are the same
-    after a resume, and do not move in an evaluation.
+    moments are those of a `RunningMean`.
 
     Input shape:
         (B, ..., D).
@@ -221,27 +262,16 @@ class Standardized(keras.layers.Layer):
     def __init__(self, **kwargs):
         super().__init__(dtype="float32", **kwargs)
 
+        self.running = RunningMean(name="running")
+
     def build(self, input_shape):
-        shape = input_shape[-1:]
-        state = {"trainable": False, "initializer": "zeros"}
-        # Means of devices have a mean, which variances do not.
-        moments = {**state, "shape": shape, "aggregation": "mean"}
-        self.mean = self.add_weight(name="mean", **moments)
-        self.square = self.add_weight(name="square", **moments)
-        self.steps = self.add_weight(
-            name="steps", aggregation="only_first_replica", **state
-        )
+        self.running.build((2, input_shape[-1]))
 
     def call(self, x, training=False):
-        mean, square = ops.convert_to_tensor(self.mean), self.square
-        if training:
-            axes = tuple(range(len(x.shape) - 1))
-            stays = ops.minimum(self.steps / (self.steps + 1), MOMENTUM)
-            mean = moving_average(mean, ops.mean(x, axes), stays)
-            square = moving_average(square, ops.mean(x * x, axes), stays)
-            self.mean.assign(mean)
-            self.square.assign(square)
-            self.steps.assign(self.steps + 1)
+        axes = tuple(range(len(x.shape) - 1))
+        # Of squares, as means of devices have a mean, which variances do not.
+        moments = ops.stack([ops.mean(x, axes), ops.mean(x * x, axes)])
+        mean, square = ops.unstack(self.running(moments, training=training))
         variance = ops.maximum(square - mean * mean, 0.0)
         return (x - mean) / ops.sqrt(variance + EPSILON)
 
@@ -546,16 +576,19 @@ def _make_network(recipe, model) -> keras.Model:
     return distillation_network(model, teacher, recipe.distill, method)
 
 
-DISTILLATION = build.Task(
-    make_model=_make_model,
-    make_network=_make_network,
-    make_stream=build.make_stream,
-    make_validation=build.make_validation,
-    make_loss=lambda recipe: DistillationLoss(
-        recipe.distill, recipe.training.label_smoothing
+DISTILLATION = watched(
+    "distill",
+    build.Task(
+        make_model=_make_model,
+        make_network=_make_network,
+        make_stream=build.make_stream,
+        make_validation=build.make_validation,
+        make_loss=lambda recipe: DistillationLoss(
+            recipe.distill, recipe.training.label_smoothing
+        ),
+        make_metrics=lambda recipe: [],
+        names_classes=False,
     ),
-    make_metrics=lambda recipe: [],
-    names_classes=False,
 )
 # For `labels` "soft" and "hard".
 DISTILLATION_WITH_LABELS = dataclasses.replace(

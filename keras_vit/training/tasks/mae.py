@@ -21,12 +21,15 @@ import numpy as np
 from keras import ops
 
 from keras_vit.data.array_ops import ops_of
-from keras_vit.io.checks import check_positive
+from keras_vit.io.checks import check_at_least, check_positive
 from keras_vit.layers import TransformerBlock
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training import build
 from keras_vit.training.model_config import config_of
+from keras_vit.training.tasks.collapse import (
+    watched,
+)
 from keras_vit.training.tasks.numbered_batches import (
     HiddenPatches,
     patch_pixels,
@@ -79,12 +82,17 @@ class MAEConfig:
     decoder_mlp_dim: int = 2048
     """Hidden size of the MLP of each of its blocks."""
 
+    collapse_steps: int = 200
+    """Steps, and two checkpoints at least, of features that are the same for
+    all images, after which the run ends; 0 never ends it."""
+
     def __post_init__(self):
         check_positive(
             self,
             *("decoder_dim", "decoder_layers", "decoder_heads"),
             "decoder_mlp_dim",
         )
+        check_at_least(self, 0, "collapse_steps")
         if not 0 < self.mask_ratio < 1:
             raise ValueError(
                 "mask_ratio must be between 0 and 1. Received: "
@@ -342,11 +350,14 @@ def _make_model(recipe, class_names):
     return build.headless(build.make_model(recipe, NO_CLASS))
 
 
-MAE = build.Task(
-    make_model=_make_model,
-    make_network=lambda recipe, model: autoencoder(model, recipe.mae),
-    **streams_of(MAEBatches),
-    make_loss=lambda recipe: keras.losses.MeanSquaredError(),
-    make_metrics=lambda recipe: [],
-    names_classes=False,
+MAE = watched(
+    "mae",
+    build.Task(
+        make_model=_make_model,
+        make_network=lambda recipe, model: autoencoder(model, recipe.mae),
+        **streams_of(MAEBatches),
+        make_loss=lambda recipe: keras.losses.MeanSquaredError(),
+        make_metrics=lambda recipe: [],
+        names_classes=False,
+    ),
 )

@@ -118,7 +118,8 @@ def with_neighbours(task: Task, folder: str) -> Task:
 
     def make_scores(recipe, model):
         found = NearestNeighbours(model, folder, recipe)
-        return lambda validation: found
+        made = task.make_scores(recipe, model)
+        return [*made, lambda validation: found]
 
     return dataclasses.replace(
         task, best_metric=METRIC, make_scores=make_scores

@@ -1,0 +1,225 @@
+"""Watches features for collapse: the same, or along one line, for all images.
+
+Axes: N and B images, H and W height and width, C channels, D features.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+
+import keras
+import numpy as np
+
+from keras_vit.evaluation.few_shot import feature_model
+from keras_vit.runtime.machine import random_states, set_random_states
+from keras_vit.training.build import Task
+from keras_vit.training.checkpointing import averaged
+from keras_vit.training.distribution.processes import is_first, place
+
+__all__ = [
+    "CollapseWatch",
+    "FeatureStatistics",
+    "collapsed_features",
+    "feature_statistics",
+    "warn",
+    "watched",
+]
+
+NUM_IMAGES = 256  # of which features are compared
+TINY = 1e-12
+# Features of unit length that deviate less than this from their mean, or whose
+# deviations have an effective rank below that, tell no images apart.
+NO_SPREAD, NO_RANK = 0.01, 1.5
+
+
+def feature_statistics(features: np.ndarray) -> dict[str, float]:
+    """Compute how far features are from their mean, and in how many directions.
+
+    Args:
+        features: float array (N, D), scaled to unit length first.
+
+    Returns:
+        "feature_spread", sqrt(sum_d var_d) in [0, 1], and "feature_rank", the
+        exp of the entropy of the singular values of their deviations: 1 where
+        they lie on a line, D where all directions count the same ("The
+        effective rank: a measure of effective dimensionality", Roy and
+        Vetterli, EUSIPCO 2007).
+
+    Example:
+        >>> feature_statistics(np.eye(2))["feature_rank"]
+        1.0
+    """
+    x = np.asarray(features, "float64")
+    x = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), TINY)
+    x = x - x.mean(axis=0)
+    values = np.linalg.svd(x, compute_uv=False)
+    shares = values / max(values.sum(), TINY)
+    shares = shares[shares > TINY]
+    return {
+        "feature_spread": float(np.sqrt((x**2).sum(axis=1).mean())),
+        "feature_rank": float(np.exp(-np.sum(shares * np.log(shares)))),
+    }
+
+
+class FeatureStatistics(keras.callbacks.Callback):
+    """Adds `feature_statistics` of validation images to each interval.
+
+    With the moving average of the weights where there is one; in one process.
+
+    Args:
+        model: the model that a run saves.
+        validation: the validation data of `fit`, or None for nothing.
+    """
+
+    def __init__(self, model, validation):
+        super().__init__()
+        self.network = feature_model(model)
+        self.images = None
+        if validation is not None and place()[1] == 1:
+            self.images = some_images(validation, model.input_shape[1:3])
+
+    def on_epoch_end(self, epoch, logs=None):
+        if logs is None or self.images is None:
+            return
+        states = random_states()
+        with averaged(self.model):
+            found = self.network.predict_on_batch(self.images)
+        set_random_states(states)
+        # DINO's spread is a metric, of the crops of the interval.
+        logs |= {**feature_statistics(found), **logs}
+
+
+def some_images(validation, size: tuple) -> np.ndarray:
+    """Return the first images (N, H, W, C) of validation data.
+
+    The middle of images that crops are cut from.
+    """
+    pairs = (validation,) if isinstance(validation, tuple) else validation
+    found, count = [], 0
+    for inputs, *others in pairs:
+        images = inputs["image"] if isinstance(inputs, Mapping) else inputs
+        images = np.asarray(images)
+        if len(others) == 2:  # Weights of 0 are of padding.
+            weights = np.asarray(others[1]).reshape(len(images), -1)
+            images = images[weights.any(axis=1)]
+        found.append(images[: NUM_IMAGES - count])
+        count += len(found[-1])
+        if count == NUM_IMAGES:
+            break
+    x = np.concatenate(found)
+    top, left = ((x.shape[1 + i] - size[i]) // 2 for i in range(2))
+    return x[:, top : top + size[0], left : left + size[1]]
+
+
+def collapsed_features(logs: Mapping) -> str | None:
+    """Say how features collapsed and what to try, None if they did not."""
+    if logs.get("feature_spread", 1.0) < NO_SPREAD:
+        return (
+            "the features of all images are the same (a spread of "
+            f"{logs['feature_spread']:.2g}). Look whether the images are, and "
+            "lower optimizer.learning_rate"
+        )
+    if logs.get("feature_rank", math.inf) < NO_RANK:
+        return (
+            "the features of all images lie on a line (an effective rank of "
+            f"{logs['feature_rank']:.2f}). Look whether the images differ, "
+            "lower optimizer.learning_rate or give a longer warm-up"
+        )
+    return None
+
+
+class CollapseWatch(keras.callbacks.Callback):
+    """Ends a training that tells no images apart.
+
+    Looks at the means of an interval; the best model before is kept.
+
+    Args:
+        method: name of the method, whose option `collapse_steps` it is.
+        limit: steps, of two intervals at least, after which it ends; 0 never
+            ends it.
+        signs: functions of the logs that say how it collapsed and what to
+            try, or None.
+
+    Attributes:
+        intervals: intervals in a row in which it did.
+        steps: their steps.
+
+    Raises:
+        ValueError: at the end of an interval, with what to try.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        limit: int,
+        signs: tuple[Callable, ...] = (collapsed_features,),
+    ):
+        super().__init__()
+        self.method, self.limit, self.signs = method, limit, signs
+        self.intervals, self.steps = 0, 0
+
+    def on_epoch_end(self, epoch, logs=None):
+        found = [sign(logs or {}) for sign in self.signs]
+        what = next(filter(None, found), None)
+        if what is None:
+            self.intervals, self.steps = 0, 0
+            return
+        self.intervals += 1
+        self.steps += int((self.params or {}).get("steps") or 1)
+        if self.limit and self.intervals >= 2 and self.steps >= self.limit:
+            raise ValueError(
+                f"The training collapsed: {what}, for {self.steps} steps. "
+                "model.keras is the best model before, if there was an "
+                "evaluation. Start again in a new --run_dir; "
+                f"{self.method}.collapse_steps=0 goes on all the same."
+            )
+
+
+def watched(
+    method: str,
+    task: Task,
+    signs: Callable = lambda recipe: (collapsed_features,),
+) -> Task:
+    """Return a task that ends when it tells no images apart.
+
+    A single training image is refused.
+
+    Args:
+        method: name of the group of its options in a recipe.
+        task: a `Task`.
+        signs: from a recipe to those of its `CollapseWatch`.
+
+    Example:
+        >>> MAE = watched("mae", Task(...))
+    """
+
+    def make_stream(recipe, dataset, model, share=None):
+        _check_several_images(method, dataset)
+        return task.make_stream(recipe, dataset, model, share)
+
+    def make_callbacks(recipe):
+        steps = getattr(recipe, method).collapse_steps
+        return [CollapseWatch(method, steps, signs(recipe))]
+
+    return dataclasses.replace(
+        task,
+        make_stream=make_stream,
+        make_callbacks=make_callbacks,
+        make_scores=lambda recipe, model: [
+            lambda validation: FeatureStatistics(model, validation)
+        ],
+    )
+
+
+def _check_several_images(method, dataset):
+    if hasattr(dataset.train, "__len__") and len(dataset.train) == 1:
+        raise ValueError(
+            f"method={method!r} learns what tells images apart. Received: "
+            f"1 training images of {dataset.name or 'the data'}. Give more."
+        )
+
+
+def warn(warnings) -> None:
+    """Print warnings, in the first process."""
+    for warning in warnings if is_first() else ():
+        print(f"Warning: {warning}", flush=True)

@@ -1,0 +1,88 @@
+"""What a training sees of its features, and what it ends for."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from tiny_runs import DATASET, recipe
+
+from keras_vit import data
+from keras_vit.training import train
+from keras_vit.training.tasks import (
+    DISTILLATION,
+    MAE,
+    DistillConfig,
+    MAEConfig,
+)
+from keras_vit.training.tasks.collapse import feature_statistics, some_images
+
+
+@dataclasses.dataclass(frozen=True)
+class Made(type(recipe("run"))):
+    """A recipe with the options of the methods."""
+
+    mae: MAEConfig = MAEConfig(0.5, True, 8, 1, 2, 8, collapse_steps=4)
+    distill: DistillConfig = DistillConfig(collapse_steps=4)
+
+
+def made(run_dir, **options):
+    return Made(**vars(recipe(run_dir, **options)))
+
+
+def of_images(images):
+    same = data.Examples(images, np.zeros(len(images), "int32"))
+    return data.Dataset(same, same, same, ("one",))
+
+
+def test_spread_and_rank_are_those_of_plain_features():
+    """Two of one direction and its opposite; then as many each way."""
+    line = feature_statistics(np.array([[3.0, 0], [2, 0], [-1, 0], [-9, 0]]))
+    assert line == pytest.approx({"feature_spread": 1, "feature_rank": 1})
+    cross = np.concatenate([np.eye(3), -2 * np.eye(3)])
+    found = feature_statistics(cross)
+    assert found == pytest.approx({"feature_spread": 1, "feature_rank": 3})
+    # A mean of length 0.8 leaves 1 - 0.8**2 to the deviations.
+    near = feature_statistics(np.array([[0.8, 0.6], [0.8, -0.6]]))
+    assert near == pytest.approx({"feature_spread": 0.6, "feature_rank": 1})
+    same = feature_statistics(np.ones((5, 3)))
+    assert same["feature_spread"] < 1e-6
+
+
+def test_images_are_the_real_ones_and_the_middle_of_larger_ones():
+    x = np.arange(5 * 4 * 4).reshape(5, 4, 4, 1)
+    weights = np.array([1, 1, 0, 1, 0])
+    batches = [({"image": x}, None, weights), ({"image": x}, None, weights)]
+    found = some_images(batches, (2, 2))
+    wanted = np.concatenate([x[[0, 1, 3], 1:3, 1:3]] * 2)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("teacher") / "run"
+    return str(train(recipe(folder), dataset=DATASET).folder)
+
+
+def test_constant_images_end_a_run_with_the_best_model_kept(teacher, tmp_path):
+    images = np.full((24, 8, 8, 1), 100, "uint8")
+    for name, task in (("mae", MAE), ("distill", DISTILLATION)):
+        folder = tmp_path / name
+        options = made(folder, training={"epochs": 4})
+        distill = dataclasses.replace(options.distill, teacher=teacher)
+        options = dataclasses.replace(options, distill=distill)
+        with pytest.raises(ValueError, match=f"are the same.*{name}.collapse"):
+            train(options, dataset=of_images(images), task=task)
+        assert (folder / "model.keras").exists()
+
+
+def test_one_image_is_refused(tmp_path):
+    images = of_images(np.zeros((1, 8, 8, 1), "uint8"))
+    with pytest.raises(ValueError, match="method='mae' .*1 training image"):
+        train(made(tmp_path / "run"), dataset=images, task=MAE)
+
+
+def test_a_healthy_run_logs_both(tmp_path):
+    options = made(tmp_path / "run", training={"epochs": 4})
+    history = train(options, dataset=DATASET, task=MAE).history
+    assert min(history["feature_spread"]) > 0.01
+    assert min(history["feature_rank"]) > 1.5
