@@ -9,13 +9,12 @@ dimension, M answers per patch, K colours.
 import math
 
 import keras
-from keras import ops
 
-from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training import build
 from keras_vit.training.build import Task
 from keras_vit.training.model_config import config_of
+from keras_vit.training.tasks.corrupt_patches import CorruptPatches
 from keras_vit.training.tasks.numbered_batches import streams_of
 from masked_patch.config import CELLS
 from masked_patch.corruption import (
@@ -26,52 +25,11 @@ from masked_patch.corruption import (
 
 __all__ = [
     "MASKED_PATCH",
-    "CorruptPatches",
     "masked_network",
 ]
 
 # The model is built for one class, and its head removed.
 NO_CLASS = ("",)
-
-
-@keras.saving.register_keras_serializable("keras_vit")
-class CorruptPatches(ConfiguredLayer):
-    """Replaces embeddings of patches by a learned one, or by one another.
-
-    Appendix B.1.2 of "An Image Is Worth 16x16 Words" (arXiv:2010.11929), after
-    BERT's [mask] token.
-
-    Input shape:
-        Embeddings (B, N, D), and source (B, N), the number of the patch whose
-        embedding each one gets, or -1 for the learned one.
-
-    Output shape:
-        (B, N, D).
-
-    Example:
-
-    >>> embeddings = keras.random.normal((1, 4, 8))
-    >>> CorruptPatches()(embeddings, [[0, -1, 3, 3]]).shape
-    (1, 4, 8)
-    """
-
-    def build(self, embeddings_shape, source_shape=None):
-        self.mask = self.add_weight(
-            name="mask",
-            shape=(1, 1, embeddings_shape[-1]),
-            initializer=keras.initializers.RandomNormal(stddev=0.02),
-        )
-
-    def call(self, embeddings, source):
-        source = ops.expand_dims(source, -1)  # (B, N, 1)
-        taken = ops.take_along_axis(
-            embeddings, ops.maximum(source, 0), axis=1
-        )  # (B, N, D)
-        mask = ops.cast(self.mask, taken.dtype)
-        return ops.where(source < 0, mask, taken)
-
-    def compute_output_shape(self, embeddings_shape, source_shape=None):
-        return embeddings_shape
 
 
 def masked_network(model: VisionTransformer, target: str) -> keras.Model:

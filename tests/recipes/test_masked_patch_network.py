@@ -6,11 +6,9 @@ import pytest
 import tiny_training as tiny
 from masked_patch.config import MaskedPatchConfig, MaskedPatchRecipe
 from masked_patch.corruption import MaskedBatches
-from masked_patch.network import (
-    MASKED_PATCH,
-    CorruptPatches,
-    masked_network,
-)
+from masked_patch.network import MASKED_PATCH, masked_network
+
+from keras_vit.training.tasks.corrupt_patches import CorruptPatches
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 1), "uint8")
 

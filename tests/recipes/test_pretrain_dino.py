@@ -21,6 +21,8 @@ CONFIG = DINOConfig(
     out_dim=16,
     blur_sigma=0.5,
     collapse_steps=4,
+    ibot_weight=0.5,
+    ibot_head="own",
 )
 
 

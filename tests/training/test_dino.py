@@ -21,6 +21,7 @@ from keras_vit.training.tasks.dino import (
     collapsed_teacher,
     dino_network,
     dino_schedules,
+    through_hidden,
 )
 from keras_vit.training.tasks.views import DRAWS, Views
 
@@ -111,25 +112,27 @@ def test_the_head_and_its_gradient_are_those_of_the_original(name):
 # --- A step ---
 
 
+def head_logits(x, head):
+    names = "kernel0 bias0 kernel1 bias1 kernel2 bias2".split()
+    for i in range(3):
+        x = x @ head[names[2 * i]] + head[names[2 * i + 1]]
+        if i < 2:
+            x = x * (1 + np.vectorize(math.erf)(x / 2**0.5)) / 2
+    x = x / np.linalg.norm(x, axis=-1, keepdims=True)
+    last = head["last"] / np.linalg.norm(head["last"], axis=0)
+    return x @ (last * head["length"])
+
+
+def softmax(x):
+    x = np.exp(x - x.max(-1, keepdims=True))
+    return x / x.sum(-1, keepdims=True)
+
+
 def in_numpy(weights, features, known, center):
     """Return loss, center and teacher's probabilities, in float64."""
-
-    def logits(x, head):
-        names = "kernel0 bias0 kernel1 bias1 kernel2 bias2".split()
-        for i in range(3):
-            x = x @ head[names[2 * i]] + head[names[2 * i + 1]]
-            if i < 2:
-                x = x * (1 + np.vectorize(math.erf)(x / 2**0.5)) / 2
-        x = x / np.linalg.norm(x, axis=-1, keepdims=True)
-        last = head["last"] / np.linalg.norm(head["last"], axis=0)
-        return x @ (last * head["length"])
-
-    def softmax(x):
-        x = np.exp(x - x.max(-1, keepdims=True))
-        return x / x.sum(-1, keepdims=True)
-
-    student = softmax(logits(features, weights[0]) / 0.1).reshape(4, 4, 10)
-    teacher = logits(known, weights[1])
+    student = softmax(head_logits(features, weights[0]) / 0.1)
+    student = student.reshape(4, 4, 10)
+    teacher = head_logits(known, weights[1])
     said = softmax((teacher - center) / 0.05).reshape(2, 4, 10)
     terms = [
         -(said[g] * np.log(student[v])).sum(-1).mean()
@@ -188,6 +191,99 @@ def test_a_step_is_that_of_numpy(network, inputs):
         for (new, _), (was, _) in zip(pairs, before, strict=True)
     ]
     assert min(encoder_moved) > 0
+
+
+@pytest.mark.parametrize("head", ["shared", "own"])
+def test_hidden_patches_are_learned_as_in_numpy(inputs, head):
+    """The loss, the gradients of the heads and the centre of iBOT."""
+    config = dataclasses.replace(CONFIG, ibot_weight=0.5, ibot_head=head)
+    random = np.random.default_rng(5)
+    order = random.random((4, 2, 16)).argsort(-1).astype("int32")
+    hidden = np.array([[3, 0], [8, 1], [0, 0], [5, 8]], "int32")[..., None]
+    inputs = {**inputs, "order": order, "hidden": hidden}
+    network = dino_network(encoder(), config)
+    network.compile(keras.optimizers.SGD(1.0), OutputLoss())
+    layer = network.get_layer("self_distillation")
+    pairs = [(layer.head, layer.teacher_head)]
+    pairs += [layer.own_heads] if head == "own" else []
+    for variable in [x for y in pairs for z in y for x in z.variables]:
+        noise = random.normal(0, 0.3, variable.shape)
+        variable.assign(array(variable) + noise.astype("float32"))
+    center = random.normal(0, 0.1, 10)
+    layer.patch_center.assign(center.astype("float32"))
+    parts = keras.Model(network.input, layer.input)
+    features, views, _, tokens, *_ = (array(x) for x in parts(inputs))
+    known, maps = (array(x).astype("float64") for x in layer.teacher(views))
+    weights = [[head_arrays(x) for x in pair] for pair in pairs]
+
+    def wanted(weights):
+        loss = in_numpy(weights[0], features, known, np.zeros(10))[0]
+        student, teacher = (
+            head_logits(x, y)
+            for x, y in zip((tokens, maps), weights[-1], strict=True)
+        )
+        images, moved = [], []
+        for crop in range(8):  # Crop by crop of all images.
+            image, view = crop % 4, crop // 4
+            places = order[image, view, : hidden[image, view, 0]]
+            said = softmax((teacher[crop, places] - center) / 0.05)
+            logs = np.log(softmax(student[crop, places] / 0.1))
+            terms = -(said * logs).sum(-1)
+            images.append(terms.sum() / max(len(places), 1))
+            moved += [*teacher[crop, places]]
+        moved = 0.9 * center + 0.1 * np.mean(moved, axis=0)
+        return loss + 0.5 * np.mean(images), moved
+
+    loss, moved = wanted(weights)
+    mask = network.get_layer("corrupt_patches").mask
+    before = array(mask)
+    found = network.train_on_batch(inputs, np.zeros((4, 4), "float32"))
+    np.testing.assert_allclose(found, loss, **TOLERANCE)
+    np.testing.assert_allclose(array(layer.patch_center), moved, **TOLERANCE)
+    assert (array(mask) != before).all()
+    for place, (student, _) in enumerate(pairs):
+        stepped = head_arrays(student)
+        for name, value in weights[place][0].items():
+            way = random.normal(size=value.shape)
+            ends = []
+            for sign in (1, -1):
+                shifted = [[*pair] for pair in weights]
+                near = value + sign * 1e-6 * way
+                shifted[place][0] = {**weights[place][0], name: near}
+                ends.append(wanted(shifted)[0])
+            np.testing.assert_allclose(
+                ((value - stepped[name]) * way).sum(),
+                (ends[0] - ends[1]) / 2e-6,
+                err_msg=name, rtol=1e-4, atol=1e-5,
+            )  # fmt: skip
+
+
+def test_the_student_does_not_see_what_is_hidden():
+    model = encoder()
+    random = np.random.default_rng(0)
+    model.set_weights(
+        [random.normal(size=x.shape) for x in model.get_weights()]
+    )
+    image = keras.Input((8, 8, 3))
+    source = keras.Input((16,), dtype="int32")
+    network = keras.Model(
+        [image, source], list(through_hidden(model, image, source))
+    )
+    images = random.uniform(0, 255, (2, 8, 8, 3)).astype("float32")
+    places = np.tile(np.arange(16, dtype="int32"), (2, 1))
+    features, tokens = (array(x) for x in network([images, places]))
+    np.testing.assert_allclose(features, array(model(images)), atol=1e-5)
+    norm = model.get_layer("encoder_norm").output
+    plain = array(keras.Model(model.input, norm)(images))
+    np.testing.assert_allclose(tokens, plain[:, 1:], atol=1e-5)
+    places[:, 6] = -1  # Of row 1, column 2.
+    other = images.copy()
+    other[:, 2:4, 4:6] = 0
+    found = [array(network([x, places])[1]) for x in (images, other)]
+    np.testing.assert_array_equal(*found)
+    other[:, :2, :2] = 0
+    changed = array(network([other, places])[1])
+    assert np.abs(changed - found[0]).max() > 1e-3
 
 
 def test_an_evaluation_moves_nothing(network, inputs):
@@ -333,6 +429,21 @@ def test_batches_depend_on_their_number_alone():
     assert (found[0]["drawn"] != evaluated["drawn"]).any()
 
 
+def test_some_patches_of_some_crops_are_hidden():
+    config = dataclasses.replace(CONFIG, ibot_weight=1.0)
+    images = np.zeros((64, 12, 12, 3), "uint8")
+    schedules = dino_schedules(config, 10, 5)
+    batches = DINOBatches(config, 0, 64, schedules, patches=20)
+    found = [batches.training(x, (images, None))[0] for x in (3, 3, 4)]
+    order, hidden = found[0]["order"], found[0]["hidden"]
+    np.testing.assert_array_equal(order, found[1]["order"])
+    assert (hidden != found[2]["hidden"]).any()
+    assert (np.sort(order) == np.arange(20)).all()
+    counts = np.unique(hidden)
+    assert counts.min() == 0 and set(counts) == {0, *range(2, 11)}
+    assert 0.3 < (hidden > 0).mean() < 0.7
+
+
 # --- Misuse and collapse ---
 
 
@@ -347,6 +458,10 @@ def test_batches_depend_on_their_number_alone():
         ({"teacher_momentum": 1.0}, "teacher_momentum"),
         ({"centering": "none"}, "centering"),
         ({"centering": "sinkhorn", "center_momentum": 0.5}, "has no center"),
+        ({"centering": "sinkhorn", "ibot_weight": 1.0}, "Sinkhorn"),
+        ({"ibot_weight": 1.0, "ibot_ratio": (0.5, 1.0)}, "ibot_ratio"),
+        ({"ibot_weight": 1.0, "ibot_rate": 0.0}, "ibot_rate"),
+        ({"ibot_head": "own"}, "ibot_head"),
     ],
 )
 def test_wrong_options_are_refused(options, message):

@@ -12,8 +12,13 @@ its logits are centred, which keeps it from one prototype, and sharpened, which
 keeps it from saying all equally. A `CollapseWatch` ends a run where one of
 them is too weak.
 
+With `ibot_weight` the student also sees its large crops with some patches
+hidden, and learns what the teacher says of these patches, "iBOT"
+(arXiv:2111.07832).
+
 Axes: B images, G crops that the teacher sees, L others, V = G + L, K
-prototypes, D width of the model.
+prototypes, D width of the model, N patches of a large crop, M of them that are
+hidden at most.
 """
 
 import dataclasses
@@ -35,6 +40,7 @@ from keras_vit.io.checks import (
     check_choice,
     check_limits,
     check_positive,
+    check_unread,
 )
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.runtime.workarounds import after_step, put_apart
@@ -47,10 +53,15 @@ from keras_vit.training.tasks.collapse import (
     warn,
     watched,
 )
+from keras_vit.training.tasks.corrupt_patches import (
+    CorruptPatches,
+    hidden_source,
+)
 from keras_vit.training.tasks.losses import (
     centered,
     cosine_schedule,
     dino_losses,
+    ibot_loss,
     koleo_loss,
     moving_average,
     sinkhorn,
@@ -77,6 +88,7 @@ __all__ = [
 ]
 
 CENTERINGS = ("mean", "sinkhorn")
+HEADS = ("shared", "own")
 BLUR_RATES = (1.0, 0.1)  # Of the large crops, the others as the last of them.
 LOCAL_BLUR_RATE = 0.5
 SOLARIZE_RATES = (0.0, 0.2)  # Not of small crops.
@@ -189,6 +201,23 @@ class DINOConfig:
     """Weight of KoLeo, which spreads the features of a batch; DINOv2's is 0.1
     (arXiv:2304.07193)."""
 
+    ibot_weight: float = 0.0
+    """Weight of iBOT's loss of hidden patches, 1 in arXiv:2111.07832. Of
+    weights that never saw hidden patches, raise it from 0 with care."""
+
+    ibot_rate: float = 0.5
+    """Share of the large crops of which patches are hidden from the student;
+    the teacher sees whole ones."""
+
+    ibot_ratio: tuple[float, float] = (0.1, 0.5)
+    """Least and largest share of the patches that are hidden of such a crop,
+    at random places: DINOv2's shares (arXiv:2304.07193), whose places are
+    blocks."""
+
+    ibot_head: str = "shared"
+    """"shared", the head of the crops says what patches are, or "own", one of
+    its own does: better for large models (arXiv:2304.07193, section 4)."""
+
     collapse_steps: int = 200
     """Steps, and two checkpoints at least, of a teacher that says the same of
     all images, after which the run ends; 0 never ends it."""
@@ -198,6 +227,7 @@ class DINOConfig:
             self, 0, *("local_crops", "color_jitter", "blur_sigma"),
             *("freeze_last_layer_epochs", "freeze_encoder_epochs"),
             *("warmup_teacher_temperature_epochs", "koleo_weight"),
+            "ibot_weight",
             "collapse_steps",
         )  # fmt: skip
         check_positive(
@@ -214,8 +244,29 @@ class DINOConfig:
                 "Sinkhorn has no center. Received: center_momentum="
                 f'{self.center_momentum}, centering="sinkhorn". Leave one out.'
             )
+        self._check_patches()
         self._check_crops()
         self._check_temperatures()
+
+    def _check_patches(self):
+        check_choice("ibot_head", self.ibot_head, HEADS)
+        least, largest = self.ibot_ratio
+        if not 0 < least <= largest < 1 or not 0 < self.ibot_rate <= 1:
+            raise ValueError(
+                "Hidden patches are some of a crop, of some crops. Received: "
+                f"ibot_ratio={self.ibot_ratio}, ibot_rate={self.ibot_rate}. "
+                "Choose 0.1 to 0.5, and 0.5."
+            )
+        object.__setattr__(self, "ibot_ratio", (least, largest))
+        if not self.ibot_weight:
+            names = ("ibot_rate", "ibot_ratio", "ibot_head")
+            check_unread(self, "ibot_weight=0", *names)
+        elif self.centering == "sinkhorn":
+            raise ValueError(
+                "Hidden patches are as many as it happens, which Sinkhorn "
+                'does not spread. Received: centering="sinkhorn", ibot_weight='
+                f"{self.ibot_weight}. Leave one out."
+            )
 
     def _check_crops(self):
         if self.global_crops < 2:
@@ -250,6 +301,10 @@ class DINOConfig:
                     f"{name}, 0.04 as a rule."
                 )
 
+    def most_hidden(self, patches: int) -> int:
+        """Return M, the largest number of hidden patches of so many."""
+        return max(round(self.ibot_ratio[1] * patches), 1)
+
     def side_of_local(self, config: ViTConfig) -> int:
         """Return the side of the small crops for a model, in pixels."""
         if self.local_size is not None:
@@ -272,10 +327,10 @@ class DINOHead(keras.layers.Layer):
         norm_last_layer: whether g stays 1.
 
     Input shape:
-        (B, D), and a bool scalar: whether the prototypes are trained.
+        (B, ..., D), and a bool scalar: whether the prototypes are trained.
 
     Output shape:
-        float32 (B, K).
+        float32 (B, ..., K).
     """
 
     def __init__(
@@ -343,13 +398,16 @@ class SelfDistillation(keras.layers.Layer):
     moved by `move_teacher`, after the optimizer.
 
     Args:
-        teacher: the encoder of the teacher, a Keras model to features (B, D).
+        teacher: the encoder of the teacher, a Keras model to features (B, D),
+            and with `ibot_weight` patch tokens (B, N, D) besides.
         config: a `DINOConfig`.
 
     Input shape:
         Features of the student (V * B, D), view by view and the large first;
         the large crops (G * B, H, W, C); schedules, float32 (B, 4), of which
-        each row is that of `dino_schedules`.
+        each row is that of `dino_schedules`. With `ibot_weight`, the student's
+        patch tokens of the large crops (G * B, N, D), and their order and
+        number hidden (G * B, N) and (G * B, 1), as in `DINOBatches`.
 
     Output shape:
         float32 (B, 4): of each image the loss and the entropy of the teacher's
@@ -370,36 +428,48 @@ class SelfDistillation(keras.layers.Layer):
             for name in ("head", "teacher_head")
         )
         self.teacher_head.trainable = False
+        self.own_heads = ()
+        if config.ibot_weight and config.ibot_head == "own":
+            self.own_heads = tuple(
+                DINOHead(
+                    *sizes, norm_last_layer=config.norm_last_layer, name=name
+                )
+                for name in ("patch_head", "teacher_patch_head")
+            )
+            self.own_heads[1].trainable = False
 
-    def build(self, features_shape, views_shape, schedules_shape):
-        del views_shape, schedules_shape
-        for head in (self.head, self.teacher_head):
+    def build(self, features_shape, *others):
+        del others
+        for head in (self.head, self.teacher_head, *self.own_heads):
             head.build(features_shape)
         copy(self.heads())
         state = {"initializer": "zeros", "trainable": False}
-        self.center = self.add_weight(
-            name="center",
-            shape=(self.config.out_dim,),
-            aggregation="mean",
-            **state,
-        )
+        mean = {**state, "shape": (self.config.out_dim,), "aggregation": "mean"}
+        self.center = self.add_weight(name="center", **mean)
+        if self.config.ibot_weight:
+            self.patch_center = self.add_weight(name="patch_center", **mean)
         self.momentum = self.add_weight(
             name="momentum", aggregation="only_first_replica", **state
         )
 
     def heads(self) -> list[tuple]:
         """Return the pairs of a variable of the student's head and its own."""
-        pairs = zip(
-            self.head.variables, self.teacher_head.variables, strict=True
-        )
-        return list(pairs)
+        pairs = [(self.head, self.teacher_head)]
+        pairs += [self.own_heads] if self.own_heads else []
+        return [
+            both
+            for new, old in pairs
+            for both in zip(new.variables, old.variables, strict=True)
+        ]
 
-    def call(self, features, views, schedules, training=False):
+    def call(self, features, views, schedules, *patches, training=False):
         config, count = self.config, self.config.global_crops
         temperature, momentum, trains, moves = ops.unstack(schedules[0])
         seen = ops.where(moves > 0, features, ops.stop_gradient(features))
         student = self.by_view(self.head(seen, trains > 0))  # (V, B, K)
-        known = self.teacher(views, training=False)  # (G * B, D)
+        known, *maps = keras.tree.flatten(
+            self.teacher(views, training=False)
+        )  # (G * B, D), and (G * B, N, D)
         known = ops.cast(ops.stop_gradient(known), "float32")
         logits = ops.stop_gradient(self.teacher_head(known))  # (G * B, K)
         said = self.probabilities(logits, temperature)
@@ -409,6 +479,10 @@ class SelfDistillation(keras.layers.Layer):
             own = ops.reshape(features, (self.num_views, -1, known.shape[-1]))
             spread = [koleo_loss(own[i]) for i in range(count)]
             loss = loss + config.koleo_weight * sum(spread) / count
+        if config.ibot_weight:
+            loss = loss + config.ibot_weight * self.of_patches(
+                *patches, *maps, schedules[0], training
+            )
         if training:
             mean = ops.mean(logits, axis=0)
             self.center.assign(
@@ -423,6 +497,39 @@ class SelfDistillation(keras.layers.Layer):
             *(x + 0 * each for x in (of_mean, spread_of(known))),
         ]
         return ops.stack(columns, axis=-1)
+
+    def of_patches(self, tokens, order, hidden, maps, schedule, training):
+        """Return iBOT's loss of each image, (B,), and move its centre.
+
+        Equation 2 of arXiv:2111.07832, with the head's equation 3: hidden
+        patches of the large crops, of which each image without any counts 0.
+        """
+        config = self.config
+        temperature, _, trains, moves = ops.unstack(schedule)
+        most = config.most_hidden(tokens.shape[1])
+        places = ops.expand_dims(order[:, :most], -1)  # (G * B, M, 1)
+        mask = ops.arange(most) < hidden  # (G * B, M)
+        own, known = (
+            ops.take_along_axis(ops.cast(x, "float32"), places, axis=1)
+            for x in (tokens, ops.stop_gradient(maps))
+        )  # (G * B, M, D)
+        own = ops.where(moves > 0, own, ops.stop_gradient(own))
+        head, teacher = self.own_heads or (self.head, self.teacher_head)
+        student = head(own, trains > 0)  # (G * B, M, K)
+        logits = ops.stop_gradient(teacher(known))
+        said = centered(logits, self.patch_center, temperature)
+        loss = ibot_loss(
+            student, said, mask, config.student_temperature, each=True
+        )
+        if training:
+            counted = ops.cast(mask, "float32")[..., None]
+            total = ops.sum(counted)
+            mean = ops.sum(logits * counted, (0, 1)) / ops.maximum(total, 1.0)
+            old = ops.convert_to_tensor(self.patch_center)
+            center = moving_average(old, mean, config.center_momentum)
+            self.patch_center.assign(ops.where(total > 0, center, old))
+        loss = ops.reshape(loss, (config.global_crops, -1))  # (G, B)
+        return ops.mean(loss, axis=0)
 
     @property
     def num_views(self) -> int:
@@ -450,8 +557,8 @@ class SelfDistillation(keras.layers.Layer):
             momentum = ops.cast(self.momentum, old.dtype)
             old.assign(moving_average(old, new, momentum))
 
-    def compute_output_shape(self, features_shape, views_shape, *others):
-        del features_shape, views_shape, others
+    def compute_output_shape(self, features_shape, *others):
+        del features_shape, others
         return None, 4
 
 
@@ -515,7 +622,8 @@ def dino_network(
 
     Returns:
         A Keras model from a dictionary of "image" (B, S, S, C), "drawn",
-        float32 (B, V, R), and "schedules", float32 (B, 4), see `DINOBatches`,
+        float32 (B, V, R), and "schedules", float32 (B, 4), with `ibot_weight`
+        "order" (B, G, N) and "hidden" (B, G, 1), int32, see `DINOBatches`,
         to the output of `SelfDistillation`.
 
     Raises:
@@ -550,7 +658,27 @@ def dino_network(
         name="global_views",
         **options,
     )(image, drawn[:, :large])
-    features = through(student, views)
+    inputs = {"image": image, "drawn": drawn, "schedules": schedules}
+    teacher, patches = model, ()
+    if config.ibot_weight:
+        count = math.prod(model.config.grid)
+        inputs |= {
+            "order": keras.Input((large, count), dtype="int32", name="order"),
+            "hidden": keras.Input((large, 1), dtype="int32", name="hidden"),
+        }
+        order, hidden = (
+            ops.reshape(
+                ops.transpose(inputs[x], (1, 0, 2)), (-1, inputs[x].shape[2])
+            )
+            for x in ("order", "hidden")
+        )  # (G * B, N) and (G * B, 1)
+        source = hidden_source(ops.argsort(order, axis=1) < hidden)
+        features, tokens = through_hidden(student, views, source)
+        patches = tokens, order, hidden
+        after = model.get_layer("encoder_norm").output[:, -count:]
+        teacher = keras.Model(model.input, [model.output, after])
+    else:
+        features = through(student, views)
     if small:
         size = config.side_of_local(model.config)
         crops = Views(
@@ -563,10 +691,10 @@ def dino_network(
         )(image, drawn[:, large:])
         others = through(at_size(student, size), crops)
         features = ops.concatenate([features, others])  # (V * B, D)
-    layer = SelfDistillation(model, config, name="self_distillation")
-    result = layer(features, views, schedules)
+    layer = SelfDistillation(teacher, config, name="self_distillation")
+    result = layer(features, views, schedules, *patches)
     return DINONetwork(
-        {"image": image, "drawn": drawn, "schedules": schedules},
+        inputs,
         result,
         name="dino",
         pairs=zip(student.weights, model.weights, strict=True),
@@ -585,6 +713,33 @@ def through(model, x):
     return x
 
 
+def through_hidden(model, x, source) -> tuple:
+    """Return features and patch tokens of views with hidden patches.
+
+    Args:
+        model: a `VisionTransformer`.
+        x: views (B, H, W, C).
+        source: int32 (B, N), see `CorruptPatches`.
+
+    Returns:
+        (B, D), and the tokens after the last norm (B, N, D).
+    """
+    layers = model.layers[1:]
+    names = [layer.name for layer in layers]
+    first, last = (names.index(y) + 1 for y in ("patch_embed", "encoder_norm"))
+    for layer in layers[:first]:
+        x = layer(x)
+    x = CorruptPatches(dtype=model.dtype_policy, name="corrupt_patches")(
+        x, source
+    )
+    for layer in layers[first:last]:
+        x = layer(x)
+    tokens = x[:, -source.shape[1] :]
+    for layer in layers[last:]:
+        x = layer(x)
+    return x, tokens
+
+
 def canvas_of(model, config: DINOConfig) -> int:
     """Return the side of the images that crops are cut from."""
     if config.canvas_size is not None:
@@ -601,6 +756,10 @@ def check_model(config, dino: DINOConfig) -> None:
             "--model.name, --model.weights or no variant."
         )
     found = [name for name in WHOLE if getattr(config, name)]
+    if dino.ibot_weight and not config.final_norm:
+        found.append("final_norm=False")
+    if dino.ibot_weight and config.norm_after_pooling:
+        found.append("norm_after_pooling")
     if dino.local_crops and config.position_embedding == "none":
         found.append("position_embedding='none'")
     if found:
@@ -661,6 +820,7 @@ class DINOBatches:
         batch_size: images in a whole batch.
         schedules: of `dino_schedules`; an evaluation has the last row.
         share: the `Share` of the batch that this process reads.
+        patches: int, N, of which iBOT hides some.
     """
 
     config: DINOConfig
@@ -668,6 +828,7 @@ class DINOBatches:
     batch_size: int
     schedules: np.ndarray
     share: Share = Share()
+    patches: int = 0
 
     def training(self, step, batch):
         """Return batch number `step` of the training."""
@@ -697,7 +858,32 @@ class DINOBatches:
         drawn = tf.gather(drawn, rows)
         schedules = tf.zeros((len(rows), 1), "float32") + row
         inputs = {"image": images, "drawn": drawn, "schedules": schedules}
+        if self.config.ibot_weight:
+            inputs |= self._hidden(tf, part, number, rows)
         return inputs, len(rows)
+
+    def _hidden(self, tf, part, number, rows) -> dict:
+        """Return which patches of each large crop are hidden, the first ones.
+
+        "order", int32 (B, G, N), and their number, "hidden", int32 (B, G, 1).
+        """
+        config, count = self.config, self.patches
+        drawn = uniform(
+            (self.batch_size, config.global_crops, count + 2),
+            key("ibot", self.seed, part, number),
+        )
+        drawn = tf.gather(drawn, rows)
+        order = tf.argsort(drawn[..., :count], stable=True)
+        least, largest = config.ibot_ratio
+        share = least + (largest - least) * drawn[..., count : count + 1]
+        hidden = tf.maximum(tf.floor(share * count + 0.5), 1.0)
+        hidden = tf.minimum(hidden, float(config.most_hidden(count)))
+        chosen = drawn[..., count + 1 :] < config.ibot_rate
+        hidden = hidden * tf.cast(chosen, tf.float32)
+        return {
+            "order": tf.cast(order, tf.int32),
+            "hidden": tf.cast(hidden, tf.int32),
+        }
 
 
 def make_stream(recipe, dataset, model, share=None):
@@ -714,6 +900,7 @@ def make_stream(recipe, dataset, model, share=None):
         recipe.training.batch_size,
         dino_schedules(config, total, stream.steps_per_epoch),
         share or Share(),
+        math.prod(model.config.grid),
     )
     return NumberedStream(stream, made.training)
 
@@ -733,6 +920,7 @@ def make_validation(recipe, dataset, model, share=None):
             dataclasses.replace(config, freeze_encoder_epochs=0), 1, 1
         ),
         Share(share.index, share.count),
+        math.prod(model.config.grid),
     )
     return found.enumerate().map(made.evaluation)
 

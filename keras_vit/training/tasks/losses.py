@@ -7,8 +7,8 @@ its own loss. What comes from a teacher gets no gradient.
 Axes: B images, V crops that the student sees, G of them that the teacher sees,
 N patches, D features, K prototypes or classes.
 
-With `each` the losses of distillation are those of each image, (B,), which
-`fit` takes the mean of.
+With `each` losses are those of each image, (B,), which `fit` takes the mean
+of.
 """
 
 import math
@@ -104,7 +104,9 @@ def dino_losses(student, teacher, temperature: float = 0.1):
     return ops.sum(terms, axis=(0, 1)) / (views * (crops - 1))
 
 
-def ibot_loss(student, teacher, mask, temperature: float = 0.1):
+def ibot_loss(
+    student, teacher, mask, temperature: float = 0.1, *, each: bool = False
+):
     """Compute the cross-entropy of hidden patches with the teacher's.
 
     mean_b 1 / max(sum_n m_bn, 1) sum_n m_bn (-sum_k q_bnk log p_bnk),
@@ -116,15 +118,16 @@ def ibot_loss(student, teacher, mask, temperature: float = 0.1):
         teacher: float tensor (B, N, K) of probabilities of the whole image.
         mask: tensor (B, N), 1 for hidden patches.
         temperature: float, of the student.
+        each: bool, whether of each image.
 
     Returns:
-        float tensor ().
+        float tensor (), or (B,).
     """
     logs = ops.log_softmax(student / temperature, axis=-1)
     terms = -ops.sum(ops.stop_gradient(teacher) * logs, axis=-1)  # (B, N)
     mask = ops.cast(mask, terms.dtype)
     counts = ops.maximum(ops.sum(mask, axis=-1), 1)  # (B,)
-    return ops.mean(ops.sum(terms * mask, axis=-1) / counts)
+    return _mean(ops.sum(terms * mask, axis=-1) / counts, each)
 
 
 def koleo_loss(features, epsilon: float = 1e-8):
