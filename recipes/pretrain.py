@@ -57,6 +57,7 @@ from keras_vit.training.tasks import (
     MAEConfig,
 )
 from keras_vit.training.tasks.dino import with_dino_defaults
+from keras_vit.training.tasks.mae import with_mae_defaults
 from keras_vit.training.tasks.neighbours import with_neighbours
 
 
@@ -134,8 +135,13 @@ def run(recipe: PretrainRecipe) -> dict:
 
 
 def report(trained: Run, recipe: PretrainRecipe) -> dict:
-    """Evaluate and fill the run folder, in one process."""
+    """Evaluate and fill the run folder, in one process.
+
+    The start and its licence are in result.json, where weights were given.
+    """
     found = METHODS[recipe.method].report(trained, recipe)
+    if recipe.model.weights is not None:
+        found["start"] = source_of(recipe.model.weights)
     return finish(trained, recipe, facts(trained) | found)
 
 
@@ -196,7 +202,13 @@ class Method:
 
 METHODS = {
     "supervised": Method(CLASSIFICATION, report_classes),
-    "mae": Method(MAE, report_mae, "mae", "on hidden patches"),
+    "mae": Method(
+        MAE,
+        report_mae,
+        "mae",
+        "on hidden patches",
+        defaults=with_mae_defaults,
+    ),
     "distill": Method(
         DISTILLATION,
         report_distill,

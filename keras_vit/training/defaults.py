@@ -24,7 +24,13 @@ training images fill four, up to 64.
 
 import dataclasses
 
-__all__ = ["DEFAULTS", "kind_of", "settled", "with_defaults"]
+__all__ = [
+    "DEFAULTS",
+    "adamw_by_batch",
+    "kind_of",
+    "settled",
+    "with_defaults",
+]
 
 SCRATCH = {
     "optimizer": {"learning_rate": 2e-3, "weight_decay": 0.01},
@@ -54,6 +60,7 @@ DEFAULTS = {
     },
     ("lora", "sgd"): HEAD,
 }
+RATE_BATCH = 256  # images that rates of self-supervision are for
 LION = 5  # between the 3 and 10 of its authors
 
 
@@ -103,6 +110,26 @@ def with_defaults(recipe) -> dict:
         }
         groups[name] = dataclasses.replace(group, **open_)
     return groups
+
+
+def adamw_by_batch(recipe, rate: float, weight_decay: float) -> dict:
+    """Return the optimizer of a recipe with AdamW's rates where it has none.
+
+    Args:
+        recipe: a `Recipe`; one of another optimizer gets nothing.
+        rate: learning rate for 256 images of a batch.
+        weight_decay: the usual one.
+    """
+    optimizer = recipe.optimizer
+    if optimizer.name != "adamw":
+        return {}
+    images = recipe.training.batch_size or SCRATCH["batch_size"]
+    usual = {
+        "learning_rate": rate * images / RATE_BATCH,
+        "weight_decay": weight_decay,
+    }
+    null = {k: x for k, x in usual.items() if getattr(optimizer, k) is None}
+    return {"optimizer": dataclasses.replace(optimizer, **null)}
 
 
 def settled(recipe, model, num_images: int | None):

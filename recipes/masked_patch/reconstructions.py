@@ -36,7 +36,7 @@ def write_reconstructions(run: Run, recipe) -> None:
     found = run.network.predict(inputs, batch_size=NUM_IMAGES, verbose=0)
     rows, grid = np.flatnonzero(mask)[:NUM_IMAGES], run.model.config.grid
     images, hidden = images[rows], hidden[rows, :, 0] > 0
-    if recipe.mae.normalize_pixels:
+    if batches.config.normalize_pixels:
         found = in_pixels(found[rows], patch_pixels(images, grid))
     else:
         found = found[rows]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 import shutil
 
 import numpy as np
@@ -184,6 +185,51 @@ def test_what_needs_classes_or_a_frozen_model_is_refused(training, tmp_path):
     name = next(iter(training))
     with pytest.raises(ValueError, match=f"training.{name}="):
         train(hidden(tmp_path, training=training), dataset=DATASET, task=MAE)
+
+
+def test_a_decoder_of_a_folder_goes_on(tmp_path):
+    """Or a new one, where another shape is asked for; rates are MAE's own."""
+    folder = pathlib.Path(__file__).parents[1] / "reference" / "hf_mae_tiny"
+    sizes = []
+    for options in ({}, {"decoder_dim": 8, "decoder_heads": 2}):
+        made = recipe(
+            tmp_path / f"run{len(sizes)}",
+            training={"steps": 2, "epochs": None},
+        )
+        made = PRETRAIN.PretrainRecipe(
+            **{
+                **vars(made),
+                "model": ModelConfig(
+                    weights=str(folder), image_size=24, channels=3
+                ),
+                "optimizer": type(made.optimizer)(warmup_steps=1),
+            },
+            method="mae",
+            mae=MAEConfig(**options),
+        )
+        assert made.optimizer.learning_rate == 1.5e-4 * 8 / 256
+        assert made.optimizer.weight_decay == 0.05
+        found = train(made, dataset=DATASET, task=MAE)
+        paths = {x.path: x for x in found.network.weights}
+        sizes.append(paths["decoder_norm/gamma"].shape[0])
+        assert not paths["position_embedding/embedding"].trainable
+    assert sizes == [16, 8]
+    # A public one also has its licence and address, as a teacher does.
+    result = PRETRAIN.report(found, made)
+    assert result["start"] == {"weights": "hf_mae_tiny"}
+    assert (tmp_path / "run0" / "model.keras").exists()
+
+
+def test_pixels_are_predicted_by_one_layer(tmp_path):
+    """SimMIM: no decoder, and the picture is drawn."""
+    made = dataclasses.replace(
+        hidden(tmp_path / "run"), mae=MAEConfig(kind="simmim")
+    )
+    found = train(made, dataset=DATASET, task=MAE)
+    assert found.history["loss"][-1] < found.history["loss"][0]
+    assert PRETRAIN.report(found, made)["method"] == "mae"
+    assert (tmp_path / "run" / "mae.png").stat().st_size > 1000
+    assert found.model.output_shape == (None, 8)
 
 
 def test_options_of_another_method_are_refused(tmp_path):

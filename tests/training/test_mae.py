@@ -1,20 +1,27 @@
 """The masked autoencoder, against ViTMAE of transformers in float64."""
 
 import pathlib
+import shutil
+import types
 
 import keras
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from keras_vit import load_checkpoint
+from keras_vit.checkpoints.dialects.mae_decoder import read_decoder
 from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.training import ModelConfig
 from keras_vit.training.tasks.mae import (
+    MAE,
     MAEBatches,
     MAEConfig,
     autoencoder,
     decoder_positions,
+    fix_positions,
     normalized_patches,
+    options_of,
 )
 from keras_vit.training.tasks.numbered_batches import patch_pixels
 
@@ -31,58 +38,19 @@ def expected():
         return dict(arrays)
 
 
+def recipe_of(folder, **mae):
+    """What of a recipe `MAE` reads."""
+    return types.SimpleNamespace(
+        mae=MAEConfig(**mae),
+        model=ModelConfig(weights=str(folder)),
+        smoke=False,
+    )
+
+
 @pytest.fixture(scope="module")
 def network():
     model = load_checkpoint(FOLDER, include_top=False)
-    network = autoencoder(model, GOLDEN)
-    file = load_file(FOLDER / "model.safetensors")
-    theirs = {
-        name.removeprefix("decoder."): array
-        for name, array in file.items()
-        if name.startswith("decoder.")
-    }
-    for variable in network.weights:
-        name, _, rest = variable.path.partition("/")
-        if name.startswith("decoder_block_"):
-            layer = (
-                f"decoder_encoder.layer.{name.removeprefix('decoder_block_')}"
-            )
-            variable.assign(of_block(theirs, layer, rest))
-        elif (name, rest) in OTHERS:
-            variable.assign(theirs[OTHERS[name, rest]].T)
-        elif rest == "mask":
-            variable.assign(theirs["mask_token"])
-    return network
-
-
-OTHERS = {
-    ("decoder_embed", "kernel"): "decoder_embed.weight",
-    ("decoder_embed", "bias"): "decoder_embed.bias",
-    ("decoder_norm", "gamma"): "decoder_norm.weight",
-    ("decoder_norm", "beta"): "decoder_norm.bias",
-    ("pixels", "kernel"): "decoder_pred.weight",
-    ("pixels", "bias"): "decoder_pred.bias",
-}
-PARTS = {
-    "attention_norm": "layernorm_before",
-    "mlp_norm": "layernorm_after",
-    "attention/out": "attention.output.dense",
-    "mlp/dense": "intermediate.dense",
-    "mlp/dense_1": "output.dense",
-}
-
-
-def of_block(theirs, layer, path):
-    part, _, kind = path.rpartition("/")
-    kind = "weight" if kind in ("kernel", "gamma") else "bias"
-    if part != "attention/qkv":
-        return theirs[f"{layer}.{PARTS[part]}.{kind}"].T
-    found = [
-        theirs[f"{layer}.attention.attention.{x}.{kind}"].T
-        for x in ("query", "key", "value")
-    ]
-    heads = [x.reshape(*x.shape[:-1], 2, -1) for x in found]
-    return np.stack(heads, axis=-2).reshape(*found[0].shape[:-1], -1)
+    return MAE.make_network(recipe_of(FOLDER), model)
 
 
 def inputs_of(expected):
@@ -97,6 +65,45 @@ def test_patches_are_reconstructed_as_in_the_original(network, expected):
     positions = decoder_positions((6, 6), 16, 1)
     np.testing.assert_allclose(
         positions, expected["decoder_pos_embed"], **TOLERANCE
+    )
+
+
+def test_the_decoder_of_a_folder_is_read(tmp_path):
+    """Its options, too, and by the names of older files."""
+    config, decoder = options_of(recipe_of(FOLDER))
+    assert config == GOLDEN
+    assert options_of(recipe_of(FOLDER, mask_ratio=0.5))[0].mask_ratio == 0.5
+    config, other = options_of(recipe_of(FOLDER, decoder_layers=1))
+    assert config.decoder_dim == 16 and other is None
+    assert options_of(recipe_of(FOLDER, kind="simmim"))[1] is None
+    tensors = load_file(FOLDER / "model.safetensors")
+    old = {
+        name.replace("decoder_encoder.layer.", "decoder_layers."): x
+        for name, x in tensors.items()
+    }
+    assert old.keys() != tensors.keys()
+    save_file(old, tmp_path / "model.safetensors")
+    shutil.copy(FOLDER / "config.json", tmp_path)
+    found, wanted = read_decoder(tmp_path).arrays(), decoder.arrays()
+    assert found.keys() == wanted.keys()
+    for path, array in wanted.items():
+        np.testing.assert_array_equal(found[path], array)
+
+
+def test_positions_of_sines_stay(tmp_path):
+    model = load_checkpoint(FOLDER, include_top=False)
+    embedding = model.get_layer("position_embedding").embedding
+    fix_positions(model, fresh=False)
+    assert not embedding.trainable
+    embedding.trainable = True
+    before = keras.ops.convert_to_numpy(embedding).copy()
+    embedding.assign(embedding + 0.01)
+    fix_positions(model, fresh=False)
+    assert embedding.trainable
+    fix_positions(model, fresh=True)
+    assert not embedding.trainable
+    np.testing.assert_allclose(
+        keras.ops.convert_to_numpy(embedding), before, **TOLERANCE
     )
 
 

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_vit.layers.configured_layer import ConfiguredLayer
 
-__all__ = ["CorruptPatches", "hidden_source"]
+__all__ = ["CorruptPatches", "hidden_source", "through_hidden"]
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -62,3 +62,30 @@ def hidden_source(hidden):
     """
     places = ops.arange(hidden.shape[1], dtype="int32")
     return ops.where(hidden, -1, places[None])
+
+
+def through_hidden(model, x, source) -> tuple:
+    """Return features and patch tokens of views with hidden patches.
+
+    Args:
+        model: a `VisionTransformer`.
+        x: views (B, H, W, C).
+        source: int32 (B, N), see `CorruptPatches`.
+
+    Returns:
+        (B, D), and the tokens after the last norm (B, N, D).
+    """
+    layers = model.layers[1:]
+    names = [layer.name for layer in layers]
+    first, last = (names.index(y) + 1 for y in ("patch_embed", "encoder_norm"))
+    for layer in layers[:first]:
+        x = layer(x)
+    x = CorruptPatches(dtype=model.dtype_policy, name="corrupt_patches")(
+        x, source
+    )
+    for layer in layers[first:last]:
+        x = layer(x)
+    tokens = x[:, -source.shape[1] :]
+    for layer in layers[last:]:
+        x = layer(x)
+    return x, tokens

@@ -45,7 +45,7 @@ from keras_vit.io.checks import (
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.runtime.workarounds import after_step, put_apart
 from keras_vit.training import build
-from keras_vit.training.defaults import SCRATCH
+from keras_vit.training.defaults import adamw_by_batch
 from keras_vit.training.model_config import config_of
 from keras_vit.training.stages import at_size
 from keras_vit.training.tasks.collapse import (
@@ -54,8 +54,8 @@ from keras_vit.training.tasks.collapse import (
     watched,
 )
 from keras_vit.training.tasks.corrupt_patches import (
-    CorruptPatches,
     hidden_source,
+    through_hidden,
 )
 from keras_vit.training.tasks.losses import (
     centered,
@@ -103,8 +103,7 @@ DEFAULTS = {
     "scratch": {"teacher_momentum": 0.996, "freeze_encoder_epochs": 0.0},
     "weights": {"teacher_momentum": 0.999, "freeze_encoder_epochs": 1.0},
 }
-RATES = {"scratch": 5e-4, "weights": 2.5e-5}  # of AdamW, for RATE_BATCH images
-RATE_BATCH = 256
+RATES = {"scratch": 5e-4, "weights": 2.5e-5}  # of AdamW, for 256 images
 WEIGHT_DECAY = 0.04
 FEW_IMAGES = 32  # A batch below it is warned of.
 HIGH_TEMPERATURE = 0.07  # Above it the authors found the training unstable.
@@ -480,9 +479,10 @@ class SelfDistillation(keras.layers.Layer):
             spread = [koleo_loss(own[i]) for i in range(count)]
             loss = loss + config.koleo_weight * sum(spread) / count
         if config.ibot_weight:
-            loss = loss + config.ibot_weight * self.of_patches(
-                *patches, *maps, schedules[0], training
+            patch_loss = self.of_patches(
+                patches, maps[0], schedules[0], training
             )
+            loss = loss + config.ibot_weight * patch_loss
         if training:
             mean = ops.mean(logits, axis=0)
             self.center.assign(
@@ -498,13 +498,14 @@ class SelfDistillation(keras.layers.Layer):
         ]
         return ops.stack(columns, axis=-1)
 
-    def of_patches(self, tokens, order, hidden, maps, schedule, training):
+    def of_patches(self, patches, maps, schedule, training):
         """Return iBOT's loss of each image, (B,), and move its centre.
 
         Equation 2 of arXiv:2111.07832, with the head's equation 3: hidden
         patches of the large crops, of which each image without any counts 0.
         """
         config = self.config
+        tokens, order, hidden = patches
         temperature, _, trains, moves = ops.unstack(schedule)
         most = config.most_hidden(tokens.shape[1])
         places = ops.expand_dims(order[:, :most], -1)  # (G * B, M, 1)
@@ -711,33 +712,6 @@ def through(model, x):
     for layer in model.layers[1:]:
         x = layer(x)
     return x
-
-
-def through_hidden(model, x, source) -> tuple:
-    """Return features and patch tokens of views with hidden patches.
-
-    Args:
-        model: a `VisionTransformer`.
-        x: views (B, H, W, C).
-        source: int32 (B, N), see `CorruptPatches`.
-
-    Returns:
-        (B, D), and the tokens after the last norm (B, N, D).
-    """
-    layers = model.layers[1:]
-    names = [layer.name for layer in layers]
-    first, last = (names.index(y) + 1 for y in ("patch_embed", "encoder_norm"))
-    for layer in layers[:first]:
-        x = layer(x)
-    x = CorruptPatches(dtype=model.dtype_policy, name="corrupt_patches")(
-        x, source
-    )
-    for layer in layers[first:last]:
-        x = layer(x)
-    tokens = x[:, -source.shape[1] :]
-    for layer in layers[last:]:
-        x = layer(x)
-    return x, tokens
 
 
 def canvas_of(model, config: DINOConfig) -> int:
@@ -994,14 +968,7 @@ def with_dino_defaults(recipe) -> dict:
         >>> with_dino_defaults(recipe)["optimizer"].learning_rate
         0.000125
     """
-    images = recipe.training.batch_size or SCRATCH["batch_size"]
-    rate = RATES[start_of(recipe)] * images / RATE_BATCH
-    usual = {"learning_rate": rate, "weight_decay": WEIGHT_DECAY}
-    if recipe.optimizer.name != "adamw":
-        return {}
-    optimizer = recipe.optimizer
-    null = {k: x for k, x in usual.items() if getattr(optimizer, k) is None}
-    return {"optimizer": dataclasses.replace(optimizer, **null)}
+    return adamw_by_batch(recipe, RATES[start_of(recipe)], WEIGHT_DECAY)
 
 
 def collapsed_teacher(config: DINOConfig, logs: Mapping) -> str | None:

@@ -9,26 +9,44 @@ pixels of all. The loss is the squared error of the hidden patches,
 with m_i = 1 where patch i is hidden, the predicted y_ij and the target t_ij of
 its number j. Only the encoder is kept.
 
+"SimMIM" (arXiv:2111.09886) is the other kind: the encoder reads a learned token
+in place of each hidden patch, a linear layer predicts the pixels, and the loss
+has |y_ij - t_ij| in place of the square.
+
 Axes: B images, N patches, K of them visible, P prefix tokens, D hidden
 dimension, M numbers of a patch.
 """
 
 import dataclasses
 import math
+import types
+from collections.abc import Mapping
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.checkpoints.dialects.mae_decoder import Decoder, read_decoder
 from keras_vit.data.array_ops import ops_of
-from keras_vit.io.checks import check_at_least, check_positive
+from keras_vit.io.checks import (
+    check_at_least,
+    check_choice,
+    check_positive,
+    check_unread,
+)
 from keras_vit.layers import TransformerBlock
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training import build
+from keras_vit.training.defaults import adamw_by_batch
 from keras_vit.training.model_config import config_of
 from keras_vit.training.tasks.collapse import (
     watched,
+)
+from keras_vit.training.tasks.corrupt_patches import (
+    hidden_source,
+    through_hidden,
 )
 from keras_vit.training.tasks.numbered_batches import (
     HiddenPatches,
@@ -45,13 +63,30 @@ __all__ = [
     "autoencoder",
     "decoder_positions",
     "normalized_patches",
+    "with_mae_defaults",
 ]
 
-EPSILON = 1e-6  # Of the variance of a patch, and of the decoder's norms.
+EPSILON = 1e-6  # Of the variance of a patch.
+# Of arXiv:2111.06377, table 8: AdamW's for 256 images of a batch.
+RATE, WEIGHT_DECAY = 1.5e-4, 0.05
+SAME = 1e-4  # Positions that differ less from sines and cosines are these.
 # Fields of a config with which a token knows of its neighbours, or is none of
 # a patch: a model of these has to read all patches.
 WHOLE = ("rope", "relative_position_bias", "window_size", "neck_dim")
 WHOLE += ("class_attention_layers", "patch_stem", "resnet_units")
+# `kind` -> what is null in a `MAEConfig`, and the loss of pixels.
+DEFAULTS: dict = {
+    "mae": {
+        **{"mask_ratio": 0.75, "normalize_pixels": True},
+        **{"decoder_dim": 512, "decoder_layers": 8},
+        **{"decoder_heads": 16, "decoder_mlp_dim": 2048},
+    },
+    "simmim": {"mask_ratio": 0.6, "normalize_pixels": False},
+}
+LOSSES = {
+    "mae": keras.losses.MeanSquaredError,
+    "simmim": keras.losses.MeanAbsoluteError,
+}
 # The model is built for one class, and its head removed.
 NO_CLASS = ("",)
 
@@ -60,54 +95,77 @@ NO_CLASS = ("",)
 class MAEConfig:
     """What is hidden, what is predicted of it, and the decoder.
 
-    The defaults are those of arXiv:2111.06377, section 4.
+    What is null is that of the decoder of --model.weights, where the folder
+    has one; otherwise of `DEFAULTS`, from arXiv:2111.06377, section 4, and
+    arXiv:2111.09886, section 4.1.
     """
 
-    mask_ratio: float = 0.75
+    mask_ratio: float | None = None
     """Share of the patches that are hidden; of N patches int(N * (1 -
-    mask_ratio)) are visible."""
+    mask_ratio)) are visible. If null, 0.75, and 0.6 of simmim."""
 
-    normalize_pixels: bool = True
-    """Whether each patch to predict has mean 0 and variance 1."""
+    normalize_pixels: bool | None = None
+    """Whether each patch to predict has mean 0 and variance 1; if null, true,
+    and false of simmim."""
 
-    decoder_dim: int = 512
-    """Width of the decoder, a multiple of 4 and of decoder_heads."""
+    decoder_dim: int | None = None
+    """Width of the decoder, a multiple of 4 and of decoder_heads; if null,
+    512."""
 
-    decoder_layers: int = 8
-    """Blocks of the decoder."""
+    decoder_layers: int | None = None
+    """Blocks of the decoder; if null, 8."""
 
-    decoder_heads: int = 16
-    """Heads of each of its blocks."""
+    decoder_heads: int | None = None
+    """Heads of each of its blocks; if null, 16."""
 
-    decoder_mlp_dim: int = 2048
-    """Hidden size of the MLP of each of its blocks."""
+    decoder_mlp_dim: int | None = None
+    """Hidden size of the MLP of each of its blocks; if null, 2048."""
+
+    kind: str = "mae"
+    """"mae", whose encoder reads the visible patches alone, or "simmim", which
+    reads a learned token for each hidden one, and a linear layer predicts."""
 
     collapse_steps: int = 200
     """Steps, and two checkpoints at least, of features that are the same for
     all images, after which the run ends; 0 never ends it."""
 
     def __post_init__(self):
-        check_positive(
-            self,
-            *("decoder_dim", "decoder_layers", "decoder_heads"),
-            "decoder_mlp_dim",
-        )
+        check_choice("kind", self.kind, DEFAULTS)
+        decoder = [x for x in DEFAULTS["mae"] if x.startswith("decoder")]
+        check_positive(self, *decoder)
         check_at_least(self, 0, "collapse_steps")
-        if not 0 < self.mask_ratio < 1:
+        if self.kind == "simmim":
+            check_unread(self, "kind='simmim'", *decoder)
+        if self.mask_ratio is not None and not 0 < self.mask_ratio < 1:
             raise ValueError(
                 "mask_ratio must be between 0 and 1. Received: "
                 f"mask_ratio={self.mask_ratio!r}."
             )
-        if self.decoder_dim % 4 or self.decoder_dim % self.decoder_heads:
+        dim, heads = (
+            getattr(self, x) or DEFAULTS["mae"][x]
+            for x in ("decoder_dim", "decoder_heads")
+        )
+        if dim % 4 or dim % heads:
             raise ValueError(
                 "decoder_dim must be a multiple of 4 and of decoder_heads. "
-                f"Received: decoder_dim={self.decoder_dim}, "
-                f"decoder_heads={self.decoder_heads}."
+                f"Received: decoder_dim={dim}, decoder_heads={heads}."
             )
+
+    def filled(self, known: Mapping = types.MappingProxyType({})) -> Any:
+        """Return this with what is null filled in.
+
+        Args:
+            known: what a decoder was trained with; it goes before `DEFAULTS`.
+        """
+        usual = {**DEFAULTS[self.kind], **known}
+        null = {k: x for k, x in usual.items() if getattr(self, k) is None}
+        return dataclasses.replace(self, **null)
 
     def num_visible(self, patches: int) -> int:
         """Return K, the number of patches that the encoder reads."""
-        return int(patches * (1 - self.mask_ratio))
+        usual = DEFAULTS[self.kind]["mask_ratio"]
+        ratio = usual if self.mask_ratio is None else self.mask_ratio
+        return int(patches * (1 - ratio))
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -213,15 +271,18 @@ def autoencoder(model: VisionTransformer, config: MAEConfig) -> keras.Model:
         >>> network({"image": images, "order": order}).shape
         (64, 196, 768)
     """
+    full = config.filled()
     check_model(model.config, config)
     grid, prefix = model.config.grid, model.config.num_prefix_tokens
     patches = math.prod(grid)
-    count, width = config.num_visible(patches), config.decoder_dim
+    count, width = full.num_visible(patches), full.decoder_dim
     policy = model.dtype_policy
     order = keras.Input((patches,), dtype="int32", name="order")
     names = [layer.name for layer in model.layers]
     first = names.index("position_embedding") + 1
     last = max(i for i, name in enumerate(names) if name.startswith("block_"))
+    if full.kind == "simmim":
+        return pixels_of_all(model, order, count)
     x = model.get_layer("position_embedding").output  # (B, P + N, D)
     x = VisibleTokens(count, dtype=policy, name="visible_tokens")(x, order)
     for layer in model.layers[first : last + 1]:
@@ -230,23 +291,39 @@ def autoencoder(model: VisionTransformer, config: MAEConfig) -> keras.Model:
     x = keras.layers.Dense(width, dtype=policy, name="decoder_embed")(x)
     x = FromVisible(count, dtype=policy, name="from_visible")(x, order)
     x = x + ops.cast(decoder_positions(grid, width, prefix), x.dtype)
-    for i in range(config.decoder_layers):
+    for i in range(full.decoder_layers):
         x = TransformerBlock(
-            config.decoder_heads,
-            config.decoder_mlp_dim,
-            layer_norm_epsilon=EPSILON,
+            full.decoder_heads,
+            full.decoder_mlp_dim,
+            layer_norm_epsilon=model.config.layer_norm_epsilon,
             activation="gelu",
             dtype=policy,
             name=f"decoder_block_{i}",
         )(x)
     x = keras.layers.LayerNormalization(
-        epsilon=EPSILON, dtype=policy, name="decoder_norm"
+        epsilon=model.config.layer_norm_epsilon,
+        dtype=policy,
+        name="decoder_norm",
     )(x)
-    pixels = math.prod(model.config.image_size) // patches
-    x = keras.layers.Dense(
-        pixels * model.config.channels, dtype="float32", name="pixels"
-    )(x[:, prefix:])  # (B, N, M)
+    x = pixels_layer(model)(x[:, prefix:])  # (B, N, M)
     return keras.Model({"image": model.input, "order": order}, x, name="mae")
+
+
+def pixels_of_all(model, order, count: int) -> keras.Model:
+    """Build the network of SimMIM, arguments as in `autoencoder`."""
+    source = hidden_source(ops.argsort(order, axis=1) >= count)
+    _, tokens = through_hidden(model, model.input, source)  # (B, N, D)
+    x = pixels_layer(model)(tokens)  # (B, N, M)
+    return keras.Model({"image": model.input, "order": order}, x, name="mae")
+
+
+def pixels_layer(model) -> keras.layers.Dense:
+    """Return the layer from tokens to the pixels of their patches, M."""
+    config = model.config
+    pixels = math.prod(config.image_size) // math.prod(config.grid)
+    return keras.layers.Dense(
+        pixels * config.channels, dtype="float32", name="pixels"
+    )
 
 
 def check_model(config, mae: MAEConfig) -> None:
@@ -268,10 +345,10 @@ def check_model(config, mae: MAEConfig) -> None:
             "model with absolute position embeddings and one projection of "
             "patches, such as ViT_B16."
         )
-    patches = math.prod(config.grid)
+    patches, ratio = math.prod(config.grid), mae.filled().mask_ratio
     if not 0 < mae.num_visible(patches) < patches:
         raise ValueError(
-            f"Of {patches} patches mae.mask_ratio={mae.mask_ratio} leaves "
+            f"Of {patches} patches mae.mask_ratio={ratio} leaves "
             f"{mae.num_visible(patches)} visible. Choose a smaller "
             "model.patch_size, larger images or another ratio."
         )
@@ -320,7 +397,7 @@ class MAEBatches(HiddenPatches):
     @staticmethod
     def config_of(recipe) -> MAEConfig:
         """See `HiddenPatches`."""
-        return recipe.mae
+        return options_of(recipe)[0]
 
     def hide(self, drawn, images) -> tuple:
         """See `HiddenPatches`."""
@@ -335,6 +412,37 @@ class MAEBatches(HiddenPatches):
         return {"order": order}, target, hidden, patches - count
 
 
+def options_of(recipe) -> tuple[MAEConfig, Decoder | None]:
+    """Return the options in a recipe, none null, and the decoder they are of.
+
+    That is the one of the weights that the recipe starts from, where they
+    have one of the shape that is asked for.
+
+    Raises:
+        ValueError: for weights that are damaged.
+    """
+    config, decoder = recipe.mae, None
+    if config.kind == "mae" and recipe.model.weights and not recipe.smoke:
+        decoder = read_decoder(recipe.model.weights)
+    known = decoder.fields if decoder is not None else {}
+    full = config.filled(known)
+    of_decoder = [x for x in known if x.startswith("decoder_")]
+    if any(getattr(full, x) != known[x] for x in of_decoder):
+        decoder = None
+    return full, decoder
+
+
+def _make_network(recipe, model):
+    config, decoder = options_of(recipe)
+    network = autoencoder(model, config)
+    if decoder is not None:
+        arrays = decoder.arrays()
+        for variable in network.weights:
+            if variable.path in arrays:
+                variable.assign(arrays[variable.path])
+    return network
+
+
 def _make_model(recipe, class_names):
     del class_names
     training = recipe.training
@@ -347,16 +455,54 @@ def _make_model(recipe, class_names):
     if recipe.model.weights is None:
         # Before the memory for a large model is taken.
         check_model(config_of(recipe.model, len(NO_CLASS)), recipe.mae)
-    return build.headless(build.make_model(recipe, NO_CLASS))
+    model = build.headless(build.make_model(recipe, NO_CLASS))
+    if recipe.mae.kind == "mae":
+        fix_positions(model, fresh=recipe.model.weights is None)
+    return model
+
+
+def fix_positions(model, *, fresh: bool) -> None:
+    """Leave positions as they are that are sines and cosines.
+
+    Those of the original are, and are not trained (arXiv:2111.06377, section
+    3); positions of weights that are others are trained.
+
+    Args:
+        model: a `VisionTransformer`.
+        fresh: whether it gets them first.
+    """
+    config = model.config
+    if config.position_embedding != "learned" or config.hidden_dim % 4:
+        return
+    prefix = config.num_prefix_tokens
+    table = decoder_positions(config.grid, config.hidden_dim, prefix)
+    embedding = model.get_layer("position_embedding").embedding
+    if fresh:
+        embedding.assign(table)
+    known = ops.convert_to_numpy(ops.cast(embedding, "float32"))
+    if known.shape == table.shape and np.abs(known - table).max() < SAME:
+        # Not the layer: the model that is saved can be trained.
+        embedding.trainable = False
+
+
+def with_mae_defaults(recipe) -> dict:
+    """Return the groups of a recipe, the rates that are null filled in.
+
+    Example:
+        >>> recipe = PretrainRecipe(method="mae")
+        >>> with_mae_defaults(recipe)["optimizer"].learning_rate
+        3.75e-05
+    """
+    return adamw_by_batch(recipe, RATE, WEIGHT_DECAY)
 
 
 MAE = watched(
     "mae",
     build.Task(
         make_model=_make_model,
-        make_network=lambda recipe, model: autoencoder(model, recipe.mae),
+        make_network=_make_network,
         **streams_of(MAEBatches),
-        make_loss=lambda recipe: keras.losses.MeanSquaredError(),
+        make_loss=lambda recipe: LOSSES[recipe.mae.kind](),
         make_metrics=lambda recipe: [],
         names_classes=False,
     ),
