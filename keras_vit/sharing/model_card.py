@@ -161,6 +161,7 @@ def model_card(
         _model(shared),
         _training(shared, picture),
         _origin(shared),
+        _teacher(shared),
         _classes(shared),
     ]
     body = "\n\n".join(section for section in sections if section)
@@ -328,16 +329,31 @@ def _origin(shared) -> str:
     origin = shared.origin
     if origin is None:
         return ""
-    name = text(origin.name)
-    link = f"[{name}]({origin.address})" if origin.address else name
-    licence = (
-        f"Their licence is {text(origin.licence)}, as their publisher says: "
-        "it may hold for this model too."
-        if origin.licence
+    how = "These weights are" if shared.is_copy else "The training began with"
+    of = _linked(origin.name, origin.address, origin.licence)
+    return f"## Source weights\n\n{how} {of}"
+
+
+def _teacher(shared) -> str:
+    teacher = shared.result.get("teacher")
+    if teacher is None:
+        return ""
+    # A run has the licence of what it started from.
+    name = teacher.get("started_from", teacher["weights"])
+    of = _linked(name, teacher.get("url"), teacher.get("licence"))
+    return f"## Teacher\n\nThe model learned what another one says, {of}"
+
+
+def _linked(name, address, licence) -> str:
+    """Return a link to weights, and the sentence of their licence."""
+    link = f"[{text(name)}]({address})" if address else text(name)
+    known = (
+        f"Their licence is {text(licence)}, as their publisher says: it may "
+        "hold for this model too."
+        if licence
         else "What licence they have is not known here."
     )
-    how = "These weights are" if shared.is_copy else "The training began with"
-    return f"## Source weights\n\n{how} {link}. {licence}"
+    return f"{link}. {known}"
 
 
 def _classes(shared) -> str:

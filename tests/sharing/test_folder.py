@@ -113,7 +113,16 @@ def test_source_weights_are_named_with_their_licence(run, tmp_path):
     config["model"] |= {"name": "ViT_S16", "weights": "dinov3"}
     config["data"]["name"] = "cifar10"
     (first / "config.yaml").write_text(yaml.safe_dump(config))
+    result = json.loads((run / "result.json").read_text())
+    result["teacher"] = {
+        **{"weights": "run", "started_from": "ViT_B16/mae"},
+        **{"url": "https://a.example/mae", "licence": "CC-BY-NC-4.0"},
+    }
+    (first / "result.json").write_text(json.dumps(result))
     fields, body = metadata(pushed(first, tmp_path / "out"))
+    teacher = body.partition("## Teacher")[2].partition("##")[0]
+    assert "[ViT\\_B16/mae](https://a.example/mae)" in teacher
+    assert "licence is CC-BY-NC-4.0" in teacher
     assert fields["base_model"].startswith("timm/vit_small_patch16_dinov3")
     assert fields["datasets"] == "uoft-cs/cifar10"
     assert "dinov3-license" in body
