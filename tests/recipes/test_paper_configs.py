@@ -247,6 +247,32 @@ def test_dino(name, expected):
         assert found == value, field
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("b16_1600ep", {"model.name": "ViT_B16", "training.epochs": 1600}),
+        ("l16_800ep", {"model.name": "ViT_L16", "training.epochs": 800}),
+    ],
+)
+def test_mae(name, expected):
+    """Table 8 of arXiv:2111.06377."""
+    words = ["--config", str(CONFIGS / "mae" / f"{name}.yaml")]
+    recipe = parse(script("pretrain").PretrainRecipe, words, "")
+    assert recipe.method == "mae"
+    expected |= {
+        "optimizer.learning_rate": pytest.approx(1.5e-4 * 4096 / 256),
+        "optimizer.weight_decay": 0.05,
+        "optimizer.beta_2": 0.95,
+        "optimizer.warmup_epochs": 40,
+        "training.batch_size": 4096,
+        "mae.mask_ratio": None,
+        "mae.decoder_dim": None,
+    }
+    for field, value in expected.items():
+        found = functools.reduce(getattr, field.split("."), recipe)
+        assert found == value, field
+
+
 def test_no_config_is_left_out():
     """Each file of these folders has its row above."""
     named = {
@@ -264,6 +290,7 @@ def test_no_config_is_left_out():
         "cifar10_scratch",
         "quickstart",
         *("dino/s16", "dino/small"),
+        *("mae/b16_1600ep", "mae/l16_800ep", "mae/small"),
     }
     found = CONFIGS.rglob("*.yaml")
     assert named == {
