@@ -1,8 +1,9 @@
 """Measures what features are worth before and after learning without labels.
 
     python tools/real_weights.py build weights
-    python benchmarks/without_labels.py weights/dinov2 --seeds 0 1 2 \
-        --out benchmarks/results/without_labels.json
+    python benchmarks/without_labels.py weights/dinov2 --methods distill \
+        --images 3000 --epochs 6 --seeds 0 \
+        --out benchmarks/results/without_labels_distill_seed0.json
 
 Fashion-MNIST at random places of a canvas of 40 pixels (on the plain one the
 pixels themselves do), without labels: masked autoencoder, DINO, and
@@ -18,6 +19,7 @@ import gzip
 import pathlib
 import sys
 import tempfile
+from typing import Any
 
 import keras
 import numpy as np
@@ -50,7 +52,7 @@ MODEL = ModelConfig(
     mlp_dim=192,
     num_heads=4,
 )
-METHODS = {
+METHODS: dict[str, dict[str, Any]] = {
     "mae": {
         "mae": MAEConfig(decoder_dim=64, decoder_layers=2, decoder_heads=4)
     },
@@ -67,6 +69,7 @@ METHODS = {
         )
     },
     "distill": {},
+    "distill_raw": {"standardize": False},
 }
 
 
@@ -95,11 +98,15 @@ def written(folder: pathlib.Path, files: pathlib.Path, count: int) -> None:
 
 
 def recipe(method: str, folder, teacher, seed: int, epochs: int):
-    options, crop = METHODS[method], {}
-    if method == "distill":
+    options: dict[str, Any] = METHODS[method]
+    crop: dict[str, Any] = {}
+    folder_of_run = str(folder / f"{method}_{seed}")
+    if method.startswith("distill"):
         crop = {"train": "squash"}  # The teacher is asked of whole images.
-        config = DistillConfig(teacher=str(teacher), teacher_size=TEACHER_SIDE)
-        options = {"distill": config}
+        config = DistillConfig(
+            teacher=str(teacher), teacher_size=TEACHER_SIDE, **options
+        )
+        method, options = "distill", {"distill": config}
     return PRETRAIN.PretrainRecipe(
         data=DataConfig(
             folder=str(folder / "photos"),
@@ -115,7 +122,7 @@ def recipe(method: str, folder, teacher, seed: int, epochs: int):
             precision="mixed_bfloat16",
             keep="last",
         ),
-        run_dir=str(folder / f"{method}_{seed}"),
+        run_dir=folder_of_run,
         seed=seed,
         method=method,
         knn_folder=str(folder / "known"),
