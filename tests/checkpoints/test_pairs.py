@@ -27,7 +27,9 @@ KNOWN = {
     "vit_so400m_patch14_siglip_224.webli": "timm/ViT-SO400M-14-SigLIP",
     "vit_so400m_patch14_siglip_378.webli": "timm/ViT-SO400M-14-SigLIP-384",
     "vit_giantopt_patch16_siglip_384.v2_webli": "timm/ViT-gopt-16-SigLIP2-384",
-    "naflexvit_base_patch16_siglip.v2_webli": "timm/ViT-B-16-SigLIP2-naflex",
+    "naflexvit_base_patch16_siglip.v2_webli": (
+        "google/siglip2-base-patch16-naflex"
+    ),
     "vit_pe_core_gigantic_patch14_448.fb": "timm/PE-Core-bigG-14-448",
     "vit_giant_patch14_reg1_tipsv2.webli": "google/tipsv2-g14",
 }

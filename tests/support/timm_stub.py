@@ -43,16 +43,16 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-def import_timm():
-    """timm, or the test is skipped."""
-    if importlib.util.find_spec("timm") is None:
-        pytest.skip("timm is not installed")
+def import_timm(name="timm"):
+    """timm, or another package of its kind, or the test is skipped."""
+    if importlib.util.find_spec(name) is None:
+        pytest.skip(f"{name} is not installed")
     if importlib.util.find_spec("torchvision") is not None:
-        return importlib.import_module("timm")
+        return importlib.import_module(name)
     finder = Finder()
     sys.meta_path.append(finder)
     try:
-        return importlib.import_module("timm")
+        return importlib.import_module(name)
     finally:
         # Others ask whether torchvision is there and believe the answer.
         sys.meta_path.remove(finder)

@@ -181,6 +181,40 @@ def test_scale_and_temperature():
 
 
 @pytest.mark.parametrize(
+    ("stored", "told", "expected"),
+    [
+        (None, 0.25, 0.25),  # As published: the config alone says it.
+        (None, None, 0.005065968),
+        (0.5, 0.25, 0.5),  # As trained further.
+        (0.5, "x", 0.5),
+        (-0.5, 0.25, None),
+        (None, "x", None),
+    ],
+)
+def test_temperature_of_tips(stored, told, expected, tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    folder = tmp_path / "tips"
+    shutil.copytree(FOLDER / "tipsv2", folder)
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["temperature"]
+    if stored is not None:
+        tensors["temperature"] = np.array(stored, "float32")
+    save_file(tensors, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    config["temperature_init_value"] = told
+    if told is None:
+        del config["temperature_init_value"]
+    (folder / "config.json").write_text(json.dumps(config))
+    if expected is None:
+        with pytest.raises(ValueError, match="temperature of"):
+            open_text(folder)
+        return
+    found = open_text(folder).logit_scale
+    assert found == pytest.approx(-np.log(expected))
+
+
+@pytest.mark.parametrize(
     ("quick", "options", "expected"),
     [
         (False, {"approximate": "none"}, "gelu"),

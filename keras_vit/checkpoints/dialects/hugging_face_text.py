@@ -111,12 +111,29 @@ def read_text(checkpoint) -> dict:
     if kind == "tipsv2":
         fields |= MASKED_MEAN
         fields["scale_embedding"] = known.get("scale_sqrt_depth", True)
-        temperature = content.get("temperature_init_value", 0.005065968)
-        told["logit_scale"] = -math.log(temperature)
+        told["logit_scale"] = -math.log(temperature(checkpoint, content))
     else:
         fields.pop("context_length", None)  # That of the table counts.
         fields |= LAST if "siglip" in kind else pooling(kind, known)
     return {"fields": fields, **told}
+
+
+def temperature(checkpoint, content) -> float:
+    """Return what cosines are divided by; published files do not have it.
+
+    Raises:
+        ValueError: when it is not above 0.
+    """
+    found = content.get("temperature_init_value", 0.005065968)
+    if (name := "temperature") in checkpoint.file.tensors:
+        found = checkpoint.file.read(name).item()
+    if not isinstance(found, float) or not 0 < found < math.inf:
+        refuse(
+            checkpoint.file.path,
+            f"has a temperature of {found!r}"[:200],
+            "Cosines are divided by it: fetch the file again.",
+        )
+    return found
 
 
 def pooling(kind, known) -> dict:
@@ -183,12 +200,11 @@ TEXT_LAYOUTS = (
     _layout(
         "tipsv2",
         {
-            x: y
-            for x, y in RESBLOCK_TEXTS.items()
+            x: (f"text_encoder.{name}", transform)
+            for x, (name, transform) in RESBLOCK_TEXTS.items()
             if not x.startswith("position_embedding/")
         },
-        (("token_embedding.weight", "temperature"),),
-        aliases=((r"text_encoder\.(.*)", r"\1"),),
+        (("text_encoder.token_embedding.weight",),),
         ignored=(r"vision_encoder\..*", r"temperature"),
         is_specific=True,
     ),

@@ -3,7 +3,8 @@
 `pairs.csv` has a row for each such tower of the catalogue: its name with its
 tag, and the repository of both halves. Sources: the `hf_hub_id` of timm 1.0.31
 and the pretrained table of open_clip 3.3.0. By name alone, as neither lists
-them: MetaCLIP 2, TinyCLIP, TIPSv2, and SigLIP 2 of any size (NaFlex).
+them: TinyCLIP, TIPSv2, and SigLIP 2 of any size (NaFlex), which transformers
+names. What each kind of them computes is held by tests/text/test_every_pair.py.
 """
 
 import csv

@@ -1,0 +1,77 @@
+"""Both towers of each published pair, in miniature, as the original's."""
+
+import functools
+import json
+import shutil
+
+import keras
+import numpy as np
+import pytest
+from pair_cases import PAIRS, inputs, written
+
+from keras_vit.checkpoints.public.pairs import pair_repository, pair_source
+from keras_vit.text import load_image_text
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="the same on each backend"
+)
+CASES = json.loads(PAIRS.with_suffix(".json").read_text("utf-8"))
+TAGS, KINDS = CASES["tags"], CASES["kinds"]
+# Narrower than their names say, which tell the heads of towers of timm.
+HEADS: dict = {
+    x: {"num_heads": 2}
+    for x, y in KINDS.items()
+    if "timm_model_name" in str(y) and x != "MobileCLIP-B"
+}
+numbers = keras.ops.convert_to_numpy
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """Return largest differences of a kind from the original's, kept."""
+
+    @functools.cache
+    def differences(name):
+        kind = KINDS[name]
+        folder = written(tmp_path_factory.mktemp("pairs") / name, kind)
+        pair = load_image_text(folder, **HEADS.get(name, {}))
+        shutil.rmtree(folder)
+        text = {"context_length": 12, **kind["config"].get("text_cfg", {})}
+        size = pair.image_tower.config.image_size
+        images, ids = inputs(size, text)
+        expected = np.load(PAIRS.with_suffix(".npz"))
+        found = {
+            "images": pair.encode_images(images),
+            "texts": pair.encode_texts(ids),
+            "logits": pair.logits(images, ids),
+        }
+        keras.utils.clear_session()
+        return {
+            key: np.abs(numbers(x) - expected[f"{name}/{key}"]).max()
+            for key, x in found.items()
+        }
+
+    return differences
+
+
+def test_each_tag_has_a_kind():
+    table = PAIRS.parents[3] / "keras_vit/checkpoints/public/pairs.csv"
+    lines = table.read_text("utf-8").splitlines()[1:]
+    assert [x.partition(",")[0] for x in lines] == [*TAGS]
+    assert {x for found in TAGS.values() for x in found} == {*KINDS}
+
+
+@pytest.mark.parametrize("tag", TAGS)
+def test_both_towers_of_a_tag_are_the_original_s(tag, measured):
+    """Or the tag is refused by its name, with the one to load."""
+    if "_gap_" in tag:
+        with pytest.raises(
+            ValueError, match=rf"Load '{tag.replace('_gap', '')}"
+        ):
+            pair_source(tag)
+    else:
+        assert pair_source(tag) == f"hf://{pair_repository(tag)}"
+    for kind in TAGS[tag]:
+        found = measured(kind)
+        assert max(found["images"], found["texts"]) < 1e-5, found
+        assert found["logits"] < 1e-4, found
