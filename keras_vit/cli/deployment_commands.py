@@ -85,6 +85,12 @@ def serve(parser):
         help="a name by which clients may call it, besides that of --host, of "
         "this machine, localhost and addresses in digits; * for all",
     )
+    add(
+        "--embeddings",
+        metavar="FILE",
+        help="what keras-vit embed wrote with this model: /search finds images "
+        "in it, by words and by images",
+    )
     add_labels(add)
     for name, (kind, help_) in LIMITS.items():
         add(f"--{name}", type=kind, help=help_)
@@ -120,6 +126,7 @@ def _serve(arguments):
         image_size=None if classifier else arguments.image_size,
         name=classifier and classifier.model.name,
         allowed_hosts=arguments.allowed_host,
+        embeddings=arguments.embeddings,
     )
     if code:
         raise SystemExit(code)

@@ -442,36 +442,20 @@ def _embed(arguments):
 
 
 def _search(arguments):
-    from keras_vit.prediction import embed as vectors_of
-    from keras_vit.prediction import (
-        embed_texts,
-        encoder_of,
-        images_of,
-        load_embeddings,
-        nearest,
-    )
+    from keras_vit.prediction import embed, images_of
+    from keras_vit.prediction.image_search import load_search
 
     path = arguments.embeddings
     out = _picture(arguments.out)
-    known = load_embeddings(path)
-    if known.metadata["kind"] not in ("pooled", "features"):
-        raise ValueError(
-            f"A search needs one vector per image. Received: {path!r} of kind "
-            f"{known.metadata['kind']!r}. Write one with `keras-vit embed "
-            "--kind pooled`."
-        )
-    encoder = encoder_of(known, arguments.model, source=path)
+    found = load_search(path, arguments.model)
+    known = found.embeddings
     words = [x for x in arguments.queries if _is_text(x)]
     paths = [x for x in arguments.queries if x not in words]
     queries = [*words, *images_of(paths)]
-    vectors = []
-    if words:
-        model = arguments.model or known.metadata["model"]
-        vectors.append(embed_texts(encoder, model, words))
+    vectors = [found.words(words)] if words else []
     if len(queries) > len(words):
-        vectors.append(vectors_of(encoder, queries[len(words) :]))
-    vectors = np.concatenate(vectors)
-    numbers, scores = nearest(known.vectors, vectors, top=arguments.top)
+        vectors.append(embed(found.encoder, queries[len(words) :]))
+    numbers, scores = found.nearest(np.concatenate(vectors), arguments.top)
     print_table(
         ("query", "rank", "image", "cosine"),
         _rows(queries, known.files, numbers, scores),

@@ -22,7 +22,12 @@ from keras_vit.text.zero_shot import (
     zero_shot_model,
 )
 
-__all__ = ["classifier_of", "embed_texts", "load_zero_shot"]
+__all__ = [
+    "check_projected",
+    "classifier_of",
+    "embed_texts",
+    "load_zero_shot",
+]
 
 
 def load_zero_shot(
@@ -152,6 +157,12 @@ def embed_texts(encoder: Encoder, model: Any, texts: Sequence[str]):
         >>> embed_texts(encoder, "siglip", ["a red car"]).shape
         (1, 768)
     """
+    check_projected(encoder)
+    return as_text_encoder(model).vectors(texts)
+
+
+def check_projected(encoder: Encoder) -> None:
+    """Raise a ValueError unless the vectors are compared with texts."""
     about = encoder.metadata
     if about["kind"] != "pooled" or about["blocks"] is not None:
         raise ValueError(
@@ -159,4 +170,3 @@ def embed_texts(encoder: Encoder, model: Any, texts: Sequence[str]):
             f"'pooled' and no blocks. Received: kind={about['kind']!r}, blocks="
             f"{about['blocks']}. Embed the images again."
         )
-    return as_text_encoder(model).vectors(texts)

@@ -16,12 +16,19 @@ import numpy as np
 
 from keras_vit.data.pillow_images import from_pillow
 
-__all__ = ["Received", "Refusal", "read_image", "received_images"]
+__all__ = [
+    "Received",
+    "Refusal",
+    "read_image",
+    "received_images",
+    "received_texts",
+]
 
 # Pillow's names. It has others, of which some start programs (EPS).
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 RAW = "application/octet-stream"
 MAX_FIELDS = 16  # of a form, or of JSON, besides its images
+TEXTS = 2**16  # bytes of words, of which a context holds a fraction
 PIECE = 2**16  # bytes of a form that are parsed before others have a turn
 
 
@@ -171,6 +178,42 @@ def _of_json(body, most):
     if wrong:
         raise refused_images(400, wrong)
     return found
+
+
+def received_texts(body: bytes, most: int) -> list[str]:
+    """Return the texts of a request.
+
+    Args:
+        body: the JSON object {"texts": [text, ...]}.
+        most: int, how many are taken.
+
+    Raises:
+        Refusal: 400 when there is none or the body is damaged, 413 for too
+            many, and a body of more than `TEXTS` bytes.
+    """
+    if len(body) > TEXTS:
+        raise Refusal(
+            413,
+            f"Words have {TEXTS} bytes at most. Received: {len(body)}. Send an "
+            "image as image/*.",
+        )
+    try:
+        texts = json.loads(body)["texts"]
+        if not isinstance(texts, list):
+            raise TypeError
+        for text in texts:
+            str.encode(text)  # Half a surrogate is no letter.
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise Refusal(
+            400, 'JSON must be an object {"texts": [text, ...]} of texts.'
+        ) from error
+    if not texts or len(texts) > most or not all(x.strip() for x in texts):
+        raise Refusal(
+            413 if len(texts) > most else 400,
+            f"A request has 1 to {most} texts, none of them empty. Received: "
+            f"{len(texts)}.",
+        )
+    return texts
 
 
 def refused_images(status: int, wrong: list[tuple]) -> Refusal:

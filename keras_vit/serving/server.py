@@ -17,6 +17,8 @@ import keras
 
 from keras_vit.io.checks import EXTRAS, check_installed
 from keras_vit.prediction import as_classifier, load_classifier
+from keras_vit.prediction.encoder import is_projected
+from keras_vit.prediction.image_search import ImageSearch, load_search
 from keras_vit.runtime.interrupts import INTERRUPTED, TERMINATED
 from keras_vit.serving.connections import (
     KEEP_ALIVE,
@@ -24,6 +26,7 @@ from keras_vit.serving.connections import (
     most_connections,
 )
 from keras_vit.serving.hosts import check_hosts
+from keras_vit.serving.served_search import NoClasses
 from keras_vit.serving.service import READY, Service, ServingLimits
 from keras_vit.serving.web_application import web_application
 
@@ -49,6 +52,7 @@ def serve(
     image_size: int | None = None,
     name: str | None = None,
     allowed_hosts: Collection[str] = (),
+    embeddings: str | os.PathLike | None = None,
 ) -> int:
     """Serves a model over HTTP, until Ctrl-C or SIGTERM.
 
@@ -66,6 +70,8 @@ def serve(
         allowed_hosts: names by which clients may call the server, besides
             `host`, `localhost`, the name of this machine and addresses in
             digits; "*" for all.
+        embeddings: a file that `keras-vit embed` wrote with the weights of
+            the model, which `/search` then finds images in.
 
     Returns:
         0 when everything that was taken has been answered; after a second
@@ -82,10 +88,13 @@ def serve(
 
     check_hosts(allowed_hosts)
     with contextlib.closing(_bound(host, port)) as listener:
-        classifier = _classifier(model, image_size)
+        search = None
+        if embeddings is not None:
+            search = load_search(embeddings, _source(model))
+        classifier = _classifier(model, image_size, search)
         # When a series began, which no other program of this process counts.
         prometheus_client.disable_created_metrics()
-        service = Service(classifier, name or _name(model), limits)
+        service = Service(classifier, name or _name(model), limits, search)
         names = (host, socket.gethostname(), *allowed_hosts)
         return _run(service, web_application(service, names), listener)
 
@@ -113,10 +122,23 @@ def _bound(host, port):
     return listener
 
 
-def _classifier(model, image_size):
+def _source(model):
+    """Return the weights of a model that were named, None of an object."""
+    return model if isinstance(model, (str, os.PathLike)) else None
+
+
+def _classifier(model, image_size, search):
+    if search is not None and _source(model) and not _has_classes(search):
+        return NoClasses(search.encoder)
     if isinstance(model, (str, os.PathLike)):
         return load_classifier(model, image_size)
     return as_classifier(model) if isinstance(model, keras.Model) else model
+
+
+def _has_classes(search: ImageSearch) -> bool:
+    """Return whether the model of a search classifies."""
+    model = search.encoder.model
+    return bool(model.config.num_classes) and not is_projected(model)
 
 
 def _name(model):

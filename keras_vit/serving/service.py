@@ -26,14 +26,17 @@ from keras_vit.analysis.rollout import attention_overview
 from keras_vit.explanation import check_attention, overlays
 from keras_vit.io.checks import check_at_least, check_at_most, check_positive
 from keras_vit.prediction import most_probable
+from keras_vit.prediction.image_search import ImageSearch
 from keras_vit.serving.batching import Batcher
 from keras_vit.serving.received_images import (
     Received,
     Refusal,
     read_image,
     received_images,
+    received_texts,
     refused_images,
 )
+from keras_vit.serving.served_search import NoClasses, ServedSearch
 
 __all__ = ["Service", "ServingLimits"]
 
@@ -43,6 +46,7 @@ READERS = 4  # threads; each needs some 10 bytes per pixel of its image
 NAMED = 25_000  # classes of an answer: all of ImageNet-21k's of one image
 WARMING_UP, READY, STOPPING = "warming up", "ready", "stopping"
 WAIT = "Try again in a second."
+UNCLASSIFIED = "The model has no classes: give it --labels."
 
 
 # Of the fields of `ServingLimits`. More pixels Pillow does not open.
@@ -188,6 +192,7 @@ class Service:
             Without a `model` of attention it classifies and explains nothing.
         name: str, what the model is called.
         limits: a `ServingLimits`.
+        search: an `ImageSearch` of the same model, or None.
 
     Example:
         >>> service = Service(load_classifier("runs/flowers"), "flowers")
@@ -200,11 +205,13 @@ class Service:
         classifier: Any,
         name: str,
         limits: ServingLimits | None = None,
+        search: ImageSearch | None = None,
     ):
         self.classifier, self.name = classifier, name
         self.limits = limits or ServingLimits()
         if getattr(classifier, "resizes", False):  # Each has its own size.
             self.limits = dataclasses.replace(self.limits, batch=1)
+        self.search = search and ServedSearch(search, self.limits.batch)
         self.state = WARMING_UP
         self.taken = self.unanswered = 0
         self.body_bytes = 0  # of all requests in work
@@ -287,6 +294,8 @@ class Service:
         grey = np.full((*geometry.image_size, geometry.channels), 128, "uint8")
         image = self.classifier.read(grey)
         self.batcher.warm_up(image)
+        if self.search is not None:
+            self.search.warm_up()
         if self.unexplained is not None:
             return
         try:
@@ -344,13 +353,24 @@ class Service:
         self, headers: Mapping[str, str], body: "Body", most: int
     ) -> list[Received]:
         """Take a body apart; see `received_images`."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            self._parser, received_images, headers, body.whole(), most
-        )
+        return await self._parsed(received_images, headers, body.whole(), most)
 
-    async def read(self, received: Sequence[Received]) -> list[np.ndarray]:
+    async def texts(self, body: "Body", most: int) -> list[str]:
+        """Take a body of words apart; see `received_texts`."""
+        return await self._parsed(received_texts, body.whole(), most)
+
+    async def _parsed(self, parse, *arguments):
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._parser, parse, *arguments)
+
+    async def read(
+        self, received: Sequence[Received], reader: Any = None
+    ) -> list[np.ndarray]:
         """Decodes images (H, W, C), resized and cropped.
+
+        Args:
+            received: encoded images.
+            reader: what resizes them, by default the classifier.
 
         Raises:
             Refusal: 400 or 413, with what is wrong with which.
@@ -358,7 +378,12 @@ class Service:
         loop = asyncio.get_running_loop()
         found = await asyncio.gather(
             *(
-                loop.run_in_executor(self._readers, self._pixels, one.content)
+                loop.run_in_executor(
+                    self._readers,
+                    self._pixels,
+                    one.content,
+                    reader or self.classifier,
+                )
                 for one in received
             )
         )
@@ -374,11 +399,11 @@ class Service:
             raise refused_images(worst, wrong)
         return [pixels for pixels, _ in found if pixels is not None]
 
-    def _pixels(self, content):
+    def _pixels(self, content, reader):
         """Return the pixels, or the refusal."""
         limit = self.limits.pixels
         try:
-            return read_image(content, self.classifier, limit), None
+            return read_image(content, reader, limit), None
         except Refusal as refusal:
             return None, refusal
 
@@ -527,6 +552,8 @@ def _picture(pixels):
 def _unexplained(classifier) -> str | None:
     """Return why there is no attention to show; None where there is."""
     model = getattr(classifier, "model", None)
+    if isinstance(classifier, NoClasses):
+        return UNCLASSIFIED
     if not isinstance(model, keras.Model):
         return (
             "An exported model shows no attention. Serve the weights that it "

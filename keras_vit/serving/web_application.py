@@ -15,6 +15,7 @@ from keras_vit.serving.service import (
     NAMED,
     READY,
     STOPPING,
+    UNCLASSIFIED,
     Service,
     ServingLimits,
 )
@@ -83,12 +84,15 @@ def web_application(
 
     routes = [
         Route(path, _endpoint(answer, service), methods=[method])
-        for path, (method, answer) in ROUTES.items()
+        for path, (method, answer) in routes_of(service).items()
     ]
     application = Starlette(
         routes=routes,
         lifespan=lifespan,
-        exception_handlers={HTTPException: _other, Exception: _broken},
+        exception_handlers={
+            HTTPException: functools.partial(_other, service),
+            Exception: _broken,
+        },
     )
     refused = _response(_refused(Refusal(421, OTHER_HOST)))
     return _measured(for_hosts(application, allowed_hosts, refused), service)
@@ -128,9 +132,9 @@ def _refused(refusal):
     return Answer(refusal.content(), refusal.status, headers)
 
 
-def _other(request, error):
+async def _other(service, request, error):
     """No such address, or not with this method."""
-    paths = ", ".join(ROUTES)
+    paths = ", ".join(routes_of(service))
     message = f"{error.detail}: {request.method} {request.scope['path']}. "
     refusal = Refusal(error.status_code, f"{message}There are {paths}.")
     return _response(Answer(refusal.content(), refusal.status, error.headers))
@@ -144,6 +148,7 @@ def _broken(request, error):
 
 def _measured(application, service):
     """Wrap the application to count each request in the metrics."""
+    known = routes_of(service)
 
     async def measured(scope, receive, send):
         if scope["type"] != "http":
@@ -159,16 +164,18 @@ def _measured(application, service):
         try:
             await application(scope, receive, noting)
         finally:
-            path = scope["path"] if scope["path"] in ROUTES else "other"
+            path = scope["path"] if scope["path"] in known else "other"
             seconds = time.perf_counter() - start
             service.metrics.requests.labels(path, str(status or 500)).inc()
-            if path in ROUTES and ROUTES[path][0] == "POST":
+            if path in known and known[path][0] == "POST":
                 service.metrics.request_seconds.observe(seconds)
 
     return measured
 
 
 async def _predict(service, request):
+    if not service.classifier.class_names:
+        raise Refusal(501, UNCLASSIFIED)
     async with _received(service, request, service.limits.queue) as received:
         images = await service.read(received)
         found = await service.classify(images, _top(service, request))
@@ -191,11 +198,35 @@ async def _explain(service, request):
     return Answer({"model": service.name, "classes": classes, **explained})
 
 
+async def _search(service, request):
+    search = service.search
+    kind = request.headers.get("content-type", "").partition(";")[0]
+    words = kind.strip().lower() == "application/json"
+    count = len(search.names)
+    async with _received(
+        service, request, search.batch, count=count, words=words
+    ) as received:
+        top = _top(service, request, count)
+        if words:
+            names = received
+            found = await search.of_words(received, top, service.batcher)
+        else:
+            names = [x.name for x in received]
+            images = await service.read(received, search)
+            found = await search.of_images(images, top, service.batcher)
+    results = [
+        {"query": name, "images": images}
+        for name, images in zip(names, found, strict=True)
+    ]
+    return Answer({"model": service.name, "results": results})
+
+
 @contextlib.asynccontextmanager
-async def _received(service, request, most):
-    """Read the images of a request, within its time and places."""
+async def _received(service, request, most, *, count=None, words=False):
+    """Read the images or words of a request, within its time and places."""
     limits, whole = service.limits, False
-    top = _top(service, request)  # It is checked before anything is read.
+    # It is checked before anything is read.
+    top = _top(service, request, count)
     service.check_ready()
     try:
         with service.holding() as body:
@@ -203,7 +234,10 @@ async def _received(service, request, most):
                 await _read(request, body)
                 whole = True
                 headers = request.headers
-                received = await service.received(headers, body, most)
+                if words:
+                    received = await service.texts(body, most)
+                else:
+                    received = await service.received(headers, body, most)
                 _check_named(len(received), top)
                 with service.taking(len(received)):
                     yield received
@@ -233,17 +267,19 @@ def _check_named(images, top):
     if images * top > NAMED:
         raise Refusal(
             413,
-            f"An answer has {NAMED} classes at most, of all images. Received: "
-            f"{images} images with {top} each. Give a smaller top, or send "
+            f"An answer has {NAMED} classes at most, of all images, or hits. "
+            f"Received: {images} with {top} each. Give a smaller top, or send "
             "them in several requests.",
         )
 
 
-def _top(service, request):
+def _top(service, request, count=None):
+    """Return how many classes, or images of so many, are asked for."""
+    count = len(service.classifier.class_names) if count is None else count
     text = request.query_params.get("top", str(TOP))
     if not (text.isascii() and text.isdigit() and 0 < int(text[:9])):
         raise Refusal(400, f"top must be a number above 0. Received: {text!r}.")
-    return min(int(text[:9]), len(service.classifier.class_names))
+    return min(int(text[:9]), count)
 
 
 async def _health(service, request):
@@ -261,6 +297,7 @@ async def _model(service, request):
             "channels": geometry.channels,
             "num_classes": len(service.classifier.class_names),
             "explains": service.unexplained is None,
+            "searched": len(service.search.names) if service.search else 0,
             "images_per_request": limits.queue,
             "bytes_per_request": limits.body,
             "pixels_per_image": limits.pixels,
@@ -274,7 +311,10 @@ async def _metrics(service, request):
 
 
 async def _openapi(service, request):
-    return Answer(openapi_document(service.name, service.limits))
+    document = openapi_document(service.name, service.limits)
+    for path in {*document["paths"]} - {*routes_of(service)}:
+        del document["paths"][path]
+    return Answer(document)
 
 
 def openapi_document(name: str, limits: ServingLimits) -> dict[str, Any]:
@@ -286,10 +326,11 @@ def openapi_document(name: str, limits: ServingLimits) -> dict[str, Any]:
     document = json.loads(shipped_text("serving/openapi.json"))
     document["info"]["title"] += f" with {name}"
     document["info"]["version"] = __version__
-    for operations in document["paths"].values():
+    for path, operations in document["paths"].items():
         if "post" in operations:
+            most = limits.batch if path in SEARCHES else limits.queue
             operations["post"]["description"] = (
-                f"Up to {limits.queue} images and {limits.body_mb:g} MiB per "
+                f"Up to {most} images and {limits.body_mb:g} MiB per "
                 f"request, {limits.megapixels:g} million pixels per image."
             )
     return document
@@ -321,3 +362,9 @@ ROUTES = {
     "/metrics": ("GET", _metrics),
     "/openapi.json": ("GET", _openapi),
 }
+SEARCHES = {"/search": ("POST", _search)}
+
+
+def routes_of(service: Service) -> dict:
+    """Return the addresses of a service, with their methods and functions."""
+    return {**ROUTES, **(SEARCHES if service.search else {})}

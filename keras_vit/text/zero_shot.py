@@ -97,12 +97,16 @@ class TextEncoder:
         found = []
         for start in range(0, max(len(texts), 1), rows):
             part = texts[start : start + rows]
-            ids = token_ids(part, self.tokenizer, self.tower.config)
+            ids = self.ids(part)
             # Every size of a batch is compiled anew: the last is filled up.
             filled = np.resize(ids, (rows, ids.shape[1]))  # (B, L)
             vectors = normalized(self.tower.predict_on_batch(filled))
             found.append(ops.convert_to_numpy(vectors)[: len(part)])
         return np.concatenate(found).astype("float32")
+
+    def ids(self, texts: Sequence[str]) -> np.ndarray:
+        """Return the ids (T, L) of texts; see `vectors` for what it raises."""
+        return token_ids(texts, self.tokenizer, self.tower.config)
 
 
 def as_text_encoder(model: Any) -> TextEncoder:
