@@ -176,6 +176,12 @@ def export(parser):
         default=0.02,
         help="largest share of images whose class may change (0.02)",
     )
+    add(
+        "--texts",
+        action="store_true",
+        help="write both towers of an image-text model and the tokenizer into "
+        "a folder; --format is of both (onnx)",
+    )
     add("--layout", choices=LAYOUTS, help="write a folder for this server")
     add_labels(add)
 
@@ -192,6 +198,9 @@ def _export(arguments):
     others = ("run", "verbose", "model", "path", "format", "labels", "template")
     for name in others:
         options.pop(name)
+    if options.pop("texts"):
+        _export_pair(arguments, options)
+        return
     with waiting(f"Writing {arguments.path} and checking it"):
         model = arguments.model
         if (classifier := by_labels(arguments)) is not None:
@@ -200,6 +209,42 @@ def _export(arguments):
         record = export(model, arguments.path, arguments.format, **options)
     print_table(("", ""), _rows(record))
     print(arguments.path)
+
+
+def _export_pair(arguments, options):
+    from keras_vit.exporting.pair_export import export_pair
+
+    wrong = [x for x in OF_CLASSES if getattr(arguments, x)]
+    if wrong:
+        raise ValueError(
+            "Two towers are exported without classes, whose words are given "
+            f"later. Received: --texts and --{', --'.join(wrong)}."
+        )
+    with waiting(f"Writing {arguments.path} and checking it"):
+        record = export_pair(
+            arguments.model,
+            arguments.path,
+            arguments.format or "onnx",
+            precision=options["precision"],
+            batch=options["batch"],
+            include_preprocessing=options["include_preprocessing"],
+            include_resizing=options["include_resizing"],
+        )
+    for half in ("image", "text"):
+        found = record["check"][half]
+        print(
+            f"{record[half]}: {found['bytes'] / 2**20:.1f} MiB, vectors differ "
+            f"by {found['relative_error']:.2g} of their size, "
+            f"{found['tolerance']:g} is allowed"
+        )
+    print(arguments.path)
+
+
+# Options of `export` that two towers have not.
+OF_CLASSES = (
+    *("labels", "template", "layout", "images", "validation_images"),
+    *("calibrate", "image_size"),
+)
 
 
 def _rows(record):

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -155,7 +156,7 @@ def export(
         "source": source,
         "needs_vnni": format == "openvino" and calibrate and bool(has_vnni()),
     }
-    with _partial_folder(path) as folder:
+    with partial_folder(path) as folder:
         file = folder / _file_name(path, format, layout)
         _write(classifier, file, record, calibration if calibrate else None)
         exported = ExportedModel(file, record)
@@ -244,10 +245,7 @@ def _check_installed(format):
 
 def _check_free(path, format, layout):
     """Refuse to replace a folder that is no earlier export."""
-    if not path.parent.is_dir():
-        raise ValueError(
-            f"There is no folder {str(path.parent)!r}. Make it first."
-        )
+    _check_parent(path)
     is_folder = layout is not None or not FORMATS[format].suffix
     if path.exists() and path.is_dir() != is_folder:
         there, wanted = ("file", "folder") if is_folder else ("folder", "file")
@@ -268,6 +266,24 @@ def _check_free(path, format, layout):
         raise ValueError(
             f"{str(weights)!r} would be replaced by the weights, and is not "
             "of an earlier export. Choose another name."
+        )
+
+
+def check_free_folder(path: pathlib.Path, mark: str) -> None:
+    """Refuse to replace what is no folder with a file that marks it."""
+    _check_parent(path)
+    is_other = path.is_dir() and any(path.iterdir())
+    if path.is_file() or is_other and not (path / mark).is_file():
+        raise ValueError(
+            f"{str(path)!r} is not a folder that keras_vit exported. Choose "
+            "another name."
+        )
+
+
+def _check_parent(path):
+    if not path.parent.is_dir():
+        raise ValueError(
+            f"There is no folder {str(path.parent)!r}. Make it first."
         )
 
 
@@ -354,7 +370,7 @@ def _scale_of(config):
 
 
 @contextlib.contextmanager
-def _partial_folder(path):
+def partial_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """Make a new folder beside the path, and remove it at the end.
 
     Those that killed processes left go as well: no other one is writing.
@@ -447,7 +463,7 @@ def _move(folder, file, path, record, layout):
         LAYOUTS[layout].arrange(file, path, record)
         return
     if file.is_dir():
-        _replace_folder(file, path, folder / "replaced")
+        move_folder(file, path, folder / "replaced")
     # What a file refers to comes first.
     for part in sorted(folder.iterdir(), key=lambda x: x.name == file.name):
         if part.is_file():
@@ -455,7 +471,9 @@ def _move(folder, file, path, record, layout):
     write_record_beside(path, record)
 
 
-def _replace_folder(new, path, aside):
+def move_folder(
+    new: pathlib.Path, path: pathlib.Path, aside: pathlib.Path
+) -> None:
     """Renames a folder to a path; what was there comes back on an error."""
     if path.exists():
         path.rename(aside)

@@ -40,6 +40,7 @@ from keras_vit.prediction.exported_model import (
     parts_of,
 )
 from keras_vit.runtime.workarounds import sublayers
+from keras_vit.text.tower import TextTransformer
 
 __all__ = [
     "embed",
@@ -110,6 +111,14 @@ def quantization_of(model) -> str | None:
     return next(filter(None, modes), None)
 
 
+def _input_of(model, job) -> tuple[str, tuple, str]:
+    """Return the name, the shape and the dtype of a model's input."""
+    shape = (job["batch"], *model.input_shape[1:])
+    if isinstance(model, TextTransformer):
+        return "token_ids", shape, "int32"
+    return INPUT, shape, "float32"
+
+
 # --- torch: ONNX, OpenVINO, pt2 ---
 def _torch_program(model, job):
     """Return the model as a torch module, an example, and its free axes."""
@@ -124,15 +133,16 @@ def _torch_program(model, job):
         def forward(self, image):
             return self.run(image)
 
-    shape = (job["batch"], *model.input_shape[1:])
+    _, shape, dtype = _input_of(model, job)
+    names = ("batch", "height", "width")
     free = {
         axis: torch.export.Dim(name, min=1)
-        for axis, name in enumerate(("batch", "height", "width"))
-        if shape[axis] is None
+        for axis, (name, size) in enumerate(zip(names, shape, strict=False))
+        if size is None
     }
     # 1 would be taken for fixed, and equal sides for one.
-    sizes = [x or free for x, free in zip(shape, (2, 48, 40, 3), strict=True)]
-    example = torch.zeros(sizes)
+    sizes = [x or free for x, free in zip(shape, (2, 48, 40, 3), strict=False)]
+    example = torch.zeros(sizes, dtype=getattr(torch, dtype))
     return Program().eval(), (example,), {INPUT: free} if free else None
 
 
@@ -170,7 +180,7 @@ def _write_plain_onnx(model, job):
             program,
             example,
             dynamo=True,
-            input_names=[INPUT],
+            input_names=[_input_of(model, job)[0]],
             output_names=[OUTPUT],
             dynamic_shapes=free,
             verbose=False,
@@ -354,14 +364,14 @@ def _tensorflow_program(model, job):
     """Return a module that has the weights once, with a function."""
     import tensorflow as tf
 
-    shape = (job["batch"], *model.input_shape[1:])
+    name, shape, dtype = _input_of(model, job)
     module: Any = tf.Module()
     module.weights = [x.value for x in model.variables]
     module.scores = tf.function(
         lambda image: {
             OUTPUT: tf.cast(model(image, training=False), tf.float32)
         },
-        input_signature=[tf.TensorSpec(shape, tf.float32, name=INPUT)],
+        input_signature=[tf.TensorSpec(shape, dtype, name=name)],
     )
     return module
 
@@ -397,10 +407,10 @@ def _write_litert(model, job):
 def _write_stablehlo(model, job):
     import jax
 
-    shape = (job["batch"], *model.input_shape[1:])
+    _, shape, dtype = _input_of(model, job)
     free = jax.export.symbolic_shape("batch, height, width, channels")
     sizes = [x or free[i] for i, x in enumerate(shape)]
-    image = jax.ShapeDtypeStruct(sizes, "float32")
+    image = jax.ShapeDtypeStruct(sizes, dtype)
     run = jax.jit(lambda image: model(image, training=False).astype("float32"))
     platforms = ("cpu", "cuda", "rocm", "tpu")
     exported = jax.export.export(run, platforms=platforms)(image)

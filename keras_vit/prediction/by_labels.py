@@ -9,12 +9,14 @@ from keras_vit.data.config import evaluation_of
 from keras_vit.data.resizing import Geometry
 from keras_vit.prediction.classifier import Classifier
 from keras_vit.prediction.encoder import Encoder
+from keras_vit.prediction.exported_pair import exported_pair
 from keras_vit.prediction.networks import load_prepared
 from keras_vit.text.image_text import ImageTextModel
 from keras_vit.text.pair_files import load_image_text
 from keras_vit.text.templates import DEFAULT_TEMPLATE
 from keras_vit.text.zero_shot import (
     ClassEmbeddings,
+    TextEncoder,
     as_text_encoder,
     class_embeddings,
     labels_of,
@@ -27,6 +29,7 @@ __all__ = [
     "classifier_of",
     "embed_texts",
     "load_zero_shot",
+    "texts_of",
 ]
 
 
@@ -41,7 +44,8 @@ def load_zero_shot(
     """Make the `Classifier` of an image-text model and of labels.
 
     Args:
-        model: a source of `keras_vit.load_image_text`, or what it returned.
+        model: a source of `keras_vit.load_image_text`, what it returned, or
+            what `keras_vit.exporting.export_pair` wrote.
         labels: names of the classes, the path of a text file with one a line,
             or embeddings of classes: a `keras_vit.text.ClassEmbeddings` or
             its file, which need no text tower.
@@ -70,23 +74,28 @@ def load_zero_shot(
             "The labels are embeddings, whose sentences are chosen. Received: "
             f"template={str(template)[:100]!r}. Leave it out."
         )
-    if isinstance(model, (str, os.PathLike)):
+    pair = exported_pair(model)
+    if pair is None and isinstance(model, (str, os.PathLike)):
         if os.fspath(model).endswith(".keras"):
             model = load_image_text(model)
-    elif not isinstance(model, ImageTextModel):
+    elif pair is None and not isinstance(model, ImageTextModel):
         raise ValueError(
             "Labels need an image-text model: what keras_vit.load_image_text "
             f"returns, or its source. Received: {type(model).__name__}."
         )
     if not isinstance(classes, ClassEmbeddings):
         chosen = DEFAULT_TEMPLATE if template is None else template
-        classes = class_embeddings(model, classes, chosen)
+        given = model if pair is None else pair.texts
+        classes = class_embeddings(given, classes, chosen)
     if len(classes.names) == 1 and classes.activation == "softmax":
         raise ValueError(
             "The scores of this model are a softmax over the labels, which "
             f"is 1 of a single one. Received: {list(classes.names)}. Give a "
             'second one, such as "something else".'
         )
+    if pair is not None:
+        pair.encoder(image_size)  # Another size is refused.
+        return pair.classifier(classes, preprocessing)
     return classifier_of(
         model, classes, image_size=image_size, preprocessing=preprocessing
     )
@@ -158,7 +167,21 @@ def embed_texts(encoder: Encoder, model: Any, texts: Sequence[str]):
         (1, 768)
     """
     check_projected(encoder)
-    return as_text_encoder(model).vectors(texts)
+    return texts_of(model).vectors(texts)
+
+
+def texts_of(model: Any) -> TextEncoder:
+    """Return the text half of a model, an exported one as well.
+
+    Args:
+        model: see `keras_vit.text.as_text_encoder`, or what
+            `keras_vit.exporting.export_pair` wrote.
+
+    Raises:
+        ValueError: for a model without texts.
+    """
+    pair = exported_pair(model)
+    return as_text_encoder(model) if pair is None else pair.texts
 
 
 def check_projected(encoder: Encoder) -> None:

@@ -209,6 +209,17 @@ def as_encoder(
     if isinstance(model, Encoder):
         return model
     check_choice("kind", kind, KINDS)
+    # It imports this module.
+    from keras_vit.prediction.exported_pair import exported_pair
+
+    if (pair := exported_pair(model)) is not None:
+        if kind != "pooled" or blocks is not None:
+            raise ValueError(
+                "An exported model gives projected embeddings alone. Received: "
+                f"kind={kind!r}, blocks={blocks!r}. Embed with the weights "
+                "that it was exported from."
+            )
+        return pair.encoder(image_size, preprocessing)
     name, network, config = _resolved(model, image_size, preprocessing)
     height, width = _size_of(network, image_size)
     if config is None:

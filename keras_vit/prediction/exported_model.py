@@ -4,6 +4,7 @@ Axes: B images of a batch, H and W height and width, C channels.
 """
 
 import contextlib
+import copy
 import hashlib
 import importlib
 import json
@@ -74,6 +75,7 @@ class ExportedModel:
         config: the fields of the model's config.
         input_shape: (None or B, H, W, C), or (None or B, None, None, C).
         image_size: (H, W) of the model.
+        after: function from the outputs of the file to scores.
         resizes: bool, whether the file resizes and crops images to that.
 
     Raises:
@@ -94,6 +96,7 @@ class ExportedModel:
             _check_parts(self.path, runtime, self.record)
         with naming(runtime, self.path):
             self._run = runtime.open(self.path, self.record)
+        self.after: Callable = lambda scores: scores
         self.config = types.SimpleNamespace(**self.record["config"])
         self.input_shape = tuple(self.record["input"]["shape"])
         self.resizes = self.input_shape[1] is None
@@ -118,9 +121,18 @@ class ExportedModel:
         scores = [self._scores(x) for x in batches]
         return np.concatenate(scores)[: len(images)]
 
+    def then(self, function: Callable, size: int) -> "ExportedModel":
+        """Return the model with a function (B, ...) to (B, size) behind it."""
+        found = copy.copy(self)
+        found.after = function
+        rows = self.input_shape[0]
+        output = {**self.record["output"], "shape": [rows, size]}
+        found.record = {**self.record, "output": output}
+        return found
+
     def _scores(self, images):
         with naming(self.runtime, self.path, "run"):
-            found = np.asarray(self._run(images), "float32")
+            found = self.after(np.asarray(self._run(images), "float32"))
         said = self.record.get("output", {}).get("shape", (None,))[1:]
         expected = (len(images), *said) if said else (len(images),)
         if found.shape[: len(expected)] != expected:
@@ -420,7 +432,8 @@ def _open_onnx(path, record):
     session = onnxruntime.InferenceSession(
         path, options, providers=onnxruntime.get_available_providers()
     )
-    return lambda images: session.run([OUTPUT], {INPUT: images})[0]
+    name = record["input"]["name"]
+    return lambda images: session.run([OUTPUT], {name: images})[0]
 
 
 # Precision -> what OpenVINO computes in by a hint; of int8 the rest is in

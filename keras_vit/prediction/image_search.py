@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.prediction.by_labels import check_projected
+from keras_vit.prediction.by_labels import check_projected, texts_of
 from keras_vit.prediction.embeddings_file import (
     Embeddings,
     encoder_of,
@@ -18,7 +18,7 @@ from keras_vit.prediction.embeddings_file import (
     nearest,
 )
 from keras_vit.prediction.encoder import Encoder
-from keras_vit.text.zero_shot import TextEncoder, as_text_encoder
+from keras_vit.text.zero_shot import TextEncoder
 
 __all__ = ["ImageSearch", "load_search"]
 
@@ -54,7 +54,7 @@ class ImageSearch:
         """
         if self.texts is None:
             check_projected(self.encoder)
-            self.texts = as_text_encoder(self.model)
+            self.texts = texts_of(self.model)
         return self.texts
 
     def words(self, texts: Sequence[str]) -> np.ndarray:

@@ -18,6 +18,7 @@ import keras
 from keras_vit.io.checks import EXTRAS, check_installed
 from keras_vit.prediction import as_classifier, load_classifier
 from keras_vit.prediction.encoder import is_projected
+from keras_vit.prediction.exported_model import ExportedModel
 from keras_vit.prediction.image_search import ImageSearch, load_search
 from keras_vit.runtime.interrupts import INTERRUPTED, TERMINATED
 from keras_vit.serving.connections import (
@@ -138,6 +139,8 @@ def _classifier(model, image_size, search):
 def _has_classes(search: ImageSearch) -> bool:
     """Return whether the model of a search classifies."""
     model = search.encoder.model
+    if isinstance(model, ExportedModel):
+        return False
     return bool(model.config.num_classes) and not is_projected(model)
 
 

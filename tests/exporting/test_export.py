@@ -207,7 +207,7 @@ def test_a_folder_that_cannot_be_replaced_stays(tmp_path):
     path.mkdir()
     (path / "weights").write_text("old")
     with pytest.raises(FileNotFoundError):
-        exporting._replace_folder(tmp_path / "gone", path, aside)
+        exporting.move_folder(tmp_path / "gone", path, aside)
     assert (path / "weights").read_text() == "old"
     assert not aside.exists()
 

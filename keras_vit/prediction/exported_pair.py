@@ -1,0 +1,264 @@
+"""Both towers of an image-text model in a folder of another runtime.
+
+Axes: B images, T texts, L context length, K classes, P embedding dimension.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from keras_vit.data.resizing import Geometry
+from keras_vit.prediction.classifier import Classifier, load_classifier
+from keras_vit.prediction.encoder import Encoder
+from keras_vit.prediction.exported_model import (
+    check_installed,
+    naming,
+    runtime_of,
+)
+from keras_vit.text.tokenizer import Tokenizer
+from keras_vit.text.tower import TextConfig
+from keras_vit.text.zero_shot import ClassEmbeddings, TextEncoder
+
+__all__ = ["PAIR", "ExportedPair", "digest_of", "exported_pair"]
+
+PAIR = "pair.json"
+TOKENIZER = "tokenizer"  # a folder, beside the files of the towers
+LARGEST_RECORD = 2**20  # bytes
+
+
+def exported_pair(model: Any) -> "ExportedPair | None":
+    """Return the pair in a folder that `export_pair` wrote, None of others."""
+    if isinstance(model, ExportedPair):
+        return model
+    named = isinstance(model, (str, os.PathLike))
+    if named and (pathlib.Path(model) / PAIR).is_file():
+        return ExportedPair(model)
+    return None
+
+
+class ExportedPair:
+    """An image-text model in two files of another runtime.
+
+    The files are programs: open only what you trust. Each is opened when it
+    is needed.
+
+    Args:
+        path: the folder that `keras_vit.exporting.export_pair` wrote.
+
+    Attributes:
+        record: dict, what the folder says of itself.
+
+    Raises:
+        ValueError: when it is no such folder.
+
+    Example:
+        >>> pair = ExportedPair("clip_onnx")
+        >>> pair.texts.vectors(["a cat", "a dog"]).shape
+        (2, 512)
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = pathlib.Path(path)
+        self.record = _read(self.path / PAIR)
+
+    @functools.cached_property
+    def image(self) -> Classifier:
+        """The image tower, a `Classifier` without classes."""
+        return load_classifier(self._file("image"), needs_classes=False)
+
+    @functools.cached_property
+    def texts(self) -> TextEncoder:
+        """The text half, as `keras_vit.text.as_text_encoder` makes it."""
+        about, tokenizer = self.record, None
+        if about["tokenizer"] is not None:
+            known = Tokenizer(about["tokenizer"], {})
+            tokenizer = known.read(str(self.path / TOKENIZER))
+        config = TextConfig(**about["text_config"])
+        tower: Any = ExportedTexts(self._file("text"), about, config)
+        return TextEncoder(
+            tower, tokenizer, about["logit_scale"], about["logit_bias"]
+        )
+
+    def encoder(self, image_size: Any = None, config: Any = None) -> Encoder:
+        """Make the `Encoder` of the image tower.
+
+        Args:
+            image_size: pixels, or None; others than the file's are refused.
+            config: how images are resized, where it is not as in the record.
+        """
+        geometry = self._geometry(config)
+        sides = geometry.image_size
+        if image_size not in (
+            None,
+            sides,
+            sides[0] if len({*sides}) == 1 else (),
+        ):
+            raise ValueError(
+                f"{str(self.path)!r} is for images of {sides[0]}x{sides[1]} "
+                f"pixels. Received: image_size={image_size!r}. Export the "
+                "model with that size."
+            )
+        network: Any = self.image.model
+        about = self.record
+        return Encoder(
+            network,
+            network,
+            geometry,
+            {
+                "keras_vit": about["keras_vit"],
+                "model": str(self.path),
+                "weights_crc32": int(about["parts"][about["image"]][:8], 16),
+                "kind": "pooled",
+                "blocks": None,
+                "image_size": list(sides),
+                "preprocessing": dataclasses.asdict(geometry.config),
+            },
+        )
+
+    def _geometry(self, config) -> Geometry:
+        found = self.image.geometry
+        if config is None:
+            return found
+        return Geometry(found.image_size, found.channels, config)
+
+    def classifier(
+        self, classes: ClassEmbeddings, preprocessing: Any = None
+    ) -> Classifier:
+        """Make the `Classifier` of classes by words.
+
+        Args:
+            classes: what `keras_vit.text.class_embeddings` returned.
+            preprocessing: see `keras_vit.prediction.load_classifier`.
+
+        Raises:
+            ValueError: for classes of another size.
+        """
+        image = self.image
+        model: Any = image.model
+        size = model.record["output"]["shape"][-1]
+        if classes.vectors.shape[1] != size:
+            raise ValueError(
+                f"The embeddings of the classes have {classes.vectors.shape[1]}"
+                f" numbers, those of the images {size}. Take the model that "
+                "the labels were computed with."
+            )
+        kernel = classes.vectors.T * np.exp(classes.logit_scale)  # (P, K)
+        bias = classes.logit_bias or 0.0
+
+        def scores(found):  # (B, P) to (B, K)
+            units = found / np.linalg.norm(found, axis=1, keepdims=True)
+            return units @ kernel.astype("float32") + np.float32(bias)
+
+        return Classifier(
+            model.then(scores, len(classes.names)),
+            classes.names,
+            self._geometry(preprocessing),
+            classes.activation,
+        )
+
+    def _file(self, half) -> str:
+        """Return the path of a tower, whose checksum is that of the record."""
+        name = self.record[half]
+        path = self.path / name
+        if not path.is_file() or digest_of(path) != self.record["parts"][name]:
+            raise ValueError(
+                f"{str(path)!r} is not the file that {PAIR} was written for. "
+                "Export the model again."
+            )
+        return str(path)
+
+
+class ExportedTexts:
+    """A tower of texts in a file of another runtime.
+
+    Args:
+        path: the file.
+        record: dict, that of the folder.
+        config: the `TextConfig` of the tower.
+    """
+
+    def __init__(self, path: str, record: dict, config: TextConfig):
+        runtime = runtime_of(path)
+        if runtime is None:
+            raise ValueError(f"{path!r} is no exported model.")
+        self.config, self.path, self.runtime = config, path, runtime
+        size = config.projection_dim or config.hidden_dim
+        self.output_shape = (None, size)
+        check_installed(runtime)
+        about = {**record, "input": {"name": "token_ids"}}
+        with naming(runtime, pathlib.Path(path)):
+            self._run = runtime.open(pathlib.Path(path), about)
+
+    def predict_on_batch(self, ids: np.ndarray) -> np.ndarray:
+        """Compute the vectors (T, P) of ids (T, L), of no length in
+        particular.
+
+        Raises:
+            ValueError: when the file cannot be run, or gives another shape.
+        """
+        with naming(self.runtime, pathlib.Path(self.path), "run"):
+            found = np.asarray(self._run(np.asarray(ids, "int32")), "float32")
+        if found.shape != (len(ids), self.output_shape[1]):
+            raise ValueError(
+                f"{self.path!r} returns vectors of shape {found.shape}, and "
+                f"{PAIR} says {self.output_shape}. Export the model again."
+            )
+        return found
+
+
+def digest_of(path: pathlib.Path) -> str:
+    """Return the SHA-256 of a file and of the weights beside it."""
+    found = hashlib.sha256()
+    for part in (path, path.with_suffix(".bin")):
+        if part.is_file():
+            with part.open("rb") as file:
+                found.update(hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest()
+
+
+def _is_name(value):
+    return isinstance(value, str) and pathlib.PurePath(value).name == value
+
+
+# Field of a record -> whether a record has it as it should be.
+FIELDS: dict = {
+    "image": _is_name,
+    "text": _is_name,
+    "precision": lambda x: isinstance(x, str),
+    "keras_vit": lambda x: isinstance(x, str),
+    "text_config": lambda x: isinstance(x, dict),
+    "logit_scale": lambda x: isinstance(x, float),
+    "logit_bias": lambda x: isinstance(x, float | None),
+    "tokenizer": lambda x: (
+        x is None
+        or isinstance(x, dict)
+        and all(map(_is_name, x.get("files", [None])))
+    ),
+    "parts": lambda x: (
+        isinstance(x, dict)
+        and all(isinstance(y, str) and len(y) == 64 for y in x.values())
+    ),
+}
+
+
+def _read(path):
+    """Read the record of a pair; refuse one that is none of ours."""
+    try:
+        if path.stat().st_size > LARGEST_RECORD:
+            raise ValueError
+        record = json.loads(path.read_text("utf-8"))
+        wrong = [x for x, fits in FIELDS.items() if not fits(record.get(x))]
+        if wrong or {record["image"], record["text"]} - {*record["parts"]}:
+            raise ValueError
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise ValueError(
+            f"{str(path)!r} is no record of an exported image-text model, or "
+            "a damaged one. Export the model again."
+        ) from error
+    return record
