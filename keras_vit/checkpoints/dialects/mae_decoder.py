@@ -5,7 +5,6 @@ were published with earlier ones.
 """
 
 import dataclasses
-import json
 import pathlib
 import re
 
@@ -21,6 +20,7 @@ from keras_vit.checkpoints.engine.layout import (
     torch_norm,
 )
 from keras_vit.checkpoints.engine.loading import open_source
+from keras_vit.checkpoints.files.config_values import read_json
 from keras_vit.checkpoints.files.tensors import TensorFile
 
 __all__ = ["Decoder", "read_decoder"]
@@ -98,7 +98,7 @@ def read_decoder(source) -> Decoder | None:
     path = pathlib.Path(str(located(source))) / "config.json"
     if not path.is_file():
         return None
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = read_json(path)
     if content.get("model_type") != KIND:
         return None
     file = open_source(source).file
