@@ -168,6 +168,16 @@ SHELL = [
     for page, code in (x.values for x in blocks(("", "bash", "sh")))
     for words in commands_in(code)
 ]
+CHECKLIST = "docs/checklist.md"
+ROWS = re.findall(
+    r"^\| (\d+) \|.*\| (yes|partly) \|(.*)\|$", text_of(CHECKLIST), re.M
+)
+SHELL += [
+    pytest.param(CHECKLIST, words, id=f"{CHECKLIST}:{' '.join(words)[:60]}")
+    for row in ROWS
+    for span in re.findall(r"`([^`]+)`", row[2])
+    for words in commands_in(span)
+]
 KNOWN = {}
 
 
@@ -193,6 +203,11 @@ def test_commands_and_their_options_exist(page, words, monkeypatch):
     for name, value in zip(rest, rest[1:], strict=False):
         if name == "--config" and value != "mine.yaml":
             assert shipped_recipes.config_path(value)
+
+
+def test_the_checklist_is_whole():
+    assert [int(number) for number, *_ in ROWS] == list(range(1, 41))
+    assert sum(score == "yes" for _, score, _ in ROWS) == 38
 
 
 def slug(heading):
