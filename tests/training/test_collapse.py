@@ -14,7 +14,7 @@ from keras_vit.training.tasks import (
     DistillConfig,
     MAEConfig,
 )
-from keras_vit.training.tasks.collapse import feature_statistics, some_images
+from keras_vit.training.tasks.collapse import feature_statistics, first_batches
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,9 +52,13 @@ def test_images_are_the_real_ones_and_the_middle_of_larger_ones():
     x = np.arange(5 * 4 * 4).reshape(5, 4, 4, 1)
     weights = np.array([1, 1, 0, 1, 0])
     batches = [({"image": x}, None, weights), ({"image": x}, None, weights)]
-    found = some_images(batches, (2, 2))
-    wanted = np.concatenate([x[[0, 1, 3], 1:3, 1:3]] * 2)
-    np.testing.assert_array_equal(found, wanted)
+    found = first_batches(batches, (2, 2))
+    assert len(found) == 2
+    for images, real in found:
+        np.testing.assert_array_equal(images, x[:, 1:3, 1:3])
+        np.testing.assert_array_equal(real, weights > 0)
+    many = [(np.zeros((200, 2, 2, 1)), None)] * 3
+    assert len(first_batches(many, (2, 2))) == 2
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ __all__ = [
     "watched",
 ]
 
-NUM_IMAGES = 256  # of which features are compared
+NUM_IMAGES = 256  # at least, if there are, of which features are compared
 TINY = 1e-12
 # Features of unit length that deviate less than this from their mean, or whose
 # deviations have an effective rank below that, tell no images apart.
@@ -74,41 +74,51 @@ class FeatureStatistics(keras.callbacks.Callback):
     def __init__(self, model, validation):
         super().__init__()
         self.network = feature_model(model)
-        self.images = None
+        self.batches = []
         if validation is not None and place()[1] == 1:
-            self.images = some_images(validation, model.input_shape[1:3])
+            self.batches = first_batches(validation, model.input_shape[1:3])
 
     def on_epoch_end(self, epoch, logs=None):
-        if logs is None or self.images is None:
+        if logs is None or not self.batches:
             return
         states = random_states()
         with averaged(self.model):
-            found = self.network.predict_on_batch(self.images)
+            features = [
+                np.asarray(self.network.predict_on_batch(images))[real]
+                for images, real in self.batches
+            ]
         set_random_states(states)
         # DINO's spread is a metric, of the crops of the interval.
-        logs |= {**feature_statistics(found), **logs}
+        logs |= {**feature_statistics(np.concatenate(features)), **logs}
 
 
-def some_images(validation, size: tuple) -> np.ndarray:
-    """Return the first images (N, H, W, C) of validation data.
+def first_batches(validation, size: tuple) -> list[tuple]:
+    """Return the first whole batches of validation data, and what is real.
 
-    The middle of images that crops are cut from.
+    Args:
+        validation: the validation data of `fit`.
+        size: (height, width) of the model; the middle is taken of images that
+            crops are cut from.
+
+    Returns:
+        List of images (B, H, W, C) and bool (B,), False for padding.
     """
     pairs = (validation,) if isinstance(validation, tuple) else validation
     found, count = [], 0
     for inputs, *others in pairs:
         images = inputs["image"] if isinstance(inputs, Mapping) else inputs
         images = np.asarray(images)
+        real = np.ones(len(images), bool)
         if len(others) == 2:  # Weights of 0 are of padding.
             weights = np.asarray(others[1]).reshape(len(images), -1)
-            images = images[weights.any(axis=1)]
-        found.append(images[: NUM_IMAGES - count])
-        count += len(found[-1])
-        if count == NUM_IMAGES:
+            real = weights.any(axis=1)
+        top, left = ((images.shape[1 + i] - size[i]) // 2 for i in range(2))
+        images = images[:, top : top + size[0], left : left + size[1]]
+        found.append((images, real))
+        count += real.sum()
+        if count >= NUM_IMAGES:
             break
-    x = np.concatenate(found)
-    top, left = ((x.shape[1 + i] - size[i]) // 2 for i in range(2))
-    return x[:, top : top + size[0], left : left + size[1]]
+    return found
 
 
 def collapsed_features(logs: Mapping) -> str | None:
