@@ -28,6 +28,7 @@ class Exported:
         self.read = classifier.read
         self.probabilities = classifier.probabilities
         self.class_names = classifier.class_names
+        self.problem = classifier.problem
         self.geometry = classifier.geometry
 
 serve(Exported(load_classifier(sys.argv[1])), port=0)
