@@ -230,6 +230,16 @@ def transformers_pair(name: str) -> tuple[dict, dict]:
         "texts": output.text_embeds,
         "logits": output.logits_per_image,
     }
+    if name == "SigLIP2-naflex":
+        sequences = pair_cases.sequences()
+        output = model(
+            input_ids=given["input_ids"],
+            pixel_values=torch.tensor(sequences["patches"]),
+            pixel_attention_mask=torch.tensor(sequences["valid"]).long(),
+            spatial_shapes=torch.tensor(pair_cases.GRIDS),
+        )
+        found["rectangles"] = output.image_embeds
+        found["rectangle_logits"] = output.logits_per_image
     found = {x: y.numpy().astype("float32") for x, y in found.items()}
     return {"config": config.to_diff_dict(), "shapes": shapes}, found
 

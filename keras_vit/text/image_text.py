@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.models import NaFlexTransformer
 from keras_vit.text.tokenizer import Tokenizer
 from keras_vit.text.tower import TextConfig, TextTransformer
 from keras_vit.trained_as import TrainedAs
@@ -121,11 +122,15 @@ class ImageTextModel(keras.Model):
         """Compute the embeddings of images, of length 1.
 
         Args:
-            images: (B, H, W, C) as the image tower takes them.
+            images: (B, H, W, C) as the image tower takes them; or of any
+                aspect ratio what `keras_vit.patch_sequences` returns, for the
+                pairs that `keras_vit.models.NaFlexTransformer` runs.
 
         Returns:
             Tensor (B, P), float32 at least.
         """
+        if isinstance(images, dict):
+            return normalized(NaFlexTransformer(self.image_tower)(images))
         return normalized(self.image_tower(ops.convert_to_tensor(images)))
 
     def encode_texts(self, texts: Any):

@@ -426,6 +426,8 @@ def zero_shot_model(tower: Any, classes: ClassEmbeddings) -> Any:
     values["predictions/kernel"] = kernel
     values["predictions/bias"] = np.full(len(classes.names), bias, "float32")
     model = remade(tower, values, head_bias=bias, **changes)
+    # It says how positions are resampled, which NaFlexTransformer asks.
+    model.load_report = getattr(tower, "load_report", None)
     model.trained_as = tower.trained_as.but(
         problem="classification",
         activation=classes.activation,
