@@ -49,7 +49,21 @@ def test_a_name_is_that_of_both_halves():
     repository = "hf://timm/ViT-B-16-SigLIP-256"
     assert pair_source("vit_base_patch16_siglip_256.webli") == repository
     assert pair_source("timm/vit_base_patch16_siglip_256.webli") == repository
-    for other in ("ViT_B16/imagenet", "folder", "hf://user/name"):
+    for other in ("folder", "hf://user/name"):
         assert pair_source(other) == other
     with pytest.raises(ValueError, match=r"Load 'vit_base_patch16_siglip_256"):
         pair_source("vit_base_patch16_siglip_gap_256.webli")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "timm/vit_base_patch16_clip_224.laion2b_ft_in12k_in1k",
+        "timm/vit_so400m_patch14_siglip_gap_224.pali_mix",
+        "ViT_B16/augreg_imagenet21k",
+    ],
+)
+def test_a_tower_whose_texts_no_longer_fit_is_refused(name):
+    """Texts of the weights before would answer nonsense without an error."""
+    with pytest.raises(ValueError, match="has no tower of texts"):
+        pair_source(name)

@@ -52,7 +52,8 @@ def pair_source(source: str | os.PathLike) -> str | os.PathLike:
         The address of the repository, or `source` as it is.
 
     Raises:
-        ValueError: for a tower without the head that the texts belong to.
+        ValueError: for a tower without the head that the texts belong to, and
+            one without texts, such as one that was fine-tuned on classes.
     """
     if isinstance(source, os.PathLike) or os.path.exists(source):
         return source
@@ -70,4 +71,8 @@ def pair_source(source: str | os.PathLike) -> str | os.PathLike:
                 f"texts are compared with. Load {tag.replace('_gap', '')!r}."
             )
         return f"hf://{repository}"
-    return source
+    raise ValueError(
+        f"{source!r} has no tower of texts: its images were not learned with "
+        "them, or it was trained further on classes, after which texts fit "
+        "no more. Load it with load_checkpoint, or a name of CLIP or SigLIP."
+    )
