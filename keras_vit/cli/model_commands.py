@@ -261,6 +261,11 @@ def summary(parser):
     """Count the parameters and the FLOPs of a model by part."""
     parser.set_defaults(run=_summary)
     add_model(parser.add_argument)
+    parser.add_argument(
+        "--texts",
+        action="store_true",
+        help="count the text tower of an image-text model as well",
+    )
 
 
 MODEL = (
@@ -329,7 +334,14 @@ def _summary(arguments):
     from keras_vit.prediction import load_network
 
     model = load_network(arguments.model, image_size=arguments.image_size)
-    parts = _parts(model)
+    parts, size = _parts(model), ""
+    if arguments.texts:
+        from keras_vit.text import as_text_encoder
+
+        tower = as_text_encoder(arguments.model).tower
+        size = f" and one text of {tower.input_shape[1]} tokens"
+        found = _parts(tower)
+        parts += [{**x, "part": f"texts: {x['part']}"} for x in found]
     total = {
         name: sum(part["times"] * part[name] for part in parts)
         for name in ("parameters", "multiply_adds")
@@ -342,7 +354,9 @@ def _summary(arguments):
     rows = [_summary_cells(part, total) for part in parts]
     rows.append(_summary_cells({"part": "total", "times": 1, **total}, total))
     height, width, channels = model.input_shape[1:]
-    print(f"{arguments.model}, one image of {height}x{width}x{channels}\n")
+    print(
+        f"{arguments.model}, one image of {height}x{width}x{channels}{size}\n"
+    )
     print(*markdown_table(SUMMARY_COLUMNS, rows, padded=True), sep="\n")
     print("\nCounts are per part; shares cover all repeats.")
 

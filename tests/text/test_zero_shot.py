@@ -1,5 +1,7 @@
 """Classes by words, and the search and the metrics by which they are found."""
 
+import json
+import math
 import re
 import shutil
 import types
@@ -427,6 +429,26 @@ def test_a_search_by_words(photos, tmp_path, capsys, pairs):
         keras_vit.prediction.embed_texts(
             as_encoder(CLIP, kind="features"), CLIP, ["a red car"]
         )
+
+
+def test_a_summary_counts_both_towers(pairs, capsys):
+    """Of the text tower by hand: D 32, MLP 128 and two heads of 16 tokens."""
+    out = run(capsys, "summary", CLIP, "--texts", "--format", "json")
+    found = json.loads(out)
+    parameters = sum(
+        math.prod(x.shape)
+        for x in pairs[CLIP].weights
+        if "logit_scale" not in x.path
+    )
+    assert found["total"]["parameters"] == parameters
+    (block,) = [x for x in found["parts"] if x["part"] == "texts: block_*"]
+    config = pairs[CLIP].text_tower.config
+    dim, length = config.hidden_dim, config.context_length
+    dense = length * (4 * dim**2 + 2 * dim * config.mlp_dim)
+    assert block["multiply_adds"] == dense + 2 * length**2 * dim
+    assert block["times"] == config.num_layers == 2
+    table = run(capsys, "summary", CLIP, "--texts")
+    assert "and one text of 16 tokens" in table and "texts: block_*" in table
 
 
 def test_the_text_half_alone_embeds_texts(pairs):
