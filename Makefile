@@ -100,10 +100,11 @@ install = $(1)/bin/python -m pip install --quiet \
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help quickstart test test-all check test-oldest test-newest fuzz \
-	mutants conformance release-check notebooks docs clean
+	mutants conformance real-weights public-goldens release-check notebooks \
+	docs clean
 
 help: ## list the targets
-	@awk -F ': .*## ' '/^[a-z-]+: .*## / {printf "%-13s %s\n", $$1, $$2}' Makefile
+	@awk -F ': .*## ' '/^[a-z-]+: .*## / {printf "%-14s %s\n", $$1, $$2}' Makefile
 
 quickstart: $(VENV)/.quickstart-$(QUICKSTART_BACKEND) ## fine-tune a small model on KERAS_BACKEND (jax) and report
 	KERAS_BACKEND=$(QUICKSTART_BACKEND) $(VENV)/bin/python \
@@ -166,6 +167,16 @@ mutants: $(VENV)/.full ## draw 100 small faults, count those that the tests find
 conformance: $(VENV)/.full ## run others' tests on our models, or one suite: SUITE="timm, steps"; write docs/conformance.md
 	$(VENV)/bin/python tools/conformance.py --only "$(SUITE)" \
 		$(if $(CLONES),--clones $(CLONES))
+
+real-weights: $(VENV)/.full ## rebuild two real encoders and compare them on each backend, write docs/weights.md
+	$(VENV)/bin/python tools/real_weights.py build build/weights
+	for backend in $(BACKENDS); do KERAS_BACKEND=$$backend \
+		$(VENV)/bin/python tools/real_weights.py check build/weights || exit 1; \
+	done
+	$(VENV)/bin/python tools/real_weights.py page build/weights
+
+public-goldens: $(VENV)/.full ## compare public weights with the numbers of others' tests (downloads 1.2 GB), print a table to post
+	$(VENV)/bin/python tools/public_goldens.py
 
 release-check: $(VENV)/.full ## use the sdist and the wheel in fresh environments of each Python and backend
 	$(VENV)/bin/python tools/release_check.py
