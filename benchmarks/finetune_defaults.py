@@ -62,7 +62,7 @@ CHOSEN = {
 }
 
 
-def digits(seed: int, folder: pathlib.Path) -> data.Dataset:
+def digits(seed: int, folder: pathlib.Path, count=None) -> data.Dataset:
     """Return digits of scikit-learn."""
     del folder
     from sklearn.datasets import load_digits
@@ -70,14 +70,16 @@ def digits(seed: int, folder: pathlib.Path) -> data.Dataset:
     found = load_digits()
     images = (found.images * 255 / 16).astype("uint8")  # (N, 8, 8)
     order = np.random.default_rng(seed).permutation(len(images))
-    parts = np.split(order, [TRAIN["digits"], TRAIN["digits"] + TEST])[:2]
+    count = count or TRAIN["digits"]
+    parts = np.split(order, [count, count + TEST])[:2]
     return _gray([(images[x], found.target[x]) for x in parts])
 
 
-def fashion_mnist(seed: int, folder: pathlib.Path) -> data.Dataset:
+def fashion_mnist(seed: int, folder: pathlib.Path, count=None) -> data.Dataset:
     """Return images of Fashion-MNIST, of its train and its test files."""
     random, parts = np.random.default_rng(seed), []
-    for part, count in (("train", TRAIN["fashion_mnist"]), ("t10k", TEST)):
+    known = count or TRAIN["fashion_mnist"]
+    for part, count in (("train", known), ("t10k", TEST)):
         images, labels = (
             np.frombuffer(gzip.decompress(file.read_bytes()), "uint8", -1, skip)
             for file, skip in (

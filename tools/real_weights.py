@@ -458,8 +458,8 @@ DINOv2 ViT-S/14 that was trained further and OpenAI's CLIP ViT-B/16, are rebuilt
 as folders of transformers (no code of the packages is run) and compared on
 {photos} photographs with onnxruntime on the files, other sizes than 224 pixels
 with transformers, and exports with the model. The largest difference of a
-number, and in brackets the largest number. Results:
-benchmarks/results/real_weights.json.
+number, and in brackets the largest number; what has not been measured yet is
+not shown. Results: benchmarks/results/real_weights.json.
 
 {table}
 """
