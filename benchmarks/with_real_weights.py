@@ -75,8 +75,9 @@ the same network without weights, with the same number of epochs.
 
 {table}
 
-By `python benchmarks/with_real_weights.py weights` ({versions}). What has not been
-measured yet is not shown. Results: benchmarks/results/with_real_weights.json.
+By `python benchmarks/with_real_weights.py weights` ({versions}). What has not
+been measured yet is not shown. Results:
+benchmarks/results/with_real_weights.json.
 """
 
 
