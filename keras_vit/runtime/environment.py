@@ -184,7 +184,7 @@ def _follow(loader) -> None:
             BEGUN.remove(module)
         if module.__name__ == "keras":
             _check_version(module)
-        if "keras" in sys.modules and not BEGUN:
+        if sys.modules.get("keras") and not BEGUN:
             _register()
 
     loader.exec_module = execute_and_follow

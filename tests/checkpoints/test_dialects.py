@@ -83,6 +83,7 @@ def test_a_name_in_code_is_found(code):
     assert names_in_code(code)
 
 
+PART = re.compile("_(config|decoder|images|text)$")
 MODULES = [
     path
     for path in (CHECKPOINTS / "dialects").glob("*.py")
@@ -100,7 +101,7 @@ def test_no_publisher_needs_another(path):
         and node.module
         and node.module.startswith(prefix)
     }
-    own = re.sub("_(config|images|text)$", "", path.stem)
+    own = PART.sub("", path.stem)
     assert origins <= {"shared", own, f"{own}_config", f"{own}_images"}
 
 
@@ -111,9 +112,8 @@ def test_each_publisher_is_one_record():
     assert {name: len(x) for name, x in found.items()} == dict.fromkeys(
         found, 1
     )
-    assert len(found) == len(
-        [x for x in MODULES if not re.search("_(config|images|text)$", x.stem)]
-    )
+    whole = [x for x in MODULES if not PART.search(x.stem)]
+    assert len(found) == len(whole)
 
 
 def test_options_of_layouts_are_fields_of_their_families():

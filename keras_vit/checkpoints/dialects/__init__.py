@@ -15,8 +15,12 @@ from keras_vit.checkpoints.dialects import (
     timm,
     torchvision,
 )
+from keras_vit.checkpoints.dialects.hugging_face_decoder import (
+    Decoder,
+    read_decoder,
+)
 
-__all__ = ["LAYOUTS", "TEXT_LAYOUTS"]
+__all__ = ["LAYOUTS", "TEXT_LAYOUTS", "Decoder", "read_decoder"]
 
 # In the order in which they are tried and named.
 LAYOUTS = (

@@ -27,7 +27,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.checkpoints.dialects.mae_decoder import Decoder, read_decoder
+from keras_vit.checkpoints.dialects import Decoder, read_decoder
 from keras_vit.data.array_ops import ops_of
 from keras_vit.io.checks import (
     check_at_least,

@@ -11,7 +11,6 @@ import re
 import numpy as np
 
 from keras_vit.checkpoints.dialects.hugging_face import ENCODER
-from keras_vit.checkpoints.engine.keras_files import located
 from keras_vit.checkpoints.engine.layout import (
     TRANSFORMS,
     Facts,
@@ -19,7 +18,6 @@ from keras_vit.checkpoints.engine.layout import (
     torch_dense,
     torch_norm,
 )
-from keras_vit.checkpoints.engine.loading import open_source
 from keras_vit.checkpoints.files.config_values import read_json
 from keras_vit.checkpoints.files.tensors import TensorFile
 
@@ -95,6 +93,10 @@ def read_decoder(source) -> Decoder | None:
         >>> read_decoder("vit-mae-base").fields["decoder_dim"]
         512
     """
+    # They read all dialects, of which this is one.
+    from keras_vit.checkpoints.engine.keras_files import located
+    from keras_vit.checkpoints.engine.loading import open_source
+
     path = pathlib.Path(str(located(source))) / "config.json"
     if not path.is_file():
         return None
