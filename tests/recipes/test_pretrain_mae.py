@@ -191,7 +191,7 @@ def test_a_decoder_of_a_folder_goes_on(tmp_path):
     """Or a new one, where another shape is asked for; rates are MAE's own."""
     folder = pathlib.Path(__file__).parents[1] / "reference" / "hf_mae_tiny"
     sizes = []
-    for options in ({}, {"decoder_dim": 8, "decoder_heads": 2}):
+    for mae in (MAEConfig(), MAEConfig(decoder_dim=8, decoder_heads=2)):
         made = recipe(
             tmp_path / f"run{len(sizes)}",
             training={"steps": 2, "epochs": None},
@@ -205,7 +205,7 @@ def test_a_decoder_of_a_folder_goes_on(tmp_path):
                 "optimizer": type(made.optimizer)(warmup_steps=1),
             },
             method="mae",
-            mae=MAEConfig(**options),
+            mae=mae,
         )
         assert made.optimizer.learning_rate == 1.5e-4 * 8 / 256
         assert made.optimizer.weight_decay == 0.05

@@ -84,7 +84,9 @@ def test_the_decoder_of_a_folder_is_read(tmp_path):
     assert old.keys() != tensors.keys()
     save_file(old, tmp_path / "model.safetensors")
     shutil.copy(FOLDER / "config.json", tmp_path)
-    found, wanted = read_decoder(tmp_path).arrays(), decoder.arrays()
+    renamed = read_decoder(tmp_path)
+    assert renamed and decoder
+    found, wanted = renamed.arrays(), decoder.arrays()
     assert found.keys() == wanted.keys()
     for path, array in wanted.items():
         np.testing.assert_array_equal(found[path], array)
