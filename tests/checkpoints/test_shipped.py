@@ -74,6 +74,13 @@ def test_file_is_the_model_of_the_committed_config():
     assert f" of {CONFIG['training']['epochs']}," in stated("epochs")
 
 
+def test_it_knows_how_its_images_were_prepared():
+    known = keras_vit.load_checkpoint("fractals").trained_as
+    assert known.assumed == () and known.source == "fractals"
+    way = CONFIG["preprocessing"]["evaluation"]
+    assert known.preprocessing["evaluation"] == way
+
+
 def test_logits_are_those_of_the_paper_s_equations_in_numpy():
     images = fractal_images(range(8), [1000] * 8, image_size=16)
     model = keras_vit.load_checkpoint("fractals", include_preprocessing=True)

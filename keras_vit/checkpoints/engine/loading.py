@@ -429,8 +429,10 @@ def open_source(
         # Some repositories serve two: CLIP's with two activations.
         opened.file.config["architecture"] = entry.architecture
     entry = entry or catalog.FILES.get(Path(path).name)
-    if entry is not None and opened.trained_as.assumed:
-        opened.known = entry.trained_as
+    shipped = os.fspath(source).lower() in catalog.SHIPPED
+    known = catalog.SHIPPED_AS if shipped else entry and entry.trained_as
+    if known is not None and opened.trained_as.assumed:
+        opened.known = known
     return opened
 
 

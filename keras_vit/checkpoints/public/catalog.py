@@ -72,6 +72,15 @@ RESIZES = {"squash": "squash", "shorter_side": "resize_small_central_crop"}
 HUB = "https://huggingface.co"
 # Weights that come with the package, in its folder `weights`.
 SHIPPED = {"fractals": "fractals.npz"}
+# How their images were prepared, by recipes/configs/fractals_small.yaml.
+SHIPPED_AS = TrainedAs(
+    preprocessing={
+        "evaluation": "squash",
+        "resize_method": "bilinear",
+        "rounding": "float32",
+    },
+    source="fractals",
+)
 # What weights="imagenet" is: AugReg where it has the model, then the paper's
 # own, then SAM, then GSAM, then DeiT III.
 RECOMMENDED = (
