@@ -87,6 +87,11 @@ class TrainedAs:
         """What makes answers of the scores: the name of an activation."""
         return self.activation or PROBLEMS[self.problem]
 
+    @property
+    def told_size(self) -> tuple[int, int] | None:
+        """The image size, where a source says it."""
+        return None if self.assumed else self.image_size
+
     def but(self, **changes: Any) -> "TrainedAs":
         """Return the same with other values for some."""
         return dataclasses.replace(self, **changes)

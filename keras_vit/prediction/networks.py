@@ -91,9 +91,7 @@ def load_prepared(
         OSError: when they cannot be fetched.
     """
     entry, opened = _opened(os.fspath(source), image_size)
-    known = opened.trained_as
-    if image_size is None and not known.assumed:
-        image_size = known.image_size
+    image_size = image_size or opened.trained_as.told_size
     with warnings.catch_warnings():
         action = "error" if needs_head else "ignore"
         warnings.filterwarnings(action, HEAD_OF_ZEROS)

@@ -180,7 +180,9 @@ def _application_options(recipe, info) -> dict:
     family = _family_of_weights(recipe.model, info)
     check_lora(recipe.training.lora_rank, family, info.fields)
     options = options_of(recipe.model, family.config_class)
-    size = options.pop("image_size", info.fields["image_size"])
+    # As in predictions: DINOv2 has positions for 518 pixels, and takes 224.
+    usual = info.trained_as.told_size or info.fields["image_size"]
+    size = options.pop("image_size", usual)
     height, width = (size, size) if isinstance(size, int) else size
     channels = options.pop("channels", info.fields["channels"])
     if recipe.model.head == "new":

@@ -66,8 +66,9 @@ class ModelConfig:
     or "openai_best" for those of CLIP; null is "a photo of a {}."."""
 
     image_size: int | tuple[int, int] | None = None
-    """Size of the images, one side or [height, width] in pixels. Position
-    embeddings of weights for another size are resampled."""
+    """Size of the images, one side or [height, width] in pixels; if null with
+    weights, that which their publisher prepares images in, 224 for DINOv2.
+    Position embeddings of weights for another size are resampled."""
 
     channels: int | None = None
     """1 for grey images, 3 for colour."""

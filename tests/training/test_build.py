@@ -1,8 +1,13 @@
+import json
+import pathlib
+import shutil
+
 import golden
 import keras
 import numpy as np
 import pytest
 
+from keras_vit.prediction import load_classifier
 from keras_vit.training import ModelConfig, Recipe, TrainingConfig
 from keras_vit.training.build import freeze, make_model
 from keras_vit.training.run.files import save_model
@@ -209,3 +214,25 @@ def test_missing_weights_are_named():
 def test_several_steps_an_execution_are_refused_on_torch():
     with pytest.raises(ValueError, match="steps_per_execution=2"):
         tiny(training=TrainingConfig(steps_per_execution=2))
+
+
+def test_weights_are_trained_at_the_size_that_their_images_are_prepared_in(
+    tmp_path,
+):
+    """As they are predicted with, where no size is given."""
+    source = pathlib.Path(__file__).parents[1] / "reference" / "hf_vit_tiny"
+    folder = tmp_path / "vit"
+    shutil.copytree(source, folder)
+    assert built(weights=str(folder)).input_shape == (None, 32, 32, 3)
+    processor = {
+        **{"do_resize": True, "do_center_crop": True, "resample": 2},
+        **{"size": {"shortest_edge": 20}, "do_rescale": True},
+        **{"crop_size": {"height": 16, "width": 16}, "do_normalize": True},
+        **{"image_mean": [0.5] * 3, "image_std": [0.5] * 3},
+        "image_processor_type": "ViTImageProcessor",
+    }
+    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+    assert load_classifier(folder).geometry.image_size == (16, 16)
+    assert built(weights=str(folder)).input_shape == (None, 16, 16, 3)
+    larger = built(weights=str(folder), image_size=24)
+    assert larger.input_shape == (None, 24, 24, 3)

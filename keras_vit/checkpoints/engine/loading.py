@@ -47,6 +47,7 @@ from keras_vit.runtime.workarounds import (
     taken_over,
     values_at_the_end,
 )
+from keras_vit.trained_as import TrainedAs
 
 __all__ = [
     "Info",
@@ -320,6 +321,7 @@ class Info:
         num_parameters: int, numbers in its weights.
         shapes: dict from the file's names to shapes.
         notes: what was assumed because the file cannot tell.
+        trained_as: `TrainedAs`, what the model was trained on.
     """
 
     source: str
@@ -329,6 +331,7 @@ class Info:
     num_parameters: int
     shapes: dict
     notes: tuple
+    trained_as: TrainedAs
 
     def __str__(self):
         lines = [
@@ -392,6 +395,7 @@ def read_info(
         ),
         shapes,
         tuple(checkpoint.notes),
+        source.trained_as,
     )
 
 

@@ -517,9 +517,8 @@ def load_teacher(recipe, num_classes: int) -> tuple[keras.Model, str | None]:
         return build.make_model(recipe, names), None
     opened = open_teacher(config)
     fields = configure(opened).fields
-    known = opened.trained_as
-    size = config.teacher_size or (not known.assumed and known.image_size)
-    size = size or fields["image_size"]
+    usual = opened.trained_as.told_size or fields["image_size"]
+    size = config.teacher_size or usual
     if size is None or None in (size if isinstance(size, tuple) else ()):
         raise ValueError(
             f"The teacher {config.teacher!r} takes images of any size. Give "
