@@ -117,9 +117,10 @@ test: check run-tests ## check, then test on each backend, or on one: BACKEND=ja
 test-all: check run-tests ## the same with the slow tests
 
 # The same computation is compiled once, for all models, files and workers.
-export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.pytest_cache/jax
-export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
-export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
+run-tests test-newest: export JAX_COMPILATION_CACHE_DIR ?= \
+	$(CURDIR)/.pytest_cache/jax
+run-tests test-newest: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
+run-tests test-newest: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 
 # $(call run_tests,VENV): on each backend; those of ONCE on the first.
 define run_tests
