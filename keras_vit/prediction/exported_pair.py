@@ -30,6 +30,8 @@ __all__ = ["PAIR", "ExportedPair", "digest_of", "exported_pair"]
 PAIR = "pair.json"
 TOKENIZER = "tokenizer"  # a folder, beside the files of the towers
 LARGEST_RECORD = 2**20  # bytes
+LARGEST_CONTEXT = 2**16  # tokens; ids of a batch are that long
+LARGEST_SCALE = 100  # of which the exponential is taken; models have 5
 
 
 def exported_pair(model: Any) -> "ExportedPair | None":
@@ -226,20 +228,39 @@ def _is_name(value):
     return isinstance(value, str) and pathlib.PurePath(value).name == value
 
 
+def _is_number(value):
+    return isinstance(value, float) and abs(value) <= LARGEST_SCALE
+
+
+def _is_text_config(value):
+    try:
+        return TextConfig(**value).context_length <= LARGEST_CONTEXT
+    except (TypeError, ValueError):
+        return False
+
+
+def _is_tokenizer(value):
+    if value is None:
+        return True
+    try:
+        Tokenizer(value, {})
+    except (TypeError, KeyError, ValueError):
+        return False
+    names = value["files"]
+    whole = isinstance(names, list) and names and "padding" in value
+    return bool(whole) and all(map(_is_name, names))
+
+
 # Field of a record -> whether a record has it as it should be.
 FIELDS: dict = {
     "image": _is_name,
     "text": _is_name,
     "precision": lambda x: isinstance(x, str),
     "keras_vit": lambda x: isinstance(x, str),
-    "text_config": lambda x: isinstance(x, dict),
-    "logit_scale": lambda x: isinstance(x, float),
-    "logit_bias": lambda x: isinstance(x, float | None),
-    "tokenizer": lambda x: (
-        x is None
-        or isinstance(x, dict)
-        and all(map(_is_name, x.get("files", [None])))
-    ),
+    "text_config": _is_text_config,
+    "logit_scale": _is_number,
+    "logit_bias": lambda x: x is None or _is_number(x),
+    "tokenizer": _is_tokenizer,
     "parts": lambda x: (
         isinstance(x, dict)
         and all(isinstance(y, str) and len(y) == 64 for y in x.values())

@@ -127,7 +127,20 @@ def test_files_that_were_changed_are_refused(copied):
         file.write(b" ")
     with pytest.raises(ValueError, match="Export the model again"):
         ExportedPair(copied).texts  # noqa: B018
-    for change in ({"image": "../image.onnx"}, {"text_config": 3}, None):
+    about = record["text_config"]
+    for change in (
+        {"image": "../image.onnx"},
+        {"text_config": 3},
+        {"text_config": {**about, "run": "it"}},
+        {"text_config": {**about, "num_heads": "4"}},
+        {"text_config": {**about, "context_length": 10**9}},
+        {"logit_scale": float("inf")},
+        {"logit_bias": float("nan")},
+        {"tokenizer": {"files": []}},
+        {"tokenizer": {"files": ["a"], "cleaning": []}},
+        {"tokenizer": {"files": ["../a"], "cleaning": [], "padding": 0}},
+        None,
+    ):
         content = json.dumps(change and {**record, **change})
         (copied / "pair.json").write_text(content)
         with pytest.raises(ValueError, match="damaged"):
