@@ -1,5 +1,6 @@
 """The masked autoencoder, against ViTMAE of transformers in float64."""
 
+import json
 import pathlib
 import shutil
 import types
@@ -83,6 +84,18 @@ def test_the_decoder_of_a_folder_is_read(tmp_path):
     }
     assert old.keys() != tensors.keys()
     save_file(old, tmp_path / "model.safetensors")
+    shutil.copy(FOLDER / "config.json", tmp_path)
+    content = json.loads((FOLDER / "config.json").read_text())
+    for name, value in (
+        ("decoder_hidden_size", "8"),
+        ("decoder_num_hidden_layers", 10**9),
+        ("norm_pix_loss", 1),
+        ("mask_ratio", 2.0),
+    ):
+        wrong = json.dumps({**content, name: value})
+        (tmp_path / "config.json").write_text(wrong)
+        with pytest.raises(ValueError, match=f"config.json.*{value}"):
+            read_decoder(tmp_path)
     shutil.copy(FOLDER / "config.json", tmp_path)
     renamed = read_decoder(tmp_path)
     assert renamed and decoder

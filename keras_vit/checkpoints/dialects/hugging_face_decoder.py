@@ -18,7 +18,12 @@ from keras_vit.checkpoints.engine.layout import (
     torch_dense,
     torch_norm,
 )
-from keras_vit.checkpoints.files.config_values import read_json
+from keras_vit.checkpoints.files.config_values import (
+    converted,
+    flag,
+    fraction,
+    read_json,
+)
 from keras_vit.checkpoints.files.tensors import TensorFile
 
 __all__ = ["Decoder", "read_decoder"]
@@ -41,15 +46,25 @@ TABLE = {
     **torch_norm("decoder_norm", "decoder.decoder_norm"),
     **torch_dense("pixels", "decoder.decoder_pred"),
 }
-# Of a `MAEConfig` -> of a config.json, and what transformers takes without.
-FIELDS = {
-    "mask_ratio": ("mask_ratio", 0.75),
-    "normalize_pixels": ("norm_pix_loss", False),
-    "decoder_dim": ("decoder_hidden_size", 512),
-    "decoder_layers": ("decoder_num_hidden_layers", 8),
-    "decoder_heads": ("decoder_num_attention_heads", 16),
-    "decoder_mlp_dim": ("decoder_intermediate_size", 2048),
+# Of a config.json -> of a `MAEConfig`.
+NAMES = {
+    "mask_ratio": "mask_ratio",
+    "norm_pix_loss": "normalize_pixels",
+    "decoder_hidden_size": "decoder_dim",
+    "decoder_num_hidden_layers": "decoder_layers",
+    "decoder_num_attention_heads": "decoder_heads",
+    "decoder_intermediate_size": "decoder_mlp_dim",
 }
+# What transformers takes where a config.json is silent.
+USUAL = {
+    "mask_ratio": 0.75,
+    "norm_pix_loss": False,
+    "decoder_hidden_size": 512,
+    "decoder_num_hidden_layers": 8,
+    "decoder_num_attention_heads": 16,
+    "decoder_intermediate_size": 2048,
+}
+CONVERSIONS = {"mask_ratio": fraction, "normalize_pixels": flag}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +102,8 @@ def read_decoder(source) -> Decoder | None:
         source: folder, or whatever else weights are loaded from.
 
     Raises:
-        ValueError: for a folder that is damaged.
+        ValueError: for a folder that is damaged, or whose config.json has
+            other values than a decoder has.
 
     Example:
         >>> read_decoder("vit-mae-base").fields["decoder_dim"]
@@ -106,8 +122,5 @@ def read_decoder(source) -> Decoder | None:
     file = open_source(source).file
     if "decoder.decoder_embed.weight" not in file.tensors:
         return None
-    fields = {
-        ours: content.get(theirs, usual)
-        for ours, (theirs, usual) in FIELDS.items()
-    }
+    fields = converted(path, {**USUAL, **content}, NAMES, CONVERSIONS)
     return Decoder(fields, file)

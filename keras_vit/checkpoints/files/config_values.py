@@ -8,6 +8,8 @@ from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
 __all__ = [
     "ACTIVATIONS",
     "converted",
+    "flag",
+    "fraction",
     "pair",
     "pixels",
     "read_json",
@@ -129,7 +131,7 @@ def words(known: dict, key: str | None = None) -> Callable:
     return convert
 
 
-def _epsilon(path, name, value) -> float:
+def fraction(path, name, value) -> float:
     if type(value) not in (int, float) or not 0 <= value < 1:
         refuse(path, f"has {name}={value!r}"[:200], "Expected 0 to 1.")
     return float(value)
@@ -141,7 +143,7 @@ def _number(path, name, value) -> float:
     return float(value)
 
 
-def _flag(path, name, value) -> bool:
+def flag(path, name, value) -> bool:
     if type(value) is not bool:
         refuse(path, f"has {name}={value!r}"[:200], "Expected true or false.")
     return value
@@ -160,17 +162,17 @@ def _activation(path, name, value) -> str:
 CONVERSIONS = {
     "image_size": pair,
     "patch_size": pair,
-    "layer_norm_epsilon": _epsilon,
+    "layer_norm_epsilon": fraction,
     "activation": _activation,
     "rope_temperature": _number,
     "rope_offset": _number,
     "rope_reference_grid": pair,
     "window_size": _count,
     "global_attention_blocks": _blocks,
-    "pool_prefix_tokens": _flag,
-    "final_norm": _flag,
-    "gated_mlp": _flag,
-    "qkv_bias": _flag,
+    "pool_prefix_tokens": flag,
+    "final_norm": flag,
+    "gated_mlp": flag,
+    "qkv_bias": flag,
     "register_tokens": _count,
-    "relative_position_bias": _flag,
+    "relative_position_bias": flag,
 }
