@@ -46,6 +46,7 @@ from keras_vit.variants import VariantConfig, VariantTransformer
 __all__ = [
     "Accuracy",
     "CLASSIFICATION",
+    "NO_CLASS",
     "SigmoidCrossEntropy",
     "TRANSFORMERS",
     "Task",
@@ -64,6 +65,8 @@ __all__ = [
 
 TRANSFORMERS = (VisionTransformer, VariantTransformer)
 FAMILIES = (*TRANSFORMERS, Mixer, BiT)
+# Of methods without labels: a model is built for one class, and made headless.
+NO_CLASS = ("",)
 
 
 def make_model(recipe, class_names) -> keras.Model:

@@ -28,9 +28,6 @@ __all__ = [
     "masked_network",
 ]
 
-# The model is built for one class, and its head removed.
-NO_CLASS = ("",)
-
 
 def masked_network(model: VisionTransformer, target: str) -> keras.Model:
     """Build the network that predicts hidden patches from a model's layers.
@@ -94,8 +91,8 @@ def _make_model(recipe, class_names):
     _check(recipe)
     if recipe.model.weights is None:
         # Before the memory for a large model is taken.
-        _check_model(recipe, config_of(recipe.model, len(NO_CLASS)))
-    model = build.make_model(recipe, NO_CLASS)
+        _check_model(recipe, config_of(recipe.model, len(build.NO_CLASS)))
+    model = build.make_model(recipe, build.NO_CLASS)
     _check_model(recipe, model.config)
     return build.headless(model)
 

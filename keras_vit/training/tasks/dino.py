@@ -67,7 +67,7 @@ from keras_vit.training.tasks.losses import (
     sinkhorn,
     warmed_up,
 )
-from keras_vit.training.tasks.mae import NO_CLASS, WHOLE
+from keras_vit.training.tasks.mae import WHOLE
 from keras_vit.training.tasks.numbered_batches import (
     EVALUATION,
     TRAINING,
@@ -1043,8 +1043,8 @@ def _make_model(recipe, class_names):
         )
     if recipe.model.weights is None:
         # Before the memory for a large model is taken.
-        check_model(config_of(recipe.model, len(NO_CLASS)), recipe.dino)
-    return build.headless(build.make_model(recipe, NO_CLASS))
+        check_model(config_of(recipe.model, len(build.NO_CLASS)), recipe.dino)
+    return build.headless(build.make_model(recipe, build.NO_CLASS))
 
 
 DINO = watched(

@@ -63,8 +63,6 @@ __all__ = [
     "resized",
 ]
 
-# The class of a student without classes, whose head is removed.
-NO_CLASS = ("",)
 NUM_NAMED = 3  # classes that an error names
 HEAD_OF_ZEROS = "The classification layer in"  # begins a warning.
 MOMENTUM = 0.99  # Share of a running mean that stays at a step.
@@ -476,7 +474,7 @@ def classes_for(recipe, class_names) -> tuple[str, ...]:
     config = recipe.distill
     opened = None if recipe.smoke else open_teacher(config)
     if not config.logits:
-        return NO_CLASS
+        return build.NO_CLASS
     if opened is None:
         return tuple(class_names)
     count = configure(opened).fields["num_classes"]

@@ -85,8 +85,6 @@ LOSSES = {
     "mae": keras.losses.MeanSquaredError,
     "simmim": keras.losses.MeanAbsoluteError,
 }
-# The model is built for one class, and its head removed.
-NO_CLASS = ("",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -452,8 +450,8 @@ def _make_model(recipe, class_names):
         )
     if recipe.model.weights is None:
         # Before the memory for a large model is taken.
-        check_model(config_of(recipe.model, len(NO_CLASS)), recipe.mae)
-    model = build.headless(build.make_model(recipe, NO_CLASS))
+        check_model(config_of(recipe.model, len(build.NO_CLASS)), recipe.mae)
+    model = build.headless(build.make_model(recipe, build.NO_CLASS))
     if recipe.mae.kind == "mae":
         fix_positions(model, fresh=recipe.model.weights is None)
     return model
