@@ -121,6 +121,14 @@ def test_dinov3_of_its_authors(name, mlp, tmp_path):
     )
 
 
+def test_the_size_that_rotary_positions_leave_open_is_named(tmp_path):
+    """Rotary positions have no table, so any size fits the file."""
+    content = fused(tensors("hf_dinov3_tiny", *DINOV3, *PLAIN_MLP), mask=True)
+    save_file(content, tmp_path / "x.safetensors")
+    with pytest.warns(UserWarning, match=r"image_size=\(224, 224\)"):
+        load_checkpoint(tmp_path / "x.safetensors", **ENCODER)
+
+
 @pytest.mark.parametrize("periods", [50.0 ** (np.arange(2) / 2), np.ones(4)])
 def test_periods_of_another_temperature_are_refused(periods, tmp_path):
     """No config stands beside the files of DINOv3's authors."""

@@ -610,10 +610,7 @@ def _position_fields(
     size = stored or image_size
     if size is None:
         size = tuple(max(x, DEFAULT_IMAGE // x * x) for x in cell)
-        notes.append(
-            f"image_size={size} was assumed, which a file with fixed "
-            "position embeddings cannot tell; give input_shape=..."
-        )
+        _say_taken(checkpoint, f"image_size={size}")
     grid = size[0] // cell[0], size[1] // cell[1]
     return grid, {"image_size": size, "position_embedding": "sincos2d"}
 
@@ -652,12 +649,15 @@ def _without_positions(checkpoint, fields, image_size, cell, known) -> tuple:
             else "Choose another file.",
         )
     size = checkpoint.file.config.get("image_size") or known.get("image_size")
-    size = size or image_size or (DEFAULT_IMAGE, DEFAULT_IMAGE)
+    told = size or image_size
+    size = told or (DEFAULT_IMAGE, DEFAULT_IMAGE)
     for table in (f"{x}/table" for x in RELATIVE_POSITIONS):
         if table in checkpoint.rows:
             grid = _grid_of_distances(checkpoint, table, size, cell, fields)
-            size = _times(grid, cell)
+            size = told = _times(grid, cell)
     size = tuple(max(x // y * y, y) for x, y in zip(size, cell, strict=True))
+    if not told:
+        _say_taken(checkpoint, f"image_size={size}")
     grid = size[0] // cell[0], size[1] // cell[1]
     return grid, {"image_size": size, "position_embedding": "none"}
 
