@@ -2,8 +2,9 @@
 
 Each architecture that the installed timm has is built narrow and of two
 blocks with random weights, written as a file of its name, loaded here, and
-compared on one image. Writes docs/coverage.md: what loads with timm's output,
-what is refused and why, and what is wrong, which is to be nothing.
+compared on one image: the output, and of `include_top=False` the tokens that
+`forward_features` gives. Writes docs/coverage.md: what loads with timm's
+output, what is refused and why, and what is wrong, which is to be nothing.
 """
 
 import argparse
@@ -65,7 +66,8 @@ architecture is built by timm, 128 wide and of two blocks (those of resnetv2 as
 they are, the two blocks of mlp_mixer as wide as they are), with random weights
 and no weight zero or one. It is written as a file of the architecture's name,
 loaded by `keras_vit.load_checkpoint` and compared on one image of the size that
-timm gives. "timm's output" is within 5e-5 of the largest output in float32.
+timm gives, as it is and with `include_top=False` (timm's `forward_features`).
+"timm's output" is within 5e-5 of the largest output in float32, in both.
 Tags are the pretrained weights that timm lists; the weights themselves were not
 downloaded.
 
@@ -122,20 +124,28 @@ def examined(timm, module: str, name: str) -> Found:
     images = np.random.default_rng(1).uniform(-1, 1, (1, *size, 3))
     images = images.astype("float32")
     with torch.no_grad():
-        wanted = model(torch.tensor(np.moveaxis(images, -1, 1))).numpy()
+        pixels = torch.tensor(np.moveaxis(images, -1, 1))
+        wanted = model(pixels).numpy()
+        tokens = model.forward_features(pixels)
+    if isinstance(tokens, dict):  # of a NaFlex model
+        tokens = tokens["patches"]
+    if tokens.ndim == 4:  # (batch, channels, rows, columns)
+        tokens = tokens.movedim(1, -1)
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / f"{name}.safetensors"
         tensors = {k: x.contiguous() for k, x in model.state_dict().items()}
         save_file(tensors, path)
+        narrow = options_of(module, name) == SIZES
         try:
-            answer = outputs(
-                path, images, narrow=options_of(module, name) == SIZES
-            )
+            verdict = compared(outputs(path, images, narrow=narrow), wanted)
+            if verdict[0] == "timm's output":
+                answer = outputs(path, images, narrow=narrow, include_top=False)
+                verdict = compared(answer, tokens.numpy(), "tokens, ")
         except ValueError as error:
             text = str(error).replace(folder, "")
             reason = text.partition("': ")[2] or text
             return Found(name, module, "refused", reason)
-    return Found(name, module, *compared(answer, wanted))
+    return Found(name, module, *verdict)
 
 
 def options_of(module, name):
@@ -152,22 +162,24 @@ def built(timm, module, name):
     return randomised(model)
 
 
-def outputs(path, images, *, narrow):
+def outputs(path, images, *, narrow, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         heads = SIZES["num_heads"] if narrow else None
-        ours = keras_vit.load_checkpoint(path, num_heads=heads)
+        ours = keras_vit.load_checkpoint(path, num_heads=heads, **options)
     height, width = ours.config.image_size
     # timm's patches leave out what they do not divide.
     return keras.ops.convert_to_numpy(ours(images[:, :height, :width]))
 
 
-def compared(answer, wanted) -> tuple[str, str]:
-    if answer.shape != wanted.shape:
-        return "wrong", f"shape {answer.shape} in place of {wanted.shape}"
+def compared(answer, wanted, what="") -> tuple[str, str]:
+    if answer.size != wanted.size:
+        shapes = f"shape {answer.shape} in place of {wanted.shape}"
+        return "wrong", what + shapes
+    wanted = wanted.reshape(answer.shape)  # rows and columns, or tokens
     error = np.abs(answer - wanted).max() / max(1, np.abs(wanted).max())
     verdict = "timm's output" if error <= TOLERANCE else "wrong"
-    return verdict, f"{error:.1e}"
+    return verdict, f"{what}{error:.1e}"
 
 
 def table(found, tags) -> str:

@@ -277,6 +277,48 @@ def test_answers_are_those_of_the_pipeline(tmp_path, labels, problem):
     )
 
 
+def test_200_pictures_are_of_the_class_that_the_original_gives(tmp_path):
+    """Pictures of any size, saved as JPEG, through a crop of the processor."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "patch_size": 8}
+    config = transformers.ViTConfig(
+        **sizes,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        image_size=24,
+        id2label={i: f"class {i}" for i in range(20)},
+    )
+    torch.manual_seed(0)
+    model = transformers.ViTForImageClassification(config).eval()
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    with torch.no_grad():  # The usual picture is of no class.
+        model.classifier.bias -= model(torch.randn(99, 3, 24, 24)).logits.mean(
+            0
+        )
+    processor = transformers.CLIPImageProcessorPil(
+        size={"shortest_edge": 28}, crop_size={"height": 24, "width": 24}
+    )
+    for part in (model, processor):
+        part.save_pretrained(tmp_path / "model")
+    random = np.random.default_rng(0)
+    (tmp_path / "photos").mkdir()
+    for i in range(200):
+        small = random.integers(0, 256, (6, 7, 3)).astype("u1")
+        size = tuple(map(int, random.integers(20, 90, 2)))
+        image = Image.fromarray(small).resize(size, Image.Resampling.BICUBIC)
+        image.save(tmp_path / "photos" / f"{i:03}.jpg", quality=80)
+    pipeline = transformers.pipeline(
+        "image-classification", model, image_processor=processor, device="cpu"
+    )
+    paths = sorted(map(str, (tmp_path / "photos").iterdir()))
+    expected = [x[0]["label"] for x in pipeline(paths, top_k=1)]
+    found = keras_vit.predict(tmp_path / "model", tmp_path / "photos")
+    assert len(set(expected)) > 10
+    assert [x.classes[0][0] for x in found] == expected
+
+
 def test_classes_are_named_by_either_table_of_the_config(tmp_path):
     tables = {
         "id2label": {"1": "b", "0": "a", "2": "c"},
