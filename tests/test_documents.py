@@ -108,14 +108,18 @@ class Parsed(Exception):
     """Raised in the place of parsing, with the parser."""
 
 
+def parser_of(command):
+    """The parser of a command that is no recipe."""
+    parser = argparse.ArgumentParser()
+    module = importlib.import_module(f"keras_vit.cli.{COMMANDS[command][0]}")
+    getattr(module, command)(parser)
+    return parser
+
+
 def options_of(command, monkeypatch):
     """The options of a command of `keras-vit`, and its own commands."""
     if command in COMMANDS:
-        parser = argparse.ArgumentParser()
-        module = importlib.import_module(
-            f"keras_vit.cli.{COMMANDS[command][0]}"
-        )
-        getattr(module, command)(parser)
+        parser = parser_of(command)
     else:
         parser = _parser_of(shipped_recipes.scripts()[command], monkeypatch)
     return _options(parser)
@@ -200,6 +204,8 @@ def test_commands_and_their_options_exist(page, words, monkeypatch):
     if given - KNOWN.get(command, set()):
         KNOWN[command] = options_of(command, monkeypatch)
     assert given <= KNOWN.get(command, set())
+    if command in COMMANDS and given:  # Each option has its value.
+        parser_of(command).parse_args(rest)
     for name, value in zip(rest, rest[1:], strict=False):
         if name == "--config" and value != "mine.yaml":
             assert shipped_recipes.config_path(value)
