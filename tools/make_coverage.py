@@ -57,6 +57,8 @@ OWN = {
     ),
 }
 TOLERANCE = 5e-5  # of the largest output, at least of 1
+# timm's maps of resnetv2_50x1_bit in float32 are 4.6e-5 from its float64.
+TOLERANCES = {"resnetv2": 1e-4}
 VERDICTS = ("timm's output", "refused", "wrong", "not built")
 TEXT = """\
 # What loads of timm
@@ -67,7 +69,8 @@ they are, the two blocks of mlp_mixer as wide as they are), with random weights
 and no weight zero or one. It is written as a file of the architecture's name,
 loaded by `keras_vit.load_checkpoint` and compared on one image of the size that
 timm gives, as it is and with `include_top=False` (timm's `forward_features`).
-"timm's output" is within 5e-5 of the largest output in float32, in both.
+"timm's output" is within 5e-5 of the largest output in float32, in both; maps
+of resnetv2 within 1e-4, as timm's own are 5e-5 from those in float64.
 Tags are the pretrained weights that timm lists; the weights themselves were not
 downloaded.
 
@@ -140,7 +143,12 @@ def examined(timm, module: str, name: str) -> Found:
             verdict = compared(outputs(path, images, narrow=narrow), wanted)
             if verdict[0] == "timm's output":
                 answer = outputs(path, images, narrow=narrow, include_top=False)
-                verdict = compared(answer, tokens.numpy(), "tokens, ")
+                verdict = compared(
+                    answer,
+                    tokens.numpy(),
+                    "tokens, ",
+                    TOLERANCES.get(module, TOLERANCE),
+                )
         except ValueError as error:
             text = str(error).replace(folder, "")
             reason = text.partition("': ")[2] or text
@@ -172,13 +180,13 @@ def outputs(path, images, *, narrow, **options):
     return keras.ops.convert_to_numpy(ours(images[:, :height, :width]))
 
 
-def compared(answer, wanted, what="") -> tuple[str, str]:
+def compared(answer, wanted, what="", tolerance=TOLERANCE) -> tuple[str, str]:
     if answer.size != wanted.size:
         shapes = f"shape {answer.shape} in place of {wanted.shape}"
         return "wrong", what + shapes
     wanted = wanted.reshape(answer.shape)  # rows and columns, or tokens
     error = np.abs(answer - wanted).max() / max(1, np.abs(wanted).max())
-    verdict = "timm's output" if error <= TOLERANCE else "wrong"
+    verdict = "timm's output" if error <= tolerance else "wrong"
     return verdict, f"{what}{error:.1e}"
 
 

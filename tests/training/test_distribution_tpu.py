@@ -1,12 +1,64 @@
-"""A TPU of TensorFlow up to its first call: the rest has not been run."""
+"""A TPU of TensorFlow, whose cores are virtual devices of a CPU here."""
 
+import json
 import types
 
 import pytest
+import virtual_devices
+import whole_runs
 from whole_runs import recipe
 
 from keras_vit.training import train
 from keras_vit.training.distribution import layouts, setup
+
+# The program that TensorFlow compiles for a TPU is one for all cores; that of
+# a CPU is compiled for one device, whose replica meets itself alone.
+WHOLE = """
+import json
+import tensorflow as tf
+
+class Cores(tf.distribute.MirroredStrategy):
+    used = ["cpu:0", "cpu:1"]
+
+    def __init__(self, resolver):
+        assert resolver == "resolver"
+        super().__init__(self.used)
+
+def giving(result):
+    return lambda *_, **options: result
+
+tf.distribute.cluster_resolver.TPUClusterResolver = giving("resolver")
+tf.config.experimental_connect_to_cluster = giving(None)
+tf.tpu.experimental.initialize_tpu_system = giving(None)
+tf.distribute.TPUStrategy = Cores
+
+import keras
+import numpy as np
+import tiny_training as tiny
+import whole_runs
+from keras_vit.runtime.workarounds import draw_own_masks, sum_gradients_first
+from keras_vit.training.distribution import setup
+
+whole_runs.main(sys.argv[1], "{}", "single", "tpu")
+
+def stepped(compiled):
+    keras.utils.set_random_seed(3)
+    model = tiny.model(dropout_rate=0.0, stochastic_depth_rate=0.0)
+    rule = keras.optimizers.AdamW(0.01, global_clipnorm=0.5)
+    model.compile(rule, tiny.loss(), jit_compile=compiled)
+    sum_gradients_first(rule)
+    draw_own_masks(model)
+    images = np.random.default_rng(0).uniform(0, 255, (8, 8, 8, 1))
+    labels = np.eye(3)[np.arange(8) % 3]
+    model.fit(images, labels, batch_size=4, shuffle=False, verbose=0)
+    return model.get_weights()
+
+Cores.used = ["cpu:0"]
+with setup("tpu").scope():
+    compiled = stepped(True)
+for x, y in zip(stepped(False), compiled, strict=True):
+    np.testing.assert_allclose(y, x, rtol=1e-4, atol=1e-6)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +105,7 @@ def calls(monkeypatch):
     ("name", "asked"),
     [(None, "local"), ("", "local"), ("grpc://10.0.0.2:8470",) * 2],
 )
-def test_a_tpu_is_set_up_before_anything_asks_for_devices(
+def test_a_tpu_is_set_up_before_devices_are_listed(
     name, asked, calls, monkeypatch
 ):
     monkeypatch.delenv("TPU_NAME", raising=False)
@@ -108,3 +160,11 @@ def test_float16_is_refused_before_the_tpu_is_taken(tmp_path, calls):
         train(asked)
     assert not calls
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_whole_run_and_a_compiled_step_are_those_of_one_device(tmp_path):
+    """With clipping, averages, Mixup, metrics and a padded evaluation."""
+    last = virtual_devices.run(WHOLE, tmp_path, devices=2, backend="tensorflow")
+    found = json.loads(last)
+    whole_runs.check_same(found["single"], found["tpu"])
