@@ -24,6 +24,7 @@ from keras_vit.planning import (
     count,
     machine,
     paper_runs,
+    text_memory,
 )
 from keras_vit.planning import plan as layouts
 from keras_vit.planning.estimate import (
@@ -90,6 +91,7 @@ COLUMNS = (
     "fastest ms",
     "images/s",
 )
+TEXT_COLUMNS = ("texts", *COLUMNS[1:-1], "texts/s")
 COMPARED = ("side", *COLUMNS, "times Keras")
 
 
@@ -101,6 +103,7 @@ def benchmark(parser):
     add("--batch", type=int, nargs="+", help="images (1 8 32; formats: 1 8)")
     add("--repeats", type=int, default=10, help="timed calls of each batch")
     add("--precision", choices=PRECISIONS, default="float32")
+    _add_texts(add, "time")
     add(
         "--formats",
         nargs="+",
@@ -134,6 +137,12 @@ def _benchmark(arguments):
             "--batch and --repeats must be above 0. Received: --batch "
             f"{batches} --repeats {arguments.repeats}."
         )
+    if arguments.texts and arguments.formats:
+        raise ValueError(
+            "--texts times both towers in Keras, --formats the exports of the "
+            f"image tower. Received: --texts --formats {arguments.formats}. "
+            "Leave one out."
+        )
     _check_output(arguments)
     model = load_network(
         arguments.model,
@@ -144,6 +153,9 @@ def _benchmark(arguments):
     machine = environment()
     measure = _compared if arguments.formats else _alone
     found, lines = measure(arguments, model, batches)
+    if arguments.texts:
+        found["texts"], of_texts = _timed_texts(arguments, batches)
+        lines += ["", *of_texts]
     settings = {"model": arguments.model, "precision": arguments.precision}
     report = json.dumps({**settings, **found, **machine}, indent=2)
     if arguments.output is not None:
@@ -172,17 +184,32 @@ def _alone(arguments, model, batches):
     return {"rows": rows}, lines
 
 
-def _timed(model, batch, repeats):
+def _timed_texts(arguments, batches):
+    """Time the text tower on ids of tokens, full texts."""
+    from keras_vit.runtime.platforms import compile_predictions
+
+    tower = _text_tower(arguments.model, arguments.precision)
+    compile_predictions(tower)
+    most = tower.config.vocabulary_size
+    rows = [_timed(tower, x, arguments.repeats, most, "int32") for x in batches]
+    table = markdown_table(TEXT_COLUMNS, map(_cells, rows), padded=True)
+    tokens = tower.config.context_length
+    for row in rows:
+        row["texts_per_second"] = row.pop("images_per_second")
+    return rows, [f"Texts of {tokens} tokens:", "", *table]
+
+
+def _timed(model, batch, repeats, most=256, dtype="float32"):
     """Time predict_on_batch, which returns when the scores are there."""
     from keras_vit.exporting.comparison import timing
 
     shape = (batch, *model.input_shape[1:])
-    pixels = np.random.default_rng(0).integers(0, 256, shape)
-    images = pixels.astype("float32")
+    numbers = np.random.default_rng(0).integers(0, most, shape)
+    inputs = numbers.astype(dtype)
 
     def seconds():
         begin = time.perf_counter()
-        model.predict_on_batch(images)
+        model.predict_on_batch(inputs)
         return time.perf_counter() - begin
 
     first = seconds()
@@ -261,10 +288,14 @@ def summary(parser):
     """Count the parameters and the FLOPs of a model by part."""
     parser.set_defaults(run=_summary)
     add_model(parser.add_argument)
-    parser.add_argument(
+    _add_texts(parser.add_argument, "count")
+
+
+def _add_texts(add, what):
+    add(
         "--texts",
         action="store_true",
-        help="count the text tower of an image-text model as well",
+        help=f"{what} the text tower of an image-text model as well",
     )
 
 
@@ -325,6 +356,7 @@ def plan(parser):
         help="ask the compiler for TPUs as well, minutes a layout; that of the "
         "fastest that fits by default",
     )
+    _add_texts(add, "describe")
     add("--examples", type=float, help="images of the data set")
     add("--epochs", type=float, default=1.0, help="passes over them")
     add("--format", choices=("text", "json"), default="text")
@@ -336,9 +368,7 @@ def _summary(arguments):
     model = load_network(arguments.model, image_size=arguments.image_size)
     parts, size = _parts(model), ""
     if arguments.texts:
-        from keras_vit.text import as_text_encoder
-
-        tower = as_text_encoder(arguments.model).tower
+        tower = _text_tower(arguments.model)
         size = f" and one text of {tower.input_shape[1]} tokens"
         found = _parts(tower)
         parts += [{**x, "part": f"texts: {x['part']}"} for x in found]
@@ -359,6 +389,12 @@ def _summary(arguments):
     )
     print(*markdown_table(SUMMARY_COLUMNS, rows, padded=True), sep="\n")
     print("\nCounts are per part; shares cover all repeats.")
+
+
+def _text_tower(source, precision="float32"):
+    from keras_vit.text import as_text_encoder
+
+    return as_text_encoder(source, dtype=precision).tower
 
 
 def _parts(model):
@@ -397,6 +433,8 @@ def _summary_cells(part, total):
 
 
 def _plan(arguments):
+    if arguments.paper and arguments.texts:
+        raise ValueError("--texts is of a model. Received: --paper --texts.")
     report = _paper_report if arguments.paper else _plan_report
     objects, text = report(arguments)
     as_json = arguments.format == "json"
@@ -440,6 +478,9 @@ def _plan_report(arguments):
         "compiled": [dataclasses.asdict(found) for found in compiled],
     }
     lines = _heading(source, config, settings, devices)
+    if arguments.texts:
+        objects["texts"], of_texts = _planned_texts(source)
+        lines += of_texts
     lines += [
         "",
         *markdown_table(PLAN_COLUMNS, map(_plan_cells, rows), padded=True),
@@ -472,6 +513,26 @@ def _planned(source, image_size, classes):
             f"{source!r}, a {type(model).__name__}."
         )
     return dataclasses.replace(model.config, num_classes=classes)
+
+
+def _planned_texts(source):
+    """Return what the text tower of a source costs, and lines of it."""
+    config = _text_tower(source).config
+    counts, taken = count(config), text_memory(config)
+    objects = {
+        "config": dataclasses.asdict(config),
+        "counts": dataclasses.asdict(counts),
+        "memory": taken._asdict(),
+    }
+    vocabulary = config.vocabulary_size * config.hidden_dim
+    lines = [
+        f"Its text tower, not trained: {counts.parameters / 1e6:.1f} million "
+        f"parameters, {vocabulary / 1e6:.1f} of them the vocabulary, "
+        f"{counts.multiply_adds / 1e9:.1f} billion multiply-adds per text of "
+        f"{config.context_length} tokens, {taken.weights / 1e9:.2f} GB and "
+        f"{taken.working / 1e9:.2f} for 256 texts at a time",
+    ]
+    return objects, lines
 
 
 MOST_REPEATS = 100_000

@@ -9,12 +9,14 @@ from keras_vit.planning.estimate import (
     PaperRun,
     Row,
     Settings,
+    TextMemory,
     count,
     duration,
     largest_batch,
     memory,
     paper_runs,
     plan,
+    text_memory,
 )
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "PaperRun",
     "Row",
     "Settings",
+    "TextMemory",
     "check_compiler",
     "confirm",
     "count",
@@ -35,4 +38,5 @@ __all__ = [
     "memory",
     "paper_runs",
     "plan",
+    "text_memory",
 ]

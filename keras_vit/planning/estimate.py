@@ -19,12 +19,13 @@ from typing import NamedTuple
 from keras_vit.analysis.compute import multiply_adds
 from keras_vit.io.checks import PRECISIONS, check_at_least, check_choice
 from keras_vit.models import VisionTransformer, ViTConfig
-from keras_vit.models.options import ATTENTION_POOLINGS, changed, options_of
+from keras_vit.models.options import changed, options_of
 from keras_vit.models.resnet import STEMS, UNITS
 from keras_vit.models.vit import last_queries, num_tokens
 from keras_vit.planning.devices_table import DEVICES, Machine
 from keras_vit.runtime.workarounds import without_values
 from keras_vit.sizes import BIT, VIT
+from keras_vit.text.tower import TextConfig, TextTransformer
 
 __all__ = [
     "Counts",
@@ -37,6 +38,7 @@ __all__ = [
     "PaperRun",
     "Row",
     "Settings",
+    "TextMemory",
     "Way",
     "activation_bytes",
     "bit_multiply_adds",
@@ -48,6 +50,7 @@ __all__ = [
     "paper_runs",
     "plan",
     "planned_memory",
+    "text_memory",
     "training_flops",
     "usable_memory",
     "usual_model_axis",
@@ -71,7 +74,7 @@ class Counts:
     """In the kernels of the blocks, which devices can share."""
 
     multiply_adds: int
-    """Of a forward pass on one image."""
+    """Of a forward pass on one image or text."""
 
     block_multiply_adds: int
     """Those of them in the blocks, which rematerialisation does twice."""
@@ -97,22 +100,25 @@ def vit_config(model: str, **options) -> ViTConfig:
 
 
 @functools.lru_cache(maxsize=256)
-def count(config: ViTConfig) -> Counts:
-    """Count the parameters and multiply-adds of a Vision Transformer.
+def count(config: ViTConfig | TextConfig) -> Counts:
+    """Count the parameters and multiply-adds of a tower of images or texts.
 
     From the layers of a model without values, of which one block is built, as
     all are alike; the multiply-adds as `keras_vit.analysis.multiply_adds`.
 
     Raises:
-        ValueError: for a hybrid or attention pooling, which are not planned.
+        ValueError: for a hybrid and others that are not planned.
 
     Example:
         >>> count(vit_config("ViT_B16")).parameters
         86567656
     """
-    check_planned(config)
+    make = TextTransformer
+    if isinstance(config, ViTConfig):
+        check_planned(config)
+        make = VisionTransformer
     with without_values():
-        model = VisionTransformer(dataclasses.replace(config, num_layers=1))
+        model = make(dataclasses.replace(config, num_layers=1))
     sizes = {x.path: math.prod(x.shape) for x in model.weights}
     block = {x: y for x, y in sizes.items() if x.startswith("block_0/")}
     kernels = (
@@ -137,12 +143,11 @@ def check_planned(config: ViTConfig) -> None:
     found = {x: y for x, y in changed(config).items() if not rows[x].planned}
     if config.relative_position_kind == "decomposed":
         found["relative_position_kind"] = "decomposed"
-    unpooled = config.pooling in (*ATTENTION_POOLINGS, "none")
-    if unpooled or found:
+    if config.pooling in ("attention", "none") or found:
         shown = "".join(f"{x}={y}, " for x, y in found.items())
         raise ValueError(
             "Vision Transformers without a ResNet or stem, of blocks that are "
-            "alike, that classify the class token or a mean are planned. "
+            "alike, that classify a class token, a mean or a map are planned. "
             f"Received: {shown}pooling={config.pooling!r}."
         )
 
@@ -369,6 +374,8 @@ def activation_bytes(
     ends += config.class_attention_layers * held(
         kept_by_class_block(config, settings, tokens + 1)
     )
+    if config.pooling == "map":  # Its keys and values, and their gradients.
+        ends += 4 * tokens * dim * compute
     is_fused = settings.attention == "flash"
     scores = 0 if is_fused else config.num_heads * tokens
     # The gradients of the stream and of the widest tensors beside it.
@@ -378,6 +385,38 @@ def activation_bytes(
         inputs = config.num_layers * tokens * dim * compute
         return inputs + block + ends + working
     return (config.num_layers - 1) * block + last + ends + working
+
+
+class TextMemory(NamedTuple):
+    """Bytes that a tower of texts takes to embed, in float32."""
+
+    weights: int
+    working: int
+    """Of all texts at a time, in the block that takes the most."""
+
+
+def text_memory(config: TextConfig, texts: int = 256) -> TextMemory:
+    """Estimate the memory of a tower of texts that is not trained.
+
+    Recipes train the tower of images alone; that of texts embeds the names of
+    the classes once, 256 sentences at a time.
+
+    Args:
+        config: of the tower.
+        texts: int, how many at a time.
+
+    Example:
+        >>> text_memory(TextConfig()).weights // 4  # CLIP B
+        63428096
+    """
+    tokens, dim = config.context_length, config.hidden_dim
+    # Queries, keys, values and scores, or the MLP before and after GELU.
+    attention = 3 * dim + config.num_heads * tokens
+    widest = max(attention, 2 * config.mlp_dim)
+    return TextMemory(
+        FLOAT32 * count(config).parameters,
+        FLOAT32 * texts * tokens * (dim + widest),
+    )
 
 
 # data_parallel: all of the model on each device, a share of the batch.

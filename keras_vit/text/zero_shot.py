@@ -109,12 +109,13 @@ class TextEncoder:
         return token_ids(texts, self.tokenizer, self.tower.config)
 
 
-def as_text_encoder(model: Any) -> TextEncoder:
+def as_text_encoder(model: Any, *, dtype: Any = None) -> TextEncoder:
     """Make a `TextEncoder` of an image-text model, or load that of a source.
 
     Args:
         model: an `ImageTextModel`, or a source of `load_image_text`, of which
             the text tower alone is loaded.
+        dtype: dtype policy of the tower of a source.
 
     Raises:
         ValueError: when the source has no text tower.
@@ -126,9 +127,9 @@ def as_text_encoder(model: Any) -> TextEncoder:
         if not os.fspath(model).endswith(".keras"):
             half = open_text(pair_source(model))
             return TextEncoder(
-                *text_parts(half), half.logit_scale, half.logit_bias
+                *text_parts(half, dtype), half.logit_scale, half.logit_bias
             )
-        model = load_image_text(model)
+        model = load_image_text(model, dtype=dtype)
     if not isinstance(model, ImageTextModel):
         raise ValueError(
             "Texts need an image-text model: what load_image_text returns, or "

@@ -17,6 +17,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.text import TextConfig, TextTransformer
 
 OPTIMIZERS = {
     "adamw": keras.optimizers.AdamW,
@@ -136,12 +137,39 @@ def saved(case):
     return {"saved": sum(x.size * x.dtype.itemsize for x in kept)}
 
 
+def embedded(case):
+    """Bytes of a tower of texts that embeds, without training."""
+    models = []
+
+    def build():
+        models.append(TextTransformer(TextConfig(**case["config"])))
+        return 0
+
+    jax.eval_shape(build)
+    (model,) = models
+    weights = [
+        jax.ShapeDtypeStruct(x.shape, x.dtype)
+        for x in model.trainable_variables
+    ]
+    ids = jax.ShapeDtypeStruct((case["batch"], *model.input_shape[1:]), "int32")
+
+    def embed(weights, ids):
+        return model.stateless_call(weights, shapes_as_zeros(model), ids)[0]
+
+    found = jax.jit(embed).lower(weights, ids).compile().memory_analysis()
+    assert found is not None
+    return {
+        "arguments": found.argument_size_in_bytes,
+        "temporary": found.temp_size_in_bytes,
+    }
+
+
 def shapes_as_zeros(model):
     return [jnp.zeros(x.shape, x.dtype) for x in model.non_trainable_variables]
 
 
 if __name__ == "__main__":
-    kinds = {"analysis": analysis, "saved": saved}
+    kinds = {"analysis": analysis, "saved": saved, "embedded": embedded}
     print(
         json.dumps([kinds[x["kind"]](x) for x in json.loads(sys.argv[1])]),
     )

@@ -11,6 +11,7 @@ from keras_vit.models import BiTConfig
 from keras_vit.planning import count
 from keras_vit.planning.estimate import bit_multiply_adds, vit_config
 from keras_vit.sizes import BIT
+from keras_vit.text import TextConfig
 
 # `models_test.py` of google-research/vision_transformer: 1000 classes, 224.
 PUBLISHED = {
@@ -57,6 +58,7 @@ def test_parameters_are_as_published(name):
         ("ViT_Ti16", {"patch_bias": False, "norm_before_blocks": True}),
         ("ViT_Ti16", {"qkv_bias": False, "register_tokens": 4}),
         ("ViT_Ti16", {"pooling": "token_and_mean", "head_bias": None}),
+        ("ViT_Ti16", {"pooling": "map", "class_token": False}),
         ("ViT_Ti16", {"pooling": "prefix", "distillation_token": True}),
         ("ViT_Ti16", RELATIVE),
         ("ViT_Ti16", {**RELATIVE, "relative_position_kind": "mlp"}),
@@ -142,6 +144,61 @@ def test_products_of_resnets_are_those_of_the_model(options):
     assert found == sum(multiply_adds(model).values())
 
 
+# Of the table of open_clip's configs, and Hugging Face's of SigLIP: class and
+# options of transformers' model of the same tower.
+SIGLIP = {
+    **{"vocabulary_size": 32_000, "context_length": 64, "hidden_dim": 1152},
+    **{"num_layers": 27, "num_heads": 16, "mlp_dim": 4304, "causal": False},
+    **{"projection_dim": 1152, "embedding_bias": True, "pooling": "last"},
+}
+TOWERS = {
+    "CLIP B": ({}, "CLIPTextModelWithProjection"),
+    "CLIP L": (
+        {
+            **{"hidden_dim": 768, "mlp_dim": 3072, "num_heads": 12},
+            "projection_dim": 768,
+        },
+        "CLIPTextModelWithProjection",
+    ),
+    "SigLIP so400m": (SIGLIP, "SiglipTextModel"),
+}
+
+
+@pytest.mark.parametrize("name", TOWERS)
+def test_towers_of_texts_have_the_parameters_of_transformers(name):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    options, model_class = TOWERS[name]
+    config = TextConfig(**options)
+    model_class = getattr(transformers, model_class)
+    width = "projection_size" if "Siglip" in str(model_class) else None
+    with torch.device("meta"):
+        model = model_class(
+            model_class.config_class(
+                vocab_size=config.vocabulary_size,
+                max_position_embeddings=config.context_length,
+                hidden_size=config.hidden_dim,
+                intermediate_size=config.mlp_dim,
+                num_hidden_layers=config.num_layers,
+                num_attention_heads=config.num_heads,
+                **{width or "projection_dim": config.projection_dim},
+            )
+        )
+    assert count(config).parameters == model.num_parameters()
+
+
+@pytest.mark.parametrize("name", TOWERS)
+def test_products_of_towers_of_texts_are_by_hand(name):
+    config = TextConfig(**TOWERS[name][0])
+    tokens, dim = config.context_length, config.hidden_dim
+    block = 4 * tokens * dim**2 + 2 * tokens**2 * dim
+    blocks = config.num_layers * (block + 2 * tokens * dim * config.mlp_dim)
+    counts = count(config)
+    assert counts.block_multiply_adds == blocks
+    # One token of each text is projected.
+    assert counts.multiply_adds == blocks + dim * config.projection_dim
+
+
 def test_unknown_model_is_told_the_nearest():
     with pytest.raises(ValueError, match="Did you mean 'ViT_H14'"):
         vit_config("ViT_H15")
@@ -151,7 +208,7 @@ def test_unknown_model_is_told_the_nearest():
     "options",
     [
         {"resnet_units": (2, 2), "patch_size": 1},
-        {"pooling": "map"},
+        {"pooling": "attention"},
         {"patch_stem": (4, 2)},
         {"key_value_heads": (6,) * 12},
         {"window_size": 7, "class_token": False, "pooling": "mean"},

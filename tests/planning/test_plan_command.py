@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from safetensors import safe_open
 
 from keras_vit.cli import main
 
@@ -62,6 +63,21 @@ def test_a_model_is_given_as_to_other_commands(capsys, model, parameters):
     assert f"{parameters} parameters" in out
 
 
+def test_both_towers_of_a_pair(capsys):
+    """Of an image tower with a map head; the text tower by transformers."""
+    siglip = str(Path(__file__).parents[1] / "reference" / "text" / "siglip")
+    options = ("--texts", "--devices", "v5e-1", "--batch", "8")
+    out = run(capsys, siglip, *options)
+    assert "Its text tower, not trained: " in out
+    assert "per text of 16 tokens" in out
+    found = json.loads(run(capsys, siglip, *options, "--format", "json"))
+    with safe_open(f"{siglip}/model.safetensors", "numpy") as file:
+        texts = [x for x in file.keys() if x.startswith("text_model.")]
+        sizes = [file.get_tensor(x).size for x in texts]
+    assert found["texts"]["counts"]["parameters"] == sum(sizes)
+    assert found["texts"]["memory"]["weights"] == 4 * sum(sizes)
+
+
 def test_heads_that_do_not_divide_leave_model_parallel_out(capsys):
     assert "model_parallel" not in run(capsys, "ViT_Ti16")
     assert "model_parallel" in run(capsys, "ViT_S16")
@@ -96,6 +112,8 @@ def test_nothing_that_fits_is_said(capsys):
         (["--model", "ViT_B16", "--examples", "0"], "above 0"),
         (["--model", "ViT_B16", "--examples", "9", "--epochs", "-1"], "epochs"),
         (["--paper", "--efficiency", "0"], "share of the peak"),
+        (["--paper", "--texts"], "of a model"),
+        (["fractals", "--texts"], "no known format"),
     ],
 )
 def test_wrong_input_is_one_line(capsys, arguments, message):

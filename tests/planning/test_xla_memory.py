@@ -18,8 +18,9 @@ import keras
 import pytest
 
 from keras_vit.models import ViTConfig
-from keras_vit.planning import Settings, memory
+from keras_vit.planning import Settings, memory, text_memory
 from keras_vit.planning.estimate import vit_config
+from keras_vit.text import TextConfig
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "jax", reason="asks JAX for what it compiles"
@@ -58,6 +59,7 @@ SMALL = {
     "four blocks": case(FOUR_BLOCKS, 32),
     "class attention": case({**FOUR_BLOCKS, **CAIT}, 32),
     "differential": case({**FOUR_BLOCKS, "differential_attention": True}, 32),
+    "map": case({**FOUR_BLOCKS, "pooling": "map", "class_token": False}, 32),
     "parallel": case({**FOUR_BLOCKS, "mlp_placement": "beside"}, 32),
     "fsdp": case(
         {**FOUR_BLOCKS, "hidden_dim": 128}, 64, devices=8, layout="fsdp"
@@ -74,6 +76,14 @@ REMATERIALIZED = {
     )
     for num_layers in (2, 4)
 }
+FEW = {"vocabulary_size": 100, "hidden_dim": 64, "num_layers": 2}
+TEXTS = {
+    "of CLIP's shape": case({"vocabulary_size": 100, "num_layers": 2}, 32),
+    "many heads": case({**FEW, "num_heads": 16, "mlp_dim": 64}, 32),
+    "wide MLP of texts": case({**FEW, "mlp_dim": 1024}, 32),
+}
+for one in TEXTS.values():
+    one["kind"] = "embedded"
 SLOW = {
     "sgd": case(FOUR_BLOCKS, 32, optimizer="sgd"),
     "few images": case(FOUR_BLOCKS, 4),
@@ -108,7 +118,7 @@ def compiled(cases):
 
 @pytest.fixture(scope="module")
 def small():
-    return compiled({**SMALL, **REMATERIALIZED})
+    return compiled({**SMALL, **REMATERIALIZED, **TEXTS})
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +150,15 @@ def test_small_steps(small, name):
     if name in LESS_IN_JAX_0_7 and metadata.version("jax").startswith("0.7."):
         pytest.skip("XLA of JAX 0.7 takes a fifth less than is planned")
     assert_agrees(SMALL[name], small[name])
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_texts_that_are_embedded(small, name):
+    config, batch = TEXTS[name]["config"], TEXTS[name]["batch"]
+    ours = text_memory(TextConfig(**config), batch)
+    ids = 4 * batch * 77
+    assert small[name]["arguments"] == ours.weights + ids
+    assert ours.working == pytest.approx(small[name]["temporary"], rel=WITHIN)
 
 
 @pytest.mark.slow

@@ -1,9 +1,14 @@
 """`keras-vit summary` and `keras-vit benchmark`."""
 
 import json
+import pathlib
 
 import keras
 import pytest
+
+from keras_vit.cli import main
+
+PAIR = pathlib.Path(__file__).parents[1] / "reference/text/clip_quick_gelu"
 
 
 def test_summary_counts_every_weight_and_product(run, run_folder):
@@ -37,6 +42,25 @@ def test_benchmark_times_each_batch(run, run_folder):
         assert 0 < row["fastest_seconds"] <= row["median_seconds"]
         rate = row["batch"] / row["median_seconds"]
         assert row["images_per_second"] == pytest.approx(rate)
+
+
+def test_benchmark_times_both_towers(run):
+    options = ("--texts", "--batch", "1", "3", "--repeats", "2")
+    found = json.loads(run("benchmark", PAIR, *options, "--format", "json"))
+    for rows, each in ((found["rows"], "images"), (found["texts"], "texts")):
+        assert [row["batch"] for row in rows] == [1, 3]
+        for row in rows:
+            rate = row["batch"] / row["median_seconds"]
+            assert row[f"{each}_per_second"] == pytest.approx(rate)
+    table = run("benchmark", PAIR, *options)
+    assert "texts/s" in table and "images/s" in table
+    assert "Texts of 16 tokens:" in table
+
+
+def test_benchmark_of_exports_has_no_texts(capsys):
+    arguments = ["benchmark", str(PAIR), "--texts", "--formats", "onnx"]
+    assert main(arguments) == 2
+    assert "--texts times both towers in Keras" in capsys.readouterr().err
 
 
 def test_benchmark_is_a_median_without_the_first_call(run, monkeypatch):
