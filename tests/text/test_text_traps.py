@@ -14,7 +14,7 @@ import pytest
 from text_cases import FOLDER, SOURCES, tower_of
 
 from keras_vit.checkpoints.engine.text_towers import open_text
-from keras_vit.text import TextConfig, TextTransformer
+from keras_vit.text import TextConfig, TextTransformer, load_image_text
 from keras_vit.text.image_text import normalized
 
 pytestmark = pytest.mark.skipif(
@@ -119,6 +119,132 @@ def test_a_projection_is_transposed_by_its_layout():
         for x in ("clip_quick_gelu", "open_clip_clip")
     ]
     np.testing.assert_array_equal(*map(numbers, found))
+
+
+def square_pair():
+    """Return transformers' CLIP whose projections are square, with numbers."""
+    transformers = pytest.importorskip("transformers")
+    from transformers_models import randomized
+
+    sizes = {
+        **{"hidden_size": 16, "intermediate_size": 64, "projection_dim": 16},
+        **{"num_hidden_layers": 2, "num_attention_heads": 2},
+    }
+    config = transformers.CLIPConfig(
+        text_config={
+            **{**sizes, "vocab_size": 64, "max_position_embeddings": 12},
+            **{"bos_token_id": 62, "eos_token_id": 63, "pad_token_id": 0},
+        },
+        vision_config={**sizes, "image_size": 8, "patch_size": 4},
+        projection_dim=16,
+    )
+    return randomized(transformers.CLIPModel(config))
+
+
+def open_clip_names(tensors, dense):
+    """Return the tensors of transformers' CLIP as open_clip names them.
+
+    As the state dict of its class CLIP: kernels of dense layers are
+    (out, in), the bare matrices `text_projection` and `visual.proj` (in, out).
+    """
+    found = {
+        "token_embedding.weight": "text_model.embeddings.token_embedding",
+        "visual.conv1.weight": "vision_model.embeddings.patch_embedding",
+    }
+    found = {x: tensors[f"{y}.weight"] for x, y in found.items()}
+    found["logit_scale"] = tensors["logit_scale"]
+    for half, ours, last in (
+        ("text_model", "", "ln_final"),
+        ("vision_model", "visual.", "visual.ln_post"),
+    ):
+        table = f"{half}.embeddings.position_embedding.weight"
+        found[f"{ours}positional_embedding"] = tensors[table]
+        names = {f"{half}.final_layer_norm": last}
+        names[f"{half}.post_layernorm"] = last
+        names[f"{half}.pre_layrnorm"] = f"{ours}ln_pre"
+        for i in range(2):
+            theirs = f"{half}.encoder.layers.{i}"
+            block = f"{ours}transformer.resblocks.{i}"
+            for x, y in (
+                *(("layer_norm1", "ln_1"), ("layer_norm2", "ln_2")),
+                *(("mlp.fc1", "mlp.c_fc"), ("mlp.fc2", "mlp.c_proj")),
+                ("self_attn.out_proj", "attn.out_proj"),
+            ):
+                names[f"{theirs}.{x}"] = f"{block}.{y}"
+            for kind in ("weight", "bias"):
+                found[f"{block}.attn.in_proj_{kind}"] = np.concatenate(
+                    [
+                        tensors[f"{theirs}.self_attn.{x}_proj.{kind}"]
+                        for x in "qkv"
+                    ]
+                )
+        for x, y in names.items():
+            for kind in ("weight", "bias"):
+                if f"{x}.{kind}" in tensors:
+                    found[f"{y}.{kind}"] = tensors[f"{x}.{kind}"]
+    token = "vision_model.embeddings.class_embedding"
+    found["visual.class_embedding"] = tensors[token]
+    found["visual.proj"] = tensors["visual_projection.weight"].T
+    projection = tensors["text_projection.weight"]
+    if dense:
+        found["text_projection.weight"] = projection
+        found["text_projection.bias"] = np.zeros(16, "float32")
+    else:
+        found["text_projection"] = projection.T
+    return {x: np.ascontiguousarray(y) for x, y in found.items()}
+
+
+SQUARE = {
+    "embed_dim": 16,
+    "quick_gelu": True,
+    "vision_cfg": {
+        **{"image_size": 8, "patch_size": 4, "width": 16, "layers": 2},
+        "head_width": 8,
+    },
+    "text_cfg": {
+        **{"context_length": 12, "vocab_size": 64, "width": 16},
+        **{"heads": 2, "layers": 2},
+    },
+}
+
+
+@pytest.mark.parametrize("layout", ["transformers", "bare", "dense"])
+def test_square_projections_are_transposed_by_their_names(layout, tmp_path):
+    """As in B/32 and L, where a wrong one loads as well as the right one."""
+    torch = pytest.importorskip("torch")
+    from safetensors.numpy import save_file
+
+    model, folder = square_pair(), tmp_path / "pair"
+    if layout == "transformers":
+        model.save_pretrained(folder)
+    else:
+        tensors = {x: y.numpy() for x, y in model.state_dict().items()}
+        folder.mkdir()
+        config = json.loads(json.dumps(SQUARE))
+        config["text_cfg"]["proj_bias"] = layout == "dense"
+        (folder / "open_clip_config.json").write_text(
+            json.dumps({"model_cfg": config, "preprocess_cfg": {}})
+        )
+        save_file(
+            open_clip_names(tensors, layout == "dense"),
+            folder / "open_clip_model.safetensors",
+        )
+    random = np.random.default_rng(0)
+    images = random.uniform(-1, 1, (2, 8, 8, 3)).astype("float32")
+    ids = random.integers(1, 62, (3, 12))
+    ids[:, -1] = 63
+    with torch.no_grad():
+        expected = model(
+            input_ids=torch.tensor(ids),
+            pixel_values=torch.tensor(images.transpose(0, 3, 1, 2)),
+        )
+    pair = load_image_text(folder)
+    for found, wanted in (
+        (pair.encode_texts(ids), expected.text_embeds),
+        (pair.encode_images(images), expected.image_embeds),
+        (pair.logits(images, ids), expected.logits_per_image),
+    ):
+        np.testing.assert_allclose(numbers(found), wanted.numpy(), atol=2e-5)
 
 
 def test_an_old_config_pools_the_largest_id(tmp_path):
