@@ -27,6 +27,11 @@ def push(parser):
         choices=("hugging_face", "timm", "keras"),
         help="of the weights; by default the first that can hold the model",
     )
+    add(
+        "--texts",
+        action="store_true",
+        help="share both towers of an image-text model",
+    )
     add("--private", action="store_true", help="make a private repository")
     add("--revision", help="branch to upload to, made if need be")
     add("--message", help="commit message")
@@ -51,6 +56,7 @@ def _push(arguments):
         push_to_hub(
             arguments.model,
             arguments.name,
+            texts=arguments.texts,
             format=arguments.format,
             private=arguments.private or None,
             revision=arguments.revision,

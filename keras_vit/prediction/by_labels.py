@@ -12,7 +12,7 @@ from keras_vit.prediction.encoder import Encoder
 from keras_vit.prediction.exported_pair import exported_pair
 from keras_vit.prediction.networks import load_prepared
 from keras_vit.text.image_text import ImageTextModel
-from keras_vit.text.pair_files import load_image_text
+from keras_vit.text.pair_files import load_image_text, pair_file
 from keras_vit.text.templates import DEFAULT_TEMPLATE
 from keras_vit.text.zero_shot import (
     ClassEmbeddings,
@@ -76,7 +76,7 @@ def load_zero_shot(
         )
     pair = exported_pair(model)
     if pair is None and isinstance(model, (str, os.PathLike)):
-        if os.fspath(model).endswith(".keras"):
+        if pair_file(pair_source(model)):
             model = load_image_text(model)
     elif pair is None and not isinstance(model, ImageTextModel):
         raise ValueError(

@@ -33,9 +33,11 @@ from keras_vit.models.lora import merged
 from keras_vit.prediction import Classifier
 from keras_vit.prediction.classifier import names_of
 from keras_vit.prediction.networks import check_network
+from keras_vit.text.image_text import ImageTextModel
+from keras_vit.text.pair_files import load_image_text
 from keras_vit.trained_as import PROBLEMS
 
-__all__ = ["Shared", "check_source", "open_shared"]
+__all__ = ["Shared", "check_source", "open_shared", "open_shared_pair"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Shared:
         folder: the folder of the run, or None.
         origin: the weights that a run started from, or that the model is.
         is_copy: bool, whether the model is those weights, unchanged.
+        pair: the image-text model whose image tower `model` is, or None.
     """
 
     model: keras.Model
@@ -60,6 +63,7 @@ class Shared:
     folder: pathlib.Path | None = None
     origin: Origin | None = None
     is_copy: bool = False
+    pair: ImageTextModel | None = None
 
 
 def check_source(source) -> None:
@@ -67,7 +71,7 @@ def check_source(source) -> None:
 
     Reads no weights and needs no network.
     """
-    if isinstance(source, Classifier):
+    if isinstance(source, (Classifier, ImageTextModel)):
         return
     if not isinstance(source, (str, os.PathLike)):
         check_network(source)
@@ -115,6 +119,30 @@ def open_shared(
         problems = {x: problem for problem, x in PROBLEMS.items()}
         known = known.but(problem=problems[activation], activation=None)
     return _shared(model, known, class_names, preprocessing)
+
+
+def open_shared_pair(source: str | os.PathLike | ImageTextModel) -> Shared:
+    """Load both towers of an image-text model and what is known of it.
+
+    Args:
+        source: see `keras_vit.load_image_text`, or what it returned.
+
+    Raises:
+        ValueError: for a model without texts.
+        OSError: when weights cannot be fetched or read.
+    """
+    if isinstance(source, ImageTextModel):
+        return Shared(source.image_tower, (), pair=source)
+    if not isinstance(source, (str, os.PathLike)):
+        raise ValueError(
+            "Two towers are those of an image-text model: what "
+            "keras_vit.load_image_text returns, or its source. Received: "
+            f"{type(source).__name__}."
+        )
+    pair = load_image_text(source)
+    named = not os.path.exists(source)
+    origin = origin_of(os.fspath(source)) if named else None
+    return Shared(pair.image_tower, (), origin=origin, is_copy=named, pair=pair)
 
 
 def _of_weights(source, class_names, preprocessing) -> Shared:

@@ -32,6 +32,7 @@ __all__ = [
 CARD = "README.md"
 TASK = "image-classification"
 FEATURES = "image-feature-extraction"
+ZERO_SHOT = "zero-shot-image-classification"
 # keras-vit is another project.
 DISTRIBUTION = "keras-vision-transformer"
 MAX_CLASSES = 50  # names in the card
@@ -183,7 +184,11 @@ def _metadata(shared, place, library, licence) -> str:
     metrics = {METRICS[key][1] for key in _measured(shared)}
     data = ModelCardData(
         library_name=library or DISTRIBUTION,
-        pipeline_tag=TASK if shared.class_names else FEATURES,
+        pipeline_tag=ZERO_SHOT
+        if shared.pair
+        else TASK
+        if shared.class_names
+        else FEATURES,
         tags=tags,
         base_model=shared.origin and shared.origin.repository,
         datasets=repository,
@@ -241,6 +246,8 @@ def _description(shared) -> str:
     config = shared.model.config
     name = type(shared.model).__name__
     family = FAMILIES.get(name, name)
+    if shared.pair is not None:
+        return _pair_description(shared)
     what = (
         f"predicts {', '.join(shared.class_names)}"
         if shared.model.trained_as.problem == "regression"
@@ -255,6 +262,20 @@ def _description(shared) -> str:
     return (
         f"A {family} that {what}: {shared.model.count_params():,} parameters, "
         f"{colour}{size}. It was made with keras_vit {__version__}."
+    )
+
+
+def _pair_description(shared) -> str:
+    texts = shared.pair.text_tower
+    height, width = shared.model.input_shape[1:3]
+    size = f" of {height}x{width} pixels" if height and width else ""
+    return (
+        "An image-text model: images and texts that belong together have "
+        f"similar embeddings. Image tower: {shared.model.count_params():,} "
+        f"parameters, images{size}; text tower: {texts.count_params():,}, "
+        f"texts of {texts.input_shape[1]} tokens. Scores are a "
+        f"{shared.pair.activation} over the texts. It was made with keras_vit "
+        f"{__version__}."
     )
 
 
@@ -291,18 +312,27 @@ FIELDS = {
     "width": "width",
     "pooling": "pooling",
     "position_embedding": "position embedding",
+    "vocabulary_size": "tokens of the vocabulary",
+    "context_length": "tokens of a text",
 }
 
 
-def _model(shared) -> str:
-    config = shared.model.config
-    found = [
+def _fields(config) -> list[tuple[str, str]]:
+    return [
         (title, text(value))
         for name, title in FIELDS.items()
         if (value := getattr(config, name, None)) is not None
     ]
+
+
+def _model(shared) -> str:
+    found = _fields(shared.model.config)
     rule = evaluation_of(shared.model.trained_as).evaluation.replace("_", " ")
     lines = markdown_table(["", ""], found)
+    if shared.pair is not None:
+        texts = _fields(shared.pair.text_tower.config)
+        lines = ["Image tower:", "", *lines, ""]
+        lines += ["Text tower:", "", *markdown_table(["", ""], texts)]
     return "\n".join(
         [
             "## Model",
@@ -379,6 +409,8 @@ def usage(shared: Shared, place: Place, format: str, config: dict) -> str:
     Returns:
         str, Markdown.
     """
+    if shared.pair is not None:
+        return _block(_pair(shared.pair, place))
     parts = [_block(_keras_vit(shared, place))]
     if place.repository and format == "hugging_face":
         parts += [_transformers(shared, place, config)]
@@ -406,6 +438,24 @@ def _keras_vit(shared, place) -> list:
             "    print(found.image, found.classes)",
         ]
     return [*lines, f'vectors = keras_vit.embed({source}, "photos")']
+
+
+def _pair(pair, place) -> list:
+    source = repr(place.source).replace("'", '"')
+    lines = [
+        "import keras_vit  # pip install keras-vision-transformer[hub,text]",
+        "",
+        f"pair = keras_vit.load_image_text({source})",
+    ]
+    if pair.tokenizer is None:
+        return [*lines, "vectors = pair.encode_texts(ids)  # of tokens"]
+    return [
+        *lines,
+        'labels = ["cat", "dog"]',
+        'for found in keras_vit.predict(pair, "photos", labels=labels):',
+        "    print(found.image, found.classes)",
+        'vectors = pair.encode_texts(["a photo of a cat"])',
+    ]
 
 
 def _transformers(shared, place, config) -> str:

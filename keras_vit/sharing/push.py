@@ -14,7 +14,11 @@ from keras_vit.data import PreprocessingConfig
 from keras_vit.io.atomic_files import PARTIAL
 from keras_vit.io.checks import check_choice
 from keras_vit.prediction import Classifier
-from keras_vit.sharing.contents import check_source, open_shared
+from keras_vit.sharing.contents import (
+    check_source,
+    open_shared,
+    open_shared_pair,
+)
 from keras_vit.sharing.hub_repository import (
     ADDRESS,
     INSTALL,
@@ -24,8 +28,10 @@ from keras_vit.sharing.kaggle_model import KaggleModel
 from keras_vit.sharing.shared_folder import (
     FORMATS,
     check_folder,
+    check_pair_folder,
     write_folder,
 )
+from keras_vit.text.image_text import ImageTextModel
 
 __all__ = ["push_to_hub"]
 
@@ -36,6 +42,7 @@ def push_to_hub(
     model: str | os.PathLike | keras.Model | Classifier,
     name: str,
     *,
+    texts: bool = False,
     format: str | None = None,
     private: bool | None = None,
     revision: str | None = None,
@@ -57,9 +64,13 @@ def push_to_hub(
 
     Args:
         model: a run folder; a file, folder or name of weights that
-            `load_checkpoint` takes; or a model of keras_vit.
+            `load_checkpoint` takes; or a model of keras_vit, an image-text
+            model as well.
         name: "user/name" on the Hugging Face Hub, also as "hf://user/name";
             or "kaggle://user/model/framework/variation".
+        texts: bool, whether both towers of an image-text model are shared, as
+            one `model.keras` for `keras_vit.load_image_text`; those of an
+            `ImageTextModel` always are.
         format: "hugging_face", "timm" or "keras" (a `model.keras`); by
             default the first of them that can hold the model, on Kaggle that
             of the framework. keras_vit reads all.
@@ -94,25 +105,48 @@ def push_to_hub(
     check_choice("format", format, (None, *FORMATS))
     target = _target(name, revision, private, overwrite, license)
     formats = (format,) if format else target.formats or FORMATS
+    is_pair = texts or isinstance(model, ImageTextModel)
+    if is_pair:
+        _check_pair(formats, class_names, preprocessing)
+        formats = ("keras",)
     check_source(model)
     _check_card_writer()
     if dry_run is None:
         target.check()
     else:
         _check_free(pathlib.Path(dry_run))
-    shared = open_shared(model, class_names, preprocessing)
+    if is_pair:
+        shared = open_shared_pair(model)
+    else:
+        shared = open_shared(model, class_names, preprocessing)
 
     def write(folder):
         write_folder(
             folder, shared, target.place, formats=formats, licence=license
         )
-        check_folder(folder, shared.model)
+        if shared.pair is None:
+            check_folder(folder, shared.model)
+        else:
+            check_pair_folder(folder, shared.pair)
 
     if dry_run is not None:
         return _written(pathlib.Path(dry_run), write)
     with tempfile.TemporaryDirectory(prefix="keras-vit-") as folder:
         write(pathlib.Path(folder))
         return target.upload(pathlib.Path(folder), commit_message)
+
+
+def _check_pair(formats, class_names, preprocessing) -> None:
+    """Refuse what an image-text model is not shared with."""
+    given = {"class_names": class_names, "preprocessing": preprocessing}
+    wrong = [f"{x}={y!r}"[:100] for x, y in given.items() if y is not None]
+    if "keras" not in formats:
+        wrong.append(f"format={formats[0]!r}")
+    if wrong:
+        raise ValueError(
+            "Both towers of an image-text model are shared as they are, in "
+            f'format="keras". Received: {", ".join(wrong)}. Leave it out.'
+        )
 
 
 def _target(name, revision, private, overwrite, licence):

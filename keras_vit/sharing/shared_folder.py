@@ -28,6 +28,8 @@ from keras_vit.sharing.model_card import (
     model_card,
     write_picture,
 )
+from keras_vit.text.image_text import ImageTextModel
+from keras_vit.text.pair_files import load_image_text
 from keras_vit.version import __version__
 
 __all__ = ["FILES", "FORMATS", "check_folder", "write_folder"]
@@ -119,17 +121,34 @@ def _save(folder, shared, format) -> None:
 
 
 def _write_keras(folder, shared) -> None:
+    if shared.pair is not None:
+        shared.pair.save(folder / WEIGHTS["keras"])
+        towers = {
+            "vision_config": shared.model,
+            "text_config": shared.pair.text_tower,
+        }
+        content = {
+            "architectures": [type(shared.pair).__name__],
+            "library_name": "keras_vit",
+            **{x: _fields(y.config) for x, y in towers.items()},
+        }
+        write_json(folder / CONFIG, content)
+        return
     save_model(shared.model, shared.class_names or None, folder / "model.keras")
-    fields = dataclasses.asdict(shared.model.config)
     names = distinct(shared.class_names)
     content = {
         "architectures": [type(shared.model).__name__],
         "library_name": "keras_vit",
         "id2label": {str(i): name for i, name in enumerate(names)},
         "label2id": {name: i for i, name in enumerate(names)},
-        "config": json.loads(json.dumps(fields, default=str)),
+        "config": _fields(shared.model.config),
     }
     write_json(folder / CONFIG, content)
+
+
+def _fields(config) -> dict:
+    """Return the fields of a config as JSON has them."""
+    return json.loads(json.dumps(dataclasses.asdict(config), default=str))
 
 
 WRITERS = {
@@ -182,7 +201,11 @@ def check_folder(folder: pathlib.Path, model: keras.Model) -> None:
     scales = model.config.include_preprocessing
     low, high = (0, 255) if scales else (-1, 1)
     images = np.random.default_rng(0).uniform(low, high, shape)
-    expected, output = (_output(x, images) for x in (model, found))
+    images = images.astype("float32")
+    _check_same(model, *(_output(x, images) for x in (model, found)))
+
+
+def _check_same(model, expected, output) -> None:
     difference = float(np.abs(expected - output).max())
     tolerance = TOLERANCES.get(model.compute_dtype, 0.02)
     # NaN is in no order.
@@ -195,7 +218,25 @@ def check_folder(folder: pathlib.Path, model: keras.Model) -> None:
         )
 
 
+def check_pair_folder(folder: pathlib.Path, pair: ImageTextModel) -> None:
+    """Loads a folder and compares the logits with those of its model.
+
+    Raises:
+        ValueError: when the folder gives others.
+    """
+    found = load_image_text(folder)
+    random = np.random.default_rng(0)
+    tower, config = pair.image_tower, pair.text_tower.config
+    low, high = (0, 255) if tower.config.include_preprocessing else (-1, 1)
+    shape = (2, *(x or SIDE for x in tower.input_shape[1:]))
+    images = random.uniform(low, high, shape).astype("float32")
+    shape = (3, config.context_length)
+    ids = random.integers(0, config.vocabulary_size, shape, "int32")
+    ids[:, -1] = config.pooled_id % config.vocabulary_size
+    _check_same(tower, *(_output(x, (images, ids)) for x in (pair, found)))
+
+
 def _output(model, images) -> np.ndarray:
-    output = model(images.astype("float32"), training=False)
+    output = model(images, training=False)
     output = keras.ops.cast(output, "float32")
     return keras.ops.convert_to_numpy(output)

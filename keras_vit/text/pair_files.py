@@ -6,6 +6,7 @@ from typing import Any
 import keras
 
 from keras_vit.checkpoints import load_checkpoint
+from keras_vit.checkpoints.engine.loading import located_part
 from keras_vit.checkpoints.engine.text_towers import (
     TextHalf,
     load_tower,
@@ -16,7 +17,7 @@ from keras_vit.text.image_text import ImageTextModel
 from keras_vit.text.tokenizer import Tokenizer
 from keras_vit.text.tower import TextConfig, TextTransformer
 
-__all__ = ["load_image_text", "pair_of", "text_parts"]
+__all__ = ["load_image_text", "pair_file", "pair_of", "text_parts"]
 
 
 def load_image_text(
@@ -33,7 +34,8 @@ def load_image_text(
     big_vision, a tokenizer beside them; and what `ImageTextModel.save` wrote.
 
     Args:
-        source: path of a folder or file, or a name of the catalogue.
+        source: path of a folder or file, a name of the catalogue, or what
+            `keras_vit.push_to_hub` uploaded.
         name: str, name of the model.
         dtype: dtype policy of both towers.
         **image_options: those of `keras_vit.load_checkpoint` for the image
@@ -53,13 +55,25 @@ def load_image_text(
     >>> pair = keras_vit.load_image_text("openai/clip-vit-base-patch32")
     >>> pair.scores(images, ["a photo of a cat", "a photo of a dog"])
     """
-    path = os.fspath(source)
-    if path.endswith(".keras") and os.path.isfile(path):
-        return _saved(path, {"name": name, "dtype": dtype, **image_options})
     source = pair_source(source)
+    if path := pair_file(source):
+        return _saved(path, {"name": name, "dtype": dtype, **image_options})
     half = open_text(source)
     tower = load_checkpoint(source, dtype=dtype, **image_options)
     return pair_of(tower, half, name=name, dtype=dtype)
+
+
+def pair_file(source: str | os.PathLike) -> str | None:
+    """Return the `.keras` file of a source, None of a source of another kind.
+
+    Args:
+        source: see `load_image_text`; also a folder with `model.keras`.
+
+    Raises:
+        OSError: when it cannot be fetched.
+    """
+    path, _ = located_part(source, texts=True)
+    return path if path.endswith(".keras") else None
 
 
 def pair_of(

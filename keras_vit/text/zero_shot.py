@@ -31,7 +31,11 @@ from keras_vit.text.image_text import (
     score_activation,
     token_ids,
 )
-from keras_vit.text.pair_files import load_image_text, text_parts
+from keras_vit.text.pair_files import (
+    load_image_text,
+    pair_file,
+    text_parts,
+)
 from keras_vit.text.templates import (
     DEFAULT_TEMPLATE,
     imagenet_names,
@@ -124,8 +128,9 @@ def as_text_encoder(model: Any, *, dtype: Any = None) -> TextEncoder:
     if isinstance(model, TextEncoder):
         return model
     if isinstance(model, (str, os.PathLike)):
-        if not os.fspath(model).endswith(".keras"):
-            half = open_text(pair_source(model))
+        source = pair_source(model)
+        if not pair_file(source):
+            half = open_text(source)
             return TextEncoder(
                 *text_parts(half, dtype), half.logit_scale, half.logit_bias
             )
@@ -364,7 +369,7 @@ def image_checksum(model: Any) -> int | None:
         The CRC-32 of its scale in float32; None of a text tower alone.
     """
     if isinstance(model, (str, os.PathLike)):
-        if os.fspath(model).endswith(".keras"):
+        if pair_file(pair_source(model)):
             return image_checksum(load_image_text(model))
         with contextlib.suppress(ValueError):  # It has no tower of images.
             opened = open_source(pair_source(model))

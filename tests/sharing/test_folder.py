@@ -4,10 +4,12 @@ import json
 import re
 import sys
 
+import keras
 import numpy as np
 import pytest
 import shared_models as shared
 from shared_models import NAMES, build, output, run
+from text_cases import FOLDER as PAIRS
 from timm_stub import import_timm
 
 import keras_vit
@@ -317,6 +319,87 @@ def test_snippets_of_the_card_run(
         if "timm.data.create_transform" in snippet:  # It needs torchvision.
             snippet = snippet.rpartition("transform =")[0]
         exec(compile(snippet, "README.md", "exec"), {})
+
+
+PAIR = PAIRS / "clip_quick_gelu"
+
+
+def test_both_towers_of_a_pair_are_shared(tmp_path, capsys):
+    """As the original's logits, of the folder that is uploaded."""
+    folder = tmp_path / "out"
+    options = ("--texts", "--dry_run", str(folder))
+    assert main(["push", str(PAIR), "me/words", *options]) == 0
+    assert sorted(x.name for x in folder.iterdir()) == [
+        *("README.md", "config.json", "keras_vit.json", "model.keras")
+    ]
+    expected = np.load(PAIR / "expected.npz")
+    found = keras_vit.load_image_text(folder).logits(
+        expected["images"], expected["token_ids"]
+    )
+    np.testing.assert_allclose(
+        keras.ops.convert_to_numpy(found),
+        expected["logits_per_image"],
+        atol=5e-5,
+    )
+    config = json.loads((PAIR / "config.json").read_text())
+    written = json.loads((folder / "config.json").read_text())
+    for half, theirs, ours in (
+        ("text_config", "vocab_size", "vocabulary_size"),
+        ("text_config", "hidden_size", "hidden_dim"),
+        ("vision_config", "num_hidden_layers", "num_layers"),
+    ):
+        assert written[half][ours] == config[half][theirs]
+
+
+def test_the_card_of_a_pair_has_both_towers(tmp_path, monkeypatch):
+    pytest.importorskip("tokenizers")
+    image_module = pytest.importorskip("PIL.Image")
+    folder = tmp_path / "me" / "words"
+    folder.parent.mkdir()
+    files = pushed(keras_vit.load_image_text(PAIR), folder, "me/words")
+    fields, body = metadata(files)
+    assert fields["pipeline_tag"] == "zero-shot-image-classification"
+    safetensors = pytest.importorskip("safetensors.numpy")
+    tensors = safetensors.load_file(PAIR / "model.safetensors")
+    parameters = sum(
+        y.size
+        for x, y in tensors.items()
+        if x.startswith(("text_model", "text_projection"))
+    )
+    assert f"text tower: {parameters:,}, texts of 16 tokens" in body
+    assert "a softmax over the texts" in body
+    assert "Text tower:" in body and "| tokens of a text | 16 |" in body
+    (tmp_path / "photos").mkdir()
+    image = image_module.new("RGB", (20, 20), (200, 30, 30))
+    image.save(tmp_path / "photos" / "photo.jpg")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        "huggingface_hub.snapshot_download", lambda *_, **__: str(folder)
+    )
+    (snippet,) = SNIPPET.findall(files["README.md"].read_text())
+    assert "labels=labels" in snippet
+    scope: dict = {}
+    exec(compile(snippet, "README.md", "exec"), scope)
+    vectors = keras.ops.convert_to_numpy(scope["vectors"])
+    # The first text of the golden data.
+    expected = np.load(PAIR / "expected.npz")["text_embeds"][:1]
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (PAIR, {"class_names": ["a"], "texts": True}, "shared as they are"),
+        (PAIR, {"format": "timm", "texts": True}, "shared as they are"),
+        ("fractals", {"texts": True}, "no known format"),
+    ],
+)
+def test_what_is_no_pair_is_not_shared_as_one(
+    tmp_path, model, options, message
+):
+    with pytest.raises(ValueError, match=message):
+        pushed(model, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
 
 
 def test_names_that_occur_twice_are_told_apart():

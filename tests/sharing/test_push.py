@@ -18,6 +18,7 @@ import shared_models as shared
 import tiny_runs
 from hub_server import TOKEN
 from shared_models import IMAGES, NAMES, build, hub, output, run
+from text_cases import FOLDER as PAIRS
 from timm_stub import import_timm
 
 import keras_vit
@@ -41,6 +42,23 @@ def test_a_model_comes_back_from_the_hub(hub):
     found = keras_vit.load_checkpoint("hf://me/shapes")
     assert found.config == model.config
     np.testing.assert_allclose(output(found), output(model), atol=1e-6)
+
+
+def test_a_pair_comes_back_from_the_hub(hub):
+    pytest.importorskip("tokenizers")
+    source = PAIRS / "clip_quick_gelu"
+    keras_vit.push_to_hub(source, "me/pair", texts=True)
+    expected = np.load(source / "expected.npz")
+    texts = ["a photo of a cat", "a photo of a dog"]  # The first two of these.
+    found = keras_vit.text.as_text_encoder("hf://me/pair").vectors(texts)
+    np.testing.assert_allclose(found, expected["text_embeds"][:2], atol=1e-5)
+    images = np.zeros((1, 32, 32, 3), "uint8")
+    names = ["cat", "dog"]
+    probabilities = [
+        keras_vit.prediction.load_zero_shot(x, names).probabilities(images)
+        for x in ("hf://me/pair", source)
+    ]
+    np.testing.assert_allclose(*probabilities, atol=1e-5)
 
 
 # transformers remembers the newest commit of a name: each test has another.

@@ -192,7 +192,8 @@ class ZipParts:
             refuse(
                 self.path,
                 f"holds the members {', '.join(names[:5])}",
-                f"Expected {CONFIG}, {METADATA} and {WEIGHTS} alone.",
+                f"Expected {CONFIG}, {METADATA} and {WEIGHTS} alone. An image-"
+                "text model is loaded by keras_vit.load_image_text.",
             )
         if len(set(names)) < len(names):
             refuse(self.path, "holds a member twice", HARMFUL)
