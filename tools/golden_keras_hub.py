@@ -22,9 +22,9 @@ TINY = {
 VIT = {x: y for x, y in TINY.items() if x != "intermediate_dim"}
 VIT |= {"mlp_dim": 32}
 TEXTS = {
-    **{"vocabulary_size": 5, "embedding_dim": 16, "hidden_dim": 16},
-    **{"num_layers": 1, "num_heads": 1, "intermediate_dim": 4},
-    "max_sequence_length": 2,
+    **{"vocabulary_size": 12, "embedding_dim": 16, "hidden_dim": 16},
+    **{"num_layers": 2, "num_heads": 2, "intermediate_dim": 4},
+    "max_sequence_length": 5,
 }
 PALI_GEMMA = {
     **{"vocabulary_size": 5, "image_size": 32, "num_layers": 1},
@@ -105,6 +105,8 @@ def write(name) -> dict:
     shape = (2, *image_shape(arguments))
     images = np.random.default_rng(1).uniform(-1, 1, shape).astype("float32")
     arrays = {"image": images, **expected(loaded, images)}
+    if hasattr(loaded, "text_encoder"):
+        arrays |= of_texts(loaded, images)
     if task:
         arrays |= of_pixels(loaded, shape)
     np.savez_compressed(FOLDER / f"{name}.expected.npz", **arrays)
@@ -193,6 +195,18 @@ def expected(model, images) -> dict:
         arrays["pre_logits"] = numpy(inner(images))
         arrays["logits"] = numpy(model(images))
     return arrays
+
+
+def of_texts(model, images) -> dict:
+    """Of a model of images and texts; the last id ends a text of CLIP."""
+    ids = np.random.default_rng(3).integers(3, 11, (3, 5)).astype("int32")
+    ids[[0, 1, 2], [2, 3, 4]] = 2 if "MetaCLIP2" in type(model).__name__ else 11
+    logits = model({"images": images, "token_ids": ids})["vision_logits"]
+    return {
+        "token_ids": ids,
+        "texts": numpy(model.get_text_embeddings(ids)),
+        "logits_per_image": numpy(logits),
+    }
 
 
 def of_encoder(model, images) -> dict:

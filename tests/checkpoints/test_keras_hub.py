@@ -13,6 +13,9 @@ import pytest
 from reference_cases import TOLERANCE, expected, load, outputs, path_of
 
 from keras_vit.checkpoints import load_checkpoint, read_info
+from keras_vit.text import load_image_text
+
+PAIRS = ("hub_clip_tiny", "hub_metaclip_2_tiny", "hub_siglip_tiny")
 
 
 def refusal(folder):
@@ -78,6 +81,42 @@ def test_the_encoder_of_images_alone(name, tmp_path):
     found = outputs(model, wanted["image"])
     for key in ("encoded", "pre_logits"):
         np.testing.assert_allclose(found[key], wanted[key], **TOLERANCE)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_both_towers_give_what_keras_hub_gives(name):
+    """But for the last norm of CLIP's texts, whose epsilon is its own."""
+    pair = load_image_text(path_of(name))
+    wanted = expected(name)
+    ids = wanted["token_ids"]
+    for found, key in (
+        (pair.text_tower(ids), "texts"),
+        (pair.logits(wanted["image"], ids), "logits_per_image"),
+    ):
+        found = keras.ops.convert_to_numpy(found)
+        np.testing.assert_allclose(found, wanted[key], atol=2e-5, err_msg=key)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocabulary_size": 13}, "vocabulary_size=12 by its tensors of texts"),
+        ({"gated": True}, "has gated, which"),
+        ({"num_heads": "two"}, "num_heads"),
+    ],
+)
+def test_texts_of_another_config_are_refused(tmp_path, changes, message):
+    folder = shutil.copytree(path_of("hub_clip_tiny"), tmp_path / "preset")
+    content = json.loads((folder / "config.json").read_text())
+    content["config"]["text_encoder"]["config"] |= changes
+    (folder / "config.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=message):
+        load_image_text(folder)
+
+
+def test_a_preset_without_texts_is_no_pair():
+    with pytest.raises(ValueError, match="no known format"):
+        load_image_text(path_of("hub_vit_tiny"))
 
 
 def test_the_norm_of_metaclip_is_outside_of_its_encoder(tmp_path):

@@ -38,4 +38,5 @@ TEXT_LAYOUTS = (
     *hugging_face_text.TEXT_LAYOUTS,
     *open_clip.TEXT_LAYOUTS,
     *big_vision.TEXT_LAYOUTS,
+    *keras_hub.TEXT_LAYOUTS,
 )

@@ -30,7 +30,7 @@ from keras_vit.checkpoints.files.tensors import (
 )
 from keras_vit.trained_as import TrainedAs
 
-__all__ = ["LAYOUTS"]
+__all__ = ["LAYOUTS", "TEXT_LAYOUTS"]
 
 CONFIG, TASK = "config.json", "task.json"
 WEIGHTS, SHARDS = "model.weights.h5", "model.weights.json"
@@ -676,6 +676,10 @@ DINOV3_REGISTERS_ROWS = {
 }
 
 
+CLIP_BLOCK = ("layer_norm_1", "attention", "layer_norm_2", "dense_1", "dense_2")
+SIGLIP_BLOCK = ("layer_norm1", "self_attn", "layer_norm2", "mlp/fc1", "mlp/fc2")
+
+
 def clip(name):
     """Return the rows of the image encoder of CLIP and MetaCLIP 2."""
     embedding = f"layers/{name}_vision_embedding"
@@ -692,7 +696,7 @@ def clip(name):
         **norm("first_norm", "layers/layer_normalization"),
         **block(
             f"layers/{name}_encoder_layer_{{i}}",
-            ("layer_norm_1", "attention", "layer_norm_2", "dense_1", "dense_2"),
+            CLIP_BLOCK,
         ),
         "predictions/kernel": ("outer/dense/vars/0", "same"),
     }
@@ -718,7 +722,7 @@ SIGLIP_ROWS = {
     ),
     **block(
         "layers/sig_lip_encoder_layer_{i}",
-        ("layer_norm1", "self_attn", "layer_norm2", "mlp/fc1", "mlp/fc2"),
+        SIGLIP_BLOCK,
     ),
     **norm("encoder_norm", "layers/layer_normalization"),
     "pool/probe": (f"{POOL}/vars/0", "same"),
@@ -870,4 +874,101 @@ LAYOUTS = (
         ignored=(r"outer/.*",),
         resampling="bicubic",
     ),
+)
+
+
+def texts(name, block_names, embedding, projection):
+    """Return the rows of the tower of texts of a model of both."""
+    tower = f"outer/{name}_text_encoder/layers"
+    return {
+        "token_embedding/embeddings": (
+            f"{tower}/{embedding}/token_embedding/vars/0",
+            "same",
+        ),
+        "position_embedding/embedding": (
+            f"{tower}/{embedding}/position_embedding/vars/0",
+            "rows",
+        ),
+        **block(f"{tower}/{name}_encoder_layer_{{i}}", block_names),
+        **norm("encoder_norm", f"{tower}/layer_normalization"),
+        **projection,
+        "logit_scale": (f"outer/{name}_head/vars/0", "vector"),
+    }
+
+
+EMBEDDED = "token_and_position_embedding"
+# The second of the two projections, neither of which has a name in the file.
+PROJECTED = {"projection/kernel": ("outer/dense_1/vars/0", "same")}
+# By their towers: the rows, and what no config says. The last norm of CLIP
+# has an epsilon of 1e-6 in keras-hub alone; here it is that of the original.
+TEXTS = {
+    "clip": (
+        texts("clip", CLIP_BLOCK, EMBEDDED, PROJECTED),
+        {"layer_norm_epsilon": 1e-5, "pooling": "largest_id"},
+    ),
+    "meta_clip2": (
+        texts("meta_clip2", CLIP_BLOCK, EMBEDDED, PROJECTED),
+        {"layer_norm_epsilon": 1e-5, "pooling": "first_id", "pooled_id": 2},
+    ),
+    "sig_lip": (
+        {
+            **texts(
+                "sig_lip",
+                SIGLIP_BLOCK,
+                "sig_lip_text_embedding",
+                layer("projection", "outer/sig_lip_text_encoder/layers/dense"),
+            ),
+            "logit_bias": ("outer/sig_lip_head/vars/1", "vector"),
+        },
+        {"causal": False, "pooling": "last"},
+    ),
+}
+TEXT_SIZES = {
+    "vocabulary_size": "vocabulary_size",
+    "max_sequence_length": "context_length",
+    "hidden_dim": "hidden_dim",
+    "num_layers": "num_layers",
+    "intermediate_dim": "mlp_dim",
+}
+TEXT_NAMES = {
+    "num_heads": "num_heads",
+    "intermediate_activation": "activation",
+    "layer_norm_epsilon": "layer_norm_epsilon",
+}
+TEXT_OTHERS = {
+    *("name", "trainable", "dtype", "embedding_dim", "projection_dim"),
+    "intermediate_output_index",
+}
+
+
+def read_text(checkpoint, constants) -> dict:
+    """Read what a preset's config says of its tower of texts."""
+    path = Path(checkpoint.file.path) / CONFIG
+    content = _checked(path, read_json(path).get("config"))
+    tower = _checked(path, content.get("text_encoder"))
+    config = _checked(path, tower.get("config"))
+    _check_known(path, config, {*TEXT_SIZES, *TEXT_NAMES, *TEXT_OTHERS})
+    return {
+        "fields": {**converted(path, config, TEXT_NAMES), **constants},
+        "sizes": converted(path, config, TEXT_SIZES),
+        "tokenizer": {},
+    }
+
+
+TEXT_LAYOUTS = tuple(
+    Layout(
+        DIALECT,
+        f"keras_hub_{name}_text",
+        "text",
+        table,
+        marks=((table["token_embedding/embeddings"][0],),),
+        ignored=(
+            r"layers/.*|outer/(dense|layer_normalization)/.*",
+            # Numbers of the positions.
+            r"outer/sig_lip_text_encoder/layers/sig_lip_text_embedding/vars/0",
+        ),
+        container="",
+        read_text=functools.partial(read_text, constants=constants),
+    )
+    for name, (table, constants) in TEXTS.items()
 )
