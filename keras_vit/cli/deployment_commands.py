@@ -279,7 +279,7 @@ def page(parser):
     """Write a page that classifies pictures in the browser."""
     parser.set_defaults(run=_page)
     add = parser.add_argument
-    add("model", help="ONNX file, which keras-vit export wrote")
+    add("model", help="ONNX file or folder that keras-vit export wrote")
     add(
         "path", nargs="?", help="page to write (default: vit.html for vit.onnx)"
     )
@@ -288,6 +288,7 @@ def page(parser):
         help="address of a folder with the files of onnxruntime-web, such as "
         "onnxruntime-web/dist beside the page; a public network by default",
     )
+    add_labels(add)
 
 
 def _page(arguments):
@@ -295,6 +296,10 @@ def _page(arguments):
     from keras_vit.exporting.browser_page import RUNTIME, write_page
 
     path = write_page(
-        arguments.model, arguments.path, runtime=arguments.runtime or RUNTIME
+        arguments.model,
+        arguments.path,
+        runtime=arguments.runtime or RUNTIME,
+        labels=arguments.labels,
+        template=arguments.template,
     )
     print(path)

@@ -210,6 +210,17 @@
     },
   };
 
+  // float32 numbers of classes by words, one row after the other; or null.
+  const vectors = model.vectors ? new Float32Array(Uint8Array.from(
+    atob(model.vectors), (x) => x.charCodeAt(0)).buffer) : null;
+
+  // Cosines of an embedding and those of the words, times scale, plus bias.
+  function compared(embedding) {
+    const length = Math.hypot(...embedding), size = embedding.length;
+    return model.classes.map((_, i) => model.bias + model.scale / length *
+      embedding.reduce((sum, x, j) => sum + x * vectors[i * size + j], 0));
+  }
+
   // [name, probability] of each class, the most probable first; or numbers.
   async function classes(image) {
     const { runtime, session } = await loaded;
@@ -218,7 +229,9 @@
     input.set(pixels);
     const tensor = new runtime.Tensor("float32", input, [rows ?? 1, ...shape]);
     const { [model.output]: { data } } = await session.run({ [model.input]: tensor });
-    const scores = Array.from(data.subarray(0, model.classes.length));
+    const scores = vectors
+      ? compared(Array.from(data.subarray(0, vectors.length / model.classes.length)))
+      : Array.from(data.subarray(0, model.classes.length));
     const found = ACTIVATIONS[model.activation](scores);
     const named = found.map((x, i) => [model.classes[i], x]);
     return model.numbers ? named : named.sort((x, y) => y[1] - x[1]);

@@ -1,6 +1,8 @@
 """A page that classifies pictures by an ONNX file, on the user's own device."""
 
+import base64
 import json
+import math
 import os
 import pathlib
 import urllib.parse
@@ -10,8 +12,11 @@ from typing import Any
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.resizing import EVALUATION_CROPS, Geometry
 from keras_vit.io.atomic_files import replacing
+from keras_vit.prediction.by_labels import words_of
 from keras_vit.prediction.exported_model import INPUT, OUTPUT, read_record
+from keras_vit.prediction.exported_pair import exported_pair
 from keras_vit.prediction.picture_page import picture_page, shipped_text
+from keras_vit.text.zero_shot import ClassEmbeddings
 
 __all__ = ["RUNTIME", "page", "write_page"]
 
@@ -31,6 +36,8 @@ def write_page(
     path: str | os.PathLike | None = None,
     *,
     runtime: str = RUNTIME,
+    labels: Any = None,
+    template: Any = None,
 ) -> pathlib.Path:
     """Writes a page that classifies dropped pictures by an exported model.
 
@@ -39,44 +46,84 @@ def write_page(
     prepared as `keras_vit.predict` does it.
 
     Args:
-        model: the ONNX file, which `keras_vit.export` wrote.
+        model: the ONNX file, which `keras_vit.export` wrote, or the folder of
+            both towers that `keras_vit.exporting.export_pair` wrote.
         path: the page to write; by default beside the model, `vit.html`.
         runtime: address of a folder with the files of onnxruntime-web, which
             may be relative to the page. The default is a content delivery
             network, whose files are checked by their hashes.
+        labels: of both towers, the classes by words, see
+            `keras_vit.prediction.load_zero_shot`. Their embeddings are
+            computed now and stand in the page: words do not change there.
+        template: see `keras_vit.text.class_embeddings`; not with embeddings.
 
     Returns:
         The path of the page.
 
     Raises:
         ValueError: when the model is no ONNX file of keras_vit, or has no
-            classes.
+            classes; without labels of both towers, with labels of others.
 
     Example:
         >>> keras_vit.export("ViT_B16/imagenet", "vit.onnx")
         >>> write_page("vit.onnx", runtime="onnxruntime-web/dist/")
         PosixPath('vit.html')
     """
-    model = pathlib.Path(model)
-    path = model.with_suffix(".html") if path is None else pathlib.Path(path)
-    if model.suffix != ".onnx" or not path.parent.is_dir():
+    file, words = pathlib.Path(model), None
+    path = file.with_suffix(".html") if path is None else pathlib.Path(path)
+    title, pair = file.stem, exported_pair(file)
+    if (pair is None) != (labels is None) or labels is None and template:
+        raise ValueError(
+            "Labels are those of a folder with both towers of an image-text "
+            "model, which needs them. Received: "
+            f"{str(file)!r} with labels={str(labels)[:100]!r}. Export it with "
+            "`keras-vit export NAME FOLDER --texts`, or leave them out."
+        )
+    if pair is not None:
+        file /= pair.record["image"]
+    if file.suffix != ".onnx" or not path.parent.is_dir():
         raise ValueError(
             "A page is made of a file *.onnx, in a folder that there is. "
-            f"Received: {str(model)!r} and {str(path)!r}."
+            f"Received: {str(file)!r} and {str(path)!r}."
         )
-    record = read_record(model)
-    address = os.path.relpath(model.absolute(), path.absolute().parent)
+    if pair is not None:
+        found = words_of(pair, labels or (), template)
+        pair.classifier(found)  # They are of one size.
+        words = found
+    record = read_record(file)
+    address = os.path.relpath(file.absolute(), path.absolute().parent)
     url = urllib.parse.quote(pathlib.Path(address).as_posix())
-    text = page(record, url, model.stem, runtime)
+    text = page(record, url, title, runtime, words)
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path
 
 
 def page(
-    record: Mapping[str, Any], url: str, title: str, runtime: str = RUNTIME
+    record: Mapping[str, Any],
+    url: str,
+    title: str,
+    runtime: str = RUNTIME,
+    words: ClassEmbeddings | None = None,
 ) -> str:
-    """Return the HTML of a page, from the record of a model and its address."""
+    """Return the HTML of a page, from the record of a model and its address.
+
+    With words, the model gives embeddings, which are compared with theirs.
+    """
+    about, compared = "", {}
+    if words is not None:
+        record = {
+            **record,
+            "class_names": words.names,
+            "activation": words.activation,
+        }
+        vectors = words.vectors.astype("<f4").tobytes()
+        compared = {
+            "vectors": base64.b64encode(vectors).decode(),
+            "scale": math.exp(words.logit_scale),
+            "bias": words.logit_bias or 0.0,
+        }
+        about = " Their words were chosen when the page was made."
     if not record["class_names"]:
         raise ValueError(
             "A page shows classes, and the model has none. Export one with "
@@ -89,14 +136,14 @@ def page(
             "A page resizes by itself. Export the model without "
             "include_resizing."
         )
-    contents = _as_json(_contents(record, url, runtime))
+    contents = _as_json({**_contents(record, url, runtime), **compared})
     return picture_page(
         shipped_text("exporting/browser_page.js"),
         sources=_sources(runtime),
         script_sources=" blob: 'wasm-unsafe-eval'",
         title=title,
         about=f"{title}: {len(record['class_names'])} classes, pictures of "
-        f"{width}x{height} pixels.",
+        f"{width}x{height} pixels.{about}",
         promise="JPEG, PNG, WebP, GIF or BMP. It does not leave this device: "
         "the model runs in this page.",
         data='<script type="application/json" data-model>'

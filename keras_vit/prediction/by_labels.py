@@ -30,6 +30,7 @@ __all__ = [
     "embed_texts",
     "load_zero_shot",
     "texts_of",
+    "words_of",
 ]
 
 
@@ -62,18 +63,7 @@ def load_zero_shot(
         >>> classifier = load_zero_shot("siglip", ["cat", "dog"])
         >>> keras_vit.predict(classifier, "photos")
     """
-    classes: Any = labels
-    if isinstance(labels, (str, os.PathLike)):
-        path = os.path.expanduser(os.fspath(labels))
-        if path.endswith(".npz"):
-            classes = load_class_embeddings(path)
-    if not isinstance(classes, ClassEmbeddings):
-        classes = labels_of(classes)  # Before a model is loaded.
-    elif template is not None:
-        raise ValueError(
-            "The labels are embeddings, whose sentences are chosen. Received: "
-            f"template={str(template)[:100]!r}. Leave it out."
-        )
+    labels = _read(labels)  # Before a model is loaded.
     pair = exported_pair(model)
     if pair is None and isinstance(model, (str, os.PathLike)):
         if pair_file(pair_source(model)):
@@ -83,22 +73,58 @@ def load_zero_shot(
             "Labels need an image-text model: what keras_vit.load_image_text "
             f"returns, or its source. Received: {type(model).__name__}."
         )
-    if not isinstance(classes, ClassEmbeddings):
-        chosen = DEFAULT_TEMPLATE if template is None else template
-        given = model if pair is None else pair.texts
-        classes = class_embeddings(given, classes, chosen)
-    if len(classes.names) == 1 and classes.activation == "softmax":
-        raise ValueError(
-            "The scores of this model are a softmax over the labels, which "
-            f"is 1 of a single one. Received: {list(classes.names)}. Give a "
-            'second one, such as "something else".'
-        )
+    classes = words_of(model, labels, template)
     if pair is not None:
         pair.encoder(image_size)  # Another size is refused.
         return pair.classifier(classes, preprocessing)
     return classifier_of(
         model, classes, image_size=image_size, preprocessing=preprocessing
     )
+
+
+def words_of(
+    model: Any,
+    labels: str | os.PathLike | Sequence[str] | ClassEmbeddings,
+    template: str | Sequence[str] | None = None,
+) -> ClassEmbeddings:
+    """Compute or read the embeddings of classes by words.
+
+    Args:
+        model: see `texts_of`.
+        labels: see `load_zero_shot`.
+        template: see `load_zero_shot`.
+
+    Raises:
+        ValueError: see `load_zero_shot`.
+    """
+    classes = _read(labels)
+    if not isinstance(classes, ClassEmbeddings):
+        chosen = DEFAULT_TEMPLATE if template is None else template
+        pair = exported_pair(model)
+        given = model if pair is None else pair.texts
+        classes = class_embeddings(given, classes, chosen)
+    elif template is not None:
+        raise ValueError(
+            "The labels are embeddings, whose sentences are chosen. Received: "
+            f"template={str(template)[:100]!r}. Leave it out."
+        )
+    if len(classes.names) == 1 and classes.activation == "softmax":
+        raise ValueError(
+            "The scores of this model are a softmax over the labels, which "
+            f"is 1 of a single one. Received: {list(classes.names)}. Give a "
+            'second one, such as "something else".'
+        )
+    return classes
+
+
+def _read(labels) -> ClassEmbeddings | tuple[str, ...]:
+    """Return embeddings of classes, read if need be, or names of classes."""
+    if isinstance(labels, (str, os.PathLike)):
+        path = os.path.expanduser(os.fspath(labels))
+        if path.endswith(".npz"):
+            return load_class_embeddings(path)
+    known = isinstance(labels, ClassEmbeddings)
+    return labels if known else labels_of(labels)
 
 
 def classifier_of(

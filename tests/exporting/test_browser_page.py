@@ -1,5 +1,6 @@
 """The page that classifies in the browser, in a headless Chromium."""
 
+import base64
 import contextlib
 import functools
 import http.server
@@ -8,11 +9,13 @@ import shutil
 import threading
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 from browser import find_chromium
 from export_cells import cells, model_of
 from PIL import Image
+from text_cases import FOLDER as TEXTS
 
 from keras_vit.cli import main
 from keras_vit.data import PreprocessingConfig
@@ -136,6 +139,79 @@ def test_scores_are_those_of_predict(browser, folder, address, capsys):
     )
     assert shown == [name for name, _ in wanted.classes]
     assert browser.problems == []
+
+
+@pytest.fixture(scope="module", params=["clip_quick_gelu", "siglip"])
+def words(request, folder):
+    """Both towers in a folder, and classes of golden embeddings of texts."""
+    for module in ("onnxruntime", "onnxscript", "sentencepiece", "tokenizers"):
+        pytest.importorskip(module)
+    if keras.backend.backend() != "torch":
+        pytest.skip("the same on each backend")
+    source, name = TEXTS / request.param, request.param
+    expected = dict(np.load(source / "expected.npz"))
+    assert main(["export", str(source), str(folder / name), "--texts"]) == 0
+    labels = folder / f"{name}.txt"
+    # The first two of the golden texts, of which each is a class.
+    labels.write_text("a photo of a cat\na photo of a dog\n")
+    return folder / name, labels, expected
+
+
+def test_a_page_of_words_has_their_embeddings(words, capsys):
+    model, labels, expected = words
+    arguments = ("page", model, "--labels", labels, "--template", "{}")
+    assert main([*map(str, arguments)]) == 0
+    path = Path(capsys.readouterr().out.splitlines()[-1])
+    assert path == model.with_suffix(".html")
+    text = path.read_text()
+    assert "words were chosen when the page was made" in text
+    found = json.loads(settings_of(text))
+    vectors = np.frombuffer(base64.b64decode(found["vectors"]), "float32")
+    np.testing.assert_allclose(
+        vectors.reshape(2, -1), expected["text_embeds"][:2], atol=1e-5
+    )
+    # Two of three texts of the golden logits, whose softmax is of them alone.
+    ratio = expected["logits_per_image"][:, :2]
+    cosines = expected["image_embeds"] @ expected["text_embeds"][:2].T
+    computed = found["scale"] * cosines + found["bias"]
+    np.testing.assert_allclose(computed, ratio, atol=1e-4)
+    assert found["url"] == f"{model.name}/image.onnx"
+
+
+@needs_chromium
+@pytest.mark.skipif(not DIST.is_dir(), reason="npm install onnxruntime-web")
+def test_scores_of_words_are_those_of_predict(words, browser, folder, address):
+    from keras_vit import predict
+
+    model, labels, _ = words
+    with contextlib.suppress(FileExistsError):
+        (folder / "web").symlink_to(DIST)
+    arguments = ("page", model, "--labels", labels, "--runtime", "web")
+    assert main([*map(str, arguments)]) == 0
+    pixels = np.random.default_rng(1).integers(0, 256, (40, 60, 3))
+    Image.fromarray(pixels.astype("uint8")).save(folder / "photo.png")
+    browser.open(f"{address}/{model.name}.html")
+    status = "document.querySelector('[data-status]').textContent"
+    browser.wait(f"{status} === 'The model is loaded.'")
+    found = browser.run(
+        "fetch('photo.png').then((x) => x.blob()).then(kerasVit.decode)"
+        ".then(kerasVit.classes)"
+    )
+    (wanted,) = predict(model, str(folder / "photo.png"), labels=str(labels))
+    assert [name for name, _ in found] == [name for name, _ in wanted.classes]
+    np.testing.assert_allclose(
+        [x for _, x in found], [x for _, x in wanted.classes], atol=1e-4
+    )
+
+
+def test_words_and_towers_belong_together(words, tmp_path, capsys):
+    model, labels, _ = words
+    for arguments in (
+        [str(model)],
+        [str(model / "image.onnx"), "--labels", str(labels)],
+    ):
+        assert main(["page", *arguments]) == 2
+        assert "Labels are those of a folder" in capsys.readouterr().err
 
 
 @needs_chromium
