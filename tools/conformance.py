@@ -20,6 +20,7 @@ import sys
 import tarfile
 import tempfile
 import xml.etree.ElementTree as ET
+import zipfile
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -42,7 +43,8 @@ class Suite(NamedTuple):
         what it needs from there.
     backends: those it runs on, each in a process.
     tests: names of functions of the file, or empty for all.
-    source: "installed package", "source distribution" or "repository".
+    source: "installed package", "source distribution", "wheel" or
+        "repository".
     repository: its address, where the source is one.
     """
 
@@ -121,22 +123,29 @@ SUITES = {
         source="repository",
         repository="https://github.com/google-research/big_vision",
     ),
+    "torchvision, pixels": Suite(
+        "torchvision",
+        "torchvision/transforms",
+        "torchvision_cases.py",
+        ("torch",),
+        source="wheel",
+    ),
 }
 SHORT = {"tensorflow": "tf"}  # in the names of Keras's files
 # Of packages that are not installed.
-VERSIONS = {"keras_hub": "0.32.0"}
+VERSIONS = {"keras_hub": "0.32.0", "torchvision": "0.28.0"}
 OUTCOMES = ("passed", "listed", "skipped", "failed")
 TEXT = """\
 # Others' tests
 
 By `make conformance` ({python}): the tests of other packages, run on models
 of keras_vit by the adapters in `tests/conformance/`. They come from the
-installed package, from the source distribution that `pip download` fetches, or
-from the repository where no release has them (`CLONES=folder` takes clones that
-are there); nothing of them is copied. `SUITE="timm, steps"` runs one suite, and
-leaves the figures of the others. Listed tests fail for the reasons below: the
-command fails at any other failure, and where one of these passes. The tests
-themselves skip what they find too large. Results:
+installed package, from the source distribution or the wheel that `pip download`
+fetches, or from the repository where no release has them (`CLONES=folder` takes
+clones that are there); nothing of them is copied. `SUITE="timm, steps"` runs
+one suite, and leaves the figures of the others. Listed tests fail for the
+reasons below: the command fails at any other failure, and where one of these
+passes. The tests themselves skip what they find too large. Results:
 benchmarks/results/conformance.json.
 
 {table}
@@ -162,7 +171,12 @@ keras-hub's test case runs over all public layers and six models. In Keras's
 integration tests each dense layer is a ViT. big_vision's operations on images
 and all of RandAugment's are compared pixel by pixel, each direction and five
 magnitudes; resized and sharpened pixels may be one level apart in 3 of 100
-numbers, as sums of floats end a little below whole numbers.
+numbers, as sums of floats end a little below whole numbers. Pictures that
+torchvision's transforms resize with Pillow, cut to their middle or pad with a
+colour are compared pixel by pixel, resized tensors to 0.002 levels, and 4,000
+random boxes by the distributions of their area, ratio and place. There is no
+counterpart of padding by pixels of the edge or of mirror images, nor of a
+shorter side with a bound for the longer one.
 
 ## Listed
 
@@ -257,21 +271,33 @@ def version_of(package: str) -> str:
 
 def distributed(suite: Suite, cache, _) -> tuple[str, pathlib.Path]:
     """Return a source distribution, fetched where it is not there yet."""
-    package, version = suite.package, version_of(suite.package)
-    folder = cache / f"{package}-{version}"
-    if folder.exists():
-        return f"{package} {version}", folder
+    name = f"{suite.package}-{version_of(suite.package)}"
+    if not (cache / name).exists():
+        with tarfile.open(downloaded(suite, cache, "--no-binary")) as archive:
+            archive.extractall(cache, filter="data")
+    return name.replace("-", " "), cache / name
+
+
+def unpacked(suite: Suite, cache, _) -> tuple[str, pathlib.Path]:
+    """Return what is in a wheel, fetched where it is not there yet."""
+    name = f"{suite.package}-{version_of(suite.package)}"
+    if not (cache / name).exists():
+        with zipfile.ZipFile(downloaded(suite, cache, "--only-binary")) as x:
+            x.extractall(cache / name)
+    return name.replace("-", " "), cache / name
+
+
+def downloaded(suite: Suite, cache, kind: str) -> pathlib.Path:
+    name = f"{suite.package}-{version_of(suite.package)}"
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     subprocess.run(
         [
-            *(*pip, "--no-binary", package, f"{package}=={version}"),
+            *(*pip, kind, suite.package, name.replace("-", "==")),
             *("--dest", str(cache)),
         ],
         check=True,
     )
-    with tarfile.open(cache / f"{package}-{version}.tar.gz") as archive:
-        archive.extractall(cache, filter="data")
-    return f"{package} {version}", folder
+    return next(x for x in cache.glob(f"{name}*") if x.is_file())
 
 
 def cloned(suite: Suite, cache, clones) -> tuple[str, pathlib.Path]:
@@ -297,6 +323,7 @@ def cloned(suite: Suite, cache, clones) -> tuple[str, pathlib.Path]:
 SOURCES = {
     "installed package": installed,
     "source distribution": distributed,
+    "wheel": unpacked,
     "repository": cloned,
 }
 
