@@ -27,6 +27,8 @@ PYTEST_FLAGS := --numprocesses 2 --dist loadfile \
 
 # Tests of what no backend of Keras has a part in: with the first one alone.
 ONCE := tests/data tests/planning $(addprefix tests/, \
+	$(addprefix auditing/test_, \
+		label_errors.py near_duplicates.py odd_images.py) \
 	$(addprefix analysis/test_, \
 		accessibility.py analysis_plots.py page_in_browser.py plots.py \
 		report.py \
@@ -42,7 +44,8 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		picture_rows.py together.py) \
 	$(addprefix exporting/test_, \
 		browser_page.py cells.py comparison.py openvino.py) \
-	$(addprefix prediction/test_, explain.py explained_run.py) \
+	$(addprefix prediction/test_, \
+		explain.py explained_run.py resampling.py) \
 	$(addprefix recipes/test_, \
 		commands.py first_hour.py fractal_examples.py fractals.py guides.py \
 		kaggle.py \
@@ -51,8 +54,9 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 		paper_sections.py reproduce.py small_scale.py sweep.py vtab.py \
 		vtab_data.py vtab_labels.py vtab_names.py vtab_table.py wheel.py) \
 	$(addprefix serving/test_, \
-		docker.py hostile.py page.py requests.py stopping.py) \
+		batching.py docker.py hostile.py page.py requests.py stopping.py) \
 	$(addprefix sharing/test_, folder.py kaggle.py push.py) \
+	text/test_tokenizers.py \
 	$(addprefix robustness/test_, \
 		fuzz.py paths.py security.py surfaces.py) \
 	$(addprefix training/test_, \
@@ -70,8 +74,10 @@ ONCE := tests/data tests/planning $(addprefix tests/, \
 # on each: all names of public checkpoints, files, commands, figures.
 FIRST := $(addprefix tests/, auditing/test_audit.py \
 	$(addprefix analysis/test_, \
-		compute.py distance.py feature_maps.py rollout.py) \
-	$(addprefix applications/test_, parameter_counts.py) \
+		attention_page.py compute.py distance.py feature_maps.py \
+		overview.py rollout.py weights_analysis.py) \
+	$(addprefix applications/test_, \
+		application_errors.py parameter_counts.py) \
 	$(addprefix checkpoints/test_, \
 		adapters.py agreement.py export.py fuzz_keras.py \
 		hugging_face_kinds.py keras_folder.py layouts.py mutations.py \
@@ -79,16 +85,22 @@ FIRST := $(addprefix tests/, auditing/test_audit.py \
 		replaced_heads.py \
 		rubbish_keras.py sam.py strictness.py timm_kinds.py \
 		wrapped_names.py) \
+	conformance/test_keras_applications.py \
 	$(addprefix evaluation/test_, \
 		class_metrics.py few_shot.py few_shot_inputs.py probes.py) \
 	$(addprefix models/test_, golden.py options.py) \
 	$(addprefix prediction/test_, \
-		command.py embed.py embeddings_file.py predict.py search.py) \
+		command.py embed.py embeddings_file.py predict.py search.py \
+		trained_as.py) \
 	$(addprefix recipes/test_, \
 		competition.py cross_validate.py evaluate.py few_shot.py \
 		finetune_cli.py noisy_student_parts.py regression.py smoke.py) \
-	$(addprefix training/test_, fields.py longer_runs.py run_reader.py) \
-	robustness/test_findings.py)
+	$(addprefix robustness/test_, findings.py mishaps.py) \
+	serving/test_search.py \
+	$(addprefix training/test_, \
+		changed_data.py collapse.py explained_checkpoints.py fields.py \
+		longer_runs.py run_reader.py trackers.py) \
+	test_cli.py test_preprocessing_errors.py)
 
 # $(call create,VENV,CONSTRAINTS): the pip of an old Python knows no --group.
 create = $(PYTHON) -m venv $(1) && $(1)/bin/python -m pip install --quiet \
@@ -111,8 +123,9 @@ quickstart: $(VENV)/.quickstart-$(QUICKSTART_BACKEND) ## fine-tune a small model
 		recipes/finetune.py --config recipes/configs/quickstart.yaml \
 		--run_dir runs/quickstart
 
-test: MARKERS := -m "not slow"
+test: MARKERS := not slow
 test test-newest: ONCE += $(FIRST)
+test test-newest: LATER := not slow and not once
 test: check run-tests ## check, then test on each backend, or on one: BACKEND=jax
 test-all: check run-tests ## the same with the slow tests
 
@@ -122,14 +135,15 @@ run-tests test-newest: export JAX_COMPILATION_CACHE_DIR ?= \
 run-tests test-newest: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 run-tests test-newest: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 
-# $(call run_tests,VENV): on each backend; those of ONCE on the first.
+# $(call run_tests,VENV): on each backend; those of ONCE, and where LATER leaves
+# them out single tests of other files, on the first.
 define run_tests
-	@left_out=; for backend in $(BACKENDS); do \
+	@left_out=; markers="$(MARKERS)"; for backend in $(BACKENDS); do \
 		echo "backend: $$backend"; \
 		OMP_NUM_THREADS=1 KERAS_BACKEND=$$backend \
-			$(1)/bin/python -m pytest $(PYTEST_FLAGS) $(MARKERS) \
+			$(1)/bin/python -m pytest $(PYTEST_FLAGS) -m "$$markers" \
 			$$left_out || exit 1; \
-		left_out="$(addprefix --ignore=,$(ONCE))"; \
+		left_out="$(addprefix --ignore=,$(ONCE))"; markers="$(LATER)"; \
 	done
 endef
 
@@ -154,7 +168,7 @@ test-oldest: $(OLDEST_VENV)/.full ## test with the oldest Keras, JAX and NumPy s
 	KERAS_BACKEND=jax $(OLDEST_VENV)/bin/python -m pytest \
 		$(PYTEST_FLAGS) -m "not slow"
 
-test-newest: MARKERS := -m "not slow"
+test-newest: MARKERS := not slow
 test-newest: $(NEWEST) ## test with the newest release of everything, on NEWEST_PYTHON (python3.13)
 	$(call run_tests,$(NEWEST_VENV))
 

@@ -151,6 +151,7 @@ def test_other_import_errors_of_keras_are_left_alone():
     assert printed == "NoneType No module named 'keras'\n"
 
 
+@pytest.mark.once
 # The models register themselves behind Keras, whoever imports it first.
 @pytest.mark.parametrize(
     "first",
@@ -169,6 +170,7 @@ print(keras.saving.get_registered_object("keras_vit>VariantTransformer"))
     assert "variants.variant_transformer" in run_without([], script)
 
 
+@pytest.mark.once
 def test_options_of_a_recipe_are_explained_without_keras():
     script = """
 from keras_vit.cli import main
@@ -234,6 +236,7 @@ def test_commands_start_without_lines_of_the_backend():
     assert "of ours" in verbose and "of ours 2" not in verbose
 
 
+@pytest.mark.once
 def test_recipes_as_scripts_start_without_them_as_well():
     assert errors_of(ROOT / "recipes" / "finetune.py", "--help") == ""
 
@@ -248,6 +251,7 @@ import matplotlib, sklearn
 """
 
 
+@pytest.mark.once
 def test_a_command_imports_no_plots_or_wrappers_behind_keras():
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", LEAN]

@@ -29,14 +29,17 @@ def tiny_sizes(monkeypatch):
     shrunken.shrink(monkeypatch)
 
 
+ONE_OF_EACH = [name for name in shrunken.KINDS if name not in HYBRIDS]
+
+
 @pytest.mark.parametrize(
     "name",
     [
-        *(name for name in shrunken.KINDS if name not in HYBRIDS),
+        *ONE_OF_EACH,
         *(pytest.param(name, marks=SLOW) for name in (*HYBRIDS, *OTHERS)),
     ],
 )
-def test_predicts_trains_saves_and_loads_in_a_fresh_process(name, tmp_path):
+def test_predicts_and_trains(name):
     model = shake(shrunken.build(name))
     model.compile(keras.optimizers.Adam(1e-3), SPARSE())
     before = [np.array(w) for w in model.trainable_weights]
@@ -47,17 +50,34 @@ def test_predicts_trains_saves_and_loads_in_a_fresh_process(name, tmp_path):
     probabilities = model.predict(images(name), verbose=0)
     assert probabilities.shape == (4, 5)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-5)
-    model.save(tmp_path / "model.keras")
-    np.save(tmp_path / "images.npy", images(name))
-    code = (
-        "import keras, keras_vit, numpy as np;"
-        "model = keras.models.load_model('model.keras', safe_mode=True);"
-        "x = np.load('images.npy');"
-        "np.save('loaded.npy', model.predict(x, verbose=0));"
-        "print(type(model).__name__)"
-    )
+
+
+LOAD = """
+import sys, keras, keras_vit, numpy as np
+
+for name in sys.argv[1:]:
+    model = keras.models.load_model(f"{name}.keras", safe_mode=True)
+    found = model.predict(np.load(f"{name}.npy"), verbose=0)
+    np.save(f"{name}-loaded.npy", found)
+    print(name, type(model).__name__)
+"""
+
+
+@pytest.mark.parametrize(
+    "names",
+    [ONE_OF_EACH, pytest.param([*HYBRIDS, *OTHERS], marks=SLOW)],
+    ids=["one of each", "the others"],
+)
+def test_saved_models_load_in_a_fresh_process(names, tmp_path):
+    expected, kinds = {}, []
+    for name in names:
+        model = shake(shrunken.build(name))
+        expected[name] = model.predict(images(name), verbose=0)
+        model.save(tmp_path / f"{name}.keras")
+        np.save(tmp_path / f"{name}.npy", images(name))
+        kinds.append(f"{name} {type(model).__name__}")
     process = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", LOAD, *names],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
@@ -65,9 +85,10 @@ def test_predicts_trains_saves_and_loads_in_a_fresh_process(name, tmp_path):
         check=False,
     )
     assert process.returncode == 0, process.stderr
-    assert type(model).__name__ in process.stdout
-    loaded = np.load(tmp_path / "loaded.npy")
-    np.testing.assert_array_equal(loaded, probabilities)
+    assert set(kinds) <= set(process.stdout.splitlines())
+    for name in names:
+        loaded = np.load(tmp_path / f"{name}-loaded.npy")
+        np.testing.assert_array_equal(loaded, expected[name])
 
 
 @pytest.mark.parametrize("name", ALL)

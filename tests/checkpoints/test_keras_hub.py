@@ -13,6 +13,10 @@ import pytest
 from reference_cases import TOLERANCE, expected, load, outputs, path_of
 
 from keras_vit.checkpoints import load_checkpoint, read_info
+from keras_vit.checkpoints.dialects import keras_hub
+from keras_vit.data.config import evaluation_of
+from keras_vit.data.resizing import Geometry, evaluation_crop
+from keras_vit.preprocessing import standardize
 from keras_vit.text import load_image_text
 
 PAIRS = ("hub_clip_tiny", "hub_metaclip_2_tiny", "hub_siglip_tiny")
@@ -393,3 +397,45 @@ def test_other_presets_are_named(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(content))
     message = refusal(tmp_path)
     assert "'keras_hub>SAMBackbone'" in message and "CLIPBackbone" in message
+
+
+# Keras on torch has another cubic kernel; of "nearest", ties differ.
+METHODS = ("bilinear", "bicubic")
+METHODS = METHODS[:1] if keras.backend.backend() == "torch" else METHODS
+
+
+# Either shape of the sides, with and without cropping and antialiasing.
+@pytest.mark.parametrize("seed", range(12))
+def test_pixels_are_those_of_the_converter(tmp_path, seed):
+    """Keras's Resizing, a scale and an offset."""
+    random = np.random.default_rng(seed)
+    sides = [int(x) for x in random.integers(8, 24, 2)]
+    config = {
+        "image_size": sides if seed % 2 else sides[:1] * 2,
+        "crop_to_aspect_ratio": bool(random.integers(2)),
+        "interpolation": METHODS[seed // 2 % len(METHODS)],
+        "antialias": bool(random.integers(2)),
+        "scale": [[1 / 127.5] * 3, 0.02, [0.01, 0.02, 0.03]][seed % 3],
+        "offset": [[-1.0] * 3, -0.5, [-1.0, 0.0, -0.2]][seed % 3],
+    }
+    height, width = random.integers(5, 60, 2)
+    image = random.integers(0, 256, (height, width, 3)).astype("uint8")
+    resize = keras.layers.Resizing(
+        *config["image_size"],
+        interpolation=config["interpolation"],
+        crop_to_aspect_ratio=config["crop_to_aspect_ratio"],
+        antialias=config["antialias"],
+    )
+    resized = keras.ops.convert_to_numpy(resize(image[None]))[0]
+    expected = resized * config["scale"] + config["offset"]
+    path = tmp_path / "image_converter.json"
+    known = keras_hub._trained_as(tmp_path, (path, config))
+    rule = evaluation_of(known, known.image_size)
+    size = known.image_size or (0, 0)
+    cut = evaluation_crop(image, Geometry(size, 3, rule))
+    scale = keras_hub._scaled(path, config)
+    found = standardize(
+        cut.astype("float32"), scale.get("pixel_mean"), scale.get("pixel_std")
+    )
+    step = np.max(config["scale"])  # one level of 255
+    assert np.abs(found - expected).max() <= step

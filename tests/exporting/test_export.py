@@ -373,6 +373,7 @@ def test_versions_of_tensorflow_serving_count_up(tmp_path):
         assert (path / version).is_dir()
 
 
+@pytest.mark.once
 def test_the_command_prints_what_was_checked(
     classifier, tmp_path, capsys, monkeypatch
 ):

@@ -63,6 +63,7 @@ def batch_of(grids, patch, channels=3, garbage=0.0):
     return batch
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "name",
     [
@@ -182,6 +183,7 @@ def test_padding_is_never_read(name):
     np.testing.assert_array_equal(clean, soiled)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("new", [1, 3, 5, 12])
 @pytest.mark.parametrize("method", RESAMPLINGS)
 def test_positions_are_resampled_as_when_loading(method, new):
@@ -254,6 +256,7 @@ def test_an_unknown_resampling_is_refused():
 PILLOW = "transformers.models.siglip2.image_processing_pil_siglip2"
 
 
+@pytest.mark.once
 def test_sizes_are_those_of_siglip_2():
     size_of = pytest.importorskip(PILLOW).get_image_size_for_max_num_patches
     sides = np.random.default_rng(3).integers(30, 3000, (200, 2)).tolist()
@@ -263,6 +266,7 @@ def test_sizes_are_those_of_siglip_2():
             assert fitting_size(tuple(size), (16, 16), patches) == wanted, size
 
 
+@pytest.mark.once
 def test_sequences_are_those_of_siglip_2():
     module = pytest.importorskip(PILLOW)
     processor = module.Siglip2ImageProcessorPil(max_num_patches=30)

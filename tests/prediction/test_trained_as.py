@@ -17,7 +17,6 @@ from keras_vit.checkpoints import load_checkpoint, save_checkpoint
 from keras_vit.checkpoints.dialects import (
     hugging_face_config,
     hugging_face_images,
-    keras_hub,
     timm_config,
 )
 from keras_vit.checkpoints.public import catalog
@@ -177,47 +176,6 @@ def test_pixels_are_those_of_big_vision():
             apart = np.abs(found.astype(int) - golden[f"pixels_{i}"])
             # Sums of floats that are whole numbers may end a little below.
             assert apart.max() <= 1 and np.mean(apart) < 0.15, case
-
-
-# --- keras-hub, whose converter is Keras's Resizing, a scale and an offset ---
-
-
-# Keras on torch has another cubic kernel; of "nearest", ties differ.
-METHODS = ("bilinear", "bicubic")
-METHODS = METHODS[:1] if keras.backend.backend() == "torch" else METHODS
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_pixels_are_those_of_the_converter_of_keras_hub(tmp_path, seed):
-    random = np.random.default_rng(seed)
-    sides = [int(x) for x in random.integers(8, 24, 2)]
-    config = {
-        "image_size": sides if seed % 2 else sides[:1] * 2,
-        "crop_to_aspect_ratio": bool(random.integers(2)),
-        "interpolation": METHODS[seed % len(METHODS)],
-        "antialias": bool(random.integers(2)),
-        "scale": [[1 / 127.5] * 3, 0.02, [0.01, 0.02, 0.03]][seed % 3],
-        "offset": [[-1.0] * 3, -0.5, [-1.0, 0.0, -0.2]][seed % 3],
-    }
-    height, width = random.integers(5, 60, 2)
-    image = random.integers(0, 256, (height, width, 3)).astype("uint8")
-    resize = keras.layers.Resizing(
-        *config["image_size"],
-        interpolation=config["interpolation"],
-        crop_to_aspect_ratio=config["crop_to_aspect_ratio"],
-        antialias=config["antialias"],
-    )
-    resized = keras.ops.convert_to_numpy(resize(image[None]))[0]
-    expected = resized * config["scale"] + config["offset"]
-    path = tmp_path / "image_converter.json"
-    known = keras_hub._trained_as(tmp_path, (path, config))
-    found = prepared(
-        image,
-        {"preprocessing": known.preprocessing, "image_size": known.image_size},
-        keras_hub._scaled(path, config),
-    )
-    step = np.max(config["scale"])  # one level of 255
-    np.testing.assert_allclose(found, expected, atol=step)
 
 
 def test_a_larger_image_is_resized_in_proportion(tmp_path):

@@ -70,6 +70,7 @@ def test_an_interrupted_run_ends_with_the_same_weights(run, tmp_path):
         np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.once
 def test_the_result_and_what_starts_from_the_run(run, tmp_path):
     result = PRETRAIN.report(run, cropped(run.folder))
     page = (run.folder / "report.html").read_text("utf-8")
@@ -93,6 +94,7 @@ def test_the_result_and_what_starts_from_the_run(run, tmp_path):
         np.testing.assert_array_equal(old, new)
 
 
+@pytest.mark.once
 def test_constant_images_end_the_run_with_the_best_model_kept(tmp_path, capsys):
     """And few images in a batch, and a high temperature, are warned of."""
     images = np.full((24, 8, 8, 1), 100, "uint8")

@@ -103,6 +103,7 @@ def test_the_licence_of_public_weights_is_in_the_result(run, tmp_path):
     assert PRETRAIN.named_teacher(made)["licence"] == "CC-BY-NC-4.0"
 
 
+@pytest.mark.once
 def test_logits_without_labels_bring_the_classes_of_the_teacher(
     teacher, tmp_path
 ):
@@ -115,6 +116,7 @@ def test_logits_without_labels_bring_the_classes_of_the_teacher(
     assert answers[0].classes[0][0] in NAMES
 
 
+@pytest.mark.once
 def test_with_labels_the_student_is_a_classifier(teacher, tmp_path):
     options = {"logits": 1.0, "features": 0, "patches": 0, "labels": "hard"}
     made = distilled(tmp_path / "run", teacher, **options)
@@ -125,6 +127,7 @@ def test_with_labels_the_student_is_a_classifier(teacher, tmp_path):
     assert "are right" in PRETRAIN.summary(result)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -145,6 +148,7 @@ def test_what_does_not_fit_is_refused(options, message, teacher, tmp_path):
     assert not (tmp_path / "run" / "config.yaml").exists()
 
 
+@pytest.mark.once
 def test_teachers_without_the_head_that_is_needed_are_refused(
     run, teacher, tmp_path
 ):
@@ -157,6 +161,7 @@ def test_teachers_without_the_head_that_is_needed_are_refused(
         train(made, dataset=data, task=DISTILLATION_WITH_LABELS)
 
 
+@pytest.mark.once
 def test_a_trial_reads_no_teacher(tmp_path):
     printed = output_of(
         *("pretrain", "--smoke", "--method", "distill"),

@@ -60,6 +60,7 @@ def test_an_interrupted_run_ends_with_the_same_weights(run, tmp_path):
         np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.once
 def test_the_report_and_what_starts_from_the_run(run, tmp_path):
     result = PRETRAIN.report(run, hidden(run.folder))
     assert result["method"] == "mae"
@@ -72,6 +73,7 @@ def test_the_report_and_what_starts_from_the_run(run, tmp_path):
     assert started.model.output_shape == (None, 3)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("reader", ["pillow", "tensorflow"])
 def test_a_folder_of_images_alone_is_enough(reader, tmp_path):
     photos = tmp_path / "photos"
@@ -113,6 +115,7 @@ def known(tmp_path_factory):
     return folder
 
 
+@pytest.mark.once
 def test_nearest_neighbours_select_the_model(known, tmp_path):
     """What is kept has the accuracy that was the best of the training."""
     made = hidden(tmp_path / "run")
@@ -134,6 +137,7 @@ def test_nearest_neighbours_select_the_model(known, tmp_path):
     np.testing.assert_array_equal(run.history["loss"], plain.history["loss"])
 
 
+@pytest.mark.once
 def test_each_reader_finds_the_same_neighbours(run, known, tmp_path):
     found = []
     for reader in ("pillow", "tensorflow"):
@@ -156,6 +160,7 @@ def test_an_image_is_left_out_in_its_turn():
     assert left_out_accuracy(features, labels) == right / 40
 
 
+@pytest.mark.once
 def test_neighbours_that_cannot_be_found_are_refused(known, tmp_path):
     with pytest.raises(ValueError, match="methods without labels"):
         PRETRAIN.PretrainRecipe(knn_folder=str(known))
@@ -187,6 +192,7 @@ def test_what_needs_classes_or_a_frozen_model_is_refused(training, tmp_path):
         train(hidden(tmp_path, training=training), dataset=DATASET, task=MAE)
 
 
+@pytest.mark.once
 def test_a_decoder_of_a_folder_goes_on(tmp_path):
     """Or a new one, where another shape is asked for; rates are MAE's own."""
     folder = pathlib.Path(__file__).parents[1] / "reference" / "hf_mae_tiny"
@@ -220,6 +226,7 @@ def test_a_decoder_of_a_folder_goes_on(tmp_path):
     assert (tmp_path / "run0" / "model.keras").exists()
 
 
+@pytest.mark.once
 def test_pixels_are_predicted_by_one_layer(tmp_path):
     """SimMIM: no decoder, and the picture is drawn."""
     made = dataclasses.replace(

@@ -189,6 +189,7 @@ LIMITED = """
 """
 
 
+@pytest.mark.once
 @pytest.mark.skipif(os.name == "nt", reason="needs limits of POSIX")
 def test_a_full_disk_leaves_the_last_checkpoint(tmp_path):
     tests = pathlib.Path(__file__).parents[1]

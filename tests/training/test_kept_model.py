@@ -98,6 +98,7 @@ def test_the_model_is_that_of_the_best_evaluation(spoiled):
     assert run.kept["step"] == 5 * (best_of(run) + 1)
 
 
+@pytest.mark.once
 def test_the_last_model_is_kept_on_request(tmp_path):
     seen = Spoil()
     run = trained(tmp_path, seen, keep="last")
@@ -109,6 +110,7 @@ def test_the_last_model_is_kept_on_request(tmp_path):
     assert not list(tmp_path.glob("checkpoints/best*"))
 
 
+@pytest.mark.once
 def test_without_validation_images_the_last_model_is_kept(tmp_path):
     dataset = dataclasses.replace(DATASET, validation=None)
     whole = train(recipe(tmp_path / "a"), dataset=dataset)
@@ -120,6 +122,7 @@ def test_without_validation_images_the_last_model_is_kept(tmp_path):
     assert same(values(whole.model), values(last.model))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("stop_at", [1, SPOILED])
 def test_a_stopped_run_keeps_the_same_model(spoiled, tmp_path, stop_at):
     with pytest.raises(KeyboardInterrupt):
@@ -135,6 +138,7 @@ def test_a_stopped_run_keeps_the_same_model(spoiled, tmp_path, stop_at):
         assert same(values(saved), values(run.model))
 
 
+@pytest.mark.once
 def test_killed_before_the_checkpoint_the_best_before_is_there(tmp_path):
     """A better evaluation may be written that the run then has no more."""
     with pytest.raises(KeyboardInterrupt):
@@ -183,6 +187,7 @@ def test_the_best_evaluation_of_a_history(metric, begin, expected):
         assert found["last"] == ROWS[-1]
 
 
+@pytest.mark.once
 def test_a_run_says_which_epoch_is_kept(tmp_path, capsys):
     run = trained(tmp_path, early_stopping_patience=2, epochs=9)
     words = capsys.readouterr().out.splitlines()[-1]
@@ -196,6 +201,7 @@ def test_a_run_says_which_epoch_is_kept(tmp_path, capsys):
     )
 
 
+@pytest.mark.once
 def test_result_and_report_have_the_best_and_the_last(spoiled):
     run, _ = spoiled
     result = json.loads(json.dumps(facts(run)))

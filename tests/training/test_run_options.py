@@ -26,6 +26,7 @@ def test_wrong_data_leaves_an_earlier_run_alone(tmp_path):
     assert len(files(tmp_path)) == 4
 
 
+@pytest.mark.once
 def test_patience_ends_the_training_for_good(tmp_path):
     # Learning nothing, no evaluation is better than the first.
     patient = {
@@ -74,6 +75,7 @@ def test_several_batches_a_call_train_the_same(run, tmp_path, backend):
     assert other.history["loss"] == pytest.approx(run.history["loss"])
 
 
+@pytest.mark.once
 def test_without_validation_images_it_trains(tmp_path):
     dataset = dataclasses.replace(DATASET, validation=None)
     run = train(recipe(tmp_path), dataset=dataset)
@@ -92,6 +94,7 @@ def test_patience_needs_validation_images(tmp_path):
     assert not files(tmp_path)
 
 
+@pytest.mark.once
 def test_the_hours_of_a_recipe_end_it_with_a_checkpoint(tmp_path):
     short = recipe(tmp_path, training={"max_hours": 1e-9})
     with pytest.raises(TimeIsUp):

@@ -54,6 +54,7 @@ def test_they_are_those_of_scikit_learn_on_all_images(tmp_path, average):
     assert found == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.once
 def test_of_several_labels(tmp_path):
     def several(examples):
         labels = SEVERAL[np.arange(len(examples)) % 2]
@@ -75,6 +76,7 @@ def test_of_several_labels(tmp_path):
     assert found == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.once
 def test_a_run_that_was_stopped_has_the_same(tmp_path):
     class Stop(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):
@@ -91,6 +93,7 @@ def test_a_run_that_was_stopped_has_the_same(tmp_path):
         assert resumed.history[name] == whole.history[name]
 
 
+@pytest.mark.once
 def test_the_best_is_kept_by_it(tmp_path):
     chosen = {"best_metric": "val_auc", "epochs": 4}
     run = train(recipe(tmp_path, training=chosen), dataset=DATASET)
