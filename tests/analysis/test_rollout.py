@@ -7,6 +7,7 @@ from analysis_cases import case, images_of, rolled_out, tiny_model
 
 from keras_vit.analysis import attention_maps, attention_rollout
 from keras_vit.analysis.rollout import Rollout
+from keras_vit.models import Mixer, MixerConfig
 
 
 def step(*layers, fusion="mean", discard_ratio=0.0, prefix=1):
@@ -178,3 +179,11 @@ def test_unknown_fusion():
 def test_ratio_out_of_range(ratio):
     with pytest.raises(ValueError, match="below 1"):
         attention_rollout(tiny_model(), [], discard_ratio=ratio)
+
+
+def test_what_is_no_vision_transformer_is_refused():
+    mixer = Mixer(
+        MixerConfig(image_size=(8, 8), patch_size=(4, 4), hidden_dim=8)
+    )
+    with pytest.raises(ValueError, match="needs a VisionTransformer.*Mixer"):
+        attention_rollout(mixer, np.zeros((1, 8, 8, 3)))

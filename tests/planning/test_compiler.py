@@ -2,13 +2,15 @@
 
 import dataclasses
 import importlib.util
+import types
 
 import pytest
 
 from keras_vit.cli import main
 from keras_vit.planning import Settings, confirm, machine, memory, plan
-from keras_vit.planning.compiler import compiled_peaks, topology
+from keras_vit.planning.compiler import compiled_peaks, peak_bytes, topology
 from keras_vit.planning.estimate import Way, largest_batch, vit_config
+from keras_vit.training.distribution import topologies
 
 LIBTPU = importlib.util.find_spec("libtpu")
 B16 = vit_config("ViT_B16")
@@ -164,3 +166,29 @@ def test_formula_agrees_with_the_compiler(layout):
 
     found = confirm(B16, ON_TPU, V5E, row(layout), once)
     assert found.formula_bytes == pytest.approx(found.compiled_bytes, rel=0.1)
+
+
+CASE = {
+    **{"topology": "v5e:2x4", "config": {}, "precision": "float32"},
+    **{"batch": 8, "distribution": "single", "model_axis": 1},
+    **{"optimizer": "adamw", "parts": None},
+}
+
+
+@pytest.mark.parametrize(
+    "error", ["RESOURCE_EXHAUSTED: 17 GB of 16", "INTERNAL: a fault of XLA"]
+)
+def test_of_the_errors_of_xla_that_of_memory_alone_is_an_answer(
+    error, monkeypatch
+):
+    def refuse():
+        raise RuntimeError(error)
+
+    lowered = types.SimpleNamespace(compile=refuse)
+    monkeypatch.setattr(topologies, "devices_of", lambda topology: [])
+    monkeypatch.setattr(topologies, "lowered", lambda step, devices: lowered)
+    if error.startswith("RESOURCE"):
+        assert peak_bytes(CASE) is None
+    else:
+        with pytest.raises(RuntimeError, match="INTERNAL"):
+            peak_bytes(CASE)
