@@ -202,3 +202,15 @@ def test_mixed_precision_is_near_float32(position, dtype):
     expected = ops.convert_to_numpy(variant_models.model(variant)(images))
     answer = ops.convert_to_numpy(network(images))
     np.testing.assert_allclose(answer, expected, rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize(
+    "kind", [AddPositionEmbedding2D, RelativePositionEmbedding]
+)
+def test_tables_start_as_those_of_the_original(kind):
+    """vision_transformer: normal(stddev=0.02) for its position embedding."""
+    layer = kind((8, 8))
+    layer.build((None, 64, 64))
+    for table in layer.weights:
+        values = keras.ops.convert_to_numpy(table)
+        assert values.std() == pytest.approx(0.02, rel=0.1)
