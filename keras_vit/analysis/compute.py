@@ -10,7 +10,7 @@ import keras
 from keras_vit import layers, variants
 from keras_vit.layers.attention_positions import bias_multiply_adds
 
-__all__ = ["multiply_adds"]
+__all__ = ["layer_multiply_adds", "multiply_adds"]
 
 
 def multiply_adds(model: keras.Model) -> dict[str, int]:
@@ -53,6 +53,22 @@ def multiply_adds(model: keras.Model) -> dict[str, int]:
             first = keras.tree.flatten(layer.input)[0]
             counts[layer.name] = counter(layer, first.shape[1:])
     return counts
+
+
+def layer_multiply_adds(layer: keras.layers.Layer, shape: tuple) -> int:
+    """Count those of one layer on an input of another shape.
+
+    Args:
+        layer: a built layer of a kind that `multiply_adds` counts.
+        shape: of its input for one image, such as (N, D).
+
+    Example:
+
+    >>> block = keras_vit.ViT_B16(weights=None).get_layer("block_0")
+    >>> layer_multiply_adds(block, (50, 768))
+    357734400
+    """
+    return COUNTERS[type(layer)](layer, shape)
 
 
 def _dense(layer, shape):

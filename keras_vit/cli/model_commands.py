@@ -18,9 +18,11 @@ from keras_vit.io.checks import PRECISIONS, check_installed, check_positive
 from keras_vit.io.tables import markdown_table
 from keras_vit.models import ViTConfig
 from keras_vit.planning import (
+    Pretraining,
     Settings,
     check_compiler,
     confirm,
+    cost_of,
     count,
     machine,
     paper_runs,
@@ -31,9 +33,12 @@ from keras_vit.planning.estimate import (
     ATTENTION,
     LAYOUTS,
     OPTIMIZERS,
+    training_flops,
     usual_model_axis,
     vit_config,
 )
+from keras_vit.planning.pretraining import METHODS
+from keras_vit.runs.script import parse
 
 __all__ = [
     "add_model",
@@ -357,6 +362,19 @@ def plan(parser):
         "fastest that fits by default",
     )
     _add_texts(add, "describe")
+    add(
+        "--method",
+        choices=METHODS,
+        help="plan `keras-vit pretrain --method`, which has no labels",
+    )
+    add(
+        "--options",
+        nargs="*",
+        default=(),
+        metavar="FIELD=VALUE",
+        help="of the method, such as local_crops=4, and of distill "
+        "teacher=ViT_B16",
+    )
     add("--examples", type=float, help="images of the data set")
     add("--epochs", type=float, default=1.0, help="passes over them")
     add("--format", choices=("text", "json"), default="text")
@@ -448,6 +466,8 @@ def _plan_report(arguments):
     device = devices.device
     source = arguments.model or arguments.named
     config = _planned(source, arguments.image_size, arguments.classes)
+    method = _method(arguments)
+    config = config if method is None else method.encoder(config)
     axis = arguments.model_axis
     axis = usual_model_axis(config) if axis is None else axis
     settings = Settings(
@@ -458,6 +478,7 @@ def _plan_report(arguments):
         compiler=device.compiler,
         model_axis=axis,
         efficiency=arguments.efficiency,
+        method=method,
     )
     if arguments.compile is not None:
         check_compiler(devices)
@@ -469,6 +490,7 @@ def _plan_report(arguments):
     objects = {
         "config": dataclasses.asdict(config),
         "counts": dataclasses.asdict(count(config)),
+        "cost": dataclasses.asdict(cost_of(config, method)),
         "devices": {**dataclasses.asdict(devices), **device._asdict()},
         "settings": dataclasses.asdict(settings),
         "rows": [
@@ -535,6 +557,30 @@ def _planned_texts(source):
     return objects, lines
 
 
+def _method(arguments):
+    """Return the `Pretraining` of the command line, None with labels."""
+    name, given = arguments.method, arguments.options
+    if name is None:
+        if given:
+            raise ValueError(
+                "Options are those of a method. Received: --options "
+                f"{' '.join(given)}. Give --method as well."
+            )
+        return None
+    words = [f"--{word}" for word in given]
+    options = parse(METHODS[name].options, words, "Options of a method.")
+    teacher = getattr(options, "teacher", None)
+    if teacher is not None:
+        size = options.teacher_size
+        if isinstance(size, tuple):
+            raise ValueError(
+                "A teacher is planned for square images. Received: "
+                f"teacher_size={size}. Give one side."
+            )
+        teacher = _planned(teacher, size, arguments.classes)
+    return Pretraining(options, teacher)
+
+
 MOST_REPEATS = 100_000
 # Numbers beyond which a plan says nothing of any machine.
 AT_MOST = {
@@ -559,10 +605,24 @@ def _check_at_most(arguments):
 def _heading(model, config, settings, devices):
     counts, device = count(config), devices.device
     height, width = config.image_size
+    method, cost = settings.method, cost_of(config, settings.method)
+    learned = f"{config.num_classes} classes"
+    more = []
+    if method is not None:
+        learned = f"method {method.name}"
+        frozen = 0 if cost.frozen is None else cost.frozen.parameters
+        products = training_flops(cost.trained, False, cost.frozen) / 6
+        more = [
+            f"{cost.trained.parameters / 1e6:.1f} million parameters are "
+            f"trained, {frozen / 1e6:.1f} million are a teacher's; a step has "
+            f"{products / counts.multiply_adds:.1f} times the products of the "
+            "encoder alone",
+        ]
     return [
-        f"{model}, {height}x{width} pixels, {config.num_classes} classes: "
+        f"{model}, {height}x{width} pixels, {learned}: "
         f"{counts.parameters / 1e6:.1f} million parameters, "
         f"{counts.multiply_adds / 1e9:.1f} billion multiply-adds per image",
+        *more,
         f"{devices.count} x {devices.name}: {device.memory_gb:g} GB, "
         f"{device.peak_tflops:g} TFLOPS and {device.bandwidth_gb:g} GB/s each",
         f"{settings.batch} images per step, {settings.precision}, "

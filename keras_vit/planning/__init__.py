@@ -9,7 +9,9 @@ from keras_vit.planning.estimate import (
     PaperRun,
     Row,
     Settings,
+    StepCost,
     TextMemory,
+    cost_of,
     count,
     duration,
     largest_batch,
@@ -18,6 +20,7 @@ from keras_vit.planning.estimate import (
     plan,
     text_memory,
 )
+from keras_vit.planning.pretraining import Pretraining
 
 __all__ = [
     "Confirmed",
@@ -26,11 +29,14 @@ __all__ = [
     "Machine",
     "Memory",
     "PaperRun",
+    "Pretraining",
     "Row",
     "Settings",
+    "StepCost",
     "TextMemory",
     "check_compiler",
     "confirm",
+    "cost_of",
     "count",
     "duration",
     "largest_batch",

@@ -23,8 +23,16 @@ from keras_vit.planning.estimate import (
     replicas_of,
     usable_memory,
 )
+from keras_vit.planning.pretraining import METHODS, read_method
 
-__all__ = ["Confirmed", "TOPOLOGIES", "check_compiler", "confirm", "topology"]
+__all__ = [
+    "Confirmed",
+    "TOPOLOGIES",
+    "check_compiler",
+    "confirm",
+    "step_of",
+    "topology",
+]
 
 DEPTHS = (2, 4)  # blocks of the steps that are compiled
 COMPILED_BATCHES = 5  # at most, to find the largest
@@ -175,9 +183,12 @@ def _whole(found: Sequence[int | None], config) -> int | None:
 def _case(config, settings, machine, row, batch, parts, depth):
     fields = dataclasses.asdict(config)
     fields |= {"num_layers": depth, "rematerialize": row.rematerialize}
+    method = settings.method
     return {
         "topology": topology(machine),
         "config": fields,
+        "method": method
+        and {"name": method.name, **dataclasses.asdict(method)},
         "precision": settings.precision,
         "optimizer": settings.optimizer,
         "parts": parts if parts > 1 else None,
@@ -236,27 +247,16 @@ def peak_bytes(case: dict) -> int | None:
     """Compile a step and return its peak on one device.
 
     Args:
-        case: topology, config (fields of `ViTConfig`), precision, optimizer,
-            parts, and batch, distribution and model_axis as in `Step`.
+        case: topology, config (fields of `ViTConfig`), method (name and fields
+            of `Pretraining`, or None), precision, optimizer, parts, and batch,
+            distribution and model_axis as in `Step`.
     """
     import keras
 
-    from keras_vit.models import VisionTransformer, ViTConfig
-    from keras_vit.training.distribution.topologies import (
-        Step,
-        devices_of,
-        lowered,
-    )
+    from keras_vit.training.distribution.topologies import devices_of, lowered
 
     keras.config.set_dtype_policy(case["precision"])
-    config = ViTConfig(**case["config"])
-    step = Step(
-        lambda: VisionTransformer(config),
-        case["batch"],
-        distribution=case["distribution"],
-        model_axis=case["model_axis"],
-        optimizer=lambda: _optimizer(case["optimizer"], case["parts"]),
-    )
+    step = step_of(case)
     devices = devices_of(case["topology"])
     try:
         compiled = lowered(step, devices).compile()
@@ -265,6 +265,30 @@ def peak_bytes(case: dict) -> int | None:
             raise
         return None
     return compiled.memory_analysis().peak_memory_in_bytes
+
+
+def step_of(case: dict):
+    """Return the `Step` of a case of `peak_bytes`."""
+    from keras_vit.models import VisionTransformer
+    from keras_vit.training.distribution.topologies import Step
+
+    config = ViTConfig(**case["config"])
+    learned: dict = {"make": lambda: VisionTransformer(config)}
+    if case.get("method"):
+        method = read_method(case["method"])
+        planned, encoder = METHODS[method.name], method.encoder(config)
+        learned = {
+            "make": lambda: planned.network(VisionTransformer(encoder), method),
+            "loss": lambda: planned.loss(method),
+            "answers": planned.answers,
+        }
+    return Step(
+        batch=case["batch"],
+        distribution=case["distribution"],
+        model_axis=case["model_axis"],
+        optimizer=lambda: _optimizer(case["optimizer"], case["parts"]),
+        **learned,
+    )
 
 
 def _optimizer(name, parts):

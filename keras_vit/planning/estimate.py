@@ -14,7 +14,7 @@ EfficientNet that keras_vit does not have.
 import dataclasses
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from keras_vit.analysis.compute import multiply_adds
 from keras_vit.io.checks import PRECISIONS, check_at_least, check_choice
@@ -38,11 +38,14 @@ __all__ = [
     "PaperRun",
     "Row",
     "Settings",
+    "Stack",
+    "StepCost",
     "TextMemory",
     "Way",
     "activation_bytes",
     "bit_multiply_adds",
     "count",
+    "cost_of",
     "duration",
     "kept_by_block",
     "largest_batch",
@@ -229,6 +232,7 @@ class Settings:
         model_axis: int, devices that share a layer under model_parallel.
         efficiency: float in (0, 1], the share of the peak that the products
             run at; an assumption.
+        method: a `Pretraining`, or None to train with labels.
 
     Raises:
         ValueError: for unknown names and numbers out of range.
@@ -241,6 +245,7 @@ class Settings:
     compiler: str = "keeping"
     model_axis: int = 2
     efficiency: float = 0.4
+    method: Any = None
 
     def __post_init__(self):
         check_choice("precision", self.precision, PRECISIONS)
@@ -255,6 +260,59 @@ class Settings:
             )
 
 
+@dataclasses.dataclass(frozen=True)
+class Stack:
+    """Blocks that views of an image pass in a step."""
+
+    config: ViTConfig
+    tokens: int
+    """Of a view."""
+    views: int = 1
+    """Of an image."""
+    is_trained: bool = True
+    is_decoder: bool = False
+    """Whether devices do not divide it, and nothing of it is recomputed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StepCost:
+    """What a training step has of an image, and of the model."""
+
+    stacks: tuple[Stack, ...]
+    trained: Counts
+    """Of what gets gradients: parameters, and products of a forward pass."""
+    frozen: Counts | None = None
+    """Likewise of a teacher, which computes forward alone."""
+    kept_bytes: int = 0
+    """Outside of the blocks, until the backward pass."""
+    numbers: int = 0
+    """In float32, that an image is given as."""
+    is_whole: bool = False
+    """Whether a batch is never cut into parts."""
+
+
+@functools.lru_cache(maxsize=256)
+def cost_of(config: ViTConfig, method: Any = None) -> StepCost:
+    """Count a step of a method, a `Pretraining` or None for one with labels.
+
+    Example:
+        >>> cost_of(vit_config("ViT_B16")).numbers
+        150528
+    """
+    if method is not None:
+        return method.cost(config)
+    return StepCost(
+        (Stack(config, num_tokens(config)),),
+        count(config),
+        numbers=pixels_of(config),
+    )
+
+
+def pixels_of(config: ViTConfig) -> int:
+    """Return the numbers of an image."""
+    return math.prod(config.image_size) * config.channels
+
+
 class Kept(NamedTuple):
     """A tensor that stays in memory until the backward pass reaches it."""
 
@@ -267,15 +325,18 @@ class Kept(NamedTuple):
     """Whether model_parallel divides it."""
 
 
-def kept_by_block(config: ViTConfig, settings: Settings) -> list[Kept]:
-    """Count what one block keeps for one image.
+def kept_by_block(
+    config: ViTConfig, settings: Settings, tokens: int | None = None
+) -> list[Kept]:
+    """Count what one block keeps for one image, of all tokens or so many.
 
     "keeping" compilers keep what JAX saves
     (`jax.ad_checkpoint.print_saved_residuals`), less the products inside
     GELU. "fusing" compilers keep what goes into each product, once, and
     compute normalisations and GELU again where they are used.
     """
-    tokens, dim = _tiled(num_tokens(config), settings, 8), config.hidden_dim
+    tokens = _tiled(tokens or num_tokens(config), settings, 8)
+    dim = config.hidden_dim
     stream, compute = tokens * dim, PRECISIONS[settings.precision]
     softmax, mlp = config.num_heads * tokens**2, tokens * config.mlp_dim
     # XLA for TPUs lays heads out with the tokens side by side.
@@ -345,14 +406,27 @@ def kept_by_class_block(
 
 
 def activation_bytes(
-    config: ViTConfig, settings: Settings, rematerialize: bool, shares: int
+    cost: StepCost, settings: Settings, rematerialize: bool, shares: int
 ) -> float:
     """Count the bytes per image on a device, kept or worked on.
 
-    Devices divide what attention and MLPs compute into so many shares.
+    Devices divide what attention and MLPs compute into so many shares. What is
+    worked on is that of one stack at a time; a teacher keeps nothing.
     """
-    tokens, dim = num_tokens(config), config.hidden_dim
-    compute = PRECISIONS[settings.precision]
+    total, most = float(cost.kept_bytes), 0.0
+    for stack in cost.stacks:
+        parts = 1 if stack.is_decoder else shares
+        again = rematerialize and not stack.is_decoder
+        kept, working = _stack_bytes(stack, settings, again, parts)
+        total += stack.views * kept
+        most = max(most, stack.views * working)
+    return total + most
+
+
+def _stack_bytes(stack, settings, rematerialize, shares) -> tuple[float, float]:
+    """Return the bytes that a view keeps, and what is worked on."""
+    config, tokens = stack.config, stack.tokens
+    dim, compute = config.hidden_dim, PRECISIONS[settings.precision]
 
     def held(kept):
         return sum(
@@ -361,7 +435,7 @@ def activation_bytes(
         )
 
     asking = last_queries(config) or tokens
-    block = last = held(kept_by_block(config, settings))
+    block = last = held(kept_by_block(config, settings, tokens))
     if asking < tokens:
         last = held(kept_by_class_block(config, settings, tokens))
         # The gradients of queries, keys and values, as heads and as columns:
@@ -381,10 +455,12 @@ def activation_bytes(
     # The gradients of the stream and of the widest tensors beside it.
     widest = max(3 * dim + scores, config.mlp_dim) / shares
     working = tokens * (dim + widest) * compute
+    if not stack.is_trained:
+        return 0, block / 2  # Its attention or its MLP, one after the other.
     if rematerialize:
         inputs = config.num_layers * tokens * dim * compute
-        return inputs + block + ends + working
-    return (config.num_layers - 1) * block + last + ends + working
+        return inputs + ends, block + working
+    return (config.num_layers - 1) * block + last + ends, working
 
 
 class TextMemory(NamedTuple):
@@ -491,26 +567,35 @@ def memory(
         20
     """
     split = _split(config, settings, layout, devices)
-    counts = count(config)
+    cost = cost_of(config, settings.method)
     compute = PRECISIONS[settings.precision]
     images = images_per_device(settings, split, parts)
-    rest = counts.parameters - counts.kernel_parameters
-    held = FLOAT32 * (counts.kernel_parameters / split.kernels + rest)
+    trained, frozen = (
+        _held_bytes(counts, split) for counts in (cost.trained, cost.frozen)
+    )
     slots = OPTIMIZERS[settings.optimizer] + (parts > 1)
+    held = trained + frozen
     copies = held * compute / FLOAT32 if compute < FLOAT32 else 0
     # The block at hand, the next, and the gradient of one are whole.
-    gathered = counts.block_parameters * (2 * compute + FLOAT32)
+    gathered = cost.trained.block_parameters * (2 * compute + FLOAT32)
     per_image = activation_bytes(
-        config, settings, rematerialize, split.activations
+        cost, settings, rematerialize, split.activations
     )
-    pixels = config.image_size[0] * config.image_size[1] * config.channels
     return Memory(
         weights=round(held + copies + gathered * (layout == "fsdp")),
-        optimizer=round(held * slots),
-        gradients=round(held),
+        optimizer=round(trained * slots),
+        gradients=round(trained),
         activations=round(per_image * images),
-        images=FLOAT32 * pixels * images,
+        images=FLOAT32 * cost.numbers * images,
     )
+
+
+def _held_bytes(counts: Counts | None, split) -> float:
+    """Return the bytes of weights on a device."""
+    if counts is None:
+        return 0.0
+    rest = counts.parameters - counts.kernel_parameters
+    return FLOAT32 * (counts.kernel_parameters / split.kernels + rest)
 
 
 class Split(NamedTuple):
@@ -530,11 +615,14 @@ def _split(config, settings, layout, devices):
     if layout == "fsdp":
         return Split(devices, kernels=devices)
     axis = settings.model_axis
-    if devices % axis or config.num_heads % axis or config.mlp_dim % axis:
-        raise ValueError(
-            f"model_axis={axis} must divide the {devices} devices, the "
-            f"{config.num_heads} heads and the MLPs' {config.mlp_dim}."
-        )
+    for stack in cost_of(config, settings.method).stacks:
+        heads, mlp_dim = stack.config.num_heads, stack.config.mlp_dim
+        uneven = heads % axis or mlp_dim % axis
+        if devices % axis or uneven and not stack.is_decoder:
+            raise ValueError(
+                f"model_axis={axis} must divide the {devices} devices, the "
+                f"{heads} heads and the MLPs' {mlp_dim}."
+            )
     return Split(devices // axis, kernels=axis, activations=axis)
 
 
@@ -585,10 +673,13 @@ class Duration:
         return devices * images / self.images_per_second / 86_400
 
 
-def training_flops(counts: Counts, rematerialize: bool = False) -> int:
+def training_flops(
+    counts: Counts, rematerialize: bool = False, frozen: Counts | None = None
+) -> int:
     """Floating-point operations to train on one image.
 
-    Rematerialisation adds another forward pass of the blocks.
+    Rematerialisation adds another forward pass of the blocks; what is frozen
+    has one alone.
 
     Example:
         >>> counts = count(vit_config("ViT_B16"))
@@ -596,6 +687,7 @@ def training_flops(counts: Counts, rematerialize: bool = False) -> int:
         105
     """
     again = counts.block_multiply_adds if rematerialize else 0
+    again += 0 if frozen is None else frozen.multiply_adds
     return FLOPS * (PASSES * counts.multiply_adds + again)
 
 
@@ -617,8 +709,9 @@ def duration(
         >>> round(duration(config, Settings(), devices).seconds, 2)
         0.69
     """
-    counts = count(config)
-    flops = training_flops(counts, rematerialize) * settings.batch
+    cost = cost_of(config, settings.method)
+    counts = cost.trained
+    flops = training_flops(counts, rematerialize, cost.frozen) * settings.batch
     rate = machine.device.peak_tflops * 1e12 * machine.count
     # Reads weight, gradient and slots, writes weight and slots.
     numbers = 3 + 2 * OPTIMIZERS[settings.optimizer]
@@ -861,7 +954,8 @@ def replicas_of(settings: Settings, machine: Machine, way: Way | Row) -> int:
 def _parts(config, settings, machine, way):
     usable = usable_memory(machine)
     local = settings.batch // replicas_of(settings, machine, way)
-    for parts in range(1, local + 1):
+    is_whole = cost_of(config, settings.method).is_whole
+    for parts in range(1, 2 if is_whole else local + 1):
         if local % parts:
             continue
         needed = planned_memory(config, settings, machine, way, parts)

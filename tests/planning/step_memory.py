@@ -17,7 +17,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.planning.compiler import step_of
 from keras_vit.text import TextConfig, TextTransformer
+from keras_vit.training.distribution.topologies import lowered as lowered_step
 
 OPTIMIZERS = {
     "adamw": keras.optimizers.AdamW,
@@ -112,6 +114,18 @@ def analysis(case):
     }
 
 
+def unlabelled(case):
+    """A step without labels, as `plan --compile` makes it."""
+    step = lowered_step(step_of(case), jax.devices()[:1])
+    found = step.compile().memory_analysis()
+    assert found is not None
+    return {
+        "arguments": found.argument_size_in_bytes,
+        "temporary": found.temp_size_in_bytes,
+        "flops": step.cost_analysis()["flops"],
+    }
+
+
 def saved(case):
     """Bytes of what JAX hands from the forward to the backward pass."""
     model = traced_model(case)
@@ -169,7 +183,12 @@ def shapes_as_zeros(model):
 
 
 if __name__ == "__main__":
-    kinds = {"analysis": analysis, "saved": saved, "embedded": embedded}
+    kinds = {
+        "analysis": analysis,
+        "saved": saved,
+        "embedded": embedded,
+        "method": unlabelled,
+    }
     print(
         json.dumps([kinds[x["kind"]](x) for x in json.loads(sys.argv[1])]),
     )

@@ -7,6 +7,7 @@ computes in float32 on them, nor of rematerialisation, which XLA undoes there
 (it merges what is computed twice). The latter is held against what JAX saves.
 """
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -18,9 +19,11 @@ import keras
 import pytest
 
 from keras_vit.models import ViTConfig
-from keras_vit.planning import Settings, memory, text_memory
-from keras_vit.planning.estimate import vit_config
+from keras_vit.planning import Settings, cost_of, memory, text_memory
+from keras_vit.planning.estimate import training_flops, vit_config
+from keras_vit.planning.pretraining import read_method
 from keras_vit.text import TextConfig
+from keras_vit.training.tasks import DINOConfig, DistillConfig, MAEConfig
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "jax", reason="asks JAX for what it compiles"
@@ -53,6 +56,7 @@ def case(fields, batch, **options):
     }
 
 
+HEAD: dict = {"head_dim": 64, "bottleneck_dim": 32, "out_dim": 256}
 LESS_IN_JAX_0_7 = ("differential", "parallel")
 CAIT = {"talking_heads": True, "class_attention_layers": 2}
 SMALL = {
@@ -66,6 +70,23 @@ SMALL = {
     ),
     "model_parallel": case(
         FOUR_BLOCKS, 64, devices=8, model_axis=2, layout="model_parallel"
+    ),
+}
+UNLABELLED: dict = {
+    "mae": (
+        MAEConfig(
+            decoder_dim=32,
+            decoder_layers=2,
+            decoder_heads=4,
+            decoder_mlp_dim=128,
+        ),
+        None,
+    ),
+    "dino": (DINOConfig(local_crops=4, **HEAD), None),
+    "ibot": (DINOConfig(local_crops=4, ibot_weight=1.0, **HEAD), None),
+    "distill": (
+        DistillConfig(),
+        {**FOUR_BLOCKS, "hidden_dim": 128, "mlp_dim": 512, "num_classes": 0},
     ),
 }
 REMATERIALIZED = {
@@ -97,6 +118,18 @@ SLOW = {
 }
 
 
+def method_case(name):
+    """A case of a step without labels, whose devices have no layout."""
+    options, teacher = UNLABELLED[name]
+    method = {"name": "dino" if name == "ibot" else name, "teacher": teacher}
+    return {
+        **case(FOUR_BLOCKS, 16, kind="method"),
+        "method": {**method, "options": dataclasses.asdict(options)},
+        "distribution": "single",
+        "parts": None,
+    }
+
+
 def compiled(cases):
     """Results by name, from one process with eight devices."""
     finished = subprocess.run(
@@ -122,6 +155,11 @@ def small():
 
 
 @pytest.fixture(scope="module")
+def unlabelled():
+    return compiled({name: method_case(name) for name in UNLABELLED})
+
+
+@pytest.fixture(scope="module")
 def large():
     return compiled(SLOW)
 
@@ -133,6 +171,7 @@ def planned(case):
         precision=case["precision"],
         optimizer=case["optimizer"],
         model_axis=case["model_axis"],
+        method=read_method(case["method"]) if "method" in case else None,
     )
     return memory(config, settings, case["layout"], devices=case["devices"])
 
@@ -165,6 +204,18 @@ def test_texts_that_are_embedded(small, name):
 @pytest.mark.parametrize("name", SLOW)
 def test_steps(large, name):
     assert_agrees(SLOW[name], large[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", UNLABELLED)
+def test_steps_without_labels(unlabelled, name):
+    """Memory, and operations, of which XLA counts those of the losses too."""
+    wanted, found = method_case(name), unlabelled[name]
+    assert_agrees(wanted, found)
+    method = read_method(wanted["method"])
+    cost = cost_of(ViTConfig(**FOUR_BLOCKS), method)
+    ours = 16 * training_flops(cost.trained, False, cost.frozen)
+    assert ours == pytest.approx(found["flops"], rel=WITHIN)
 
 
 def test_a_rematerialized_block_keeps_its_input(small):

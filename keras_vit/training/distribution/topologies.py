@@ -39,6 +39,11 @@ class Step(NamedTuple):
     """Of `setup`, for JAX."""
     model_axis: int = MODEL_AXIS
     optimizer: Callable[[], keras.optimizers.Optimizer] = keras.optimizers.AdamW
+    loss: Callable[[], keras.losses.Loss] | None = None
+    """Cross-entropy with classes by default."""
+    answers: Callable[[keras.Model], tuple] | None = None
+    """From the model to the shapes for an image of the answers, and of their
+    weights if there are, in float32; by default the number of a class."""
 
 
 @contextlib.contextmanager
@@ -127,7 +132,7 @@ def lowered(step: Step, devices: list) -> Any:
             place.variables(model.trainable_variables),
             place.variables(model.non_trainable_variables),
         )
-        images, labels = map(place.data, _batch(model, step.batch))
+        images, *answers = place.batch(_batch(step, model))
         if step.task == "inference":
 
             def infer(weights, images):
@@ -137,14 +142,14 @@ def lowered(step: Step, devices: list) -> Any:
         metrics = place.variables(model.metrics_variables)
         if step.task == "evaluation":
             state = (*weights, metrics)
-            return jax.jit(model.test_step).lower(state, (images, labels))
+            return jax.jit(model.test_step).lower(state, (images, *answers))
         slots = place.variables(model.optimizer.variables)
         state = (*weights, slots, metrics)
         kept = jax.tree.map(lambda x: x.sharding, state)
         train = jax.jit(
             model.train_step, donate_argnums=0, out_shardings=(None, kept)
         )
-        return train.lower(state, (images, labels))
+        return train.lower(state, (images, *answers))
 
 
 def _traced(step):
@@ -155,10 +160,8 @@ def _traced(step):
 
     def build():
         model = step.make()
-        model.compile(
-            step.optimizer(),
-            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        )
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(step.optimizer(), step.loss() if step.loss else loss)
         model.optimizer.build(model.trainable_variables)
         models.append(model)
         return 0
@@ -167,15 +170,19 @@ def _traced(step):
     return models[0]
 
 
-def _batch(model, images):
-    """Return the shapes of images and of their labels."""
+def _batch(step, model):
+    """Return the shapes of the inputs, of answers and of their weights."""
     import jax
 
-    shape = (images, *model.input_shape[1:])
-    return (
-        jax.ShapeDtypeStruct(shape, "float32"),
-        jax.ShapeDtypeStruct((images,), "int32"),
+    def of_images(shape, dtype="float32"):
+        return jax.ShapeDtypeStruct((step.batch, *shape), dtype)
+
+    inputs = keras.tree.map_structure(
+        lambda x: of_images(x.shape[1:], x.dtype), model.input
     )
+    if step.answers is None:
+        return inputs, of_images((), "int32")
+    return inputs, *map(of_images, step.answers(model))
 
 
 class _Placement:
@@ -189,8 +196,11 @@ class _Placement:
         """Return those of Keras's variables, where the layout puts them."""
         return [self._shape(x, sharding_of(x)) for x in variables]
 
-    def data(self, shape):
+    def batch(self, shapes):
         """Return those of a batch, of which each replica has a share."""
+        return keras.tree.map_structure(self._data, shapes)
+
+    def _data(self, shape):
         layout = self.native and self.native.get_data_layout(shape.shape)
         return self._shape(shape, layout and layout.backend_layout)
 

@@ -81,6 +81,7 @@ __all__ = [
     "DINOConfig",
     "DINOHead",
     "SelfDistillation",
+    "canvas_side",
     "collapsed_teacher",
     "dino_network",
     "dino_schedules",
@@ -566,10 +567,10 @@ class SelfDistillation(keras.layers.Layer):
 def copy(pairs) -> None:
     """Give the second variable of each pair the value of the first.
 
-    By NumPy: two variables of JAX may not have one array.
+    A copy: two variables of JAX may not have one array.
     """
     for new, old in pairs:
-        old.assign(ops.convert_to_numpy(new))
+        old.assign(ops.copy(new))
 
 
 def entropy(x):
@@ -641,7 +642,7 @@ def dino_network(
     )
     put_apart(student, "student")
     copy(zip(model.weights, student.weights, strict=True))
-    side, channels = canvas_of(model, config), model.config.channels
+    side, channels = canvas_side(model.config, config), model.config.channels
     large, small = config.global_crops, config.local_crops
     image = keras.Input((side, side, channels), name="image")
     drawn = keras.Input((large + small, len(DRAWS)), name="drawn")
@@ -714,11 +715,11 @@ def through(model, x):
     return x
 
 
-def canvas_of(model, config: DINOConfig) -> int:
+def canvas_side(model_config: ViTConfig, config: DINOConfig) -> int:
     """Return the side of the images that crops are cut from."""
     if config.canvas_size is not None:
         return config.canvas_size
-    return round(CANVAS * model.config.image_size[0])
+    return round(CANVAS * model_config.image_size[0])
 
 
 def check_model(config, dino: DINOConfig) -> None:
@@ -907,7 +908,7 @@ def _canvas(recipe, dataset, model) -> tuple[Any, Any, Any]:
             "dino.local_scale. Received: preprocessing.train="
             f"{recipe.preprocessing.train!r}. Leave it out."
         )
-    side = canvas_of(model, recipe.dino)
+    side = canvas_side(model.config, recipe.dino)
     preprocessing = dataclasses.replace(
         recipe.preprocessing,
         train="resize_small_random_crop",
