@@ -1,6 +1,7 @@
 """Every config of the folder trains, shrunk to a laptop."""
 
 import contextlib
+import dataclasses
 import io
 import json
 
@@ -43,6 +44,9 @@ def parameter(config):
 )
 def test_two_steps_in_miniature(config, tmp_path):
     recipe = shrunk(config, tmp_path / "run")
+    # The first step warms up from a rate of 0, and may be the best of two.
+    training = dataclasses.replace(recipe.training, keep="last")
+    recipe = dataclasses.replace(recipe, training=training)
     with contextlib.redirect_stdout(io.StringIO()):
         run = train(recipe)
     assert run.folder == tmp_path / "run-smoke"
