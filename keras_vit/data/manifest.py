@@ -308,12 +308,18 @@ def with_classes(
     return dataclasses.replace(dataset, class_names=tuple(names), **parts)
 
 
-def overview(dataset: Dataset, images: Sequence[Image] | None) -> str:
+def overview(
+    dataset: Dataset,
+    images: Sequence[Image] | None,
+    *,
+    unlabelled: bool = False,
+) -> str:
     """Return a table of the images of each class and part, and remarks.
 
     Args:
         dataset: a `Dataset`.
         images: of `list_images`; without it no contents are compared.
+        unlabelled: whether classes are not read, where there are any.
 
     Returns:
         Lines for a terminal and for data.txt in a run folder.
@@ -330,21 +336,22 @@ def overview(dataset: Dataset, images: Sequence[Image] | None) -> str:
         part: _counts(x, len(dataset.class_names)) for part, x in parts.items()
     }
     sizes = {part: _size(x) for part, x in parts.items()}
-    task = "none, without labels" if _without_names(dataset) else dataset.task
+    names = () if unlabelled else dataset.class_names
+    names = () if _without_names(dataset) else names
+    task = dataset.task if names else "none, without labels"
     lines = [f"Data: {dataset.name or 'unnamed'}", f"Task: {task}", ""]
-    if dataset.task == "regression":
+    if dataset.task == "regression" and names:
         counts = {}
-        lines += _numbers(dataset.class_names, parts, sizes)
+        lines += _numbers(names, parts, sizes)
     else:
-        names = () if _without_names(dataset) else dataset.class_names
         lines += _table(names, counts, sizes)
     kinds = {
         "left out": _left_out(dataset),
         "note": list(dataset.notes),
         "look at": [
-            *_lacking(dataset.class_names, counts),
-            *_called_as_parts(dataset.class_names),
-            *_copies(images or ()),
+            *(_lacking(names, counts) if names else ()),
+            *_called_as_parts(names),
+            *_copies(images or (), with_classes=bool(names)),
         ],
     }
     remarks = [f"{kind}: {x}" for kind, found in kinds.items() for x in found]
@@ -431,7 +438,7 @@ def _called_as_parts(names) -> list[str]:
     return [f"a class is called {name!r}, as a part of data is" for name in odd]
 
 
-def _copies(images: Sequence[Image]) -> list[str]:
+def _copies(images: Sequence[Image], *, with_classes: bool) -> list[str]:
     """Count images of equal contents: of several parts, of several classes."""
     groups = collections.defaultdict(list)
     for image in images:
@@ -439,7 +446,8 @@ def _copies(images: Sequence[Image]) -> list[str]:
             groups[image.sha256].append(image)
     several = [x for x in groups.values() if len(x) > 1]
     found = []
-    for field, where in (("part", "parts"), ("label", "classes")):
+    kinds = {"part": "parts", **({"label": "classes"} if with_classes else {})}
+    for field, where in kinds.items():
         split = [
             group
             for group in several

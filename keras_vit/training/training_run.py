@@ -258,7 +258,7 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
         recipe = dataclasses.replace(recipe, training=training)
     scores = validation_metrics(recipe, dataset, task)
     dataset, images = _same_images(recipe, dataset)
-    table = overview(dataset, images)
+    table = overview(dataset, images, unlabelled=not task.names_classes)
     if processes.is_first():
         _say(table)
     keras.utils.set_random_seed(recipe.seed)

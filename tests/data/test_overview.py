@@ -37,6 +37,24 @@ def test_each_class_has_its_images_of_each_part():
     ]
 
 
+def test_what_is_learned_without_labels_has_no_classes_to_lack():
+    pixels = np.zeros((2, 1, 1, 1), np.uint8)
+    twice = Examples(pixels, np.array([0, 1], np.int32), source="x")
+    dataset = Dataset(twice, examples([1], 10), None, ("ant", "bee"), "pets")
+    images = list_images(dataset, DataConfig())
+    assert overview(dataset, images, unlabelled=True).splitlines() == [
+        "Data: pets",
+        "Task: none, without labels",
+        "",
+        "|            | train | validation |",
+        "| ---------- | ----: | ---------: |",
+        "| all images |     2 |          1 |",
+        "",
+        *overview(dataset, images).splitlines()[-1:],
+    ]
+    assert "in several classes" in overview(dataset, images)
+
+
 def test_of_many_classes_the_smallest_and_the_largest_are_shown():
     sizes = np.arange(1, 31)
     labels = np.repeat(np.arange(30), sizes)
