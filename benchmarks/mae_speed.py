@@ -57,7 +57,8 @@ def ours(sizes, batch):
     optimizer = keras.optimizers.AdamW(RATE, weight_decay=0.05)
     network.compile(optimizer, "mean_squared_error")
     patches = (SIZE // PATCH) ** 2
-    visible = DECODER.num_visible(patches)
+    grid = (SIZE // PATCH, SIZE // PATCH)
+    visible = DECODER.num_visible((SIZE, SIZE), grid)
     random = np.random.default_rng(0)
 
     def step():

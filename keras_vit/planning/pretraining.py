@@ -142,7 +142,9 @@ def mae_cost(config: ViTConfig, method: Pretraining) -> StepCost:
         trained = more(encoder, dim + last, pixels * dim)
         stacks = (Stack(config, tokens),)
         return StepCost(stacks, trained, None, FLOAT32 * pixels, given)
-    visible = tokens - patches + full.num_visible(patches)
+    visible = (
+        tokens - patches + full.num_visible(config.image_size, config.grid)
+    )
     decoder = decoder_config(config, options)
     width, of_decoder = decoder.hidden_dim, count(decoder)
     blocks = config.num_layers * block_products(config, visible)

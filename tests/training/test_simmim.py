@@ -1,5 +1,7 @@
 """SimMIM, against ViTForMaskedImageModeling of transformers in float64."""
 
+import math
+
 import keras
 import numpy as np
 import pytest
@@ -44,7 +46,7 @@ def test_loss_and_gradients_are_those_of_the_original(original):
     random = np.random.default_rng(0)
     images = random.uniform(-1, 1, (4, 12, 12, 3)).astype("float32")
     order = random.random((4, 9)).argsort(1).astype("int32")
-    count = CONFIG.num_visible(9)
+    count = CONFIG.num_visible((12, 12), GRID)
     hidden = order.argsort(1) >= count
     result = theirs(
         torch.tensor(images, dtype=torch.float64).permute(0, 3, 1, 2),
@@ -98,6 +100,45 @@ def test_batches_hide_six_tenths_and_predict_plain_pixels():
     assert (weights[..., 0] > 0).sum(1).tolist() == [10, 10]
     patch = images[1, 2:4, 4:6].reshape(-1) / 127.5 - 1
     np.testing.assert_allclose(target[1, 6], patch, atol=1e-5)
+
+
+def mask_generator(random, size, square, patch, ratio):
+    """Section 4.1 of arXiv:2111.09886: squares are chosen, then enlarged."""
+    side = size // square
+    chosen = random.permutation(side**2)[: math.ceil(side**2 * ratio)]
+    mask = np.zeros(side**2, bool)
+    mask[chosen] = True
+    each = np.ones((square // patch, square // patch), bool)
+    return np.kron(mask.reshape(side, side), each)
+
+
+@pytest.mark.parametrize(("kind", "ratio"), [("simmim", 0.6), ("mae", 0.75)])
+def test_squares_are_hidden_as_a_whole(kind, ratio):
+    """As many as the original hides, each as often as the others."""
+    size, square, patch = 24, 8, 4
+    side = size // patch
+    config = MAEConfig(kind=kind, mask_patch_size=square).filled()
+    batches = MAEBatches(config, (side, side), 0, 300)
+    images = np.zeros((300, size, size, 3), "float32")
+    _, _, weights = batches.training(0, (images, None))
+    hidden = (np.asarray(weights)[..., 0] > 0).reshape(-1, side, side)
+    original = mask_generator(
+        np.random.default_rng(0), size, square, patch, ratio
+    )
+    assert set(hidden.sum((1, 2))) == {original.sum()}
+    each = np.ones((2, 2), bool)
+    for mask in hidden:
+        assert (mask == np.kron(mask[::2, ::2], each)).all()
+    share = math.ceil(9 * ratio) / 9
+    # Four standard errors of 300 images.
+    bound = 4 * (share * (1 - share) / 300) ** 0.5
+    assert np.abs(hidden.mean(0) - share).max() < bound
+
+
+@pytest.mark.parametrize("side", [6, 16, 32])
+def test_squares_that_do_not_fit_are_refused(side):
+    with pytest.raises(ValueError, match=f"mask_patch_size={side}"):
+        MAEConfig(mask_patch_size=side).squares((24, 24), (6, 6))
 
 
 def test_a_decoder_is_refused():

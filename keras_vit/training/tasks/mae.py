@@ -117,6 +117,11 @@ class MAEConfig:
     decoder_mlp_dim: int | None = None
     """Hidden size of the MLP of each of its blocks; if null, 2048."""
 
+    mask_patch_size: int | None = None
+    """Side in pixels of the squares that are hidden as a whole, a multiple of
+    the patches; if null, single patches are. SimMIM's is 32 for patches of 16
+    (arXiv:2111.09886, section 4.1)."""
+
     kind: str = "mae"
     """"mae", whose encoder reads the visible patches alone, or "simmim", which
     reads a learned token for each hidden one, and a linear layer predicts."""
@@ -128,7 +133,7 @@ class MAEConfig:
     def __post_init__(self):
         check_choice("kind", self.kind, DEFAULTS)
         decoder = [x for x in DEFAULTS["mae"] if x.startswith("decoder")]
-        check_positive(self, *decoder)
+        check_positive(self, *decoder, "mask_patch_size")
         check_at_least(self, 0, "collapse_steps")
         if self.kind == "simmim":
             check_unread(self, "kind='simmim'", *decoder)
@@ -157,11 +162,43 @@ class MAEConfig:
         null = {k: x for k, x in usual.items() if getattr(self, k) is None}
         return dataclasses.replace(self, **null)
 
-    def num_visible(self, patches: int) -> int:
-        """Return K, the number of patches that the encoder reads."""
-        usual = DEFAULTS[self.kind]["mask_ratio"]
-        ratio = usual if self.mask_ratio is None else self.mask_ratio
-        return int(patches * (1 - ratio))
+    def num_visible(self, size: tuple, grid: tuple) -> int:
+        """Return K, the number of patches that the encoder reads.
+
+        Args:
+            size: (height, width) of the images.
+            grid: rows and columns of their patches.
+        """
+        squares = self.squares(size, grid)
+        count = int(squares.max()) + 1
+        visible = int(count * (1 - self.filled().mask_ratio))
+        return visible * (squares.size // count)
+
+    def squares(self, size: tuple, grid: tuple) -> np.ndarray:
+        """Return the number of the square that each patch is in, int (N,).
+
+        Raises:
+            ValueError: when squares cut patches, or images have part of one.
+        """
+        patch = [
+            whole // count for whole, count in zip(size, grid, strict=True)
+        ]
+        side = self.mask_patch_size
+        sides = patch if side is None else [side, side]
+        if any(
+            x % y or z % x for x, y, z in zip(sides, patch, size, strict=True)
+        ):
+            raise ValueError(
+                "Squares that are hidden are of whole patches, and images of "
+                f"whole squares. Received: mae.mask_patch_size={side}, "
+                f"patches of {patch[0]}x{patch[1]}, images of {size[0]}x"
+                f"{size[1]}. Set it to {2 * patch[0]}, or leave it out."
+            )
+        rows, columns = (
+            np.arange(count) * x // y
+            for count, x, y in zip(grid, patch, sides, strict=True)
+        )
+        return (rows[:, None] * (columns[-1] + 1) + columns).ravel()
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -271,7 +308,10 @@ def autoencoder(model: VisionTransformer, config: MAEConfig) -> keras.Model:
     check_model(model.config, config)
     grid, prefix = model.config.grid, model.config.num_prefix_tokens
     patches = math.prod(grid)
-    count, width = full.num_visible(patches), full.decoder_dim
+    count, width = (
+        full.num_visible(model.config.image_size, grid),
+        full.decoder_dim,
+    )
     policy = model.dtype_policy
     order = keras.Input((patches,), dtype="int32", name="order")
     names = [layer.name for layer in model.layers]
@@ -342,10 +382,11 @@ def check_model(config, mae: MAEConfig) -> None:
             "patches, such as ViT_B16."
         )
     patches, ratio = math.prod(config.grid), mae.filled().mask_ratio
-    if not 0 < mae.num_visible(patches) < patches:
+    visible = mae.num_visible(config.image_size, config.grid)
+    if not 0 < visible < patches:
         raise ValueError(
             f"Of {patches} patches mae.mask_ratio={ratio} leaves "
-            f"{mae.num_visible(patches)} visible. Choose a smaller "
+            f"{visible} visible. Choose a smaller "
             "model.patch_size, larger images or another ratio."
         )
 
@@ -399,8 +440,16 @@ class MAEBatches(HiddenPatches):
         """See `HiddenPatches`."""
         tf = ops_of(images)
         patches = math.prod(self.grid)
-        order = tf.cast(tf.argsort(drawn[..., 0], stable=True), tf.int32)
-        count = self.config.num_visible(patches)
+        size = tuple(images.shape[1:3])
+        squares = self.config.squares(size, self.grid)  # (N,)
+        first = np.unique(squares, return_index=True)[1]
+        drawn = tf.gather(tf.transpose(drawn[..., 0]), first)  # (squares, B)
+        place = tf.argsort(
+            tf.argsort(tf.transpose(drawn), stable=True), stable=True
+        )
+        place = tf.transpose(tf.gather(tf.transpose(place), squares))  # (B, N)
+        order = tf.cast(tf.argsort(place, stable=True), tf.int32)
+        count = self.config.num_visible(size, self.grid)
         hidden = tf.argsort(order, stable=True) >= count
         target = patch_pixels(images, self.grid)
         if self.config.normalize_pixels:
