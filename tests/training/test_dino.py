@@ -258,6 +258,29 @@ def test_hidden_patches_are_learned_as_in_numpy(inputs, head):
             )  # fmt: skip
 
 
+def test_sinkhorn_spreads_the_hidden_patches_of_a_batch(inputs):
+    """As of these patches alone, one after one."""
+    config = dataclasses.replace(CONFIG, ibot_weight=0.5, centering="sinkhorn")
+    random = np.random.default_rng(5)
+    order = random.random((4, 2, 16)).argsort(-1).astype("int32")
+    hidden = np.array([[3, 0], [8, 1], [0, 0], [5, 8]], "int32")[..., None]
+    network = dino_network(encoder(), config)
+    layer = network.get_layer("self_distillation")
+    logits = random.normal(0, 0.2, (8, 8, 10)).astype("float32")
+    count = hidden.transpose(1, 0, 2).reshape(8, 1)
+    mask = np.arange(8) < count
+    said = np.exp(logits[mask].astype("float64") / 0.05)  # (places, K)
+    for _ in range(3):
+        said = said / said.sum(0) / 10
+        said = said / said.sum(1, keepdims=True) / len(said)
+    found = array(layer.said_of_patches(logits, mask, 0.05))
+    np.testing.assert_allclose(found[mask], said * len(said), **TOLERANCE)
+    assert (found[~mask] == 0).all()
+    inputs = {**inputs, "order": order, "hidden": hidden}
+    inputs["hidden"] = 0 * hidden  # No patch of a batch: no loss of them.
+    assert np.isfinite(array(network(inputs))).all()
+
+
 def test_the_student_does_not_see_what_is_hidden():
     model = encoder()
     random = np.random.default_rng(0)
@@ -458,7 +481,6 @@ def test_some_patches_of_some_crops_are_hidden():
         ({"teacher_momentum": 1.0}, "teacher_momentum"),
         ({"centering": "none"}, "centering"),
         ({"centering": "sinkhorn", "center_momentum": 0.5}, "has no center"),
-        ({"centering": "sinkhorn", "ibot_weight": 1.0}, "Sinkhorn"),
         ({"ibot_weight": 1.0, "ibot_ratio": (0.5, 1.0)}, "ibot_ratio"),
         ({"ibot_weight": 1.0, "ibot_rate": 0.0}, "ibot_rate"),
         ({"ibot_head": "own"}, "ibot_head"),

@@ -65,6 +65,15 @@ def test_sinkhorn(iterations):
     close(found, data[f"iterations_{iterations}"])
 
 
+def test_sinkhorn_of_some_samples_is_that_of_these():
+    """As the original does for its number of hidden patches."""
+    data = golden("sinkhorn")
+    rows = int(data["ibot_rows"])
+    mask = np.arange(len(data["logits"])) < rows
+    found = losses.sinkhorn(data["logits"], 0.07, mask=mask)
+    close(found[:rows], data["ibot_iterations_3"])
+
+
 def test_sinkhorn_of_large_logits_is_finite():
     logits = tensor(7 + np.eye(4))
     found = ops.convert_to_numpy(losses.sinkhorn(logits, 0.07))

@@ -261,12 +261,6 @@ class DINOConfig:
         if not self.ibot_weight:
             names = ("ibot_rate", "ibot_ratio", "ibot_head")
             check_unread(self, "ibot_weight=0", *names)
-        elif self.centering == "sinkhorn":
-            raise ValueError(
-                "Hidden patches are as many as it happens, which Sinkhorn "
-                'does not spread. Received: centering="sinkhorn", ibot_weight='
-                f"{self.ibot_weight}. Leave one out."
-            )
 
     def _check_crops(self):
         if self.global_crops < 2:
@@ -519,7 +513,7 @@ class SelfDistillation(keras.layers.Layer):
         head, teacher = self.own_heads or (self.head, self.teacher_head)
         student = head(own, trains > 0)  # (G * B, M, K)
         logits = ops.stop_gradient(teacher(known))
-        said = centered(logits, self.patch_center, temperature)
+        said = self.said_of_patches(logits, mask, temperature)
         loss = ibot_loss(
             student, said, mask, config.student_temperature, each=True
         )
@@ -532,6 +526,18 @@ class SelfDistillation(keras.layers.Layer):
             self.patch_center.assign(ops.where(total > 0, center, old))
         loss = ops.reshape(loss, (config.global_crops, -1))  # (G, B)
         return ops.mean(loss, axis=0)
+
+    def said_of_patches(self, logits, mask, temperature):
+        """Return the teacher's outputs, (G * B, M, K).
+
+        Sinkhorn spreads all hidden patches of the batch together, as DINOv2
+        does (arXiv:2304.07193, section 4).
+        """
+        if self.config.centering == "mean":
+            return centered(logits, self.patch_center, temperature)
+        flat = ops.reshape(logits, (-1, logits.shape[-1]))
+        said = sinkhorn(flat, temperature, mask=ops.reshape(mask, (-1,)))
+        return ops.reshape(said, ops.shape(logits))
 
     @property
     def num_views(self) -> int:

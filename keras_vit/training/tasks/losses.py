@@ -14,6 +14,7 @@ of.
 import math
 
 import keras
+import numpy as np
 from keras import ops
 
 __all__ = [
@@ -51,7 +52,7 @@ def centered(logits, center, temperature: float):
     return ops.softmax((logits - center) / temperature, axis=-1)
 
 
-def sinkhorn(logits, temperature: float, iterations: int = 3):
+def sinkhorn(logits, temperature: float, iterations: int = 3, mask=None):
     """Assign samples to prototypes evenly, by Sinkhorn-Knopp.
 
     Q = exp(t / temperature); each iteration scales the prototypes to sum to
@@ -63,16 +64,28 @@ def sinkhorn(logits, temperature: float, iterations: int = 3):
         logits: float tensor (B, K), of all samples.
         temperature: float.
         iterations: int.
+        mask: bool tensor (B,) of the samples that there are, such as the
+            hidden patches of a batch; all by default.
 
     Returns:
-        float32 tensor (B, K), without gradient; each row sums to 1.
+        float32 tensor (B, K), without gradient; each row sums to 1, and to 0
+        where the mask is False.
     """
     scaled = ops.cast(ops.stop_gradient(logits), "float32") / temperature
-    x = ops.exp(scaled - ops.max(scaled))  # (B, K)
+    if mask is not None:
+        scaled = ops.where(mask[:, None], scaled, -np.inf)
+    largest = ops.maximum(ops.max(scaled), np.finfo("float32").min)
+    x = ops.exp(scaled - largest)  # (B, K)
     for _ in range(iterations):
-        x = x / ops.sum(x, axis=0, keepdims=True) / x.shape[-1]
-        x = x / ops.sum(x, axis=1, keepdims=True) / ops.shape(x)[0]
-    return x / ops.sum(x, axis=1, keepdims=True)
+        x = _shares(x, axis=0) / x.shape[-1]
+        x = _shares(x, axis=1)  # Over B, which the next step cancels.
+    return x
+
+
+def _shares(x, axis):
+    """Return what sums to 1 along an axis, or to 0 where all are 0."""
+    total = ops.sum(x, axis=axis, keepdims=True)
+    return x / ops.where(total > 0, total, 1.0)
 
 
 def dino_loss(student, teacher, temperature: float = 0.1):
