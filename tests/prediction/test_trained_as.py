@@ -264,7 +264,7 @@ def test_200_pictures_are_of_the_class_that_the_original_gives(tmp_path):
     (tmp_path / "photos").mkdir()
     for i in range(200):
         small = random.integers(0, 256, (6, 7, 3)).astype("u1")
-        size = tuple(map(int, random.integers(20, 90, 2)))
+        size = random.integers(20, 90, 2).tolist()
         image = Image.fromarray(small).resize(size, Image.Resampling.BICUBIC)
         image.save(tmp_path / "photos" / f"{i:03}.jpg", quality=80)
     pipeline = transformers.pipeline(
