@@ -91,7 +91,8 @@ def load_prepared(
         OSError: when they cannot be fetched.
     """
     entry, opened = _opened(os.fspath(source), image_size)
-    image_size = image_size or opened.trained_as.told_size
+    if image_size is None:
+        image_size = opened.trained_as.told_size
     with warnings.catch_warnings():
         action = "error" if needs_head else "ignore"
         warnings.filterwarnings(action, HEAD_OF_ZEROS)
