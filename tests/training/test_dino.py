@@ -281,6 +281,20 @@ def test_sinkhorn_spreads_the_hidden_patches_of_a_batch(inputs):
     assert np.isfinite(array(network(inputs))).all()
 
 
+def test_sinkhorn_has_no_center(inputs):
+    """As nothing reads it."""
+    config = dataclasses.replace(CONFIG, ibot_weight=0.5, centering="sinkhorn")
+    order = np.tile(np.arange(16, dtype="int32"), (4, 2, 1))
+    hidden = np.full((4, 2, 1), 3, "int32")
+    network = dino_network(encoder(), config)
+    inputs = {**inputs, "order": order, "hidden": hidden}
+    found = array(network(inputs, training=True))
+    assert np.isfinite(found).all()
+    momentum = network.get_layer("self_distillation").momentum
+    assert float(momentum) == np.float32(0.9)
+    assert not [x.path for x in network.variables if "center" in x.path]
+
+
 def test_the_student_does_not_see_what_is_hidden():
     model = encoder()
     random = np.random.default_rng(0)

@@ -439,8 +439,9 @@ class SelfDistillation(keras.layers.Layer):
         copy(self.heads())
         state = {"initializer": "zeros", "trainable": False}
         mean = {**state, "shape": (self.config.out_dim,), "aggregation": "mean"}
-        self.center = self.add_weight(name="center", **mean)
-        if self.config.ibot_weight:
+        if self.has_center:
+            self.center = self.add_weight(name="center", **mean)
+        if self.has_center and self.config.ibot_weight:
             self.patch_center = self.add_weight(name="patch_center", **mean)
         self.momentum = self.add_weight(
             name="momentum", aggregation="only_first_replica", **state
@@ -478,11 +479,12 @@ class SelfDistillation(keras.layers.Layer):
                 patches, maps[0], schedules[0], training
             )
             loss = loss + config.ibot_weight * patch_loss
-        if training:
+        if training and self.has_center:
             mean = ops.mean(logits, axis=0)
             self.center.assign(
                 moving_average(self.center, mean, config.center_momentum)
             )
+        if training:
             self.momentum.assign(momentum)
         each = ops.mean(entropy(teacher), axis=0)  # (B,)
         of_mean = entropy(ops.mean(said, axis=0))
@@ -517,7 +519,7 @@ class SelfDistillation(keras.layers.Layer):
         loss = ibot_loss(
             student, said, mask, config.student_temperature, each=True
         )
-        if training:
+        if training and self.has_center:
             counted = ops.cast(mask, "float32")[..., None]
             total = ops.sum(counted)
             mean = ops.sum(logits * counted, (0, 1)) / ops.maximum(total, 1.0)
@@ -533,11 +535,16 @@ class SelfDistillation(keras.layers.Layer):
         Sinkhorn spreads all hidden patches of the batch together, as DINOv2
         does (arXiv:2304.07193, section 4).
         """
-        if self.config.centering == "mean":
+        if self.has_center:
             return centered(logits, self.patch_center, temperature)
         flat = ops.reshape(logits, (-1, logits.shape[-1]))
         said = sinkhorn(flat, temperature, mask=ops.reshape(mask, (-1,)))
         return ops.reshape(said, ops.shape(logits))
+
+    @property
+    def has_center(self) -> bool:
+        """Whether the teacher's logits are centred."""
+        return self.config.centering == "mean"
 
     @property
     def num_views(self) -> int:
@@ -549,11 +556,11 @@ class SelfDistillation(keras.layers.Layer):
 
     def probabilities(self, logits, temperature):
         """Return the teacher's outputs, (G * B, K)."""
-        if self.config.centering == "sinkhorn":
-            # Each large crop by itself, as samples of one image are alike.
-            parts = ops.split(logits, self.config.global_crops)
-            return ops.concatenate([sinkhorn(x, temperature) for x in parts])
-        return centered(logits, self.center, temperature)
+        if self.has_center:
+            return centered(logits, self.center, temperature)
+        # Each large crop by itself, as samples of one image are alike.
+        parts = ops.split(logits, self.config.global_crops)
+        return ops.concatenate([sinkhorn(x, temperature) for x in parts])
 
     def move_teacher(self, pairs) -> None:
         """Move the teacher's variables towards those of the student.
