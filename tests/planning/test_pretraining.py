@@ -4,6 +4,7 @@ Letters: N patches, K of them visible, T tokens, D hidden dimension, M MLP
 dimension.
 """
 
+import dataclasses
 import json
 import math
 
@@ -157,6 +158,23 @@ def test_a_teacher_has_no_gradients_and_keeps_nothing():
     assert many.activations == one.activations
     assert many.gradients == one.gradients
     assert many.weights > one.weights
+
+
+def test_a_teacher_works_on_one_attention_at_a_time():
+    """Less than a block keeps for a backward pass, whatever the depth."""
+    fine = ViTConfig(**{**vars(TEACHER), "patch_size": (2, 2)})
+    method = Pretraining(DistillConfig(patches=0.0), fine)
+    plain = Settings(batch=8, precision="float32")
+    taught = dataclasses.replace(plain, method=method)
+    alone, both = (memory(SMALL, x).activations for x in (plain, taught))
+    tokens, dim, mlp, heads = 16 * 16 + 1, 24, 48, 3
+    scores = heads * tokens**2
+    # The stream and its norm, queries, keys and values; logits and softmax.
+    attention = tokens * 5 * dim + 2 * scores
+    # Both of each norm, q, k, v, heads, and M before GELU, its tanh, after it;
+    # logits, exponentials, weights.
+    kept = tokens * (8 * dim + 3 * mlp) + 3 * scores
+    assert scores < (both - alone) / (8 * 4) < attention < kept
 
 
 def test_mae_keeps_a_quarter_of_the_tokens():
