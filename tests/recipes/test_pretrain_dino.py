@@ -23,6 +23,7 @@ CONFIG = DINOConfig(
     collapse_steps=4,
     ibot_weight=0.5,
     ibot_head="own",
+    ibot_masks="blocks",
 )
 
 

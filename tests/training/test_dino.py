@@ -18,6 +18,7 @@ from keras_vit.training.tasks.dino import (
     DINOConfig,
     DINOHead,
     OutputLoss,
+    block_masks,
     collapsed_teacher,
     dino_network,
     dino_schedules,
@@ -470,7 +471,7 @@ def test_some_patches_of_some_crops_are_hidden():
     config = dataclasses.replace(CONFIG, ibot_weight=1.0)
     images = np.zeros((64, 12, 12, 3), "uint8")
     schedules = dino_schedules(config, 10, 5)
-    batches = DINOBatches(config, 0, 64, schedules, patches=20)
+    batches = DINOBatches(config, 0, 64, schedules, grid=(4, 5))
     found = [batches.training(x, (images, None))[0] for x in (3, 3, 4)]
     order, hidden = found[0]["order"], found[0]["hidden"]
     np.testing.assert_array_equal(order, found[1]["order"])
@@ -479,6 +480,96 @@ def test_some_patches_of_some_crops_are_hidden():
     counts = np.unique(hidden)
     assert counts.min() == 0 and set(counts) == {0, *range(2, 11)}
     assert 0.3 < (hidden > 0).mean() < 0.7
+
+
+def neighbours(order, hidden):
+    """Pairs of hidden patches side by side, of each hidden one."""
+    rank = np.argsort(order)
+    mask = (rank < hidden).reshape(-1, 14, 14)
+    return (mask[:, :, 1:] & mask[:, :, :-1]).sum() / mask.sum()
+
+
+def test_blocks_are_hidden_of_the_same_crops_and_shares():
+    """As far as blocks fit; the code of iBOT hides 97 % of the share."""
+    images = np.zeros((64, 12, 12, 3), "uint8")
+    found = []
+    for masks in ("random", "blocks"):
+        config = dataclasses.replace(CONFIG, ibot_weight=1.0, ibot_masks=masks)
+        schedules = dino_schedules(config, 10, 5)
+        batches = DINOBatches(config, 0, 64, schedules, grid=(14, 14))
+        made, again = (batches.training(3, (images, None))[0] for _ in "ab")
+        np.testing.assert_array_equal(made["order"], again["order"])
+        assert (np.sort(made["order"]) == np.arange(196)).all()
+        found.append((made["order"], made["hidden"]))
+    (_, wanted), (_, hidden) = found
+    assert ((hidden > 0) == (wanted > 0)).all()
+    assert (hidden <= wanted).all()
+    assert 0.97 * wanted.sum() < hidden.sum() < wanted.sum()
+    # A row of 4 has 3 pairs; at random, 13 / 14 of the share have a neighbour.
+    random, blocks = (neighbours(*x) for x in found)
+    assert random < 0.5 and blocks > 0.7
+
+
+def blockwise(drawn, most, height, width):
+    """Algorithm 1 of arXiv:2106.08254, a block and a patch after the other."""
+    mask = np.zeros((height, width), bool)
+    least = (min(height, width) // 3) ** 2
+    for size, ratio, top, left in drawn.astype("float64"):
+        area = least + (most - mask.sum() - least) * size
+        ratio = 0.3 * (1 / 0.3 / 0.3) ** ratio  # From 0.3 to 1 / 0.3.
+        a, b = round((area * ratio) ** 0.5), round((area / ratio) ** 0.5)
+        if a > height or b > width:
+            continue
+        joined = mask.copy()
+        i, j = int(top * (height - a + 1)), int(left * (width - b + 1))
+        joined[i : i + a, j : j + b] = True
+        if joined.sum() <= most:
+            mask = joined
+    return mask.ravel()
+
+
+@pytest.mark.parametrize("kind", ["arrays", "tensors"])
+def test_blocks_are_those_of_the_algorithm(kind):
+    random = np.random.default_rng(7)
+    drawn = random.random((40, 2, 20, 4), "float32")
+    most = random.integers(0, 60, (40, 2, 1)).astype("float32")
+    given = drawn, most
+    if kind == "tensors":
+        tf = pytest.importorskip("tensorflow")
+        given = [tf.constant(x) for x in given]
+    found = np.array(block_masks(given[0], given[1], (9, 13)))
+    for place in np.ndindex(40, 2):
+        wanted = blockwise(drawn[place], int(most[place][0]), 9, 13)
+        np.testing.assert_array_equal(found[place] > 0, wanted)
+
+
+def test_a_block_is_a_rectangle_at_a_uniform_place():
+    """Of the least size and aspect ratio, but for rounding a half of a side."""
+    random = np.random.default_rng(8)
+    drawn = random.random((20_000, 1, 4), "float32")
+    most = np.full((20_000, 1), 60, "float32")
+    masks = block_masks(drawn, most, (14, 14)).reshape(-1, 14, 14) > 0
+    masks = masks[masks.any((1, 2))]
+    rows, columns = masks.any(2), masks.any(1)
+    assert (masks == rows[:, :, None] & columns[:, None]).all()
+    sides = []
+    for lines in (rows, columns):
+        side, first = lines.sum(1), lines.argmax(1)
+        assert (lines[:, ::-1].argmax(1) == 14 - first - side).all()
+        sides.append(side)
+        for length in range(4, 9):
+            places = first[side == length]
+            counts = np.bincount(places, minlength=15 - length)
+            mean = len(places) / (15 - length)
+            assert mean > 50
+            assert np.abs(counts - mean).max() < 4 * mean**0.5
+    height, width = sides
+    assert (height * width <= 60).all()
+    assert ((height + 0.5) * (width + 0.5) > 16).all()
+    assert np.unique(height * width).size > 20
+    for one, two in ((height, width), (width, height)):
+        assert ((one - 0.5) / (two + 0.5) < 1 / 0.3).all()
+        assert (one / two).max() > 3
 
 
 # --- Misuse and collapse ---
@@ -498,6 +589,8 @@ def test_some_patches_of_some_crops_are_hidden():
         ({"ibot_weight": 1.0, "ibot_ratio": (0.5, 1.0)}, "ibot_ratio"),
         ({"ibot_weight": 1.0, "ibot_rate": 0.0}, "ibot_rate"),
         ({"ibot_head": "own"}, "ibot_head"),
+        ({"ibot_masks": "blocks"}, "ibot_masks"),
+        ({"ibot_weight": 1.0, "ibot_masks": "squares"}, "ibot_masks"),
     ],
 )
 def test_wrong_options_are_refused(options, message):

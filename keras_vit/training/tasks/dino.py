@@ -90,9 +90,12 @@ __all__ = [
 
 CENTERINGS = ("mean", "sinkhorn")
 HEADS = ("shared", "own")
+MASKS = ("random", "blocks")
 BLUR_RATES = (1.0, 0.1)  # Of the large crops, the others as the last of them.
 LOCAL_BLUR_RATE = 0.5
 SOLARIZE_RATES = (0.0, 0.2)  # Not of small crops.
+ASPECT_RATIO = 1 / 0.3  # Largest of a hidden block, and 0.3 the least.
+BLOCKS = 20  # Places where one is tried.
 LOCAL_SHARE = 96 / 224  # Side of a small crop to that of a large one.
 CANVAS = 1.5  # Side of the image that crops are cut from to that of the model.
 # What the training starts from -> what is left open. From scratch those of the
@@ -210,9 +213,12 @@ class DINOConfig:
     the teacher sees whole ones."""
 
     ibot_ratio: tuple[float, float] = (0.1, 0.5)
-    """Least and largest share of the patches that are hidden of such a crop,
-    at random places: DINOv2's shares (arXiv:2304.07193), whose places are
-    blocks."""
+    """Least and largest share of the patches that are hidden of such a crop:
+    those of DINOv2 (arXiv:2304.07193)."""
+
+    ibot_masks: str = "random"
+    """"random", each patch by itself, or "blocks", rectangles at random places
+    as in iBOT and DINOv2, see `block_masks`."""
 
     ibot_head: str = "shared"
     """"shared", the head of the crops says what patches are, or "own", one of
@@ -250,6 +256,7 @@ class DINOConfig:
 
     def _check_patches(self):
         check_choice("ibot_head", self.ibot_head, HEADS)
+        check_choice("ibot_masks", self.ibot_masks, MASKS)
         least, largest = self.ibot_ratio
         if not 0 < least <= largest < 1 or not 0 < self.ibot_rate <= 1:
             raise ValueError(
@@ -259,7 +266,7 @@ class DINOConfig:
             )
         object.__setattr__(self, "ibot_ratio", (least, largest))
         if not self.ibot_weight:
-            names = ("ibot_rate", "ibot_ratio", "ibot_head")
+            names = ("ibot_rate", "ibot_ratio", "ibot_masks", "ibot_head")
             check_unread(self, "ibot_weight=0", *names)
 
     def _check_crops(self):
@@ -808,7 +815,7 @@ class DINOBatches:
         batch_size: images in a whole batch.
         schedules: of `dino_schedules`; an evaluation has the last row.
         share: the `Share` of the batch that this process reads.
-        patches: int, N, of which iBOT hides some.
+        grid: rows and columns of patches, of which iBOT hides some.
     """
 
     config: DINOConfig
@@ -816,7 +823,7 @@ class DINOBatches:
     batch_size: int
     schedules: np.ndarray
     share: Share = Share()
-    patches: int = 0
+    grid: tuple[int, int] = (0, 0)
 
     def training(self, step, batch):
         """Return batch number `step` of the training."""
@@ -855,23 +862,73 @@ class DINOBatches:
 
         "order", int32 (B, G, N), and their number, "hidden", int32 (B, G, 1).
         """
-        config, count = self.config, self.patches
+        config, count = self.config, math.prod(self.grid)
         drawn = uniform(
             (self.batch_size, config.global_crops, count + 2),
             key("ibot", self.seed, part, number),
         )
         drawn = tf.gather(drawn, rows)
-        order = tf.argsort(drawn[..., :count], stable=True)
         least, largest = config.ibot_ratio
         share = least + (largest - least) * drawn[..., count : count + 1]
         hidden = tf.maximum(tf.floor(share * count + 0.5), 1.0)
         hidden = tf.minimum(hidden, float(config.most_hidden(count)))
         chosen = drawn[..., count + 1 :] < config.ibot_rate
         hidden = hidden * tf.cast(chosen, tf.float32)
+        places = drawn[..., :count]
+        if config.ibot_masks == "blocks":
+            blocks = uniform(
+                (self.batch_size, config.global_crops, BLOCKS, 4),
+                key("ibot blocks", self.seed, part, number),
+            )
+            mask = block_masks(tf.gather(blocks, rows), hidden, self.grid)
+            hidden = tf.reduce_sum(mask, -1, keepdims=True)
+            places = 1 - mask
+        order = tf.argsort(places, stable=True)
         return {
             "order": tf.cast(order, tf.int32),
             "hidden": tf.cast(hidden, tf.int32),
         }
+
+
+def block_masks(drawn, most, grid: tuple[int, int]):
+    """Hide patches in rectangles at random places.
+
+    Algorithm 1 of "BEiT" (arXiv:2106.08254), for a number of patches that
+    differs from crop to crop. As in the code of iBOT (arXiv:2111.07832), a
+    block that would hide more than that is tried at another place, and the
+    least size is a ninth of the square of the shorter side, 16 of 14 x 14.
+
+    Args:
+        drawn: float32 array or TensorFlow tensor (..., K, 4) in [0, 1): the
+            size, aspect ratio, row and column of K blocks, one after the other.
+        most: float32 (..., 1), the number of patches to hide.
+        grid: rows and columns of patches, N together.
+
+    Returns:
+        float32 (..., N), 1 for what is hidden: that many patches, or fewer
+        where no further block was found.
+    """
+    tf = ops_of(drawn)
+    height, width = grid
+    row, column = np.divmod(np.arange(height * width, dtype="float32"), width)
+    least = (min(grid) // 3) ** 2 or 1
+    mask = tf.zeros((*drawn.shape[:-2], height * width), "float32")
+    for i in range(drawn.shape[-2]):
+        size, ratio, top, left = (drawn[..., i, j, None] for j in range(4))
+        rest = most - tf.reduce_sum(mask, -1, keepdims=True)
+        area = least + (rest - least) * size
+        ratio = tf.exp((2 * ratio - 1) * math.log(ASPECT_RATIO))
+        rows = tf.floor(tf.sqrt(area * ratio) + 0.5)
+        columns = tf.floor(tf.sqrt(area / ratio) + 0.5)
+        top = tf.floor(top * (height - rows + 1))
+        left = tf.floor(left * (width - columns + 1))
+        block = (row >= top) & (row < top + rows)
+        block &= (column >= left) & (column < left + columns)
+        joined = tf.maximum(mask, tf.cast(block, tf.float32))
+        fits = tf.reduce_sum(joined, -1, keepdims=True) <= most
+        fits &= (rows <= height) & (columns <= width)
+        mask = tf.where(fits, joined, mask)
+    return mask
 
 
 def make_stream(recipe, dataset, model, share=None):
@@ -888,7 +945,7 @@ def make_stream(recipe, dataset, model, share=None):
         recipe.training.batch_size,
         dino_schedules(config, total, stream.steps_per_epoch),
         share or Share(),
-        math.prod(model.config.grid),
+        model.config.grid,
     )
     return NumberedStream(stream, made.training)
 
@@ -908,7 +965,7 @@ def make_validation(recipe, dataset, model, share=None):
             dataclasses.replace(config, freeze_encoder_epochs=0), 1, 1
         ),
         Share(share.index, share.count),
-        math.prod(model.config.grid),
+        model.config.grid,
     )
     return found.enumerate().map(made.evaluation)
 
