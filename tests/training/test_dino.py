@@ -4,6 +4,8 @@ import dataclasses
 import functools
 import math
 import pathlib
+import re
+import types
 
 import keras
 import numpy as np
@@ -19,6 +21,7 @@ from keras_vit.training.tasks.dino import (
     DINOHead,
     OutputLoss,
     block_masks,
+    check_data,
     collapsed_teacher,
     dino_network,
     dino_schedules,
@@ -583,6 +586,7 @@ def test_a_block_is_a_rectangle_at_a_uniform_place():
         ({"local_scale": (0.5, 0.2)}, "local_scale"),
         ({"teacher_temperature": 0.1}, "The teacher is sharper"),
         ({"warmup_teacher_temperature": 0.3}, "The teacher is sharper"),
+        ({"warmup_teacher_temperature": 0.02}, "temperature_epochs=0"),
         ({"teacher_momentum": 1.0}, "teacher_momentum"),
         ({"centering": "none"}, "centering"),
         ({"centering": "sinkhorn", "center_momentum": 0.5}, "has no center"),
@@ -609,6 +613,33 @@ def test_wrong_options_are_refused(options, message):
 def test_models_without_two_sizes_are_refused(model, dino):
     with pytest.raises(ValueError, match="dino"):
         dino_network(encoder(**model), dino)
+
+
+@pytest.mark.parametrize(
+    ("size", "dino", "message"),
+    [
+        (31, {}, "a batch of 31 images is small.*centre is the mean"),
+        (255, {"centering": "sinkhorn"}, "a batch of 255 .*Sinkhorn spreads"),
+        (32, {"teacher_temperature": 0.08}, "teacher_temperature=0.08"),
+        (
+            32,
+            {
+                "warmup_teacher_temperature": 0.09,
+                "warmup_teacher_temperature_epochs": 3.0,
+            },
+            "warmup_teacher_temperature=0.09",
+        ),
+        (32, {}, "^$"),
+        (256, {"centering": "sinkhorn"}, "^$"),
+    ],
+)
+def test_small_batches_and_high_temperatures_are_warned_of(
+    size, dino, message, capsys
+):
+    training = types.SimpleNamespace(batch_size=size)
+    recipe = types.SimpleNamespace(training=training, dino=DINOConfig(**dino))
+    check_data(recipe, None)
+    assert re.search(message, capsys.readouterr().out)
 
 
 HEALTHY = {"feature_spread": 0.8, "teacher_entropy": 1.0, "mean_entropy": 2.2}

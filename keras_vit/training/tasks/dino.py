@@ -109,7 +109,21 @@ DEFAULTS = {
 }
 RATES = {"scratch": 5e-4, "weights": 2.5e-5}  # of AdamW, for 256 images
 WEIGHT_DECAY = 0.04
-FEW_IMAGES = 32  # A batch below it is warned of.
+FEW_IMAGES = 32
+# `centering` -> images below which a batch is warned of, the cause and cure.
+SMALL_BATCHES = {
+    "mean": (
+        FEW_IMAGES,
+        f"centre is the mean of a batch: try --training.batch_size "
+        f"{2 * FEW_IMAGES} or more",
+    ),
+    "sinkhorn": (
+        256,
+        "Sinkhorn spreads a batch over the prototypes: try --dino.centering "
+        "mean, or --training.batch_size 512 or more",
+    ),
+}
+TEMPERATURES = ("teacher_temperature", "warmup_teacher_temperature")
 HIGH_TEMPERATURE = 0.07  # Above it the authors found the training unstable.
 # A teacher whose outputs are this near to uniform, or whose mean output has
 # less than this share of the largest entropy, says nothing of an image.
@@ -293,7 +307,7 @@ class DINOConfig:
             )
 
     def _check_temperatures(self):
-        for name in ("teacher_temperature", "warmup_teacher_temperature"):
+        for name in TEMPERATURES:
             if getattr(self, name) >= self.student_temperature:
                 raise ValueError(
                     "The teacher is sharper than the student, or both come to "
@@ -301,6 +315,9 @@ class DINOConfig:
                     f"student_temperature={self.student_temperature}. Lower "
                     f"{name}, 0.04 as a rule."
                 )
+        if not self.warmup_teacher_temperature_epochs:
+            case = "warmup_teacher_temperature_epochs=0"
+            check_unread(self, case, TEMPERATURES[1])
 
     def most_hidden(self, patches: int) -> int:
         """Return M, the largest number of hidden patches of so many."""
@@ -1003,18 +1020,17 @@ def check_data(recipe, dataset) -> None:
             f"{2 * FEW_IMAGES} or more."
         )
     warnings = []
-    if size < FEW_IMAGES:
+    few, why = SMALL_BATCHES[recipe.dino.centering]
+    if size < few:
         warnings.append(
-            f"a batch of {size} images is small for DINO, whose centre is the "
-            f"mean of a batch: try --training.batch_size {2 * FEW_IMAGES} or "
-            "more"
+            f"a batch of {size} images is small for DINO, whose {why}"
         )
-    if recipe.dino.teacher_temperature > HIGH_TEMPERATURE:
-        warnings.append(
-            "dino.teacher_temperature="
-            f"{recipe.dino.teacher_temperature} is above {HIGH_TEMPERATURE}, "
-            "where the authors of DINO found the training unstable"
-        )
+    for name in TEMPERATURES:
+        if (value := getattr(recipe.dino, name)) > HIGH_TEMPERATURE:
+            warnings.append(
+                f"dino.{name}={value} is above {HIGH_TEMPERATURE}, where the "
+                "authors of DINO found the training unstable"
+            )
     warn(warnings)
 
 
