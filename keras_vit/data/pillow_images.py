@@ -8,6 +8,7 @@ Axes: H and W height and width, C channels.
 
 import contextlib
 import io
+import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -162,8 +163,7 @@ def say_colour_changes(examples, channels: int, count: int = 64) -> None:
         channels: 1 for a model of grey images, 3 for one in colour.
         count: int, how many images to look at.
     """
-    last = len(getattr(examples, "contents", ())) - 1
-    rows = [*dict.fromkeys(np.linspace(0, last, count, dtype=int).tolist())]
+    rows = _spaced(examples, count)
     changes = list(_changes(examples, channels, rows))
     log_colour_changes(changes, f" of {len(rows):,} that were looked at")
 
@@ -201,8 +201,33 @@ def colour_change(image, channels: int) -> str | None:
     return DROPPED if _spread(pixels[..., :3]) > COLOURED else None
 
 
+def are_equal(examples, count: int = 64) -> bool:
+    """Return whether so many images over all of a split have the same pixels.
+
+    Reads them until one differs. Of images that cannot be read, or whose
+    contents are not at hand, nothing is known.
+    """
+    images = _found(examples, _spaced(examples, count), np.array)
+    equal = (np.array_equal(*pair) for pair in itertools.pairwise(images))
+    return next(equal, False) and all(equal)
+
+
+def _spaced(examples, count) -> list[int]:
+    """Return the numbers of so many images over all of a split, or all."""
+    last = len(getattr(examples, "contents", ())) - 1
+    return [*dict.fromkeys(np.linspace(0, last, count, dtype=int).tolist())]
+
+
 def _changes(examples, channels, rows) -> Iterator[str]:
     """Return the changes of some images, as far as they can be read."""
+    return _found(examples, rows, lambda image: colour_change(image, channels))
+
+
+def _found(examples, rows, function) -> Iterator:
+    """Return what a function finds in images that can be read, but None.
+
+    It takes an array (H, W, C) or a Pillow image.
+    """
     from PIL import Image
 
     contents: Any = getattr(examples, "contents", ())
@@ -210,9 +235,9 @@ def _changes(examples, channels, rows) -> Iterator[str]:
         if not 0 <= row < len(contents):
             continue
         content = contents[row]
-        change = None
+        found = None
         if examples.kind == "array":
-            change = colour_change(content, channels)
+            found = function(content)
         else:
             with contextlib.suppress(*BROKEN):
                 if examples.kind == "record":
@@ -220,9 +245,9 @@ def _changes(examples, channels, rows) -> Iterator[str]:
                 is_bytes = isinstance(content, bytes)
                 source = io.BytesIO(content) if is_bytes else content
                 with Image.open(source) as image:
-                    change = colour_change(image, channels)
-        if change is not None:
-            yield change
+                    found = function(image)
+        if found is not None:
+            yield found
 
 
 def _spread(pixels) -> int:

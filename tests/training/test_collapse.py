@@ -1,9 +1,11 @@
 """What a training sees of its features, and what it ends for."""
 
 import dataclasses
+import pathlib
 
 import numpy as np
 import pytest
+from PIL import Image
 from tiny_runs import DATASET, recipe
 
 from keras_vit import data
@@ -14,7 +16,11 @@ from keras_vit.training.tasks import (
     DistillConfig,
     MAEConfig,
 )
-from keras_vit.training.tasks.collapse import feature_statistics, first_batches
+from keras_vit.training.tasks.collapse import (
+    feature_statistics,
+    first_batches,
+    watched,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,10 +85,34 @@ def test_constant_images_end_a_run_with_the_best_model_kept(teacher, tmp_path):
         assert (folder / "model.keras").exists()
 
 
-def test_one_image_is_refused(tmp_path):
+@pytest.mark.parametrize("name", ["mae", "distill"])
+def test_one_image_is_refused(name, tmp_path):
+    task = {"mae": MAE, "distill": DISTILLATION}[name]
     images = of_images(np.zeros((1, 8, 8, 1), "uint8"))
-    with pytest.raises(ValueError, match="method='mae' .*1 training image"):
-        train(made(tmp_path / "run"), dataset=images, task=MAE)
+    with pytest.raises(ValueError, match=f"method='{name}' .*1 training image"):
+        task.make_stream(made(tmp_path / "run"), images, None)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("kind", ["array", "encoded", "path"])
+def test_images_that_are_all_the_same_are_warned_of(kind, tmp_path, capsys):
+    """Without an evaluation, where no collapse is seen."""
+    task = dataclasses.replace(MAE, make_stream=lambda *arguments: None)
+    images = np.full((3, 8, 8, 1), 100, "uint8")
+    for last, said in ((100, "are the same: see `keras-vit audit`"), (101, "")):
+        images[2] = last
+        contents = images.copy()
+        if kind != "array":
+            files = [tmp_path / f"{last}_{i}.png" for i in range(3)]
+            for file, image in zip(files, images, strict=True):
+                Image.fromarray(image[..., 0]).save(file)
+            read = {"path": str, "encoded": pathlib.Path.read_bytes}[kind]
+            contents = np.array([read(file) for file in files], object)
+        train = data.Examples(contents, np.zeros(3, "int32"), kind)
+        dataset = data.Dataset(train, None, None, ("one",))
+        watched("mae", task).make_stream(None, dataset, None)
+        out = capsys.readouterr().out
+        assert said in out and bool(out) == bool(said)
 
 
 def test_a_healthy_run_logs_both(tmp_path):

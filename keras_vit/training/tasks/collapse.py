@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 import keras
 import numpy as np
 
+from keras_vit.data.pillow_images import are_equal
 from keras_vit.evaluation.few_shot import feature_model
 from keras_vit.runtime.machine import random_states, set_random_states
 from keras_vit.training.build import Task
@@ -192,7 +193,8 @@ def watched(
 ) -> Task:
     """Return a task that ends when it tells no images apart.
 
-    A single training image is refused.
+    A single training image is refused, and images that are all the same are
+    warned of.
 
     Args:
         method: name of the group of its options in a recipe.
@@ -226,6 +228,14 @@ def _check_several_images(method, dataset):
         raise ValueError(
             f"method={method!r} learns what tells images apart. Received: "
             f"1 training images of {dataset.name or 'the data'}. Give more."
+        )
+    if are_equal(dataset.train):
+        warn(
+            [
+                f"method={method!r} learns what tells images apart, and all "
+                f"training images of {dataset.name or 'the data'} that were "
+                "looked at are the same: see `keras-vit audit`"
+            ]
         )
 
 
