@@ -584,6 +584,8 @@ def test_a_block_is_a_rectangle_at_a_uniform_place():
         ({"global_crops": 0}, "two at least"),
         ({"global_scale": (0.01, 0.04)}, "all crops are local"),
         ({"local_scale": (0.5, 0.2)}, "local_scale"),
+        ({"local_crops": 0, "local_scale": (0.1, 0.4)}, "with local_crops=0"),
+        ({"local_crops": 0, "local_size": 32}, "with local_crops=0"),
         ({"teacher_temperature": 0.1}, "The teacher is sharper"),
         ({"warmup_teacher_temperature": 0.3}, "The teacher is sharper"),
         ({"warmup_teacher_temperature": 0.02}, "temperature_epochs=0"),

@@ -305,6 +305,8 @@ class DINOConfig:
                 f"are local. Received: global_scale={self.global_scale}, "
                 f"local_scale={self.local_scale}. Raise global_scale."
             )
+        if not self.local_crops:
+            check_unread(self, "local_crops=0", "local_size", "local_scale")
 
     def _check_temperatures(self):
         for name in TEMPERATURES:
