@@ -3,13 +3,17 @@
     python tools/real_weights.py build weights
     python benchmarks/zero_shot_precision.py weights/clip \
         --out benchmarks/results/zero_shot_precision.json
+    python benchmarks/zero_shot_precision.py weights/clip --source photographs \
+        --out benchmarks/results/zero_shot_precision_photographs.json
 
 The image tower is a real CLIP ViT-B/16. Its text tower ships nowhere, so that
 the embedding of a class is the mean of those of some images of it, of length 1,
-which are scored as words are: cosine times 100, softmax. Of other images of
-Fashion-MNIST the class is compared with that of the float32 model. "least
-margin" is the smallest difference of the two best probabilities in float32
-among the images whose class changed.
+which are scored as words are: cosine times 100, softmax. Of other images the
+class is compared with that of the float32 model: clothes of Fashion-MNIST,
+whose classes are close, or crops of seven photographs, whose are not. "margins"
+are the least and the largest difference of the two best probabilities in
+float32 among the images whose class changed; "near ties" counts all images in
+which it is below 0.15.
 """
 
 import argparse
@@ -19,6 +23,7 @@ import pathlib
 import sys
 import tempfile
 
+import finetune_defaults
 import keras
 import numpy as np
 
@@ -35,19 +40,41 @@ NAMES = (
 )
 # Name of a side -> format and precision of its file.
 FILES = {
+    "ONNX float16": ("onnx", "float16", ".onnx"),
     "ONNX int8": ("onnx", "int8", ".onnx"),
+    "ONNX int8_weights": ("onnx", "int8_weights", ".onnx"),
     "OpenVINO bfloat16": ("openvino", "bfloat16", ".xml"),
 }
 BATCH = 20
 
 
-def images_of(folder: pathlib.Path, part: str) -> tuple:
-    """Return images (N, 28, 28, 1) and labels (N,), of which each is known."""
-    found = []
-    for kind, offset in (("images-idx3", 16), ("labels-idx1", 8)):
-        with gzip.open(folder / f"{part}-{kind}-ubyte.gz") as file:
-            found.append(np.frombuffer(file.read(), "uint8", offset=offset))
-    return found[0].reshape(-1, 28, 28, 1).repeat(3, axis=-1), found[1]
+def fashion_mnist(options) -> tuple:
+    """Return the names of the classes, and images and labels of two parts."""
+    parts = []
+    for part in ("train", "t10k"):
+        for kind, offset in (("images-idx3", 16), ("labels-idx1", 8)):
+            path = options.fashion_mnist / f"{part}-{kind}-ubyte.gz"
+            parts.append(
+                np.frombuffer(
+                    gzip.decompress(path.read_bytes()), "uint8", -1, offset
+                )
+            )
+    known, labels, others, right = parts
+    known, others = (
+        x.reshape(-1, 28, 28, 1).repeat(3, axis=-1) for x in (known, others)
+    )
+    return NAMES, (known, labels), (others, right)
+
+
+def photographs(options) -> tuple:
+    """Return the same of crops of the left halves, and of the right."""
+    del options
+    found = finetune_defaults.photographs(0, pathlib.Path())
+    parts = [(x.contents, x.labels) for x in (found.train, found.test) if x]
+    return found.class_names, *parts
+
+
+SOURCES = {"fashion_mnist": fashion_mnist, "photographs": photographs}
 
 
 def read(classifier: Classifier, images: np.ndarray) -> np.ndarray:
@@ -55,11 +82,12 @@ def read(classifier: Classifier, images: np.ndarray) -> np.ndarray:
     return np.stack([classifier.read(x) for x in images])
 
 
-def class_vectors(tower, images, labels, count) -> np.ndarray:
+def class_vectors(tower, known, count) -> np.ndarray:
     """Return the mean embedding of `count` images of each class."""
+    images, labels = known
     encoder = as_classifier(tower, needs_classes=False)
     found = []
-    for number in range(len(NAMES)):
+    for number in range(labels.max() + 1):
         chosen = images[labels == number][:count]
         vectors = tower.predict_on_batch(
             encoder.inputs(read(encoder, chosen).astype("float32"))
@@ -84,6 +112,7 @@ def probabilities(classifier, images) -> np.ndarray:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("clip", type=pathlib.Path)
+    parser.add_argument("--source", choices=SOURCES, default="fashion_mnist")
     parser.add_argument("--known", type=int, default=3, help="images a class")
     parser.add_argument("--images", type=int, default=100)
     parser.add_argument(
@@ -94,12 +123,11 @@ def main() -> int:
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()
     tower = keras_vit.load_checkpoint(options.clip, include_preprocessing=True)
-    images, labels = images_of(options.fashion_mnist, "train")
-    vectors = class_vectors(tower, images, labels, options.known)
-    classes = ClassEmbeddings(NAMES, vectors, math.log(100), None)
+    names, known, others = SOURCES[options.source](options)
+    vectors = class_vectors(tower, known, options.known)
+    classes = ClassEmbeddings(names, vectors, math.log(100), None)
     classifier = as_classifier(zero_shot_model(tower, classes))
-    images, labels = images_of(options.fashion_mnist, "t10k")
-    images, labels = images[: options.images], labels[: options.images]
+    images, labels = (x[: options.images] for x in others)
     expected = probabilities(classifier, images)
     right = expected.argmax(axis=1)
     best = np.sort(expected, axis=1)
@@ -112,6 +140,11 @@ def main() -> int:
             exported = keras_vit.prediction.load_classifier(path)
             found[name] = probabilities(exported, images)
             print(name, flush=True)
+    lower = keras_vit.load_checkpoint(
+        options.clip, include_preprocessing=True, dtype="mixed_bfloat16"
+    )
+    lower = as_classifier(zero_shot_model(lower, classes))
+    found["Keras mixed_bfloat16"] = probabilities(lower, images)
     sides = {}
     for name, scores in found.items():
         changed = scores.argmax(axis=1) != right
@@ -121,16 +154,18 @@ def main() -> int:
             "largest difference": round(
                 float(np.abs(scores - expected).max()), 4
             ),
-            "least margin": round(float(margins[changed].min()), 4)
+            "margins": [
+                round(float(x), 4)
+                for x in (margins[changed].min(), margins[changed].max())
+            ]
             if changed.any()
-            else None,
-            "largest margin": round(float(margins[changed].max()), 4)
-            if changed.any()
-            else None,
+            else [],
         }
         print(name, sides[name], flush=True)
     result = {
+        "source": options.source,
         "images": len(images),
+        "near ties": int((margins < 0.15).sum()),
         "images per class": options.known,
         "accuracy": round(float((right == labels).mean()), 4),
         "sides": sides,

@@ -93,7 +93,8 @@ def export(
         path: the file to write, or the folder of a SavedModel.
         format: "onnx", "openvino", "litert", "saved_model", "stablehlo" or
             "pt2"; by default what the name of the file says.
-        precision: "float32", "float16", "bfloat16" or "int8"; see
+        precision: "float32", "float16", "bfloat16", "int8" or
+            "int8_weights"; see
             `keras_vit.exporting.FORMATS` for what each format has.
         batch: images of a call, or "any".
         image_size: pixels, one side or (height, width), for a model that is

@@ -45,6 +45,8 @@ FORMATS = {
             "float16": HALF_WEIGHTS,
             "int8": "ONNX Runtime's: products of 8 bits, whose scales are "
             "taken from each image, or from calibration images",
+            "int8_weights": "weights of 8 bits with a scale for each 128; "
+            "products as precise as that",
         },
         layout="triton",
     ),
@@ -97,11 +99,14 @@ FORMATS = {
         {"float32": EXACT, "bfloat16": MIXED},
     ),
 }
-PRECISIONS = ("float32", "float16", "bfloat16", "int8")
+PRECISIONS = ("float32", "float16", "bfloat16", "int8", "int8_weights")
 
 # Precision -> how far scores of seeded images may be from the model's: root
 # mean square of the differences as a share of that of the scores.
-TOLERANCES = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2, "int8": 0.2}
+TOLERANCES = {
+    **{"float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2},
+    **{"int8": 0.2, "int8_weights": 5e-2},
+}
 
 # Quantisation of Keras that an exporter cannot write: mode, formats, instead.
 QUANTIZED = (

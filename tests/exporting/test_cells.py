@@ -29,6 +29,7 @@ ERRORS = {
     "float16": 2e-3,
     "bfloat16": 2e-2,
     "int8": 0.1,
+    "int8_weights": 0.02,
     "mixed_bfloat16": 2e-2,
     "mixed_float16": 2e-3,
 }
