@@ -1,9 +1,11 @@
 """The pages of docs/models have the models, and all public weights once."""
 
+import re
+
 import pytest
 from project_tools import ROOT, tool
 
-from keras_vit.checkpoints.public import catalog
+from keras_vit.checkpoints.public import catalog, pairs
 from keras_vit.sizes import BIT, MIXER, VIT
 
 made = tool("make_model_pages")
@@ -28,6 +30,16 @@ def test_the_catalogue_is_on_the_pages_once():
     ]
     rows = [line for line in listed if line.startswith("| `")]
     assert len(rows) == len(catalog.entries())
+
+
+def test_the_pages_have_the_towers_with_texts_once():
+    found = []
+    for name in made.PAIRS:
+        table = made.pairs(name)
+        assert made.with_table(page(name), "pairs", table) == page(name)
+        found += re.findall(r"^\| `(.*)` \| `", table, re.MULTILINE)
+    taken = [x for x in pairs.repositories() if "_siglip_gap_" not in x]
+    assert sorted(found) == sorted(taken)
 
 
 @pytest.mark.slow

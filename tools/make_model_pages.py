@@ -18,6 +18,7 @@ import keras
 import keras_vit
 from keras_vit.analysis.compute import multiply_adds
 from keras_vit.checkpoints.public import catalog
+from keras_vit.checkpoints.public.pairs import repositories
 from keras_vit.cli.weights_commands import as_markdown
 from keras_vit.io.tables import markdown_table
 from keras_vit.sizes import BIT, MIXER, VIT
@@ -56,6 +57,8 @@ FAMILIES = {
     "siglip": Family(methods=("siglip", "siglip2")),
     "beit": Family(methods=("beit", "beitv2", "beit3")),
 }
+# Pages of image towers with texts, and what the names of theirs have.
+PAIRS = {"clip": r"clip|_mci_|_pe_core_|tipsv2", "siglip": r"siglip(?!_gap)"}
 # Words of the tables of keras_vit.sizes, as the papers have them.
 TITLES = {
     "patch_size": "patch",
@@ -79,6 +82,8 @@ def main() -> int:
         path = FOLDER / f"{page}.md"
         text = path.read_text(encoding="utf-8")
         text = with_table(text, "weights", weights(page))
+        if page in PAIRS:
+            text = with_table(text, "pairs", pairs(page))
         if family.models:
             text = with_table(text, "sizes", sizes(page))
             text = with_table(text, "arguments", arguments(page))
@@ -138,6 +143,16 @@ def weights(page: str) -> str:
     entries = [x for x in catalog.entries() if page_of(x) == page]
     entries.sort(key=lambda entry: MODELS.index(entry.model))
     return as_markdown(entries).rstrip("\n") + "\n"
+
+
+def pairs(page: str) -> str:
+    """The table of the towers of a page that `load_image_text` takes."""
+    rows = [
+        (f"`{name}`", f"`{repository}`")
+        for name, repository in sorted(repositories().items())
+        if re.search(PAIRS[page], name)
+    ]
+    return "\n".join(markdown_table(("name", "repository"), rows)) + "\n"
 
 
 def page_of(entry: catalog.Entry) -> str:

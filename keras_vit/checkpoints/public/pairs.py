@@ -14,13 +14,14 @@ import pathlib
 
 from keras_vit.checkpoints.public import catalog
 
-__all__ = ["pair_repository", "pair_source"]
+__all__ = ["pair_repository", "pair_source", "repositories"]
 
 TABLE = pathlib.Path(__file__).with_name("pairs.csv")
 
 
 @functools.cache
-def _repositories() -> dict[str, str]:
+def repositories() -> dict[str, str]:
+    """Return the repository of each image tower, by its name with its tag."""
     with TABLE.open(encoding="utf-8", newline="") as file:
         return {x["name"]: x["repository"] for x in csv.DictReader(file)}
 
@@ -39,7 +40,7 @@ def pair_repository(tag: str) -> str | None:
         >>> pair_repository("vit_base_patch16_siglip_256.v2_webli")
         'timm/ViT-B-16-SigLIP2-256'
     """
-    return _repositories().get(tag)
+    return repositories().get(tag)
 
 
 def pair_source(source: str | os.PathLike) -> str | os.PathLike:
