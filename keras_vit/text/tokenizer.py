@@ -48,6 +48,10 @@ CLEANING = {
     "repaired": _repaired,
     "lower": str.lower,
     "blank_underscores": lambda text: text.replace("_", " "),
+    # Of sentencepiece, for a blank; transformers takes a text's own as one.
+    "blank_lower_blocks": lambda text: text.replace(
+        "\N{LOWER ONE EIGHTH BLOCK}", " "
+    ),
     "canonical": _canonical,
 }
 

@@ -58,6 +58,41 @@ def test_ids_are_those_of_the_original(name, tmp_path):
     check(tokenizer_of(name, tmp_path), name)
 
 
+OF_TRANSFORMERS = ("clip_quick_gelu", "siglip", "metaclip_2", "tipsv2")
+
+
+@pytest.mark.filterwarnings("ignore:This sequence already has")
+@pytest.mark.parametrize("name", [*OF_TRANSFORMERS, "siglip2"])
+def test_ids_of_2_000_mixed_strings(name, tmp_path, request):
+    """Ends of one string with beginnings of another, of 20 languages."""
+    transformers = pytest.importorskip("transformers")
+    if name == "siglip2":
+        folder = request.getfixturevalue("siglip2")
+        original = transformers.Siglip2Tokenizer.from_pretrained(folder)
+    else:
+        shutil.copytree(FOLDER / name, folder := tmp_path / name)
+        original = transformers.AutoTokenizer.from_pretrained(folder)
+    told = json.loads((FOLDER / "siglip" / "tokens.json").read_text())
+    texts = [x["text"] for x in told["items"]]
+    random = np.random.default_rng(0)
+    # Where the mark of sentencepiece follows one of SigLIP's.
+    mixed = ["</s>, \u2581under \u2581b", "<unk>\n\u2581un"]
+    for _ in range(2000):
+        first, last = random.choice(texts, 2)
+        cuts = [random.integers(len(x) + 1) for x in (first, last)]
+        blank = random.choice(["", " ", "  ", "\n", ", ", "!"])
+        mixed.append(f"{first[cuts[0] :]}{blank}{last[: cuts[1]]}")
+    options = {"padding": "max_length", "truncation": True, "max_length": 16}
+    expected = original(mixed, **options)["input_ids"]
+    found = Tokenizer.of_files(open_text(folder).tokenizer)(mixed, 16).tolist()
+    differing = [
+        text
+        for text, *ids in zip(mixed, found, expected, strict=True)
+        if ids[0] != ids[1]
+    ]
+    assert not differing
+
+
 def test_siglip_2_has_the_config_of_siglip_and_another_tokenizer(siglip2):
     check(Tokenizer.of_files(open_text(siglip2).tokenizer), "siglip2_fixed")
 

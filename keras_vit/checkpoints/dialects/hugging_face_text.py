@@ -158,13 +158,17 @@ def read_tokenizer(folder: Path, kind: str) -> dict:
     padding = padding["content"] if isinstance(padding, dict) else padding
     first = str(told.get("tokenizer_class", "")).startswith("SiglipTok")
     if kind == "siglip" and first:
-        return tokenizer_files(folder, SIGLIP_TOKENIZER, SENTENCE_PIECE)
+        rule = {**SIGLIP_TOKENIZER, "cleaning": SIGLIP_CLEANING}
+        return tokenizer_files(folder, rule, SENTENCE_PIECE)
     # Their tokenizers do it, which tokenizer.json alone may not say.
     lower = kind in ("siglip", "siglip2", "tipsv2")
     rule = {"cleaning": (), "lowercase": lower, "padding": padding}
     if kind == "tipsv2":
         rule["padding"] = 0
     return tokenizer_files(folder, rule)
+
+
+SIGLIP_CLEANING = ("blank_lower_blocks", *SIGLIP_TOKENIZER["cleaning"])
 
 
 def _layout(name: str, table: dict, marks: tuple, **fields) -> Layout:
