@@ -58,8 +58,9 @@ OWN = {
     ),
 }
 TOLERANCE = 5e-5  # of the largest output, at least of 1
-# timm's maps of resnetv2_101x1_bit in float32 are 1.7e-4 from its float64.
-TOLERANCES = {"resnetv2": 1e-3}
+# Behind a ResNet: timm's maps of resnetv2_101x1_bit in float32 are 1.7e-4 from
+# those in float64, its tokens of vit_large_r50_s32_384 6.5e-5.
+TOLERANCES = {"resnetv2": 1e-3, "vision_transformer_hybrid": 1e-3}
 VERDICTS = ("timm's output", "refused", "wrong", "not built")
 TEXT = """\
 # What loads of timm
@@ -70,9 +71,9 @@ they are, the two blocks of mlp_mixer as wide as they are), with random weights
 and no weight zero or one. It is written as a file of the architecture's name,
 loaded by `keras_vit.load_checkpoint` and compared on one image of the size that
 timm gives, as it is and with `include_top=False` (timm's `forward_features`).
-"timm's output" is within 5e-5 of the largest output in float32, in both. Maps
-of resnetv2 are within 1e-3, as timm's own in float32 are 1.7e-4 from those in
-float64 (101 layers).
+"timm's output" is within 5e-5 of the largest output in float32, in both. What
+comes from a ResNet without pooling, maps of resnetv2 and tokens of hybrids, is
+within 1e-3: timm's own is up to 1.7e-4 from that in float64.
 Tags are the pretrained weights that timm lists; the weights themselves were not
 downloaded.
 
