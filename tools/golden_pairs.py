@@ -140,7 +140,6 @@ def without_sizes(config: dict) -> dict:
     return config
 
 
-@torch.no_grad()
 def measured(config: dict) -> tuple[dict, dict]:
     import open_clip  # pyright: ignore[reportMissingImports]
 
@@ -164,23 +163,33 @@ def measured(config: dict) -> tuple[dict, dict]:
     )
     size = 2 * (vision["image_size"],)
     images, ids = pair_cases.inputs(size, config["text_cfg"])
+    given = torch.tensor(images, requires_grad=True)
     found = [
-        model.encode_image(torch.tensor(images).permute(0, 3, 1, 2)),
+        model.encode_image(given.permute(0, 3, 1, 2)),
         model.encode_text(torch.tensor(ids)),
     ]
-    return {"config": config, "shapes": shapes}, compared(model, *found)
+    return {"config": config, "shapes": shapes}, compared(model, given, *found)
 
 
-def compared(model, images, texts) -> dict:
+def compared(model, given, images, texts) -> dict:
     images, texts = (x / x.norm(dim=-1, keepdim=True) for x in (images, texts))
     logits = model.logit_scale.exp() * images @ texts.T
     if (bias := getattr(model, "logit_bias", None)) is not None:
         logits = logits + bias
     found = {"images": images, "texts": texts, "logits": logits}
-    return {x: y.numpy().astype("float32") for x, y in found.items()}
+    return {**as_arrays(found), "gradient": gradient_of(logits, given)}
 
 
-@torch.no_grad()
+def as_arrays(found: dict) -> dict[str, np.ndarray]:
+    return {x: y.detach().numpy().astype("float32") for x, y in found.items()}
+
+
+def gradient_of(logits, images) -> np.ndarray:
+    """Return that of the score of an image and a text, (H, W, C)."""
+    logits[1, 2].backward(retain_graph=True)
+    return images.grad[1].numpy().astype("float32")
+
+
 def transformers_pair(name: str) -> tuple[dict, dict]:
     import transformers
 
@@ -213,11 +222,12 @@ def transformers_pair(name: str) -> tuple[dict, dict]:
         save_file(pair_cases.weights(shapes), file, {"format": "pt"})
         model = make.from_pretrained(folder).eval()
     images, ids = pair_cases.inputs((32, 32), TEXT)
-    given: dict = {"pixel_values": torch.tensor(images).permute(0, 3, 1, 2)}
+    source = torch.tensor(images, requires_grad=True)
+    given: dict = {"pixel_values": source.permute(0, 3, 1, 2)}
     if name == "SigLIP2-naflex":
-        patches = images.reshape(2, 2, 16, 2, 16, 3).transpose(0, 1, 3, 2, 4, 5)
+        patches = source.reshape(2, 2, 16, 2, 16, 3).permute(0, 1, 3, 2, 4, 5)
         given = {
-            "pixel_values": torch.tensor(patches.reshape(2, 4, 768)),
+            "pixel_values": patches.reshape(2, 4, 768),
             "pixel_attention_mask": torch.ones(2, 4, dtype=torch.int64),
             "spatial_shapes": torch.tensor([[2, 2], [2, 2]]),
         }
@@ -230,6 +240,7 @@ def transformers_pair(name: str) -> tuple[dict, dict]:
         "texts": output.text_embeds,
         "logits": output.logits_per_image,
     }
+    gradient = gradient_of(output.logits_per_image, source)
     if name == "SigLIP2-naflex":
         sequences = pair_cases.sequences()
         output = model(
@@ -240,7 +251,7 @@ def transformers_pair(name: str) -> tuple[dict, dict]:
         )
         found["rectangles"] = output.image_embeds
         found["rectangle_logits"] = output.logits_per_image
-    found = {x: y.numpy().astype("float32") for x, y in found.items()}
+    found = {**as_arrays(found), "gradient": gradient}
     return {"config": config.to_diff_dict(), "shapes": shapes}, found
 
 

@@ -31,6 +31,8 @@ numbers = keras.ops.convert_to_numpy
 def measured(tmp_path_factory):
     """Return largest differences of a kind from the original's, kept."""
 
+    torch = pytest.importorskip("torch")
+
     @functools.cache
     def differences(name):
         kind = KINDS[name]
@@ -40,16 +42,22 @@ def measured(tmp_path_factory):
         text = {"context_length": 12, **kind["config"].get("text_cfg", {})}
         size = pair.image_tower.config.image_size
         images, ids = inputs(size, text)
-        with np.load(PAIRS.with_suffix(".npz")) as file:
-            expected = {
-                x: file[f"{name}/{x}"] for x in ("images", "texts", "logits")
-            }
+        given = torch.tensor(images, requires_grad=True)
         found = {
             "images": pair.encode_images(images),
             "texts": pair.encode_texts(ids),
-            "logits": pair.logits(images, ids),
+            "logits": pair.logits(given, ids),
         }
+        found["logits"][1, 2].backward()
+        assert given.grad is not None
+        found["gradient"] = given.grad[1]
+        with np.load(PAIRS.with_suffix(".npz")) as file:
+            expected = {x: file[f"{name}/{x}"] for x in found}
         keras.utils.clear_session()
+        scale = np.abs(expected["gradient"]).max()
+        assert scale > 1e-4
+        expected["gradient"] /= scale
+        found["gradient"] = found["gradient"] / scale
         return {
             key: np.abs(numbers(x) - expected[key]).max()
             for key, x in found.items()
@@ -80,6 +88,7 @@ def test_both_towers_of_a_tag_are_the_original_s(tag, measured):
         found = measured(kind)
         assert max(found["images"], found["texts"]) < 1e-5, found
         assert found["logits"] < 1e-4, found
+        assert found["gradient"] < 1e-4, found  # Of the largest.
 
 
 def test_rectangles_of_a_naflex_pair_are_the_original_s(tmp_path):
