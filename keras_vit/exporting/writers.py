@@ -270,12 +270,23 @@ def _quantize_onnx(path, calibration):
 def _round_weights(path):
     """Stores kernels in 8 bits, with a scale for each 128 numbers of a column.
 
-    Scales of whole activations lose the small ones beside outliers: 93 % of the
-    classes by words of a CLIP stay, with this 99 %, at the speed of float32.
+    Scales of whole activations lose the small ones beside outliers, as CLIP's:
+    docs/export.md has what each keeps.
+
+    Raises:
+        ValueError: when ONNX Runtime is too old to have it.
     """
     import onnx
-    from onnxruntime.quantization import matmul_nbits_quantizer as blocks
+    import onnxruntime
 
+    try:
+        from onnxruntime.quantization import matmul_nbits_quantizer as blocks
+    except ImportError as error:
+        raise ValueError(
+            "precision='int8_weights' needs a newer ONNX Runtime. Received: "
+            f"onnxruntime {onnxruntime.__version__}. Install 1.31, or choose "
+            "int8."
+        ) from error
     rounded = blocks.MatMulNBitsQuantizer(
         onnx.load(path),
         bits=8,

@@ -100,6 +100,20 @@ def test_the_file_gives_the_scores_of_the_model(found, cell):
     assert check["relative_error"] <= ERRORS[rounded]
 
 
+def test_int8_weights_are_of_8_bits(found, folder):
+    import onnx
+
+    (cell,) = [x for x in found if x[2] == "int8_weights"]
+    graph = onnx.load(folder / f"{'_'.join(cell)}.onnx").graph
+    weights = {x.name for x in graph.initializer if len(x.dims) > 1}
+    products = [x for x in graph.node if x.op_type == "MatMulNBits"]
+    bits = [y.i for x in products for y in x.attribute if y.name == "bits"]
+    assert set(bits) == {8}
+    # None of float32 is left: attention multiplies activations.
+    plain = [x for x in graph.node if x.op_type == "MatMul"]
+    assert not weights & {name for x in plain for name in x.input}
+
+
 def test_every_kind_and_every_column_is_there():
     assert {kind for kind, _, _ in CELLS} == set(KINDS)
     assert {(format, precision) for _, format, precision in CELLS} == set(
