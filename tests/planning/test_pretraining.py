@@ -36,15 +36,13 @@ SMALL = ViTConfig(
     num_heads=2,
     num_classes=0,
 )
-TEACHER = ViTConfig(
-    image_size=(32, 32),
+TEACHER = dataclasses.replace(
+    SMALL,
     patch_size=(16, 16),
-    channels=3,
     hidden_dim=24,
     num_layers=2,
     mlp_dim=48,
     num_heads=3,
-    num_classes=0,
 )
 DECODER = MAEConfig(
     decoder_dim=8, decoder_layers=2, decoder_heads=2, decoder_mlp_dim=20
