@@ -242,17 +242,25 @@ def test_recipes_as_scripts_start_without_them_as_well():
 
 
 LEAN = """
-import sys
+import gc, sys
 from keras_vit.cli import main
 main(["weights", "info", "fractals"])
 assert "keras" in sys.modules, "of which the test is"
-assert not {"matplotlib", "sklearn"} & sys.modules.keys()
-import matplotlib, sklearn
+backend = sys.modules["keras"].backend.backend()
+others = {"tensorflow", "jax", "torch"} - {backend}
+assert not {"matplotlib", "sklearn", *others} & sys.modules.keys()
+assert gc.isenabled() and gc.get_freeze_count() > 100_000
+import matplotlib, sklearn, jax
 """
 
 
 @pytest.mark.once
-def test_a_command_imports_no_plots_or_wrappers_behind_keras():
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+@pytest.mark.parametrize("backend", ("torch", "jax"))
+def test_a_command_imports_no_plots_or_other_backend_behind_keras(backend):
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "KERAS_BACKEND": backend,
+    }
     command = [sys.executable, "-c", LEAN]
     subprocess.run(command, env=environment, check=True, capture_output=True)

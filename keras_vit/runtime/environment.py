@@ -4,6 +4,7 @@ This package does not import Keras until it needs it.
 """
 
 import contextlib
+import gc
 import importlib.abc
 import importlib.metadata
 import importlib.util
@@ -34,7 +35,8 @@ REGISTERED = (
     "keras_vit.text.image_text",
 )
 # What Keras imports, where it is installed, for its galleries and its wrappers
-# of scikit-learn: 2.0 of the 5.1 s that its import takes with JAX.
+# of scikit-learn: 2.0 of the 5.1 s that its import takes with JAX. With another
+# backend, it imports JAX for a callback that no command has.
 UNUSED = ("matplotlib", "sklearn")
 # What TensorFlow writes to standard error as it is imported.
 NOISE = re.compile(
@@ -80,7 +82,9 @@ def start_lean() -> None:
     """Leaves out of the import of Keras what no command uses of it.
 
     Keras's own galleries and wrappers of scikit-learn find no matplotlib and
-    no scikit-learn then; both can be imported once Keras is.
+    no scikit-learn then, and its Orbax callback no JAX where that is not the
+    backend; all can be imported once Keras is. The garbage collector rests
+    meanwhile, and never looks at what was imported: it finds nothing there.
     """
     if "keras" not in sys.modules:
         sys.meta_path.insert(0, _WrappedModules(("keras",), _hide_unused))
@@ -90,13 +94,20 @@ def _hide_unused(loader) -> None:
     execute = loader.exec_module
 
     def execute_without(module):
-        hidden = {name: None for name in UNUSED if name not in sys.modules}
+        backend = os.environ.get("KERAS_BACKEND") or _configured_backend()
+        unused = UNUSED if backend == "jax" else (*UNUSED, "jax")
+        hidden = {name: None for name in unused if name not in sys.modules}
         sys.modules.update(hidden)  # pyright: ignore
+        collecting = gc.isenabled()
+        gc.disable()
         try:
             execute(module)
         finally:
             for name in hidden:
                 sys.modules.pop(name, None)
+            gc.freeze()
+            if collecting:
+                gc.enable()
 
     loader.exec_module = execute_without
 
