@@ -11,19 +11,10 @@ from keras import ops
 from keras_vit.interpolation import cubic, triangle
 from keras_vit.io.checks import check_choice
 from keras_vit.models.configured_model import keeping
+from keras_vit.models.options import whole_grid
 from keras_vit.models.vit import VisionTransformer
 
 __all__ = ["NaFlexTransformer", "RESAMPLINGS"]
-
-# Options that are not run here, most of them as they are of one grid, and what
-# they are in other models.
-NEEDED = {
-    "class_attention_layers": 0,
-    "patch_stem": None,
-    "resnet_units": None,
-    "rope": None,
-    **{"relative_position_bias": False, "window_size": 0, "neck_dim": 0},
-}
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -194,13 +185,11 @@ def check_encoder(encoder, report) -> None:
             "NaFlexTransformer runs a VisionTransformer. Received: "
             f"{type(encoder).__name__}."
         )
-    config = vars(encoder.config)
-    wrong = [x for x, value in NEEDED.items() if config[x] != value]
-    if wrong:
+    for name in whole_grid(encoder.config):
         raise ValueError(
-            f"NaFlexTransformer needs a model with {wrong[0]}="
-            f"{NEEDED[wrong[0]]!r}. Received: {wrong[0]}="
-            f"{config[wrong[0]]!r}."
+            f"NaFlexTransformer needs a model with {name}="
+            f"{getattr(type(encoder.config), name)!r}. Received: {name}="
+            f"{getattr(encoder.config, name)!r}."
         )
     if report and "position_embedding/embedding" in report.resampled:
         sides = zip(report.grid, encoder.config.patch_size, strict=True)

@@ -8,6 +8,7 @@ that has it. A model whose config sets a field that no layer reads is refused.
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -49,9 +50,11 @@ __all__ = [
     "changed",
     "check_options",
     "check_width",
+    "kinds_of",
     "option",
     "options_of",
     "stem_grid",
+    "whole_grid",
     "without_unused",
 ]
 
@@ -82,6 +85,9 @@ class Option:
         application: bool, whether `keras_vit.ViT_B16` and the others take it
             as an argument of its own.
         planned: bool, whether `keras_vit.planning` has its memory.
+        whole_grid: bool, whether the blocks must have all patches of a grid
+            for it, each in its place: models that hide patches, or run on
+            several grids, refuse it.
     """
 
     shown: str
@@ -94,6 +100,7 @@ class Option:
     later: bool = False
     application: bool = False
     planned: bool = True
+    whole_grid: bool = False
 
 
 def option(default: Any, shown: str, **row: Any) -> Any:
@@ -114,6 +121,18 @@ def options_of(config_class: Any) -> dict[str, Option]:
         for field in dataclasses.fields(config_class)
         if "option" in field.metadata
     }
+
+
+def kinds_of(*configs: Any) -> dict[str, Any]:
+    """Return the annotated type of each field of the configs, by name."""
+    fields = itertools.chain(*map(dataclasses.fields, configs))
+    return {field.name: field.type for field in fields}
+
+
+def whole_grid(config: "ViTConfig") -> list[str]:
+    """List the fields for which the blocks must have all patches of a grid."""
+    rows = options_of(config)
+    return [name for name in changed(config) if rows[name].whole_grid]
 
 
 def changed(config: Any) -> dict[str, Any]:
@@ -357,9 +376,9 @@ class ViTConfig:
         ValueError: for values that do not fit together, with what would.
     """
 
-    image_size: tuple = option((224, 224), RECORD)
+    image_size: tuple[int, int] = option((224, 224), RECORD)
     channels: int = option(3, TENSORS, check=positive)
-    patch_size: tuple = option((16, 16), TENSORS)
+    patch_size: tuple[int, int] = option((16, 16), TENSORS)
     hidden_dim: int = option(768, TENSORS, check=positive)
     num_layers: int = option(12, TENSORS, check=positive)
     mlp_dim: int = option(3072, TENSORS, check=positive)
@@ -396,6 +415,7 @@ class ViTConfig:
             "attention_inner_norm": False,
             "differential_attention": False,
         },
+        whole_grid=True,
     )
     distillation_token: bool = option(False, TENSORS)
     register_tokens: int = option(0, TENSORS, check=count, application=True)
@@ -403,15 +423,22 @@ class ViTConfig:
         "learned", TENSORS, choices=POSITIONS, application=True
     )
     rope: str | None = option(
-        None, RECORD, choices=ROPES, later=True, weights=("attention/rotary",)
+        None,
+        RECORD,
+        choices=ROPES,
+        later=True,
+        weights=("attention/rotary",),
+        whole_grid=True,
     )
     rope_temperature: float = option(10_000.0, RECORD, of="rope")
     rope_offset: float = option(0.0, RECORD, of="rope")
     rope_axes: str = option("row_first", RECORD, of="rope", choices=AXES)
-    rope_reference_grid: tuple | None = option(None, RECORD, of="rope")
+    rope_reference_grid: tuple[int, int] | None = option(
+        None, RECORD, of="rope"
+    )
     rope_pairs: str = option("neighbors", RECORD, of="rope", choices=PAIRS)
     relative_position_bias: bool = option(
-        False, TENSORS, later=True, weights=("position_bias/",)
+        False, TENSORS, later=True, weights=("position_bias/",), whole_grid=True
     )
     relative_position_kind: str = option(
         "table",
@@ -433,8 +460,9 @@ class ViTConfig:
         later=True,
         planned=False,
         needs={"class_token": False, "register_tokens": 0, "rope": None},
+        whole_grid=True,
     )
-    global_attention_blocks: tuple = option((), RECORD)
+    global_attention_blocks: tuple[int, ...] = option((), RECORD)
     num_classes: int = option(
         1000, TENSORS, check=count, weights=("predictions/",)
     )
@@ -531,6 +559,7 @@ class ViTConfig:
             "register_tokens": 0,
             "norm_after_pooling": False,
         },
+        whole_grid=True,
     )
     norm_before_blocks: bool = option(
         False, TENSORS, weights=("first_norm/",), application=True
@@ -541,11 +570,11 @@ class ViTConfig:
     pool_mlp_dim: int = option(0, TENSORS, check=count, idle=OF_THE_POOLING)
     activation: str = option("gelu_tanh", RECORD, application=True)
     patch_stem: tuple | None = option(
-        None, TENSORS, planned=False, weights=("stem_",)
+        None, TENSORS, planned=False, weights=("stem_",), whole_grid=True
     )
     patch_stem_dim: int = option(192, TENSORS, of="patch_stem", check=positive)
     resnet_units: tuple | None = option(
-        None, TENSORS, planned=False, weights=("root_",)
+        None, TENSORS, planned=False, weights=("root_",), whole_grid=True
     )
     resnet_width: int = option(64, TENSORS, of="resnet_units")
     resnet_standardization: str = option(
@@ -558,10 +587,10 @@ class ViTConfig:
         1e-6, RECORD, of="resnet_units", check=check_fraction
     )
     include_preprocessing: bool = option(False, RECORD)
-    pixel_mean: tuple | None = option(
+    pixel_mean: tuple[float, ...] | None = option(
         None, RECORD, idle=OF_THE_PIXELS, application=True
     )
-    pixel_std: tuple | None = option(
+    pixel_std: tuple[float, ...] | None = option(
         None, RECORD, idle=OF_THE_PIXELS, application=True
     )
     flash_attention: bool | None = option(None, TRAINING, application=True)
@@ -775,9 +804,9 @@ class MixerConfig:
         ValueError: for values that do not fit together, with what would.
     """
 
-    image_size: tuple = option((224, 224), RECORD)
+    image_size: tuple[int, int] = option((224, 224), RECORD)
     channels: int = option(3, TENSORS, check=positive)
-    patch_size: tuple = option((16, 16), TENSORS)
+    patch_size: tuple[int, int] = option((16, 16), TENSORS)
     hidden_dim: int = option(768, TENSORS, check=positive)
     num_layers: int = option(12, TENSORS, check=positive)
     tokens_mlp_dim: int = option(384, TENSORS, idle="0 says that no MLP mixes")
@@ -892,7 +921,7 @@ class BiTConfig:
         ValueError: for values that do not fit together.
     """
 
-    image_size: tuple = option((224, 224), RECORD)
+    image_size: tuple[int, int] | tuple[None, None] = option((224, 224), RECORD)
     channels: int = option(3, TENSORS, check=positive)
     units: tuple = option((3, 4, 6, 3), TENSORS)
     width: int = option(64, TENSORS)

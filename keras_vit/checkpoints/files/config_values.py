@@ -1,9 +1,11 @@
 """Values of a config.json, checked and under our names."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
+from keras_vit.models.options import ViTConfig
 
 __all__ = [
     "ACTIVATIONS",
@@ -77,11 +79,11 @@ def converted(path, config, names, conversions=None) -> dict:
         config: dict, what it holds.
         names: dict from its keys to our fields.
         conversions: dict from our fields to functions of (path, field, value),
-            beside those of `CONVERSIONS`.
+            in place of those by the type of the field.
     """
-    known = CONVERSIONS | (conversions or {})
+    known = conversions or {}
     return {
-        ours: known.get(ours, _positive)(path, ours, config[theirs])
+        ours: (known.get(ours) or _conversion(ours))(path, ours, config[theirs])
         for theirs, ours in names.items()
         if config.get(theirs) is not None
     }
@@ -159,20 +161,26 @@ def _activation(path, name, value) -> str:
     return ACTIVATIONS[value]
 
 
+# Of fields whose values are more than of their type.
 CONVERSIONS = {
-    "image_size": pair,
-    "patch_size": pair,
-    "layer_norm_epsilon": fraction,
     "activation": _activation,
-    "rope_temperature": _number,
-    "rope_offset": _number,
-    "rope_reference_grid": pair,
-    "window_size": _count,
-    "global_attention_blocks": _blocks,
-    "pool_prefix_tokens": flag,
-    "final_norm": flag,
-    "gated_mlp": flag,
-    "qkv_bias": flag,
-    "register_tokens": _count,
-    "relative_position_bias": flag,
+    "layer_norm_epsilon": fraction,
+    "pool_num_heads": _positive,
 }
+OF_TYPES = {
+    bool: flag,
+    int: _count,
+    float: _number,
+    tuple[int, int]: pair,
+    tuple[int, int] | None: pair,
+    tuple[int, ...]: _blocks,
+}
+ROWS = {field.name: field for field in dataclasses.fields(ViTConfig)}
+
+
+def _conversion(name) -> Callable:
+    """Return what converts a field, by its type where it is an option."""
+    row = ROWS.get(name)
+    if row is None or row.type is int and row.default != 0:
+        return CONVERSIONS.get(name, _positive)
+    return CONVERSIONS.get(name) or OF_TYPES[row.type]

@@ -9,6 +9,8 @@ import re
 import struct
 import sys
 import tokenize
+import types
+import typing
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -16,6 +18,14 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
+from keras_vit.models.options import (
+    RECORD,
+    BiTConfig,
+    MixerConfig,
+    ViTConfig,
+    kinds_of,
+    options_of,
+)
 from keras_vit.trained_as import TrainedAs
 
 __all__ = [
@@ -362,54 +372,12 @@ RECORD_KEY = "keras_vit"  # in the metadata of safetensors
 PIXELS = ("pixel_mean", "pixel_std")
 
 
-def _is_size(value) -> bool:
-    if value == [None, None]:
-        return True
-    return len(value) == 2 and all(type(x) is int and x > 0 for x in value)
-
-
-def _are_numbers(value) -> bool:
-    return all(type(x) is float for x in value)
-
-
-def _are_blocks(value) -> bool:
-    return all(type(x) is int and x >= 0 for x in value)
-
-
-# The types of each field, and what a list must be.
+# Field that no tensor tells -> its annotated type.
 RECORDED = {
-    "num_heads": (int,),
-    "image_size": (list, _is_size),
-    "activation": (str,),
-    "representation_activation": (str,),
-    "unit_features": (bool,),
-    "pooling": (str,),
-    "norm_after_pooling": (bool,),
-    "rope": (str, type(None)),
-    "rope_temperature": (float,),
-    "rope_offset": (float,),
-    "rope_axes": (str,),
-    "rope_reference_grid": (list, type(None), _is_size),
-    "rope_pairs": (str,),
-    "norm_placement": (str,),
-    "window_size": (int,),
-    "global_attention_blocks": (list, _are_blocks),
-    "pool_prefix_tokens": (bool,),
-    "pool_num_heads": (int,),
-    "layer_norm_epsilon": (float,),
-    "layer_scale_init": (float, type(None)),
-    "standardization": (str, type(None)),
-    "standardization_epsilon": (float,),
-    "root_padding": (str,),
-    "downsampling": (str,),
-    "group_norm_epsilon": (float,),
-    "resnet_standardization": (str,),
-    "resnet_standardization_epsilon": (float,),
-    "resnet_group_norm_epsilon": (float,),
-    "classifier_activation": (str, type(None)),
-    "include_preprocessing": (bool,),
-    "pixel_mean": (list, type(None), _are_numbers),
-    "pixel_std": (list, type(None), _are_numbers),
+    name: kind
+    for config in (ViTConfig, MixerConfig, BiTConfig)
+    for name, kind in kinds_of(config).items()
+    if options_of(config)[name].shown == RECORD
 }
 
 
@@ -486,15 +454,29 @@ def read_told(metadata: dict) -> dict:
 
 
 def _fits(name, value) -> bool:
-    *types, last = RECORDED[name]
-    is_check = not isinstance(last, type)
-    types = types if is_check else [*types, last]
-    if type(value) not in types:
+    return _is_of(RECORDED[name], value)
+
+
+def _is_of(kind, value) -> bool:
+    """Return whether a value of JSON, where tuples are lists, is of a type.
+
+    Integers are counts and sizes, from 0.
+    """
+    parts = typing.get_args(kind)
+    if isinstance(kind, types.UnionType):
+        return any(_is_of(part, value) for part in parts)
+    if typing.get_origin(kind) is not tuple:
+        return type(value) is (kind or type(None)) and not (
+            kind is int and value < 0
+        )
+    if type(value) is not list:
         return False
-    return not (is_check and isinstance(value, list)) or last(value)
+    if parts[-1] is ...:
+        parts = parts[:1] * len(value)
+    return len(parts) == len(value) and all(map(_is_of, parts, value))
 
 
 def _plain(name, value):
-    if RECORDED[name] == (float,) and type(value) is int:
+    if RECORDED[name] is float and type(value) is int:
         return float(value)
     return list(value) if isinstance(value, tuple) else value

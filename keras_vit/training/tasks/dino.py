@@ -43,6 +43,7 @@ from keras_vit.io.checks import (
     check_unread,
 )
 from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.models.options import whole_grid
 from keras_vit.runtime.workarounds import after_step, put_apart
 from keras_vit.training import build
 from keras_vit.training.defaults import adamw_by_batch
@@ -67,7 +68,6 @@ from keras_vit.training.tasks.losses import (
     sinkhorn,
     warmed_up,
 )
-from keras_vit.training.tasks.mae import WHOLE
 from keras_vit.training.tasks.numbered_batches import (
     EVALUATION,
     TRAINING,
@@ -769,7 +769,7 @@ def check_model(config, dino: DINOConfig) -> None:
             f"{type(config).__name__.removesuffix('Config')}. Choose another "
             "--model.name, --model.weights or no variant."
         )
-    found = [name for name in WHOLE if getattr(config, name)]
+    found = whole_grid(config)
     if dino.ibot_weight and not config.final_norm:
         found.append("final_norm=False")
     if dino.ibot_weight and config.norm_after_pooling:

@@ -38,6 +38,7 @@ from keras_vit.io.checks import (
 from keras_vit.layers import TransformerBlock
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.models.options import whole_grid
 from keras_vit.training import build
 from keras_vit.training.defaults import adamw_by_batch
 from keras_vit.training.model_config import config_of
@@ -68,10 +69,6 @@ EPSILON = 1e-6  # Of the variance of a patch.
 # Of arXiv:2111.06377, table 8: AdamW's for 256 images of a batch.
 RATE, WEIGHT_DECAY = 1.5e-4, 0.05
 SAME = 1e-4  # Positions that differ less from sines and cosines are these.
-# Fields of a config with which a token knows of its neighbours, or is none of
-# a patch: a model of these has to read all patches.
-WHOLE = ("rope", "relative_position_bias", "window_size", "neck_dim")
-WHOLE += ("class_attention_layers", "patch_stem", "resnet_units")
 # `kind` -> what is null in a `MAEConfig`, and the loss of pixels.
 DEFAULTS: dict = {
     "mae": {
@@ -370,7 +367,7 @@ def check_model(config, mae: MAEConfig) -> None:
             f"{type(config).__name__.removesuffix('Config')}. Choose another "
             "--model.name, --model.weights or no variant."
         )
-    found = [name for name in WHOLE if getattr(config, name)]
+    found = whole_grid(config)
     if config.norm_after_pooling or not config.final_norm:
         found.append("norm_after_pooling" * config.norm_after_pooling)
     if found:
