@@ -135,16 +135,18 @@ run-tests test-newest: export JAX_COMPILATION_CACHE_DIR ?= \
 run-tests test-newest: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 run-tests test-newest: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 
-# $(call run_tests,VENV): on each backend; those of ONCE, and where LATER leaves
-# them out single tests of other files, on the first.
+# $(call run_tests,VENV): on each backend, after failures too but for Ctrl-C;
+# those of ONCE, and where LATER leaves them out single tests of other files, on
+# the first.
 define run_tests
-	@left_out=; markers="$(MARKERS)"; for backend in $(BACKENDS); do \
+	@left_out=; failed=0; markers="$(MARKERS)"; for backend in $(BACKENDS); do \
 		echo "backend: $$backend"; \
 		OMP_NUM_THREADS=1 KERAS_BACKEND=$$backend \
 			$(1)/bin/python -m pytest $(PYTEST_FLAGS) -m "$$markers" \
-			$$left_out || exit 1; \
+			$$left_out || failed=$$?; \
+		[ $$failed -ne 2 ] || exit 2; \
 		left_out="$(addprefix --ignore=,$(ONCE))"; markers="$(LATER)"; \
-	done
+	done; exit $$failed
 endef
 
 .PHONY: run-tests
