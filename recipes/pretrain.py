@@ -44,6 +44,7 @@ from named_data.sources import SOURCES
 from keras_vit.exporting.export import source_of
 from keras_vit.io.checks import check_choice
 from keras_vit.runs import evaluated, facts, finish, run_script
+from keras_vit.runs.explained_checkpoints import with_pictures
 from keras_vit.training import Recipe, Run, train
 from keras_vit.training.build import CLASSIFICATION, Task
 from keras_vit.training.distribution.processes import agreed
@@ -128,6 +129,8 @@ def run(recipe: PretrainRecipe) -> dict:
     method = METHODS[recipe.method]
     with_labels = recipe.labels != "none" and method.with_labels
     task = with_labels or method.task
+    if not task.names_classes:
+        task = with_pictures(task, recipe.run_dir)
     if recipe.knn_folder is not None:
         task = with_neighbours(task, recipe.knn_folder)
     trained = train(recipe, task=task, sources=SOURCES)

@@ -5,6 +5,7 @@ distillation token, registers), R and C rows and columns of the grid of
 patches, D hidden dimension, K components.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,11 +24,14 @@ from keras_vit.io.checks import check_choice, check_installed
 from keras_vit.models import VisionTransformer
 from keras_vit.models.block_features import BlockFeatures, check_blocks
 
+TINY = float(np.finfo("float32").tiny)
+
 __all__ = [
     "embeddings",
     "evolution",
     "features",
     "patch_pca",
+    "same_colours",
     "projection",
 ]
 
@@ -146,6 +150,38 @@ def patch_pca(
         colours.reshape(*maps.shape[:3], 3),
         chosen.reshape(maps.shape[:3]),
     )
+
+
+def same_colours(colours: np.ndarray) -> np.ndarray:
+    """Exchange and invert the colours of some times so that they stay the same.
+
+    The components of a model that learns change their order and signs. Those
+    of each time are ordered as they correlate most with the time before.
+
+    Args:
+        colours: float array (S, ..., 3) in [0, 1], of `patch_pca` at S times.
+
+    Returns:
+        An array of the same shape.
+
+    Example:
+        >>> first = np.random.default_rng(0).random((4, 2, 2, 3))
+        >>> found = same_colours(np.stack([first, 1 - first[..., ::-1]]))
+        >>> np.allclose(found[1], first)
+        True
+    """
+    found = [colours[0]]
+    for now in colours[1:]:
+        x, y = (z.reshape(-1, 3) for z in (found[-1], now))
+        x, y = x - x.mean(axis=0), y - y.mean(axis=0)
+        alike = x.T @ y / np.maximum(np.linalg.norm(y, axis=0), TINY)  # (3, 3)
+        order = max(
+            itertools.permutations(range(3)),
+            key=lambda order: np.abs(alike[range(3), order]).sum(),
+        )
+        signs = alike[range(3), order] < 0
+        found.append(np.where(signs, 1 - now[..., order], now[..., order]))
+    return np.stack(found)
 
 
 def _object(shape, points, threshold):

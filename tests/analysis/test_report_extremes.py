@@ -12,7 +12,7 @@ from PIL import Image
 
 from keras_vit.analysis import report
 from keras_vit.analysis.report.curves import _thin
-from keras_vit.analysis.report.run_files import FILES
+from keras_vit.analysis.report.run_files import FILES, OVER_TIME
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ NEEDS = {
 
 
 def test_every_file_is_taken_away_below():
-    assert NEEDS.keys() == FILES.keys()
+    assert NEEDS.keys() == FILES.keys() - {OVER_TIME}
 
 
 @pytest.mark.parametrize("name", NEEDS)
@@ -62,6 +62,14 @@ def test_with_a_broken_file_its_parts_say_so(folder, name):
     page = Page(report.render_report(folder))
     for part in NEEDS[name]:
         assert f"Not shown: {name} cannot be read" in page.part(part)
+
+
+def test_a_part_of_some_runs_alone_is_left_out_of_others(folder):
+    assert "Features over" not in report.render_report(folder)
+    (folder / OVER_TIME).write_bytes(b"PK\x03\x04broken")
+    page = Page(report.render_report(folder))
+    said = f"Not shown: {OVER_TIME} cannot be read"
+    assert said in page.part("over_time")
 
 
 def test_a_reason_stands_in_the_place_of_what_is_not_there(folder):

@@ -1,5 +1,6 @@
-"""`keras-vit explain RUN --checkpoints`: what a model saw as it was trained."""
+"""What a model saw as it was trained: of checkpoints, and kept on the way."""
 
+import dataclasses
 import re
 
 import keras
@@ -9,13 +10,25 @@ import tiny_runs
 from html_page import Page
 from PIL import Image
 
-from keras_vit.analysis import attention_rollout
+from keras_vit.analysis import (
+    attention_maps,
+    attention_rollout,
+    overlay,
+    report,
+)
+from keras_vit.analysis.features import same_colours
 from keras_vit.cli import main
 from keras_vit.prediction import load_classifier
 from keras_vit.runs import explained_checkpoints
-from keras_vit.runs.explained_checkpoints import explain_checkpoints
+from keras_vit.runs.explained_checkpoints import (
+    FeaturesOverTime,
+    every,
+    explain_checkpoints,
+    with_pictures,
+)
 from keras_vit.training import train
 from keras_vit.training.checkpoint_files import restore_model
+from keras_vit.training.tasks import MAE, MAEConfig
 
 STEPS = [5, 10, 15]
 
@@ -92,3 +105,125 @@ def test_a_checkpoint_of_another_network_is_refused(run):
     with pytest.raises(ValueError, match=words):
         restore_model(run / "checkpoints", STEPS[0], model)
     np.testing.assert_array_equal(before[0], tiny_runs.values(model)[0])
+
+
+# --- Kept on the way ---
+
+
+@dataclasses.dataclass(frozen=True)
+class Made(type(tiny_runs.recipe("run"))):
+    """A recipe with the options of MAE."""
+
+    mae: MAEConfig = MAEConfig(0.5, True, 8, 1, 2, 8)
+
+
+def unlabelled(folder, steps=20, callbacks=()):
+    """Train for some intervals of 2 steps; return the file and the model."""
+    options = {"epochs": None, "steps": steps, "checkpoint_every_steps": 2}
+    recipe = tiny_runs.recipe(folder, training={**options, "keep": "last"})
+    run = train(
+        Made(**vars(recipe)),
+        dataset=tiny_runs.DATASET,
+        task=with_pictures(MAE, folder),
+        callbacks=callbacks,
+    )
+    with np.load(folder / "over_time.npz", allow_pickle=False) as arrays:
+        return dict(arrays), run.model
+
+
+@pytest.fixture(scope="module")
+def over_time(tmp_path_factory):
+    return unlabelled(tmp_path_factory.mktemp("over_time") / "run")
+
+
+def test_the_start_the_end_and_a_few_between_are_kept(over_time):
+    found, _ = over_time
+    assert found["steps"].tolist() == [0, 4, 8, 12, 16, 20]
+    for interval in (7, 8, 99, 1000):
+        kept = [0]
+        for now in range(1, interval + 1):
+            kept = [x for x in kept if x % every(now) == 0] + [now]
+        assert kept[0] == 0 and kept[-1] == interval
+        assert 4 <= len(kept) <= 8
+        assert len({*np.diff(kept)[:-1]}) == 1  # Evenly, but for the last.
+
+
+def test_the_last_row_is_what_the_model_sees(over_time):
+    """By plain NumPy, of the first 4 of 10 validation images."""
+    found, model = over_time
+    images = np.asarray(tiny_runs.DATASET.validation.contents, "float32")
+    features = np.array(keras.ops.convert_to_numpy(model(images)), "float64")
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    for i in range(4):
+        similar = features @ features[i]
+        similar[i] = -2
+        nearest = np.argsort(-similar)[:4]
+        np.testing.assert_array_equal(
+            found["neighbours"][-1, i], images[nearest]
+        )
+    np.testing.assert_array_equal(found["images"], images[:4])
+    weights = attention_maps(model, images[:4])[-1].mean(axis=1)
+    prefix = model.config.num_prefix_tokens
+    assert model.config.pooling == "mean"
+    rows = weights[:, prefix:].mean(axis=1)[:, prefix:]
+    maps = rows.reshape(-1, *model.config.grid)
+    large = images[:4].astype("uint8").repeat(28, axis=1).repeat(28, axis=2)
+    shown = [
+        np.asarray(
+            Image.fromarray(x).resize((160, 160), Image.Resampling.LANCZOS)
+        )
+        for x in overlay(large, maps, blur=1)
+    ]
+    np.testing.assert_allclose(found["attention"][-1], shown, atol=2)
+    assert found["patches"].shape == (6, 4, 2, 2, 3)
+    colours = found["patches"][-1].reshape(-1, 3)
+    assert np.ptp(colours, axis=0).tolist() == [255] * 3
+
+
+def test_a_stopped_run_keeps_the_same(over_time, tmp_path):
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 9:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        unlabelled(tmp_path / "run", callbacks=[Stop()])
+    found, _ = unlabelled(tmp_path / "run")
+    assert found.keys() == over_time[0].keys()
+    for name, expected in over_time[0].items():
+        np.testing.assert_array_equal(found[name], expected, err_msg=name)
+
+
+@pytest.mark.once
+def test_the_report_draws_a_strip_of_each_image(over_time, tmp_path):
+    np.savez(tmp_path / "over_time.npz", **over_time[0])
+    page = Page(report.render_report(tmp_path))
+    part = page.part("over_time")
+    assert "Image 4" in part and "Image 5" not in part
+    shown = [x["alt"] for x in page.all("img")]
+    steps = [f"step {x}" for x in (0, 4, 8, 12, 16, 20)]
+    assert shown == 4 * 3 * ["the image", *steps]
+
+
+@pytest.mark.once
+def test_what_has_no_attention_shows_neighbours_alone(tmp_path):
+    model = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
+    keep = FeaturesOverTime(model, tmp_path)
+    images = np.eye(3, 64, dtype="float32").reshape(3, 8, 8, 1) * 255
+    keep(0, 0, images[:1], np.ones((1, 2)))  # One has no neighbour.
+    assert not (tmp_path / "over_time.npz").exists()
+    keep(0, 0, images, np.array([[1.0, 0], [0, 1], [1, 1]]))
+    with np.load(tmp_path / "over_time.npz") as arrays:
+        assert "attention" not in arrays
+        others = arrays["neighbours"][0, 0]
+    np.testing.assert_array_equal(others[:2], images[[2, 1]])
+    assert (others[2:] == 128).all()
+    page = Page(report.render_report(tmp_path))
+    assert "neighbours" in page.part("over_time")
+
+
+def test_colours_stay_the_same_when_components_change_places():
+    first = np.random.default_rng(0).random((5, 3, 3, 3))
+    other = np.stack([1 - first[..., 2], first[..., 0], first[..., 1]], -1)
+    found = same_colours(np.stack([first, other, first]))
+    np.testing.assert_allclose(found, np.stack([first] * 3))

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_vit.analysis.features import same_colours
 from keras_vit.analysis.plots import grouped
 from keras_vit.analysis.report import pictures
 from keras_vit.analysis.report.attention_section import (
@@ -31,6 +32,8 @@ from keras_vit.analysis.report.attention_section import (
 )
 from keras_vit.analysis.report.curves import charts
 from keras_vit.analysis.report.run_files import (
+    MISSING,
+    OVER_TIME,
     FilesInMemory,
     RunFiles,
     class_names_in,
@@ -69,12 +72,14 @@ class Section(NamedTuple):
         contents: function from the files to what the template fills in, None
             where they do not have it.
         files: the files that it is made from.
+        always: whether it says so where the files are not there.
     """
 
     name: str
     title: str
     contents: Callable[[RunFiles | FilesInMemory], dict | None]
     files: tuple[str, ...]
+    always: bool = True
 
 
 def _summary(run):
@@ -395,6 +400,62 @@ def _mix(shares, names):
     ]
 
 
+def _over_time(run):
+    found = run.read(OVER_TIME)
+    if found is None:
+        return None
+    names = [f"step {grouped(step)}" for step in found["steps"].tolist()]
+    strips = {"neighbours": map(_in_squares, found["neighbours"])}
+    if "patches" in found:
+        size = found["attention"].shape[2:4]
+        colours = same_colours(found["patches"] / 255)
+        strips = {"patches": _enlarged(colours, size), **strips}
+    if "attention" in found:
+        strips = {"attention": found["attention"], **strips}
+    strips = {what: list(pixels) for what, pixels in strips.items()}
+    return {
+        "rows": [
+            {
+                "title": f"Image {i + 1}",
+                "strips": [
+                    [_cell_of("the image", what, image)]
+                    + [
+                        _cell_of(name, what, pixels[i])
+                        for name, pixels in zip(names, times, strict=True)
+                    ]
+                    for what, times in strips.items()
+                ],
+            }
+            for i, image in enumerate(found["images"])
+        ]
+    }
+
+
+def _cell_of(name, line, pixels):
+    picture = pictures.photograph(pixels)
+    return {"name": name, "lines": [line], "picture": picture}
+
+
+def _in_squares(neighbours):
+    """Put four neighbours of images (M, 4, H, W, C) in squares, 2 by 2."""
+    edge = max(neighbours.shape[2] // 32, 1)  # pixels, white
+    edges = [(0, 0), (0, 0), (edge, edge), (edge, edge), (0, 0)]
+    x = np.pad(neighbours, edges, constant_values=255)
+    count, _, height, width, channels = x.shape
+    x = x.reshape(count, 2, 2, height, width, channels)
+    x = x.swapaxes(2, 3)  # (M, 2, H, 2, W, C)
+    return x.reshape(count, 2 * height, 2 * width, channels)
+
+
+def _enlarged(colours, size):
+    """Repeat colours of patches (S, M, R, C, 3) to pixels (S, M, H, W, 3)."""
+    rows, columns = colours.shape[2:4]
+    down = np.arange(size[0]) * rows // size[0]
+    right = np.arange(size[1]) * columns // size[1]
+    pixels = np.rint(255 * colours).astype("uint8")
+    return pixels[:, :, down][:, :, :, right]
+
+
 def _config(run):
     text = run.read("config.yaml")
     return None if text is None else {"text": text}
@@ -458,6 +519,13 @@ SECTIONS = (
     Section("per_class", "Class by class", _per_class, ("per_class.csv",)),
     Section("mistakes", "Mistakes", _mistakes, ("predictions.npz",)),
     Section("unsure", "Right but unsure", _mistakes, ("predictions.npz",)),
+    Section(
+        "over_time",
+        "Features over the training",
+        _over_time,
+        (OVER_TIME,),
+        always=False,
+    ),
     ATTENTION,
     INSIDE,
     Section("augmented", "Training inputs", _augmented, ("augmented.npz",)),
@@ -544,7 +612,7 @@ def render_page(
         title=title,
         kind=kind,
         facts=facts,
-        parts=[_part(section, contents) for section in sections],
+        parts=list(filter(None, (_part(x, contents) for x in sections))),
         script=markupsafe.Markup(script),
         script_hash=base64.b64encode(digest).decode(),
     )
@@ -594,6 +662,10 @@ def _part(section, run):
         for name in section.files
         if name in run.problems
     }
+    if contents is None and not section.always:
+        problems = {k: x for k, x in problems.items() if x != MISSING}
+        if not problems:
+            return None
     return {"section": section, "contents": contents, "problems": problems}
 
 

@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 
-__all__ = ["grey", "heat_map", "photograph", "vector_graphic"]
+__all__ = ["grey", "heat_map", "photograph", "thumbnail", "vector_graphic"]
 
 # Above this side an image is scaled down, and photographs are kept as JPEG.
 LARGE = 160
@@ -33,13 +33,24 @@ def photograph(image: np.ndarray, *, side: int = LARGE) -> dict:
         Dict of "source", a data URI, and "small", bool, whether to draw it
         with visible pixels.
     """
+    small = max(image.shape[:2]) <= SMALL
+    options = {"format": "png"} if small else {"format": "jpeg", "quality": 85}
+    picture = _scaled_down(image, side)
+    return {"source": _uri(picture, **options), "small": small}
+
+
+def thumbnail(image: np.ndarray, side: int = LARGE) -> np.ndarray:
+    """Return an image (H, W, C) of bytes, scaled down as by `photograph`."""
+    found = np.asarray(_scaled_down(image, side))
+    return found.reshape(*found.shape[:2], image.shape[-1])
+
+
+def _scaled_down(image, side):
     from PIL import Image
 
     picture = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
-    small = max(picture.size) <= SMALL
     picture.thumbnail((side, side), Image.Resampling.LANCZOS)
-    options = {"format": "png"} if small else {"format": "jpeg", "quality": 85}
-    return {"source": _uri(picture, **options), "small": small}
+    return picture
 
 
 def grey(values: np.ndarray) -> str:

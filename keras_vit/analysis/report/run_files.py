@@ -1,7 +1,7 @@
 """The files of a run folder that its report is made from, all optional.
 
 Axes: N images, M of them that are drawn, H and W height and width, C
-channels, K classes, T the most probable classes.
+channels, K classes, T the most probable classes, S times of a training.
 """
 
 import csv
@@ -19,12 +19,17 @@ from keras_vit.io.atomic_files import of_cell
 
 __all__ = [
     "FILES",
+    "MISSING",
+    "OVER_TIME",
     "FilesInMemory",
     "RunFiles",
     "class_names_in",
     "image_titles",
     "write_augmented",
 ]
+
+OVER_TIME = "over_time.npz"
+MISSING = "is not in this folder"
 
 
 class RunFiles:
@@ -66,7 +71,7 @@ class RunFiles:
         try:
             return FILES[name](self.folder / name)
         except FileNotFoundError:
-            self.problems[name] = "is not in this folder"
+            self.problems[name] = MISSING
         except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             self.problems[name] = f"cannot be read: {error}"
         return None
@@ -216,7 +221,10 @@ def _arrays(*required, unless=None):
 # (N, T), probabilities (N, T), num_classes; of M images pictures (M, H, W, C),
 # uint8, and picture_rows (M,), which of the N they are; of images behind the
 # cells of the confusion matrix cell_pictures and cell_rows; and of images in
-# files names (N,).
+# files names (N,). Those of over_time.npz are of a training without labels,
+# at S times of it: intervals (S,), steps (S,), neighbours (S, M, 4, H, W, C)
+# and, of models with attention, attention (S, M, H, W, 3) and the colours of
+# patches (S, M, rows, columns, 3), all uint8, beside images (M, H, W, C).
 FILES = {
     "attention.npz": _arrays(
         *("pictures", "maps", "rollout", "distances", "similarity"),
@@ -230,6 +238,7 @@ FILES = {
     "environment.json": _json(dict),
     "history.csv": _csv,
     "metrics.jsonl": _json_lines,
+    OVER_TIME: _arrays("images", "steps", "neighbours"),
     "per_class.csv": _class_table,
     "predictions.npz": _arrays("labels", "classes", "probabilities"),
     "result.json": _json(dict),

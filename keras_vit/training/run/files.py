@@ -66,6 +66,7 @@ FILES = (
     "per_class.csv",
     "attention.npz",
     "augmented.npz",
+    "over_time.npz",
     "few_shot.csv",
     "few_shot.png",
     "mae.png",

@@ -70,27 +70,48 @@ class FeatureStatistics(keras.callbacks.Callback):
     Args:
         model: the model that a run saves.
         validation: the validation data of `fit`, or None for nothing.
+        observe: function that is called before the first step and after each
+            interval, with the number of intervals and steps so far, the
+            images (N, H, W, C) and their features (N, D); or None.
     """
 
-    def __init__(self, model, validation):
+    def __init__(self, model, validation, observe: Callable | None = None):
         super().__init__()
         self.network = feature_model(model)
+        self.observe = observe
         self.batches = []
         if validation is not None and place()[1] == 1:
             self.batches = first_batches(validation, model.input_shape[1:3])
 
+    def on_train_begin(self, logs=None):
+        if self.observe is not None and not int(
+            self.model.optimizer.iterations
+        ):
+            self.look(0)
+
     def on_epoch_end(self, epoch, logs=None):
-        if logs is None or not self.batches:
-            return
+        if logs is not None and (found := self.look(epoch + 1)) is not None:
+            # DINO's spread is a metric, of the crops of the interval.
+            logs |= {**feature_statistics(found), **logs}
+
+    def look(self, interval: int) -> np.ndarray | None:
+        """Return the features (N, D) of the images, None without images."""
+        if not self.batches:
+            return None
         states = random_states()
         with averaged(self.model):
-            features = [
-                np.asarray(self.network.predict_on_batch(images))[real]
-                for images, real in self.batches
-            ]
+            found = np.concatenate(
+                [
+                    np.asarray(self.network.predict_on_batch(images))[real]
+                    for images, real in self.batches
+                ]
+            )
+            if self.observe is not None:
+                images = np.concatenate([x[real] for x, real in self.batches])
+                step = int(self.model.optimizer.iterations)
+                self.observe(interval, step, images, found)
         set_random_states(states)
-        # DINO's spread is a metric, of the crops of the interval.
-        logs |= {**feature_statistics(np.concatenate(features)), **logs}
+        return found
 
 
 def first_batches(validation, size: tuple) -> list[tuple]:
