@@ -118,6 +118,62 @@ import sys
 import whole_runs
 whole_runs.main(*sys.argv[1:])
 """
+FLOPS = """
+import json
+import jax
+import keras
+import numpy as np
+from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.training.distribution import setup
+from keras_vit.training.tasks import DINOConfig, dino_network
+from keras_vit.training.tasks.views import DRAWS
+
+inputs = {
+    "image": np.zeros((16, 24, 24, 3), "float32"),
+    "drawn": np.zeros((16, 4, len(DRAWS)), "float32"),
+    "schedules": np.ones((16, 4), "float32"),
+    "order": np.tile(np.arange(16, dtype="int32"), (16, 2, 1)),
+    "hidden": np.full((16, 2, 1), 3, "int32"),
+}
+found = []
+for choice in ("single", "data_parallel"):
+    chosen = setup(choice, batch_size=16)
+    with chosen.scope():
+        network = dino_network(
+            VisionTransformer(
+                ViTConfig(
+                    image_size=16, patch_size=4, hidden_dim=64, num_layers=1,
+                    mlp_dim=128, num_heads=2, num_classes=0,
+                )
+            ),
+            DINOConfig(
+                local_crops=2, local_size=8, head_dim=64, bottleneck_dim=16,
+                out_dim=64, ibot_weight=1.0,
+            ),
+        )
+
+    def loss(trained, others, inputs):
+        outputs, others = network.stateless_call(
+            trained, others, inputs, training=True
+        )
+        return keras.ops.mean(outputs[:, 0]), others
+
+    groups = network.trainable_variables, network.non_trainable_variables
+    values = [[x.value for x in group] for group in groups]
+    given = inputs
+    if chosen.native is not None:
+        given = {
+            name: jax.device_put(
+                x, chosen.native.get_data_layout(x.shape).backend_layout
+            )
+            for name, x in inputs.items()
+        }
+    step = jax.jit(jax.value_and_grad(loss, has_aux=True))
+    compiled = step.lower(*values, given).compile()
+    found.append(compiled.cost_analysis()["flops"])
+    keras.distribution.set_distribution(None)
+print(json.dumps(found))
+"""
 PARTIAL = """
 import keras
 import numpy as np
@@ -189,6 +245,13 @@ def test_a_whole_run_is_that_of_one_device(tmp_path):
     assert len(several) == 3
     for other in several:
         whole_runs.check_same(one, other)
+
+
+@pytest.mark.slow
+def test_devices_share_the_crops_of_dino():
+    """Each computes an eighth, and not all of them."""
+    one, several = json.loads(run(FLOPS, devices=DEVICES))
+    assert several < 1.1 * one / DEVICES
 
 
 @pytest.mark.slow

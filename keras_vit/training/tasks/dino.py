@@ -423,11 +423,12 @@ class SelfDistillation(keras.layers.Layer):
         config: a `DINOConfig`.
 
     Input shape:
-        Features of the student (V * B, D), view by view and the large first;
-        the large crops (G * B, H, W, C); schedules, float32 (B, 4), of which
-        each row is that of `dino_schedules`. With `ibot_weight`, the student's
-        patch tokens of the large crops (G * B, N, D), and their order and
-        number hidden (G * B, N) and (G * B, 1), as in `DINOBatches`.
+        Features of the student (B, V, D), of which the large crops are the
+        first; the large crops (B * G, H, W, C), image by image; schedules,
+        float32 (B, 4), of which each row is that of `dino_schedules`. With
+        `ibot_weight`, the student's patch tokens of the large crops
+        (B * G, N, D), and their order and number hidden (B * G, N) and
+        (B * G, 1), as in `DINOBatches`.
 
     Output shape:
         float32 (B, 4): of each image the loss and the entropy of the teacher's
@@ -487,18 +488,20 @@ class SelfDistillation(keras.layers.Layer):
         config, count = self.config, self.config.global_crops
         temperature, momentum, trains, moves = ops.unstack(schedules[0])
         seen = ops.where(moves > 0, features, ops.stop_gradient(features))
-        student = self.by_view(self.head(seen, trains > 0))  # (V, B, K)
+        student = self.head(seen, trains > 0)  # (B, V, K)
         known, *maps = keras.tree.flatten(
             self.teacher(views, training=False)
-        )  # (G * B, D), and (G * B, N, D)
+        )  # (B * G, D), and (B * G, N, D)
         known = ops.cast(ops.stop_gradient(known), "float32")
-        logits = ops.stop_gradient(self.teacher_head(known))  # (G * B, K)
+        logits = ops.stop_gradient(self.teacher_head(known))  # (B * G, K)
+        logits = ops.reshape(logits, (-1, count, config.out_dim))  # (B, G, K)
         said = self.probabilities(logits, temperature)
-        teacher = ops.reshape(said, (count, -1, config.out_dim))  # (G, B, K)
-        loss = dino_losses(student, teacher, config.student_temperature)
+        teacher = by_view(said)  # (G, B, K)
+        loss = dino_losses(
+            by_view(student), teacher, config.student_temperature
+        )
         if config.koleo_weight:
-            own = ops.reshape(features, (self.num_views, -1, known.shape[-1]))
-            spread = [koleo_loss(own[i]) for i in range(count)]
+            spread = [koleo_loss(features[:, i]) for i in range(count)]
             loss = loss + config.koleo_weight * sum(spread) / count
         if config.ibot_weight:
             patch_loss = self.of_patches(
@@ -506,14 +509,14 @@ class SelfDistillation(keras.layers.Layer):
             )
             loss = loss + config.ibot_weight * patch_loss
         if training and self.has_center:
-            mean = ops.mean(logits, axis=0)
+            mean = ops.mean(logits, axis=(0, 1))
             self.center.assign(
                 moving_average(self.center, mean, config.center_momentum)
             )
         if training:
             self.momentum.assign(momentum)
         each = ops.mean(entropy(teacher), axis=0)  # (B,)
-        of_mean = entropy(ops.mean(said, axis=0))
+        of_mean = entropy(ops.mean(said, axis=(0, 1)))
         columns = [
             loss,
             each,
@@ -531,15 +534,15 @@ class SelfDistillation(keras.layers.Layer):
         tokens, order, hidden = patches
         temperature, _, trains, moves = ops.unstack(schedule)
         most = config.most_hidden(tokens.shape[1])
-        places = ops.expand_dims(order[:, :most], -1)  # (G * B, M, 1)
-        mask = ops.arange(most) < hidden  # (G * B, M)
+        places = ops.expand_dims(order[:, :most], -1)  # (B * G, M, 1)
+        mask = ops.arange(most) < hidden  # (B * G, M)
         own, known = (
             ops.take_along_axis(ops.cast(x, "float32"), places, axis=1)
             for x in (tokens, ops.stop_gradient(maps))
-        )  # (G * B, M, D)
+        )  # (B * G, M, D)
         own = ops.where(moves > 0, own, ops.stop_gradient(own))
         head, teacher = self.own_heads or (self.head, self.teacher_head)
-        student = head(own, trains > 0)  # (G * B, M, K)
+        student = head(own, trains > 0)  # (B * G, M, K)
         logits = ops.stop_gradient(teacher(known))
         said = self.said_of_patches(logits, mask, temperature)
         loss = ibot_loss(
@@ -552,11 +555,11 @@ class SelfDistillation(keras.layers.Layer):
             old = ops.convert_to_tensor(self.patch_center)
             center = moving_average(old, mean, config.center_momentum)
             self.patch_center.assign(ops.where(total > 0, center, old))
-        loss = ops.reshape(loss, (config.global_crops, -1))  # (G, B)
-        return ops.mean(loss, axis=0)
+        loss = ops.reshape(loss, (-1, config.global_crops))  # (B, G)
+        return ops.mean(loss, axis=1)
 
     def said_of_patches(self, logits, mask, temperature):
-        """Return the teacher's outputs, (G * B, M, K).
+        """Return the teacher's outputs, (B * G, M, K).
 
         Sinkhorn spreads all hidden patches of the batch together, as DINOv2
         does (arXiv:2304.07193, section 4).
@@ -572,21 +575,13 @@ class SelfDistillation(keras.layers.Layer):
         """Whether the teacher's logits are centred."""
         return self.config.centering == "mean"
 
-    @property
-    def num_views(self) -> int:
-        """V."""
-        return self.config.global_crops + self.config.local_crops
-
-    def by_view(self, x):
-        return ops.reshape(x, (self.num_views, -1, x.shape[-1]))
-
     def probabilities(self, logits, temperature):
-        """Return the teacher's outputs, (G * B, K)."""
+        """Return the teacher's outputs, (B, G, K)."""
         if self.has_center:
             return centered(logits, self.center, temperature)
         # Each large crop by itself, as samples of one image are alike.
-        parts = ops.split(logits, self.config.global_crops)
-        return ops.concatenate([sinkhorn(x, temperature) for x in parts])
+        parts = ops.unstack(logits, self.config.global_crops, axis=1)
+        return ops.stack([sinkhorn(x, temperature) for x in parts], axis=1)
 
     def move_teacher(self, pairs) -> None:
         """Move the teacher's variables towards those of the student.
@@ -610,6 +605,11 @@ def copy(pairs) -> None:
     """
     for new, old in pairs:
         old.assign(ops.copy(new))
+
+
+def by_view(x):
+    """Return (V, B, K) of (B, V, K)."""
+    return ops.transpose(x, (1, 0, 2))
 
 
 def entropy(x):
@@ -708,11 +708,9 @@ def dino_network(
             "hidden": keras.Input((large, 1), dtype="int32", name="hidden"),
         }
         order, hidden = (
-            ops.reshape(
-                ops.transpose(inputs[x], (1, 0, 2)), (-1, inputs[x].shape[2])
-            )
+            ops.reshape(inputs[x], (-1, inputs[x].shape[2]))
             for x in ("order", "hidden")
-        )  # (G * B, N) and (G * B, 1)
+        )  # (B * G, N) and (B * G, 1)
         source = hidden_source(ops.argsort(order, axis=1) < hidden)
         features, tokens = through_hidden(student, views, source)
         patches = tokens, order, hidden
@@ -720,6 +718,7 @@ def dino_network(
         teacher = keras.Model(model.input, [model.output, after])
     else:
         features = through(student, views)
+    features = ops.reshape(features, (-1, large, features.shape[-1]))
     if small:
         size = config.side_of_local(model.config)
         crops = Views(
@@ -731,7 +730,8 @@ def dino_network(
             **options,
         )(image, drawn[:, large:])
         others = through(at_size(student, size), crops)
-        features = ops.concatenate([features, others])  # (V * B, D)
+        others = ops.reshape(others, (-1, small, others.shape[-1]))
+        features = ops.concatenate([features, others], axis=1)  # (B, V, D)
     layer = SelfDistillation(teacher, config, name="self_distillation")
     result = layer(features, views, schedules, *patches)
     return DINONetwork(

@@ -61,7 +61,8 @@ class Views(keras.layers.Layer):
         (B, V, R) in [0, 1), the numbers of `DRAWS`.
 
     Output shape:
-        float32 (V * B, N, N, C) in [0, 255], view by view.
+        float32 (B * V, N, N, C) in [0, 255], image by image: devices that share
+        the images share the views.
 
     Example:
 
@@ -108,7 +109,6 @@ class Views(keras.layers.Layer):
             chosen = named["solarize"] < tensor(self.solarize_rates)
             turned = ops.where(x >= THRESHOLD, 255 - x, x)
             x = ops.where(to_pixels(chosen), turned, x)
-        x = ops.transpose(x, (1, 0, 2, 3, 4))  # (V, B, N, N, C)
         return ops.reshape(x, (-1, self.size, self.size, channels))
 
     def cuts(self, drawn, side: int) -> list:
