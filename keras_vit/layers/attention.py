@@ -276,8 +276,8 @@ class SelfAttention(ConfiguredLayer):
             return tuple(parts_first(self._project(x)))
 
         if not heads_first:
-            qkv = self._project(x)
-            query, key, value = (qkv[..., i, :] for i in range(3))
+            # Not by their numbers: torch's gradient of each is a whole qkv.
+            query, key, value = ops.unstack(self._project(x), 3, axis=-2)
         elif self._groups[1] == 3 and self.qkv.is_plain():
             # Not the method itself: JAX keeps what it traced of a function
             # that is equal, with the weights of another program.
