@@ -1,20 +1,22 @@
 """Measures what features are worth before and after learning without labels.
 
-    python tools/real_weights.py build weights
-    python benchmarks/without_labels.py weights/dinov2 --methods distill \
-        --images 3000 --epochs 6 --seeds 0 \
-        --out benchmarks/results/without_labels_distill_seed0.json
+    python benchmarks/without_labels.py --methods mae --seeds 0 1 2 \
+        --out benchmarks/results/without_labels_mae.json
 
 Fashion-MNIST at random places of a canvas of 40 pixels (on the plain one the
 pixels themselves do), without labels: masked autoencoder, DINO, and
-distillation from a real DINOv2 S/14, each into the same small Vision
-Transformer. `val_knn` is the share of 1,000 other images that the 20 most
-similar of the rest classify right; "pixels" is that of the images themselves,
-"teacher" that of the DINOv2. Fashion-MNIST is read from the files of its
-authors (the package dataset-fashion-mnist of Debian has them).
+distillation from a real DINOv2 S/14 and CLIP B/16, as `SETTINGS` has them.
+`--start fractals` continues a model in place of a new one, with the defaults
+for weights. A k-NN is the share of 2,000 other images that the 20 most similar
+of the rest classify right: of the features of the model, of the mean of its
+patch tokens, of the images themselves ("pixels"), and of the teacher in the
+size in which it teaches. Fashion-MNIST is read from the files of its authors
+(the package dataset-fashion-mnist of Debian has them), the teachers from
+folders that `python tools/real_weights.py build weights` writes.
 """
 
 import argparse
+import csv
 import gzip
 import pathlib
 import sys
@@ -25,13 +27,14 @@ import keras
 import numpy as np
 from PIL import Image
 
-import keras_vit
+from keras_vit import embed
 from keras_vit.data import DataConfig, PreprocessingConfig
 from keras_vit.io.atomic_files import write_json
+from keras_vit.prediction import as_encoder
 from keras_vit.runtime.machine import versions
 from keras_vit.training import ModelConfig, OptimizerConfig, TrainingConfig
-from keras_vit.training.build import headless, make_model
 from keras_vit.training.tasks import DINOConfig, DistillConfig, MAEConfig
+from keras_vit.training.tasks.distillation import patch_map
 from keras_vit.training.tasks.neighbours import left_out_accuracy
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -41,35 +44,64 @@ from recipe_scripts import script  # noqa: E402
 
 PRETRAIN = script("pretrain")
 FILES = "/usr/share/datasets/fashion-mnist"
-SIDE, KNOWN = 40, 1000
-TEACHER_SIDE = 42  # 3 x 3 patches of 14 pixels
-MODEL = ModelConfig(
-    image_size=SIDE,
-    patch_size=8,
-    channels=3,
-    hidden_dim=96,
-    num_layers=6,
-    mlp_dim=192,
-    num_heads=4,
-)
-METHODS: dict[str, dict[str, Any]] = {
+SIDE, KNOWN = 40, 2000
+INTERVALS = 4  # after each of which the k-NN is taken
+SIZES = {
+    "hidden_dim": 96,
+    "num_layers": 4,
+    "mlp_dim": 192,
+    "num_heads": 3,
+    "channels": 3,
+}
+# Of a setting: model, highest rate, steps, batch, precision and options.
+SETTINGS: dict[str, dict[str, Any]] = {
     "mae": {
-        "mae": MAEConfig(decoder_dim=64, decoder_layers=2, decoder_heads=4)
+        "model": {"image_size": SIDE, "patch_size": 5, "pooling": "token"},
+        "learning_rate": 1e-3,
+        "steps": 2000,
+        "batch_size": 32,
+        "options": MAEConfig(
+            decoder_dim=64,
+            decoder_layers=1,
+            decoder_heads=4,
+            decoder_mlp_dim=128,
+        ),
     },
     "dino": {
-        "dino": DINOConfig(
+        "model": {"image_size": 28, "patch_size": 4, "pooling": "token"},
+        "learning_rate": 5e-4,
+        "steps": 400,
+        "batch_size": 32,
+        "options": DINOConfig(
+            canvas_size=SIDE,
             local_crops=4,
-            local_size=16,
+            local_size=12,
             out_dim=1024,
-            head_dim=512,
-            bottleneck_dim=128,
+            head_dim=256,
+            bottleneck_dim=64,
             teacher_momentum=0.99,
+            freeze_last_layer_epochs=0.1,
+            color_jitter=0.0,
             blur_sigma=0.0,
             solarize=False,
-        )
+        ),
     },
-    "distill": {},
-    "distill_raw": {"standardize": False},
+    "distill_dinov2": {
+        "model": {"image_size": SIDE, "patch_size": 8, "pooling": "mean"},
+        "learning_rate": 1e-3,
+        "steps": 500,
+        "batch_size": 32,
+        "precision": "mixed_bfloat16",
+        "options": DistillConfig(teacher="weights/dinov2", teacher_size=42),
+    },
+    "distill_clip": {
+        "model": {"image_size": SIDE, "patch_size": 8, "pooling": "mean"},
+        "learning_rate": 1e-3,
+        "steps": 500,
+        "batch_size": 32,
+        "precision": "mixed_bfloat16",
+        "options": DistillConfig(teacher="weights/clip", teacher_size=32),
+    },
 }
 
 
@@ -97,83 +129,123 @@ def written(folder: pathlib.Path, files: pathlib.Path, count: int) -> None:
             Image.fromarray(canvas).convert("RGB").save(place / f"{i}.png")
 
 
-def recipe(method: str, folder, teacher, seed: int, epochs: int):
-    options: dict[str, Any] = METHODS[method]
-    crop: dict[str, Any] = {}
-    folder_of_run = str(folder / f"{method}_{seed}")
-    if method.startswith("distill"):
-        crop = {"train": "squash"}  # The teacher is asked of whole images.
-        config = DistillConfig(
-            teacher=str(teacher), teacher_size=TEACHER_SIDE, **options
+def recipe(name: str, folder: pathlib.Path, seed: int, asked):
+    setting = SETTINGS[name]
+    method = name.split("_")[0]
+    steps = asked.steps or setting["steps"]
+    size = setting["model"]["image_size"]
+    model = ModelConfig(**SIZES, **setting["model"])
+    rate = setting["learning_rate"]
+    if asked.start:
+        model = ModelConfig(weights=asked.start, image_size=size)
+        rate = None
+    # A twentieth of a canvas is often black; DINO cuts its own crops.
+    crop: dict = {} if method == "dino" else {"train": "squash"}
+    options = setting["options"]
+    if asked.start and method == "dino":
+        options = options.__class__(
+            **{**vars(options), "teacher_momentum": None}
         )
-        method, options = "distill", {"distill": config}
     return PRETRAIN.PretrainRecipe(
         data=DataConfig(
             folder=str(folder / "photos"),
             validation_fraction=0.02,
             test_fraction=0,
         ),
-        model=MODEL,
+        model=model,
         preprocessing=PreprocessingConfig(evaluation="squash", **crop),
-        optimizer=OptimizerConfig(learning_rate=1e-3, warmup_epochs=1),
+        optimizer=OptimizerConfig(learning_rate=rate, warmup_steps=steps // 20),
         training=TrainingConfig(
-            epochs=epochs,
-            batch_size=64,
-            precision="mixed_bfloat16",
+            steps=steps,
+            batch_size=asked.batch or setting["batch_size"],
+            precision=setting.get("precision", "float32"),
+            best_metric="val_knn",
+            checkpoint_every_steps=-(-steps // INTERVALS),
             keep="last",
         ),
-        run_dir=folder_of_run,
+        run_dir=str(folder / f"{name}_{seed}"),
         seed=seed,
         method=method,
         knn_folder=str(folder / "known"),
-        **options,
+        **{method: options},
     )
+
+
+def worth(model, images, labels) -> dict[str, float]:
+    """Return the k-NN of the features of a model and of its mean patches."""
+    maps = keras.layers.GlobalAveragePooling2D()(patch_map(model))
+    both = {"features": model.output, "mean_of_patches": maps}
+    found = keras.Model(model.input, both).predict(images, verbose=0)
+    return {x: left_out_accuracy(y, labels) for x, y in found.items()}
+
+
+def measured(name, folder, known, seed: int, asked) -> dict:
+    """Train once, and return what the features are worth on the way."""
+    made = recipe(name, folder, seed, asked)
+    size = made.model.image_size
+    images, labels = known
+    images = np.asarray(keras.ops.image.resize(images, (size, size)))
+    keras.utils.set_random_seed(seed)
+    model = PRETRAIN.METHODS[made.method].task.make_model(made, ("",))
+    before = worth(model, images, labels)
+    result = PRETRAIN.run(made)
+    run_dir = pathlib.Path(made.run_dir)
+    model = keras.saving.load_model(run_dir / "model.keras")
+    with open(run_dir / "history.csv") as file:
+        rows = list(csv.DictReader(file))
+    return {
+        "seed": seed,
+        "before": before,
+        "after": worth(model, images, labels),
+        "val_knn": {x["step"]: float(x["val_knn"]) for x in rows},
+        "seconds": round(result["seconds"]),
+    }
+
+
+def command_of(asked) -> str:
+    """Return what measures the same, but for where files are."""
+    names = ("methods", "seeds", "steps", "batch", "start")
+    given = {x: getattr(asked, x) for x in names if getattr(asked, x)}
+    words = ["python", "benchmarks/without_labels.py"]
+    for name, value in {**given, "seeds": asked.seeds}.items():
+        values = value if isinstance(value, list) else [value]
+        words += [f"--{name}", *map(str, values)]
+    return " ".join(words)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("teacher", type=pathlib.Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--methods", nargs="+", default=[*METHODS])
-    parser.add_argument("--images", type=int, default=4000)
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--methods", nargs="+", default=[*SETTINGS])
+    parser.add_argument("--images", type=int, default=10_000)
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--start")
     parser.add_argument("--files", type=pathlib.Path, default=FILES)
     parser.add_argument("--out", type=pathlib.Path)
     asked = parser.parse_args()
-    found: dict = {"images": asked.images, "epochs": asked.epochs}
+    found: dict = {"command": command_of(asked), "images": asked.images}
     found["versions"] = versions()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         written(folder, pathlib.Path(asked.files), asked.images)
         files = sorted((folder / "known").rglob("*.png"))
-        paths = list(map(str, files))
         labels = np.array([int(x.parent.name) for x in files])
-        pixels = np.stack([np.asarray(Image.open(x)).ravel() for x in files])
-        found["pixels"] = left_out_accuracy(pixels / 255, labels)
-        encoder = keras_vit.prediction.as_encoder(
-            str(asked.teacher), image_size=TEACHER_SIDE
-        )
-        found["teacher"] = left_out_accuracy(
-            keras_vit.embed(encoder, paths), labels
-        )
-        for seed in asked.seeds:
-            for method in asked.methods:
-                made = recipe(method, folder, asked.teacher, seed, asked.epochs)
-                keras.utils.set_random_seed(seed)
-                model = headless(make_model(made, ("",)))
-                before = left_out_accuracy(
-                    keras_vit.embed(model, paths), labels
+        images = np.stack([np.asarray(Image.open(x)) for x in files])
+        pixels = images[..., 0].reshape(len(files), -1) / 255
+        found["pixels"] = left_out_accuracy(pixels, labels)
+        for method in asked.methods:
+            options = SETTINGS[method]["options"]
+            if isinstance(options, DistillConfig):
+                encoder = as_encoder(
+                    options.teacher, image_size=options.teacher_size
                 )
-                result = PRETRAIN.run(made)
-                found.setdefault(method, []).append(
-                    {
-                        "seed": seed,
-                        "before": before,
-                        "after": result["val_knn"],
-                        "seconds": result["seconds"],
-                    }
-                )
-                print(method, found[method][-1], flush=True)
+                features = embed(encoder, list(map(str, files)))
+                found[f"teacher_{method}"] = left_out_accuracy(features, labels)
+            for seed in asked.seeds:
+                row = measured(method, folder, (images, labels), seed, asked)
+                found.setdefault(method, []).append(row)
+                print(method, row, flush=True)
                 if asked.out:
                     write_json(asked.out, found)
     return 0
