@@ -6,17 +6,20 @@
 Fashion-MNIST at random places of a canvas of 40 pixels (on the plain one the
 pixels themselves do), without labels: masked autoencoder, DINO, and
 distillation from a real DINOv2 S/14 and CLIP B/16, as `SETTINGS` has them.
-`--start fractals` continues a model in place of a new one, with the defaults
-for weights. A k-NN is the share of 2,000 other images that the 20 most similar
-of the rest classify right: of the features of the model, of the mean of its
-patch tokens, of the images themselves ("pixels"), and of the teacher in the
-size in which it teaches. Fashion-MNIST is read from the files of its authors
-(the package dataset-fashion-mnist of Debian has them), the teachers from
-folders that `python tools/real_weights.py build weights` writes.
+`--runs` keeps the run folders, and `--start` continues such a model in place of
+a new one, with the defaults for weights.
+
+A k-NN is the share of 2,000 other images that the 20 most similar of the rest
+classify right: of the features of the model, of the mean of its patch tokens,
+of the images themselves ("pixels"), and of the teacher in the size in which it
+teaches. Fashion-MNIST is read from the files of its authors (the package
+dataset-fashion-mnist of Debian has them), the teachers from folders that
+`python tools/real_weights.py build weights` writes.
 """
 
 import argparse
 import csv
+import dataclasses
 import gzip
 import pathlib
 import sys
@@ -133,18 +136,16 @@ def recipe(name: str, folder: pathlib.Path, seed: int, asked):
     setting = SETTINGS[name]
     method = name.split("_")[0]
     steps = asked.steps or setting["steps"]
-    size = setting["model"]["image_size"]
     model = ModelConfig(**SIZES, **setting["model"])
-    rate = setting["learning_rate"]
-    if asked.start:
-        model = ModelConfig(weights=asked.start, image_size=size)
-        rate = None
-    # A twentieth of a canvas is often black; DINO cuts its own crops.
+    rate, options = setting["learning_rate"], setting["options"]
+    # A twentieth of a canvas can be black; DINO cuts its own crops.
     crop: dict = {} if method == "dino" else {"train": "squash"}
-    options = setting["options"]
+    if asked.start:  # With the defaults for weights.
+        model = ModelConfig(weights=asked.start, image_size=SIDE)
+        rate = None
     if asked.start and method == "dino":
-        options = options.__class__(
-            **{**vars(options), "teacher_momentum": None}
+        options = dataclasses.replace(
+            options, local_size=None, teacher_momentum=None
         )
     return PRETRAIN.PretrainRecipe(
         data=DataConfig(
@@ -163,7 +164,7 @@ def recipe(name: str, folder: pathlib.Path, seed: int, asked):
             checkpoint_every_steps=-(-steps // INTERVALS),
             keep="last",
         ),
-        run_dir=str(folder / f"{name}_{seed}"),
+        run_dir=str((asked.runs or folder) / f"{name}_{seed}"),
         seed=seed,
         method=method,
         knn_folder=str(folder / "known"),
@@ -204,7 +205,7 @@ def measured(name, folder, known, seed: int, asked) -> dict:
 
 def command_of(asked) -> str:
     """Return what measures the same, but for where files are."""
-    names = ("methods", "seeds", "steps", "batch", "start")
+    names = ("methods", "seeds", "images", "steps", "batch", "runs", "start")
     given = {x: getattr(asked, x) for x in names if getattr(asked, x)}
     words = ["python", "benchmarks/without_labels.py"]
     for name, value in {**given, "seeds": asked.seeds}.items():
@@ -221,6 +222,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--start")
+    parser.add_argument("--runs", type=pathlib.Path)
     parser.add_argument("--files", type=pathlib.Path, default=FILES)
     parser.add_argument("--out", type=pathlib.Path)
     asked = parser.parse_args()
