@@ -9,6 +9,16 @@ command continues a run that was stopped, to the same weights. Any field of a
 config is an option: `--print_config` prints all of them, `--help` explains
 them.
 
+    python recipes/pretrain.py --method masked_patch \
+        --config recipes/configs/paper/masked_patch_b16.yaml
+
+learns without labels, as in "An Image Is Worth 16x16 Words" (arXiv:2010.11929,
+appendix B.1.2): half of the patches are hidden, and the model predicts their
+mean colours in 3 bits per channel, 512 classes (8 for grey images).
+`--masked_patch.target` has the other targets that the paper tried;
+masked_patch.png shows images, what the model saw of them and how it completed
+them.
+
     python recipes/pretrain.py --method mae --data.folder photos
 
 learns without labels, as a masked autoencoder (arXiv:2111.06377), from scratch
@@ -38,6 +48,7 @@ import dataclasses
 import sys
 from collections.abc import Callable
 
+from masked_patch.completions import write_masked_patches
 from masked_patch.reconstructions import write_reconstructions
 from named_data.sources import SOURCES
 
@@ -53,9 +64,11 @@ from keras_vit.training.tasks import (
     DISTILLATION,
     DISTILLATION_WITH_LABELS,
     MAE,
+    MASKED_PATCH,
     DINOConfig,
     DistillConfig,
     MAEConfig,
+    MaskedPatchConfig,
 )
 from keras_vit.training.tasks.dino import with_dino_defaults
 from keras_vit.training.tasks.mae import with_mae_defaults
@@ -68,8 +81,12 @@ class PretrainRecipe(Recipe):
 
     method: str = "supervised"
     """What is learned: the classes ("supervised"), or without labels the
-    pixels of hidden patches ("mae", a masked autoencoder), what is the same in
-    crops of an image ("dino"), or what another model says ("distill")."""
+    colours of hidden patches ("masked_patch", as in the paper) or their pixels
+    ("mae", a masked autoencoder), what is the same in crops of an image
+    ("dino"), or what another model says ("distill")."""
+
+    masked_patch: MaskedPatchConfig = MaskedPatchConfig()
+    """Of method "masked_patch"."""
 
     mae: MAEConfig = MAEConfig()
     """Of method "mae"."""
@@ -155,6 +172,17 @@ def report_classes(trained: Run, recipe: PretrainRecipe) -> dict:
     return evaluated(trained, recipe, "validation")
 
 
+def report_masked_patch(trained: Run, recipe: PretrainRecipe) -> dict:
+    """Draw masked_patch.png, and return the target and its accuracy."""
+    write_masked_patches(trained, recipe)
+    names = [x for x in ("accuracy", "val_accuracy") if x in trained.kept]
+    return {
+        **losses(trained, recipe),
+        "target": recipe.masked_patch.target,
+        **{x: trained.kept[x] for x in names},
+    }
+
+
 def report_mae(trained: Run, recipe: PretrainRecipe) -> dict:
     """Draw mae.png."""
     write_reconstructions(trained, recipe)
@@ -205,6 +233,12 @@ class Method:
 
 METHODS = {
     "supervised": Method(CLASSIFICATION, report_classes),
+    "masked_patch": Method(
+        MASKED_PATCH,
+        report_masked_patch,
+        "masked_patch",
+        "on hidden patches",
+    ),
     "mae": Method(
         MAE,
         report_mae,

@@ -14,7 +14,7 @@ and a plot. The same command trains only what is missing in the JSON.
 
 Options are those of recipes/finetune.py. Added are `images_a_class`, the number
 of training images of each class, options that begin with `pretraining.`, of a
-training before, and `pretraining.recipe`, its recipe: pretrain or masked_patch.
+training before by recipes/pretrain.py.
 """
 
 import argparse
@@ -32,9 +32,8 @@ import time
 
 import keras
 import yaml
-from masked_patch.config import MaskedPatchRecipe
-from masked_patch.network import MASKED_PATCH
 from named_data.sources import SOURCES
+from pretrain import METHODS, PretrainRecipe
 
 from keras_vit import data
 from keras_vit.analysis import multiply_adds
@@ -54,17 +53,12 @@ from keras_vit.runs.reporting import evaluated, save_figure
 from keras_vit.runs.script import check_packages, exit_code, parse
 from keras_vit.runtime.machine import environment
 from keras_vit.training import Recipe, train
-from keras_vit.training.build import CLASSIFICATION, make_model
+from keras_vit.training.build import make_model
 
 EXPERIMENTS = pathlib.Path(__file__).with_suffix(".yaml")
 RESULTS = "docs/results/small_scale"
 IMAGES_A_CLASS = "images_a_class"
 PRETRAINING = "pretraining."
-RECIPE = "recipe"
-TASKS = {
-    "pretrain": (Recipe, CLASSIFICATION),
-    "masked_patch": (MaskedPatchRecipe, MASKED_PATCH),
-}
 SHOTS_AXIS = "images a class"
 COMPUTE = "multiply_adds"
 LOSS = "validation_loss"
@@ -225,7 +219,7 @@ def measure(
     begin = time.perf_counter()
     *before, recipe = recipes_of(options, seed=seed, folder=folder)
     for one in before:
-        pretrain(one, options)
+        pretrain(one)
     dataset = opened(recipe.data)
     if probe:
         found = fit_probes(recipe, dataset)
@@ -261,9 +255,8 @@ def recipes_of(
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     weights = folder.parent / f"pretraining-{digest}"
     options["model.weights"] = str(weights)
-    record, _ = TASKS[before.pop(RECIPE, "pretrain")]
     return [
-        _recipe(record, before, seed, weights),
+        _recipe(PretrainRecipe, before, seed, weights),
         _recipe(Recipe, options, seed, folder),
     ]
 
@@ -277,11 +270,11 @@ def _recipe(record, options, seed, folder):
     return parse(record, words, "")
 
 
-def pretrain(recipe: Recipe, options: dict) -> None:
-    """Train unless the run folder has that model already."""
+def pretrain(recipe) -> None:
+    """Train a `PretrainRecipe`, unless its folder has that model already."""
     result = pathlib.Path(recipe.run_dir, RESULT)
     if not result.exists():
-        _, task = TASKS[options.get(PRETRAINING + RECIPE, "pretrain")]
+        task = METHODS[recipe.method].task
         trained = train(recipe, task=task, sources=SOURCES)
         write_json(result, {"seconds": trained.seconds})
         keras.utils.clear_session()

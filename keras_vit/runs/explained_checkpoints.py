@@ -264,11 +264,9 @@ def with_pictures(task: Task, folder: str | os.PathLike) -> Task:
 
     def make_scores(recipe, model):
         observe = FeaturesOverTime(model, run_store.local(folder))
-        first, *others = task.make_scores(recipe, model)
-        del first
         return [
             lambda validation: FeatureStatistics(model, validation, observe),
-            *others,
+            *task.make_scores(recipe, model)[1:],
         ]
 
     return dataclasses.replace(task, make_scores=make_scores)

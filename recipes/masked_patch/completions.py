@@ -9,8 +9,11 @@ import numpy as np
 from keras_vit.analysis.plots import as_pictures, mosaic, new_figure
 from keras_vit.runs.reporting import batches_of, save_figure
 from keras_vit.training import Run
-from masked_patch.config import CELLS, MaskedPatchRecipe
-from masked_patch.corruption import LEVELS, MaskedBatches
+from keras_vit.training.tasks.masked_patch import (
+    CELLS,
+    LEVELS,
+    MaskedBatches,
+)
 
 __all__ = [
     "hidden_pixels",
@@ -24,7 +27,7 @@ NUM_IMAGES = 8
 GREY = 0.5
 
 
-def write_masked_patches(run: Run, recipe: MaskedPatchRecipe) -> None:
+def write_masked_patches(run: Run, recipe) -> None:
     """Draw masked_patch.png: images, their masked version, the prediction.
 
     Patches with the [mask] embedding are grey; patches with the embedding of

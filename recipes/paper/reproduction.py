@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-from masked_patch.config import MaskedPatchRecipe
+from pretrain import PretrainRecipe
 from sweep import SweepRecipe
 from vtab.config import Vtab
 from vtab.tasks import TASKS
@@ -50,8 +50,7 @@ SECTION_4_6 = ("4.6", "b.1.2", "selfsupervision", "maskedpatches")
 HARDWARE = ("cpu", "accelerator", "cluster")  # Each does what the former do.
 # The record that each recipe reads its command line into.
 RECORDS: dict[str, type] = {
-    "pretrain": Recipe,
-    "masked_patch": MaskedPatchRecipe,
+    "pretrain": PretrainRecipe,
     "finetune": Recipe,
     "sweep": SweepRecipe,
     "evaluate": Evaluation,

@@ -446,9 +446,7 @@ def section_4_6() -> list[Cell]:
 def _masked(variant="", options=(), dataset="jft300m"):
     name = MODEL.replace("/", "")
     folder = f"{dataset}/{name}_masked{variant and f'_{variant}'}"
-    return trained_source(
-        folder, "masked_patch", "paper/masked_patch_b16", options
-    )
+    return trained_source(folder, "pretrain", "paper/masked_patch_b16", options)
 
 
 TABLES = {

@@ -263,7 +263,6 @@ def test_help_groups_the_options_and_has_none_of_another_recipe(capsys):
     ("name", "group"),
     [
         ("sweep", "sweep"),
-        ("masked_patch", "masked_patch"),
         ("noisy_student", "noisy_student"),
     ],
 )

@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny_training as tiny
-from masked_patch.config import MaskedPatchConfig
-from masked_patch.corruption import (
+
+from keras_vit import data
+from keras_vit.data import Share
+from keras_vit.training.tasks.masked_patch import (
     MaskedBatches,
+    MaskedPatchConfig,
     colour_classes,
     corruption,
     patch_colours,
 )
-
-from keras_vit import data
-from keras_vit.data import Share
 from keras_vit.training.tasks.numbered_batches import (
     NumberedStream,
     patch_pixels,

@@ -4,11 +4,15 @@ import keras
 import numpy as np
 import pytest
 import tiny_training as tiny
-from masked_patch.config import MaskedPatchConfig, MaskedPatchRecipe
-from masked_patch.corruption import MaskedBatches
-from masked_patch.network import MASKED_PATCH, masked_network
+from tiny_runs import MaskedPatchRecipe
 
 from keras_vit.training.tasks.corrupt_patches import CorruptPatches
+from keras_vit.training.tasks.masked_patch import (
+    MASKED_PATCH,
+    MaskedBatches,
+    MaskedPatchConfig,
+    masked_network,
+)
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 1), "uint8")
 

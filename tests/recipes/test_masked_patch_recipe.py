@@ -5,13 +5,14 @@ import json
 import numpy as np
 import pytest
 from masked_patch.completions import painted, seen
-from masked_patch.corruption import (
-    colour_classes,
-    patch_colours,
-    patch_pixels,
-)
 from PIL import Image
 from recipe_scripts import CONFIGS, TINY, output_of
+
+from keras_vit.training.tasks.masked_patch import (
+    colour_classes,
+    patch_colours,
+)
+from keras_vit.training.tasks.numbered_batches import patch_pixels
 
 GRID = (2, 3)
 PICTURES = np.random.default_rng(0).uniform(0, 255, (2, 8, 12, 3))
@@ -60,7 +61,7 @@ def test_from_hidden_patches_to_a_fine_tuned_model(tmp_path, target):
     config.write_text(TINY)
     folder = tmp_path / "masked"
     output = output_of(
-        "masked_patch",
+        *("pretrain", "--method", "masked_patch"),
         *("--config", config, "--run_dir", folder),
         *("--masked_patch.target", target),
         *("--training.best_metric", "val_loss"),
@@ -82,7 +83,7 @@ def test_from_hidden_patches_to_a_fine_tuned_model(tmp_path, target):
 def test_smoke_tries_the_config_of_the_paper(tmp_path):
     config = CONFIGS / "paper" / "masked_patch_b16.yaml"
     output_of(
-        "masked_patch",
+        *("pretrain", "--method", "masked_patch"),
         *("--config", config, "--smoke", "true"),
         *("--run_dir", tmp_path / "run"),
     )

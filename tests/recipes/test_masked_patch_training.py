@@ -6,12 +6,17 @@ import keras
 import numpy as np
 import pytest
 import tiny_training as tiny
-from masked_patch.config import MaskedPatchConfig, MaskedPatchRecipe
-from masked_patch.network import MASKED_PATCH
-from tiny_runs import DATASET, Interrupt, recipe, values
+from tiny_runs import (
+    DATASET,
+    Interrupt,
+    MaskedPatchRecipe,
+    recipe,
+    values,
+)
 
 from keras_vit import data
 from keras_vit.training import ModelConfig, build, train
+from keras_vit.training.tasks import MASKED_PATCH, MaskedPatchConfig
 
 COLOURS = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), "uint8")
 COLOUR_DATASET = dataclasses.replace(

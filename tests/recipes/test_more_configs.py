@@ -1,14 +1,13 @@
 """Configs beside the tables of the papers say what is known of them."""
 
-from masked_patch.config import MaskedPatchRecipe
 from papers_table import ADAM
-from recipe_scripts import check, config
+from recipe_scripts import check, config, script
 
 
 def test_masked_patches():
     """Appendix B.1.2 of arXiv:2010.11929."""
     check(
-        config("paper/masked_patch_b16", MaskedPatchRecipe),
+        config("paper/masked_patch_b16", script("pretrain").PretrainRecipe),
         {key: ADAM[key] for key in ADAM if key != "training.label_smoothing"}
         | {
             "model.name": "ViT_B16",

@@ -2,13 +2,13 @@
 
 import shlex
 
-from masked_patch.network import MASKED_PATCH
 from paper.cells import Place
 from paper.reproduction import Reproduction, Runner, cells_of, parsed
 from recipe_scripts import RECIPES
 
 import keras_vit
 from keras_vit.runs.smoke import smoke
+from keras_vit.training.tasks import MASKED_PATCH
 
 PLACE = Place(str(RECIPES), "runs/reproduce")
 
@@ -74,7 +74,7 @@ def test_what_masked_patches_lack_is_named(tmp_path, monkeypatch):
     cells = cells_of("4.6", ("mean colour, 15 % hidden",))
     [reason] = map(runner.look, cells)
     assert "there is no folder data/jft300m" in reason
-    assert "hardware: masked_patch needs a cluster" in reason
+    assert "hardware: pretrain needs a cluster" in reason
     assert "few_shot needs" not in reason
 
 

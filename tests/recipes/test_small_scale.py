@@ -130,7 +130,7 @@ def test_an_experiment_trains_what_is_missing_and_nothing_else(
             "images": {
                 7: {
                     "images_a_class": 7,
-                    "pretraining.recipe": "masked_patch",
+                    "pretraining.method": "masked_patch",
                 },
                 "all": {},
             }

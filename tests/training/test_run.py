@@ -6,14 +6,21 @@ import numpy as np
 import pytest
 import tiny_training as tiny
 import yaml
-from masked_patch.config import MaskedPatchConfig, MaskedPatchRecipe
-from tiny_runs import DATASET, Interrupt, files, recipe, values
+from tiny_runs import (
+    DATASET,
+    Interrupt,
+    MaskedPatchRecipe,
+    files,
+    recipe,
+    values,
+)
 
 import keras_vit
 from keras_vit.checkpoints.run_model import load_model
 from keras_vit.training import train
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import resume
+from keras_vit.training.tasks import MaskedPatchConfig
 
 RUN = "keras_vit_run.json"
 

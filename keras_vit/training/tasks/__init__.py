@@ -7,6 +7,10 @@ from keras_vit.training.tasks.distillation import (
     DistillConfig,
 )
 from keras_vit.training.tasks.mae import MAE, MAEConfig, autoencoder
+from keras_vit.training.tasks.masked_patch import (
+    MASKED_PATCH,
+    MaskedPatchConfig,
+)
 
 __all__ = [
     "DINO",
@@ -16,6 +20,8 @@ __all__ = [
     "DistillConfig",
     "MAE",
     "MAEConfig",
+    "MASKED_PATCH",
+    "MaskedPatchConfig",
     "autoencoder",
     "dino_network",
 ]
