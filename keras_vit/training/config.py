@@ -117,8 +117,9 @@ class OptimizerConfig:
     beta_1: float = 0.9
     """Decay of the average of gradients, not of sgd."""
 
-    beta_2: float = 0.999
-    """Decay of the average of squared gradients, not of sgd and lion."""
+    beta_2: float | None = None
+    """Decay of the average of squared gradients, not of sgd and lion; if
+    null, 0.999, and 0.95 for the adamw of masked autoencoders."""
 
     layer_decay: float | None = None
     """Factor of the learning rate from each block to the one below it; 1
@@ -140,7 +141,8 @@ class OptimizerConfig:
             "cooldown_steps",
             "end_learning_rate",
         )
-        check_limits(self, 1, "momentum", "beta_1", "beta_2")
+        given = ("beta_2",) * (self.beta_2 is not None)
+        check_limits(self, 1, "momentum", "beta_1", *given)
         case = f"schedule={self.schedule!r}"
         check_unread(self, case, *SCHEDULES[self.schedule])
         check_unread(self, f"name={self.name!r}", *OPTIMIZERS[self.name])

@@ -60,6 +60,8 @@ DEFAULTS = {
     },
     ("lora", "sgd"): HEAD,
 }
+BETA_2 = 0.999  # Keras's own
+NO_BETA_2 = ("sgd", "lion")  # do not read it.
 RATE_BATCH = 256  # images that rates of self-supervision are for
 LION = 5  # between the 3 and 10 of its authors
 
@@ -102,23 +104,31 @@ def with_defaults(recipe) -> dict:
         0.0001
     """
     row = row_of(recipe)
-    groups = {}
-    for name in ("optimizer", "training"):
-        group = getattr(recipe, name)
-        open_ = {
-            k: x for k, x in row[name].items() if getattr(group, k) is None
-        }
-        groups[name] = dataclasses.replace(group, **open_)
-    return groups
+    usual = dict(row["optimizer"])
+    if recipe.optimizer.name not in NO_BETA_2:
+        usual["beta_2"] = BETA_2
+    return {
+        "optimizer": _filled(recipe.optimizer, usual),
+        "training": _filled(recipe.training, row["training"]),
+    }
 
 
-def adamw_by_batch(recipe, rate: float, weight_decay: float) -> dict:
+def _filled(group, usual):
+    """Return a group of a recipe with what is null of the usual."""
+    null = {k: x for k, x in usual.items() if getattr(group, k) is None}
+    return dataclasses.replace(group, **null)
+
+
+def adamw_by_batch(
+    recipe, rate: float, weight_decay: float, beta_2: float = BETA_2
+) -> dict:
     """Return the optimizer of a recipe with AdamW's rates where it has none.
 
     Args:
         recipe: a `Recipe`; one of another optimizer gets nothing.
         rate: learning rate for 256 images of a batch.
         weight_decay: the usual one.
+        beta_2: likewise.
     """
     optimizer = recipe.optimizer
     if optimizer.name != "adamw":
@@ -127,9 +137,9 @@ def adamw_by_batch(recipe, rate: float, weight_decay: float) -> dict:
     usual = {
         "learning_rate": rate * images / RATE_BATCH,
         "weight_decay": weight_decay,
+        "beta_2": beta_2,
     }
-    null = {k: x for k, x in usual.items() if getattr(optimizer, k) is None}
-    return {"optimizer": dataclasses.replace(optimizer, **null)}
+    return {"optimizer": _filled(optimizer, usual)}
 
 
 def settled(recipe, model, num_images: int | None):

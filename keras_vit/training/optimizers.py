@@ -225,8 +225,11 @@ def make_optimizer(
             f"Received: training.ema_decay={averaged}, "
             f"training.accumulation_steps={accumulated}. Leave them out."
         )
+    rule = RULES[config.name](config)
+    if config.beta_2 is None:  # Then it is Keras's own, see `with_defaults`.
+        rule = {k: x for k, x in rule.items() if not k.endswith("beta_2")}
     options = {
-        **RULES[config.name](config),
+        **rule,
         "learning_rate": make_schedule(
             config,
             total_steps=total_steps,

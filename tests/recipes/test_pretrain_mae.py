@@ -215,6 +215,7 @@ def test_a_decoder_of_a_folder_goes_on(tmp_path):
         )
         assert made.optimizer.learning_rate == 1.5e-4 * 8 / 256
         assert made.optimizer.weight_decay == 0.05
+        assert made.optimizer.beta_2 == 0.95
         found = train(made, dataset=DATASET, task=MAE)
         paths = {x.path: x for x in found.network.weights}
         sizes.append(paths["decoder_norm/gamma"].shape[0])
@@ -237,6 +238,24 @@ def test_pixels_are_predicted_by_one_layer(tmp_path):
     assert PRETRAIN.report(found, made)["method"] == "mae"
     assert (tmp_path / "run" / "mae.png").stat().st_size > 1000
     assert found.model.output_shape == (None, 8)
+
+
+def test_the_average_of_squares_is_that_of_the_method(tmp_path):
+    """Table 8 of arXiv:2111.06377, and Adam's; or what is given."""
+    for beta_2, fields in (
+        (0.95, {"method": "mae"}),
+        (0.999, {"method": "mae", "mae": MAEConfig(kind="simmim")}),
+        (0.999, {"method": "dino"}),
+        (0.999, {}),
+    ):
+        made = PRETRAIN.PretrainRecipe(run_dir=str(tmp_path), **fields)
+        assert made.optimizer.beta_2 == beta_2
+        for name, value in ((0.9, 0.9), (None, beta_2)):
+            optimizer = dataclasses.replace(made.optimizer, beta_2=name)
+            other = dataclasses.replace(made, optimizer=optimizer)
+            assert other.optimizer.beta_2 == value
+    sgd = type(made.optimizer)(name="sgd")
+    assert dataclasses.replace(made, optimizer=sgd).optimizer.beta_2 is None
 
 
 def test_options_of_another_method_are_refused(tmp_path):

@@ -68,6 +68,8 @@ __all__ = [
 EPSILON = 1e-6  # Of the variance of a patch.
 # Of arXiv:2111.06377, table 8: AdamW's for 256 images of a batch.
 RATE, WEIGHT_DECAY = 1.5e-4, 0.05
+# As there; arXiv:2111.09886, section 4.1, has Adam's usual one.
+BETAS_2 = {"mae": 0.95, "simmim": 0.999}
 SAME = 1e-4  # Positions that differ less from sines and cosines are these.
 # `kind` -> what is null in a `MAEConfig`, and the loss of pixels.
 DEFAULTS: dict = {
@@ -535,7 +537,8 @@ def with_mae_defaults(recipe) -> dict:
         >>> with_mae_defaults(recipe)["optimizer"].learning_rate
         3.75e-05
     """
-    return adamw_by_batch(recipe, RATE, WEIGHT_DECAY)
+    beta_2 = BETAS_2[recipe.mae.kind]
+    return adamw_by_batch(recipe, RATE, WEIGHT_DECAY, beta_2)
 
 
 MAE = watched(
