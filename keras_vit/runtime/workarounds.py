@@ -34,10 +34,10 @@ __all__ = [
     "observe_gradients",
     "put_apart",
     "rematerialize",
-    "reset_layout",
     "schedule_free",
     "schedule_free_pairs",
     "set_initializer",
+    "set_layout",
     "set_value",
     "sublayers",
     "sum_gradients_first",
@@ -145,12 +145,12 @@ def layout_of(variable: keras.Variable):
     return getattr(variable, "_layout", None)
 
 
-def reset_layout(variable: keras.Variable) -> None:
-    """Lets a variable be on one device from its next value on.
+def set_layout(variable: keras.Variable, layout) -> None:
+    """Lets JAX's devices share the next value of a variable so.
 
-    Until `test_layouts_have_no_public_name`.
+    None is one device. Until `test_layouts_have_no_public_name`.
     """
-    variable._layout = None
+    variable._layout = layout
 
 
 @contextlib.contextmanager

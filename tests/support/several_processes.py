@@ -143,6 +143,7 @@ def trained(folder, choice, options=None, **several) -> dict:
     read = [re.search(r"^read (\d+)$", out, re.M) for _, out, _ in found]
     return {
         "lines": whole_runs.lines(folder),
+        "history": whole_runs.history(folder),
         "weights": weights[0],
         "read": [int(number[1]) for number in read if number],
     }
@@ -150,13 +151,17 @@ def trained(folder, choice, options=None, **several) -> dict:
 
 def main(folder, choice, options):
     folder = pathlib.Path(folder)
-    asked = whole_runs.recipe(folder, choice, **json.loads(options))
+    options = json.loads(options)
+    asked = whole_runs.recipe(folder, choice, **options)
     read = sharded.count_bytes()
     try:
         number = int(os.environ.get(SIGNAL, 0))
         callbacks = [Signalled(number)] if number else []
         run = train(
-            asked, dataset=whole_runs.dataset_of(asked), callbacks=callbacks
+            asked,
+            dataset=whole_runs.dataset_of(asked),
+            callbacks=callbacks,
+            task=whole_runs.task_of(**options),
         )
     except LostProcessError as error:
         leave(str(error))

@@ -248,6 +248,16 @@ def test_a_whole_run_is_that_of_one_device(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", whole_runs.METHODS)
+def test_learning_without_labels_is_that_of_one_device(tmp_path, name):
+    """The centre of DINO and Sinkhorn are of the whole batch."""
+    options = json.dumps(whole_runs.unlabelled(name, tmp_path))
+    choices = "single", "data_parallel"
+    told = run(WHOLE, tmp_path, options, *choices, devices=DEVICES)
+    whole_runs.check_unlabelled(*json.loads(told).values())
+
+
+@pytest.mark.slow
 def test_devices_share_the_crops_of_dino():
     """Each computes an eighth, and not all of them."""
     one, several = json.loads(run(FLOPS, devices=DEVICES))

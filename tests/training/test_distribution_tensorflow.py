@@ -98,6 +98,15 @@ def test_a_whole_run_is_that_of_one_device(tmp_path, training):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", whole_runs.METHODS)
+def test_learning_without_labels_is_that_of_one_device(tmp_path, name):
+    """The centres of DINO and iBOT and Sinkhorn are of the whole batch."""
+    options = json.dumps(whole_runs.unlabelled(name, tmp_path))
+    told = run(WHOLE, tmp_path, options, "single", "mirrored")
+    whole_runs.check_unlabelled(*json.loads(told).values())
+
+
+@pytest.mark.slow
 def test_a_run_goes_on_with_another_number_of_devices(tmp_path):
     """Metrics and the padded evaluation included."""
     assert run(RUNS, tmp_path) == "same"

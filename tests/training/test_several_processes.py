@@ -53,6 +53,27 @@ def test_layouts_that_span_processes_train_as_one(tmp_path, on_jax, choice):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", whole_runs.METHODS)
+def test_two_processes_learn_without_labels_as_one(tmp_path, name):
+    """With neighbours and statistics of features, whose images they share."""
+    options = whole_runs.unlabelled(name, tmp_path)
+    expected = whole_runs.told(tmp_path, "single", **options)
+    two = several.trained(tmp_path / "two", "auto", options)
+    whole_runs.check_unlabelled(expected, two)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("choice", ["fsdp", "model_parallel"])
+def test_features_of_cut_layers_are_those_of_whole_ones(
+    tmp_path, on_jax, choice
+):
+    options = whole_runs.unlabelled("mae", tmp_path)
+    expected = whole_runs.told(tmp_path, "single", **options)
+    two = several.trained(tmp_path / "two", choice, options, devices=2)
+    whole_runs.check_unlabelled(expected, two)
+
+
+@pytest.mark.slow
 def test_two_processes_accumulate_as_one(tmp_path):
     expected = whole_runs.told(tmp_path, "single", **ACCUMULATION)
     two = several.trained(tmp_path / "two", "auto", ACCUMULATION)

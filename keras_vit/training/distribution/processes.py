@@ -23,14 +23,16 @@ from keras_vit.data import Share
 from keras_vit.runtime.interrupts import handlers_kept
 from keras_vit.runtime.workarounds import (
     jax_store,
+    layout_of,
     mend_reduce,
-    reset_layout,
+    set_layout,
     set_value,
 )
 
 __all__ = [
     "LostProcessError",
     "agreed",
+    "alone",
     "by_process",
     "check_reader",
     "collect",
@@ -40,6 +42,7 @@ __all__ = [
     "is_spread",
     "leave",
     "place",
+    "predicted_alone",
     "say",
     "share",
     "stacked",
@@ -448,6 +451,47 @@ def gathered(model) -> Iterator[None]:
             set_value(variable, value)
 
 
+@contextlib.contextmanager
+def alone(model) -> Iterator[None]:
+    """Let each of several processes compute with a model for itself.
+
+    On JAX the variables of the model are whole and on one device of each
+    process meanwhile, and what is compiled is for that. All processes enter
+    this together.
+    """
+    if keras.backend.backend() != "jax" or place()[1] == 1:
+        yield
+        return
+    kept = [(x, x.value, layout_of(x)) for x in model.variables]
+    chosen = keras.distribution.distribution()
+    whole = [to_numpy(variable) for variable, *_ in kept]
+    keras.distribution.set_distribution(None)
+    try:
+        for (variable, *_), value in zip(kept, whole, strict=True):
+            set_layout(variable, None)
+            set_value(variable, keras.ops.convert_to_tensor(value))
+        yield
+    finally:
+        for variable, value, layout in kept:
+            set_value(variable, value)
+            set_layout(variable, layout)
+        keras.distribution.set_distribution(chosen)
+
+
+def predicted_alone(model, images) -> np.ndarray:
+    """Predict a batch in this process, within `alone`.
+
+    Args:
+        model: a Keras model of one output, not used otherwise.
+        images: array (B, ...).
+    """
+    if keras.backend.backend() == "tensorflow" and place()[1] > 1:
+        # Of `predict` the processes would put the shares together.
+        return np.asarray(model(images, training=False))
+    # Under tf.distribute every replica predicts the whole batch.
+    return np.asarray(model.predict_on_batch(images))[: len(images)]
+
+
 class LostProcessError(ConnectionError):
     """Another process of the run has ended, or cannot be reached."""
 
@@ -500,7 +544,7 @@ def collect(model, *more) -> None:
     groups += [x.variables for x in (model, *more)]
     for variable in (x for group in groups for x in group):
         value = to_numpy(variable)
-        reset_layout(variable)
+        set_layout(variable, None)
         variable.assign(value)
     # They were compiled for several devices.
     model.train_function = model.test_function = None

@@ -4,10 +4,10 @@ import os
 
 import keras
 
-from keras_vit.runtime.workarounds import loop_reduction
+from keras_vit.runtime.workarounds import has_strategy, loop_reduction
 from keras_vit.training.distribution import processes
 
-__all__ = ["STRATEGIES", "multiworker", "placed"]
+__all__ = ["STRATEGIES", "mean_of_replicas", "multiworker", "placed"]
 
 LAST_WITH_TPUS = "2.20.0"  # of tensorflow-tpu, on 2026-11-21
 
@@ -90,6 +90,22 @@ def placed(batches):
             )
         batches = batches.rebatch(size // replicas)
     return used.distribute_datasets_from_function(lambda context: batches)
+
+
+def mean_of_replicas(x):
+    """Return the mean of a tensor over the replicas of tf.distribute.
+
+    Each computes its share of a batch there. Elsewhere, on JAX too, the tensor
+    is of the whole batch, and is returned as it is.
+    """
+    if not has_strategy():
+        return x
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    if context is None:  # Where the model is built.
+        return x
+    return context.all_reduce(tf.distribute.ReduceOp.MEAN, x)
 
 
 def _counted(strategy):

@@ -3,9 +3,11 @@
 Axes: N and B images, H and W height and width, C channels, D features.
 """
 
+import contextlib
 import dataclasses
+import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import keras
 import numpy as np
@@ -15,13 +17,21 @@ from keras_vit.evaluation.few_shot import feature_model
 from keras_vit.runtime.machine import random_states, set_random_states
 from keras_vit.training.build import Task
 from keras_vit.training.checkpointing import averaged
-from keras_vit.training.distribution.processes import is_first, place
+from keras_vit.training.distribution.processes import (
+    alone,
+    is_first,
+    place,
+    predicted_alone,
+    stacked,
+)
 
 __all__ = [
     "CollapseWatch",
     "FeatureStatistics",
     "collapsed_features",
+    "computing",
     "feature_statistics",
+    "of_all",
     "warn",
     "watched",
 ]
@@ -65,14 +75,16 @@ def feature_statistics(features: np.ndarray) -> dict[str, float]:
 class FeatureStatistics(keras.callbacks.Callback):
     """Adds `feature_statistics` of validation images to each interval.
 
-    With the moving average of the weights where there is one; in one process.
+    With the moving average of the weights where there is one. Each of several
+    processes has a share of the images, and all get the statistics of all.
 
     Args:
         model: the model that a run saves.
         validation: the validation data of `fit`, or None for nothing.
         observe: function that is called before the first step and after each
             interval, with the number of intervals and steps so far, the
-            images (N, H, W, C) and their features (N, D); or None.
+            images (N, H, W, C) and their features (N, D), in one process
+            alone; or None.
     """
 
     def __init__(self, model, validation, observe: Callable | None = None):
@@ -80,7 +92,7 @@ class FeatureStatistics(keras.callbacks.Callback):
         self.network = feature_model(model)
         self.observe = observe
         self.batches = []
-        if validation is not None and place()[1] == 1:
+        if validation is not None:
             self.batches = first_batches(validation, model.input_shape[1:3])
 
     def on_train_begin(self, logs=None):
@@ -98,20 +110,35 @@ class FeatureStatistics(keras.callbacks.Callback):
         """Return the features (N, D) of the images, None without images."""
         if not self.batches:
             return None
-        states = random_states()
-        with averaged(self.model):
-            found = np.concatenate(
-                [
-                    np.asarray(self.network.predict_on_batch(images))[real]
-                    for images, real in self.batches
-                ]
-            )
-            if self.observe is not None:
-                images = np.concatenate([x[real] for x, real in self.batches])
+        with computing(self.network, self.model) as predict:
+            images, real = map(np.concatenate, zip(*self.batches, strict=True))
+            found = np.concatenate([predict(x) for x, _ in self.batches])
+            found = of_all(found)[of_all(real)]
+            if self.observe is not None and place()[1] == 1:
                 step = int(self.model.optimizer.iterations)
-                self.observe(interval, step, images, found)
-        set_random_states(states)
+                self.observe(interval, step, images[real], found)
         return found
+
+
+@contextlib.contextmanager
+def computing(network, trained) -> Iterator[Callable]:
+    """Yield what predicts a batch of this process in the midst of a training.
+
+    The training goes on as without it.
+
+    Args:
+        network: a Keras model with layers of the one that is trained.
+        trained: that one; its moving average is used, where it has one.
+    """
+    states = random_states()
+    with averaged(trained), alone(network):
+        yield functools.partial(predicted_alone, network)
+    set_random_states(states)
+
+
+def of_all(array: np.ndarray) -> np.ndarray:
+    """Return the rows of all processes, which have as many each."""
+    return np.concatenate(stacked(array))
 
 
 def first_batches(validation, size: tuple) -> list[tuple]:
@@ -126,7 +153,7 @@ def first_batches(validation, size: tuple) -> list[tuple]:
         List of images (B, H, W, C) and bool (B,), False for padding.
     """
     pairs = (validation,) if isinstance(validation, tuple) else validation
-    found, count = [], 0
+    found, count = [], np.zeros((), "int32")
     for inputs, *others in pairs:
         images = inputs["image"] if isinstance(inputs, Mapping) else inputs
         images = np.asarray(images)
@@ -137,8 +164,8 @@ def first_batches(validation, size: tuple) -> list[tuple]:
         top, left = ((images.shape[1 + i] - size[i]) // 2 for i in range(2))
         images = images[:, top : top + size[0], left : left + size[1]]
         found.append((images, real))
-        count += real.sum()
-        if count >= NUM_IMAGES:
+        count = count + real.sum(dtype="int32")
+        if of_all(count[None]).sum() >= NUM_IMAGES:
             break
     return found
 

@@ -47,6 +47,7 @@ from keras_vit.models.options import whole_grid
 from keras_vit.runtime.workarounds import after_step, put_apart
 from keras_vit.training import build
 from keras_vit.training.defaults import adamw_by_batch
+from keras_vit.training.distribution.strategies import mean_of_replicas
 from keras_vit.training.model_config import config_of
 from keras_vit.training.stages import at_size
 from keras_vit.training.tasks.collapse import (
@@ -59,6 +60,7 @@ from keras_vit.training.tasks.corrupt_patches import (
     through_hidden,
 )
 from keras_vit.training.tasks.losses import (
+    TINY,
     centered,
     cosine_schedule,
     dino_losses,
@@ -516,7 +518,7 @@ class SelfDistillation(keras.layers.Layer):
         if training:
             self.momentum.assign(momentum)
         each = ops.mean(entropy(teacher), axis=0)  # (B,)
-        of_mean = entropy(ops.mean(said, axis=(0, 1)))
+        of_mean = entropy(mean_of_replicas(ops.mean(said, axis=(0, 1))))
         columns = [
             loss,
             each,
@@ -550,8 +552,10 @@ class SelfDistillation(keras.layers.Layer):
         )
         if training and self.has_center:
             counted = ops.cast(mask, "float32")[..., None]
-            total = ops.sum(counted)
-            mean = ops.sum(logits * counted, (0, 1)) / ops.maximum(total, 1.0)
+            # Replicas have other numbers of hidden patches.
+            total = mean_of_replicas(ops.sum(counted))
+            mean = mean_of_replicas(ops.sum(logits * counted, (0, 1)))
+            mean = mean / ops.maximum(total, TINY)
             old = ops.convert_to_tensor(self.patch_center)
             center = moving_average(old, mean, config.center_momentum)
             self.patch_center.assign(ops.where(total > 0, center, old))
@@ -623,8 +627,9 @@ def spread_of(features):
     sqrt(sum_d var_d); over sqrt(D), the deviation of a feature.
     """
     x = ops.normalize(features, axis=-1)
-    mean = ops.mean(x, axis=0, keepdims=True)
-    return ops.sqrt(ops.mean(ops.sum(ops.square(x - mean), axis=-1)))
+    mean = mean_of_replicas(ops.mean(x, axis=0, keepdims=True))
+    squares = ops.sum(ops.square(x - mean), axis=-1)  # (B,)
+    return ops.sqrt(mean_of_replicas(ops.mean(squares)))
 
 
 class DINONetwork(keras.Model):

@@ -17,6 +17,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.training.distribution.strategies import mean_of_replicas
+
 __all__ = [
     "centered",
     "cosine_loss",
@@ -32,6 +34,8 @@ __all__ = [
     "sinkhorn",
     "warmed_up",
 ]
+
+TINY = 1e-30
 
 
 def centered(logits, center, temperature: float):
@@ -58,10 +62,11 @@ def sinkhorn(logits, temperature: float, iterations: int = 3, mask=None):
     Q = exp(t / temperature); each iteration scales the prototypes to sum to
     1 / K and the samples to sum to 1 / B. In place of `centered`, as in
     "DINOv2" (arXiv:2304.07193), section 4. The largest logit is subtracted
-    first, which cancels out and keeps exp finite.
+    first, which cancels out and keeps exp finite. The samples of all devices
+    are spread together.
 
     Args:
-        logits: float tensor (B, K), of all samples.
+        logits: float tensor (B, K), of all samples of this replica.
         temperature: float.
         iterations: int.
         mask: bool tensor (B,) of the samples that there are, such as the
@@ -74,17 +79,22 @@ def sinkhorn(logits, temperature: float, iterations: int = 3, mask=None):
     scaled = ops.cast(ops.stop_gradient(logits), "float32") / temperature
     if mask is not None:
         scaled = ops.where(mask[:, None], scaled, -np.inf)
-    largest = ops.maximum(ops.max(scaled), np.finfo("float32").min)
-    x = ops.exp(scaled - largest)  # (B, K)
+    # Of several replicas the mean, of those that have samples.
+    largest = ops.max(scaled)
+    known = ops.cast(largest > -np.inf, "float32")
+    largest = ops.where(known > 0, largest, 0.0)
+    counted = ops.maximum(mean_of_replicas(known), TINY)
+    x = ops.exp(scaled - mean_of_replicas(largest) / counted)  # (B, K)
     for _ in range(iterations):
-        x = _shares(x, axis=0) / x.shape[-1]
-        x = _shares(x, axis=1)  # Over B, which the next step cancels.
+        total = mean_of_replicas(ops.sum(x, axis=0, keepdims=True))
+        x = _share(x, total) / x.shape[-1]
+        # Over B, which the next step cancels.
+        x = _share(x, ops.sum(x, axis=1, keepdims=True))
     return x
 
 
-def _shares(x, axis):
-    """Return what sums to 1 along an axis, or to 0 where all are 0."""
-    total = ops.sum(x, axis=axis, keepdims=True)
+def _share(x, total):
+    """Return x / total, 0 where the total is 0."""
     return x / ops.where(total > 0, total, 1.0)
 
 

@@ -11,10 +11,9 @@ import numpy as np
 from keras_vit import data
 from keras_vit.evaluation.few_shot import feature_model
 from keras_vit.evaluation.probes import fit_neighbours
-from keras_vit.runtime.machine import random_states, set_random_states
 from keras_vit.training.build import Task
-from keras_vit.training.checkpointing import averaged
 from keras_vit.training.distribution.processes import place
+from keras_vit.training.tasks.collapse import computing, of_all
 
 __all__ = ["NearestNeighbours", "left_out_accuracy", "with_neighbours"]
 
@@ -48,7 +47,8 @@ def left_out_accuracy(features: np.ndarray, labels: np.ndarray) -> float:
 class NearestNeighbours(keras.callbacks.Callback):
     """Adds `val_knn`, the accuracy of nearest neighbours, to each interval.
 
-    With the moving average of the weights where there is one.
+    With the moving average of the weights where there is one; each of several
+    processes computes a share.
 
     Args:
         model: the model that a run saves.
@@ -57,16 +57,11 @@ class NearestNeighbours(keras.callbacks.Callback):
 
     Raises:
         ValueError: for a folder of fewer than two classes or more than 5,000
-            images, and in several processes.
+            images.
     """
 
     def __init__(self, model, folder: str, recipe):
         super().__init__()
-        if place()[1] > 1:
-            raise ValueError(
-                "Nearest neighbours are found in one process. Received: "
-                f"knn_folder={folder!r} in {place()[1]}. Leave it out."
-            )
         dataset = data.open_dataset(
             data.DataConfig(folder=folder, reader=recipe.data.reader),
             to_evaluate=True,
@@ -79,30 +74,31 @@ class NearestNeighbours(keras.callbacks.Callback):
                 f"{len(images):,} images of {classes} classes."
             )
         height, width, channels = model.input_shape[1:]
+        index, count = place()
+        size = min(recipe.training.micro_batch_size, len(images))
         self.batches = data.evaluation_batches(
             images,
             image_size=(height, width),
             channels=channels,
-            batch_size=min(recipe.training.micro_batch_size, len(images)),
+            batch_size=-(-size // count) * count,
             preprocessing=recipe.preprocessing,
+            share=data.Share(index, count),
         )
         self.network = feature_model(model)
 
     def on_epoch_end(self, epoch, logs=None):
         if logs is None:
             return
-        states = random_states()
-        features, labels = [], []
-        with averaged(self.model):
+        features, labels, masks = [], [], []
+        with computing(self.network, self.model) as predict:
             for images, truth, mask in self.batches:
-                images, truth, mask = map(np.asarray, (images, truth, mask))
-                found = self.network.predict_on_batch(images)
-                features.append(found[mask])
-                labels.append(truth[mask])
-        set_random_states(states)
-        logs[METRIC] = left_out_accuracy(
-            np.concatenate(features), np.concatenate(labels)
+                features.append(predict(np.asarray(images)))
+                labels.append(np.asarray(truth))
+                masks.append(np.asarray(mask))
+        features, labels, masks = (
+            of_all(np.concatenate(x)) for x in (features, labels, masks)
         )
+        logs[METRIC] = left_out_accuracy(features[masks], labels[masks])
 
 
 def with_neighbours(task: Task, folder: str) -> Task:
