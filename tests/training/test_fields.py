@@ -16,6 +16,7 @@ import keras
 import numpy as np
 import pytest
 import tiny_training as tiny
+import whole_runs
 from PIL import Image
 
 from keras_vit import data
@@ -41,7 +42,7 @@ from keras_vit.variants import VariantConfig
 TESTS = pathlib.Path(__file__).parents[1]
 GROUPS: dict[str, Any] = {
     field.name: type(field.default)
-    for field in dataclasses.fields(Recipe)
+    for field in dataclasses.fields(whole_runs.Unlabelled)
     if dataclasses.is_dataclass(field.default)
 }
 BASE = {
@@ -59,6 +60,15 @@ BASE = {
     "augmentation": {},
     "optimizer": {"warmup_steps": 1},
     "training": {"steps": 40, "batch_size": 8},
+    "mae": {
+        **{"decoder_dim": 16, "decoder_layers": 1, "decoder_heads": 2},
+        "decoder_mlp_dim": 16,
+    },
+    "dino": {
+        **{"local_crops": 1, "local_size": 4, "blur_sigma": 0.5},
+        **{"head_dim": 16, "bottleneck_dim": 8, "out_dim": 16},
+    },
+    "distill": {},
     "recipe": {},
 }
 # Of a layer, what its weights do not show.
@@ -86,7 +96,7 @@ def recipe_of(group=None, **fields):
     }
     own = given.pop("recipe")
     groups = {name: GROUPS[name](**given[name]) for name in given}
-    return Recipe(**groups, **own)
+    return whole_runs.Unlabelled(**groups, **own)
 
 
 def digest(*arrays):
@@ -191,6 +201,32 @@ def stages(recipe):
     return [(x.network.input_shape, x.plan) for x in found]
 
 
+def learned(method, recipe):
+    """A batch, and outputs, loss and variables of the network after it."""
+    dataset = data.Dataset(images(24, 0), None, None, tiny.CLASS_NAMES)
+    model = dataclasses.replace(recipe.model, patch_size=2)
+    settled = {"best_metric": "val_loss", "loss": "softmax"}
+    training = dataclasses.replace(recipe.training, **settled)
+    recipe = dataclasses.replace(recipe, model=model, training=training)
+    task = whole_runs.TASKS[method]
+    keras.utils.set_random_seed(0)
+    made = task.make_model(recipe, tiny.CLASS_NAMES)
+    network = task.make_network(recipe, made)
+    stream = task.make_stream(recipe, dataset, made)
+    batch = next(iter(stream.from_step(0)))
+    inputs, *others = keras.tree.map_structure(np.asarray, batch)
+    outputs = network(inputs, training=True)
+    loss = task.make_loss(recipe)(others[0], outputs)
+    found = [inputs, others, loss, outputs, [x.value for x in network.weights]]
+    arrays = map(keras.ops.convert_to_numpy, keras.tree.flatten(found))
+    return digest(*arrays)
+
+
+of_mae, of_dino, of_distill = (
+    functools.partial(learned, name) for name in ("mae", "dino", "distill")
+)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Images in a folder and a CSV, others with a broken one, and weights."""
@@ -240,7 +276,13 @@ def folder(tmp_path_factory):
     made = make_model(recipe_of(), tiny.CLASS_NAMES)
     made.weights[-2].assign(np.ones((8, len(tiny.CLASS_NAMES))))
     made.save(root / "weights.keras")
+    kernel = np.random.default_rng(0).normal(size=made.weights[-2].shape)
+    made.weights[-2].assign(kernel)
+    made.save(root / "other.keras")
     return root
+
+
+TAUGHT = {"teacher": "{}/weights.keras"}
 
 
 # What a field changes, its other value, and fields that it needs.
@@ -373,6 +415,76 @@ CHANGES = {
         "checkpoint_every_steps": (plan, 5, {}),
         "log_every_steps": (plan, 10, {}),
     },
+    "mae": {
+        "mask_ratio": (of_mae, 0.5, {}),
+        "normalize_pixels": (of_mae, False, {}),
+        "decoder_dim": (of_mae, 8, {}),
+        "decoder_layers": (of_mae, 2, {}),
+        "decoder_heads": (of_mae, 4, {}),
+        "decoder_mlp_dim": (of_mae, 8, {}),
+        "mask_patch_size": (of_mae, 4, {}),
+    },
+    "dino": {
+        "global_crops": (of_dino, 3, {}),
+        "local_crops": (of_dino, 2, {}),
+        "local_size": (of_dino, 6, {}),
+        "global_scale": (of_dino, (0.5, 1.0), {}),
+        "local_scale": (of_dino, (0.1, 0.3), {}),
+        "canvas_size": (of_dino, 10, {}),
+        "color_jitter": (of_dino, 0.5, {}),
+        "blur_sigma": (of_dino, 1.0, {}),
+        "solarize": (of_dino, False, {}),
+        "head_dim": (of_dino, 8, {}),
+        "bottleneck_dim": (of_dino, 4, {}),
+        "out_dim": (of_dino, 8, {}),
+        "norm_last_layer": (of_dino, False, {}),
+        "freeze_last_layer_epochs": (of_dino, 0.0, {}),
+        "freeze_encoder_epochs": (of_dino, 1.0, {}),
+        "student_temperature": (of_dino, 0.2, {}),
+        "teacher_temperature": (of_dino, 0.05, {}),
+        "warmup_teacher_temperature": (
+            of_dino,
+            0.02,
+            {"warmup_teacher_temperature_epochs": 2.0},
+        ),
+        "warmup_teacher_temperature_epochs": (
+            of_dino,
+            2.0,
+            {"teacher_temperature": 0.06},
+        ),
+        "teacher_momentum": (of_dino, 0.9, {}),
+        "centering": (of_dino, "sinkhorn", {}),
+        "center_momentum": (of_dino, 0.5, {}),
+        "koleo_weight": (of_dino, 0.1, {}),
+        "ibot_weight": (of_dino, 0.5, {}),
+        "ibot_rate": (of_dino, 0.9, {"ibot_weight": 0.5}),
+        "ibot_ratio": (of_dino, (0.3, 0.6), {"ibot_weight": 0.5}),
+        "ibot_masks": (of_dino, "blocks", {"ibot_weight": 0.5}),
+        "ibot_head": (of_dino, "own", {"ibot_weight": 0.5}),
+    },
+    "distill": {
+        "teacher": (
+            of_distill,
+            "{}/other.keras",
+            {**TAUGHT, "logits": 1.0},
+        ),
+        "teacher_size": (of_distill, 16, TAUGHT),
+        "features": (of_distill, 2.0, TAUGHT),
+        "patches": (of_distill, 2.0, TAUGHT),
+        "standardize": (of_distill, False, TAUGHT),
+        "logits": (of_distill, 1.0, TAUGHT),
+        "labels": (of_distill, "soft", {**TAUGHT, "logits": 1.0}),
+        "temperature": (
+            of_distill,
+            1.0,
+            {"teacher": "{}/other.keras", "logits": 1.0},
+        ),
+        "teacher_share": (
+            of_distill,
+            0.5,
+            {**TAUGHT, "logits": 1.0, "labels": "soft"},
+        ),
+    },
     "recipe": {"seed": (batches, 1, {})},
 }
 # Fields whose effect is in files or in other processes, and the test of it.
@@ -394,6 +506,10 @@ ELSEWHERE = {
     "training.early_stopping_patience": "training/test_run_options.py",
     "training.best_metric": "training/test_kept_model.py",
     "training.keep": "training/test_kept_model.py",
+    "mae.kind": "training/test_simmim.py",
+    "mae.collapse_steps": "training/test_collapse.py",
+    "dino.collapse_steps": "recipes/test_pretrain_dino.py",
+    "distill.collapse_steps": "training/test_collapse.py",
     "recipe.distribution": "training/test_distribution.py",
     "recipe.run_dir": "training/test_run.py",
     "recipe.overwrite": "training/test_run_folder.py",
