@@ -36,6 +36,7 @@ from keras_vit.io.checks import (
 from keras_vit.runtime.platforms import compile_predictions
 
 __all__ = [
+    "FeatureStream",
     "FewShot",
     "PROBES",
     "SHOTS",
@@ -297,7 +298,7 @@ def few_shot(
         )
     ]
     used = np.unique(np.concatenate([images for _, images in trials]))
-    stream = _FeatureStream(features, together)
+    stream = FeatureStream(features, together)
     some = train.subset(used)
     known, readable = stream.all_of(batches(some), len(used))
     probes = []
@@ -355,8 +356,17 @@ def _labels_of(examples, num_classes: int) -> np.ndarray:
     return labels
 
 
-class _FeatureStream(keras.Model):
-    """Features of some batches at a time; labels and masks pass through."""
+class FeatureStream(keras.Model):
+    """Features of some batches at a time; labels and masks pass through.
+
+    Args:
+        model: a Keras model from images to features, see `feature_model`.
+        together: in several processes, what puts the shares together.
+
+    Example:
+        >>> stream = FeatureStream(feature_model(model))
+        >>> features, readable = stream.all_of(batches, len(examples))
+    """
 
     def __init__(self, model, together=None):
         super().__init__(name="feature_stream")
@@ -384,7 +394,7 @@ class _FeatureStream(keras.Model):
                 yield self.predict(inputs, verbose=0)
 
     def all_of(self, batches, count: int):
-        """Features (N, D) of the first images, and which could be read."""
+        """Return features (N, D) of the images, and which are readable."""
         parts = list(self.parts_of(batches))
         found = [
             np.concatenate([part[name] for part in parts])
@@ -395,7 +405,7 @@ class _FeatureStream(keras.Model):
         return [array[:count] for array in found]
 
 
-def _count_right(stream: _FeatureStream, batches, probes):
+def _count_right(stream: FeatureStream, batches, probes):
     """Count the images that each probe classifies rightly, (R,), and all."""
     right, count = np.zeros(len(probes), int), 0
     for part in stream.parts_of(batches):

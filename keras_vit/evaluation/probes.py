@@ -7,7 +7,14 @@ import dataclasses
 
 import numpy as np
 
-__all__ = ["Neighbours", "Probe", "fit_linear", "fit_neighbours", "fit_probe"]
+__all__ = [
+    "Neighbours",
+    "Probe",
+    "fit_layer",
+    "fit_linear",
+    "fit_neighbours",
+    "fit_probe",
+]
 
 TINY = 1e-5  # Added to each standard deviation.
 NUMBERS = 2**25  # similarities at a time: 128 MiB in float32
@@ -116,32 +123,88 @@ def fit_linear(
         >>> probe.scores(features).argmax(axis=1).tolist()
         [0, 1]
     """
+    _check(features, labels, num_classes, l2=l2)
+    return fit_layer(features, np.eye(num_classes)[labels], l2=l2)
+
+
+def _softmax(logits, targets):
+    logits = logits - logits.max(axis=1, keepdims=True)
+    log_sum = np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    error = np.exp(logits - log_sum) - targets
+    return np.sum(targets * (log_sum - logits), axis=1), error
+
+
+def _sigmoid(logits, targets):
+    losses = np.logaddexp(0, logits) - targets * logits
+    # Not 1 / (1 + exp(-x)), which overflows.
+    return losses.sum(axis=1), np.exp(-np.logaddexp(0, -logits)) - targets
+
+
+def _squared(numbers, targets):
+    error = numbers - targets
+    return np.sum(error**2, axis=1) / 2, error
+
+
+# From outputs and targets (N, K) to the losses (N,), and their gradients with
+# respect to the outputs (N, K).
+LOSSES = {"softmax": _softmax, "sigmoid": _sigmoid, "squared": _squared}
+
+
+def fit_layer(
+    features: np.ndarray,
+    targets: np.ndarray,
+    *,
+    loss: str = "softmax",
+    l2: float = 1.0,
+    weights: np.ndarray | None = None,
+) -> Probe:
+    """Fit a linear layer by the loss of a training, as `fit_linear` does.
+
+    Args:
+        features: float array of shape (N, D).
+        targets: float array of shape (N, K): the probability of each class,
+            which "softmax" needs to sum up to 1; or of "squared", numbers.
+        loss: "softmax" or "sigmoid" cross-entropy, or half the "squared"
+            error, each summed over images and outputs.
+        l2: float, strength of the regularisation, above 0.
+        weights: float array of shape (N,), what the losses of an image are
+            multiplied by; None for 1.
+
+    Returns:
+        A `Probe` of the features as they were given.
+
+    Raises:
+        ValueError: when features and targets do not fit, or are not finite.
+
+    Example:
+        >>> features = np.array([[0.0], [1.0]])
+        >>> layer = fit_layer(features, features, loss="squared", l2=1e-9)
+        >>> layer.scores(np.array([[0.5]])).round(3).tolist()
+        [[0.5]]
+    """
     from scipy.optimize import minimize
 
-    _check(features, labels, num_classes, l2=l2)
+    _check_rows(features, targets, targets.ndim == 2, l2=l2)
     x, mean, deviation = _whitened(features)
-    targets = np.eye(num_classes)[labels]  # (N, K)
-    images, width = x.shape
+    (images, width), num_classes = x.shape, targets.shape[1]
+    weights = np.ones(images) if weights is None else weights
 
     def loss_and_gradient(flat):
-        weights = flat.reshape(width + 1, num_classes)
-        kernel, bias = weights[:-1], weights[-1]  # (D, K), (K,)
-        logits = x @ kernel + bias  # (N, K)
-        logits = logits - logits.max(axis=1, keepdims=True)
-        log_sum = np.log(np.exp(logits).sum(axis=1, keepdims=True))
-        loss = np.sum(targets * (log_sum - logits))
-        loss = loss + l2 / 2 * np.sum(kernel**2)
-        error = np.exp(logits - log_sum) - targets  # (N, K)
+        layer = flat.reshape(width + 1, num_classes)
+        kernel, bias = layer[:-1], layer[-1]  # (D, K), (K,)
+        losses, error = LOSSES[loss](x @ kernel + bias, targets)
+        value = weights @ losses + l2 / 2 * np.sum(kernel**2)
+        error = weights[:, None] * error  # (N, K)
         gradient = np.vstack([x.T @ error + l2 * kernel, error.sum(axis=0)])
-        return loss / images, gradient.ravel() / images
+        return value / images, gradient.ravel() / images
 
     start = np.zeros((width + 1) * num_classes)
     found = minimize(
         loss_and_gradient, start, jac=True, method="L-BFGS-B", options=STOP
     )
-    weights = found.x.reshape(width + 1, num_classes)
-    kernel = weights[:-1] / deviation[:, None]  # (D, K)
-    return Probe(kernel, weights[-1] - mean @ kernel)
+    layer = found.x.reshape(width + 1, num_classes)
+    kernel = layer[:-1] / deviation[:, None]  # (D, K)
+    return Probe(kernel, layer[-1] - mean @ kernel)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -256,16 +319,21 @@ def _whitened(features):
 
 
 def _check(features, labels, num_classes: int, **above_zero: float) -> None:
-    if features.ndim != 2 or labels.shape != features.shape[:1]:
-        raise ValueError(
-            "There must be a row of features and a label for each image. "
-            f"Received: features of shape {features.shape}, labels of shape "
-            f"{labels.shape}."
-        )
+    _check_rows(features, labels, labels.ndim == 1, **above_zero)
     if not len(labels) or labels.min() < 0 or labels.max() >= num_classes:
         raise ValueError(
             f"There must be labels, from 0 to {num_classes - 1}. Received: "
             f"{np.unique(labels).tolist()}."
+        )
+
+
+def _check_rows(features, labels, fits=True, **above_zero: float) -> None:
+    fits = fits and features.ndim == 2 and len(labels) == len(features)
+    if not fits:
+        raise ValueError(
+            "There must be a row of features and a label for each image. "
+            f"Received: features of shape {features.shape}, labels of shape "
+            f"{labels.shape}."
         )
     for name, value in above_zero.items():
         if not value > 0:

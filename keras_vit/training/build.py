@@ -65,6 +65,7 @@ __all__ = [
 
 TRANSFORMERS = (VisionTransformer, VariantTransformer)
 FAMILIES = (*TRANSFORMERS, Mixer, BiT)
+REPLACED = (None, "new", "probe")  # heads of the weights
 # Of methods without labels: a model is built for one class, and made headless.
 NO_CLASS = ("",)
 
@@ -143,7 +144,7 @@ def _loaded(recipe, class_names):
     checkpoints.check_weights(source, recipe.model.name)
     source = resolve(source, recipe.model.name)
     with warnings.catch_warnings():
-        if head == "new":
+        if head in REPLACED:
             # That it is all zeros does not matter: it is replaced.
             warnings.filterwarnings("ignore", "The classification layer in")
         load = getattr(applications, recipe.model.name or "", _load_any)
@@ -188,7 +189,7 @@ def _application_options(recipe, info) -> dict:
     size = options.pop("image_size", usual)
     height, width = (size, size) if isinstance(size, int) else size
     channels = options.pop("channels", info.fields["channels"])
-    if recipe.model.head == "new":
+    if recipe.model.head in REPLACED:
         options.pop("representation_dim", None)  # a part of the new head
     options |= _memory(recipe.training, family)
     return {**options, "input_shape": (height, width, channels)}
@@ -579,6 +580,8 @@ class Task:
             if None, val_accuracy, or val_loss without metrics.
         make_callbacks: from recipe to further Keras callbacks.
         make_scores: from recipe and model to the `scores` of `Loop`, a list.
+        begins_from_probe: whether a linear probe of the labels may be the
+            first head of the model.
 
     Example:
         >>> train(recipe, task=dataclasses.replace(
@@ -595,6 +598,7 @@ class Task:
     best_metric: str | None = None
     make_callbacks: Callable = lambda recipe: []
     make_scores: Callable = lambda recipe, model: []
+    begins_from_probe: bool = False
 
 
 def check_trains_all(method: str, training, *, with_classes: bool) -> None:
@@ -624,6 +628,7 @@ CLASSIFICATION = Task(
     make_validation=make_validation,
     make_loss=lambda recipe: make_loss(recipe.training),
     make_metrics=lambda recipe: [Accuracy("accuracy")],
+    begins_from_probe=True,
 )
 
 
@@ -654,6 +659,7 @@ def regression(dataset: data.Dataset) -> Task:
             AbsoluteError(targets.deviation),
             keras.metrics.R2Score(name="r2"),
         ],
+        begins_from_probe=True,
     )
 
 

@@ -253,10 +253,11 @@ class Preemption:
 class KeepBest(keras.callbacks.Callback):
     """Keeps the best evaluation's model, and stops when none is better.
 
-    After each better evaluation it writes model.keras, and all variables as
-    checkpoints/best-<step>.npz, with the moving average of the weights where
-    there is one. The best before stays until the next: the newest checkpoint,
-    from which a killed run continues, may be of before this evaluation.
+    After each better evaluation, that before the first step included, it
+    writes model.keras, and all variables as checkpoints/best-<step>.npz, with
+    the moving average of the weights where there is one. The best before stays
+    until the next: the newest checkpoint, from which a killed run continues,
+    may be of before this evaluation.
 
     Args:
         folder: the run folder.
@@ -320,7 +321,8 @@ class KeepBest(keras.callbacks.Callback):
 
     def _write(self, before, step):
         folder = self.folder / checkpoint_files.FOLDER
-        with averaged(self.model):
+        # There is no average before the first step.
+        with averaged(self.model) if step else contextlib.nullcontext():
             checkpoint_files.write_best(folder, step, self.model)
             run_folder.save_model(
                 self.saved or self.model,

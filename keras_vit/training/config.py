@@ -400,7 +400,7 @@ class Recipe:
             object.__setattr__(self, name, group)
         check_at_least(self, 0, "seed")
         check_choice("distribution", self.distribution, DISTRIBUTIONS)
-        if self.model.head != "new":
+        if self.model.head not in (None, "new"):
             case = f'model.head="{self.model.head}"'
             check_unread(self.training, case, "head_bias")
         self._check_warmup()

@@ -13,6 +13,7 @@ import keras
 
 from keras_vit.data.batches import images_per_batch
 from keras_vit.runtime.interrupts import postponed
+from keras_vit.runtime.machine import random_states, set_random_states
 from keras_vit.runtime.workarounds import (
     draw_own_masks,
     keeping_variables,
@@ -63,6 +64,8 @@ class Loop:
         listeners: functions of a line of metrics.jsonl, besides TensorBoard's.
         scores: function of the validation batches to a callback that adds
             metrics to an evaluation, see `validation_metrics`; or None.
+        evaluates_start: whether the model is evaluated before the first step
+            as well, and may be the best.
     """
 
     folder: pathlib.Path
@@ -76,6 +79,7 @@ class Loop:
     deadline: float | None = None
     listeners: Sequence[Callable[[dict], None]] = ()
     scores: Sequence[Callable[..., keras.callbacks.Callback]] = ()
+    evaluates_start: bool = False
 
     def run(
         self,
@@ -136,6 +140,8 @@ class Loop:
                 )
                 if checkpoint is not None:
                     checkpoint_files.restore(model, checkpoint[0])
+                elif self.evaluates_start and validation is not None:
+                    self._evaluate_start(model, validation, found)
                 self._fit(model, stream, validation, checkpoint, found)
                 if part is None or found[-1].record["ended"]:
                     break
@@ -171,10 +177,25 @@ class Loop:
             callbacks=callbacks,
         )
 
+    def _evaluate_start(self, model, validation, callbacks):
+        """Count an evaluation before the first step, as those after it."""
+        states = random_states()
+        options = {**_arguments(validation), "verbose": 0}
+        found: dict = model.evaluate(**options, return_dict=True)
+        logs = {f"val_{name}": value for name, value in found.items()}
+        for score in callbacks[: len(self.scores)]:
+            score.set_model(model)
+            score.on_epoch_end(-1, logs)
+        set_random_states(states)
+        (log,) = (x for x in callbacks if isinstance(x, MetricsLog))
+        log.write_start(logs)
+        (best,) = (x for x in callbacks if isinstance(x, KeepBest))
+        best.set_model(model)
+        best.on_epoch_end(-1, logs)
+
     def _evaluate(self, model, validation, interval, callbacks):
         """Return what `fit` does after the last step of an interval."""
-        x, y, weights = keras.utils.unpack_x_y_sample_weight(placed(validation))
-        data: dict = {"x": x, "y": y, "sample_weight": weights, "verbose": 0}
+        data: dict = {**_arguments(validation), "verbose": 0}
         # Keras makes variables of metrics where it first sees a batch.
         model.evaluate(**data, steps=1)
         model.reset_metrics()
@@ -189,10 +210,10 @@ class Loop:
         calls.on_train_end(logs)
 
     def _log(self, watched, stream, checkpoint):
-        step = 0 if checkpoint is None else checkpoint[1]["step"]
+        step = None if checkpoint is None else checkpoint[1]["step"]
         listeners = list(self.listeners)
         if is_first():
-            listeners.append(event_writer(self.folder, step))
+            listeners.append(event_writer(self.folder, step or 0))
         return MetricsLog(
             self.folder,
             self.plan,
@@ -260,6 +281,12 @@ class Loop:
                 checkpoint=checkpoint,
             ),
         ]
+
+
+def _arguments(validation) -> dict:
+    """Return the arguments of Keras's `evaluate` for validation data."""
+    x, y, weights = keras.utils.unpack_x_y_sample_weight(placed(validation))
+    return {"x": x, "y": y, "sample_weight": weights}
 
 
 def _verbose() -> int:

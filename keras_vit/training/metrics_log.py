@@ -126,8 +126,8 @@ class MetricsLog(keras.callbacks.Callback):
         gradients: the `GradientWatch` of its optimizer.
         names_of: function from the number of a step, counted from 0, to the
             names of its images.
-        step: the step that the run continues from; lines of later ones are
-            removed from the files.
+        step: the step that the run continues from, None of one that begins;
+            lines of later ones are removed from the files.
         part: what `position` returned, with the "batches" that were done in
             the first interval; None where it begins with this `fit`.
         listeners: functions that get each line, a dictionary.
@@ -149,7 +149,7 @@ class MetricsLog(keras.callbacks.Callback):
         gradients: GradientWatch,
         names_of,
         *,
-        step: int = 0,
+        step: int | None = None,
         part: dict | None = None,
         listeners=(),
     ):
@@ -159,6 +159,7 @@ class MetricsLog(keras.callbacks.Callback):
         self.names_of = names_of
         self.listeners = listeners
         self.skipped, self._part = 0, part
+        step = -1 if step is None else step  # Nor is one of step 0 left.
         self.history = [
             row for row in read_history(folder) if row["step"] <= step
         ]
@@ -174,6 +175,13 @@ class MetricsLog(keras.callbacks.Callback):
         self._means = part.get("means", {})
         self._seconds, self._row = part.get("seconds", 0.0), None
         self._begin = time.perf_counter() - part.get("open", 0.0)
+
+    def write_start(self, logs: dict) -> None:
+        """Write the line of an evaluation before the first step."""
+        row = {"step": 0, "epoch": 0.0, **logs}
+        self._write(row)
+        self.history.append(row)
+        _write_history(self.folder, self.history)
 
     def position(self) -> dict:
         """Return where it is in its interval, as plain values.
@@ -298,7 +306,7 @@ class AccuracyWatch(keras.callbacks.Callback):
         self._said = False
 
     def on_epoch_end(self, epoch, logs=None):
-        rows = self.log.history
+        rows = [row for row in self.log.history if row["step"]]
         found = [
             x for x in (row.get("accuracy") for row in rows) if x is not None
         ]
@@ -306,7 +314,7 @@ class AccuracyWatch(keras.callbacks.Callback):
             return
         if max(found[-2:]) < found[0] and is_first():
             self._said = True
-            rate = max(row["learning_rate"] for row in self.log.history)
+            rate = max(row["learning_rate"] for row in rows)
             print(
                 f"Warning: the training accuracy is {found[-1]:.3f}, below the "
                 f"{found[0]:.3f} of the first epoch for the second time. The "

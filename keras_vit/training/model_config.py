@@ -28,7 +28,7 @@ __all__ = [
 
 MODEL_CHOICES = {
     "name": (*VIT, *MIXER, *BIT),
-    "head": ("new", "keep", "words"),
+    "head": ("new", "probe", "keep", "words"),
     # One prediction per image; all tokens would be many.
     "pooling": ("token", "mean", "max", "map"),
     "position_embedding": ("learned", "sincos2d"),
@@ -55,11 +55,14 @@ class ModelConfig:
     `keras-vit weights list`, or "fractals", a small model that comes with the
     package; null initializes all weights at random."""
 
-    head: str = "new"
+    head: str | None = None
     """"new" replaces the classification layer of the weights, and the layer
-    before it, by zeros as the paper does; "keep" keeps it; "words" makes one
-    of the names of the classes, by the text half of an image-text model
-    (arXiv:2109.01903)."""
+    before it, by zeros as the paper does; "probe" by a linear probe of the
+    training images, from which all is trained (arXiv:2202.10054); "keep" keeps
+    it; "words" makes one of the names of the classes, by the text half of an
+    image-text model (arXiv:2109.01903). Null is "probe" where it can be
+    fitted, and "new" for very many images, batches of your own, several
+    processes or a head_bias."""
 
     template: str | None = None
     """With head "words", the sentence that the names are put in, or "openai"
@@ -159,7 +162,7 @@ class ModelConfig:
             )
         if self.weights is not None:
             check_unread(self, f"weights={self.weights!r}", "size")
-        if self.weights is None and self.head != "new":
+        if self.weights is None and self.head not in (None, "new"):
             raise ValueError(
                 "There is no head to take without weights. Received: head="
                 f"{self.head!r}, weights=None."

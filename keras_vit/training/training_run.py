@@ -51,6 +51,7 @@ from keras_vit.training.distribution.processes import (
     to_numpy,
 )
 from keras_vit.training.loop import Loop
+from keras_vit.training.probed_head import choose_head, fit_head
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import resume
 from keras_vit.training.run import store as run_store
@@ -78,7 +79,8 @@ class Run:
     Args:
         model: the trained Keras model, from images in [0, 255] to logits.
         dataset: the `Dataset` that it was trained on.
-        history: metric to list of values, one per epoch.
+        history: metric to list of values, one per epoch, after that of an
+            evaluation before the first step where the head is a probe.
         seconds: wall time of the training, compilation and validation
             included.
         folder: the run folder.
@@ -111,7 +113,8 @@ class Run:
     @property
     def images_per_second(self) -> float:
         """Training images per second, the median over the epochs."""
-        return statistics.median(self.history["images_per_second"])
+        known = self.history["images_per_second"]
+        return statistics.median(x for x in known if not math.isnan(x))
 
 
 def train(
@@ -270,8 +273,12 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     recipe, line = settled(
         recipe, model, None if streams else len(dataset.train)
     )
-    if line and processes.is_first():
-        print(line, flush=True)
+    recipe, head_line = choose_head(
+        recipe, dataset, model, learns=task.begins_from_probe
+    )
+    for text in filter(None, (line, head_line)):
+        if processes.is_first():
+            print(text, flush=True)
     stages = make_stages(recipe, task, dataset, model, share)
     scores += task.make_scores(recipe, model)
     metric = recipe.training.best_metric
@@ -301,6 +308,9 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
         listeners = reports.enter_context(
             tracking(folder, recipe.training.trackers)
         )
+        from_probe = checkpoint is None and recipe.model.head == "probe"
+        if from_probe:
+            fit_head(recipe, dataset, model)
         for stage in remaining(stages, checkpoint):
             rows, seconds = Loop(
                 folder,
@@ -314,6 +324,7 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
                 deadline=deadline,
                 listeners=listeners,
                 scores=scores,
+                evaluates_start=from_probe and len(stages) == 1,
             ).run(
                 stage.network,
                 stage.optimizer,
@@ -333,7 +344,7 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     history = {
         name: [row.get(name, math.nan) for row in rows] for name in columns
     }
-    begin = stages[-2].plan.total if len(stages) > 1 else 0
+    begin = stages[-2].plan.total if len(stages) > 1 else -1
     evaluations = compare_evaluations(rows, recipe.training, begin)
     if processes.is_first() and evaluations:
         print(_kept_line(evaluations, rows[-1], stages[-1].plan), flush=True)
@@ -351,7 +362,7 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
 
 
 def compare_evaluations(
-    rows: list[dict], training: TrainingConfig, begin: int = 0
+    rows: list[dict], training: TrainingConfig, begin: int = -1
 ) -> dict:
     """Compare the best evaluation of a training with the last one.
 
@@ -359,7 +370,8 @@ def compare_evaluations(
         rows: the lines of history.csv.
         training: has the metric, and which of both is kept.
         begin: the step after which evaluations count: those at the smaller
-            sizes of progressive resizing do not.
+            sizes of progressive resizing do not. That of step 0 is before
+            the first step.
 
     Returns:
         "metric"; "best" and "last", of each its "epoch", "step" and metrics;
@@ -395,10 +407,12 @@ def _kept_line(evaluations, last, plan) -> str:
     """Say which epoch was the best and which is kept."""
     metric = evaluations["metric"]
     best, end = (evaluations[x] for x in ("best", "last"))
+    when = f"after epoch {best['epoch']:.4g}"
+    when = when if best["step"] else "before the first step"
     ended = "Ended early" if last["step"] < plan.total else "Trained"
     return (
         f"{ended}, to epoch {last['epoch']:.4g}. The best {metric} was "
-        f"{best[metric]:.4f} after epoch {best['epoch']:.4g}, the last one "
+        f"{best[metric]:.4f} {when}, the last one "
         f"{end[metric]:.4f}; model.keras is the {evaluations['kept']} model"
     )
 

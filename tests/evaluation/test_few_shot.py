@@ -113,14 +113,14 @@ def test_only_a_bounded_number_of_batches_is_held(
     """The features of 60 batches are never together."""
     monkeypatch.setattr(module, "BATCHES_AT_ONCE", 3)
     whole = list(BATCHES(test))
-    sizes, predict = [], module._FeatureStream.predict
+    sizes, predict = [], module.FeatureStream.predict
 
     def watched(self, inputs, verbose):
         found = predict(self, inputs, verbose=verbose)
         sizes.append(len(found["features"]))
         return found
 
-    monkeypatch.setattr(module._FeatureStream, "predict", watched)
+    monkeypatch.setattr(module.FeatureStream, "predict", watched)
 
     def repeated(examples):
         if examples is not test:

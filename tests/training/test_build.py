@@ -195,7 +195,7 @@ def test_what_a_model_cannot_do_is_refused(model, training, message):
         ({"name": "BiT_R50x1", "patch_size": 4}, "no patch_size"),
         ({"weights": "a.npz", "hidden_dim": 8}, "hidden_dim"),
         ({"head": "keep"}, "without weights"),
-        ({"head": "old"}, "'new', 'keep'"),
+        ({"head": "old"}, "'new', 'probe', 'keep'"),
     ],
 )
 def test_models_that_make_no_sense_are_refused(fields, message):

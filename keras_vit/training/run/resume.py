@@ -61,20 +61,32 @@ READER = "data.reader"
 # What "auto" stands for is known from the data, and in the config of a run.
 BY_DATA = ("training.loss", "training.best_metric")
 # What data and model decide where a recipe leaves it open.
-SETTLED = ("training.batch_size", "optimizer.layer_decay")
+SETTLED = ("training.batch_size", "optimizer.layer_decay", "model.head")
+
+
+# Heads that stand for null, with weights.
+LEFT_OPEN = ("new", "probe")
 
 
 def as_begun(recipe: Recipe) -> Recipe:
     """The recipe with what its run began with, where it leaves that open.
 
     A run that is resumed keeps the reader that it began with, if it is here;
-    and its parts by position and labels as they are written, if it began
+    and its head, parts by position and labels as they are written, if it began
     before there was another way.
     """
     folder = run_store.local(recipe.run_dir)
     begun, changes = {}, {}
-    if not (folder / RESULT).exists() and (folder / CONFIG).is_file():
-        begun = run_folder.read_config(folder).get("data") or {}
+    finished = (folder / RESULT).exists()
+    known = (folder / CONFIG).is_file()
+    config = run_folder.read_config(folder) if known else {}
+    head = (config.get("model") or {}).get("head")
+    open_ = recipe.model.head is None and recipe.model.weights is not None
+    if open_ and head in LEFT_OPEN and not (finished and recipe.overwrite):
+        model = dataclasses.replace(recipe.model, head=head)
+        recipe = dataclasses.replace(recipe, model=model)
+    if not finished and known:
+        begun = config.get("data") or {}
         changes = {
             name: value
             for name, value in options_before(begun).items()
