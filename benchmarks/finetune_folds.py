@@ -11,13 +11,15 @@ classes of two or three photographs. In five folds each picture is judged once,
 by a model that was fitted to the other 48: a logistic regression of the frozen
 features (`fit_linear`), and trainings whose head begins with zeros and with a
 probe. No image is used to choose anything: each training is judged after its
-last epoch. The images are 56 pixels on a side, 16 patches, for the time.
+last epoch. The images are 56 pixels on a side, 16 patches, for the time. Rows
+that the output has already are not measured again.
 """
 
 import argparse
+import collections
+import itertools
 import json
 import pathlib
-import sys
 import tempfile
 
 import keras
@@ -31,7 +33,7 @@ from keras_vit.evaluation.probes import fit_linear
 from keras_vit.io.atomic_files import write_json
 from keras_vit.runs import evaluated
 from keras_vit.runtime.machine import versions
-from keras_vit.training import ModelConfig, Recipe, TrainingConfig, train
+from keras_vit.training import ModelConfig, Recipe, train
 
 CLASSES = {
     "person": ("astronaut", "camera"),
@@ -45,7 +47,6 @@ OF_A_CLASS = 10
 SIDES = (40, 160)  # pixels of a crop, each side for itself
 FORMATS = ("png", "jpg", "webp")
 FOLDS = 5
-HEADS = ("new", "probe")
 
 
 def write_pictures(folder: pathlib.Path, seed: int) -> None:
@@ -76,39 +77,63 @@ def _crop(photograph, random):
     return photograph[top : top + sides[0], left : left + sides[1]]
 
 
-def probe(weights, size, known, judged, classes) -> int:
-    """Return how many pictures a probe of frozen features classifies right."""
-    features = [
+def probe(weights, size, dataset, seed, folder) -> float:
+    """Classify the pictures to judge by a probe of frozen features."""
+    del seed, folder
+    parts = dataset.train, dataset.test
+    known, judged = (
         keras_vit.embed(
             weights,
             [Image.open(x.name_of(i)) for i in range(len(x))],
             image_size=size,
         )
-        for x in (known, judged)
-    ]
-    scores = fit_linear(features[0], known.labels, classes).scores(features[1])
-    return int(np.sum(scores.argmax(axis=1) == judged.labels))
-
-
-def fine_tuned(weights, size, dataset, head, seed, folder) -> int:
-    """Return how many pictures a training at the defaults classifies right."""
-    recipe = Recipe(
-        model=ModelConfig(weights=str(weights), image_size=size, head=head),
-        training=TrainingConfig(),
-        run_dir=str(folder),
-        seed=seed,
+        for x in parts
     )
-    run = train(recipe, dataset=dataset)
-    return round(evaluated(run, recipe, "test")["top1"] * len(dataset.test))
+    labels = [x.labels for x in parts]
+    layer = fit_linear(known, labels[0], len(dataset.class_names))
+    return np.mean(layer.scores(judged).argmax(axis=1) == labels[1])
 
 
-def folds(pictures, seed):
-    """Yield the data of each fold: 48 pictures to learn from, 12 to judge."""
-    order = np.random.default_rng(seed).permutation(len(pictures))
-    for fold in range(FOLDS):
-        judged = np.sort(order[fold::FOLDS])
-        known = np.setdiff1d(order, judged)
-        yield pictures.subset(known), pictures.subset(judged)
+def fine_tuned(head):
+    """Return what trains at the defaults, from a head, and classifies."""
+
+    def measure(weights, size, dataset, seed, folder) -> float:
+        recipe = Recipe(
+            model=ModelConfig(weights=str(weights), image_size=size, head=head),
+            run_dir=str(folder),
+            seed=seed,
+        )
+        run = train(recipe, dataset=dataset)
+        return evaluated(run, recipe, "test")["top1"]
+
+    return measure
+
+
+WAYS = {
+    "frozen probe": probe,
+    "default": fine_tuned(None),
+    "head of zeros": fine_tuned("new"),
+}
+
+
+def folds(folder: pathlib.Path, seed: int) -> list[data.Dataset]:
+    """Return the data of each fold: 48 pictures to learn from, 12 to judge."""
+    write_pictures(folder, seed)
+    opened = data.open_dataset(
+        data.DataConfig(
+            folder=str(folder), validation_fraction=0.0, test_fraction=0.0
+        )
+    )
+    order = np.random.default_rng(seed).permutation(len(opened.train))
+    return [
+        data.Dataset(
+            opened.train.subset(np.setdiff1d(order, order[fold::FOLDS])),
+            None,
+            opened.train.subset(np.sort(order[fold::FOLDS])),
+            opened.class_names,
+        )
+        for fold in range(FOLDS)
+    ]
 
 
 def main() -> None:
@@ -116,53 +141,51 @@ def main() -> None:
     parser.add_argument("weights", type=pathlib.Path)
     parser.add_argument("--output", type=pathlib.Path, required=True)
     parser.add_argument("--encoder", default="dinov2", choices=list(SIZES))
-    parser.add_argument("--image_size", type=int)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--ways", nargs="+", default=[*WAYS], choices=[*WAYS])
     arguments = parser.parse_args()
-    weights = arguments.weights / arguments.encoder
-    size = arguments.image_size or SIZES[arguments.encoder]
     rows = []
-    for seed in arguments.seeds:
-        with tempfile.TemporaryDirectory() as folder:
-            root = pathlib.Path(folder)
-            write_pictures(root / "pictures", seed)
-            opened = data.open_dataset(
-                data.DataConfig(
-                    folder=str(root / "pictures"),
-                    validation_fraction=0.0,
-                    test_fraction=0.0,
-                )
-            )
-            for fold, parts in enumerate(folds(opened.train, seed)):
-                names = opened.class_names
-                dataset = data.Dataset(parts[0], None, parts[1], names)
-                right = {
-                    "probe alone": probe(weights, size, *parts, len(names))
-                }
-                for head in HEADS:
-                    place = root / f"{fold}-{head}"
-                    right[head] = fine_tuned(
-                        weights, size, dataset, head, seed, place
-                    )
-                row = {"seed": seed, "fold": fold, "images": len(parts[1])}
-                rows.append({**row, "right": right})
-                print(json.dumps(rows[-1]), flush=True)
-                write_json(
-                    arguments.output,
-                    {
-                        "command": " ".join(["python", *sys.argv]),
-                        "backend": keras.backend.backend(),
-                        "encoder": arguments.encoder,
-                        "image_size": size,
-                        "versions": versions(),
-                        "images": sum(x["images"] for x in rows),
-                        "right": {
-                            name: sum(x["right"][name] for x in rows)
-                            for name in right
-                        },
-                        "folds": rows,
-                    },
-                )
+    if arguments.output.exists():
+        rows = json.loads(arguments.output.read_text())["results"]
+    known = [[row[x] for x in ("seed", "way", "fold")] for row in rows]
+    cases = itertools.product(arguments.seeds, arguments.ways, range(FOLDS))
+    for case in cases:
+        if list(case) not in known:
+            rows.append(_row(*case, arguments))
+            print(json.dumps(rows[-1]), flush=True)
+            _write(arguments.output, arguments.encoder, rows)
+
+
+def _row(seed, way, fold, arguments) -> dict:
+    encoder = arguments.encoder
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        dataset = folds(root / "pictures", seed)[fold]
+        place = arguments.weights / encoder, SIZES[encoder]
+        share = WAYS[way](*place, dataset, seed, root / "run")
+    judged = len(dataset.test)
+    row = {"seed": seed, "way": way, "fold": fold, "judged": judged}
+    return {**row, "right": round(float(share) * judged)}
+
+
+def _write(output, encoder, rows) -> None:
+    right = collections.Counter()
+    judged = collections.Counter()
+    for row in rows:
+        right[row["way"]] += row["right"]
+        judged[row["way"]] += row["judged"]
+    write_json(
+        output,
+        {
+            "command": "python benchmarks/finetune_folds.py weights",
+            "backend": keras.backend.backend(),
+            "encoder": encoder,
+            "image_size": SIZES[encoder],
+            "versions": versions(),
+            "right": {x: f"{right[x]} of {judged[x]}" for x in right},
+            "results": rows,
+        },
+    )
 
 
 if __name__ == "__main__":
