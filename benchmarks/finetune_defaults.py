@@ -46,6 +46,7 @@ SIZES = {"dinov2": 56, "clip": 64}  # pixels: four patches on a side
 # Of the optimizer, of the training. "before" were the defaults until then.
 SETTINGS = {
     "default": ({}, {}),
+    "head of zeros": ({}, {}),
     "frozen encoder": ({}, {"trainable": "head"}),
     "rate 1e-5": ({"learning_rate": 1e-5}, {}),
     "rate 3e-4": ({"learning_rate": 3e-4}, {}),
@@ -55,10 +56,18 @@ SETTINGS = {
         {},
     ),
 }
+# Settings whose head begins with zeros; that of the others with a probe.
+ZEROS = ("head of zeros", "before")
 # The larger encoder has the settings that were in question.
 CHOSEN = {
     "dinov2": tuple(SETTINGS),
-    "clip": ("default", "frozen encoder", "rate 1e-5", "before"),
+    "clip": (
+        "default",
+        "head of zeros",
+        "frozen encoder",
+        "rate 1e-5",
+        "before",
+    ),
 }
 
 
@@ -135,7 +144,11 @@ def accuracy(
     """Train with a setting; return its accuracies and seconds."""
     optimizer, training = SETTINGS[setting]
     recipe = Recipe(
-        model=ModelConfig(weights=str(weights), image_size=image_size),
+        model=ModelConfig(
+            weights=str(weights),
+            image_size=image_size,
+            head="new" if setting in ZEROS else None,
+        ),
         preprocessing=data.PreprocessingConfig(
             train="squash", evaluation="squash", flip=False
         ),

@@ -86,6 +86,7 @@ def probe(weights, size, dataset, seed, folder) -> float:
             weights,
             [Image.open(x.name_of(i)) for i in range(len(x))],
             image_size=size,
+            preprocessing=data.PreprocessingConfig(),  # as the trainings do
         )
         for x in parts
     )
@@ -164,8 +165,11 @@ def _row(seed, way, fold, arguments) -> dict:
         place = arguments.weights / encoder, SIZES[encoder]
         share = WAYS[way](*place, dataset, seed, root / "run")
     judged = len(dataset.test)
-    row = {"seed": seed, "way": way, "fold": fold, "judged": judged}
-    return {**row, "right": round(float(share) * judged)}
+    return {
+        **{"seed": seed, "way": way, "fold": fold, "judged": judged},
+        "right": round(float(share) * judged),
+        "backend": keras.backend.backend(),
+    }
 
 
 def _write(output, encoder, rows) -> None:
@@ -178,7 +182,6 @@ def _write(output, encoder, rows) -> None:
         output,
         {
             "command": "python benchmarks/finetune_folds.py weights",
-            "backend": keras.backend.backend(),
             "encoder": encoder,
             "image_size": SIZES[encoder],
             "versions": versions(),
