@@ -422,10 +422,10 @@ class PreprocessingConfig:
     Images stay in [0, 255]; the model scales them itself.
 
     The names are those of big_vision's `pp/ops_image.py`, whose arithmetic
-    this is: "inception_crop" cuts 5 to 100 % of the area at a ratio of 3/4 to
-    1.33; "resize_small" scales the shorter side to `resize_size`; "resize"
-    and "squash" scale both sides, whatever the ratio; "random_crop" and
-    "central_crop" then cut out the image size.
+    this is: "inception_crop" cuts `least_area` to all of the area at a ratio
+    of 3/4 to 1.33; "resize_small" scales the shorter side to `resize_size`;
+    "resize" and "squash" scale both sides, whatever the ratio; "random_crop"
+    and "central_crop" then cut out the image size.
 
     Raises:
         ValueError: for unknown names.
@@ -448,6 +448,11 @@ class PreprocessingConfig:
     "squash" and "border" of timm); "central_crop", which resizes nothing;
     "aspect_crop" (Keras) cuts to the ratio first. What a crop of the last
     eight is larger than the image is filled up."""
+
+    least_area: float | None = None
+    """The smallest share of an image's area that "inception_crop" cuts out;
+    0.05 as in big_vision if not given, 0.2 for mae (arXiv:2111.06377,
+    appendix A.1) and 0.67 for its SimMIM (arXiv:2111.09886, section 4.1)."""
 
     flip: bool = True
     """Whether half of the training images are mirrored, at random."""
@@ -486,6 +491,14 @@ class PreprocessingConfig:
             )
         if self.resize_size is not None:
             self._check_resize_size()
+        if self.train != "inception_crop":
+            check_unread(self, f"train={self.train!r}", "least_area")
+        if self.least_area is not None and not 0 < self.least_area <= 1:
+            raise ValueError(
+                "least_area is a share of the area of an image, above 0 and at "
+                f"most 1. Received: least_area={self.least_area!r}. big_vision "
+                "has 0.05."
+            )
 
     def _check_resize_size(self):
         given = self.resize_size

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 
 from keras_vit.data.pillow_images import BROKEN, UNREADABLE, from_pillow
 from keras_vit.data.resizing import (
-    AREA_RANGE,
     ASPECT_RATIO_RANGE,
     EVALUATION_CROPS,
+    LEAST_AREA,
     Geometry,
     evaluation_crop,
 )
@@ -142,18 +142,22 @@ def _pixel_reader(examples, cropped: bool, geometry: Geometry) -> Callable:
 
     channels = geometry.channels
 
+    def inception_crop(image, crop_key):
+        window = crop_window(tf.shape(image), crop_key, geometry.least_area)
+        return tf.image.crop_to_bounding_box(image, *tf.unstack(window))
+
     def from_array(image, crop_key):
         if image.shape[-1] != channels:
             image = _to_channels(image, channels)
-        return _inception_crop(image, crop_key) if cropped else image
+        return inception_crop(image, crop_key) if cropped else image
 
     def from_bytes(data, crop_key):
         if not cropped:
             return decode(data, channels)
         return tf.cond(
             tf.io.is_jpeg(data) & ~_is_special(data, channels),
-            lambda: _decode_jpeg_and_inception_crop(data, crop_key, channels),
-            lambda: _inception_crop(decode(data, channels), crop_key),
+            lambda: _decode_jpeg_and_inception_crop(data, crop_key, geometry),
+            lambda: inception_crop(decode(data, channels), crop_key),
         )
 
     def from_path(path, crop_key):
@@ -292,30 +296,26 @@ def _to_channels(image, channels: int):
     return image if channels == 3 else tf.image.rgb_to_grayscale(image)
 
 
-def _inception_crop(image, crop_key):
-    import tensorflow as tf
-
-    window = crop_window(tf.shape(image), crop_key)
-    return tf.image.crop_to_bounding_box(image, *tf.unstack(window))
-
-
-def _decode_jpeg_and_inception_crop(data, crop_key, channels: int):
+def _decode_jpeg_and_inception_crop(data, crop_key, geometry):
     """Decode only what the crop needs."""
     import tensorflow as tf
 
-    window = crop_window(tf.io.extract_jpeg_shape(data), crop_key)
+    shape = tf.io.extract_jpeg_shape(data)
+    window = crop_window(shape, crop_key, geometry.least_area)
+    channels = geometry.channels
     return tf.image.decode_and_crop_jpeg(data, window, channels=channels)
 
 
-def crop_window(shape, crop_key):
+def crop_window(shape, crop_key, least_area: float = LEAST_AREA):
     """Draw the box of an inception crop.
 
-    5 to 100 % of the area at a ratio of width to height of 0.75 to 1.33; the
-    whole image where 100 attempts find no such box inside.
+    Of a ratio of width to height of 0.75 to 1.33; the whole image where 100
+    attempts find no such box inside.
 
     Args:
         shape: int32 tensor (H, W, C) of the image.
         crop_key: int64 tensor of shape (2,).
+        least_area: smallest share of the area of the image.
 
     Returns:
         int32 tensor (top, left, height, width).
@@ -327,7 +327,7 @@ def crop_window(shape, crop_key):
         tf.zeros([0, 0, 4], tf.float32),
         seed=crop_key,
         min_object_covered=0.0,
-        area_range=AREA_RANGE,
+        area_range=(least_area, 1.0),
         aspect_ratio_range=ASPECT_RATIO_RANGE,
         use_image_if_no_bounding_boxes=True,
     )

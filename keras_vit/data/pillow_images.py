@@ -366,7 +366,9 @@ def _inception_crop(image, geometry, crop_key):
     from PIL import Image
 
     width, height = image.size
-    top, left, rows, columns = inception_window(height, width, crop_key)
+    top, left, rows, columns = inception_window(
+        height, width, crop_key, geometry.least_area
+    )
     part = image.crop((left, top, left + columns, top + rows))
     part = in_channels(part, geometry.channels)
     config = geometry.config

@@ -19,7 +19,7 @@ from keras_vit.data.seeds import random_bits, random_words
 from keras_vit.interpolation import cubic, lanczos3, triangle
 
 __all__ = [
-    "AREA_RANGE",
+    "LEAST_AREA",
     "ASPECT_RATIO_RANGE",
     "EVALUATION_CROPS",
     "Geometry",
@@ -41,7 +41,7 @@ LONGEST = 32  # shorter sides that are scaled by the shorter side
 # What the originals scale to before they crop; else 8/7 of the crop.
 RESIZE_SIZES = {224: 256, 384: 448}
 # Of an inception crop: the shares of the area, and width by height.
-AREA_RANGE = (0.05, 1.0)
+LEAST_AREA = 0.05  # of an inception crop
 ASPECT_RATIO_RANGE = (0.75, 1.33)
 ATTEMPTS = 100
 LARGEST_INT = 2**31 - 1
@@ -83,6 +83,11 @@ class Geometry:
                 f"{self.image_size[0]}x{self.image_size[1]} that are cut out "
                 "of it. Leave resize_size out or choose a larger one."
             )
+
+    @property
+    def least_area(self) -> float:
+        """Smallest share of an image's area that an inception crop has."""
+        return self.config.least_area or LEAST_AREA
 
     @property
     def smaller_side(self) -> int:
@@ -189,7 +194,7 @@ def _middle_of_long_tensor(image):
 
 
 def inception_window(
-    height: int, width: int, key: np.ndarray
+    height: int, width: int, key: np.ndarray, least_area: float = LEAST_AREA
 ) -> tuple[int, int, int, int]:
     """Draw the box of an inception crop; see `image_reader.crop_window`.
 
@@ -197,6 +202,7 @@ def inception_window(
         height: int, H, of the image in pixels.
         width: int, W.
         key: int64 array of shape (2,), see `seeds.key`.
+        least_area: smallest share of the area of the image.
 
     Returns:
         (top, left, height, width).
@@ -210,7 +216,7 @@ def inception_window(
     for _ in range(ATTEMPTS):
         ratio = np.float32((next(words) & (2**23 - 1)) / 2**23)
         ratio = ratio * (high - low) + low
-        size = _drawn_size(height, width, ratio, words)
+        size = _drawn_size(height, width, ratio, least_area, words)
         if size is not None:
             top, left = (
                 _below(length - part, words) if part < length else 0
@@ -220,7 +226,7 @@ def inception_window(
     return 0, 0, height, width
 
 
-def _drawn_size(height, width, ratio, words):
+def _drawn_size(height, width, ratio, least_area, words):
     """Height and width of a box of a ratio; None where none fits.
 
     In the order and the precision of TensorFlow's
@@ -228,7 +234,7 @@ def _drawn_size(height, width, ratio, words):
     """
     smallest, largest = (
         np.float32(share) * np.float32(width) * np.float32(height)
-        for share in AREA_RANGE
+        for share in (least_area, 1.0)
     )
     tall = min(_tallest(largest, width, ratio), height)
     drawn = min(round(np.sqrt(smallest / ratio).item()), tall)

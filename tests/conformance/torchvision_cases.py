@@ -18,9 +18,9 @@ from PIL import Image
 
 from keras_vit.data.config import PreprocessingConfig
 from keras_vit.data.resizing import (
-    AREA_RANGE,
     ASPECT_RATIO_RANGE,
     EVALUATION_CROPS,
+    LEAST_AREA,
     Geometry,
     evaluation_crop,
     inception_window,
@@ -162,7 +162,7 @@ def boxes():
     height, width = 500, 500
     torch.manual_seed(0)
     crop = transforms.RandomResizedCrop(
-        24, scale=AREA_RANGE, ratio=ASPECT_RATIO_RANGE
+        24, scale=(LEAST_AREA, 1.0), ratio=ASPECT_RATIO_RANGE
     )
     image = torch.zeros((3, height, width))
     ours = [

@@ -170,6 +170,13 @@ def test_inception_crops_fill_their_ranges_and_go_no_further():
     assert 78 <= (left + width).max() <= 80
 
 
+@pytest.mark.parametrize("example", range(5))
+def test_crops_of_the_whole_area_are_the_whole_image(example):
+    image = noise(60, 60)
+    found = prepared(image, "inception_crop", 8, example, least_area=1.0)
+    assert np.abs(found - bilinear(image, (8, 8))).max() <= 1
+
+
 def test_inception_crop_is_the_window_resized():
     image = noise(60, 80)
     for example, window in enumerate(windows(5)):

@@ -194,7 +194,8 @@ def test_few_words_are_the_first_of_many(count):
     )
 
 
-def test_crop_windows_are_those_of_tensorflow():
+@pytest.mark.parametrize("least_area", (0.05, 0.2, 0.67))
+def test_crop_windows_are_those_of_tensorflow(least_area):
     count = 2000
     random = np.random.default_rng(0)
     shapes = random.integers(1, 700, (count, 3))
@@ -203,12 +204,24 @@ def test_crop_windows_are_those_of_tensorflow():
     shapes[600:700] = [5000, 40, 3]  # No box fits: the whole.
     keys = np.stack([key("crop", 3, i % 5, i) for i in range(count)])
     drawn = tf.data.Dataset.from_tensor_slices((shapes.astype("int32"), keys))
-    expected = [*drawn.map(crop_window).as_numpy_iterator()]
+    windows = drawn.map(lambda shape, x: crop_window(shape, x, least_area))
+    expected = [*windows.as_numpy_iterator()]
     found = [
-        inception_window(int(height), int(width), x)
+        inception_window(int(height), int(width), x, least_area)
         for (height, width, _), x in zip(shapes, keys, strict=True)
     ]
     np.testing.assert_array_equal(found, expected)
+
+
+def test_pillow_crops_of_the_whole_area_are_the_whole_image():
+    image = pictures()[0][:40, :40]
+    examples = data.Examples(image[None], LABELS[:1])
+    config = data.PreprocessingConfig(least_area=1.0)
+    geometry = Geometry((8, 8), 3, config)
+    read = pillow_reader(examples, "inception_crop", geometry, seed=3)
+    expected = resize(image, (8, 8)).astype(int)
+    for epoch in range(5):
+        assert np.abs(read(epoch, 0) - expected).max() <= 1
 
 
 def test_random_windows_are_those_of_tensorflow():

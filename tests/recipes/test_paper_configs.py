@@ -264,6 +264,7 @@ def test_mae(name, expected):
         "optimizer.weight_decay": 0.05,
         "optimizer.beta_2": 0.95,
         "optimizer.warmup_epochs": 40,
+        "preprocessing.least_area": 0.2,
         "training.batch_size": 4096,
         "mae.mask_ratio": None,
         "mae.decoder_dim": None,

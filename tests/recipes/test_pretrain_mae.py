@@ -240,6 +240,19 @@ def test_pixels_are_predicted_by_one_layer(tmp_path):
     assert found.model.output_shape == (None, 8)
 
 
+@pytest.mark.once
+@pytest.mark.parametrize(("kind", "area"), [("mae", 0.2), ("simmim", 0.67)])
+def test_crops_are_those_of_the_method(kind, area):
+    """Of the papers: 0.2 to 1 of the area, and 0.67 to 1; or what is given."""
+    options = {"method": "mae", "mae": MAEConfig(kind=kind)}
+    made = PRETRAIN.PretrainRecipe(**options)
+    assert made.preprocessing.least_area == area
+    config = type(made.preprocessing)
+    for given in (config(least_area=0.5), config(train="squash")):
+        made = PRETRAIN.PretrainRecipe(**options, preprocessing=given)
+        assert made.preprocessing == given
+
+
 def test_the_average_of_squares_is_that_of_the_method(tmp_path):
     """Table 8 of arXiv:2111.06377, and Adam's; or what is given."""
     for beta_2, fields in (

@@ -361,6 +361,7 @@ CHANGES = {
         "train": (batches, "squash", {}),
         "evaluation": (batches, "squash", {}),
         "flip": (batches, False, {}),
+        "least_area": (batches, 0.9, {}),
         "resize_size": (batches, 16, {}),
         "resize_method": (batches, "bicubic", {}),
         "antialias": (batches, True, {"resize_method": "bilinear"}),

@@ -70,6 +70,7 @@ EPSILON = 1e-6  # Of the variance of a patch.
 RATE, WEIGHT_DECAY = 1.5e-4, 0.05
 # As there; arXiv:2111.09886, section 4.1, has Adam's usual one.
 BETAS_2 = {"mae": 0.95, "simmim": 0.999}
+LEAST_AREAS = {"mae": 0.2, "simmim": 0.67}  # of their crops
 SAME = 1e-4  # Positions that differ less from sines and cosines are these.
 # `kind` -> what is null in a `MAEConfig`, and the loss of pixels.
 DEFAULTS: dict = {
@@ -530,15 +531,18 @@ def fix_positions(model, *, fresh: bool) -> None:
 
 
 def with_mae_defaults(recipe) -> dict:
-    """Return the groups of a recipe, the rates that are null filled in.
+    """Return the groups of a recipe, rates and crops that are null filled in.
 
     Example:
         >>> recipe = PretrainRecipe(method="mae")
         >>> with_mae_defaults(recipe)["optimizer"].learning_rate
         3.75e-05
     """
-    beta_2 = BETAS_2[recipe.mae.kind]
-    return adamw_by_batch(recipe, RATE, WEIGHT_DECAY, beta_2)
+    kind, crop = recipe.mae.kind, recipe.preprocessing
+    groups = adamw_by_batch(recipe, RATE, WEIGHT_DECAY, BETAS_2[kind])
+    if crop.train == "inception_crop" and crop.least_area is None:
+        crop = dataclasses.replace(crop, least_area=LEAST_AREAS[kind])
+    return {**groups, "preprocessing": crop}
 
 
 MAE = watched(
