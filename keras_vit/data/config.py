@@ -496,8 +496,8 @@ class PreprocessingConfig:
         if self.least_area is not None and not 0 < self.least_area <= 1:
             raise ValueError(
                 "least_area is a share of the area of an image, above 0 and at "
-                f"most 1. Received: least_area={self.least_area!r}. big_vision "
-                "has 0.05."
+                f"most 1. Received: least_area={self.least_area!r}. 0.05 is "
+                "usual, and 0.2 for mae."
             )
 
     def _check_resize_size(self):

@@ -23,10 +23,12 @@ training images fill four, up to 64.
 """
 
 import dataclasses
+import importlib.util
 
 __all__ = [
     "DEFAULTS",
     "adamw_by_batch",
+    "choose_head",
     "kind_of",
     "settled",
     "with_defaults",
@@ -177,3 +179,70 @@ def _batch_size(usual, num_images, training):
         fitting = max(num_images // LEAST_STEPS, 1)
         usual = min(usual, 2 ** (fitting.bit_length() - 1))
     return max(usual // parts, 1) * parts
+
+
+# Of a linear probe of N images, D features and K outputs.
+MOST_FEATURES = 2**26  # N x D: half a gigabyte in float64
+MOST_PRODUCTS = 2**30  # N x D x K of a step of the fit: a tenth of a second
+
+
+def choose_head(recipe, dataset, model, *, learns: bool):
+    """Return a recipe with the head that its run begins with.
+
+    Args:
+        recipe: a `Recipe`; only one of None or "probe" is looked at.
+        dataset: its `Dataset`.
+        model: its Keras model.
+        learns: whether the task of the run learns what the data says, with
+            the head of the model.
+
+    Returns:
+        The recipe, and a line about a head of zeros where a probe is usual;
+        "".
+
+    Raises:
+        ValueError: where a probe is wanted and cannot be fitted.
+    """
+    head = recipe.model.head
+    if head not in (None, "probe"):
+        return recipe, ""
+    silent = head is None and (
+        recipe.model.weights is None
+        or not learns
+        or recipe.training.head_bias != 0
+    )
+    obstacle = None if silent else _obstacle(dataset, model, learns)
+    if obstacle is not None and head == "probe":
+        raise ValueError(
+            f"No linear probe can be fitted to begin with: {obstacle}. "
+            'Received: model.head="probe". Leave it out.'
+        )
+    chosen = "new" if silent or obstacle is not None else "probe"
+    line = f"The head begins with zeros: {obstacle}" if obstacle else ""
+    changed = dataclasses.replace(recipe.model, head=chosen)
+    return dataclasses.replace(recipe, model=changed), line
+
+
+def _obstacle(dataset, model, learns) -> str | None:
+    # A config needs the table above without Keras.
+    from keras_vit import data
+    from keras_vit.training import trainable
+    from keras_vit.training.distribution.processes import place
+
+    if not learns:
+        return "this recipe learns no classes with it"
+    if isinstance(dataset.train, data.FitStream):
+        return "of batches of your own the images are not known"
+    if place()[1] > 1:
+        return "each of several processes has a share of the images"
+    if importlib.util.find_spec("scipy") is None:
+        return "scikit-learn is not installed, with which SciPy comes"
+    images = len(dataset.train)
+    dim, outputs = model.get_layer(trainable.HEAD).kernel.shape
+    products = images * dim * outputs
+    if images * dim > MOST_FEATURES or products > MOST_PRODUCTS:
+        return (
+            f"a linear probe of {images:,} images, {dim:,} features and "
+            f"{outputs:,} classes takes long"
+        )
+    return None

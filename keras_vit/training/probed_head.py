@@ -8,9 +8,6 @@ then fine-tuning from it (LP-FT), leaves them where they are good.
 Axes: N training images, D features, K outputs of the head.
 """
 
-import dataclasses
-import importlib.util
-
 import keras
 import numpy as np
 
@@ -18,75 +15,15 @@ from keras_vit import data
 from keras_vit.evaluation.few_shot import FeatureStream, feature_model
 from keras_vit.evaluation.probes import fit_layer
 from keras_vit.training.build import balanced_weights
-from keras_vit.training.distribution.processes import place
 from keras_vit.training.trainable import HEAD
 
-__all__ = ["choose_head", "fit_head"]
+__all__ = ["fit_head"]
 
 # Penalties of `fit_layer`. Chosen of 1, 10, 100 and 1000 on the features that a
 # DINOv2 S/14 has of digits, for 40 to 800 images: 1 gave the best accuracy, and
 # errors of numbers were about the same for 10 and 100, and larger for 1, most
 # of all where there are as many images as features.
 PENALTY = {"softmax": 1.0, "sigmoid": 1.0, "squared": 30.0}
-MOST_FEATURES = 2**26  # N x D: half a gigabyte in float64
-MOST_PRODUCTS = 2**30  # N x D x K of a step of the fit: a tenth of a second
-
-
-def choose_head(recipe, dataset, model: keras.Model, *, learns: bool):
-    """Return a recipe with the head that its run begins with.
-
-    Args:
-        recipe: a `Recipe`; only one of None or "probe" is looked at.
-        dataset: its `Dataset`.
-        model: its Keras model.
-        learns: whether the task of the run learns what the data says, with
-            the head of the model.
-
-    Returns:
-        The recipe, and a line about a head of zeros where a probe is usual;
-        "".
-
-    Raises:
-        ValueError: where a probe is wanted and cannot be fitted.
-    """
-    head = recipe.model.head
-    if head not in (None, "probe"):
-        return recipe, ""
-    silent = head is None and (
-        recipe.model.weights is None
-        or not learns
-        or recipe.training.head_bias != 0
-    )
-    obstacle = None if silent else _obstacle(dataset, model, learns)
-    if obstacle is not None and head == "probe":
-        raise ValueError(
-            f"No linear probe can be fitted to begin with: {obstacle}. "
-            'Received: model.head="probe". Leave it out.'
-        )
-    chosen = "new" if silent or obstacle is not None else "probe"
-    line = f"The head begins with zeros: {obstacle}" if obstacle else ""
-    changed = dataclasses.replace(recipe.model, head=chosen)
-    return dataclasses.replace(recipe, model=changed), line
-
-
-def _obstacle(dataset, model, learns) -> str | None:
-    if not learns:
-        return "this recipe learns no classes with it"
-    if isinstance(dataset.train, data.FitStream):
-        return "of batches of your own the images are not known"
-    if place()[1] > 1:
-        return "each of several processes has a share of the images"
-    if importlib.util.find_spec("scipy") is None:
-        return "scikit-learn is not installed, with which SciPy comes"
-    images = len(dataset.train)
-    dim, outputs = model.get_layer(HEAD).kernel.shape
-    products = images * dim * outputs
-    if images * dim > MOST_FEATURES or products > MOST_PRODUCTS:
-        return (
-            f"a linear probe of {images:,} images, {dim:,} features and "
-            f"{outputs:,} classes takes long"
-        )
-    return None
 
 
 def fit_head(recipe, dataset, model: keras.Model) -> None:

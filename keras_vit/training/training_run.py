@@ -43,7 +43,7 @@ from keras_vit.training.build import (
 )
 from keras_vit.training.checkpointing import averaged, deadline_of, rank
 from keras_vit.training.config import Recipe, TrainingConfig
-from keras_vit.training.defaults import settled
+from keras_vit.training.defaults import choose_head, settled
 from keras_vit.training.distribution import processes
 from keras_vit.training.distribution.processes import (
     explain_lost_process,
@@ -51,7 +51,7 @@ from keras_vit.training.distribution.processes import (
     to_numpy,
 )
 from keras_vit.training.loop import Loop
-from keras_vit.training.probed_head import choose_head, fit_head
+from keras_vit.training.probed_head import fit_head
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import resume
 from keras_vit.training.run import store as run_store

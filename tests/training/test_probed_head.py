@@ -13,8 +13,15 @@ from tiny_runs import DATASET, Interrupt, recipe, values
 from keras_vit import data
 from keras_vit.evaluation.few_shot import feature_model
 from keras_vit.io.run_folder import read_config
-from keras_vit.training import ModelConfig, OptimizerConfig, probed_head, train
+from keras_vit.training import (
+    ModelConfig,
+    OptimizerConfig,
+    defaults,
+    probed_head,
+    train,
+)
 from keras_vit.training.build import CLASSIFICATION, make_model
+from keras_vit.training.distribution import processes
 from keras_vit.training.run import files as run_folder
 
 FRACTALS = ModelConfig(weights="fractals", image_size=8)
@@ -174,6 +181,16 @@ def batches_of_ones():
 
 
 @ONCE
+def test_several_processes_begin_with_zeros(tmp_path, monkeypatch):
+    made = probed(tmp_path / "run")
+    model = make_model(made, tiny.CLASS_NAMES)
+    monkeypatch.setattr(processes, "place", lambda: (0, 2))
+    made, line = defaults.choose_head(made, DATASET, model, learns=True)
+    assert made.model.head == "new"
+    assert "each of several processes has a share" in line
+
+
+@ONCE
 @pytest.mark.parametrize(
     ("patched", "train_part", "words"),
     [
@@ -183,7 +200,6 @@ def batches_of_ones():
             "a linear probe of 40 images, 96 feat",
         ),
         ({"MOST_FEATURES": 9}, DATASET.train, "takes long"),
-        ({"place": lambda: (0, 2)}, DATASET.train, "of several processes"),
         ({}, batches_of_ones(), "batches of your own"),
     ],
 )
@@ -191,7 +207,7 @@ def test_where_no_probe_is_fitted_the_head_begins_with_zeros(
     tmp_path, monkeypatch, capsys, patched, train_part, words
 ):
     for name, value in patched.items():
-        monkeypatch.setattr(probed_head, name, value)
+        monkeypatch.setattr(defaults, name, value)
     dataset = data.Dataset(train_part, None, None, tiny.CLASS_NAMES)
     run = train(probed(tmp_path / "a", optimizer=STILL), dataset=dataset)
     assert words in capsys.readouterr().out
