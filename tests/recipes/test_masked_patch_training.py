@@ -95,7 +95,7 @@ def test_the_other_targets_train_on_colour_images(tmp_path, target):
 
 @pytest.mark.slow
 def test_parts_of_a_batch_and_an_average_of_the_weights(tmp_path):
-    options = {"accumulation_steps": 2, "ema_decay": 0.9}
+    options = {"accumulation_steps": 2, "ema_decay": 0.9, "keep": "last"}
     trained = train(
         masked(tmp_path / "run", training=options),
         dataset=DATASET,
