@@ -25,7 +25,8 @@ def open_digits(config: DataConfig) -> Dataset:
 
     Args:
         config: a `DataConfig`, whose splits are parts of "train" such as
-            "train[:90%]" or "train[-100:]"; or else its fractions.
+            "train[:90%]", "train[-100:]" or "train[:80%]+train[90%:]"; or else
+            its fractions.
 
     Returns:
         A `Dataset` of `Examples`, uint8 (N, 8, 8, 1).
@@ -57,17 +58,23 @@ def open_digits(config: DataConfig) -> Dataset:
 
 def _part(digits: Examples, split: str, limit: int | None) -> Examples:
     """Return the images of a split, the first `limit` of them."""
-    found = SPLIT.fullmatch(split)
-    kept = np.arange(len(digits))
-    if found:
-        bounds = [_place(found[x], len(digits)) for x in ("start", "stop")]
-        kept = kept[slice(*bounds)]
-    if not found or not len(kept):
+    kept = [_indices(part, len(digits)) for part in split.split("+")]
+    if not all(map(len, kept)):
         raise ValueError(
             "A split of the digits is a part of their 1797 images, as "
-            f"'train[:90%]' or 'train[-100:]'. Received: {split!r}."
+            "'train[:90%]' or 'train[-100:]', or several joined by '+'. "
+            f"Received: {split!r}."
         )
-    return digits.subset(kept[:limit])
+    return digits.subset(np.concatenate(kept)[:limit])
+
+
+def _indices(part: str, size: int) -> range:
+    """Return the indices of a part, none for what is not a part."""
+    found = SPLIT.fullmatch(part)
+    if not found:
+        return range(0)
+    bounds = [_place(found[x], size) for x in ("start", "stop")]
+    return range(size)[slice(*bounds)]
 
 
 def _place(bound: str | None, size: int) -> int | None:

@@ -52,7 +52,17 @@ def test_splits_are_parts_of_train(split, start, stop):
     assert len(digits.test) == 1797
 
 
-@pytest.mark.parametrize("split", ["test", "train[5:5]", "train+test"])
+def test_parts_are_joined():
+    split = "train[-5:]+train[:16]+train[16:24]"
+    digits = open_dataset(DataConfig(name="digits", train_split=split)).train
+    np.testing.assert_array_equal(digits.labels, [*TARGET[-5:], *TARGET[:24]])
+    assert digits.name_of(5) == "digits:train[0]"
+
+
+@pytest.mark.parametrize(
+    "split",
+    ["test", "train[5:5]", "train+test", "train[:5]+", "train[:5]+test"],
+)
 def test_other_splits_are_refused(split):
     with pytest.raises(ValueError, match="1797 images, as .*Received: '.*'"):
         open_dataset(DataConfig(name="digits", train_split=split))
