@@ -77,8 +77,9 @@ def run(recipe: SweepRecipe) -> dict:
             "Give --sweep.learning_rates [0.003,0.01,0.03]."
         )
     # Errors show before the first run.
-    final(recipe, rates[0])
+    last = final(recipe, rates[0])
     check_parts(data.open_dataset(recipe.data, SOURCES))
+    data.open_dataset(last.data, SOURCES)
     folder = run_store.local(recipe.run_dir)
     rows = [
         {"learning_rate": rate, **measured(trial(recipe, rate), "validation")}

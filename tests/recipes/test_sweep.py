@@ -110,6 +110,7 @@ def test_a_sweep_of_another_config_is_refused(sweep, config, capsys):
         (["--sweep.learning_ratess", "[1]"], "--sweep.learning_rates"),
         (["--data.validation_split", "null"], "Give all three"),
         (["--data.name", "cifar10", *NO_SPLITS], "Give all three"),
+        (["--sweep.train_split", "train[:2"], "Received: 'train[:2'"),
         (
             ["--data.validation_fraction", "0", *NO_SPLITS],
             "--data.validation_fraction",
@@ -129,6 +130,7 @@ def test_wrong_sweeps_are_explained(
         *arguments,
     )
     assert message in line
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.fixture(scope="module")
