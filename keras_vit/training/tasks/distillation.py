@@ -43,6 +43,7 @@ from keras_vit.models import BiT
 from keras_vit.models.block_features import BlockFeatures, check_blocks
 from keras_vit.trained_as import TrainedAs
 from keras_vit.training import build
+from keras_vit.training.distribution.strategies import mean_of_replicas
 from keras_vit.training.tasks.collapse import watched
 from keras_vit.training.tasks.losses import (
     cosine_loss,
@@ -203,7 +204,7 @@ class RunningMean(keras.layers.Layer):
     after a resume, and does not move in an evaluation.
 
     Input shape:
-        Any, the mean of a batch.
+        Any, the mean of a batch, or of a replica's share of one.
 
     Output shape:
         The same, float32, without gradient.
@@ -225,7 +226,7 @@ class RunningMean(keras.layers.Layer):
         if not training:
             return ops.convert_to_tensor(self.mean)
         stays = ops.minimum(self.steps / (self.steps + 1), MOMENTUM)
-        mean = moving_average(self.mean, x, stays)
+        mean = moving_average(self.mean, mean_of_replicas(x), stays)
         self.mean.assign(mean)
         self.steps.assign(self.steps + 1)
         return mean
