@@ -53,6 +53,8 @@ def test_layouts_that_span_processes_train_as_one(tmp_path, on_jax, choice):
 
 
 @pytest.mark.slow
+# The small crops of DINO are one patch here, which makes Keras warn.
+@pytest.mark.filterwarnings("ignore:You are using a softmax over axis -1")
 @pytest.mark.parametrize("name", whole_runs.METHODS)
 def test_two_processes_learn_without_labels_as_one(tmp_path, name):
     """With neighbours and statistics of features, whose images they share."""
