@@ -21,7 +21,7 @@ from keras_vit.io.checks import (
     check_positive,
     check_unread,
 )
-from keras_vit.training.defaults import SCRATCH, with_defaults
+from keras_vit.training.defaults import BETA_2, SCRATCH, with_defaults
 from keras_vit.training.model_config import ModelConfig
 
 __all__ = [
@@ -141,6 +141,9 @@ class OptimizerConfig:
             "cooldown_steps",
             "end_learning_rate",
         )
+        if self.beta_2 == BETA_2 and "beta_2" in OPTIMIZERS[self.name]:
+            # A config for adamw may have it, and another optimizer be chosen.
+            object.__setattr__(self, "beta_2", None)
         given = ("beta_2",) * (self.beta_2 is not None)
         check_limits(self, 1, "momentum", "beta_1", *given)
         case = f"schedule={self.schedule!r}"

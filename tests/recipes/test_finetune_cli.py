@@ -60,7 +60,7 @@ def test_folder_is_complete(finished_run):
     found = {path.name for path in finished_run.folder.iterdir()}
     found -= {"tensorboard"}  # where its writer is installed
     of_others = {"few_shot.csv", "few_shot.png"}
-    of_others |= {"mae.png", "masked_patch.png"}
+    of_others |= {"mae.png", "masked_patch.png", "over_time.npz"}
     of_others |= {"pseudo_labels.npz", "trackers.json"}
     files = {x for x in run_folder.FILES if not {"/", "*"} & set(x)}
     files |= {MANIFEST, "checkpoints", "examples"}

@@ -267,8 +267,11 @@ def test_the_average_of_squares_is_that_of_the_method(tmp_path):
             optimizer = dataclasses.replace(made.optimizer, beta_2=name)
             other = dataclasses.replace(made, optimizer=optimizer)
             assert other.optimizer.beta_2 == value
-    sgd = type(made.optimizer)(name="sgd")
-    assert dataclasses.replace(made, optimizer=sgd).optimizer.beta_2 is None
+    for usual in (None, 0.999):  # the second of a config that had adamw
+        sgd = type(made.optimizer)(name="sgd", beta_2=usual)
+        assert dataclasses.replace(made, optimizer=sgd).optimizer.beta_2 is None
+    with pytest.raises(ValueError, match="beta_2 does nothing with name='sgd'"):
+        type(made.optimizer)(name="sgd", beta_2=0.95)
 
 
 def test_options_of_another_method_are_refused(tmp_path):
