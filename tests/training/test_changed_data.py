@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 from PIL import Image
-from tiny_runs import recipe
+from tiny_runs import recipe, values
 
 from keras_vit.data import DataConfig
 from keras_vit.data.manifest import read_manifest
@@ -53,6 +53,35 @@ def resumed(folder, callbacks=(), **data):
         training={"batch_size": 4},
     )
     return train(chosen, callbacks=callbacks)
+
+
+def test_a_fold_of_several_labels_ends_with_the_same_weights(tmp_path):
+    """Stopped in the midst of an epoch, with a checkpoint, and resumed."""
+    lines = ["image,label"]
+    for number in range(40):
+        save(tmp_path / "data" / f"{number}.png", number)
+        labels = ("ant", "bee", "ant|bee", "bee|cat")[number % 4]
+        lines.append(f"data/{number}.png,{labels}")
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+
+    def run(name, callbacks=()):
+        source = DataConfig(
+            csv=str(tmp_path / "labels.csv"), folds=3, fold=1, reader="pillow"
+        )
+        chosen = recipe(
+            tmp_path / name, data=source, training={"batch_size": 4}
+        )
+        return train(chosen, callbacks=callbacks)
+
+    whole = run("whole")
+    assert whole.model.output_shape == (None, 3)
+    with pytest.raises(KeyboardInterrupt):
+        run("stopped", [Signal()])
+    assert list((tmp_path / "stopped" / "checkpoints").iterdir())
+    for one, two in zip(
+        values(whole.model), values(run("stopped").model), strict=True
+    ):
+        np.testing.assert_array_equal(one, two)
 
 
 def test_the_same_images_go_on(folder):
