@@ -56,6 +56,13 @@ SIZES = {
     "num_heads": 3,
     "channels": 3,
 }
+DISTILL: dict[str, Any] = {
+    "model": {"image_size": SIDE, "patch_size": 8, "pooling": "mean"},
+    "learning_rate": 1e-3,
+    "steps": 500,
+    "batch_size": 32,
+    "precision": "mixed_bfloat16",
+}
 # Of a setting: model, highest rate, steps, batch, precision and options.
 SETTINGS: dict[str, dict[str, Any]] = {
     "mae": {
@@ -90,19 +97,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
         ),
     },
     "distill_dinov2": {
-        "model": {"image_size": SIDE, "patch_size": 8, "pooling": "mean"},
-        "learning_rate": 1e-3,
-        "steps": 500,
-        "batch_size": 32,
-        "precision": "mixed_bfloat16",
+        **DISTILL,
         "options": DistillConfig(teacher="weights/dinov2", teacher_size=42),
     },
     "distill_clip": {
-        "model": {"image_size": SIDE, "patch_size": 8, "pooling": "mean"},
-        "learning_rate": 1e-3,
-        "steps": 500,
-        "batch_size": 32,
-        "precision": "mixed_bfloat16",
+        **DISTILL,
         "options": DistillConfig(teacher="weights/clip", teacher_size=32),
     },
 }

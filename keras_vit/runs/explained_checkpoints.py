@@ -255,7 +255,8 @@ def with_pictures(task: Task, folder: str | os.PathLike) -> Task:
     """Return a task without labels that keeps a `FeaturesOverTime`.
 
     Args:
-        task: a `Task` of `keras_vit.training.tasks`.
+        task: a `Task` of `keras_vit.training.tasks`, whose first score, if it
+            has any, is a `FeatureStatistics`; it is replaced.
         folder: the run folder.
 
     Example:

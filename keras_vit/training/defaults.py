@@ -63,7 +63,6 @@ DEFAULTS = {
     ("lora", "sgd"): HEAD,
 }
 BETA_2 = 0.999  # Keras's own
-NO_BETA_2 = ("sgd", "lion")  # do not read it.
 RATE_BATCH = 256  # images that rates of self-supervision are for
 LION = 5  # between the 3 and 10 of its authors
 
@@ -106,9 +105,8 @@ def with_defaults(recipe) -> dict:
         0.0001
     """
     row = row_of(recipe)
-    usual = dict(row["optimizer"])
-    if recipe.optimizer.name not in NO_BETA_2:
-        usual["beta_2"] = BETA_2
+    # Of an optimizer that does not read beta_2 it stays null.
+    usual = {**row["optimizer"], "beta_2": BETA_2}
     return {
         "optimizer": _filled(recipe.optimizer, usual),
         "training": _filled(recipe.training, row["training"]),

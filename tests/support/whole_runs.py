@@ -29,9 +29,11 @@ from keras_vit.training.tasks import (
     DINO,
     DISTILLATION,
     MAE,
+    MASKED_PATCH,
     DINOConfig,
     DistillConfig,
     MAEConfig,
+    MaskedPatchConfig,
 )
 from keras_vit.training.tasks.neighbours import with_neighbours
 
@@ -44,6 +46,7 @@ DATASET = data.Dataset(
 OF_THE_MACHINE = ("images_per_second", "peak_memory")
 TASKS = {
     None: CLASSIFICATION,
+    "masked_patch": MASKED_PATCH,
     "mae": MAE,
     "dino": DINO,
     "distill": DISTILLATION,
@@ -59,6 +62,7 @@ DINO_OPTIONS = {
 class Unlabelled(Recipe):
     """A recipe with the options of the methods without labels."""
 
+    masked_patch: MaskedPatchConfig = MaskedPatchConfig()
     mae: MAEConfig = MAEConfig(0.5, True, 8, 1, 2, 8)
     dino: DINOConfig = DINOConfig(**DINO_OPTIONS)
     distill: DistillConfig = DistillConfig()

@@ -60,6 +60,7 @@ BASE = {
     "augmentation": {},
     "optimizer": {"warmup_steps": 1},
     "training": {"steps": 40, "batch_size": 8},
+    "masked_patch": {},
     "mae": {
         **{"decoder_dim": 16, "decoder_layers": 1, "decoder_heads": 2},
         "decoder_mlp_dim": 16,
@@ -222,8 +223,9 @@ def learned(method, recipe):
     return digest(*arrays)
 
 
-of_mae, of_dino, of_distill = (
-    functools.partial(learned, name) for name in ("mae", "dino", "distill")
+of_masked, of_mae, of_dino, of_distill = (
+    functools.partial(learned, name)
+    for name in ("masked_patch", "mae", "dino", "distill")
 )
 
 
@@ -415,6 +417,12 @@ CHANGES = {
         "evaluate_every_steps": (plan, 20, {"checkpoint_every_steps": 10}),
         "checkpoint_every_steps": (plan, 5, {}),
         "log_every_steps": (plan, 10, {}),
+    },
+    "masked_patch": {
+        "target": (of_masked, "pixels", {}),
+        "corruption_rate": (of_masked, 0.2, {}),
+        "mask_rate": (of_masked, 0.2, {}),
+        "random_rate": (of_masked, 0.2, {}),
     },
     "mae": {
         "mask_ratio": (of_mae, 0.5, {}),
