@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tiny_training as tiny
-from tiny_runs import MaskedPatchRecipe
+from whole_runs import Unlabelled
 
 from keras_vit.training.tasks.corrupt_patches import CorruptPatches
 from keras_vit.training.tasks.masked_patch import (
@@ -74,7 +74,7 @@ def test_the_loss_is_the_mean_over_hidden_patches(target):
     shape = (*answers.shape, 8) if target == "mean_colour" else answers.shape
     said = random.normal(size=shape).astype("float32")
     loss = MASKED_PATCH.make_loss(
-        MaskedPatchRecipe(masked_patch=MaskedPatchConfig(target))
+        Unlabelled(masked_patch=MaskedPatchConfig(target))
     )
     if target == "pixels":
         expected = np.square(said - answers)[hidden].mean()
@@ -101,7 +101,7 @@ def test_accuracy_is_of_the_colours_of_hidden_patches():
         for part in batches.training(0, (IMAGES, None))
     )
     said = np.random.default_rng(5).normal(size=(*answers.shape, 8))
-    recipe = MaskedPatchRecipe(masked_patch=config)
+    recipe = Unlabelled(masked_patch=config)
     (metric,) = MASKED_PATCH.make_metrics(recipe)
     metric.update_state(answers, said.astype("float32"), weights)
     right = (said.argmax(axis=-1) == answers)[weights[..., 0] > 0]

@@ -9,10 +9,10 @@ import tiny_training as tiny
 from tiny_runs import (
     DATASET,
     Interrupt,
-    MaskedPatchRecipe,
     recipe,
     values,
 )
+from whole_runs import Unlabelled
 
 from keras_vit import data
 from keras_vit.training import ModelConfig, build, train
@@ -28,9 +28,7 @@ COLOUR_DATASET = dataclasses.replace(
 
 def masked(run_dir, *, target="mean_colour", **options):
     made = recipe(run_dir, **options)
-    return MaskedPatchRecipe(
-        **vars(made), masked_patch=MaskedPatchConfig(target)
-    )
+    return Unlabelled(**vars(made), masked_patch=MaskedPatchConfig(target))
 
 
 @pytest.fixture(scope="module")

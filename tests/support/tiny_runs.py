@@ -1,7 +1,5 @@
 """Tiny runs of `train` in a folder: their recipe, their data, their files."""
 
-import dataclasses
-
 import keras
 import numpy as np
 import tiny_training as tiny
@@ -13,7 +11,6 @@ from keras_vit.training import (
     Recipe,
     TrainingConfig,
 )
-from keras_vit.training.tasks import MaskedPatchConfig
 
 DATASET = data.Dataset(
     tiny.examples(tiny.IMAGES, seed=0),
@@ -21,11 +18,6 @@ DATASET = data.Dataset(
     tiny.examples(10, seed=2),
     tiny.CLASS_NAMES,
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class MaskedPatchRecipe(Recipe):
-    masked_patch: MaskedPatchConfig = MaskedPatchConfig()
 
 
 def recipe(run_dir, *, training=None, **options):

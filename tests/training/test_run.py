@@ -9,11 +9,11 @@ import yaml
 from tiny_runs import (
     DATASET,
     Interrupt,
-    MaskedPatchRecipe,
     files,
     recipe,
     values,
 )
+from whole_runs import Unlabelled
 
 import keras_vit
 from keras_vit.checkpoints.run_model import load_model
@@ -60,7 +60,7 @@ def test_a_run_that_did_not_know_an_option_had_its_default(run):
     written = yaml.safe_load((run.folder / "config.yaml").read_text())
     del written["training"]["image_sizes"]
     assert resume.differences(written, recipe(run.folder)) == []
-    now = MaskedPatchRecipe(**vars(recipe(run.folder)))
+    now = Unlabelled(**vars(recipe(run.folder)))
     assert resume.differences(written, now) == []
     now = dataclasses.replace(now, masked_patch=MaskedPatchConfig("pixels"))
     assert resume.differences(written, now) == [
@@ -76,7 +76,7 @@ def test_a_run_of_a_version_that_knew_the_options_of_other_recipes(run):
     written["masked_patch"] = {"target": "mean_colour", "mask_rate": 0.8}
     now = recipe(run.folder)
     assert resume.differences(written, now) == []
-    assert resume.differences(written, MaskedPatchRecipe(**vars(now))) == []
+    assert resume.differences(written, Unlabelled(**vars(now))) == []
     written["training"]["unknown"] = 1
     assert resume.differences(written, now) == [
         "training.unknown: was 1, now not there"
