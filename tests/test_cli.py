@@ -189,6 +189,37 @@ def test_module_runs_as_a_program():
     assert "Traceback" not in bad.stderr
 
 
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("configs", 0), ("weights info ViT_B16/nonsense", 2), ("none", 2)],
+)
+def test_program_ends_with_its_code_once_libraries_did(words, code):
+    script = """if True:
+        import atexit, sys
+        from keras_vit.cli import __main__ as program
+
+        class Part:
+            def __del__(self):
+                print("taken apart")
+
+        def main(run=program.main):
+            atexit.register(print, "libraries ended")
+            return run()
+
+        part, program.main = Part(), main
+        program.program()
+        """
+    command = [sys.executable, "-c", script, *words.split()]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == code
+    assert ("quickstart" in done.stdout) == (words == "configs")
+    lines = done.stdout.splitlines()
+    last = lines[lines.index("libraries ended") + 1 :]
+    # argparse's own exit is Python's.
+    assert last == (["taken apart"] if words == "none" else [])
+
+
 @pytest.mark.parametrize("broken", [["b: cut"], ["b: cut", "d: empty"]])
 def test_images_that_cannot_be_read_are_said_after_the_others(broken, capsys):
     found = [None, *broken, None]

@@ -68,6 +68,24 @@ except ImportError as error:
 """
 
 
+# Whether the import of Keras loads PyTorch's compiler, and what that makes of a
+# function that draws numbers.
+COMPILE = """
+from keras_vit.runtime import environment
+if "lean" in sys.argv:
+    environment.start_lean()
+import keras
+print("torch._dynamo" in sys.modules)
+import torch
+seeds = keras.random.SeedGenerator(0)
+draw = lambda x: x + keras.random.uniform((2,), seed=seeds)
+found = torch._dynamo.explain(draw)(torch.ones(2))
+seeds = keras.random.SeedGenerator(0)
+values = torch.compile(draw, backend="eager")(torch.ones(2)).tolist()
+print(found.graph_break_count, found.graph_count, found.op_count, values)
+"""
+
+
 def run_without(modules, script: str, **environment: str | None) -> str:
     """Output of a fresh process; None as a value unsets a variable."""
     merged = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
@@ -100,6 +118,15 @@ def test_import_is_cheap():
     loaded = {name[1] for name in names if name[0] == "keras_vit" and name[1:]}
     assert len(loaded) > 5
     assert not loaded & {*late, "training"}
+
+
+def test_commands_import_no_compiler_before_something_is_compiled(backend):
+    if backend != "torch":
+        pytest.skip("PyTorch's compiler")
+    plain, lean = (run_without([x], COMPILE) for x in ("", "lean"))
+    assert lean.split()[0] == "False"
+    assert int(lean.split()[1]) == 1  # The draw is not compiled.
+    assert lean.splitlines()[1:] == plain.splitlines()[1:]
 
 
 def test_installed_backend_is_taken_where_tensorflow_is_missing(

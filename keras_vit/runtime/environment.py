@@ -4,7 +4,9 @@ This package does not import Keras until it needs it.
 """
 
 import contextlib
+import functools
 import gc
+import importlib
 import importlib.abc
 import importlib.metadata
 import importlib.util
@@ -13,9 +15,11 @@ import os
 import re
 import sys
 import tempfile
+import types
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from keras_vit.runtime.shipped_recipes import RECIPES
 
@@ -38,6 +42,9 @@ REGISTERED = (
 # of scikit-learn: 2.0 of the 5.1 s that its import takes with JAX. With another
 # backend, it imports JAX for a callback that no command has.
 UNUSED = ("matplotlib", "sklearn")
+# Keras needs PyTorch's compiler, a third of its import, to mark two functions
+# as not to be compiled.
+COMPILER = "torch._dynamo"
 # What TensorFlow writes to standard error as it is imported.
 NOISE = re.compile(
     rb"I0000 |To enable the following instructions|WARNING: All log messages"
@@ -83,8 +90,9 @@ def start_lean() -> None:
 
     Keras's own galleries and wrappers of scikit-learn find no matplotlib and
     no scikit-learn then, and its Orbax callback no JAX where that is not the
-    backend; all can be imported once Keras is. The garbage collector rests
-    meanwhile, and never looks at what was imported: it finds nothing there.
+    backend; all can be imported once Keras is. PyTorch's compiler is imported
+    when something is compiled. The garbage collector rests meanwhile, and
+    never looks at what was imported: it finds nothing there.
     """
     if "keras" not in sys.modules:
         sys.meta_path.insert(0, _WrappedModules(("keras",), _hide_unused))
@@ -96,8 +104,15 @@ def _hide_unused(loader) -> None:
     def execute_without(module):
         backend = os.environ.get("KERAS_BACKEND") or _configured_backend()
         unused = UNUSED if backend == "jax" else (*UNUSED, "jax")
-        hidden = {name: None for name in unused if name not in sys.modules}
-        sys.modules.update(hidden)  # pyright: ignore
+        hidden: dict = {
+            name: None for name in unused if name not in sys.modules
+        }
+        if backend == "torch" and COMPILER not in sys.modules:
+            with contextlib.suppress(ImportError):
+                importlib.import_module("torch")
+                hidden[COMPILER] = types.ModuleType(COMPILER)
+                hidden[COMPILER].disable = _not_compiled
+        sys.modules.update(hidden)
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -110,6 +125,23 @@ def _hide_unused(loader) -> None:
                 gc.enable()
 
     loader.exec_module = execute_without
+
+
+def _not_compiled():
+    """Stand in for `torch._dynamo.disable` until the compiler is imported."""
+
+    def decorate(function):
+        @functools.wraps(function)
+        def run(*args, **kwargs):
+            compiler = sys.modules.get(COMPILER)
+            disable: Any = getattr(compiler, "disable", _not_compiled)
+            if disable is _not_compiled:  # Nothing is being compiled.
+                return function(*args, **kwargs)
+            return disable(function)(*args, **kwargs)
+
+        return run
+
+    return decorate
 
 
 def start_quietly() -> None:

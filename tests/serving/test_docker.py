@@ -95,7 +95,9 @@ def test_it_does_not_run_as_root():
 def started(run_folder):
     """The server as the image starts it, on a free port."""
     program, command, *options = json.loads(last("ENTRYPOINT"))
-    assert PROJECT["project"]["scripts"][program] == "keras_vit.cli:main"
+    assert PROJECT["project"]["scripts"][program] == (
+        "keras_vit.cli.__main__:program"
+    )
     assert command == "serve"
     assert json.loads(last("CMD")) == ["/model"]
     options[options.index("--port") + 1] = "0"
