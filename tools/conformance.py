@@ -319,6 +319,7 @@ def cloned(suite: Suite, cache, clones) -> tuple[str, pathlib.Path]:
     folder = cache / version.replace(" ", "-")
     if not folder.exists():
         part = suite.file.partition("/")[0]
+        cache.mkdir(parents=True, exist_ok=True)
         archive = cache / f"{folder.name}.tar"
         git = ["git", "-C", str(clone), "archive", "-o", str(archive)]
         subprocess.run([*git, "HEAD", part], check=True)
