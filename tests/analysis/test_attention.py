@@ -67,6 +67,7 @@ def test_mixed_precision_has_maps_in_float32():
     np.testing.assert_allclose(maps.sum(axis=-1), 1, rtol=0, atol=0.02)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("batch_size", [1, 2, 32])
 def test_the_batch_size_changes_nothing(batch_size):
     model = tiny_model()
@@ -110,6 +111,7 @@ def test_a_second_call_compiles_nothing(fused, backend):
     assert len(fused) == (model.config.num_layers if backend == "torch" else 0)
 
 
+@pytest.mark.once
 def test_weights_that_have_changed_are_seen():
     model, images = tiny_model(), images_of(tiny_model())
     before = attention_maps(model, images)
@@ -146,6 +148,7 @@ def test_the_model_stays_as_it_was(tmp_path):
     np.testing.assert_array_equal(again.predict_on_batch(images), before)
 
 
+@pytest.mark.once
 def test_lists_and_tensors_are_images_too():
     model = tiny_model()
     images = images_of(model)
@@ -155,6 +158,7 @@ def test_lists_and_tensors_are_images_too():
     np.testing.assert_array_equal(attention_maps(model, images.tolist()), maps)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "images", [np.zeros((8, 12, 3)), np.zeros((1, 12, 8, 3)), []]
 )
@@ -163,12 +167,14 @@ def test_images_of_another_shape(images):
         attention_maps(tiny_model(), images)
 
 
+@pytest.mark.once
 def test_another_model():
     model = keras_vit.Mixer_S32(weights=None, input_shape=(32, 32, 3))
     with pytest.raises(ValueError, match="VisionTransformer.*Mixer"):
         attention_maps(model, np.zeros((1, 32, 32, 3)))
 
 
+@pytest.mark.once
 # Rows of weights for a grid of 2x3 patches; key k has the weight k.
 @pytest.mark.parametrize(
     ("changes", "wanted"),
@@ -197,6 +203,7 @@ def test_grids_are_the_rows_that_the_head_reads(changes, wanted):
     np.testing.assert_allclose(grids.ravel(), wanted)
 
 
+@pytest.mark.once
 def test_grids_of_maps_of_another_model():
     with pytest.raises(ValueError, match="7 tokens"):
         attention_grids(tiny_model(), np.zeros((1, 1, 1, 6, 6)))

@@ -91,6 +91,7 @@ def test_saved_models_load_in_a_fresh_process(names, tmp_path):
         np.testing.assert_array_equal(loaded, expected[name])
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", ALL)
 def test_clones_and_round_trips_its_config(name):
     model = shake(shrunken.build(name))

@@ -153,6 +153,7 @@ def test_labels_of_fewer_classes_in_another_order(model, several):
     )
 
 
+@pytest.mark.once
 def test_label_that_is_not_in_the_class_map(model):
     images, labels = split(3)
     labels[:] = [1, 0, 2]
@@ -173,6 +174,7 @@ def test_the_model_is_left_as_it_was(model):
     assert not model.compiled
 
 
+@pytest.mark.once
 def test_saved_predictions_are_the_same(model, tmp_path):
     images, labels = split(9)
     found = evaluation.predict_classes(
@@ -189,12 +191,14 @@ def test_saved_predictions_are_the_same(model, tmp_path):
         np.testing.assert_array_equal(arrays["pictures"], images[:2])
 
 
+@pytest.mark.once
 def test_other_file_is_no_predictions(tmp_path):
     np.savez(tmp_path / "other.npz", labels=np.zeros(2))
     with pytest.raises(ValueError, match="lacks .'classes'"):
         evaluation.load_predictions(tmp_path / "other.npz")
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("label", [-1, CLASSES])
 def test_label_that_the_model_does_not_have(model, label):
     images, labels = split(9)
@@ -203,6 +207,7 @@ def test_label_that_the_model_does_not_have(model, label):
         evaluation.evaluate(model, padded_batches(images, labels, BATCH))
 
 
+@pytest.mark.once
 def test_labels_of_another_number_of_classes(model):
     images, _ = split(3)
     labels = np.ones((3, CLASSES + 1), "float32")
@@ -210,6 +215,7 @@ def test_labels_of_another_number_of_classes(model):
         evaluation.evaluate(model, padded_batches(images, labels, 3))
 
 
+@pytest.mark.once
 def test_no_image(model):
     images, labels = split(2)
     with pytest.raises(ValueError, match="no image"):

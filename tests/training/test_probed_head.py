@@ -144,6 +144,7 @@ def test_no_training_is_worse_than_the_probe(tmp_path, capsys, training):
     assert said in capsys.readouterr().out
 
 
+@ONCE
 def test_a_run_that_was_stopped_keeps_the_probe(tmp_path, monkeypatch):
     whole = train(probed(tmp_path / "whole"), dataset=DATASET)
     with pytest.raises(KeyboardInterrupt):  # after the first epoch

@@ -113,6 +113,7 @@ def test_the_best_model_is_in_units(run, table):
     assert error == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.once
 def test_r2_selects_the_best_model(table, tmp_path):
     chosen = {"best_metric": "val_r2", "epochs": 4}
     found = train(config(tmp_path, table, **chosen))
@@ -121,6 +122,7 @@ def test_r2_selects_the_best_model(table, tmp_path):
     assert error == pytest.approx(max(found.history["val_r2"]), abs=1e-4)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("options", [{}, {"ema_decay": 0.5}])
 def test_a_run_that_was_stopped_ends_with_the_same(options, table, tmp_path):
     whole = train(config(tmp_path / "whole", table, **options))
@@ -132,6 +134,7 @@ def test_a_run_that_was_stopped_ends_with_the_same(options, table, tmp_path):
     assert all((x == y).all() for x, y in pairs)
 
 
+@pytest.mark.once
 def test_with_the_head_of_an_earlier_run_it_begins_where_that_ended(
     run, table, tmp_path
 ):
@@ -152,6 +155,7 @@ def test_with_the_head_of_an_earlier_run_it_begins_where_that_ended(
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("training", "message"),
     [
@@ -167,6 +171,7 @@ def test_options_of_classes_are_refused(training, message, table, tmp_path):
     assert not (tmp_path / "config.yaml").exists()
 
 
+@pytest.mark.once
 def test_a_number_that_is_the_same_everywhere_is_refused(table, tmp_path):
     text = "\n".join(["image,label", *(f"{i}.png,0.5" for i in range(20))])
     path = table.replace("numbers.csv", "same.csv")
