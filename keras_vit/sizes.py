@@ -10,7 +10,16 @@ Table 2 of "Scaling Vision Transformers" (arXiv:2106.04560) for M, g, G;
 import fnmatch
 from typing import Any
 
-__all__ = ["BIT", "MIXER", "VIT", "VIT_SIZES", "list_models"]
+__all__ = [
+    "BIT",
+    "DIGITS",
+    "MIXER",
+    "TINY",
+    "TINY_MIXER",
+    "VIT",
+    "VIT_SIZES",
+    "list_models",
+]
 
 
 def _size(hidden_dim, num_layers, mlp_dim, num_heads):
@@ -110,6 +119,19 @@ BIT: dict[str, dict[str, Any]] = {
     "BiT_R152x2": _bit(152, 2),
     "BiT_R152x4": _bit(152, 4),
 }
+
+
+# The model of the quick start, which has no name; chosen on validation images.
+DIGITS = {
+    **_size(64, 4, 128, 4),
+    "image_size": (16, 16),
+    "channels": 1,
+    "patch_size": (4, 4),
+    "pooling": "mean",
+}
+# The smallest of each kind, to try a recipe out on images of 32x32.
+TINY = _size(8, 2, 8, 2)
+TINY_MIXER = _mixer(8, 8, 2, 4, 8)
 
 
 def list_models(pattern: str = "*") -> list[str]:

@@ -9,17 +9,15 @@ from typing import Any
 from keras_vit.io.checks import (
     check_choice,
     check_limits,
-    check_positive,
     check_size,
     check_unread,
 )
 from keras_vit.models import BiTConfig, MixerConfig, ViTConfig
-from keras_vit.sizes import BIT, MIXER, VIT
+from keras_vit.sizes import BIT, DIGITS, MIXER, TINY, TINY_MIXER, VIT, VIT_SIZES
 from keras_vit.text.templates import templates_of
 from keras_vit.variants import VariantConfig, VariantTransformerConfig
 
 __all__ = [
-    "DIGITS",
     "ModelConfig",
     "config_class_of",
     "config_of",
@@ -34,8 +32,8 @@ MODEL_CHOICES = {
     "position_embedding": ("learned", "sincos2d"),
     "size": ("full", "tiny"),
 }
-WIDTHS = ("hidden_dim", "num_layers", "mlp_dim", "num_heads", "resnet_width")
-SIZES = (*WIDTHS, "resnet_units")
+# Fields that weights have their own of.
+SIZES = (*VIT_SIZES["B"], "resnet_width", "resnet_units")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +140,6 @@ class ModelConfig:
         for name in ("image_size", "patch_size"):
             if getattr(self, name) is not None:
                 check_size(name, getattr(self, name))
-        check_positive(self, *WIDTHS)
         if any(units < 1 for units in self.resnet_units or ()):
             raise ValueError(
                 "Each stage of a ResNet has at least one unit. Received: "
@@ -184,27 +181,7 @@ class ModelConfig:
         return config_of(self, num_classes)
 
 
-# The model of the quick start, which has no name; chosen on validation images.
-DIGITS = {
-    "image_size": (16, 16),
-    "channels": 1,
-    "patch_size": (4, 4),
-    "hidden_dim": 64,
-    "num_layers": 4,
-    "mlp_dim": 128,
-    "num_heads": 4,
-    "pooling": "mean",
-}
-
-# The smallest model of each kind, for images of 32x32.
 TINY_WIDTH = 32  # GroupNormalization has 32 groups.
-TINY = {"hidden_dim": 8, "num_layers": 2, "mlp_dim": 8, "num_heads": 2}
-TINY_MIXER = {
-    "hidden_dim": 8,
-    "num_layers": 2,
-    "tokens_mlp_dim": 4,
-    "channels_mlp_dim": 8,
-}
 
 # Fields of ModelConfig with another name in the config of a BiT.
 OF_BIT = {"resnet_units": "units", "resnet_width": "width"}
@@ -308,5 +285,6 @@ def tiny_fields(fields: dict) -> dict:
     if "resnet_units" in fields:
         units = (1,) * len(fields["resnet_units"])
         return {**TINY, "resnet_units": units, "resnet_width": TINY_WIDTH}
-    sizes = TINY_MIXER if "tokens_mlp_dim" in fields else TINY
-    return {**sizes, "patch_size": (8, 8)}
+    if "tokens_mlp_dim" in fields:
+        return TINY_MIXER
+    return {**TINY, "patch_size": (8, 8)}

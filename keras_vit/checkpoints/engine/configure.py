@@ -13,24 +13,27 @@ from typing import NoReturn
 from keras_vit.checkpoints.engine.layout import Facts, listed
 from keras_vit.checkpoints.engine.recognition import Checkpoint, dialects
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
-from keras_vit.models.options import ViTConfig, options_of, without_unused
+from keras_vit.models.options import (
+    RECORD,
+    ViTConfig,
+    options_of,
+    without_unused,
+)
 
 __all__ = ["NOT_IN_TENSORS", "OF_RECORDS", "configure"]
 
-PIXELS = ("pixel_mean", "pixel_std")
-# Options of the block and the pooling that no tensor tells.
-OPTIONS = (
-    *("rope", "rope_temperature", "rope_offset", "rope_axes"),
-    *("rope_reference_grid", "rope_pairs", "norm_placement"),
-    *("pool_prefix_tokens", "pool_num_heads", "representation_activation"),
-)
-# Fields of the config that no tensor tells.
-NOT_IN_TENSORS = (
-    *("activation", "layer_norm_epsilon", "num_heads", "pooling"),
-    *(*PIXELS, *OPTIONS),
-)
 # Fields of what stands around the original's model, from a record.
 OF_RECORDS = ("classifier_activation", "include_preprocessing")
+WINDOWS = ("window_size", "global_attention_blocks")
+# Fields that the tensors of some models show.
+SHOWN_BY_SOME = ("image_size", "layer_scale_init", "norm_after_pooling")
+# Fields of the config that no tensor tells.
+NOT_IN_TENSORS = tuple(
+    name
+    for name, row in options_of(ViTConfig).items()
+    if row.shown == RECORD
+    and name not in (*OF_RECORDS, *WINDOWS, *SHOWN_BY_SOME)
+)
 # Widths of the papers whose heads are not of 64 features (So400m, H, g, G).
 HEADS_OF_WIDTH = {1152: 16, 1280: 16, 1408: 16, 1664: 16}
 
@@ -165,7 +168,7 @@ def _known_fields(checkpoint, num_heads, architecture, given) -> dict:
             )
     wants_pixels = dict(given).get("include_preprocessing")
     is_open = layout.dialect.scales_pixels_variously and (
-        PIXELS[0] not in fields
+        "pixel_mean" not in fields
     )
     if wants_pixels and is_open:
         warnings.warn(
@@ -219,10 +222,9 @@ def _configure_vit(checkpoint, known, image_size) -> Checkpoint:
         **_block_options(checkpoint, known, facts),
     }
     fields |= _patch_stem(checkpoint, kernel[:2])
-    fields["pooling"] = _pooling(checkpoint, known, fields)
-    fields |= {x: known[x] for x in (*PIXELS, *OPTIONS) if x in known}
-    if not representation:
-        fields.pop("representation_activation", None)
+    pooling = _pooling(checkpoint, known, fields)
+    fields |= {x: known[x] for x in NOT_IN_TENSORS if x in known}
+    fields["pooling"] = pooling
     if root:
         width = checkpoint.checked_shape("root_conv/kernel", 4)
         fields["channels"], fields["resnet_width"] = width[2], width[3]
@@ -834,9 +836,6 @@ def _relative_positions(checkpoint) -> dict:
                 **shared,
             }
     return {"relative_position_bias": False}
-
-
-WINDOWS = ("window_size", "global_attention_blocks")
 
 
 def _windows(checkpoint, num_layers, grid) -> dict:

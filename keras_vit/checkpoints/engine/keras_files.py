@@ -48,6 +48,7 @@ from keras_vit.checkpoints.files.tensors import (
     refusing,
 )
 from keras_vit.io.run_folder import RUN_MODEL
+from keras_vit.models.options import CONFIGS, ViTConfig, options_of
 from keras_vit.trained_as import TrainedAs
 
 __all__ = [
@@ -77,12 +78,6 @@ POLICY_MODULES = {"keras", "keras.dtype_policies"}
 COMPANIONS = re.compile(r"(optimizer|metrics|.*seed_generator)/.*")
 # Fields of the config that change what the weights are read as.
 FLAGS = ("distillation_token", "norm_after_pooling")
-# Fields of the config that weights are there for.
-OPTIONAL = {
-    "class_token": "class_token/token",
-    "num_classes": "predictions/kernel",
-    "representation_dim": "pre_logits/kernel",
-}
 # Last part of a layer's path and the number of its weights -> their names, of
 # layers that have neither a kernel nor a scale.
 OWN_WEIGHTS = {
@@ -475,12 +470,16 @@ def _check_sizes(checkpoint) -> None:
         untold += PREFIX
     if config.get("mlp_placement") == "beside":  # One scale is for both.
         untold += ("mlp_layer_scale",)
-    for field, name in OPTIONAL.items():
-        if bool(given.get(field)) != (name in checkpoint.rows):
+    config_class = CONFIGS.get(checkpoint.layout.family, ViTConfig)
+    for field, row in options_of(config_class).items():
+        if not row.weights or not isinstance(getattr(config_class, field), int):
+            continue
+        found = [x for x in checkpoint.rows if any(y in x for y in row.weights)]
+        if bool(given.get(field)) != bool(found):
             refuse(
                 path,
                 f"has {field}={config.get(field)!r} in its config, and "
-                f"{'a' if name in checkpoint.rows else 'no'} weight {name}",
+                f"{'a' if found else 'no'} weight {(found or row.weights)[0]}",
                 DAMAGED,
             )
     fields = {name: x for name, x in config.items() if name not in untold}
