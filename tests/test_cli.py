@@ -42,7 +42,7 @@ def test_list_has_timm_s_names_and_fits_80_columns(capsys):
     out = run(capsys, "list")
     assert {x for x in out.split() if "/" in x} >= {
         *catalog.ENTRIES,
-        *catalog.timm_entries(),
+        *catalog.library_entries(),
     }
     assert max(map(len, out.splitlines())) <= 80
 
@@ -68,7 +68,7 @@ def test_list_imports_no_keras():
 
 def test_list_is_json_on_demand(capsys):
     objects = json.loads(run(capsys, "list", "--format", "json"))
-    names = {*catalog.ENTRIES, *catalog.timm_entries()}
+    names = {*catalog.ENTRIES, *catalog.library_entries()}
     assert sorted(x["key"] for x in objects) == sorted(names)
     by_key = {found["key"]: found for found in objects}
     found = by_key["ViT_B16/imagenet21k"]

@@ -115,7 +115,7 @@ def write_all_weights(timm) -> None:
                 rows[-1]["url"] = config.url
         print(f"{module}: {len(rows)} weights so far", flush=True)
     with (
-        replacing(catalog.TIMM_TABLE) as temporary,
+        replacing(catalog.LIBRARY_TABLES["timm"]) as temporary,
         temporary.open("w", newline="", encoding="utf-8") as file,
     ):
         writer = csv.DictWriter(file, columns, "", lineterminator="\n")

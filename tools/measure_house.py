@@ -75,10 +75,11 @@ SMALLEST = {
     },
 }
 DIALECTS = "checkpoints/dialects/"
-# As in tests/checkpoints/test_dialects.py, which has the reasons.
+# As in tests/checkpoints/test_dialects.py.
 PUBLISHERS = re.compile(
-    r"(?i:timm(?!e)|hugging[_ -]?face(?!_hub|\.co\b)|torchvision)"
-    r"|(?i:keras[_-]hub|big_vision|segment[_ -]?anything)|\btransformers\b"
+    r"(?i:timm(?!e)|hugging[_ -]?face(?!_hub| hub\b|\\?\.co\b)|torchvision)"
+    r"|(?i:keras[_-]hub|big_vision|open_?clip)"
+    r"|(?i:segment[_ -]?anything)|\btransformers\b"
 )
 LONGEST = 10
 SIZE = """\

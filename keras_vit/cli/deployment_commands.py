@@ -19,12 +19,14 @@ LAYOUTS = [x.layout for x in FORMATS.values() if x.layout]
 
 def push(parser):
     """Share a model or a run on the Hugging Face Hub or on Kaggle."""
+    from keras_vit.checkpoints.dialects import LIBRARIES
+
     add = parser.add_argument
     add("model", help="run folder, file or folder of weights, or their name")
     add("name", help="user/name, or kaggle://user/model/framework/variation")
     add(
         "--format",
-        choices=("hugging_face", "timm", "keras"),
+        choices=(*(x.format for x in LIBRARIES), "keras"),
         help="of the weights; by default the first that can hold the model",
     )
     add(

@@ -26,7 +26,7 @@ WEIGHTS = (".safetensors", ".h5", ".keras")
 SOURCE = (
     "a name that `keras-vit weights list` shows, a path, an https:// address, "
     "hf://user/name[@revision], kaggle://user/model/framework/variation or "
-    "timm/name"
+    + ", ".join(f"{library}/name" for library in catalog.LIBRARY_TABLES)
 )
 
 
@@ -88,7 +88,8 @@ def _add_known_fields(parser):
     )
     parser.add_argument(
         "--architecture",
-        help="name in timm, such as vit_base_patch16_clip_224, if unknown",
+        help=f"name in {' or '.join(catalog.LIBRARY_TABLES)}, such as "
+        "vit_base_patch16_clip_224, if unknown",
     )
     parser.add_argument(
         "--activation",
@@ -107,14 +108,14 @@ def _list(arguments):
     if not set(pattern) & set("*?["):
         pattern = f"*{pattern}*"
     listed = {x.key: x for x in catalog.entries(arguments.model)}
-    if arguments.model is None:  # timm's are of no application.
-        listed = {**listed, **catalog.timm_entries(), **listed}
+    if arguments.model is None:  # Those of libraries are of no application.
+        listed = {**listed, **catalog.library_entries(), **listed}
     found = [
         entry
         for key, entry in listed.items()
         if any(
             fnmatch.fnmatchcase(name.lower(), pattern)
-            for name in (key, key.removeprefix("timm/"))
+            for name in (key, key if entry.model else entry.bare_name)
         )
     ]
     if not found:
@@ -163,9 +164,10 @@ def as_markdown(entries) -> str:
     lines = []
     by_model = itertools.groupby(entries, key=lambda entry: entry.model)
     for model, group in by_model:
-        rows = [_cells(entry, f"`{entry.name}`") for entry in group]
+        found = list(group)
+        rows = [_cells(entry, f"`{entry.name}`") for entry in found]
         lines += [
-            f"### {model or 'timm'}",
+            f"### {model or found[0].name.partition('/')[0]}",
             "",
             *markdown_table(COLUMNS, rows),
             "",

@@ -31,7 +31,7 @@ from keras_vit.io.stores import Store, of_store, whole_address
 
 __all__ = [
     "dataset_of",
-    "open_hugging_face",
+    "open_hub_dataset",
     "open_shards",
     "shard_names",
 ]
@@ -374,7 +374,7 @@ def _read_parquet(files: Sequence[str], config: DataConfig) -> Labelled:
 KINDS: dict[str, Callable] = {".tar": _read_tars, ".parquet": _read_parquet}
 
 
-def open_hugging_face(config: DataConfig) -> Dataset:
+def open_hub_dataset(config: DataConfig) -> Dataset:
     """Open hf://datasets/user/name[@revision][/folder].
 
     Images, or groups of rows, are requested over the network as they are

@@ -24,7 +24,7 @@ from keras_vit.data.dataset import (
 from keras_vit.data.digits import open_digits
 from keras_vit.data.image_folders import open_folder, open_stored_folder
 from keras_vit.data.seeds import order
-from keras_vit.data.shards import open_hugging_face, open_shards
+from keras_vit.data.shards import open_hub_dataset, open_shards
 from keras_vit.data.tfds import open_tfds
 from keras_vit.io.atomic_files import printable
 from keras_vit.io.checks import check_installed
@@ -38,7 +38,7 @@ __all__ = [
 # Names that tensorflow-datasets does not have, up to the first slash.
 OWN_NAMES = {
     "digits": open_digits,
-    "hf:": open_hugging_face,
+    "hf:": open_hub_dataset,
 }
 
 

@@ -1,4 +1,4 @@
-"""Speed of a model in every format, beside Keras's and timm's.
+"""Speed of a model in every format, beside Keras's and other libraries'.
 
 Each side runs in a process of its own, so that no runtime's threads are in the
 way of another's, and the sides take turns, a call each.
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_vit.checkpoints import save_checkpoint
+from keras_vit.checkpoints.dialects import LIBRARIES
 from keras_vit.exporting.export import export
 from keras_vit.exporting.runtimes_table import FORMATS
 from keras_vit.io.atomic_files import replacing
@@ -135,8 +136,10 @@ def _sides(classifier, formats, folder, left_out, say) -> Iterator[Side]:
     path = folder / "model.keras"
     classifier.model.save(path)
     yield Side(_name_of_keras(), "keras", path)
-    with _leaving_out(left_out, "timm"):
-        yield from _timm_sides(classifier.model, folder / "timm")
+    for library in LIBRARIES:
+        if library.load_folder:
+            with _leaving_out(left_out, library.name):
+                yield from _sides_of(library, classifier.model, folder)
     precisions = [(x, y) for x in formats for y in FORMATS[x].precisions]
     for number, (format, precision) in enumerate(precisions, 1):
         name = f"{format}, {precision}"
@@ -151,12 +154,13 @@ def _name_of_keras():
     return f"Keras, {keras.backend.backend()}"
 
 
-def _timm_sides(model, folder):
-    if importlib.util.find_spec("timm") is None:
-        raise ValueError("it is not installed: pip install timm")
-    save_checkpoint(model, folder, format="timm")
-    yield Side("timm, eager", "timm", folder)
-    yield Side("timm, compiled", "timm compiled", folder)
+def _sides_of(library, model, folder):
+    name = library.name
+    if importlib.util.find_spec(name) is None:
+        raise ValueError(f"it is not installed: pip install {name}")
+    save_checkpoint(model, folder / name, format=library.format)
+    yield Side(f"{name}, eager", name, folder / name)
+    yield Side(f"{name}, compiled", f"{name} compiled", folder / name)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ arguments are the kind of side, the path of its model and (H, W, C) as JSON.
 Axes: B images of a batch, H and W height and width, C channels.
 """
 
+import functools
 import json
 import os
 import sys
@@ -13,6 +14,8 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+
+from keras_vit.checkpoints.dialects import LIBRARIES
 
 __all__ = ["KINDS"]
 
@@ -31,11 +34,10 @@ def _keras(path) -> Run:
     return keras.saving.load_model(path, compile=False).predict_on_batch
 
 
-def _timm(path, compiled=False) -> Run:
-    import timm
+def _torch(load_folder, compiled, path) -> Run:
     import torch
 
-    model = timm.create_model(f"local-dir:{path}", pretrained=True).eval()
+    model = load_folder(path)
     call = torch.compile(model, dynamic=False) if compiled else model
 
     def run(images):
@@ -46,15 +48,17 @@ def _timm(path, compiled=False) -> Run:
     return run
 
 
-def _timm_compiled(path) -> Run:
-    return _timm(path, compiled=True)
-
-
 KINDS: dict[str, Callable[[str], Run]] = {
     "exported": _exported,
     "keras": _keras,
-    "timm": _timm,
-    "timm compiled": _timm_compiled,
+    **{
+        f"{x.name}{' compiled' * compiled}": functools.partial(
+            _torch, x.load_folder, compiled
+        )
+        for x in LIBRARIES
+        if x.load_folder
+        for compiled in (False, True)
+    },
 }
 
 

@@ -1,8 +1,8 @@
-"""Tables as Markdown."""
+"""Tables and code as Markdown."""
 
 from collections.abc import Collection, Iterable, Sequence
 
-__all__ = ["markdown_table"]
+__all__ = ["markdown_table", "python_block"]
 
 
 def markdown_table(
@@ -44,6 +44,11 @@ def markdown_table(
     first, *rest = (f"| {line} |" for line in text)
     under = f"| {' | '.join(rule)} |" if padded else f"|{'|'.join(rule)}|"
     return [first, under, *rest]
+
+
+def python_block(*lines: str) -> str:
+    """Return lines of Python as a block of Markdown."""
+    return "\n".join(["```python", *lines, "```"])
 
 
 def _cell(value) -> str:

@@ -4,6 +4,7 @@ import dataclasses
 import pathlib
 import re
 
+from keras_vit.checkpoints.dialects import LIBRARIES
 from keras_vit.checkpoints.public.network import refused, without_secrets
 from keras_vit.sharing.hub_repository import INSTALL
 from keras_vit.sharing.model_card import Place
@@ -21,10 +22,16 @@ CURES = {
     404: "Check the name of the model and its framework.",
 }
 # Framework of Kaggle: formats that belong there; any of another.
-FRAMEWORKS = {
-    "keras": ("keras",),
-    "transformers": ("hugging_face",),
-    "pytorch": ("timm", "hugging_face"),
+FRAMEWORKS = {"keras": ("keras",)} | {
+    framework: tuple(
+        x.format
+        for x in sorted(
+            (x for x in LIBRARIES if framework in x.frameworks),
+            key=lambda x: x.frameworks.index(framework),
+        )
+    )
+    for library in LIBRARIES
+    for framework in library.frameworks
 }
 # Licences as Kaggle calls them.
 LICENCES = {
@@ -52,7 +59,8 @@ class KaggleModel:
     @property
     def formats(self) -> tuple[str, ...] | None:
         """The formats that the framework is for; None for all."""
-        return FRAMEWORKS.get(self.handle.split("/")[2].lower())
+        wanted = self.handle.split("/")[2].lower()
+        return {x.lower(): y for x, y in FRAMEWORKS.items()}.get(wanted)
 
     @property
     def place(self) -> Place:
@@ -67,8 +75,8 @@ class KaggleModel:
         except Exception as error:
             raise ValueError(
                 "A model on Kaggle is kaggle://user/model/framework/variation "
-                "with a framework of Kaggle's: keras, transformers, pyTorch, "
-                f"jax, tensorFlow2, other. Received: kaggle://{self.handle}."
+                f"with a framework of Kaggle's: {', '.join(FRAMEWORKS)}, jax, "
+                f"tensorFlow2, other. Received: kaggle://{self.handle}."
             ) from error
         if not _credentials(kagglehub):
             raise ValueError(f"There are no credentials of Kaggle. {LOG_IN}")

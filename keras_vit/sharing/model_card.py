@@ -11,10 +11,11 @@ import re
 
 from keras_vit.analysis.report.curves import learning_curves
 from keras_vit.analysis.report.run_files import RunFiles
+from keras_vit.checkpoints.dialects import LIBRARIES
 from keras_vit.checkpoints.files.folders import RECORD
 from keras_vit.data.config import evaluation_of
 from keras_vit.io.atomic_files import replacing
-from keras_vit.io.tables import markdown_table
+from keras_vit.io.tables import markdown_table, python_block
 from keras_vit.sharing.contents import Shared
 from keras_vit.version import __version__
 
@@ -36,7 +37,6 @@ ZERO_SHOT = "zero-shot-image-classification"
 # keras-vit is another project.
 DISTRIBUTION = "keras-vision-transformer"
 MAX_CLASSES = 50  # names in the card
-LIBRARIES = {"hugging_face": "transformers", "timm": "timm"}
 FAMILIES = {
     "VisionTransformer": "Vision Transformer",
     "VariantTransformer": "variant of the Vision Transformer",
@@ -142,7 +142,7 @@ def model_card(
     Args:
         shared: the model and what is known of it.
         place: where it will be.
-        format: of the weights: "hugging_face", "timm" or "keras".
+        format: of the weights: that of one of `LIBRARIES`, or "keras".
         config: dict, what config.json holds.
         picture: name of the file with the learning curves, or None.
         licence: str, of the model; by default that of public weights which
@@ -153,7 +153,8 @@ def model_card(
     """
     if licence is None and shared.is_copy and shared.origin:
         licence = shared.origin.licence
-    metadata = _metadata(shared, place, LIBRARIES.get(format), licence)
+    library = {x.format: x.name for x in LIBRARIES}.get(format)
+    metadata = _metadata(shared, place, library, licence)
     sections = [
         f"# {text(place.title)}",
         _description(shared),
@@ -410,19 +411,18 @@ def usage(shared: Shared, place: Place, format: str, config: dict) -> str:
         str, Markdown.
     """
     if shared.pair is not None:
-        return _block(_pair(shared.pair, place))
-    parts = [_block(_keras_vit(shared, place))]
-    if place.repository and format == "hugging_face":
-        parts += [_transformers(shared, place, config)]
-    if place.repository and format == "timm":
-        parts += ["In timm:", _block(_timm(place))]
+        return python_block(*_pair(shared.pair, place))
+    parts = [python_block(*_keras_vit(shared, place))]
+    channels = shared.model.config.channels
+    if place.repository:
+        parts += [
+            x.usage(place.repository, place.revision, channels, config)
+            for x in LIBRARIES
+            if x.format == format
+        ]
     if place.repository and format == "keras":
-        parts += ["In Keras alone:", _block(_keras(place))]
+        parts += ["In Keras alone:", python_block(*_keras(place))]
     return "\n\n".join(parts)
-
-
-def _block(lines) -> str:
-    return "\n".join(["```python", *lines, "```"])
 
 
 def _keras_vit(shared, place) -> list:
@@ -455,73 +455,6 @@ def _pair(pair, place) -> list:
         'for found in keras_vit.predict(pair, "photos", labels=labels):',
         "    print(found.image, found.classes)",
         'vectors = pair.encode_texts(["a photo of a cat"])',
-    ]
-
-
-def _transformers(shared, place, config) -> str:
-    (architecture,) = config["architectures"]
-    name = f'"{place.repository}"'
-    revision = f', revision="{place.revision}"' if place.revision else ""
-    classifies = architecture.endswith("ForImageClassification")
-    if classifies and shared.model.config.channels == 3:
-        return "\n\n".join(
-            [
-                "In transformers:",
-                _block(_pipeline(name, revision)),
-                "or, for logits:",
-                _block(
-                    _auto_classes(
-                        "AutoModelForImageClassification", name, revision
-                    )
-                ),
-            ]
-        )
-    if shared.model.config.channels == 3:
-        lines = _auto_classes(architecture, name, revision)
-        return f"In transformers:\n\n{_block(lines)}"
-    lines = [
-        f"from transformers import {architecture}",
-        "",
-        f"model = {architecture}.from_pretrained({name}{revision})",
-    ]
-    return (
-        "In transformers, whose image processors make colour of all images "
-        "and this model takes others: "
-        f"`pixel_values` of {shared.model.config.channels} channel(s), scaled "
-        "as `preprocessor_config.json` says.\n\n" + _block(lines)
-    )
-
-
-def _pipeline(name, revision) -> list:
-    return [
-        "from transformers import pipeline",
-        "",
-        f'classify = pipeline("image-classification", {name}{revision})',
-        'classify("photo.jpg")',
-    ]
-
-
-def _auto_classes(architecture, name, revision) -> list:
-    return [
-        "from PIL import Image",
-        f"from transformers import AutoImageProcessor, {architecture}",
-        "",
-        f"processor = AutoImageProcessor.from_pretrained({name}{revision})",
-        f"model = {architecture}.from_pretrained({name}{revision})",
-        'inputs = processor(Image.open("photo.jpg"), return_tensors="pt")',
-        "outputs = model(**inputs)",
-    ]
-
-
-def _timm(place) -> list:
-    revision = f"@{place.revision}" if place.revision else ""
-    name = f'"hf-hub:{place.repository}{revision}"'
-    return [
-        "import timm",
-        "",
-        f"model = timm.create_model({name}, pretrained=True).eval()",
-        "config = timm.data.resolve_model_data_config(model)",
-        "transform = timm.data.create_transform(**config)",
     ]
 
 

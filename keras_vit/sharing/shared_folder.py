@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
+from keras_vit.checkpoints.dialects import LIBRARIES
 from keras_vit.checkpoints.engine.loading import load_checkpoint
 from keras_vit.checkpoints.engine.saving import save_checkpoint
 from keras_vit.checkpoints.files.folders import RECORD
@@ -34,17 +35,12 @@ from keras_vit.version import __version__
 
 __all__ = ["FILES", "FORMATS", "check_folder", "write_folder"]
 
-# Preferred first. transformers and timm read what this package does as well.
-FORMATS = ("hugging_face", "timm", "keras")
+# Preferred first: what others' libraries read, this package does as well.
+FORMATS = (*(x.format for x in LIBRARIES), "keras")
 CONFIG, PROCESSOR = "config.json", "preprocessor_config.json"
-WEIGHTS = {
-    "hugging_face": "model.safetensors",
-    "timm": "model.safetensors",
-    "keras": "model.keras",
-}
+TENSORS, MODEL = "model.safetensors", "model.keras"
 # All that a folder may hold.
-FILES = (CONFIG, PROCESSOR, *dict.fromkeys(WEIGHTS.values()), PICTURE, CARD)
-FILES = (*FILES, RECORD)
+FILES = (CONFIG, PROCESSOR, TENSORS, MODEL, PICTURE, CARD, RECORD)
 SIDE = 64  # pixels of the images that a model of any size is tried on
 # Of the largest number of the output, by its dtype.
 TOLERANCES = {"float32": 1e-4}
@@ -96,33 +92,27 @@ def _write_weights(folder, shared, formats) -> str:
     for name in preferred:
         # Refused before anything is written.
         with contextlib.suppress(ValueError):
-            WRITERS[name](folder, shared)
+            _write(folder, shared, name)
             return name
-    WRITERS[last](folder, shared)
+    _write(folder, shared, last)
     return last
 
 
-def _write_hugging_face(folder, shared) -> None:
-    if getattr(shared.model.config, "resnet_units", None) is not None:
-        raise ValueError(
-            "transformers 5 no longer has ViTHybrid, so that nobody could "
-            'load the model there. Choose format="timm" or "keras".'
-        )
-    _save(folder, shared, "hugging_face")
-
-
-def _write_timm(folder, shared) -> None:
-    _save(folder, shared, "timm")
-
-
-def _save(folder, shared, format) -> None:
+def _write(folder, shared, format) -> None:
+    if format == "keras":
+        _write_keras(folder, shared)
+        return
+    (library,) = (x for x in LIBRARIES if x.format == format)
+    if reason := library.unloadable(shared.model.config):
+        others = " or ".join(f'"{x}"' for x in FORMATS if x != format)
+        raise ValueError(f"{reason} Choose format={others}.")
     names = distinct(shared.class_names) or None
     save_checkpoint(shared.model, folder, format=format, class_names=names)
 
 
 def _write_keras(folder, shared) -> None:
     if shared.pair is not None:
-        shared.pair.save(folder / WEIGHTS["keras"])
+        shared.pair.save(folder / MODEL)
         towers = {
             "vision_config": shared.model,
             "text_config": shared.pair.text_tower,
@@ -134,7 +124,7 @@ def _write_keras(folder, shared) -> None:
         }
         write_json(folder / CONFIG, content)
         return
-    save_model(shared.model, shared.class_names or None, folder / "model.keras")
+    save_model(shared.model, shared.class_names or None, folder / MODEL)
     names = distinct(shared.class_names)
     content = {
         "architectures": [type(shared.model).__name__],
@@ -149,13 +139,6 @@ def _write_keras(folder, shared) -> None:
 def _fields(config) -> dict:
     """Return the fields of a config as JSON has them."""
     return json.loads(json.dumps(dataclasses.asdict(config), default=str))
-
-
-WRITERS = {
-    "hugging_face": _write_hugging_face,
-    "timm": _write_timm,
-    "keras": _write_keras,
-}
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:

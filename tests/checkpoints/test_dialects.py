@@ -14,28 +14,12 @@ from keras_vit.models.options import PLACES, TRAINING
 PACKAGE = Path(__file__).parents[2] / "keras_vit"
 CHECKPOINTS = PACKAGE / "checkpoints"
 PUBLISHERS = re.compile(
-    r"(?i:timm(?!e)|hugging[_ -]?face(?!_hub|\.co\b)|torchvision)"
+    # A hub, as an address or by name, is no publisher.
+    r"(?i:timm(?!e)|hugging[_ -]?face(?!_hub| hub\b|\\?\.co\b)|torchvision)"
     r"|(?i:keras[_-]hub|big_vision|open_?clip)"
     r"|(?i:segment[_ -]?anything)|\btransformers\b"
 )
 ANYWHERE = re.compile(rf"{PUBLISHERS.pattern}|(?i:huggingface|google|\bmeta\b)")
-# Files outside of `checkpoints/dialects/` whose code names one, and why.
-ALLOWED = {
-    "checkpoints/public/catalog.py": "names of repositories",
-    "checkpoints/public/fetch.py": "names and addresses of repositories",
-    "cli/command_line.py": "the help names the hub",
-    "cli/deployment_commands.py": "the formats that a hub shows",
-    "cli/weights_commands.py": "the help of the command",
-    "data/shards.py": "data sets of the hub",
-    "data/sources.py": "data sets of the hub",
-    "exporting/comparison.py": "a peer whose speed is compared",
-    "exporting/timed_side.py": "a peer whose speed is compared",
-    "sharing/hub_repository.py": "addresses of the hub",
-    "sharing/kaggle_model.py": "the formats that a hub shows",
-    "sharing/model_card.py": "code for users of others' libraries",
-    "sharing/push.py": "the help names the hub",
-    "sharing/shared_folder.py": "the formats that a hub shows",
-}
 
 
 def names_in_code(text: str) -> list[str]:
@@ -71,7 +55,7 @@ def test_code_outside_of_the_dialects_names_no_publisher():
         if names_in_code(path.read_text())
         and path.parent != CHECKPOINTS / "dialects"
     }
-    assert found == set(ALLOWED)
+    assert found == set()
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_the_file_of_both_halves_is_fetched_where_it_is_needed(
 def test_names_of_timm_are_the_repositories_that_timm_takes(hub, tmp_path):
     timm = import_timm()
     (tmp_path / "model.safetensors").touch()
-    for tag in catalog.timm_entries():
+    for tag in catalog.library_entries():
         config = timm.get_pretrained_cfg(tag.removeprefix("timm/"))
         entry = catalog.find(None, tag)
         if config.hf_hub_id:
@@ -178,7 +178,7 @@ def test_names_of_timm_are_the_repositories_that_timm_takes(hub, tmp_path):
         else:
             with pytest.raises(ValueError, match="as a pickle alone.*convert"):
                 fetch.resolve(tag)
-    for name in {x.partition(".")[0] for x in catalog.timm_entries()}:
+    for name in {x.partition(".")[0] for x in catalog.library_entries()}:
         bare = name.removeprefix("timm/")
         entry = catalog.find(None, bare)
         usual = timm.get_pretrained_cfg(bare)

@@ -38,7 +38,7 @@ IS_PAIR = r"(?!.*(_ft_in|\.pali)).*(_clip_|_mci_|siglip|pe_core|tipsv2).*\..*"
 
 
 def test_each_tower_of_a_pair_has_its_repository():
-    tags = [x.removeprefix("timm/") for x in catalog.timm_entries()]
+    tags = [x.removeprefix("timm/") for x in catalog.library_entries()]
     found = {x for x in tags if pair_repository(x)}
     assert found == {x for x in tags if re.fullmatch(IS_PAIR, x)}
     assert len(found) == 131

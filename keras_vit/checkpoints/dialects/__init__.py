@@ -20,7 +20,15 @@ from keras_vit.checkpoints.dialects.hugging_face_decoder import (
     read_decoder,
 )
 
-__all__ = ["LAYOUTS", "TEXT_LAYOUTS", "Decoder", "read_decoder"]
+__all__ = [
+    "LAYOUTS",
+    "LIBRARIES",
+    "PAIR_CONFIG",
+    "PAIR_WEIGHTS",
+    "TEXT_LAYOUTS",
+    "Decoder",
+    "read_decoder",
+]
 
 # In the order in which they are tried and named.
 LAYOUTS = (
@@ -40,3 +48,7 @@ TEXT_LAYOUTS = (
     *big_vision.TEXT_LAYOUTS,
     *keras_hub.TEXT_LAYOUTS,
 )
+# Libraries that load folders of ours, the one that most people use first.
+LIBRARIES = (hugging_face.LIBRARY, timm.LIBRARY)
+# Both halves of an image-text model, beside the image tower alone or without.
+PAIR_CONFIG, PAIR_WEIGHTS = open_clip.CONFIG, open_clip.WEIGHTS[0]

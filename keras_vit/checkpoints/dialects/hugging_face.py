@@ -32,12 +32,14 @@ from keras_vit.checkpoints.dialects.shared import (
 from keras_vit.checkpoints.engine.layout import (
     Dialect,
     Layout,
+    Library,
     torch_convolution,
     torch_dense,
     torch_norm,
 )
+from keras_vit.io.tables import python_block
 
-__all__ = ["LAYOUTS"]
+__all__ = ["LAYOUTS", "LIBRARY"]
 
 LAYER = "encoder.layer.{i}"
 PROJECTIONS = ("query", "key", "value")
@@ -397,6 +399,66 @@ DIALECT = Dialect(
     rename=rename,
     companions=companions,
     folder_files=folder_files,
+)
+
+
+def usage(repository, revision, channels, config) -> str:
+    """Return Markdown with the code that loads a repository."""
+    (architecture,) = config["architectures"]
+    source = f'"{repository}"' + (
+        f', revision="{revision}"' if revision else ""
+    )
+    classifies = architecture.endswith("ForImageClassification")
+    if classifies and channels == 3:
+        pipeline = python_block(
+            "from transformers import pipeline",
+            "",
+            f'classify = pipeline("image-classification", {source})',
+            'classify("photo.jpg")',
+        )
+        code = _auto_classes("AutoModelForImageClassification", source)
+        return f"In transformers:\n\n{pipeline}\n\nor, for logits:\n\n{code}"
+    if channels == 3:
+        return f"In transformers:\n\n{_auto_classes(architecture, source)}"
+    code = python_block(
+        f"from transformers import {architecture}",
+        "",
+        f"model = {architecture}.from_pretrained({source})",
+    )
+    return (
+        "In transformers, whose image processors make colour of all images "
+        f"and this model takes others: `pixel_values` of {channels} "
+        "channel(s), scaled as `preprocessor_config.json` says.\n\n" + code
+    )
+
+
+def _auto_classes(architecture, source) -> str:
+    return python_block(
+        "from PIL import Image",
+        f"from transformers import AutoImageProcessor, {architecture}",
+        "",
+        f"processor = AutoImageProcessor.from_pretrained({source})",
+        f"model = {architecture}.from_pretrained({source})",
+        'inputs = processor(Image.open("photo.jpg"), return_tensors="pt")',
+        "outputs = model(**inputs)",
+    )
+
+
+def _unloadable(config) -> str:
+    if getattr(config, "resnet_units", None) is None:
+        return ""
+    return (
+        "transformers 5 no longer has ViTHybrid, so that nobody could load "
+        "the model there."
+    )
+
+
+LIBRARY = Library(
+    "transformers",
+    "hugging_face",
+    ("transformers", "pyTorch"),
+    usage,
+    _unloadable,
 )
 
 

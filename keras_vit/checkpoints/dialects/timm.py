@@ -52,14 +52,17 @@ from keras_vit.checkpoints.dialects.timm_config import (
 from keras_vit.checkpoints.engine.layout import (
     Dialect,
     Layout,
+    Library,
     torch_convolution,
     torch_dense,
     torch_norm,
 )
 from keras_vit.checkpoints.files.tensors import refuse
+from keras_vit.io.tables import python_block
 
 __all__ = [
     "LAYOUTS",
+    "LIBRARY",
     "MARKS",
     "NAFLEX_ALIASES",
     "PLAIN",
@@ -908,6 +911,30 @@ DIALECT = Dialect(
     folder_problems=find_folder_problems,
     folder_files=folder_files,
 )
+
+
+def usage(repository, revision, channels, config) -> str:
+    """Return Markdown with the code that loads a repository."""
+    branch = f"@{revision}" if revision else ""
+    code = python_block(
+        "import timm",
+        "",
+        f'model = timm.create_model("hf-hub:{repository}{branch}", '
+        "pretrained=True).eval()",
+        "config = timm.data.resolve_model_data_config(model)",
+        "transform = timm.data.create_transform(**config)",
+    )
+    return f"In timm:\n\n{code}"
+
+
+def load_folder(path):
+    """Load a folder by timm itself, as a torch module."""
+    import timm
+
+    return timm.create_model(f"local-dir:{path}", pretrained=True).eval()
+
+
+LIBRARY = Library("timm", "timm", ("pyTorch",), usage, load_folder=load_folder)
 VIT_POOLINGS = (
     *("token", "mean", "max", "map", "prefix", "prefix_mean", "none"),
 )

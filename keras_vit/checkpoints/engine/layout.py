@@ -125,6 +125,30 @@ class Dialect:
 
 
 @dataclasses.dataclass(frozen=True)
+class Library:
+    """A library of others that loads the folders of a format.
+
+    Args:
+        name: str, what is installed and imported.
+        format: str, of `save_checkpoint`.
+        frameworks: what its models are called on Kaggle, the closest first.
+        usage: from (repository, branch or None, channels of an image, content
+            of config.json) to Markdown with code that loads the folder.
+        unloadable: from the config of a model to why the library does not
+            load the folder that holds it, "" where it does.
+        load_folder: None, or from a path to the library's torch module, for
+            images (B, C, H, W), in evaluation mode.
+    """
+
+    name: str
+    format: str
+    frameworks: tuple[str, ...]
+    usage: Callable[[str, str | None, int, dict], str]
+    unloadable: Callable[[Any], str] = lambda config: ""
+    load_folder: Callable | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Layout:
     """One layout of files for one family of models.
 

@@ -237,6 +237,11 @@ class Entry:
         return self.preprocessing.trained_as(self.image_size, self.key)
 
     @property
+    def bare_name(self) -> str:
+        """Return the name of a library's weights in the library."""
+        return self.name.partition("/")[2]
+
+    @property
     def approximate_mebibytes(self) -> float | None:
         """Return the size in MiB, from `num_bytes` where it is known."""
         if self.num_bytes is None:
@@ -245,9 +250,13 @@ class Entry:
 
 
 TABLE = pathlib.Path(__file__).with_name("catalog.csv")
-# All that timm lists, without a model: `tools/make_timm_table.py` writes it.
-# An alias is the name without a tag, of the tag that timm takes for it.
-TIMM_TABLE = pathlib.Path(__file__).with_name("timm_weights.csv")
+# All that a library lists, without a model, by what its names begin with:
+# `tools/make_timm_table.py` writes them. An alias is the name without a tag, of
+# the tag that the library takes for it.
+LIBRARY_TABLES = {
+    path.name.removesuffix("_weights.csv"): path
+    for path in sorted(TABLE.parent.glob("*_weights.csv"))
+}
 PICKLES = (".pth", ".pt", ".bin", ".tar")
 
 
@@ -299,16 +308,17 @@ ENTRIES = _read_entries(TABLE)
 
 
 @functools.cache
-def timm_entries() -> dict[str, Entry]:
-    """Return the weights that timm lists, by names such as "timm/vit_...".
+def library_entries() -> dict[str, Entry]:
+    """Return the weights that libraries list, by names such as "timm/vit_...".
 
     They are of no application; sizes are those of all numbers in float32.
 
     Example:
-        >>> len(timm_entries())
+        >>> len(library_entries())
         519
     """
-    return _read_entries(TIMM_TABLE)
+    tables = map(_read_entries, LIBRARY_TABLES.values())
+    return {key: entry for table in tables for key, entry in table.items()}
 
 
 # Files that are no repositories, by the names that they are downloaded with.
@@ -439,16 +449,16 @@ def find(model: str | None, weights: str) -> Entry:
         )
     return (
         _find_augreg(model, weights)
-        or (None if model else _find_timm(weights))
+        or (None if model else _find_of_library(weights))
         or _fail(model, weights, candidates)
     )
 
 
-def _find_timm(weights) -> Entry | None:
-    """Return timm's weights of a name, with a tag or without."""
-    bare = weights.removeprefix("timm/")
-    for entry in timm_entries().values():
-        if entry.name == f"timm/{bare}" or bare in entry.aliases:
+def _find_of_library(weights) -> Entry | None:
+    """Return a library's weights of a name, with a tag or without."""
+    for entry in library_entries().values():
+        library, _, name = entry.name.partition("/")
+        if weights.removeprefix(f"{library}/") in (name, *entry.aliases):
             same = [x for x in ENTRIES.values() if entry.name in x.aliases]
             return same[0] if len(same) == 1 else entry
     return None
@@ -500,7 +510,7 @@ def list_weights(model: str | None = None) -> list[str]:
         names.append(entry.name if model else entry.key)
         if is_recommended(entry):
             names.append(IMAGENET if model else f"{entry.model}/{IMAGENET}")
-    return sorted(names if model else {*names, *SHIPPED, *timm_entries()})
+    return sorted(names if model else {*names, *SHIPPED, *library_entries()})
 
 
 def _normal(name):
@@ -547,7 +557,7 @@ def _fail(model, weights, candidates):
         ]
         names = [IMAGENET, *dict.fromkeys(names)]
         if model is None:
-            bare = [x for y in timm_entries().values() for x in y.aliases]
+            bare = [x for y in library_entries().values() for x in y.aliases]
             names = [*list_weights(), *names, *bare]
         text += _nearest(weights, names)
     if re.match(r"(?:Ti|S|B|L|R\w*)_\d+-i", weights):
@@ -623,7 +633,8 @@ def origin_of(weights: str, model: str | None = None) -> Origin:
         if weights.startswith(start):
             name = weights.removeprefix(start).partition("@")[0].strip("/")
             return Origin(name, f"{HUB}/{name}", name)
-    if weights.startswith("timm/") and not os.path.exists(weights):
+    library, _, name = weights.partition("/")
+    if name and library in LIBRARY_TABLES and not os.path.exists(weights):
         return Origin(weights, f"{HUB}/{weights}", weights)
     if "://" in weights:
         return Origin("a file that was downloaded")
@@ -643,5 +654,5 @@ def _repository_of(entry) -> str | None:
     """Return the repository of weights, also where they copy a file."""
     if entry.is_repository:
         return entry.url.removeprefix(f"{HUB}/")
-    copies = [f"timm/{name}" for name in entry.aliases]
+    copies = [f"{x}/{name}" for x in LIBRARY_TABLES for name in entry.aliases]
     return next((name for name in copies if name in ENTRIES), None)

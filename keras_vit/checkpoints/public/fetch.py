@@ -44,9 +44,6 @@ REPOSITORY_FILES = (
     *("*.json", "model*.safetensors", "*.weights.h5"),
     *("model.keras", "merges.txt", "spiece.model", "tokenizer.model"),
 )
-# Both halves of an image-text model, beside the image tower alone or without.
-PAIR_CONFIG = "open_clip_config.json"
-PAIR_FILES = (*REPOSITORY_FILES, "open_clip_model.safetensors")
 ATTEMPTS = 10  # What came stays: each goes on where the last one failed.
 TENSORS = ("*.safetensors", "*.h5", "*.keras")
 
@@ -233,12 +230,13 @@ def _fetch_repository(name, revision, about, texts):
             f"download the files of https://huggingface.co/{name} into a "
             "folder and pass its path."
         ) from error
+    from keras_vit.checkpoints.dialects import PAIR_WEIGHTS
+
     try:
         folder = _snapshot(huggingface_hub, name, revision, about)
         if _lacks_pair(Path(folder), texts):
-            folder = _snapshot(
-                huggingface_hub, name, revision, about, PAIR_FILES
-            )
+            files = (*REPOSITORY_FILES, PAIR_WEIGHTS)
+            folder = _snapshot(huggingface_hub, name, revision, about, files)
     except Exception as error:  # Its errors differ between its versions.
         page = f"https://huggingface.co/{name}/tree/{revision or 'main'}"
         raise OSError(
@@ -253,6 +251,8 @@ def _fetch_repository(name, revision, about, texts):
 
 def _lacks_pair(folder, texts):
     """Return whether what is needed is in the file of both halves alone."""
+    from keras_vit.checkpoints.dialects import PAIR_CONFIG
+
     if not (folder / PAIR_CONFIG).is_file():
         return False
     config = folder / "config.json"
