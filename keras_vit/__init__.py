@@ -9,7 +9,7 @@ have their parts, `keras_vit.variants` what the paper compares them with.
 from typing import TYPE_CHECKING
 
 from keras_vit.runtime import environment
-from keras_vit.runtime.lazy import lazy_names
+from keras_vit.runtime.environment import lazy_names
 from keras_vit.sizes import BIT, MIXER, VIT, list_models
 from keras_vit.version import __version__
 

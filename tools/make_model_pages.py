@@ -18,7 +18,7 @@ import keras
 import keras_vit
 from keras_vit.analysis.compute import multiply_adds
 from keras_vit.checkpoints.public import catalog
-from keras_vit.checkpoints.public.pairs import repositories
+from keras_vit.checkpoints.public.catalog import repositories
 from keras_vit.cli.weights_commands import as_markdown
 from keras_vit.io.tables import markdown_table
 from keras_vit.sizes import BIT, MIXER, VIT

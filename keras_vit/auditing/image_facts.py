@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_vit.auditing.near_duplicates import SIDE
 from keras_vit.data.pillow_images import BROKEN, as_seen, in_channels
-from keras_vit.io.atomic_files import check_regular
+from keras_vit.io.checks import check_regular
 
 __all__ = ["Facts", "odd_images", "read_facts"]
 

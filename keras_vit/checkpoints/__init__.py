@@ -26,7 +26,7 @@ What `save_checkpoint` writes, by its `format`:
 
 from typing import TYPE_CHECKING
 
-from keras_vit.runtime.lazy import lazy_names
+from keras_vit.runtime.environment import lazy_names
 
 __all__ = [
     "Info",

@@ -15,7 +15,7 @@ from keras_vit.data.dataset import (
     skipped_files,
 )
 from keras_vit.data.sources import open_dataset
-from keras_vit.runtime.lazy import lazy_names
+from keras_vit.runtime.environment import lazy_names
 
 __all__ = [
     "AugmentationConfig",

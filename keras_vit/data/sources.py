@@ -1,10 +1,19 @@
-"""Opening data sets: by name, from a folder of classes, or from a CSV file."""
+"""Opening data sets: by name, from a folder of classes, or from a CSV file.
+
+The digits of scikit-learn, which need no download: "Optical Recognition of
+Handwritten Digits" (Alpaydin and Kaynak, UCI Machine Learning Repository,
+1998), 1797 images by 13 people, 8x8 pixels of 17 grey levels, bright ink on
+black.
+"""
 
 import dataclasses
+import logging
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from keras_vit.data.broken_images import without_broken_images
 from keras_vit.data.config import (
     DataConfig,
     chosen_reader,
@@ -20,9 +29,16 @@ from keras_vit.data.dataset import (
     Dataset,
     Examples,
     Sources,
+    complete,
+    listing,
 )
-from keras_vit.data.digits import open_digits
 from keras_vit.data.image_folders import open_folder, open_stored_folder
+from keras_vit.data.image_reader import is_readable
+from keras_vit.data.pillow_images import (
+    is_readable_by_pillow,
+    unknown_levels,
+)
+from keras_vit.data.records import are_whole_ends, file_ends
 from keras_vit.data.seeds import order
 from keras_vit.data.shards import open_hub_dataset, open_shards
 from keras_vit.data.tfds import open_tfds
@@ -31,15 +47,12 @@ from keras_vit.io.checks import check_installed
 from keras_vit.io.stores import of_store
 
 __all__ = [
+    "broken_images",
     "open_dataset",
+    "open_digits",
     "read_by",
+    "without_broken_images",
 ]
-
-# Names that tensorflow-datasets does not have, up to the first slash.
-OWN_NAMES = {
-    "digits": open_digits,
-    "hf:": open_hub_dataset,
-}
 
 
 def open_dataset(
@@ -209,3 +222,203 @@ def _limited(dataset: Dataset, config: DataConfig) -> Dataset:
             kept = order(config.split_seed, 0, len(examples))[:limit]
             parts[split] = examples.subset(np.sort(kept))
     return dataclasses.replace(dataset, **parts)
+
+
+BRIGHTEST = 16  # Of the 17 grey levels, 0 to 16.
+# A part of the only split, as tensorflow-datasets writes it.
+SPLIT = re.compile(r"train(\[(?P<start>-?\d+%?)?:(?P<stop>-?\d+%?)?\])?")
+
+
+def open_digits(config: DataConfig) -> Dataset:
+    """Open the digits, in the order of scikit-learn.
+
+    Args:
+        config: a `DataConfig`, whose splits are parts of "train" such as
+            "train[:90%]", "train[-100:]" or "train[:80%]+train[90%:]"; or else
+            its fractions.
+
+    Returns:
+        A `Dataset` of `Examples`, uint8 (N, 8, 8, 1).
+
+    Raises:
+        ValueError: for another split, or without scikit-learn.
+    """
+    check_installed("The data set 'digits'", "sklearn")
+    from sklearn.datasets import load_digits
+
+    source = load_digits()
+    levels = source.images * (255 / BRIGHTEST)
+    digits = Examples(
+        np.rint(levels).astype(np.uint8)[..., None],
+        source.target.astype(np.int32),
+        source="digits:train",
+        on_broken_image=config.on_broken_image,
+    )
+    splits = (config.train_split, config.validation_split, config.test_split)
+    limit = config.max_examples
+    if any(splits):
+        parts = [split and _part(digits, split, limit) for split in splits]
+    else:
+        first = _part(digits, "train", limit)
+        parts = complete([first, None, None], config)
+    names = tuple(map(str, source.target_names))
+    return Dataset(*parts, class_names=names, name="digits")
+
+
+def _part(digits: Examples, split: str, limit: int | None) -> Examples:
+    """Return the images of a split, the first `limit` of them."""
+    kept = [_indices(part, len(digits)) for part in split.split("+")]
+    if not all(map(len, kept)):
+        raise ValueError(
+            "A split of the digits is a part of their 1797 images, as "
+            "'train[:90%]' or 'train[-100:]', or several joined by '+'. "
+            f"Received: {split!r}."
+        )
+    return digits.subset(np.concatenate(kept)[:limit])
+
+
+def _indices(part: str, size: int) -> range:
+    """Return the indices of a part, none for what is not a part."""
+    found = SPLIT.fullmatch(part)
+    if not found:
+        return range(0)
+    bounds = [_place(found[x], size) for x in ("start", "stop")]
+    return range(size)[slice(*bounds)]
+
+
+def _place(bound: str | None, size: int) -> int | None:
+    if bound is None:
+        return None
+    if not bound.endswith("%"):
+        return int(bound)
+    return round(int(bound[:-1]) * size / 100)
+
+
+LOGGER = logging.getLogger(__name__)
+THREADS = 16
+# Files of a split that are decoded where nothing else is asked for: some ten
+# seconds on two cores.
+AFFORDABLE_BYTES = 2**28
+# What reads the images to whether it decodes one.
+DECODES = {"tensorflow": is_readable, "pillow": is_readable_by_pillow}
+
+
+def without_broken_images(dataset: Dataset, check: str) -> Dataset:
+    """Raise an error for images that cannot be read, or leave them out.
+
+    Args:
+        dataset: a `Dataset` of `Examples`.
+        check: see `broken_images`.
+
+    Returns:
+        The `Dataset` without them, whose `skipped` names them.
+
+    Raises:
+        ValueError: naming them, where `on_broken_image` is "stop".
+    """
+    parts, names, stops, reasons = {}, [], False, ""
+    for split in PARTS:
+        examples = getattr(dataset, split)
+        if examples is None:
+            continue
+        broken = broken_images(examples, check)
+        if not len(broken):
+            continue
+        reasons = reasons or _reason(examples, int(broken[0]))
+        names += [examples.name_of(example) for example in broken]
+        stops = stops or examples.on_broken_image == "stop"
+        kept = np.delete(np.arange(len(examples)), broken)
+        parts[split] = examples.subset(kept)
+    if names:
+        message = f"{listing(names)} cannot be read as images{reasons}"
+        if stops:
+            raise ValueError(
+                f"{message}. Repair or remove them, or set "
+                'data.on_broken_image to "skip".'
+            )
+        LOGGER.warning("%s and are skipped.", message)
+    return dataclasses.replace(dataset, skipped=tuple(names), **parts)
+
+
+def _reason(examples, example: int) -> str:
+    """Return what is known of why an image is refused, behind a colon."""
+    content = examples.contents[example]
+    if examples.kind == "record":
+        content = examples.records.read(int(content))
+    found = unknown_levels(content, examples.kind == "path")
+    name = examples.name_of(example)
+    return f" (of {name!r} {found.rstrip('.')})" if found else ""
+
+
+def broken_images(examples, check: str) -> np.ndarray:
+    """Find the images that cannot be decoded.
+
+    By its ends a file that begins and ends as its kind does is taken to be
+    whole; any other is decoded. That finds files of another kind, empty ones
+    and those that are cut off, and reads 16 bytes of each. Damage inside is
+    found by decoding alone.
+
+    Args:
+        examples: the `Examples` whose files are checked.
+        check: "all" to decode every image, "ends", "none", or "auto": "all"
+            of files of up to 256 MiB together, "ends" of more and of shards.
+
+    Returns:
+        int array of their numbers.
+    """
+    if check == "none" or examples.kind == "array" or examples.labels is None:
+        return np.arange(0)
+    if examples.kind == "record":
+        return _broken_records(examples, check)
+    from_path = examples.kind == "path"
+    by_ends = check == "ends" or check == "auto" and not _is_small(examples)
+    decodes = DECODES[examples.reader]
+
+    def is_broken(content) -> bool:
+        looks_whole = by_ends and _looks_whole(content, from_path)
+        return not looks_whole and not decodes(content, from_path)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        broken = list(pool.map(is_broken, examples.contents))
+    return np.flatnonzero(broken)
+
+
+def _is_small(examples) -> bool:
+    """Return whether decoding all images takes seconds."""
+    total = 0
+    for content in examples.contents:
+        if total > AFFORDABLE_BYTES:
+            break
+        is_file = isinstance(content, str) and os.path.isfile(content)
+        total += os.path.getsize(content) if is_file else len(content)
+    return total <= AFFORDABLE_BYTES
+
+
+def _broken_records(examples, check: str) -> np.ndarray:
+    """Find samples of shards whose bytes are damaged."""
+    records, decodes = examples.records, DECODES[examples.reader]
+    odd = (check == "all") | ~records.whole[examples.contents]
+    suspects = np.flatnonzero(odd)
+
+    def is_broken(example) -> bool:
+        return not decodes(records.read(examples.contents[example]), False)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        broken = list(pool.map(is_broken, suspects))
+    return suspects[np.array(broken, bool)]
+
+
+def _looks_whole(content, from_path: bool) -> bool:
+    if not from_path:
+        return are_whole_ends(content, content)
+    try:
+        return are_whole_ends(*file_ends(content))
+    except OSError:
+        return False
+
+
+# Names that tensorflow-datasets does not have, up to the first slash.
+OWN_NAMES = {
+    "digits": open_digits,
+    "hf:": open_hub_dataset,
+}

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from keras_vit.runtime.lazy import lazy_names
+from keras_vit.runtime.environment import lazy_names
 
 __all__ = [
     "Numbers",
@@ -38,14 +38,18 @@ if TYPE_CHECKING:
         summarise_real,
     )
     from keras_vit.evaluation.metrics import (
+        Numbers,
         evaluate,
         images_at,
         multi_hot,
         per_class,
+        predict_numbers,
         summarise,
+        summarise_numbers,
         top_k_accuracy,
         worst_rows,
         write_evaluation,
+        write_numbers,
     )
     from keras_vit.evaluation.predictions import (
         Predictions,
@@ -56,12 +60,6 @@ if TYPE_CHECKING:
         nearest_neighbour_predictions,
         predict_classes,
         unread,
-    )
-    from keras_vit.evaluation.regression import (
-        Numbers,
-        predict_numbers,
-        summarise_numbers,
-        write_numbers,
     )
     from keras_vit.evaluation.scores_of_classes import class_metrics
 else:  # They need Keras.
@@ -75,14 +73,18 @@ else:  # They need Keras.
                 "summarise_real",
             ),
             "keras_vit.evaluation.metrics": (
+                "Numbers",
                 "evaluate",
                 "images_at",
                 "multi_hot",
                 "per_class",
+                "predict_numbers",
                 "summarise",
+                "summarise_numbers",
                 "top_k_accuracy",
                 "worst_rows",
                 "write_evaluation",
+                "write_numbers",
             ),
             "keras_vit.evaluation.predictions": (
                 "Predictions",
@@ -93,12 +95,6 @@ else:  # They need Keras.
                 "nearest_neighbour_predictions",
                 "predict_classes",
                 "unread",
-            ),
-            "keras_vit.evaluation.regression": (
-                "Numbers",
-                "predict_numbers",
-                "summarise_numbers",
-                "write_numbers",
             ),
         },
     )

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from keras_vit.exporting.runtimes_table import FORMATS, ExportFormat
-from keras_vit.runtime.lazy import lazy_names
+from keras_vit.runtime.environment import lazy_names
 
 __all__ = ["FORMATS", "ExportFormat", "export_pair"]
 

@@ -34,8 +34,8 @@ from keras_vit.exporting.runtimes_table import (
     PRECISIONS,
     refusal,
 )
-from keras_vit.exporting.server_folders import LAYOUTS
 from keras_vit.exporting.writers import (
+    LAYOUTS,
     embed,
     quantization_of,
     write_record_beside,

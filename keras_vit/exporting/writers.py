@@ -21,7 +21,7 @@ import traceback
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,6 +43,8 @@ from keras_vit.runtime.workarounds import sublayers
 from keras_vit.text.tower import TextTransformer
 
 __all__ = [
+    "LAYOUTS",
+    "Layout",
     "embed",
     "main",
     "write_record_beside",
@@ -460,10 +462,6 @@ WRITERS = {
 }
 
 
-if __name__ == "__main__":
-    main(json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")))
-
-
 def embed(path: pathlib.Path, record: Mapping) -> dict[str, Any]:
     """Write a record into the file or folder that it is about.
 
@@ -528,3 +526,92 @@ EMBED: dict[str, Callable[[pathlib.Path, str], None]] = {
     "stablehlo": _into_zip,
     "pt2": _into_zip,
 }
+
+
+class Layout(NamedTuple):
+    """The folder that an inference server reads.
+
+    TensorFlow Serving: <model>/<version>/saved_model.pb. Triton:
+    <model>/config.pbtxt and <model>/<version>/model.onnx, see the model
+    repository in its user guide.
+
+    Attributes:
+        format: what it holds.
+        file: name of the file in its version's folder.
+        arrange: puts a file of that name and its record into a folder.
+    """
+
+    format: str
+    file: str
+    arrange: Callable[[pathlib.Path, pathlib.Path, dict], None]
+
+
+CONFIG = """\
+name: "{name}"
+backend: "onnxruntime"
+max_batch_size: {batch}
+input [
+  {{ name: "{input}", data_type: TYPE_FP32, dims: [ {dims} ] }}
+]
+output [
+  {{ name: "{output}", data_type: TYPE_FP32, dims: [ {scores} ] }}
+]
+{batching}"""
+
+
+def _version(path):
+    """Return the next version in a folder: numbers, from 1."""
+    versions = [int(x.name) for x in path.glob("*") if x.name.isdecimal()]
+    return path / str(max(versions, default=0) + 1)
+
+
+def _arrange_tensorflow_serving(file, path, record):
+    path.mkdir(exist_ok=True)
+    file.rename(version := _version(path))
+    write_record_beside(version, record)
+
+
+def _arrange_triton(file, path, record):
+    path.mkdir(exist_ok=True)
+    version = _version(path)
+    rows, *sides = record["input"]["shape"]
+    dims = [-1 if x is None else x for x in sides]
+    _, *scores = record["output"]["shape"]
+    # A server adds the axis of the batch to models that take any.
+    config = CONFIG.format(
+        name=path.name,
+        batch=32 if rows is None else 0,
+        input=INPUT,
+        output=OUTPUT,
+        dims=", ".join(map(str, dims if rows is None else [rows, *dims])),
+        scores=", ".join(map(str, scores if rows is None else [rows, *scores])),
+        batching="dynamic_batching { }\n" if rows is None else "",
+    )
+    _write_config(path / "config.pbtxt", config)
+    write_record_beside(file, record)
+    file.parent.rename(version)
+
+
+def _write_config(path, config):
+    """Write a config, unless there is one, which may be tuned."""
+    if not path.exists():
+        with replacing(path) as temporary:
+            temporary.write_text(config, encoding="utf-8")
+    elif path.read_text(encoding="utf-8", errors="replace") != config:
+        warnings.warn(
+            f"{str(path)!r} is kept as it is. For this model alone it would "
+            "be:\n" + config,
+            stacklevel=2,
+        )
+
+
+LAYOUTS = {
+    "tensorflow_serving": Layout(
+        "saved_model", "model", _arrange_tensorflow_serving
+    ),
+    "triton": Layout("onnx", "model.onnx", _arrange_triton),
+}
+
+
+if __name__ == "__main__":
+    main(json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")))

@@ -20,7 +20,6 @@ except ImportError:
 __all__ = [
     "PARTIAL",
     "as_cell",
-    "check_regular",
     "of_cell",
     "only_writer",
     "open_page",
@@ -96,21 +95,6 @@ def only_writer(path: pathlib.Path) -> Iterator[None]:
                         break
             stack.callback(lock.unlink, missing_ok=True)
         yield
-
-
-def check_regular(path: str | os.PathLike) -> None:
-    """Raises a ValueError for what is there and neither file nor folder.
-
-    To open a FIFO waits for who writes into it, without end; an empty text
-    would be the current folder.
-    """
-    if not os.fspath(path):
-        raise ValueError("A path is empty, as of an unset variable: ''.")
-    path = pathlib.Path(path)
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise ValueError(
-            f"{str(path)!r} is no regular file. Copy its content into one."
-        )
 
 
 def printable(text: str) -> str:

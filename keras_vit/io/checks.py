@@ -26,6 +26,7 @@ __all__ = [
     "check_limits",
     "check_multiple",
     "check_positive",
+    "check_regular",
     "check_size",
     "check_unread",
     "check_yaml",
@@ -264,6 +265,21 @@ def read_yaml(text: str | bytes) -> Any:
     except (yaml.YAMLError, OverflowError, TypeError) as error:
         reason = " ".join(str(error).split())[:300]
         raise ValueError(f"It is no YAML: {reason}") from error
+
+
+def check_regular(path: str | os.PathLike) -> None:
+    """Raises a ValueError for what is there and neither file nor folder.
+
+    To open a FIFO waits for who writes into it, without end; an empty text
+    would be the current folder.
+    """
+    if not os.fspath(path):
+        raise ValueError("A path is empty, as of an unset variable: ''.")
+    path = pathlib.Path(path)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ValueError(
+            f"{str(path)!r} is no regular file. Copy its content into one."
+        )
 
 
 def check_yaml(text: str | bytes) -> None:

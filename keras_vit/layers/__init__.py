@@ -5,7 +5,7 @@ Each is a Keras layer that any model can use.
 
 from typing import TYPE_CHECKING
 
-from keras_vit.runtime.lazy import lazy_names
+from keras_vit.runtime.environment import lazy_names
 
 __all__ = [
     "AddPositionEmbedding",

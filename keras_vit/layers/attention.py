@@ -12,7 +12,10 @@ from keras import ops
 
 from keras_vit.io.checks import check_heads
 from keras_vit.layers.configured_layer import ConfiguredLayer
-from keras_vit.layers.heads import (
+from keras_vit.layers.kernels import (
+    NORMALIZATIONS,
+    TokenDense,
+    TokenRMSNormalization,
     attended,
     causal,
     first_tokens,
@@ -25,11 +28,6 @@ from keras_vit.layers.heads import (
     softmax_of_heads,
     swap_heads_and_tokens,
     with_repeated_keys,
-)
-from keras_vit.layers.kernels import (
-    NORMALIZATIONS,
-    TokenDense,
-    TokenRMSNormalization,
 )
 from keras_vit.runtime.platforms import by_platform, has_fused_attention
 from keras_vit.runtime.workarounds import backend_is

@@ -12,7 +12,7 @@ from keras_vit.prediction.classifier import (
     predictions,
 )
 from keras_vit.prediction.images import images_of
-from keras_vit.runtime.lazy import lazy_names
+from keras_vit.runtime.environment import lazy_names
 
 __all__ = [
     "Classifier",

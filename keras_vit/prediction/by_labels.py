@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from keras_vit.checkpoints.public.pairs import pair_source
+from keras_vit.checkpoints.public.catalog import pair_source
 from keras_vit.data.config import evaluation_of
 from keras_vit.data.resizing import Geometry
 from keras_vit.prediction.classifier import Classifier

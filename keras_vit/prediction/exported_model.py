@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_vit.io.atomic_files import check_regular
-from keras_vit.io.checks import cpu_flags
+from keras_vit.io.checks import check_regular, cpu_flags
 from keras_vit.runtime.memory import shortage
 from keras_vit.trained_as import ACTIVATIONS, PROBLEMS
 

@@ -28,7 +28,7 @@ from keras_vit.data.pillow_images import (
     from_pillow,
     log_colour_changes,
 )
-from keras_vit.io.atomic_files import check_regular
+from keras_vit.io.checks import check_regular
 from keras_vit.io.stores import on_disk
 
 __all__ = [

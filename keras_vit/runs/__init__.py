@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from keras_vit.runtime.lazy import lazy_names
+from keras_vit.runtime.environment import lazy_names
 
 __all__ = [
     "batches_of",

@@ -11,11 +11,12 @@ from typing import Any, NoReturn, TypeVar
 
 from keras_vit.data.config import DataConfig, data_packages
 from keras_vit.data.dataset import LEFT_OUT, NO_SOURCES, Sources
-from keras_vit.io.atomic_files import check_regular, open_page, printable
+from keras_vit.io.atomic_files import open_page, printable
 from keras_vit.io.checks import (
     EXTRAS,
     MAX_YAML_BYTES,
     check_installed,
+    check_regular,
     check_yaml,
 )
 from keras_vit.io.stores import on_disk

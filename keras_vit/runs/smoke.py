@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from keras_vit.data import DataConfig
 from keras_vit.training import Recipe
-from keras_vit.training.model_config import ModelConfig, config_of
+from keras_vit.training.config import ModelConfig, config_of
 
 __all__ = ["DATA", "SUFFIX", "smoke", "tiny_model"]
 

@@ -4,6 +4,7 @@ This package does not import Keras until it needs it.
 """
 
 import contextlib
+import difflib
 import functools
 import gc
 import importlib
@@ -17,13 +18,18 @@ import sys
 import tempfile
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from keras_vit.runtime.shipped_recipes import RECIPES
 
-__all__ = ["check", "start_lean", "start_quietly"]
+__all__ = [
+    "check",
+    "lazy_names",
+    "start_lean",
+    "start_quietly",
+]
 
 # Each has the same name as a module and for pip.
 BACKENDS = ("tensorflow", "jax", "torch")
@@ -322,3 +328,40 @@ def _warn_about_foreign_distribution() -> None:
         UserWarning,
         stacklevel=4,  # The line of the user that imports keras_vit.
     )
+
+
+def lazy_names(
+    package: str, names: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Makes the `__getattr__` and the `__dir__` of a package (PEP 562).
+
+    Args:
+        package: its `__name__`.
+        names: module -> the names that the package has of it. The last part
+            of a module's own name is the module itself.
+
+    Returns:
+        Both functions.
+
+    Example:
+        >>> __getattr__, __dir__ = lazy_names(
+        ...     __name__, {"keras_vit.prediction.embeddings_file": ("nearest",)}
+        ... )
+    """
+    modules = {name: x for x, found in names.items() for name in found}
+
+    def get(name: str) -> Any:
+        if name not in modules:
+            near = difflib.get_close_matches(name, modules)
+            advice = f". Did you mean {' or '.join(near)}?" if near else ""
+            raise AttributeError(
+                f"module {package!r} has no attribute {name!r}{advice}"
+            )
+        module = importlib.import_module(modules[name])
+        is_module = module.__name__ == f"{package}.{name}"
+        return module if is_module else getattr(module, name)
+
+    def names_of_package() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *modules})
+
+    return get, names_of_package

@@ -29,7 +29,7 @@ from keras_vit.io.run_folder import (
     folder_of,
     read_config,
 )
-from keras_vit.models.lora import merged
+from keras_vit.models.configured_model import merged
 from keras_vit.prediction import Classifier
 from keras_vit.prediction.classifier import names_of
 from keras_vit.prediction.networks import check_network

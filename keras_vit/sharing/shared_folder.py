@@ -15,11 +15,11 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.dialects import LIBRARIES
+from keras_vit.checkpoints.engine.keras_files import save_model
 from keras_vit.checkpoints.engine.loading import load_checkpoint
 from keras_vit.checkpoints.engine.saving import save_checkpoint
 from keras_vit.checkpoints.files.folders import RECORD
 from keras_vit.checkpoints.public.download import file_digest
-from keras_vit.checkpoints.run_model import save_model
 from keras_vit.io.atomic_files import replacing, write_json
 from keras_vit.sharing.contents import Shared
 from keras_vit.sharing.model_card import (

@@ -12,7 +12,7 @@ from keras_vit.checkpoints.engine.text_towers import (
     load_tower,
     open_text,
 )
-from keras_vit.checkpoints.public.pairs import pair_source
+from keras_vit.checkpoints.public.catalog import pair_source
 from keras_vit.text.image_text import ImageTextModel
 from keras_vit.text.tokenizer import Tokenizer
 from keras_vit.text.tower import TextConfig, TextTransformer

@@ -21,7 +21,7 @@ from keras_vit.checkpoints.engine.loading import open_source
 from keras_vit.checkpoints.engine.text_towers import open_text
 from keras_vit.checkpoints.files.npz import open_npz
 from keras_vit.checkpoints.files.tensors import DAMAGE
-from keras_vit.checkpoints.public.pairs import pair_source
+from keras_vit.checkpoints.public.catalog import pair_source
 from keras_vit.io.atomic_files import replacing
 from keras_vit.models.configured_model import remade
 from keras_vit.runtime.memory import shortage

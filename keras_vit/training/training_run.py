@@ -28,8 +28,7 @@ from keras_vit.data.sources import read_by
 from keras_vit.evaluation.predictions import Ranking
 from keras_vit.evaluation.scores_of_classes import CLASS_METRICS
 from keras_vit.io.atomic_files import replacing, write_json
-from keras_vit.models.configured_model import ConfiguredModel
-from keras_vit.models.lora import merged
+from keras_vit.models.configured_model import ConfiguredModel, merged
 from keras_vit.runtime import machine
 from keras_vit.runtime.machine import random_states, set_random_states
 from keras_vit.trained_as import PROBLEMS, TrainedAs
@@ -38,6 +37,7 @@ from keras_vit.training.build import (
     ANSWERS,
     CLASSIFICATION,
     Task,
+    fit_head,
     for_task,
     regression,
 )
@@ -51,7 +51,6 @@ from keras_vit.training.distribution.processes import (
     to_numpy,
 )
 from keras_vit.training.loop import Loop
-from keras_vit.training.probed_head import fit_head
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import resume
 from keras_vit.training.run import store as run_store

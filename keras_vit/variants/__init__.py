@@ -6,7 +6,7 @@ Worth 16x16 Words", arXiv:2010.11929); `keras_vit.models` has the plain model.
 
 from typing import TYPE_CHECKING
 
-from keras_vit.runtime.lazy import lazy_names
+from keras_vit.runtime.environment import lazy_names
 
 __all__ = [
     "AddPositionEmbedding2D",
@@ -29,12 +29,15 @@ if TYPE_CHECKING:
         RelativePositionEmbedding,
         RelativeSelfAttention,
     )
-    from keras_vit.variants.variant_block import AxialBlock, VariantBlock
     from keras_vit.variants.variant_config import (
         VariantConfig,
         VariantTransformerConfig,
     )
-    from keras_vit.variants.variant_transformer import VariantTransformer
+    from keras_vit.variants.variant_transformer import (
+        AxialBlock,
+        VariantBlock,
+        VariantTransformer,
+    )
 else:  # They need Keras.
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -46,14 +49,14 @@ else:  # They need Keras.
                 "RelativePositionEmbedding",
                 "RelativeSelfAttention",
             ),
-            "keras_vit.variants.variant_block": (
+            "keras_vit.variants.variant_transformer": (
                 "AxialBlock",
                 "VariantBlock",
+                "VariantTransformer",
             ),
             "keras_vit.variants.variant_config": (
                 "VariantConfig",
                 "VariantTransformerConfig",
             ),
-            "keras_vit.variants.variant_transformer": ("VariantTransformer",),
         },
     )

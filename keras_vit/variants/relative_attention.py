@@ -10,7 +10,7 @@ from keras import ops
 from keras_vit.layers import SelfAttention
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.embedding import check_grid
-from keras_vit.layers.heads import merge_heads, precise_softmax
+from keras_vit.layers.kernels import merge_heads, precise_softmax
 
 __all__ = [
     "RelativePositionEmbedding",

@@ -16,11 +16,11 @@ from keras import ops
 from named_data.sources import SOURCES
 
 from keras_vit import data
-from keras_vit.checkpoints.run_model import load_model
-from keras_vit.data.broken_images import without_broken_images
+from keras_vit.checkpoints.engine.keras_files import load_model
 from keras_vit.data.dataset import Examples
 from keras_vit.data.image_folders import image_files
 from keras_vit.data.seeds import order
+from keras_vit.data.sources import without_broken_images
 from keras_vit.io.atomic_files import replacing
 from keras_vit.io.checks import check_choice, check_positive
 from keras_vit.runs.reporting import evaluated, facts, finish, result_of

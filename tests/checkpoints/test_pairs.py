@@ -5,7 +5,7 @@ import re
 import pytest
 
 from keras_vit.checkpoints.public import catalog
-from keras_vit.checkpoints.public.pairs import pair_repository, pair_source
+from keras_vit.checkpoints.public.catalog import pair_repository, pair_source
 
 # timm's names, and the repositories of open_clip's pretrained table.
 KNOWN = {

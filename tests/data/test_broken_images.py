@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit.data import DataConfig, open_dataset
-from keras_vit.data import broken_images as broken_images_file
-from keras_vit.data.broken_images import broken_images
+from keras_vit.data import DataConfig, open_dataset, sources
 from keras_vit.data.dataset import Examples
+from keras_vit.data.sources import broken_images
 
 pytestmark = pytest.mark.usefixtures("reader")
 
@@ -79,7 +78,7 @@ def test_of_few_images_all_are_decoded(monkeypatch):
     data[60:90] = bytes(30)
     contents = [encoded("png"), bytes(data)]
     assert found(contents, check="auto") == [1]
-    monkeypatch.setattr(broken_images_file, "AFFORDABLE_BYTES", 1000)
+    monkeypatch.setattr(sources, "AFFORDABLE_BYTES", 1000)
     assert found(contents, check="auto") == []
     assert found([contents[0], contents[1][:500]], check="auto") == [1]
 

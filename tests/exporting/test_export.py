@@ -10,7 +10,7 @@ from export_cells import randomised, vit
 import keras_vit
 from keras_vit.cli import main
 from keras_vit.data import DataConfig, PreprocessingConfig, open_dataset
-from keras_vit.exporting import checking, server_folders
+from keras_vit.exporting import checking, writers
 from keras_vit.exporting import export as exporting
 from keras_vit.exporting.checking import Compared, images_of_run
 from keras_vit.exporting.runtimes_table import refusal
@@ -342,9 +342,7 @@ def test_triton_finds_the_shapes_of_the_model(tmp_path, batch):
         folder.mkdir()
         (folder / "model.onnx").write_text("content")
         path = tmp_path / "models"
-        server_folders.LAYOUTS["triton"].arrange(
-            folder / "model.onnx", path, record
-        )
+        writers.LAYOUTS["triton"].arrange(folder / "model.onnx", path, record)
         assert (path / version / "model.onnx").read_text() == "content"
     config = (path / "config.pbtxt").read_text()
     (path / "config.pbtxt").write_text("tuned")
@@ -352,9 +350,7 @@ def test_triton_finds_the_shapes_of_the_model(tmp_path, batch):
     (folder := tmp_path / "partial3").mkdir()
     (folder / "model.onnx").write_text("content")
     with pytest.warns(UserWarning, match="is kept as it is"):
-        server_folders.LAYOUTS["triton"].arrange(
-            folder / "model.onnx", path, record
-        )
+        writers.LAYOUTS["triton"].arrange(folder / "model.onnx", path, record)
     assert (path / "config.pbtxt").read_text() == "tuned"
     wanted = ["16, 24, 3", "[ 5 ]", "max_batch_size: 32"]
     if batch:
@@ -367,7 +363,7 @@ def test_versions_of_tensorflow_serving_count_up(tmp_path):
     for version in ("1", "2"):
         (tmp_path / "partial").mkdir()
         path = tmp_path / "models"
-        server_folders.LAYOUTS["tensorflow_serving"].arrange(
+        writers.LAYOUTS["tensorflow_serving"].arrange(
             tmp_path / "partial", path, {"format": "saved_model"}
         )
         assert (path / version).is_dir()

@@ -15,7 +15,7 @@ from keras_vit.data.config import (
 from keras_vit.data.resizing import Geometry, evaluation_crop
 from keras_vit.exporting.browser_page import write_page
 from keras_vit.exporting.included_resizing import cropped
-from keras_vit.exporting.server_folders import LAYOUTS
+from keras_vit.exporting.writers import LAYOUTS
 from keras_vit.prediction import as_classifier, load_classifier
 
 NAMES = ("ant", "bee", "cat", "dog", "eel")

@@ -10,8 +10,8 @@ from PIL import Image
 
 import keras_vit
 from keras_vit.checkpoints.engine import loading
+from keras_vit.checkpoints.engine.keras_files import load_model
 from keras_vit.checkpoints.public import catalog, fetch
-from keras_vit.checkpoints.run_model import load_model
 from keras_vit.cli import main
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.config import evaluation_of

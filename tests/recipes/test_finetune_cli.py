@@ -11,7 +11,7 @@ from recipe_scripts import RECIPES, script
 
 import keras_vit
 from keras_vit import data
-from keras_vit.checkpoints.run_model import load_model
+from keras_vit.checkpoints.engine.keras_files import load_model
 from keras_vit.io.run_folder import MANIFEST
 from keras_vit.runs.script import parse
 from keras_vit.training import Recipe

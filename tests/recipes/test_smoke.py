@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from recipe_scripts import RECIPES, script
 
-from keras_vit.checkpoints.run_model import load_model
+from keras_vit.checkpoints.engine.keras_files import load_model
 from keras_vit.runs.script import parse
 from keras_vit.runs.smoke import smoke
 from keras_vit.training import Recipe, train

@@ -162,7 +162,7 @@ def test_a_run_goes_on_at_a_higher_resolution(pretraining, config, tmp_path):
         "--run_dir",
         tmp_path / "run",
     )
-    from keras_vit.checkpoints.run_model import load_model
+    from keras_vit.checkpoints.engine.keras_files import load_model
 
     model, names = load_model(tmp_path / "run" / "model.keras")
     assert model.input_shape == (None, 32, 32, 1)

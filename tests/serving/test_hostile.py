@@ -13,8 +13,8 @@ import psutil
 import pytest
 import served
 
-from keras_vit.serving import connections
-from keras_vit.serving.hosts import check_hosts, for_hosts
+from keras_vit.serving.server import most_connections
+from keras_vit.serving.web_application import check_hosts, for_hosts
 
 FILE = served.encoded(served.picture(0))
 LIMITED = """
@@ -188,7 +188,7 @@ def test_connections_are_half_of_the_files(monkeypatch):
 
     for allowed, most in ((256, 128), (10**6, 1000), (1, 1), (-1, 1000)):
         monkeypatch.setattr(resource, "getrlimit", lambda x, n=allowed: (n, n))
-        assert connections.most_connections() == most
+        assert most_connections() == most
 
 
 def probe(port, seconds):

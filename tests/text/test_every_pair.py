@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pair_cases import PAIRS, inputs, sequences, written
 
-from keras_vit.checkpoints.public.pairs import pair_repository, pair_source
+from keras_vit.checkpoints.public.catalog import pair_repository, pair_source
 from keras_vit.models import NaFlexTransformer
 from keras_vit.text import ClassEmbeddings, load_image_text, zero_shot_model
 

@@ -10,7 +10,7 @@ import pytest
 from tiny_runs import DATASET, recipe, values
 
 from keras_vit.analysis.report import write_report
-from keras_vit.checkpoints.run_model import load_model
+from keras_vit.checkpoints.engine.keras_files import load_model
 from keras_vit.runs import facts
 from keras_vit.training import TrainingConfig, train
 from keras_vit.training.training_run import compare_evaluations

@@ -10,9 +10,9 @@ import tiny_training as tiny
 from tiny_runs import DATASET, Interrupt, recipe, values
 
 import keras_vit
-from keras_vit.checkpoints.run_model import load_model
+from keras_vit.checkpoints.engine.keras_files import load_model
 from keras_vit.models import VisionTransformer
-from keras_vit.models.lora import merged
+from keras_vit.models.configured_model import merged
 from keras_vit.runtime.workarounds import sublayers
 from keras_vit.training import (
     ModelConfig,

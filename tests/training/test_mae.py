@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from keras_vit import load_checkpoint
-from keras_vit.checkpoints.dialects.hugging_face_decoder import read_decoder
+from keras_vit.checkpoints.dialects.hugging_face import read_decoder
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training import ModelConfig
 from keras_vit.training.tasks.mae import (

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_vit import checkpoints
-from keras_vit.checkpoints.run_model import load_model
+from keras_vit.checkpoints.engine.keras_files import load_model
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training.run import files as run_folder
 

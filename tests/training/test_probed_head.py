@@ -16,8 +16,8 @@ from keras_vit.io.run_folder import read_config
 from keras_vit.training import (
     ModelConfig,
     OptimizerConfig,
+    build,
     defaults,
-    probed_head,
     train,
 )
 from keras_vit.training.build import CLASSIFICATION, make_model
@@ -154,7 +154,7 @@ def test_a_run_that_was_stopped_keeps_the_probe(tmp_path, monkeypatch):
             callbacks=[Interrupt()],
         )
     with monkeypatch.context() as patched:  # The head is in the checkpoint.
-        patched.delattr(probed_head, "FeatureStream")
+        patched.delattr(build, "FeatureStream")
         part = train(probed(tmp_path / "part"), dataset=DATASET)
     with pytest.raises(KeyboardInterrupt):  # before there is a checkpoint
         train(probed(tmp_path / "again"), dataset=DATASET, callbacks=[AtOnce()])

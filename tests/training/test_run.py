@@ -16,7 +16,7 @@ from tiny_runs import (
 from whole_runs import Unlabelled
 
 import keras_vit
-from keras_vit.checkpoints.run_model import load_model
+from keras_vit.checkpoints.engine.keras_files import load_model
 from keras_vit.training import train
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import resume

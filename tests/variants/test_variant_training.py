@@ -11,14 +11,14 @@ import yaml
 from recipe_scripts import TINY, script
 
 import keras_vit
-from keras_vit.checkpoints import run_model
+from keras_vit.checkpoints.engine import keras_files
 from keras_vit.evaluation.config import ModelSource
 from keras_vit.prediction.networks import load_model
 from keras_vit.runs.script import parse
 from keras_vit.runs.smoke import smoke
 from keras_vit.training import ModelConfig, Recipe, build, train
 from keras_vit.training.build import family_of
-from keras_vit.training.model_config import config_of
+from keras_vit.training.config import config_of
 from keras_vit.variants import VariantConfig, VariantTransformer
 
 TWO_D = VariantConfig(position="2d", position_at="every_layer")
@@ -128,7 +128,7 @@ def test_a_run_continues_to_the_weights_of_one_in_one_go(variant, tmp_path):
 def test_the_model_of_a_run_is_loaded_again(finished):
     images = np.full((2, 8, 8, 1), 90.0, "float32")
     expected = keras.ops.convert_to_numpy(finished.model(images))
-    loaded, names = run_model.load_model(finished.folder / "model.keras")
+    loaded, names = keras_files.load_model(finished.folder / "model.keras")
     assert isinstance(loaded, VariantTransformer)
     assert loaded.config.variant == TWO_D
     source = ModelSource(weights=str(finished.folder))

@@ -15,7 +15,7 @@ from keras_vit.checkpoints.dialects import (
     timm,
     torchvision,
 )
-from keras_vit.checkpoints.dialects.hugging_face_decoder import (
+from keras_vit.checkpoints.dialects.hugging_face import (
     Decoder,
     read_decoder,
 )

@@ -10,6 +10,8 @@ import functools
 import io
 import json
 import math
+import os
+import pathlib
 import re
 import warnings
 import zipfile
@@ -47,18 +49,21 @@ from keras_vit.checkpoints.files.tensors import (
     refuse,
     refusing,
 )
-from keras_vit.io.run_folder import RUN_MODEL
+from keras_vit.io.atomic_files import replacing
 from keras_vit.models.options import CONFIGS, ViTConfig, options_of
+from keras_vit.runtime.workarounds import without_optimizer
 from keras_vit.trained_as import TrainedAs
 
 __all__ = [
     "CLASS_NAMES",
     "MAX_CONFIG_BYTES",
+    "check_class_names",
     "is_keras_folder",
+    "load_model",
     "load_weights_h5",
-    "located",
     "open_keras",
     "read_class_names",
+    "save_model",
 ]
 
 CONFIG, METADATA = "config.json", "metadata.json"
@@ -327,12 +332,6 @@ def is_keras_folder(path) -> bool:
     return name in REGISTERED_NAMES.values()
 
 
-def located(source: str) -> str:
-    """Return the path of the model in a run folder, else the source."""
-    inside = Path(source, RUN_MODEL)
-    return str(inside) if inside.is_file() else source
-
-
 def read_class_names(path, archive: zipfile.ZipFile) -> tuple[str, ...]:
     """Read the class names in a `.keras` file.
 
@@ -357,7 +356,7 @@ def _texts(path, names) -> tuple[str, ...]:
         refuse(
             path,
             "has class names that are not a list of texts",
-            "Save it with keras_vit.checkpoints.run_model.save_model.",
+            "Save it with keras_vit.checkpoints.engine.keras_files.save_model.",
         )
     return tuple(names)
 
@@ -581,3 +580,67 @@ def _check_finite(path, model) -> None:
                 "The file was damaged or its training diverged.",
                 weight.path,
             )
+
+
+def save_model(model, class_names, path: str | os.PathLike) -> None:
+    """Save a model with its class names, without optimizer.
+
+    Args:
+        model: the Keras model to save, without LoRA.
+        class_names: sequence of str, in the order of the model's outputs;
+            None for a model without classes, such as one of features.
+        path: the file, with the suffix .keras.
+
+    Raises:
+        ValueError: when there is not one name per output.
+
+    Example:
+        >>> save_model(model, ["cat", "dog"], "model.keras")
+    """
+    check_class_names(model, class_names)
+    path = pathlib.Path(path)
+    path.parent.mkdir(exist_ok=True)
+    with replacing(path) as temporary:
+        with without_optimizer(model):
+            model.save(temporary)
+        if class_names is not None:
+            with zipfile.ZipFile(temporary, "a") as archive:
+                archive.writestr(CLASS_NAMES, json.dumps(list(class_names)))
+
+
+def check_class_names(model, class_names) -> None:
+    """Raise a ValueError unless there is one name per output, or None."""
+    if class_names is not None and len(class_names) != model.output_shape[-1]:
+        raise ValueError(
+            f"The model has {model.output_shape[-1]} classes. Received: "
+            f"{len(class_names)} class names."
+        )
+
+
+def load_model(path: str | os.PathLike) -> tuple[keras.Model, tuple[str, ...]]:
+    """Load what `save_model` saved, without running code of the file.
+
+    Returns:
+        The model, not compiled, and its class names.
+
+    Raises:
+        ValueError: when the file is missing, is no model, or has no names.
+
+    Example:
+        >>> model, class_names = load_model("runs/quickstart/model.keras")
+    """
+    path = pathlib.Path(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            class_names = read_class_names(path, archive)
+    except FileNotFoundError as error:
+        raise ValueError(f"There is no file {str(path)!r}.") from error
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{str(path)!r} is not a .keras file.") from error
+    except KeyError as error:
+        raise ValueError(
+            f"The model {str(path)!r} has no class names in it. Load it with "
+            "keras.saving.load_model, or save it with "
+            "keras_vit.checkpoints.engine.keras_files.save_model."
+        ) from error
+    return keras.saving.load_model(path, compile=False), class_names

@@ -19,7 +19,6 @@ from keras_vit.checkpoints.engine.configure import NOT_IN_TENSORS, configure
 from keras_vit.checkpoints.engine.keras_files import (
     is_keras_folder,
     load_weights_h5,
-    located,
     open_keras,
 )
 from keras_vit.checkpoints.engine.layout import listed
@@ -41,7 +40,8 @@ from keras_vit.checkpoints.files.tensors import (
     refusing,
     refusing_damage,
 )
-from keras_vit.io.atomic_files import check_regular
+from keras_vit.io.checks import check_regular
+from keras_vit.io.run_folder import RUN_MODEL
 from keras_vit.runtime.workarounds import (
     set_initializer,
     taken_over,
@@ -50,6 +50,7 @@ from keras_vit.runtime.workarounds import (
 from keras_vit.trained_as import TrainedAs
 
 __all__ = [
+    "located",
     "Info",
     "built_with",
     "check_weights",
@@ -438,6 +439,12 @@ def open_source(
     if known is not None and opened.trained_as.assumed:
         opened.known = known
     return opened
+
+
+def located(source: str) -> str:
+    """Return the path of the model in a run folder, else the source."""
+    inside = Path(source, RUN_MODEL)
+    return str(inside) if inside.is_file() else source
 
 
 def _refuse_prefix(path, prefix, why) -> NoReturn:

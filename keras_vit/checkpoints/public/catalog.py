@@ -46,6 +46,7 @@ import pathlib
 import re
 from collections.abc import Mapping
 
+from keras_vit.checkpoints.public import catalog
 from keras_vit.trained_as import TrainedAs
 
 __all__ = [
@@ -65,6 +66,9 @@ __all__ = [
     "list_weights",
     "origin_of",
     "origin_of_run",
+    "pair_repository",
+    "pair_source",
+    "repositories",
 ]
 
 # Resizing of an entry -> in a `PreprocessingConfig`.
@@ -656,3 +660,71 @@ def _repository_of(entry) -> str | None:
         return entry.url.removeprefix(f"{HUB}/")
     copies = [f"{x}/{name}" for x in LIBRARY_TABLES for name in entry.aliases]
     return next((name for name in copies if name in ENTRIES), None)
+
+
+# Both halves of image-text models: a row for each image tower of the catalogue,
+# its name with its tag, and the repository. Sources: the `hf_hub_id` of timm
+# 1.0.31 and the pretrained table of open_clip 3.3.0. By name alone, as neither
+# lists them: TinyCLIP, TIPSv2, and SigLIP 2 of any size (NaFlex), which
+# transformers names. tests/text/test_every_pair.py holds what each computes.
+PAIRS_TABLE = pathlib.Path(__file__).with_name("pairs.csv")
+
+
+@functools.cache
+def repositories() -> dict[str, str]:
+    """Return the repository of each image tower, by its name with its tag."""
+    with PAIRS_TABLE.open(encoding="utf-8", newline="") as file:
+        return {x["name"]: x["repository"] for x in csv.DictReader(file)}
+
+
+def pair_repository(tag: str) -> str | None:
+    """Return the repository with both halves of an image tower.
+
+    Args:
+        tag: its name with its tag, without a publisher in front.
+
+    Returns:
+        The name of the repository, None of an image tower without texts, such
+        as one that was fine-tuned on classes.
+
+    Example:
+        >>> pair_repository("vit_base_patch16_siglip_256.v2_webli")
+        'timm/ViT-B-16-SigLIP2-256'
+    """
+    return repositories().get(tag)
+
+
+def pair_source(source: str | os.PathLike) -> str | os.PathLike:
+    """Return the source of both halves of what a name of the catalogue means.
+
+    Args:
+        source: a name of the catalogue, or any other source.
+
+    Returns:
+        The address of the repository, or `source` as it is.
+
+    Raises:
+        ValueError: for a tower without the head that the texts belong to, and
+            one without texts, such as one that was fine-tuned on classes.
+    """
+    if isinstance(source, os.PathLike) or os.path.exists(source):
+        return source
+    try:
+        entry = catalog.find(None, source)
+    except ValueError:
+        return source
+    for name in (entry.name, *entry.aliases):
+        tag = name.rpartition("/")[2]
+        if (repository := pair_repository(tag)) is None:
+            continue
+        if "_gap_" in tag:
+            raise ValueError(
+                f"{tag!r} is an image tower without the head whose embeddings "
+                f"texts are compared with. Load {tag.replace('_gap', '')!r}."
+            )
+        return f"hf://{repository}"
+    raise ValueError(
+        f"{source!r} has no tower of texts: its images were not learned with "
+        "them, or it was trained further on classes, after which texts fit "
+        "no more. Load it with load_checkpoint, or a name of CLIP or SigLIP."
+    )

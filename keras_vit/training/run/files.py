@@ -144,14 +144,17 @@ def save_model(model, class_names, path: str | os.PathLike) -> None:
 
     Args:
         model: the Keras model to save.
-        class_names: see `keras_vit.checkpoints.run_model.save_model`.
+        class_names: see `keras_vit.checkpoints.engine.keras_files.save_model`.
         path: the file, with the suffix .keras.
 
     Raises:
         ValueError: when there is not one name per output.
     """
-    from keras_vit.checkpoints import run_model
-    from keras_vit.models.lora import merged
+    from keras_vit.checkpoints.engine.keras_files import (
+        check_class_names,
+        save_model,
+    )
+    from keras_vit.models.configured_model import merged
     from keras_vit.training.distribution.processes import (
         gathered,
         is_first,
@@ -159,12 +162,12 @@ def save_model(model, class_names, path: str | os.PathLike) -> None:
     )
     from keras_vit.training.targets import in_units
 
-    run_model.check_class_names(model, class_names)
+    check_class_names(model, class_names)
     with in_units(model):
         model = merged(model, to_numpy)
         with gathered(model):
             if is_first():
-                run_model.save_model(model, class_names, path)
+                save_model(model, class_names, path)
 
 
 def read_config(folder: pathlib.Path) -> dict:

@@ -26,9 +26,8 @@ from keras_vit.training.checkpoint_files import (
     checkpoint_steps,
     read_newest,
 )
-from keras_vit.training.config import Recipe
+from keras_vit.training.config import SIZES, Recipe
 from keras_vit.training.distribution.processes import agreed, place
-from keras_vit.training.model_config import SIZES
 from keras_vit.training.optimizers import make_schedule
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import store as run_store

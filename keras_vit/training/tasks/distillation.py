@@ -26,8 +26,11 @@ import keras
 from keras import ops
 
 from keras_vit.checkpoints.engine.configure import configure
-from keras_vit.checkpoints.engine.keras_files import located
-from keras_vit.checkpoints.engine.loading import load_checkpoint, open_source
+from keras_vit.checkpoints.engine.loading import (
+    load_checkpoint,
+    located,
+    open_source,
+)
 from keras_vit.checkpoints.engine.resampling import resize_matrix
 from keras_vit.data.config import evaluation_of
 from keras_vit.data.resizing import evaluation_fields

@@ -40,8 +40,8 @@ from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.models.options import whole_grid
 from keras_vit.training import build
+from keras_vit.training.config import config_of
 from keras_vit.training.defaults import adamw_by_batch
-from keras_vit.training.model_config import config_of
 from keras_vit.training.tasks.collapse import watched
 from keras_vit.training.tasks.corrupt_patches import (
     hidden_source,

@@ -19,7 +19,7 @@ from keras_vit.io.checks import check_choice
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training import build
 from keras_vit.training.build import Task
-from keras_vit.training.model_config import config_of
+from keras_vit.training.config import config_of
 from keras_vit.training.tasks.corrupt_patches import CorruptPatches
 from keras_vit.training.tasks.numbered_batches import (
     HiddenPatches,
