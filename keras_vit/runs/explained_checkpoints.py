@@ -9,6 +9,7 @@ columns of patches, N images, D features, K neighbours.
 
 import dataclasses
 import datetime
+import functools
 import os
 import pathlib
 from typing import Any
@@ -255,8 +256,8 @@ def with_pictures(task: Task, folder: str | os.PathLike) -> Task:
     """Return a task without labels that keeps a `FeaturesOverTime`.
 
     Args:
-        task: a `Task` of `keras_vit.training.tasks`, whose first score, if it
-            has any, is a `FeatureStatistics`; it is replaced.
+        task: a `Task` of `keras_vit.training.tasks`. What it has for
+            `FeatureStatistics` is observed; a task without scores gets one.
         folder: the run folder.
 
     Example:
@@ -265,9 +266,18 @@ def with_pictures(task: Task, folder: str | os.PathLike) -> Task:
 
     def make_scores(recipe, model):
         observe = FeaturesOverTime(model, run_store.local(folder))
-        return [
-            lambda validation: FeatureStatistics(model, validation, observe),
-            *task.make_scores(recipe, model)[1:],
-        ]
+
+        def observed(make):
+            def score(validation):
+                made = make(validation)
+                if isinstance(made, FeatureStatistics):
+                    made.observe = observe
+                return made
+
+            return score
+
+        made = task.make_scores(recipe, model)
+        made = made or [functools.partial(FeatureStatistics, model)]
+        return [observed(make) for make in made]
 
     return dataclasses.replace(task, make_scores=make_scores)

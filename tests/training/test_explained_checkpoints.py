@@ -136,6 +136,27 @@ def over_time(tmp_path_factory):
     return unlabelled(tmp_path_factory.mktemp("over_time") / "run")
 
 
+def test_features_are_observed_wherever_their_score_stands(tmp_path):
+    def features_last(recipe, model):
+        return [lambda validation: "another", *MAE.make_scores(recipe, model)]
+
+    model = load_classifier("fractals").model
+    tasks = {
+        "last": dataclasses.replace(MAE, make_scores=features_last),
+        "none": dataclasses.replace(MAE, make_scores=lambda *_: []),
+    }
+    found = {
+        name: [
+            make(None)
+            for make in with_pictures(task, tmp_path).make_scores(None, model)
+        ]
+        for name, task in tasks.items()
+    }
+    assert found["last"][0] == "another"
+    for *_, last in found.values():
+        assert isinstance(last.observe, FeaturesOverTime)
+
+
 def test_the_start_the_end_and_a_few_between_are_kept(over_time):
     found, _ = over_time
     assert found["steps"].tolist() == [0, 4, 8, 12, 16, 20]
