@@ -9,9 +9,9 @@ import statistics
 
 from vtab.tasks import GROUPS, PAPER, TASKS
 
-from keras_vit.variants.scaling_table import FIGURE_8
 from paper import values_table as values
 from paper.cells import Cell, Command, pre_trained, run_cell, vtab_runs
+from paper.scaling_table import FIGURE_8
 from paper.tables import (
     SEEDS,
     SOURCES,

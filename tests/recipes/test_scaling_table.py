@@ -2,10 +2,10 @@
 
 import pytest
 import variant_models
+from paper.scaling_table import FIGURE_8, scaled_config
 
 from keras_vit.analysis import multiply_adds
 from keras_vit.planning import count
-from keras_vit.variants.scaling_table import FIGURE_8, scaled_config
 
 DIMENSIONS = {
     "depth": "num_layers",
