@@ -3,18 +3,9 @@
 Reading a run folder imports nothing of the rest.
 """
 
-import importlib
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from keras_vit.training.config import (
-        DataConfig,
-        ModelConfig,
-        OptimizerConfig,
-        Recipe,
-        TrainingConfig,
-    )
-    from keras_vit.training.training_run import Run, train
+from keras_vit.runtime.environment import lazy_names
 
 __all__ = [
     "DataConfig",
@@ -26,9 +17,23 @@ __all__ = [
     "train",
 ]
 
-
-def __getattr__(name):
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "training_run" if name in ("Run", "train") else "config"
-    return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+if TYPE_CHECKING:
+    from keras_vit.training.config import (
+        DataConfig,
+        ModelConfig,
+        OptimizerConfig,
+        Recipe,
+        TrainingConfig,
+    )
+    from keras_vit.training.training_run import Run, train
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "keras_vit.training.config": (
+                *("DataConfig", "ModelConfig", "OptimizerConfig", "Recipe"),
+                "TrainingConfig",
+            ),
+            "keras_vit.training.training_run": ("Run", "train"),
+        },
+    )

@@ -150,10 +150,7 @@ def save_model(model, class_names, path: str | os.PathLike) -> None:
     Raises:
         ValueError: when there is not one name per output.
     """
-    from keras_vit.checkpoints.engine.keras_files import (
-        check_class_names,
-        save_model,
-    )
+    from keras_vit.checkpoints.engine import keras_files
     from keras_vit.models.configured_model import merged
     from keras_vit.training.distribution.processes import (
         gathered,
@@ -162,12 +159,12 @@ def save_model(model, class_names, path: str | os.PathLike) -> None:
     )
     from keras_vit.training.targets import in_units
 
-    check_class_names(model, class_names)
+    keras_files.check_class_names(model, class_names)
     with in_units(model):
         model = merged(model, to_numpy)
         with gathered(model):
             if is_first():
-                save_model(model, class_names, path)
+                keras_files.save_model(model, class_names, path)
 
 
 def read_config(folder: pathlib.Path) -> dict:
