@@ -5,7 +5,7 @@ import re
 import pytest
 from project_tools import ROOT, tool
 
-from keras_vit.checkpoints.public import catalog, pairs
+from keras_vit.checkpoints.public import catalog
 from keras_vit.sizes import BIT, MIXER, VIT
 
 made = tool("make_model_pages")
@@ -38,7 +38,7 @@ def test_the_pages_have_the_towers_with_texts_once():
         table = made.pairs(name)
         assert made.with_table(page(name), "pairs", table) == page(name)
         found += re.findall(r"^\| `(.*)` \| `", table, re.MULTILINE)
-    taken = [x for x in pairs.repositories() if "_siglip_gap_" not in x]
+    taken = [x for x in catalog.repositories() if "_siglip_gap_" not in x]
     assert sorted(found) == sorted(taken)
 
 
