@@ -141,7 +141,7 @@ def test_one_image_is_refused(tmp_path):
     one = data.Examples(np.zeros((1, 8, 8, 1), "uint8"), np.zeros(1, "int32"))
     dataset = data.Dataset(one, None, None, ("one",))
     made = cropped(tmp_path, training={"batch_size": 1})
-    with pytest.raises(ValueError, match="1 training images"):
+    with pytest.raises(ValueError, match="1 training image "):
         train(made, dataset=dataset, task=DINO)
 
 

@@ -17,6 +17,7 @@ from keras_vit.training.tasks import (
     MAEConfig,
 )
 from keras_vit.training.tasks.collapse import (
+    collapsed_features,
     feature_statistics,
     first_batches,
     watched,
@@ -42,16 +43,30 @@ def of_images(images):
 
 def test_spread_and_rank_are_those_of_plain_features():
     """Two of one direction and its opposite; then as many each way."""
-    line = feature_statistics(np.array([[3.0, 0], [2, 0], [-1, 0], [-9, 0]]))
+    line = np.array([[3.0, 0], [2, 0], [-1, 0], [-9, 0]])
+    line = feature_statistics(np.tile(line, (2, 1)))
     assert line == pytest.approx({"feature_spread": 1, "feature_rank": 1})
     cross = np.concatenate([np.eye(3), -2 * np.eye(3)])
-    found = feature_statistics(cross)
+    found = feature_statistics(np.tile(cross, (2, 1)))
     assert found == pytest.approx({"feature_spread": 1, "feature_rank": 3})
     # A mean of length 0.8 leaves 1 - 0.8**2 to the deviations.
-    near = feature_statistics(np.array([[0.8, 0.6], [0.8, -0.6]]))
+    near = np.tile([[0.8, 0.6], [0.8, -0.6]], (4, 1))
+    near = feature_statistics(near)
     assert near == pytest.approx({"feature_spread": 0.6, "feature_rank": 1})
     same = feature_statistics(np.ones((5, 3)))
     assert same["feature_spread"] < 1e-6
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 8])
+def test_few_images_are_no_collapse(count):
+    """One has no others, and N span at most N - 1 directions."""
+    features = np.random.default_rng(count).normal(size=(count, 5))
+    found = feature_statistics(features)
+    assert collapsed_features(found) is None
+    assert ("feature_spread" in found, "feature_rank" in found) == (
+        count > 1,
+        count > 7,
+    )
 
 
 def test_images_are_the_real_ones_and_the_middle_of_larger_ones():

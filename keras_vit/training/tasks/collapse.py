@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 NUM_IMAGES = 256  # at least, if there are, of which features are compared
+FEW_IMAGES = 8  # below which their features have no rank to speak of
 TINY = 1e-12
 # Features of unit length that deviate less than this from their mean, or whose
 # deviations have an effective rank below that, tell no images apart.
@@ -54,22 +55,26 @@ def feature_statistics(features: np.ndarray) -> dict[str, float]:
         exp of the entropy of the singular values of their deviations: 1 where
         they lie on a line, D where all directions count the same ("The
         effective rank: a measure of effective dimensionality", Roy and
-        Vetterli, EUSIPCO 2007).
+        Vetterli, EUSIPCO 2007). Of fewer than 8 images no rank, as N have at
+        most N - 1 directions; of a single one nothing.
 
     Example:
-        >>> feature_statistics(np.eye(2))["feature_rank"]
+        >>> feature_statistics(np.repeat(np.eye(2), 4, axis=0))["feature_rank"]
         1.0
     """
     x = np.asarray(features, "float64")
+    if len(x) < 2:
+        return {}
     x = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), TINY)
     x = x - x.mean(axis=0)
     values = np.linalg.svd(x, compute_uv=False)
     shares = values / max(values.sum(), TINY)
     shares = shares[shares > TINY]
-    return {
-        "feature_spread": float(np.sqrt((x**2).sum(axis=1).mean())),
-        "feature_rank": float(np.exp(-np.sum(shares * np.log(shares)))),
-    }
+    found = {"feature_spread": float(np.sqrt((x**2).sum(axis=1).mean()))}
+    if len(x) >= FEW_IMAGES:
+        rank = np.exp(-np.sum(shares * np.log(shares)))
+        found["feature_rank"] = float(rank)
+    return found
 
 
 class FeatureStatistics(keras.callbacks.Callback):
@@ -227,7 +232,7 @@ class CollapseWatch(keras.callbacks.Callback):
         self.steps += int((self.params or {}).get("steps") or 1)
         if self.limit and self.intervals >= 2 and self.steps >= self.limit:
             raise ValueError(
-                f"The training collapsed: {what}, for {self.steps} steps. "
+                f"The training collapsed, for {self.steps} steps: {what}. "
                 "model.keras is the best model before, if there was an "
                 "evaluation. Start again in a new --run_dir; "
                 f"{self.method}.collapse_steps=0 goes on all the same."
@@ -275,7 +280,7 @@ def _check_several_images(method, dataset):
     if hasattr(dataset.train, "__len__") and len(dataset.train) == 1:
         raise ValueError(
             f"method={method!r} learns what tells images apart. Received: "
-            f"1 training images of {dataset.name or 'the data'}. Give more."
+            f"1 training image of {dataset.name or 'the data'}. Give more."
         )
     if are_equal(dataset.train):
         warn(
