@@ -142,10 +142,12 @@ def split_by_content(
             ]
             if not free:
                 name = class_names[label] if class_names else label
+                need = f"{len(bounds)} parts need as many different images"
+                few = f"{len(members[label])}. Equal ones stay together."
+                if name == "":  # The name of all where there are no classes.
+                    raise ValueError(f"{need}, and there are {few}")
                 raise ValueError(
-                    f"{len(bounds)} parts need as many different images of "
-                    f"each class, and the class {name!r} has "
-                    f"{len(members[label])}. Equal ones stay together."
+                    f"{need} of each class, and the class {name!r} has {few}"
                 )
             nearest = min(free, key=lambda x: _gap(places[x], *interval))
             for x in classes_of[nearest]:

@@ -105,6 +105,10 @@ def test_too_few_different_images_are_refused():
     values = hashed("aab")
     with pytest.raises(ValueError, match="3 parts .* class 0 has 2"):
         split_by_content(values, [0] * 3, seed=0, **FRACTIONS)
+    # As of a folder that is read without classes.
+    options = {**FRACTIONS, "class_names": ("",)}
+    with pytest.raises(ValueError, match="images, and there are 2. Equal"):
+        split_by_content(values, [0] * 3, seed=0, **options)
 
 
 def test_hashes_are_of_the_bytes_of_files_and_of_pixels(tmp_path):
