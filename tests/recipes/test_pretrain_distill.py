@@ -132,6 +132,7 @@ def test_with_labels_the_student_is_a_classifier(teacher, tmp_path):
     ("options", "message"),
     [
         ({"teacher": None}, "needs a teacher. Received: distill.teacher=None"),
+        ({"teacher_size": 6}, "patches of 4x4.* distill.teacher_size=6"),
         ({"model": {"channels": 3}}, "images of 1 channel"),
         ({"training": {"trainable": "head"}}, "training.trainable='head'"),
         ({"training": {"best_metric": "val_accuracy"}}, "best_metric"),

@@ -527,6 +527,14 @@ def load_teacher(recipe, num_classes: int) -> tuple[keras.Model, str | None]:
             "--distill.teacher_size, such as 224."
         )
     height, width = check_size("teacher_size", size)
+    patch = fields.get("patch_size") or (1, 1)
+    if height % patch[0] or width % patch[1]:
+        raise ValueError(
+            f"The teacher {config.teacher!r} has patches of {patch[0]}x"
+            f"{patch[1]}, which divide its images. Received: "
+            f"distill.teacher_size={config.teacher_size}. Leave it out, or "
+            "set it to a multiple of them."
+        )
     headless = bool(opened.other_head) and not config.logits
     with warnings.catch_warnings():
         action = "error" if config.logits else "ignore"

@@ -140,7 +140,8 @@ class MAEConfig:
         if self.mask_ratio is not None and not 0 < self.mask_ratio < 1:
             raise ValueError(
                 "mask_ratio must be between 0 and 1. Received: "
-                f"mask_ratio={self.mask_ratio!r}."
+                f"mask_ratio={self.mask_ratio!r}. Leave it out, or set it to "
+                "0.75."
             )
         dim, heads = (
             getattr(self, x) or DEFAULTS["mae"][x]
