@@ -17,6 +17,7 @@ from keras_vit.training.tasks.distillation import (
     Standardized,
     StudentAccuracy,
     distillation_network,
+    pixels_for,
     resized,
 )
 from keras_vit.training.trainable import own_variables
@@ -112,6 +113,8 @@ def test_maps_are_resampled_as_by_torch():
             np.testing.assert_allclose(array(found), wanted, atol=1e-5)
     ramp = np.arange(4, dtype="float32").reshape(1, 4, 1, 1)
     found = resized(keras.ops.convert_to_tensor(ramp), (2, 1))
+    np.testing.assert_allclose(array(found).ravel(), [5 / 7, 16 / 7], rtol=1e-6)
+    found = pixels_for(keras.ops.convert_to_tensor(ramp), (2, 1), None)
     np.testing.assert_allclose(array(found).ravel(), [5 / 7, 16 / 7], rtol=1e-6)
 
 

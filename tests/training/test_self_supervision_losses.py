@@ -127,6 +127,25 @@ def test_distillation(function, inputs, name):
     )
 
 
+@pytest.mark.parametrize("name", ["dino", "ibot", "cosine", "kl", "hard"])
+def test_a_teacher_gets_no_gradient(name):
+    """Of its outputs: what is left is that of the sum that is added."""
+    random = np.random.default_rng(0)
+    student, labels = tensor(random.normal(size=(2, 3, 4))), tensor(np.eye(4))
+    loss = {
+        "dino": lambda x: losses.dino_loss(student, x),
+        "ibot": lambda x: losses.ibot_loss(student, x, np.ones((2, 3))),
+        "cosine": lambda x: losses.cosine_loss(student, x),
+        "kl": lambda x: losses.kl_loss(student[0], x[0]),
+        "hard": lambda x: losses.deit_hard_loss(
+            student[0], student[0], x[0], labels[:3]
+        ),
+    }[name]
+    teacher = random.dirichlet(np.ones(4), size=(2, 3))
+    _, found = value_and_gradient(lambda x: loss(x) + ops.sum(x), teacher)
+    np.testing.assert_array_equal(found, np.ones((2, 3, 4)))
+
+
 def test_deit_losses_are_equations_2_and_3():
     data = golden("distillation")
     student, teacher = data["student_logits"], data["teacher_logits"]
