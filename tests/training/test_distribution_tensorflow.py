@@ -46,6 +46,41 @@ for name, choices in (
             np.testing.assert_allclose(other.history[metric], expected, 1e-5)
 print("same")
 """
+KOLEO = """
+import json
+import numpy as np
+from keras_vit.training.tasks.losses import koleo_loss
+
+features = np.random.default_rng(0).normal(size=(16, 6)).astype("float32")
+
+def stepped(strategy):
+    # The loss before each of some steps down its gradient, features behind.
+    count = strategy.num_replicas_in_sync
+
+    def replica(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = koleo_loss(x)
+        return loss, x - 2.0 / count * tape.gradient(loss, x)
+
+    def share(context):
+        index = context.replica_id_in_sync_group
+        return tf.constant(np.split(features, count)[index])
+
+    run = tf.function(lambda x: strategy.run(replica, (x,)))
+    x = strategy.experimental_distribute_values_from_function(share)
+    losses = []
+    for _ in range(6):
+        loss, x = run(x)
+        losses.append(np.mean(strategy.experimental_local_results(loss)))
+    x = np.concatenate(strategy.experimental_local_results(x))
+    return np.array(losses).tolist(), x.tolist()
+
+several = tf.distribute.MirroredStrategy()
+assert several.num_replicas_in_sync == 8
+found = [stepped(x) for x in (tf.distribute.get_strategy(), several)]
+print(json.dumps(found))
+"""
 WHOLE = """
 import whole_runs
 whole_runs.main(*sys.argv[1:])
@@ -95,6 +130,16 @@ def test_a_whole_run_is_that_of_one_device(tmp_path, training):
     options = json.dumps({"training": training})
     found = json.loads(run(WHOLE, tmp_path, options, "single", "mirrored"))
     whole_runs.check_same(found["single"], found["mirrored"])
+
+
+@pytest.mark.slow
+def test_koleo_and_its_gradient_are_of_the_whole_batch():
+    """Two images on each of eight devices, whose nearest are on others."""
+    told = virtual_devices.run(KOLEO, devices=8, backend="tensorflow")
+    one, several = json.loads(told)
+    assert one[0][-1] < one[0][0] - 0.1
+    for alone, shared in zip(one, several, strict=True):
+        np.testing.assert_allclose(shared, alone, rtol=0, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -7,7 +7,13 @@ import keras
 from keras_vit.runtime.workarounds import has_strategy, loop_reduction
 from keras_vit.training.distribution import processes
 
-__all__ = ["STRATEGIES", "mean_of_replicas", "multiworker", "placed"]
+__all__ = [
+    "STRATEGIES",
+    "mean_of_replicas",
+    "multiworker",
+    "placed",
+    "rows_of_replicas",
+]
 
 LAST_WITH_TPUS = "2.20.0"  # of tensorflow-tpu, on 2026-11-21
 
@@ -98,14 +104,41 @@ def mean_of_replicas(x):
     Each computes its share of a batch there. Elsewhere, on JAX too, the tensor
     is of the whole batch, and is returned as it is.
     """
-    if not has_strategy():
+    context = _replica()
+    if context is None:
         return x
     import tensorflow as tf
 
-    context = tf.distribute.get_replica_context()
-    if context is None:  # Where the model is built.
-        return x
     return context.all_reduce(tf.distribute.ReduceOp.MEAN, x)
+
+
+def rows_of_replicas(x) -> tuple:
+    """Return the rows of all replicas, and the place of this one's first.
+
+    Their gradient is that of what all replicas make of them. Elsewhere the
+    tensor is of the whole batch, as in `mean_of_replicas`.
+
+    Args:
+        x: tensor (B, D), of as many rows on each replica.
+    """
+    context = _replica()
+    if context is None:
+        return x, 0
+    import tensorflow as tf
+
+    first = context.replica_id_in_sync_group * tf.shape(x)[0]
+    rows = context.all_gather(x, axis=0)
+    # Its gradient fails for the slices that `take` has, unlike a reshape's.
+    return tf.reshape(rows, (-1, x.shape[-1])), first
+
+
+def _replica():
+    """Return the replica that computes, None without or where it is built."""
+    if not has_strategy():
+        return None
+    import tensorflow as tf
+
+    return tf.distribute.get_replica_context()
 
 
 def _counted(strategy):

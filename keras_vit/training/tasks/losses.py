@@ -17,7 +17,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.training.distribution.strategies import mean_of_replicas
+from keras_vit.training.distribution.strategies import (
+    mean_of_replicas,
+    rows_of_replicas,
+)
 
 __all__ = [
     "centered",
@@ -157,10 +160,12 @@ def koleo_loss(features, epsilon: float = 1e-8):
     """Compute the KoLeo regulariser, which spreads features evenly.
 
     -1 / B sum_b log(min_j |x_b - x_j| + epsilon) of features of unit length,
-    "DINOv2" (arXiv:2304.07193), section 4. In float32 at least.
+    "DINOv2" (arXiv:2304.07193), section 4. In float32 at least. The nearest j
+    is that of the images of all devices.
 
     Args:
-        features: float tensor (B, D), of two images at least.
+        features: float tensor (B, D), of all images of this replica; two at
+            least on all together.
         epsilon: float, added to distances and to each difference.
 
     Returns:
@@ -169,17 +174,20 @@ def koleo_loss(features, epsilon: float = 1e-8):
     Raises:
         ValueError: for one image, whose nearest neighbour is itself.
     """
-    if features.shape[0] == 1:
+    if features.dtype != "float64":
+        features = ops.cast(features, "float32")
+    x = ops.normalize(features, axis=-1, epsilon=1e-8)  # (B, D)
+    known, first = rows_of_replicas(x)  # (N, D)
+    if known.shape[0] == 1:
         raise ValueError(
             "KoLeo is of the distances between images, two at least. Received: "
             "features of one. Raise the batch size, or leave KoLeo out."
         )
-    if features.dtype != "float64":
-        features = ops.cast(features, "float32")
-    x = ops.normalize(features, axis=-1, epsilon=1e-8)  # (B, D)
-    similar = ops.matmul(x, ops.transpose(x))  # (B, B)
-    similar = similar - 3 * ops.eye(ops.shape(x)[0], dtype=x.dtype)
-    nearest = ops.take(x, ops.argmax(similar, axis=1), axis=0)  # (B, D)
+    similar = ops.matmul(x, ops.transpose(known))  # (B, N)
+    own = first + ops.arange(ops.shape(x)[0], dtype="int32")
+    own = ops.one_hot(own, ops.shape(known)[0], dtype=x.dtype)
+    similar = similar - 3 * own
+    nearest = ops.take(known, ops.argmax(similar, axis=1), axis=0)  # (B, D)
     distances = ops.sqrt(ops.sum(ops.square(x - nearest + epsilon), axis=-1))
     return -ops.mean(ops.log(distances + epsilon))
 
