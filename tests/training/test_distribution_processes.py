@@ -2,6 +2,8 @@
 
 import functools
 import json
+import os
+import sys
 
 import keras
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 import tiny_training as tiny
 
 from keras_vit.data import Share
+from keras_vit.runs.script import exit_code
 from keras_vit.training.distribution import (
     processes,
     setup,
@@ -222,6 +225,20 @@ def test_a_lost_process_is_told_with_what_to_do(monkeypatch):
             raise RuntimeError("\nUNAVAILABLE: Socket closed\nmore")
     assert lost in str(told.value)
     assert "(UNAVAILABLE: Socket closed)" in str(told.value)
+
+
+@pytest.mark.once
+def test_a_program_ends_at_once_where_a_process_is_lost(monkeypatch, capsys):
+    """With exit code 1, and not as a wrong use of it."""
+
+    def lost():
+        raise LostProcessError("Another process has ended.")
+
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    with pytest.raises(SystemExit) as ended:
+        exit_code(lost, "the same command continues")
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "error: Another process has ended.\n"
 
 
 @pytest.mark.parametrize(
