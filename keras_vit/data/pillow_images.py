@@ -53,6 +53,8 @@ UNREADABLE = (
 COLOURED = 32  # of 255; JPEG makes smaller differences of grey
 ORIENTATION = 0x0112  # its number in EXIF
 STRIP = 512  # rows that are converted at a time
+# Images of a split that are looked at: the first ones, and those all over it.
+FIRST, LOOKED_AT = 8, 64
 GREY_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "F")
 DEEP = ("PNG", "PPM")  # kinds whose levels of 16 bits Pillow has in 32
 ADDED, DROPPED = "added", "dropped"  # what `colour_change` finds
@@ -144,26 +146,25 @@ def in_channels(image, channels: int):
     return image.convert(MODES[channels])
 
 
-def is_coloured(examples, count: int = 8) -> bool:
+def is_coloured(examples) -> bool:
     """Return whether one of the first images has colours.
 
     Grey photographs in files of three channels have none. Of images that
     cannot be read, or whose contents are not at hand, nothing is known.
     """
-    return DROPPED in _changes(examples, 1, range(count))
+    return DROPPED in _changes(examples, 1, range(FIRST))
 
 
-def say_colour_changes(examples, channels: int, count: int = 64) -> None:
+def say_colour_changes(examples, channels: int) -> None:
     """Log how many images get or lose colours for a model, if any.
 
-    Looks at so many images over all of a split, or at all of fewer.
+    Looks at `LOOKED_AT` images over all of a split, or at all of fewer.
 
     Args:
         examples: the `Examples` of a split.
         channels: 1 for a model of grey images, 3 for one in colour.
-        count: int, how many images to look at.
     """
-    rows = _spaced(examples, count)
+    rows = _spaced(examples)
     changes = list(_changes(examples, channels, rows))
     log_colour_changes(changes, f" of {len(rows):,} that were looked at")
 
@@ -201,21 +202,21 @@ def colour_change(image, channels: int) -> str | None:
     return DROPPED if _spread(pixels[..., :3]) > COLOURED else None
 
 
-def are_equal(examples, count: int = 64) -> bool:
-    """Return whether so many images over all of a split have the same pixels.
+def are_equal(examples) -> bool:
+    """Return whether images over all of a split have the same pixels.
 
     Reads them until one differs. Of images that cannot be read, or whose
     contents are not at hand, nothing is known.
     """
-    images = _found(examples, _spaced(examples, count), np.array)
+    images = _found(examples, _spaced(examples), np.array)
     equal = (np.array_equal(*pair) for pair in itertools.pairwise(images))
     return next(equal, False) and all(equal)
 
 
-def _spaced(examples, count) -> list[int]:
-    """Return the numbers of so many images over all of a split, or all."""
+def _spaced(examples) -> list[int]:
+    """Return the numbers of `LOOKED_AT` images over all of a split, or all."""
     last = len(getattr(examples, "contents", ())) - 1
-    return [*dict.fromkeys(np.linspace(0, last, count, dtype=int).tolist())]
+    return [*dict.fromkeys(np.linspace(0, last, LOOKED_AT, dtype=int).tolist())]
 
 
 def _changes(examples, channels, rows) -> Iterator[str]:

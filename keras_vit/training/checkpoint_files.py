@@ -62,7 +62,6 @@ __all__ = [
     "restore_metrics",
     "restore_model",
     "write_best",
-    "write_checkpoint",
 ]
 
 WRITTEN = "written"
@@ -257,13 +256,6 @@ def begin_checkpoint(
             prune_checkpoints(folder, keep)
 
     return write
-
-
-def write_checkpoint(
-    folder: pathlib.Path, step: int, model, record: dict, metrics=()
-) -> None:
-    """`begin_checkpoint`, and writes it."""
-    begin_checkpoint(folder, step, model, record, metrics)()
 
 
 def prune_checkpoints(folder: pathlib.Path, keep: int) -> None:
@@ -493,7 +485,7 @@ def restore_metrics(variables, arrays: dict) -> None:
     """Restore the metrics of an interval that was begun.
 
     Args:
-        variables: those of the metrics, in the order of `write_checkpoint`.
+        variables: those of the metrics, in the order of `begin_checkpoint`.
         arrays: as `read_newest` returns them; none without such an interval.
 
     Raises:

@@ -8,12 +8,7 @@ number of heads: here each step is a factor of two, as far as patches divide
 images of 224x224, and a head has 64 numbers as in the paper's Table 1.
 """
 
-from keras_vit.io.checks import check_choice
-from keras_vit.models import ViTConfig
-
-__all__ = ["FIGURE_8", "scaled_config"]
-
-HEAD_DIM = 64
+__all__ = ["FIGURE_8"]
 
 
 def _model(num_layers, hidden_dim, mlp_dim, patch_size, multiply_adds):
@@ -50,24 +45,3 @@ FIGURE_8 = {
     "all_half": _model(4, 512, 1024, 56, 0.2209),
     "all_double": _model(16, 2048, 4096, 16, 108.6),
 }
-
-
-def scaled_config(name: str, **options) -> ViTConfig:
-    """The config of a model of the table.
-
-    Args:
-        name: str, a key of `FIGURE_8`, such as "depth_16".
-        **options: other fields of `ViTConfig`, such as num_classes.
-
-    Raises:
-        ValueError: for an unknown name, with the nearest.
-
-    Example:
-
-    >>> scaled_config("width_512", num_classes=10).num_heads
-    8
-    """
-    check_choice("model", name, FIGURE_8)
-    fields = {k: v for k, v in FIGURE_8[name].items() if k != "multiply_adds"}
-    heads = fields["hidden_dim"] // HEAD_DIM
-    return ViTConfig(**{**fields, "num_heads": heads, **options})

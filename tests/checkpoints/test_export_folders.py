@@ -6,10 +6,10 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from arrays import open_tensors
 from timm_stub import import_timm
 
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
-from keras_vit.checkpoints.engine.recognition import open_tensors
 from keras_vit.models import (
     BiT,
     BiTConfig,

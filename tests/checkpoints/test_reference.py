@@ -5,7 +5,7 @@ import re
 import keras
 import numpy as np
 import pytest
-from arrays import read_arrays
+from arrays import open_tensors, read_arrays
 from reference_cases import (
     CASES,
     TOLERANCE,
@@ -16,8 +16,6 @@ from reference_cases import (
     path_of,
 )
 from timm_stub import import_timm
-
-from keras_vit.checkpoints.engine.recognition import open_tensors
 
 KEYS = (
     "logits",

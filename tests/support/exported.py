@@ -1,9 +1,9 @@
 """Writes the golden cases in the formats of others."""
 
+from arrays import open_tensors
 from reference_cases import CASES
 
 from keras_vit.checkpoints import save_checkpoint
-from keras_vit.checkpoints.engine.recognition import open_tensors
 
 PUBLIC = {
     "google-npz": "google",

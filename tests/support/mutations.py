@@ -6,6 +6,7 @@ import re
 
 import keras
 import numpy as np
+from arrays import open_tensors
 from layouts_table import hidden_part
 
 from keras_vit.checkpoints import load_checkpoint
@@ -13,7 +14,7 @@ from keras_vit.checkpoints.dialects import LAYOUTS
 from keras_vit.checkpoints.engine import recognition
 from keras_vit.checkpoints.engine.configure import configure
 from keras_vit.checkpoints.engine.layout import TRANSFORMS, row_of
-from keras_vit.checkpoints.engine.recognition import open_tensors, recognise
+from keras_vit.checkpoints.engine.recognition import recognise
 
 __all__ = ["Case", "run"]
 

@@ -36,6 +36,10 @@ def state(model):
     return [np.array(keras.ops.convert_to_numpy(x)) for x in variables]
 
 
+def written(*arguments):
+    checkpoint_files.begin_checkpoint(*arguments)()
+
+
 def disturb(model):
     for variable in [*model.variables, *model.optimizer.variables]:
         variable.assign(keras.ops.ones(variable.shape, variable.dtype))
@@ -43,7 +47,7 @@ def disturb(model):
 
 def test_what_is_written_is_restored_to_the_bit(model, tmp_path):
     before = state(model)
-    checkpoint_files.write_checkpoint(tmp_path, 7, model, RECORD)
+    written(tmp_path, 7, model, RECORD)
     disturb(model)
     arrays, record = tiny.newest(tmp_path)
     checkpoint_files.restore(model, arrays)
@@ -66,7 +70,7 @@ def test_bfloat16_survives(tmp_path):
     with_policy.compile("sgd", "mse")
     with_policy.optimizer.build(with_policy.trainable_variables)
     before = state(with_policy)
-    checkpoint_files.write_checkpoint(tmp_path, 1, with_policy, RECORD)
+    written(tmp_path, 1, with_policy, RECORD)
     disturb(with_policy)
     checkpoint_files.restore(with_policy, tiny.newest(tmp_path)[0])
     for one, other in zip(state(with_policy), before, strict=True):
@@ -75,7 +79,7 @@ def test_bfloat16_survives(tmp_path):
 
 def test_only_the_newest_stay(model, tmp_path):
     for step in (5, 10, 15):
-        checkpoint_files.write_checkpoint(tmp_path, step, model, RECORD)
+        written(tmp_path, step, model, RECORD)
     (tmp_path / ".partial-step-000000020.npz").write_text("killed")
     checkpoint_files.prune_checkpoints(tmp_path, keep=2)
     assert checkpoint_files.checkpoint_steps(tmp_path) == [10, 15]
@@ -104,10 +108,8 @@ DAMAGES = (truncate, flip_a_bit, empty)
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_broken_one_falls_back_with_a_warning(model, tmp_path, damage):
-    checkpoint_files.write_checkpoint(tmp_path, 5, model, {**RECORD, "step": 5})
-    checkpoint_files.write_checkpoint(
-        tmp_path, 10, model, {**RECORD, "step": 10}
-    )
+    written(tmp_path, 5, model, {**RECORD, "step": 5})
+    written(tmp_path, 10, model, {**RECORD, "step": 10})
     newest = tmp_path / "step-000000010.npz"
     newest.write_bytes(damage(newest.read_bytes()))
     with pytest.warns(UserWarning, match="step-000000010.npz.*is broken"):
@@ -127,7 +129,7 @@ def test_when_all_are_broken_nothing_begins_anew(model, tmp_path):
 
 @pytest.mark.parametrize("options", [{"hidden_dim": 12}, {"num_layers": 2}])
 def test_another_model_is_refused_and_left_as_it_was(model, tmp_path, options):
-    checkpoint_files.write_checkpoint(tmp_path, 5, compiled(**options), RECORD)
+    written(tmp_path, 5, compiled(**options), RECORD)
     before = state(model)
     with pytest.raises(ValueError, match="another version"):
         checkpoint_files.restore(model, tiny.newest(tmp_path)[0])
@@ -136,7 +138,7 @@ def test_another_model_is_refused_and_left_as_it_was(model, tmp_path, options):
 
 
 def test_a_write_that_fails_leaves_the_older_ones(model, tmp_path, monkeypatch):
-    checkpoint_files.write_checkpoint(tmp_path, 5, model, RECORD)
+    written(tmp_path, 5, model, RECORD)
 
     def full(path, arrays):
         pathlib.Path(path).write_bytes(b"half of it")
@@ -144,7 +146,7 @@ def test_a_write_that_fails_leaves_the_older_ones(model, tmp_path, monkeypatch):
 
     monkeypatch.setattr(checkpoint_files, "write_npz", full)
     with pytest.raises(OSError):
-        checkpoint_files.write_checkpoint(tmp_path, 10, model, RECORD)
+        written(tmp_path, 10, model, RECORD)
     assert [path.name for path in tmp_path.iterdir()] == ["step-000000005.npz"]
 
 

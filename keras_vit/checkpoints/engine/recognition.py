@@ -59,7 +59,6 @@ __all__ = [
     "kind_of",
     "open_file",
     "open_folder",
-    "open_tensors",
     "recognise",
 ]
 
@@ -247,16 +246,6 @@ def _kind_of_zip(path):
     if any(name.endswith("data.pkl") for name in names):
         refuse(path, "is a Python pickle of torch", PICKLE)
     return "npz"
-
-
-def open_tensors(path) -> TensorFile:
-    """Open a file or folder of named tensors: only their names and shapes.
-
-    Raises:
-        ValueError: for other kinds and damaged files.
-        OSError: when the file cannot be opened.
-    """
-    return OPENERS[kind_of(path)](path)
 
 
 def dialects() -> tuple[Dialect, ...]:
