@@ -106,6 +106,7 @@ def test_attention_weights_sum_to_one_and_are_those_of_call():
     np.testing.assert_allclose(
         *map(ops.convert_to_numpy, (mixed, again)), atol=1e-6
     )
+    assert layer.compute_output_shape((2, 5, 8), (9, 8)) == mixed.shape
 
 
 @pytest.mark.slow
