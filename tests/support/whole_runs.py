@@ -207,7 +207,7 @@ METHODS: dict = {
     "mae": {"method": "mae"},
     "dino": {
         "method": "dino",
-        "dino": {"ibot_weight": 0.5, "ibot_head": "own"},
+        "dino": {"ibot_weight": 0.5, "ibot_head": "own", "koleo_weight": 0.1},
     },
     "sinkhorn": {
         "method": "dino",

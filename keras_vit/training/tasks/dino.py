@@ -416,8 +416,9 @@ class DINOHead(keras.layers.Layer):
 class SelfDistillation(keras.layers.Layer):
     """Compares what student and teacher say, and watches the teacher.
 
-    In training it also moves the centre, after it was used. The teacher is
-    moved by `move_teacher`, after the optimizer.
+    In training it also moves the centre, after it was used, and spreads the
+    features of the batch (KoLeo). The teacher is moved by `move_teacher`, after
+    the optimizer.
 
     Args:
         teacher: the encoder of the teacher, a Keras model to features (B, D),
@@ -502,7 +503,9 @@ class SelfDistillation(keras.layers.Layer):
         loss = dino_losses(
             by_view(student), teacher, config.student_temperature
         )
-        if config.koleo_weight:
+        if (
+            config.koleo_weight and training
+        ):  # What fills an evaluation is near.
             spread = [koleo_loss(features[:, i]) for i in range(count)]
             loss = loss + config.koleo_weight * sum(spread) / count
         if config.ibot_weight:
