@@ -7,7 +7,8 @@ Fashion-MNIST at random places of a canvas of 40 pixels (on the plain one the
 pixels themselves do), without labels: masked autoencoder, DINO, and
 distillation from a real DINOv2 S/14 and CLIP B/16, as `SETTINGS` has them.
 `--runs` keeps the run folders, and `--start` continues such a model in place of
-a new one, with the defaults for weights.
+a new one, with the defaults for weights. Seeds that `--out` already has of the
+same command are kept, and the others added.
 
 A k-NN is the share of 2,000 other images that the 20 most similar of the rest
 classify right: of the features of the model, of the mean of its patch tokens,
@@ -22,7 +23,9 @@ import argparse
 import csv
 import dataclasses
 import gzip
+import json
 import pathlib
+import re
 import sys
 import tempfile
 from typing import Any
@@ -60,18 +63,20 @@ SIZES = {
 }
 DISTILL: dict[str, Any] = {
     "model": {
-        "name": "ViT_Ti16",
+        "hidden_dim": 192,
+        "num_layers": 4,
+        "mlp_dim": 768,
+        "num_heads": 3,
         "channels": 3,
         "image_size": SIDE,
         "patch_size": 8,
         "pooling": "mean",
     },
     "learning_rate": 1e-3,
-    "steps": 2000,
+    "steps": 1500,
     "batch_size": 32,
-    "precision": "mixed_bfloat16",
 }
-# Of a setting: model, highest rate, steps, batch, precision and options.
+# Of a setting: model, highest rate, steps, batch and options.
 SETTINGS: dict[str, dict[str, Any]] = {
     "mae": {
         "model": {
@@ -93,25 +98,24 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "dino": {
         "model": {
             **SIZES,
-            "image_size": SIDE,
+            "channels": 1,
+            "image_size": 32,
             "patch_size": 8,
             "pooling": "token",
         },
         "learning_rate": 1e-3,
         "steps": 1500,
-        "batch_size": 64,
+        "batch_size": 32,
         "options": DINOConfig(
             canvas_size=SIDE,
             local_crops=4,
             local_size=16,
-            # Smaller ones can be all black.
-            local_scale=(0.2, 0.4),
+            local_scale=(0.2, 0.4),  # Smaller ones can be all black.
             out_dim=1024,
             head_dim=256,
             bottleneck_dim=64,
             teacher_momentum=0.99,
             freeze_last_layer_epochs=0.1,
-            color_jitter=0.0,
             blur_sigma=0.0,
             solarize=False,
         ),
@@ -178,7 +182,6 @@ def recipe(name: str, folder: pathlib.Path, seed: int, asked):
         training=TrainingConfig(
             steps=steps,
             batch_size=asked.batch or setting["batch_size"],
-            precision=setting.get("precision", "float32"),
             best_metric="val_knn",
             checkpoint_every_steps=-(-steps // INTERVALS),
             keep="last",
@@ -214,8 +217,9 @@ def worth(model, images, labels) -> dict[str, dict[str, float]]:
 def measured(name, folder, known, seed: int, asked) -> dict:
     """Train once, and return what the features are worth on the way."""
     made = recipe(name, folder, seed, asked)
-    size = made.model.image_size
+    size, channels = made.model.image_size, made.model.channels
     images, labels = known
+    images = images[..., :channels]  # All are grey.
     images = np.asarray(keras.ops.image.resize(images, (size, size)))
     keras.utils.set_random_seed(seed)
     model = PRETRAIN.METHODS[made.method].task.make_model(made, ("",))
@@ -234,15 +238,38 @@ def measured(name, folder, known, seed: int, asked) -> dict:
     }
 
 
-def command_of(asked) -> str:
+def command_of(asked, seeds) -> str:
     """Return what measures the same, but for where files are."""
     names = ("methods", "seeds", "images", "steps", "batch", "runs", "start")
     given = {x: getattr(asked, x) for x in names if getattr(asked, x)}
     words = ["python", "benchmarks/without_labels.py"]
-    for name, value in {**given, "seeds": asked.seeds}.items():
+    for name, value in {**given, "seeds": seeds}.items():
         values = value if isinstance(value, list) else [value]
         words += [f"--{name}", *map(str, values)]
     return " ".join(words)
+
+
+def measured_before(out: pathlib.Path | None, head: dict) -> dict:
+    """Return what a file has of the same command, but for its seeds.
+
+    Raises:
+        ValueError: for a file of other settings or versions.
+    """
+    if out is None or not out.exists():
+        return {}
+    found = json.loads(out.read_text())
+
+    def settings(record):
+        command = re.sub(r" --seeds( \d+)*", "", record["command"])
+        return {**{x: record[x] for x in head}, "command": command}
+
+    if settings(found) != settings(head):
+        raise ValueError(
+            "Seeds are added to those of the same settings. Received: "
+            f"{settings(head)}, and {out} has {settings(found)}. Give "
+            "another --out."
+        )
+    return found
 
 
 def main() -> int:
@@ -257,8 +284,9 @@ def main() -> int:
     parser.add_argument("--files", type=pathlib.Path, default=FILES)
     parser.add_argument("--out", type=pathlib.Path)
     asked = parser.parse_args()
-    found: dict = {"command": command_of(asked), "images": asked.images}
-    found["versions"] = versions()
+    head = {"command": command_of(asked, []), "images": asked.images}
+    head["versions"] = versions()
+    found: dict = measured_before(asked.out, head) | head
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         written(folder, pathlib.Path(asked.files), asked.images)
@@ -275,9 +303,13 @@ def main() -> int:
                 )
                 features = embed(encoder, list(map(str, files)))
                 found[f"teacher_{method}"] = scores(features, labels)
-            for seed in asked.seeds:
+            rows = found.setdefault(method, [])
+            for seed in sorted({*asked.seeds} - {x["seed"] for x in rows}):
                 row = measured(method, folder, (images, labels), seed, asked)
-                found.setdefault(method, []).append(row)
+                rows.append(row)
+                rows.sort(key=lambda x: x["seed"])
+                seeds = [x["seed"] for x in rows]
+                found["command"] = command_of(asked, seeds)
                 print(method, row, flush=True)
                 if asked.out:
                     write_json(asked.out, found)
