@@ -191,6 +191,53 @@ def apply(optimizer, gradients, variables):
     return [numpy(variable).item() for variable in variables]
 
 
+def adam_steps(kind, dtype):
+    """Return the weights after three steps, and the kernels of torch."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    ran = set()
+
+    class Recorded(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            ran.add(func.overloadpacket.__name__)
+            return func(*args, **(kwargs or {}))
+
+    random = np.random.default_rng(0)
+    variables = [
+        keras.Variable(random.normal(size=shape), dtype=dtype, name="kernel")
+        for shape in ((3, 5), (5,))
+    ]
+    optimizer = kind(0.1, weight_decay=0.1, epsilon=0.01)
+    optimizer.build(variables)
+    kept = variables[0].value.dtype
+    for step in range(3):
+        # Strides as a product's gradient may have them.
+        found = [
+            random.normal(size=x.shape[::-1]) * 10**step for x in variables
+        ]
+        grads = [torch.tensor(x).to(kept) for x in found]
+        grads = [grads[0].mT, grads[1]]
+        with Recorded():
+            optimizer.apply(grads)
+    return [x.numpy() for x in variables], ran
+
+
+def test_keras_has_no_fused_adam(backend):
+    if backend != "torch":
+        pytest.skip("the others compile a step")
+    plain = type(keras.optimizers.AdamW())
+    kind = workarounds.fused(plain)
+    for dtype, tolerance in (("float32", 1e-5), ("float64", 0)):
+        wanted, kernels = adam_steps(plain, dtype)
+        found, ours = adam_steps(kind, dtype)
+        assert "_fused_adamw_" not in kernels
+        assert ("_fused_adamw_" in ours) == (dtype == "float32")
+        for x, y in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(x, y, rtol=0, atol=tolerance)
+    assert workarounds.fused(keras.optimizers.SGD) is keras.optimizers.SGD
+
+
 def test_multi_optimizer_clips_each_group():
     """3 and 4 have the norm 5: clipped to 1 together, they were 0.6 and 0.8."""
     if not hasattr(keras.optimizers, "MultiOptimizer"):

@@ -23,6 +23,7 @@ __all__ = [
     "after_step",
     "backend_is",
     "draw_own_masks",
+    "fused",
     "has_strategy",
     "is_schedule_free",
     "jax_store",
@@ -358,6 +359,66 @@ def schedule_free_pairs(optimizer, variables) -> list[tuple]:
         (x, optimizer._momentums[optimizer._get_variable_index(x)])
         for x in variables
     ]
+
+
+def fused(base: type) -> type:
+    """An optimizer of Keras whose Adam is torch's one kernel on CPUs.
+
+    Keras's own takes ten passes over all weights on torch: of 47 million, 0.51
+    s of a processor, 0.06 s in one pass. What it computes is the same: torch's
+    epsilon is that of the corrected deviation. Until
+    `test_keras_has_no_fused_adam`.
+
+    Args:
+        base: class of a Keras optimizer, of the backend.
+
+    Returns:
+        A subclass that Keras saves as `base`, or `base` where it is not Adam on
+        torch.
+    """
+    if not (backend_is("torch") and issubclass(base, keras.optimizers.Adam)):
+        return base
+    import torch
+    from torch.optim.adamw import adamw
+
+    class Fused(base):
+        def _parallel_update_step(self, grads, variables, learning_rate):
+            of = [self._get_variable_index(x) for x in variables]
+            values = [x.value for x in variables]
+            moments = [self._momentums[i].value for i in of]
+            velocities = [self._velocities[i].value for i in of]
+            if (
+                self.amsgrad
+                or torch.compiler.is_compiling()
+                or not all(map(_is_flat, (*values, *moments, *velocities)))
+            ):
+                super()._parallel_update_step(grads, variables, learning_rate)
+                return
+            done = int(self.iterations)
+            adamw(
+                [x.data for x in values],
+                [x.to(torch.float32).contiguous() for x in grads],
+                moments,
+                velocities,
+                [],
+                [torch.tensor(float(done)) for _ in values],
+                fused=True,
+                amsgrad=False,
+                beta1=self.beta_1,
+                beta2=self.beta_2,
+                lr=float(learning_rate),
+                weight_decay=0.0,  # Keras's is done.
+                eps=self.epsilon / (1 - self.beta_2 ** (done + 1)) ** 0.5,
+                maximize=False,
+            )
+
+    def _is_flat(x):
+        on_cpu = x.device.type == "cpu" and x.dtype == torch.float32
+        return on_cpu and x.is_contiguous()
+
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        setattr(Fused, name, getattr(base, name))
+    return Fused
 
 
 def with_layer_rates(base: type, rates: dict[str, float]) -> type:

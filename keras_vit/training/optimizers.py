@@ -6,7 +6,11 @@ import keras
 from keras import ops
 
 from keras_vit.io.checks import check_choice
-from keras_vit.runtime.workarounds import schedule_free, with_layer_rates
+from keras_vit.runtime.workarounds import (
+    fused,
+    schedule_free,
+    with_layer_rates,
+)
 from keras_vit.training.config import OptimizerConfig
 from keras_vit.training.defaults import SCRATCH
 
@@ -243,7 +247,7 @@ def make_optimizer(
         "ema_momentum": averaged,
     }
     # On torch, the call returns an object of another class.
-    kind = type(OPTIMIZERS[config.name](**options))
+    kind = fused(type(OPTIMIZERS[config.name](**options)))
     rates = {}
     decay = config.layer_decay
     if decay is not None and decay != 1:
