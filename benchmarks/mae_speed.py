@@ -18,7 +18,6 @@ import time
 
 os.environ["KERAS_BACKEND"] = "torch"
 
-import keras  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
@@ -26,6 +25,8 @@ import transformers  # noqa: E402
 from keras_vit.io.atomic_files import write_json  # noqa: E402
 from keras_vit.models import VisionTransformer, ViTConfig  # noqa: E402
 from keras_vit.runtime.machine import versions  # noqa: E402
+from keras_vit.training import OptimizerConfig  # noqa: E402
+from keras_vit.training.optimizers import make_optimizer  # noqa: E402
 from keras_vit.training.tasks import MAEConfig, autoencoder  # noqa: E402
 from keras_vit.training.tasks.mae import normalized_patches  # noqa: E402
 
@@ -54,7 +55,15 @@ def ours(sizes, batch):
         )
     )
     network = autoencoder(model, DECODER)
-    optimizer = keras.optimizers.AdamW(RATE, weight_decay=0.05)
+    config = OptimizerConfig(
+        learning_rate=RATE,
+        schedule="constant",
+        warmup_steps=0,
+        weight_decay=0.05,
+        beta_2=0.95,
+        clip_norm=None,
+    )
+    optimizer = make_optimizer(config, network, total_steps=1_000_000)
     network.compile(optimizer, "mean_squared_error")
     patches = (SIZE // PATCH) ** 2
     grid = (SIZE // PATCH, SIZE // PATCH)

@@ -46,7 +46,22 @@ def ours(
     case: Case, jit_compile: bool | str = "auto"
 ) -> Callable[[int], float | None]:
     model = our_model(case, POLICIES[case.precision])
-    return keras_steps(model, case, jit_compile)
+    return keras_steps(model, case, jit_compile, our_optimizer)
+
+
+def our_optimizer(model):
+    """Make the optimizer of a recipe, at a constant rate."""
+    from keras_vit.training import OptimizerConfig
+    from keras_vit.training.optimizers import make_optimizer
+
+    config = OptimizerConfig(
+        learning_rate=LEARNING_RATE,
+        schedule="constant",
+        warmup_steps=0,
+        weight_decay=0.004,  # Keras's.
+        clip_norm=None,
+    )
+    return make_optimizer(config, model, total_steps=1_000_000)
 
 
 def ours_compiled(case: Case) -> Callable[[int], float | None]:
@@ -111,7 +126,9 @@ def keras_hub(case: Case) -> Callable[[int], float | None]:
     return keras_steps(keras_hub_model(sizes(case)), case)
 
 
-def keras_steps(model, case, jit_compile: bool | str = "auto"):
+def keras_steps(
+    model, case, jit_compile: bool | str = "auto", optimizer_of=None
+):
     """`fit` or `predict` on one batch over and over, and the seconds of it.
 
     What they do before the first step and after the last does not count: on
@@ -131,8 +148,13 @@ def keras_steps(model, case, jit_compile: bool | str = "auto"):
             return clock.seconds
 
         return infer
+    optimizer = (
+        keras.optimizers.AdamW(LEARNING_RATE)
+        if optimizer_of is None
+        else optimizer_of(model)
+    )
     model.compile(
-        keras.optimizers.AdamW(LEARNING_RATE),
+        optimizer,
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         jit_compile=jit_compile,
     )
