@@ -13,8 +13,8 @@ def program() -> None:
     """Runs `keras-vit` and ends the process with its exit code.
 
     The process ends once everything is written and what libraries do at exit
-    is done: to take the interpreter apart, module by module, takes a fifth of
-    the time of `predict`.
+    is done: to take the interpreter apart, module by module, takes 0.2 s with
+    torch.
     """
     codes: list[int] = []
     atexit.register(_end, codes)  # Run last, as it is registered first.
