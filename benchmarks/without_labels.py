@@ -104,7 +104,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
             "pooling": "token",
         },
         "learning_rate": 1e-3,
-        "steps": 1500,
+        "steps": 3000,
         "batch_size": 32,
         "options": DINOConfig(
             canvas_size=SIDE,
