@@ -7,14 +7,6 @@ from keras_vit.data.config import (
     DataConfig,
     PreprocessingConfig,
 )
-from keras_vit.data.dataset import (
-    Dataset,
-    Examples,
-    Sources,
-    file_names,
-    skipped_files,
-)
-from keras_vit.data.sources import open_dataset
 from keras_vit.runtime.environment import lazy_names
 
 __all__ = [
@@ -41,8 +33,16 @@ if TYPE_CHECKING:
         evaluation_batches,
         training_stream,
     )
+    from keras_vit.data.dataset import (
+        Dataset,
+        Examples,
+        Sources,
+        file_names,
+        skipped_files,
+    )
     from keras_vit.data.loaders import FitStream
-else:  # They need Keras.
+    from keras_vit.data.sources import open_dataset
+else:  # They need Keras, or what reads every kind of file.
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
@@ -50,6 +50,11 @@ else:  # They need Keras.
                 *("Share", "TrainingStream"),
                 *("evaluation_batches", "training_stream"),
             ),
+            "keras_vit.data.dataset": (
+                *("Dataset", "Examples", "Sources"),
+                *("file_names", "skipped_files"),
+            ),
             "keras_vit.data.loaders": ("FitStream",),
+            "keras_vit.data.sources": ("open_dataset",),
         },
     )
