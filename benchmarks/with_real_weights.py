@@ -81,10 +81,10 @@ benchmarks/results/with_real_weights.json.
 """
 
 
-def cases(seeds, ways):
+def cases(seeds, encoders, ways):
     """Yield the rows in the order in which they are measured."""
     for seed in seeds:
-        for encoder in SIZES:
+        for encoder in encoders:
             for name in IMAGES:
                 for way in ways:
                     yield dict(
@@ -225,6 +225,9 @@ def main() -> None:
     )
     parser.add_argument("--rows", type=int, help="at most, of those missing")
     parser.add_argument("--ways", nargs="+", default=[*WAYS], choices=[*WAYS])
+    parser.add_argument(
+        "--encoders", nargs="+", default=[*SIZES], choices=[*SIZES]
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument(
         "--fashion_mnist",
@@ -238,7 +241,7 @@ def main() -> None:
     known = [tuple(x[key] for key in KEY) for x in rows]
     missing = [
         x
-        for x in cases(arguments.seeds, arguments.ways)
+        for x in cases(arguments.seeds, arguments.encoders, arguments.ways)
         if tuple(x.values()) not in known
     ]
     for case in missing[: arguments.rows]:
