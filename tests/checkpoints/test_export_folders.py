@@ -18,6 +18,7 @@ from keras_vit.models import (
     VisionTransformer,
     ViTConfig,
 )
+from keras_vit.trained_as import TrainedAs
 
 pytest.importorskip("torch")
 MODELS = {ViTConfig: VisionTransformer, MixerConfig: Mixer, BiTConfig: BiT}
@@ -493,3 +494,45 @@ def test_class_names_are_as_many_as_classes(names, tmp_path):
         save_checkpoint(
             randomised(vit()), tmp_path / "x", format="timm", class_names=names
         )
+
+
+@pytest.mark.parametrize(
+    ("file", "format", "options"),
+    [
+        ("x.keras", "keras", {}),
+        ("x.safetensors", "timm", {}),
+        ("x.safetensors", "torchvision", {}),
+        ("x.npz", "google", {"activation": "gelu_tanh"}),
+        ("x", "hugging_face", {}),
+    ],
+)
+def test_names_that_are_given_travel_in_every_format(
+    tmp_path, file, format, options
+):
+    names = ("ant", "bee", "cat", "dog", "eel")
+    model = randomised(vit(**options))
+    model.trained_as = TrainedAs(class_names=tuple("abcde"))
+    save_checkpoint(model, tmp_path / file, format=format, class_names=names)
+    assert load_checkpoint(tmp_path / file).trained_as.class_names == names
+    assert model.trained_as.class_names == tuple("abcde")
+
+
+@pytest.mark.parametrize(
+    ("file", "format", "count", "message"),
+    [
+        ("x.weights.h5", "keras", 5, "no place for class names"),
+        ("x.keras", "keras", 4, "5 classes.*4 class names"),
+        ("x.npz", "google", 9000, "room for 65,535 bytes"),
+    ],
+)
+def test_names_without_a_place_are_refused(
+    tmp_path, file, format, count, message
+):
+    classes = max(count, 5)
+    model = randomised(vit(num_classes=classes, activation="gelu_tanh"))
+    names = [f"class {i}" for i in range(count)]
+    with pytest.raises(ValueError, match=message):
+        save_checkpoint(
+            model, tmp_path / file, format=format, class_names=names
+        )
+    assert not [*tmp_path.iterdir()]

@@ -64,6 +64,7 @@ __all__ = [
     "open_keras",
     "read_class_names",
     "save_model",
+    "write_class_names",
 ]
 
 CONFIG, METADATA = "config.json", "metadata.json"
@@ -74,6 +75,10 @@ MAX_RATIO = 20
 MAX_EXTRA_BYTES = 2**24
 MAX_CONFIG_BYTES = 2**20
 CLASS_NAMES = "class_names.json"  # What a run of keras_vit adds.
+SAVE_NAMES = (
+    "Save it with keras_vit.save_checkpoint(model, path, format='keras', "
+    "class_names=[...])."
+)
 MAX_NAMES_BYTES = 2**24  # 21,843 names take 0.4 MB.
 # Of a model's own config; its dtype policy is the one object within.
 KEYS = {"name", "trainable", "dtype", "config", "frozen", "trained_as"}
@@ -356,7 +361,7 @@ def _texts(path, names) -> tuple[str, ...]:
         refuse(
             path,
             "has class names that are not a list of texts",
-            "Save it with keras_vit.checkpoints.engine.keras_files.save_model.",
+            SAVE_NAMES,
         )
     return tuple(names)
 
@@ -604,13 +609,21 @@ def save_model(model, class_names, path: str | os.PathLike) -> None:
         with without_optimizer(model):
             model.save(temporary)
         if class_names is not None:
-            with zipfile.ZipFile(temporary, "a") as archive:
-                archive.writestr(CLASS_NAMES, json.dumps(list(class_names)))
+            write_class_names(temporary, class_names)
+
+
+def write_class_names(path: str | os.PathLike, class_names) -> None:
+    """Add the names of the classes to a .keras file that has none."""
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(CLASS_NAMES, json.dumps(list(class_names)))
 
 
 def check_class_names(model, class_names) -> None:
     """Raise a ValueError unless there is one name per output, or None."""
-    if class_names is not None and len(class_names) != model.output_shape[-1]:
+    if class_names is None:
+        return
+    TrainedAs(class_names=tuple(class_names))  # Refuses what is no text.
+    if len(class_names) != model.output_shape[-1]:
         raise ValueError(
             f"The model has {model.output_shape[-1]} classes. Received: "
             f"{len(class_names)} class names."
@@ -640,7 +653,6 @@ def load_model(path: str | os.PathLike) -> tuple[keras.Model, tuple[str, ...]]:
     except KeyError as error:
         raise ValueError(
             f"The model {str(path)!r} has no class names in it. Load it with "
-            "keras.saving.load_model, or save it with "
-            "keras_vit.checkpoints.engine.keras_files.save_model."
+            f"keras.saving.load_model. {SAVE_NAMES}"
         ) from error
     return keras.saving.load_model(path, compile=False), class_names

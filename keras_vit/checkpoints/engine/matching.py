@@ -335,12 +335,12 @@ def _step(checkpoint, target, path, read, adapt) -> Callable:
 
 
 def _warn_of_zero_head(path):
-    """Warn of the original ImageNet-21k files, published without their head."""
+    """Warn of files without their head, as the first of ImageNet-21k are."""
     warnings.warn(
         f"The classification layer in {path!r} is all zeros, so that every "
         "class gets the same score: these weights were published for "
-        "fine-tuning only. Give classes=... for a layer of your own, "
-        "include_top=False for features, or take "
+        "fine-tuning only, or never trained. Give classes=... for a layer of "
+        "your own, include_top=False for features, or take "
         'weights="augreg_imagenet21k" to classify.',
         UserWarning,
         stacklevel=2,

@@ -4,6 +4,7 @@ Each reason why a layout cannot hold a model follows "it ".
 """
 
 import collections
+import dataclasses
 import json
 import math
 import tempfile
@@ -15,6 +16,10 @@ import numpy as np
 
 from keras_vit.checkpoints.dialects import LAYOUTS
 from keras_vit.checkpoints.engine.configure import OF_RECORDS, configure
+from keras_vit.checkpoints.engine.keras_files import (
+    check_class_names,
+    write_class_names,
+)
 from keras_vit.checkpoints.engine.layout import (
     NO_PLACE,
     TRANSFORMS,
@@ -57,13 +62,13 @@ def save_checkpoint(
             of those that have both, a path without a suffix is a folder.
         format: str, one of those that `help(keras_vit.checkpoints)` and
             docs/formats.md list, or "keras" (`.keras` or `.weights.h5`).
-        class_names: sequence of str, the names of the classes, for the
-            config.json.
+        class_names: sequence of str, the names of the classes, in place of
+            those that the model was trained on.
 
     Raises:
         ValueError: for an unknown format, or one that cannot hold the model
-            without changing what it computes; the message names the options
-            and the formats that can.
+            without changing what it computes, or the names; the message names
+            the options and the formats that can.
         OSError: when the file cannot be written.
 
     Example:
@@ -73,23 +78,41 @@ def save_checkpoint(
     """
     path = Path(path)
     if format == "keras":
-        save = model.save if path.suffix == ".keras" else model.save_weights
-        with replacing(path) as temporary:
-            save(temporary)
-        return
+        return _save_keras(model, path, class_names)
     target = weights_of(model)
     chosen, is_folder = _choose(target, format, path)
-    names = class_names or target.trained_as.class_names
-    if class_names is None and names and len(set(names)) < len(names):
-        names = None  # Formats have a place for each name once.
-    class_names = names
-    _check_names(class_names, target.config["num_classes"])
+    if class_names is None:
+        names = target.trained_as.class_names
+        # Formats have a place for each name once.
+        names = names if names and len(set(names)) == len(names) else None
+    else:
+        names = tuple(class_names)
+        known = target.trained_as.but(class_names=names)
+        target = dataclasses.replace(target, trained_as=known)
+    _check_names(names, target.config["num_classes"])
+    if class_names is not None and chosen.container == "npz":
+        _check_room(target)
     features = _features_for(chosen, target.config)
     if is_folder:
-        _write_folder(path, chosen, target, features, class_names)
+        _write_folder(path, chosen, target, features, names)
     else:
         write = WRITERS[chosen.container]
-        write(path, chosen, target, features, class_names)
+        write(path, chosen, target, features, names)
+
+
+def _save_keras(model, path, class_names) -> None:
+    check_class_names(model, class_names)
+    is_model = path.suffix == ".keras"
+    if class_names is not None and not is_model:
+        raise ValueError(
+            "Files of weights alone have no place for class names. Received: "
+            f"{len(class_names)} class_names and path={str(path)!r}. Give the "
+            "path the suffix .keras, or leave class_names out."
+        )
+    with replacing(path) as temporary:
+        (model.save if is_model else model.save_weights)(temporary)
+        if class_names is not None:
+            write_class_names(temporary, class_names)
 
 
 def _check_names(names, num_classes) -> None:
@@ -503,16 +526,28 @@ def _shapes(layout, target, features) -> dict:
 
 
 def _write_numpy(path, layout, target, features, class_names) -> None:
-    record = write_record(target.config, target.trained_as.to_fields())
+    record = _record(target)
     if len(record) > MAX_COMMENT:
-        record = write_record(
-            target.config, target.trained_as.but(class_names=None).to_fields()
-        )
+        known = target.trained_as.but(class_names=None)
+        record = _record(dataclasses.replace(target, trained_as=known))
     with replacing(path) as temporary:
         write_npz(temporary, _file_arrays(layout, target, features), record)
 
 
 MAX_COMMENT = 2**16 - 1  # bytes, of a zip archive
+
+
+def _check_room(target) -> None:
+    if len(_record(target)) > MAX_COMMENT:
+        raise ValueError(
+            f"An .npz file has room for {MAX_COMMENT:,} bytes of names. "
+            f"Received: {len(target.trained_as.class_names)} class_names. "
+            "Take a folder of another format, or leave class_names out."
+        )
+
+
+def _record(target) -> str:
+    return write_record(target.config, target.trained_as.to_fields())
 
 
 def _write_torch(
