@@ -22,19 +22,17 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from keras_vit.variants.axial_attention import AxialAttention
-    from keras_vit.variants.local_mlp import LocalMLP
-    from keras_vit.variants.position_2d import AddPositionEmbedding2D
-    from keras_vit.variants.relative_attention import (
-        RelativePositionEmbedding,
-        RelativeSelfAttention,
-    )
     from keras_vit.variants.variant_config import (
         VariantConfig,
         VariantTransformerConfig,
     )
     from keras_vit.variants.variant_transformer import (
+        AddPositionEmbedding2D,
+        AxialAttention,
         AxialBlock,
+        LocalMLP,
+        RelativePositionEmbedding,
+        RelativeSelfAttention,
         VariantBlock,
         VariantTransformer,
     )
@@ -42,15 +40,13 @@ else:  # They need Keras.
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "keras_vit.variants.axial_attention": ("AxialAttention",),
-            "keras_vit.variants.local_mlp": ("LocalMLP",),
-            "keras_vit.variants.position_2d": ("AddPositionEmbedding2D",),
-            "keras_vit.variants.relative_attention": (
+            "keras_vit.variants.variant_transformer": (
+                "AddPositionEmbedding2D",
+                "AxialAttention",
+                "AxialBlock",
+                "LocalMLP",
                 "RelativePositionEmbedding",
                 "RelativeSelfAttention",
-            ),
-            "keras_vit.variants.variant_transformer": (
-                "AxialBlock",
                 "VariantBlock",
                 "VariantTransformer",
             ),

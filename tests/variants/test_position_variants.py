@@ -17,7 +17,7 @@ from keras_vit.variants import (
     VariantConfig,
     VariantTransformerConfig,
 )
-from keras_vit.variants.relative_attention import by_key
+from keras_vit.variants.variant_transformer import by_key
 
 TABLE_8 = [
     ("none", None),
