@@ -53,7 +53,6 @@ if TYPE_CHECKING:
         SpatialGatingBlock,
         SpatialGatingUnit,
     )
-    from keras_vit.layers.neck import Neck
     from keras_vit.layers.pooling import (
         AttentionPooling,
         ClassAttention,
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
     )
     from keras_vit.layers.window_attention import (
         DecomposedPositionBias,
+        Neck,
         WindowAttention,
     )
 else:  # They need Keras.
@@ -96,7 +96,11 @@ else:  # They need Keras.
                 "SpatialGatingBlock",
                 "SpatialGatingUnit",
             ),
-            "keras_vit.layers.neck": ("Neck",),
+            "keras_vit.layers.window_attention": (
+                "DecomposedPositionBias",
+                "Neck",
+                "WindowAttention",
+            ),
             "keras_vit.layers.pooling": (
                 "AttentionPooling",
                 "ClassAttention",
@@ -108,15 +112,11 @@ else:  # They need Keras.
                 "StandardizedConv2D",
             ),
             "keras_vit.layers.transformer_block": (
-                "MLP",
                 "GatedMLP",
                 "LayerScale",
+                "MLP",
                 "ParallelBlock",
                 "TransformerBlock",
-            ),
-            "keras_vit.layers.window_attention": (
-                "DecomposedPositionBias",
-                "WindowAttention",
             ),
         },
     )
