@@ -93,7 +93,7 @@ def memory(folder):
 
 def rand_augment(folder):
     """RandAugment(2, 10) of keras_vit."""
-    from keras_vit.data.randaugment import rand_augment
+    from keras_vit.data.augmentation import rand_augment
     from keras_vit.data.seeds import key
 
     del folder

@@ -19,8 +19,8 @@ import pytest
 import tensorflow as tf
 from listed import reason_of
 
+from keras_vit.data.augmentation import OPERATIONS
 from keras_vit.data.config import PreprocessingConfig
-from keras_vit.data.randaugment import OPERATIONS
 from keras_vit.data.resizing import Geometry, evaluation_crop
 
 SIZES = ((40, 60), (60, 40), (33, 33), (17, 90))

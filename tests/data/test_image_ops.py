@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
-from keras_vit.data.randaugment import OPERATIONS
+from keras_vit.data.augmentation import OPERATIONS
 
 FUNCTIONS = {function.__name__: function for function, _ in OPERATIONS.values()}
 ANYWHERE = np.array([0.3, 0.7], "float32")  # Draws a minus sign.

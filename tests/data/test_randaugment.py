@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vit.data import randaugment
-from keras_vit.data.randaugment import OPERATIONS, rand_augment
+from keras_vit.data import augmentation
+from keras_vit.data.augmentation import OPERATIONS, rand_augment
 from keras_vit.data.seeds import key
 
 
@@ -65,7 +65,7 @@ def test_every_operation_is_drawn_about_as_often(monkeypatch):
         name: (lambda image, strength, where, i=i: image * 0 + i, strength)
         for i, (name, (_, strength)) in enumerate(OPERATIONS.items())
     }
-    monkeypatch.setattr(randaugment, "OPERATIONS", marks)
+    monkeypatch.setattr(augmentation, "OPERATIONS", marks)
     function = tf.function(
         lambda example: rand_augment(
             tf.zeros((1, 1, 1), tf.uint8),
@@ -84,14 +84,14 @@ def test_every_operation_is_drawn_about_as_often(monkeypatch):
 
 def test_layers_follow_each_other(monkeypatch):
     add_one = {"Add": (lambda image, *_: image + 1, lambda magnitude: None)}
-    monkeypatch.setattr(randaugment, "OPERATIONS", add_one)
+    monkeypatch.setattr(augmentation, "OPERATIONS", add_one)
     image = np.zeros((2, 2, 3), np.uint8)
     np.testing.assert_array_equal(augmented(image, num_layers=3), image + 3)
 
 
 def test_both_directions_are_drawn(monkeypatch):
     only = {"TranslateX": OPERATIONS["TranslateX"]}
-    monkeypatch.setattr(randaugment, "OPERATIONS", only)
+    monkeypatch.setattr(augmentation, "OPERATIONS", only)
     filled_left = [
         (augmented(noise(), i, num_layers=1, magnitude=1)[:, 0] == 128).all()
         for i in range(40)
