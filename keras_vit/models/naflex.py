@@ -236,7 +236,7 @@ def clipped(sources, old: int) -> np.ndarray:
 
 SQUARE = "_square"
 # The kernel, and whether it grows where the grid shrinks: those of
-# `keras_vit.checkpoints.engine.resampling`, for grids that the graph does not
+# `keras_vit.checkpoints.engine.adaptation`, for grids that the graph does not
 # know.
 RESAMPLINGS = {
     "linear_aligned": (triangle, False),

@@ -7,11 +7,9 @@ from reference_cases import expected, load
 
 from keras_vit.checkpoints.engine.adaptation import (
     adapt_channels,
-    resize_patches,
-)
-from keras_vit.checkpoints.engine.resampling import (
     resample_position_embedding,
     resize_matrix,
+    resize_patches,
 )
 
 GRIDS = [((4, 4), (6, 6)), ((14, 14), (7, 28)), ((5, 3), (2, 9))]

@@ -11,7 +11,7 @@ from reference_cases import TOLERANCE, expected, load
 
 import keras_vit
 from keras_vit.checkpoints import load_checkpoint
-from keras_vit.checkpoints.engine.resampling import RESAMPLINGS, resize_matrix
+from keras_vit.checkpoints.engine.adaptation import RESAMPLINGS, resize_matrix
 from keras_vit.models import (
     Mixer,
     MixerConfig,

@@ -25,13 +25,13 @@ import warnings
 import keras
 from keras import ops
 
+from keras_vit.checkpoints.engine.adaptation import resize_matrix
 from keras_vit.checkpoints.engine.configure import configure
 from keras_vit.checkpoints.engine.loading import (
     load_checkpoint,
     located,
     open_source,
 )
-from keras_vit.checkpoints.engine.resampling import resize_matrix
 from keras_vit.data.config import evaluation_of
 from keras_vit.data.resizing import evaluation_fields
 from keras_vit.evaluation.few_shot import feature_model
