@@ -12,10 +12,20 @@ import pathlib
 from typing import Any
 
 __all__ = [
+    "AXES",
+    "BIAS_KINDS",
     "DISTRIBUTIONS",
     "EXTRAS",
     "MAX_YAML_BYTES",
+    "MIXER_NORMALIZATIONS",
+    "MIXINGS",
+    "MLP_PLACEMENTS",
+    "NORMALIZATIONS",
+    "NORM_PLACEMENTS",
+    "PAIRS",
     "PRECISIONS",
+    "ROPES",
+    "STANDARDIZATIONS",
     "check_at_least",
     "check_at_most",
     "check_choice",
@@ -35,7 +45,6 @@ __all__ = [
 ]
 
 CPU_INFO = pathlib.Path("/proc/cpuinfo")
-
 # Dtype policy to the bytes of a number that a layer computes with.
 PRECISIONS = {"float32": 4, "mixed_bfloat16": 2, "mixed_float16": 2}
 DISTRIBUTIONS = (
@@ -48,7 +57,6 @@ DISTRIBUTIONS = (
     "fsdp",
     "model_parallel",
 )
-
 # Extra of this distribution to modules and the packages that have them; what
 # is missing is named by the first extra that brings all of it.
 PLOTS = {"jinja2": "jinja2", "matplotlib": "matplotlib"}
@@ -88,6 +96,17 @@ EXTRAS = {
     "mlflow": {"mlflow": "mlflow"},
     "wandb": {"wandb": "wandb"},
 }
+# What options of the layers may be.
+ROPES = ("axial", "centered", "mixed")
+PAIRS = ("neighbors", "halves")
+AXES = ("row_first", "column_first")
+BIAS_KINDS = ("table", "mlp", "mlp_swin")
+NORMALIZATIONS = ("layer_norm", "rms_norm")
+NORM_PLACEMENTS = ("before", "after")
+MLP_PLACEMENTS = ("after", "beside")
+MIXINGS = ("mlp", "linear", "spatial_gating")
+MIXER_NORMALIZATIONS = ("layer_norm", "affine")
+STANDARDIZATIONS = ("deviation", "variance")
 
 
 def check_installed(what: str, *modules: str) -> None:
@@ -241,6 +260,7 @@ def cpu_flags() -> frozenset[str]:
 
 
 MAX_YAML_BYTES = 2**18  # The largest config of the recipes has 5 KB.
+
 MAX_YAML_DEPTH = 50
 
 

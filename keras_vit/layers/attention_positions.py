@@ -10,8 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.io.checks import check_choice
-from keras_vit.layers.choices import AXES, BIAS_KINDS, PAIRS, ROPES
+from keras_vit.io.checks import AXES, BIAS_KINDS, PAIRS, ROPES, check_choice
 from keras_vit.layers.configured_layer import ConfiguredLayer
 
 __all__ = ["RelativePositionBias", "RotaryEmbedding"]

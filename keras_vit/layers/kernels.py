@@ -9,7 +9,7 @@ import functools
 import keras
 from keras import ops
 
-from keras_vit.layers import choices
+from keras_vit.io import checks
 from keras_vit.runtime.platforms import (
     WIDE_HEADS,
     by_platform,
@@ -246,7 +246,7 @@ class TokenRMSNormalization(keras.layers.Layer):
 
 NORMALIZATIONS: dict[str, type] = dict(
     zip(
-        choices.NORMALIZATIONS,
+        checks.NORMALIZATIONS,
         (TokenNormalization, TokenRMSNormalization),
         strict=True,
     )

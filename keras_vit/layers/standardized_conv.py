@@ -6,8 +6,7 @@ Axes: B batch, h and w height and width of a feature map, C channels, G groups.
 import keras
 from keras import ops
 
-from keras_vit.io.checks import check_choice
-from keras_vit.layers.choices import STANDARDIZATIONS
+from keras_vit.io.checks import STANDARDIZATIONS, check_choice
 from keras_vit.layers.configured_layer import ConfiguredLayer
 
 __all__ = ["EvolvedNormalization", "StandardizedConv2D"]

@@ -8,9 +8,8 @@ import functools
 import keras
 from keras import ops
 
-from keras_vit.io.checks import check_choice
+from keras_vit.io.checks import NORM_PLACEMENTS, check_choice
 from keras_vit.layers.attention import SelfAttention, output_spec
-from keras_vit.layers.choices import NORM_PLACEMENTS
 from keras_vit.layers.configured_layer import ConfiguredLayer
 from keras_vit.layers.kernels import NORMALIZATIONS, TokenDense, first_tokens
 from keras_vit.runtime.platforms import WIDE_MLP, optimization_barrier

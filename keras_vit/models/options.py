@@ -14,15 +14,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from keras_vit.io.checks import (
-    check_at_least,
-    check_choice,
-    check_divisible,
-    check_fraction,
-    check_heads,
-    check_limits,
-    check_size,
-)
-from keras_vit.layers.choices import (
     AXES,
     BIAS_KINDS,
     MIXER_NORMALIZATIONS,
@@ -33,6 +24,13 @@ from keras_vit.layers.choices import (
     PAIRS,
     ROPES,
     STANDARDIZATIONS,
+    check_at_least,
+    check_choice,
+    check_divisible,
+    check_fraction,
+    check_heads,
+    check_limits,
+    check_size,
 )
 
 __all__ = [
