@@ -19,9 +19,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from keras_vit.text.image_text import ImageTextModel
+    from keras_vit.text.image_text import ImageTextModel, retrieval_recall
     from keras_vit.text.pair_files import load_image_text
-    from keras_vit.text.retrieval import retrieval_recall
     from keras_vit.text.tokenizer import Tokenizer
     from keras_vit.text.tower import TextConfig, TextTransformer
     from keras_vit.text.zero_shot import (
@@ -35,11 +34,16 @@ else:  # They need Keras.
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "keras_vit.text.image_text": ("ImageTextModel",),
+            "keras_vit.text.image_text": (
+                "ImageTextModel",
+                "retrieval_recall",
+            ),
             "keras_vit.text.pair_files": ("load_image_text",),
-            "keras_vit.text.retrieval": ("retrieval_recall",),
             "keras_vit.text.tokenizer": ("Tokenizer",),
-            "keras_vit.text.tower": ("TextConfig", "TextTransformer"),
+            "keras_vit.text.tower": (
+                "TextConfig",
+                "TextTransformer",
+            ),
             "keras_vit.text.zero_shot": (
                 *("ClassEmbeddings", "as_text_encoder", "class_embeddings"),
                 *("load_class_embeddings", "zero_shot_model"),
