@@ -24,18 +24,16 @@ from keras_vit.checkpoints.engine.layout import (
     paths_of,
     row_of,
 )
-from keras_vit.checkpoints.files.adapters import (
+from keras_vit.checkpoints.files.config_values import ACTIVATIONS, read_json
+from keras_vit.checkpoints.files.folders import (
     ADAPTED,
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
-    MERGE,
-    open_adapter,
-)
-from keras_vit.checkpoints.files.config_values import ACTIVATIONS, read_json
-from keras_vit.checkpoints.files.folders import (
     CONFIG,
+    MERGE,
     RECORD,
     WEIGHT_FILES,
+    open_adapter,
     open_shards,
     read_shared,
 )
