@@ -40,9 +40,9 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from keras_vit.checkpoints.engine.averaging import average_weights
     from keras_vit.checkpoints.engine.loading import (
         Info,
+        average_weights,
         check_weights,
         load_checkpoint,
         load_weights,
@@ -54,8 +54,8 @@ else:  # They need Keras.
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "keras_vit.checkpoints.engine.averaging": ("average_weights",),
             "keras_vit.checkpoints.engine.loading": (
+                "average_weights",
                 *("Info", "check_weights", "load_checkpoint"),
                 *("load_weights", "read_info"),
             ),
