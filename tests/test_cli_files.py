@@ -67,7 +67,7 @@ def test_verify_finds_a_tensor_too_many(capsys, tmp_path):
 def test_verify_compares_with_the_published_hash(capsys, monkeypatch):
     digest = "ac7478131e1b77e5c2f0225849730bd19ee89cfffe600c2dfd2272b34a50a43d"
     monkeypatch.setattr(
-        "keras_vit.checkpoints.public.download.file_digest", lambda _: digest
+        "keras_vit.checkpoints.public.fetch.file_digest", lambda _: digest
     )
     out = run(capsys, "verify", GOOGLE)
     assert "ViT_B16/imagenet21k as published" in out

@@ -300,7 +300,7 @@ def _grouped(tensors):
 def _verify(arguments):
     from keras_vit.checkpoints import load_checkpoint
     from keras_vit.checkpoints.public import fetch
-    from keras_vit.checkpoints.public.download import file_digest
+    from keras_vit.checkpoints.public.fetch import file_digest
 
     entry = _entry(arguments.source)
     path = fetch.resolve(arguments.source)

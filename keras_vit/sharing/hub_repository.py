@@ -7,7 +7,7 @@ import re
 import tempfile
 
 from keras_vit.checkpoints.files.folders import RECORD
-from keras_vit.checkpoints.public.download import file_digest, is_offline
+from keras_vit.checkpoints.public.fetch import file_digest, is_offline
 from keras_vit.checkpoints.public.network import (
     attempted,
     refused,

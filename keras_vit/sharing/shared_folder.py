@@ -19,7 +19,7 @@ from keras_vit.checkpoints.engine.keras_files import save_model
 from keras_vit.checkpoints.engine.loading import load_checkpoint
 from keras_vit.checkpoints.engine.saving import save_checkpoint
 from keras_vit.checkpoints.files.folders import RECORD
-from keras_vit.checkpoints.public.download import file_digest
+from keras_vit.checkpoints.public.fetch import file_digest
 from keras_vit.io.atomic_files import replacing, write_json
 from keras_vit.sharing.contents import Shared
 from keras_vit.sharing.model_card import (

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from file_server import Server, npz
 
-from keras_vit.checkpoints.public import download, network
-from keras_vit.checkpoints.public.download import Download, is_whole
+from keras_vit.checkpoints.public import fetch, network
+from keras_vit.checkpoints.public.fetch import Download, is_whole
 
 
 @pytest.fixture
@@ -35,8 +35,8 @@ def server():
 def home(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    monkeypatch.setattr(download.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(download, "CHUNK", 1 << 16)
+    monkeypatch.setattr(fetch.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(fetch, "CHUNK", 1 << 16)
     return tmp_path / "keras"
 
 
@@ -144,7 +144,7 @@ def test_a_file_that_changes_meanwhile_is_fetched_anew(
 
 def test_a_range_that_ends_early_goes_on(server, monkeypatch):
     """As servers send that bound the size of an answer."""
-    (home := download._keras_home() / "models").mkdir(parents=True)
+    (home := fetch._keras_home() / "models").mkdir(parents=True)
     (home / "one.npz.part").write_bytes(server.content[:1000])
     size = len(server.content)
     found = f"bytes 1000-{size // 2}/{size}"
@@ -260,9 +260,9 @@ def test_odd_hash_is_no_hash(server):
 
 
 def test_attempts_that_bring_bytes_are_no_failures(server):
-    server.faults = ["cut"] * (download.ATTEMPTS + 2)
+    server.faults = ["cut"] * (fetch.ATTEMPTS + 2)
     path = Download(server.url, "one.npz").fetch()
-    assert len(server.ranges) == download.ATTEMPTS + 3
+    assert len(server.ranges) == fetch.ATTEMPTS + 3
     assert Path(path).read_bytes() == server.content
 
 
@@ -331,14 +331,14 @@ def test_missing_file_is_not_asked_for_again(server, home, status):
 
 def test_server_that_always_cuts_is_left_in_the_end(server, home, monkeypatch):
     waits = []
-    monkeypatch.setattr(download.time, "sleep", waits.append)
+    monkeypatch.setattr(fetch.time, "sleep", waits.append)
     server.gives_ranges = False
     server.faults = ["cut"] * 20
     with pytest.raises(OSError, match=r"did not arrive.*bytes came"):
         Download(server.url, "one.npz").fetch()
-    assert len(server.ranges) == download.ATTEMPTS
+    assert len(server.ranges) == fetch.ATTEMPTS
     # Each second longer than the one before, and none behind the last.
-    assert waits == [2**i for i in range(download.ATTEMPTS - 1)]
+    assert waits == [2**i for i in range(fetch.ATTEMPTS - 1)]
     assert files(home) == ["one.npz.part", "one.npz.version.part"]
 
 
@@ -419,7 +419,7 @@ def test_cached_file_of_another_size_is_refused(server, home):
 
 def test_full_disk_is_seen_beforehand(server, home, monkeypatch):
     usage = types.SimpleNamespace(free=1000)
-    monkeypatch.setattr(download.shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr(fetch.shutil, "disk_usage", lambda path: usage)
     with pytest.raises(OSError, match=r"1,000 bytes left.*KERAS_HOME"):
         Download(server.url, "one.npz").fetch()
     assert files(home) == []

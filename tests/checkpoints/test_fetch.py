@@ -10,7 +10,7 @@ from file_server import npz
 from timm_stub import import_timm
 
 from keras_vit.checkpoints.public import catalog, fetch
-from keras_vit.checkpoints.public.download import Download, check_beginning
+from keras_vit.checkpoints.public.fetch import Download, check_beginning
 
 ENTRY = catalog.find("ViT_B16", "imagenet21k")
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 from file_server import Server
 
-from keras_vit.checkpoints.public import download
+from keras_vit.checkpoints.public import fetch
 from keras_vit.cli import main
 
 GOOGLE = pathlib.Path(__file__).parents[1] / "reference/vit_tiny_google.npz"
@@ -69,7 +69,7 @@ def home(tmp_path, monkeypatch, certificate):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
-    monkeypatch.setattr(download.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(fetch.time, "sleep", lambda seconds: None)
     return tmp_path / "keras" / "models"
 
 
