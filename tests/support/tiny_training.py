@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_vit import data
 from keras_vit.models import VisionTransformer
-from keras_vit.training import checkpoint_files, loop
+from keras_vit.training import checkpoint_files, training_run
 from keras_vit.training.build import Accuracy, validation_batches
 from keras_vit.training.stages import Plan
 from keras_vit.variants import VariantTransformer
@@ -138,7 +138,7 @@ def train(
     keras.utils.set_random_seed(3)
     network = network or model()
     options = {"patience": 9, **options}
-    rows, _ = loop.Loop(folder, plan, CLASS_NAMES, **options).run(
+    rows, _ = training_run.Loop(folder, plan, CLASS_NAMES, **options).run(
         network,
         rule or optimizer(),
         loss(),

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from keras_vit.training.checkpointing import collect_states, restore_states
-from keras_vit.training.loop import Progress, StopAtTotal
 from keras_vit.training.stages import Plan
+from keras_vit.training.training_run import Progress, StopAtTotal
 
 
 class Wait(keras.callbacks.Callback):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tiny_training as tiny
 
-from keras_vit.training import loop
+from keras_vit.training import training_run
 from keras_vit.training.build import Accuracy
 from keras_vit.training.distribution import setup
 
@@ -36,7 +36,7 @@ def model(precision):
     """As a run compiles it, with dropout, clipping and a moving average."""
     keras.utils.set_random_seed(0)
     found = tiny.model()
-    one = loop.Loop(pathlib.Path(), tiny.PLAN, tiny.CLASS_NAMES)
+    one = training_run.Loop(pathlib.Path(), tiny.PLAN, tiny.CLASS_NAMES)
     one._compile(found, tiny.optimizer(), tiny.loss(), [Accuracy()])
     found._symbolic_build(data_batch=(*BATCH, WEIGHTS))
     return found
@@ -133,7 +133,7 @@ def test_tensorflow_lowers_with_xla(backend, step, model, precision):
 def test_batches_are_of_one_size_that_is_known(parts):
     """Whole ones in training, padded ones in the evaluation."""
     plan = dataclasses.replace(tiny.PLAN, batches_per_step=parts)
-    one = loop.Loop(pathlib.Path(), plan, tiny.CLASS_NAMES)
+    one = training_run.Loop(pathlib.Path(), plan, tiny.CLASS_NAMES)
     training = shapes(one._batches(tiny.stream(), 0))
     assert training[0] == (8 // parts, 8, 8, 1)
     for shape in (*training, *shapes(tiny.validation())):

@@ -17,8 +17,8 @@ from keras_vit.training import (
     Recipe,
     TrainingConfig,
     build,
-    loop,
     metrics_log,
+    training_run,
 )
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.stages import make_plan
@@ -80,7 +80,7 @@ def rows(curve, tmp_path_factory):
         steps_per_epoch=EPOCH,
         training=RECIPE.training,
     )
-    loop.Loop(folder, plan, CLASS_NAMES).run(
+    training_run.Loop(folder, plan, CLASS_NAMES).run(
         model, optimizer, build.make_loss(RECIPE.training), Given(curve)
     )
     text = (folder / metrics_log.METRICS).read_text()
