@@ -53,6 +53,7 @@ from keras_vit.training.build import (
     fit_head,
     for_task,
     regression,
+    to_units,
 )
 from keras_vit.training.checkpointing import (
     AverageInEvaluation,
@@ -92,7 +93,6 @@ from keras_vit.training.stages import (
     part_of,
     remaining,
 )
-from keras_vit.training.targets import to_units
 from keras_vit.training.trackers import check_trackers, event_writer, tracking
 from keras_vit.training.trainable import count_parameters
 

@@ -184,7 +184,7 @@ def test_a_number_that_is_the_same_everywhere_is_refused(table, tmp_path):
 def test_numbers_are_learned_about_0(run, table):
     labels = open_dataset(run_data(table)).train.labels
     mean, deviation = labels.mean(axis=0), labels.std(axis=0)
-    targets = keras_vit.training.targets.targets_of(run.dataset)
+    targets = keras_vit.training.build.targets_of(run.dataset)
     normal = targets.normalised(run.dataset).train.labels
     np.testing.assert_allclose(normal, (labels - mean) / deviation)
 

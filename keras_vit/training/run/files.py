@@ -152,12 +152,12 @@ def save_model(model, class_names, path: str | os.PathLike) -> None:
     """
     from keras_vit.checkpoints.engine import keras_files
     from keras_vit.models.configured_model import merged
+    from keras_vit.training.build import in_units
     from keras_vit.training.distribution.processes import (
         gathered,
         is_first,
         to_numpy,
     )
-    from keras_vit.training.targets import in_units
 
     keras_files.check_class_names(model, class_names)
     with in_units(model):
