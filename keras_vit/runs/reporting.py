@@ -22,10 +22,10 @@ from keras_vit.training import Recipe, Run, train
 from keras_vit.training.build import ANSWERS, for_task, make_stream
 from keras_vit.training.defaults import settled
 from keras_vit.training.distribution.processes import agreed
+from keras_vit.training.metrics_log import report_result
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import store as run_store
 from keras_vit.training.run.resume import differences
-from keras_vit.training.trackers import report_result
 
 __all__ = [
     "batches_of",

@@ -82,6 +82,9 @@ from keras_vit.training.metrics_log import (
     FirstNonFinite,
     GradientWatch,
     MetricsLog,
+    check_trackers,
+    event_writer,
+    tracking,
 )
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import resume
@@ -93,7 +96,6 @@ from keras_vit.training.stages import (
     part_of,
     remaining,
 )
-from keras_vit.training.trackers import check_trackers, event_writer, tracking
 from keras_vit.training.trainable import count_parameters
 
 __all__ = [

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from keras_vit.training import trackers
+from keras_vit.training import metrics_log
 
 ROW = {"step": 50, "epoch": 1.5, "loss": 2.5, "peak_memory": None}
 
@@ -14,8 +14,8 @@ def only(monkeypatch, *needed):
     """Leaves one writer; the test is skipped where it is not installed."""
     for package in ("tensorboard", *needed):
         pytest.importorskip(package)
-    make = trackers.WRITERS[needed]
-    monkeypatch.setattr(trackers, "WRITERS", {needed: make})
+    make = metrics_log.WRITERS[needed]
+    monkeypatch.setattr(metrics_log, "WRITERS", {needed: make})
 
 
 def read(folder):
@@ -37,10 +37,10 @@ def read(folder):
     ]
 
 
-@pytest.mark.parametrize("needed", list(trackers.WRITERS))
+@pytest.mark.parametrize("needed", list(metrics_log.WRITERS))
 def test_events_are_what_tensorboard_reads(needed, tmp_path, monkeypatch):
     only(monkeypatch, *needed)
-    write = trackers.event_writer(tmp_path, step=0)
+    write = metrics_log.event_writer(tmp_path, step=0)
     write(ROW)
     write({"step": 100, "loss": 1.25})
     assert read(tmp_path) == (["loss"], [(50, 2.5), (100, 1.25)])
@@ -50,11 +50,11 @@ def test_what_comes_after_the_step_of_a_continued_run_is_forgotten(
     tmp_path, monkeypatch
 ):
     only(monkeypatch, "tensorboardX")
-    write = trackers.event_writer(tmp_path, step=0)
+    write = metrics_log.event_writer(tmp_path, step=0)
     write({"step": 40, "loss": 3.0})
     write(ROW)
     time.sleep(1.1)  # The name of a file is of the second.
-    trackers.event_writer(tmp_path, step=40)({"step": 45, "loss": 2.0})
+    metrics_log.event_writer(tmp_path, step=40)({"step": 45, "loss": 2.0})
     assert read(tmp_path)[1] == [(40, 3.0), (45, 2.0)]
 
 
@@ -63,7 +63,7 @@ def test_a_full_disk_is_said_to_who_writes(tmp_path, monkeypatch):
     only(monkeypatch, "tensorboardX")
     from tensorboardX.event_file_writer import EventsWriter
 
-    write = trackers.event_writer(tmp_path, step=0)
+    write = metrics_log.event_writer(tmp_path, step=0)
 
     def full(self, event):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -74,7 +74,7 @@ def test_a_full_disk_is_said_to_who_writes(tmp_path, monkeypatch):
 
 
 def test_without_a_writer_one_line_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(trackers, "WRITERS", {("no_such_package",): None})
-    trackers.event_writer(tmp_path, step=0)(ROW)
+    monkeypatch.setattr(metrics_log, "WRITERS", {("no_such_package",): None})
+    metrics_log.event_writer(tmp_path, step=0)(ROW)
     assert capsys.readouterr().out.count("\n") == 1
     assert not list(tmp_path.iterdir())

@@ -8,7 +8,7 @@ import pytest
 from tiny_runs import DATASET, Interrupt, recipe
 
 from keras_vit.runs.reporting import evaluated, finish
-from keras_vit.training import trackers, train
+from keras_vit.training import metrics_log, train
 from keras_vit.training.run import resume
 
 ROWS = [{"step": 1, "loss": 2.5}, {"step": 2, "loss": 1.5}]
@@ -40,8 +40,8 @@ class Recorded:
 @pytest.fixture
 def runs(monkeypatch):
     monkeypatch.setattr(Recorded, "runs", {})
-    monkeypatch.setitem(trackers.TRACKERS, "wandb", Recorded)
-    monkeypatch.setattr(trackers, "check_trackers", lambda names: None)
+    monkeypatch.setitem(metrics_log.TRACKERS, "wandb", Recorded)
+    monkeypatch.setattr(metrics_log, "check_trackers", lambda names: None)
     monkeypatch.setattr(
         "keras_vit.training.training_run.check_trackers", lambda names: None
     )
@@ -77,7 +77,7 @@ def test_trackers_may_change_when_a_run_resumes(tmp_path):
 
 def test_what_fails_there_is_said_once_and_ends_nothing(runs, tmp_path, caplog):
     (tmp_path / "config.yaml").write_text("training: {batch_size: 8}\n")
-    with trackers.tracking(tmp_path, ["wandb"]) as (log,):
+    with metrics_log.tracking(tmp_path, ["wandb"]) as (log,):
         for row in (ROWS[0], {"step": 99}, ROWS[1]):
             log(row)
     assert runs["id-0"][1:] == [ROWS[0]]
@@ -106,9 +106,9 @@ def reported(folder, name):
     (folder / "config.yaml").write_text("training: {batch_size: 8}\n")
     (folder / "report.html").write_text("<p>report</p>")
     for row in ROWS:
-        with trackers.tracking(folder, [name]) as (log,):
+        with metrics_log.tracking(folder, [name]) as (log,):
             log(row | {"val_loss": None})
-    trackers.report_result(folder, [name], {"top1": 0.75, "split": "test"})
+    metrics_log.report_result(folder, [name], {"top1": 0.75, "split": "test"})
     return json.loads((folder / "trackers.json").read_text())[name]
 
 
