@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_vit.runtime.platforms import sharding_of
-from keras_vit.training.distribution.meshes import MESHES, MODEL_AXIS
+from keras_vit.training.distribution.layouts import MESHES, MODEL_AXIS
 
 __all__ = [
     "Step",
