@@ -47,8 +47,8 @@ if TYPE_CHECKING:
         nearest,
     )
     from keras_vit.prediction.encoder import Encoder, as_encoder, embed
+    from keras_vit.prediction.images import patch_sequences
     from keras_vit.prediction.networks import load_network
-    from keras_vit.prediction.sequences import patch_sequences
 else:  # They need Keras.
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -62,6 +62,6 @@ else:  # They need Keras.
             ),
             "keras_vit.prediction.encoder": ("Encoder", "as_encoder", "embed"),
             "keras_vit.prediction.networks": ("load_network",),
-            "keras_vit.prediction.sequences": ("patch_sequences",),
+            "keras_vit.prediction.images": ("patch_sequences",),
         },
     )

@@ -20,7 +20,7 @@ from keras_vit.models import (
     ViTConfig,
 )
 from keras_vit.models.naflex import axis_weights
-from keras_vit.prediction.sequences import fitting_size, patch_sequences
+from keras_vit.prediction.images import fitting_size, patch_sequences
 
 TINY: dict[str, Any] = {
     **{"image_size": 32, "patch_size": 8, "hidden_dim": 16, "num_heads": 2},

@@ -56,7 +56,7 @@ from keras_vit.prediction.embeddings_file import (
     load_embeddings,
     nearest,
 )
-from keras_vit.prediction.sequences import patch_sequences
+from keras_vit.prediction.images import patch_sequences
 from keras_vit.runs import script
 from keras_vit.training import Recipe
 from keras_vit.training.checkpoint_files import read_newest
