@@ -443,7 +443,7 @@ def _embed(arguments):
 
 def _search(arguments):
     from keras_vit.prediction import embed, images_of
-    from keras_vit.prediction.image_search import load_search
+    from keras_vit.prediction.embeddings_file import load_search
 
     path = arguments.embeddings
     out = _picture(arguments.out)

@@ -1,11 +1,11 @@
-"""Files of embeddings, the parts they are made of, and nearest images in them.
+"""Files of embeddings, the parts they are made of, and searches in them.
 
 What was computed is kept in small parts beside the file, `FILE.parts/`, each
 written whole, until all images are done; then the parts become one file. So a
 command that was interrupted continues with the images that are missing.
 
-Axes: N images, Q queries, K neighbours, D hidden dimension; the embedding of
-one image has any axes.
+Axes: N images, Q queries, K neighbours (hits of a search), D hidden dimension,
+H and W height and width, C channels; the embedding of one image has any axes.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import os
 import pathlib
 import time
 import zipfile
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -33,17 +33,21 @@ from keras_vit.checkpoints.files.npz import (
 from keras_vit.checkpoints.files.tensors import DAMAGE
 from keras_vit.data.config import MAX_SIDE, preprocessing_in
 from keras_vit.io.atomic_files import PARTIAL, only_writer, replacing
+from keras_vit.prediction.by_labels import check_projected, texts_of
 from keras_vit.prediction.encoder import Encoder, as_encoder, check_batch_size
 from keras_vit.prediction.images import read_batches
 from keras_vit.runtime.memory import shortage
+from keras_vit.text.zero_shot import TextEncoder
 
 __all__ = [
     "Embeddings",
+    "ImageSearch",
     "check_file",
     "embed_files",
     "encoder_of",
     "known_files",
     "load_embeddings",
+    "load_search",
     "nearest",
 ]
 
@@ -454,7 +458,6 @@ WRITERS: dict[str, Callable] = {
     ".parquet": _write_parquet,
 }
 
-
 READERS: dict[str, Callable] = {
     ".npz": _read_npz,
     ".parquet": _read_parquet,
@@ -640,3 +643,87 @@ def _lengths(vectors):
         rows = vectors[x : x + ROWS]
         lengths[x : x + ROWS] = np.sqrt(np.einsum("nd,nd->n", rows, rows))
     return np.maximum(lengths, np.finfo("float32").tiny)
+
+
+@dataclasses.dataclass
+class ImageSearch:
+    """Embeddings of images, and what embeds further images and words.
+
+    Attributes:
+        source: the file of the embeddings, for messages.
+        embeddings: those that are searched.
+        encoder: the `Encoder` that they were computed with.
+        model: see `keras_vit.text.as_text_encoder`.
+        texts: the text half of the model, None until `load_texts`.
+
+    Example:
+        >>> search = load_search("photos.npz")
+        >>> numbers, cosines = search.nearest(search.words(["a red car"]), 9)
+    """
+
+    source: str | os.PathLike
+    embeddings: Embeddings
+    encoder: Encoder
+    model: Any
+    texts: TextEncoder | None = None
+
+    def load_texts(self) -> TextEncoder:
+        """Load the text half of the model, once.
+
+        Raises:
+            ValueError: for a model without texts, and vectors of images that
+                are not compared with texts.
+        """
+        if self.texts is None:
+            check_projected(self.encoder)
+            self.texts = texts_of(self.model)
+        return self.texts
+
+    def words(self, texts: Sequence[str]) -> np.ndarray:
+        """Compute vectors (Q, D) of texts; see `load_texts`.
+
+        Raises:
+            ValueError: for a text that the model does not read, too.
+        """
+        return self.load_texts().vectors(texts)
+
+    def nearest(
+        self, queries: np.ndarray, top: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return numbers (Q, K) of images, and cosines; see `nearest`."""
+        return nearest(
+            self.embeddings.vectors,
+            queries,
+            top=top,
+            lengths=self.embeddings.lengths,
+        )
+
+
+def load_search(
+    path: str | os.PathLike, model: str | os.PathLike | Any = None
+) -> ImageSearch:
+    """Load what a search needs, but for the text half of the model.
+
+    Args:
+        path: a file of `keras-vit embed`.
+        model: the model of the embeddings, None for the one the file names.
+
+    Raises:
+        ValueError: when it is no such file, has several vectors per image, or
+            is of another model.
+        OSError: when weights cannot be fetched.
+
+    Example:
+        >>> load_search("photos.npz").encoder.metadata["kind"]
+        'pooled'
+    """
+    known = load_embeddings(path)
+    if known.metadata.get("kind") not in ("pooled", "features"):
+        raise ValueError(
+            f"A search needs one vector per image. Received: {str(path)!r} of "
+            f"kind {known.metadata.get('kind')!r}. Write one with `keras-vit "
+            "embed --kind pooled`."
+        )
+    encoder = encoder_of(known, model, source=path)
+    named = known.metadata.get("model") if model is None else model
+    return ImageSearch(path, known, encoder, named)

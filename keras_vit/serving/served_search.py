@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.prediction.image_search import ImageSearch
+from keras_vit.prediction.embeddings_file import ImageSearch
 from keras_vit.serving.batching import Batcher, batch_sizes
 from keras_vit.serving.received_images import Refusal
 

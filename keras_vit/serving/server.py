@@ -17,9 +17,9 @@ import keras
 
 from keras_vit.io.checks import EXTRAS, check_installed
 from keras_vit.prediction import as_classifier, load_classifier
+from keras_vit.prediction.embeddings_file import ImageSearch, load_search
 from keras_vit.prediction.encoder import is_projected
 from keras_vit.prediction.exported_model import ExportedModel
-from keras_vit.prediction.image_search import ImageSearch, load_search
 from keras_vit.runtime.interrupts import INTERRUPTED, TERMINATED
 from keras_vit.serving.served_search import NoClasses
 from keras_vit.serving.service import READY, Service, ServingLimits

@@ -26,7 +26,7 @@ from keras_vit.analysis.rollout import attention_overview
 from keras_vit.explanation import check_attention, overlays
 from keras_vit.io.checks import check_at_least, check_at_most, check_positive
 from keras_vit.prediction import most_probable
-from keras_vit.prediction.image_search import ImageSearch
+from keras_vit.prediction.embeddings_file import ImageSearch
 from keras_vit.serving.batching import Batcher
 from keras_vit.serving.received_images import (
     Received,

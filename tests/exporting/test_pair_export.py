@@ -13,8 +13,8 @@ import keras_vit
 from keras_vit.cli import main
 from keras_vit.exporting.pair_export import export_pair
 from keras_vit.prediction import as_encoder
+from keras_vit.prediction.embeddings_file import load_search
 from keras_vit.prediction.exported_pair import ExportedPair
-from keras_vit.prediction.image_search import load_search
 from keras_vit.text import load_image_text
 
 pytestmark = pytest.mark.skipif(

@@ -12,7 +12,7 @@ from text_cases import FOLDER
 import keras_vit
 from keras_vit.cli import main
 from keras_vit.prediction import load_embeddings
-from keras_vit.prediction.image_search import load_search
+from keras_vit.prediction.embeddings_file import load_search
 from keras_vit.serving import server as server_module
 from keras_vit.text import load_image_text
 
