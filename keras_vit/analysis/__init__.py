@@ -13,15 +13,6 @@ from keras_vit.analysis.features import (
     patch_pca,
     projection,
 )
-from keras_vit.analysis.image_plots import (
-    plot_attention_maps,
-    plot_attention_rollout,
-    plot_evolution,
-    plot_gradient_cam,
-    plot_neighbours,
-    plot_patch_pca,
-    plot_saliency,
-)
 from keras_vit.analysis.inspection import (
     attention_distance,
     patch_filters,
@@ -30,11 +21,18 @@ from keras_vit.analysis.inspection import (
 from keras_vit.analysis.plots import (
     overlay,
     plot_attention_distance,
+    plot_attention_maps,
+    plot_attention_rollout,
     plot_confusion,
     plot_embeddings,
+    plot_evolution,
+    plot_gradient_cam,
     plot_images,
+    plot_neighbours,
     plot_patch_filters,
+    plot_patch_pca,
     plot_position_similarity,
+    plot_saliency,
 )
 from keras_vit.analysis.rollout import attention_rollout
 from keras_vit.analysis.saliency_maps import (
