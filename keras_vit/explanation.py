@@ -30,9 +30,12 @@ from keras_vit.analysis import (
     report,
     to_pixels,
 )
-from keras_vit.analysis.attention_weights import check_model, grid_window
+from keras_vit.analysis.attention_weights import (
+    attention_overview,
+    check_model,
+    grid_window,
+)
 from keras_vit.analysis.features import features
-from keras_vit.analysis.rollout import attention_overview
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.pillow_images import log_colour_changes
 from keras_vit.io.atomic_files import printable, replacing

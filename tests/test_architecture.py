@@ -294,7 +294,7 @@ def test_the_backend_is_asked_for_in_few_places():
         ("layers", "def f():\n    from keras_vit.models import vit"),
         ("models", "import keras_vit.applications"),
         ("models", "from keras_vit.checkpoints import load_checkpoint"),
-        ("training", "from keras_vit.analysis import rollout"),
+        ("training", "from keras_vit.analysis import plots"),
         ("prediction", "from keras_vit.training.run import files"),
         ("exporting", "def f():\n    from keras_vit.training import run"),
         ("sharing", "from keras_vit.training.trainable import freeze"),

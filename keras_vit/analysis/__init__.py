@@ -1,9 +1,13 @@
 """Analysis: what a model did and what it sees, in numbers and pictures."""
 
 from keras_vit.analysis.attention_weights import (
+    attention_distance,
     attention_grids,
     attention_maps,
+    attention_rollout,
     class_attention_maps,
+    patch_filters,
+    position_similarity,
     to_pixels,
 )
 from keras_vit.analysis.compute import multiply_adds
@@ -12,11 +16,6 @@ from keras_vit.analysis.features import (
     evolution,
     patch_pca,
     projection,
-)
-from keras_vit.analysis.inspection import (
-    attention_distance,
-    patch_filters,
-    position_similarity,
 )
 from keras_vit.analysis.plots import (
     overlay,
@@ -34,7 +33,6 @@ from keras_vit.analysis.plots import (
     plot_position_similarity,
     plot_saliency,
 )
-from keras_vit.analysis.rollout import attention_rollout
 from keras_vit.analysis.saliency_maps import (
     gradient_cam,
     patch_scores,

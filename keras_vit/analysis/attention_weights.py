@@ -1,7 +1,11 @@
-"""The attention weights of a Vision Transformer, block by block.
+"""What a Vision Transformer attends to: weights by block, distance, rollout.
+
+Beside them the filters and the position embeddings of Figure 7 of the ViT
+paper, and all that a page shows from one pass.
 
 Axes: B batch, L layers (blocks), H heads, T tokens, P of them prefix tokens
-(such as the class token), R and C rows and columns of the grid of patches.
+(such as the class token), N = T - P patches, R and C rows and columns of the
+grid of patches, D hidden dimension.
 """
 
 import dataclasses
@@ -13,13 +17,19 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.io.checks import check_choice, check_limits
 from keras_vit.models import VisionTransformer, ViTConfig
-from keras_vit.models.options import stem_grid
+from keras_vit.models.options import ATTENTION_POOLINGS, stem_grid
 from keras_vit.variants import VariantTransformer
 
 __all__ = [
+    "AttentionOverview",
+    "Rollout",
+    "attention_distance",
     "attention_grids",
     "attention_maps",
+    "attention_overview",
+    "attention_rollout",
     "blocks_of",
     "cached",
     "check_block",
@@ -27,9 +37,14 @@ __all__ = [
     "check_model",
     "class_attention_maps",
     "class_rows",
+    "distance_of",
     "grid_window",
+    "has_positions",
     "on_grid",
+    "patch_distances",
+    "patch_filters",
     "patch_pixels",
+    "position_similarity",
     "reading_weights",
     "to_pixels",
     "walk",
@@ -42,6 +57,14 @@ EXPLAINED = {
     "position_at": ("stem", None),
 }
 PROBE = 4096  # pixels, a multiple of the stride of any ResNet of ours
+SHOWN = 28  # components in Figure 7 of the paper
+# Poolings of models with class attention that take the class token.
+OF_CLASS_TOKEN = ("token", "prefix", "prefix_mean", "none")
+FUSIONS = {
+    "mean": lambda weights: ops.mean(weights, axis=1),
+    "max": lambda weights: ops.max(weights, axis=1),
+    "min": lambda weights: ops.min(weights, axis=1),
+}
 
 
 def attention_maps(
@@ -458,3 +481,408 @@ def grid_window(config: ViTConfig) -> tuple[int, int, int, int]:
     (height, width), patch = config.image_size, patch_pixels(config)
     rows, columns = (n * p for n, p in zip(config.grid, patch, strict=True))
     return -((rows - height) // 2), -((columns - width) // 2), rows, columns
+
+
+def patch_filters(
+    model: VisionTransformer, num_components: int | None = None
+) -> np.ndarray:
+    """Compute the principal components of the patch embedding's filters.
+
+    Figure 7 (left) of "An Image Is Worth 16x16 Words" (arXiv:2010.11929),
+    where 28 of L/32 are shown: the D filters are points in the space of
+    pixels; their mean is taken off, and the directions of the largest
+    variance are returned, the largest first. They look like a basis for the
+    fine structure inside a patch.
+
+    Of a hybrid the filters of its root convolution are taken, as its patch
+    embedding sees no pixels.
+
+    Args:
+        model: a `VisionTransformer`, hybrids included.
+        num_components: int, K, at most D and at most h * w * C; by default
+            28, or all of a model that has fewer.
+
+    Returns:
+        float32 array of shape (K, h, w, C), each of length 1. The sign, which
+        means nothing, makes the largest value of each positive.
+
+    Raises:
+        ValueError: when there are not that many components.
+
+    Example:
+        >>> patch_filters(keras_vit.ViT_L32(weights=None)).shape
+        (28, 32, 32, 3)
+    """
+    check_model(model)
+    kernel = np.asarray(ops.convert_to_numpy(_first(model).kernel), "float32")
+    filters = kernel.reshape(-1, kernel.shape[-1]).T  # (D, h * w * C)
+    available = min(filters.shape)
+    if num_components is None:
+        num_components = min(SHOWN, available)
+    if not 1 <= num_components <= available:
+        raise ValueError(
+            f"There are {available} components: the model has "
+            f"{filters.shape[0]} filters of {filters.shape[1]} weights. "
+            f"Received: num_components={num_components}."
+        )
+    filters = filters - filters.mean(axis=0)
+    _, _, components = np.linalg.svd(filters, full_matrices=False)
+    components = components[:num_components]  # (K, h * w * C)
+    peaks = np.abs(components).argmax(axis=1)[:, None]
+    components *= np.sign(np.take_along_axis(components, peaks, axis=1))
+    return components.reshape(num_components, *kernel.shape[:-1])
+
+
+def _first(model):
+    """Return the convolution that reads the image."""
+    if model.config.resnet_units is not None:
+        return model.get_layer("root_conv")
+    if model.config.patch_stem:
+        return model.get_layer("stem_conv1")
+    return model.get_layer("patch_embed").projection
+
+
+def position_similarity(model: VisionTransformer) -> np.ndarray:
+    """Compute the cosine similarity of each position embedding with all.
+
+    Figures 7 (centre) and 10 of "An Image Is Worth 16x16 Words"
+    (arXiv:2010.11929): close patches, and those of one row or column, tend to
+    have similar embeddings. Those of the class token and other prefix tokens
+    are left out.
+
+    Args:
+        model: a `VisionTransformer`, hybrids included.
+
+    Returns:
+        float32 array of shape (R, C, R, C) with values in [-1, 1]: [i, j] is
+        the map of similarities of the patch in row i and column j.
+
+    Raises:
+        ValueError: for anything but a `VisionTransformer`, and for one
+            without position embeddings, see `has_positions`.
+
+    Example:
+        >>> position_similarity(model)[0, 0, 0, 0]  # with itself
+        1.0
+    """
+    check_model(model)
+    config = model.config
+    if not has_positions(model):
+        raise ValueError(f"{model.name!r} {NO_POSITIONS}")
+    table = model.get_layer("position_embedding").embedding  # (1, T, D)
+    table = np.asarray(ops.convert_to_numpy(table)[0], "float32")
+    table = table[config.num_prefix_tokens :]  # (R * C, D)
+    lengths = np.linalg.norm(table, axis=-1, keepdims=True)
+    table = table / np.maximum(lengths, np.finfo("float32").tiny)
+    return (table @ table.T).reshape(*config.grid, *config.grid)
+
+
+NO_POSITIONS = (
+    "has no position embeddings to compare: its attention places the patches "
+    "by rotary or relative positions, or not at all."
+)
+
+
+def has_positions(model: VisionTransformer) -> bool:
+    """Return whether a model adds an embedding of its position to a patch."""
+    added = any(layer.name == "position_embedding" for layer in model.layers)
+    return added and model.config.position_embedding != "none"
+
+
+def attention_distance(
+    model: VisionTransformer, images: Any, *, batch_size: int = 32
+) -> np.ndarray:
+    """Compute the mean distance between a patch and what it attends to.
+
+    Figures 7 (right) and 11 of "An Image Is Worth 16x16 Words"
+    (arXiv:2010.11929), by the authors' definition (vision_transformer#162):
+    class token left out as query and as key, the weights among the patches
+    not normalised again; distances between patch centres weighted by them,
+    summed over the keys, averaged over queries and images. It is the size of
+    a receptive field in a convolutional network. The paper uses 128 images.
+
+    Args:
+        model: a `VisionTransformer`, hybrids included.
+        images: array (B, height, width, channels), as the model takes them.
+        batch_size: int, images at a time; the weights of one block are in
+            memory.
+
+    Returns:
+        float32 array of shape (L, H), in pixels of the input image.
+
+    Raises:
+        ValueError: for anything but a `VisionTransformer`, or images that it
+            does not take.
+
+    Example:
+        >>> attention_distance(model, images).shape  # B/16
+        (12, 12)
+    """
+    check_model(model)
+    analysis = distance_of(model.config)
+    parts = [
+        np.stack(layers, axis=1)
+        for _, layers in walk(model, images, analysis, batch_size)
+    ]  # each (B, L, H)
+    return np.concatenate(parts).mean(axis=0)
+
+
+def distance_of(config: ViTConfig) -> "Distance":
+    """Return the analysis that `attention_distance` walks with."""
+    return Distance(config.grid, patch_pixels(config), config.num_prefix_tokens)
+
+
+def patch_distances(grid: tuple, patch: tuple) -> np.ndarray:
+    """Distances (N, N) between the centres of the patches, row by row.
+
+    Args:
+        grid: (rows, columns) of the patches.
+        patch: (height, width) of a patch in pixels.
+    """
+    centres = np.indices(grid).reshape(2, -1).T * patch  # (N, 2)
+    apart = centres[:, None] - centres  # (N, N, 2)
+    return np.linalg.norm(apart, axis=-1).astype("float32")
+
+
+@dataclasses.dataclass(frozen=True)
+class Distance:
+    """Keeps one number per head of each layer's weights."""
+
+    grid: tuple
+    patch: tuple
+    num_prefix_tokens: int
+
+    def step(self, carry, weights):
+        prefix = self.num_prefix_tokens
+        weights = weights[:, :, prefix:, prefix:]  # (B, H, N, N)
+        distances = patch_distances(self.grid, self.patch)  # (N, N)
+        summed = ops.sum(ops.multiply(weights, distances), axis=-1)  # (B, H, N)
+        return [*(carry or []), ops.mean(summed, axis=-1)]
+
+    def finish(self, carry, x, model):
+        return carry
+
+
+def attention_rollout(
+    model: VisionTransformer,
+    images: Any,
+    *,
+    head_fusion: str = "mean",
+    discard_ratio: float = 0.0,
+    batch_size: int = 32,
+) -> np.ndarray:
+    """Maps which patches the information at the model's head comes from.
+
+    Figures 6 and 14 and appendix D.7 of "An Image Is Worth 16x16 Words"
+    (arXiv:2010.11929), after "Quantifying Attention Flow in Transformers"
+    (arXiv:2005.00928): the heads of a block are averaged, the identity is
+    added for the residual connection, rows are divided by their sum, and
+    the matrices of all blocks are multiplied. What is shown is the row of the
+    class token; of models that pool the patches, the mean of their rows, with
+    attention pooling weighted by what it attends to, and with class attention
+    after the blocks by what the class token takes from them. The weights of
+    one block are in memory at a time.
+
+    Args:
+        model: a `VisionTransformer`, hybrids included.
+        images: array (B, height, width, channels), as the model takes them.
+        head_fusion: "mean" as in the paper, "max" or "min" of the heads.
+        discard_ratio: float in [0, 1), share of the smallest fused weights
+            of each image that is set to zero in each block, before the
+            identity is added. The rows of the class token and of other prefix
+            tokens are kept whole.
+        batch_size: int, images at a time.
+
+    Returns:
+        float32 array of shape (B, R, C), not negative. With what comes from
+        the class token itself an image's values sum to 1; for pictures they
+        are divided by their maximum.
+
+    Raises:
+        ValueError: for an unknown fusion, a ratio out of range, anything but
+            a `VisionTransformer`, or images that it does not take.
+
+    Example:
+        >>> attention_rollout(model, images).shape  # B/16, 224 x 112 pixels
+        (8, 14, 7)
+    """
+    rollout = _rollout_of(model, head_fusion, discard_ratio)
+    tokens = [
+        rows for _, rows in walk(model, images, rollout, batch_size)
+    ]  # each (B, T)
+    return on_grid(model.config, np.concatenate(tokens))
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionOverview:
+    """What `attention_overview` finds.
+
+    Attributes:
+        grids: float32 array of shape (L, B, H, R, C), see `attention_grids`;
+            of a model with class attention (L + K, B, H, R, C), the rows of
+            the class token in its K last blocks.
+        rollout: float32 array of shape (B, R, C), see `attention_rollout`.
+        distances: float32 array of shape (L, H), see `attention_distance`.
+    """
+
+    grids: np.ndarray
+    rollout: np.ndarray
+    distances: np.ndarray
+
+
+def attention_overview(
+    model: VisionTransformer,
+    images: Any,
+    *,
+    head_fusion: str = "mean",
+    discard_ratio: float = 0.0,
+    batch_size: int = 8,
+) -> AttentionOverview:
+    """Compute attention of each head, rollout and distance in one pass.
+
+    Of each layer the rows that the model's head reads are kept, not the
+    (T, T) weights: of H/14 at 224 pixels 0.5 MB per image instead of 135.
+
+    Args:
+        model: a `VisionTransformer`, hybrids included.
+        images: array (B, height, width, channels), as the model takes them.
+        head_fusion: see `attention_rollout`.
+        discard_ratio: see `attention_rollout`.
+        batch_size: int, images at a time.
+
+    Raises:
+        ValueError: see `attention_rollout`.
+
+    Example:
+        >>> attention_overview(model, images).grids.shape  # B/16
+        (12, 8, 12, 14, 14)
+    """
+    check_model(model)
+    config = model.config
+    analyses = _Together(
+        (
+            _Rows(config),
+            _rollout_of(model, head_fusion, discard_ratio),
+            distance_of(config),
+        )
+    )
+    found = [
+        [np.stack(read, axis=1), rows, np.stack(distances, axis=1)]
+        for _, (read, rows, distances) in walk(
+            model, images, analyses, batch_size
+        )
+    ]  # each (B, L, H, T), (B, T), (B, L, H)
+    read, rows, distances = map(np.concatenate, zip(*found, strict=True))
+    return AttentionOverview(
+        np.moveaxis(on_grid(config, read), 1, 0),
+        on_grid(config, rows),
+        distances.mean(axis=0),
+    )
+
+
+def _rollout_of(model, head_fusion, discard_ratio):
+    check_model(model)
+    return Rollout(head_fusion, discard_ratio, model.config.num_prefix_tokens)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rollout:
+    """Multiplies the matrices of the blocks."""
+
+    head_fusion: str
+    discard_ratio: float
+    num_prefix_tokens: int
+
+    def __post_init__(self):
+        check_choice("head_fusion", self.head_fusion, FUSIONS)
+        check_limits(self, 1, "discard_ratio")
+
+    def step(self, carry, weights):
+        fused = FUSIONS[self.head_fusion](weights)  # (B, T, T)
+        fused = _discard(fused, self.discard_ratio, self.num_prefix_tokens)
+        fused = fused + ops.eye(fused.shape[-1])
+        fused = fused / ops.sum(fused, axis=-1, keepdims=True)
+        return fused if carry is None else ops.matmul(fused, carry)
+
+    def finish(self, carry, x, model):
+        config = model.config
+        if config.class_attention_layers and config.pooling in OF_CLASS_TOKEN:
+            read = self._read_by_class(class_rows(model, x))  # (B, T)
+            return ops.einsum("bq,bqk->bk", read, carry)  # (B, T)
+        if config.pooling not in ATTENTION_POOLINGS:
+            read = reading_weights(config)
+            return ops.einsum("q,bqk->bk", read, carry)  # (B, T)
+        names = [layer.name for layer in model.layers]
+        before = names[: names.index("pool")]
+        for name in ("encoder_norm", "neck"):
+            if name in before:
+                x = model.get_layer(name)(x)
+        pool = model.get_layer("pool").attention_weights(x)  # (B, H, 1, T)
+        read = FUSIONS[self.head_fusion](pool)[:, 0]  # (B, T)
+        read = ops.cast(read, "float32")
+        read = read / ops.sum(read, axis=-1, keepdims=True)
+        return ops.einsum("bq,bqk->bk", read, carry)  # (B, T)
+
+    def _read_by_class(self, layers):
+        """Return the weights of patches in a class token after the blocks."""
+        read = None
+        for rows in layers:  # (B, H, 1 + T)
+            fused = FUSIONS[self.head_fusion](rows)  # (B, 1 + T)
+            own, taken = fused[:, :1] + 1, fused[:, 1:]
+            total = ops.sum(fused, axis=-1, keepdims=True) + 1
+            before = 0 if read is None else own * read
+            read = (before + taken) / total  # (B, T)
+        return read
+
+
+def _discard(fused, ratio, num_prefix_tokens):
+    """Set the smallest weights (B, T, T) of each image to zero.
+
+    Prefix rows are kept whole; of equal weights at the limit none is dropped.
+    """
+    rows = fused[:, num_prefix_tokens:]  # (B, T - P, T)
+    count = rows.shape[1] * rows.shape[2]
+    dropped = int(ratio * count)
+    if not dropped:
+        return fused
+    ordered = ops.sort(ops.reshape(rows, (-1, count)), axis=-1)
+    limit = ordered[:, dropped][:, None, None]  # (B, 1, 1)
+    rows = ops.where(rows < limit, 0.0, rows)
+    return ops.concatenate([fused[:, :num_prefix_tokens], rows], axis=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """Keeps of each layer's weights the rows that the head reads."""
+
+    config: ViTConfig
+
+    def step(self, carry, weights):
+        read = reading_weights(self.config)
+        rows = ops.einsum("q,bhqk->bhk", read, weights)  # (B, H, T)
+        return [*(carry or []), rows]
+
+    def finish(self, carry, x, model):
+        if not self.config.class_attention_layers:
+            return carry
+        return [*carry, *(rows[..., 1:] for rows in class_rows(model, x))]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Together:
+    """Several analyses in one walk."""
+
+    analyses: tuple
+
+    def step(self, carry, weights):
+        carries = carry or [None] * len(self.analyses)
+        return [
+            analysis.step(kept, weights)
+            for analysis, kept in zip(self.analyses, carries, strict=True)
+        ]
+
+    def finish(self, carry, x, model):
+        return [
+            analysis.finish(kept, x, model)
+            for analysis, kept in zip(self.analyses, carry, strict=True)
+        ]

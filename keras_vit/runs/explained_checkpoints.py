@@ -22,10 +22,10 @@ from keras_vit.analysis import (
     plot_images,
     report,
 )
+from keras_vit.analysis.attention_weights import attention_overview
 from keras_vit.analysis.features import features
 from keras_vit.analysis.report.pictures import thumbnail
 from keras_vit.analysis.report.run_files import OVER_TIME
-from keras_vit.analysis.rollout import attention_overview
 from keras_vit.explanation import (
     COMPONENTS,
     FEWEST,

@@ -21,8 +21,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.analysis.attention_weights import attention_overview
 from keras_vit.analysis.report.pictures import photograph
-from keras_vit.analysis.rollout import attention_overview
 from keras_vit.explanation import check_attention, overlays
 from keras_vit.io.checks import check_at_least, check_at_most, check_positive
 from keras_vit.prediction import most_probable

@@ -9,7 +9,7 @@ from html_page import Page, decoded
 from PIL import Image
 
 from keras_vit.analysis import attention_maps, attention_rollout, report
-from keras_vit.analysis.rollout import attention_overview
+from keras_vit.analysis.attention_weights import attention_overview
 from keras_vit.explanation import check_folder
 
 NAMES = ["cat", "<dog>", "owl"]

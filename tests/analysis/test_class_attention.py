@@ -14,7 +14,7 @@ from keras_vit.analysis import (
     attention_rollout,
     class_attention_maps,
 )
-from keras_vit.analysis.rollout import attention_overview
+from keras_vit.analysis.attention_weights import attention_overview
 from keras_vit.models.block_features import BlockFeatures
 
 NAME = "timm_vit_tiny_cait"

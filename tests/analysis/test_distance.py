@@ -8,8 +8,7 @@ from analysis_cases import case, images_of, tiny_model
 
 import keras_vit
 from keras_vit.analysis import attention_distance, attention_maps, to_pixels
-from keras_vit.analysis.attention_weights import patch_pixels
-from keras_vit.analysis.inspection import patch_distances
+from keras_vit.analysis.attention_weights import patch_distances, patch_pixels
 from keras_vit.models import ViTConfig
 
 

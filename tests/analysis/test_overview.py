@@ -10,8 +10,7 @@ import pytest
 from analysis_cases import case, images_of, rolled_out, tiny_model
 
 from keras_vit import analysis
-from keras_vit.analysis.attention_weights import grid_window
-from keras_vit.analysis.rollout import attention_overview
+from keras_vit.analysis.attention_weights import attention_overview, grid_window
 from keras_vit.models import ViTConfig
 
 
@@ -84,7 +83,7 @@ tf.config.set_logical_device_configuration(
 )
 import numpy as np
 from analysis_cases import images_of, tiny_model
-from keras_vit.analysis.rollout import attention_overview
+from keras_vit.analysis.attention_weights import attention_overview
 
 with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
     model = tiny_model()

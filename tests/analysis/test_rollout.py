@@ -6,7 +6,7 @@ import pytest
 from analysis_cases import case, images_of, rolled_out, tiny_model
 
 from keras_vit.analysis import attention_maps, attention_rollout
-from keras_vit.analysis.rollout import Rollout
+from keras_vit.analysis.attention_weights import Rollout
 from keras_vit.models import Mixer, MixerConfig
 
 

@@ -17,9 +17,12 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.analysis.attention_weights import check_model, grid_window
-from keras_vit.analysis.inspection import (
+from keras_vit.analysis.attention_weights import (
     NO_POSITIONS,
+    AttentionOverview,
+    attention_overview,
+    check_model,
+    grid_window,
     has_positions,
     position_similarity,
 )
@@ -29,7 +32,6 @@ from keras_vit.analysis.plots import (
 )
 from keras_vit.analysis.report import pictures
 from keras_vit.analysis.report.run_files import image_titles
-from keras_vit.analysis.rollout import AttentionOverview, attention_overview
 from keras_vit.io.atomic_files import replacing
 from keras_vit.models import VisionTransformer
 from keras_vit.preprocessing import preprocess_input
