@@ -11,8 +11,11 @@ import numpy as np
 from keras_vit import data, evaluation
 from keras_vit.analysis import plot_confusion
 from keras_vit.analysis.report import explain_run, write_augmented, write_report
-from keras_vit.analysis.report.curves import learning_curves
-from keras_vit.analysis.report.run_files import RunFiles, class_names_in
+from keras_vit.analysis.report.run_files import (
+    RunFiles,
+    class_names_in,
+    learning_curves,
+)
 from keras_vit.data.dataset import NO_SOURCES
 from keras_vit.data.image_reader import naming_broken_images
 from keras_vit.io.atomic_files import replacing

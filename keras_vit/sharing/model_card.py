@@ -9,8 +9,7 @@ import html
 import pathlib
 import re
 
-from keras_vit.analysis.report.curves import learning_curves
-from keras_vit.analysis.report.run_files import RunFiles
+from keras_vit.analysis.report.run_files import RunFiles, learning_curves
 from keras_vit.checkpoints.dialects import LIBRARIES
 from keras_vit.checkpoints.files.folders import RECORD
 from keras_vit.data.config import evaluation_of

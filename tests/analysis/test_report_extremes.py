@@ -11,8 +11,7 @@ from html_page import Page, decoded
 from PIL import Image
 
 from keras_vit.analysis import report
-from keras_vit.analysis.report.curves import _thin
-from keras_vit.analysis.report.run_files import FILES, OVER_TIME
+from keras_vit.analysis.report.run_files import FILES, OVER_TIME, _thin
 
 
 @pytest.fixture

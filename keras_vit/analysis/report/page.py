@@ -30,12 +30,12 @@ from keras_vit.analysis.report.attention_section import (
     attention_contents,
     model_figures,
 )
-from keras_vit.analysis.report.curves import charts
 from keras_vit.analysis.report.run_files import (
     MISSING,
     OVER_TIME,
     FilesInMemory,
     RunFiles,
+    charts,
     class_names_in,
     image_titles,
 )
