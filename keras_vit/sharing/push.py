@@ -14,17 +14,17 @@ from keras_vit.data import PreprocessingConfig
 from keras_vit.io.atomic_files import PARTIAL
 from keras_vit.io.checks import check_choice
 from keras_vit.prediction import Classifier
-from keras_vit.sharing.contents import (
-    check_source,
-    open_shared,
-    open_shared_pair,
-)
 from keras_vit.sharing.hub_repository import (
     ADDRESS,
     INSTALL,
     HubRepository,
 )
 from keras_vit.sharing.kaggle_model import KaggleModel
+from keras_vit.sharing.model_card import (
+    check_source,
+    open_shared,
+    open_shared_pair,
+)
 from keras_vit.sharing.shared_folder import (
     FORMATS,
     check_folder,

@@ -21,11 +21,11 @@ from keras_vit.checkpoints.engine.saving import save_checkpoint
 from keras_vit.checkpoints.files.folders import RECORD
 from keras_vit.checkpoints.public.fetch import file_digest
 from keras_vit.io.atomic_files import replacing, write_json
-from keras_vit.sharing.contents import Shared
 from keras_vit.sharing.model_card import (
     CARD,
     PICTURE,
     Place,
+    Shared,
     model_card,
     write_picture,
 )
