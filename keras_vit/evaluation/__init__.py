@@ -32,20 +32,18 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from keras_vit.evaluation.imagenet import (
-        match_classes,
-        read_real_labels,
-        summarise_real,
-    )
     from keras_vit.evaluation.metrics import (
         Numbers,
         evaluate,
         images_at,
+        match_classes,
         multi_hot,
         per_class,
         predict_numbers,
+        read_real_labels,
         summarise,
         summarise_numbers,
+        summarise_real,
         top_k_accuracy,
         worst_rows,
         write_evaluation,
@@ -67,20 +65,18 @@ else:  # They need Keras.
         __name__,
         {
             "keras_vit.evaluation.scores_of_classes": ("class_metrics",),
-            "keras_vit.evaluation.imagenet": (
-                "match_classes",
-                "read_real_labels",
-                "summarise_real",
-            ),
             "keras_vit.evaluation.metrics": (
                 "Numbers",
                 "evaluate",
                 "images_at",
+                "match_classes",
                 "multi_hot",
                 "per_class",
                 "predict_numbers",
+                "read_real_labels",
                 "summarise",
                 "summarise_numbers",
+                "summarise_real",
                 "top_k_accuracy",
                 "worst_rows",
                 "write_evaluation",
