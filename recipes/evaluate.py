@@ -38,7 +38,7 @@ from keras_vit import data, evaluation, preprocessing
 from keras_vit.analysis.report import explain_run
 from keras_vit.data import DataConfig, Examples, PreprocessingConfig, Share
 from keras_vit.data.config import data_of_run, evaluation_of, with_chosen_reader
-from keras_vit.data.content_hashes import content_hashes
+from keras_vit.data.dataset import content_hashes
 from keras_vit.data.manifest import MANIFEST, read_manifest
 from keras_vit.data.pillow_images import say_colour_changes
 from keras_vit.evaluation.config import SPLITS, Evaluation

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_vit.data.content_hashes import folds_by_content
+from keras_vit.data.dataset import folds_by_content
 from keras_vit.evaluation.probes import fit_neighbours
 
 __all__ = ["LabelError", "confident_classes", "label_errors", "out_of_sample"]

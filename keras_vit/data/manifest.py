@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_vit.data.config import DataConfig
-from keras_vit.data.content_hashes import content_hashes
 from keras_vit.data.dataset import (
     LEFT_OUT,
     PARTS,
     SPLITS,
     Dataset,
     Examples,
+    content_hashes,
     of_classes,
     skipped_files,
 )

@@ -20,7 +20,6 @@ from keras_vit.data.config import (
     data_packages,
     hide_accelerators,
 )
-from keras_vit.data.content_hashes import content_hashes, folds_by_content
 from keras_vit.data.csv_file import open_csv
 from keras_vit.data.dataset import (
     NO_SOURCES,
@@ -30,6 +29,8 @@ from keras_vit.data.dataset import (
     Examples,
     Sources,
     complete,
+    content_hashes,
+    folds_by_content,
     listing,
 )
 from keras_vit.data.image_folders import open_folder, open_stored_folder

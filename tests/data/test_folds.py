@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from keras_vit.data import DataConfig, open_dataset
-from keras_vit.data.content_hashes import folds_by_content
+from keras_vit.data.dataset import folds_by_content
 
 FOLDS = 5
 

@@ -6,8 +6,12 @@ import pytest
 from sklearn.datasets import load_digits
 
 from keras_vit.data.config import DataConfig, data_of_run
-from keras_vit.data.content_hashes import content_hashes, split_by_content
-from keras_vit.data.dataset import Examples, stratified_split
+from keras_vit.data.dataset import (
+    Examples,
+    content_hashes,
+    split_by_content,
+    stratified_split,
+)
 from keras_vit.training import Recipe
 from keras_vit.training.run.resume import differences
 
