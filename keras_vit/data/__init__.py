@@ -28,6 +28,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from keras_vit.data.batches import (
+        FitStream,
         Share,
         TrainingStream,
         evaluation_batches,
@@ -40,13 +41,13 @@ if TYPE_CHECKING:
         file_names,
         skipped_files,
     )
-    from keras_vit.data.loaders import FitStream
     from keras_vit.data.sources import open_dataset
 else:  # They need Keras, or what reads every kind of file.
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "keras_vit.data.batches": (
+                "FitStream",
                 *("Share", "TrainingStream"),
                 *("evaluation_batches", "training_stream"),
             ),
@@ -54,7 +55,6 @@ else:  # They need Keras, or what reads every kind of file.
                 *("Dataset", "Examples", "Sources"),
                 *("file_names", "skipped_files"),
             ),
-            "keras_vit.data.loaders": ("FitStream",),
             "keras_vit.data.sources": ("open_dataset",),
         },
     )
