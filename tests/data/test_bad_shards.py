@@ -10,11 +10,10 @@ import pytest
 import sharded
 
 from keras_vit import data
-from keras_vit.data.parquet import parquet_index, schemas_of
 from keras_vit.data.records import indexed
+from keras_vit.data.shards import parquet_index, schemas_of, tar_index
 from keras_vit.data.sources import open_dataset
 from keras_vit.data.tfds import array_record_index, tfrecord_index
-from keras_vit.data.webdataset import tar_index
 
 NO_CUT = {"validation_fraction": 0.0, "test_fraction": 0.0}
 

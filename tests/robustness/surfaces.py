@@ -40,10 +40,9 @@ from keras_vit.checkpoints.files.safetensors import write_safetensors
 from keras_vit.cli import main
 from keras_vit.data import DataConfig
 from keras_vit.data.manifest import Image, read_manifest, write_manifest
-from keras_vit.data.parquet import parquet_index, schemas_of
+from keras_vit.data.shards import parquet_index, schemas_of, tar_index
 from keras_vit.data.sources import open_dataset
 from keras_vit.data.tfds import array_record_index, tfrecord_index
-from keras_vit.data.webdataset import tar_index
 from keras_vit.exporting.writers import EMBED
 from keras_vit.io.run_folder import MANIFEST, read_config
 from keras_vit.io.stores import whole_address
