@@ -21,8 +21,7 @@ from keras_vit.prediction.embeddings_file import ImageSearch, load_search
 from keras_vit.prediction.encoder import is_projected
 from keras_vit.prediction.exported_model import ExportedModel
 from keras_vit.runtime.interrupts import INTERRUPTED, TERMINATED
-from keras_vit.serving.served_search import NoClasses
-from keras_vit.serving.service import READY, Service, ServingLimits
+from keras_vit.serving.service import READY, NoClasses, Service, ServingLimits
 from keras_vit.serving.web_application import check_hosts, web_application
 
 __all__ = [
