@@ -24,7 +24,7 @@ from keras_vit.runs.smoke import smoke
 from keras_vit.runtime.interrupts import ended, tidy_up_on_sigterm
 from keras_vit.runtime.shipped_recipes import config_path
 from keras_vit.training import Recipe
-from keras_vit.training.run.owner import kept
+from keras_vit.training.run.files import kept
 
 __all__ = [
     "check_packages",

@@ -40,7 +40,7 @@ from keras_vit.explanation import file_names
 from keras_vit.io.atomic_files import as_cell, of_cell, printable
 from keras_vit.runs import script
 from keras_vit.training import Recipe, TrainingConfig
-from keras_vit.training.run import owner as run_lock
+from keras_vit.training.run import files as run_lock
 from keras_vit.training.run import resume
 from keras_vit.training.run.files import FILES, _file_name
 

@@ -31,7 +31,7 @@ from keras_vit.io.atomic_files import PARTIAL
 from keras_vit.io.run_folder import MANIFEST, RESULT
 from keras_vit.io.stores import Store
 from keras_vit.training import checkpoint_files
-from keras_vit.training.run.owner import LOCK
+from keras_vit.training.run.files import LOCK
 
 ROOT = pathlib.Path(__file__).parents[2]
 OF_THE_MACHINE = ("images_per_second", "peak_memory")

@@ -21,7 +21,7 @@ from keras_vit.io.atomic_files import only_writer
 from keras_vit.prediction import embeddings_file, load_embeddings
 from keras_vit.prediction.encoder import as_encoder
 from keras_vit.training import checkpoint_files, train
-from keras_vit.training.run import owner
+from keras_vit.training.run import files
 
 ROOT = pathlib.Path(__file__).parents[2]
 EXPORT = """
@@ -209,12 +209,12 @@ def test_a_lock_holds_by_every_name_of_its_folder(tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     link = linked(run, tmp_path / "link")
-    with owner.locked(link):
-        assert (run / owner.LOCK).exists()
-        with owner.locked(run):
+    with files.locked(link):
+        assert (run / files.LOCK).exists()
+        with files.locked(run):
             pass
-        assert (run / owner.LOCK).exists()
-    assert not (run / owner.LOCK).exists()
+        assert (run / files.LOCK).exists()
+    assert not (run / files.LOCK).exists()
 
 
 @pytest.fixture(scope="module")

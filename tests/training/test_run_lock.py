@@ -15,13 +15,13 @@ import tiny_runs as tiny
 
 from keras_vit.training import train
 from keras_vit.training.run import files as run_folder
-from keras_vit.training.run import owner as run_lock
+from keras_vit.training.run import files as run_lock
 from keras_vit.training.run import resume
 
 ROOT = pathlib.Path(__file__).parents[2]
 HOLDER = """
 import pathlib, sys
-from keras_vit.training.run import owner as run_lock
+from keras_vit.training.run import files as run_lock
 with run_lock.locked(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

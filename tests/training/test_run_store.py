@@ -9,7 +9,7 @@ import tiny_runs as tiny
 from keras_vit.io.run_folder import MANIFEST, RESULT
 from keras_vit.io.stores import Store
 from keras_vit.training.run import files as run_folder
-from keras_vit.training.run import owner as run_lock
+from keras_vit.training.run import files as run_lock
 from keras_vit.training.run import store as run_store
 
 CHECKPOINT = "checkpoints/step-000000010.npz"
