@@ -18,7 +18,6 @@ import numpy as np
 from keras import ops
 
 from keras_vit.checkpoints.engine.loading import open_source
-from keras_vit.checkpoints.engine.text_towers import open_text
 from keras_vit.checkpoints.files.npz import open_npz
 from keras_vit.checkpoints.files.tensors import DAMAGE
 from keras_vit.checkpoints.public.catalog import pair_source
@@ -33,6 +32,7 @@ from keras_vit.text.image_text import (
 )
 from keras_vit.text.pair_files import (
     load_image_text,
+    open_text,
     pair_file,
     text_parts,
 )

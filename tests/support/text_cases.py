@@ -2,8 +2,8 @@
 
 import pathlib
 
-from keras_vit.checkpoints.engine.text_towers import load_tower, open_text
 from keras_vit.text import TextConfig, TextTransformer
+from keras_vit.text.pair_files import load_tower, open_text
 
 FOLDER = pathlib.Path(__file__).parents[1] / "reference" / "text"
 SOURCES = {

@@ -9,9 +9,9 @@ import pytest
 from text_cases import FOLDER, SOURCES, tower_of
 
 import keras_vit
-from keras_vit.checkpoints.engine.text_towers import open_text
 from keras_vit.text import load_image_text
 from keras_vit.text.image_text import checked_ids, normalized
+from keras_vit.text.pair_files import open_text
 
 PAIRS = ("clip_quick_gelu", "siglip")
 numbers = keras.ops.convert_to_numpy

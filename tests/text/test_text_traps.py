@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from text_cases import FOLDER, SOURCES, tower_of
 
-from keras_vit.checkpoints.engine.text_towers import open_text
 from keras_vit.text import TextConfig, TextTransformer, load_image_text
 from keras_vit.text.image_text import normalized
+from keras_vit.text.pair_files import open_text
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "torch", reason="the same on each backend"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from text_cases import FOLDER, SOURCES
 
-from keras_vit.checkpoints.engine.text_towers import open_text
+from keras_vit.text.pair_files import open_text
 from keras_vit.text.tokenizer import MAX_TEXT, Tokenizer
 
 pytestmark = pytest.mark.skipif(
