@@ -336,8 +336,9 @@ def overview(
         part: _counts(x, len(dataset.class_names)) for part, x in parts.items()
     }
     sizes = {part: _size(x) for part, x in parts.items()}
+    # All of one class, which has no name.
+    unlabelled = unlabelled or tuple(dataset.class_names) == ("",)
     names = () if unlabelled else dataset.class_names
-    names = () if _without_names(dataset) else names
     task = dataset.task if names else "none, without labels"
     lines = [f"Data: {dataset.name or 'unnamed'}", f"Task: {task}", ""]
     if dataset.task == "regression" and names:
@@ -358,11 +359,6 @@ def overview(
     return "\n".join(
         map(printable, [*lines, *([""] * bool(remarks)), *remarks])
     )
-
-
-def _without_names(dataset: Dataset) -> bool:
-    """Return whether all images are of one class, which has no name."""
-    return tuple(dataset.class_names) == ("",)
 
 
 def _size(examples) -> int | None:

@@ -660,7 +660,8 @@ def _schema(path: str, image_key: str, label_key: str) -> Schema:
             )
     kind = schema.field(image_key).type
     is_struct = pyarrow.types.is_struct(kind)
-    inside = kind.field("bytes").type if _has_bytes(kind, is_struct) else kind
+    has_bytes = is_struct and kind.get_field_index("bytes") >= 0
+    inside = kind.field("bytes").type if has_bytes else kind
     if inside not in (pyarrow.binary(), pyarrow.large_binary()):
         raise ValueError(
             f"The column {image_key!r} of the shard {path} has no encoded "
@@ -675,10 +676,6 @@ def _schema(path: str, image_key: str, label_key: str) -> Schema:
     names = _class_names(schema, label_key, path)
     column = f"{image_key}.bytes" if is_struct else image_key
     return Schema(column, str(label), names)
-
-
-def _has_bytes(kind, is_struct: bool) -> bool:
-    return is_struct and kind.get_field_index("bytes") >= 0
 
 
 def _is_text(kind) -> bool:

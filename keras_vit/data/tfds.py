@@ -168,7 +168,8 @@ def named_builder(name: str, data_dir: str | None):
         ValueError: for an unknown name, with the nearest ones; for an unknown
             config or version; when it is not prepared in a store.
     """
-    _check_installed(name)
+    check_installed(f"The data set {name!r}", "tensorflow", *EXTRAS["data"])
+    logging.getLogger("absl").addFilter(_is_for_users)
     import tensorflow_datasets as tfds
 
     folder = data_dir
@@ -231,11 +232,6 @@ def on_this_machine(builder, data_dir: str | None):
     return tfds.builder(
         ":".join(name.rsplit("/", 1)), data_dir=os.fspath(copy.parent)
     )
-
-
-def _check_installed(name):
-    check_installed(f"The data set {name!r}", "tensorflow", *EXTRAS["data"])
-    logging.getLogger("absl").addFilter(_is_for_users)
 
 
 def _is_for_users(record) -> bool:

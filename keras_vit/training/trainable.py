@@ -110,8 +110,9 @@ def add_lora(
         block.trainable = True
         for variable in block.variables:
             variable.trainable = False
-        for layer in filter(_is_dense, sublayers(block)):
-            layer.enable_lora(rank, lora_alpha=alpha)
+        for layer in sublayers(block):
+            if isinstance(layer, keras.layers.Dense):
+                layer.enable_lora(rank, lora_alpha=alpha)
 
 
 def check_lora(rank: int, family: type, fields: Mapping[str, Any]) -> None:
@@ -197,10 +198,6 @@ def own_variables(model: keras.Model) -> list[keras.Variable]:
 
 def _is_block(layer):
     return layer.name.startswith(BLOCKS)
-
-
-def _is_dense(layer):
-    return isinstance(layer, keras.layers.Dense)
 
 
 def _check_layers(model, names):

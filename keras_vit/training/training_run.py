@@ -389,7 +389,11 @@ def _train(recipe, dataset, callbacks, share, task, needs, deadline, sources):
     evaluations = compare_evaluations(rows, recipe.training, begin)
     if processes.is_first() and evaluations:
         print(_kept_line(evaluations, rows[-1], stages[-1].plan), flush=True)
-    unread = set().union(*(_skipped(stage.stream) for stage in stages))
+    unread = {
+        name
+        for stage in stages
+        for name in getattr(stage.stream, "skipped", ())
+    }
     return Run(
         model,
         dataset,
@@ -474,10 +478,6 @@ def _say(text: str) -> None:
 def _write_text(path: pathlib.Path, text: str) -> None:
     with replacing(path) as temporary:
         temporary.write_text(f"{text}\n", encoding="utf-8")
-
-
-def _skipped(stream) -> set[str]:
-    return getattr(stream, "skipped", set())
 
 
 def _check_colours(recipe, dataset, model):

@@ -108,8 +108,5 @@ def vector_graphic(figure, name: str, text: str) -> str:
 def _uri(picture, **options):
     buffer = io.BytesIO()
     picture.save(buffer, **options)
-    return _data(f"image/{options['format']}", buffer.getvalue())
-
-
-def _data(kind, content):
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+    content = base64.b64encode(buffer.getvalue()).decode()
+    return f"data:image/{options['format']};base64,{content}"
