@@ -9,12 +9,12 @@ from typing import Any
 
 from speed_case import CLASSES, LEARNING_RATE, Case, arrays, sizes
 
-TESTS = pathlib.Path(__file__).parents[1] / "tests"
+SUPPORT = pathlib.Path(__file__).parents[1] / "tests" / "support"
 
 
 def timm(case: Case, compiled: bool = False) -> Callable[[int], None]:
     # The tests know how to do without torchvision, which timm imports.
-    sys.path.append(str(TESTS))
+    sys.path.append(str(SUPPORT))
     library = importlib.import_module("timm_stub").import_timm()
     config = sizes(case)
     model = library.models.VisionTransformer(
