@@ -3,11 +3,14 @@
 A test that fails says that a workaround of its name can go: delete both.
 """
 
+import contextlib
+
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
+from keras_vit.layers.kernels import TokenDense
 from keras_vit.runtime import workarounds
 
 
@@ -191,9 +194,9 @@ def apply(optimizer, gradients, variables):
     return [numpy(variable).item() for variable in variables]
 
 
-def adam_steps(kind, dtype):
-    """Return the weights after three steps, and the kernels of torch."""
-    import torch
+@contextlib.contextmanager
+def kernels_of_torch():
+    """Collect the names of the kernels that run inside."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     ran = set()
@@ -203,6 +206,15 @@ def adam_steps(kind, dtype):
             ran.add(func.overloadpacket.__name__)
             return func(*args, **(kwargs or {}))
 
+    with Recorded():
+        yield ran
+
+
+def adam_steps(kind, dtype):
+    """Return the weights after three steps, and the kernels of torch."""
+    import torch
+
+    ran = set()
     random = np.random.default_rng(0)
     variables = [
         keras.Variable(random.normal(size=shape), dtype=dtype, name="kernel")
@@ -218,8 +230,9 @@ def adam_steps(kind, dtype):
         ]
         grads = [torch.tensor(x).to(kept) for x in found]
         grads = [grads[0].mT, grads[1]]
-        with Recorded():
+        with kernels_of_torch() as kernels:
             optimizer.apply(grads)
+        ran |= kernels
     return [x.numpy() for x in variables], ran
 
 
@@ -236,6 +249,41 @@ def test_keras_has_no_fused_adam(backend):
         for x, y in zip(found, wanted, strict=True):
             np.testing.assert_allclose(x, y, rtol=0, atol=tolerance)
     assert workarounds.fused(keras.optimizers.SGD) is keras.optimizers.SGD
+
+
+def test_keras_adds_the_bias_in_another_pass(backend):
+    only_on(backend, "torch")
+    x = ops.convert_to_tensor(np.random.normal(size=(2, 3, 4)), "float32")
+    for kind, expected in (
+        (keras.layers.Dense, {"mm", "add"}),
+        (TokenDense, {"addmm"}),
+    ):
+        layer = kind(5)
+        layer.build(x.shape)
+        with kernels_of_torch() as kernels:
+            layer(x)
+        assert kernels & {"mm", "bmm", "add", "addmm"} == expected
+
+
+def test_keras_copies_the_heads(backend):
+    only_on(backend, "torch")
+    import torch
+
+    random = np.random.default_rng(0)
+    qkv, upstream = (random.normal(size=(2, 5, n, 4)) for n in (9, 3))
+    found = []
+    for attend, copies in (
+        (ops.dot_product_attention, True),
+        (workarounds.attend_in_place, False),
+    ):
+        x = torch.tensor(qkv, requires_grad=True)
+        with kernels_of_torch() as kernels:
+            y = attend(*x.unflatten(2, (3, 3)).unbind(3))  # (B, N, H, d)
+        assert ("clone" in kernels) == copies
+        (of_x,) = torch.autograd.grad(y, x, torch.tensor(upstream))
+        found.append((y.detach().numpy(), of_x.numpy()))
+    for theirs, ours in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
 
 
 def test_multi_optimizer_clips_each_group():

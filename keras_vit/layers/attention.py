@@ -30,7 +30,7 @@ from keras_vit.layers.kernels import (
     with_repeated_keys,
 )
 from keras_vit.runtime.platforms import by_platform, has_fused_attention
-from keras_vit.runtime.workarounds import backend_is
+from keras_vit.runtime.workarounds import attend_in_place, backend_is
 
 __all__ = ["SelfAttention"]
 
@@ -342,6 +342,8 @@ class SelfAttention(ConfiguredLayer):
         if self.position_bias is not None:
             # Keras's flash attention takes none.
             bias, flash = self.position_bias.fused_bias(query), False
+        elif backend_is("torch") and mask is None and not flash:
+            return attend_in_place(query, key, value)
         return ops.dot_product_attention(
             query, key, value, bias=bias, mask=mask, flash_attention=flash
         )  # (B, N, H, d)

@@ -16,7 +16,7 @@ from keras_vit.runtime.platforms import (
     gathering,
     recomputed,
 )
-from keras_vit.runtime.workarounds import backend_is
+from keras_vit.runtime.workarounds import backend_is, biased_product
 
 __all__ = [
     "TokenDense",
@@ -49,8 +49,8 @@ class TokenDense(keras.layers.Dense):
     that lead to it, which grow with each block, again for each kernel. Here
     both axes are merged on CPUs, and nothing is transposed; on TPUs, where
     merging moves all tokens, they are not. On TensorFlow they are merged too,
-    as oneDNN computes product and bias of matrices at once. Values and
-    gradients are those of `keras.layers.Dense`.
+    as oneDNN computes product and bias of matrices at once; torch does so of
+    tokens. Values and gradients are those of `keras.layers.Dense`.
 
     Args:
         units: int, M; this and all others as in `keras.layers.Dense`.
@@ -73,12 +73,15 @@ class TokenDense(keras.layers.Dense):
             rows = ops.reshape(inputs, (-1, inputs.shape[-1]))  # (B * N, D)
             rows = super().call(rows, training=training)  # (B * N, M)
             return ops.reshape(rows, (*ops.shape(inputs)[:-1], self.units))
-        if not backend_is("jax"):
+        if backend_is("torch") and self.bias is not None:
+            x = biased_product(inputs, self.kernel, self.bias)  # (B, N, M)
+        elif not backend_is("jax"):
             return super().call(inputs, training=training)
-        kernel = ops.convert_to_tensor(self.kernel)
-        x = gathering(product, self.kernel)(inputs, kernel)  # (B, N, M)
-        if self.bias is not None:
-            x = ops.add(x, self.bias)
+        else:
+            kernel = ops.convert_to_tensor(self.kernel)
+            x = gathering(product, self.kernel)(inputs, kernel)  # (B, N, M)
+            if self.bias is not None:
+                x = ops.add(x, self.bias)
         return x if self.activation is None else self.activation(x)
 
     def is_plain(self) -> bool:

@@ -21,7 +21,9 @@ from keras_vit.runtime.interrupts import interrupt_behind
 
 __all__ = [
     "after_step",
+    "attend_in_place",
     "backend_is",
+    "biased_product",
     "draw_own_masks",
     "fused",
     "has_strategy",
@@ -267,6 +269,55 @@ def rematerialize(layer: keras.layers.Layer, function: Callable, x):
             return function(x)
 
     return keras.remat(pure)(x, *(ops.convert_to_tensor(v) for v in weights))
+
+
+# --- Functions ---
+
+
+def biased_product(x, kernel, bias):
+    """Return `x kernel + bias`, on torch by one operation.
+
+    Keras reads and writes all of a product again to add the bias. A program
+    that torch compiles or exports has Keras's operations: it fuses them, and
+    the readers of its files look for a product. Until
+    `test_keras_adds_the_bias_in_another_pass`.
+
+    Args:
+        x: tensor (..., D).
+        kernel: variable or tensor (D, M).
+        bias: variable or tensor (M,).
+
+    Returns:
+        Tensor (..., M).
+    """
+    x, kernel, bias = map(ops.convert_to_tensor, (x, kernel, bias))
+    if backend_is("torch") and x.dtype == kernel.dtype == bias.dtype:
+        import torch
+
+        if not torch.compiler.is_compiling():
+            return torch.nn.functional.linear(x, kernel.T, bias)
+    return ops.add(ops.matmul(x, kernel), bias)
+
+
+def attend_in_place(query, key, value):
+    """Return `softmax(q k^T / sqrt(d)) v`, on torch of heads as they lie.
+
+    Keras copies all three there, which takes longer than the attention of 197
+    tokens. Until `test_keras_copies_the_heads`.
+
+    Args:
+        query: tensor (B, N, H, d).
+        key: tensor (B, M, H, d).
+        value: tensor (B, M, H, d).
+
+    Returns:
+        Tensor (B, N, H, d).
+    """
+    import torch
+
+    heads = (x.transpose(1, 2) for x in (query, key, value))
+    x = torch.nn.functional.scaled_dot_product_attention(*heads)
+    return x.transpose(1, 2)  # (B, N, H, d)
 
 
 # --- Optimizers ---

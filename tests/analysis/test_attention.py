@@ -81,15 +81,15 @@ def test_the_batch_size_changes_nothing(batch_size):
 
 @pytest.fixture
 def fused(monkeypatch):
-    """The calls of Keras's fused attention."""
+    """The calls of the fused attention."""
     calls = []
-    attend = keras.ops.dot_product_attention
+    attend = SelfAttention._fused
 
-    def spy(*args, **kwargs):
+    def spy(*args):
         calls.append(args)
-        return attend(*args, **kwargs)
+        return attend(*args)
 
-    monkeypatch.setattr(keras.ops, "dot_product_attention", spy)
+    monkeypatch.setattr(SelfAttention, "_fused", spy)
     # As where it is asked for, or on torch.
     monkeypatch.setattr(SelfAttention, "_is_fused", lambda layer: True)
     return calls

@@ -37,6 +37,36 @@ def test_gradients_are_those_of_numpy(on_jax, shape):
     np.testing.assert_allclose(of_kernel, expected, 1e-5, 1e-6)
 
 
+def test_gradients_on_torch_are_those_of_numpy(backend):
+    if backend != "torch":
+        pytest.skip("It is how torch computes it.")
+    import torch
+
+    layer = TokenDense(6, bias_initializer="normal")
+    x = torch.tensor(X, requires_grad=True)
+    layer(x).backward(torch.tensor(UPSTREAM))
+    kernel = ops.convert_to_numpy(layer.kernel)
+    sums = np.tensordot(X, UPSTREAM, axes=((0, 1), (0, 1)))
+    found = (x.grad, layer.kernel.value.grad, layer.bias.value.grad)
+    expected = (UPSTREAM @ kernel.T, sums, UPSTREAM.sum(axis=(0, 1)))
+    for ours, numpys in zip(found, expected, strict=True):
+        assert ours is not None
+        np.testing.assert_allclose(ours.numpy(), numpys, 1e-5, 1e-6)
+
+
+def test_torch_exports_products_of_kernels(backend):
+    """A file holds each kernel as it is: readers look for a product of it."""
+    if backend != "torch":
+        pytest.skip("It is torch that exports.")
+    import torch
+
+    model = keras.Sequential([keras.Input((5, 4)), TokenDense(6)])
+    exported = torch.export.export(model, (torch.tensor(X),), strict=False)
+    found = {str(node.target) for node in exported.graph.nodes}
+    assert "aten.matmul.default" in found
+    assert "aten.linear.default" not in found
+
+
 def test_second_derivatives_are_there(on_jax):
     """Of the sum of squares, which a penalty on gradients takes."""
     import jax
