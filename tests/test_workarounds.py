@@ -4,6 +4,7 @@ A test that fails says that a workaround of its name can go: delete both.
 """
 
 import contextlib
+import functools
 
 import keras
 import numpy as np
@@ -253,16 +254,22 @@ def test_keras_has_no_fused_adam(backend):
 
 def test_keras_adds_the_bias_in_another_pass(backend):
     only_on(backend, "torch")
-    x = ops.convert_to_tensor(np.random.normal(size=(2, 3, 4)), "float32")
-    for kind, expected in (
-        (keras.layers.Dense, {"mm", "add"}),
-        (TokenDense, {"addmm"}),
+    import torch
+
+    x = torch.ones(2, 3, 4)
+    gelu = functools.partial(ops.gelu, approximate=True)
+    for kind, grad, expected in (
+        (keras.layers.Dense, True, {"mm", "add", "gelu"}),
+        (keras.layers.Dense, False, {"mm", "add", "gelu"}),
+        (TokenDense, True, {"addmm", "gelu"}),
+        (TokenDense, False, {"mm", "add_", "gelu_"}),
     ):
-        layer = kind(5)
+        layer = kind(5, gelu)
         layer.build(x.shape)
-        with kernels_of_torch() as kernels:
+        with kernels_of_torch() as kernels, torch.set_grad_enabled(grad):
             layer(x)
-        assert kernels & {"mm", "bmm", "add", "addmm"} == expected
+        names = {"mm", "bmm", "addmm", "add", "add_", "gelu", "gelu_"}
+        assert kernels & names == expected
 
 
 def test_keras_copies_the_heads(backend):

@@ -74,14 +74,15 @@ class TokenDense(keras.layers.Dense):
             rows = super().call(rows, training=training)  # (B * N, M)
             return ops.reshape(rows, (*ops.shape(inputs)[:-1], self.units))
         if backend_is("torch") and self.bias is not None:
-            x = biased_product(inputs, self.kernel, self.bias)  # (B, N, M)
-        elif not backend_is("jax"):
+            return biased_product(
+                inputs, self.kernel, self.bias, self.activation
+            )  # (B, N, M)
+        if not backend_is("jax"):
             return super().call(inputs, training=training)
-        else:
-            kernel = ops.convert_to_tensor(self.kernel)
-            x = gathering(product, self.kernel)(inputs, kernel)  # (B, N, M)
-            if self.bias is not None:
-                x = ops.add(x, self.bias)
+        kernel = ops.convert_to_tensor(self.kernel)
+        x = gathering(product, self.kernel)(inputs, kernel)  # (B, N, M)
+        if self.bias is not None:
+            x = ops.add(x, self.bias)
         return x if self.activation is None else self.activation(x)
 
     def is_plain(self) -> bool:

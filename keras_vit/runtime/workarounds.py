@@ -274,29 +274,40 @@ def rematerialize(layer: keras.layers.Layer, function: Callable, x):
 # --- Functions ---
 
 
-def biased_product(x, kernel, bias):
-    """Return `x kernel + bias`, on torch by one operation.
+def biased_product(x, kernel, bias, activation: Callable | None = None):
+    """Return `activation(x kernel + bias)`, on torch in fewer passes.
 
-    Keras reads and writes all of a product again to add the bias. A program
-    that torch compiles or exports has Keras's operations: it fuses them, and
-    the readers of its files look for a product. Until
+    Keras reads and writes all of a product again to add the bias. Here torch
+    adds it within the product or, where nothing is differentiated, in the
+    memory of the product, as it computes GELU: fresh memory costs more than
+    either. A program that torch compiles or exports has Keras's operations: it
+    fuses them, and the readers of its files look for a product. Until
     `test_keras_adds_the_bias_in_another_pass`.
 
     Args:
         x: tensor (..., D).
         kernel: variable or tensor (D, M).
         bias: variable or tensor (M,).
+        activation: function of a tensor, or None.
 
     Returns:
         Tensor (..., M).
     """
     x, kernel, bias = map(ops.convert_to_tensor, (x, kernel, bias))
-    if backend_is("torch") and x.dtype == kernel.dtype == bias.dtype:
-        import torch
+    activate = activation or keras.activations.linear
+    if not backend_is("torch") or not x.dtype == kernel.dtype == bias.dtype:
+        return activate(ops.add(ops.matmul(x, kernel), bias))
+    import torch
 
-        if not torch.compiler.is_compiling():
-            return torch.nn.functional.linear(x, kernel.T, bias)
-    return ops.add(ops.matmul(x, kernel), bias)
+    if torch.compiler.is_compiling():
+        return activate(ops.add(ops.matmul(x, kernel), bias))
+    if torch.is_grad_enabled():
+        return activate(torch.nn.functional.linear(x, kernel.T, bias))
+    x = torch.matmul(x, kernel).add_(bias)  # (..., M)
+    if isinstance(activate, functools.partial) and activate.func is ops.gelu:
+        form = "tanh" if activate.keywords["approximate"] else "none"
+        return torch.ops.aten.gelu_(x, approximate=form)
+    return activate(x)
 
 
 def attend_in_place(query, key, value):

@@ -1,5 +1,8 @@
 """The dense layer of tokens is Keras's own, forward and backward."""
 
+import functools
+import math
+
 import keras
 import numpy as np
 import pytest
@@ -105,3 +108,26 @@ def test_is_quantised_as_keras_own(mode):
     np.testing.assert_array_equal(
         ops.convert_to_numpy(layer(X)), ops.convert_to_numpy(expected(X))
     )
+
+
+@pytest.mark.parametrize("approximate", [True, False])
+def test_gelu_without_gradients_is_that_of_its_definition(approximate, backend):
+    """Equations 1 and 2 of arXiv:1606.08415, and the input stays as it was."""
+    if backend != "torch":
+        pytest.skip("It is torch that writes over a product.")
+    import torch
+
+    gelu = functools.partial(ops.gelu, approximate=approximate)
+    layer = TokenDense(6, gelu, bias_initializer="normal")
+    x = torch.tensor(X)
+    with torch.no_grad():
+        found = layer(x).numpy()
+    kernel, bias = map(ops.convert_to_numpy, layer.weights)
+    y = (X @ kernel + bias).astype("float64")
+    shares = [(1 + math.erf(z / 2**0.5)) / 2 for z in y.ravel()]
+    expected = y * np.reshape(shares, y.shape)
+    if approximate:
+        inner = (2 / np.pi) ** 0.5 * (y + 0.044715 * y**3)
+        expected = y / 2 * (1 + np.tanh(inner))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    np.testing.assert_array_equal(x.numpy(), X)
