@@ -1,4 +1,7 @@
-"""The sides of benchmarks/speed.py that are PyTorch's, as its users train."""
+"""The sides of benchmarks/speed.py that are PyTorch's, as its users train.
+
+Their GELU is the tanh form, as that of keras_vit's models.
+"""
 
 import functools
 import importlib
@@ -16,6 +19,8 @@ def timm(case: Case, compiled: bool = False) -> Callable[[int], None]:
     # The tests know how to do without torchvision, which timm imports.
     sys.path.append(str(SUPPORT))
     library = importlib.import_module("timm_stub").import_timm()
+    import torch
+
     config = sizes(case)
     model = library.models.VisionTransformer(
         img_size=case.image_size,
@@ -25,6 +30,7 @@ def timm(case: Case, compiled: bool = False) -> Callable[[int], None]:
         num_heads=config.num_heads,
         mlp_ratio=config.mlp_dim / config.hidden_dim,
         num_classes=CLASSES,
+        act_layer=functools.partial(torch.nn.GELU, approximate="tanh"),
     )
     return torch_steps(model, case, compiled)
 
@@ -42,6 +48,7 @@ def transformers(case: Case) -> Callable[[int], None]:
         "patch_size": config.patch_size[0],
         "num_labels": CLASSES,
         "attn_implementation": "sdpa",
+        "hidden_act": "gelu_pytorch_tanh",
     }
     model = library.ViTForImageClassification(library.ViTConfig(**options))
     return torch_steps(model, case, logits=lambda output: output.logits)
