@@ -121,6 +121,17 @@ def test_every_kind_and_every_column_is_there():
     )
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
+def test_the_page_has_every_kind_and_every_precision(backend):
+    """As tools/make_export_matrix.py measures them."""
+    path = Path(__file__).parents[2] / "docs/results" / f"export_{backend}.json"
+    measured = [tuple(x[:3]) for x in json.loads(path.read_text("utf-8"))]
+    every = [(x, name, "float32") for x in KINDS for name in FORMATS]
+    every += [("token", *column) for column in COLUMNS]
+    assert sorted(measured) == sorted(set(every))
+
+
 def test_quantised_kinds_are_quantised():
     found = {x: quantization_of(model_of(x)) for x in ("token", "int8", "int4")}
     assert found == {"token": None, "int8": "int8", "int4": "int4"}
