@@ -28,7 +28,7 @@ from keras_vit.data.batches import images_per_batch
 from keras_vit.data.dataset import PARTS
 from keras_vit.evaluation.few_shot import FeatureStream, feature_model
 from keras_vit.evaluation.probes import fit_layer
-from keras_vit.models import BiT, Mixer, VisionTransformer
+from keras_vit.models import BiT, Mixer, VisionTransformer, ViTConfig
 from keras_vit.models.configured_model import ConfiguredModel
 from keras_vit.runtime.workarounds import backend_is
 from keras_vit.text.templates import DEFAULT_TEMPLATE
@@ -56,6 +56,7 @@ __all__ = [
     "TRANSFORMERS",
     "Targets",
     "Task",
+    "check_plain",
     "check_trains_all",
     "family_of",
     "fit_head",
@@ -63,6 +64,7 @@ __all__ = [
     "freeze",
     "headless",
     "in_units",
+    "make_encoder",
     "make_loss",
     "make_model",
     "make_stream",
@@ -676,6 +678,31 @@ def headless(model: ConfiguredModel) -> Any:
     for weight in result.weights:
         weight.assign(known[weight.path])
     return result
+
+
+def make_encoder(recipe, check: Callable[[Any], None]) -> Any:
+    """Build the model of a method without labels, without a head.
+
+    Args:
+        recipe: a `Recipe`, see `make_model`.
+        check: raises a ValueError for the config of a model that does not fit;
+            from scratch before the memory for a large model is taken.
+    """
+    if recipe.model.weights is None:
+        check(config_of(recipe.model, len(NO_CLASS)))
+    model = make_model(recipe, NO_CLASS)
+    check(model.config)
+    return headless(model)
+
+
+def check_plain(method: str, config) -> None:
+    """Raise a ValueError unless a config is of a plain Vision Transformer."""
+    if type(config) is not ViTConfig:
+        raise ValueError(
+            f"method={method!r} needs a plain Vision Transformer. Received: a "
+            f"{type(config).__name__.removesuffix('Config')}. Choose another "
+            "--model.name, --model.weights or no variant."
+        )
 
 
 @dataclasses.dataclass(frozen=True)

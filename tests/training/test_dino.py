@@ -5,7 +5,6 @@ import functools
 import math
 import pathlib
 import re
-import types
 
 import keras
 import numpy as np
@@ -21,7 +20,7 @@ from keras_vit.training.tasks.dino import (
     DINOHead,
     OutputLoss,
     block_masks,
-    check_data,
+    check_batch,
     collapsed_teacher,
     dino_network,
     dino_schedules,
@@ -639,9 +638,7 @@ def test_models_without_two_sizes_are_refused(model, dino):
 def test_small_batches_and_high_temperatures_are_warned_of(
     size, dino, message, capsys
 ):
-    training = types.SimpleNamespace(batch_size=size)
-    recipe = types.SimpleNamespace(training=training, dino=DINOConfig(**dino))
-    check_data(recipe, None)
+    check_batch(size, DINOConfig(**dino))
     assert re.search(message, capsys.readouterr().out)
 
 

@@ -46,7 +46,6 @@ from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.models.options import whole_grid
 from keras_vit.runtime.workarounds import after_step, put_apart
 from keras_vit.training import build
-from keras_vit.training.config import config_of
 from keras_vit.training.defaults import adamw_by_batch
 from keras_vit.training.distribution.strategies import mean_of_replicas
 from keras_vit.training.stages import at_size
@@ -73,7 +72,7 @@ from keras_vit.training.tasks.losses import (
 from keras_vit.training.tasks.numbered_batches import (
     EVALUATION,
     TRAINING,
-    NumberedStream,
+    streams_of,
 )
 from keras_vit.training.tasks.views import DRAWS, Views
 
@@ -446,21 +445,10 @@ class SelfDistillation(keras.layers.Layer):
         # Not its layers: the model that is saved can be trained.
         for variable in teacher.variables:
             variable.trainable = False
-        sizes = config.head_dim, config.bottleneck_dim, config.out_dim
-        self.head, self.teacher_head = (
-            DINOHead(*sizes, norm_last_layer=config.norm_last_layer, name=name)
-            for name in ("head", "teacher_head")
-        )
-        self.teacher_head.trainable = False
+        self.head, self.teacher_head = both_heads(config, "head")
         self.own_heads = ()
         if config.ibot_weight and config.ibot_head == "own":
-            self.own_heads = tuple(
-                DINOHead(
-                    *sizes, norm_last_layer=config.norm_last_layer, name=name
-                )
-                for name in ("patch_head", "teacher_patch_head")
-            )
-            self.own_heads[1].trainable = False
+            self.own_heads = both_heads(config, "patch_head")
 
     def build(self, features_shape, *others):
         del others
@@ -605,6 +593,17 @@ class SelfDistillation(keras.layers.Layer):
         return None, 4
 
 
+def both_heads(config: DINOConfig, name: str) -> tuple[DINOHead, DINOHead]:
+    """Make a head of the student, and the teacher's, which is not trained."""
+    sizes = config.head_dim, config.bottleneck_dim, config.out_dim
+    student, teacher = (
+        DINOHead(*sizes, norm_last_layer=config.norm_last_layer, name=x)
+        for x in (name, f"teacher_{name}")
+    )
+    teacher.trainable = False
+    return student, teacher
+
+
 def copy(pairs) -> None:
     """Give the second variable of each pair the value of the first.
 
@@ -621,7 +620,7 @@ def by_view(x):
 
 def entropy(x):
     """Return the entropy of probabilities (..., K), (...)."""
-    return -ops.sum(x * ops.log(ops.maximum(x, 1e-30)), axis=-1)
+    return -ops.sum(x * ops.log(ops.maximum(x, TINY)), axis=-1)
 
 
 def spread_of(features):
@@ -771,12 +770,7 @@ def canvas_side(model_config: ViTConfig, config: DINOConfig) -> int:
 
 def check_model(config, dino: DINOConfig) -> None:
     """Refuse a model whose weights do not take images of another size."""
-    if type(config) is not ViTConfig:
-        raise ValueError(
-            "method='dino' needs a plain Vision Transformer. Received: a "
-            f"{type(config).__name__.removesuffix('Config')}. Choose another "
-            "--model.name, --model.weights or no variant."
-        )
+    build.check_plain("dino", config)
     found = whole_grid(config)
     if dino.ibot_weight and not config.final_norm:
         found.append("final_norm=False")
@@ -852,24 +846,37 @@ class DINOBatches:
     share: Share = Share()
     grid: tuple[int, int] = (0, 0)
 
+    @classmethod
+    def of_run(cls, recipe, model, *, batch_size: int, share=None, stream=None):
+        """See `HiddenPatches.of_run`."""
+        config = with_open_fields(recipe)
+        if stream is None:
+            config = dataclasses.replace(config, freeze_encoder_epochs=0)
+            schedules = dino_schedules(config, 1, 1)
+        else:
+            check_batch(batch_size, config)
+            an_epoch = stream.steps_per_epoch
+            total = recipe.training.steps or recipe.training.epochs * an_epoch
+            schedules = dino_schedules(config, total, an_epoch)
+        share, grid = share or Share(), model.config.grid
+        return cls(config, recipe.seed, batch_size, schedules, share, grid)
+
     def training(self, step, batch):
         """Return batch number `step` of the training."""
         images = batch[0]
         tf = ops_of(images)
         last = len(self.schedules) - 1
         row = tf.gather(self.schedules, tf.minimum(step, last))  # (4,)
-        inputs, size = self._inputs(TRAINING, step, images, row)
-        return inputs, tf.zeros((size, 4), "float32")
+        return self._views(TRAINING, step, images, row)
 
     def evaluation(self, number, batch):
         """Return the batch of an evaluation, (images, labels, weights (B,))."""
         images, _, weights = batch
-        tf = ops_of(images)
         row = self.schedules[-1]
-        inputs, size = self._inputs(EVALUATION, number, images, row)
-        return inputs, tf.zeros((size, 4), "float32"), weights
+        return *self._views(EVALUATION, number, images, row), weights
 
-    def _inputs(self, part, number, images, row) -> tuple[Mapping, int]:
+    def _views(self, part, number, images, row) -> tuple[Mapping, Any]:
+        """Return inputs, and labels (B, 4), which no loss reads."""
         tf = ops_of(images)
         views = self.config.global_crops + self.config.local_crops
         drawn = uniform(
@@ -882,7 +889,7 @@ class DINOBatches:
         inputs = {"image": images, "drawn": drawn, "schedules": schedules}
         if self.config.ibot_weight:
             inputs |= self._hidden(tf, part, number, rows)
-        return inputs, len(rows)
+        return inputs, tf.zeros((len(rows), 4), "float32")
 
     def _hidden(self, tf, part, number, rows) -> dict:
         """Return which patches of each large crop are hidden, the first ones.
@@ -958,45 +965,6 @@ def block_masks(drawn, most, grid: tuple[int, int]):
     return mask
 
 
-def make_stream(recipe, dataset, model, share=None):
-    """Make the training batches of a `Task`."""
-    check_data(recipe, dataset)
-    stream = build.make_stream(*_canvas(recipe, dataset, model), share=share)
-    total = recipe.training.steps
-    if total is None:
-        total = recipe.training.epochs * stream.steps_per_epoch
-    config = with_open_fields(recipe)
-    made = DINOBatches(
-        config,
-        recipe.seed,
-        recipe.training.batch_size,
-        dino_schedules(config, total, stream.steps_per_epoch),
-        share or Share(),
-        model.config.grid,
-    )
-    return NumberedStream(stream, made.training)
-
-
-def make_validation(recipe, dataset, model, share=None):
-    """Make the validation batches of a `Task`, cut the same each time."""
-    found = build.make_validation(*_canvas(recipe, dataset, model), share=share)
-    if found is None:
-        return None
-    share = share or Share()
-    config = with_open_fields(recipe)
-    made = DINOBatches(
-        config,
-        recipe.seed,
-        recipe.training.micro_batch_size,
-        dino_schedules(
-            dataclasses.replace(config, freeze_encoder_epochs=0), 1, 1
-        ),
-        Share(share.index, share.count),
-        model.config.grid,
-    )
-    return found.enumerate().map(made.evaluation)
-
-
 def _canvas(recipe, dataset, model) -> tuple[Any, Any, Any]:
     """Return recipe, data and shape of the images that crops are cut from."""
     if recipe.preprocessing.train != type(recipe.preprocessing)().train:
@@ -1020,9 +988,8 @@ def _canvas(recipe, dataset, model) -> tuple[Any, Any, Any]:
     return recipe, dataset, shaped
 
 
-def check_data(recipe, dataset) -> None:
+def check_batch(size: int, config: DINOConfig) -> None:
     """Refuse and warn of few images in a batch and of a high temperature."""
-    size = recipe.training.batch_size
     if size == 1:
         raise ValueError(
             "DINO learns what tells images apart, of which a batch has two at "
@@ -1030,13 +997,13 @@ def check_data(recipe, dataset) -> None:
             f"{2 * FEW_IMAGES} or more."
         )
     warnings = []
-    few, why = SMALL_BATCHES[recipe.dino.centering]
+    few, why = SMALL_BATCHES[config.centering]
     if size < few:
         warnings.append(
             f"a batch of {size} images is small for DINO, whose {why}"
         )
     for name in TEMPERATURES:
-        if (value := getattr(recipe.dino, name)) > HIGH_TEMPERATURE:
+        if (value := getattr(config, name)) > HIGH_TEMPERATURE:
             warnings.append(
                 f"dino.{name}={value} is above {HIGH_TEMPERATURE}, where the "
                 "authors of DINO found the training unstable"
@@ -1138,10 +1105,7 @@ def _make_model(recipe, class_names):
             "DINO learns no classes. Received: training.best_metric="
             f"{training.best_metric!r}. Leave it out."
         )
-    if recipe.model.weights is None:
-        # Before the memory for a large model is taken.
-        check_model(config_of(recipe.model, len(build.NO_CLASS)), recipe.dino)
-    return build.headless(build.make_model(recipe, build.NO_CLASS))
+    return build.make_encoder(recipe, lambda x: check_model(x, recipe.dino))
 
 
 DINO = watched(
@@ -1151,8 +1115,7 @@ DINO = watched(
         make_network=lambda recipe, model: dino_network(
             model, recipe.dino, flip=recipe.preprocessing.flip
         ),
-        make_stream=make_stream,
-        make_validation=make_validation,
+        **streams_of(DINOBatches, _canvas),
         make_loss=lambda recipe: OutputLoss(),
         make_metrics=lambda recipe: [
             OutputMean(i, name)

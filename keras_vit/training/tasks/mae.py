@@ -37,10 +37,9 @@ from keras_vit.io.checks import (
 )
 from keras_vit.layers import TransformerBlock
 from keras_vit.layers.configured_layer import ConfiguredLayer
-from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.models import VisionTransformer
 from keras_vit.models.options import whole_grid
 from keras_vit.training import build
-from keras_vit.training.config import config_of
 from keras_vit.training.defaults import adamw_by_batch
 from keras_vit.training.tasks.collapse import watched
 from keras_vit.training.tasks.corrupt_patches import (
@@ -308,23 +307,17 @@ def autoencoder(model: VisionTransformer, config: MAEConfig) -> keras.Model:
     full = config.filled()
     check_model(model.config, config)
     grid, prefix = model.config.grid, model.config.num_prefix_tokens
-    patches = math.prod(grid)
-    count, width = (
-        full.num_visible(model.config.image_size, grid),
-        full.decoder_dim,
-    )
-    policy = model.dtype_policy
-    order = keras.Input((patches,), dtype="int32", name="order")
-    names = [layer.name for layer in model.layers]
-    first = names.index("position_embedding") + 1
-    last = max(i for i, name in enumerate(names) if name.startswith("block_"))
+    count = full.num_visible(model.config.image_size, grid)
+    order = keras.Input((math.prod(grid),), dtype="int32", name="order")
     if full.kind == "simmim":
         return pixels_of_all(model, order, count)
-    x = model.get_layer("position_embedding").output  # (B, P + N, D)
+    width, policy = full.decoder_dim, model.dtype_policy
+    names = [layer.name for layer in model.layers]
+    first, last = map(names.index, ("position_embedding", "encoder_norm"))
+    x = model.layers[first].output  # (B, P + N, D)
     x = VisibleTokens(count, dtype=policy, name="visible_tokens")(x, order)
-    for layer in model.layers[first : last + 1]:
-        x = layer(x)
-    x = model.get_layer("encoder_norm")(x)  # (B, P + K, D)
+    for layer in model.layers[first + 1 : last + 1]:
+        x = layer(x)  # (B, P + K, D)
     x = keras.layers.Dense(width, dtype=policy, name="decoder_embed")(x)
     x = FromVisible(count, dtype=policy, name="from_visible")(x, order)
     x = x + ops.cast(decoder_positions(grid, width, prefix), x.dtype)
@@ -365,12 +358,7 @@ def pixels_layer(model) -> keras.layers.Dense:
 
 def check_model(config, mae: MAEConfig) -> None:
     """Refuse a model of which the patches cannot be read one by one."""
-    if type(config) is not ViTConfig:
-        raise ValueError(
-            "method='mae' needs a plain Vision Transformer. Received: a "
-            f"{type(config).__name__.removesuffix('Config')}. Choose another "
-            "--model.name, --model.weights or no variant."
-        )
+    build.check_plain("mae", config)
     found = whole_grid(config)
     if config.norm_after_pooling or not config.final_norm:
         found.append("norm_after_pooling" * config.norm_after_pooling)
@@ -498,10 +486,7 @@ def _make_model(recipe, class_names):
             "The squared error of pixels has no accuracy. Received: training."
             'best_metric="val_accuracy". Set it to val_loss.'
         )
-    if recipe.model.weights is None:
-        # Before the memory for a large model is taken.
-        check_model(config_of(recipe.model, len(build.NO_CLASS)), recipe.mae)
-    model = build.headless(build.make_model(recipe, build.NO_CLASS))
+    model = build.make_encoder(recipe, lambda x: check_model(x, recipe.mae))
     if recipe.mae.kind == "mae":
         fix_positions(model, fresh=recipe.model.weights is None)
     return model

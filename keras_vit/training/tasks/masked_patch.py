@@ -16,10 +16,9 @@ import keras
 
 from keras_vit.data.array_ops import ops_of
 from keras_vit.io.checks import check_choice
-from keras_vit.models import VisionTransformer, ViTConfig
+from keras_vit.models import VisionTransformer
 from keras_vit.training import build
 from keras_vit.training.build import Task
-from keras_vit.training.config import config_of
 from keras_vit.training.tasks.corrupt_patches import CorruptPatches
 from keras_vit.training.tasks.numbered_batches import (
     HiddenPatches,
@@ -273,12 +272,12 @@ class ColourAccuracy(keras.metrics.SparseCategoricalAccuracy):
 def _make_model(recipe, class_names):
     del class_names
     _check(recipe)
-    if recipe.model.weights is None:
-        # Before the memory for a large model is taken.
-        _check_model(recipe, config_of(recipe.model, len(build.NO_CLASS)))
-    model = build.make_model(recipe, build.NO_CLASS)
-    _check_model(recipe, model.config)
-    return build.headless(model)
+
+    def check(config):
+        build.check_plain("masked_patch", config)
+        check_grid(config.image_size, config.grid, recipe.masked_patch.target)
+
+    return build.make_encoder(recipe, check)
 
 
 def _check(recipe):
@@ -301,16 +300,6 @@ def _check(recipe):
             "The squared error of pixels has no accuracy. Received: training."
             f"best_metric={metric!r}. Set it to val_loss."
         )
-
-
-def _check_model(recipe, config):
-    if type(config) is not ViTConfig:
-        raise ValueError(
-            "Masked patches need a plain Vision Transformer. Received: a "
-            f"{type(config).__name__.removesuffix('Config')}. Choose another "
-            "--model.name, --model.weights or no variant."
-        )
-    check_grid(config.image_size, config.grid, recipe.masked_patch.target)
 
 
 def _make_loss(recipe):

@@ -47,8 +47,14 @@ class HiddenPatches:
     """Numbers that are drawn for each patch."""
 
     @classmethod
-    def of_run(cls, recipe, model, *, batch_size: int, share=None):
-        """Return those of a recipe, for whole batches or a share."""
+    def of_run(cls, recipe, model, *, batch_size: int, share=None, stream=None):
+        """Return those of a recipe, for whole batches or a share.
+
+        Args:
+            stream: the images of the training, None in an evaluation; what is
+                hidden does not depend on it.
+        """
+        del stream
         config = cls.config_of(recipe)
         share = share or Share()
         return cls(config, model.config.grid, recipe.seed, batch_size, share)
@@ -93,17 +99,31 @@ class HiddenPatches:
         return {"image": images, **inputs}, answers, weights
 
 
-def streams_of(batches: type[HiddenPatches]) -> dict[str, Any]:
-    """Return what makes the training and validation batches of a `Task`."""
+def streams_of(
+    batches: Any, images: Callable = lambda *given: given
+) -> dict[str, Any]:
+    """Return what makes the training and validation batches of a `Task`.
+
+    Args:
+        batches: subclass of `HiddenPatches`, or a class with the same methods.
+        images: from the recipe, dataset and model to those that images are
+            read by.
+    """
 
     def make_stream(recipe, dataset, model, share=None):
-        size = recipe.training.batch_size
-        made = batches.of_run(recipe, model, batch_size=size, share=share)
-        stream = build.make_stream(recipe, dataset, model, share)
+        stream = build.make_stream(*images(recipe, dataset, model), share=share)
+        made = batches.of_run(
+            recipe,
+            model,
+            batch_size=recipe.training.batch_size,
+            share=share,
+            stream=stream,
+        )
         return NumberedStream(stream, made.training)
 
     def make_validation(recipe, dataset, model, share=None):
-        found = build.make_validation(recipe, dataset, model, share)
+        given = images(recipe, dataset, model)
+        found = build.make_validation(*given, share=share)
         if found is None:
             return None
         share = share or Share()
