@@ -5,7 +5,8 @@
 
 Fashion-MNIST at random places of a canvas of 40 pixels (on the plain one the
 pixels themselves do), without labels: masked autoencoder, DINO, and
-distillation from a real DINOv2 S/14 and CLIP B/16, as `SETTINGS` has them.
+distillation from a real DINOv2 S/14 and CLIP B/16, as `SETTINGS` has them, of
+four blocks, and of the twelve of a Ti student ("distill_dinov2_ti").
 `--runs` keeps the run folders, and `--start` continues such a model in place of
 a new one, with the defaults for weights. Seeds that `--out` already has of the
 same command are kept, and the others added.
@@ -122,6 +123,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "distill_dinov2": {
         **DISTILL,
+        "options": DistillConfig(teacher="weights/dinov2", teacher_size=42),
+    },
+    "distill_dinov2_ti": {
+        **DISTILL,
+        "model": {**DISTILL["model"], "num_layers": 12},
+        "steps": 4500,
         "options": DistillConfig(teacher="weights/dinov2", teacher_size=42),
     },
     "distill_clip": {
