@@ -263,7 +263,6 @@ class Standardized(keras.layers.Layer):
 
     def __init__(self, **kwargs):
         super().__init__(dtype="float32", **kwargs)
-
         self.running = RunningMean(name="running")
 
     def build(self, input_shape):
@@ -320,7 +319,7 @@ def distillation_network(
         (None, 1)
     """
     check_pair(model, teacher, config)
-    wanted = wanted_of(config)
+    wanted = [name for name in PARTS if getattr(config, name)]
     parts = keras.Model(teacher.input, [PARTS[x](teacher) for x in wanted])
     taught = Teacher(
         parts,
@@ -353,11 +352,6 @@ def distillation_network(
             [ops.expand_dims(distance, -1), *logits], axis=-1
         )  # (B, 1 + 2 K)
     return keras.Model(model.input, outputs, name="distillation")
-
-
-def wanted_of(config: DistillConfig) -> list[str]:
-    """Return what of the teacher has a weight, names of `PARTS`."""
-    return [name for name in PARTS if getattr(config, name)]
 
 
 def patch_map(model):
