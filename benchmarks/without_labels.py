@@ -128,6 +128,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "distill_dinov2_ti": {
         **DISTILL,
         "model": {**DISTILL["model"], "num_layers": 12},
+        "learning_rate": 4e-4,
         "steps": 4500,
         "options": DistillConfig(teacher="weights/dinov2", teacher_size=42),
     },
