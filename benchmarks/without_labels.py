@@ -7,9 +7,10 @@ Fashion-MNIST at random places of a canvas of 40 pixels (on the plain one the
 pixels themselves do), without labels: masked autoencoder, DINO, and
 distillation from a real DINOv2 S/14 and CLIP B/16, as `SETTINGS` has them, of
 four blocks, and of the twelve of a Ti student ("distill_dinov2_ti").
-`--runs` keeps the run folders, and `--start` continues such a model in place of
-a new one, with the defaults for weights. Seeds that `--out` already has of the
-same command are kept, and the others added.
+`--steps`, `--batch` and `--rate` go before its numbers. `--runs` keeps the run
+folders, and `--start` continues such a model in place of a new one, with the
+defaults for weights. Seeds that `--out` already has of the same command are
+kept, and the others added.
 
 A k-NN is the share of 2,000 other images that the 20 most similar of the rest
 classify right: of the features of the model, of the mean of its patch tokens,
@@ -186,7 +187,9 @@ def recipe(name: str, folder: pathlib.Path, seed: int, asked):
         ),
         model=model,
         preprocessing=PreprocessingConfig(evaluation="squash", **crop),
-        optimizer=OptimizerConfig(learning_rate=rate, warmup_steps=steps // 20),
+        optimizer=OptimizerConfig(
+            learning_rate=asked.rate or rate, warmup_steps=steps // 20
+        ),
         training=TrainingConfig(
             steps=steps,
             batch_size=asked.batch or setting["batch_size"],
@@ -248,7 +251,8 @@ def measured(name, folder, known, seed: int, asked) -> dict:
 
 def command_of(asked, seeds) -> str:
     """Return what measures the same, but for where files are."""
-    names = ("methods", "seeds", "images", "steps", "batch", "runs", "start")
+    names = ("methods", "seeds", "images", "steps", "batch", "rate")
+    names = (*names, "runs", "start")
     given = {x: getattr(asked, x) for x in names if getattr(asked, x)}
     words = ["python", "benchmarks/without_labels.py"]
     for name, value in {**given, "seeds": seeds}.items():
@@ -287,6 +291,7 @@ def main() -> int:
     parser.add_argument("--images", type=int, default=10_000)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--batch", type=int)
+    parser.add_argument("--rate", type=float)
     parser.add_argument("--start")
     parser.add_argument("--runs", type=pathlib.Path)
     parser.add_argument("--files", type=pathlib.Path, default=FILES)
