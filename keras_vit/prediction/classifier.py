@@ -91,6 +91,21 @@ class Classifier:
     def __post_init__(self):
         check_choice("activation", self.activation, ACTIVATIONS)
         check_choice("tta", self.tta, TTA)
+        if self.resizes:
+            self._check_resizes_so()
+
+    def _check_resizes_so(self):
+        record = TrainedAs(preprocessing=self.model.record["preprocessing"])
+        inside = evaluation_of(record, self.geometry.image_size)
+        wrong = [f"preprocessing={self.geometry.config}"]
+        wrong = wrong if self.geometry.config != inside else []
+        wrong += ["tta='crops'"] if self.tta == "crops" else []
+        if wrong:
+            raise ValueError(
+                "The file resizes and crops images by itself, as its model "
+                f"was evaluated: {inside}. Received: {', '.join(wrong)}. Leave "
+                "it out, or export the model without include_resizing."
+            )
 
     @property
     def resizes(self) -> bool:

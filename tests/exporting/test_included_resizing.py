@@ -112,6 +112,12 @@ def test_a_file_takes_images_of_any_size(classifier, tmp_path):
 
     path = tmp_path / "tiny.onnx"
     check_file(classifier, path, "onnx", "float32", 2e-3)
+    squash = PreprocessingConfig(evaluation="squash")
+    assert keras_vit.predict(path, photos(), tta="flip")
+    with pytest.raises(ValueError, match="squash.*without include_resizing"):
+        keras_vit.predict(path, photos(), preprocessing=squash)
+    with pytest.raises(ValueError, match="crops.*without include_resizing"):
+        keras_vit.predict(path, photos(), tta="crops")
     with pytest.raises(ValueError, match="A page resizes by itself"):
         write_page(path)
     served = Service(load_classifier(path), "tiny", ServingLimits())
