@@ -23,7 +23,7 @@ from speed_case import (
     keras_hub_model,
     sizes,
 )
-from speed_torch import timm, transformers
+from speed_torch import timm, timm_openvino, transformers
 
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
@@ -240,5 +240,6 @@ SIDES = {
     "timm compiled": Side(
         "timm", "torch", functools.partial(timm, compiled=True)
     ),
+    "timm openvino": Side("timm", "torch", timm_openvino),
     "transformers": Side("transformers", "torch", transformers),
 }

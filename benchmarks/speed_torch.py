@@ -16,13 +16,42 @@ SUPPORT = pathlib.Path(__file__).parents[1] / "tests" / "support"
 
 
 def timm(case: Case, compiled: bool = False) -> Callable[[int], None]:
+    return torch_steps(timm_model(case), case, compiled)
+
+
+def timm_openvino(case: Case) -> Callable[[int], None]:
+    """timm's model as OpenVINO converts it, with the hint that ours has."""
+    import openvino
+    import torch
+
+    if case.task != "inference":
+        raise ValueError("is for inference alone")
+    images = arrays(case)[0].transpose(0, 3, 1, 2).copy()  # (B, 3, H, W)
+    converted = openvino.convert_model(
+        timm_model(case).eval(),
+        example_input=torch.from_numpy(images),
+        input=list(images.shape),
+    )
+    hint = {"float32": "f32", "bfloat16": "bf16"}[case.precision]
+    compiled = openvino.Core().compile_model(
+        converted, "CPU", {"INFERENCE_PRECISION_HINT": hint}
+    )
+
+    def infer(steps):
+        for _ in range(steps):
+            compiled([images])
+
+    return infer
+
+
+def timm_model(case: Case):
     # The tests know how to do without torchvision, which timm imports.
     sys.path.append(str(SUPPORT))
     library = importlib.import_module("timm_stub").import_timm()
     import torch
 
     config = sizes(case)
-    model = library.models.VisionTransformer(
+    return library.models.VisionTransformer(
         img_size=case.image_size,
         patch_size=config.patch_size[0],
         embed_dim=config.hidden_dim,
@@ -32,7 +61,6 @@ def timm(case: Case, compiled: bool = False) -> Callable[[int], None]:
         num_classes=CLASSES,
         act_layer=functools.partial(torch.nn.GELU, approximate="tanh"),
     )
-    return torch_steps(model, case, compiled)
 
 
 def transformers(case: Case) -> Callable[[int], None]:
