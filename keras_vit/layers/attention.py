@@ -342,8 +342,8 @@ class SelfAttention(ConfiguredLayer):
         if self.position_bias is not None:
             # Keras's flash attention takes none.
             bias, flash = self.position_bias.fused_bias(query), False
-        elif backend_is("torch") and mask is None and not flash:
-            return attend_in_place(query, key, value)
+        elif mask is None and not flash:
+            return attend_in_place(query, key, value, flash)
         return ops.dot_product_attention(
             query, key, value, bias=bias, mask=mask, flash_attention=flash
         )  # (B, N, H, d)

@@ -310,7 +310,7 @@ def biased_product(x, kernel, bias, activation: Callable | None = None):
     return activate(x)
 
 
-def attend_in_place(query, key, value):
+def attend_in_place(query, key, value, flash: bool | None = False):
     """Return `softmax(q k^T / sqrt(d)) v`, on torch of heads as they lie.
 
     Keras copies all three there, which takes longer than the attention of 197
@@ -320,10 +320,15 @@ def attend_in_place(query, key, value):
         query: tensor (B, N, H, d).
         key: tensor (B, M, H, d).
         value: tensor (B, M, H, d).
+        flash: `flash_attention` of Keras, for other backends.
 
     Returns:
         Tensor (B, N, H, d).
     """
+    if not backend_is("torch"):
+        return ops.dot_product_attention(
+            query, key, value, flash_attention=flash
+        )
     import torch
 
     heads = (x.transpose(1, 2) for x in (query, key, value))
