@@ -343,7 +343,7 @@ class SelfAttention(ConfiguredLayer):
             # Keras's flash attention takes none.
             bias, flash = self.position_bias.fused_bias(query), False
         elif mask is None and not flash:
-            return attend_in_place(query, key, value, flash)
+            return attend_in_place(query, key, value, flash=flash)
         return ops.dot_product_attention(
             query, key, value, bias=bias, mask=mask, flash_attention=flash
         )  # (B, N, H, d)

@@ -310,7 +310,7 @@ def biased_product(x, kernel, bias, activation: Callable | None = None):
     return activate(x)
 
 
-def attend_in_place(query, key, value, flash: bool | None = False):
+def attend_in_place(query, key, value, *, flash: bool | None = False):
     """Return `softmax(q k^T / sqrt(d)) v`, on torch of heads as they lie.
 
     Keras copies all three there, which takes longer than the attention of 197
