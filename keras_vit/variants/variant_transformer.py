@@ -246,8 +246,25 @@ class LocalMLP(MLP):
         return grid
 
 
+class GridEmbedding(ConfiguredLayer):
+    """Learned positions of a grid of patches, with tokens in front of it."""
+
+    def __init__(self, grid, *, num_prefix_tokens=0, stddev=0.02, **kwargs):
+        super().__init__(**kwargs)
+        self.grid = tuple(grid)
+        self.num_prefix_tokens = num_prefix_tokens
+        self.stddev = stddev
+
+    def _table(self, name, shape):
+        return self.add_weight(
+            name=name,
+            shape=shape,
+            initializer=keras.initializers.RandomNormal(stddev=self.stddev),
+        )
+
+
 @keras.saving.register_keras_serializable("keras_vit")
-class AddPositionEmbedding2D(ConfiguredLayer):
+class AddPositionEmbedding2D(GridEmbedding):
     """Adds an embedding of its column and of its row to each patch.
 
     The 2-dimensional positional embedding of appendix D.4 (Table 8) of "An
@@ -279,12 +296,6 @@ class AddPositionEmbedding2D(ConfiguredLayer):
     (2, 197, 768)
     """
 
-    def __init__(self, grid, *, num_prefix_tokens=0, stddev=0.02, **kwargs):
-        super().__init__(**kwargs)
-        self.grid = tuple(grid)
-        self.num_prefix_tokens = num_prefix_tokens
-        self.stddev = stddev
-
     def build(self, input_shape):
         check_grid(input_shape, self.grid, self.num_prefix_tokens)
         rows, columns = self.grid
@@ -295,8 +306,8 @@ class AddPositionEmbedding2D(ConfiguredLayer):
                 f"row's. Received: input_shape={tuple(input_shape)}. Choose "
                 "an even hidden_dim."
             )
-        self.columns = self._table(columns, dim, "columns")  # (C, D / 2)
-        self.rows = self._table(rows, dim, "rows")  # (R, D / 2)
+        self.columns = self._table("columns", (columns, dim // 2))
+        self.rows = self._table("rows", (rows, dim // 2))
 
     @property
     def embedding(self):
@@ -317,16 +328,9 @@ class AddPositionEmbedding2D(ConfiguredLayer):
     def call(self, x):
         return x + ops.cast(self.embedding, x.dtype)  # (B, T, D)
 
-    def _table(self, length, dim, name):
-        return self.add_weight(
-            name=name,
-            shape=(length, dim // 2),
-            initializer=keras.initializers.RandomNormal(stddev=self.stddev),
-        )
-
 
 @keras.saving.register_keras_serializable("keras_vit")
-class RelativePositionEmbedding(ConfiguredLayer):
+class RelativePositionEmbedding(GridEmbedding):
     """The learned table that `RelativeSelfAttention` takes its keys from.
 
     Appendix D.4 of "An Image Is Worth 16x16 Words" (arXiv:2010.11929): an
@@ -360,19 +364,10 @@ class RelativePositionEmbedding(ConfiguredLayer):
     (393, 768)
     """
 
-    def __init__(self, grid, *, num_prefix_tokens=0, stddev=0.02, **kwargs):
-        super().__init__(**kwargs)
-        self.grid = tuple(grid)
-        self.num_prefix_tokens = num_prefix_tokens
-        self.stddev = stddev
-
     def build(self, input_shape):
         check_grid(input_shape, self.grid, self.num_prefix_tokens)
-        self.offsets = self.add_weight(
-            name="offsets",
-            shape=self.compute_output_shape(input_shape),
-            initializer=keras.initializers.RandomNormal(stddev=self.stddev),
-        )
+        shape = self.compute_output_shape(input_shape)  # (O, D)
+        self.offsets = self._table("offsets", shape)
 
     def call(self, x):
         return ops.cast(self.offsets, x.dtype)  # (O, D)
