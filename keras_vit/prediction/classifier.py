@@ -92,9 +92,9 @@ class Classifier:
         check_choice("activation", self.activation, ACTIVATIONS)
         check_choice("tta", self.tta, TTA)
         if self.resizes:
-            self._check_resizes_so()
+            self._check_resizing()
 
-    def _check_resizes_so(self):
+    def _check_resizing(self):
         record = TrainedAs(preprocessing=self.model.record["preprocessing"])
         inside = evaluation_of(record, self.geometry.image_size)
         wrong = [f"preprocessing={self.geometry.config}"]
