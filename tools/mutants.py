@@ -23,7 +23,9 @@ import os
 import pathlib
 import random
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,7 +35,8 @@ from typing import NamedTuple
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGE = "keras_vit"
 GENERATED = {"keras_vit/applications/signatures.py"}
-SECONDS = 400  # of the tests of one fault
+SECONDS = 400  # of the processor, for the tests of one fault
+WAITED = 8 * SECONDS  # for tests that wait and do not compute
 # Exit codes of pytest with a fault: a test fails, a module of tests, or their
 # conftest.py, which imports the package.
 FOUND = (1, 2, 4)
@@ -214,17 +217,24 @@ def is_found(fault: Fault, tests: list[str], copied: pathlib.Path) -> dict:
             },
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=WAITED,
+            preexec_fn=_limited,
         )
     except subprocess.TimeoutExpired:
-        return {"found": False, "by": f"no end in {SECONDS} seconds"}
+        return {"found": False, "by": f"no end in {WAITED} seconds"}
     finally:
         path.write_text(right, "utf-8")
+    if done.returncode == -signal.SIGXCPU:
+        return {"found": False, "by": f"no end in {SECONDS} CPU seconds"}
     by = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
     return {
         "found": done.returncode in FOUND,
         "by": by[0] if by else "",
     }
+
+
+def _limited() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 10))
 
 
 def main() -> None:
