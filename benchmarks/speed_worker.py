@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 
+import numpy as np
 from speed_case import Case
 from speed_sides import SIDES
 
@@ -119,11 +120,16 @@ def torch_device():
     return torch.cuda.get_device_name(), torch.cuda.max_memory_allocated()
 
 
+def numbers(size):
+    """Of a matrix; GPUs multiply zeros and ones faster."""
+    return np.random.default_rng(0).random((size, size), "float32") - 0.5
+
+
 def jax_product(size, precision):
     import jax
     import jax.numpy as jnp
 
-    x = jnp.ones((size, size), precision)
+    x = jnp.asarray(numbers(size), precision)
     multiply = jax.jit(jnp.matmul)
     return lambda: jax.block_until_ready(multiply(x, x))
 
@@ -131,7 +137,7 @@ def jax_product(size, precision):
 def tensorflow_product(size, precision):
     import tensorflow as tf
 
-    x = tf.ones((size, size), precision)
+    x = tf.cast(numbers(size), precision)
     multiply = tf.function(tf.matmul)
     return lambda: float(multiply(x, x)[0, 0])
 
@@ -140,7 +146,7 @@ def torch_product(size, precision):
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    x = torch.ones((size, size), dtype=getattr(torch, precision), device=device)
+    x = torch.from_numpy(numbers(size)).to(device, getattr(torch, precision))
     return lambda: float((x @ x)[0, 0])
 
 

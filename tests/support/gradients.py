@@ -6,7 +6,7 @@ import numpy as np
 
 def value_and_gradient(function, x) -> tuple[float, np.ndarray]:
     """Return function(x), a scalar, and its gradient, in float32."""
-    x = keras.ops.convert_to_tensor(np.asarray(x, "float32"))
+    x = keras.ops.convert_to_tensor(x, "float32")
     value, gradient = BACKENDS[keras.backend.backend()](function, x)
     return float(value), keras.ops.convert_to_numpy(gradient)
 
