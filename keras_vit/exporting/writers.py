@@ -323,11 +323,10 @@ def _separate_products(content):
     from openvino import opset13 as opset
 
     for third in content.get_ordered_ops():
-        found = _third_of_product(third) if _is(third, "Gather") else None
+        found = _third_of_product(third)
         if found is None:
             continue
-        x, kernel, bias, heads = found
-        i = third.input_value(1).get_node().get_data().item()
+        x, kernel, bias, heads, i = found
         kernel = kernel.reshape(len(kernel), *heads)[:, :, i]  # (D, H, d)
         kernel = opset.constant(kernel.reshape(len(kernel), -1))
         result = opset.matmul(x, kernel, False, False)
@@ -338,15 +337,24 @@ def _separate_products(content):
         third.output(0).replace(result.output(0))
 
 
-def _third_of_product(gather):
-    """Return x, W, b or None, and (H, 3, d), of `(x W + b)[:, :, :, i]`."""
-    thirds, place, axis = (x.get_node() for x in gather.input_values())
+def _third_of_product(node):
+    """Return x, W, b or None, (H, 3, d) and i of `(x W + b)[:, :, :, i]`."""
+    if _is(node, "Squeeze"):  # Of a slice of one, by which torch unbinds.
+        node = node.input_value(0).get_node()
+        inputs = [x.get_node() for x in node.input_values()]
+        if not (_is(node, "Slice") and len(inputs) == 5):
+            return None
+        thirds, place, _, _, axis = inputs
+    elif _is(node, "Gather"):
+        thirds, place, axis = (x.get_node() for x in node.input_values())
+        if _is(place, "Constant") and place.get_data().ndim:
+            return None  # It would keep the axis.
+    else:
+        return None
     if not (_is(thirds, "Reshape") and _is(place, "Constant")):
         return None
     shape = thirds.get_output_partial_shape(0)
-    if len(shape) != 5 or shape[3] != 3 or axis.get_data().item() != 3:
-        return None
-    if place.get_data().ndim:  # It would keep the axis.
+    if len(shape) != 5 or shape[3] != 3 or axis.get_data().item() % 5 != 3:
         return None
     node, bias = thirds.input_value(0).get_node(), None
     if _is(node, "Add"):
@@ -354,12 +362,14 @@ def _third_of_product(gather):
     if not (_is(node, "MatMul") and (bias is None or _is(bias, "Constant"))):
         return None
     x, kernel = node.input_values()
-    turned = any(node.get_attributes()[f"transpose_{x}"] for x in "ab")
-    if turned or not _is(kernel.get_node(), "Constant"):
+    turned = node.get_attributes()
+    if turned["transpose_a"] or not _is(kernel.get_node(), "Constant"):
         return None
     heads = [shape[i].get_length() for i in (2, 3, 4)]
     kernel = kernel.get_node().get_data()
-    return x, kernel, None if bias is None else bias.get_data(), heads
+    kernel = kernel.T if turned["transpose_b"] else kernel  # (D, H * 3 * d)
+    bias = None if bias is None else bias.get_data()
+    return x, kernel, bias, heads, place.get_data().item()
 
 
 def _is(node, kind):

@@ -114,6 +114,25 @@ def test_int8_weights_are_of_8_bits(found, folder):
     assert not weights & {name for x in plain for name in x.input}
 
 
+def test_openvino_has_a_product_each_of_query_key_and_value(found, folder):
+    """Of one it would copy each third."""
+    import openvino
+
+    model = openvino.Core().read_model(folder / "token_openvino_float32.xml")
+    nodes = model.get_ordered_ops()
+    kinds = [x.get_type_name() for x in nodes]
+    kernels = [
+        x.input_value(1).get_node().get_output_shape(0)
+        for x in nodes
+        if x.get_type_name() == "MatMul"
+        and x.input_value(1).get_node().get_type_name() == "Constant"
+    ]
+    dim = model_of("token").get_layer("predictions").kernel.shape[0]
+    # With the one after attention. The last block computes one token.
+    others = kinds.count("Gelu") - 1
+    assert others and kernels.count([dim, dim]) == 4 * others + 1
+
+
 def test_every_kind_and_every_column_is_there():
     assert {kind for kind, _, _ in CELLS} == set(KINDS)
     assert {(format, precision) for _, format, precision in CELLS} == set(
