@@ -717,7 +717,8 @@ def _feeding(rows, devices, arguments):
         days = found.device_days(images, devices.count)
         lines.append(
             f"{arguments.epochs:g} epochs of {arguments.examples:,.0f} images: "
-            f"{days:,.1f} device-days, {24 * days / devices.count:,.1f} hours."
+            f"{_number(days)} device-days, "
+            f"{_number(24 * days / devices.count)} hours."
         )
     return lines
 
@@ -745,6 +746,11 @@ def _paper_report(arguments):
         *markdown_table(PAPER_COLUMNS, rows, padded=True),
     ]
     return [dataclasses.asdict(run) for run in runs], "\n".join(lines)
+
+
+def _number(value):
+    """Write one digit behind the point, below 1 the first two that count."""
+    return f"{value:,.1f}" if value >= 1 else f"{value:.2g}"
 
 
 def _or_none(number):

@@ -90,6 +90,14 @@ def test_days_of_a_data_set(capsys):
         *("--examples", "1281167", "--epochs", "300"),
     )
     assert "300 epochs of 1,281,167 images" in out
+    # A thousandth of the images takes a thousandth of the time, and not 0.0.
+    less = ("--examples", "1281.167", "--epochs", "300")
+    short = run(capsys, "--model", "ViT_B16", "--devices", "v5e-8", *less)
+    days, shorter = (
+        float(re.search(r"images: ([\d.,]+) device-days", x)[1])  # type: ignore
+        for x in (out, short)
+    )
+    assert shorter == pytest.approx(days / 1000, rel=0.06)
 
 
 def test_nothing_that_fits_is_said(capsys):
