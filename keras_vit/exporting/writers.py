@@ -326,7 +326,7 @@ def _separate_products(content):
         found = _third_of_product(third)
         if found is None:
             continue
-        x, kernel, bias, heads, i = found
+        x, kernel, bias, heads, i, heads_first = found
         kernel = kernel.reshape(len(kernel), *heads)[:, :, i]  # (D, H, d)
         kernel = opset.constant(kernel.reshape(len(kernel), -1))
         result = opset.matmul(x, kernel, False, False)
@@ -334,11 +334,18 @@ def _separate_products(content):
             result = opset.add(result, bias.reshape(heads)[:, i].reshape(-1))
         shape = [0, 0, heads[0], heads[2]]  # Of zeros it keeps B and N.
         result = opset.reshape(result, shape, special_zero=True)
+        if heads_first:
+            result = opset.transpose(result, [0, 2, 1, 3])  # (B, H, N, d)
         third.output(0).replace(result.output(0))
 
 
 def _third_of_product(node):
-    """Return x, W, b or None, (H, 3, d) and i of `(x W + b)[:, :, :, i]`."""
+    """Find a third of a product of torch's attention.
+
+    Returns:
+        x, W, b or None, (H, 3, d) and i of `(x W + b)[:, :, :, i]`, and whether
+        its heads stand before its tokens; or None.
+    """
     if _is(node, "Squeeze"):  # Of a slice of one, by which torch unbinds.
         node = node.input_value(0).get_node()
         inputs = [x.get_node() for x in node.input_values()]
@@ -351,10 +358,18 @@ def _third_of_product(node):
             return None  # It would keep the axis.
     else:
         return None
+    if not _is(axis, "Constant"):
+        return None
+    where = [x % 5 for x in axis.get_data().ravel()]
+    heads_first = _is(thirds, "Transpose") and where == [0]
+    if heads_first:
+        thirds, order = (x.get_node() for x in thirds.input_values())
+        if order.get_data().tolist() != [3, 0, 2, 1, 4]:
+            return None
     if not (_is(thirds, "Reshape") and _is(place, "Constant")):
         return None
     shape = thirds.get_output_partial_shape(0)
-    if len(shape) != 5 or shape[3] != 3 or axis.get_data().item() % 5 != 3:
+    if len(shape) != 5 or shape[3] != 3 or not (heads_first or where == [3]):
         return None
     node, bias = thirds.input_value(0).get_node(), None
     if _is(node, "Add"):
@@ -369,7 +384,7 @@ def _third_of_product(node):
     kernel = kernel.get_node().get_data()
     kernel = kernel.T if turned["transpose_b"] else kernel  # (D, H * 3 * d)
     bias = None if bias is None else bias.get_data()
-    return x, kernel, bias, heads, place.get_data().item()
+    return x, kernel, bias, heads, place.get_data().item(), heads_first
 
 
 def _is(node, kind):

@@ -128,9 +128,8 @@ def test_openvino_has_a_product_each_of_query_key_and_value(found, folder):
         and x.input_value(1).get_node().get_type_name() == "Constant"
     ]
     dim = model_of("token").get_layer("predictions").kernel.shape[0]
-    # With the one after attention. The last block computes one token.
-    others = kinds.count("Gelu") - 1
-    assert others and kernels.count([dim, dim]) == 4 * others + 1
+    blocks = kinds.count("Gelu")
+    assert blocks and kernels.count([dim, dim]) == 4 * blocks  # and one after
 
 
 def test_every_kind_and_every_column_is_there():
