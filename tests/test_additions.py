@@ -5,12 +5,14 @@ augmentation are added to a copy of the package, at the places that their rows
 name. What is left out fails.
 """
 
+import json
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+from typing import NamedTuple
 
 import pytest
 
@@ -46,6 +48,31 @@ def comes_back(model, name, **options):
         again.predict(IMAGES, verbose=0), model.predict(IMAGES, verbose=0),
         atol=1e-5,
     )
+"""
+# Imports Keras, and runs each script in a copy of itself: (folder, script).
+COPIES = """
+import json, os, sys, traceback
+import keras
+
+for line in sys.stdin:
+    folder, script = json.loads(line)
+    child = os.fork()
+    if not child:
+        for descriptor, name in enumerate(("stdout", "stderr"), 1):
+            file = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT)
+            os.dup2(file, descriptor)
+        os.chdir(folder)
+        sys.path.insert(0, folder)
+        code = 1
+        try:
+            exec(script, {"__name__": "__main__"})
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
@@ -87,15 +114,36 @@ def copied(folder: pathlib.Path, edits: dict, left_out: str = "") -> None:
         path.write_text(text)
 
 
-def ran(folder: pathlib.Path, *words: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder)},
-        capture_output=True,
+class Ran(NamedTuple):
+    """What a script ended with."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture(scope="module")
+def ran():
+    """Run a script in a folder, in a process that has imported Keras alone."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", COPIES],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=600,
     )
+    assert process.stdin and process.stdout
+    requests, codes = process.stdin, process.stdout
+
+    def run(folder: pathlib.Path, script: str) -> Ran:
+        requests.write(json.dumps([str(folder), script]) + "\n")
+        requests.flush()
+        code = int(codes.readline())
+        outputs = ((folder / x).read_text() for x in ("stdout", "stderr"))
+        return Ran(code, *outputs)
+
+    with process:
+        yield run
+        requests.close()
 
 
 OPTION = {
@@ -178,9 +226,9 @@ def test_the_row_of_an_option_names_four_files():
     assert places("an option of the block") - alternative == set(OPTION)
 
 
-def test_an_option_is_four_files(tmp_path):
+def test_an_option_is_four_files(ran, tmp_path):
     copied(tmp_path, OPTION)
-    done = ran(tmp_path, "-c", TINY + GATED)
+    done = ran(tmp_path, TINY + GATED)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
@@ -192,9 +240,9 @@ def test_an_option_is_four_files(tmp_path):
         ("checkpoints/dialects/timm.py", "attention_gate"),
     ],
 )
-def test_an_option_that_lacks_a_file_fails(tmp_path, left_out, message):
+def test_an_option_that_lacks_a_file_fails(ran, tmp_path, left_out, message):
     copied(tmp_path, OPTION, left_out)
-    done = ran(tmp_path, "-c", TINY + GATED)
+    done = ran(tmp_path, TINY + GATED)
     assert done.returncode != 0
     assert re.search(message, done.stderr.splitlines()[-1])
 
@@ -203,7 +251,13 @@ def test_an_option_without_values_to_try_fails(tmp_path):
     copied(tmp_path, OPTION, EVERY)
     options = ["-o", f"pythonpath={tmp_path / 'tests' / 'support'}"]
     options += ["-c", os.devnull, "--import-mode=importlib", "-k", "every"]
-    done = ran(tmp_path, "-m", "pytest", "-q", *options, EVERY, "-x")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *options, EVERY, "-x"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 1, done.stdout[-2000:]
     assert "attention_gate" in done.stdout
 
@@ -252,30 +306,27 @@ def test_the_row_of_a_publisher_names_its_module_and_its_line():
     }
 
 
-def test_a_publisher_is_a_module_and_its_line(tmp_path):
+def test_a_publisher_is_a_module_and_its_line(ran, tmp_path):
     copied(tmp_path, PUBLISHER)
-    done = ran(tmp_path, "-c", TINY + OF_ACME)
+    done = ran(tmp_path, TINY + OF_ACME)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_a_publisher_without_its_line_fails(tmp_path):
+def test_a_publisher_without_its_line_fails(ran, tmp_path):
     copied(tmp_path, PUBLISHER, "checkpoints/dialects/__init__.py")
-    done = ran(tmp_path, "-c", TINY + OF_ACME)
+    done = ran(tmp_path, TINY + OF_ACME)
     assert "acme" in done.stderr.splitlines()[-1]
 
 
-def test_published_weights_are_a_row(tmp_path):
+def test_published_weights_are_a_row(ran, tmp_path):
     path = "checkpoints/public/catalog.csv"
     assert places("published weights") >= {path}
     first = (ROOT / "keras_vit" / path).read_text().splitlines()[1]
     new = first.replace("augreg_imagenet21k,", "acme,", 1)
     new = new.replace("Ti_16-i21k", "Ti_16-acme").rsplit(",", 1)[0] + ","
     copied(tmp_path, {path: [(f"{first}\n", f"{first}\n{new}\n")]})
-    done = ran(
-        tmp_path,
-        "-c",
-        "import keras_vit; print(keras_vit.list_weights('ViT_Ti16'))",
-    )
+    script = "import keras_vit; print(keras_vit.list_weights('ViT_Ti16'))"
+    done = ran(tmp_path, script)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "'acme'" in done.stdout
 
@@ -329,13 +380,13 @@ def test_the_row_of_an_augmentation_names_its_files():
     )
 
 
-def test_an_augmentation_is_its_option_and_its_function(tmp_path):
+def test_an_augmentation_is_its_option_and_its_function(ran, tmp_path):
     copied(tmp_path, AUGMENTATION)
-    done = ran(tmp_path, "-c", DARK)
+    done = ran(tmp_path, DARK)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("left_out", AUGMENTATION)
-def test_an_augmentation_that_lacks_a_file_fails(tmp_path, left_out):
+def test_an_augmentation_that_lacks_a_file_fails(ran, tmp_path, left_out):
     copied(tmp_path, AUGMENTATION, left_out)
-    assert ran(tmp_path, "-c", DARK).returncode != 0
+    assert ran(tmp_path, DARK).returncode != 0
