@@ -106,6 +106,7 @@ def check_file(classifier, path, format, precision, tolerance):
     np.testing.assert_allclose(shares(path), shares(classifier), atol=tolerance)
 
 
+@pytest.mark.once
 def test_a_file_takes_images_of_any_size(classifier, tmp_path):
     pytest.importorskip("onnxruntime")
     from keras_vit.serving import Service, ServingLimits
