@@ -91,6 +91,7 @@ SAM = {
     "class_token": False,
     "final_norm": False,
     "window_size": 3,
+    "num_layers": 2,
     "global_attention_blocks": (1,),
     "neck_dim": 24,
 }
@@ -110,7 +111,7 @@ KINDS: dict[str, Callable[[], keras.Model]] = {
     "axial": lambda: variant(
         {"attention": "axial"}, pooling="mean", class_token=False
     ),
-    "mixed_bfloat16": lambda: vit("mixed_bfloat16"),
+    "mixed_bfloat16": lambda: vit("mixed_bfloat16", num_layers=2),
     "mixed_float16": lambda: vit("mixed_float16"),
     "int8": lambda: quantized("int8"),
     "int4": lambda: quantized("int4"),
@@ -125,7 +126,7 @@ KINDS: dict[str, Callable[[], keras.Model]] = {
         class_attention_layers=1, talking_heads=True, layer_scale_init=0.5
     ),
     "SAM": lambda: vit(**SAM),
-    "Sapiens2": lambda: vit(key_value_heads=(2, 1)),
+    "Sapiens2": lambda: vit(num_layers=2, key_value_heads=(2, 1)),
     "differential": lambda: vit(differential_attention=True),
     "parallel": lambda: vit(mlp_placement="beside", qk_norm=True),
     "AIMv2": lambda: vit(
