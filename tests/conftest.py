@@ -12,8 +12,13 @@ import tempfile
 KERAS_HOME = tempfile.TemporaryDirectory(prefix="keras-home-")
 os.environ["KERAS_HOME"] = KERAS_HOME.name
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# XLA takes longer to optimise tiny programs than to run them.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+# XLA takes longer to optimise tiny programs than to run them, and half of its
+# time goes into MLIR's passes and into starting one compiler for each part.
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false "
+    "--xla_cpu_parallel_codegen_split_count=1",
+)
 # oneDNN's bfloat16 convolutions on AMX read memory that nobody wrote where a
 # stride of 2 and 128 channels leave 2x1 pixels: NaN, on TensorFlow and torch.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
