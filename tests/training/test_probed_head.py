@@ -122,9 +122,8 @@ def same(one, other):
     return all(map(np.array_equal, one, other))
 
 
-@pytest.mark.parametrize(
-    "training", [{"steps": 1}, pytest.param({"ema_decay": 0.5}, marks=ONCE)]
-)
+@ONCE
+@pytest.mark.parametrize("training", [{"steps": 1}, {"ema_decay": 0.5}])
 def test_no_training_is_worse_than_the_probe(tmp_path, capsys, training):
     run = train(probed(tmp_path, **training), dataset=DATASET)
     begun = train(
