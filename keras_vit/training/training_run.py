@@ -70,13 +70,13 @@ from keras_vit.training.checkpointing import (
 from keras_vit.training.config import Recipe, TrainingConfig
 from keras_vit.training.defaults import choose_head, settled
 from keras_vit.training.distribution import processes
+from keras_vit.training.distribution.layouts import placed
 from keras_vit.training.distribution.processes import (
     explain_lost_process,
     is_first,
     place,
     to_numpy,
 )
-from keras_vit.training.distribution.strategies import placed
 from keras_vit.training.metrics_log import (
     AccuracyWatch,
     FirstNonFinite,

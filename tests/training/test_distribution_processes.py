@@ -12,11 +12,7 @@ import tiny_training as tiny
 
 from keras_vit.data import Share
 from keras_vit.runs.script import exit_code
-from keras_vit.training.distribution import (
-    processes,
-    setup,
-    strategies,
-)
+from keras_vit.training.distribution import layouts, processes, setup
 from keras_vit.training.distribution.processes import (
     LostProcessError,
     explain_lost_process,
@@ -110,7 +106,7 @@ def test_several_processes_need_tf_config(on_tensorflow, monkeypatch):
 
 def test_tensorflow_has_no_loop_of_steps_in_several(on_tensorflow):
     with pytest.raises(ValueError, match="training.steps_per_execution=2"):
-        strategies.multiworker(2)
+        layouts.multiworker(2)
 
 
 @pytest.mark.parametrize(

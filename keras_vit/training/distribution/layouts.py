@@ -1,12 +1,13 @@
 """Where a model computes: the devices of a run, and how they share it.
 
 JAX's devices share a model and a batch by keras.distribution, TensorFlow's by
-the strategies of strategies.py.
+the strategies of tf.distribute.
 """
 
 import contextlib
 import dataclasses
 import math
+import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,19 +17,26 @@ import keras
 from keras_vit.data import Share
 from keras_vit.io.checks import DISTRIBUTIONS, check_choice
 from keras_vit.runtime.machine import devices
-from keras_vit.runtime.workarounds import layout_of, leave_out_tpu_attention
+from keras_vit.runtime.workarounds import (
+    has_strategy,
+    layout_of,
+    leave_out_tpu_attention,
+    loop_reduction,
+)
 from keras_vit.training.distribution import processes
-from keras_vit.training.distribution.strategies import STRATEGIES
 
 __all__ = [
     "Distribution",
     "MAKERS",
-    "MESHES",
     "MODEL_AXIS",
     "PLAIN",
     "Sharded",
     "data_parallel",
+    "mean_of_replicas",
+    "multiworker",
     "on_devices",
+    "placed",
+    "rows_of_replicas",
     "setup",
 ]
 
@@ -54,6 +62,7 @@ TENSOR_PARALLEL = {
     r".*\bblock_\d+/(mlp|\w+_mixing)/dense/bias": FIRST,  # (M,)
     r".*\bblock_\d+/(mlp|\w+_mixing)/dense_1/kernel": SECOND,  # (M, D)
 }
+LAST_WITH_TPUS = "2.20.0"  # of tensorflow-tpu, on 2026-11-21
 
 
 def data_parallel(devices):
@@ -170,22 +179,127 @@ class BatchLayout(keras.distribution.TensorLayout):
         return NamedSharding(mesh, PartitionSpec(self.batch))
 
 
-def _mesh_and_replicas(native):
-    return native, native.replicas
+def mirrored(devices, steps_per_execution):
+    """Keep the model on each device of this machine, which computes a share."""
+    import tensorflow as tf
+
+    reduction = loop_reduction(steps_per_execution)
+    return tf.distribute.MirroredStrategy(devices, reduction)
 
 
-# From devices, model_axis and steps_per_execution to Keras's distribution and
-# its replicas.
-MESHES = {
-    "data_parallel": lambda devices, axis, steps: (
-        data_parallel(devices),
-        len(devices),
-    ),
-    "fsdp": lambda devices, axis, steps: _mesh_and_replicas(fsdp(devices)),
-    "model_parallel": lambda devices, axis, steps: _mesh_and_replicas(
-        model_parallel(devices, axis)
-    ),
-}
+def multiworker(steps_per_execution):
+    """Keep the model on each device of each process, which computes a share."""
+    if steps_per_execution > 1:
+        raise ValueError(
+            "The processes of TensorFlow cannot meet in a loop of steps. "
+            f"Received: training.steps_per_execution={steps_per_execution}. "
+            "Set it to 1, or KERAS_BACKEND to jax."
+        )
+    return processes.strategy()
+
+
+def tpu():
+    """Return a strategy of all cores of the TPU that TPU_NAME names.
+
+    That is the name or the grpc:// address of a TPU; without it, or when it is
+    "local", the one of this machine.
+    """
+    import tensorflow as tf
+
+    name = os.environ.get("TPU_NAME") or "local"
+    resolve = tf.distribute.cluster_resolver.TPUClusterResolver
+    try:
+        resolver = resolve(tpu=name)
+        tf.config.experimental_connect_to_cluster(resolver)
+        # It clears the memory of the TPU: nothing may be computed before.
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        return tf.distribute.TPUStrategy(resolver)
+    except (ValueError, OSError, tf.errors.OpError) as error:
+        raise ValueError(_no_tpu(name, tf.__version__, error)) from error
+
+
+def _no_tpu(name, version, error):
+    reason = str(error).strip().partition("\n")[0]
+    return (
+        f"TensorFlow {version} finds no TPU {name!r}: {reason}. Let TPU_NAME "
+        "be the name or grpc:// address of a TPU, or, on a machine that has "
+        f"one, install tensorflow-tpu {LAST_WITH_TPUS}. Kaggle and Colab have "
+        "none: set KERAS_BACKEND to jax there, with data_parallel."
+    )
+
+
+def placed(batches):
+    """Cut the batches of this process into those of its replicas, for `fit`.
+
+    Without a strategy of several processes, they are returned as they are.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return batches
+    import tensorflow as tf
+
+    used = tf.distribute.get_strategy()
+    several = isinstance(used, tf.distribute.MultiWorkerMirroredStrategy)
+    if not several or batches is None:
+        return batches
+    if not isinstance(batches, tf.data.Dataset):
+        raise ValueError(
+            "The processes of TensorFlow take batches of a tf.data.Dataset. "
+            f"Received: {type(batches).__name__}."
+        )
+    replicas = len(used.extended.worker_devices)
+    if replicas > 1:
+        size = keras.tree.flatten(batches.element_spec)[0].shape[0]
+        if not size or size % replicas:
+            raise ValueError(
+                f"The {replicas} devices of a process share its images of a "
+                f"batch. Received: {size} images. Give batches of one size, "
+                f"a multiple of {replicas}."
+            )
+        batches = batches.rebatch(size // replicas)
+    return used.distribute_datasets_from_function(lambda context: batches)
+
+
+def mean_of_replicas(x):
+    """Return the mean of a tensor over the replicas of tf.distribute.
+
+    Each computes its share of a batch there. Elsewhere, on JAX too, the tensor
+    is of the whole batch, and is returned as it is.
+    """
+    context = _replica()
+    if context is None:
+        return x
+    import tensorflow as tf
+
+    return context.all_reduce(tf.distribute.ReduceOp.MEAN, x)
+
+
+def rows_of_replicas(x) -> tuple:
+    """Return the rows of all replicas, and the place of this one's first.
+
+    Their gradient is that of what all replicas make of them. Elsewhere the
+    tensor is of the whole batch, as in `mean_of_replicas`.
+
+    Args:
+        x: tensor (B, D), of as many rows on each replica.
+    """
+    context = _replica()
+    if context is None:
+        return x, 0
+    import tensorflow as tf
+
+    first = context.replica_id_in_sync_group * tf.shape(x)[0]
+    rows = context.all_gather(x, axis=0)
+    # Its gradient fails for the slices that `take` has, unlike a reshape's.
+    return tf.reshape(rows, (-1, x.shape[-1])), first
+
+
+def _replica():
+    """Return the replica that computes, None without or where it is built."""
+    if not has_strategy():
+        return None
+    import tensorflow as tf
+
+    return tf.distribute.get_replica_context()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -394,11 +508,36 @@ def _of_this_process(choice, batch_size, index, count) -> Distribution:
     return Distribution(name, tuple(taken), replicas, batch_size, native)
 
 
-# Of each backend what makes Keras's distribution or TensorFlow's strategy, and
-# counts its replicas, from devices, model_axis and steps_per_execution.
+def _counted_mesh(native):
+    return native, native.replicas
+
+
+def _counted_strategy(native):
+    return native, native.num_replicas_in_sync
+
+
+# What makes Keras's distribution or TensorFlow's strategy, and counts its
+# replicas, from devices, model_axis and steps_per_execution.
 MAKERS: dict[str, dict[str, Callable]] = {
-    "tensorflow": STRATEGIES,
-    "jax": MESHES,
+    "tensorflow": {
+        "mirrored": lambda devices, axis, steps: _counted_strategy(
+            mirrored(devices, steps)
+        ),
+        "multiworker": lambda devices, axis, steps: _counted_strategy(
+            multiworker(steps)
+        ),
+        "tpu": lambda devices, axis, steps: _counted_strategy(tpu()),
+    },
+    "jax": {
+        "data_parallel": lambda devices, axis, steps: (
+            data_parallel(devices),
+            len(devices),
+        ),
+        "fsdp": lambda devices, axis, steps: _counted_mesh(fsdp(devices)),
+        "model_parallel": lambda devices, axis, steps: _counted_mesh(
+            model_parallel(devices, axis)
+        ),
+    },
     "torch": {},
 }
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_vit.runtime.platforms import sharding_of
-from keras_vit.training.distribution.layouts import MESHES, MODEL_AXIS
+from keras_vit.training.distribution.layouts import MAKERS, MODEL_AXIS
 
 __all__ = [
     "Step",
@@ -122,7 +122,8 @@ def lowered(step: Step, devices: list) -> Any:
 
     native = None
     if step.distribution != "single":
-        native, _ = MESHES[step.distribution](devices, step.model_axis, 1)
+        maker = MAKERS["jax"][step.distribution]
+        native, _ = maker(devices, step.model_axis, 1)
     # As on a TPU, where the fused kernel of Keras takes no 197 tokens.
     keras.config.disable_flash_attention()
     with native.scope() if native else contextlib.nullcontext():

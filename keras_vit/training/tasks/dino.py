@@ -47,7 +47,7 @@ from keras_vit.models.options import whole_grid
 from keras_vit.runtime.workarounds import after_step, put_apart
 from keras_vit.training import build
 from keras_vit.training.defaults import adamw_by_batch
-from keras_vit.training.distribution.strategies import mean_of_replicas
+from keras_vit.training.distribution.layouts import mean_of_replicas
 from keras_vit.training.stages import at_size
 from keras_vit.training.tasks.collapse import (
     collapsed_features,

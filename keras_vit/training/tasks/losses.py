@@ -17,7 +17,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.training.distribution.strategies import (
+from keras_vit.training.distribution.layouts import (
     mean_of_replicas,
     rows_of_replicas,
 )
