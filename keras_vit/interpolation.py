@@ -1,7 +1,7 @@
-"""Kernels of interpolation, for arrays and for tensors.
+"""Interpolation of arrays and of tensors, along an axis.
 
-They are functions of distances in pixels, or in other steps of a grid, and of
-the library that computes: NumPy, or `keras.ops`, whose functions have the same
+Kernels are functions of distances in pixels, or in other steps of a grid. The
+library that computes is NumPy, or `keras.ops`, whose functions have the same
 names.
 """
 
@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["cubic", "lanczos3", "triangle"]
+__all__ = [
+    "RESAMPLINGS",
+    "SQUARE",
+    "axis_weights",
+    "cubic",
+    "lanczos3",
+    "resize_matrix",
+    "triangle",
+]
 
 
 def triangle(x: Any, ops: Any = np) -> Any:
@@ -40,3 +48,59 @@ def lanczos3(x: Any, ops: Any = np) -> Any:
 def _sinc(x, ops):
     angle = math.pi * ops.where(x == 0, 1e-20, x)
     return ops.sin(angle) / angle
+
+
+# How positions are resampled: the kernel, and whether it grows where the grid
+# shrinks, so that what is outside of the grid has no weight. torch's bicubic
+# has a = -0.75; antialiased, like Pillow's, -0.5.
+RESAMPLINGS = {
+    "linear_aligned": (triangle, False),
+    "linear": (triangle, False),
+    "linear_antialiased": (triangle, True),
+    "bicubic": (cubic(-0.75), False),
+    "bicubic_antialiased": (cubic(-0.5), True),
+}
+# At the end of the name of one: to a square grid as large as the longer side.
+SQUARE = "_square"
+
+
+def resize_matrix(old: int, new: int, method: str) -> np.ndarray:
+    """Return the linear map that resamples one axis of `old` entries to `new`.
+
+    Returns:
+        float64 array (new, old) whose rows sum to 1.
+    """
+    if old == new:
+        return np.eye(old)
+    places, sides = np.arange(new, dtype="float64"), np.array([new])
+    return axis_weights(places, sides, old, method, np)
+
+
+def axis_weights(places: Any, sides: Any, old: int, method: str, ops: Any):
+    """Return the weights of `old` entries at places of an axis of any length.
+
+    Args:
+        places: float array or tensor (..., N), places on the axis from 0.
+        sides: array or tensor (..., 1), the length of the axis.
+        old: int, how many entries there are.
+        method: one of `RESAMPLINGS`.
+        ops: the library that computes.
+
+    Returns:
+        Array or tensor (..., N, old) whose last axis sums to 1.
+    """
+    kernel, antialias = RESAMPLINGS[method]
+    scale = old / sides
+    points = (places + 0.5) * scale - 0.5  # (..., N), centre on centre
+    if method == "linear_aligned":  # corner on corner
+        points = places * (old - 1) / ops.maximum(sides - 1, 1)
+    width = ops.maximum(scale, 1.0) if antialias else ops.ones_like(scale)
+    # Without antialias the edge is repeated as far as a kernel reaches.
+    reach = 0 if antialias else 2
+    sources = np.arange(-reach, old + reach, dtype="float32")  # (S,)
+    offsets = ops.subtract(points[..., None], sources)  # (..., N, S)
+    weights = kernel(offsets / width[..., None], ops)
+    nearest = np.clip(sources, 0, old - 1)[:, None]
+    repeated = (nearest == np.arange(old)).astype("float32")  # (S, old)
+    weights = ops.matmul(weights, repeated)  # (..., N, old)
+    return weights / ops.sum(weights, axis=-1, keepdims=True)

@@ -12,11 +12,11 @@ import keras
 
 from keras_vit.applications import signatures
 from keras_vit.checkpoints import check_weights, load_checkpoint, load_weights
-from keras_vit.checkpoints.engine.adaptation import (
+from keras_vit.checkpoints.engine.configure import (
     adapted_fields,
     check_input_shape,
+    configure,
 )
-from keras_vit.checkpoints.engine.configure import configure
 from keras_vit.checkpoints.engine.loading import open_source
 from keras_vit.checkpoints.engine.recognition import Checkpoint
 from keras_vit.models import BiT, Mixer, VisionTransformer

@@ -5,16 +5,15 @@ tokens, R and C rows and columns of the table of positions, D hidden dimension.
 """
 
 import keras
-import numpy as np
 from keras import ops
 
-from keras_vit.interpolation import cubic, triangle
+from keras_vit.interpolation import RESAMPLINGS, SQUARE, axis_weights
 from keras_vit.io.checks import check_choice
 from keras_vit.models.configured_model import keeping
 from keras_vit.models.options import whole_grid
 from keras_vit.models.vit import VisionTransformer
 
-__all__ = ["NaFlexTransformer", "RESAMPLINGS"]
+__all__ = ["NaFlexTransformer"]
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -150,7 +149,7 @@ class NaFlexTransformer(keras.Model):
             method = method.removesuffix(SQUARE)
             sides = ops.max(sides, axis=-1, keepdims=True) + 0 * sides
         rows, columns = (
-            axis_weights(places[..., i], sides[..., i], old, method)
+            axis_weights(places[..., i], sides[..., i], old, method, ops)
             for i, old in enumerate(self.config.grid)
         )  # (B, N, R), (B, N, C)
         shares = rows[..., :, None] * columns[..., None, :]  # (B, N, R, C)
@@ -199,49 +198,3 @@ def check_encoder(encoder, report) -> None:
             f"time. Received: a model of {encoder.config.image_size} pixels. "
             f"Load {report.source!r} with input_shape={shape}."
         )
-
-
-def axis_weights(places, sides, old: int, method: str):
-    """The weights of `old` positions at places of an axis of another length.
-
-    Args:
-        places: float32 tensor (B, N), rows or columns from 0.
-        sides: float32 tensor (B, 1), how many there are in the image.
-        old: int, how many positions the model has on this axis.
-        method: one of `RESAMPLINGS`.
-
-    Returns:
-        float32 tensor (B, N, old) whose last axis sums to 1.
-    """
-    kernel, antialias = RESAMPLINGS[method]
-    scale = old / sides
-    points = (places + 0.5) * scale - 0.5  # (B, N), centre on centre
-    if method == "linear_aligned":
-        points = places * (old - 1) / ops.maximum(sides - 1, 1)
-    width = ops.maximum(scale, 1.0) if antialias else ops.ones_like(scale)
-    # Without antialias the edge is repeated as far as a kernel reaches.
-    reach = 0 if antialias else 2
-    sources = np.arange(-reach, old + reach, dtype="float32")
-    offsets = points[..., None] - ops.convert_to_tensor(sources)
-    weights = kernel(offsets / width[..., None], ops)
-    weights = ops.matmul(weights, clipped(sources, old))  # (B, N, old)
-    return weights / ops.sum(weights, axis=-1, keepdims=True)
-
-
-def clipped(sources, old: int) -> np.ndarray:
-    """Sums what lies outside of the positions into the first and the last."""
-    nearest = np.clip(sources, 0, old - 1)
-    return (nearest[:, None] == np.arange(old)).astype("float32")
-
-
-SQUARE = "_square"
-# The kernel, and whether it grows where the grid shrinks: those of
-# `keras_vit.checkpoints.engine.adaptation`, for grids that the graph does not
-# know.
-RESAMPLINGS = {
-    "linear_aligned": (triangle, False),
-    "linear": (triangle, False),
-    "linear_antialiased": (triangle, True),
-    "bicubic": (cubic(-0.75), False),
-    "bicubic_antialiased": (cubic(-0.5), True),
-}

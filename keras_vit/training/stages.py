@@ -13,8 +13,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.checkpoints.engine.adaptation import resize_matrix
 from keras_vit.data import FitStream
+from keras_vit.interpolation import resize_matrix
 from keras_vit.layers import AddPositionEmbedding
 from keras_vit.training.build import TRANSFORMERS
 from keras_vit.training.optimizers import make_optimizer

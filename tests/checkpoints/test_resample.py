@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from reference_cases import expected, load
 
-from keras_vit.checkpoints.engine.adaptation import (
+from keras_vit.checkpoints.engine.matching import (
     adapt_channels,
     resample_position_embedding,
-    resize_matrix,
     resize_patches,
 )
+from keras_vit.interpolation import resize_matrix
 
 GRIDS = [((4, 4), (6, 6)), ((14, 14), (7, 28)), ((5, 3), (2, 9))]
 

@@ -13,7 +13,7 @@ import torch
 from listed import mark
 from timm_stub import import_timm
 
-from keras_vit.checkpoints.engine.adaptation import resample_position_embedding
+from keras_vit.checkpoints.engine.matching import resample_position_embedding
 from keras_vit.layers import AttentionPooling
 from keras_vit.layers.transformer_block import stochastic_depth
 

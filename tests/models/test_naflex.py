@@ -11,7 +11,7 @@ from reference_cases import TOLERANCE, expected, load
 
 import keras_vit
 from keras_vit.checkpoints import load_checkpoint
-from keras_vit.checkpoints.engine.adaptation import RESAMPLINGS, resize_matrix
+from keras_vit.interpolation import RESAMPLINGS, axis_weights, resize_matrix
 from keras_vit.models import (
     Mixer,
     MixerConfig,
@@ -19,7 +19,6 @@ from keras_vit.models import (
     VisionTransformer,
     ViTConfig,
 )
-from keras_vit.models.naflex import axis_weights
 from keras_vit.prediction.images import fitting_size, patch_sequences
 
 TINY: dict[str, Any] = {
@@ -192,11 +191,11 @@ def test_padding_is_never_read(name):
 @pytest.mark.once
 @pytest.mark.parametrize("new", [1, 3, 5, 12])
 @pytest.mark.parametrize("method", RESAMPLINGS)
-def test_positions_are_resampled_as_when_loading(method, new):
+def test_tensors_are_resampled_as_arrays(method, new):
     wanted = resize_matrix(5, new, method)
     places = keras.ops.arange(new, dtype="float32")[None]
     sides = keras.ops.full((1, 1), new, "float32")
-    found = numpy_of(axis_weights(places, sides, 5, method))[0]
+    found = numpy_of(axis_weights(places, sides, 5, method, keras.ops))[0]
     np.testing.assert_allclose(found, wanted, atol=2e-6)
 
 

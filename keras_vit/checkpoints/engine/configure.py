@@ -10,6 +10,8 @@ import re
 import warnings
 from typing import NoReturn
 
+import numpy as np
+
 from keras_vit.checkpoints.engine.layout import Facts, listed
 from keras_vit.checkpoints.engine.recognition import Checkpoint, dialects
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
@@ -20,7 +22,13 @@ from keras_vit.models.options import (
     without_unused,
 )
 
-__all__ = ["NOT_IN_TENSORS", "OF_RECORDS", "configure"]
+__all__ = [
+    "NOT_IN_TENSORS",
+    "OF_RECORDS",
+    "adapted_fields",
+    "check_input_shape",
+    "configure",
+]
 
 # Fields of what stands around the original's model, from a record.
 OF_RECORDS = ("classifier_activation", "include_preprocessing")
@@ -874,3 +882,97 @@ def _windows(checkpoint, num_layers, grid) -> dict:
             f"that its config tells, {known[WINDOWS[0]]}.",
         )
     return known
+
+
+def adapted_fields(
+    found: dict,
+    family: str,
+    *,
+    classes: int | None,
+    input_shape: tuple | None,
+    include_top: bool,
+    keep_representation: bool,
+    overrides: dict,
+) -> dict:
+    """Return the fields that were found with what a user wants otherwise."""
+    fields = dict(found)
+    if input_shape is not None:
+        height, width, channels = check_input_shape(input_shape, family)
+        fields |= {"image_size": (height, width), "channels": channels}
+        fields |= _pixel_fields(fields)
+    if classes is not None:
+        fields |= _head_fields(fields, classes, keep_representation)
+    if not include_top:
+        fields |= {"num_classes": 0, "pooling": "none"}
+        if "representation_dim" in fields:
+            fields["representation_dim"] = 0
+        pools = overrides.get("pooling", "none") != "none"
+        if fields.get("norm_after_pooling") and not pools:
+            # Its publisher's features are the tokens before that.
+            fields |= {"norm_after_pooling": False, "final_norm": False}
+    if overrides.get("pooling") == "avg":
+        overrides = {**overrides, "pooling": "mean"}
+    if (
+        fields.get("pooling") == "token"
+        and overrides.get("pooling") in ("mean", "max")
+        and not fields.get("register_tokens")
+        and not fields.get("class_attention_layers")
+    ):
+        # As the original does it: what pools patches has no class token.
+        fields["class_token"] = False
+    if overrides.get("pooling") == "token":
+        fields["class_token"] = True
+        fields["norm_after_pooling"] = False
+    return fields | overrides
+
+
+def check_input_shape(input_shape, family: str) -> tuple:
+    """Return (height, width, channels) of what users give as a shape.
+
+    Args:
+        input_shape: what was given.
+        family: of the models, of which "bit" takes None as a side.
+
+    Raises:
+        ValueError: when it is none, or a side is unknown or not above 0.
+    """
+    is_shape = isinstance(input_shape, (tuple, list)) and len(input_shape) == 3
+    sizes = tuple(input_shape) if is_shape else ()
+    if family == "bit":  # It takes images of any size.
+        sizes = (*(x for x in sizes[:2] if x is not None), *sizes[2:])
+    if not is_shape or not all(type(x) is int and x > 0 for x in sizes):
+        raise ValueError(
+            "input_shape must be (height, width, channels), all known and "
+            "channels last: patches and position embeddings depend on it. "
+            f"Received: input_shape={input_shape!r}. Give for example "
+            "input_shape=(384, 384, 3)."
+        )
+    return tuple(input_shape)
+
+
+def _pixel_fields(fields) -> dict:
+    """Return mean and deviation of pixels for another number of channels."""
+    names = ("pixel_mean", "pixel_std")
+    return {
+        name: (float(np.mean(fields[name])),) * fields["channels"]
+        for name in names
+        if fields.get(name) and len(fields[name]) != fields["channels"]
+    }
+
+
+def _head_fields(fields, classes, keep_representation) -> dict:
+    if type(classes) is not int or classes < 0:
+        raise ValueError(
+            "classes must be the number of classes, or 0 for features. "
+            f"Received: classes={classes!r}."
+        )
+    found: dict = {"num_classes": classes}
+    if not classes and fields.get("pooling") == "prefix":
+        # Features of two heads are the mean of what they see.
+        found["pooling"] = "prefix_mean"
+    is_new = classes != fields["num_classes"]
+    if is_new and fields.get("head_bias", 0.0) is None:
+        found["head_bias"] = 0.0
+    if is_new and not keep_representation and fields.get("representation_dim"):
+        found["representation_dim"] = 0
+    return found

@@ -12,11 +12,12 @@ from typing import Any, NoReturn
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.engine.adaptation import (
+from keras_vit.checkpoints.engine.configure import (
+    NOT_IN_TENSORS,
     adapted_fields,
     check_input_shape,
+    configure,
 )
-from keras_vit.checkpoints.engine.configure import NOT_IN_TENSORS, configure
 from keras_vit.checkpoints.engine.keras_files import (
     is_keras_folder,
     load_weights_h5,

@@ -1,18 +1,25 @@
-"""Matches the weights of a file with those of a model."""
+"""Matches the weights of a file with those of a model, also of another size.
+
+Axes: R and C rows and columns of a grid of patches, D hidden dimension, h and w
+height and width of a patch, K channels.
+"""
 
 import dataclasses
 import functools
+import math
 import re
 import warnings
 from collections.abc import Callable
+from typing import NamedTuple
 
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.engine.adaptation import find_adaptation
 from keras_vit.checkpoints.engine.layout import Facts, listed
 from keras_vit.checkpoints.engine.recognition import Checkpoint
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
+from keras_vit.interpolation import RESAMPLINGS, SQUARE, resize_matrix
+from keras_vit.io.checks import check_choice
 from keras_vit.trained_as import TrainedAs
 
 __all__ = [
@@ -20,9 +27,12 @@ __all__ = [
     "LoadPlan",
     "LoadReport",
     "ModelWeights",
+    "adapt_channels",
     "build",
     "checked_class",
     "plan_loading",
+    "resample_position_embedding",
+    "resize_patches",
     "weights_of",
 ]
 
@@ -421,3 +431,290 @@ def _check_variant(checkpoint, target) -> None:
             f"{target.name!r} is {wanted}. Build the model for the file "
             "with keras_vit.checkpoints.load_checkpoint."
         )
+
+
+def resize_patches(kernel: np.ndarray, patch_size: tuple) -> np.ndarray:
+    """Resize a patch embedding by the pseudo-inverse of resizing patches.
+
+    "FlexiViT: One Model for All Patch Sizes" (arXiv:2212.08013, section
+    3.4): the new weights give resized patches the embeddings that the old
+    ones give the patches, exactly when patches grow, in the least squares
+    otherwise. Patches are resized bilinearly.
+
+    Args:
+        kernel: float array (h, w, K, D).
+        patch_size: (height, width) of the result.
+    """
+    # Resizing is separable, so its pseudo-inverse is too.
+    rows, columns = (
+        np.linalg.pinv(resize_matrix(old, new, "linear"))
+        for old, new in zip(kernel.shape[:2], patch_size, strict=True)
+    )  # (h, height), (w, width)
+    resized = np.einsum("hH,wW,hwcd->HWcd", rows, columns, kernel)
+    return resized.astype("float32")
+
+
+def adapt_channels(kernel: np.ndarray, channels: int) -> np.ndarray:
+    """Adapt the first convolution to another number of channels.
+
+    One channel gets the sum over the old ones, so that a grey
+    image gives what it gave as RGB; more get the old ones in turn, scaled so
+    that the sum stays about the same. The kernel is (h, w, K, D).
+    """
+    old = kernel.shape[2]
+    if channels == 1:
+        adapted = kernel.sum(axis=2, keepdims=True)
+    else:
+        repeats = -(-channels // old)
+        adapted = np.tile(kernel, (1, 1, repeats, 1))[:, :, :channels]
+        adapted = adapted * (old / channels)
+    return adapted.astype("float32")
+
+
+class Adaptation(NamedTuple):
+    """A change of shape: from the file's array, in our layout, to the model's.
+
+    The description goes into the report, "" when nothing changes.
+    """
+
+    function: Callable
+    description: str = ""
+
+
+def find_adaptation(
+    path, shape, checkpoint: Checkpoint, target, resampling
+) -> Adaptation | None:
+    """Find how a weight of some shape in the file is adapted to the model.
+
+    None when the shapes cannot be brought together.
+    """
+    # A table before a later block is one like that before the first.
+    named = re.sub(r"^position_embedding_\d+/", POSITION, path)
+    adapt = ADAPTERS.get(re.sub(r"^block_\d+/", "", named))
+    if adapt is not None:
+        found = adapt(shape, checkpoint, target, path, resampling)
+        if found is not None:
+            return found
+    return Adaptation(lambda x: x) if shape == target.shape(path) else None
+
+
+def _adapt_position(shape, checkpoint, target, path, resampling):
+    old_prefix = checkpoint.facts.num_prefix_tokens
+    prefix = target.facts.num_prefix_tokens
+    old, new = tuple(checkpoint.grid), tuple(target.grid)
+    if (old, old_prefix) == (new, prefix):
+        return None
+    if shape[2] != target.shape(path)[2]:
+        return None
+
+    def function(table):
+        kept, patches = table[:, :old_prefix][:, :prefix], table[:, old_prefix:]
+        patches = resample_position_embedding(patches, old, new, resampling)
+        missing = prefix - kept.shape[1]
+        kept = np.pad(kept, [(0, 0), (0, missing), (0, 0)])
+        return np.concatenate([kept, patches], axis=1)
+
+    parts = []
+    if old != new:
+        parts.append(
+            f"grid {old[0]}x{old[1]} -> {new[0]}x{new[1]} ({resampling})"
+        )
+    if old_prefix != prefix:
+        parts.append(f"prefix tokens {old_prefix} -> {prefix}")
+    return Adaptation(function, ", ".join(parts))
+
+
+def _adapt_axis(shape, checkpoint, target, path, resampling):
+    """Adapt a table with a vector for each row, or each column, of the grid."""
+    old, new = shape[0], target.shape(path)[0]
+    if old == new or shape[1] != target.shape(path)[1]:
+        return None
+    matrix = resize_matrix(old, new, resampling)  # (new, old)
+    return Adaptation(
+        lambda table: (matrix @ table).astype("float32"),
+        f"{path.split('/')[-1]} {old} -> {new} ({resampling})",
+    )
+
+
+def _adapt_offsets(shape, checkpoint, target, path, resampling):
+    """Refuse another grid, in which the same offset is another way."""
+    old = tuple(checkpoint.grid), checkpoint.facts.num_prefix_tokens
+    new = tuple(target.grid), target.facts.num_prefix_tokens
+    if old == new:
+        return None
+    raise ValueError(
+        "Relative positions are offsets in the sequence of tokens, row by "
+        "row, and mean nothing in another grid. Received: weights of "
+        f"{old[0][0]}x{old[0][1]} patches and {old[1]} prefix tokens for a "
+        f"model of {new[0][0]}x{new[0][1]} and {new[1]}. Keep the image size "
+        "and the pooling of the weights, or train a variant with 1-D or 2-D "
+        "positions."
+    )
+
+
+def resample_position_embedding(
+    table: np.ndarray,
+    old_grid: tuple,
+    new_grid: tuple,
+    method: str = "linear_aligned",
+) -> np.ndarray:
+    """Resample the embeddings of patches from one grid to another.
+
+    Args:
+        table: float array (1, P + R * C, D), those of P prefix tokens first;
+            they are kept.
+        old_grid: (rows, columns) of the table.
+        new_grid: (rows, columns) that are wanted.
+        method: "linear_aligned": linear, corners on corners, as the original
+            code does it (`scipy.ndimage.zoom` of order 1). "bicubic",
+            "linear": between the centres of patches, as torch does it.
+            "bicubic_antialiased", "linear_antialiased": likewise, low-pass
+            filtered where the grid shrinks.
+            Each with "_square": to a square grid as large as the longer side,
+            of which the upper left is taken, as NaFlexViTs do it.
+
+    Returns:
+        float32 array (1, P + new rows * new columns, D).
+
+    Raises:
+        ValueError: for an unknown method, or a table without the rows of the
+            grid.
+    """
+    check_choice("resampling", method.removesuffix(SQUARE), RESAMPLINGS)
+    prefix = table.shape[1] - old_grid[0] * old_grid[1]
+    if prefix < 0:
+        raise ValueError(
+            f"A position embedding of shape {table.shape} is too short for a "
+            f"grid of {old_grid[0]}x{old_grid[1]} patches."
+        )
+    side = max(new_grid) if method.endswith(SQUARE) else None
+    method = method.removesuffix(SQUARE)
+    rows, columns = (
+        resize_matrix(old, side or new, method)[:new]
+        for old, new in zip(old_grid, new_grid, strict=True)
+    )
+    grid = table[0, prefix:].reshape(*old_grid, -1)  # (R, C, D)
+    grid = np.einsum("rR,cC,RCD->rcD", rows, columns, grid, optimize=True)
+    patches = grid.reshape(1, -1, grid.shape[-1])  # (1, r * c, D)
+    joined = np.concatenate([table[:, :prefix], patches], axis=1)
+    return joined.astype("float32")
+
+
+def geometric_matrix(old: int, new: int) -> np.ndarray:
+    """Return the linear map of distances along one axis, as BEiT does it.
+
+    The old distances are put at 0, 1, 1 + q, 1 + q + q^2, ... to both sides,
+    with a q above 1.01 by which the last one gets as far as the new ones go,
+    and interpolated linearly: close to a token they stay as they are.
+
+    Args:
+        old: int, odd: the distances from -(old // 2) to old // 2.
+        new: int, odd, likewise.
+
+    Returns:
+        float64 array (new, old) whose rows sum to 1.
+    """
+    left, right = 1.01, 1.5
+    ratio = left
+    while right - left > 1e-6:
+        ratio = (left + right) / 2
+        reach = (ratio ** (old // 2) - 1) / (ratio - 1)
+        left, right = (left, ratio) if reach > new // 2 else (ratio, right)
+    points = np.cumsum(ratio ** np.arange(old // 2))
+    points = np.concatenate([-points[::-1], [0], points])
+    wanted = np.arange(new) - new // 2
+    each = np.eye(old)
+    return np.stack([np.interp(wanted, points, x) for x in each], axis=1)
+
+
+# How distances are resampled, by how positions are: between points that lie
+# geometrically, otherwise linearly.
+DISTANCES = {"bicubic_antialiased": ("geometric", geometric_matrix)}
+
+LINEARLY = ("linear", functools.partial(resize_matrix, method="linear"))
+
+
+def _adapt_distances(shape, checkpoint, target, path, resampling):
+    """Adapt a number for each distance on the grid; those of tokens stay."""
+    old, new = tuple(checkpoint.grid), tuple(target.grid)
+    spans = [tuple(2 * x - 1 for x in grid) for grid in (old, new)]
+    extra = shape[0] - math.prod(spans[0])
+    wanted = (math.prod(spans[1]) + extra, shape[1])
+    if old == new or target.shape(path) != wanted:
+        return None
+    # Also of a span that stays as it is, as the originals do it.
+    method, matrix = DISTANCES.get(resampling, LINEARLY)
+    rows, columns = (matrix(x, y) for x, y in zip(*spans, strict=True))
+
+    def function(table):
+        patches = table[: math.prod(spans[0])].reshape(*spans[0], -1)
+        patches = np.einsum("rR,cC,RCh->rch", rows, columns, patches)
+        patches = patches.reshape(-1, table.shape[1]).astype("float32")
+        return np.concatenate([patches, table[math.prod(spans[0]) :]])
+
+    return Adaptation(
+        function,
+        f"distances in {old[0]}x{old[1]} -> {new[0]}x{new[1]} ({method})",
+    )
+
+
+def _adapt_span(shape, checkpoint, target, path, resampling):
+    """Adapt a vector for each distance along an axis, always linearly."""
+    return _adapt_axis(shape, checkpoint, target, path, "linear")
+
+
+def _adapt_patches(shape, checkpoint, target, path, resampling):
+    """Adapt the channels first, then the patch size."""
+    wanted = target.shape(path)
+    hybrid = "root_conv/kernel" in target.variables
+    if shape == wanted or shape[3] != wanted[3] or hybrid:
+        return None
+
+    def function(kernel):
+        if kernel.shape[2] != wanted[2]:
+            kernel = adapt_channels(kernel, wanted[2])
+        if kernel.shape[:2] != wanted[:2]:
+            kernel = resize_patches(kernel, wanted[:2])
+        return kernel
+
+    return Adaptation(function, _describe_kernel(shape, wanted))
+
+
+def _adapt_root(shape, checkpoint, target, path, resampling):
+    wanted = target.shape(path)
+    if shape == wanted or (*shape[:2], shape[3]) != (*wanted[:2], wanted[3]):
+        return None
+    return Adaptation(
+        lambda kernel: adapt_channels(kernel, wanted[2]),
+        _describe_kernel(shape, wanted),
+    )
+
+
+def _describe_kernel(old, new) -> str:
+    parts = []
+    if old[2] != new[2]:
+        parts.append(f"channels {old[2]} -> {new[2]}")
+    if old[:2] != new[:2]:
+        parts.append(
+            f"patches {old[0]}x{old[1]} -> {new[0]}x{new[1]} "
+            "(pseudo-inverse resize)"
+        )
+    return ", ".join(parts)
+
+
+POSITION = "position_embedding/"
+
+ADAPTERS = {
+    f"{POSITION}embedding": _adapt_position,
+    f"{POSITION}rows": _adapt_axis,
+    f"{POSITION}columns": _adapt_axis,
+    f"{POSITION}offsets": _adapt_offsets,
+    "attention/position_bias/table": _adapt_distances,
+    "position_bias/table": _adapt_distances,
+    "attention/position_bias/rows": _adapt_span,
+    "attention/position_bias/columns": _adapt_span,
+    "patch_embed/projection/kernel": _adapt_patches,
+    "root_conv/kernel": _adapt_root,
+    "root_conv1/kernel": _adapt_root,
+    "stem_conv1/kernel": _adapt_root,
+}

@@ -25,7 +25,6 @@ import warnings
 import keras
 from keras import ops
 
-from keras_vit.checkpoints.engine.adaptation import resize_matrix
 from keras_vit.checkpoints.engine.configure import configure
 from keras_vit.checkpoints.engine.loading import (
     load_checkpoint,
@@ -35,6 +34,7 @@ from keras_vit.checkpoints.engine.loading import (
 from keras_vit.data.config import evaluation_of
 from keras_vit.data.resizing import evaluation_fields
 from keras_vit.evaluation.few_shot import feature_model
+from keras_vit.interpolation import resize_matrix
 from keras_vit.io.checks import (
     check_at_least,
     check_choice,
