@@ -237,9 +237,6 @@ class SelfAttention(ConfiguredLayer):
         )  # Equations 6 and 7, (B, Q, H, d)
         return self.out(self.inner_norm(merge_heads(x)))  # Equation 8, (B,Q,D)
 
-    def compute_output_shape(self, x_shape, valid_shape=None):
-        return x_shape
-
     def compute_output_spec(self, x, valid=None, training=None, queries=None):
         return output_spec(x, queries, self.compute_dtype)
 

@@ -44,7 +44,7 @@ class ConfiguredLayer(keras.layers.Layer):
         names = cls.argument_names()
         return cls(**{x: fields[x] for x in names if x in fields} | others)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape, *others):
         return input_shape  # Unless a layer says otherwise.
 
     def get_config(self):

@@ -357,9 +357,6 @@ class TransformerBlock(ConfiguredLayer):
             return rematerialize(self, forward, inputs)
         return forward(inputs)
 
-    def compute_output_shape(self, x_shape, context_shape=None):
-        return x_shape
-
     def compute_output_spec(self, x, context=None, training=None, queries=None):
         return output_spec(x, queries, self.compute_dtype)
 

@@ -79,9 +79,6 @@ class WindowAttention(SelfAttention):
         windows = self._windows(x)  # (B * W, P, D)
         return self._tokens(super().call(windows, training=training))
 
-    def compute_output_shape(self, x_shape):
-        return x_shape
-
     def attention_weights(self, x, valid=None):
         """The softmax weights that `call` uses, computed explicitly.
 
@@ -182,9 +179,6 @@ class DecomposedPositionBias(ConfiguredLayer):
 
     def call(self, scores, query):
         return scores + ops.cast(self.bias(query), scores.dtype)
-
-    def compute_output_shape(self, scores_shape, query_shape=None):
-        return scores_shape
 
     def bias(self, query):
         """What is added for queries (B, H, T, d), a tensor (B, H, T, T)."""

@@ -441,9 +441,6 @@ class RelativeSelfAttention(SelfAttention):
         query, key, _ = ops.unstack(self._project(x), 3, axis=-2)
         return self._weights(query, key, offsets)  # (B, H, N, M)
 
-    def compute_output_shape(self, x_shape, offsets_shape=None):
-        return x_shape
-
     def _weights(self, query, key, offsets):
         query = query * query.shape[-1] ** -0.5
         offsets = ops.reshape(offsets, (-1, *query.shape[2:]))  # (O, H, d)

@@ -47,9 +47,6 @@ class CorruptPatches(ConfiguredLayer):
         mask = ops.cast(self.mask, taken.dtype)
         return ops.where(source < 0, mask, taken)
 
-    def compute_output_shape(self, embeddings_shape, source_shape=None):
-        return embeddings_shape
-
 
 def hidden_source(hidden):
     """Return the source of `CorruptPatches` that hides patches.
