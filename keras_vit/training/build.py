@@ -34,6 +34,7 @@ from keras_vit.runtime.workarounds import backend_is
 from keras_vit.text.templates import DEFAULT_TEMPLATE
 from keras_vit.text.zero_shot import class_embeddings, zero_shot_model
 from keras_vit.training.config import (
+    PLAIN_VARIANT,
     config_class_of,
     config_of,
     options_of,
@@ -241,12 +242,8 @@ def _fresh(recipe, class_names):
     return family(config, dtype=recipe.training.precision)
 
 
-def family_of(name: str | None, variant: VariantConfig | None = None) -> type:
-    """Return the class of a named model.
-
-    Args:
-        name: an application; None is a Vision Transformer.
-        variant: None is the plain model.
+def family_of(name: str | None, variant: VariantConfig = PLAIN_VARIANT) -> type:
+    """Return the class of a named model, as `config_class_of` its config.
 
     Example:
         >>> family_of("Mixer_B16").__name__
@@ -317,14 +314,13 @@ def _application_options(recipe, info) -> dict:
 
 def _family_of_weights(model, info):
     """Return the class of the model that a file of weights holds."""
-    plain = VariantConfig()
     held = VariantConfig(**info.fields.get("variant", {}))
-    if held != plain and model.name is not None:
+    if held != PLAIN_VARIANT and model.name is not None:
         raise ValueError(
             f"{info.source!r} holds a variant, which no application builds. "
             f"Received: model.name={model.name!r}. Leave it out."
         )
-    if model.variant not in (plain, held):
+    if model.variant not in (PLAIN_VARIANT, held):
         raise ValueError(
             f"Weights bring their own variant, which is {held} in "
             f"{info.source!r}. Received: model.variant={model.variant}. Leave "

@@ -34,6 +34,7 @@ __all__ = [
     "DataConfig",
     "ModelConfig",
     "OptimizerConfig",
+    "PLAIN_VARIANT",
     "PreprocessingConfig",
     "Recipe",
     "TrainingConfig",
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 
+PLAIN_VARIANT = VariantConfig()
 USUAL_BATCH = SCRATCH["batch_size"]  # where none was chosen yet
 TRACKERS = ("wandb", "mlflow")
 CHOICES = {
@@ -460,7 +462,7 @@ class ModelConfig:
     """Probability to skip the last block in training; it increases linearly
     from 0 for the first."""
 
-    variant: VariantConfig = VariantConfig()
+    variant: VariantConfig = PLAIN_VARIANT
     """Differences from the plain Vision Transformer; weights have a variant of
     their own."""
 
@@ -535,13 +537,13 @@ ABOUT_WEIGHTS = ("name", "weights", "head", "template", "size")
 
 
 def config_class_of(
-    name: str | None, variant: VariantConfig | None = None
+    name: str | None, variant: VariantConfig = PLAIN_VARIANT
 ) -> type:
     """Return the class of the config of a named model.
 
     Args:
         name: an application; None is a Vision Transformer.
-        variant: None is the plain model.
+        variant: see `ModelConfig`.
 
     Example:
         >>> config_class_of("Mixer_B16").__name__
@@ -549,8 +551,8 @@ def config_class_of(
     """
     if name in MIXER or name in BIT:
         return MixerConfig if name in MIXER else BiTConfig
-    plain = variant in (None, VariantConfig())
-    return ViTConfig if plain else VariantTransformerConfig
+    is_plain = variant == PLAIN_VARIANT
+    return ViTConfig if is_plain else VariantTransformerConfig
 
 
 def options_of(model, config_class: type) -> dict:

@@ -17,6 +17,7 @@ from keras_vit.data import FitStream
 from keras_vit.interpolation import resize_matrix
 from keras_vit.layers import AddPositionEmbedding
 from keras_vit.training.build import TRANSFORMERS
+from keras_vit.training.config import PLAIN_VARIANT
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.variants import VariantConfig
 
@@ -34,7 +35,7 @@ __all__ = [
     "stage_plans",
 ]
 
-RESIZABLE = (VariantConfig(), VariantConfig(mlp="local"))
+RESIZABLE = (PLAIN_VARIANT, VariantConfig(mlp="local"))
 METHOD = "linear_aligned"  # as the original resamples weights of another size
 
 
@@ -341,7 +342,7 @@ def at_size(model, image_size: int) -> keras.Model:
 
 
 def _check(model):
-    variant = getattr(model.config, "variant", VariantConfig())
+    variant = getattr(model.config, "variant", PLAIN_VARIANT)
     resizable = isinstance(model, TRANSFORMERS) and variant in RESIZABLE
     if not resizable or model.config.resnet_units is not None:
         raise ValueError(
