@@ -16,6 +16,7 @@ __all__ = [
     "SQUARE",
     "axis_weights",
     "cubic",
+    "hamming",
     "lanczos3",
     "resize_matrix",
     "triangle",
@@ -43,6 +44,12 @@ def lanczos3(x: Any, ops: Any = np) -> Any:
     """The kernel of Lanczos, three steps wide to each side."""
     value = _sinc(x, ops) * _sinc(x / 3, ops)
     return ops.where(ops.abs(x) < 3, value, 0.0)
+
+
+def hamming(x: Any, ops: Any = np) -> Any:
+    """The kernel of Pillow's HAMMING, one step wide to each side."""
+    near = _sinc(x, ops) * (0.54 + 0.46 * ops.cos(math.pi * x))
+    return ops.where(ops.abs(x) < 1, near, 0.0)
 
 
 def _sinc(x, ops):

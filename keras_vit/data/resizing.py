@@ -1,9 +1,11 @@
 """The size of a model's images: their geometry, crop windows and resizing.
 
-`Geometry` resizes in TensorFlow. The other functions do without it what it
-does: windows are those that it draws, to the bit.
+`Geometry` resizes in TensorFlow, `tensor_crop` in exported files. The other
+functions do without either what they do: windows are those that TensorFlow
+draws, to the bit.
 
-Axes: H and W height and width, C channels.
+Axes: B images of a batch, H and W height and width, C channels; h and w height
+and width of the result.
 """
 
 import dataclasses
@@ -16,7 +18,7 @@ import numpy as np
 
 from keras_vit.data.config import PreprocessingConfig
 from keras_vit.data.seeds import random_bits, random_words
-from keras_vit.interpolation import cubic, lanczos3, triangle
+from keras_vit.interpolation import cubic, hamming, lanczos3, triangle
 
 __all__ = [
     "LEAST_AREA",
@@ -32,6 +34,7 @@ __all__ = [
     "random_window",
     "resize",
     "squash",
+    "tensor_crop",
     "views",
 ]
 
@@ -467,16 +470,6 @@ def _box(offset, stretch, ops):
     return ops.where(ops.logical_and(x > -0.5, x <= 0.5), 1.0, 0.0)
 
 
-def _hamming(x, ops):
-    near = _sinc(x, ops) * (0.54 + 0.46 * ops.cos(np.pi * x))
-    return ops.where(ops.abs(x) < 1, near, 0.0)
-
-
-def _sinc(x, ops):
-    angle = np.pi * ops.where(x == 0, 1e-8, x)
-    return ops.sin(angle) / angle
-
-
 # Method: the kernel, a function of distances, how far it is stretched, and
 # NumPy or `keras.ops`; and its radius in pixels, None where it reaches as far
 # as a pixel of the result.
@@ -487,7 +480,7 @@ KERNELS = {
     "area": (_overlap, None),
     "nearest": (_is_inside, None),
     "box": (_box, 0.5),
-    "hamming": (_stretched(_hamming), 1),
+    "hamming": (_stretched(hamming), 1),
 }
 
 
@@ -622,6 +615,87 @@ def _scaled(image, size, geometry, default: str, box=(slice(None),) * 2):
         rounding=config.rounding,
         box=box,
     )
+
+
+def tensor_crop(images: Any, geometry: Geometry) -> Any:
+    """Resize and crop tensors as `evaluation_crop` does arrays.
+
+    Each side is a product with a matrix of the weights of each pixel, which
+    any exporter writes for any size: no shape is known before.
+
+    Args:
+        images: float32 tensor (B, H, W, C) in [0, 255].
+        geometry: a `Geometry`.
+
+    Returns:
+        float32 tensor (B, h, w, C).
+
+    Raises:
+        ValueError: for a crop that cuts images before it resizes them.
+    """
+    from keras import ops
+
+    config = geometry.config
+    crop = EVALUATION_CROPS[config.evaluation]
+    if crop.window:
+        raise ValueError(
+            "A file cannot cut images before it resizes them. Received: "
+            f"evaluation={config.evaluation!r}. Leave out include_resizing."
+        )
+    # 1 to H and 1 to W, without asking for a shape.
+    rows = ops.cumsum(ops.ones_like(images[0, :, 0, 0]))  # (H,)
+    columns = ops.cumsum(ops.ones_like(images[0, 0, :, 0]))  # (W,)
+    lengths = ops.stack([ops.max(rows), ops.max(columns)])  # (2,)
+    sizes = crop.size(lengths, geometry, ops)  # (2,)
+    kept = ops.convert_to_tensor(geometry.image_size, "float32")  # (2,)
+    first = crop.first(sizes - kept, ops)  # (2,)
+    method = config.resize_method or crop.method
+    steps = []
+    for axis, places in enumerate((rows, columns)):
+        wanted = first[axis] + ops.arange(
+            geometry.image_size[axis], dtype="float32"
+        )  # (kept,)
+        scale = lengths[axis] / sizes[axis]
+        weights = _pixel_weights(
+            places - 0.5,
+            (wanted + 0.5) * scale,
+            scale,
+            method,
+            config.antialias,
+            ops,
+        )  # (h, H) or (w, W)
+        inside = ops.logical_and(wanted >= 0, wanted < sizes[axis])
+        steps.append((PRODUCTS[axis], weights, inside))
+    nearest = config.rounding == "nearest"
+    result = images
+    for product, weights, _ in reversed(steps) if nearest else steps:
+        result = ops.einsum(product, weights, result)
+        if nearest:
+            result = ops.floor(ops.clip(result, 0.0, 255.0) + 0.5)
+    result = ops.clip(result, 0.0, 255.0)
+    if config.rounding == "uint8":
+        result = ops.floor(result)
+    if config.evaluation not in PADDING:
+        return result
+    (_, _, rows), (_, _, columns) = steps
+    inside = ops.logical_and(rows[:, None], columns)[..., None]  # (h, w, 1)
+    colour = ops.convert_to_tensor(config.padding_colour or (0,), "float32")
+    return ops.where(inside, result, colour)
+
+
+PRODUCTS = ("ih,bhwc->biwc", "jw,bhwc->bhjc")
+
+
+def _pixel_weights(places, centres, scale, method, antialias, ops):
+    """Return the weight of each of H pixels in each of h means: (h, H)."""
+    kernel, radius = KERNELS[method]
+    stretch = ops.maximum(scale, 1.0) if antialias else 1.0
+    if radius is None:
+        stretch = scale
+    weights = kernel(places - centres[:, None], stretch, ops)
+    # What lies outside of the image has none, and is filled up later.
+    total = ops.sum(weights, axis=1, keepdims=True)
+    return weights / ops.where(total == 0, 1.0, total)
 
 
 def _random_crop(scaled: Crop):

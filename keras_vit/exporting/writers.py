@@ -26,8 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_vit.data import PreprocessingConfig
-from keras_vit.data.resizing import Geometry
-from keras_vit.exporting.included_resizing import WithResizing
+from keras_vit.data.resizing import Geometry, tensor_crop
 from keras_vit.io.atomic_files import replacing
 from keras_vit.models.configured_model import remade
 from keras_vit.prediction.exported_model import (
@@ -102,6 +101,24 @@ def rebuilt(path: str, format: str, precision: str):
         dtype="mixed_bfloat16" if mixed else "float32",
         **plain,
     )
+
+
+class WithResizing:
+    """A model behind the resizing of its evaluation.
+
+    Args:
+        model: from images (B, h, w, C) in [0, 255] to scores.
+        geometry: a `Geometry`, how images are resized and cropped.
+    """
+
+    def __init__(self, model: Any, geometry: Geometry):
+        self.model = model
+        self.geometry = geometry
+        self.variables = model.variables
+        self.input_shape = (None, None, None, geometry.channels)
+
+    def __call__(self, images, training=None):
+        return self.model(tensor_crop(images, self.geometry), training=training)
 
 
 def quantization_of(model) -> str | None:

@@ -12,9 +12,8 @@ from keras_vit.data.config import (
     METHODS,
     PreprocessingConfig,
 )
-from keras_vit.data.resizing import Geometry, evaluation_crop
+from keras_vit.data.resizing import Geometry, evaluation_crop, tensor_crop
 from keras_vit.exporting.browser_page import write_page
-from keras_vit.exporting.included_resizing import cropped
 from keras_vit.exporting.writers import LAYOUTS
 from keras_vit.prediction import as_classifier, load_classifier
 
@@ -43,14 +42,14 @@ def test_pixels_are_those_of_evaluation(crop, method, antialias):
         image = random.integers(0, 256, (*size, 3)).astype("uint8")
         expected = evaluation_crop(image, geometry)
         given = keras.ops.convert_to_tensor(image[None].astype("float32"))
-        found = keras.ops.convert_to_numpy(cropped(given, geometry))[0]
+        found = keras.ops.convert_to_numpy(tensor_crop(given, geometry))[0]
         np.testing.assert_allclose(found, expected, atol=0.01)
 
 
 def test_what_is_cut_first_is_refused():
     config = PreprocessingConfig(evaluation="aspect_crop")
     with pytest.raises(ValueError, match="Leave out include_resizing"):
-        cropped(np.zeros((1, 9, 9, 3)), Geometry((24, 16), 3, config))
+        tensor_crop(np.zeros((1, 9, 9, 3)), Geometry((24, 16), 3, config))
 
 
 def test_pixels_are_rounded_after_each_axis():
@@ -64,7 +63,7 @@ def test_pixels_are_rounded_after_each_axis():
     geometry = Geometry((16, 24), 3, config)
     image = np.random.default_rng(0).integers(0, 256, (40, 60, 3)).astype("u1")
     given = keras.ops.convert_to_tensor(image[None].astype("float32"))
-    found = keras.ops.convert_to_numpy(cropped(given, geometry))[0]
+    found = keras.ops.convert_to_numpy(tensor_crop(given, geometry))[0]
     expected = Image.fromarray(image).resize(
         (24, 16), Image.Resampling.BILINEAR
     )
@@ -75,7 +74,7 @@ def test_pixels_are_rounded_down():
     geometry = Geometry((16, 24), 3, PreprocessingConfig())
     image = np.random.default_rng(0).uniform(0, 255, (1, 40, 60, 3))
     image = keras.ops.convert_to_tensor(image.astype("float32"))
-    found = keras.ops.convert_to_numpy(cropped(image, geometry))
+    found = keras.ops.convert_to_numpy(tensor_crop(image, geometry))
     np.testing.assert_array_equal(found, np.floor(found))
     assert found.std() > 1
 
