@@ -77,7 +77,7 @@ def key(purpose: str, seed: int, epoch, example) -> Any:
 
 
 def _stream(purpose: str, seed: int) -> int:
-    """Return the compute the first number of a key, below 2**63."""
+    """Return the first number of a key, below 2**63."""
     if purpose in PURPOSES:
         return seed * MAX_PURPOSES + PURPOSES[purpose]
     digest = hashlib.sha256(f"{purpose} {seed}".encode()).digest()
