@@ -138,14 +138,18 @@ def overlay(images: Any, maps: Any, *, blur: float = 0) -> np.ndarray:
     """
     pictures = as_pictures(images)
     maps = check_axes("maps", maps, "batch, rows, columns")
-    if len(maps) != len(pictures):
+    _check_numbers(pictures, maps)
+    size = pictures.shape[1:3]
+    masks = np.stack([_mask(grid, size, blur) for grid in maps])  # (B, H, W)
+    return np.round(255 * pictures * masks[..., None]).astype("uint8")
+
+
+def _check_numbers(pictures, maps):
+    if len(pictures) != len(maps):
         raise ValueError(
             f"There must be one map per image. Received: {len(pictures)} "
             f"images and {len(maps)} maps."
         )
-    size = pictures.shape[1:3]
-    masks = np.stack([_mask(grid, size, blur) for grid in maps])  # (B, H, W)
-    return np.round(255 * pictures * masks[..., None]).astype("uint8")
 
 
 def _mask(grid, size, blur):
@@ -584,11 +588,7 @@ def plot_saliency(images: Any, maps: Any):
 
 def _pairs(pictures, results, title, **options):
     """Two columns: inputs and results."""
-    if len(pictures) != len(results):
-        raise ValueError(
-            f"There must be one map per image. Received: {len(pictures)} "
-            f"images and {len(results)} maps."
-        )
+    _check_numbers(pictures, results)
     height = PICTURE_INCHES * pictures.shape[1] / pictures.shape[2]
     figure = new_figure(2 * PICTURE_INCHES, len(pictures) * height + 0.3)
     axes = figure.subplots(len(pictures), 2, squeeze=False)

@@ -479,13 +479,7 @@ def load_classifier(
 def _exported_classifier(source, image_size, preprocessing, needs_classes):
     """Load a classifier that `keras_vit.export` wrote."""
     model = ExportedModel(source)
-    sides = model.image_size
-    if image_size not in (None, sides, sides[0] if len({*sides}) == 1 else ()):
-        raise ValueError(
-            f"{os.fspath(source)!r} is for images of {sides[0]}x{sides[1]} "
-            f"pixels. Received: image_size={image_size}. Export the model "
-            "with that size."
-        )
+    model.check_image_size(image_size)
     known = TrainedAs(
         preprocessing=model.record["preprocessing"],
         problem=model.record.get("problem", UNKNOWN.problem),

@@ -103,6 +103,17 @@ class ExportedModel:
         if self.resizes:
             self.image_size = tuple(self.config.image_size)
 
+    def check_image_size(self, image_size: Any) -> None:
+        """Raise a ValueError for a size in pixels other than the file's."""
+        height, width = self.image_size
+        side = (height,) if height == width else ()
+        if image_size not in (None, self.image_size, *side):
+            raise ValueError(
+                f"{str(self.path)!r} is for images of {height}x{width} pixels. "
+                f"Received: image_size={image_size!r}. Export the model with "
+                "that size."
+            )
+
     def predict_on_batch(self, images: np.ndarray) -> np.ndarray:
         """Computes the scores of images (B, H, W, C), of any number.
 

@@ -95,18 +95,8 @@ class ExportedPair:
             config: how images are resized, where it is not as in the record.
         """
         geometry = self._geometry(config)
-        sides = geometry.image_size
-        if image_size not in (
-            None,
-            sides,
-            sides[0] if len({*sides}) == 1 else (),
-        ):
-            raise ValueError(
-                f"{str(self.path)!r} is for images of {sides[0]}x{sides[1]} "
-                f"pixels. Received: image_size={image_size!r}. Export the "
-                "model with that size."
-            )
         network: Any = self.image.model
+        network.check_image_size(image_size)
         about = self.record
         return Encoder(
             network,
@@ -118,7 +108,7 @@ class ExportedPair:
                 "weights_crc32": int(about["parts"][about["image"]][:8], 16),
                 "kind": "pooled",
                 "blocks": None,
-                "image_size": list(sides),
+                "image_size": list(geometry.image_size),
                 "preprocessing": dataclasses.asdict(geometry.config),
             },
         )
@@ -143,13 +133,7 @@ class ExportedPair:
         """
         image = self.image
         model: Any = image.model
-        size = model.record["output"]["shape"][-1]
-        if classes.vectors.shape[1] != size:
-            raise ValueError(
-                f"The embeddings of the classes have {classes.vectors.shape[1]}"
-                f" numbers, those of the images {size}. Take the model that "
-                "the labels were computed with."
-            )
+        classes.check_images(model.record["output"]["shape"])
         kernel = classes.vectors.T * np.exp(classes.logit_scale)  # (P, K)
         bias = classes.logit_bias or 0.0
 

@@ -176,6 +176,19 @@ class ClassEmbeddings:
         """Return what makes scores of logits: "softmax" or "sigmoid"."""
         return score_activation(self.logit_bias)
 
+    def check_images(self, shape) -> None:
+        """Raise a ValueError unless images have embeddings of this size.
+
+        Args:
+            shape: of the embeddings of a batch, (B or None, P).
+        """
+        if tuple(shape[1:]) != self.vectors.shape[1:]:
+            raise ValueError(
+                f"The embeddings of the classes have {self.vectors.shape[1]} "
+                f"numbers, those of the images {shape[-1]}. Take the model "
+                "that the labels were computed with."
+            )
+
     def save(self, path: str | os.PathLike) -> None:
         """Write a file that `keras_vit.predict` takes as its labels.
 
@@ -400,13 +413,8 @@ def zero_shot_model(tower: Any, classes: ClassEmbeddings) -> Any:
         ValueError: when the embeddings of the two are of different sizes, or
             the classes' of another model.
     """
+    classes.check_images(tower.output_shape)
     size = classes.vectors.shape[1]
-    if tower.output_shape != (None, size):
-        raise ValueError(
-            f"The embeddings of the classes have {size} numbers, those of the "
-            f"images {tower.output_shape[-1]}. Take the model that the labels "
-            "were computed with."
-        )
     found = image_checksum(tower)
     both = found, classes.image_crc32
     if None not in both and both[0] != both[1]:
