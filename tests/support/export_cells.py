@@ -96,7 +96,7 @@ SAM = {
     "neck_dim": 24,
 }
 KINDS: dict[str, Callable[[], keras.Model]] = {
-    "token": vit,
+    "token": lambda: vit(num_layers=2),  # The last computes one token alone.
     "mean": lambda: vit(pooling="mean", class_token=False),
     "map": lambda: vit(pooling="map", class_token=False),
     "tokens": lambda: vit(pooling="none", num_classes=0),
