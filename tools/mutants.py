@@ -174,22 +174,30 @@ def _indented(new, node) -> str:
 
 
 def tests_of(fault: Fault, most: int) -> list[str]:
-    """Return the test files that name a function most often."""
+    """Return the test files that name a function, or what changes, most."""
     own, _, method = fault.function.rpartition(".")
     module = pathlib.PurePath(fault.path).with_suffix("")
     words = {(own or method).lstrip("_"): 20, method.lstrip("_"): 5}
     words |= {module.name: 2, module.parent.name: 1}
     words |= dict.fromkeys(_users_of(module), 2)
+    files = {
+        path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+    }
+    for word in re.findall(r"\w{6,}", fault.what.partition(" -> ")[0]):
+        having = sum(word in text for text in files.values())
+        if having:  # The rarer what changes, the more says who names it.
+            words.setdefault(word, 60 // having)
     scores = collections.Counter()
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        text = path.read_text("utf-8")
+    for name, text in files.items():
+        path = pathlib.PurePath(name)
         for word, weight in words.items():
             times = len(re.findall(rf"(?<![a-z]){re.escape(word)}\b", text))
-            scores[path.relative_to(ROOT).as_posix()] += weight * min(times, 5)
+            scores[name] += weight * min(times, 5)
         if module.name.rstrip("s") in path.name:
-            scores[path.relative_to(ROOT).as_posix()] += 100
+            scores[name] += 100
         if module.parts[1] == path.parent.name:
-            scores[path.relative_to(ROOT).as_posix()] += 10
+            scores[name] += 10
     return [name for name, score in scores.most_common(most) if score]
 
 
