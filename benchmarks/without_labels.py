@@ -130,7 +130,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         **DISTILL,
         "model": {**DISTILL["model"], "num_layers": 12},
         "learning_rate": 4e-4,
-        "steps": 4500,
+        "steps": 2250,
         "options": DistillConfig(teacher="weights/dinov2", teacher_size=42),
     },
     "distill_clip": {
