@@ -70,6 +70,7 @@ def test_the_default_variant_is_the_plain_model():
         ops.convert_to_numpy(plain(images)),
         ops.convert_to_numpy(variant(images)),
         rtol=1e-5,
+        atol=1e-6,  # of scores that are close to 0
     )
 
 
