@@ -363,18 +363,13 @@ def _third_of_product(node):
         x, W, b or None, (H, 3, d) and i of `(x W + b)[:, :, :, i]`, and whether
         its heads stand before its tokens; or None.
     """
-    if _is(node, "Squeeze"):  # Of a slice of one, by which torch unbinds.
-        node = node.input_value(0).get_node()
-        inputs = [x.get_node() for x in node.input_values()]
-        if not (_is(node, "Slice") and len(inputs) == 5):
-            return None
-        thirds, place, _, _, axis = inputs
-    elif _is(node, "Gather"):
-        thirds, place, axis = (x.get_node() for x in node.input_values())
-        if _is(place, "Constant") and place.get_data().ndim:
-            return None  # It would keep the axis.
-    else:
+    if not _is(node, "Squeeze"):
         return None
+    node = node.input_value(0).get_node()  # A slice of one: torch unbinds so.
+    inputs = [x.get_node() for x in node.input_values()]
+    if not (_is(node, "Slice") and len(inputs) == 5):
+        return None
+    thirds, place, _, _, axis = inputs
     if not _is(axis, "Constant"):
         return None
     where = [x % 5 for x in axis.get_data().ravel()]
