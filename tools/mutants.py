@@ -7,7 +7,7 @@ Each fault is one change of one function: another comparison, a number one
 larger, a condition turned around, a sum for a difference, a call or an
 assignment left out, None in place of a result. Functions are drawn by the seed,
 in all folders of the package alike. In a copy of the checkout the fast tests
-that name the function or its class, or else its module, run on one backend
+that name the function, what changes or the module, run on one backend
 (KERAS_BACKEND, torch where it is not set) with the fault, at most `--files` of
 them. A fault that no test finds is printed with its place and change: it is
 either without effect, or a test is missing. Tests that do not end in time count
