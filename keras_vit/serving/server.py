@@ -249,7 +249,9 @@ def _server(service, application):
 
 MOST = 1000
 HEAD = 10  # seconds from the first byte, or the connection, to a whole head
-REST = 5  # seconds for the rest of a body that has its answer
+# Seconds for the rest of a body that has its answer, and for a client to read
+# its last answer.
+REST = 5
 KEEP_ALIVE = 75  # seconds; longer than the 60 of most load balancers
 
 
@@ -339,6 +341,8 @@ def guarded_protocol(most: int, head: float, whole: float) -> type:
             )
 
         def found_phase(self):
+            if self.transport.is_closing():
+                return "rest"  # asyncio waits until the client has read all.
             if self.cycle is not None and not self.cycle.response_complete:
                 return "request"
             if self.conn.their_state is h11.SEND_BODY:

@@ -12,8 +12,9 @@ import time
 import psutil
 import pytest
 import served
+import uvicorn
 
-from keras_vit.serving.server import most_connections
+from keras_vit.serving.server import guarded_protocol, most_connections
 from keras_vit.serving.web_application import check_hosts, for_hosts
 
 FILE = served.encoded(served.picture(0))
@@ -23,6 +24,8 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 from keras_vit.cli import main
 sys.exit(main(["serve", sys.argv[1], "--port", "0", "--timeout", "60"]))
 """
+# It stays in the server, and is less than what it waits for.
+ANSWER = bytes(2**15)
 PREDICT = (
     b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\n"
 )
@@ -132,6 +135,51 @@ def test_who_does_not_read_the_answer_is_cut_off(small):
                 with contextlib.suppress(TimeoutError):
                     client.sendall(asked * 100)
     assert small.ask("GET", "/health")[0] == 200
+
+
+LAST = {
+    "malformed": b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    "last": b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("kind", LAST)
+def test_who_does_not_read_the_last_answer_is_cut_off(monkeypatch, kind):
+    """The server has closed by then, and waits until all is sent."""
+    monkeypatch.setattr("keras_vit.serving.server.REST", 0.2)
+    protocol = guarded_protocol(10, head=1, whole=20)
+    lost = asyncio.run(connection_lost(protocol, LAST[kind]))
+    assert lost
+
+
+async def connection_lost(protocol, last) -> bool:
+    """Whether a server leaves a client that sends two requests at once."""
+    loop, closed = asyncio.get_running_loop(), asyncio.Event()
+
+    class Observed(protocol):
+        def connection_lost(self, exc):
+            super().connection_lost(exc)
+            closed.set()
+
+    async def application(scope, receive, send):
+        length = b"%d" % len(ANSWER)
+        headers = [(b"content-length", length)]
+        start = {"type": "http.response.start", "status": 200}
+        await send({**start, "headers": headers})
+        await send({"type": "http.response.body", "body": ANSWER})
+
+    config = uvicorn.Config(application, timeout_keep_alive=60)
+    config.load()
+    here, there = socket.socketpair()
+    with there:
+        here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        await loop.connect_accepted_socket(
+            lambda: Observed(config, uvicorn.server.ServerState(), {}), here
+        )
+        there.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" + last)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(closed.wait(), 20)
+        return closed.is_set()
 
 
 def test_bodies_of_all_clients_are_bounded(small):
