@@ -29,7 +29,11 @@ from keras_vit.layers.kernels import (
     swap_heads_and_tokens,
     with_repeated_keys,
 )
-from keras_vit.runtime.platforms import by_platform, has_fused_attention
+from keras_vit.runtime.platforms import (
+    by_platform,
+    has_fused_attention,
+    with_gradients,
+)
 from keras_vit.runtime.workarounds import attend_in_place, backend_is
 
 __all__ = ["SelfAttention"]
@@ -325,13 +329,18 @@ class SelfAttention(ConfiguredLayer):
         paths: dict = {"gpu": lean, "other": predicting}
         if self.position_bias is not None:
             paths = {"other": by_keras}
-        if backend_is("jax") and has_fused_attention():
-            paths["gpu"] = by_keras
+        elif valid is None and backend_is("jax") and has_fused_attention():
+            paths["gpu"] = by_keras  # JAX has none with a mask for each key.
         x = by_platform(query, key, value, cpu=explicit, **paths)
         return swap_heads_and_tokens(x)  # (B, N, H, d)
 
     def _fused(self, query, key, value, valid):
         """By Keras, of placed heads (B, N, H, d)."""
+
+        def explicit(*heads):
+            heads = map(swap_heads_and_tokens, heads)
+            return swap_heads_and_tokens(attended(*heads, valid=valid))
+
         bias, flash = None, self.flash_attention
         mask = None if valid is None else over_heads(valid)
         if flash is None:
@@ -339,11 +348,13 @@ class SelfAttention(ConfiguredLayer):
         if self.position_bias is not None:
             # Keras's flash attention takes none.
             bias, flash = self.position_bias.fused_bias(query), False
-        elif mask is None and not flash:
-            return attend_in_place(query, key, value, flash=flash)
-        return ops.dot_product_attention(
-            query, key, value, bias=bias, mask=mask, flash_attention=flash
-        )  # (B, N, H, d)
+        options = {"bias": bias, "mask": mask, "flash_attention": flash}
+        attend = functools.partial(ops.dot_product_attention, **options)
+        if bias is None and mask is None and not flash:
+            attend = functools.partial(attend_in_place, flash=flash)
+        if bias is None:
+            attend = with_gradients(attend, explicit)
+        return attend(query, key, value)  # (B, N, H, d)
 
     def _attend_explicitly(self, query, key, value, valid, training):
         weights = self._weights(query, key, valid)  # (B, H, N, M)

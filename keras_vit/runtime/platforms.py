@@ -25,6 +25,7 @@ __all__ = [
     "recomputed",
     "sharding_of",
     "split_batch",
+    "with_gradients",
 ]
 
 # Features above which TPUs predict faster with the heads of attention, or the
@@ -81,6 +82,42 @@ def has_fused_attention() -> bool:
     """
     devices = keras.distribution.list_devices()  # such as "gpu:0"
     return any(device.startswith("gpu") for device in devices)
+
+
+def with_gradients(fused: Callable, explicit: Callable) -> Callable:
+    """Gives fused attention gradients, whatever the number of tokens.
+
+    On GPUs and in half precision JAX differentiates it for even numbers of
+    tokens alone: for odd ones cuDNN has no gradient of a bias, which JAX takes
+    a placeholder for. For 196 patches and a class token the gradient is that
+    of explicit attention. Until `test_jax_differentiates_even_tokens_alone`.
+
+    Args:
+        fused: function of query, key and value, each (B, N, H, d).
+        explicit: function of the same, with the same result.
+
+    Returns:
+        A function of the same.
+    """
+
+    def attend(query, key, value):
+        if not backend_is("jax") or not has_fused_attention():
+            return fused(query, key, value)
+        counts = (query.shape[1], key.shape[1])
+        even = all(isinstance(n, int) and n % 2 == 0 for n in counts)
+        kind = keras.backend.standardize_dtype(query.dtype)
+        if even or kind not in {"float16", "bfloat16"}:
+            return fused(query, key, value)
+        import jax
+
+        both = jax.custom_vjp(fused)
+        both.defvjp(
+            lambda *heads: jax.vjp(explicit, *heads),
+            lambda gradient, upstream: gradient(upstream),
+        )
+        return both(query, key, value)
+
+    return attend
 
 
 def _is_abstract(tensor):

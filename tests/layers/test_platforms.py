@@ -1,6 +1,7 @@
 """Each platform has its own program, and all of them the same values."""
 
 import functools
+import re
 import types
 
 import numpy as np
@@ -134,6 +135,87 @@ def test_the_weights_are_computed_again_on_tpus_alone():
         for platform in ("cpu", "tpu")
     }
     assert counts == {"cpu": [1, 0], "tpu": [2, 1]}
+
+
+CUDNN = "__cudnn$fmha"  # its custom calls
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch):
+    """Keras and JAX find cuDNN: programs are lowered, and cannot be run."""
+    from jax._src.cudnn import fused_attention_stablehlo as cudnn
+
+    names = ["gpu:0"]
+    monkeypatch.setattr("keras.distribution.list_devices", lambda: names)
+    monkeypatch.setattr(cudnn, "check_cudnn_version", lambda: 91_000)
+    monkeypatch.setattr(cudnn, "check_compute_capability", lambda least: True)
+
+
+def program_of_a_gpu(tokens, valid=None, gradient=True, **options):
+    """What bfloat16 attention has there, or its gradient with the forward."""
+    import jax
+
+    layer = layers.SelfAttention(4, dtype="bfloat16", **options)
+    x = normal(2, tokens, 32)
+    layer.build(x.shape)
+    weights = [x.value for x in layer.trainable_variables]
+    function = gradient_of(layer, x, valid)
+    if not gradient:
+        weights, function = [], lambda weights, x: layer(x, valid)
+    traced = jax.jit(function).trace(weights, x)
+    return traced.lower(lowering_platforms=("cuda",)).as_text()
+
+
+@pytest.mark.parametrize("flash", [None, True])
+@pytest.mark.parametrize(
+    ("tokens", "gradient", "calls"),
+    [(6, False, 1), (5, False, 1), (6, True, 2), (5, True, 0)],
+)
+def test_gpus_have_fused_attention_and_gradients_of_any_number_of_tokens(
+    as_on_a_gpu, caplog, tokens, gradient, calls, flash
+):
+    options = {"gradient": gradient, "flash_attention": flash}
+    text = program_of_a_gpu(tokens, **options)
+    assert len(re.findall(rf"custom_call @{re.escape(CUDNN)}", text)) == calls
+    assert not caplog.records
+
+
+def test_padded_tokens_have_no_fused_attention_on_gpus(as_on_a_gpu, caplog):
+    """JAX refuses its mask, which Keras would log for each layer."""
+    valid = np.arange(6)[None] < np.array([[6], [4]])  # (2, 6)
+    text = program_of_a_gpu(6, valid=valid)
+    assert CUDNN not in text
+    assert not caplog.records
+
+
+def test_jax_differentiates_even_tokens_alone(as_on_a_gpu):
+    """Where it does not, `with_gradients` goes."""
+    import jax
+
+    def attend(x):
+        return jax.nn.dot_product_attention(x, x, x, implementation="cudnn")
+
+    def lower(tokens):
+        x = jax.ShapeDtypeStruct((2, tokens, 4, 8), "bfloat16")
+        return jax.eval_shape(jax.grad(lambda x: attend(x).sum()), x)
+
+    assert lower(6).shape == (2, 6, 4, 8)
+    with pytest.raises(NotImplementedError, match="sequence length Q 5"):
+        lower(5)
+
+
+def test_fused_attention_has_the_gradients_of_the_explicit_one(as_on_a_gpu):
+    import jax
+
+    heads = [normal(2, 5, 3, 4, seed=i).astype("bfloat16") for i in range(3)]
+    attend = platforms.with_gradients(
+        lambda query, key, value: 0 * query, lambda q, k, v: q * k * v
+    )
+    assert not np.any(attend(*heads))
+    found = jax.grad(lambda *heads: attend(*heads).sum(), argnums=(0, 2))
+    query, key, value = heads
+    for x, y in zip(found(*heads), (key * value, query * key), strict=True):
+        np.testing.assert_array_equal(x, y)
 
 
 def test_what_tpus_predict_has_one_exponential_and_waits_for_nothing():
