@@ -27,8 +27,11 @@ def timm_openvino(case: Case) -> Callable[[int], None]:
     if case.task != "inference":
         raise ValueError("is for inference alone")
     images = arrays(case)[0].transpose(0, 3, 1, 2).copy()  # (B, 3, H, W)
+    model = timm_model(case).eval()
+    for parameter in model.parameters():  # As ours has.
+        parameter.data.add_(0.02 * torch.randn_like(parameter))
     converted = openvino.convert_model(
-        timm_model(case).eval(),
+        model,
         example_input=torch.from_numpy(images),
         input=list(images.shape),
     )

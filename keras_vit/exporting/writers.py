@@ -324,79 +324,146 @@ def _write_openvino(model, job):
         plain = os.path.join(folder, "model.onnx")
         _write_plain_onnx(model, {**job, "path": plain})
         content = openvino.convert_model(plain)
-        _separate_products(content)
-        if job["precision"] == "int8":
+        quantised = job["precision"] == "int8"
+        _avoid_slices(content, apart=quantised)
+        if quantised:
             content = _quantized_openvino(content, job["calibration"])
         halve = job["precision"] == "float16"
         openvino.save_model(content, job["path"], compress_to_fp16=halve)
 
 
-def _separate_products(content):
-    """Gives query, key and value products of their own in place of one.
+def _avoid_slices(content, apart: bool):
+    """Gives query, key and value without slices, each a copy of a third.
 
-    The one needs three copies of a third of its result each, which take 7 % of
-    the time of a ViT-B/16 in bfloat16, and 10 % in int8.
+    They are parts of one transpose, whose split along the first axis copies
+    nothing. Apart, they are products of their own, which is faster in int8 and
+    slower otherwise (docs/decisions/exports.md).
     """
     from openvino import opset13 as opset
 
-    for third in content.get_ordered_ops():
-        found = _third_of_product(third)
-        if found is None:
-            continue
-        x, kernel, bias, heads, i, heads_first = found
-        kernel = kernel.reshape(len(kernel), *heads)[:, :, i]  # (D, H, d)
-        kernel = opset.constant(kernel.reshape(len(kernel), -1))
-        result = opset.matmul(x, kernel, False, False)
-        if bias is not None:
-            result = opset.add(result, bias.reshape(heads)[:, i].reshape(-1))
-        shape = [0, 0, heads[0], heads[2]]  # Of zeros it keeps B and N.
-        result = opset.reshape(result, shape, special_zero=True)
-        if heads_first:
-            result = opset.transpose(result, [0, 2, 1, 3])  # (B, H, N, d)
-        third.output(0).replace(result.output(0))
+    nodes = content.get_ordered_ops()
+    found = [x for x in map(_third_of_product, nodes) if x is not None]
+    products = {x.product.get_friendly_name(): x.product for x in found}
+    for name, product in products.items():
+        x, kernel, bias = _dense(product.input_value(0).get_node())
+        shape = product.get_output_partial_shape(0)
+        heads = [shape[i].get_length() for i in (2, 3, 4)]  # H, 3, d
+        kernel, bias = (w.reshape(-1, *heads) for w in (kernel, bias))
+        thirds = [x for x in found if x.product.get_friendly_name() == name]
+        for third in thirds:
+            if third.index == 0:
+                factor = _take_factor(third.node)
+                kernel[:, :, 0] *= factor
+                bias[:, :, 0] *= factor
+
+        def multiplied(kernel, bias, shape, x=x):
+            kernel = opset.constant(kernel.reshape(len(kernel), -1))
+            result = opset.matmul(x, kernel, False, False)
+            result = opset.add(result, bias.ravel())
+            # Of zeros it keeps B and N.
+            return opset.reshape(result, [0, 0, *shape], special_zero=True)
+
+        if apart:  # each (B, N, H, d)
+            shape = [heads[0], heads[2]]
+            parts = [
+                multiplied(kernel[:, :, i], bias[:, :, i], shape)
+                for i in range(3)
+            ]
+        else:  # each (B, H, N, d)
+            kernel, bias = (w.swapaxes(1, 2) for w in (kernel, bias))
+            whole = multiplied(kernel, bias, [3, heads[0], heads[2]])
+            split = opset.split(opset.transpose(whole, [2, 0, 3, 1, 4]), 0, 3)
+            parts = [opset.squeeze(split.output(i), [0]) for i in range(3)]
+        for third in thirds:
+            result = parts[third.index]
+            if third.heads_first == apart:
+                result = opset.transpose(result, [0, 2, 1, 3])
+            third.node.output(0).replace(result.output(0))
 
 
-def _third_of_product(node):
-    """Find a third of a product of torch's attention.
+class _Third(NamedTuple):
+    """A node that is `product[:, :, :, index]`."""
 
-    Returns:
-        x, W, b or None, (H, 3, d) and i of `(x W + b)[:, :, :, i]`, and whether
-        its heads stand before its tokens; or None.
-    """
+    node: Any
+    product: Any  # a node, (B, N, H, 3, d)
+    index: int
+    heads_first: bool  # Whether it is (B, H, N, d), or (B, N, H, d).
+
+
+def _third_of_product(node) -> _Third | None:
+    """Find a third of a dense layer, as torch's attention takes them."""
     if not _is(node, "Squeeze"):
         return None
-    node = node.input_value(0).get_node()  # A slice of one: torch unbinds so.
-    inputs = [x.get_node() for x in node.input_values()]
-    if not (_is(node, "Slice") and len(inputs) == 5):
+    inputs = _inputs(node.input_value(0).get_node())
+    # A slice of one: torch unbinds so.
+    if not (_is(node.input_value(0).get_node(), "Slice") and len(inputs) == 5):
         return None
-    thirds, place, _, _, axis = inputs
-    if not _is(axis, "Constant"):
+    product, place, _, _, axis = inputs
+    if not (_is(axis, "Constant") and _is(place, "Constant")):
         return None
     where = [x % 5 for x in axis.get_data().ravel()]
-    heads_first = _is(thirds, "Transpose") and where == [0]
+    heads_first = _is(product, "Transpose") and where == [0]
     if heads_first:
-        thirds, order = (x.get_node() for x in thirds.input_values())
+        product, order = _inputs(product)
         if order.get_data().tolist() != [3, 0, 2, 1, 4]:
             return None
-    if not (_is(thirds, "Reshape") and _is(place, "Constant")):
+    if not (_is(product, "Reshape") and (heads_first or where == [3])):
         return None
-    shape = thirds.get_output_partial_shape(0)
-    if len(shape) != 5 or shape[3] != 3 or not (heads_first or where == [3]):
+    shape = product.get_output_partial_shape(0)
+    if len(shape) != 5 or shape[3] != 3:
         return None
-    node, bias = thirds.input_value(0).get_node(), None
+    if _dense(product.input_value(0).get_node()) is None:
+        return None
+    return _Third(node, product, place.get_data().item(), heads_first)
+
+
+def _dense(node):
+    """Return x, W and b of a node `x W + b`; None of another."""
+    bias = np.float32(0)
     if _is(node, "Add"):
-        node, bias = (x.get_node() for x in node.input_values())
-    if not (_is(node, "MatMul") and (bias is None or _is(bias, "Constant"))):
+        node, bias = _inputs(node)
+        if not _is(bias, "Constant"):
+            return None
+        bias = bias.get_data()
+    if not _is(node, "MatMul"):
         return None
     x, kernel = node.input_values()
     turned = node.get_attributes()
     if turned["transpose_a"] or not _is(kernel.get_node(), "Constant"):
         return None
-    heads = [shape[i].get_length() for i in (2, 3, 4)]
     kernel = kernel.get_node().get_data()
-    kernel = kernel.T if turned["transpose_b"] else kernel  # (D, H * 3 * d)
-    bias = None if bias is None else bias.get_data()
-    return x, kernel, bias, heads, place.get_data().item(), heads_first
+    kernel = np.array(kernel.T if turned["transpose_b"] else kernel)
+    return x, kernel, np.broadcast_to(bias, (1, 1, kernel.shape[1])).copy()
+
+
+def _take_factor(query) -> float:
+    """Return what a query is multiplied by in the graph, and no longer is."""
+    from openvino import opset13 as opset
+
+    total, node, taken = 1.0, query, []
+    while len(readers := list(node.output(0).get_target_inputs())) == 1:
+        node, place = readers[0].get_node(), readers[0].get_index()
+        factor = _inputs(node)[1 - place] if _is(node, "Multiply") else None
+        if factor is not None and _is_number(factor):
+            total *= factor.get_data().item()
+            taken.append((node, place))
+        elif not _is(node, "Transpose"):
+            break
+    if _is(node, "ScaledDotProductAttention") and node.get_input_size() == 5:
+        total *= _inputs(node)[4].get_data().item()
+        one = opset.constant(np.float32(1))
+        node.input(4).replace_source_output(one.output(0))
+    for node, place in taken:
+        node.output(0).replace(node.input_value(place))
+    return total
+
+
+def _is_number(node):
+    return _is(node, "Constant") and node.get_data().size == 1
+
+
+def _inputs(node):
+    return [x.get_node() for x in node.input_values()]
 
 
 def _is(node, kind):
