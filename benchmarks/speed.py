@@ -8,8 +8,8 @@ Each side is a process of its own that stays; they take turns, a round of steps
 each, and medians of the rounds count, compilation apart. Images a second, the
 ratio to each peer, the share of the matrix products' rate that was measured in
 the same run on the same device, peak memory, and seconds until the first
-step's end. A side that is not installed, or does not fit, says so. ViT_B16@384
-is a model at another size.
+step's end. A side that is not installed, does not fit, or compiles for longer
+than `--patience`, says so. ViT_B16@384 is a model at another size.
 """
 
 import argparse
@@ -23,6 +23,7 @@ import shlex
 import statistics
 import subprocess
 import sys
+import threading
 from typing import Any
 
 from speed_case import Case, sizes
@@ -45,6 +46,7 @@ def main() -> None:
     add("--precision", choices=("float32", "bfloat16"), default="float32")
     add("--rounds", type=int, default=5)
     add("--steps", type=int, default=3, help="steps in a round")
+    add("--patience", type=float, default=600, help="seconds to start in")
     add("--write", action="store_true", help="keep the result and a plot")
     options = parser.parse_args()
     cases = [
@@ -74,7 +76,10 @@ def measure(case: Case, options) -> dict:
         if importlib.util.find_spec(SIDES[name].library):
             workers[name] = Worker(name, case)
     # One after the other: compilation is timed, and takes all cores.
-    begun = {name: worker.ask("start") for name, worker in workers.items()}
+    begun = {
+        name: worker.ask("start", options.patience)
+        for name, worker in workers.items()
+    }
     running = [name for name in begun if "error" not in begun[name]]
     rounds = {name: [] for name in running}
     for _ in range(options.rounds):
@@ -149,7 +154,9 @@ class Worker:
             },
         )
 
-    def ask(self, what: str) -> dict:
+    def ask(self, what: str, patience: float = threading.TIMEOUT_MAX) -> dict:
+        timer = threading.Timer(patience, self.process.kill)
+        timer.start()
         try:
             self.process.stdin.write(f"{what}\n")
             self.process.stdin.flush()
@@ -158,6 +165,11 @@ class Worker:
                     return json.loads(line)
         except BrokenPipeError:
             pass
+        finally:
+            late = not timer.is_alive()
+            timer.cancel()
+        if late:
+            return {"error": f"was not ready after {patience:g} seconds"}
         return {"error": f"ended with exit code {self.process.wait()}"}
 
     def close(self):
