@@ -14,7 +14,9 @@ printed.
 
 measures the inception crop and flip of training of the same images in files,
 tar, TFRecord, ArrayRecord and parquet shards, beside a plain tf.data loop on
-the TFRecord files and Grain on the ArrayRecord files (which needs grain).
+the TFRecord files, Grain on the ArrayRecord files, and torchvision and timm on
+the files, where they are installed. The last two read in one thread, so that
+images per second of a core, of CPU time, compare them.
 
     python benchmarks/input_pipeline.py --readers --write
 

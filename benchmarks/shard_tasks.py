@@ -5,7 +5,9 @@ shuffled, by an inception crop of 224. The shards are written once, below the
 folder. Those that are not ours are what their manuals show.
 """
 
+import importlib.util
 import io
+import itertools
 import json
 import pathlib
 import tarfile
@@ -230,6 +232,66 @@ def grain(folder):
     )
 
 
+def torchvision(folder):
+    """torchvision's transforms of Pillow's images, in the process itself."""
+    library = transforms_of_torchvision()
+    transform = library.Compose(
+        [
+            library.RandomResizedCrop(SIZE, (0.05, 1.0), antialias=True),
+            library.RandomHorizontalFlip(),
+            library.PILToTensor(),
+        ]
+    )
+    from torchvision.datasets import (  # pyright: ignore[reportMissingImports]
+        ImageFolder,
+    )
+
+    return in_batches(ImageFolder(f"{folder}/images", transform))
+
+
+def timm(folder):
+    """timm's transforms and data set, in the process itself."""
+    transforms_of_torchvision()  # which they are made of
+    from timm.data import create_transform
+    from timm.data.dataset_factory import create_dataset
+
+    images = create_dataset("", root=f"{folder}/images", is_training=True)
+    images.transform = create_transform(
+        SIZE,
+        is_training=True,
+        scale=(0.05, 1.0),
+        color_jitter=None,
+        interpolation="bilinear",
+        normalize=False,
+    )
+    return in_batches(images)
+
+
+def in_batches(images):
+    """Shuffled batches without end, of uint8 pixels on tensors of torch."""
+    import torch
+
+    torch.set_num_threads(1)
+    loader = torch.utils.data.DataLoader(
+        images, batch_size=BATCH, shuffle=True, drop_last=True
+    )
+    return itertools.chain.from_iterable(loader for _ in itertools.count())
+
+
+def transforms_of_torchvision():
+    """The transforms; with other builds of torch without its operators."""
+    import torch
+
+    try:
+        return importlib.import_module("torchvision.transforms.v2")
+    except RuntimeError:
+        library = torch.library.Library("torchvision", "FRAGMENT")
+    boxes = "Tensor boxes, Tensor scores, float threshold"
+    for name in ("nms", "qnms"):
+        library.define(f"{name}({boxes}) -> Tensor")
+    return importlib.import_module("torchvision.transforms.v2")
+
+
 SOURCES = {
     "files": files,
     "files_by_pillow": files_by_pillow,
@@ -239,4 +301,10 @@ SOURCES = {
     "parquet": of_shards("parquet"),
     "plain_tf_data": plain_tf_data,
     "grain": grain,
+    "torchvision": torchvision,
+    "timm": timm,
 }
+PEERS = {"grain": "grain", "torchvision": "torchvision", "timm": "torchvision"}
+for _name, _library in PEERS.items():
+    if importlib.util.find_spec(_library) is None:
+        del SOURCES[_name]
