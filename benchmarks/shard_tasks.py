@@ -252,15 +252,15 @@ def torchvision(folder):
 def timm(folder):
     """timm's transforms and data set, in the process itself."""
     transforms_of_torchvision()  # which they are made of
-    from timm.data import create_transform
     from timm.data.dataset_factory import create_dataset
+    from timm.data.transforms_factory import create_transform
 
     images = create_dataset("", root=f"{folder}/images", is_training=True)
     images.transform = create_transform(
         SIZE,
         is_training=True,
         scale=(0.05, 1.0),
-        color_jitter=None,
+        color_jitter=None,  # pyright: ignore[reportArgumentType]
         interpolation="bilinear",
         normalize=False,
     )

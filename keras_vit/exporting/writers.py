@@ -345,7 +345,8 @@ def _avoid_slices(content, apart: bool):
     found = [x for x in map(_third_of_product, nodes) if x is not None]
     products = {x.product.get_friendly_name(): x.product for x in found}
     for name, product in products.items():
-        x, kernel, bias = _dense(product.input_value(0).get_node())
+        dense: Any = _dense(product.input_value(0).get_node())
+        x, kernel, bias = dense
         shape = product.get_output_partial_shape(0)
         heads = [shape[i].get_length() for i in (2, 3, 4)]  # H, 3, d
         kernel, bias = (w.reshape(-1, *heads) for w in (kernel, bias))

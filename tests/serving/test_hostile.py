@@ -13,6 +13,7 @@ import psutil
 import pytest
 import served
 import uvicorn
+from uvicorn.server import ServerState
 
 from keras_vit.serving.server import guarded_protocol, most_connections
 from keras_vit.serving.web_application import check_hosts, for_hosts
@@ -174,7 +175,7 @@ async def connection_lost(protocol, last) -> bool:
     with there:
         here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         await loop.connect_accepted_socket(
-            lambda: Observed(config, uvicorn.server.ServerState(), {}), here
+            lambda: Observed(config, ServerState(), {}), here
         )
         there.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" + last)
         with contextlib.suppress(TimeoutError):
