@@ -617,6 +617,12 @@ def test_models_without_two_sizes_are_refused(model, dino):
         dino_network(encoder(**model), dino)
 
 
+def test_models_with_classes_are_refused():
+    config = dataclasses.replace(encoder().config, num_classes=3)
+    with pytest.raises(ValueError, match="3 classes.*num_classes=0"):
+        dino_network(VisionTransformer(config), CONFIG)
+
+
 @pytest.mark.parametrize(
     ("size", "dino", "message"),
     [

@@ -675,7 +675,7 @@ def dino_network(
         to the output of `SelfDistillation`.
 
     Raises:
-        ValueError: for a model that does not take small crops.
+        ValueError: for a model that does not take small crops, or has classes.
 
     Example:
         >>> network = dino_network(model, DINOConfig(out_dim=4096))
@@ -683,6 +683,11 @@ def dino_network(
         (None, 4)
     """
     check_model(model.config, config)
+    if model.config.num_classes:
+        raise ValueError(
+            "DINO trains features. Received: a model of "
+            f"{model.config.num_classes} classes. Build it with num_classes=0."
+        )
     student = type(model)(
         model.config, name="student", dtype=model.dtype_policy
     )
