@@ -34,6 +34,7 @@ __all__ = [
     "leave_out_tpu_attention",
     "loop_reduction",
     "mend_reduce",
+    "move_towards",
     "observe_gradients",
     "put_apart",
     "rematerialize",
@@ -383,6 +384,27 @@ def after_step(model: keras.Model, found, update: Callable[[], None]):
         update()
     others = [scope.get_current_value(x) for x in model.non_trainable_variables]
     return logs, (trained, others, *rest)
+
+
+def move_towards(variable: keras.Variable, target: keras.Variable, share):
+    """Move a variable a share of the way to another, as a moving average does.
+
+    Keras makes three tensors of its size for that; on torch it is one pass over
+    memory.
+
+    Args:
+        variable: is assigned.
+        target: variable of the same shape.
+        share: scalar tensor, 1 minus the momentum.
+    """
+    if not backend_is("torch"):
+        way = ops.subtract(target, variable)
+        variable.assign(ops.add(variable, share * ops.stop_gradient(way)))
+        return
+    import torch
+
+    with torch.no_grad():
+        variable.value.lerp_(target.value, share)
 
 
 def schedule_free() -> type | None:

@@ -44,7 +44,11 @@ from keras_vit.io.checks import (
 )
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.models.options import whole_grid
-from keras_vit.runtime.workarounds import after_step, put_apart
+from keras_vit.runtime.workarounds import (
+    after_step,
+    move_towards,
+    put_apart,
+)
 from keras_vit.training import build
 from keras_vit.training.defaults import adamw_by_batch
 from keras_vit.training.distribution.layouts import mean_of_replicas
@@ -402,14 +406,35 @@ class DINOHead(keras.layers.Layer):
             x = ops.gelu(layer(x), approximate=False)
         x = last(x)
         x = ops.normalize(x, axis=-1)  # (B, bottleneck)
-        vectors = ops.normalize(self.kernel, axis=0)
+        share = ops.cast(trains, "float32")
+        kernel = gated(ops.convert_to_tensor(self.kernel), share)
+        # The products are divided, and not the far larger kernel.
+        lengths = ops.sqrt(ops.sum(ops.square(kernel), axis=0))  # (K,)
+        factor = 1 / ops.maximum(lengths, 1e-12)
         if self.length is not None:
-            vectors = vectors * self.length
-        vectors = ops.where(trains, vectors, ops.stop_gradient(vectors))
-        return ops.matmul(x, vectors)  # (B, K)
+            length = ops.convert_to_tensor(self.length)
+            factor = factor * gated(length, share)
+        return ops.matmul(x, kernel) * factor  # (B, K)
 
     def compute_output_shape(self, input_shape):
         return *input_shape[:-1], self.out_dim
+
+
+@ops.custom_gradient
+def gated(x, share):
+    """Return x, whose gradient is a share of what it would be.
+
+    Args:
+        x: tensor.
+        share: float scalar, 0 for a constant.
+    """
+
+    def gradient(*inputs, upstream=None):
+        # On torch Keras calls it with x and the share as well.
+        upstream = inputs[0] if upstream is None else upstream
+        return upstream * share, ops.zeros_like(share)
+
+    return x, gradient
 
 
 class SelfDistillation(keras.layers.Layer):
@@ -585,8 +610,7 @@ class SelfDistillation(keras.layers.Layer):
             pairs: of a variable of the student's encoder and the teacher's.
         """
         for new, old in [*pairs, *self.heads()]:
-            momentum = ops.cast(self.momentum, old.dtype)
-            old.assign(moving_average(old, new, momentum))
+            move_towards(old, new, 1 - ops.cast(self.momentum, old.dtype))
 
     def compute_output_shape(self, features_shape, *others):
         del features_shape, others
