@@ -1,7 +1,7 @@
 r"""Times a training step of DINO against the loop of facebookresearch/dino.
 
     git clone https://github.com/facebookresearch/dino
-    python benchmarks/dino_speed.py dino --batch 2 \
+    python benchmarks/dino_speed.py dino --batch 4 \
         --out benchmarks/results/dino_speed.json
 
 Both run on torch, in one process, in turn: `fit`'s step of what
@@ -171,7 +171,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("original", type=pathlib.Path, help="the clone")
     parser.add_argument("--encoder", choices=NAMES, default="S")
-    parser.add_argument("--batch", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--out", type=pathlib.Path)
     asked = parser.parse_args()
     command = f"python benchmarks/dino_speed.py dino --batch {asked.batch}"
