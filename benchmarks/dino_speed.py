@@ -16,14 +16,13 @@ keras_vit.
 import argparse
 import importlib.util
 import pathlib
-import statistics
 import sys
 import tempfile
 from typing import Any
 
 import numpy as np
 import torch
-from mae_speed import ENCODERS, PATCH, ROUNDS, SIZE, seconds
+from mae_speed import ENCODERS, PATCH, SIZE, in_turn
 
 from keras_vit.io.atomic_files import write_json
 from keras_vit.models import VisionTransformer, ViTConfig
@@ -146,25 +145,12 @@ def modules_of(original: pathlib.Path):
 
 
 def measured(name, batch, original) -> dict:
-    """Time both sides in turn, and return their images per second."""
+    """Time both sides, and return their images per second."""
     made = {
         "keras_vit": ours(name, batch),
         "facebookresearch": theirs(name, batch, original),
     }
-    times = {side: [] for side in made}
-    for step, _ in made.values():
-        seconds(step)
-    for _ in range(ROUNDS):
-        for side, (step, _) in made.items():
-            times[side].append(seconds(step))
-    rates = {x: batch / statistics.median(y) for x, y in times.items()}
-    return {
-        "encoder": name,
-        "batch": batch,
-        "trained_parameters": {x: count for x, (_, count) in made.items()},
-        "images_per_second": {x: round(y, 3) for x, y in rates.items()},
-        "ratio": round(rates["keras_vit"] / rates["facebookresearch"], 3),
-    }
+    return {"encoder": name, "batch": batch, **in_turn(made, batch)}
 
 
 def main() -> None:

@@ -124,10 +124,17 @@ def seconds(step) -> float:
     return (time.perf_counter() - begin) / STEPS
 
 
-def measured(name, batch) -> dict:
-    """Time both sides in turn, and return their images per second."""
-    sides = {"keras_vit": ours, "transformers": theirs}
-    made = {side: make(ENCODERS[name], batch) for side, make in sides.items()}
+def in_turn(made: dict, batch: int) -> dict:
+    """Time both sides in turn.
+
+    Args:
+        made: name of a side to its step and its number of parameters; ours is
+            the first.
+        batch: images of a step.
+
+    Returns:
+        Parameters, images per second, and the ratio of ours to the other.
+    """
     times = {side: [] for side in made}
     for step, _ in made.values():
         seconds(step)
@@ -135,13 +142,19 @@ def measured(name, batch) -> dict:
         for side, (step, _) in made.items():
             times[side].append(seconds(step))
     rates = {x: batch / statistics.median(y) for x, y in times.items()}
+    ours, other = rates.values()
     return {
-        "encoder": name,
-        "batch": batch,
         "parameters": {side: count for side, (_, count) in made.items()},
-        "images_per_second": {x: round(y, 2) for x, y in rates.items()},
-        "ratio": round(rates["keras_vit"] / rates["transformers"], 3),
+        "images_per_second": {x: round(y, 3) for x, y in rates.items()},
+        "ratio": round(ours / other, 3),
     }
+
+
+def measured(name, batch) -> dict:
+    """Time both sides, and return their images per second."""
+    sides = {"keras_vit": ours, "transformers": theirs}
+    made = {side: make(ENCODERS[name], batch) for side, make in sides.items()}
+    return {"encoder": name, "batch": batch, **in_turn(made, batch)}
 
 
 def main() -> None:
