@@ -292,8 +292,8 @@ def deit_hard_loss(student, distilled, teacher, labels, *, each: bool = False):
 def moving_average(old, new, momentum: float):
     """Return momentum * old + (1 - momentum) * new.
 
-    Of the weights of a teacher, and with the mean of its logits of its center
-    (arXiv:2104.14294, equation 4).
+    With the mean of the teacher's logits, its center (arXiv:2104.14294,
+    equation 4); `move_towards` moves its weights so.
     """
     return old * momentum + ops.stop_gradient(new) * (1 - momentum)
 
