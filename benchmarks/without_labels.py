@@ -63,6 +63,23 @@ SIZES = {
     "num_heads": 3,
     "channels": 3,
 }
+MAE: dict[str, Any] = {
+    "model": {
+        **SIZES,
+        "image_size": SIDE,
+        "patch_size": 5,
+        "pooling": "token",
+    },
+    "learning_rate": 1e-3,
+    "steps": 2000,
+    "batch_size": 32,
+    "options": MAEConfig(
+        decoder_dim=64,
+        decoder_layers=1,
+        decoder_heads=4,
+        decoder_mlp_dim=128,
+    ),
+}
 DISTILL: dict[str, Any] = {
     "model": {
         "hidden_dim": 192,
@@ -80,22 +97,12 @@ DISTILL: dict[str, Any] = {
 }
 # Of a setting: model, highest rate, steps, batch and options.
 SETTINGS: dict[str, dict[str, Any]] = {
-    "mae": {
-        "model": {
-            **SIZES,
-            "image_size": SIDE,
-            "patch_size": 5,
-            "pooling": "token",
-        },
-        "learning_rate": 1e-3,
-        "steps": 2000,
-        "batch_size": 32,
-        "options": MAEConfig(
-            decoder_dim=64,
-            decoder_layers=1,
-            decoder_heads=4,
-            decoder_mlp_dim=128,
-        ),
+    "mae": MAE,
+    # The loss reaches the patches alone, and a class token by attention.
+    "mae_mean": {
+        **MAE,
+        "model": {**MAE["model"], "pooling": "mean"},
+        "steps": 4000,
     },
     "dino": {
         "model": {

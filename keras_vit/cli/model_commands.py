@@ -12,6 +12,7 @@ import time
 import numpy as np
 
 from keras_vit.checkpoints.public import catalog
+from keras_vit.cli.terminal import waiting
 from keras_vit.exporting.runtimes_table import FORMATS
 from keras_vit.io.atomic_files import replacing
 from keras_vit.io.checks import PRECISIONS, check_installed, check_positive
@@ -21,6 +22,7 @@ from keras_vit.planning import (
     Pretraining,
     Settings,
     check_compiler,
+    compiler,
     confirm,
     cost_of,
     count,
@@ -484,7 +486,7 @@ def _plan_report(arguments):
         check_compiler(devices)
     rows = layouts(config, settings, devices)
     compiled = [
-        confirm(config, settings, devices, row)
+        confirm(config, settings, devices, row, _peaks_shown)
         for row in _to_compile(rows, arguments.compile)
     ]
     objects = {
@@ -682,6 +684,16 @@ def _fastest(rows):
     return min(
         fitting, key=lambda x: (x.duration.seconds, x.parts), default=None
     )
+
+
+def _peaks_shown(cases):
+    """Compiles cases, and shows on a terminal what of."""
+    blocks = " and ".join(str(x["config"]["num_layers"]) for x in cases)
+    first = cases[0]
+    text = f"{first['distribution']} on {first['topology']}"
+    text += f", batch {first['batch']}, {blocks} blocks"
+    with waiting(f"Compiling {text}"):
+        return compiler.compiled_peaks(cases)
 
 
 def _compiled_cells(found):
