@@ -4,9 +4,10 @@
         --out benchmarks/results/without_labels_mae.json
 
 Fashion-MNIST at random places of a canvas of 40 pixels (on the plain one the
-pixels themselves do), without labels: masked autoencoder, DINO, and
-distillation from a real DINOv2 S/14 and CLIP B/16, as `SETTINGS` has them, of
-four blocks, and of the twelve of a Ti student ("distill_dinov2_ti").
+pixels themselves do), without labels: masked autoencoder with a class token
+or the mean of its patches ("mae_mean"), DINO, and distillation from a real
+DINOv2 S/14 and CLIP B/16, as `SETTINGS` has them, of four blocks, and of the
+twelve of a Ti student ("distill_dinov2_ti").
 `--steps`, `--batch` and `--rate` go before its numbers. `--runs` keeps the run
 folders, and `--start` continues such a model in place of a new one, with the
 defaults for weights. Seeds that `--out` already has of the same command are
