@@ -39,14 +39,16 @@ from PIL import Image
 
 from keras_vit import embed
 from keras_vit.data import DataConfig, PreprocessingConfig
-from keras_vit.evaluation.probes import fit_linear
 from keras_vit.io.atomic_files import write_json
 from keras_vit.prediction import as_encoder
 from keras_vit.runtime.machine import versions
 from keras_vit.training import ModelConfig, OptimizerConfig, TrainingConfig
 from keras_vit.training.tasks import DINOConfig, DistillConfig, MAEConfig
 from keras_vit.training.tasks.distillation import patch_map
-from keras_vit.training.tasks.neighbours import left_out_accuracy
+from keras_vit.training.tasks.known_classes import (
+    half_probed_accuracy,
+    left_out_accuracy,
+)
 
 ROOT = pathlib.Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "recipes")]
@@ -215,13 +217,9 @@ def recipe(name: str, folder: pathlib.Path, seed: int, asked):
 
 def scores(features, labels) -> dict[str, float]:
     """Return the k-NN and the accuracy of the probe of features."""
-    # Both halves have all classes, which the images are sorted by.
-    fitted, tested = slice(0, None, 2), slice(1, None, 2)
-    probe = fit_linear(features[fitted], labels[fitted], labels.max() + 1)
-    right = probe.scores(features[tested]).argmax(axis=1) == labels[tested]
     return {
         "knn": left_out_accuracy(features, labels),
-        "probe": float(right.mean()),
+        "probe": half_probed_accuracy(features, labels),
     }
 
 
@@ -252,7 +250,10 @@ def measured(name, folder, known, seed: int, asked) -> dict:
         "seed": seed,
         "before": before,
         "after": worth(model, images, labels),
-        "val_knn": {x["step"]: float(x["val_knn"]) for x in rows},
+        **{
+            name: {x["step"]: float(x[name]) for x in rows}
+            for name in ("val_knn", "val_probe")
+        },
         "seconds": round(result["seconds"]),
     }
 

@@ -71,8 +71,8 @@ from keras_vit.training.tasks import (
     MaskedPatchConfig,
 )
 from keras_vit.training.tasks.dino import with_dino_defaults
+from keras_vit.training.tasks.known_classes import with_known_classes
 from keras_vit.training.tasks.mae import with_mae_defaults
-from keras_vit.training.tasks.neighbours import with_neighbours
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +100,8 @@ class PretrainRecipe(Recipe):
     knn_folder: str | None = None
     """Without labels, a folder of classes of at most 5,000 images: after each
     interval the share of them that the nearest of the others classify right,
-    val_knn, is logged, and selects the best model."""
+    val_knn, is logged, and selects the best model; so is the share of one half
+    that a linear probe of the other gets right, val_probe."""
 
     def __post_init__(self):
         check_choice("method", self.method, METHODS)
@@ -149,7 +150,7 @@ def run(recipe: PretrainRecipe) -> dict:
     if not task.names_classes:
         task = with_pictures(task, recipe.run_dir)
     if recipe.knn_folder is not None:
-        task = with_neighbours(task, recipe.knn_folder)
+        task = with_known_classes(task, recipe.knn_folder)
     trained = train(recipe, task=task, sources=SOURCES)
     return agreed(lambda: report(trained, recipe))
 
@@ -205,7 +206,7 @@ def named_teacher(recipe: PretrainRecipe) -> dict:
 
 def losses(trained: Run, recipe: PretrainRecipe) -> dict:
     """Return the method, and the losses of the model that is kept."""
-    shown = ("loss", "val_loss", "val_knn")
+    shown = ("loss", "val_loss", "val_knn", "val_probe")
     names = [x for x in shown if x in trained.kept]
     return {"method": recipe.method, **{x: trained.kept[x] for x in names}}
 

@@ -19,12 +19,13 @@ from keras_vit.data.manifest import read_manifest
 from keras_vit.evaluation.probes import fit_neighbours
 from keras_vit.training import ModelConfig, train
 from keras_vit.training.tasks import MAE, MAEConfig
-from keras_vit.training.tasks.mae import normalized_patches
-from keras_vit.training.tasks.neighbours import (
-    NearestNeighbours,
+from keras_vit.training.tasks.known_classes import (
+    KnownClasses,
+    half_probed_accuracy,
     left_out_accuracy,
-    with_neighbours,
+    with_known_classes,
 )
+from keras_vit.training.tasks.mae import normalized_patches
 
 PRETRAIN = script("pretrain")
 CONFIG = MAEConfig(0.5, True, 8, 1, 2, 8)
@@ -120,18 +121,19 @@ def test_nearest_neighbours_select_the_model(known, tmp_path):
     """What is kept has the accuracy that was the best of the training."""
     made = hidden(tmp_path / "run")
     made = dataclasses.replace(made, knn_folder=str(known))
-    task = with_neighbours(MAE, str(known))
+    task = with_known_classes(MAE, str(known))
     run = train(made, dataset=DATASET, task=task)
     result = PRETRAIN.report(run, made)
     assert result["val_knn"] == max(run.history["val_knn"])
     assert len(run.history["val_knn"]) == 2
-    assert "Nearest neighbours" in (run.folder / "report.html").read_text()
+    assert "Images of known classes" in (run.folder / "report.html").read_text()
     model = keras_vit.load_checkpoint(run.folder)
     files = sorted(known.rglob("*.png"))
     features = keras_vit.embed(model, list(map(str, files)))
     labels = np.array([int(x.parent.name) for x in files])
     found = left_out_accuracy(features, labels)
     assert found == result["val_knn"]
+    assert half_probed_accuracy(features, labels) == result["val_probe"]
     # Another order of the random numbers would give other weights.
     plain = train(hidden(tmp_path / "plain"), dataset=DATASET, task=MAE)
     np.testing.assert_array_equal(run.history["loss"], plain.history["loss"])
@@ -142,11 +144,11 @@ def test_each_reader_finds_the_same_neighbours(run, known, tmp_path):
     found = []
     for reader in ("pillow", "tensorflow"):
         made = hidden(tmp_path, data=DataConfig(name="digits", reader=reader))
-        callback = NearestNeighbours(run.model, str(known), made)
+        callback = KnownClasses(run.model, str(known), made)
         callback.set_model(run.network)
         callback.on_epoch_end(0, logs := {})
-        found.append(logs["val_knn"])
-    assert found[0] == found[1] > 0
+        found.append((logs["val_knn"], logs["val_probe"]))
+    assert found[0] == found[1] > (0, 0)
 
 
 def test_an_image_is_left_out_in_its_turn():
@@ -160,6 +162,29 @@ def test_an_image_is_left_out_in_its_turn():
     assert left_out_accuracy(features, labels) == right / 40
 
 
+def test_a_probe_is_fitted_to_one_half_of_each_class():
+    """By scikit-learn's logistic regression of whitened features."""
+    from sklearn.linear_model import LogisticRegression
+
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 3, 61)
+    features = random.normal(size=(61, 4)) + random.normal(size=(3, 4))[labels]
+    fitted, held_out = [], []
+    for label in range(3):
+        (places,) = np.nonzero(labels == label)
+        fitted += [*places[::2]]
+        held_out += [*places[1::2]]
+    mean, deviation = (x(features[fitted], 0) for x in (np.mean, np.std))
+    white = (features - mean) / deviation
+    probe = LogisticRegression(C=1.0, tol=1e-9, max_iter=1000)
+    probe.fit(white[fitted], labels[fitted])
+    wanted = probe.score(white[held_out], labels[held_out])
+    assert 0.4 < wanted < 1
+    assert half_probed_accuracy(features, labels) == wanted
+    one_of_each = half_probed_accuracy(np.eye(2), np.arange(2))
+    assert one_of_each == 0.0
+
+
 @pytest.mark.once
 def test_neighbours_that_cannot_be_found_are_refused(known, tmp_path):
     with pytest.raises(ValueError, match="methods without labels"):
@@ -171,7 +196,7 @@ def test_neighbours_that_cannot_be_found_are_refused(known, tmp_path):
     (file,) = [*known.rglob("*.png")][:1]
     shutil.copy(file, tmp_path / "one" / "class")
     with pytest.raises(ValueError, match="two classes"):
-        task = with_neighbours(MAE, str(tmp_path / "one"))
+        task = with_known_classes(MAE, str(tmp_path / "one"))
         train(hidden(tmp_path / "a"), dataset=DATASET, task=task)
     assert not (tmp_path / "a").exists()
 

@@ -35,7 +35,7 @@ from keras_vit.training.tasks import (
     MAEConfig,
     MaskedPatchConfig,
 )
-from keras_vit.training.tasks.neighbours import with_neighbours
+from keras_vit.training.tasks.known_classes import with_known_classes
 
 DATASET = data.Dataset(
     tiny.examples(tiny.IMAGES, seed=0),
@@ -170,7 +170,7 @@ def task_of(method=None, knn_folder=None, **options):
     """The `Task` of some options."""
     del options
     task = TASKS[method]
-    return with_neighbours(task, knn_folder) if knn_folder else task
+    return with_known_classes(task, knn_folder) if knn_folder else task
 
 
 def told(folder, choice, **options):
@@ -238,7 +238,7 @@ def check_unlabelled(one, other):
     losses = [line["loss"] for line in one["lines"]]
     assert np.mean(losses[-5:]) < 0.9 * np.mean(losses[:5])
     assert len(one["history"]) == 3
-    assert {"val_knn", "feature_rank"} <= one["history"][-1].keys()
+    assert {"val_knn", "val_probe", "feature_rank"} <= one["history"][-1].keys()
     for part in ("lines", "history"):
         # Entropies may be near 0, and DINO's rounding errors grow by the step:
         # of gradient norms to 1.8e-5 of them in 21.

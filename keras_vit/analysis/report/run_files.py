@@ -270,7 +270,11 @@ CHARTS = (
         {"training": "accuracy", "validation": "val_accuracy"},
         percent=True,
     ),
-    Chart("Nearest neighbours", {"right": "val_knn"}, percent=True),
+    Chart(
+        "Images of known classes",
+        {"nearest neighbours": "val_knn", "linear probe": "val_probe"},
+        percent=True,
+    ),
     Chart(
         "Spread of features",
         {"training": "feature_spread", "validation": "val_feature_spread"},

@@ -1,24 +1,30 @@
-"""What the features of a run are worth, by nearest neighbours, as it learns.
+"""What features are worth on images of known classes, as a run learns.
 
-Losses without labels say little of it. Axes: N images, D features, K classes.
+Losses without labels say little of it. Axes: N images, D features, K classes,
+P processes, S batches, B images of a batch.
 """
 
 import dataclasses
+import importlib.util
 
 import keras
 import numpy as np
 
 from keras_vit import data
 from keras_vit.evaluation.few_shot import feature_model
-from keras_vit.evaluation.probes import fit_neighbours
+from keras_vit.evaluation.probes import fit_linear, fit_neighbours
 from keras_vit.training.build import Task
-from keras_vit.training.distribution.processes import place
-from keras_vit.training.tasks.collapse import computing, of_all
+from keras_vit.training.distribution.processes import place, stacked
+from keras_vit.training.tasks.collapse import computing
 
-__all__ = ["NearestNeighbours", "left_out_accuracy", "with_neighbours"]
+__all__ = [
+    "KnownClasses",
+    "half_probed_accuracy",
+    "left_out_accuracy",
+    "with_known_classes",
+]
 
 MAX_IMAGES = 5_000  # of which all pairs are compared
-METRIC = "val_knn"
 
 
 def left_out_accuracy(features: np.ndarray, labels: np.ndarray) -> float:
@@ -44,11 +50,47 @@ def left_out_accuracy(features: np.ndarray, labels: np.ndarray) -> float:
     return float((votes.argmax(axis=1) == labels).mean())
 
 
-class NearestNeighbours(keras.callbacks.Callback):
-    """Adds `val_knn`, the accuracy of nearest neighbours, to each interval.
+def half_probed_accuracy(features: np.ndarray, labels: np.ndarray) -> float:
+    """Compute how many images of one half a probe of the other gets right.
 
-    With the moving average of the weights where there is one; each of several
-    processes computes a share.
+    Of each class every second image is held out, and a logistic regression is
+    fitted to the others, see `keras_vit.evaluation.probes.fit_linear`.
+
+    Args:
+        features: float array (N, D).
+        labels: int array (N,).
+
+    Returns:
+        The share of the images that are held out, in [0, 1].
+
+    Example:
+        >>> half_probed_accuracy(np.eye(2).repeat(2, axis=0), [0, 0, 1, 1])
+        1.0
+    """
+    labels = np.asarray(labels)
+    order = np.argsort(labels, kind="stable")
+    # The images before it of the same class.
+    before = np.arange(len(labels)) - np.searchsorted(
+        labels[order], labels[order]
+    )
+    fitted, held_out = order[before % 2 == 0], order[before % 2 == 1]
+    if not len(held_out):
+        return 0.0
+    probe = fit_linear(features[fitted], labels[fitted], int(labels.max()) + 1)
+    found = probe.scores(features[held_out]).argmax(axis=1)
+    return float((found == labels[held_out]).mean())
+
+
+METRICS = {"val_knn": left_out_accuracy, "val_probe": half_probed_accuracy}
+BEST_METRIC = "val_knn"
+
+
+class KnownClasses(keras.callbacks.Callback):
+    """Adds `val_knn` and `val_probe`, two accuracies, to each interval.
+
+    Of nearest neighbours and, where SciPy is installed, of a linear probe. With
+    the moving average of the weights where there is one; each of several
+    processes computes a share of the features.
 
     Args:
         model: the model that a run saves.
@@ -85,6 +127,9 @@ class NearestNeighbours(keras.callbacks.Callback):
             share=data.Share(index, count),
         )
         self.network = feature_model(model)
+        self.metrics = dict(METRICS)
+        if importlib.util.find_spec("scipy") is None:
+            del self.metrics["val_probe"]
 
     def on_epoch_end(self, epoch, logs=None):
         if logs is None:
@@ -96,27 +141,34 @@ class NearestNeighbours(keras.callbacks.Callback):
                 labels.append(np.asarray(truth))
                 masks.append(np.asarray(mask))
         features, labels, masks = (
-            of_all(np.concatenate(x)) for x in (features, labels, masks)
+            _in_order(np.stack(x)) for x in (features, labels, masks)
         )
-        logs[METRIC] = left_out_accuracy(features[masks], labels[masks])
+        for name, accuracy in self.metrics.items():
+            logs[name] = accuracy(features[masks], labels[masks])
 
 
-def with_neighbours(task: Task, folder: str) -> Task:
+def _in_order(batches: np.ndarray) -> np.ndarray:
+    """From the share of a process, (S, B, ...), to the rows of all, as read."""
+    found = stacked(batches).swapaxes(0, 1)  # (S, P, B, ...)
+    return found.reshape(-1, *batches.shape[2:])
+
+
+def with_known_classes(task: Task, folder: str) -> Task:
     """Return a task without labels whose best model has the best `val_knn`.
 
     Args:
         task: a `Task`.
-        folder: see `NearestNeighbours`.
+        folder: see `KnownClasses`.
 
     Example:
-        >>> train(recipe, task=with_neighbours(MAE, "photos_of_known_classes"))
+        >>> train(recipe, task=with_known_classes(MAE, "some_of_known_classes"))
     """
 
     def make_scores(recipe, model):
-        found = NearestNeighbours(model, folder, recipe)
+        found = KnownClasses(model, folder, recipe)
         made = task.make_scores(recipe, model)
         return [*made, lambda validation: found]
 
     return dataclasses.replace(
-        task, best_metric=METRIC, make_scores=make_scores
+        task, best_metric=BEST_METRIC, make_scores=make_scores
     )
