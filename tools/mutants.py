@@ -6,12 +6,16 @@
 Each fault is one change of one function: another comparison, a number one
 larger, a condition turned around, a sum for a difference, a call or an
 assignment left out, None in place of a result. Functions are drawn by the seed,
-in all folders of the package alike. In a copy of the checkout the fast tests
-that name the function, what changes or the module, run on one backend
-(KERAS_BACKEND, torch where it is not set) with the fault, at most `--files` of
-them. A fault that no test finds is printed with its place and change: it is
-either without effect, or a test is missing. Tests that do not end in time count
-as none.
+in all folders of the package alike. In a copy of the checkout at most `--files`
+files of fast tests run on one backend (KERAS_BACKEND, torch where it is not
+set) with the fault: of those that run the statement, that name the function,
+what changes or the module most. A fault that no test finds is printed with its
+place and change: it is either without effect, or a test is missing. Tests that
+do not end in time count as none.
+
+Which tests run a statement is read from `--coverage`, which is recorded first
+where it is missing, in an hour; delete it after changes. Of statements that run
+in processes of their own alone, the names decide.
 """
 
 import argparse
@@ -32,9 +36,15 @@ import tempfile
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import coverage
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGE = "keras_vit"
 GENERATED = {"keras_vit/applications/signatures.py"}
+RECORDED = [
+    *("pytest", "--cov=keras_vit", "--cov-context=test", "--cov-report="),
+    *("--numprocesses", "2", "--dist", "loadfile", "-m", "not slow"),
+]
 SECONDS = 400  # of the processor, for the tests of one fault
 WAITED = 8 * SECONDS  # for tests that wait and do not compute
 # Exit codes of pytest with a fault: a test fails, a module of tests, or their
@@ -58,6 +68,7 @@ class Fault(NamedTuple):
         path: of the file, from the root.
         function: its name, behind that of its class.
         line: where it begins.
+        statement: where the statement around it begins.
         what: such as "a < b -> a <= b".
         text: of the whole file with the change.
     """
@@ -65,6 +76,7 @@ class Fault(NamedTuple):
     path: str
     function: str
     line: int
+    statement: int
     what: str
     text: str
 
@@ -134,7 +146,13 @@ def fault_in(name: str, function: str, chance) -> Fault | None:
     new = f"({new})" if isinstance(node, ast.expr) else new
     changed = (before + new.encode() + behind).decode()
     what = f"{' '.join(old.split())} -> {' '.join(new.split())}"
-    return Fault(name, function, node.lineno, what[:300], changed)
+    around = max(
+        x.lineno
+        for x in ast.walk(nodes[function])
+        if isinstance(x, ast.stmt)
+        and x.lineno <= node.lineno <= (x.end_lineno or 0)
+    )
+    return Fault(name, function, node.lineno, around, what[:300], changed)
 
 
 def _changes(node) -> Iterator:
@@ -173,8 +191,39 @@ def _indented(new, node) -> str:
     return ("\n" + " " * node.col_offset).join(lines)
 
 
-def tests_of(fault: Fault, most: int) -> list[str]:
-    """Return the test files that name a function, or what changes, most."""
+def recording(path: pathlib.Path) -> coverage.CoverageData:
+    """Return which tests run which lines, recorded where it is not yet."""
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        environment = {"KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1"}
+        environment |= {**os.environ, "COVERAGE_FILE": str(path)}
+        subprocess.run(
+            [sys.executable, "-m", *RECORDED], cwd=ROOT, env=environment
+        )
+    recorded = coverage.CoverageData(str(path))
+    recorded.read()
+    return recorded
+
+
+def running(fault: Fault, recorded: coverage.CoverageData) -> set[str]:
+    """Return the test files that run the statement of a fault."""
+    path = next(
+        (x for x in recorded.measured_files() if x.endswith(f"/{fault.path}")),
+        fault.path,
+    )
+    tests = recorded.contexts_by_lineno(path).get(fault.statement, [])
+    return {test.partition("::")[0] for test in tests} - {""}
+
+
+def tests_of(fault: Fault, most: int, among: set[str]) -> list[str]:
+    """Return the test files that name a function, or what changes, most.
+
+    Args:
+        fault: to find.
+        most: files.
+        among: the files to take them from, or all of those that name something
+            where there are none.
+    """
     own, _, method = fault.function.rpartition(".")
     module = pathlib.PurePath(fault.path).with_suffix("")
     words = {(own or method).lstrip("_"): 20, method.lstrip("_"): 5}
@@ -198,7 +247,8 @@ def tests_of(fault: Fault, most: int) -> list[str]:
             scores[name] += 100
         if module.parts[1] == path.parent.name:
             scores[name] += 10
-    return [name for name, score in scores.most_common(most) if score]
+    found = [x for x, score in scores.most_common() if score or x in among]
+    return [x for x in found if not among or x in among][:most]
 
 
 def _users_of(module: pathlib.PurePath) -> set[str]:
@@ -252,7 +302,9 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=6, help="of tests each")
     parser.add_argument("--output", type=pathlib.Path)
     parser.add_argument("--only", type=int, nargs="+", help="their numbers")
+    parser.add_argument("--coverage", default="build/coverage", help="a file")
     arguments = parser.parse_args()
+    recorded = recording(ROOT / arguments.coverage)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         copied = pathlib.Path(folder, "copy")
@@ -263,7 +315,7 @@ def main() -> None:
             # What is not committed yet counts too.
             for part in (PACKAGE, "tests", "recipes"):
                 shutil.copytree(ROOT / part, copied / part, dirs_exist_ok=True)
-            tests = tests_of(fault, arguments.files)
+            tests = tests_of(fault, arguments.files, running(fault, recorded))
             row = {"number": number, **fault._asdict()}
             del row["text"]
             rows.append({**row, **is_found(fault, tests, copied)})
