@@ -20,6 +20,9 @@ teaches. A probe is the share of every second of these images that a linear
 layer, fitted to the others, classifies right. Fashion-MNIST is read from the
 files of its authors (the package dataset-fashion-mnist of Debian has them), the
 teachers from folders that `python tools/real_weights.py build weights` writes.
+
+`--picture FILE` draws the results in `--drawn` instead: before, during and
+after, a line for each seed.
 """
 
 import argparse
@@ -38,6 +41,7 @@ import numpy as np
 from PIL import Image
 
 from keras_vit import embed
+from keras_vit.analysis.plots import new_figure
 from keras_vit.data import DataConfig, PreprocessingConfig
 from keras_vit.io.atomic_files import write_json
 from keras_vit.prediction import as_encoder
@@ -293,6 +297,35 @@ def measured_before(out: pathlib.Path | None, head: dict) -> dict:
     return found
 
 
+def draw(path: pathlib.Path, results: list[pathlib.Path]) -> None:
+    """Draw k-NN and probe of the features over the training, of each seed."""
+    from matplotlib.ticker import PercentFormatter
+
+    figure = new_figure(9.0, 3.6)
+    axes = figure.subplots(1, 2)
+    for i, result in enumerate(results):
+        found = json.loads(result.read_text())
+        ((method, rows),) = [(x, y) for x, y in found.items() if x in SETTINGS]
+        for j, row in enumerate(rows):
+            for axis, name in zip(axes, ("knn", "probe"), strict=True):
+                during = row[f"val_{name}"]
+                steps = [0, *map(int, during)]
+                accuracy = [row["before"]["features"][name], *during.values()]
+                axis.plot(
+                    np.array(steps) / steps[-1],
+                    accuracy,
+                    color=f"C{i}",
+                    marker=".",
+                    label=f"{method}, {steps[-1]:,} steps" if j == 0 else None,
+                )
+    for axis, title in zip(axes, ("k-NN", "linear probe"), strict=True):
+        axis.set(title=title, xlabel="share of the training")
+        axis.yaxis.set_major_formatter(PercentFormatter(xmax=1))
+        axis.grid(alpha=0.3)
+    axes[1].legend()
+    figure.savefig(path)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
@@ -305,7 +338,12 @@ def main() -> int:
     parser.add_argument("--runs", type=pathlib.Path)
     parser.add_argument("--files", type=pathlib.Path, default=FILES)
     parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--picture", type=pathlib.Path)
+    parser.add_argument("--drawn", type=pathlib.Path, nargs="+", default=[])
     asked = parser.parse_args()
+    if asked.picture:
+        draw(asked.picture, asked.drawn)
+        return 0
     head = {"command": command_of(asked, []), "images": asked.images}
     head["versions"] = versions()
     found: dict = measured_before(asked.out, head) | head

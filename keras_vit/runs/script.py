@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import functools
 import pathlib
 import re
 import sys
@@ -169,24 +170,16 @@ def parse(
     """
     import jsonargparse
 
-    jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
     usage = (
         *("%(prog)s", places, "[--config FILE]"),
         *(f"[{OPEN}]" if opens else "", "[--GROUP.FIELD VALUE ...]"),
     )
-    parser = jsonargparse.ArgumentParser(
-        description=(description or "").partition("\n")[0],
-        usage=" ".join(x for x in usage if x),
-        exit_on_error=False,
-        allow_abbrev=False,
+    parser = _parser(
+        record,
+        (description or "").partition("\n")[0],
+        " ".join(x for x in usage if x),
+        sys.argv[0],
     )
-    parser.add_argument(
-        "--config",
-        action="config",
-        help="YAML file that sets fields, or a name of `keras-vit configs`.",
-    )
-    _add_options(parser, record)
-    parser.set_defaults(_defaults(record))
     words = sys.argv[1:] if arguments is None else arguments
     try:
         words = _with_configs(_with_values(words, record), record)
@@ -196,6 +189,7 @@ def parse(
         del fields["config"]
         return record(**fields)
     except (jsonargparse.ArgumentError, ValueError) as error:
+        _parser.cache_clear()  # One that failed still has what it was given.
         keys = list(parser.get_defaults().keys())
         fail(f"{error}{_suggestion(str(error), keys)}")
 
@@ -375,6 +369,30 @@ def _parsed(text: str) -> Any:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):
         return None  # The parser explains what is wrong.
+
+
+@functools.cache
+def _parser(record, description, usage, program):
+    """Make the parser of a record, which takes longer than its use."""
+    import jsonargparse
+
+    del program  # It is named by sys.argv.
+
+    jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    parser = jsonargparse.ArgumentParser(
+        description=description,
+        usage=usage,
+        exit_on_error=False,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--config",
+        action="config",
+        help="YAML file that sets fields, or a name of `keras-vit configs`.",
+    )
+    _add_options(parser, record)
+    parser.set_defaults(_defaults(record))
+    return parser
 
 
 def _add_options(parser, record):

@@ -350,13 +350,15 @@ def lazy_names(
     """
     modules = {name: x for x, found in names.items() for name in found}
 
+    @functools.cache  # Parsers look for the names of types in all modules.
+    def why_not(name: str) -> str:
+        near = difflib.get_close_matches(name, modules)
+        advice = f". Did you mean {' or '.join(near)}?" if near else ""
+        return f"module {package!r} has no attribute {name!r}{advice}"
+
     def get(name: str) -> Any:
         if name not in modules:
-            near = difflib.get_close_matches(name, modules)
-            advice = f". Did you mean {' or '.join(near)}?" if near else ""
-            raise AttributeError(
-                f"module {package!r} has no attribute {name!r}{advice}"
-            )
+            raise AttributeError(why_not(name))
         module = importlib.import_module(modules[name])
         is_module = module.__name__ == f"{package}.{name}"
         return module if is_module else getattr(module, name)
