@@ -16,10 +16,11 @@ kept, and the others added.
 A k-NN is the share of 2,000 other images that the 20 most similar of the rest
 classify right: of the features of the model, of the mean of its patch tokens,
 of the images themselves ("pixels"), and of the teacher in the size in which it
-teaches. A probe is the share of every second of these images that a linear
-layer, fitted to the others, classifies right. Fashion-MNIST is read from the
-files of its authors (the package dataset-fashion-mnist of Debian has them), the
-teachers from folders that `python tools/real_weights.py build weights` writes.
+teaches. A probe is the share of every second image of each class that a linear
+layer, fitted to the others, classifies right (in results without "val_probe"
+of every second of all). Fashion-MNIST is read from the files of its authors
+(the package dataset-fashion-mnist of Debian has them), the teachers from
+folders that `python tools/real_weights.py build weights` writes.
 
 `--picture FILE` draws the results in `--drawn` instead: before, during and
 after, a line for each seed.
@@ -301,7 +302,7 @@ def draw(path: pathlib.Path, results: list[pathlib.Path]) -> None:
     """Draw k-NN and probe of the features over the training, of each seed."""
     from matplotlib.ticker import PercentFormatter
 
-    figure = new_figure(9.0, 3.6)
+    figure = new_figure(9.0, 4.2)
     axes = figure.subplots(1, 2)
     for i, result in enumerate(results):
         found = json.loads(result.read_text())
@@ -310,7 +311,10 @@ def draw(path: pathlib.Path, results: list[pathlib.Path]) -> None:
             for axis, name in zip(axes, ("knn", "probe"), strict=True):
                 during = row[f"val_{name}"]
                 steps = [0, *map(int, during)]
-                accuracy = [row["before"]["features"][name], *during.values()]
+                start, end = (
+                    row[x]["features"][name] for x in ("before", "after")
+                )
+                accuracy = [start, *list(during.values())[:-1], end]
                 axis.plot(
                     np.array(steps) / steps[-1],
                     accuracy,
@@ -322,7 +326,8 @@ def draw(path: pathlib.Path, results: list[pathlib.Path]) -> None:
         axis.set(title=title, xlabel="share of the training")
         axis.yaxis.set_major_formatter(PercentFormatter(xmax=1))
         axis.grid(alpha=0.3)
-    axes[1].legend()
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2)
     figure.savefig(path)
 
 
