@@ -8,14 +8,23 @@ import pytest
 
 from keras_vit.cli import main
 from keras_vit.planning import Settings, confirm, machine, memory, plan
-from keras_vit.planning.compiler import compiled_peaks, peak_bytes, topology
+from keras_vit.planning.compiler import (
+    compiled_peaks,
+    peak_bytes,
+    step_of,
+    topology,
+)
 from keras_vit.planning.estimate import Way, largest_batch, vit_config
 from keras_vit.training.distribution import topologies
+from keras_vit.training.tasks import MAEConfig
+from keras_vit.training.tasks.mae import LOSSES
 
 LIBTPU = importlib.util.find_spec("libtpu")
 B16 = vit_config("ViT_B16")
 V5E = machine("v5e-8")
 ON_TPU = Settings(batch=512, attention="recomputed", compiler="fusing")
+TINY = {"image_size": 16, "patch_size": 8, "hidden_dim": 8, "num_layers": 1}
+TINY |= {"num_heads": 2, "mlp_dim": 16, "num_classes": 3}
 USABLE = 0.9 * 16e9
 
 
@@ -192,3 +201,26 @@ def test_of_the_errors_of_xla_that_of_memory_alone_is_an_answer(
     else:
         with pytest.raises(RuntimeError, match="INTERNAL"):
             peak_bytes(CASE)
+
+
+@pytest.mark.parametrize("parts", [None, 4])
+def test_a_step_is_that_of_its_case(parts):
+    step = step_of({**CASE, "config": TINY, "parts": parts, "batch": 24})
+    assert (step.batch, step.distribution, step.model_axis) == (24, "single", 1)
+    model = step.make()
+    assert model.config.num_layers == TINY["num_layers"]
+    assert model.output_shape == (None, TINY["num_classes"])
+    assert step.optimizer().gradient_accumulation_steps == parts
+
+
+def test_a_step_without_labels_has_the_loss_of_its_method():
+    sizes = {"decoder_dim": 8, "decoder_heads": 2, "decoder_mlp_dim": 8}
+    options = {**dataclasses.asdict(MAEConfig()), **sizes}
+    method = {"name": "mae", "options": options, "teacher": None}
+    step = step_of({**CASE, "config": TINY, "method": method})
+    assert step.loss is not None and step.answers is not None
+    network = step.make()
+    pixels, weights = step.answers(network)
+    assert pixels == (4, 8 * 8 * 3)  # of each patch
+    assert weights == (4, 1)
+    assert isinstance(step.loss(), LOSSES["mae"])

@@ -11,7 +11,12 @@ import pytest
 import tiny_training as tiny
 from same_runs import assert_same
 
-from keras_vit.runtime.interrupts import Terminated, TimeIsUp, postponed
+from keras_vit.runtime.interrupts import (
+    Terminated,
+    TimeIsUp,
+    interrupt_behind,
+    postponed,
+)
 from keras_vit.training import checkpoint_files, checkpointing
 from keras_vit.training.checkpointing import Preemption, deadline_of
 
@@ -183,3 +188,17 @@ def test_a_signal_that_is_ignored_stays_so():
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, Terminated])
+def test_an_interrupt_is_seen_behind_the_error_of_tidying_up(kind):
+    try:
+        try:
+            raise kind
+        finally:
+            raise OSError("a file that was not there yet")
+    except OSError as error:
+        assert type(interrupt_behind(error)) is kind
+    alone = OSError()
+    assert interrupt_behind(alone) is alone
