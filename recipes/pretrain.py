@@ -100,8 +100,8 @@ class PretrainRecipe(Recipe):
     knn_folder: str | None = None
     """Without labels, a folder of classes of at most 5,000 images: after each
     interval the share of them that the nearest of the others classify right,
-    val_knn, is logged, and selects the best model; so is the share of one half
-    that a linear probe of the other gets right, val_probe."""
+    val_knn, is logged, and selects the best model. Logged too is the share of
+    one half that a linear probe of the other gets right, val_probe."""
 
     def __post_init__(self):
         check_choice("method", self.method, METHODS)

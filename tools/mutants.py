@@ -13,9 +13,9 @@ what changes or the module most. A fault that no test finds is printed with its
 place and change: it is either without effect, or a test is missing. Tests that
 do not end in time count as none.
 
-Which tests run a statement is read from `--coverage`, which is recorded first
-where it is missing, in an hour; delete it after changes. Of statements that run
-in processes of their own alone, the names decide.
+Which tests run a statement is read from the file `--coverage`. Where it is
+missing it is recorded first, which takes an hour; delete it after changes. For
+statements that run in no test's own process, the names decide.
 """
 
 import argparse
