@@ -346,6 +346,8 @@ def main() -> int:
     parser.add_argument("--picture", type=pathlib.Path)
     parser.add_argument("--drawn", type=pathlib.Path, nargs="+", default=[])
     asked = parser.parse_args()
+    if bool(asked.picture) != bool(asked.drawn):
+        parser.error("--picture needs --drawn, and --drawn needs --picture")
     if asked.picture:
         draw(asked.picture, asked.drawn)
         return 0

@@ -200,6 +200,8 @@ def recording(path: pathlib.Path) -> coverage.CoverageData:
         subprocess.run(
             [sys.executable, "-m", *RECORDED], cwd=ROOT, env=environment
         )
+        if not path.exists():
+            sys.exit(f"Nothing was recorded in {path}: see above.")
     recorded = coverage.CoverageData(str(path))
     recorded.read()
     return recorded
