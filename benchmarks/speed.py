@@ -33,6 +33,51 @@ from speed_table import title
 RESULTS = pathlib.Path(__file__).parent / "results"
 WORKER = pathlib.Path(__file__).with_name("speed_worker.py")
 PASSES = {"inference": 1, "training": 3}  # backward costs two forward ones
+# What keeps the libraries of a process to narrower instructions.
+LIMITS = {
+    "": {},
+    "avx2": {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "XLA_FLAGS": "--xla_cpu_max_isa=AVX2",
+    },
+}
+OURS = ["keras_vit jax", "keras_vit tensorflow", "keras_vit torch"]
+HUB = ["keras-hub jax", "keras-hub tensorflow"]
+# The options of each part of docs/speed.md.
+OVERVIEW = (
+    {
+        "models": ["ViT_B16"],
+        "tasks": ["inference"],
+        "batch": [1, 8],
+        "precision": "bfloat16",
+        "sides": [
+            "keras_vit openvino int8 calibrated",
+            "keras_vit openvino",
+            "timm openvino",
+            "timm",
+            "timm compiled",
+        ],
+        "rounds": 9,
+        "steps": 4,
+    },
+    {
+        "models": ["ViT_B16"],
+        "tasks": ["inference"],
+        "batch": [1, 8],
+        "sides": ["keras_vit openvino", "timm openvino", "timm"],
+        "rounds": 9,
+    },
+    {"sides": [*OURS, *HUB, "timm"], "rounds": 7, "steps": 2},
+    {"sides": [*OURS, "timm"], "rounds": 7, "steps": 2, "limit": "avx2"},
+    {
+        "models": ["ViT_B16"],
+        "batch": [8],
+        "sides": [*OURS, *HUB, "timm"],
+        "steps": 1,
+    },
+)
 
 
 def main() -> None:
@@ -48,26 +93,35 @@ def main() -> None:
     add("--steps", type=int, default=3, help="steps in a round")
     add("--patience", type=float, default=600, help="seconds to start in")
     add("--write", action="store_true", help="keep the result and a plot")
+    add("--limit", choices=LIMITS, default="", help="to instructions")
+    add(
+        "--overview", action="store_true", help="measure what docs/speed.md has"
+    )
     options = parser.parse_args()
-    cases = [
-        case_of(*each, options.precision)
-        for each in itertools.product(
-            options.models, options.tasks, options.batch
-        )
-    ]
+    parts = OVERVIEW if options.overview else ({},)
+    each = [argparse.Namespace(**{**vars(options), **part}) for part in parts]
     result = {
         "command": shlex.join(["python", "benchmarks/speed.py", *sys.argv[1:]]),
-        "cases": [measure(case, options) for case in cases],
+        "cases": [measure(case, part) for part in each for case in cases(part)],
     }
     print(json.dumps(result, indent=2))
     if options.write:
         write(result, options)
 
 
-def case_of(model, task, batch, precision):
-    name, _, size = model.partition("@")
-    size = int(size or 224)
-    return Case(name, size, task, batch, precision)
+def cases(options):
+    for model, task, batch in itertools.product(
+        options.models, options.tasks, options.batch
+    ):
+        name, _, size = model.partition("@")
+        yield Case(
+            name,
+            int(size or 224),
+            task,
+            batch,
+            options.precision,
+            options.limit,
+        )
 
 
 def measure(case: Case, options) -> dict:
@@ -150,6 +204,7 @@ class Worker:
                 # JAX would take three quarters of the memory for itself.
                 "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
                 **os.environ,
+                **LIMITS[case.limit],
                 "KERAS_BACKEND": SIDES[name].backend,
             },
         )
@@ -179,8 +234,10 @@ class Worker:
 
 def write(result, options) -> None:
     models = "-".join(options.models).replace("@", "_")
-    device = first_device(result)
-    name = f"speed_{models}_{options.precision}_{device}"
+    what = f"{models}_{options.precision}"
+    if options.overview:
+        what = "overview"
+    name = f"speed_{what}_{options.limit or first_device(result)}"
     text = json.dumps(result, indent=2) + "\n"
     (RESULTS / f"{name}.json").write_text(text)
     plot(result, RESULTS / f"{name}.png")
@@ -202,15 +259,19 @@ def plot(result, path) -> None:
     from matplotlib import pyplot
 
     cases = result["cases"]
+    columns = 1 if len(cases) < 4 else 2
+    rows = -(-len(cases) // columns)
     figure, axes = pyplot.subplots(
-        len(cases), 1, figsize=(7, 2.6 * len(cases)), squeeze=False
+        rows, columns, figsize=(7 * columns, 2.6 * rows), squeeze=False
     )
-    for axis, case in zip(axes[:, 0], cases, strict=True):
-        rows = case["sides"]
-        speeds = [found["images_per_second"] for found in rows.values()]
-        ours = [name.startswith("keras_vit") for name in rows]
+    for axis in axes.flat[len(cases) :]:
+        axis.remove()
+    for axis, case in zip(axes.flat, cases, strict=False):
+        sides = case["sides"]
+        speeds = [found["images_per_second"] for found in sides.values()]
+        ours = [name.startswith("keras_vit") for name in sides]
         colours = ["tab:blue" if mine else "tab:gray" for mine in ours]
-        bars = axis.barh(list(rows), speeds, color=colours)
+        bars = axis.barh(list(sides), speeds, color=colours)
         axis.bar_label(bars, padding=3, fmt="%.4g")
         axis.invert_yaxis()
         axis.margins(x=0.15)

@@ -19,6 +19,7 @@ class Case(NamedTuple):
     task: str  # "training" or "inference"
     batch: int
     precision: str  # "float32" or "bfloat16"
+    limit: str = ""  # "avx2": instructions that no library goes beyond
 
 
 def arrays(case):

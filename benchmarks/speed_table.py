@@ -17,9 +17,10 @@ COLUMNS = (
 
 def title(case: dict) -> str:
     """What a case measures, in words."""
+    limit = f", {case['limit'].upper()}" if case.get("limit") else ""
     return (
         f"{case['task']}, {case['model']} at {case['image_size']}, batch "
-        f"{case['batch']}, {case['precision']}"
+        f"{case['batch']}, {case['precision']}{limit}"
     )
 
 

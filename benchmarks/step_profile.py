@@ -6,7 +6,8 @@
 
 The profile is the backend's own, of the steps that benchmarks/speed.py counts;
 jax.profiler reads that of TensorFlow as well. Operations run side by side, so
-that their seconds may sum up to more than the step's.
+that their seconds may sum up to more than the step's. Seconds of the processor
+and page faults are the process's, a step.
 """
 
 import argparse
@@ -15,17 +16,20 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shlex
 import sys
 import tempfile
 import time
 
+import numpy as np
 from speed_case import Case
 from speed_sides import SIDES
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 BACKENDS = ("jax", "tensorflow")
 SHOWN = 15
+MEASURES = ("user_seconds", "system_seconds", "page_faults")
 
 
 def main() -> None:
@@ -47,8 +51,9 @@ def main() -> None:
     steps(2)  # The second step may compile once more.
     with tempfile.TemporaryDirectory() as folder:
         PROFILERS[side.backend](folder, True)
-        begin = time.perf_counter()
+        begin, before = time.perf_counter(), process()
         seconds = steps(options.steps) or time.perf_counter() - begin
+        taken = zip(MEASURES, process() - before, strict=True)
         PROFILERS[side.backend](folder, False)
         [file] = pathlib.Path(folder).glob("**/*.xplane.pb")
         kinds = by_kind(file, side.backend)
@@ -57,6 +62,7 @@ def main() -> None:
             ["python", "benchmarks/step_profile.py", *sys.argv[1:]]
         ),
         "seconds_of_a_step": round(seconds / options.steps, 2),
+        **{name: round(x / options.steps, 2) for name, x in taken},
         "kinds": {
             kind: round(found / options.steps, 3)
             for kind, found in kinds.most_common(SHOWN)
@@ -67,6 +73,12 @@ def main() -> None:
         name = re.sub(r"\W+", "_", f"{options.task}_{options.side}")
         path = RESULTS / f"step_profile_{options.model}_{name}.json"
         path.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def process():
+    """Return what this process has taken, in the order of `MEASURES`."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return np.array([used.ru_utime, used.ru_stime, used.ru_minflt])
 
 
 def profile_jax(folder, begin):
