@@ -35,8 +35,8 @@ from keras_vit.planning.estimate import (
     ATTENTION,
     LAYOUTS,
     OPTIMIZERS,
+    model_axis,
     training_flops,
-    usual_model_axis,
     vit_config,
 )
 from keras_vit.planning.pretraining import METHODS
@@ -347,7 +347,7 @@ def plan(parser):
         "--model_axis",
         type=int,
         help="devices that share a layer under model_parallel; by default "
-        f"{defaults.model_axis} where they divide the heads",
+        "two where they divide the heads",
     )
     add(
         "--efficiency",
@@ -470,15 +470,13 @@ def _plan_report(arguments):
     config = _planned(source, arguments.image_size, arguments.classes)
     method = _method(arguments)
     config = config if method is None else method.encoder(config)
-    axis = arguments.model_axis
-    axis = usual_model_axis(config) if axis is None else axis
     settings = Settings(
         batch=arguments.batch,
         precision=arguments.precision,
         optimizer=arguments.optimizer,
         attention=arguments.attention or device.attention,
         compiler=device.compiler,
-        model_axis=axis,
+        model_axis=arguments.model_axis,
         efficiency=arguments.efficiency,
         method=method,
     )
@@ -494,7 +492,10 @@ def _plan_report(arguments):
         "counts": dataclasses.asdict(count(config)),
         "cost": dataclasses.asdict(cost_of(config, method)),
         "devices": {**dataclasses.asdict(devices), **device._asdict()},
-        "settings": dataclasses.asdict(settings),
+        "settings": {
+            **dataclasses.asdict(settings),
+            "model_axis": model_axis(config, settings),
+        },
         "rows": [
             {**dataclasses.asdict(row), "peak_bytes": row.memory.total}
             for row in rows

@@ -19,6 +19,7 @@ from keras_vit.planning.estimate import (
     Row,
     Settings,
     largest_batch,
+    model_axis,
     planned_memory,
     replicas_of,
     usable_memory,
@@ -129,7 +130,7 @@ def confirm(
         1.0 if own_peak is None else own_peak / planned(settings.batch, parts)
     )
     usable = usable_memory(machine)
-    replicas = replicas_of(settings, machine, row)
+    replicas = replicas_of(config, settings, machine, row)
     for _ in range(COMPILED_BATCHES):
         low, high = _bracket(tried, usable)
         batch = largest_batch(config, settings, machine, row, ratio)
@@ -194,7 +195,7 @@ def _case(config, settings, machine, row, batch, parts, depth):
         "parts": parts if parts > 1 else None,
         "batch": batch,
         "distribution": "single" if machine.count == 1 else row.layout,
-        "model_axis": settings.model_axis,
+        "model_axis": model_axis(config, settings),
     }
 
 

@@ -50,13 +50,13 @@ __all__ = [
     "kept_by_block",
     "largest_batch",
     "memory",
+    "model_axis",
     "paper_runs",
     "plan",
     "planned_memory",
     "text_memory",
     "training_flops",
     "usable_memory",
-    "usual_model_axis",
     "vit_config",
 ]
 
@@ -229,7 +229,8 @@ class Settings:
         compiler: "keeping" keeps for the backward pass what JAX saves, as XLA
             does for processors: an upper bound for others. "fusing" computes
             again what costs no product, as XLA does for TPUs.
-        model_axis: int, devices that share a layer under model_parallel.
+        model_axis: int, devices that share a layer under model_parallel; None
+            for two where they divide the heads and the MLPs.
         efficiency: float in (0, 1], the share of the peak that the products
             run at; an assumption.
         method: a `Pretraining`, or None to train with labels.
@@ -243,7 +244,7 @@ class Settings:
     optimizer: str = "adamw"
     attention: str = "explicit"
     compiler: str = "keeping"
-    model_axis: int = 2
+    model_axis: int | None = None
     efficiency: float = 0.4
     method: Any = None
 
@@ -614,7 +615,7 @@ def _split(config, settings, layout, devices):
         return Split(devices)
     if layout == "fsdp":
         return Split(devices, kernels=devices)
-    axis = settings.model_axis
+    axis = model_axis(config, settings)
     for stack in cost_of(config, settings.method).stacks:
         heads, mlp_dim = stack.config.num_heads, stack.config.mlp_dim
         uneven = heads % axis or mlp_dim % axis
@@ -626,15 +627,16 @@ def _split(config, settings, layout, devices):
     return Split(devices // axis, kernels=axis, activations=axis)
 
 
-def usual_model_axis(config: ViTConfig) -> int:
-    """Return the default of `Settings`, or 1 where it does not divide heads.
+def model_axis(config: ViTConfig, settings: Settings) -> int:
+    """Return the devices that share a layer under model_parallel.
 
     Example:
-        >>> usual_model_axis(vit_config("ViT_Ti16"))  # of 3 heads
+        >>> model_axis(vit_config("ViT_Ti16"), Settings())  # of 3 heads
         1
     """
-    axis = Settings.model_axis
-    return 1 if config.num_heads % axis or config.mlp_dim % axis else axis
+    if settings.model_axis is not None:
+        return settings.model_axis
+    return 1 if config.num_heads % 2 or config.mlp_dim % 2 else 2
 
 
 def images_per_device(settings: Settings, split: Split, parts: int = 1) -> int:
@@ -832,7 +834,7 @@ def plan(config: ViTConfig, settings: Settings, machine: Machine) -> list[Row]:
     """Plans a training run: a row per layout, without and with remat.
 
     One device has no layout but the first; model_parallel is left out where
-    settings.model_axis is 1 or does not divide the devices.
+    the model axis is 1 or does not divide the devices.
 
     Raises:
         ValueError: for a batch that the devices do not divide, or a model
@@ -845,7 +847,7 @@ def plan(config: ViTConfig, settings: Settings, machine: Machine) -> list[Row]:
     """
     return [
         _row(config, settings, machine, Way(layout, rematerialize))
-        for layout in layouts_of(settings, machine)
+        for layout in layouts_of(config, settings, machine)
         for rematerialize in (False, True)
     ]
 
@@ -868,11 +870,14 @@ def _row(config, settings, machine, way):
     )
 
 
-def layouts_of(settings: Settings, machine: Machine) -> tuple[str, ...]:
+def layouts_of(
+    config: ViTConfig, settings: Settings, machine: Machine
+) -> tuple[str, ...]:
     """Return the layouts that a machine has devices for."""
     if machine.count == 1:
         return LAYOUTS[:1]
-    if settings.model_axis == 1 or machine.count % settings.model_axis:
+    axis = model_axis(config, settings)
+    if axis == 1 or machine.count % axis:
         return LAYOUTS[:2]
     return LAYOUTS
 
@@ -926,7 +931,7 @@ def largest_batch(
         >>> largest_batch(config, Settings(), devices, way)
         6656
     """
-    replicas = replicas_of(settings, machine, way)
+    replicas = replicas_of(config, settings, machine, way)
     usable = usable_memory(machine)
 
     def fits(images):
@@ -945,15 +950,17 @@ def largest_batch(
     return 8 * low * replicas
 
 
-def replicas_of(settings: Settings, machine: Machine, way: Way | Row) -> int:
+def replicas_of(
+    config: ViTConfig, settings: Settings, machine: Machine, way: Way | Row
+) -> int:
     """Return the shares that the devices cut a batch into."""
     is_shared = way.layout == "model_parallel"
-    return machine.count // (settings.model_axis if is_shared else 1)
+    return machine.count // (model_axis(config, settings) if is_shared else 1)
 
 
 def _parts(config, settings, machine, way):
     usable = usable_memory(machine)
-    local = settings.batch // replicas_of(settings, machine, way)
+    local = settings.batch // replicas_of(config, settings, machine, way)
     is_whole = cost_of(config, settings.method).is_whole
     for parts in range(1, 2 if is_whole else local + 1):
         if local % parts:

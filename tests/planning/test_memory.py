@@ -76,6 +76,18 @@ def test_model_parallel_divides_heads_and_mlps():
 
 
 @pytest.mark.parametrize(
+    ("name", "layouts"),  # Of 12 heads, and of 3, which two do not divide.
+    [
+        ("ViT_B16", ["data_parallel", "fsdp", "model_parallel"]),
+        ("ViT_Ti16", ["data_parallel", "fsdp"]),
+    ],
+)
+def test_the_default_axis_divides_the_heads(name, layouts):
+    rows = plan(vit_config(name), Settings(batch=8), machine("v5e-8"))
+    assert [row.layout for row in rows if row.rematerialize] == layouts
+
+
+@pytest.mark.parametrize(
     ("compiler", "tensors", "tokens"),
     [("keeping", 3, 197), ("fusing", 1, 200)],  # Tiles have eight rows.
 )
