@@ -154,12 +154,15 @@ def test_each_reader_finds_the_same_neighbours(run, known, tmp_path):
 
 
 @pytest.mark.once
-def test_without_scipy_the_neighbours_remain(run, known, tmp_path, monkeypatch):
+def test_without_scipy_the_neighbours_remain(
+    run, known, tmp_path, monkeypatch, capsys
+):
     find = importlib.util.find_spec
     monkeypatch.setattr(
         "importlib.util.find_spec", lambda x: None if x == "scipy" else find(x)
     )
     callback = KnownClasses(run.model, str(known), hidden(tmp_path))
+    assert "needs SciPy" in capsys.readouterr().out
     callback.set_model(run.network)
     callback.on_epoch_end(0, logs := {})
     assert logs.keys() == {"val_knn"}
