@@ -25,15 +25,16 @@ import copy
 import json
 import os
 import pathlib
+import queue
 import random
 import re
-import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent import futures
 from typing import NamedTuple
 
 import coverage
@@ -265,7 +266,8 @@ def is_found(fault: Fault, tests: list[str], copied: pathlib.Path) -> dict:
     path = copied / fault.path
     right = path.read_text("utf-8")
     path.write_text(fault.text, "utf-8")
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow"]
+    command = ["sh", "-c", f'ulimit -St {SECONDS}; exec "$@"', "sh"]
+    command += [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow"]
     try:
         done = subprocess.run(
             [*command, "-p", "no:cacheprovider", *tests],
@@ -278,7 +280,6 @@ def is_found(fault: Fault, tests: list[str], copied: pathlib.Path) -> dict:
             capture_output=True,
             text=True,
             timeout=WAITED,
-            preexec_fn=_limited,
         )
     except subprocess.TimeoutExpired:
         return {"found": False, "by": f"no end in {WAITED} seconds"}
@@ -293,35 +294,45 @@ def is_found(fault: Fault, tests: list[str], copied: pathlib.Path) -> dict:
     }
 
 
-def _limited() -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 10))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--files", type=int, default=6, help="of tests each")
+    parser.add_argument("--jobs", type=int, default=2, help="faults at a time")
     parser.add_argument("--output", type=pathlib.Path)
     parser.add_argument("--only", type=int, nargs="+", help="their numbers")
     parser.add_argument("--coverage", default="build/coverage", help="a file")
     arguments = parser.parse_args()
     recorded = recording(ROOT / arguments.coverage)
-    rows = []
+    copies: queue.SimpleQueue = queue.SimpleQueue()
+
+    def examined(number: int, fault: Fault) -> dict:
+        copied = copies.get()
+        # What is not committed yet counts too.
+        for part in (PACKAGE, "tests", "recipes"):
+            shutil.copytree(ROOT / part, copied / part, dirs_exist_ok=True)
+        tests = tests_of(fault, arguments.files, running(fault, recorded))
+        row = {"number": number, **fault._asdict()}
+        del row["text"]
+        row |= is_found(fault, tests, copied)
+        print(json.dumps(row), flush=True)
+        copies.put(copied)
+        return row
+
+    faults = [
+        (number, fault)
+        for number, fault in enumerate(drawn(arguments.count, arguments.seed))
+        if not arguments.only or number in arguments.only
+    ]
     with tempfile.TemporaryDirectory() as folder:
-        copied = pathlib.Path(folder, "copy")
-        subprocess.run(["git", "clone", "--quiet", ROOT, copied], check=True)
-        for number, fault in enumerate(drawn(arguments.count, arguments.seed)):
-            if arguments.only and number not in arguments.only:
-                continue
-            # What is not committed yet counts too.
-            for part in (PACKAGE, "tests", "recipes"):
-                shutil.copytree(ROOT / part, copied / part, dirs_exist_ok=True)
-            tests = tests_of(fault, arguments.files, running(fault, recorded))
-            row = {"number": number, **fault._asdict()}
-            del row["text"]
-            rows.append({**row, **is_found(fault, tests, copied)})
-            print(json.dumps(rows[-1]), flush=True)
+        for place in range(arguments.jobs):
+            copied = pathlib.Path(folder, str(place))
+            command = ["git", "clone", "--quiet", ROOT, copied]
+            subprocess.run(command, check=True)
+            copies.put(copied)
+        with futures.ThreadPoolExecutor(arguments.jobs) as pool:
+            rows = list(pool.map(examined, *zip(*faults, strict=True)))
     found = sum(row["found"] for row in rows)
     print(f"{found} of {len(rows)} found")
     if arguments.output:
