@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from keras_vit.serving.batching import Batcher, ModelError, batch_sizes
+from keras_vit.serving.service import Batcher, ModelError, batch_sizes
 
 
 def image(number):

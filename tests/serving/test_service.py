@@ -13,7 +13,7 @@ import served
 from keras_vit.data import PreprocessingConfig
 from keras_vit.data.resizing import Geometry, evaluation_crop
 from keras_vit.serving import Service, ServingLimits, web_application
-from keras_vit.serving.batching import ModelError
+from keras_vit.serving.service import ModelError
 
 web = importlib.import_module("keras_vit.serving.web_application")
 GEOMETRY = Geometry((4, 4), 3, PreprocessingConfig(evaluation="squash"))

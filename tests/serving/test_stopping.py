@@ -104,7 +104,7 @@ HANGING = """
 import sys
 import time
 from keras_vit.prediction import load_classifier
-from keras_vit.serving import ServingLimits, batching, serve
+from keras_vit.serving import ServingLimits, serve, service
 
 classifier = load_classifier(sys.argv[1])
 compute = classifier.model.predict_on_batch
@@ -115,7 +115,7 @@ def predict_on_batch(inputs):
     return compute(inputs)
 
 classifier.model.predict_on_batch = predict_on_batch
-batching.LAST_BATCH = 1
+service.LAST_BATCH = 1
 sys.exit(serve(classifier, port=0, limits=ServingLimits(timeout=1)))
 """
 
