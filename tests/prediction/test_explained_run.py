@@ -8,7 +8,7 @@ from padded import padded_batches
 
 from keras_vit import evaluation
 from keras_vit.analysis import report
-from keras_vit.analysis.report import attention_section, explain_run
+from keras_vit.analysis.report import explain_run
 from keras_vit.models import Mixer, MixerConfig
 
 LABELS = np.array([0, 0, 1, 1, 2, 2, 2])
@@ -100,7 +100,9 @@ def test_report_says_why_there_is_nothing(
         raise RuntimeError("out of\nmemory")
 
     model, reason = make_vit(), "it could not be computed (out of memory)."
-    monkeypatch.setattr(attention_section, "attention_overview", no_memory)
+    monkeypatch.setattr(
+        "keras_vit.analysis.report.page.attention_overview", no_memory
+    )
     if case == "Mixer":
         model, reason = mixer(), "a Mixer has no attention."
     if case == "nothing evaluated":

@@ -1,15 +1,13 @@
 """The report of a run, one HTML file, and other pages of its sections."""
 
-from keras_vit.analysis.report.attention_section import (
-    attention_arrays,
-    explain_run,
-    write_attention,
-)
 from keras_vit.analysis.report.page import (
     EXPLANATION,
+    attention_arrays,
     date_of,
+    explain_run,
     render_page,
     render_report,
+    write_attention,
     write_report,
     write_rows,
 )
