@@ -8,8 +8,8 @@ import numpy as np
 
 from keras_vit.runs.reporting import batches_of
 from keras_vit.training import Run
+from keras_vit.training.tasks.hidden_patches import patch_pixels
 from keras_vit.training.tasks.mae import EPSILON, MAEBatches
-from keras_vit.training.tasks.numbered_batches import patch_pixels
 from masked_patch.completions import (
     NUM_IMAGES,
     hidden_pixels,

@@ -8,16 +8,16 @@ import tiny_training as tiny
 
 from keras_vit import data
 from keras_vit.data import Share
+from keras_vit.training.tasks.hidden_patches import (
+    NumberedStream,
+    patch_pixels,
+)
 from keras_vit.training.tasks.masked_patch import (
     MaskedBatches,
     MaskedPatchConfig,
     colour_classes,
     corruption,
     patch_colours,
-)
-from keras_vit.training.tasks.numbered_batches import (
-    NumberedStream,
-    patch_pixels,
 )
 
 PAPER = MaskedPatchConfig()

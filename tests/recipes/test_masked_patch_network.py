@@ -6,7 +6,7 @@ import pytest
 import tiny_training as tiny
 from whole_runs import Unlabelled
 
-from keras_vit.training.tasks.corrupt_patches import CorruptPatches
+from keras_vit.training.tasks.hidden_patches import CorruptPatches
 from keras_vit.training.tasks.masked_patch import (
     MASKED_PATCH,
     MaskedBatches,

@@ -8,11 +8,11 @@ from masked_patch.completions import painted, seen
 from PIL import Image
 from recipe_scripts import CONFIGS, TINY, output_of
 
+from keras_vit.training.tasks.hidden_patches import patch_pixels
 from keras_vit.training.tasks.masked_patch import (
     colour_classes,
     patch_colours,
 )
-from keras_vit.training.tasks.numbered_batches import patch_pixels
 
 GRID = (2, 3)
 PICTURES = np.random.default_rng(0).uniform(0, 255, (2, 8, 12, 3))

@@ -14,6 +14,7 @@ from keras_vit import load_checkpoint
 from keras_vit.checkpoints.dialects.hugging_face import read_decoder
 from keras_vit.models import VisionTransformer, ViTConfig
 from keras_vit.training import ModelConfig
+from keras_vit.training.tasks.hidden_patches import patch_pixels
 from keras_vit.training.tasks.mae import (
     MAE,
     MAEBatches,
@@ -24,7 +25,6 @@ from keras_vit.training.tasks.mae import (
     normalized_patches,
     options_of,
 )
-from keras_vit.training.tasks.numbered_batches import patch_pixels
 
 REFERENCE = pathlib.Path(__file__).parents[1] / "reference"
 FOLDER = REFERENCE / "hf_mae_tiny"

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from keras_vit import load_checkpoint
+from keras_vit.training.tasks.hidden_patches import patch_pixels
 from keras_vit.training.tasks.mae import (
     LOSSES,
     MAEBatches,
     MAEConfig,
     autoencoder,
 )
-from keras_vit.training.tasks.numbered_batches import patch_pixels
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

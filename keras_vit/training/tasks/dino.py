@@ -58,8 +58,11 @@ from keras_vit.training.tasks.collapse import (
     warn,
     watched,
 )
-from keras_vit.training.tasks.corrupt_patches import (
+from keras_vit.training.tasks.hidden_patches import (
+    EVALUATION,
+    TRAINING,
     hidden_source,
+    streams_of,
     through_hidden,
 )
 from keras_vit.training.tasks.losses import (
@@ -72,11 +75,6 @@ from keras_vit.training.tasks.losses import (
     moving_average,
     sinkhorn,
     warmed_up,
-)
-from keras_vit.training.tasks.numbered_batches import (
-    EVALUATION,
-    TRAINING,
-    streams_of,
 )
 from keras_vit.training.tasks.views import DRAWS, Views
 

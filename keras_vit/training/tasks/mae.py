@@ -42,14 +42,12 @@ from keras_vit.models.options import whole_grid
 from keras_vit.training import build
 from keras_vit.training.defaults import adamw_by_batch
 from keras_vit.training.tasks.collapse import watched
-from keras_vit.training.tasks.corrupt_patches import (
-    hidden_source,
-    through_hidden,
-)
-from keras_vit.training.tasks.numbered_batches import (
+from keras_vit.training.tasks.hidden_patches import (
     HiddenPatches,
+    hidden_source,
     patch_pixels,
     streams_of,
+    through_hidden,
 )
 
 __all__ = [

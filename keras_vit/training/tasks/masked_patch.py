@@ -19,8 +19,8 @@ from keras_vit.io.checks import check_choice
 from keras_vit.models import VisionTransformer
 from keras_vit.training import build
 from keras_vit.training.build import Task
-from keras_vit.training.tasks.corrupt_patches import CorruptPatches
-from keras_vit.training.tasks.numbered_batches import (
+from keras_vit.training.tasks.hidden_patches import (
+    CorruptPatches,
     HiddenPatches,
     patch_pixels,
     streams_of,
