@@ -654,10 +654,12 @@ class Accuracy(keras.metrics.CategoricalAccuracy):
     """Share of images classified right; those of weight 0 are padding."""
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        if sample_weight is not None:
-            # Whole numbers: 5 of 10 are 0.5 and not 0.49999997.
-            sample_weight = keras.ops.cast(sample_weight > 0, "float32")
-        super().update_state(y_true, y_pred, sample_weight)
+        super().update_state(y_true, y_pred, counted(sample_weight))
+
+
+def counted(weights):
+    """Weigh all but padding by 1: 5 of 10 are 0.5 and not 0.49999997."""
+    return None if weights is None else keras.ops.cast(weights > 0, "float32")
 
 
 def headless(model: ConfiguredModel) -> Any:

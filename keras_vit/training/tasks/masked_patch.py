@@ -263,10 +263,7 @@ class ColourAccuracy(keras.metrics.SparseCategoricalAccuracy):
     """Share of the hidden colours that are predicted correctly."""
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        if sample_weight is not None:
-            # Whole numbers: 5 of 10 are 0.5 and not 0.49999997.
-            sample_weight = keras.ops.cast(sample_weight > 0, "float32")
-        super().update_state(y_true, y_pred, sample_weight)
+        super().update_state(y_true, y_pred, build.counted(sample_weight))
 
 
 def _make_model(recipe, class_names):
