@@ -48,7 +48,7 @@ from keras_vit.data.records import (
 from keras_vit.data.seeds import LANES
 from keras_vit.io.checks import check_installed
 from keras_vit.io.stores import Store, of_store, whole_address
-from keras_vit.runtime.memory import shortage
+from keras_vit.runtime.machine import shortage
 
 __all__ = [
     "IMAGES",

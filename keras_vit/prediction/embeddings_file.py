@@ -36,7 +36,7 @@ from keras_vit.io.atomic_files import PARTIAL, only_writer, replacing
 from keras_vit.prediction.by_labels import check_projected, texts_of
 from keras_vit.prediction.encoder import Encoder, as_encoder, check_batch_size
 from keras_vit.prediction.images import read_batches
-from keras_vit.runtime.memory import shortage
+from keras_vit.runtime.machine import shortage
 from keras_vit.text.zero_shot import TextEncoder
 
 __all__ = [

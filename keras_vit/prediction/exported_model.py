@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_vit.io.checks import check_regular, cpu_flags
-from keras_vit.runtime.memory import shortage
+from keras_vit.runtime.machine import shortage
 from keras_vit.trained_as import ACTIVATIONS, PROBLEMS
 
 __all__ = [

@@ -36,7 +36,7 @@ from keras_vit.data.resizing import resize
 from keras_vit.io.checks import check_regular, check_size
 from keras_vit.io.stores import on_disk
 from keras_vit.preprocessing import standardize
-from keras_vit.runtime.memory import shortage
+from keras_vit.runtime.machine import shortage
 
 __all__ = [
     "fitting_size",

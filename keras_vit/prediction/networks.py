@@ -24,7 +24,7 @@ from keras_vit.data import PreprocessingConfig
 from keras_vit.data.config import MAX_SIDE, evaluation_of
 from keras_vit.io.checks import check_size
 from keras_vit.models import BiT, Mixer, VisionTransformer
-from keras_vit.runtime import machine, memory
+from keras_vit.runtime import machine
 from keras_vit.runtime.workarounds import backend_is
 from keras_vit.variants import VariantTransformer
 
@@ -167,7 +167,7 @@ def _check_side(image_size):
     height, width = check_size("image_size", image_size)
     tokens = (height // 32) * (width // 32)
     needed = FLOAT32 * max(3 * height * width, tokens**2)
-    if max(height, width) > MAX_SIDE or memory.shortage(needed):
+    if max(height, width) > MAX_SIDE or machine.shortage(needed):
         raise ValueError(
             f"There is no room for an image of {height}x{width} pixels. "
             f"Received: image_size={image_size!r}. Give a smaller one."
@@ -245,7 +245,7 @@ def check_image_size(fields: dict, image_size) -> tuple:
     height, width = check_size("image_size", image_size)
     if not {"patch_size", "hidden_dim"} <= fields.keys():
         return height, width
-    free = memory.available_memory()
+    free = machine.available_memory()
     needed = FLOAT32 * _numbers(fields, height, width)
     if free is None or needed < free:
         return height, width

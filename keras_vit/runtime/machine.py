@@ -1,6 +1,8 @@
 """The machine and the backend that a run computes on.
 
 Versions, devices, memory, the backend's own random states and what it compiled.
+Keras is imported by what asks of the backend: an exported model, which is run
+without Keras, asks for the memory alone.
 """
 
 import contextlib
@@ -12,20 +14,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-import keras
 import numpy as np
 
-from keras_vit.runtime.workarounds import torch_devices
 from keras_vit.version import __version__
 
 __all__ = [
     "COMPILED",
+    "available_memory",
+    "compilation_cache_in",
     "devices",
     "environment",
-    "compilation_cache_in",
     "peak_memory",
     "random_states",
     "set_random_states",
+    "shortage",
     "sync_state",
     "versions",
 ]
@@ -33,6 +35,8 @@ __all__ = [
 
 def versions() -> dict[str, str]:
     """Versions of keras_vit, Python, Keras, its backend and NumPy."""
+    import keras
+
     backend = keras.backend.backend()
     return {
         "keras_vit": __version__,
@@ -52,12 +56,18 @@ def environment() -> dict:
     return {
         "time": now.isoformat("T", "seconds"),
         "versions": versions(),
-        "backend": keras.backend.backend(),
+        "backend": _backend(),
         "devices": devices(),
         "platform": platform.platform(),
         "processors": os.cpu_count(),
         "commit": _commit(pathlib.Path(__file__).parents[1]),
     }
+
+
+def _backend() -> str:
+    import keras
+
+    return keras.backend.backend()
 
 
 def _commit(package: pathlib.Path) -> str | None:
@@ -80,6 +90,10 @@ def _commit(package: pathlib.Path) -> str | None:
 
 def devices() -> list[str]:
     """Names the devices that the backend computes on, such as "gpu:0"."""
+    import keras
+
+    from keras_vit.runtime.workarounds import torch_devices
+
     if keras.backend.backend() == "torch":
         return torch_devices()
     return keras.distribution.list_devices()
@@ -90,7 +104,7 @@ def sync_state(model) -> None:
 
     JAX carries the values from step to step beside the variables.
     """
-    if keras.backend.backend() == "jax":
+    if _backend() == "jax":
         model.jax_state_sync()
 
 
@@ -100,7 +114,7 @@ def random_states() -> dict[str, np.ndarray]:
     Keras's dropout draws from them on torch unless it is given a seed. The
     other backends draw from variables of the model alone.
     """
-    if keras.backend.backend() != "torch":
+    if _backend() != "torch":
         return {}
     import torch
 
@@ -127,7 +141,7 @@ def peak_memory() -> int | None:
 
     None where the system does not say.
     """
-    return _PEAKS[keras.backend.backend()]() or _process_peak()
+    return _PEAKS[_backend()]() or _process_peak()
 
 
 def _tensorflow_peak():
@@ -168,6 +182,65 @@ _PEAKS = {
 }
 
 
+def available_memory() -> int | None:
+    """Bytes that this process can still take of the machine's memory.
+
+    Of what is free, what a container leaves and what `ulimit -v` leaves, the
+    least; None where the system does not say.
+    """
+    found = [_free_memory(), _left_in_container(), _left_of_limit()]
+    return min((x for x in found if x is not None), default=None)
+
+
+def shortage(needed: int) -> str:
+    """Return in words that so many bytes are more than there are, or "".
+
+    Example:
+        >>> shortage(10**15)
+        '1,000,000.0 GB, and 12.3 GB are free'
+    """
+    free = available_memory()
+    if free is None or needed <= free:
+        return ""
+    free = max(free, 0)
+    return f"{needed / 10**9:,.1f} GB, and {free / 10**9:,.1f} GB are free"
+
+
+def _free_memory():
+    return _kilobytes("/proc/meminfo", "MemAvailable")
+
+
+def _left_in_container():
+    folder = pathlib.Path("/sys/fs/cgroup")
+    try:
+        limit = int((folder / "memory.max").read_text())
+        return limit - int((folder / "memory.current").read_text())
+    except (OSError, ValueError):  # "max" is no limit.
+        return None
+
+
+def _left_of_limit():
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    used = _kilobytes("/proc/self/status", "VmSize")
+    if limit == resource.RLIM_INFINITY or used is None:
+        return None
+    return limit - used
+
+
+def _kilobytes(path, name) -> int | None:
+    """A line `name: 123 kB` of a file of Linux, in bytes."""
+    try:
+        lines = pathlib.Path(path).read_text().splitlines()
+    except OSError:
+        return None
+    found = (line.split() for line in lines if line.startswith(f"{name}:"))
+    return next((1024 * int(words[1]) for words in found), None)
+
+
 COMPILED = ".compiled"
 CACHE_DIR = "jax_compilation_cache_dir"
 # Everything is kept: together, the many small functions of a start take as
@@ -186,7 +259,7 @@ def compilation_cache_in(parent: str | os.PathLike) -> Iterator[None]:
     `jax.config`, stays, and JAX_ENABLE_COMPILATION_CACHE=false keeps nothing.
     The other backends keep nothing.
     """
-    if keras.backend.backend() != "jax":
+    if _backend() != "jax":
         yield
         return
     import jax

@@ -23,7 +23,7 @@ from keras_vit.checkpoints.files.tensors import DAMAGE
 from keras_vit.checkpoints.public.catalog import pair_source
 from keras_vit.io.atomic_files import replacing
 from keras_vit.models.configured_model import remade
-from keras_vit.runtime.memory import shortage
+from keras_vit.runtime.machine import shortage
 from keras_vit.text.image_text import (
     ImageTextModel,
     normalized,

@@ -495,7 +495,7 @@ def test_a_parquet_file_of_more_rows_than_memory_is_refused(
     folder = sharded.parquets(tmp_path / "p", 8, 1)
     (path,) = folder.iterdir()
     monkeypatch.setattr(
-        "keras_vit.runtime.memory.available_memory", lambda: 8 * 64 - 1
+        "keras_vit.runtime.machine.available_memory", lambda: 8 * 64 - 1
     )
     with pytest.raises(
         ValueError, match="8 rows, for whose labels there is no"

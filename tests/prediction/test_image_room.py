@@ -16,7 +16,9 @@ CONFIG = ViTConfig(
 
 @pytest.fixture(autouse=True)
 def ten_megabytes(monkeypatch):
-    monkeypatch.setattr(networks.memory, "available_memory", lambda: 10_000_000)
+    monkeypatch.setattr(
+        networks.machine, "available_memory", lambda: 10_000_000
+    )
     monkeypatch.setattr(networks, "_keeps_attention", lambda: True)
 
 

@@ -30,7 +30,7 @@ from keras_vit.io.atomic_files import as_cell, of_cell, printable, write_csv
 from keras_vit.io.run_folder import MANIFEST
 from keras_vit.prediction.images import images_of, read_pixels
 from keras_vit.prediction.networks import load_prepared
-from keras_vit.runtime import memory
+from keras_vit.runtime import machine
 from keras_vit.training import checkpoint_files
 from keras_vit.training.run import files as run_folder
 
@@ -257,24 +257,24 @@ def test_an_image_size_is_above_zero(tmp_path, image_size):
 
 def test_a_model_without_room_is_not_made(tmp_path, monkeypatch):
     path = saved(tmp_path)
-    monkeypatch.setattr(memory, "available_memory", lambda: 10**6)
+    monkeypatch.setattr(machine, "available_memory", lambda: 10**6)
     assert load_prepared(path, 8).model.input_shape == (None, 8, 8, 3)
     # 62,500 tokens of queries, keys and values of 8 numbers are 8 MB.
     with pytest.raises(ValueError, match="no room.*1000x1000.*0.0 GB are free"):
         load_prepared(path, 1000)
-    monkeypatch.setattr(memory, "available_memory", lambda: None)
+    monkeypatch.setattr(machine, "available_memory", lambda: None)
     assert load_prepared(path, 16).model.input_shape == (None, 16, 16, 3)
 
 
 def test_memory_is_what_a_limit_leaves():
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_AS)
-    used = memory._kilobytes("/proc/self/status", "VmSize")
+    used = machine._kilobytes("/proc/self/status", "VmSize")
     if used is None:
         pytest.skip("This system has no /proc.")
     resource.setrlimit(resource.RLIMIT_AS, (used + 10**9, before[1]))
     try:
-        left = memory.available_memory()
+        left = machine.available_memory()
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
     assert left is not None and 0 < left <= 10**9
