@@ -10,9 +10,9 @@ from export_cells import randomised, vit
 import keras_vit
 from keras_vit.cli import main
 from keras_vit.data import DataConfig, PreprocessingConfig, open_dataset
-from keras_vit.exporting import checking, writers
 from keras_vit.exporting import export as exporting
-from keras_vit.exporting.checking import Compared, images_of_run
+from keras_vit.exporting import writers
+from keras_vit.exporting.export import Compared, images_of_run
 from keras_vit.exporting.runtimes_table import refusal
 from keras_vit.prediction import Classifier, as_classifier, load_classifier
 from keras_vit.prediction.exported_model import ExportedModel
@@ -125,8 +125,8 @@ def test_images_that_change_their_class_are_counted(classifier):
     labels[0] = scores[0].argmin()
     compared = Compared(pixels, labels)
     with pytest.raises(ValueError, match=r"of 4 images change their class"):
-        checking._agreement(classifier, wrong, compared, 0.02)
-    found = checking._agreement(classifier, wrong, compared, 1.0)
+        exporting._agreement(classifier, wrong, compared, 0.02)
+    found = exporting._agreement(classifier, wrong, compared, 1.0)
     assert found["same_class"] == 0
     right = found["model_accuracy"]
     assert 0 < right < 1

@@ -10,8 +10,8 @@ import keras
 import numpy as np
 
 from keras_vit.exporting import FORMATS
-from keras_vit.exporting.checking import check
 from keras_vit.exporting.export import (
+    check,
     prepared,
     record_of,
     write_in_process,
