@@ -8,7 +8,7 @@ import math
 import keras
 
 from keras_vit import layers, variants
-from keras_vit.layers.attention_positions import bias_multiply_adds
+from keras_vit.layers.embedding import bias_multiply_adds
 
 __all__ = ["layer_multiply_adds", "multiply_adds"]
 

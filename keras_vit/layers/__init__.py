@@ -37,14 +37,12 @@ __all__ = [
 
 if TYPE_CHECKING:
     from keras_vit.layers.attention import SelfAttention
-    from keras_vit.layers.attention_positions import (
-        RelativePositionBias,
-        RotaryEmbedding,
-    )
     from keras_vit.layers.embedding import (
         AddPositionEmbedding,
         ClassToken,
         PatchEmbed,
+        RelativePositionBias,
+        RotaryEmbedding,
     )
     from keras_vit.layers.kernels import TokenRMSNormalization
     from keras_vit.layers.mixer_block import (
@@ -80,14 +78,12 @@ else:  # They need Keras.
         __name__,
         {
             "keras_vit.layers.attention": ("SelfAttention",),
-            "keras_vit.layers.attention_positions": (
-                "RelativePositionBias",
-                "RotaryEmbedding",
-            ),
             "keras_vit.layers.embedding": (
                 "AddPositionEmbedding",
                 "ClassToken",
                 "PatchEmbed",
+                "RelativePositionBias",
+                "RotaryEmbedding",
             ),
             "keras_vit.layers.kernels": ("TokenRMSNormalization",),
             "keras_vit.layers.mixer_block": (

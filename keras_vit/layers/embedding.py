@@ -1,21 +1,35 @@
-"""Patches, class token and position embedding: from an image to tokens.
+"""Patches, class token and positions: from an image to tokens, each at a place.
+
+Positions are added to the tokens, or attention reads them itself: as rotations,
+or as biases of its scores.
 
 Axes: B batch, R and C rows and columns of the grid of patches, N = R * C patch
 tokens, P prefix tokens (such as the class token), T = P + N tokens, D hidden
-dimension.
+dimension; in attention H heads, d head dimension.
 """
+
+import functools
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.io.checks import check_choice, check_divisible
+from keras_vit.io.checks import (
+    AXES,
+    BIAS_KINDS,
+    PAIRS,
+    ROPES,
+    check_choice,
+    check_divisible,
+)
 from keras_vit.layers.configured_layer import ConfiguredLayer
 
 __all__ = [
     "AddPositionEmbedding",
     "ClassToken",
     "PatchEmbed",
+    "RelativePositionBias",
+    "RotaryEmbedding",
     "sine_cosine_table",
 ]
 
@@ -287,3 +301,368 @@ def sine_cosine_line(grid: tuple, hidden_dim: int) -> np.ndarray:
     angles = np.outer(np.arange(grid[0] * grid[1]), frequencies)  # (N, D / 2)
     table = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)  # (N, D)
     return table[None].astype("float32")
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class RotaryEmbedding(ConfiguredLayer):
+    """Rotates pairs of features by angles that tell where a token is.
+
+    Rotary position embedding (arXiv:2104.09864) in two dimensions: half of
+    the angles grow with the row of a patch and half with its column. Products
+    of queries and keys then depend on how far apart two patches are. Tokens
+    in front of the patches are not rotated.
+
+    Args:
+        grid: (R, C), rows and columns of patches.
+        num_prefix_tokens: int, P, tokens in front of the patches.
+        rope: "axial" counts rows and columns from 0, as EVA-02
+            (arXiv:2303.11331) does; "centered" measures them from -1 to 1, as
+            DINOv3 (arXiv:2508.10104); "mixed" learns for each head how the
+            angles grow with row and column (arXiv:2403.13298).
+        rope_temperature: float, how far the frequencies are apart.
+        rope_offset: float, what is added to rows and columns.
+        rope_axes: "row_first" when the first angles are those of the row,
+            "column_first" when those of the column are.
+        rope_reference_grid: None, or the (rows, columns) that other grids are
+            stretched to.
+        rope_pairs: which features form a pair: "neighbors" for 0 and 1, 2 and
+            3, ..., "halves" for each of the first half with one of the second.
+
+    Input shape:
+        (B, H, T, d), or (B, T, H, d) with `heads_first=False`.
+
+    Output shape:
+        That of the input.
+
+    Raises:
+        ValueError: for an unknown option, or when built on another number of
+            tokens, or a d that 4 does not divide.
+
+    Example:
+
+    >>> queries = keras.random.normal((2, 12, 197, 64))
+    >>> RotaryEmbedding((14, 14), num_prefix_tokens=1)(queries).shape
+    (2, 12, 197, 64)
+    """
+
+    def __init__(
+        self,
+        grid,
+        *,
+        num_prefix_tokens=0,
+        rope="axial",
+        rope_temperature=10_000.0,
+        rope_offset=0.0,
+        rope_axes="row_first",
+        rope_reference_grid=None,
+        rope_pairs="neighbors",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_choice("rope", rope, ROPES)
+        check_choice("rope_axes", rope_axes, AXES)
+        check_choice("rope_pairs", rope_pairs, PAIRS)
+        self.grid = tuple(grid)
+        self.num_prefix_tokens = num_prefix_tokens
+        self.rope = rope
+        self.rope_temperature = rope_temperature
+        self.rope_offset = rope_offset
+        self.rope_axes = rope_axes
+        self.rope_reference_grid = (
+            tuple(rope_reference_grid) if rope_reference_grid else None
+        )
+        self.rope_pairs = rope_pairs
+        self._rotate = rotate_halves
+        if rope_pairs == "neighbors":
+            self._rotate = rotate_neighbors
+
+    def build(self, input_shape):
+        _, heads, tokens, dim = input_shape
+        rows, columns = self.grid
+        if tokens != rows * columns + self.num_prefix_tokens or dim % 4:
+            raise ValueError(
+                f"Rotations for {rows}x{columns} patches and "
+                f"{self.num_prefix_tokens} other tokens need so many tokens, "
+                "and heads of a multiple of 4 features. Received: "
+                f"input_shape={tuple(input_shape)}."
+            )
+        if self.rope == "mixed":
+            self.frequencies = self.add_weight(
+                name="frequencies",
+                shape=(2, heads, dim // 2),
+                initializer=functools.partial(
+                    mixed_frequencies, self.rope_temperature
+                ),
+            )
+            self._places = places(self)  # (T, 2)
+        else:
+            self._angles = axial_angles(self, dim)  # (T, d / 2)
+
+    def call(self, x, heads_first=True):
+        angles = self._all_angles()  # (T, d / 2) or (H, T, d / 2)
+        if not heads_first:
+            angles = ops.reshape(angles, (-1, *angles.shape[-2:]))
+            angles = ops.transpose(angles, (1, 0, 2))  # (T, 1 or H, d / 2)
+        precise = keras.backend.result_type(x.dtype, "float32")
+        rotated = self._rotate(
+            ops.cast(x, precise),
+            ops.cast(ops.cos(angles), precise),
+            ops.cast(ops.sin(angles), precise),
+        )
+        return ops.cast(rotated, x.dtype)
+
+    def _all_angles(self):
+        if self.rope != "mixed":
+            return ops.convert_to_tensor(self._angles)
+        frequencies = ops.cast(self.frequencies, "float32")[:, :, None]
+        places = ops.convert_to_tensor(self._places)[..., None]  # (T, 2, 1)
+        first, second = places[:, 0], places[:, 1]  # (T, 1) each
+        return first * frequencies[0] + second * frequencies[1]
+
+
+def rotate_neighbors(x, cos, sin):
+    """Rotates the pairs (0, 1), (2, 3), ... of the last axis."""
+    pairs = ops.reshape(x, (*ops.shape(x)[:-1], x.shape[-1] // 2, 2))
+    first, second = pairs[..., 0], pairs[..., 1]
+    rotated = ops.stack(
+        [first * cos - second * sin, second * cos + first * sin], axis=-1
+    )  # (..., d / 2, 2)
+    return ops.reshape(rotated, ops.shape(x))
+
+
+def rotate_halves(x, cos, sin):
+    """Rotates the pairs (0, d / 2), (1, d / 2 + 1), ... of the last axis."""
+    first, second = ops.split(x, 2, axis=-1)
+    return ops.concatenate(
+        [first * cos - second * sin, second * cos + first * sin], axis=-1
+    )
+
+
+def places(layer: RotaryEmbedding) -> np.ndarray:
+    """(T, 2) float32: where each token is, in the order of the angles.
+
+    Tokens in front of the patches are at 0, which is no rotation.
+    """
+    axes = [np.arange(size) + layer.rope_offset for size in layer.grid]
+    if layer.rope == "centered":
+        axes = [
+            2 * (axis + 0.5) / size - 1
+            for axis, size in zip(axes, layer.grid, strict=True)
+        ]
+    elif layer.rope_reference_grid:
+        stretch = np.divide(layer.rope_reference_grid, layer.grid)
+        axes = [x * y for x, y in zip(axes, stretch, strict=True)]
+    found = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)  # (R, C, 2)
+    if layer.rope_axes == "column_first":
+        found = found[..., ::-1]
+    prefix = [(layer.num_prefix_tokens, 0), (0, 0)]
+    return np.pad(found.reshape(-1, 2), prefix).astype("float32")
+
+
+def axial_angles(layer: RotaryEmbedding, dim: int) -> np.ndarray:
+    """(T, d / 2) float32: a quarter of d angles for each of the two axes."""
+    exponents = np.arange(dim // 4) / (dim // 4)
+    frequencies = layer.rope_temperature**-exponents  # (d / 4,)
+    if layer.rope == "centered":
+        frequencies = 2 * np.pi * frequencies
+    angles = places(layer)[:, :, None] * frequencies  # (T, 2, d / 4)
+    return angles.reshape(len(angles), -1).astype("float32")
+
+
+def mixed_frequencies(temperature, shape, dtype=None):
+    """Initial frequencies (2, H, d / 2): each head looks another way."""
+    _, heads, dim = shape
+    powers = np.arange(dim // 2) / (dim // 2)
+    magnitudes = ops.convert_to_tensor(temperature**-powers, "float32")
+    turns = keras.random.uniform((heads, 1), 0, 2 * np.pi, dtype="float32")
+    # The second half of a head looks at a right angle to the first.
+    shifts = np.repeat([0, np.pi / 2], dim // 2).astype("float32")
+    turns = turns + ops.convert_to_tensor(shifts)  # (H, d / 2)
+    sizes = ops.concatenate([magnitudes, magnitudes])
+    frequencies = ops.stack([sizes * ops.cos(turns), sizes * ops.sin(turns)])
+    return ops.cast(frequencies, dtype or "float32")
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class RelativePositionBias(ConfiguredLayer):
+    """What is added to the scores for each distance between two tokens.
+
+    A number for each head and each distance in rows and columns: learned one
+    by one in a table, as in BEiT (arXiv:2106.08254), or computed from the
+    distance by an MLP of two layers, as in Swin Transformer V2
+    (arXiv:2111.09883, section 3.3). The table has three more for a class
+    token: from it to patches, from patches to it, and to itself; the MLP adds
+    nothing for tokens in front of the patches.
+
+    Args:
+        grid: (R, C), rows and columns of patches.
+        num_heads: int, H.
+        num_prefix_tokens: int; for a table 0, or 1 for the class token.
+        relative_position_kind: "table"; "mlp" reads the logarithm of the
+            distance in patches, as timm's relpos models; "mlp_swin" that of
+            the distance as a share of the grid and gives numbers from 0 to
+            16, as in Swin Transformer V2.
+        relative_position_dim: int, M, hidden size of the MLP.
+
+    Input shape:
+        (B, H, T, T), the scores of each query (first) and key.
+
+    Output shape:
+        That of the input.
+
+    Raises:
+        ValueError: for an unknown kind, or a table for more than one token in
+            front of the patches.
+
+    Example:
+
+    >>> scores = keras.random.normal((2, 12, 197, 197))
+    >>> layer = RelativePositionBias((14, 14), 12, num_prefix_tokens=1)
+    >>> layer(scores).shape
+    (2, 12, 197, 197)
+    """
+
+    def __init__(
+        self,
+        grid,
+        num_heads,
+        *,
+        num_prefix_tokens=0,
+        relative_position_kind="table",
+        relative_position_dim=128,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_choice(
+            "relative_position_kind", relative_position_kind, BIAS_KINDS
+        )
+        self._of_table = relative_position_kind == "table"
+        if self._of_table and num_prefix_tokens not in (0, 1):
+            raise ValueError(
+                "Relative positions are those of patches and of a class token. "
+                f"Received: num_prefix_tokens={num_prefix_tokens}. Leave out "
+                "registers and the distillation token."
+            )
+        self.grid = tuple(grid)
+        self.num_heads = num_heads
+        self.num_prefix_tokens = num_prefix_tokens
+        self.relative_position_kind = relative_position_kind
+        self.relative_position_dim = relative_position_dim
+
+    def build(self, input_shape):
+        rows, columns = self.grid
+        distances = (2 * rows - 1) * (2 * columns - 1)
+        index = distance_index(self.grid)
+        if self._of_table:
+            self.table = self.add_weight(
+                name="table",
+                shape=(distances + 3 * self.num_prefix_tokens, self.num_heads),
+                initializer="zeros",
+            )
+            self._index = with_class_token(index, self.num_prefix_tokens)
+            return
+        # The row after those of the distances is of zeros.
+        prefix = [(self.num_prefix_tokens, 0)] * 2
+        self._index = np.pad(index, prefix, constant_values=distances)
+        self._logarithms = MLP_INPUTS[self.relative_position_kind](self.grid)
+        # Not dense layers: LoRA and quantization are for those of tokens.
+        dim, heads = self.relative_position_dim, self.num_heads
+        self.hidden_weight = self._weight("hidden_weight", (2, dim))
+        self.hidden_bias = self._weight("hidden_bias", (dim,))
+        self.head_weight = self._weight("head_weight", (dim, heads))
+        if self.relative_position_kind == "mlp":
+            self.head_bias = self._weight("head_bias", (heads,))
+
+    def call(self, scores, query=None):
+        return scores + ops.cast(self.bias(), scores.dtype)
+
+    def fused_bias(self, query):
+        """What is added for any queries, a tensor (1, H, T, T)."""
+        return self.bias()[None]
+
+    def bias(self):
+        """What is added, a tensor (H, T, T)."""
+        tokens = len(self._index)
+        rows = self.table if self._of_table else self._computed()
+        bias = ops.take(rows, self._index.reshape(-1), axis=0)
+        bias = ops.reshape(bias, (tokens, tokens, self.num_heads))
+        return ops.transpose(bias, (2, 0, 1))  # (H, T, T)
+
+    def _computed(self):
+        """A row for each distance and one of zeros, in float32 at least."""
+        precise = keras.backend.result_type(self.compute_dtype, "float32")
+        x = ops.cast(self._logarithms, precise)  # ((2R - 1) (2C - 1), 2)
+        x = ops.matmul(x, ops.cast(self.hidden_weight, precise))
+        x = ops.relu(x + ops.cast(self.hidden_bias, precise))  # (..., M)
+        x = ops.matmul(x, ops.cast(self.head_weight, precise))  # (..., H)
+        if self.relative_position_kind == "mlp_swin":
+            x = 16 * ops.sigmoid(x)
+        else:
+            x = x + ops.cast(self.head_bias, precise)
+        return ops.cast(ops.pad(x, [(0, 1), (0, 0)]), self.compute_dtype)
+
+    def _weight(self, name, shape):
+        start = "zeros" if name.endswith("bias") else "glorot_uniform"
+        return self.add_weight(name=name, shape=shape, initializer=start)
+
+
+def distance_index(grid: tuple) -> np.ndarray:
+    """(R * C, R * C): the number of the distance of each query and key."""
+    rows, columns = np.mgrid[: grid[0], : grid[1]].reshape(2, -1)
+    down = rows[:, None] - rows + grid[0] - 1  # (R * C, R * C), from 0
+    right = columns[:, None] - columns + grid[1] - 1
+    return down * (2 * grid[1] - 1) + right
+
+
+def with_class_token(index: np.ndarray, num_prefix_tokens: int) -> np.ndarray:
+    """(T, T): the index with the three distances of a class token."""
+    if not num_prefix_tokens:
+        return index
+    distances = index.max() + 1
+    index = np.pad(index, [(1, 0), (1, 0)])
+    index[0, :], index[:, 0] = distances, distances + 1
+    index[0, 0] = distances + 2
+    return index
+
+
+def distances_of(grid: tuple) -> np.ndarray:
+    """((2R - 1) (2C - 1), 2): rows down and columns right, in patches."""
+    down, right = np.mgrid[1 - grid[0] : grid[0], 1 - grid[1] : grid[1]]
+    return np.stack([down, right], axis=-1).reshape(-1, 2)
+
+
+def logarithms(distances: np.ndarray) -> np.ndarray:
+    """Those of 1 + each distance, with its sign."""
+    return np.sign(distances) * np.log1p(np.abs(distances))
+
+
+def logarithms_in_grid(grid: tuple) -> np.ndarray:
+    """Those of the distances in patches."""
+    return logarithms(distances_of(grid))
+
+
+def logarithms_of_shares(grid: tuple) -> np.ndarray:
+    """To the base of 8, of distances of which the longest is 8."""
+    longest = np.maximum(np.subtract(grid, 1), 1)
+    return logarithms(8 * distances_of(grid) / longest) / np.log(8)
+
+
+# By kind, what the MLP reads.
+MLP_INPUTS = {
+    "table": None,
+    "mlp": logarithms_in_grid,
+    "mlp_swin": logarithms_of_shares,
+}
+
+
+def bias_multiply_adds(config) -> int:
+    """Multiply-adds of the MLP of a `RelativePositionBias`, 0 for a table.
+
+    Args:
+        config: the layer, or the config of a model.
+    """
+    if config.relative_position_kind == "table":
+        return 0
+    rows, columns = config.grid
+    distances = (2 * rows - 1) * (2 * columns - 1)
+    return distances * config.relative_position_dim * (2 + config.num_heads)
