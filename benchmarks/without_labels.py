@@ -50,7 +50,7 @@ from keras_vit.runtime.machine import versions
 from keras_vit.training import ModelConfig, OptimizerConfig, TrainingConfig
 from keras_vit.training.tasks import DINOConfig, DistillConfig, MAEConfig
 from keras_vit.training.tasks.distillation import patch_map
-from keras_vit.training.tasks.known_classes import (
+from keras_vit.training.tasks.feature_watch import (
     half_probed_accuracy,
     left_out_accuracy,
 )

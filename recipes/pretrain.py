@@ -71,7 +71,7 @@ from keras_vit.training.tasks import (
     MaskedPatchConfig,
 )
 from keras_vit.training.tasks.dino import with_dino_defaults
-from keras_vit.training.tasks.known_classes import with_known_classes
+from keras_vit.training.tasks.feature_watch import with_known_classes
 from keras_vit.training.tasks.mae import with_mae_defaults
 
 

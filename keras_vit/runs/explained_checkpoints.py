@@ -47,7 +47,7 @@ from keras_vit.training.checkpoint_files import (
     restore_model,
 )
 from keras_vit.training.run import store as run_store
-from keras_vit.training.tasks.collapse import FeatureStatistics
+from keras_vit.training.tasks.feature_watch import FeatureStatistics
 
 __all__ = ["FeaturesOverTime", "explain_checkpoints", "with_pictures"]
 

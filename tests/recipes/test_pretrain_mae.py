@@ -20,7 +20,7 @@ from keras_vit.data.manifest import read_manifest
 from keras_vit.evaluation.probes import fit_neighbours
 from keras_vit.training import ModelConfig, train
 from keras_vit.training.tasks import MAE, MAEConfig
-from keras_vit.training.tasks.known_classes import (
+from keras_vit.training.tasks.feature_watch import (
     KnownClasses,
     half_probed_accuracy,
     left_out_accuracy,

@@ -35,7 +35,7 @@ from keras_vit.training.tasks import (
     MAEConfig,
     MaskedPatchConfig,
 )
-from keras_vit.training.tasks.known_classes import with_known_classes
+from keras_vit.training.tasks.feature_watch import with_known_classes
 
 DATASET = data.Dataset(
     tiny.examples(tiny.IMAGES, seed=0),

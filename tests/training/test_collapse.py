@@ -16,7 +16,7 @@ from keras_vit.training.tasks import (
     DistillConfig,
     MAEConfig,
 )
-from keras_vit.training.tasks.collapse import (
+from keras_vit.training.tasks.feature_watch import (
     collapsed_features,
     feature_statistics,
     first_batches,

@@ -13,7 +13,6 @@ from gradients import value_and_gradient
 from keras import ops
 
 from keras_vit.models import VisionTransformer, ViTConfig
-from keras_vit.training.tasks.collapse import CollapseWatch, collapsed_features
 from keras_vit.training.tasks.dino import (
     DINOBatches,
     DINOConfig,
@@ -25,6 +24,10 @@ from keras_vit.training.tasks.dino import (
     dino_network,
     dino_schedules,
     through_hidden,
+)
+from keras_vit.training.tasks.feature_watch import (
+    CollapseWatch,
+    collapsed_features,
 )
 from keras_vit.training.tasks.views import DRAWS, Views
 

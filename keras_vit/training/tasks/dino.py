@@ -53,7 +53,7 @@ from keras_vit.training import build
 from keras_vit.training.defaults import adamw_by_batch
 from keras_vit.training.distribution.layouts import mean_of_replicas
 from keras_vit.training.stages import at_size
-from keras_vit.training.tasks.collapse import (
+from keras_vit.training.tasks.feature_watch import (
     collapsed_features,
     warn,
     watched,

@@ -47,7 +47,7 @@ from keras_vit.models.block_features import BlockFeatures, check_blocks
 from keras_vit.trained_as import TrainedAs
 from keras_vit.training import build
 from keras_vit.training.distribution.layouts import mean_of_replicas
-from keras_vit.training.tasks.collapse import watched
+from keras_vit.training.tasks.feature_watch import watched
 from keras_vit.training.tasks.losses import (
     cosine_loss,
     deit_hard_loss,

@@ -41,7 +41,7 @@ from keras_vit.models import VisionTransformer
 from keras_vit.models.options import whole_grid
 from keras_vit.training import build
 from keras_vit.training.defaults import adamw_by_batch
-from keras_vit.training.tasks.collapse import watched
+from keras_vit.training.tasks.feature_watch import watched
 from keras_vit.training.tasks.hidden_patches import (
     HiddenPatches,
     hidden_source,
