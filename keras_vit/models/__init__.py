@@ -16,22 +16,20 @@ __all__ = [
 
 if TYPE_CHECKING:
     from keras_vit.models.mixer import Mixer
-    from keras_vit.models.naflex import NaFlexTransformer
     from keras_vit.models.options import BiTConfig, MixerConfig, ViTConfig
     from keras_vit.models.resnet import BiT
-    from keras_vit.models.vit import VisionTransformer
+    from keras_vit.models.vit import NaFlexTransformer, VisionTransformer
 else:  # They need Keras.
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "keras_vit.models.mixer": ("Mixer",),
-            "keras_vit.models.naflex": ("NaFlexTransformer",),
             "keras_vit.models.options": (
                 "BiTConfig",
                 "MixerConfig",
                 "ViTConfig",
             ),
             "keras_vit.models.resnet": ("BiT",),
-            "keras_vit.models.vit": ("VisionTransformer",),
+            "keras_vit.models.vit": ("NaFlexTransformer", "VisionTransformer"),
         },
     )

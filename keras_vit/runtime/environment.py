@@ -40,7 +40,7 @@ FOREIGN_DISTRIBUTION = "keras-vit"
 # classes of a saved model where they are registered, as their modules do.
 REGISTERED = (
     "keras_vit.models.mixer",
-    "keras_vit.models.naflex",
+    "keras_vit.models.vit",
     "keras_vit.variants.variant_transformer",
     "keras_vit.text.image_text",
 )
