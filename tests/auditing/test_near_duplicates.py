@@ -4,7 +4,7 @@ import numpy as np
 import planted
 import pytest
 
-from keras_vit.auditing.image_facts import read_facts
+from keras_vit.auditing.audit import read_facts
 from keras_vit.auditing.near_duplicates import groups_of, near_duplicates
 
 COPIES = 48  # four of each kind of change
