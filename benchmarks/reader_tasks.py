@@ -45,16 +45,16 @@ def decode_by_draft() -> None:
     The pixels differ from those of the other readers: this measures what it
     would gain.
     """
-    from keras_vit.data import pillow_images
+    from keras_vit.data import image_reader
 
-    setattr(pillow_images, "_cropped", _draft)  # noqa: B010
+    setattr(image_reader, "_cropped", _draft)  # noqa: B010
 
 
 def _draft(content, kind, crop, geometry, crop_key):
     import numpy as np
     from PIL import Image
 
-    from keras_vit.data.pillow_images import as_seen, from_pillow
+    from keras_vit.data.image_reader import as_seen, from_pillow
     from keras_vit.data.resizing import evaluation_crop, inception_window
 
     del kind

@@ -37,7 +37,7 @@ from keras_vit.analysis.attention_weights import (
 )
 from keras_vit.analysis.features import features
 from keras_vit.data import PreprocessingConfig
-from keras_vit.data.pillow_images import log_colour_changes
+from keras_vit.data.image_reader import log_colour_changes
 from keras_vit.io.atomic_files import printable, replacing
 from keras_vit.io.checks import EXTRAS, check_installed
 from keras_vit.models import VisionTransformer

@@ -39,8 +39,8 @@ from keras_vit.analysis.report import explain_run
 from keras_vit.data import DataConfig, Examples, PreprocessingConfig, Share
 from keras_vit.data.config import data_of_run, evaluation_of, with_chosen_reader
 from keras_vit.data.dataset import content_hashes
+from keras_vit.data.image_reader import say_colour_changes
 from keras_vit.data.manifest import MANIFEST, read_manifest
-from keras_vit.data.pillow_images import say_colour_changes
 from keras_vit.evaluation.config import SPLITS, Evaluation
 from keras_vit.io.atomic_files import write_json
 from keras_vit.io.run_folder import CONFIG, folder_of, read_config

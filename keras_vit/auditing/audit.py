@@ -31,8 +31,8 @@ from keras_vit.auditing.near_duplicates import (
 from keras_vit.data import DataConfig, open_dataset
 from keras_vit.data.dataset import PARTS, Dataset, Examples
 from keras_vit.data.image_folders import image_files
+from keras_vit.data.image_reader import BROKEN, as_seen, in_channels
 from keras_vit.data.manifest import Image, list_images
-from keras_vit.data.pillow_images import BROKEN, as_seen, in_channels
 from keras_vit.explanation import check_folder
 from keras_vit.io.atomic_files import printable, replacing, write_csv
 from keras_vit.io.checks import EXTRAS, check_installed, check_regular

@@ -34,8 +34,7 @@ from keras_vit.data.config import (
     hide_accelerators,
 )
 from keras_vit.data.dataset import Examples
-from keras_vit.data.image_reader import image_reader
-from keras_vit.data.pillow_images import pillow_reader
+from keras_vit.data.image_reader import image_reader, pillow_reader
 from keras_vit.data.resizing import Geometry
 from keras_vit.io.checks import check_size
 

@@ -34,8 +34,8 @@ from keras_vit.data.dataset import (
     listing,
 )
 from keras_vit.data.image_folders import open_folder, open_stored_folder
-from keras_vit.data.image_reader import is_readable
-from keras_vit.data.pillow_images import (
+from keras_vit.data.image_reader import (
+    is_readable,
     is_readable_by_pillow,
     unknown_levels,
 )

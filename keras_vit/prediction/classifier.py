@@ -118,7 +118,7 @@ class Classifier:
         Args:
             image: a path, a Pillow image or an array (H, W[, C]).
             changes: gets what becomes of the image's colours, see
-                `keras_vit.data.pillow_images.colour_change`.
+                `keras_vit.data.image_reader.colour_change`.
 
         Raises:
             ValueError: when it cannot be read.

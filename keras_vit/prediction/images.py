@@ -26,7 +26,7 @@ from keras_vit.checkpoints.public.network import (
     shown,
 )
 from keras_vit.data.image_folders import SUFFIXES, image_files, other_files
-from keras_vit.data.pillow_images import (
+from keras_vit.data.image_reader import (
     BROKEN,
     colour_change,
     from_pillow,
@@ -131,7 +131,7 @@ def read_pixels(
             file or its address, https:// or http://.
         channels: 1 for grey, 3 for colour.
         changes: gets what becomes of the image's colours, see
-            `keras_vit.data.pillow_images.colour_change`.
+            `keras_vit.data.image_reader.colour_change`.
 
     Returns:
         Array of shape (H, W, channels) in [0, 255]: uint8 but for arrays,

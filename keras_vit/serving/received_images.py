@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_vit.data.pillow_images import from_pillow
+from keras_vit.data.image_reader import from_pillow
 
 __all__ = [
     "Received",

@@ -21,7 +21,11 @@ import numpy as np
 from keras_vit import data, evaluation
 from keras_vit.data.batches import images_per_batch
 from keras_vit.data.dataset import NO_SOURCES
-from keras_vit.data.image_reader import naming_broken_images
+from keras_vit.data.image_reader import (
+    is_coloured,
+    naming_broken_images,
+    say_colour_changes,
+)
 from keras_vit.data.manifest import (
     MANIFEST,
     OVERVIEW,
@@ -29,7 +33,6 @@ from keras_vit.data.manifest import (
     overview,
     write_manifest,
 )
-from keras_vit.data.pillow_images import is_coloured, say_colour_changes
 from keras_vit.data.resizing import evaluation_fields
 from keras_vit.data.sources import read_by
 from keras_vit.evaluation.predictions import Ranking

@@ -12,8 +12,12 @@ from keras_vit.data import (
     evaluation_batches,
     open_dataset,
 )
-from keras_vit.data.image_reader import decode
-from keras_vit.data.pillow_images import LevelError, from_pillow, in_8_bits
+from keras_vit.data.image_reader import (
+    LevelError,
+    decode,
+    from_pillow,
+    in_8_bits,
+)
 from keras_vit.prediction import images as prediction_images
 
 RAMP = np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4)

@@ -12,8 +12,7 @@ from PIL import Image
 
 from keras_vit import data
 from keras_vit.data.config import chosen_reader, data_packages
-from keras_vit.data.image_reader import crop_window
-from keras_vit.data.pillow_images import pillow_reader
+from keras_vit.data.image_reader import crop_window, pillow_reader
 from keras_vit.data.resizing import (
     Geometry,
     inception_window,

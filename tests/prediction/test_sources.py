@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit.data import pillow_images
+from keras_vit.data import image_reader
 from keras_vit.prediction import images
 from keras_vit.prediction.images import images_of, read_batches, read_pixels
 
@@ -39,7 +39,7 @@ def test_every_mode_has_the_channels_of_the_model(image, mode):
 
 
 def test_strips_of_an_image_make_the_whole():
-    rows = 2 * pillow_images.STRIP + 1
+    rows = 2 * image_reader.STRIP + 1
     pixels = np.random.default_rng(0).integers(0, 256, (rows, 2, 3), "uint8")
     found = read_pixels(Image.fromarray(pixels), 3)
     np.testing.assert_array_equal(found, pixels)

@@ -24,7 +24,7 @@ from keras_vit.data import (
     PreprocessingConfig,
     open_dataset,
 )
-from keras_vit.data.pillow_images import is_coloured, say_colour_changes
+from keras_vit.data.image_reader import is_coloured, say_colour_changes
 from keras_vit.explanation import file_names
 from keras_vit.io.atomic_files import as_cell, of_cell, printable, write_csv
 from keras_vit.io.run_folder import MANIFEST

@@ -19,7 +19,7 @@ import keras
 import numpy as np
 
 from keras_vit import data
-from keras_vit.data.pillow_images import are_equal
+from keras_vit.data.image_reader import are_equal
 from keras_vit.evaluation.few_shot import feature_model
 from keras_vit.evaluation.probes import fit_linear, fit_neighbours
 from keras_vit.runtime.machine import random_states, set_random_states
