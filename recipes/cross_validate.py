@@ -29,7 +29,6 @@ from keras_vit.runtime.machine import versions
 from keras_vit.training import Recipe
 from keras_vit.training.distribution.processes import agreed
 from keras_vit.training.run import files as run_folder
-from keras_vit.training.run import store as run_store
 
 METRICS = (
     *("top1", "top5", "accuracy", "balanced_accuracy", "macro_f1", "auc"),
@@ -63,7 +62,7 @@ def run(recipe: Recipe) -> dict:
         for fold, each in enumerate(recipes)
     ]
     result = {**averages(rows), "versions": versions()}
-    folder = run_store.local(recipe.run_dir)
+    folder = run_folder.local(recipe.run_dir)
     agreed(lambda: write(folder, rows, result))
     return result
 

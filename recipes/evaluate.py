@@ -67,7 +67,6 @@ from keras_vit.training.distribution.processes import (
     stacked,
 )
 from keras_vit.training.run import files as run_folder
-from keras_vit.training.run import store as run_store
 
 LABELLED = (1000, 21843)  # Numbers of classes that the package has names for.
 SMOKE_IMAGES = 200
@@ -95,7 +94,7 @@ def run(recipe: Evaluation) -> dict:
     whole = bool(files) and recipe.split is None and not recipe.smoke
     recipe = complete(recipe)
     check_packages(recipe.data, SOURCES)
-    run_store.local(recipe.run_dir)  # Of a store, errors show at once.
+    run_folder.local(recipe.run_dir)  # Of a store, errors show at once.
     with on_devices(recipe.distribution, recipe.batch_size) as share:
         return evaluate(recipe, share, whole)
 
@@ -210,7 +209,7 @@ def open_folder(recipe: Evaluation, class_names) -> None:
 
 def write_all(recipe, predictions, batches, class_names, model, result) -> None:
     """Fill the run folder with what was found."""
-    folder = run_store.local(recipe.run_dir)
+    folder = run_folder.local(recipe.run_dir)
     evaluation.write_evaluation(
         folder,
         predictions,
@@ -225,7 +224,7 @@ def write_all(recipe, predictions, batches, class_names, model, result) -> None:
 
 def write_all_numbers(recipe, numbers, names, result) -> dict:
     """Fill the run folder with the numbers that were predicted."""
-    folder = run_store.local(recipe.run_dir)
+    folder = run_folder.local(recipe.run_dir)
     evaluation.write_numbers(folder, numbers, names)
     write_pages(folder, result)
     run_folder.write_result(folder, result)

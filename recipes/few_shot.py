@@ -58,7 +58,6 @@ from keras_vit.training.distribution.processes import (
     stacked,
 )
 from keras_vit.training.run import files as run_folder
-from keras_vit.training.run import store as run_store
 
 SMOKE_IMAGES = 200
 SMOKE_SHOTS = (1, 5)
@@ -77,7 +76,7 @@ def run(recipe: FewShot) -> dict:
     """
     check_packages(recipe.data, SOURCES)
     recipe = dataclasses.replace(recipe, data=with_chosen_reader(recipe.data))
-    run_store.local(recipe.run_dir)  # Of a store, errors show at once.
+    run_folder.local(recipe.run_dir)  # Of a store, errors show at once.
     with on_devices(recipe.distribution, recipe.batch_size) as share:
         return evaluate(recipe, share)
 
@@ -144,7 +143,7 @@ def open_folder(recipe: FewShot) -> None:
 
 def write_all(recipe: FewShot, result: dict) -> None:
     """Fill the run folder with what was found."""
-    folder = run_store.local(recipe.run_dir)
+    folder = run_folder.local(recipe.run_dir)
     write_csv(folder / "few_shot.csv", result["rows"])
     save_figure(plot(result), folder / "few_shot.png")
     run_folder.write_result(folder, result)

@@ -35,7 +35,6 @@ from keras_vit.runs.reporting import save_figure
 from keras_vit.runtime.machine import versions
 from keras_vit.training.distribution.processes import agreed
 from keras_vit.training.run import files as run_folder
-from keras_vit.training.run import store as run_store
 
 
 def run(recipe: NoisyStudentRecipe) -> dict:
@@ -49,7 +48,7 @@ def run(recipe: NoisyStudentRecipe) -> dict:
         OSError: when the disk is full.
     """
     rows = iterate(recipe)
-    folder = run_store.local(recipe.run_dir)
+    folder = run_folder.local(recipe.run_dir)
     result = {"iterations": rows, "versions": versions()}
     agreed(lambda: write(folder, recipe, rows))
     agreed(lambda: run_folder.write_summary(folder, result))

@@ -29,7 +29,6 @@ from keras_vit.runtime.machine import versions
 from keras_vit.training import Recipe
 from keras_vit.training.distribution.processes import agreed
 from keras_vit.training.run import files as run_folder
-from keras_vit.training.run import store as run_store
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +79,7 @@ def run(recipe: SweepRecipe) -> dict:
     last = final(recipe, rates[0])
     check_parts(data.open_dataset(recipe.data, SOURCES))
     data.open_dataset(last.data, SOURCES)
-    folder = run_store.local(recipe.run_dir)
+    folder = run_folder.local(recipe.run_dir)
     rows = [
         {"learning_rate": rate, **measured(trial(recipe, rate), "validation")}
         for rate in rates

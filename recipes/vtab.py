@@ -35,7 +35,6 @@ from keras_vit.runtime.machine import versions
 from keras_vit.training import Recipe
 from keras_vit.training.distribution.processes import agreed
 from keras_vit.training.run import files as run_folder
-from keras_vit.training.run import store as run_store
 
 CONFIG = pathlib.Path(__file__).with_name("configs") / "paper/table4_vtab.yaml"
 
@@ -81,7 +80,7 @@ def run(vtab: Vtab) -> dict:
         "rows": rows,
         "versions": versions(),
     }
-    folder = run_store.local(vtab.run_dir)
+    folder = run_folder.local(vtab.run_dir)
     agreed(lambda: run_folder.write_summary(folder, result))
     return result
 
@@ -129,7 +128,7 @@ def compare(
                 rows.append({**chosen, "task": task, "top1": found["top1"]})
     if not rows:
         raise no_data(missing)
-    path = run_store.local(vtab.run_dir) / "sweep.csv"
+    path = run_folder.local(vtab.run_dir) / "sweep.csv"
     agreed(lambda: write_csv(path, rows))
     count = len(rows) // len(settings)
     return {
@@ -159,10 +158,10 @@ def report(vtab: Vtab, setting: Setting, missing: dict) -> list[dict]:
         model=PAPER_MODELS.get((str(model.name), str(model.weights))),
         stand_ins=stand_ins,
     )
-    folder = run_store.local(vtab.run_dir)
+    folder = run_folder.local(vtab.run_dir)
     folder.mkdir(parents=True, exist_ok=True)
     write_report(folder, rows, title)
-    run_store.publish(folder)
+    run_folder.publish(folder)
     return rows
 
 

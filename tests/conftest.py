@@ -75,11 +75,11 @@ def emulator(request):
 @pytest.fixture
 def address(emulator, request):
     """Of a run of this test alone in the store."""
-    from keras_vit.training.run import store as run_store
+    from keras_vit.training.run import files as run_folder
 
     name = re.sub(r"\W+", "-", request.node.name)
     yield emulator.address(f"runs/{name}")
-    run_store._mirrors.clear()
+    run_folder._mirrors.clear()
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -46,7 +46,7 @@ from keras_vit.training.checkpoint_files import (
     checkpoint_steps,
     restore_model,
 )
-from keras_vit.training.run import store as run_store
+from keras_vit.training.run import files as run_folder
 from keras_vit.training.tasks.feature_watch import FeatureStatistics
 
 __all__ = ["FeaturesOverTime", "explain_checkpoints", "with_pictures"]
@@ -265,7 +265,7 @@ def with_pictures(task: Task, folder: str | os.PathLike) -> Task:
     """
 
     def make_scores(recipe, model):
-        observe = FeaturesOverTime(model, run_store.local(folder))
+        observe = FeaturesOverTime(model, run_folder.local(folder))
 
         def observed(make):
             def score(validation):

@@ -27,7 +27,6 @@ from keras_vit.training.defaults import settled
 from keras_vit.training.distribution.processes import agreed
 from keras_vit.training.metrics_log import report_result
 from keras_vit.training.run import files as run_folder
-from keras_vit.training.run import store as run_store
 from keras_vit.training.run.resume import differences
 
 __all__ = [
@@ -83,7 +82,7 @@ def result_of(recipe: Recipe) -> dict | None:
     Raises:
         ValueError: when the run was of another recipe.
     """
-    folder = run_store.local(recipe.run_dir)
+    folder = run_folder.local(recipe.run_dir)
     if not (folder / RESULT).is_file():
         return None
     if changed := differences(run_folder.read_config(folder), recipe):

@@ -37,7 +37,7 @@ from keras_vit.training.distribution.processes import (
     to_numpy,
     wait_for,
 )
-from keras_vit.training.run.store import (
+from keras_vit.training.run.files import (
     get,
     publish,
     put,

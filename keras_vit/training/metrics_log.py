@@ -36,8 +36,8 @@ from keras_vit.runtime.machine import peak_memory, sync_state
 from keras_vit.runtime.workarounds import observe_gradients
 from keras_vit.training.distribution.processes import is_first
 from keras_vit.training.run import files as run_folder
+from keras_vit.training.run.files import shown
 from keras_vit.training.run.resume import flat
-from keras_vit.training.run.store import shown
 from keras_vit.training.stages import Plan
 
 __all__ = [

@@ -91,7 +91,6 @@ from keras_vit.training.metrics_log import (
 )
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import resume
-from keras_vit.training.run import store as run_store
 from keras_vit.training.stages import (
     Plan,
     begin_stage,
@@ -231,7 +230,7 @@ def train(
             line, _, _ = line.partition(", batch")
         print(line, flush=True)
     share = processes.share(chosen.replicas, recipe.training.accumulation_steps)
-    parent = run_store.local(recipe.run_dir).parent
+    parent = run_folder.local(recipe.run_dir).parent
     with explain_lost_process(recipe.run_dir):
         with (
             naming_broken_images(),

@@ -27,7 +27,7 @@ from keras_vit.runs.reporting import evaluated, facts, finish, result_of
 from keras_vit.runs.smoke import IMAGE_SIZE, smoke
 from keras_vit.training import Recipe, train
 from keras_vit.training.distribution.processes import agreed
-from keras_vit.training.run import store as run_store
+from keras_vit.training.run import files as run_folder
 from noisy_student.networks import network_task
 
 __all__ = [
@@ -210,11 +210,11 @@ def _finished(stage, task, dataset, more):
 
 def _labels_of(stage, unlabelled) -> np.ndarray:
     """Return the pseudo-labels (N, K) of a teacher, which are written once."""
-    folder = run_store.local(stage.run_dir)
+    folder = run_folder.local(stage.run_dir)
     path = folder / LABELS_FILE
-    run_store.get(folder, LABELS_FILE)
+    run_folder.get(folder, LABELS_FILE)
     agreed(lambda: None if path.is_file() else _write(path, stage, unlabelled))
-    run_store.get(folder, LABELS_FILE)  # Other processes have a copy each.
+    run_folder.get(folder, LABELS_FILE)  # Other processes have a copy each.
     with np.load(path, allow_pickle=False) as arrays:
         probabilities = arrays["probabilities"]
     if len(probabilities) != len(unlabelled):
@@ -231,7 +231,7 @@ def _write(path, stage, unlabelled):
     probabilities = pseudo_labels(model, unlabelled, stage)
     with replacing(path) as temporary:
         np.savez_compressed(temporary, probabilities=probabilities)
-    run_store.publish(path.parent)
+    run_folder.publish(path.parent)
 
 
 def split_labelled(recipe: NoisyStudentRecipe, dataset: data.Dataset):

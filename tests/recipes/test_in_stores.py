@@ -8,7 +8,7 @@ from recipe_scripts import TINY_SWEEP, output_of
 
 import keras_vit
 from keras_vit.io.stores import Store
-from keras_vit.training.run import store as run_store
+from keras_vit.training.run import files as run_folder
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 def elsewhere(tmp_path, monkeypatch):
     """A machine that has nothing of the runs."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "cache"))
-    run_store._mirrors.clear()
+    run_folder._mirrors.clear()
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_a_sweep_and_all_its_runs_are_in_the_store(emulator, tmp_path):
     assert {"learning_rate_0.5/result.json", "final/model.keras"} <= names
     assert result(address)["top1"] == result(f"{address}/final")["top1"]
     # Another machine trains nothing again.
-    run_store._mirrors.clear()
+    run_folder._mirrors.clear()
     before = result(address)
     output_of("sweep", *options)
     assert result(address) == before

@@ -10,7 +10,6 @@ from keras_vit.io.run_folder import MANIFEST, RESULT
 from keras_vit.io.stores import Store
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run import files as run_lock
-from keras_vit.training.run import store as run_store
 
 CHECKPOINT = "checkpoints/step-000000010.npz"
 SHARDS = [f"checkpoints/step-000000010-0123abcd-{i}.npz" for i in range(2)]
@@ -19,8 +18,8 @@ BESIDE = ["config.yaml", "metrics.jsonl", "history.csv", "model.keras"]
 
 def anew(address):
     """The local copy that another machine makes."""
-    run_store._mirrors.clear()
-    return run_store.local(address)
+    run_folder._mirrors.clear()
+    return run_folder.local(address)
 
 
 def write(folder, names, text):
@@ -37,24 +36,24 @@ def contents(address):
 
 
 def test_a_second_machine_has_what_the_first_published(address):
-    folder = run_store.local(address)
+    folder = run_folder.local(address)
     write(folder, [*BESIDE, CHECKPOINT, MANIFEST], "one")
     write(folder, [".partial-a.npz", "mine"], "mine")
-    run_store.publish(folder)
+    run_folder.publish(folder)
     write(folder, ["metrics.jsonl"], "two")
     (folder / CHECKPOINT).unlink()
     (folder / "model.keras").unlink()
-    run_store.publish(folder)
+    run_folder.publish(folder)
     # A run removes no models; who empties folders for temporary files does.
     assert CHECKPOINT not in contents(address)
     assert "model.keras" in contents(address)
-    run_store.publish(folder, exactly=True)
+    run_folder.publish(folder, exactly=True)
     other = anew(address)
     assert tiny.files(other) == {MANIFEST, "config.yaml"}
-    run_store.get(other, *run_folder.ALL)
+    run_folder.get(other, *run_folder.ALL)
     assert tiny.files(other) == tiny.files(folder) - {".partial-a.npz", "mine"}
     assert (other / "metrics.jsonl").read_text() == "two"
-    assert run_store.shown(other / "x") == f"{address}/x"
+    assert run_folder.shown(other / "x") == f"{address}/x"
 
 
 @pytest.mark.parametrize(
@@ -69,11 +68,11 @@ def test_any_bytes_come_back(address, tmp_path, content):
 
 
 def test_nothing_is_put_that_has_not_changed(address, emulator):
-    folder = run_store.local(address)
+    folder = run_folder.local(address)
     write(folder, BESIDE, "one")
-    run_store.publish(folder)
+    run_folder.publish(folder)
     before = emulator.requests
-    run_store.publish(folder)
+    run_folder.publish(folder)
     assert emulator.requests == before
 
 
@@ -106,9 +105,9 @@ def test_a_checkpoint_is_there_when_all_else_is(address, emulator):
     def work(count):
         anew(address)
         Store(address).remove(Store(address).find())
-        folder = run_store.local(address)
+        folder = run_folder.local(address)
         write(folder, [*BESIDE, *SHARDS, CHECKPOINT, "result.json"], "new")
-        run_store.publish(folder)
+        run_folder.publish(folder)
 
     seen = []
     for found in after_each_request(emulator, address, work):
@@ -160,13 +159,13 @@ def test_a_replaced_run_is_whole_at_every_moment(address, emulator):
 
 
 def test_every_third_request_fails_and_nothing_is_missing(address, emulator):
-    folder = run_store.local(address)
+    folder = run_folder.local(address)
     faults = ("cut", 503)
     with emulator.failing(lambda n, *_: faults[n % 2] if n % 3 == 0 else None):
         write(folder, [*BESIDE, CHECKPOINT], "one")
-        run_store.publish(folder)
+        run_folder.publish(folder)
         other = anew(address)
-        run_store.get(other, *run_folder.ALL)
+        run_folder.get(other, *run_folder.ALL)
     assert tiny.files(other) == {*BESIDE, CHECKPOINT}
 
 
@@ -181,7 +180,7 @@ def test_a_bucket_that_is_not_there_is_named(emulator, scheme):
 def test_without_permission_there_is_one_line(address, emulator):
     with refusing_after(emulator, 0):
         with pytest.raises(PermissionError) as refusal:
-            run_store.local(address)
+            run_folder.local(address)
     assert f"No permission for {address}" in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
@@ -191,8 +190,8 @@ def test_a_second_process_is_refused_and_a_dead_one_is_not(
 ):
     monkeypatch.setattr(run_lock, "STALE_SECONDS", 0.3)
     monkeypatch.setattr(run_lock, "POLL_SECONDS", 0.05)
-    folder = run_store.local(address)
-    lock = run_lock._StoreLock(run_store._mirrors[address])
+    folder = run_folder.local(address)
+    lock = run_lock._StoreLock(run_folder._mirrors[address])
     holder = {"host": "far", "process": 7, "machine": "another", "time": "-"}
     assert lock.make(json.dumps(holder))
     assert not lock.make("second")
@@ -206,8 +205,8 @@ def test_a_second_process_is_refused_and_a_dead_one_is_not(
 
 
 def test_a_renewal_is_seen(address, monkeypatch):
-    run_store.local(address)
-    lock = run_lock._StoreLock(run_store._mirrors[address])
+    run_folder.local(address)
+    lock = run_lock._StoreLock(run_folder._mirrors[address])
     assert lock.make("text")
     before = lock.read()
     lock.renew()
@@ -216,7 +215,7 @@ def test_a_renewal_is_seen(address, monkeypatch):
 
 
 def test_who_lost_the_run_to_another_process_puts_nothing(address):
-    folder = run_store.local(address)
+    folder = run_folder.local(address)
     with run_lock.locked(folder):
         Store(address).write(run_lock.LOCK, b"another\n")
         before = contents(address)
@@ -224,31 +223,31 @@ def test_who_lost_the_run_to_another_process_puts_nothing(address):
         with pytest.raises(
             PermissionError, match="Another process has taken the run"
         ):
-            run_store.publish(folder)
+            run_folder.publish(folder)
         assert contents(address) == before
     assert contents(address) == before
 
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(run_store, "MISSED", (0, 0))
+    monkeypatch.setattr(run_folder, "MISSED", (0, 0))
     monkeypatch.setattr(run_lock, "POLL_SECONDS", 0.01)
 
 
 def test_what_a_listing_lacks_is_not_gone(address, monkeypatch, quick):
     """As stores list that are consistent in the end alone."""
-    folder = run_store.local(address)
+    folder = run_folder.local(address)
     write(folder, [*BESIDE, CHECKPOINT, MANIFEST], "one")
-    run_store.publish(folder)
-    store = run_store._mirrors[address].store
+    run_folder.publish(folder)
+    store = run_folder._mirrors[address].store
     found = store.find()
     lacking = {x: found[x] for x in found if x != "model.keras"}
     with monkeypatch.context() as patch:
         patch.setattr(store, "find", lambda below="": lacking)
-        run_store.get(folder, *run_folder.ALL)
+        run_folder.get(folder, *run_folder.ALL)
     assert (folder / "model.keras").read_text() == "one"
     store.remove(["model.keras"])
-    run_store.get(folder, *run_folder.ALL)
+    run_folder.get(folder, *run_folder.ALL)
     assert not (folder / "model.keras").exists()
     assert (folder / "metrics.jsonl").exists()
 
@@ -256,10 +255,10 @@ def test_what_a_listing_lacks_is_not_gone(address, monkeypatch, quick):
 def test_what_is_not_found_once_is_looked_for_again(
     address, emulator, monkeypatch, quick
 ):
-    write(run_store.local(address), [*BESIDE, CHECKPOINT, MANIFEST], "one")
-    run_store.publish(run_store.local(address))
+    write(run_folder.local(address), [*BESIDE, CHECKPOINT, MANIFEST], "one")
+    run_folder.publish(run_folder.local(address))
     other = anew(address)
-    store, names = run_store._mirrors[address].store, []
+    store, names = run_folder._mirrors[address].store, []
     download = store.download
 
     def missing(name, path):
@@ -269,19 +268,19 @@ def test_what_is_not_found_once_is_looked_for_again(
         return download(name, path)
 
     monkeypatch.setattr(store, "download", missing)
-    run_store.get(other, *run_folder.ALL)
+    run_folder.get(other, *run_folder.ALL)
     assert tiny.files(other) == {*BESIDE, CHECKPOINT, MANIFEST}
     monkeypatch.setattr(store, "download", lambda name, path: False)
     (other / CHECKPOINT).unlink()
-    run_store._mirrors[address]._known.clear()
+    run_folder._mirrors[address]._known.clear()
     with pytest.raises(OSError, match=f"^{address} lists '.*Give the same"):
-        run_store.get(other, *run_folder.ALL)
+        run_folder.get(other, *run_folder.ALL)
 
 
 def test_a_lock_that_is_not_found_once_is_kept(address, monkeypatch, quick):
-    folder = run_store.local(address)
+    folder = run_folder.local(address)
     with run_lock.locked(folder):
-        mirror = run_store._mirrors[address]
+        mirror = run_folder._mirrors[address]
         read, missed = mirror.store.read, [True]
         monkeypatch.setattr(
             mirror.store,
@@ -289,25 +288,25 @@ def test_a_lock_that_is_not_found_once_is_kept(address, monkeypatch, quick):
             lambda name: None if missed and missed.pop() else read(name),
         )
         write(folder, BESIDE, "one")
-        run_store.publish(folder)
+        run_folder.publish(folder)
         assert not missed
     assert {*BESIDE} <= contents(address).keys()
 
 
 def test_who_is_denied_midway_goes_on_later(address, emulator):
-    folder = run_store.local(address)
+    folder = run_folder.local(address)
     with run_folder.taken(address, overwrite=False):
         run_folder.begin(folder, {"seed": 0}, {})
         write(folder, [*BESIDE, SHARDS[0]], "one")
-        run_store.publish(folder)
+        run_folder.publish(folder)
         before = contents(address)
         write(folder, [*BESIDE, CHECKPOINT], "two")
         with refusing_after(emulator, 3):
             with pytest.raises(PermissionError, match="No permission"):
-                run_store.publish(folder)
+                run_folder.publish(folder)
         assert CHECKPOINT not in contents(address)
         assert contents(address).keys() == before.keys()
-        run_store.publish(folder)
+        run_folder.publish(folder)
     found = contents(address)
     assert found[CHECKPOINT] == found["model.keras"] == "two"
 
@@ -315,11 +314,11 @@ def test_who_is_denied_midway_goes_on_later(address, emulator):
 def test_names_that_lead_out_of_the_folder_are_left(address, monkeypatch):
     """No store forbids them, though clients and emulators may."""
     Store(address).write("examples/a.png", b"")
-    folder = run_store.local(address)
+    folder = run_folder.local(address)
     names = ["examples/../../x.png", "examples/a.png", "examples//b.png"]
-    store = run_store._mirrors[address].store
+    store = run_folder._mirrors[address].store
     monkeypatch.setattr(store, "find", lambda: dict.fromkeys(names, "1"))
-    run_store.get(folder, *run_folder.ALL)
+    run_folder.get(folder, *run_folder.ALL)
     assert tiny.files(folder) == {"examples/a.png"}
 
 
@@ -328,7 +327,7 @@ def test_a_missing_package_is_named_with_its_command(monkeypatch):
         "keras_vit.io.checks.importlib.util.find_spec", lambda name: None
     )
     with pytest.raises(ValueError) as refusal:
-        run_store.local("gs://bucket/run")
+        run_folder.local("gs://bucket/run")
     assert str(refusal.value) == (
         "Opening gs:// addresses needs gcsfs, which is not installed. Install "
         'it: pip install "keras-vision-transformer[storage]".'
@@ -336,14 +335,16 @@ def test_a_missing_package_is_named_with_its_command(monkeypatch):
 
 
 def test_what_a_killed_process_left_on_its_machine_goes(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_store.tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(run_store.tempfile, "tempdir", str(tmp_path))
-    left = tmp_path / f"{run_store.PREFIX}left"
+    monkeypatch.setattr(
+        run_folder.tempfile, "gettempdir", lambda: str(tmp_path)
+    )
+    monkeypatch.setattr(run_folder.tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / f"{run_folder.PREFIX}left"
     left.mkdir()
     (left / "in-use").touch()
-    mine = run_store._new_home()
+    mine = run_folder._new_home()
     assert not left.exists()
-    run_store._new_home()
+    run_folder._new_home()
     assert mine.exists()
 
 
@@ -351,16 +352,16 @@ def test_what_a_killed_process_left_on_its_machine_goes(tmp_path, monkeypatch):
 def test_a_store_that_does_not_answer_is_named(address, emulator):
     with emulator.failing(lambda *_: 503):
         with pytest.raises(OSError, match=f"{address} cannot be reached"):
-            run_store.local(address)
+            run_folder.local(address)
 
 
 def test_a_store_that_answers_again_gets_the_checkpoint(
     address, monkeypatch, capsys
 ):
-    monkeypatch.setattr(run_store, "WAITS", (0, 0, 0))
-    folder = run_store.local(address)
+    monkeypatch.setattr(run_folder, "WAITS", (0, 0, 0))
+    folder = run_folder.local(address)
     write(folder, [*BESIDE, CHECKPOINT], "one")
-    mirror = run_store._mirrors[address]
+    mirror = run_folder._mirrors[address]
     upload, failures = mirror.store.upload, [1, 2]
 
     def failing(path, name):
@@ -369,6 +370,6 @@ def test_a_store_that_answers_again_gets_the_checkpoint(
         upload(path, name)
 
     monkeypatch.setattr(mirror.store, "upload", failing)
-    run_store.publish(folder)
+    run_folder.publish(folder)
     assert contents(address).keys() == {*BESIDE, CHECKPOINT}
     assert capsys.readouterr().err.count("Again in 0 s") == 2

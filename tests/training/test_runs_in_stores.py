@@ -10,7 +10,6 @@ import whole_runs
 from keras_vit.io.stores import Store
 from keras_vit.training import train
 from keras_vit.training.run import files as run_folder
-from keras_vit.training.run import store as run_store
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +29,7 @@ def test_a_run_lives_in_a_store_from_its_first_file_to_its_result(address):
     assert names == tiny.files(run.folder)
     assert {"model.keras", "metrics.jsonl", "keras_vit_run.json"} <= names
     assert json.loads(store.read("result.json") or b"") == {"top1": 0.5}
-    run_store._mirrors.clear()
+    run_folder._mirrors.clear()
     with pytest.raises(ValueError, match=f"{address}' holds a finished run"):
         train(tiny.recipe(address), dataset=tiny.DATASET)
 
@@ -43,8 +42,8 @@ def test_a_run_that_was_stopped_goes_on_without_its_machine(address, tmp_path):
             dataset=tiny.DATASET,
             callbacks=[tiny.Interrupt()],
         )
-    first = run_store.local(address)
-    run_store._mirrors.clear()
+    first = run_folder.local(address)
+    run_folder._mirrors.clear()
     run = train(tiny.recipe(address), dataset=tiny.DATASET)
     assert run.folder != first
     check_same(run, whole)

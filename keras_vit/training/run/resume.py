@@ -30,8 +30,7 @@ from keras_vit.training.config import SIZES, Recipe
 from keras_vit.training.distribution.processes import agreed, place
 from keras_vit.training.optimizers import make_schedule
 from keras_vit.training.run import files as run_folder
-from keras_vit.training.run import store as run_store
-from keras_vit.training.run.store import shown
+from keras_vit.training.run.files import shown
 from keras_vit.training.stages import Plan
 
 __all__ = [
@@ -74,7 +73,7 @@ def as_begun(recipe: Recipe) -> Recipe:
     and its head, parts by position and labels as they are written, if it began
     before there was another way.
     """
-    folder = run_store.local(recipe.run_dir)
+    folder = run_folder.local(recipe.run_dir)
     begun, changes = {}, {}
     finished = (folder / RESULT).exists()
     known = (folder / CONFIG).is_file()
@@ -116,12 +115,12 @@ def same_images(
         ValueError: when its images have changed since the run began, unless
             data.accept_changes is True; when its classes have.
     """
-    folder = run_store.local(recipe.run_dir)
+    folder = run_folder.local(recipe.run_dir)
 
     def compare():
         if not _continues(folder, recipe):  # `open_run` refuses another config.
             return None
-        run_store.get(folder, MANIFEST, NAMES)
+        run_folder.get(folder, MANIFEST, NAMES)
         if images is None or not (folder / MANIFEST).is_file():
             return None
         found = changes(read_manifest(folder / MANIFEST), images)
@@ -211,14 +210,14 @@ def open_run(
             a process does not find the checkpoint of the first.
     """
     opened = []
-    folder = run_store.local(recipe.run_dir)
+    folder = run_folder.local(recipe.run_dir)
     with contextlib.ExitStack() as stack:
 
         def open_first():
             may = recipe.overwrite or _continues(folder, recipe)
             taken = run_folder.taken(folder, overwrite=may)
             stack.enter_context(taken)
-            stack.enter_context(run_store.published(folder))
+            stack.enter_context(run_folder.published(folder))
             opened.append(_open_first(folder, recipe, plan))
             return _step(opened[0])
 
@@ -236,7 +235,7 @@ def reopen(folder: pathlib.Path) -> tuple[dict, dict] | None:
 def _get_checkpoints(folder):
     """Brings what another process put into a store to this one."""
     if place()[1] > 1:
-        run_store.get(folder, f"{FOLDER}/step-*.npz", "history.csv")
+        run_folder.get(folder, f"{FOLDER}/step-*.npz", "history.csv")
 
 
 def _step(checkpoint):
@@ -247,7 +246,7 @@ def _read_same(recipe, step):
     """The checkpoint that the first process continues from."""
     if step is None:
         return None
-    folder = run_store.local(recipe.run_dir)
+    folder = run_folder.local(recipe.run_dir)
     _get_checkpoints(folder)
     checkpoint = read_newest(folder / FOLDER)
     if _step(checkpoint) != step:
@@ -286,7 +285,7 @@ def _lengthen(folder, recipe, plan):
     # First: a finished run of this length would be refused.
     (folder / RESULT).unlink(missing_ok=True)
     write_yaml(folder / CONFIG, dataclasses.asdict(recipe))
-    run_store.publish(folder, exactly=True)
+    run_folder.publish(folder, exactly=True)
 
 
 def _check_longer(folder, recipe, plan, begun, record):
