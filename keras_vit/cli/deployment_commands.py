@@ -220,7 +220,7 @@ def _export(arguments):
 
 
 def _export_pair(arguments, options):
-    from keras_vit.exporting.pair_export import export_pair
+    from keras_vit.exporting.export import export_pair
 
     wrong = [x for x in OF_CLASSES if getattr(arguments, x)]
     if wrong:

@@ -8,8 +8,8 @@ from keras_vit.runtime.environment import lazy_names
 __all__ = ["FORMATS", "ExportFormat", "export_pair"]
 
 if TYPE_CHECKING:
-    from keras_vit.exporting.pair_export import export_pair
+    from keras_vit.exporting.export import export_pair
 else:  # It needs Keras.
     __getattr__, __dir__ = lazy_names(
-        __name__, {"keras_vit.exporting.pair_export": ("export_pair",)}
+        __name__, {"keras_vit.exporting.export": ("export_pair",)}
     )

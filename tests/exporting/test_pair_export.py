@@ -11,7 +11,7 @@ from text_cases import FOLDER
 
 import keras_vit
 from keras_vit.cli import main
-from keras_vit.exporting.pair_export import export_pair
+from keras_vit.exporting.export import export_pair
 from keras_vit.prediction import as_encoder
 from keras_vit.prediction.embeddings_file import load_search
 from keras_vit.prediction.exported_pair import ExportedPair
