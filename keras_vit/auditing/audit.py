@@ -632,6 +632,8 @@ SECTIONS = (
 )
 
 
+# --- Odd images ---
+
 THREADS = 8
 LARGE = 256  # pixels of the longer side, above which an image is scaled down
 ROUNDING = 20 / 12  # variance that levels of whole numbers give a Laplacian

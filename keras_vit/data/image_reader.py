@@ -408,6 +408,8 @@ def _inception_crop(image, geometry, crop_key):
 PLAIN = ("bilinear", "uint8", False)
 
 
+# --- By TensorFlow ---
+
 OF_PILLOW = ("box", "hamming")  # methods that TensorFlow does not have
 # Where EXIF data begin in a JPEG or PNG file, and what stands before the value
 # of the orientation: tag, kind and count, in either order of bytes.

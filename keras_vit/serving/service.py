@@ -594,6 +594,8 @@ class NoClasses:
         return np.zeros((len(images), 0), "float32")
 
 
+# --- Batches ---
+
 LAST_BATCH = 10  # seconds in which a batch ends after the server did
 
 

@@ -701,6 +701,8 @@ def _percent(share, digits=1):
     return f"{100 * share:.{digits}f}\N{NARROW NO-BREAK SPACE}%"
 
 
+# --- Attention ---
+
 NUM_IMAGES = 8  # in the report of a run
 PHOTO_SIDE = 448  # pixels; photographs are not drawn larger.
 MAX_TILES = 16  # maps in a row of the figure of position similarity

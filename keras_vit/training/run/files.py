@@ -618,6 +618,8 @@ def _is_renewed(lock) -> bool:
     return False
 
 
+# --- The copy in a store ---
+
 PREFIX = "keras_vit-run-"
 IN_USE = "in-use"  # A file that is locked as long as its process lives.
 PREVIOUS = ".previous-run"
