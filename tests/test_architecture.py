@@ -297,7 +297,7 @@ def test_the_backend_is_asked_for_in_few_places():
         ("training", "from keras_vit.analysis import plots"),
         ("prediction", "from keras_vit.training.run import files"),
         ("exporting", "def f():\n    from keras_vit.training import run"),
-        ("sharing", "from keras_vit.training.trainable import freeze"),
+        ("sharing", "from keras_vit.training.build import freeze"),
         ("analysis", "import recipes.finetune"),
         ("layers", "from keras.src import backend"),
         ("layers", "import keras\nkeras.src.backend"),

@@ -28,6 +28,7 @@ from keras_vit.checkpoints.files.npz import open_npz, write_npz
 from keras_vit.checkpoints.files.tensors import refusing
 from keras_vit.io.atomic_files import PARTIAL, replacing
 from keras_vit.runtime.machine import random_states, set_random_states
+from keras_vit.training.build import own_variables
 from keras_vit.training.distribution.processes import (
     agreed,
     is_first,
@@ -44,7 +45,6 @@ from keras_vit.training.run.files import (
     remove_others,
     shown,
 )
-from keras_vit.training.trainable import own_variables
 
 __all__ = [
     "FOLDER",

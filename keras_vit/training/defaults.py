@@ -224,7 +224,7 @@ def choose_head(recipe, dataset, model, *, learns: bool):
 def _obstacle(dataset, model, learns) -> str | None:
     # A config needs the table above without Keras.
     from keras_vit import data
-    from keras_vit.training import trainable
+    from keras_vit.training.build import HEAD
     from keras_vit.training.distribution.processes import place
 
     if not learns:
@@ -236,7 +236,7 @@ def _obstacle(dataset, model, learns) -> str | None:
     if importlib.util.find_spec("scipy") is None:
         return "scikit-learn is not installed, with which SciPy comes"
     images = len(dataset.train)
-    dim, outputs = model.get_layer(trainable.HEAD).kernel.shape
+    dim, outputs = model.get_layer(HEAD).kernel.shape
     products = images * dim * outputs
     if images * dim > MOST_FEATURES or products > MOST_PRODUCTS:
         return (

@@ -53,6 +53,7 @@ from keras_vit.training.build import (
     ANSWERS,
     CLASSIFICATION,
     Task,
+    count_parameters,
     fit_head,
     for_task,
     regression,
@@ -98,7 +99,6 @@ from keras_vit.training.stages import (
     part_of,
     remaining,
 )
-from keras_vit.training.trainable import count_parameters
 
 __all__ = [
     "Loop",

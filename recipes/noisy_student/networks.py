@@ -14,9 +14,8 @@ from keras import layers
 from keras_vit.io.checks import check_choice
 from keras_vit.preprocessing import MID_GREY
 from keras_vit.training import Recipe
-from keras_vit.training.build import CLASSIFICATION, Task
+from keras_vit.training.build import CLASSIFICATION, Task, make_trainable
 from keras_vit.training.config import ModelConfig
-from keras_vit.training.trainable import make_trainable
 
 __all__ = [
     "EFFICIENTNETS",

@@ -10,6 +10,7 @@ import pytest
 
 import keras_vit
 from keras_vit.models import BiT, BiTConfig, VisionTransformer, ViTConfig
+from keras_vit.training.build import own_variables
 from keras_vit.training.optimizers import layer_depths
 from keras_vit.training.tasks.distillation import (
     DistillationLoss,
@@ -20,7 +21,6 @@ from keras_vit.training.tasks.distillation import (
     pixels_for,
     resized,
 )
-from keras_vit.training.trainable import own_variables
 
 FILE = (
     pathlib.Path(__file__)

@@ -20,13 +20,13 @@ from keras_vit.training import (
     checkpoint_files,
     train,
 )
-from keras_vit.training.build import make_model
-from keras_vit.training.run.files import save_model
-from keras_vit.training.trainable import (
+from keras_vit.training.build import (
     add_lora,
     count_parameters,
     freeze,
+    make_model,
 )
+from keras_vit.training.run.files import save_model
 from keras_vit.variants import VariantConfig
 
 DENSE = ("attention/qkv", "attention/out", "mlp/dense", "mlp/dense_1")

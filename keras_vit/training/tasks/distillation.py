@@ -46,6 +46,7 @@ from keras_vit.models import BiT
 from keras_vit.models.block_features import BlockFeatures, check_blocks
 from keras_vit.trained_as import TrainedAs
 from keras_vit.training import build
+from keras_vit.training.build import HEAD, Teacher
 from keras_vit.training.distribution.layouts import mean_of_replicas
 from keras_vit.training.tasks.feature_watch import watched
 from keras_vit.training.tasks.losses import (
@@ -55,7 +56,6 @@ from keras_vit.training.tasks.losses import (
     kl_loss,
     moving_average,
 )
-from keras_vit.training.trainable import HEAD, Teacher
 
 __all__ = [
     "DISTILLATION",
