@@ -162,7 +162,7 @@ def gathered(folder, model):
 
 def sharded(folder, model):
     """The copy is made here, the rest is left to the thread."""
-    from keras_vit.training.checkpoint_files import begin_checkpoint
+    from keras_vit.training.checkpointing import begin_checkpoint
 
     return begin_checkpoint(folder, 1, model, RECORD)
 

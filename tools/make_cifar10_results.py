@@ -20,7 +20,7 @@ from matplotlib.ticker import PercentFormatter
 from keras_vit.runs import script
 from keras_vit.training import Recipe
 from keras_vit.training.metrics_log import read_history
-from keras_vit.training.run.resume import flat
+from keras_vit.training.run.files import flat
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CONFIG = "recipes/configs/seed_talk/cifar10_scratch.yaml"

@@ -41,7 +41,7 @@ from keras_vit.io.checks import EXTRAS, check_installed
 from keras_vit.io.run_folder import folder_of
 from keras_vit.prediction import load_classifier
 from keras_vit.training.build import Task
-from keras_vit.training.checkpoint_files import (
+from keras_vit.training.checkpointing import (
     FOLDER,
     checkpoint_steps,
     restore_model,

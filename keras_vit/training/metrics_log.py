@@ -37,7 +37,6 @@ from keras_vit.runtime.workarounds import observe_gradients
 from keras_vit.training.distribution.processes import is_first
 from keras_vit.training.run import files as run_folder
 from keras_vit.training.run.files import shown
-from keras_vit.training.run.resume import flat
 from keras_vit.training.stages import Plan
 
 __all__ = [
@@ -461,7 +460,9 @@ def report_result(
         result: what result.json has.
     """
     for run in _opened(folder, names):
-        run.add_result(flat(result), [folder / name for name in PICTURES])
+        run.add_result(
+            run_folder.flat(result), [folder / name for name in PICTURES]
+        )
         run.close("FINISHED")
 
 
@@ -472,7 +473,7 @@ def _opened(folder, names) -> list["_Guarded"]:
         ids = dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         ids = {}
-    config = flat(run_folder.read_config(folder)) if names else {}
+    config = run_folder.flat(run_folder.read_config(folder)) if names else {}
     runs = []
     for name in names:
         run = _Guarded(name, folder.resolve().name, config, ids.get(name))

@@ -48,7 +48,7 @@ from keras_vit.runtime.workarounds import (
     sum_gradients_first,
 )
 from keras_vit.trained_as import PROBLEMS, TrainedAs
-from keras_vit.training import checkpoint_files, distribution
+from keras_vit.training import checkpointing, distribution
 from keras_vit.training.build import (
     ANSWERS,
     CLASSIFICATION,
@@ -532,9 +532,7 @@ def explain_full_disk(folder: pathlib.Path) -> Iterator[None]:
             f"errno = {n}," in str(error) for n in DISK_FULL
         ):
             raise
-        found = checkpoint_files.checkpoint_steps(
-            folder / checkpoint_files.FOLDER
-        )
+        found = checkpointing.checkpoint_steps(folder / checkpointing.FOLDER)
         last = f"the one of step {found[-1]}" if found else "none yet"
         raise OSError(
             errno.ENOSPC,
@@ -692,7 +690,7 @@ class Loop:
                 the images in a batch.
             validation: the validation_data of Keras's `fit`, or None.
             metrics: Keras metrics, weighted as the loss is.
-            checkpoint: what `checkpoint_files.read_newest` returned.
+            checkpoint: what `checkpointing.read_newest` returned.
             callbacks: further Keras callbacks.
 
         Returns:
@@ -724,7 +722,7 @@ class Loop:
                     callbacks,
                 )
                 if checkpoint is not None:
-                    checkpoint_files.restore(model, checkpoint[0])
+                    checkpointing.restore(model, checkpoint[0])
                 elif self.evaluates_start and validation is not None:
                     self._evaluate_start(model, validation, found)
                 self._fit(model, stream, validation, checkpoint, found)

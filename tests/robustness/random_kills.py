@@ -30,7 +30,7 @@ import several_processes as several
 from keras_vit.io.atomic_files import PARTIAL
 from keras_vit.io.run_folder import MANIFEST, RESULT
 from keras_vit.io.stores import Store
-from keras_vit.training import checkpoint_files
+from keras_vit.training import checkpointing
 from keras_vit.training.run.files import LOCK
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -191,7 +191,7 @@ def contents(folder) -> dict:
                     else None
                 )
             )
-    newest = checkpoint_files.read_newest(folder / "checkpoints")
+    newest = checkpointing.read_newest(folder / "checkpoints")
     assert newest is not None and newest[1]["step"] == 60
     found |= {x: array.tobytes() for x, array in newest[0].items()}
     with np.load(folder / "predictions.npz") as arrays:

@@ -58,7 +58,7 @@ from keras_vit.prediction.embeddings_file import (
 from keras_vit.prediction.images import patch_sequences
 from keras_vit.runs import script
 from keras_vit.training import Recipe
-from keras_vit.training.checkpoint_files import read_newest
+from keras_vit.training.checkpointing import read_newest
 from keras_vit.training.run.files import check
 
 __all__ = ["Surface", "VALUES", "cases", "checked_use", "verdict"]

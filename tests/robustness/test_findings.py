@@ -31,7 +31,7 @@ from keras_vit.io.run_folder import MANIFEST
 from keras_vit.prediction.images import images_of, read_pixels
 from keras_vit.prediction.networks import load_prepared
 from keras_vit.runtime import machine
-from keras_vit.training import checkpoint_files
+from keras_vit.training import checkpointing
 from keras_vit.training.run import files as run_folder
 
 
@@ -178,7 +178,7 @@ def test_closed_input_is_said(monkeypatch):
 def test_a_stray_file_is_no_checkpoint(tmp_path, name):
     (tmp_path / name).touch()
     (tmp_path / "step-000000003.npz").touch()
-    assert checkpoint_files.checkpoint_steps(tmp_path) == [3]
+    assert checkpointing.checkpoint_steps(tmp_path) == [3]
 
 
 RECORD = {
@@ -211,7 +211,7 @@ def test_a_checkpoint_with_an_odd_record_is_broken(tmp_path, record):
     write(2, RECORD)
     write(3, record)
     with pytest.warns(UserWarning, match="step-000000003.npz' is broken"):
-        found = checkpoint_files.read_newest(tmp_path)
+        found = checkpointing.read_newest(tmp_path)
     assert found == ({}, RECORD)
 
 

@@ -20,7 +20,7 @@ import keras_vit
 from keras_vit.io.atomic_files import only_writer
 from keras_vit.prediction import embeddings_file, load_embeddings
 from keras_vit.prediction.encoder import as_encoder
-from keras_vit.training import checkpoint_files, train
+from keras_vit.training import checkpointing, train
 from keras_vit.training.run import files
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -262,7 +262,7 @@ def test_a_clock_that_jumps_changes_no_run(tmp_path, whole, monkeypatch, jump):
 
     jumping.calls = 0
     monkeypatch.setattr(time, "time", jumping)
-    assert len(checkpoint_files.checkpoint_steps(tmp_path / "checkpoints")) == 1
+    assert len(checkpointing.checkpoint_steps(tmp_path / "checkpoints")) == 1
     run = train(tiny_runs.recipe(tmp_path), dataset=tiny_runs.DATASET)
     for one, other in zip(tiny_runs.values(run.model), whole, strict=True):
         np.testing.assert_array_equal(one, other)

@@ -4,7 +4,7 @@ import json
 
 import tiny_training as tiny
 
-from keras_vit.training import checkpoint_files, metrics_log
+from keras_vit.training import checkpointing, metrics_log
 
 TIMES = ("images_per_second", "peak_memory")
 
@@ -19,7 +19,7 @@ def lines(folder):
 
 def results(folder):
     """All that a run leaves but the clock."""
-    arrays, record = tiny.newest(folder / checkpoint_files.FOLDER)
+    arrays, record = tiny.newest(folder / checkpointing.FOLDER)
     record = {"step": record["step"], "best": record["callbacks"][0]}
     history = metrics_log.read_history(folder)
     for row in history:

@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_vit import data
 from keras_vit.models import VisionTransformer
-from keras_vit.training import checkpoint_files, training_run
+from keras_vit.training import checkpointing, training_run
 from keras_vit.training.build import Accuracy, validation_batches
 from keras_vit.training.stages import Plan
 from keras_vit.variants import VariantTransformer
@@ -145,9 +145,7 @@ def train(
         batches or stream(),
         validation(),
         metrics=[Accuracy("accuracy")],
-        checkpoint=checkpoint_files.read_newest(
-            folder / checkpoint_files.FOLDER
-        ),
+        checkpoint=checkpointing.read_newest(folder / checkpointing.FOLDER),
         callbacks=callbacks,
     )
     return network, rows
@@ -155,7 +153,7 @@ def train(
 
 def newest(folder) -> tuple[dict, dict]:
     """The newest checkpoint of a run folder, which there must be."""
-    found = checkpoint_files.read_newest(pathlib.Path(folder))
+    found = checkpointing.read_newest(pathlib.Path(folder))
     assert found is not None
     return found
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from keras_vit.checkpoints.files.npz import write_npz
-from keras_vit.training import checkpoint_files
-from keras_vit.training import checkpoint_files as shards
+from keras_vit.training import checkpointing
+from keras_vit.training import checkpointing as shards
 from keras_vit.training.checkpointing import BackgroundWriter
 
 KERNEL = np.arange(24, dtype="float32").reshape(4, 6)
@@ -36,7 +36,7 @@ def write_checkpoint(folder, step, record):
 
 
 def test_shards_are_put_together(folder):
-    found = checkpoint_files.read_newest(folder)
+    found = checkpointing.read_newest(folder)
     assert found is not None
     arrays, record = found
     np.testing.assert_array_equal(arrays["model/0"], KERNEL)
@@ -66,7 +66,7 @@ def test_a_checkpoint_with_broken_shards_is_broken(folder, damage):
     write_checkpoint(folder, 4, {**RECORD, "step": 4, "shards": None})
     damage(folder / FILES[1])
     with pytest.warns(UserWarning, match="step-000000005.npz.*is broken"):
-        found = checkpoint_files.read_newest(folder)
+        found = checkpointing.read_newest(folder)
     assert found is not None and found[1]["step"] == 4
 
 
@@ -81,11 +81,11 @@ def test_shards_without_a_checkpoint_are_removed(folder):
     mine = folder / "step-9-of-mine-0.npz"
     other.touch()
     mine.touch()
-    checkpoint_files.prune_checkpoints(folder, keep=2)
+    checkpointing.prune_checkpoints(folder, keep=2)
     assert not other.exists() and mine.exists()
     assert all((folder / file).exists() for file in FILES)
     write_checkpoint(folder, 10, {**RECORD, "step": 10, "shards": None})
-    checkpoint_files.prune_checkpoints(folder, keep=1)
+    checkpointing.prune_checkpoints(folder, keep=1)
     assert not any((folder / file).exists() for file in FILES)
 
 

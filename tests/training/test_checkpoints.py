@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tiny_training as tiny
 
-from keras_vit.training import checkpoint_files
+from keras_vit.training import checkpointing
 from keras_vit.training.training_run import explain_full_disk
 
 RECORD = {
@@ -37,7 +37,7 @@ def state(model):
 
 
 def written(*arguments):
-    checkpoint_files.begin_checkpoint(*arguments)()
+    checkpointing.begin_checkpoint(*arguments)()
 
 
 def disturb(model):
@@ -50,7 +50,7 @@ def test_what_is_written_is_restored_to_the_bit(model, tmp_path):
     written(tmp_path, 7, model, RECORD)
     disturb(model)
     arrays, record = tiny.newest(tmp_path)
-    checkpoint_files.restore(model, arrays)
+    checkpointing.restore(model, arrays)
     assert record == RECORD
     for one, other in zip(state(model), before, strict=True):
         assert one.dtype == other.dtype
@@ -72,7 +72,7 @@ def test_bfloat16_survives(tmp_path):
     before = state(with_policy)
     written(tmp_path, 1, with_policy, RECORD)
     disturb(with_policy)
-    checkpoint_files.restore(with_policy, tiny.newest(tmp_path)[0])
+    checkpointing.restore(with_policy, tiny.newest(tmp_path)[0])
     for one, other in zip(state(with_policy), before, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -81,13 +81,13 @@ def test_only_the_newest_stay(model, tmp_path):
     for step in (5, 10, 15):
         written(tmp_path, step, model, RECORD)
     (tmp_path / ".partial-step-000000020.npz").write_text("killed")
-    checkpoint_files.prune_checkpoints(tmp_path, keep=2)
-    assert checkpoint_files.checkpoint_steps(tmp_path) == [10, 15]
+    checkpointing.prune_checkpoints(tmp_path, keep=2)
+    assert checkpointing.checkpoint_steps(tmp_path) == [10, 15]
     assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_no_checkpoint_is_no_error(tmp_path):
-    assert checkpoint_files.read_newest(tmp_path / "none") is None
+    assert checkpointing.read_newest(tmp_path / "none") is None
 
 
 def truncate(data):
@@ -115,7 +115,7 @@ def test_a_broken_one_falls_back_with_a_warning(model, tmp_path, damage):
     with pytest.warns(UserWarning, match="step-000000010.npz.*is broken"):
         arrays, record = tiny.newest(tmp_path)
     assert record == {**RECORD, "step": 5}
-    checkpoint_files.restore(model, arrays)
+    checkpointing.restore(model, arrays)
 
 
 def test_when_all_are_broken_nothing_begins_anew(model, tmp_path):
@@ -124,7 +124,7 @@ def test_when_all_are_broken_nothing_begins_anew(model, tmp_path):
         pytest.warns(UserWarning, match="is broken"),
         pytest.raises(ValueError, match="All checkpoints"),
     ):
-        checkpoint_files.read_newest(tmp_path)
+        checkpointing.read_newest(tmp_path)
 
 
 @pytest.mark.parametrize("options", [{"hidden_dim": 12}, {"num_layers": 2}])
@@ -132,7 +132,7 @@ def test_another_model_is_refused_and_left_as_it_was(model, tmp_path, options):
     written(tmp_path, 5, compiled(**options), RECORD)
     before = state(model)
     with pytest.raises(ValueError, match="another version"):
-        checkpoint_files.restore(model, tiny.newest(tmp_path)[0])
+        checkpointing.restore(model, tiny.newest(tmp_path)[0])
     for one, other in zip(state(model), before, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -144,7 +144,7 @@ def test_a_write_that_fails_leaves_the_older_ones(model, tmp_path, monkeypatch):
         pathlib.Path(path).write_bytes(b"half of it")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(checkpoint_files, "write_npz", full)
+    monkeypatch.setattr(checkpointing, "write_npz", full)
     with pytest.raises(OSError):
         written(tmp_path, 10, model, RECORD)
     assert [path.name for path in tmp_path.iterdir()] == ["step-000000005.npz"]
@@ -205,7 +205,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path):
     )
     assert process.returncode == 1
     assert "no room left" in process.stderr.splitlines()[-1]
-    folder = tmp_path / checkpoint_files.FOLDER
-    assert checkpoint_files.checkpoint_steps(folder) == [5]
+    folder = tmp_path / checkpointing.FOLDER
+    assert checkpointing.checkpoint_steps(folder) == [5]
     assert tiny.newest(folder)[1]["step"] == 5
     assert not list(folder.glob(".partial-*"))

@@ -27,7 +27,7 @@ from keras_vit.runs.explained_checkpoints import (
     with_pictures,
 )
 from keras_vit.training import train
-from keras_vit.training.checkpoint_files import restore_model
+from keras_vit.training.checkpointing import restore_model
 from keras_vit.training.tasks import MAE, MAEConfig
 
 STEPS = [5, 10, 15]

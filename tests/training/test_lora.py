@@ -17,7 +17,7 @@ from keras_vit.runtime.workarounds import sublayers
 from keras_vit.training import (
     ModelConfig,
     TrainingConfig,
-    checkpoint_files,
+    checkpointing,
     train,
 )
 from keras_vit.training.build import (
@@ -212,7 +212,7 @@ def test_a_model_without_lora_is_its_own_merged():
 def test_an_interrupted_run_ends_the_same(run, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(lora_recipe(tmp_path), dataset=DATASET, callbacks=[Interrupt()])
-    assert checkpoint_files.checkpoint_steps(tmp_path / checkpoint_files.FOLDER)
+    assert checkpointing.checkpoint_steps(tmp_path / checkpointing.FOLDER)
     again = train(lora_recipe(tmp_path), dataset=DATASET)
     for one, other in zip(
         values(again.network), values(run.network), strict=True
@@ -247,9 +247,7 @@ def test_lora_goes_with_what_saves_memory_and_averages(tmp_path):
         "lora_alpha": 4.0,
     }
     run = train(lora_recipe(tmp_path, **options), dataset=DATASET)
-    average, _ = load_model(
-        tmp_path / checkpoint_files.FOLDER / "average.keras"
-    )
+    average, _ = load_model(tmp_path / checkpointing.FOLDER / "average.keras")
     for one, other in zip(values(average), values(run.model), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
     gamma = by_path(run.model)["encoder_norm/gamma"]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tiny_training as tiny
 
-from keras_vit.training import checkpoint_files
+from keras_vit.training import checkpointing
 from keras_vit.training.metrics_log import GradientWatch
 
 
@@ -22,8 +22,8 @@ def test_the_step_and_its_images_are_named(tmp_path, number, parts):
     assert f"at step {number}." in message
     for name in tiny.stream().names_of(number - 1):
         assert name in message
-    folder = tmp_path / checkpoint_files.FOLDER
-    assert checkpoint_files.checkpoint_steps(folder) == [5]
+    folder = tmp_path / checkpointing.FOLDER
+    assert checkpointing.checkpoint_steps(folder) == [5]
     arrays, _ = tiny.newest(folder)
     assert all(np.isfinite(array).all() for array in arrays.values())
 

@@ -17,7 +17,7 @@ from keras_vit.runtime.interrupts import (
     interrupt_behind,
     postponed,
 )
-from keras_vit.training import checkpoint_files, checkpointing
+from keras_vit.training import checkpointing
 from keras_vit.training.checkpointing import Preemption, deadline_of
 
 
@@ -49,8 +49,8 @@ def stopped(folder, kind, *signals, **options):
     with pytest.raises(kind) as caught:
         tiny.train(folder, callbacks=signals, **options)
     assert caught.type is kind
-    assert not list((folder / checkpoint_files.FOLDER).glob(".partial-*"))
-    return tiny.newest(folder / checkpoint_files.FOLDER)[1]
+    assert not list((folder / checkpointing.FOLDER).glob(".partial-*"))
+    return tiny.newest(folder / checkpointing.FOLDER)[1]
 
 
 def check_goes_on(folder, whole):
@@ -94,9 +94,7 @@ def test_where_nothing_would_be_lost_it_ends_at_once(tmp_path):
     """In the first step, which compiles, and right after a checkpoint."""
     with pytest.raises(Terminated):
         tiny.train(tmp_path, callbacks=[Signal("on_train_batch_begin", (0, 0))])
-    assert (
-        checkpoint_files.read_newest(tmp_path / checkpoint_files.FOLDER) is None
-    )
+    assert checkpointing.read_newest(tmp_path / checkpointing.FOLDER) is None
     signals = Signal("on_train_batch_begin", (1, 0))
     record = stopped(tmp_path, Terminated, signals)
     assert (record["step"], record.get("part")) == (5, None)
@@ -153,15 +151,15 @@ def test_a_number_that_is_not_finite_is_in_no_checkpoint(tmp_path):
             batches=tiny.Poisoned((6,)),
             callbacks=[Signal("on_train_batch_begin", (1, 1))],
         )
-    assert tiny.newest(tmp_path / checkpoint_files.FOLDER)[1]["step"] == 5
+    assert tiny.newest(tmp_path / checkpointing.FOLDER)[1]["step"] == 5
 
 
 @pytest.mark.slow
 def test_other_metrics_than_before_are_refused(tmp_path):
     stopped(tmp_path, Terminated, Signal("on_train_batch_begin", (0, 2)))
-    arrays, _ = tiny.newest(tmp_path / checkpoint_files.FOLDER)
+    arrays, _ = tiny.newest(tmp_path / checkpointing.FOLDER)
     with pytest.raises(ValueError, match="variables of metrics"):
-        checkpoint_files.restore_metrics([], arrays)
+        checkpointing.restore_metrics([], arrays)
 
 
 def test_a_signal_that_nobody_asked_for_is_raised_at_the_end():

@@ -14,7 +14,7 @@ import pytest
 import tiny_training as tiny
 from same_runs import assert_same, results
 
-from keras_vit.training import checkpoint_files, metrics_log
+from keras_vit.training import checkpointing, metrics_log
 
 TESTS = pathlib.Path(__file__).parents[1]
 
@@ -56,7 +56,7 @@ def test_a_resume_without_the_generators_would_be_another_run(
 ):
     with pytest.raises(KeyboardInterrupt):
         tiny.train(tmp_path, callbacks=[Interrupt((1, 0))])
-    path = tmp_path / checkpoint_files.FOLDER / "step-000000005.npz"
+    path = tmp_path / checkpointing.FOLDER / "step-000000005.npz"
     with np.load(path) as file:
         arrays = dict(file)
     for name, value in arrays.items():
@@ -97,7 +97,7 @@ def finished(folder, *arguments, **environment):
 
 
 def is_saving(folder):
-    partials = (folder / checkpoint_files.FOLDER).glob(".partial-step*")
+    partials = (folder / checkpointing.FOLDER).glob(".partial-step*")
     return any(partials)
 
 

@@ -10,7 +10,7 @@ from tiny_runs import DATASET, files, recipe
 from keras_vit.runtime.interrupts import TimeIsUp
 from keras_vit.training import (
     OptimizerConfig,
-    checkpoint_files,
+    checkpointing,
     metrics_log,
     train,
 )
@@ -80,7 +80,7 @@ def test_without_validation_images_it_trains(tmp_path):
     dataset = dataclasses.replace(DATASET, validation=None)
     run = train(recipe(tmp_path), dataset=dataset)
     assert "val_loss" not in run.history
-    assert checkpoint_files.checkpoint_steps(tmp_path / "checkpoints") == [
+    assert checkpointing.checkpoint_steps(tmp_path / "checkpoints") == [
         5,
         10,
     ]
@@ -99,4 +99,4 @@ def test_the_hours_of_a_recipe_end_it_with_a_checkpoint(tmp_path):
     short = recipe(tmp_path, training={"max_hours": 1e-9})
     with pytest.raises(TimeIsUp):
         train(short, dataset=DATASET)
-    assert len(checkpoint_files.checkpoint_steps(tmp_path / "checkpoints")) == 1
+    assert len(checkpointing.checkpoint_steps(tmp_path / "checkpoints")) == 1

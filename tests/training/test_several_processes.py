@@ -10,7 +10,7 @@ import sharded
 import tiny_training as tiny
 import whole_runs
 
-from keras_vit.training import checkpoint_files
+from keras_vit.training import checkpointing
 
 MINUTE = 60
 
@@ -119,7 +119,7 @@ def killed(folder, victim, count=2):
     found = several.ended(processes, 2 * MINUTE)
     seconds = time.monotonic() - begin
     assert found[victim][0] == -signal.SIGKILL, found[victim][2][-3000:]
-    arrays, record = tiny.newest(folder / checkpoint_files.FOLDER)
+    arrays, record = tiny.newest(folder / checkpointing.FOLDER)
     assert record["step"] == 10
     return [x for i, x in enumerate(found) if i != victim], seconds
 
@@ -152,7 +152,7 @@ def check_stopped(folder, victim, choice, number, code):
     command = several.command(folder, choice)
     found = several.ended(several.start(command, victim=victim, number=number))
     assert [x[0] for x in found] == [code, code], found
-    _, record = tiny.newest(folder / checkpoint_files.FOLDER)
+    _, record = tiny.newest(folder / checkpointing.FOLDER)
     assert 14 <= record["step"] < 30
     for _, _, errors in found:
         assert "the same command continues" in errors
@@ -172,11 +172,11 @@ def test_a_signal_at_one_ends_all_after_the_same_step(
 
 
 def shards(folder):
-    return sorted((folder / checkpoint_files.FOLDER).glob("step-*-*-*.npz"))
+    return sorted((folder / checkpointing.FOLDER).glob("step-*-*-*.npz"))
 
 
 def checkpoints(folder):
-    found = (folder / checkpoint_files.FOLDER).glob("step-*.npz")
+    found = (folder / checkpointing.FOLDER).glob("step-*.npz")
     return {*found}.difference(shards(folder))
 
 

@@ -60,6 +60,7 @@ __all__ = [
     "Mirror",
     "begin",
     "check",
+    "flat",
     "get",
     "is_begun",
     "kept",
@@ -214,6 +215,17 @@ def read_config(folder: pathlib.Path) -> dict:
         ValueError: when it is missing, or is no config.
     """
     return read_run_config(folder, shown(folder / CONFIG))
+
+
+def flat(config: dict, prefix: str = "") -> dict:
+    """The fields of a config by their names on the command line."""
+    fields = {}
+    for name, value in config.items():
+        if isinstance(value, dict):
+            fields |= flat(value, f"{prefix}{name}.")
+        else:
+            fields[prefix + name] = value
+    return fields
 
 
 def begin(folder: pathlib.Path, config: dict, environment: dict) -> None:

@@ -21,7 +21,7 @@ from keras_vit.data.manifest import (
 from keras_vit.io.atomic_files import write_json, write_yaml
 from keras_vit.io.run_folder import CONFIG, RESULT
 from keras_vit.runtime.machine import environment
-from keras_vit.training.checkpoint_files import (
+from keras_vit.training.checkpointing import (
     FOLDER,
     checkpoint_steps,
     read_newest,
@@ -36,7 +36,6 @@ from keras_vit.training.stages import Plan
 __all__ = [
     "as_begun",
     "differences",
-    "flat",
     "is_longer",
     "open_run",
     "reopen",
@@ -388,7 +387,7 @@ def differences(old: dict, recipe: Recipe) -> list[str]:
     """
     config = dataclasses.asdict(recipe)
     new, defaults = (
-        flat(json.loads(json.dumps(options)))
+        run_folder.flat(json.loads(json.dumps(options)))
         for options in (config, dataclasses.asdict(type(recipe)()))
     )
     shared = {
@@ -396,7 +395,7 @@ def differences(old: dict, recipe: Recipe) -> list[str]:
         for name, value in old.items()
         if name in config or not isinstance(value, dict)
     }
-    known = flat(shared)
+    known = run_folder.flat(shared)
     # Whatever read the images is what "auto" stands for.
     left_open = [x for x in (READER, *BY_DATA) if new.get(x) == "auto"]
     left_open += [x for x in SETTLED if new.get(x) is None]
@@ -416,14 +415,3 @@ def differences(old: dict, recipe: Recipe) -> list[str]:
 
 def _shown(config, name):
     return repr(config[name]) if name in config else "not there"
-
-
-def flat(config: dict, prefix: str = "") -> dict:
-    """The fields of a config by their names on the command line."""
-    fields = {}
-    for name, value in config.items():
-        if isinstance(value, dict):
-            fields |= flat(value, f"{prefix}{name}.")
-        else:
-            fields[prefix + name] = value
-    return fields
