@@ -17,9 +17,15 @@ from keras_vit.prediction.embeddings_file import load_search
 from keras_vit.prediction.exported_pair import ExportedPair
 from keras_vit.text import load_image_text
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "torch", reason="the same on each backend"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        keras.backend.backend() != "torch", reason="the same on each backend"
+    ),
+    # torch's compiler forks when it is imported, of which JAX warns.
+    pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnraisableExceptionWarning"
+    ),
+]
 for module in ("tokenizers", "sentencepiece", "onnxruntime", "onnxscript"):
     pytest.importorskip(module)
 CLIP, SIGLIP = FOLDER / "clip_quick_gelu", FOLDER / "siglip"
