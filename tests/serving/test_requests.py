@@ -14,7 +14,11 @@ import served
 from PIL import Image
 
 import keras_vit
-from keras_vit.analysis import attention_rollout, overlay
+from keras_vit.analysis import (
+    attention_maps,
+    attention_rollout,
+    overlay,
+)
 from keras_vit.prediction import load_classifier
 from keras_vit.serving.received_images import Refusal, received_images
 from keras_vit.serving.web_application import ROUTES
@@ -248,7 +252,14 @@ def test_the_overlay_is_the_rollout_over_what_the_model_sees(
     np.testing.assert_allclose(drawn, wanted, atol=1)
     seen = pixels_of(content["picture"]["source"])
     np.testing.assert_array_equal(seen, np.rint(images[0]))
-    assert len(content["layers"]) == 2
+    # By the class token, in the mean of the heads.
+    layers = attention_maps(classifier.model, classifier.inputs(images))
+    assert len(content["layers"]) == len(layers) == 2
+    for shown, weights in zip(content["layers"], layers, strict=True):
+        grid = weights[:, :, 0, 1:].mean(axis=1).reshape(1, 2, 2)
+        drawn = pixels_of(shown["source"]).astype(int)
+        wanted = overlay(images, grid, blur=1)[0]
+        np.testing.assert_allclose(drawn, wanted, atol=1)
 
 
 def pixels_of(source):
