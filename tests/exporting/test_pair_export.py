@@ -168,6 +168,8 @@ def test_what_cannot_be_had_is_refused(exported, photos, tmp_path, capsys):
     (tmp_path / "mine" / "file").touch()
     with pytest.raises(ValueError, match="not a folder that keras_vit"):
         export_pair(pair, tmp_path / "mine")
+    with pytest.raises(ValueError, match="no folder .*none'. Make it first"):
+        export_pair(pair, tmp_path / "none" / "pair")
     words = ["export", str(CLIP), str(tmp_path / "b"), "--texts"]
     assert main([*words, "--labels", "imagenet"]) == 2
     assert "without classes" in capsys.readouterr().err

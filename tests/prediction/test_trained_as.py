@@ -82,6 +82,13 @@ def processor_options(random):
     return name, options
 
 
+def test_a_size_that_is_assumed_is_no_source():
+    """Such as that of positions, which then decides."""
+    known = TrainedAs(image_size=(20, 28))
+    assert known.told_size == (20, 28)
+    assert known.but(assumed=("image_size",)).told_size is None
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_pixels_are_those_of_the_processors_of_transformers(seed):
     transformers = pytest.importorskip("transformers")
