@@ -230,7 +230,7 @@ class Settings:
             does for processors: an upper bound for others. "fusing" computes
             again what costs no product, as XLA does for TPUs.
         model_axis: int, devices that share a layer under model_parallel; None
-            for two where they divide the heads and the MLPs.
+            for two where they divide the heads and the MLPs, and else one.
         efficiency: float in (0, 1], the share of the peak that the products
             run at; an assumption.
         method: a `Pretraining`, or None to train with labels.

@@ -1,8 +1,8 @@
 """The machine and the backend that a run computes on.
 
 Versions, devices, memory, the backend's own random states and what it compiled.
-Keras is imported by what asks of the backend: an exported model, which is run
-without Keras, asks for the memory alone.
+Keras is imported where the backend matters: an exported model, which is run
+without Keras, needs the free memory alone.
 """
 
 import contextlib
