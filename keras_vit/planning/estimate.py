@@ -619,10 +619,10 @@ def _split(config, settings, layout, devices):
     for stack in cost_of(config, settings.method).stacks:
         heads, mlp_dim = stack.config.num_heads, stack.config.mlp_dim
         uneven = heads % axis or mlp_dim % axis
-        if devices % axis or uneven and not stack.is_decoder:
+        if axis < 2 or devices % axis or uneven and not stack.is_decoder:
             raise ValueError(
-                f"model_axis={axis} must divide the {devices} devices, the "
-                f"{heads} heads and the MLPs' {mlp_dim}."
+                f"model_axis={axis} must be at least 2 and divide the "
+                f"{devices} devices, the {heads} heads and the MLPs' {mlp_dim}."
             )
     return Split(devices // axis, kernels=axis, activations=axis)
 

@@ -87,6 +87,12 @@ def test_the_default_axis_divides_the_heads(name, layouts):
     assert [row.layout for row in rows if row.rematerialize] == layouts
 
 
+def test_no_axis_of_one_shares_a_layer():
+    """As training refuses it."""
+    with pytest.raises(ValueError, match="model_axis=1 must be at least 2"):
+        memory(vit_config("ViT_Ti16"), Settings(), "model_parallel", devices=8)
+
+
 @pytest.mark.parametrize(
     ("compiler", "tensors", "tokens"),
     [("keeping", 3, 197), ("fusing", 1, 200)],  # Tiles have eight rows.
