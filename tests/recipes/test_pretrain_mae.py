@@ -162,7 +162,7 @@ def test_without_scipy_the_neighbours_remain(
         "importlib.util.find_spec", lambda x: None if x == "scipy" else find(x)
     )
     callback = KnownClasses(run.model, str(known), hidden(tmp_path))
-    assert "needs SciPy" in capsys.readouterr().out
+    assert "pip install scipy" in capsys.readouterr().out
     callback.set_model(run.network)
     callback.on_epoch_end(0, logs := {})
     assert logs.keys() == {"val_knn"}

@@ -414,7 +414,10 @@ class KnownClasses(keras.callbacks.Callback):
         self.metrics = dict(METRICS)
         if importlib.util.find_spec("scipy") is None:
             del self.metrics["val_probe"]
-            print("val_probe is left out: it needs SciPy, pip install scipy.")
+            if is_first():
+                print(
+                    "val_probe is left out: it needs scipy: pip install scipy"
+                )
 
     def on_epoch_end(self, epoch, logs=None):
         if logs is None:
