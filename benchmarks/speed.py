@@ -9,7 +9,8 @@ each, and medians of the rounds count, compilation apart. Images a second, the
 ratio to each peer, the share of the matrix products' rate that was measured in
 the same run on the same device, peak memory, and seconds until the first
 step's end. A side that is not installed, does not fit, or compiles for longer
-than `--patience`, says so. ViT_B16@384 is a model at another size.
+than `--patience`, says so. ViT_B16@384 is a model at another size. `--overview`
+measures all parts of docs/speed.md, `--limit avx2` as on CPUs without AVX-512.
 """
 
 import argparse
@@ -93,11 +94,15 @@ def main() -> None:
     add("--steps", type=int, default=3, help="steps in a round")
     add("--patience", type=float, default=600, help="seconds to start in")
     add("--write", action="store_true", help="keep the result and a plot")
-    add("--limit", choices=LIMITS, default="", help="to instructions")
+    add("--limit", choices=LIMITS, default="", help="of the instructions")
     add(
         "--overview", action="store_true", help="measure what docs/speed.md has"
     )
     options = parser.parse_args()
+    given = {name for part in OVERVIEW for name in part}
+    given = {x for x in given if vars(options)[x] != parser.get_default(x)}
+    if options.overview and given:
+        parser.error(f"--overview has its own {', '.join(sorted(given))}")
     parts = OVERVIEW if options.overview else ({},)
     each = [argparse.Namespace(**{**vars(options), **part}) for part in parts]
     result = {
@@ -235,8 +240,7 @@ class Worker:
 def write(result, options) -> None:
     models = "-".join(options.models).replace("@", "_")
     what = f"{models}_{options.precision}"
-    if options.overview:
-        what = "overview"
+    what = "overview" if options.overview else what
     name = f"speed_{what}_{options.limit or first_device(result)}"
     text = json.dumps(result, indent=2) + "\n"
     (RESULTS / f"{name}.json").write_text(text)
