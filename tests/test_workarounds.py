@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_vit.layers.kernels import TokenDense
+from keras_vit.layers.common import TokenDense
 from keras_vit.runtime import workarounds
 
 

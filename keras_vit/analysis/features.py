@@ -22,7 +22,7 @@ from keras_vit.analysis.attention_weights import (
 )
 from keras_vit.io.checks import check_choice, check_installed
 from keras_vit.models import VisionTransformer
-from keras_vit.models.block_features import BlockFeatures, check_blocks
+from keras_vit.models.configured_model import BlockFeatures, check_blocks
 
 TINY = float(np.finfo("float32").tiny)
 

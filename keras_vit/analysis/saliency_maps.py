@@ -26,7 +26,7 @@ from keras_vit.analysis.attention_weights import (
 from keras_vit.analysis.features import features
 from keras_vit.io.checks import check_choice, check_installed
 from keras_vit.models import VisionTransformer
-from keras_vit.models.block_features import POOL
+from keras_vit.models.configured_model import POOL
 from keras_vit.models.options import ATTENTION_POOLINGS
 from keras_vit.preprocessing import MID_GREY
 from keras_vit.runtime.workarounds import backend_is

@@ -37,6 +37,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from keras_vit.layers.attention import SelfAttention
+    from keras_vit.layers.common import TokenRMSNormalization
     from keras_vit.layers.embedding import (
         AddPositionEmbedding,
         ClassToken,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
         RelativePositionBias,
         RotaryEmbedding,
     )
-    from keras_vit.layers.kernels import TokenRMSNormalization
     from keras_vit.layers.mixer_block import (
         Affine,
         MixerBlock,
@@ -85,7 +85,7 @@ else:  # They need Keras.
                 "RelativePositionBias",
                 "RotaryEmbedding",
             ),
-            "keras_vit.layers.kernels": ("TokenRMSNormalization",),
+            "keras_vit.layers.common": ("TokenRMSNormalization",),
             "keras_vit.layers.mixer_block": (
                 "Affine",
                 "MixerBlock",

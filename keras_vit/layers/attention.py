@@ -11,9 +11,9 @@ import keras
 from keras import ops
 
 from keras_vit.io.checks import check_heads
-from keras_vit.layers.configured_layer import ConfiguredLayer
-from keras_vit.layers.kernels import (
+from keras_vit.layers.common import (
     NORMALIZATIONS,
+    ConfiguredLayer,
     TokenDense,
     TokenRMSNormalization,
     attended,

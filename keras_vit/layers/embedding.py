@@ -22,7 +22,7 @@ from keras_vit.io.checks import (
     check_choice,
     check_divisible,
 )
-from keras_vit.layers.configured_layer import ConfiguredLayer
+from keras_vit.layers.common import ConfiguredLayer
 
 __all__ = [
     "AddPositionEmbedding",

@@ -8,8 +8,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.configured_layer import ConfiguredLayer
-from keras_vit.layers.kernels import TokenDense, TokenNormalization
+from keras_vit.layers.common import (
+    ConfiguredLayer,
+    TokenDense,
+    TokenNormalization,
+)
 from keras_vit.layers.transformer_block import (
     MLP,
     GatedMLP,

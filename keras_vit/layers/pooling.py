@@ -8,8 +8,12 @@ from keras import ops
 
 from keras_vit.io.checks import check_choice, check_heads
 from keras_vit.layers.attention import projection_initializer
-from keras_vit.layers.configured_layer import ConfiguredLayer
-from keras_vit.layers.kernels import TokenDense, merge_heads, softmax_weights
+from keras_vit.layers.common import (
+    ConfiguredLayer,
+    TokenDense,
+    merge_heads,
+    softmax_weights,
+)
 from keras_vit.layers.transformer_block import MLP, TransformerBlock
 
 __all__ = [

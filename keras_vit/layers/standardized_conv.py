@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_vit.io.checks import STANDARDIZATIONS, check_choice
-from keras_vit.layers.configured_layer import ConfiguredLayer
+from keras_vit.layers.common import ConfiguredLayer
 
 __all__ = ["EvolvedNormalization", "StandardizedConv2D"]
 

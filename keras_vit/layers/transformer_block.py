@@ -10,8 +10,12 @@ from keras import ops
 
 from keras_vit.io.checks import NORM_PLACEMENTS, check_choice
 from keras_vit.layers.attention import SelfAttention, output_spec
-from keras_vit.layers.configured_layer import ConfiguredLayer
-from keras_vit.layers.kernels import NORMALIZATIONS, TokenDense, first_tokens
+from keras_vit.layers.common import (
+    NORMALIZATIONS,
+    ConfiguredLayer,
+    TokenDense,
+    first_tokens,
+)
 from keras_vit.runtime.platforms import WIDE_MLP, optimization_barrier
 from keras_vit.runtime.workarounds import rematerialize
 

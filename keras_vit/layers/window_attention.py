@@ -11,8 +11,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.layers.attention import SelfAttention
-from keras_vit.layers.configured_layer import ConfiguredLayer
-from keras_vit.layers.kernels import TokenDense
+from keras_vit.layers.common import ConfiguredLayer, TokenDense
 
 __all__ = [
     "DecomposedPositionBias",

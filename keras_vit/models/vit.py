@@ -31,7 +31,7 @@ from keras_vit.layers import (
     WindowAttention,
 )
 from keras_vit.layers.attention import lambda_of_block
-from keras_vit.layers.configured_layer import resolved_policy
+from keras_vit.layers.common import resolved_policy
 from keras_vit.layers.transformer_block import GELUS, MLP
 from keras_vit.models.configured_model import (
     ConfiguredModel,

@@ -19,7 +19,7 @@ from keras_vit.data.resizing import Geometry, evaluation_crop
 from keras_vit.evaluation.few_shot import feature_model
 from keras_vit.io.checks import check_choice, check_size
 from keras_vit.models import BiT
-from keras_vit.models.block_features import BlockFeatures, check_blocks
+from keras_vit.models.configured_model import BlockFeatures, check_blocks
 from keras_vit.prediction.classifier import Classifier
 from keras_vit.prediction.images import (
     images_of,

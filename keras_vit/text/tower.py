@@ -16,7 +16,7 @@ from keras_vit.layers import (
     SelfAttention,
     TransformerBlock,
 )
-from keras_vit.layers.configured_layer import ConfiguredLayer
+from keras_vit.layers.common import ConfiguredLayer
 from keras_vit.layers.pooling import mean_of
 from keras_vit.models.configured_model import ConfiguredModel
 from keras_vit.models.options import (

@@ -19,9 +19,12 @@ from keras_vit.layers import (
     SelfAttention,
     TransformerBlock,
 )
-from keras_vit.layers.configured_layer import ConfiguredLayer
+from keras_vit.layers.common import (
+    ConfiguredLayer,
+    merge_heads,
+    precise_softmax,
+)
 from keras_vit.layers.embedding import check_grid
-from keras_vit.layers.kernels import merge_heads, precise_softmax
 from keras_vit.models import vit
 from keras_vit.models.configured_model import (
     ConfiguredModel,

@@ -15,7 +15,7 @@ from keras_vit.analysis import (
     class_attention_maps,
 )
 from keras_vit.analysis.attention_weights import attention_overview
-from keras_vit.models.block_features import BlockFeatures
+from keras_vit.models.configured_model import BlockFeatures
 
 NAME = "timm_vit_tiny_cait"
 

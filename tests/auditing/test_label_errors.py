@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_vit.auditing.label_errors import (
+from keras_vit.auditing.audit import (
     confident_classes,
     label_errors,
     out_of_sample,

@@ -10,7 +10,7 @@ from timm_stub import import_timm
 
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
 from keras_vit.models import VisionTransformer, ViTConfig
-from keras_vit.models.block_features import BlockFeatures
+from keras_vit.models.configured_model import BlockFeatures
 
 COMMON = {
     "image_size": (32, 32),

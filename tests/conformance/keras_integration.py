@@ -13,7 +13,7 @@ from typing import Any
 
 import keras
 
-from keras_vit.layers.kernels import TokenDense
+from keras_vit.layers.common import TokenDense
 from keras_vit.models import VisionTransformer, ViTConfig
 
 layers: Any = importlib.import_module("keras.src.layers")

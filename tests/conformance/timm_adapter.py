@@ -26,8 +26,7 @@ from timm_stub import import_timm
 
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
 from keras_vit.models import Mixer
-from keras_vit.models.block_features import BlockFeatures
-from keras_vit.models.configured_model import remade
+from keras_vit.models.configured_model import BlockFeatures, remade
 
 timm: Any = import_timm()
 create_theirs, list_theirs = timm.create_model, timm.list_models

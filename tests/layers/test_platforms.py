@@ -13,7 +13,7 @@ from random_layers import flax_attention, normal, randomise
 from tiny_models import tiny_vit
 
 from keras_vit import layers
-from keras_vit.layers import attention, kernels, transformer_block
+from keras_vit.layers import attention, common, transformer_block
 from keras_vit.models.vit import ViTConfig, attention_bytes
 from keras_vit.runtime import platforms
 from keras_vit.runtime.platforms import by_platform
@@ -34,7 +34,7 @@ def take_other_paths(monkeypatch):
     def other_of(*tensors, other, **paths):
         return other(*tensors)
 
-    for module in (attention, kernels, platforms):
+    for module in (attention, common, platforms):
         monkeypatch.setattr(module, "by_platform", other_of)
 
 
@@ -63,7 +63,7 @@ def test_a_program_has_the_function_of_its_platform_alone(platform, operation):
 def test_the_first_tokens_are_the_same_on_tpus(as_on_a_tpu, count):
     x = normal(2, 3, 5, 4)
     x[:, :, 3] = np.inf  # Of a token that nobody asks for.
-    found = kernels.first_tokens(ops.convert_to_tensor(x), count)
+    found = common.first_tokens(ops.convert_to_tensor(x), count)
     np.testing.assert_array_equal(found, x[:, :, :count])
 
 
@@ -240,7 +240,7 @@ def test_wide_blocks_predict_in_parts_on_tpus_alone(
     count = functools.partial(barriers, block, x, training)
     # Training has one in its gradient, which nobody asks for here.
     assert count("tpu") == 0
-    monkeypatch.setattr(kernels, "WIDE_HEADS", 15)
+    monkeypatch.setattr(common, "WIDE_HEADS", 15)
     monkeypatch.setattr(transformer_block, "WIDE_MLP", 15)
     assert count("tpu") == (0 if training else 2)
     assert count("cpu") == count("cuda") == 0
@@ -310,7 +310,7 @@ def test_tpus_predict_of_scores_that_are_not_rounded():
     expected = weights / weights.sum(-1, keepdims=True) @ value
 
     def error(training):
-        found = np.asarray(kernels.attended(*rounded, training=training))
+        found = np.asarray(common.attended(*rounded, training=training))
         assert str(found.dtype) == "bfloat16"
         return np.sqrt(np.mean((found.astype("float64") - expected) ** 2))
 
@@ -445,7 +445,7 @@ import jax
 import keras
 import numpy as np
 from keras_vit.runtime import platforms
-from keras_vit.layers import attention, kernels
+from keras_vit.layers import attention, common
 from random_layers import normal, randomise
 from tiny_models import tiny_vit
 
@@ -473,7 +473,7 @@ def compiled():
 _, whole = compiled()
 # Two images of a device's six.
 platforms.MICROBATCH_BYTES = 2 * 2 * 8 * 128 * 4
-for module in (attention, kernels, platforms):
+for module in (attention, common, platforms):
     module.by_platform = lambda *tensors, other, **paths: other(*tensors)
 text, parts = compiled()
 np.testing.assert_allclose(parts, whole, atol=1e-5)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_vit.layers.kernels import TokenDense, product
+from keras_vit.layers.common import TokenDense, product
 
 X = np.random.default_rng(0).normal(size=(3, 5, 4)).astype("float32")
 UPSTREAM = np.random.default_rng(1).normal(size=(3, 5, 6)).astype("float32")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_vit.layers.kernels import TokenNormalization, normalizing
+from keras_vit.layers.common import TokenNormalization, normalizing
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(3, 2, size=(3, 5, 8)).astype("float32")

@@ -43,7 +43,7 @@ from keras_vit.io.checks import (
     check_unread,
 )
 from keras_vit.models import BiT
-from keras_vit.models.block_features import BlockFeatures, check_blocks
+from keras_vit.models.configured_model import BlockFeatures, check_blocks
 from keras_vit.trained_as import TrainedAs
 from keras_vit.training import build
 from keras_vit.training.build import HEAD, Teacher

@@ -18,7 +18,7 @@ from keras_vit.data import FitStream, Share
 from keras_vit.data.array_ops import ops_of
 from keras_vit.data.batches import ThreadedBatches
 from keras_vit.data.seeds import key, uniform
-from keras_vit.layers.configured_layer import ConfiguredLayer
+from keras_vit.layers.common import ConfiguredLayer
 from keras_vit.preprocessing import rescale
 from keras_vit.training import build
 

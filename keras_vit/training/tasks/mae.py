@@ -36,7 +36,7 @@ from keras_vit.io.checks import (
     check_unread,
 )
 from keras_vit.layers import TransformerBlock
-from keras_vit.layers.configured_layer import ConfiguredLayer
+from keras_vit.layers.common import ConfiguredLayer
 from keras_vit.models import VisionTransformer
 from keras_vit.models.options import whole_grid
 from keras_vit.training import build
