@@ -85,6 +85,17 @@ def test_copies_in_another_part_come_first(small):
     assert duplicates[2].score == 0
 
 
+def test_copies_of_another_class_come_before_equal_ones(small):
+    dark, light = (small / "train" / name for name in ("dark", "light"))
+    (dark / "equal.png").write_bytes((dark / "1.png").read_bytes())
+    (light / "copy.png").write_bytes((dark / "3.png").read_bytes())
+    found = keras_vit.audit(small, out=small.parent / "out")
+    assert images_of(found, "duplicate") == [
+        *("train/dark/3.png", "train/light/copy.png"),
+        *("train/dark/1.png", "train/dark/equal.png"),
+    ]
+
+
 def test_page_has_findings_and_escapes_names(small):
     odd = small / "train" / "dark" / NAME
     odd.write_bytes((small / "train" / "light" / "0.png").read_bytes())

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 from arrays import drawn
+from tiny_models import tiny_vit
 
 from keras_vit import layers, models
 
@@ -221,3 +222,18 @@ def test_a_class_attention_block_leaves_the_patches_as_they_are():
     scale = numpy_of(layer.mlp_scale.gamma)
     token = token + scale * numpy_of(layer.mlp(layer.mlp_norm(token)))
     np.testing.assert_allclose(found[:, :1], token, atol=1e-4)
+
+
+def test_no_sample_skips_a_class_attention_block():
+    # timm's Cait: drop_path_rate is of the blocks of patches alone.
+    model = tiny_vit(
+        **{"num_layers": 2, "class_attention_layers": 2},
+        **{"class_token": True, "stochastic_depth_rate": 0.9},
+    )
+    rates = [
+        model.get_layer(f"block_{i}").stochastic_depth_rate for i in (0, 1)
+    ]
+    assert rates == [0, 0.9]
+    for i in range(2):
+        block = model.get_layer(f"class_block_{i}")
+        assert block.stochastic_depth_rate == 0

@@ -27,6 +27,7 @@ from keras_vit.data import (
 from keras_vit.data.image_reader import is_coloured, say_colour_changes
 from keras_vit.explanation import file_names
 from keras_vit.io.atomic_files import as_cell, of_cell, printable, write_csv
+from keras_vit.io.checks import MAX_YAML_BYTES, check_yaml
 from keras_vit.io.run_folder import MANIFEST
 from keras_vit.prediction.images import images_of, read_pixels
 from keras_vit.prediction.networks import load_prepared
@@ -264,6 +265,21 @@ def test_a_model_without_room_is_not_made(tmp_path, monkeypatch):
         load_prepared(path, 1000)
     monkeypatch.setattr(machine, "available_memory", lambda: None)
     assert load_prepared(path, 16).model.input_shape == (None, 16, 16, 3)
+
+
+def test_a_shortage_is_in_gigabytes(monkeypatch):
+    monkeypatch.setattr(machine, "available_memory", lambda: 12_345_000_000)
+    both = "1,000,000.0 GB, and 12.3 GB are free"
+    assert machine.shortage(10**15) == both
+    assert not machine.shortage(12_345_000_000)
+
+
+@pytest.mark.parametrize("text", ["a", b"a"])
+def test_a_yaml_text_has_a_largest_length(text):
+    longest = text * MAX_YAML_BYTES
+    check_yaml(longest)
+    with pytest.raises(ValueError, match="262,144 characters.*: 262,145"):
+        check_yaml(longest + text)
 
 
 def test_memory_is_what_a_limit_leaves():

@@ -137,6 +137,16 @@ def test_another_model_is_refused_and_left_as_it_was(model, tmp_path, options):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("kind", ["float16", "bool"])
+def test_values_of_another_kind_are_refused(model, tmp_path, kind):
+    written(tmp_path, 5, model, RECORD)
+    arrays = dict(tiny.newest(tmp_path)[0])
+    name = next(x for x in arrays if arrays[x].dtype == "float32")
+    arrays[name] = arrays[name].astype(kind)
+    with pytest.raises(ValueError, match=f"'{kind}'.*'float32'"):
+        checkpointing.restore(model, arrays)
+
+
 def test_a_write_that_fails_leaves_the_older_ones(model, tmp_path, monkeypatch):
     written(tmp_path, 5, model, RECORD)
 
