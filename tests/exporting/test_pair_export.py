@@ -141,6 +141,7 @@ def test_files_that_were_changed_are_refused(copied):
         {"text_config": {**about, "num_heads": "4"}},
         {"text_config": {**about, "context_length": 10**9}},
         {"logit_scale": float("inf")},
+        {"logit_scale": 100.5},
         {"logit_bias": float("nan")},
         {"tokenizer": {"files": []}},
         {"tokenizer": {"files": ["a"], "cleaning": []}},
@@ -151,6 +152,13 @@ def test_files_that_were_changed_are_refused(copied):
         (copied / "pair.json").write_text(content)
         with pytest.raises(ValueError, match="damaged"):
             ExportedPair(copied)
+
+
+def test_the_largest_scale_is_read(copied):
+    record = json.loads((copied / "pair.json").read_text())
+    content = json.dumps({**record, "logit_scale": 100.0})
+    (copied / "pair.json").write_text(content)
+    assert ExportedPair(copied).texts.logit_scale == 100
 
 
 def test_what_cannot_be_had_is_refused(exported, photos, tmp_path, capsys):

@@ -262,6 +262,7 @@ def test_a_field_without_what_it_belongs_to_is_refused(field):
         ("num_classes", -1),
         ("dropout_rate", 1.0),
         ("layer_norm_epsilon", -1e-6),
+        ("layer_norm_epsilon", 1.5),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_row(field, value):

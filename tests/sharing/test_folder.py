@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 
 import keras
@@ -58,6 +59,16 @@ def test_the_card_of_a_run_has_what_it_measured(run, tmp_path):
     assert "images per step | 8 |" in body
     assert "![Learning curves](training.png)" in body
     assert files["training.png"].read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_card_of_a_run_names_its_baseline(run, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "run")
+    result = json.loads((copied / "result.json").read_text())
+    result |= {"baseline": "a *guess*", "baseline_accuracy": 0.125}
+    (copied / "result.json").write_text(json.dumps(result))
+    _, body = metadata(pushed(copied, tmp_path / "out"))
+    assert "| accuracy of a baseline | 12.50% |" in body
+    assert r"The baseline: a \*guess\*." in body
 
 
 def test_metadata_are_those_of_the_hub(run, tmp_path):
