@@ -1,7 +1,7 @@
 """What the models share: one frozen config is the whole record of a model.
 
-Axes: D input features of a dense layer, M its output features, r the rank of
-low-rank adaptations (LoRA).
+Axes: B batch, T tokens, D hidden dimension, or input features of a dense layer,
+M its output features, r the rank of low-rank adaptations (LoRA).
 """
 
 import contextlib
