@@ -415,9 +415,13 @@ def explaining(address: str) -> Iterator[None]:
 
 def _is_refused(error, text):
     known = "NoCredentialsError", "DefaultCredentialsError", "RefreshError"
+    # Of botocore, where s3fs makes an error of its own of it.
+    response = getattr(error.__cause__, "response", None)
+    of_botocore = response if isinstance(response, dict) else {}
+    status = of_botocore.get("ResponseMetadata", {}).get("HTTPStatusCode")
     return (
         isinstance(error, PermissionError)
         or type(error).__name__ in known
-        or getattr(error, "code", None) in (401, 403, "401", "403")
+        or str(getattr(error, "code", status)) in ("401", "403")
         or text.startswith("Forbidden")
     )

@@ -293,6 +293,14 @@ def test_a_lock_that_is_not_found_once_is_kept(address, monkeypatch, quick):
     assert {*BESIDE} <= contents(address).keys()
 
 
+def test_a_token_that_is_none_is_an_error_and_no_log(address, emulator, caplog):
+    run_folder.local(address)
+    with emulator.failing(lambda n, *_: 401):
+        with pytest.raises(PermissionError, match="No permission"):
+            Store(address).read(MANIFEST)
+    assert not caplog.records  # gcsfs logs it with a traceback.
+
+
 def test_who_is_denied_midway_goes_on_later(address, emulator):
     folder = run_folder.local(address)
     with run_folder.taken(address, overwrite=False):
