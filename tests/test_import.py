@@ -167,6 +167,11 @@ def test_chosen_backend_that_is_missing_is_explained(backend):
     assert f"pip install {backend}" in printed
 
 
+def test_another_module_that_keras_lacks_is_named_as_it_is():
+    printed = run_without(["absl"], EXPLAIN_IMPORT)
+    assert printed.split() == ["NoneType", "No", "module", "named", "'absl'"]
+
+
 def test_old_keras_is_refused(monkeypatch):
     monkeypatch.setattr(keras, "__version__", "3.9.2")
     with pytest.raises(ImportError, match=r"3\.12 or newer.*3\.9\.2"):

@@ -10,6 +10,8 @@ from shrunken import images, shake
 
 import keras_vit
 from keras_vit import sizes
+from keras_vit.checkpoints import save_checkpoint
+from keras_vit.models import VisionTransformer, ViTConfig
 
 # The golden ViT as an application: its sizes stand in for those of B/16.
 TINY = {
@@ -59,6 +61,23 @@ def test_other_classes_size_and_input_tensor(golden_sizes):
     assert model.output_shape == (None, 7)
     logits = model.predict(np.zeros((1, 48, 24, 3)), verbose=0)
     np.testing.assert_array_equal(logits, 0)  # a new head starts at zero
+
+
+def test_a_file_of_images_that_are_no_squares(golden_sizes, tmp_path):
+    config = ViTConfig(**TINY, image_size=(16, 40), num_classes=3)
+    model = shake(VisionTransformer(config))
+    save_checkpoint(model, tmp_path / "saved.npz", format="google")
+    # As the original writes it: without the record of the model.
+    np.savez(tmp_path / "wide.npz", **read_arrays(tmp_path / "saved.npz"))
+    loaded = keras_vit.ViT_B16(
+        weights=tmp_path / "wide.npz",
+        input_shape=(16, 40, 3),
+        classifier_activation=None,
+    )
+    image = np.random.default_rng(0).uniform(-1, 1, (1, 16, 40, 3))
+    np.testing.assert_array_equal(
+        loaded.predict(image, verbose=0), model.predict(image, verbose=0)
+    )
 
 
 def test_weights_of_another_architecture_are_refused():

@@ -115,6 +115,9 @@ def test_model_is_what_labels_are_judged_by(small, tmp_path):
     swapped.rename(small / "train" / "dark" / "wrong.png")
     found = keras_vit.audit(small, model, tmp_path / "out", batch_size=4)
     assert images_of(found, "label") == ["train/dark/wrong.png"]
+    page = html_page.Page(found.page.read_text(encoding="utf-8"))
+    shown = page.part("labels")
+    assert "is labelled dark" in shown and "looks like light" in shown
 
 
 def test_folder_without_classes_is_said_to_have_no_labels(tmp_path):
@@ -173,6 +176,17 @@ def test_several_labels_are_left_out(small):
     path.write_text("\n".join(["image,scab,rust", *lines]))
     found = keras_vit.audit(path, out=small.parent / "out")
     assert "Labels are not checked: an image may have several." in found.notes
+
+
+def test_lines_without_an_image_are_left_out(small):
+    names = [f"train/{x}/{i}.png" for x in ("dark", "light") for i in range(6)]
+    lines = [f"{x},{x.split('/')[1]}" for x in (*names, "train/dark/gone.png")]
+    path = small / "labels.csv"
+    path.write_text("\n".join(["image,label", *lines]))
+    found = keras_vit.audit(path, out=small.parent / "out")
+    assert any("no such files" in x and "gone.png" in x for x in found.notes), (
+        found.notes
+    )
 
 
 def test_numbers_are_left_out(small):

@@ -4,6 +4,7 @@ import numpy as np
 import planted
 import pytest
 
+from keras_vit.auditing import near_duplicates as near
 from keras_vit.auditing.audit import read_facts
 from keras_vit.auditing.near_duplicates import groups_of, near_duplicates
 
@@ -79,6 +80,15 @@ def test_images_of_one_colour_are_no_duplicates():
 def test_one_image_has_no_duplicates():
     picture = np.random.default_rng(0).integers(0, 256, (1, 32, 32, 3), "uint8")
     assert near_duplicates(picture, no_track) == []
+
+
+def test_a_window_beyond_the_edge_shows_the_last_point():
+    brightness = np.arange(32, dtype="float32")[:, None]  # left to right
+    ramp = np.broadcast_to(brightness, (1, 32, 32, 1))
+    by_a_point = np.array([[0, 2 / 32, 0, 0]], "float32")
+    expected = np.minimum(np.arange(32) + 1.0, 31)
+    found = near._windowed(ramp, by_a_point)
+    np.testing.assert_allclose(found[0, 5, :, 0], expected, atol=1e-4)
 
 
 def test_pairs_join_to_groups():

@@ -2,12 +2,15 @@
 
 import dataclasses
 import importlib.util
+import json
+import sys
 import types
 
 import pytest
 
 from keras_vit.cli import main
 from keras_vit.planning import Settings, confirm, machine, memory, plan
+from keras_vit.planning import compiler as the_compiler
 from keras_vit.planning.compiler import (
     compiled_peaks,
     peak_bytes,
@@ -201,6 +204,15 @@ def test_of_the_errors_of_xla_that_of_memory_alone_is_an_answer(
     else:
         with pytest.raises(RuntimeError, match="INTERNAL"):
             peak_bytes(CASE)
+
+
+def test_its_process_prints_a_peak_a_line(monkeypatch, capsys):
+    cases = [{"batch": 8}, {"batch": 24}]
+    monkeypatch.setattr(sys, "argv", ["-c", json.dumps(cases)])
+    peaks = {8: 1000, 24: None}
+    monkeypatch.setattr(the_compiler, "peak_bytes", lambda x: peaks[x["batch"]])
+    the_compiler.main()
+    assert capsys.readouterr().out == "1000\nnull\n"
 
 
 @pytest.mark.parametrize("parts", [None, 4])

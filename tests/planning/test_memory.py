@@ -1,5 +1,6 @@
 """The parts of the memory by hand; the whole is held in test_xla_memory."""
 
+import dataclasses
 import math
 
 import keras
@@ -169,6 +170,13 @@ def test_fewest_parts_that_fit():
         ]
         assert need[0] <= usable
         assert row.parts == 1 or need[1] > usable
+
+
+def test_a_batch_may_be_cut_into_single_images():
+    config = dataclasses.replace(B16, image_size=(2048, 2048))
+    settings = Settings(batch=2, attention="recomputed")
+    parts = [row.parts for row in plan(config, settings, machine("v5e-1"))]
+    assert 2 in parts
 
 
 def test_what_never_fits_has_no_parts():

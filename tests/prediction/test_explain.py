@@ -199,6 +199,16 @@ def test_file_in_the_way_of_the_folder_is_named(fail, run_folder, photos):
     assert text.read_text() == "no image"
 
 
+def test_fewer_patches_than_colours_have_no_figure(image, tmp_path):
+    single = {**PATCHED, "patch_size": 8, "num_heads": 2}
+    model = keras_vit.models.VisionTransformer(
+        keras_vit.models.ViTConfig(**single)
+    )
+    keras_vit.explain(model, [image], tmp_path)
+    assert (tmp_path / "patch_filters.png").exists()
+    assert not (tmp_path / "patch_pca.png").exists()
+
+
 def test_images_have_a_limit(run_folder, tmp_path, image):
     with pytest.raises(ValueError, match="32 images at most"):
         keras_vit.explain(run_folder, [image] * 33, tmp_path / "out")

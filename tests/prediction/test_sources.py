@@ -50,7 +50,9 @@ def server(image):
     buffer = io.BytesIO()
     Image.fromarray(image).save(buffer, "PNG")
     server = file_server.Server(buffer.getvalue())
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, args=(0.01,), daemon=True
+    ).start()
     yield server
     server.shutdown()
     server.server_close()

@@ -98,6 +98,8 @@ def test_colours_have_three_bits_a_channel():
         7 * 64 + 4 * 8 + 0,
         0 * 64 + 1 * 8 + 2,
     ]
+    rounded = np.array([[256.1, -0.1, 0]], "float32")
+    assert both(colour_classes, rounded).tolist() == [7 * 64]
     grey = np.arange(256, dtype="float32")[:, None]
     assert (
         both(colour_classes, grey).tolist() == np.repeat(range(8), 32).tolist()

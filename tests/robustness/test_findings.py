@@ -282,6 +282,13 @@ def test_a_yaml_text_has_a_largest_length(text):
         check_yaml(longest + text)
 
 
+def test_a_line_of_the_system_in_kilobytes_is_read_in_bytes(tmp_path):
+    path = tmp_path / "meminfo"
+    path.write_text("MemTotal: 9000 kB\nMemAvailable:    1234 kB\n")
+    assert machine._kilobytes(path, "MemAvailable") == 1234 * 1024
+    assert machine._kilobytes(path, "MemFree") is None
+
+
 def test_memory_is_what_a_limit_leaves():
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_AS)

@@ -185,6 +185,14 @@ def test_too_many_images_are_refused(server):
     assert "Too many files" in refused(server.post(*body), 400)
 
 
+def test_as_many_images_as_are_allowed_may_have_other_fields(server):
+    images = [base64.b64encode(FILES[0]).decode()] * 256
+    body = json.dumps({"images": images, "a": 1, "b": [2, 3]})
+    status, _, content = server.post(body.encode(), "application/json")
+    assert status == 200, content
+    assert len(content["predictions"]) == 256
+
+
 def test_images_are_counted_before_they_are_decoded(monkeypatch):
     headers = {"content-type": "application/json"}
     body = served.as_json([b""] * 1000)

@@ -25,7 +25,9 @@ NAMES = ("circle", "square", "line")
 def hub(monkeypatch, tmp_path):
     """A server in place of huggingface.co, with a token that may write."""
     server = Hub()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, args=(0.01,), daemon=True
+    ).start()
     # huggingface_hub reads the environment when it is imported.
     address = f"{server.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
     for name, value in {

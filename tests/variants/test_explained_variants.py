@@ -7,6 +7,7 @@ from variant_models import GRID, NUM_HEADS, images
 
 import keras_vit
 from keras_vit import analysis
+from keras_vit.explanation import check_attention
 
 PLAIN = {"position": "1d", "mlp": "dense"}
 LOCAL = {"mlp": "local"}
@@ -74,6 +75,8 @@ def test_what_a_variant_lacks_is_named(variant, part):
     model = variant_models.model(variant)
     with pytest.raises(ValueError, match=f"Received: .* with {part}"):
         analysis.attention_maps(model, images())
+    with pytest.raises(ValueError, match=f"Received: .* with {part}"):
+        check_attention(model)
 
 
 def test_explain_draws_a_page_of_a_variant(local, tmp_path):
