@@ -95,7 +95,7 @@ FIRST := $(addprefix tests/, auditing/test_audit.py \
 	$(addprefix recipes/test_, \
 		competition.py cross_validate.py evaluate.py few_shot.py \
 		finetune_cli.py noisy_student_parts.py regression.py smoke.py) \
-	$(addprefix robustness/test_, findings.py mishaps.py) \
+	$(addprefix robustness/test_, findings.py mishaps.py refusals.py) \
 	serving/test_search.py \
 	$(addprefix training/test_, \
 		changed_data.py collapse.py explained_checkpoints.py fields.py \
