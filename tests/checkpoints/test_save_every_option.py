@@ -8,6 +8,7 @@ field that the table of the formats does not know.
 import dataclasses
 import functools
 import json
+import re
 
 import keras
 import numpy as np
@@ -495,6 +496,49 @@ def test_a_kind_of_transformers_comes_back(kind, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_with_any_option_comes_back(kind, name, tmp_path):
     written_as(kind, name, tmp_path)
+
+
+# Options that a folder of timm's has alone, and not with one another.
+EVA = {"rope": "axial", "position_embedding": "none", "activation": "gelu"}
+NOT_TOGETHER = {
+    "needs layer_scale_init beside class_attention_layers": {
+        **CAIT,
+        "layer_scale_init": None,
+    },
+    "no layer_scale_init with norm_placement='after'": {
+        **RELATIVE,
+        "relative_position_kind": "mlp",
+        "norm_placement": "after",
+        "layer_scale_init": 0.1,
+    },
+    "no pooling='none' of tokens with a neck": {**SAM, "pooling": "none"},
+    "either patch_bias or norm_before_blocks": {
+        **EVA,
+        "norm_before_blocks": True,
+    },
+    "two layers for gated_mlp with mlp_inner_norm": {
+        **EVA,
+        "gated_mlp": True,
+        "activation": "silu",
+        "mlp_inner_norm": True,
+    },
+    "no words for final_norm=False with a mean": {**MEAN, "final_norm": False},
+    "norm_before_blocks, the model neither": {"patch_bias": False},
+    "prefix_mean beside a distillation_token": {
+        "distillation_token": True,
+        "pooling": "none",
+    },
+}
+
+
+@pytest.mark.parametrize("reason", NOT_TOGETHER)
+def test_what_timm_has_not_together_is_refused(reason, tmp_path):
+    config = ViTConfig(**{**TINY["vit"], **NOT_TOGETHER[reason]})
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        save_checkpoint(
+            VisionTransformer(config), tmp_path / "timm", format="timm"
+        )
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_field_that_no_row_knows_is_refused(tmp_path, monkeypatch):

@@ -659,8 +659,6 @@ def _vit_problems(config, defaults) -> list:
         for name in UNSPOKEN
         if config[name] != defaults[name]
     ]
-    if config["position_embedding"] == "none":
-        problems.append("has no words for position_embedding='none'")
     if not config["final_norm"] and config["pooling"] == "mean":
         problems.append("has no words for final_norm=False with a mean")
     if config["patch_bias"] == config["norm_before_blocks"]:
