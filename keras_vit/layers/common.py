@@ -55,14 +55,15 @@ class ConfiguredLayer(keras.layers.Layer):
     """
 
     @classmethod
-    def argument_names(cls) -> list[str]:
+    @functools.cache
+    def argument_names(cls) -> tuple[str, ...]:
         """Arguments of the constructor, those of the base classes included."""
         names = {}
         for base in reversed(cls.__mro__):
             if issubclass(base, ConfiguredLayer) and "__init__" in vars(base):
                 parameters = list(inspect.signature(base.__init__).parameters)
                 names |= dict.fromkeys(parameters[1:-1])  # self, **kwargs
-        return list(names)
+        return tuple(names)
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], **others):
