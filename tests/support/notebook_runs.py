@@ -93,14 +93,14 @@ def _set(made, parameters):
 
 
 def _environment(folder, devices, backend):
-    own = ("KERAS_BACKEND", "PYTHONPATH", "MPLBACKEND", "XLA_FLAGS")
+    own = ("KERAS_BACKEND", "PYTHONPATH", "MPLBACKEND")
     kept = {name: x for name, x in os.environ.items() if name not in own}
     count = f"--xla_force_host_platform_device_count={devices}"
     return {
         **kept,
         **({"KERAS_BACKEND": backend} if backend else {}),
         "PYTHONPATH": str(ROOT),
-        "XLA_FLAGS": count,
+        "XLA_FLAGS": f"{kept.get('XLA_FLAGS', '')} {count}",
         "OMP_NUM_THREADS": "1",
         "IPYTHONDIR": str(pathlib.Path(folder, ".ipython")),
         "JUPYTER_PLATFORM_DIRS": "1",

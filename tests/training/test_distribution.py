@@ -110,10 +110,11 @@ def refused(**options):
 
 print(json.dumps([refused(model_axis=4), refused(model_axis=2)]))
 """
-    flag = "--xla_force_host_platform_device_count=6"
+    flags = os.environ.get("XLA_FLAGS", "")
+    flags += " --xla_force_host_platform_device_count=6"
     ended = subprocess.run(
         [sys.executable, "-c", script],
-        env={**os.environ, "XLA_FLAGS": flag},
+        env={**os.environ, "XLA_FLAGS": flags},
         capture_output=True,
         text=True,
         timeout=300,
