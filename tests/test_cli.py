@@ -77,6 +77,20 @@ def test_list_is_json_on_demand(capsys):
     assert found["preprocessing"]["value_range"] == [-1.0, 1.0]
 
 
+def test_list_is_markdown_on_demand(capsys):
+    """A table for each application, and for each library without one."""
+    options = ("--format", "markdown")
+    (heading, _, *table) = run(
+        capsys, "list", "*base_patch16_clip_224.openai", *options
+    ).splitlines()
+    assert heading == "### timm"
+    assert table[0].startswith("| weights | classes | pixels | MiB |")
+    assert table[2].startswith(
+        "| `timm/vit_base_patch16_clip_224.openai` | 512 | 224 | 330 |"
+    )
+    assert run(capsys, "list", "ViT_H14*", *options).startswith("### ViT_H14\n")
+
+
 def test_list_of_a_model_that_is_none(capsys):
     assert "Did you mean ViT_B16" in fail(capsys, "list", "--model", "ViT_B17")
 

@@ -200,6 +200,8 @@ import {first}
 assert ("keras" in sys.modules) == ({first!r} != "keras_vit")
 import keras
 print(keras.saving.get_registered_object("keras_vit>VariantTransformer"))
+from keras_vit.runtime import environment
+assert environment.FOLLOWED not in sys.meta_path  # It has no more to do.
 """
     # JAX is imported in half of the time of torch.
     printed = run_without([], script, KERAS_BACKEND="jax")

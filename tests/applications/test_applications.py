@@ -1,6 +1,7 @@
 """What everyone does with an application, on tiny sizes of each."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -190,3 +191,20 @@ def test_default_arguments_are_those_of_keras_applications():
         assert application.__name__ == name
         for argument in ours:
             assert f"    {argument}: " in application.__doc__
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("name", "paper"),
+    [
+        ("ViT_B16", "2010.11929"),
+        ("ViT_R50_B16", "2106.10270"),
+        ("Mixer_B16", "2105.01601"),
+        ("BiT_R50x1", "1912.11370"),
+    ],
+)
+def test_the_paper_of_an_application_is_named(name, paper):
+    found = re.findall(
+        r"arxiv.org/abs/([\d.]+)", getattr(keras_vit, name).__doc__
+    )
+    assert found == [paper]

@@ -31,6 +31,12 @@ def test_confident_joint_is_that_of_cleanlab():
     assert joint.tolist() == CONFIDENT_JOINT
 
 
+def test_a_probability_at_the_threshold_is_confident():
+    """Of one image a class, whose own probability is the threshold."""
+    found = confident_classes(np.array([[0.9, 0.1], [0.8, 0.2]]), np.arange(2))
+    assert found.tolist() == [0, 1]
+
+
 def test_label_errors_are_those_of_cleanlab_surest_first():
     errors = label_errors(*_table())
     assert sorted(x.image for x in errors) == ISSUES

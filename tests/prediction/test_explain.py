@@ -209,6 +209,16 @@ def test_fewer_patches_than_colours_have_no_figure(image, tmp_path):
     assert not (tmp_path / "patch_pca.png").exists()
 
 
+def test_images_that_get_colours_are_counted(tmp_path, caplog, image):
+    model = keras_vit.models.VisionTransformer(
+        keras_vit.models.ViTConfig(**PATCHED, num_heads=2)
+    )
+    grey = Image.fromarray(image[..., 0])
+    keras_vit.explain(model, [grey, Image.fromarray(image), grey], tmp_path)
+    (said,) = (x.getMessage() for x in caplog.records)
+    assert said.startswith("Without colours: 2 image(s).")
+
+
 def test_images_have_a_limit(run_folder, tmp_path, image):
     with pytest.raises(ValueError, match="32 images at most"):
         keras_vit.explain(run_folder, [image] * 33, tmp_path / "out")

@@ -48,7 +48,7 @@ from keras_vit.models import (
     ViTConfig,
 )
 from keras_vit.planning import machine
-from keras_vit.prediction import by_labels, embeddings_file
+from keras_vit.prediction import by_labels, embeddings_file, exported_model
 from keras_vit.prediction.exported_model import ExportedModel
 from keras_vit.sharing import model_card, push
 from keras_vit.text import image_text, pair_files, tokenizer, zero_shot
@@ -498,6 +498,26 @@ OF_FILES = {
         "is no exported model. Expected a file or folder of",
     ),
 }
+
+
+def test_a_file_of_onnx_has_a_largest_number_of_fields(tmp_path, monkeypatch):
+    monkeypatch.setattr(exported_model, "MOST_FIELDS", 3)
+    path, field = tmp_path / "x.onnx", b"\x0a\x00"
+    path.write_bytes(4 * field)
+    assert exported_model._record_in_onnx(path) is None
+    path.write_bytes(5 * field)
+    with pytest.raises(ValueError, match="it is no ONNX file"):
+        exported_model._record_in_onnx(path)
+
+
+def test_the_config_of_a_folder_of_keras_has_a_largest_size(
+    tmp_path, monkeypatch
+):
+    written(tmp_path, config_json="{}")
+    keras_files.FolderParts(tmp_path)
+    monkeypatch.setattr(keras_files, "MAX_CONFIG_BYTES", 1)
+    with pytest.raises(ValueError, match="has an oversized config.json"):
+        keras_files.FolderParts(tmp_path)
 
 
 @pytest.mark.parametrize("name", OF_FILES)

@@ -1,7 +1,9 @@
 """Numbers of a CSV file: learned, evaluated and predicted in their units."""
 
 import csv
+import dataclasses
 import json
+import pathlib
 
 import keras
 import numpy as np
@@ -69,6 +71,22 @@ def test_predictions_are_in_the_units_of_the_file(run):
         assert error < 0.15 * scale
     assert run.model.trained_as.problem == "regression"
     assert "Task: regression" in (run.folder / "data.txt").read_text()
+
+
+def test_what_cannot_be_read_is_named_in_the_result(run, table, tmp_path):
+    test = dataclasses.replace(run.dataset.test, on_broken_image="skip")
+    dataset = dataclasses.replace(run.dataset, test=test)
+    again = dataclasses.replace(run, dataset=dataset, folder=tmp_path)
+    broken = pathlib.Path(test.contents[1])
+    whole = broken.read_bytes()
+    broken.write_bytes(whole[:40])
+    try:
+        result = evaluated(again, config(tmp_path, table), "test")
+    finally:
+        broken.write_bytes(whole)
+    left_out = {"count": 1, "files": [str(broken)]}
+    assert result["skipped"]["unreadable"] == left_out
+    assert result["num_examples"] == len(test) - 1
 
 
 def test_the_result_has_the_metrics_of_scikit_learn(run):

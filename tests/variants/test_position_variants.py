@@ -93,6 +93,11 @@ def test_an_offset_is_that_of_the_query_minus_that_of_the_key():
     np.testing.assert_array_equal(found, np.broadcast_to(q - k, found.shape))
 
 
+def test_the_table_has_an_embedding_for_each_offset():
+    layer = RelativePositionEmbedding((2, 2), num_prefix_tokens=1)
+    assert layer(np.zeros((2, 5, 8), "float32")).shape == (9, 8)  # 4 to -4
+
+
 def test_attention_weights_sum_to_one_and_are_those_of_call():
     tokens = np.random.default_rng(0).normal(size=(2, 5, 8)).astype("float32")
     offsets = np.random.default_rng(1).normal(size=(9, 8)).astype("float32")
