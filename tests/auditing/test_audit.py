@@ -118,6 +118,12 @@ def test_model_is_what_labels_are_judged_by(small, tmp_path):
     page = html_page.Page(found.page.read_text(encoding="utf-8"))
     shown = page.part("labels")
     assert "is labelled dark" in shown and "looks like light" in shown
+    model.save(tmp_path / "judge.keras")
+    by_file = keras_vit.audit(
+        small, tmp_path / "judge.keras", tmp_path / "by_file", batch_size=4
+    )
+    text = by_file.page.read_text(encoding="utf-8")
+    assert "labels by judge.keras" in text
 
 
 def test_folder_without_classes_is_said_to_have_no_labels(tmp_path):

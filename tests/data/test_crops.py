@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 from keras_vit.data.config import PreprocessingConfig
 from keras_vit.data.dataset import Examples
 from keras_vit.data.image_reader import crop_window, image_reader
-from keras_vit.data.resizing import Geometry
+from keras_vit.data.resizing import Geometry, resize
 from keras_vit.data.seeds import key
 from keras_vit.io.checks import check_size
 
@@ -70,6 +71,26 @@ def close(result, exact):
     difference = exact - result
     assert -0.01 < difference.min()
     assert difference.max() < 1.01
+
+
+@pytest.mark.parametrize("size", [(7, 31), (23, 5)])
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        *((x, x) for x in ("box", "bilinear", "hamming", "bicubic")),
+        ("lanczos3", "lanczos"),
+    ],
+)
+def test_kernels_are_those_of_pillow(method, name, size):
+    """Of numbers with fractions, which it has for a channel alone."""
+    image = noise(13, 17, 1).astype("float32")
+    found = resize(
+        image, size, method=method, antialias=True, rounding="float32"
+    )
+    exact = Image.fromarray(image[..., 0]).resize(
+        size[::-1], Image.Resampling[name.upper()]
+    )
+    np.testing.assert_allclose(found[..., 0], np.clip(exact, 0, 255), atol=2e-3)
 
 
 @pytest.mark.parametrize("size", [(8, 12), (40, 30)])

@@ -308,6 +308,8 @@ def test_rms_normalization_keeps_the_mean():
     layer.gamma.assign(gamma)
     expected = x / np.sqrt((x**2).mean(-1, keepdims=True) + 0.1) * gamma
     np.testing.assert_allclose(numpy_of(layer(x)), expected, atol=1e-5)
+    default = keras.layers.RMSNormalization().epsilon
+    assert layers.TokenRMSNormalization().epsilon == default
 
 
 def test_a_key_without_bias_gets_none_in_training():

@@ -233,6 +233,9 @@ def test_what_has_no_attention_shows_neighbours_alone(tmp_path):
     images = np.eye(3, 64, dtype="float32").reshape(3, 8, 8, 1) * 255
     keep(0, 0, images[:1], np.ones((1, 2)))  # One has no neighbour.
     assert not (tmp_path / "over_time.npz").exists()
+    (tmp_path / "two").mkdir()
+    FeaturesOverTime(model, tmp_path / "two")(0, 0, images[:2], np.eye(2))
+    assert (tmp_path / "two" / "over_time.npz").exists()
     keep(0, 0, images, np.array([[1.0, 0], [0, 1], [1, 1]]))
     with np.load(tmp_path / "over_time.npz") as arrays:
         assert "attention" not in arrays

@@ -293,6 +293,26 @@ def test_a_lock_that_is_not_found_once_is_kept(address, monkeypatch, quick):
     assert {*BESIDE} <= contents(address).keys()
 
 
+def test_an_object_is_copied_within_its_store(address):
+    store = Store(address)
+    store.write("old.json", b"content")
+    store.copy("old.json", "new.json")
+    assert store.read("old.json") == store.read("new.json") == b"content"
+
+
+def test_a_file_with_another_name_is_not_sent_again(address, monkeypatch):
+    folder = run_folder.local(address)
+    write(folder, [*BESIDE, CHECKPOINT], "one")
+    run_folder.publish(folder)
+    later = CHECKPOINT.replace("1", "2")
+    (folder / CHECKPOINT).rename(folder / later)
+    mirror = run_folder._mirrors[address]
+    monkeypatch.setattr(mirror, "_upload", lambda name: 1 / 0)
+    run_folder.publish(folder)
+    assert later != CHECKPOINT
+    assert contents(address) == {**dict.fromkeys(BESIDE, "one"), later: "one"}
+
+
 def test_a_token_that_is_none_is_an_error_and_no_log(address, emulator, caplog):
     run_folder.local(address)
     with emulator.failing(lambda n, *_: 401):
