@@ -21,8 +21,9 @@ NEWEST_PYTHON ?= python3.13
 NEWEST_GROUPS := $(addprefix --group ,test tensorflow $(BACKENDS))
 NEWEST := $(NEWEST_VENV)/.$(subst $() ,-,$(BACKENDS))
 
-# Two workers, each with a file of tests at a time.
-PYTEST_FLAGS := --numprocesses 2 --dist loadfile \
+# Three workers for two cores, as tests of servers and processes wait, each with a
+# file of tests at a time.
+PYTEST_FLAGS := --numprocesses 3 --dist loadfile \
 	$(if $(CI),--color=no -o console_output_style=classic)
 
 # Tests of what no backend of Keras has a part in: with the first one alone.
