@@ -9,6 +9,8 @@ import re
 import types
 import warnings
 import zipfile
+from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -17,6 +19,7 @@ from PIL import Image
 from text_cases import FOLDER
 
 from keras_vit import analysis
+from keras_vit.analysis.report.run_files import RunFiles
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
 from keras_vit.checkpoints.dialects import (
     hugging_face_config,
@@ -56,9 +59,20 @@ from keras_vit.training import checkpointing
 from keras_vit.training.build import _check_classes
 from keras_vit.training.config import ModelConfig
 
-TINY = {"image_size": 8, "patch_size": 4, "hidden_dim": 8, "num_layers": 1}
-VIT = {**TINY, "num_heads": 2, "mlp_dim": 8, "num_classes": 2}
-MIXER = {**TINY, "tokens_mlp_dim": 4, "channels_mlp_dim": 8, "num_classes": 2}
+TINY: dict[str, Any] = {
+    "image_size": 8,
+    "patch_size": 4,
+    "hidden_dim": 8,
+    "num_layers": 1,
+}
+VIT: dict[str, Any] = {**TINY, "num_heads": 2, "mlp_dim": 8, "num_classes": 2}
+MIXER: dict[str, Any] = {
+    **TINY,
+    "tokens_mlp_dim": 4,
+    "channels_mlp_dim": 8,
+    "num_classes": 2,
+}
+NUMBER: Any = 3
 PIXELS = np.zeros((2, 8, 8, 3), "uint8")
 
 
@@ -102,11 +116,13 @@ OF_VALUES = {
         "has interpolation='odd'. Expected one of",
     ),
     "a config of open_clip": (
-        lambda: open_clip.read_config("it", {}),
+        lambda: open_clip.read_config(Path("it"), {}),
         "has no vision_cfg",
     ),
     "a resizing of open_clip": (
-        lambda: open_clip.read_trained_as("it", {}, {"resize_mode": "odd"}),
+        lambda: open_clip.read_trained_as(
+            Path("it"), {}, {"resize_mode": "odd"}
+        ),
         "has resize_mode='odd' and interpolation='bicubic'",
     ),
     "a policy with a list": (
@@ -261,7 +277,7 @@ OF_VALUES = {
         "another branch than revision='other'",
     ),
     "a pair of numbers": (
-        lambda: model_card.open_shared_pair(3),
+        lambda: model_card.open_shared_pair(NUMBER),
         "load_image_text returns, or its source. Received: int",
     ),
     "recall at 0": (
@@ -326,7 +342,7 @@ def tensors(path, **shapes):
 def half_a_result(folder):
     (folder / "predictions.npz").write_bytes(b"")
     np.savez(folder / "predictions.npz", labels=np.zeros(2))
-    run = analysis.report.run_files.RunFiles(folder)
+    run = RunFiles(folder)
     assert run.read("predictions.npz") is None
     raise ValueError(run.problems["predictions.npz"])
 
