@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import sharded
+from huggingface_hub import HfFileSystem
 from sharded import shown, stream
 from shared_models import hub
 
@@ -87,6 +88,14 @@ def test_what_is_not_on_the_hub_is_named(numbers, name, message):
     numbers.make("me/empty")
     with pytest.raises(ValueError, match=message):
         opened(name)
+
+
+def test_a_listing_that_is_forgotten_is_asked_for_again(numbers):
+    """As in threads, of which each has a file system of its own."""
+    examples = opened().train
+    HfFileSystem.clear_instance_cache()
+    images, _ = shown(stream(examples), 0, 6)
+    assert sorted(images.ravel()) == list(range(48))
 
 
 def test_a_request_that_fails_is_made_again(numbers):

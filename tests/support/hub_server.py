@@ -163,10 +163,11 @@ class Handler(BaseHTTPRequestHandler):
             },
         )
 
-    def tree(self, body, name, revision):
+    def tree(self, body, name, revision, folder=None):
         found = self.server.found(name, revision)
         if found is None:
             return self.missing("RevisionNotFound")
+        inside = f"{folder}/" if folder else ""
         entries = [
             {
                 "type": "file",
@@ -175,7 +176,10 @@ class Handler(BaseHTTPRequestHandler):
                 "oid": hashlib.sha1(content).hexdigest(),
             }
             for path, content in found[1].items()
+            if path.startswith(inside)
         ]
+        if folder and not entries:
+            return self.missing("EntryNotFound")
         self.say(200, entries)
 
     def resolve(self, body, name, revision, path):
@@ -258,7 +262,9 @@ OF_DATA = rf"/api/datasets/{NAME}"
 ROUTES = {
     rf"GET {OF_DATA}": Handler.info,
     rf"GET {OF_DATA}/revision/(?P<revision>.+)": Handler.info,
-    rf"GET {OF_DATA}/tree/(?P<revision>[^/]+)": Handler.tree,
+    rf"GET {OF_DATA}/tree/(?P<revision>[^/]+)(?:/(?P<folder>.+))?": (
+        Handler.tree
+    ),
     rf"GET /datasets/{NAME}/resolve/(?P<revision>[^/]+)/(?P<path>.+)": (
         Handler.resolve
     ),
