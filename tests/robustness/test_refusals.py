@@ -326,10 +326,8 @@ def test_a_value_is_refused(name, tmp_path, monkeypatch):
     assert not any(tmp_path.iterdir())
 
 
-def written(folder, **files):
-    for name, content in files.items():
-        text = content if isinstance(content, str) else json.dumps(content)
-        (folder / name.replace("_json", ".json")).write_text(text)
+def written(folder, name, text):
+    (folder / name).write_text(text)
     return folder
 
 
@@ -340,7 +338,6 @@ def tensors(path, **shapes):
 
 
 def half_a_result(folder):
-    (folder / "predictions.npz").write_bytes(b"")
     np.savez(folder / "predictions.npz", labels=np.zeros(2))
     run = RunFiles(folder)
     assert run.read("predictions.npz") is None
@@ -348,14 +345,14 @@ def half_a_result(folder):
 
 
 def text_tower_of_an_image_model(folder):
-    written(folder, config_json={"model_type": "vit"})
+    written(folder, "config.json", '{"model_type": "vit"}')
     file = types.SimpleNamespace(path=folder)
     hugging_face_text.read_text(types.SimpleNamespace(file=file))
 
 
 def config_of_lists(folder):
     (folder / open_clip.WEIGHTS[0]).write_bytes(b"")
-    (folder / open_clip.CONFIG).write_text('{"model_cfg": [1]}')
+    written(folder, open_clip.CONFIG, '{"model_cfg": [1]}')
     open_clip.open_folder(folder)
 
 
@@ -370,10 +367,8 @@ def name_of_an_architecture(folder):
 
 
 def index(folder, names):
-    written(
-        folder,
-        **{"model.safetensors.index_json": json.dumps({"weight_map": names})},
-    )
+    text = json.dumps({"weight_map": names})
+    written(folder, "model.safetensors.index.json", text)
 
 
 def tensor_of_the_index(folder):
@@ -491,7 +486,7 @@ OF_FILES = {
     "a plan of a mixer": (plan_of_a_mixer, "Only Vision Transformers.*a Mixer"),
     "a result that is none": (
         lambda folder: model_card._read_result(
-            written(folder, result_json="[")
+            written(folder, "result.json", "[")
         ),
         "is damaged, so that it is unknown what the run measured",
     ),
@@ -529,7 +524,7 @@ def test_a_file_of_onnx_has_a_largest_number_of_fields(tmp_path, monkeypatch):
 def test_the_config_of_a_folder_of_keras_has_a_largest_size(
     tmp_path, monkeypatch
 ):
-    written(tmp_path, config_json="{}")
+    written(tmp_path, "config.json", "{}")
     keras_files.FolderParts(tmp_path)
     monkeypatch.setattr(keras_files, "MAX_CONFIG_BYTES", 1)
     with pytest.raises(ValueError, match="has an oversized config.json"):
