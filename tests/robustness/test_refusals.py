@@ -3,9 +3,11 @@
 The first table has those of values, the second those of files.
 """
 
+import gzip
 import io
 import json
 import re
+import tarfile
 import types
 import warnings
 import zipfile
@@ -28,7 +30,12 @@ from keras_vit.checkpoints.dialects import (
     open_clip,
 )
 from keras_vit.checkpoints.engine import keras_files, loading, matching
-from keras_vit.checkpoints.files import config_values, npz, safetensors
+from keras_vit.checkpoints.files import (
+    config_values,
+    hdf5,
+    npz,
+    safetensors,
+)
 from keras_vit.checkpoints.files.folders import open_shards
 from keras_vit.checkpoints.public import network
 from keras_vit.cli import main
@@ -37,13 +44,19 @@ from keras_vit.data import (
     Examples,
     PreprocessingConfig,
     batches,
+    manifest,
     open_dataset,
+    records,
+    shards,
+    tfds,
 )
+from keras_vit.data.dataset import Dataset
 from keras_vit.data.shards import dataset_of, parquet_index
 from keras_vit.evaluation import metrics
+from keras_vit.exporting import browser_page
 from keras_vit.exporting.export import export_pair
 from keras_vit.io import protobuf, stores
-from keras_vit.io.checks import check_yaml
+from keras_vit.io.checks import MAX_YAML_BYTES, check_yaml
 from keras_vit.models import (
     Mixer,
     MixerConfig,
@@ -51,13 +64,35 @@ from keras_vit.models import (
     ViTConfig,
 )
 from keras_vit.planning import machine
-from keras_vit.prediction import by_labels, embeddings_file, exported_model
+from keras_vit.prediction import (
+    as_classifier,
+    by_labels,
+    embeddings_file,
+    exported_model,
+    exported_pair,
+    networks,
+    patch_sequences,
+)
 from keras_vit.prediction.exported_model import ExportedModel
+from keras_vit.runs import reporting, script
 from keras_vit.sharing import model_card, push
-from keras_vit.text import image_text, pair_files, tokenizer, zero_shot
-from keras_vit.training import checkpointing
+from keras_vit.text import (
+    image_text,
+    load_image_text,
+    pair_files,
+    tokenizer,
+    zero_shot,
+)
+from keras_vit.text.tower import TextTransformer
+from keras_vit.training import checkpointing, training_run
 from keras_vit.training.build import _check_classes
-from keras_vit.training.config import ModelConfig
+from keras_vit.training.config import ModelConfig, Recipe, TrainingConfig
+from keras_vit.training.tasks import mae
+from keras_vit.variants.variant_config import VariantTransformerConfig
+from keras_vit.variants.variant_transformer import (
+    AddPositionEmbedding2D,
+    RelativeSelfAttention,
+)
 
 TINY: dict[str, Any] = {
     "image_size": 8,
@@ -74,6 +109,16 @@ MIXER: dict[str, Any] = {
 }
 NUMBER: Any = 3
 PIXELS = np.zeros((2, 8, 8, 3), "uint8")
+COLOURS = np.random.default_rng(0).integers(0, 256, PIXELS.shape, "uint8")
+# Of a checkpoint, and of the interval that it is in.
+RECORD = {
+    "step": 3,
+    "interval": 0,
+    "ended": False,
+    "seconds": 1.0,
+    "callbacks": [],
+}
+PART = {"batches": "many", "logged": 0, "means": {}, "seconds": 0, "open": 0}
 
 
 def vit(**options):
@@ -86,6 +131,17 @@ def dense():
 
 def digits(labels, contents=PIXELS):
     return Examples(contents, np.array(labels), source="digits")
+
+
+def part_alone(images=PIXELS):
+    """A data set of training images."""
+    return Dataset(digits([0, 1], images), None, None, ("a", "b"), "it")
+
+
+def broken():
+    model = vit()
+    model.weights[0].assign(np.full(model.weights[0].shape, np.nan))
+    return model
 
 
 def embeddings(**changes):
@@ -308,6 +364,130 @@ OF_VALUES = {
         lambda: check_yaml("[" * 1000 + "]" * 1000),
         "A YAML text has at most .* levels",
     ),
+    "float16 on a TPU": (
+        lambda: training_run._check_tpu("tpu", "mixed_float16"),
+        "float32 or bfloat16. Received: training.precision=mixed_float16",
+    ),
+    "colours for a grey model": (
+        lambda: training_run._check_colours(
+            Recipe(),
+            part_alone(COLOURS),
+            vit(channels=1),
+        ),
+        "The images of it have colours, and the model is for grey images",
+    ),
+    "no part of a result": (
+        lambda: training_run._check_parts(part_alone(), ("test",)),
+        "it has no test images, and the result is computed on them",
+    ),
+    "an accuracy of pixels": (
+        lambda: mae._make_model(
+            Recipe(training=TrainingConfig(best_metric="val_accuracy")), ()
+        ),
+        'has no accuracy. Received: training.best_metric="val_accuracy"',
+    ),
+    "other blocks in a variant": (
+        lambda: VariantTransformerConfig(**VIT, gated_mlp=True),
+        "with its blocks. Received: {'gated_mlp': True}",
+    ),
+    "sequences without room": (
+        lambda: patch_sequences([PIXELS[0]] * 10**4, 1000, max_patches=10**4),
+        "10000 sequences of 10,000 patches take .* Give fewer",
+    ),
+    "an image without room": (
+        lambda: networks._check_side(10**6),
+        "no room for an image of 1000000x1000000 pixels",
+    ),
+    "texts of another length": (
+        lambda: TextTransformer.check_shape(
+            types.SimpleNamespace(input_shape=(None, 7)), (2, 5)
+        ),
+        r"texts of 7 tokens with their padding. Received: ids of shape \(2, 5",
+    ),
+    "a token that pads": (
+        lambda: tokenizer._Fast(
+            types.SimpleNamespace(token_to_id=lambda token: None), "<pad>"
+        ),
+        "has no token '<pad>', which pads texts",
+    ),
+    "images by files": (
+        lambda: batches._check_in_memory(types.SimpleNamespace(source="it")),
+        "it is read from its files by TensorFlow. Received: data.reader='pil",
+    ),
+    "no batch of arrays": (
+        lambda: batches._Arrays(PIXELS, [0, 1], batch_size=3),
+        "a batch_size from 1 to 2, .* Received: batch_size=3",
+    ),
+    "labels of many digits": (
+        lambda: shards._check_digits(["1", "2" * 99]),
+        "The label '2222.* is no number of a class",
+    ),
+    "labels above all integers": (
+        lambda: records._labels_of([1, 2**70], "it"),
+        "The shard it has labels that are no numbers of classes, such as 118",
+    ),
+    "a shard that is not there": (
+        lambda: records.open_shard("none.tar"),
+        "The shard none.tar cannot be read: No such file",
+    ),
+    "a step before the first": (
+        lambda: checkpointing._check_record({**RECORD, "step": -1}),
+        "Its step is -1",
+    ),
+    "a part of a record": (
+        lambda: checkpointing._check_record({**RECORD, "part": PART}),
+        "Its part is {'batches': 'many'",
+    ),
+    "a table of an odd size": (
+        lambda: AddPositionEmbedding2D((2, 2)).build((None, 4, 7)),
+        r"Received: input_shape=\(None, 4, 7\). Choose an even hidden_dim",
+    ),
+    "a kernel for offsets": (
+        lambda: RelativeSelfAttention(2, flash_attention=True).build(
+            (None, 4, 8)
+        ),
+        "No fused kernel adds .* Received: flash_attention=True. Set it to",
+    ),
+    "no validation images": (
+        lambda: reporting.batches_of(
+            types.SimpleNamespace(dataset=part_alone()), Recipe(), "validation"
+        ),
+        "it has no validation images. Give --data.validation_split or",
+    ),
+    "scores that are no numbers": (
+        lambda: as_classifier(broken()).probabilities(PIXELS),
+        "The model returns NaN. Check its weights",
+    ),
+    "a size of a model in memory": (
+        lambda: by_labels.classifier_of(
+            load_image_text(FOLDER / "siglip"), None, image_size=32
+        ),
+        "that is loaded has a size of images. Received: image_size=32",
+    ),
+    "texts of no export": (
+        lambda: exported_pair.ExportedTexts("x.txt", {}, None),
+        "'x.txt' is no exported model",
+    ),
+    "a label of many bytes": (
+        lambda: tfds._read(io.BytesIO(), 0, tfds.LARGEST_LABEL + 1),
+        "a name or label of .* bytes is too long",
+    ),
+    "a page of windows": (
+        lambda: browser_page._contents(
+            {
+                "preprocessing": {"evaluation": "aspect_crop"},
+                "input": {"shape": [None, 8, 8, 3]},
+                "config": {},
+            },
+            "",
+            "",
+        ),
+        "A page does not cut images before it resizes them",
+    ),
+    "vectors of no size": (
+        lambda: embeddings_file._checked_shape([3, -1], None, False),
+        r"its vectors are None, said to be of \[3, -1\]",
+    ),
     "other metrics": (
         lambda: checkpointing.restore_metrics(
             [1, 2], {f"{checkpointing.METRIC}0": 0}
@@ -449,7 +629,96 @@ def sentences(folder):
     by_labels.words_of(FOLDER / "siglip", classes, "a {}")
 
 
+def link(folder):
+    """In HDF5: an array whose numbers are in another file."""
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(folder / "x.h5", "w") as file:
+        numbers = [(folder / "numbers", 0, 16)]
+        file.create_dataset("a", (4,), "float32", external=numbers)
+        hdf5.list_datasets(folder / "x.h5", file, None)
+
+
+def sparse_image(folder):
+    """Of 512 zeros that are not in the file, in the old format of GNU."""
+    member = tarfile.TarInfo("0.png")
+    member.type = tarfile.GNUTYPE_SPARSE
+    block = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    block[386:410] = b"%011o\0" % 0 + b"%011o\0" % 0
+    block[483:495] = b"%011o\0" % 512
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    with tarfile.open(folder / "x.tar", "w") as file:
+        file.fileobj.write(block)
+        label = tarfile.TarInfo("0.cls")
+        label.size = 1
+        file.addfile(label, io.BytesIO(b"0"))
+    open_dataset(DataConfig(shards=str(folder / "x.tar")))
+
+
+def list_of_images(folder):
+    with gzip.open(folder / "x.csv.gz", "w") as file:
+        file.write(bytes(2**23))
+    manifest.read_manifest(folder / "x.csv.gz")
+
+
+def labels_in_a_large_file(folder):
+    size = zero_shot.MAX_LABELS_FILE + 1
+    zero_shot.labels_of(sparse(folder / "x.txt", size))
+
+
+def large_config(folder):
+    path = sparse(folder / "x.yaml", MAX_YAML_BYTES + 1)
+    script._config(str(path), set())
+
+
+def array_of_another_kind(folder):
+    with zipfile.ZipFile(folder / "x.npz", "w") as file:
+        file.writestr("a.txt", b"")
+    npz.open_npz(folder / "x.npz")
+
+
+def objects(folder):
+    np.savez(folder / "x.npz", a=np.array([{}], object))
+    npz.open_npz(folder / "x.npz")
+
+
+def sparse(path, size):
+    """A file of zeros that takes no room."""
+    with path.open("wb") as file:
+        file.truncate(size)
+    return path
+
+
+def wide_teacher(folder):
+    words = ["plan", "ViT_Ti16", "--method", "distill", "--options"]
+    words += ["teacher=ViT_Ti16", "teacher_size=[32,64]"]
+    raise SystemExit(main(words))
+
+
 OF_FILES = {
+    "a wide teacher": (wide_teacher, "square images. Received: teacher_size="),
+    "notes without end": (
+        lambda folder: exported_model._record_in_xml(
+            sparse(folder / "x.xml", exported_model.LARGEST_XML + 1)
+        ),
+        "it is larger than .* bytes",
+    ),
+    "a file of zeros": (
+        lambda folder: exported_model._open_litert(
+            sparse(folder / "x.tflite", 9), {}
+        ),
+        "it does not begin as a file of LiteRT",
+    ),
+    "a link in HDF5": (link, "tensor 'a': points to another file"),
+    "a sparse image": (
+        sparse_image,
+        "The image of the sample .*: 0 is a sparse file",
+    ),
+    "a list of zeros": (list_of_images, "unpacks to more than .* bytes. Put"),
+    "too many labels": (labels_in_a_large_file, "is too large for labels"),
+    "a large config": (large_config, "bytes, where a config has at most"),
+    "a text in an archive": (array_of_another_kind, "is no array of NumPy"),
+    "objects": (objects, "is an array of pickled Python objects"),
     "half a result": (half_a_result, "it lacks classes, probabilities"),
     "texts of ViT": (text_tower_of_an_image_model, "has model_type='vit'"),
     "a config of lists": (config_of_lists, "no objects model_cfg and"),
