@@ -19,6 +19,7 @@ from keras_vit.io.checks import (
     BIAS_KINDS,
     PAIRS,
     ROPES,
+    check_acts,
     check_choice,
     check_divisible,
 )
@@ -324,7 +325,7 @@ class RotaryEmbedding(ConfiguredLayer):
         rope_axes: "row_first" when the first angles are those of the row,
             "column_first" when those of the column are.
         rope_reference_grid: None, or the (rows, columns) that other grids are
-            stretched to.
+            stretched to; "centered" positions have no such grid.
         rope_pairs: which features form a pair: "neighbors" for 0 and 1, 2 and
             3, ..., "halves" for each of the first half with one of the second.
 
@@ -335,8 +336,9 @@ class RotaryEmbedding(ConfiguredLayer):
         That of the input.
 
     Raises:
-        ValueError: for an unknown option, or when built on another number of
-            tokens, or a d that 4 does not divide.
+        ValueError: for an unknown option, a reference grid of "centered"
+            positions, or when built on another number of tokens, or a d that 4
+            does not divide.
 
     Example:
 
@@ -371,6 +373,13 @@ class RotaryEmbedding(ConfiguredLayer):
         self.rope_reference_grid = (
             tuple(rope_reference_grid) if rope_reference_grid else None
         )
+        if self.rope_reference_grid is not None:
+            check_acts(
+                "rope_reference_grid",
+                rope_reference_grid,
+                {"rope": "centered"},
+                {"rope": rope},
+            )
         self.rope_pairs = rope_pairs
         self._rotate = rotate_halves
         if rope_pairs == "neighbors":

@@ -24,6 +24,7 @@ from keras_vit.io.checks import (
     PAIRS,
     ROPES,
     STANDARDIZATIONS,
+    check_acts,
     check_at_least,
     check_choice,
     check_divisible,
@@ -76,6 +77,8 @@ class Option:
             this field is not at its default.
         of: name of the option that it belongs to. Where that one is at its
             default, this one must be, too.
+        unless: dict of other fields to the values with which this one does
+            nothing, so that it must be at its default.
         idle: why it may be set where the model does not read it.
         weights: parts of the paths of the weights that are there for it.
         later: bool, whether it is an option of the block that came after the
@@ -93,6 +96,7 @@ class Option:
     check: Callable[[Any, str], None] | None = None
     needs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     of: str | None = None
+    unless: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     idle: str = ""
     weights: tuple[str, ...] = ()
     later: bool = False
@@ -143,19 +147,19 @@ def changed(config: Any) -> dict[str, Any]:
 
 
 def without_unused(fields: Mapping[str, Any], config_class: Any) -> dict:
-    """Return the fields, but those of options that are at their defaults.
+    """Return the fields, but those that would do nothing beside the others.
 
     A publisher's config may have a value for each option, used or not.
     """
     rows = options_of(config_class)
     defaults = {x.name: x.default for x in dataclasses.fields(config_class)}
+    values = {**defaults, **fields}
 
     def is_used(name):
-        parent = rows[name].of if name in rows else None
-        return parent is None or fields.get(parent) not in (
-            None,
-            defaults[parent],
-        )
+        row = rows.get(name, Option(RECORD))
+        if row.of and values[row.of] in (None, defaults[row.of]):
+            return False
+        return all(values[x] != idle for x, idle in row.unless.items())
 
     return {name: value for name, value in fields.items() if is_used(name)}
 
@@ -186,6 +190,7 @@ def _check_related(config, name, value, row):
             f"{name}={value!r}, {parent}={getattr(config, parent)!r}. Set "
             f"{parent}, or leave out {name}."
         )
+    check_acts(name, value, row.unless, vars(config))
     check_needed(config, name, row.needs)
 
 
@@ -432,7 +437,7 @@ class ViTConfig:
     rope_offset: float = option(0.0, RECORD, of="rope")
     rope_axes: str = option("row_first", RECORD, of="rope", choices=AXES)
     rope_reference_grid: tuple[int, int] | None = option(
-        None, RECORD, of="rope"
+        None, RECORD, of="rope", unless={"rope": "centered"}
     )
     rope_pairs: str = option("neighbors", RECORD, of="rope", choices=PAIRS)
     relative_position_bias: bool = option(
@@ -833,7 +838,11 @@ class MixerConfig:
         0.0, TRAINING, check=rate, application=True
     )
     layer_norm_epsilon: float = option(
-        1e-6, RECORD, check=check_fraction, application=True
+        1e-6,
+        RECORD,
+        check=check_fraction,
+        unless={"normalization": "affine"},
+        application=True,
     )
     activation: str = option("gelu_tanh", RECORD, application=True)
     include_preprocessing: bool = option(False, RECORD)
@@ -950,7 +959,9 @@ class BiTConfig:
     standardization: str | None = option(
         "variance", RECORD, choices=(None, *STANDARDIZATIONS)
     )
-    standardization_epsilon: float = option(1e-10, RECORD, check=check_fraction)
+    standardization_epsilon: float = option(
+        1e-10, RECORD, check=check_fraction, unless={"standardization": None}
+    )
     group_norm_epsilon: float = option(1e-5, RECORD, check=check_fraction)
     include_preprocessing: bool = option(False, RECORD)
 

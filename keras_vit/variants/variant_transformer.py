@@ -62,6 +62,7 @@ class AxialAttention(ConfiguredLayer):
         num_heads: int, attention heads; it divides D.
         grid: (rows, columns) of the patches.
         axis: "rows" or "columns".
+        qkv_bias: bool, see `SelfAttention`.
         attention_dropout_rate: float, see `SelfAttention`.
         flash_attention: see `SelfAttention`.
 
@@ -89,6 +90,7 @@ class AxialAttention(ConfiguredLayer):
         grid,
         *,
         axis="rows",
+        qkv_bias=True,
         attention_dropout_rate=0.0,
         flash_attention=None,
         **kwargs,
@@ -98,6 +100,7 @@ class AxialAttention(ConfiguredLayer):
         self.num_heads = num_heads
         self.grid = tuple(grid)
         self.axis = axis
+        self.qkv_bias = qkv_bias
         self.attention_dropout_rate = attention_dropout_rate
         self.flash_attention = flash_attention
         self.attention = SelfAttention.from_fields(

@@ -250,6 +250,75 @@ def test_a_field_without_what_it_belongs_to_is_refused(field):
     assert parent is not None and parent in VIT
 
 
+# Two fields of which the second leaves nothing to the first.
+IDLE = [
+    (ViTConfig, SMALL, "rope_reference_grid", {"rope": "centered"}, (4, 4)),
+    (
+        MixerConfig,
+        FAMILIES["mixer"][1],
+        "layer_norm_epsilon",
+        {"normalization": "affine"},
+        0.3,
+    ),
+    (
+        BiTConfig,
+        FAMILIES["bit"][1],
+        "standardization_epsilon",
+        {"standardization": None},
+        0.5,
+    ),
+]
+
+
+@pytest.mark.parametrize(("config", "small", "field", "other", "value"), IDLE)
+def test_a_field_that_another_leaves_nothing_to_is_refused(
+    config, small, field, other, value
+):
+    plain = {**small, **other}
+    ((name, idle),) = other.items()
+    with pytest.raises(
+        ValueError,
+        match=f"{field} does nothing with {name}={idle!r}. Received: {field}=",
+    ):
+        config(**plain, **{field: value})
+    assert config(**plain)
+    assert options_of(config)[field].unless == other
+
+
+def test_each_field_that_may_have_nothing_to_do_is_tried():
+    tried = {(config, field) for config, _, field, _, _ in IDLE}
+    assert tried == {
+        (config, name)
+        for config in (ViTConfig, MixerConfig, BiTConfig)
+        for name, row in options_of(config).items()
+        if row.unless
+    }
+
+
+# Of the blocks of the paper, and of a layer that has parts of its own.
+OF_BLOCKS = (
+    *("num_heads", "mlp_dim", "qkv_bias", "activation", "dropout_rate"),
+    *("attention_dropout_rate", "stochastic_depth_rate", "layer_scale_init"),
+    *("layer_norm_epsilon", "norm_before_blocks"),
+)
+KINDS = {
+    "relative": ({}, {"position": "relative"}),
+    "axial": (MEAN, {"attention": "axial"}),
+    "local": ({}, {"mlp": "local"}),
+}
+
+
+@pytest.mark.parametrize("field", OF_BLOCKS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_field_of_the_blocks_acts_in_every_variant(kind, field):
+    fields, variant = KINDS[kind]
+    plain = {**SMALL, **fields, "variant": VariantConfig(**variant)}
+    changed_one = {**plain, field: VIT[field][1]}
+    assert facts(VariantTransformer, plain) != facts(
+        VariantTransformer, changed_one
+    )
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

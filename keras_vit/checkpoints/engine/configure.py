@@ -16,6 +16,7 @@ from keras_vit.checkpoints.engine.layout import Facts, listed
 from keras_vit.checkpoints.engine.recognition import Checkpoint, dialects
 from keras_vit.checkpoints.files.tensors import DAMAGED, refuse
 from keras_vit.models.options import (
+    CONFIGS,
     RECORD,
     ViTConfig,
     options_of,
@@ -94,8 +95,9 @@ def configure(
         configured.notes.append(
             f"a head of its own is left out: {listed(head)}"
         )
-    if family == "vit":
-        configured.fields = without_unused(configured.fields, ViTConfig)
+    if family in CONFIGS:
+        kept = without_unused(configured.fields, CONFIGS[family])
+        configured.fields = kept
     fields = configured.fields
     fields |= {x: y for x, y in file.config.items() if x in OF_RECORDS}
     for name, value in file.config.items():
