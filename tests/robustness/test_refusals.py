@@ -108,6 +108,7 @@ MIXER: dict[str, Any] = {
     "num_classes": 2,
 }
 NUMBER: Any = 3
+NOTHING: Any = None
 PIXELS = np.zeros((2, 8, 8, 3), "uint8")
 COLOURS = np.random.default_rng(0).integers(0, 256, PIXELS.shape, "uint8")
 # Of a checkpoint, and of the interval that it is in.
@@ -131,6 +132,10 @@ def dense():
 
 def digits(labels, contents=PIXELS):
     return Examples(contents, np.array(labels), source="digits")
+
+
+def like(**parts) -> Any:
+    return types.SimpleNamespace(**parts)
 
 
 def part_alone(images=PIXELS):
@@ -400,7 +405,7 @@ OF_VALUES = {
     ),
     "texts of another length": (
         lambda: TextTransformer.check_shape(
-            types.SimpleNamespace(input_shape=(None, 7)), (2, 5)
+            like(input_shape=(None, 7)), (2, 5)
         ),
         r"texts of 7 tokens with their padding. Received: ids of shape \(2, 5",
     ),
@@ -450,7 +455,7 @@ OF_VALUES = {
     ),
     "no validation images": (
         lambda: reporting.batches_of(
-            types.SimpleNamespace(dataset=part_alone()), Recipe(), "validation"
+            like(dataset=part_alone()), Recipe(), "validation"
         ),
         "it has no validation images. Give --data.validation_split or",
     ),
@@ -460,12 +465,12 @@ OF_VALUES = {
     ),
     "a size of a model in memory": (
         lambda: by_labels.classifier_of(
-            load_image_text(FOLDER / "siglip"), None, image_size=32
+            load_image_text(FOLDER / "siglip"), NOTHING, image_size=32
         ),
         "that is loaded has a size of images. Received: image_size=32",
     ),
     "texts of no export": (
-        lambda: exported_pair.ExportedTexts("x.txt", {}, None),
+        lambda: exported_pair.ExportedTexts("x.txt", {}, NOTHING),
         "'x.txt' is no exported model",
     ),
     "a label of many bytes": (
@@ -648,7 +653,7 @@ def sparse_image(folder):
     block[148:156] = b" " * 8
     block[148:156] = b"%06o\0 " % sum(block)
     with tarfile.open(folder / "x.tar", "w") as file:
-        file.fileobj.write(block)
+        file.fileobj.write(bytes(block))
         label = tarfile.TarInfo("0.cls")
         label.size = 1
         file.addfile(label, io.BytesIO(b"0"))
@@ -656,8 +661,7 @@ def sparse_image(folder):
 
 
 def list_of_images(folder):
-    with gzip.open(folder / "x.csv.gz", "w") as file:
-        file.write(bytes(2**23))
+    (folder / "x.csv.gz").write_bytes(gzip.compress(bytes(2**23)))
     manifest.read_manifest(folder / "x.csv.gz")
 
 
