@@ -80,7 +80,10 @@ class Geometry:
         given = self.config.resize_size
         if given is None or self.config.evaluation in PADDING:
             return
-        if np.any(np.less(given, np.max(self.image_size))):
+        needed = self.image_size
+        if {self.config.train, self.config.evaluation} & BY_SHORTER_SIDE:
+            needed = max(needed)
+        if np.any(np.less(given, needed)):
             raise ValueError(
                 f"resize_size={given} is smaller than the images of "
                 f"{self.image_size[0]}x{self.image_size[1]} that are cut out "
@@ -599,6 +602,8 @@ EVALUATION_CROPS = {
     "central_crop": Crop(_as_it_is),
     "aspect_crop": Crop(_image_size, window=_of_the_same_ratio),
 }
+# Those of the config, in training too, that scale the shorter side alone.
+BY_SHORTER_SIDE = {"resize_small_central_crop", "resize_small_random_crop"}
 # Those that fill up what is smaller than the crop, and whose images are scaled
 # to the crop itself where no size is given.
 PADDING = tuple(EVALUATION_CROPS)[3:]

@@ -4,9 +4,18 @@ import numpy as np
 import pytest
 
 from keras_vit.data import PreprocessingConfig, image_reader
-from keras_vit.data.config import EVALUATION_CROPS, METHODS
+from keras_vit.data.config import (
+    EVALUATION_CROPS,
+    METHODS,
+    preprocessing_in,
+)
 from keras_vit.data.image_reader import OF_PILLOW
-from keras_vit.data.resizing import Geometry, evaluation_crop, resize
+from keras_vit.data.resizing import (
+    Geometry,
+    evaluation_crop,
+    evaluation_fields,
+    resize,
+)
 
 BY_BOTH = [x for x in EVALUATION_CROPS if x in image_reader.CROPS]
 IMAGE = np.random.default_rng(0).integers(0, 256, (37, 53, 3), "uint8")
@@ -48,6 +57,23 @@ def test_every_crop_is_that_of_evaluation(crop, resize_size, rounding):
     difference = np.abs(found.astype(float) - expected)
     assert difference.max() <= tolerance
     assert (difference > 0.01).mean() < 0.01
+
+
+@pytest.mark.parametrize("crop", EVALUATION_CROPS)
+@pytest.mark.parametrize("resize_size", [None, 30])
+def test_the_record_of_a_run_prepares_the_same(crop, resize_size):
+    """Where training alone reads a size before the crop, too."""
+    config = PreprocessingConfig(
+        train="resize_small_random_crop",
+        evaluation=crop,
+        resize_size=resize_size,
+    )
+    record = preprocessing_in(evaluation_fields(config, (24, 18)), "it")
+    found, expected = (
+        evaluation_crop(IMAGE, Geometry((24, 18), 3, x))
+        for x in (record, config)
+    )
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("method", METHODS)
