@@ -132,6 +132,8 @@ EVALUATION_CROPS = (
     "aspect_crop",
 )
 FILLING = EVALUATION_CROPS[3:]  # what is smaller than the image size
+# Those before which nothing is resized to another size than the model's.
+UNSIZED = ("inception_crop", "squash", "central_crop", "aspect_crop")
 # Fields that data of tensorflow-datasets alone reads, and those of others.
 OF_NAMES = (
     *("train_split", "validation_split", "test_split"),
@@ -460,7 +462,8 @@ class PreprocessingConfig:
     resize_size: int | tuple[int, int] | None = None
     """Size before a random or central crop, in pixels, one side or [height,
     width]. If not given, 256 for images of 224, 448 for 384, else 8/7 of the
-    image size; the image size of a crop that fills up."""
+    image size; the image size of a crop that fills up. "inception_crop",
+    "squash", "central_crop" and "aspect_crop" have none."""
 
     resize_method: str | None = None
     """Resampling: "bilinear", "bicubic", "area", "lanczos3", "nearest", "box"
@@ -491,6 +494,9 @@ class PreprocessingConfig:
             )
         if self.resize_size is not None:
             self._check_resize_size()
+        if self.train in UNSIZED and self.evaluation in UNSIZED:
+            case = f"train={self.train!r} and evaluation={self.evaluation!r}"
+            check_unread(self, case, "resize_size")
         if self.train != "inception_crop":
             check_unread(self, f"train={self.train!r}", "least_area")
         if self.least_area is not None and not 0 < self.least_area <= 1:

@@ -177,7 +177,9 @@ def evaluation_fields(config: PreprocessingConfig, image_size) -> dict:
     fields = dataclasses.asdict(config)
     found = {x: y for x, y in fields.items() if x not in OF_TRAINING}
     crop = EVALUATION_CROPS[config.evaluation]
-    if crop.size is _image_size or None in image_size:
+    if crop.size in (_image_size, _as_it_is):  # A training's may be another.
+        return {**found, "resize_size": None}
+    if None in image_size:
         return found
     geometry = Geometry(tuple(image_size), 1, config)
     small = crop.size in (_smaller_side, _shorter_side, _longer_side)

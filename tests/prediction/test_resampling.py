@@ -44,7 +44,10 @@ def test_every_method_is_tensorflows(method, antialias, size):
 def test_every_crop_is_that_of_evaluation(crop, resize_size, rounding):
     tf = pytest.importorskip("tensorflow")
     config = PreprocessingConfig(
-        evaluation=crop, resize_size=resize_size, rounding=rounding
+        train="resize_central_crop",
+        evaluation=crop,
+        resize_size=resize_size,
+        rounding=rounding,
     )
     geometry = Geometry((24, 18), 3, config)
     found = evaluation_crop(IMAGE, geometry)

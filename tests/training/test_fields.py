@@ -606,6 +606,12 @@ UNREAD = [
     (OptimizerConfig, {"name": "sgd", "beta_1": 0.5}),
     (OptimizerConfig, {"name": "sgd", "beta_2": 0.5}),
     (ModelConfig, {"weights": "x", "size": "tiny"}),
+    (data.PreprocessingConfig, {"evaluation": "squash", "resize_size": 9}),
+    (
+        data.PreprocessingConfig,
+        {"train": "squash", "evaluation": "central_crop", "resize_size": 9},
+    ),
+    (data.PreprocessingConfig, {"evaluation": "aspect_crop", "resize_size": 9}),
     (data.AugmentationConfig, {"rand_augment_magnitude": 5.0}),
     (data.AugmentationConfig, {"keras_cv_arguments": {"a": 1}}),
 ]
