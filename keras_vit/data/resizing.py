@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_vit.data.config import PreprocessingConfig
+from keras_vit.data.config import UNSIZED, PreprocessingConfig
 from keras_vit.data.seeds import random_bits, random_words
 from keras_vit.interpolation import cubic, hamming, lanczos3, triangle
 
@@ -176,11 +176,11 @@ def evaluation_fields(config: PreprocessingConfig, image_size) -> dict:
     """
     fields = dataclasses.asdict(config)
     found = {x: y for x, y in fields.items() if x not in OF_TRAINING}
-    crop = EVALUATION_CROPS[config.evaluation]
-    if crop.size in (_image_size, _as_it_is):  # A training's may be another.
+    if config.evaluation in UNSIZED:  # Training may read one.
         return {**found, "resize_size": None}
     if None in image_size:
         return found
+    crop = EVALUATION_CROPS[config.evaluation]
     geometry = Geometry(tuple(image_size), 1, config)
     small = crop.size in (_smaller_side, _shorter_side, _longer_side)
     before = geometry.smaller_side if small else geometry.both_sides

@@ -210,7 +210,8 @@ def test_a_field_changes_weights_outputs_or_training(family, field):
 def facts(model, fields):
     """Return what the weights are and start as, and what the model gives."""
     keras.utils.set_random_seed(1)
-    built = model(model.config_class(**fields))
+    config = model.config_class(**fields)
+    built = model(config)
     shapes = [
         (x.path, tuple(x.shape), x.constraint is None) for x in built.weights
     ]
@@ -218,13 +219,16 @@ def facts(model, fields):
     for weight in built.weights:
         if "bias" not in weight.path or "predictions" not in weight.path:
             draw = np.random.default_rng(zlib.crc32(weight.path.encode()))
-            weight.assign(np.abs(draw.normal(0.5, 0.3, weight.shape)))
+            drawn = draw.normal(0, 0.3, weight.shape)
+            is_square = "variance" in weight.path
+            weight.assign(np.abs(drawn) if is_square else drawn)
     draw = np.random.default_rng(2)
     shape = (4, *built.input_shape[1:])
     images = draw.uniform(0, 1, shape).astype("float32")
-    output = built.predict(images, verbose=0)
+    images *= 255 if config.include_preprocessing else 1
+    output = value(built(images, training=False))
     keras.utils.set_random_seed(3)
-    trained = keras.ops.convert_to_numpy(built(images, training=True))
+    trained = value(built(images, training=True))
     return shapes, start, output.tolist(), trained.tolist()
 
 
@@ -317,6 +321,45 @@ def test_a_field_of_the_blocks_acts_in_every_variant(kind, field):
     assert facts(VariantTransformer, plain) != facts(
         VariantTransformer, changed_one
     )
+
+
+# What changes nothing beside another field, which is as it should be.
+IN_VAIN = {
+    ("num_layers", "stochastic_depth_rate"): "the first block has none",
+    ("num_heads", "rope_temperature"): "4 features have one frequency",
+    ("hidden_dim", "rope_temperature"): "so have these",
+    ("patch_size", "window_size"): "the window is the whole grid",
+    ("patch_size", "global_attention_blocks"): "so it is here",
+    ("qkv_bias", "key_bias"): "there are no biases",
+}
+# What the pooling reads, of which the row says that it may be idle.
+OF_POOLING = ("pool_prefix_tokens", "pool_num_heads", "pool_mlp_dim")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "field"), FIELDS)
+def test_no_field_is_in_vain_beside_another(family, field):
+    """Each other one changes something, or is refused there."""
+    model, small, values = FAMILIES[family]
+    before, value = values[field]
+    context = {**small, **before, field: value}
+    idle = []
+    for other, (needs, wanted) in values.items():
+        plain = {**small, **needs, **context}
+        if other == field or plain.get(other) == wanted:
+            continue
+        if needs.items() - plain.items():  # It is of something else here.
+            continue
+        try:
+            first, second = (
+                facts(model, x) for x in (plain, {**plain, other: wanted})
+            )
+        except ValueError:
+            continue
+        if first == second:
+            idle.append(other)
+    known = [y for x, y in IN_VAIN if x == field]
+    assert set(idle) - {*known, *OF_POOLING} == set()
 
 
 @pytest.mark.parametrize(
