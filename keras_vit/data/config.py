@@ -134,6 +134,8 @@ EVALUATION_CROPS = (
 FILLING = EVALUATION_CROPS[3:]  # what is smaller than the image size
 # Those before which nothing is resized to another size than the model's.
 UNSIZED = ("inception_crop", "squash", "central_crop", "aspect_crop")
+# Those of an image whose shorter side is scaled, and which fill nothing up.
+BY_SHORTER_SIDE = {"resize_small_central_crop", "resize_small_random_crop"}
 # Fields that data of tensorflow-datasets alone reads, and those of others.
 OF_NAMES = (
     *("train_split", "validation_split", "test_split"),
@@ -572,10 +574,17 @@ def evaluation_of(
     fields = dict(trained_as.preprocessing)
     own, before = trained_as.image_size, fields.get("resize_size")
     if before is not None and own and image_size not in (None, own):
-        sides = np.broadcast_to(before, 2) * np.divide(image_size, own)
-        scaled = tuple(int(x) for x in np.floor(sides + 1e-6))
-        fields["resize_size"] = scaled if np.ndim(before) else scaled[0]
+        if np.ndim(before) and fields.get("evaluation") not in BY_SHORTER_SIDE:
+            sides = np.multiply(before, np.divide(image_size, own))
+            fields["resize_size"] = tuple(map(_whole, sides))
+        else:  # One side, which the longer side of the image has to fit.
+            ratio = max(image_size) / max(own)
+            fields["resize_size"] = _whole(np.min(before) * ratio)
     return preprocessing_in(fields, trained_as.source or "the model")
+
+
+def _whole(side: float) -> int:
+    return int(np.floor(side + 1e-6))
 
 
 def preprocessing_in(fields: Mapping, place: str) -> PreprocessingConfig:

@@ -16,7 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_vit.data.config import UNSIZED, PreprocessingConfig
+from keras_vit.data.config import (
+    BY_SHORTER_SIDE,
+    UNSIZED,
+    PreprocessingConfig,
+)
 from keras_vit.data.seeds import random_bits, random_words
 from keras_vit.interpolation import cubic, hamming, lanczos3, triangle
 
@@ -604,8 +608,6 @@ EVALUATION_CROPS = {
     "central_crop": Crop(_as_it_is),
     "aspect_crop": Crop(_image_size, window=_of_the_same_ratio),
 }
-# Those of the config, in training too, that scale the shorter side alone.
-BY_SHORTER_SIDE = {"resize_small_central_crop", "resize_small_random_crop"}
 # Those that fill up what is smaller than the crop, and whose images are scaled
 # to the crop itself where no size is given.
 PADDING = tuple(EVALUATION_CROPS)[3:]

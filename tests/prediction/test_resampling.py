@@ -7,6 +7,7 @@ from keras_vit.data import PreprocessingConfig, image_reader
 from keras_vit.data.config import (
     EVALUATION_CROPS,
     METHODS,
+    evaluation_of,
     preprocessing_in,
 )
 from keras_vit.data.image_reader import OF_PILLOW
@@ -16,6 +17,7 @@ from keras_vit.data.resizing import (
     evaluation_fields,
     resize,
 )
+from keras_vit.trained_as import TrainedAs
 
 BY_BOTH = [x for x in EVALUATION_CROPS if x in image_reader.CROPS]
 IMAGE = np.random.default_rng(0).integers(0, 256, (37, 53, 3), "uint8")
@@ -77,6 +79,31 @@ def test_the_record_of_a_run_prepares_the_same(crop, resize_size):
         for x in (record, config)
     )
     np.testing.assert_array_equal(found, expected)
+
+
+# Of images of 224x224: what is before the crop, and what it is for others.
+BEFORE = [
+    ("resize_small_central_crop", 256, (448, 224), 512),
+    ("resize_small_central_crop", 256, (224, 448), 512),
+    ("resize_small_central_crop", (256, 280), (224, 448), 512),
+    ("resize_small_central_crop", 256, (384, 384), 438),
+    ("resize_central_crop", 256, (224, 448), 512),
+    ("resize_central_crop", (256, 280), (224, 448), (256, 560)),
+    ("shorter_side_crop", 256, (224, 448), 512),
+    ("longer_side_pad", 224, (112, 448), 448),
+]
+
+
+@pytest.mark.parametrize(("crop", "before", "size", "expected"), BEFORE)
+def test_the_size_before_a_crop_grows_with_the_image(
+    crop, before, size, expected
+):
+    rule = {"evaluation": crop, "resize_size": before}
+    known = TrainedAs(preprocessing=rule, image_size=(224, 224))
+    found = evaluation_of(known, size)
+    assert found.resize_size == expected
+    assert Geometry(size, 3, found)
+    assert evaluation_of(known).resize_size == before
 
 
 @pytest.mark.parametrize("method", METHODS)
