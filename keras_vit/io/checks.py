@@ -9,7 +9,6 @@ import difflib
 import importlib.util
 import os
 import pathlib
-from collections.abc import Mapping
 from typing import Any
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "PRECISIONS",
     "ROPES",
     "STANDARDIZATIONS",
-    "check_acts",
     "check_at_least",
     "check_at_most",
     "check_choice",
@@ -146,25 +144,6 @@ def _keeping_the_backend(missing):
         f" TensorFlow then reads the images; KERAS_BACKEND={backend} goes on "
         f"computing with {backend}."
     )
-
-
-def check_acts(
-    name: str, value: Any, unless: Mapping[str, Any], fields: Mapping[str, Any]
-) -> None:
-    """Raise a ValueError where another field makes one do nothing.
-
-    Args:
-        name: of the field.
-        value: what was given.
-        unless: dict of other fields to the values with which it does nothing.
-        fields: dict with the values of these.
-    """
-    for other, idle in unless.items():
-        if fields[other] == idle:
-            raise ValueError(
-                f"{name} does nothing with {other}={idle!r}. Received: "
-                f"{name}={value!r}. Change {other}, or leave out {name}."
-            )
 
 
 def check_choice(name: str, value, choices) -> None:

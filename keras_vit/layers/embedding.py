@@ -19,7 +19,6 @@ from keras_vit.io.checks import (
     BIAS_KINDS,
     PAIRS,
     ROPES,
-    check_acts,
     check_choice,
     check_divisible,
 )
@@ -373,12 +372,11 @@ class RotaryEmbedding(ConfiguredLayer):
         self.rope_reference_grid = (
             tuple(rope_reference_grid) if rope_reference_grid else None
         )
-        if self.rope_reference_grid is not None:
-            check_acts(
-                "rope_reference_grid",
-                rope_reference_grid,
-                {"rope": "centered"},
-                {"rope": rope},
+        if rope == "centered" and rope_reference_grid is not None:
+            raise ValueError(
+                "rope_reference_grid does nothing with rope='centered'. "
+                f"Received: rope_reference_grid={rope_reference_grid!r}. Leave "
+                "it out."
             )
         self.rope_pairs = rope_pairs
         self._rotate = rotate_halves

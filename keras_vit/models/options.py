@@ -24,7 +24,6 @@ from keras_vit.io.checks import (
     PAIRS,
     ROPES,
     STANDARDIZATIONS,
-    check_acts,
     check_at_least,
     check_choice,
     check_divisible,
@@ -32,6 +31,7 @@ from keras_vit.io.checks import (
     check_heads,
     check_limits,
     check_size,
+    check_unread,
 )
 
 __all__ = [
@@ -190,7 +190,9 @@ def _check_related(config, name, value, row):
             f"{name}={value!r}, {parent}={getattr(config, parent)!r}. Set "
             f"{parent}, or leave out {name}."
         )
-    check_acts(name, value, row.unless, vars(config))
+    for other, idle in row.unless.items():
+        if getattr(config, other) == idle:
+            check_unread(config, f"{other}={idle!r}", name)
     check_needed(config, name, row.needs)
 
 

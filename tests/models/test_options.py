@@ -220,8 +220,8 @@ def facts(model, fields):
         if "bias" not in weight.path or "predictions" not in weight.path:
             draw = np.random.default_rng(zlib.crc32(weight.path.encode()))
             drawn = draw.normal(0, 0.3, weight.shape)
-            is_square = "variance" in weight.path
-            weight.assign(np.abs(drawn) if is_square else drawn)
+            positive = "variance" in weight.path
+            weight.assign(np.abs(drawn) if positive else drawn)
     draw = np.random.default_rng(2)
     shape = (4, *built.input_shape[1:])
     images = draw.uniform(0, 1, shape).astype("float32")
@@ -254,47 +254,31 @@ def test_a_field_without_what_it_belongs_to_is_refused(field):
     assert parent is not None and parent in VIT
 
 
-# Two fields of which the second leaves nothing to the first.
-IDLE = [
-    (ViTConfig, SMALL, "rope_reference_grid", {"rope": "centered"}, (4, 4)),
-    (
-        MixerConfig,
-        FAMILIES["mixer"][1],
-        "layer_norm_epsilon",
-        {"normalization": "affine"},
-        0.3,
-    ),
-    (
-        BiTConfig,
-        FAMILIES["bit"][1],
-        "standardization_epsilon",
-        {"standardization": None},
-        0.5,
-    ),
-]
+# Fields, and what leaves nothing to them.
+IDLE = {
+    ("vit", "rope_reference_grid"): {"rope": "centered"},
+    ("mixer", "layer_norm_epsilon"): {"normalization": "affine"},
+    ("bit", "standardization_epsilon"): {"standardization": None},
+}
 
 
-@pytest.mark.parametrize(("config", "small", "field", "other", "value"), IDLE)
-def test_a_field_that_another_leaves_nothing_to_is_refused(
-    config, small, field, other, value
-):
-    plain = {**small, **other}
-    ((name, idle),) = other.items()
-    with pytest.raises(
-        ValueError,
-        match=f"{field} does nothing with {name}={idle!r}. Received: {field}=",
-    ):
-        config(**plain, **{field: value})
-    assert config(**plain)
-    assert options_of(config)[field].unless == other
+@pytest.mark.parametrize(("family", "field"), IDLE)
+def test_a_field_that_another_leaves_nothing_to_is_refused(family, field):
+    model, small, values = FAMILIES[family]
+    needs, value = values[field]
+    ((other, idle),) = IDLE[family, field].items()
+    plain = {**small, **needs, other: idle}
+    message = f"{field} does nothing with {other}={idle!r}. Received: {field}="
+    with pytest.raises(ValueError, match=message):
+        model.config_class(**plain, **{field: value})
+    assert model.config_class(**plain)
 
 
 def test_each_field_that_may_have_nothing_to_do_is_tried():
-    tried = {(config, field) for config, _, field, _, _ in IDLE}
-    assert tried == {
-        (config, name)
-        for config in (ViTConfig, MixerConfig, BiTConfig)
-        for name, row in options_of(config).items()
+    assert IDLE == {
+        (family, name): row.unless
+        for family, (model, _, _) in FAMILIES.items()
+        for name, row in options_of(model.config_class).items()
         if row.unless
     }
 

@@ -151,7 +151,7 @@ def broken():
 
 def embeddings(**changes):
     found = {"files": ["a"], "vectors": np.ones((1, 3), "float32")}
-    found = types.SimpleNamespace(**{**found, "metadata": {}, **changes})
+    found = like(**{**found, "metadata": {}, **changes})
     embeddings_file._check(found, vectors=True)
 
 
@@ -410,13 +410,11 @@ OF_VALUES = {
         r"texts of 7 tokens with their padding. Received: ids of shape \(2, 5",
     ),
     "a token that pads": (
-        lambda: tokenizer._Fast(
-            types.SimpleNamespace(token_to_id=lambda token: None), "<pad>"
-        ),
+        lambda: tokenizer._Fast(like(token_to_id=lambda token: None), "<pad>"),
         "has no token '<pad>', which pads texts",
     ),
     "images by files": (
-        lambda: batches._check_in_memory(types.SimpleNamespace(source="it")),
+        lambda: batches._check_in_memory(like(source="it")),
         "it is read from its files by TensorFlow. Received: data.reader='pil",
     ),
     "no batch of arrays": (
@@ -531,8 +529,8 @@ def half_a_result(folder):
 
 def text_tower_of_an_image_model(folder):
     written(folder, "config.json", '{"model_type": "vit"}')
-    file = types.SimpleNamespace(path=folder)
-    hugging_face_text.read_text(types.SimpleNamespace(file=file))
+    file = like(path=folder)
+    hugging_face_text.read_text(like(file=file))
 
 
 def config_of_lists(folder):
@@ -542,8 +540,8 @@ def config_of_lists(folder):
 
 
 def texts_without_a_config(folder):
-    file = types.SimpleNamespace(path=folder)
-    open_clip.read_text(types.SimpleNamespace(file=file))
+    file = like(path=folder)
+    open_clip.read_text(like(file=file))
 
 
 def name_of_an_architecture(folder):
